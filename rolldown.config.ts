@@ -15,7 +15,15 @@ const options: RolldownOptions[] = defineConfig(
       transform: { target: 'es2023' },
       // None of these may come into a bundle; see test/fixtures/built.test.ts.
       external: ['koffi', 'commander', 'vitest'],
-      output: { dir: folder, cleanDir: true, chunkFileNames: '[name]-[hash].js', sourcemap: true, keepNames: true },
+      output: {
+        dir: folder,
+        cleanDir: true,
+        chunkFileNames: '[name]-[hash].js',
+        sourcemap: true,
+        keepNames: true,
+        // By itself, so that it is evaluated before a file that imports the FFI.
+        codeSplitting: { groups: [{ name: 'platform', test: /src\/sys\/platform\.ts$/ }] },
+      },
     }),
   ),
 );

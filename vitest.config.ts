@@ -18,6 +18,8 @@ const SETUP = ['test/fixtures/signal-storm.ts', 'test/fixtures/fail-on-warnings.
 
 const config: ViteUserConfig = defineConfig({
   test: {
+    // Emulated cards are what the tests ask for, unless the environment says otherwise.
+    env: { UCX_GAUDI_DRIVER: process.env['UCX_GAUDI_DRIVER'] ?? 'emulator' },
     globalSetup: ['test/fixtures/build.ts'],
     maxWorkers: 2,
     watch: false,

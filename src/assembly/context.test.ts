@@ -145,6 +145,7 @@ describe('the driver', () => {
     ['auto', { GAUDI_EMULATOR_CARDS: '3' }, 3],
     ['emulator', { GAUDI_EMULATOR_CARDS: '1', GAUDI_EMULATOR_ASIC: 'gaudi', GAUDI_EMULATOR_DMA_THREADS: '0' }, 1],
   ])('%s with %o has %s cards, emulated', async (DRIVER, config, cards) => {
+    if (DRIVER === 'auto') fixture.allow(/^Gaudi memory is emulated, as no card was found/);
     const context = await Context.create(fixture.quiet({ config: { GAUDI_DRIVER: DRIVER, ...config } }));
     expect(context.emulated).toBe(true);
     const worker = context.worker();

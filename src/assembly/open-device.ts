@@ -7,7 +7,7 @@ import { type CardSelection, type Device, type DeviceOptions, open, openByModule
 import { checkOptions } from '../ucs/type/check-options.ts';
 import { invalidParam } from '../ucs/type/error.ts';
 import { openNode } from './open-node.ts';
-import { type ProgramOptions, startProgram, withDriver } from './program.ts';
+import { PROGRAM_OPTIONS, type ProgramOptions, startProgram, withDriver } from './program.ts';
 
 /** Where the cards come from; everything has a default. */
 export interface OpenNodeOptions extends ProgramOptions {
@@ -17,6 +17,8 @@ export interface OpenNodeOptions extends ProgramOptions {
    */
   readonly driver?: string;
 }
+
+const NODE_OPTIONS = [...PROGRAM_OPTIONS, 'driver'] as const;
 
 /** Which card, and how it is opened. */
 export interface OpenDeviceOptions extends OpenNodeOptions, CardSelection {
@@ -32,6 +34,7 @@ export interface OpenDeviceOptions extends OpenNodeOptions, CardSelection {
  * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_LOG_FILE, ERR_INVALID_PARAM; ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED
  */
 export function openDriverNode(options: OpenNodeOptions = {}): DriverNode {
+  checkOptions(options, 'options', NODE_OPTIONS);
   return openNode(start(options));
 }
 
@@ -42,7 +45,7 @@ export function openDriverNode(options: OpenNodeOptions = {}): DriverNode {
  * @throws UcxError as `openDriverNode` and `open`
  */
 export function openDevice(options: OpenDeviceOptions = {}): Device {
-  checkOptions(options);
+  checkOptions(options, 'options', [...NODE_OPTIONS, 'name', 'busId', 'minor', 'moduleId', 'device']);
   const { device = {}, name, busId, minor, moduleId } = options;
   checkOptions(device, 'device');
   if (moduleId !== undefined && (name ?? busId ?? minor) !== undefined) {
@@ -60,7 +63,6 @@ export function openDevice(options: OpenDeviceOptions = {}): Device {
 }
 
 function start(options: OpenNodeOptions): ReturnType<typeof startProgram> {
-  checkOptions(options);
   const { driver, ...rest } = options;
   return startProgram(withDriver(rest, driver));
 }

@@ -1,7 +1,8 @@
 /**
- * The one place that chooses the driver: cards of this machine through the kernel, or an emulated node.
+ * The one place that chooses the driver: cards of this machine through the kernel, or an emulated node, which no program gets without being told.
  */
 
+import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
 import { KernelNode } from '../driver/kernel/kernel-node.ts';
 import type { DriverNode } from '../driver/port.ts';
 import {
@@ -47,7 +48,23 @@ export function openNode(options: OpenNodeOptions): DriverNode {
     return server;
   }
   log.debug('no card of the habanalabs driver on this machine: using the emulated node');
-  return createEmulatedNode(nodeOptions(options));
+  return createEmulatedNode({ ...nodeOptions(options), onAllocation: () => warnOfEmulation(log, kernel) });
+}
+
+/** Data of the thread, which the threads that it starts later inherit. */
+const EMULATION_IS_KNOWN = 'gaudi-ucx: the user knows that Gaudi memory is emulated';
+
+/** For programs that label everything that is emulated: they need no warning. */
+export function labelsEmulation(): void {
+  setEnvironmentData(EMULATION_IS_KNOWN, true);
+}
+
+/** Once in a process, except that each of several threads warns if they were started before one of them did. */
+function warnOfEmulation(log: Log, kernel: KernelNode): void {
+  if (getEnvironmentData(EMULATION_IS_KNOWN) === true) return;
+  setEnvironmentData(EMULATION_IS_KNOWN, true);
+  const choices = 'UCX_GAUDI_DRIVER=emulator silences this warning, UCX_GAUDI_DRIVER=kernel forbids emulation';
+  log.warn(`Gaudi memory is emulated, as no card was found; ${choices}; ${kernel.whyNoCards()}`);
 }
 
 /** Options of an emulated node by UCX_GAUDI_EMULATOR_*; its cards are those that GAUDI_MAPPING_TABLE names, as far as it has so many. */

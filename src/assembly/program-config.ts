@@ -26,6 +26,9 @@ export interface ConfigReadOptions {
   readonly configDirectories?: readonly string[];
 }
 
+/** The options of {@link ConfigReadOptions}. */
+export const CONFIG_SOURCES = ['env', 'envPrefix', 'configDirectories'] as const;
+
 /** What is in the layers below the options. */
 interface Layers {
   readonly env: Environment;
@@ -122,11 +125,16 @@ export class ProgramConfig {
 
   /** The configuration as text that reads back as a `ucx.conf` (ucp_config_print). */
   print(options?: ConfigPrintOptions): string {
+    if (options !== undefined) checkOptions(options, 'options', PRINT_OPTIONS);
     return printConfig(this.entries, options);
   }
 }
 
-function checkSources({ env, configDirectories: directories, envPrefix }: ConfigReadOptions): void {
+const PRINT_OPTIONS = ['decorated', 'hidden', 'commentDefaults', 'filter'];
+
+function checkSources(sources: ConfigReadOptions): void {
+  checkOptions(sources, 'sources', CONFIG_SOURCES);
+  const { env, configDirectories: directories, envPrefix } = sources;
   if (env !== undefined) checkOptions(env, 'env');
   if (envPrefix !== undefined && typeof envPrefix !== 'string') {
     throw invalidParam('envPrefix', 'must be a string', envPrefix);

@@ -10,7 +10,7 @@ import { type Clock, systemClock } from '../ucs/sys/clock.ts';
 import { checkMethods, checkOptions } from '../ucs/type/check-options.ts';
 import { invalidParam } from '../ucs/type/error.ts';
 import { ENGINE_CONFIG_TABLE } from './config.ts';
-import { type ConfigReadOptions, type Environment, ProgramConfig } from './program-config.ts';
+import { CONFIG_SOURCES, type ConfigReadOptions, type Environment, ProgramConfig } from './program-config.ts';
 
 export type { Environment } from './program-config.ts';
 
@@ -27,7 +27,7 @@ export interface ProgramOptions extends ConfigReadOptions {
 }
 
 /** The options of {@link ProgramOptions}. */
-export const PROGRAM_OPTIONS = ['config', 'logSink', 'clock', 'env', 'envPrefix', 'configDirectories'] as const;
+export const PROGRAM_OPTIONS: readonly string[] = ['config', 'logSink', 'clock', ...CONFIG_SOURCES];
 
 /** Configuration, log, clock and environment of a program. */
 export interface Program {
@@ -93,9 +93,11 @@ export function withDriver(options: ProgramOptions, driver: string | undefined):
 
 function configOf(options: ProgramOptions): ProgramConfig {
   const { config = {} } = options;
-  if (!(config instanceof ProgramConfig)) return ProgramConfig.read(options, config);
-  for (const source of ['env', 'envPrefix', 'configDirectories'] as const) {
-    if (options[source] === undefined) continue;
+  const given = CONFIG_SOURCES.filter((source) => options[source] !== undefined);
+  if (!(config instanceof ProgramConfig)) {
+    return ProgramConfig.read(Object.fromEntries(given.map((source) => [source, options[source]])), config);
+  }
+  for (const source of given) {
     throw invalidParam(source, 'must not be given beside a Config, which was read with its own', options[source]);
   }
   return config;

@@ -3,6 +3,7 @@
  * sys itself calls (libc.ts), and nothing that checks arguments: a function that is declared wrongly is a SIGSEGV.
  */
 
+import './platform.ts';
 import koffi from 'koffi';
 import { UcxError } from '../ucs/type/error.ts';
 import { Status } from '../ucs/type/status.ts';

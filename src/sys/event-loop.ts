@@ -6,6 +6,7 @@
  * ended from outside, when no JavaScript can run, and koffi 3.3.4 then ends the process. A callback that is registered with koffi does nothing then.
  */
 
+import './platform.ts';
 import koffi from 'koffi';
 import { Errno } from './errno.ts';
 import { SyscallError } from './syscall-error.ts';

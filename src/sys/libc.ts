@@ -8,6 +8,7 @@
  * Binding is eager: 13 us a function, less than a millisecond for all, against 12 ms for loading koffi itself.
  */
 
+import './platform.ts';
 import koffi from 'koffi';
 import { Errno } from './errno.ts';
 

@@ -3,6 +3,7 @@
  * threads in quantity: each waits for the event loop (30 us).
  */
 
+import './platform.ts';
 import koffi from 'koffi';
 import { throwLater } from '../ucs/debug/uncaught.ts';
 import { invalidParam } from '../ucs/type/error.ts';

@@ -190,6 +190,24 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
   });
 });
 
+describe('a transfer that fails', () => {
+  it.each([
+    ['unplug', 'the card was removed, or its driver is gone'],
+    ['malfunction', 'the card is in reset, or has failed'],
+  ] as const)('after %s names the card and says that %s', async (kind, reason) => {
+    fixture.allow(/./);
+    const stack = await fixture.open();
+    const { busId } = stack.node.cards()[1]!;
+    const rkey = rkeyOf(stack, device(stack, 65536, 1));
+    const source = new Uint8Array(65536);
+    await stack.endpoint.put(source, rkey);
+    stack.node.inject(1, { kind });
+    const error = await failureOf(() => stack.endpoint.put(source, rkey));
+    expect(error).toMatchObject({ code: 'ERR_IO_ERROR', cause: { code: 'ERR_GAUDI_DMA_FAILED', details: { busId } } });
+    expect(error.message).toContain(`a transfer of card 1 (${busId}) ended with IO_ERROR: ${reason}`);
+  });
+});
+
 describe('exhausted resources of the driver', () => {
   it('HBM: NO_MEMORY with its code, no leak, and the next allocation works', async () => {
     const stack = await fixture.open();

@@ -1,7 +1,8 @@
-/** The package as users get it: its tarball in an empty folder, with programs that import every entry, type-checked strictly and run. */
+/** The package as users get it: its tarball in an empty folder, with its templates and programs that import every entry, type-checked strictly and run. */
 
-import { execFileSync, spawnSync } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import {
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -14,11 +15,15 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { ROOT } from '../fixtures/built.ts';
 
 /** The dependencies of the package, and the types of Node.js, which its declarations name. */
 const INSTALLED = ['koffi', '@koromix', 'commander', '@types/node', 'undici-types'];
+/** The version of TypeScript that `npm run test:typescript` brings, if it runs the tests. */
+const RELEASE = process.env['GAUDI_UCX_TEST_TYPESCRIPT'];
+const TSC: readonly [string, ...string[]] =
+  RELEASE === undefined ? [process.execPath, join(ROOT, 'node_modules/typescript-7/bin/tsc')] : ['tsc'];
 const OPTIONS = {
   target: 'es2022',
   module: 'nodenext',
@@ -65,15 +70,14 @@ node.close();
   ],
 };
 
-describe('the package', { timeout: 120_000 }, () => {
+describe('the package', { timeout: 60_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-package-'));
   const modules = join(folder, 'node_modules');
   const fileOf = (entry: string): string => (entry === '.' ? 'index' : entry.slice(2));
 
-  /** Type-checks the programs of the folder and writes them as JavaScript. @returns the exit code, and the output of the compiler */
-  function compile(): { readonly code: number | null; readonly said: string } {
-    const tsc = join(ROOT, 'node_modules/typescript-7/bin/tsc');
-    const { status, stdout } = spawnSync(process.execPath, [tsc, '-p', '.'], { cwd: folder, encoding: 'utf8' });
+  /** Type-checks the programs of a folder and writes them as JavaScript. @returns the exit code, and the output of the compiler */
+  function compile(cwd = folder): { readonly code: number | null; readonly said: string } {
+    const { status, stdout } = spawnSync(TSC[0], [...TSC.slice(1), '-p', '.'], { cwd, encoding: 'utf8' });
     return { code: status, said: stdout };
   }
 
@@ -120,10 +124,34 @@ describe('the package', { timeout: 120_000 }, () => {
     }
   });
 
+  // Before koffi, which looks for its own code by these names.
+  it.each([
+    ["process, 'arch', { value: 'arm64' }", 'linux on arm64'],
+    ["process, 'platform', { value: 'darwin' }", 'darwin on x64'],
+    ["process.versions, 'bun', { value: '1.2.0' }", 'Bun'],
+  ])('refuses another platform at import with one sentence: %s', (fake, found) => {
+    const fakes = `data:text/javascript,${encodeURIComponent(`Object.defineProperty(${fake})`)}`;
+    for (const entry of ['', '/uct', '/hlthunk', '/emulator']) {
+      const program = `import 'gaudi-ucx${entry}';`;
+      const args = [`--import=${fakes}`, '--input-type=module', '-e', program];
+      const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' });
+      expect(status).toBe(1);
+      expect(stderr).toMatch(
+        new RegExp(`UcxError: gaudi-ucx needs Node.js on Linux on x86-64 .*, and this is ${found}`),
+      );
+    }
+    const { os, cpu } = JSON.parse(readFileSync(join(modules, 'gaudi-ucx/package.json'), 'utf8'));
+    expect({ os, cpu }).toEqual({ os: ['linux'], cpu: ['x64'] });
+  });
+
   it('has an entry for each of the programs', () => {
     const manifest = JSON.parse(readFileSync(join(modules, 'gaudi-ucx/package.json'), 'utf8')) as { exports: object };
     const entries = Object.keys(manifest.exports).filter((entry) => entry !== './package.json');
     expect(entries.sort()).toEqual(Object.keys(PROGRAMS).sort());
+  });
+
+  it.runIf(RELEASE !== undefined)(`is tried with TypeScript ${RELEASE}`, () => {
+    expect(spawnSync('tsc', ['--version'], { encoding: 'utf8' }).stdout.trim()).toBe(`Version ${RELEASE}`);
   });
 
   it('type-checks with all types of its declarations', () => {
@@ -147,4 +175,130 @@ describe('the package', { timeout: 120_000 }, () => {
     expect(code).not.toBe(0);
     expect(said).toMatch(/wrong\.ts.*error TS2322.*'string' is not assignable to type 'number'/);
   });
+
+  it('has types without what the engines keep in a message', () => {
+    const hidden = ['source', 'headerOffset', 'dataOffset', 'isTaken', 'isView', 'waiting'];
+    const program = `import type { AmMessage } from 'gaudi-ucx';
+export type Hidden = Extract<keyof AmMessage, ${hidden.map((name) => `'${name}'`).join(' | ')}>;
+export const none: [Hidden] extends [never] ? 'none' : 'some' = 'none';
+export const dataOf = (message: AmMessage): Uint8Array => message.data;
+`;
+    writeFileSync(join(folder, 'wrong.ts'), program);
+    const { code, said } = compile();
+    expect(code).not.toBe(0);
+    expect(said.match(/error TS\d+/g)).toEqual(['error TS2339']);
+    expect(said).toContain("Property 'data' does not exist on type 'RendezvousAmMessage'");
+  });
+
+  describe('has templates', () => {
+    const children: ChildProcess[] = [];
+    beforeAll(() => cpSync(join(modules, 'gaudi-ucx/templates'), join(folder, 'templates'), { recursive: true }));
+    afterEach(() => {
+      for (const child of children.splice(0)) child.kill('SIGKILL');
+    });
+
+    /** Starts the program of a template. */
+    function start(name: string, ...args: readonly string[]): Started {
+      const program = join(folder, 'templates', name, 'dist', `${name}.js`);
+      const child = spawn(process.execPath, [program, ...args], {
+        cwd: folder,
+        env: { ...process.env, UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '2', UCX_TLS: 'all' },
+      });
+      children.push(child);
+      return new Started(child);
+    }
+
+    it.each(readdirSync(join(ROOT, 'templates')))('of which %s type-checks as it is', (name) => {
+      const project = join(folder, 'templates', name);
+      expect(compile(project)).toEqual({ code: 0, said: '' });
+      const { dependencies, scripts } = JSON.parse(readFileSync(join(project, 'package.json'), 'utf8'));
+      const { version } = JSON.parse(readFileSync(join(modules, 'gaudi-ucx/package.json'), 'utf8'));
+      expect(scripts).toEqual({ build: 'tsc', start: `node dist/${name}.js` });
+      expect(dependencies).toEqual({ 'gaudi-ucx': `^${version}` });
+    });
+
+    it('of which chat brings lines from one program to the other, both ways, and ends with either', async () => {
+      const listening = start('chat', 'listen');
+      const [, address, port] = await listening.saw(/waiting at (\S+) (\d+)/);
+      const connecting = start('chat', 'connect', address!, port!);
+      const long = 'x'.repeat(300_000);
+      connecting.child.stdin!.write(`hello\n${long}\n`);
+      await listening.saw(new RegExp(`hello\n${long}\n`));
+      listening.child.stdin!.write('hello to you\n');
+      await connecting.saw(/hello to you\n/);
+      connecting.child.stdin!.end();
+      expect(await connecting.ended).toBe(0);
+      expect(await listening.ended).toBe(0);
+      expect(listening.printed).toContain('the peer has left');
+    });
+
+    it('of which chat says that a peer was lost', async () => {
+      const listening = start('chat', 'listen');
+      const [, address, port] = await listening.saw(/waiting at (\S+) (\d+)/);
+      const connecting = start('chat', 'connect', address!, port!);
+      connecting.child.stdin!.write('hello\n');
+      await listening.saw(/hello\n/);
+      connecting.child.kill('SIGKILL');
+      expect(await listening.ended).toBe(0);
+      expect(listening.printed).toContain('the connection is lost');
+    });
+
+    it('of which rpc calls procedures of another program', async () => {
+      const server = start('rpc', 'serve');
+      const [, address, port] = await server.saw(/serving at (\S+) (\d+)/);
+      const call = (...args: string[]): Started => start('rpc', 'call', address!, port!, ...args);
+      const [sum, upper, unknown] = [call('add', '1', '2', '39'), call('upper', 'gaudi'), call('divide', '1', '0')];
+      expect([await sum.ended, sum.printed]).toEqual([0, '42\n']);
+      expect([await upper.ended, upper.printed]).toEqual([0, 'GAUDI\n']);
+      expect(await unknown.ended).toBe(1);
+      expect(unknown.printed).toContain('there is no procedure divide');
+    });
+
+    it('of which hbm-copy copies a file by way of two cards, and shows how far it is', async () => {
+      const [source, target] = [join(folder, 'source'), join(folder, 'target')];
+      const bytes = Buffer.alloc(40 * 2 ** 20 + 3, 'a file ');
+      writeFileSync(source, bytes);
+      const copy = start('hbm-copy', source, target);
+      expect([await copy.ended, copy.printed.match(/^card 0 to card 1: .*$/gm)]).toEqual([
+        0,
+        ['card 0 to card 1: 39 %', 'card 0 to card 1: 79 %', 'card 0 to card 1: 100 %'],
+      ]);
+      expect(readFileSync(target).equals(bytes)).toBe(true);
+      expect(await start('hbm-copy').ended).toBe(2);
+    });
+  });
 });
+
+/** A program that runs, and what it has printed until now. */
+class Started {
+  readonly child: ChildProcess;
+  /** The exit code. */
+  readonly ended: Promise<number | null>;
+  printed = '';
+  #changed: () => void = () => {};
+
+  constructor(child: ChildProcess) {
+    this.child = child;
+    for (const stream of [child.stdout!, child.stderr!]) {
+      stream.setEncoding('utf8').on('data', (text: string) => {
+        this.printed += text;
+        this.#changed();
+      });
+    }
+    this.ended = new Promise((resolve) => child.once('close', (code) => resolve(code)));
+    void this.ended.then(() => this.#changed());
+  }
+
+  /** Waits until it has printed something. */
+  async saw(pattern: RegExp): Promise<RegExpMatchArray> {
+    let match = this.printed.match(pattern);
+    while (match === null) {
+      if (this.child.exitCode !== null) expect.fail(`the program has ended and printed ${this.printed}`);
+      await new Promise<void>((resolve) => {
+        this.#changed = resolve;
+      });
+      match = this.printed.match(pattern);
+    }
+    return match;
+  }
+}

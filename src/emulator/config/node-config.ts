@@ -6,6 +6,7 @@ import { type AsicName, type AsicProfile, GAUDI_PROFILE, GAUDI2_PROFILE, GAUDI3_
 import { createLog, type Log, LogLevel, standardErrorSink } from '../../ucs/debug/log.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { createRandom, type Random } from '../../ucs/sys/random.ts';
+import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { type CardIdentity, placesOf } from './card-places.ts';
 import { type CardPair, checkLinks } from './links.ts';
@@ -50,6 +51,8 @@ export interface EmulatedNodeOptions {
   readonly log?: Log;
   /** Source of scheduling choices where `dmaThreads` is 0. */
   readonly random?: Random;
+  /** Is called after each allocation of device memory that a program makes. */
+  readonly onAllocation?: () => void;
 }
 
 /** The options with their defaults, checked. */
@@ -84,6 +87,8 @@ export interface NodeConfig {
   readonly log: Log;
   /** Source of scheduling choices. */
   readonly random: Random;
+  /** Is called after each allocation of device memory. */
+  readonly onAllocation: (() => void) | undefined;
 }
 
 const PROFILES: Readonly<Record<AsicName, AsicProfile>> = {
@@ -91,6 +96,25 @@ const PROFILES: Readonly<Record<AsicName, AsicProfile>> = {
   gaudi2: GAUDI2_PROFILE,
   gaudi3: GAUDI3_PROFILE,
 };
+
+const NODE_OPTIONS = [
+  'asic',
+  'cards',
+  'hbmBytes',
+  'dmaThreads',
+  'dmaSpinNs',
+  'inlineBytesMax',
+  'importDmabuf',
+  'reportNicPorts',
+  'ioctlFamily',
+  'absentLinks',
+  'identities',
+  'csTimeoutSeconds',
+  'clock',
+  'log',
+  'random',
+  'onAllocation',
+] as const satisfies readonly (keyof EmulatedNodeOptions)[];
 
 /** Pages of HBM that a card must have besides the reserved part. */
 const USER_PAGES_MIN = 4;
@@ -100,6 +124,7 @@ const USER_PAGES_MIN = 4;
  * @throws UcxError ERR_INVALID_PARAM for a value out of its bounds
  */
 export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
+  checkOptions(options, 'options', NODE_OPTIONS);
   const asic = options.asic ?? 'gaudi2';
   const profile = PROFILES[asic];
   if (profile === undefined) throw invalidParam('asic', 'must be gaudi, gaudi2 or gaudi3', asic);
@@ -119,6 +144,7 @@ export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
     clock: options.clock ?? systemClock,
     log: options.log ?? createLog('emulator', LogLevel.WARN, standardErrorSink),
     random: options.random ?? createRandom(1),
+    onAllocation: options.onAllocation,
   };
   checkInteger('cards', config.cards, 1, CARDS_MAX);
   checkInteger('dmaThreads', config.dmaThreads, 0, 8);

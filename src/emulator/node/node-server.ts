@@ -20,6 +20,7 @@ import {
 import { UnauthenticatedPeers } from '../../ucs/datastruct/unauthenticated-peers.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { checkOptions } from '../../ucs/type/check-options.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { printLinks } from '../config/links.ts';
@@ -84,6 +85,7 @@ export class NodeServer {
    * @throws UcxError ERR_INVALID_PARAM for a node that cannot be, ERR_NODE_RUNNING when a server has the socket; SyscallError
    */
   constructor(options: NodeServerOptions) {
+    checkOptions(options, 'options', ['node', 'socketPath']);
     const config = resolveNodeOptions({ inlineBytesMax: INLINE_BYTES_MAX, ...options.node });
     this.socketPath = options.socketPath;
     this.#log = new LimitedLog(config.log.child('server'), config.clock);

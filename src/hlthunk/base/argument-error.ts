@@ -1,6 +1,6 @@
 /** The checks of arguments that calls of hl-thunk share. Each failure is ERR_GAUDI_INVALID_PARAMS and names argument, rule and value. */
 
-import { missingMethod } from '../../ucs/type/check-options.ts';
+import { missingMethod, unknownOption } from '../../ucs/type/check-options.ts';
 import { describeValue, type UcxError } from '../../ucs/type/error.ts';
 import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
 
@@ -52,9 +52,14 @@ export function checkInteger(argument: string, value: number, least = 0): void {
   }
 }
 
-/** Throws unless `value` is an object. What is in it is checked where it is used. */
-export function checkObject(argument: string, value: object): void {
+/**
+ * Throws unless `value` is an object. What is in it is checked where it is used.
+ * @param names of the options that there are; without them any is accepted
+ */
+export function checkObject(argument: string, value: object, names?: readonly string[]): void {
   if (typeof value !== 'object' || value === null) throw invalidArgument(argument, 'must be an object', value);
+  const unknown = names === undefined ? undefined : unknownOption(value, names);
+  if (unknown !== undefined) throw invalidArgument(argument, unknown.rule, unknown.name);
 }
 
 /** Throws unless `value` is a text. */

@@ -104,13 +104,17 @@ export function gaudiError(code: GaudiErrorCode, what: string, details?: ErrorDe
   return new UcxError(details === undefined ? init : { ...init, details });
 }
 
+/** What a positive errno of the driver means: the text of the errno, except where the driver has another use for it. */
+export function errnoMeaning(errno: number): string {
+  return errno === Errno.ENODEV ? 'the card was removed, or its driver is gone' : errnoText(errno);
+}
+
 /** Builds the error for a negative errno that an ioctl returned. */
 export function ioctlError(result: number, what: string, details?: ErrorDetails, cause?: unknown): UcxError {
   if (!Number.isInteger(result) || result >= 0) throw invalidParam('result', 'must be a negative errno', result);
   if (typeof what !== 'string') throw invalidParam('what', 'must be a text', what);
   const errno = -result;
-  const meaning = errno === Errno.ENODEV ? 'the card was removed, or its driver is gone' : errnoText(errno);
-  const text = `${what}: ${errnoName(errno)} (${meaning})`;
+  const text = `${what}: ${errnoName(errno)} (${errnoMeaning(errno)})`;
   return gaudiError(gaudiErrorOfErrno(errno), text, { ...details, errno: errnoName(errno) }, cause);
 }
 

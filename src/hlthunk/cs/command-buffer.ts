@@ -80,7 +80,7 @@ export function requestCommandBuffer(
   if (!Number.isInteger(byteLength) || byteLength <= 0 || byteLength > HL_MAX_CB_SIZE) {
     throw invalidArgument('byteLength', `must be an integer from 1 to ${HL_MAX_CB_SIZE}`, byteLength);
   }
-  checkObject('options', options);
+  checkObject('options', options, ['mapped']);
   const card = cardOf(target);
   const mapped = options.mapped === true;
   const what = `requestCommandBuffer of ${byteLength} bytes`;

@@ -215,16 +215,20 @@ export function flagsOf({ flags = 0, timeoutSeconds }: JobOptions): number {
   return flags | (timeoutSeconds === undefined ? 0 : HL_CS_FLAGS.CUSTOM_TIMEOUT);
 }
 
-/** @throws UcxError ERR_GAUDI_INVALID_PARAMS */
-export function checkJobOptions(options: JobOptions): void {
-  checkObject('options', options);
+/**
+ * Checks options of a submission.
+ * @param others names of what the options have beside
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS
+ */
+export function checkJobOptions(options: JobOptions, others: readonly string[] = []): void {
+  checkObject('options', options, ['flags', 'timeoutSeconds', ...others]);
   const { flags, timeoutSeconds } = options;
   if (flags !== undefined) checkWord32('flags', flags);
   if (timeoutSeconds !== undefined) checkWord32('timeoutSeconds', timeoutSeconds);
 }
 
 function checkOptions(options: SubmissionOptions): void {
-  checkJobOptions(options);
+  checkJobOptions(options, ['restore', 'stagedSeq', 'encapsSignals']);
   const { stagedSeq } = options;
   if (stagedSeq !== undefined) checkWord64('stagedSeq', stagedSeq);
 }

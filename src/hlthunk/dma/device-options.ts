@@ -37,7 +37,7 @@ export interface DeviceOptions {
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS
  */
 export function checkDeviceOptions(options: DeviceOptions): void {
-  checkObject('options', options);
+  checkObject('options', options, ['log', 'dma', 'arenaBytes', 'ownsNode']);
   const { log, dma, arenaBytes } = options;
   if (log !== undefined) checkMethods('log', log, ['error', 'warn', 'diag', 'debug', 'child']);
   if (arenaBytes !== undefined) checkLength('arenaBytes', arenaBytes);
@@ -45,7 +45,7 @@ export function checkDeviceOptions(options: DeviceOptions): void {
 }
 
 function checkDmaOptions(options: DeviceDmaOptions): void {
-  checkObject('dma', options);
+  checkObject('dma', options, ['slots', 'packetBytesMax', 'submissionsReserved', 'clock']);
   const { slots, packetBytesMax, submissionsReserved, clock } = options;
   if (clock !== undefined) checkMethods('clock', clock, ['nowNs', 'setTimer']);
   if (submissionsReserved !== undefined) checkInteger('submissionsReserved', submissionsReserved);

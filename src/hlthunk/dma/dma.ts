@@ -7,6 +7,7 @@
  */
 
 import type { DriverFile } from '../../driver/port.ts';
+import { Errno } from '../../sys/index.ts';
 import { type AsicProfile, engineIdOf, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../../uapi/index.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
@@ -15,7 +16,7 @@ import { Status, statusName } from '../../ucs/type/status.ts';
 import { invalidArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
 import { highAt, lowAt } from '../base/device-address.ts';
-import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+import { errnoMeaning, GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
 import { type CommandBuffer, requestCommandBuffer } from '../cs/command-buffer.ts';
 import type { DeviceEvents, DeviceFault } from '../info/events.ts';
 import { DmaMemory, foreignName } from '../memory/dma-memory.ts';
@@ -268,13 +269,14 @@ export class DeviceDma implements DmaQueueDevice {
 
   /**
    * The error for a request that ended with a failure, with the last fault of the card: ERR_GAUDI_TIMEOUT, ERR_GAUDI_CHANNEL_FAILED
-   * for one that was canceled, otherwise ERR_GAUDI_DMA_FAILED. Cold.
+   * for one that was canceled, otherwise ERR_GAUDI_DMA_FAILED. It says why the driver gave up, as far as that is known. Cold.
    */
   errorOf(status: Status): UcxError {
     if (!Number.isInteger(status)) throw invalidArgument('status', 'must be a status', status);
     const fault = this.#events.lastFault?.events.join(', ');
-    const { lostReason } = this.file;
-    const why = lostReason === undefined ? '' : ` (${lostReason})`;
+    const failed = this.#queues.find(({ failureErrno }) => failureErrno !== 0);
+    const reason = this.file.lostReason ?? (failed === undefined ? undefined : reasonOf(failed.failureErrno));
+    const why = reason === undefined ? '' : `: ${reason}`;
     const what = `a transfer of ${this.#card.name} ended with ${statusName(status)}${why}`;
     const details = { status: statusName(status), minor: this.#card.minor, busId: this.#card.busId, fault };
     return gaudiError(codeOf(status), fault === undefined ? what : `${what}; last fault: ${fault}`, details);
@@ -430,6 +432,11 @@ export class DeviceDma implements DmaQueueDevice {
       throw invalidArgument(`${name}Offset`, rule, offset);
     }
   }
+}
+
+/** Why the driver gives a queue up: EBUSY is its answer while a card is not operational. */
+function reasonOf(errno: number): string {
+  return errno === Errno.EBUSY ? 'the card is in reset, or has failed' : errnoMeaning(errno);
 }
 
 function codeOf(status: Status): GaudiErrorCode {

@@ -114,8 +114,10 @@ export class DmaQueue {
   #refusal = 0;
   #refusedRequests = 0;
   readonly #activity: DmaActivity;
-  /** Set once the device has failed: every later request fails with it. */
-  #failure: Status = Status.OK;
+  /** The failure that ended this queue, or OK: every later request fails with it. */
+  failure: Status = Status.OK;
+  /** The errno by which the driver gave the queue up; 0 for none. */
+  failureErrno = 0;
 
   constructor(options: DmaQueueOptions) {
     this.device = options.device;
@@ -151,11 +153,6 @@ export class DmaQueue {
 
   get counts(): DmaCounts {
     return this.#activity.read((this.#submitted - this.#retired) | 0);
-  }
-
-  /** The failure that ended this queue, or OK. */
-  get failure(): Status {
-    return this.#failure;
   }
 
   /**
@@ -277,7 +274,7 @@ export class DmaQueue {
 
   /** Ends every request with `status`, for the closing of the device. */
   abort(status: Status): void {
-    this.#failure = status;
+    this.failure = status;
     while (this.#submitted !== this.#retired) {
       this.#retired = (this.#retired + 1) | 0;
       this.device.returnSubmission();
@@ -309,8 +306,8 @@ export class DmaQueue {
   }
 
   #start(request: DmaRequest): DmaRequest {
-    if (this.#failure !== Status.OK) {
-      request.status = this.#failure;
+    if (this.failure !== Status.OK) {
+      request.status = this.failure;
       return request;
     }
     this.#activity.started(request);
@@ -453,7 +450,7 @@ export class DmaQueue {
 
   #waitEnded(result: number): void {
     // A queue that was given up meanwhile keeps its reason.
-    if (result < 0 && !isTransient(result) && this.#failure === Status.OK) this.#fail(result);
+    if (result < 0 && !isTransient(result) && this.failure === Status.OK) this.#fail(result);
     this.device.wake();
   }
 
@@ -478,6 +475,7 @@ export class DmaQueue {
 
   /** The driver has given this queue up: a time-out, a reset, a lost device. */
   #fail(result: number): void {
+    this.failureErrno = -result;
     this.device.checkFaults();
     if (result === -Errno.ETIMEDOUT || this.#hasInFlight(this.device.timedOutSeq)) this.abort(Status.TIMED_OUT);
     else this.abort(Status.IO_ERROR);

@@ -97,7 +97,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
   #allocate(byteLength: number, options: BlockOptions): DeviceBlock {
     if (this.#closed) throw closedError(this.#card.name);
     checkLength('byteLength', byteLength);
-    checkObject('options', options);
+    checkObject('options', options, ['alignment', 'dedicated']);
     const alignment = Math.max(BLOCK_GRANULE_BYTES, checkAlignment(options.alignment ?? BLOCK_GRANULE_BYTES));
     const block = options.dedicated === true ? undefined : this.#allocateInArenas(byteLength, alignment);
     return block ?? this.#allocateInNewArena(byteLength, alignment, options.dedicated === true);

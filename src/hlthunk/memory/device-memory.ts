@@ -32,7 +32,7 @@ export function deviceMemoryAlloc(
   options: DeviceMemoryAllocOptions = {},
 ): bigint {
   checkLength('byteLength', byteLength);
-  checkObject('options', options);
+  checkObject('options', options, ['pageSize', 'contiguous', 'shared']);
   const pageSize = options.pageSize ?? 0;
   checkInteger('pageSize', pageSize);
   let flags = 0;

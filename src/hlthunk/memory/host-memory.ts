@@ -79,7 +79,7 @@ export class HostMemory {
     this.#card.checkOpen();
     checkHostAddress('address', address);
     checkLength('byteLength', byteLength);
-    checkObject('options', options);
+    checkObject('options', options, ['hint', 'forceHint']);
     const hint = options.hint ?? 0n;
     checkWord64('hint', hint);
     const out = this.#card.memory(

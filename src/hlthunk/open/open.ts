@@ -188,7 +188,7 @@ export function getDeviceIndexFromModuleId(node: DriverNode, moduleId: number): 
 
 function select(node: DriverNode, selection: CardSelection): readonly CardEntry[] {
   checkNode(node);
-  checkObject('selection', selection);
+  checkObject('selection', selection, ['name', 'busId', 'minor']);
   const { name, busId, minor } = selection;
   if (name !== undefined) checkText('name', name);
   if (minor !== undefined) checkWord32('minor', minor);

@@ -68,6 +68,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
   /** libucp was asked whether it has atomic operations here, and has. */
   #hasAtomics = false;
   #failure: Status = Status.OK;
+  closedByPeer: boolean | undefined = undefined;
 
   /** @param handle of libucp, which reports its failure to the worker */
   constructor(worker: EngineWorker, handle: number, nodeAddress: Uint8Array, { options, isWatched }: EndpointHandling) {
@@ -311,9 +312,12 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     this.#worker.promises.wake();
   }
 
-  /** libucp has reported a failure; for the worker. */
-  onFailed(status: Status): void {
-    if (this.#failure === Status.OK) this.#failure = status;
+  /** A failure; for the worker. The peer has said that it closes, or libucp has reported it. */
+  onFailed(status: Status, closedByPeer = false): void {
+    if (this.#failure === Status.OK) {
+      this.#failure = status;
+      if (closedByPeer || this.#tellsEnd) this.closedByPeer = closedByPeer;
+    }
     this.#worker.devices.endpointGone(this, this.#failure);
     this.#stream.fail(this.#failure);
     this.onceFailed?.(status);
@@ -381,7 +385,8 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     const { promises } = this.#worker;
     this.#stream.cancelAll();
     await promises.until(() => this.isForced || this.awaited === 0);
-    this.#sendBye();
+    // libucp would cancel it if it is closed by force.
+    await this.#worker.teardown.closed(this.#sendBye(), () => this.isForced);
     if (!this.isForced && this.#failure === Status.OK) {
       const flush = this.flushAll({ noImmediateCompletion: true });
       await promises.until(() => this.isForced || typeof flush === 'number' || flush.isCompleted);
@@ -397,17 +402,21 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     await this.#nodeEndpoint?.close({ force: true });
   }
 
-  /** Tells a peer of this engine. Behind everything that was sent, and without waiting: one that is not there any more does not have to know. */
-  #sendBye(): void {
+  /** Tells a peer of this engine, behind everything that was sent. @returns a request; OK where there is no one to tell */
+  #sendBye(): Status | Request {
     const { requests, buffers } = this.#worker;
-    // By socket addresses libucp does it; and what is not sent at once could not be given up without an eye on the peer.
+    // What is not sent at once could not be given up without an eye on the peer.
     const isGone = this.#failure !== Status.OK || (this.isForced && !this.#isWatched);
-    const hasMessages = (this.#worker.context.features & UCP_FEATURE.AM) !== 0;
-    if (!hasMessages || this.#nodeAddress.byteLength === 0 || isGone) return;
+    if (!this.#tellsEnd || isGone) return Status.OK;
     const request = requests.begin(RequestKind.SEND, 'close');
-    if (request === undefined) return;
+    if (request === undefined) return Status.NO_RESOURCE;
     buffers.describe(request, NO_BYTES, 0, 0, false);
-    this.sendMessage(request, CLOSE_AM_ID, undefined, { callback: (ended) => ended.free() });
+    return this.sendMessage(request, CLOSE_AM_ID, undefined, { noImmediateCompletion: true });
+  }
+
+  /** Both ends tell each other of their end by a message. By socket addresses, and with other programs, libucp does it, without telling why. */
+  get #tellsEnd(): boolean {
+    return (this.#worker.context.features & UCP_FEATURE.AM) !== 0 && this.#nodeAddress.byteLength > 0;
   }
 
   #closeUcp(): Status | Request {

@@ -63,7 +63,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
   /** Endpoints by the handle of libucp. */
   readonly #endpoints: Map<number, Endpoint> = new Map();
   /** Endpoints that libucp has reported as failed, inside a call of C. */
-  #failed: [Endpoint, Status][] = [];
+  #failed: [Endpoint, Status, boolean][] = [];
   /** Called when libucp or the node has something new. */
   readonly #sleepers: Set<() => void> = new Set();
   #isNodeAsleep = false;
@@ -89,7 +89,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     this.errorCallback = new NativeCallback({
       result: 'void',
       parameters: ['uint64_t', 'uint64_t', 'int8_t'],
-      call: (_argument: number, ep: number, status: Status) => this.#noteFailure(ep, status),
+      call: (_argument: number, ep: number, status: Status) => this.#noteFailure(ep, status, false),
     });
     this.arrivals = new Arrivals(this.functions, this.handle, this, this);
     if ((context.features & UCP_FEATURE.AM) !== 0) this.arrivals.open();
@@ -219,7 +219,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
   // What messages need.
 
   left(ep: number): void {
-    this.#noteFailure(ep, Status.CONNECTION_RESET);
+    this.#noteFailure(ep, Status.CONNECTION_RESET, true);
   }
 
   endpointTo(sender: object | undefined): Endpoint {
@@ -334,16 +334,16 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
   }
 
   /** Inside a call of C: progress reports it afterwards. */
-  #noteFailure(ep: number, status: Status): void {
+  #noteFailure(ep: number, status: Status, closedByPeer: boolean): void {
     const endpoint = this.#endpoints.get(ep);
-    if (endpoint !== undefined) this.#failed.push([endpoint, status]);
+    if (endpoint !== undefined) this.#failed.push([endpoint, status, closedByPeer]);
   }
 
   #reportFailed(): number {
     let count = 0;
     for (; this.#failed.length > 0; count++) {
-      const [endpoint, status] = this.#failed.shift()!;
-      endpoint.onFailed(status);
+      const [endpoint, status, closedByPeer] = this.#failed.shift()!;
+      endpoint.onFailed(status, closedByPeer);
     }
     return count;
   }

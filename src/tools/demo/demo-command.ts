@@ -3,6 +3,7 @@
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
+import { labelsEmulation } from '../../assembly/open-node.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { readArguments } from '../command-line.ts';
@@ -35,6 +36,7 @@ export function demoCommand(): Command {
         bytesOf(options.bytes),
       ]);
       const isText = options.json !== true;
+      labelsEmulation();
       const oneCard = await runOneCard({ file, output: isText ? output : process.stderr });
       if (isText) output.write(`${describeOneCard(oneCard)}\n\n`);
       const byteLength = Math.min((await stat(file)).size, bytesMax);

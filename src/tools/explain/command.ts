@@ -4,7 +4,7 @@ import { Command } from 'commander';
 import { type AllowedCard, allowedCards } from '../../assembly/allowed-cards.ts';
 import type { EngineChoice } from '../../assembly/config.ts';
 import { Context } from '../../assembly/context.ts';
-import { openNode } from '../../assembly/open-node.ts';
+import { labelsEmulation, openNode } from '../../assembly/open-node.ts';
 import { startProgram } from '../../assembly/program.ts';
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
@@ -44,6 +44,7 @@ export function explainCommand(): Command {
 
 async function run(options: Options, command: Command): Promise<void> {
   const request = readArguments(command, () => readExplainArguments(options));
+  labelsEmulation();
   const report = request.otherProcess ? await explainToProcess(request) : await explainToSelf(request);
   process.stdout.write(`${options.json === true ? JSON.stringify(report, undefined, 2) : explainText(report)}\n`);
 }

@@ -4,6 +4,7 @@
  */
 
 import { Context } from '../../assembly/context.ts';
+import { labelsEmulation } from '../../assembly/open-node.ts';
 import { setParentDeathSignal } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import type { PeerMemory, PeerReply } from './peer.ts';
@@ -29,6 +30,7 @@ async function share({ memoryType, sysDevice, byteLength, ...options }: PeerMemo
 }
 
 setParentDeathSignal();
+labelsEmulation();
 // A terminal sends its signals to all processes of the group: the parent decides.
 process.on('SIGINT', () => {});
 let opened: Promise<Context | undefined> | undefined;

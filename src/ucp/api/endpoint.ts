@@ -14,7 +14,10 @@ export interface EndpointOptions {
    * `onError`; with `none` the peer is not monitored, and its failure is not reported.
    */
   readonly errorHandling?: 'peer' | 'none';
-  /** Called once when the connection has ended without being closed here: CONNECTION_RESET or ENDPOINT_TIMEOUT. */
+  /**
+   * Called once when the connection has ended without being closed here: CONNECTION_RESET or ENDPOINT_TIMEOUT. {@link Endpoint.closedByPeer} tells whether the
+   * peer has closed it or is gone.
+   */
   readonly onError?: (endpoint: Endpoint, status: Status) => void;
 }
 
@@ -139,6 +142,12 @@ export interface Endpoint extends AsyncDisposable {
   readonly closed: boolean;
   /** OK, or why the connection has ended without being closed here. */
   readonly status: Status;
+  /**
+   * Why the connection has ended: true where the peer has said that it ends its half, as by closing its endpoint, worker or context; false where it has not
+   * said so, as when its process was killed. Undefined while the connection lives, and where nothing tells: over libucp this is known of peers by worker
+   * address that use this library too, with the feature `am`.
+   */
+  readonly closedByPeer: boolean | undefined;
   /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
   readonly transports: readonly string[];
   /** The lane that carries messages, such as `posix/memory`; undefined if there is none, or if it is not known. */

@@ -71,6 +71,8 @@ export class PeerConnection implements Connection {
   /** True for a connection of a worker to itself: both its ends are this one. */
   isLoopback = false;
   failure: Status = Status.OK;
+  /** The peer has said that it ends its half. */
+  closedByPeer = false;
   /** It has failed within a call: progress reports it. */
   isUnreported = false;
   /** Of a connection that was agreed on by them. */
@@ -256,6 +258,7 @@ export class PeerConnection implements Connection {
   /** The peer has ended its half. */
   endedByPeer(): void {
     this.#hasLeft = true;
+    if (this.failure === Status.OK) this.closedByPeer = true;
     this.fail(Status.CONNECTION_RESET);
   }
 

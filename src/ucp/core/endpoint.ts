@@ -59,6 +59,11 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     return this.#connection.failure;
   }
 
+  get closedByPeer(): boolean | undefined {
+    const { failure, closedByPeer } = this.#connection;
+    return failure === Status.OK || failure === Status.CANCELED ? undefined : closedByPeer;
+  }
+
   get transports(): readonly string[] {
     return attributesOf(this.#connection).transports;
   }

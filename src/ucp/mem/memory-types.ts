@@ -81,7 +81,7 @@ export class MemoryTypes {
    * @throws UcxError ERR_INVALID_PARAM
    */
   take(report: TypeEvent): void {
-    checkOptions(report, 'event');
+    checkOptions(report, 'event', ['event', 'memoryType', 'address', 'byteLength', 'sysDevice']);
     const { event, memoryType, ...memory } = report;
     const address = checkRange(memory);
     if (event !== 'allocated' && event !== 'freed')

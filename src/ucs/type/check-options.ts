@@ -11,13 +11,22 @@ import { nearestName } from './nearest-name.ts';
  */
 export function checkOptions(options: object, argument = 'options', names?: readonly string[]): void {
   if (typeof options !== 'object' || options === null) throw invalidParam(argument, 'must be an object', options);
-  if (names === undefined) return;
+  const unknown = names === undefined ? undefined : unknownOption(options, names);
+  if (unknown !== undefined) throw invalidParam(argument, unknown.rule, unknown.name);
+}
+
+/** The first option that is not among the names, and the rule that it breaks: with the nearest name that exists, or all of them. */
+export function unknownOption(
+  options: object,
+  names: readonly string[],
+): { readonly name: string; readonly rule: string } | undefined {
   for (const name in options) {
     if (names.includes(name)) continue;
     const nearest = nearestName(name, names);
-    const rule = `must have known options only${nearest === undefined ? ` (${names.join(', ')})` : `; did you mean ${nearest}?`}`;
-    throw invalidParam(argument, rule, name);
+    const known = nearest === undefined ? ` (${names.join(', ')})` : `; did you mean ${nearest}?`;
+    return { name, rule: `must have known options only${known}` };
   }
+  return undefined;
 }
 
 /**

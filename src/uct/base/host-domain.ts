@@ -21,6 +21,7 @@ import type {
 import { hostBytesOf } from './host-buffer.ts';
 import { HostMemory } from './host-memory.ts';
 import { checkAdvice, prefault } from './memory-advice.ts';
+import { DEREGISTER_OPTIONS } from './memory-options.ts';
 import { checkAddress, checkKeyTarget } from './range.ts';
 
 /** An interface that can be asked whether it is closed. */
@@ -68,7 +69,7 @@ export abstract class HostDomain implements MemoryDomain {
 
   memDereg(memory: MdMemory, options: { readonly force?: boolean } = {}): void {
     const own = this.#own(memory);
-    checkOptions(options);
+    checkOptions(options, 'options', DEREGISTER_OPTIONS);
     if (own.allocation !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
     if (own.inFlight > 0 && options.force !== true) {
       throw statusError(Status.BUSY, `memDereg: ${own.inFlight} transfers use the memory`);

@@ -26,6 +26,7 @@ import { hostBytesOf } from '../base/host-buffer.ts';
 import { KEY_BYTES } from '../base/key-bytes.ts';
 import { KeyTable } from '../base/key-table.ts';
 import { checkAdvice, prefault } from '../base/memory-advice.ts';
+import { ALLOCATE_OPTIONS } from '../base/memory-options.ts';
 import { checkAddress, checkKeyTarget } from '../base/range.ts';
 import { SelfIface } from './self-iface.ts';
 import { SELF_MD_NAME, SelfKey, SelfMemory } from './self-memory.ts';
@@ -64,7 +65,7 @@ export class SelfMd implements MemoryDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): SelfMemory {
     this.#checkOpen();
-    checkOptions(options);
+    checkOptions(options, 'options', ALLOCATE_OPTIONS);
     if (options.memoryType !== MemoryType.HOST) {
       throw invalidParam('memoryType', 'must be host in memory domain self', options.memoryType);
     }

@@ -9,6 +9,7 @@ import { DeviceType, type Iface, type IfaceResource } from '../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../api/memory-domain.ts';
 import { type ClosableIface, HostDomain } from '../base/host-domain.ts';
 import type { HostMemory } from '../base/host-memory.ts';
+import { ALLOCATE_OPTIONS } from '../base/memory-options.ts';
 import { listNetworkInterfaces, type NetworkInterface, withFamilies } from './address/network-interfaces.ts';
 import { TCP_CONFIG_TABLE } from './config.ts';
 import { openSecurity, type Security } from './secure/security.ts';
@@ -73,7 +74,7 @@ export class TcpMd extends HostDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): HostMemory {
     this.checkOpen();
-    checkOptions(options);
+    checkOptions(options, 'options', ALLOCATE_OPTIONS);
     if (options.memoryType !== MemoryType.HOST) {
       throw invalidParam('memoryType', `must be host in memory domain ${TCP_NAME}`, options.memoryType);
     }

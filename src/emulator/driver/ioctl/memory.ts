@@ -45,6 +45,7 @@ function allocate(context: Context, words: Uint32Array): number {
   clearWords(words, ARGS_WORDS);
   if (handle < 0) return handle;
   words[OUT.handle] = handle;
+  context.card.config.onAllocation?.();
   return 0;
 }
 

@@ -39,6 +39,7 @@ export abstract class AwaitedEndpoint {
 
   abstract get closed(): boolean;
   abstract get status(): Status;
+  abstract readonly closedByPeer: boolean | undefined;
   abstract atomicNbx(
     operation: AtomicName,
     value: number | bigint,

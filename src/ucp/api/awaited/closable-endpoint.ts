@@ -4,6 +4,7 @@
 
 import { closedError } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
+import { Status, statusName } from '../../../ucs/type/status.ts';
 import { checkParams } from '../check-options.ts';
 import type { CloseOptions, TransferOptions, TransferResult } from '../endpoint.ts';
 import { ErrorHandling } from '../error-handling.ts';
@@ -19,7 +20,7 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
   #closed = false;
   #closing: Promise<void> | undefined = undefined;
 
-  abstract get transports(): readonly string[];
+  abstract readonly transports: readonly string[];
 
   get closed(): boolean {
     return this.#closed;
@@ -74,7 +75,12 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
   }
 }
 
-showAs(ClosableEndpoint, 'Endpoint', ({ closed, transports }) => ({
+showAs(ClosableEndpoint, 'Endpoint', ({ closed, status, closedByPeer, transports }) => ({
   transports: transports.length === 0 ? undefined : transports.join(' '),
-  state: closed ? 'closed' : 'open',
+  state: closed ? 'closed' : stateOf(status, closedByPeer),
 }));
+
+function stateOf(status: Status, closedByPeer: boolean | undefined): string {
+  if (status === Status.OK) return 'open';
+  return closedByPeer === true ? 'closed by the peer' : `failed with ${statusName(status)}`;
+}

@@ -8,6 +8,7 @@ const CHUNK_BYTES_MAX = 65_536;
 /** The part of an endpoint that reads its stream. */
 export interface StreamSource {
   readonly status: Status;
+  readonly closedByPeer: boolean | undefined;
   streamRecv(local: Uint8Array, options: { readonly signal?: AbortSignal }): Promise<number>;
 }
 
@@ -22,7 +23,8 @@ export async function* streamChunks(
     try {
       byteLength = await source.streamRecv(room, options);
     } catch (error) {
-      if (source.status === Status.CONNECTION_RESET && options.signal?.aborted !== true) return;
+      const isEnd = source.status === Status.CONNECTION_RESET && source.closedByPeer !== false;
+      if (isEnd && options.signal?.aborted !== true) return;
       throw error;
     }
     yield room.slice(0, byteLength);

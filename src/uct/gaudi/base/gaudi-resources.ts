@@ -57,7 +57,7 @@ export class GaudiResources {
    * @throws UcxError ERR_INVALID_PARAM
    */
   constructor(options: GaudiResourcesOptions) {
-    checkOptions(options);
+    checkOptions(options, 'options', ['node', 'devices', 'mappingTable', 'visibleModules', 'visibleDevices']);
     checkMethods('node', options.node, ['cards', 'open', 'openControl', 'attribute', 'close']);
     checkCardChoice(options);
     this.node = options.node;

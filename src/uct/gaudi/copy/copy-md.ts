@@ -30,6 +30,7 @@ import { uniqueAddress } from '../../base/iface-address.ts';
 import { KEY_BYTES } from '../../base/key-bytes.ts';
 import { KeyTable } from '../../base/key-table.ts';
 import { checkAdvice } from '../../base/memory-advice.ts';
+import { ALLOCATE_OPTIONS, DEREGISTER_OPTIONS } from '../../base/memory-options.ts';
 import { checkAddress, checkByteLength, checkKeyTarget, checkSysDevice } from '../../base/range.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from '../base/config.ts';
 import { exportRefusal } from '../base/demands.ts';
@@ -96,7 +97,7 @@ export class CopyMd implements MemoryDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): BlockMemory {
     this.#checkOpen();
-    checkOptions(options);
+    checkOptions(options, 'options', ALLOCATE_OPTIONS);
     if (options.memoryType !== MemoryType.GAUDI) {
       throw invalidParam('memoryType', 'must be gaudi in memory domain gaudi_copy', options.memoryType);
     }
@@ -129,7 +130,7 @@ export class CopyMd implements MemoryDomain {
 
   memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
     const own = this.#own(memory);
-    checkOptions(options);
+    checkOptions(options, 'options', DEREGISTER_OPTIONS);
     if (own instanceof HostMemory) {
       this.#host.deregister(own, options);
       this.#keys.revoke(own);

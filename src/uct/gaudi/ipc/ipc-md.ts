@@ -25,6 +25,7 @@ import {
   type RegistrationSource,
 } from '../../api/memory-domain.ts';
 import { checkAdvice } from '../../base/memory-advice.ts';
+import { DEREGISTER_OPTIONS } from '../../base/memory-options.ts';
 import { checkAddress, checkKeyTarget } from '../../base/range.ts';
 import { RKEY_TABLE_KEY_BYTES } from '../../base/rkey-table-layout.ts';
 import { RkeyTableReader } from '../../base/rkey-table-reader.ts';
@@ -145,7 +146,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   }
 
   memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
-    checkOptions(options);
+    checkOptions(options, 'options', DEREGISTER_OPTIONS);
     if (this.#host.has(memory)) this.#host.deregister(memory, options);
     else if (!this.#freed.delete(memory as IpcMemory)) this.#end(this.#own(memory), options.force === true);
   }

@@ -9,6 +9,7 @@ import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../../api/memory-domain.ts';
 import type { HostMemory } from '../../base/host-memory.ts';
+import { ALLOCATE_OPTIONS } from '../../base/memory-options.ts';
 import { isInside } from '../../base/range.ts';
 import { RKEY_TABLE_KEY_BYTES } from '../../base/rkey-table-layout.ts';
 import type { PublishedKey } from '../../base/rkey-table-reader.ts';
@@ -74,7 +75,7 @@ export class PosixMd extends TableDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): HostMemory {
     this.checkOpen();
-    checkOptions(options);
+    checkOptions(options, 'options', ALLOCATE_OPTIONS);
     if (options.memoryType !== MemoryType.HOST) {
       throw invalidParam('memoryType', 'must be host in memory domain posix', options.memoryType);
     }

@@ -1,0 +1,33 @@
+/** The check, before anything else of this folder and before the FFI is loaded, that the package runs where it can. Modules that load the FFI import it first. */
+
+import { UcxError } from '../ucs/type/error.ts';
+import { Status } from '../ucs/type/status.ts';
+
+/** What the check depends on; `process` has it. */
+export interface PlatformFacts {
+  readonly platform: string;
+  readonly arch: string;
+  readonly versions: Readonly<Record<string, string | undefined>>;
+}
+
+/** Runtimes that pretend to be Node.js, by their entry in `process.versions`. They have no libuv, whose event loop watches the descriptors. */
+const OTHER_RUNTIMES: Readonly<Record<string, string>> = { bun: 'Bun', deno: 'Deno' };
+
+/**
+ * Refuses other runtimes, systems and processors: system call numbers and struct layouts are those of Linux on x86-64.
+ * @throws UcxError ERR_PLATFORM
+ */
+export function checkPlatform({ platform, arch, versions }: PlatformFacts): void {
+  const runtime = Object.keys(OTHER_RUNTIMES).find((name) => versions[name] !== undefined);
+  const found = runtime === undefined ? `${platform} on ${arch}` : OTHER_RUNTIMES[runtime];
+  if (runtime === undefined && platform === 'linux' && arch === 'x64') return;
+  const message = `gaudi-ucx needs Node.js on Linux on x86-64 (its system calls and struct layouts are those of that platform), and this is ${found}`;
+  throw new UcxError({
+    code: 'ERR_PLATFORM',
+    status: Status.UNSUPPORTED,
+    message,
+    details: { platform, arch, runtime },
+  });
+}
+
+checkPlatform(process);

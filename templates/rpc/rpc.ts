@@ -1,0 +1,96 @@
+/**
+ * Remote procedure calls by active messages: the header of a message has the number of the call and the name of the procedure, its data the arguments.
+ *
+ * `node dist/rpc.js serve [ADDRESS [PORT]]` in one terminal, `node dist/rpc.js call ADDRESS PORT PROCEDURE [ARGUMENTS]` in another.
+ */
+
+import { type AmMessage, Context, type Endpoint, type Worker } from 'gaudi-ucx';
+
+/** Ids of the active messages. */
+const CALL = 1;
+const ANSWER = 2;
+
+/** What the server can do. */
+const PROCEDURES: Readonly<Record<string, (...args: string[]) => unknown>> = {
+  add: (...terms) => terms.reduce((sum, term) => sum + Number(term), 0),
+  upper: (text) => text.toUpperCase(),
+};
+
+interface Header {
+  readonly number: number;
+  readonly procedure?: string;
+  readonly failed?: boolean;
+}
+
+function pack(value: unknown): Uint8Array {
+  return Buffer.from(JSON.stringify(value));
+}
+
+function headerOf({ header }: AmMessage): Header {
+  return JSON.parse(Buffer.from(header).toString());
+}
+
+/** Answers one call. */
+async function answer(message: AmMessage): Promise<void> {
+  const { number, procedure = '' } = headerOf(message);
+  const args: string[] = JSON.parse(await message.text());
+  const found = Object.hasOwn(PROCEDURES, procedure) ? PROCEDURES[procedure] : undefined;
+  const result = found === undefined ? `there is no procedure ${procedure}` : found(...args);
+  await message.replyEndpoint.amSend(ANSWER, pack(result), { header: pack({ number, failed: found === undefined }) });
+}
+
+/** Answers all calls of all clients. */
+async function serve(worker: Worker, address: string, port: number): Promise<void> {
+  const onConnection = { onConnection: (request: { accept(): Endpoint }) => void request.accept() };
+  const listener = worker.listener({ address, port, ...onConnection });
+  console.log(`serving at ${address} ${listener.query().port}`);
+  for await (const message of worker.messages(CALL)) {
+    // A client that is gone gets no answer, and the others do.
+    answer(message).catch((error: unknown) => console.error(String(error)));
+  }
+}
+
+/** Calls procedures of a server; several calls may be in flight. */
+class Client {
+  readonly #server: Endpoint;
+  readonly #waiting = new Map<number, (message: AmMessage) => void>();
+  #calls = 0;
+
+  constructor(worker: Worker, server: Endpoint) {
+    this.#server = server;
+    worker.setAmHandler(ANSWER, (message) => this.#waiting.get(headerOf(message).number)?.(message.retain()));
+  }
+
+  async call(procedure: string, ...args: readonly string[]): Promise<unknown> {
+    const number = ++this.#calls;
+    const arrived = new Promise<AmMessage>((resolve) => this.#waiting.set(number, resolve));
+    await this.#server.amSend(CALL, pack(args), { header: pack({ number, procedure }) });
+    const message = await arrived;
+    this.#waiting.delete(number);
+    const result: unknown = JSON.parse(await message.text());
+    if (headerOf(message).failed === true) throw new Error(String(result));
+    return result;
+  }
+}
+
+const [mode, address = '127.0.0.1', port = '0', procedure = '', ...args] = process.argv.slice(2);
+await using context = await Context.create();
+const worker = context.worker();
+if (mode === 'call') {
+  // Progress of the worker, until the program aborts it or the server is gone.
+  const done = new AbortController();
+  const served = worker.serve(done.signal);
+  await using server = await worker.connect({
+    address,
+    port: Number(port),
+    onError: () => {
+      console.error('the server is gone');
+      process.exit(1);
+    },
+  });
+  console.log(await new Client(worker, server).call(procedure, ...args));
+  done.abort();
+  await served;
+} else {
+  await serve(worker, address, Number(port));
+}
