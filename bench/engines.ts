@@ -7,16 +7,7 @@
 import { argv } from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { bareCallsNs } from './bare-calls.ts';
-import {
-  hasUcxPerftest,
-  MIB,
-  OURS,
-  OVERALL_BANDWIDTH,
-  OVERALL_LATENCY,
-  runPair,
-  sizeOf,
-  THEIRS,
-} from './perftest-pair.ts';
+import { MIB, OURS, OVERALL_BANDWIDTH, OVERALL_LATENCY, runPair, sizeOf, THEIRS, ucxVersion } from './perftest-pair.ts';
 import { formatResult, type Result } from './timing.ts';
 
 const ROUNDS = 7;
@@ -51,7 +42,7 @@ const CASES: readonly EngineCase[] = [
 
 /** Runs all comparisons. @param scale of the iterations; below 1 only to check that everything runs */
 export async function benchEngines(scale = 1): Promise<Result[]> {
-  if (!hasUcxPerftest()) {
+  if (ucxVersion() === undefined) {
     console.log('engines beside C UCX: left out, ucx_perftest (Debian package ucx-utils) is not installed');
     return [];
   }

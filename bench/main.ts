@@ -1,13 +1,17 @@
-/** All benchmarks of this release; prints one line per result and exits with 1 if a target is missed. `npm run bench`. */
+/**
+ * The benchmarks; prints one line per result and exits with 1 when a target is missed. `npm run bench` runs all, `npm run bench -- NAME...` those that are named; the
+ * comparison with C UCX at every size takes an hour, and runs only by its name, c-ucx.
+ */
 
 import os from 'node:os';
+import { benchCUcx, TABLE_ONLY } from './c-ucx/c-ucx.ts';
 import { benchCopyBandwidth } from './copy-bandwidth.ts';
+import { benchDeviceMemory } from './device-memory.ts';
 import { benchEndpoints } from './endpoints.ts';
 import { benchEngines } from './engines.ts';
 import { benchInstrumentation } from './instrumentation.ts';
 import { benchIoctl } from './ioctl.ts';
 import { benchNodeServer } from './node-server.ts';
-import { benchPerftestRatios } from './perftest-ratios.ts';
 import { benchRegistrationCache } from './registration-cache.ts';
 import { benchRegistrationClaims } from './registration-claims.ts';
 import { benchSharedMemory } from './shared-memory.ts';
@@ -15,25 +19,33 @@ import { benchSmallPut } from './small-put.ts';
 import { benchStartUp } from './start-up.ts';
 import { formatResult, type Result } from './timing.ts';
 
+type Bench = () => Result[] | Promise<Result[]>;
+
+const ALL: Readonly<Record<string, Bench>> = {
+  'start-up': benchStartUp,
+  ioctl: benchIoctl,
+  'node-server': benchNodeServer,
+  'shared-memory': benchSharedMemory,
+  'c-ucx-table': () => benchCUcx(TABLE_ONLY),
+  'device-memory': benchDeviceMemory,
+  engines: benchEngines,
+  endpoints: benchEndpoints,
+  'small-put': benchSmallPut,
+  instrumentation: benchInstrumentation,
+  'copy-bandwidth': benchCopyBandwidth,
+  'registration-claims': benchRegistrationClaims,
+  // The last one: it fills the heap.
+  'registration-cache': benchRegistrationCache,
+};
+const BY_NAME: Readonly<Record<string, Bench>> = { ...ALL, 'c-ucx': benchCUcx };
+
+const names = process.argv.slice(2);
+const unknown = names.find((name) => BY_NAME[name] === undefined);
+if (unknown !== undefined) throw new Error(`no benchmark ${unknown}: there are ${Object.keys(BY_NAME).join(', ')}`);
 console.log(`node ${process.version}, ${os.cpus().length} x ${os.cpus()[0]?.model}, ${os.release()}; emulated cards`);
 const results: Result[] = [];
-const benches: readonly (() => Result[] | Promise<Result[]>)[] = [
-  benchStartUp,
-  benchIoctl,
-  benchNodeServer,
-  benchSharedMemory,
-  benchPerftestRatios,
-  benchEngines,
-  benchEndpoints,
-  benchSmallPut,
-  benchInstrumentation,
-  benchCopyBandwidth,
-  benchRegistrationClaims,
-  // Last, because it fills the heap.
-  benchRegistrationCache,
-];
-for (const bench of benches) {
-  for (const result of await bench()) {
+for (const name of names.length > 0 ? names : Object.keys(ALL)) {
+  for (const result of await BY_NAME[name]!()) {
     results.push(result);
     console.log(formatResult(result));
   }

@@ -14,14 +14,18 @@ const POLL_MS = 20;
 /** Columns of the CSV of both tools. */
 export const OVERALL_LATENCY = 3;
 export const OVERALL_BANDWIDTH = 5;
+export const OVERALL_RATE = 7;
 /** The built command line of this package. */
 export const MAIN: string = fileURLToPath(new URL('../src/tools/main.js', import.meta.url));
 export const OURS: readonly string[] = [process.execPath, MAIN, 'perftest'];
 export const THEIRS: readonly string[] = ['ucx_perftest'];
 
-/** Whether C UCX can be run. */
-export function hasUcxPerftest(): boolean {
-  return spawnSync('ucx_perftest', ['-h']).error === undefined;
+/** The version of C UCX; undefined if it is not installed. */
+export function ucxVersion(): string | undefined {
+  if (spawnSync('ucx_perftest', ['-h']).error !== undefined) return undefined;
+  return (
+    /version ([\d.]+)/i.exec(spawnSync('ucx_info', ['-v'], { encoding: 'utf8' }).stdout)?.[1] ?? 'of unknown version'
+  );
 }
 
 export type Environment = Readonly<Record<string, string>>;

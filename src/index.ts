@@ -73,7 +73,6 @@ export type { ConnectionRequest, ConnectionRequestAttributes } from './ucp/api/s
 export type { Listener, ListenerAttributes, ListenerOptions } from './ucp/api/sockets/listener.ts';
 export { TAG_MASK_FULL, type Tag } from './ucp/api/tag.ts';
 export type { TagMessage, TagRecvOptions, TagRecvResult, Worker, WorkerOptions } from './ucp/api/worker.ts';
-export { REQUESTS_MAX } from './ucp/base/request-pool.ts';
 export type { ConfigEntry } from './ucs/config/config.ts';
 export type { ConfigPrintOptions } from './ucs/config/print.ts';
 export type {

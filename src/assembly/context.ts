@@ -147,7 +147,7 @@ async function openLibucx(
   libucp: Libucp,
 ): Promise<Context> {
   const { features } = options;
-  const { PROGRESS_SPIN, RNDV_FRAG_SIZE, RNDV_FRAG_ALLOC_COUNT } = program.config.get(UCP_CONFIG_TABLE);
+  const { PROGRESS_SPIN, REQUESTS_MAX, RNDV_FRAG_SIZE, RNDV_FRAG_ALLOC_COUNT } = program.config.get(UCP_CONFIG_TABLE);
   const source = program.source.clone();
   source
     .modify('TLS', nodeTls(source.get('TLS')))
@@ -166,6 +166,7 @@ async function openLibucx(
       log: program.log,
       clock: program.clock,
       progressSpinNs: PROGRESS_SPIN,
+      requestsMax: REQUESTS_MAX,
       fragmentBytes: RNDV_FRAG_SIZE,
       fragmentCount: RNDV_FRAG_ALLOC_COUNT,
       node,

@@ -1,9 +1,10 @@
 /** The contract of atomic operations: every operation on words of both sizes, compared with BigInt arithmetic; refused operations change nothing. */
 
 import { describe, expect, it } from 'vitest';
+import { WordOperation } from '../../src/ucp/api/word-operation.ts';
 import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
 import { Status } from '../../src/ucs/type/status.ts';
-import { type AtomicCall, AtomicOperation, IfaceFlag } from '../../src/uct/api/iface.ts';
+import { AtomicOperation, IfaceFlag } from '../../src/uct/api/iface.ts';
 import { RmaFixture } from './endpoint-rma-fixture.ts';
 import { finish, flush, keyOf, type MdSetup } from './uct-fixture.ts';
 
@@ -27,8 +28,8 @@ function expected(name: keyof typeof AtomicOperation, before: bigint, value: big
   }
 }
 
-function call(name: keyof typeof AtomicOperation, wordBytes: 4 | 8, value: bigint, compare: bigint): AtomicCall {
-  return { operation: AtomicOperation[name], wordBytes, value, compare, result: -1n };
+function call(name: keyof typeof AtomicOperation, wordBytes: 4 | 8, value: bigint, compare: bigint): WordOperation {
+  return WordOperation.of(AtomicOperation[name], wordBytes, value, compare);
 }
 
 /** Declares the suite, for transports with atomic operations. */

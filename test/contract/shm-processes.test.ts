@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { WordOperation } from '../../src/ucp/api/word-operation.ts';
 import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import { AtomicOperation, type Iface, type UctEndpoint } from '../../src/uct/api/iface.ts';
@@ -167,7 +168,7 @@ describe('another process', { timeout: 60_000 }, () => {
     const added = ask({ do: 'add', key: Buffer.from(key).toString('hex'), count: COUNT });
     for (let i = 0; i < COUNT; i++) {
       for (const [wordBytes, at] of [[4, 0] as const, [8, 8] as const]) {
-        const call = { operation: AtomicOperation.ADD, wordBytes, value: 1n, compare: 0n, result: 0n };
+        const call = WordOperation.of(AtomicOperation.ADD, wordBytes, 1n, 0n);
         expect(endpoint.atomic(call, at, rkey, completion)).toBe(Status.OK);
       }
       if (i % 1000 === 0) await new Promise(setImmediate);

@@ -1,6 +1,7 @@
 /** The other process of shm-processes.test.ts: opens posix and cma and executes the commands of its IPC channel. Not a test. */
 
 import { schedYield, setParentDeathSignal } from '../../src/sys/index.ts';
+import { WordOperation } from '../../src/ucp/api/word-operation.ts';
 import { loadConfig } from '../../src/ucs/config/config.ts';
 import { createLog, LogLevel } from '../../src/ucs/debug/log.ts';
 import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
@@ -90,7 +91,7 @@ function run(command: ChildCommand): void {
       const completion = { count: 1, failure: Status.OK, onComplete: () => undefined };
       for (let i = 0; i < command.count; i++) {
         for (const [wordBytes, at] of [[4, 0] as const, [8, 8] as const]) {
-          const call = { operation: AtomicOperation.ADD, wordBytes, value: 1n, compare: 0n, result: 0n };
+          const call = WordOperation.of(AtomicOperation.ADD, wordBytes, 1n, 0n);
           if (endpoint.atomic(call, at, rkey, completion) !== Status.OK) throw new Error('atomic');
         }
       }

@@ -6,7 +6,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Endpoint, type Request, Status, type Worker } from '../../src/index.ts';
 import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
-import { SENDS_MAX } from '../../src/ucp/base/request-pool.ts';
+import { sendsMaxOf } from '../../src/ucp/base/request-pool.ts';
 import { OFFERS_MAX } from '../../src/ucp/credit/inbound-window.ts';
 import { writeAm } from '../../src/ucp/wire/am.ts';
 import { MessageId } from '../../src/ucp/wire/message.ts';
@@ -27,7 +27,8 @@ import {
 const KIB = 1024;
 const MIB = KIB * KIB;
 const BUDGET_BYTES = MIB;
-const ENV = { UCX_UNEXP_MAX_BYTES: '1m' };
+const REQUESTS_MAX = 4096;
+const ENV = { UCX_UNEXP_MAX_BYTES: '1m', UCX_REQUESTS_MAX: `${REQUESTS_MAX}` };
 const AM_ID = 3;
 const SHORT_TAG = 8n;
 const LONG_TAG = 4096n;
@@ -155,7 +156,7 @@ describe.each(['posix', 'tcp', 'loopback over self alone'])('a flood over %s', (
     flood.pump();
     await driveUntil(pair, () => {
       most = Math.max(most, heldBy(two.worker));
-      return one.worker.requestsInUse === SENDS_MAX;
+      return one.worker.requestsInUse === sendsMaxOf(REQUESTS_MAX);
     });
     await driveIdle(pair);
     most = Math.max(most, heldBy(two.worker));
@@ -273,6 +274,42 @@ describe('without any memory for them', () => {
     await driveUntil(pair, () => second.isCompleted);
     first.free();
     second.free();
+  });
+});
+
+describe('more offers than a peer keeps', () => {
+  const fixture = usePairs();
+
+  it.each(['synchronous tagged messages', 'active messages'] as const)('wait: %s', async (what) => {
+    const pair = await fixture.pair(connectionKind('posix'), { UCX_UNEXP_MAX_BYTES: '0' });
+    const { one, two, ab } = pair;
+    const bytes = pattern(LONG_BYTES, 1);
+    const count = OFFERS_MAX + 100;
+    let ended = 0;
+    const callback = (request: Request, status: Status): void => {
+      expect(status).toBe(Status.OK);
+      ended += 1;
+      request.free();
+    };
+    const params = { callback, noImmediateCompletion: true, protocol: 'rendezvous' } as const;
+    const isActive = what === 'active messages';
+    await using messages = two.worker.messages(AM_ID);
+    for (let i = 0; i < count; i++) {
+      if (isActive) ab.amSendNbx(AM_ID, undefined, bytes, 0, bytes.byteLength, params);
+      else ab.tagSendSyncNbx(bytes, 0, bytes.byteLength, 7n, params);
+    }
+    await driveIdle(pair, 300);
+    expect([one.worker.requestsInUse, ended]).toEqual([count, 0]);
+    await serving(pair, async () => {
+      for (let i = 0; i < count; i++) {
+        const target = new Uint8Array(LONG_BYTES);
+        if (isActive) await (await messages.next()).value!.into(target);
+        else await two.worker.tagRecv(target, { tag: 7n });
+        expectSame(target, bytes, `message ${i}`);
+      }
+    });
+    await driveUntil(pair, () => ended === count);
+    await messages.return();
   });
 });
 

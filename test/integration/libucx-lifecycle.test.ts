@@ -203,6 +203,35 @@ describe.skipIf(libucp === undefined)('a context over libucp', () => {
     expect(ends.every(([, status]) => status === Status.CANCELED)).toBe(true);
   });
 
+  it('has requests up to a bound, twice, and matches each message with its receive', async () => {
+    const requestsMax = 5000;
+    const { worker, endpoint } = await open({ ...OVER_TCP, UCX_REQUESTS_MAX: `${requestsMax}` });
+    for (const round of [1, 2]) {
+      const receives: Request[] = [];
+      const tags: bigint[] = [];
+      const post = (tag: number): Status | Request =>
+        worker.tagRecvNbx(new Uint8Array(8), 0, 8, tag, undefined, {
+          callback: (request) => tags.push(request.senderTag),
+        });
+      for (let i = 0; i < requestsMax; i++) receives.push(post(i) as Request);
+      expect([post(0), worker.requestsInUse]).toEqual([Status.NO_RESOURCE, requestsMax]);
+      const canceled = receives.pop()!;
+      expect(canceled.cancel()).toBe(true);
+      canceled.free();
+      for (const tag of [0, requestsMax - 2, 77]) await endpoint.tagSend(pattern(8, tag), { tag });
+      while (tags.length < 4) {
+        worker.progress();
+        await new Promise(setImmediate);
+      }
+      expect(new Set(tags.slice(1)), `round ${round}`).toEqual(new Set([0n, BigInt(requestsMax - 2), 77n]));
+      for (const request of receives) {
+        if (!request.isCompleted) expect(request.cancel()).toBe(true);
+        request.free();
+      }
+      expect(worker.requestsInUse).toBe(0);
+    }
+  });
+
   it('throws errors of callbacks out of progress, and calls the others', async () => {
     const { worker, endpoint } = await open();
     const told: string[] = [];

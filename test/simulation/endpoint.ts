@@ -6,7 +6,7 @@
 import { Status } from '../../src/ucs/type/status.ts';
 import type { AmFrame, AmPacker, AtomicCall, Completion, IovEntry, UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { RemoteKey } from '../../src/uct/api/memory.ts';
-import { atomicOn } from '../../src/uct/base/atomic-word.ts';
+import { AtomicWords } from '../../src/uct/base/atomic-word.ts';
 import { completeOne } from '../../src/uct/base/completion.ts';
 import { isInside } from '../../src/uct/base/range.ts';
 import type { SimulatedIface } from './iface.ts';
@@ -193,16 +193,16 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
     const refused = this.#refusal(rkey, remoteOffset, call.wordBytes);
     if (refused !== Status.OK) return refused;
     const operation = this.#begin(completion, undefined);
-    const { wordBytes, operation: kind, value, compare } = call;
-    const remote: AtomicCall = { operation: kind, wordBytes, value, compare, result: 0n };
+    const remote: AtomicCall = { ...call };
     this.#reach(
       operation,
       rkey,
       remoteOffset,
-      wordBytes,
-      (memory) => atomicOn(memory.storage, remoteOffset, remote),
+      call.wordBytes,
+      (memory) => new AtomicWords(memory.storage).run(remote, remoteOffset),
       () => {
-        call.result = remote.result;
+        call.result32 = remote.result32;
+        call.result64 = remote.result64;
       },
     );
     return Status.INPROGRESS;

@@ -49,6 +49,8 @@ export interface ContextParams<Device> {
   readonly clock: Clock;
   /** Time to poll before sleeping (UCX_PROGRESS_SPIN). */
   readonly progressSpinNs: number;
+  /** See UCX_REQUESTS_MAX. */
+  readonly requestsMax: number;
   /** Host memory through which that of cards goes: bytes of a fragment, and how many (UCX_RNDV_FRAG_SIZE, UCX_RNDV_FRAG_ALLOC_COUNT). */
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
@@ -67,6 +69,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   readonly log: Log;
   readonly clock: Clock;
   readonly progressSpinNs: number;
+  readonly requestsMax: number;
   readonly node: CopyingContext<Device>;
   readonly memory: MemoryMap;
   readonly configuration: UcpConfiguration;
@@ -87,6 +90,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     this.log = params.log;
     this.clock = params.clock;
     this.progressSpinNs = params.progressSpinNs;
+    this.requestsMax = params.requestsMax;
     this.node = params.node;
     this.#onClosing = params.onClosing ?? (() => {});
     this.configuration = new UcpConfiguration(this.libucp.functions, params.config);

@@ -24,7 +24,7 @@ import type {
   StreamRecvParams,
 } from '../../ucp/api/request.ts';
 import { type Tag, tagLow } from '../../ucp/api/tag.ts';
-import { checkWordOperation } from '../../ucp/api/word-operation.ts';
+import { WordOperation } from '../../ucp/api/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { isWrong, requireAtomics, startAtomic } from '../amo/atomic-start.ts';
 import { UCP_AM_SEND_FLAG, UCP_EP_CLOSE_FLAG, UCP_FEATURE } from '../c/abi.ts';
@@ -137,7 +137,8 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     remoteOffset: number,
     params?: AtomicParams,
   ): Status | Request {
-    const call = checkWordOperation(operation, value, params);
+    const call = new WordOperation();
+    call.set(operation, value, params);
     this.#require(call.wordBytes === 4 ? UCP_FEATURE.AMO32 : UCP_FEATURE.AMO64, params);
     checkRemoteWord<UcpRemoteKey>(this, rkey, remoteOffset, call.wordBytes);
     if (this.#failure !== Status.OK) return this.#failure;

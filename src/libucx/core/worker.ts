@@ -85,7 +85,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
     this.streams = new StreamReceives();
     this.node = context.node.worker();
-    this.requests = new Requests(this.functions, this);
+    this.requests = new Requests(this.functions, this, context.requestsMax);
     this.errorCallback = new NativeCallback({
       result: 'void',
       parameters: ['uint64_t', 'uint64_t', 'int8_t'],

@@ -65,12 +65,8 @@ export class SwapLoop extends DeviceOperation {
 
   #attempt(): Status | Request {
     const { wordBytes } = this.#call;
-    const swap = new WordOperation(
-      AtomicOperation.CSWAP,
-      wordBytes,
-      wordAfter(this.#call, this.#expected),
-      this.#expected,
-    );
+    const wanted = wordAfter(this.#call, this.#expected);
+    const swap = WordOperation.of(AtomicOperation.CSWAP, wordBytes, wanted, this.#expected);
     this.#state = LoopState.SWAPPING;
     let isStarting = true;
     const params: AtomicParams = {

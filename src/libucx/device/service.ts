@@ -174,8 +174,7 @@ export class DeviceService {
       this.#reply(endpoint, request, Status.INVALID_ADDR);
       return;
     }
-    const [first, second] = [value, compare].map((operand) => BigInt.asUintN(8 * wordBytes, operand));
-    const call = new WordOperation(operation as AtomicOperation, wordBytes, first!, second!);
+    const call = WordOperation.of(operation as AtomicOperation, wordBytes, value, compare);
     this.#inFlight += 1;
     this.#words.modify(place.memory, place.offset, call, (status) => {
       this.#ended();

@@ -32,6 +32,7 @@ export interface EngineContext {
   readonly log: Log;
   readonly clock: Clock;
   readonly progressSpinNs: number;
+  readonly requestsMax: number;
   /** Whether libucp is given addresses of cards. */
   readonly access: DeviceAccess;
   /** Host memory through which that of cards goes. */

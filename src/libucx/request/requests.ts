@@ -15,8 +15,6 @@ import type { LibucpFunctions } from '../c/functions.ts';
 import { type LocalBuffer, pin } from '../mem/memory-handle.ts';
 import { RequestKind, type RequestOwner, TRANSPORT, UcpRequest } from './request.ts';
 
-/** Requests of one worker that may be in use; beyond it operations return NO_RESOURCE. */
-const REQUESTS_MAX = 4096;
 /** Requests that are asked after in progress: 16 ns each, against 70 ns for a callback. */
 const POLLED_MAX = 4;
 /** Requests that are asked after at most, with those of sends that did not end at once. */
@@ -57,7 +55,10 @@ export class Requests {
   readonly #blocks: readonly ScratchBlock[];
   readonly #functions: LibucpFunctions;
   readonly #pool: ObjectPool<UcpRequest>;
-  readonly #all: UcpRequest[] = [];
+  /** By index. */
+  readonly #all: (UcpRequest | undefined)[] = [];
+  /** Indices of requests that the pool has not kept. */
+  readonly #freeIndices: number[] = [];
   readonly #callbacks: readonly NativeCallback[];
   /** Addresses of the callbacks, by the kind of the request. */
   readonly #callbackOf: readonly number[];
@@ -70,9 +71,11 @@ export class Requests {
   #progressCalls = 0;
   #inProgress = 0;
 
-  constructor(functions: LibucpFunctions, owner: RequestOwner) {
+  /** @param requestsMax requests in use at most; beyond it operations return NO_RESOURCE: see UCX_REQUESTS_MAX */
+  constructor(functions: LibucpFunctions, owner: RequestOwner, requestsMax: number) {
     this.#functions = functions;
-    this.#pool = new ObjectPool(REQUESTS_MAX, (index) => {
+    this.#pool = new ObjectPool(requestsMax, () => {
+      const index = this.#freeIndices.pop() ?? this.#all.length;
       const request = new UcpRequest(owner, index);
       this.#all[index] = request;
       return request;
@@ -167,7 +170,9 @@ export class Requests {
   /** True where an operation on plain memory may be started with {@link plainParamFor}: its request will be had, and looked for in progress. */
   canFollow(kind: RequestKind, params: RequestParams | undefined): boolean {
     const most = kind === RequestKind.TAG_RECV ? POLLED_MAX : FOLLOWED_MAX;
-    return this.#polled.length < most && this.#pool.inUse < REQUESTS_MAX && params?.noImmediateCompletion !== true;
+    return (
+      this.#polled.length < most && this.#pool.inUse < this.#pool.capacity && params?.noImmediateCompletion !== true
+    );
   }
 
   /**
@@ -402,14 +407,16 @@ export class Requests {
   /** Asks libucp to give up all of a kind. */
   cancelAll(worker: number, isMeant: (request: UcpRequest) => boolean): void {
     for (const request of this.#all) {
-      if (request.kind !== RequestKind.NONE && isMeant(request)) this.cancel(worker, request);
+      if (request !== undefined && request.kind !== RequestKind.NONE && isMeant(request)) this.cancel(worker, request);
     }
   }
 
   /** libucp makes no progress any more: what it has not ended ends with CANCELED, as if it had. Returns how many of each kind. */
   abandonAll(): { readonly sends: number; readonly others: number } {
     this.#freeSpent();
-    const abandoned = this.#all.filter(({ handle }) => handle !== 0);
+    const abandoned = this.#all.filter(
+      (request): request is UcpRequest => request !== undefined && request.handle !== 0,
+    );
     this.#polled.length = 0;
     for (const request of abandoned) this.#note(request, Status.CANCELED);
     const sends = abandoned.filter(({ kind }) => kind === RequestKind.SEND).length;
@@ -448,6 +455,8 @@ export class Requests {
     request.callback = undefined;
     request.userData = undefined;
     request.error = undefined;
-    this.#pool.put(request);
+    if (this.#pool.put(request)) return;
+    this.#all[request.index] = undefined;
+    this.#freeIndices.push(request.index);
   }
 }

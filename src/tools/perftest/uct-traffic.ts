@@ -1,12 +1,12 @@
 /** Active messages, put, get and atomic operations of one interface as traffic of a test. */
 
+import { WordOperation } from '../../ucp/api/word-operation.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import {
   type AmFrame,
   type AmPacker,
-  type AtomicCall,
   AtomicOperation,
   type Completion,
   type IovEntry,
@@ -301,7 +301,7 @@ export class UctGetTraffic extends UctTraffic {
 export class UctAtomicTraffic extends UctTraffic {
   readonly #isPingPong: boolean;
   readonly #targetBytes: Uint8Array;
-  readonly #call: { -readonly [Field in keyof AtomicCall]: AtomicCall[Field] };
+  #call: WordOperation;
   #done = 0n;
 
   constructor(side: UctSide) {
@@ -313,7 +313,7 @@ export class UctAtomicTraffic extends UctTraffic {
     if (operation === 'swap') code = AtomicOperation.SWAP;
     if (operation === 'cswap') code = AtomicOperation.CSWAP;
     const wordBytes = this.byteLength === 4 ? 4 : 8;
-    this.#call = { operation: code, wordBytes, value: 1n, compare: 0n, result: 0n };
+    this.#call = WordOperation.of(code, wordBytes, 1n, 0n);
   }
 
   override reset(): void {
@@ -328,10 +328,10 @@ export class UctAtomicTraffic extends UctTraffic {
     const call = this.#call;
     if (this.spec.verify) {
       this.checkSent();
-      if (call.operation !== AtomicOperation.ADD) call.value = this.#done + 1n;
-      call.compare = this.#done;
+      const value = call.operation === AtomicOperation.ADD ? 1n : this.#done + 1n;
+      this.#call = WordOperation.of(call.operation, call.wordBytes, value, this.#done);
     }
-    const status = this.endpoint.atomic(call, 0, this.side.rkey!, this.completion);
+    const status = this.endpoint.atomic(this.#call, 0, this.side.rkey!, this.completion);
     if (status >= 0 && this.spec.verify) this.#done += 1n;
     return this.settle(status);
   }

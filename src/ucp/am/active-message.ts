@@ -310,6 +310,7 @@ export class ActiveMessages {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     const { amHeader } = request;
     const padded = paddedTo8(amHeader.byteLength);
+    if (request.requestId === 0 && !connection.canOffer) return Status.NO_RESOURCE;
     this.#rendezvous.offerKeyed(request, connection, AM_RTS_BYTES + padded);
     const { key } = request;
     const packed = key?.packed ?? NO_BYTES;

@@ -7,11 +7,13 @@ import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { highWord, joinBig, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { type AmFrame, AtomicOperation, type Completion, IfaceFlag } from '../../uct/api/iface.ts';
+import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
 import { checkRemoteWord } from '../api/owned-remote-key.ts';
 import type { AtomicName, AtomicParams } from '../api/request.ts';
-import { checkWordOperation, modifyWord, WordOperation } from '../api/word-operation.ts';
+import { modifyWord, WordOperation } from '../api/word-operation.ts';
+import { ENDED_IN_CALL } from '../base/completion.ts';
 import { sendMessage } from '../base/message-packer.ts';
+import { isObserved } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request.ts';
 import type { AtomicRequest } from '../base/rma-request.ts';
@@ -39,6 +41,8 @@ type LocalOperation = (call: WordOperation, offset: number) => Status;
 export class AtomicProtocol {
   readonly #host: ProtocolHost;
   readonly #deviceWords: DeviceWords<MemoryHandle>;
+  /** The operation that is being started. */
+  readonly #call: WordOperation = new WordOperation();
 
   constructor(host: ProtocolHost, rendezvous: Rendezvous) {
     this.#host = host;
@@ -54,21 +58,28 @@ export class AtomicProtocol {
     remoteOffset: number,
     params: AtomicParams | undefined,
   ): Status | Request {
-    const call = checkWordOperation(name, value, params);
+    const { requests } = this.#host;
+    const call = this.#call;
+    call.set(name, value, params);
     checkRemoteWord(connection, rkey, remoteOffset, call.wordBytes);
     if (connection.failure !== Status.OK) return connection.failure;
-    const request = this.#host.requests.take(this.#host.requests.atomics);
-    if (request === undefined) return Status.NO_RESOURCE;
     const lane = laneFor(connection, rkey, call.wordBytes);
+    const isImmediate = params?.noImmediateCompletion !== true && !connection.hasPending && !isObserved();
+    if (isImmediate && lane !== undefined && (lane.iface.attributes.flags & IfaceFlag.CPU_ACCESS) !== 0) {
+      // What it refuses gets its reason below.
+      const status = lane.endpoint.atomic(call, remoteOffset, rkey.parts[lane.md.index]!, ENDED_IN_CALL);
+      if (status === Status.OK) return status;
+    }
+    const request = requests.take(requests.atomics);
+    if (request === undefined) return Status.NO_RESOURCE;
     request.begin(connection, lane ?? connection.amLane);
-    request.call = call;
+    request.call.copyFrom(call);
+    request.rkey = rkey;
+    request.remoteOffset = remoteOffset;
     request.byteLength = call.wordBytes;
     request.protocolName = lane === undefined ? 'amo/am' : 'amo/offload';
     request.isRemote = lane === undefined;
-    request.starter =
-      lane === undefined
-        ? () => this.#ask(request, connection, call, rkey, remoteOffset)
-        : () => startOffload(request, call, lane, rkey, remoteOffset);
+    request.starter = lane === undefined ? askOwner : startOffload;
     return this.#host.start(request, params);
   }
 
@@ -86,7 +97,7 @@ export class AtomicProtocol {
       return;
     }
     this.#host.counters.count(WorkerCounter.ATOMIC_SW);
-    const call = new WordOperation(operation, wordBytes, value, compare);
+    const call = WordOperation.of(operation, wordBytes, value, compare);
     this.#serve(connection, peerRequest, memory, from, call);
   }
 
@@ -125,36 +136,32 @@ export class AtomicProtocol {
       return undefined;
     }
     return (call, offset) => {
-      const status = lane.endpoint.atomic(call, offset, rkey.parts[lane.md.index]!, ENDED_AT_ONCE);
+      const status = lane.endpoint.atomic(call, offset, rkey.parts[lane.md.index]!, ENDED_IN_CALL);
       rkey.release();
       return status;
     };
   }
+}
 
-  #ask(
-    request: AtomicRequest,
-    connection: Connection,
-    call: WordOperation,
-    rkey: RemoteKey,
-    remoteOffset: number,
-  ): Status {
-    const { memoryKey } = rkey;
-    if (memoryKey === undefined || connection.am === undefined) throw unreachable(connection, rkey);
-    if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
-    if (request.requestId === 0) {
-      request.replyHandler = (asked, status, low, high) => {
-        call.result = joinBig(low, high);
-        asked.end(status);
-      };
-      connection.expect(request);
-    }
-    const { requestId } = request;
-    const { operation, wordBytes, value, compare } = call;
-    const asked = { request: requestId, remoteOffset, operation, wordBytes, value, compare };
-    const header = writeAtomic(connection.remoteId, asked);
-    const status = sendMessage(connection, MessageId.ATOMIC, header, memoryKey, 0, memoryKey.byteLength);
-    return status === Status.OK ? Status.INPROGRESS : status;
+/** Asks the worker of the peer, which owns the memory. */
+function askOwner(request: AtomicRequest, connection: Connection): Status {
+  const { call, remoteOffset } = request;
+  const rkey = request.rkey!;
+  const { memoryKey } = rkey;
+  if (memoryKey === undefined || connection.am === undefined) throw unreachable(connection, rkey);
+  if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+  if (request.requestId === 0) {
+    request.replyHandler = (asked, status, low, high) => {
+      call.result = joinBig(low, high);
+      asked.end(status);
+    };
+    connection.expect(request);
   }
+  const { operation, wordBytes, value, compare } = call;
+  const asked = { request: request.requestId, remoteOffset, operation, wordBytes, value, compare };
+  const header = writeAtomic(connection.remoteId, asked);
+  const status = sendMessage(connection, MessageId.ATOMIC, header, memoryKey, 0, memoryKey.byteLength);
+  return status === Status.OK ? Status.INPROGRESS : status;
 }
 
 /** No transport has atomic operations on the memory of a key, and its worker cannot be asked. */
@@ -174,26 +181,32 @@ function isAtomicOperation(value: number): value is AtomicOperation {
   return ATOMIC_OPERATIONS.has(value);
 }
 
-/** Takes the end of an operation that has ended when its call returns. */
-const ENDED_AT_ONCE: Completion = { count: 1, failure: Status.OK, onComplete: () => {} };
-
-function startOffload(
-  request: AtomicRequest,
-  call: WordOperation,
-  lane: Lane,
-  rkey: RemoteKey,
-  remoteOffset: number,
-): Status {
-  lane.activity.busy = true;
-  return lane.endpoint.atomic(call, remoteOffset, rkey.parts[lane.md.index]!, request);
+/** Has the transport of the request's lane do it. */
+function startOffload(request: AtomicRequest): Status {
+  const { endpoint, md, activity } = request.lane!;
+  activity.busy = true;
+  return endpoint.atomic(request.call, request.remoteOffset, request.rkey!.parts[md.index]!, request);
 }
 
-/** The lane with atomic operations on words of this memory that has the lowest latency. */
-function laneFor({ lanes }: Connection, rkey: RemoteKey, wordBytes: number): Lane | undefined {
-  const flag = wordBytes === 4 ? IfaceFlag.ATOMIC32 : IfaceFlag.ATOMIC64;
-  const able = lanes.filter(
-    ({ iface, md }) => (iface.attributes.flags & flag) !== 0 && rkey.parts[md.index] !== undefined,
-  );
-  const latency = ({ iface }: Lane): number => iface.attributes.performance.latencyNs;
-  return able.sort((left, right) => latency(left) - latency(right))[0];
+/** The lane with atomic operations on words of this memory that has the lowest latency: chosen once for a key. */
+function laneFor(connection: Connection, rkey: RemoteKey, wordBytes: number): Lane | undefined {
+  const { lanes } = connection;
+  if (wordBytes === 4) {
+    rkey.atomicLane32 ??= fastestLane(lanes, rkey, IfaceFlag.ATOMIC32);
+    return lanes[rkey.atomicLane32];
+  }
+  rkey.atomicLane64 ??= fastestLane(lanes, rkey, IfaceFlag.ATOMIC64);
+  return lanes[rkey.atomicLane64];
+}
+
+/** Its index; -1 for none. */
+function fastestLane(lanes: readonly Lane[], rkey: RemoteKey, flag: number): number {
+  let fastest = -1;
+  for (const [index, { iface, md }] of lanes.entries()) {
+    const { flags, performance } = iface.attributes;
+    if ((flags & flag) === 0 || rkey.parts[md.index] === undefined) continue;
+    const best = lanes[fastest]?.iface.attributes.performance.latencyNs ?? Number.POSITIVE_INFINITY;
+    if (performance.latencyNs < best) fastest = index;
+  }
+  return fastest;
 }

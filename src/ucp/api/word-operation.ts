@@ -14,58 +14,110 @@ const ATOMIC_OPERATIONS: ReadonlyMap<AtomicName, AtomicOperation> = new Map([
   ['cswap', AtomicOperation.CSWAP],
 ]);
 
-const WORD64_END = 1n << 64n;
+const WORD64_MAX = (1n << 64n) - 1n;
+const WORD64_MIN = -(1n << 63n);
+const WORD32_MAX = 2 ** 32 - 1;
+const WORD32_MIN = -(2 ** 31);
+/** Small operands as bigints: making one takes longer than the operation. */
+const SMALL_WORDS: readonly bigint[] = Array.from({ length: 256 }, (_, value) => BigInt(value));
 
-/** The operands and the result of one operation. */
+/** The operands and the result of one operation. It can be used again. */
 export class WordOperation implements AtomicCall {
-  readonly operation: AtomicOperation;
-  readonly wordBytes: 4 | 8;
-  readonly value: bigint;
-  readonly compare: bigint;
-  result = 0n;
+  operation: AtomicOperation = AtomicOperation.ADD;
+  wordBytes: 4 | 8 = 8;
+  value32 = 0;
+  value64 = 0n;
+  compare32 = 0;
+  compare64 = 0n;
+  result32 = 0;
+  result64 = 0n;
 
-  constructor(operation: AtomicOperation, wordBytes: 4 | 8, value: bigint, compare: bigint) {
+  /** An operation whose operands were checked elsewhere: what is beyond the word is cut off. */
+  static of(operation: AtomicOperation, wordBytes: 4 | 8, value: bigint, compare: bigint): WordOperation {
+    const call = new WordOperation();
+    call.operation = operation;
+    call.wordBytes = wordBytes;
+    call.value32 = Number(BigInt.asIntN(32, value));
+    call.value64 = BigInt.asUintN(64, value);
+    call.compare32 = Number(BigInt.asIntN(32, compare));
+    call.compare64 = BigInt.asUintN(64, compare);
+    return call;
+  }
+
+  /**
+   * Sets the operation, with its operands checked.
+   * @throws UcxError ERR_INVALID_PARAM
+   */
+  set(name: AtomicName, value: number | bigint, params: AtomicParams | undefined): void {
+    const operation = ATOMIC_OPERATIONS.get(name);
+    if (operation === undefined) {
+      throw invalidParam('operation', `must be one of ${[...ATOMIC_OPERATIONS.keys()].join(', ')}`, name);
+    }
+    const bits = params?.bits ?? 64;
+    if (bits !== 32 && bits !== 64) throw invalidParam('bits', 'must be 32 or 64', bits);
+    const compare = params?.compare;
+    if (operation === AtomicOperation.CSWAP && compare === undefined) {
+      throw invalidParam('compare', 'must be given for cswap', compare);
+    }
+    this.operation = operation;
+    if (bits === 32) {
+      this.wordBytes = 4;
+      this.value32 = word32('value', value);
+      this.compare32 = compare === undefined ? 0 : word32('compare', compare);
+    } else {
+      this.wordBytes = 8;
+      this.value64 = word64('value', value);
+      this.compare64 = compare === undefined ? 0n : word64('compare', compare);
+    }
+  }
+
+  /** Makes it another one: all but the result. */
+  copyFrom({ operation, wordBytes, value32, value64, compare32, compare64 }: WordOperation): void {
     this.operation = operation;
     this.wordBytes = wordBytes;
-    this.value = value;
-    this.compare = compare;
+    this.value32 = value32;
+    this.value64 = value64;
+    this.compare32 = compare32;
+    this.compare64 = compare64;
+  }
+
+  /** The operand of either length of word, unsigned. */
+  get value(): bigint {
+    return this.wordBytes === 4 ? BigInt(this.value32 >>> 0) : this.value64;
+  }
+
+  /** What the word has to be for CSWAP, unsigned. */
+  get compare(): bigint {
+    return this.wordBytes === 4 ? BigInt(this.compare32 >>> 0) : this.compare64;
+  }
+
+  /** The word before, unsigned. */
+  get result(): bigint {
+    return this.wordBytes === 4 ? BigInt(this.result32 >>> 0) : this.result64;
+  }
+
+  set result(word: bigint) {
+    if (this.wordBytes === 4) this.result32 = Number(BigInt.asIntN(32, word));
+    else this.result64 = word;
   }
 }
 
-/**
- * Checks the operands of an operation.
- * @throws UcxError ERR_INVALID_PARAM
- */
-export function checkWordOperation(
-  name: AtomicName,
-  value: number | bigint,
-  params: AtomicParams | undefined,
-): WordOperation {
-  const operation = ATOMIC_OPERATIONS.get(name);
-  if (operation === undefined) {
-    throw invalidParam('operation', `must be one of ${[...ATOMIC_OPERATIONS.keys()].join(', ')}`, name);
-  }
-  const bits = params?.bits ?? 64;
-  if (bits !== 32 && bits !== 64) throw invalidParam('bits', 'must be 32 or 64', bits);
-  if (operation === AtomicOperation.CSWAP && params?.compare === undefined) {
-    throw invalidParam('compare', 'must be given for cswap', params?.compare);
-  }
-  const wordBytes = bits === 32 ? 4 : 8;
-  return new WordOperation(
-    operation,
-    wordBytes,
-    wordOf('value', value, bits),
-    wordOf('compare', params?.compare ?? 0, bits),
-  );
+/** An operand as a signed word; it may be given unsigned. */
+function word32(argument: string, value: number | bigint): number {
+  const word = typeof value === 'bigint' ? Number(value) : value;
+  if (Number.isInteger(word) && word >= WORD32_MIN && word <= WORD32_MAX) return word | 0;
+  throw invalidParam(argument, 'must be an integer of 32 bits', value);
 }
 
-/** A value as an unsigned word; negative ones as two's complement. */
-function wordOf(argument: string, value: number | bigint, bits: 32 | 64): bigint {
-  const isInteger = typeof value === 'bigint' || Number.isSafeInteger(value);
-  const word = isInteger ? BigInt(value) : WORD64_END;
-  const end = 1n << BigInt(bits);
-  if (word >= end || word < -end / 2n) throw invalidParam(argument, `must be an integer of ${bits} bits`, value);
-  return BigInt.asUintN(bits, word);
+/** An operand as an unsigned word; negative ones are taken as two's complement. */
+function word64(argument: string, value: number | bigint): bigint {
+  if (typeof value === 'number') {
+    if (!Number.isSafeInteger(value)) throw invalidParam(argument, 'must be an integer of 64 bits', value);
+    return SMALL_WORDS[value] ?? BigInt.asUintN(64, BigInt(value));
+  }
+  const isWord = typeof value === 'bigint' && value <= WORD64_MAX && value >= WORD64_MIN;
+  if (!isWord) throw invalidParam(argument, 'must be an integer of 64 bits', value);
+  return value < 0n ? BigInt.asUintN(64, value) : value;
 }
 
 /** Applies an operation to a word without concurrent writers. */

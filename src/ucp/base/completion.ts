@@ -3,6 +3,9 @@
 import { Status } from '../../ucs/type/status.ts';
 import type { Completion } from '../../uct/api/iface.ts';
 
+/** For operations that have ended when their call returns: it is never called. */
+export const ENDED_IN_CALL: Completion = { count: 1, failure: Status.OK, onComplete: () => undefined };
+
 /** Ends with the last of its parts, and with the first failure. */
 export abstract class CountedCompletion implements Completion {
   /** Parts that have not ended, and their first failure: see Completion. */

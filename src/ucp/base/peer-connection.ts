@@ -10,7 +10,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { DeviceType, type UctEndpoint } from '../../uct/api/iface.ts';
 import type { SocketAddresses } from '../api/sockets/socket-address.ts';
 import type { CreditBudget } from '../credit/credit-budget.ts';
-import { InboundWindow } from '../credit/inbound-window.ts';
+import { InboundWindow, OFFERS_MAX } from '../credit/inbound-window.ts';
 import type { Lane } from '../lane/lane.ts';
 import type { DistanceOf } from '../lane/lane-distance.ts';
 import { type ConnectedLanes, nameOf } from '../lane/lanes.ts';
@@ -117,6 +117,10 @@ export class PeerConnection implements Connection {
     if (!this.sources.includes(source)) return false;
     this.#source = source;
     return true;
+  }
+
+  get canOffer(): boolean {
+    return this.waiting.size < OFFERS_MAX;
   }
 
   get hasPending(): boolean {

@@ -10,11 +10,10 @@ import { ReceiveRequest, SendRequest } from './message-request.ts';
 import { ConnectRequest, FlushRequest, type Request, type RequestOwner, RequestState, start } from './request.ts';
 import { AtomicRequest, RmaRequest } from './rma-request.ts';
 
-/** Requests of one worker that may be in use; beyond it operations return NO_RESOURCE. */
-export const REQUESTS_MAX = 4096;
-
-/** Of these, sends of messages: their ends may need receives of both workers, which need requests too. */
-export const SENDS_MAX: number = (REQUESTS_MAX * 3) / 4;
+/** Requests for sends of messages, of all that a worker may have: their ends may need receives of both workers, which need requests too. */
+export function sendsMaxOf(requestsMax: number): number {
+  return Math.ceil((requestsMax * 3) / 4);
+}
 
 /** The requests. */
 export class RequestPool {
@@ -24,15 +23,18 @@ export class RequestPool {
   readonly receives: ObjectPool<ReceiveRequest>;
   readonly flushes: ObjectPool<FlushRequest>;
   readonly connects: ObjectPool<ConnectRequest>;
+  readonly #requestsMax: number;
   #inUse = 0;
 
-  constructor(owner: RequestOwner) {
-    this.rmas = new ObjectPool(REQUESTS_MAX, () => new RmaRequest(owner));
-    this.atomics = new ObjectPool(REQUESTS_MAX, () => new AtomicRequest(owner));
-    this.sends = new ObjectPool(SENDS_MAX, () => new SendRequest(owner));
-    this.receives = new ObjectPool(REQUESTS_MAX, () => new ReceiveRequest(owner));
-    this.flushes = new ObjectPool(REQUESTS_MAX, () => new FlushRequest(owner));
-    this.connects = new ObjectPool(REQUESTS_MAX, () => new ConnectRequest(owner));
+  /** @param requestsMax requests in use at most; beyond it operations return NO_RESOURCE: see UCX_REQUESTS_MAX */
+  constructor(owner: RequestOwner, requestsMax: number) {
+    this.#requestsMax = requestsMax;
+    this.rmas = new ObjectPool(requestsMax, () => new RmaRequest(owner));
+    this.atomics = new ObjectPool(requestsMax, () => new AtomicRequest(owner));
+    this.sends = new ObjectPool(sendsMaxOf(requestsMax), () => new SendRequest(owner));
+    this.receives = new ObjectPool(requestsMax, () => new ReceiveRequest(owner));
+    this.flushes = new ObjectPool(requestsMax, () => new FlushRequest(owner));
+    this.connects = new ObjectPool(requestsMax, () => new ConnectRequest(owner));
   }
 
   /** Requests in use. */
@@ -42,7 +44,7 @@ export class RequestPool {
 
   /** A request of one of the pools; undefined at its bound, and at that of all of them together. */
   take<R extends Request>(pool: ObjectPool<R>): R | undefined {
-    const request = this.#inUse < REQUESTS_MAX ? pool.get() : undefined;
+    const request = this.#inUse < this.#requestsMax ? pool.get() : undefined;
     if (request !== undefined) this.#inUse += 1;
     return request;
   }

@@ -86,6 +86,8 @@ export interface Connection {
   readonly zcopyThreshold: number | undefined;
   /** Requests that wait for the peer, by the number that the peer knows. */
   readonly waiting: ReadonlyMap<number, Request>;
+  /** Whether one more of them may be an offer that the peer has to keep. */
+  readonly canOffer: boolean;
   /** Keys that messages of the peer have brought. */
   readonly rkeys: RkeyCache;
   /** What may be sent without being asked, and what the peer may send. */

@@ -5,10 +5,11 @@ import type { Status } from '../../ucs/type/status.ts';
 import type { IovEntry } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import { areIntact, holdsBytes } from '../api/local-bytes.ts';
-import type { WordOperation } from '../api/word-operation.ts';
+import { WordOperation } from '../api/word-operation.ts';
 import type { Lane } from '../lane/lane.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
 import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../proto/selection.ts';
 import { type Connection, notInitialized, Request, type Starter } from './request.ts';
 
@@ -105,14 +106,20 @@ export class RmaRequest extends Request {
 /** An atomic operation on a word. */
 export class AtomicRequest extends Request {
   starter: Starter<AtomicRequest> = notInitialized;
-  call: WordOperation | undefined = undefined;
+  readonly call: WordOperation = new WordOperation();
+  rkey: RemoteKey | undefined = undefined;
+  remoteOffset = 0;
 
   override get atomicResult(): bigint {
-    return this.call?.result ?? 0n;
+    return this.call.result;
   }
 
   start(): Status {
     const { connection } = this;
     return connection === undefined ? notInitialized() : this.starter(this, connection);
+  }
+
+  protected override dropMemory(): void {
+    this.rkey = undefined;
   }
 }

@@ -78,6 +78,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   readonly emulated: boolean;
   readonly resources: Resources;
   readonly progressSpinNs: number;
+  readonly requestsMax: number;
   readonly keepaliveNs: number;
   readonly thresholds: Thresholds;
   readonly distanceOf: DistanceOf;
@@ -113,6 +114,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     this.emulated = params.emulated;
     const config = params.config.get(UCP_CONFIG_TABLE);
     this.progressSpinNs = config.PROGRESS_SPIN;
+    this.requestsMax = config.REQUESTS_MAX;
     this.keepaliveNs = config.KEEPALIVE_INTERVAL;
     this.thresholds = thresholdsOf(config);
     this.distanceOf = params.distanceOf;

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { device, failureOf, rkeyOf, type Stack, useContexts } from '../../../test/fixtures/contexts.ts';
 import { nativeWorker } from '../../../test/fixtures/native-engine.ts';
-import { REQUESTS_MAX, type Request, Status, type Worker } from '../../index.ts';
+import { type Request, Status, type Worker } from '../../index.ts';
 
 const fixture = useContexts();
 const PUTS = 6000;
@@ -135,13 +135,15 @@ describe('requests', () => {
   });
 
   it('are bounded: NO_RESOURCE beyond, and room again after', async () => {
-    const stack = await fixture.open({ context: { config: { TLS: 'self' } } });
+    const requestsMax = 10_000;
+    const config = { TLS: 'self', REQUESTS_MAX: `${requestsMax}` };
+    const stack = await fixture.open({ context: { config } });
     const rkey = rkeyOf(stack, stack.context.memMap({ allocate: 8 }));
     const params = { noImmediateCompletion: true };
     const put = (): Status | Request => stack.endpoint.putNbx(new Uint8Array(8), 0, 8, rkey, 0, params);
     const requests: Request[] = [];
-    for (let i = 0; i < REQUESTS_MAX; i++) requests.push(put() as Request);
-    expect(stack.worker.requestsInUse).toBe(REQUESTS_MAX);
+    for (let i = 0; i < requestsMax; i++) requests.push(put() as Request);
+    expect(stack.worker.requestsInUse).toBe(requestsMax);
     expect(put()).toBe(Status.NO_RESOURCE);
     requests.pop()!.free();
     (put() as Request).free();
@@ -152,7 +154,7 @@ describe('requests', () => {
 
 describe.each([0, 1])('thousands of operations with %s engine threads', (dmaThreads) => {
   it('queue up beyond the resources, and every put arrives', async () => {
-    const stack = await fixture.open({ node: { dmaThreads } });
+    const stack = await fixture.open({ node: { dmaThreads }, context: { config: { REQUESTS_MAX: '4096' } } });
     const { endpoint, worker } = stack;
     const remote = device(stack, PUTS * 16);
     const rkey = rkeyOf(stack, remote);
@@ -186,7 +188,7 @@ describe.each([0, 1])('thousands of operations with %s engine threads', (dmaThre
   });
 
   it('settle exactly once as promises, more than there are requests', async () => {
-    const stack = await fixture.open({ node: { dmaThreads } });
+    const stack = await fixture.open({ node: { dmaThreads }, context: { config: { REQUESTS_MAX: '4096' } } });
     const remote = device(stack, PUTS * 8);
     const rkey = rkeyOf(stack, remote);
     const source = new Uint8Array(PUTS * 8);

@@ -97,7 +97,7 @@ export class Worker
   readonly sockets: SocketConnections;
   readonly counters: WorkerCounters = new WorkerCounters();
   readonly budget: CreditBudget;
-  readonly requests: RequestPool = new RequestPool(this);
+  readonly requests: RequestPool;
   readonly observation: Observation;
   readonly #pending: PendingConnections = new PendingConnections((connection) => this.onConnectionFailed(connection));
   readonly #endpoints: Map<PeerConnection, Endpoint> = new Map();
@@ -124,6 +124,7 @@ export class Worker
     );
     this.context = context;
     this.warnings = new LimitedLog(context.log, context.clock);
+    this.requests = new RequestPool(this, context.requestsMax);
     this.observation = new Observation(context);
     this.openIfaces = openIfaces(context.resources.mds, context.log);
     this.ifaces = this.openIfaces.map(({ iface }) => iface);

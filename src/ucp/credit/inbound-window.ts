@@ -8,10 +8,7 @@
 
 import type { CreditBudget, Grantee } from './credit-budget.ts';
 
-/**
- * Offers of one connection that are kept at most: twice the requests that a worker can have, and so the sends of an honest peer that wait for their match.
- * More break the protocol.
- */
+/** Offers of one connection that are kept until they are matched. More break the protocol: a sender does not offer more before one has ended. */
 export const OFFERS_MAX = 8192;
 
 /** A quarter of a window: what is returned at once, and the longest message that may wait for credit. */

@@ -12,13 +12,15 @@ import type { RkeyFields } from './rkey-bytes.ts';
 
 const OPERATIONS = 2;
 
-/** How short puts of plain host bytes reach the memory of a key. */
-export interface ShortPut {
+/** How short puts or gets of plain host bytes reach the memory of a key. */
+export interface ShortPath {
   /** Up to this many bytes. */
   readonly bytesMax: number;
   readonly endpoint: UctEndpoint;
   readonly part: UctRemoteKey;
   readonly activity: { busy: boolean };
+  /** What a call moves has arrived when it returns. */
+  readonly endsInCall: boolean;
 }
 
 /** An unpacked remote key. */
@@ -31,7 +33,12 @@ export class RemoteKey extends OwnedRemoteKey implements MemoryPlace {
   /** Plans by operation and place of the local memory (MemoryHandle.placeIndex, stagedPlaceIndex). */
   readonly #plans: (Plan | undefined)[][] = Array.from({ length: OPERATIONS }, () => []);
   /** How short puts of plain host bytes go, once a plan says so: looked at before anything else. */
-  shortPut: ShortPut | undefined = undefined;
+  shortPut: ShortPath | undefined = undefined;
+  /** The same for gets that end in the call. */
+  shortGet: ShortPath | undefined = undefined;
+  /** Index of the lane with atomic operations on words of 32 and of 64 bits, once it was chosen; -1 for none. */
+  atomicLane32: number | undefined = undefined;
+  atomicLane64: number | undefined = undefined;
 
   constructor(
     owner: object,
@@ -66,6 +73,7 @@ export class RemoteKey extends OwnedRemoteKey implements MemoryPlace {
 
   protected override releaseParts(): void {
     this.shortPut = undefined;
+    this.shortGet = undefined;
     for (const part of this.parts) part?.release();
   }
 }

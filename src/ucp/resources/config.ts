@@ -47,6 +47,7 @@ export interface UcpConfig {
   readonly SINGLE_NET_DEVICE: boolean;
   readonly MULTI_LANE_MAX_RATIO: number;
   readonly UNEXP_MAX_BYTES: number;
+  readonly REQUESTS_MAX: number;
   readonly KEEPALIVE_INTERVAL: number;
   readonly RCACHE_ENABLE: Ternary;
   readonly MEMTYPE_CACHE: Ternary;
@@ -197,6 +198,12 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       type: memorySizeType,
       default: '256m',
       doc: 'Memory of one worker for messages and bytes of streams that arrive before their receive; beyond it they stay at their senders, which offer them or wait. Shared by all connections; inf for no bound.',
+    },
+    {
+      name: 'REQUESTS_MAX',
+      type: restricted(uintType, 'a number from 16 to 16777216', (count) => count >= 16 && count <= 2 ** 24),
+      default: '1048576',
+      doc: 'Maximum number of requests of one worker in use; beyond it operations return NO_RESOURCE, and awaited ones wait.',
     },
     {
       name: 'KEEPALIVE_INTERVAL',

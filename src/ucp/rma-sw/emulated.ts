@@ -31,8 +31,8 @@ export class EmulatedRma {
     this.#rendezvous = rendezvous;
   }
 
-  /** Sets the local side of a request whose protocol is messages. */
-  describe(
+  /** Completes a request whose protocol is software: what it moves, and how it starts. */
+  init(
     request: RmaRequest,
     local: LocalMemory,
     offset: number,

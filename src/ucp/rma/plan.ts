@@ -3,14 +3,14 @@
 import { memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { Iface, RemotePath } from '../../uct/api/iface.ts';
+import { type Iface, IfaceFlag, type RemotePath } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type { Connection } from '../base/request.ts';
 import type { Lane } from '../lane/lane.ts';
 import { laneDistance } from '../lane/lane-distance.ts';
 import { nameOf } from '../lane/lanes.ts';
 import { HOST_PLACE, type LocalMemory, stagedPlaceIndex } from '../mem/memory-handle.ts';
-import type { RemoteKey, ShortPut } from '../mem/remote-key.ts';
+import type { RemoteKey, ShortPath } from '../mem/remote-key.ts';
 import { explainPlan } from '../proto/explain.ts';
 import {
   type Candidate,
@@ -78,7 +78,11 @@ function makePlan(
         unavailable: [],
       }),
   );
-  if (operation === Operation.PUT && placeIndex === 0) rkey.shortPut = shortPutOf(plan, rkey, lanes);
+  if (placeIndex === 0) {
+    const path = shortPathOf(plan, rkey, lanes);
+    if (operation === Operation.PUT) rkey.shortPut = path;
+    else if (path?.endsInCall === true) rkey.shortGet = path;
+  }
   return plan;
 }
 
@@ -87,12 +91,13 @@ function pathTo(iface: Iface, part: UctRemoteKey | undefined): RemotePath | unde
   return part === undefined ? undefined : iface.remotePath?.(part);
 }
 
-/** How the smallest puts go, if by a short operation. */
-function shortPutOf({ steps }: Plan, rkey: RemoteKey, lanes: readonly Lane[]): ShortPut | undefined {
+/** How the smallest transfers go, if by a short operation. */
+function shortPathOf({ steps }: Plan, rkey: RemoteKey, lanes: readonly Lane[]): ShortPath | undefined {
   const [step] = steps;
   if (step === undefined || step.candidate.protocol !== Protocol.SHORT) return undefined;
-  const { endpoint, md, activity } = lanes[step.candidate.lane]!;
-  return { bytesMax: step.bytesMax, endpoint, part: rkey.parts[md.index]!, activity };
+  const { endpoint, iface, md, activity } = lanes[step.candidate.lane]!;
+  const endsInCall = (iface.attributes.flags & IfaceFlag.CPU_ACCESS) !== 0;
+  return { bytesMax: step.bytesMax, endpoint, part: rkey.parts[md.index]!, activity, endsInCall };
 }
 
 /** The lane of the messages as selection sees it. */

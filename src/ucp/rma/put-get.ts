@@ -7,6 +7,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { checkLocal, hostBytes } from '../api/local-bytes.ts';
 import { checkRemote } from '../api/owned-remote-key.ts';
 import type { RequestParams } from '../api/request.ts';
+import { ENDED_IN_CALL } from '../base/completion.ts';
 import { isObserved } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
@@ -26,8 +27,8 @@ const NO_PARTS: readonly RmaPlace[] = [];
 
 /** Puts and gets that the worker of the peer executes. */
 export interface SoftwareRma {
-  /** Sets the local side of an initialized request. */
-  describe(
+  /** Completes a request that initRma has begun. */
+  init(
     request: RmaRequest,
     local: LocalMemory,
     offset: number,
@@ -90,6 +91,15 @@ export class RmaProtocol {
     remoteOffset: number,
     params: RequestParams | undefined,
   ): Status | Request {
+    // As for puts, where nothing is left to wait for.
+    if (params === undefined && local instanceof Uint8Array && rkey?.owner === connection && !isObserved()) {
+      const { shortGet } = rkey;
+      if (shortGet !== undefined && byteLength > 0 && byteLength <= shortGet.bytesMax && isIdle(connection)) {
+        const { endpoint, part } = shortGet;
+        const status = endpoint.getShort(local, localOffset, byteLength, remoteOffset, part, ENDED_IN_CALL);
+        if (status === Status.OK) return status;
+      }
+    }
     return this.#transfer(Operation.GET, connection, local, localOffset, byteLength, rkey, remoteOffset, params, false);
   }
 
@@ -145,7 +155,7 @@ export class RmaProtocol {
       const parts = this.#partsOf(operation, connection, candidate, place);
       if (parts.length > 1) initParts(this.#host, request, connection, operation, parts);
       else if (candidate.protocol !== Protocol.SOFTWARE) initLocal(request, local, localOffset, byteLength, context);
-      else this.#software.describe(request, local, localOffset, byteLength, rkey.memoryKey);
+      else this.#software.init(request, local, localOffset, byteLength, rkey.memoryKey);
     } catch (error) {
       requests.discard(request);
       throw error;

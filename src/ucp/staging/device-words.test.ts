@@ -54,7 +54,7 @@ function memoryOf(byteLength: number): MemoryHandle {
   return { bytes: new Uint8Array(byteLength), byteLength, mapped: true } as unknown as MemoryHandle;
 }
 
-const add = (value: bigint): WordOperation => new WordOperation(AtomicOperation.ADD, 8, value, 0n);
+const add = (value: bigint): WordOperation => WordOperation.of(AtomicOperation.ADD, 8, value, 0n);
 
 describe('operations on words of device memory', () => {
   it('run one after the other', () => {

@@ -308,6 +308,8 @@ export class TagProtocol {
   readonly #startSync = (request: SendRequest, connection: Connection): Status => {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     if (request.requestId === 0) {
+      // It becomes an offer if there is no credit.
+      if (!connection.canOffer) return Status.NO_RESOURCE;
       request.replyHandler = endWith;
       connection.expect(request);
     }
@@ -337,6 +339,7 @@ export class TagProtocol {
 
   readonly #startRts = (request: SendRequest, connection: Connection): Status => {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+    if (request.requestId === 0 && !connection.canOffer) return Status.NO_RESOURCE;
     this.#rendezvous.offerKeyed(request, connection, TAG_RTS_BYTES);
     const { requestId, tagLow, tagHigh, byteLength, key } = request;
     const rts = { request: requestId, tagLow, tagHigh, byteLength, keyOffset: key?.offset ?? 0 };

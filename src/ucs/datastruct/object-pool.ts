@@ -7,11 +7,14 @@
 import { invalidParam, UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';
 
-/** A pool of at most `capacity` objects of one shape; objects are created at first need and kept. */
+/** The most free objects that are kept for reuse; further ones are left to the garbage collector. */
+export const OBJECTS_KEPT_MAX = 4096;
+
+/** A pool of at most `capacity` objects of one shape; objects are created at first need, and up to {@link OBJECTS_KEPT_MAX} free ones are kept. */
 export class ObjectPool<T> {
   /** The most objects that can be in use at once. */
   readonly capacity: number;
-  readonly #create: (index: number) => T;
+  readonly #create: () => T;
   /** Free objects as a stack, because the last one put is most likely still in the processor's caches. */
   readonly #free: T[];
   #freeCount: number;
@@ -19,24 +22,17 @@ export class ObjectPool<T> {
 
   /**
    * @param capacity positive number of objects
-   * @param create creates one object; `index` counts from 0 and is unique in the pool
-   * @param preallocated number of objects to create now instead of at first need
+   * @param create creates one object
    */
-  constructor(capacity: number, create: (index: number) => T, preallocated = 0) {
+  constructor(capacity: number, create: () => T) {
     if (!(Number.isSafeInteger(capacity) && capacity > 0)) {
       throw invalidParam('capacity', 'must be a positive integer', capacity);
-    }
-    if (!(Number.isSafeInteger(preallocated) && preallocated >= 0 && preallocated <= capacity)) {
-      throw invalidParam('preallocated', `must be an integer from 0 to ${capacity}`, preallocated);
     }
     this.capacity = capacity;
     this.#create = create;
     this.#free = [];
     this.#freeCount = 0;
     this.#created = 0;
-    for (let i = 0; i < preallocated; i++) this.#free.push(create(i));
-    this.#freeCount = preallocated;
-    this.#created = preallocated;
   }
 
   /** Objects taken and not yet returned. */
@@ -44,7 +40,7 @@ export class ObjectPool<T> {
     return this.#created - this.#freeCount;
   }
 
-  /** Objects created so far. */
+  /** Objects in use or kept. */
   get created(): number {
     return this.#created;
   }
@@ -57,15 +53,21 @@ export class ObjectPool<T> {
 
   /**
    * Returns an object. It must come from this pool and must not be used afterwards; the caller clears its own reference.
+   * @returns false if the pool does not keep it
    * @throws UcxError ERR_POOL_OVERFLOW if more objects are returned than were taken
    */
-  put(item: T): void {
+  put(item: T): boolean {
     if (this.#freeCount >= this.#created) throw overflow(this.capacity);
+    if (this.#freeCount >= OBJECTS_KEPT_MAX) {
+      this.#created--;
+      return false;
+    }
     this.#free[this.#freeCount++] = item;
+    return true;
   }
 
   #grow(): T {
-    const item = this.#create(this.#created);
+    const item = this.#create();
     this.#created++;
     return item;
   }

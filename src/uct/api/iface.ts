@@ -62,6 +62,8 @@ export const IfaceFlag = {
   EP_CHECK: 0x1000,
   /** Active messages whose payload is registered memory. */
   AM_ZCOPY: 0x2000,
+  /** Short gets and atomic operations are instructions of this CPU (UCT_IFACE_FLAG_ATOMIC_CPU): they have ended when the call returns. */
+  CPU_ACCESS: 0x4000,
 } as const;
 
 /** Limits of one operation. */
@@ -183,18 +185,21 @@ export const AtomicOperation = {
 } as const;
 export type AtomicOperation = (typeof AtomicOperation)[keyof typeof AtomicOperation];
 
-/** An atomic operation on one word of remote memory, and its result. Values are unsigned; 32-bit words use the low half. */
+/** An atomic operation on one word of remote memory, and its result. The fields of the other length of word mean nothing: no word of 32 bits becomes a bigint. */
 export interface AtomicCall {
   /** What is done with the word. */
   readonly operation: AtomicOperation;
   /** Length of the word in bytes. */
   readonly wordBytes: 4 | 8;
-  /** Operand; the new value of SWAP and CSWAP. */
-  readonly value: bigint;
-  /** CSWAP stores `value` where the word equals this. */
-  readonly compare: bigint;
+  /** Operand, of words of 32 bits (signed) or of 64 (unsigned); the new value of SWAP and CSWAP. */
+  readonly value32: number;
+  readonly value64: bigint;
+  /** CSWAP stores the operand where the word equals this. */
+  readonly compare32: number;
+  readonly compare64: bigint;
   /** What the word was before; set when the operation has ended. */
-  result: bigint;
+  result32: number;
+  result64: bigint;
 }
 
 /**

@@ -1,61 +1,98 @@
 /**
- * Atomic operations of the CPU on a word of mapped memory. Who may reach the word is checked by the transport.
+ * Atomic operations of the CPU on words of mapped memory, through views that are made once. Who may reach a word, and how far the memory goes, is checked by the
+ * transport.
  */
 
 import { Status } from '../../ucs/type/status.ts';
 import { type AtomicCall, AtomicOperation } from '../api/iface.ts';
 
-const WORD32 = 0xffff_ffffn;
-const WORD64 = 0xffff_ffff_ffff_ffffn;
+/** The words of one memory. */
+export class AtomicWords {
+  readonly #bytes: Uint8Array;
+  /** Bytes before the first aligned word. */
+  readonly #lead32: number;
+  readonly #lead64: number;
+  /** The aligned words of the memory, by length; made with the first operation. */
+  #words32: Int32Array | undefined = undefined;
+  #words64: BigUint64Array | undefined = undefined;
 
-/**
- * Runs an atomic operation on the word at `offset`, which lies inside `bytes`.
- * @returns OK with `call.result` set; INVALID_ADDR where the word is not aligned in memory
- */
-export function atomicOn(bytes: Uint8Array, offset: number, call: AtomicCall): Status {
-  const at = bytes.byteOffset + offset;
-  if (at % call.wordBytes !== 0) return Status.INVALID_ADDR;
-  if (call.wordBytes === 4) {
-    const word = new Uint32Array(bytes.buffer, at, 1);
-    const value = Number(call.value & WORD32);
-    call.result = BigInt(atomic32(word, call.operation, value, Number(call.compare & WORD32)));
-  } else {
-    const word = new BigUint64Array(bytes.buffer, at, 1);
-    call.result = atomic64(word, call.operation, call.value & WORD64, call.compare & WORD64);
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+    this.#lead32 = -bytes.byteOffset & 3;
+    this.#lead64 = -bytes.byteOffset & 7;
   }
-  return Status.OK;
+
+  /**
+   * Runs an operation on the word at `offset`, which lies inside the memory.
+   * @returns OK with the result in `call`; INVALID_ADDR where the word is not aligned in memory
+   */
+  run(call: AtomicCall, offset: number): Status {
+    if (call.wordBytes === 4) {
+      const at = offset - this.#lead32;
+      if (at % 4 !== 0) return Status.INVALID_ADDR;
+      this.#words32 ??= this.#view(Int32Array, this.#lead32, 4);
+      call.result32 = atomic32(this.#words32, at / 4, call.operation, call.value32, call.compare32);
+    } else {
+      const at = offset - this.#lead64;
+      if (at % 8 !== 0) return Status.INVALID_ADDR;
+      this.#words64 ??= this.#view(BigUint64Array, this.#lead64, 8);
+      call.result64 = atomic64(this.#words64, at / 8, call.operation, call.value64, call.compare64);
+    }
+    return Status.OK;
+  }
+
+  #view<View>(
+    type: new (buffer: ArrayBufferLike, byteOffset: number, length: number) => View,
+    lead: number,
+    wordBytes: number,
+  ): View {
+    const { buffer, byteOffset, byteLength } = this.#bytes;
+    return new type(buffer, byteOffset + lead, Math.max(0, Math.floor((byteLength - lead) / wordBytes)));
+  }
 }
 
-function atomic32(word: Uint32Array, operation: AtomicOperation, value: number, compare: number): number {
+function atomic32(
+  words: Int32Array,
+  index: number,
+  operation: AtomicOperation,
+  value: number,
+  compare: number,
+): number {
   switch (operation) {
     case AtomicOperation.ADD:
-      return Atomics.add(word, 0, value);
+      return Atomics.add(words, index, value);
     case AtomicOperation.AND:
-      return Atomics.and(word, 0, value);
+      return Atomics.and(words, index, value);
     case AtomicOperation.OR:
-      return Atomics.or(word, 0, value);
+      return Atomics.or(words, index, value);
     case AtomicOperation.XOR:
-      return Atomics.xor(word, 0, value);
+      return Atomics.xor(words, index, value);
     case AtomicOperation.SWAP:
-      return Atomics.exchange(word, 0, value);
+      return Atomics.exchange(words, index, value);
     case AtomicOperation.CSWAP:
-      return Atomics.compareExchange(word, 0, compare, value);
+      return Atomics.compareExchange(words, index, compare, value);
   }
 }
 
-function atomic64(word: BigUint64Array, operation: AtomicOperation, value: bigint, compare: bigint): bigint {
+function atomic64(
+  words: BigUint64Array,
+  index: number,
+  operation: AtomicOperation,
+  value: bigint,
+  compare: bigint,
+): bigint {
   switch (operation) {
     case AtomicOperation.ADD:
-      return Atomics.add(word, 0, value);
+      return Atomics.add(words, index, value);
     case AtomicOperation.AND:
-      return Atomics.and(word, 0, value);
+      return Atomics.and(words, index, value);
     case AtomicOperation.OR:
-      return Atomics.or(word, 0, value);
+      return Atomics.or(words, index, value);
     case AtomicOperation.XOR:
-      return Atomics.xor(word, 0, value);
+      return Atomics.xor(words, index, value);
     case AtomicOperation.SWAP:
-      return Atomics.exchange(word, 0, value);
+      return Atomics.exchange(words, index, value);
     case AtomicOperation.CSWAP:
-      return Atomics.compareExchange(word, 0, compare, value);
+      return Atomics.compareExchange(words, index, compare, value);
   }
 }

@@ -19,7 +19,6 @@ import {
   type UctEndpoint,
 } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
-import { atomicOn } from '../base/atomic-word.ts';
 import { checkHandler } from '../base/check-services.ts';
 import { hostIfaceAttributes } from '../base/host-attributes.ts';
 import { IOV_MAX } from '../base/host-iov.ts';
@@ -47,6 +46,7 @@ const ATTRIBUTES: IfaceAttributes = hostIfaceAttributes({
     IfaceFlag.AM_BCOPY |
     IfaceFlag.ATOMIC32 |
     IfaceFlag.ATOMIC64 |
+    IfaceFlag.CPU_ACCESS |
     IfaceFlag.EP_CHECK |
     IfaceFlag.EVENT |
     IfaceFlag.CONNECT_TO_IFACE |
@@ -147,7 +147,7 @@ class SelfEndpoint implements UctEndpoint {
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey): Status {
     const remote = remoteBytes(rkey, remoteOffset, call.wordBytes);
     if (typeof remote === 'number') return remote;
-    const status = atomicOn(remote, remoteOffset, call);
+    const status = (rkey as SelfKey).memory.atomics.run(call, remoteOffset);
     if (status === Status.OK) this.#counters.atomic();
     return status;
   }

@@ -5,6 +5,7 @@
 import type { MappedMemory } from '../../sys/index.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { MdMemory, RemoteKey } from '../api/memory.ts';
+import { AtomicWords } from '../base/atomic-word.ts';
 
 /** Name of component, memory domain and transport. */
 export const SELF_MD_NAME = 'self';
@@ -19,6 +20,7 @@ export class SelfMemory implements MdMemory {
   readonly bytes: Uint8Array;
   /** Present when the memory was allocated here. */
   readonly mapping: MappedMemory | undefined;
+  readonly atomics: AtomicWords;
   live = true;
 
   constructor(bytes: Uint8Array, address: bigint, generation: number, mapping: MappedMemory | undefined) {
@@ -26,6 +28,7 @@ export class SelfMemory implements MdMemory {
     this.address = address;
     this.generation = generation;
     this.mapping = mapping;
+    this.atomics = new AtomicWords(bytes);
   }
 
   get byteLength(): number {

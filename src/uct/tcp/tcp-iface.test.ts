@@ -340,6 +340,40 @@ describe('a peer', () => {
   });
 });
 
+describe('a sleep', () => {
+  const net = new TcpInterfaces();
+
+  it('lasts after a socket that was full has room again', async () => {
+    const { one, two } = await connected(net);
+    // The only connection, and it has received last: the interface looks at nothing else.
+    const back = two.iface.connect(one.iface.address);
+    expect(await sendTo(net, two, one, back)).toBe(Status.OK);
+    await net.until([one, two], () => one.messages.length === 1);
+    const endpoint = one.iface.connect(two.iface.address) as TcpEndpoint;
+    const { memory } = keyed(one, 65_536);
+    const entry = { memory, offset: 0, byteLength: 65_536 - 64 };
+    const sent: CountingCompletion[] = [];
+    while (!endpoint.link.isBlocked) {
+      sent.push(new CountingCompletion());
+      expect(endpoint.amZcopy!(4, HEADER, 2, [entry], sent.at(-1)!)).toBe(Status.INPROGRESS);
+    }
+    const whileFull = one.iface.wait(1e9);
+    await net.until([one, two], () => two.messages.length === 1 + sent.length);
+    await whileFull;
+    // Until the interface has noticed, too: it looks at all sockets in some of the calls only.
+    for (let quiet = 0; quiet < 64; quiet++) if (one.iface.progress() > 0) quiet = 0;
+    expect(endpoint.link.isBlocked).toBe(false);
+    let isAwake = false;
+    const sleep = one.iface.wait(60e9).then(() => {
+      isAwake = true;
+    });
+    for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
+    expect(isAwake).toBe(false);
+    expect(await sendTo(net, two, one, back)).toBe(Status.OK);
+    await sleep;
+  });
+});
+
 describe('keepalive', () => {
   const net = new TcpInterfaces();
 

@@ -456,7 +456,10 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     if (this.#ready.size > (this.#hot === undefined ? 0 : 1)) count += this.#ready.poll();
     for (const link of this.#blocked) {
       count += link.progress(1);
-      if (!link.hasMore) this.#blocked.delete(link);
+      if (link.hasMore) continue;
+      this.#blocked.delete(link);
+      // A sleep may have asked for room: a socket that has it again would end every later sleep.
+      if (link.isUp) this.#ready.update(link);
     }
     return count;
   }

@@ -2,6 +2,7 @@
 
 import { BAND } from '../meter.ts';
 import { type ChartOptions, type ChartPoint, curveSample, escapeText, lineChart } from './chart.ts';
+import { factList, htmlDocument, printBytes, printNumber } from './document.ts';
 import type { Point, Series } from './series.ts';
 
 /** What the page tells besides the curves. */
@@ -18,51 +19,23 @@ export interface PageFacts {
   readonly emulated: boolean;
 }
 
-const STYLE = `
-:root { color-scheme: light dark; --text: #1b1f24; --muted: #59636e; --line: #d9dee3; --back: #ffffff; --note: #fff4d6; }
-@media (prefers-color-scheme: dark) {
-  :root { --text: #e6e9ec; --muted: #9aa4ae; --line: #363c43; --back: #16191d; --note: #43370f; }
-}
-body { margin: 0 auto; max-width: 60rem; padding: 1.5rem; font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back); }
-h1 { font-size: 1.5rem; margin: 0 0 .5rem; }
-h2 { font-size: 1.2rem; margin: 2rem 0 .5rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: 0 0 1rem; color: var(--muted); }
-dd { margin: 0; color: var(--text); overflow-wrap: anywhere; }
-.note { background: var(--note); border-radius: .4rem; padding: .5rem .8rem; }
-.wide { overflow-x: auto; }
-.chart { display: block; width: 100%; min-width: 44rem; height: auto; margin: 1rem 0; }
-.chart text { fill: var(--muted); font-size: 14px; }
-.chart .title { fill: var(--text); font-size: 16px; font-weight: 600; }
-.chart .grid { stroke: var(--line); stroke-width: 1; }
-.legend { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; padding: 0; margin: 0; list-style: none; }
-.sample { width: 2.25rem; height: 1rem; margin-right: .4rem; vertical-align: middle; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: 600; padding: 1rem 0 .3rem; }
-th, td { padding: .2rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th[scope=row] { font-weight: inherit; }
-th:last-child, td:last-child { text-align: left; }
-`;
 const MEGABYTE = 1e6;
 
 /** The page. */
 export function reportPage(series: readonly Series[], facts: PageFacts): string {
   const title = 'gaudi-ucx perftest';
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${title}</title>
-<style>${STYLE}</style>
-</head>
-<body>
-<h1>${title}</h1>
-${factList(facts)}
+  return htmlDocument(
+    title,
+    `${factList([
+      ['Time', facts.time.toISOString()],
+      ['Command', facts.command],
+      ['Host', facts.host],
+      ['Processor', facts.cpu],
+      ['Versions', `gaudi-ucx ${facts.version}, Node.js ${facts.node}`],
+    ])}
 ${facts.emulated ? '<p class="note">Emulated cards took part: these figures are of the emulator, not of hardware.</p>' : ''}
-${[latencySection, bandwidthSection].map((section) => sectionOf(section, series)).join('\n')}
-</body>
-</html>
-`;
+${[latencySection, bandwidthSection].map((section) => sectionOf(section, series)).join('\n')}`,
+  );
 }
 
 /** What the tests of one kind have in common. */
@@ -126,17 +99,6 @@ ${lineChart({ ...axes, curves })}
 ${series.map(tableOf).join('\n')}`;
 }
 
-function factList(facts: PageFacts): string {
-  const rows: readonly (readonly [string, string])[] = [
-    ['Time', facts.time.toISOString()],
-    ['Command', facts.command],
-    ['Host', facts.host],
-    ['Processor', facts.cpu],
-    ['Versions', `gaudi-ucx ${facts.version}, Node.js ${facts.node}`],
-  ];
-  return `<dl>\n${rows.map(([name, text]) => `<dt>${name}</dt><dd>${escapeText(text)}</dd>`).join('\n')}\n</dl>`;
-}
-
 const COLUMNS = [
   'size',
   'iterations',
@@ -174,21 +136,4 @@ ${rows.join('\n')}
 /** With this many digits behind the point, and separators between thousands. */
 function printFixed(value: number, digits: number): string {
   return value.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits });
-}
-
-/** 8 B, 64 KiB, 4 MiB. */
-function printBytes(bytes: number): string {
-  for (const [unit, size] of [
-    ['GiB', 2 ** 30],
-    ['MiB', 2 ** 20],
-    ['KiB', 2 ** 10],
-  ] as const) {
-    if (bytes >= size) return `${printNumber(bytes / size)} ${unit}`;
-  }
-  return `${bytes} B`;
-}
-
-/** Three figures, without an exponent. */
-function printNumber(value: number): string {
-  return value >= 1000 ? Math.round(value).toLocaleString('en-US') : String(Number(value.toPrecision(3)));
 }

@@ -29,6 +29,8 @@ export interface WorkerServices {
   readonly clock: Clock;
   /** See UCX_PROGRESS_SPIN. */
   readonly progressSpinNs: number;
+  /** See UCX_REQUESTS_MAX. */
+  readonly requestsMax: number;
 }
 
 /** The awaited tier and the events of one worker. */

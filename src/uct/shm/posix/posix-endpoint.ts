@@ -8,7 +8,6 @@ import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { AmPacker, AtomicCall, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
-import { atomicOn } from '../../base/atomic-word.ts';
 import { checkIov } from '../../base/host-iov.ts';
 import type { HostMemory } from '../../base/host-memory.ts';
 import { fitsMessage, isInside } from '../../base/range.ts';
@@ -173,7 +172,7 @@ export class PosixEndpoint implements UctEndpoint {
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey): Status {
     const key = rkey as PosixKey;
     if (!isInside(remoteOffset, call.wordBytes, key.byteLength) || !key.live) return Status.INVALID_ADDR;
-    const status = atomicOn(key.bytes, remoteOffset, call);
+    const status = key.atomics.run(call, remoteOffset);
     if (status === Status.OK) this.#counters.atomic();
     return status;
   }

@@ -203,6 +203,7 @@ function attributesOf(resource: IfaceResource, config: PosixConfig): IfaceAttrib
       IfaceFlag.AM_BCOPY |
       IfaceFlag.ATOMIC32 |
       IfaceFlag.ATOMIC64 |
+      IfaceFlag.CPU_ACCESS |
       IfaceFlag.EP_CHECK |
       IfaceFlag.EVENT |
       IfaceFlag.CONNECT_TO_IFACE |

@@ -2,6 +2,7 @@
 
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { RemoteKey } from '../../api/memory.ts';
+import { AtomicWords } from '../../base/atomic-word.ts';
 import type { PublishedKey } from '../../base/rkey-table-reader.ts';
 import type { Segment } from '../../base/segment.ts';
 import type { SegmentCache } from '../../base/segment-cache.ts';
@@ -21,6 +22,7 @@ export class PosixKey implements RemoteKey {
   readonly words: Int32Array;
   readonly all: Uint8Array;
   readonly base: number;
+  readonly atomics: AtomicWords;
   readonly #published: PublishedKey;
   readonly #segment: Segment;
   readonly #segments: SegmentCache;
@@ -33,6 +35,7 @@ export class PosixKey implements RemoteKey {
     this.words = segment.words;
     this.all = segment.bytes;
     this.base = offset;
+    this.atomics = new AtomicWords(this.bytes);
     this.#published = published;
     this.#segment = segment;
     this.#segments = segments;

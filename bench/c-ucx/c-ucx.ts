@@ -1,0 +1,133 @@
+/**
+ * `gaudi-ucx perftest` beside `ucx_perftest` of C UCX, each with its own best settings: the table of targets, and all sizes of the tests that are used most. Prints lines,
+ * and writes the figures as JSON and as a page with charts.
+ */
+
+import { mkdirSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import { join } from 'node:path';
+import { sizeOf, ucxVersion } from '../perftest-pair.ts';
+import type { Result } from '../timing.ts';
+import {
+  ALL_TARGETS,
+  CURVE_BOUNDS,
+  CURVE_TESTS,
+  isMet,
+  type Measure,
+  measureOf,
+  sizesTo,
+  TRANSPORT_SETS,
+  type TransportSet,
+} from './cases.ts';
+import { type Comparison, compare, geometricMean } from './measure.ts';
+import { comparisonPage } from './page.ts';
+
+/** How much is measured. */
+export interface Extent {
+  /** Runs of each tool and case. */
+  readonly rounds: number;
+  /** Of the iterations; below 1 only to see that everything runs. */
+  readonly scale: number;
+  /** Longest message of the tests that are measured at every size; 0 for none of these. */
+  readonly curveBytesMax: number;
+  /** Folder for the JSON and the page; undefined for none. */
+  readonly folder: string | undefined;
+}
+
+/** What `npm run bench -- c-ucx` measures. */
+export const WHOLE: Extent = { rounds: 3, scale: 1, curveBytesMax: 64 * 2 ** 20, folder: 'dist/bench-results' };
+
+/** The table of targets only. */
+export const TABLE_ONLY: Extent = { ...WHOLE, curveBytesMax: 0, folder: undefined };
+
+/** Measures everything; prints and returns what has a target. */
+export async function benchCUcx({ rounds, scale, curveBytesMax, folder }: Extent = WHOLE): Promise<Result[]> {
+  const version = ucxVersion();
+  if (version === undefined) {
+    console.log('c-ucx: left out, ucx_perftest (Debian package ucx-utils) is not installed');
+    return [];
+  }
+  const results: Result[] = [];
+  const table: Comparison[] = [];
+  for (const target of ALL_TARGETS) {
+    const comparison = await compare(target, rounds, scale);
+    table.push(comparison);
+    results.push(resultOf(comparison, target.ratio));
+  }
+  const curves: Comparison[] = [];
+  for (const transports of curveBytesMax > 0 ? TRANSPORT_SETS : []) {
+    for (const test of CURVE_TESTS) {
+      const points = await curveOf(transports, test, curveBytesMax, rounds, scale);
+      curves.push(...points);
+      results.push(...boundsOf(transports.name, test, points));
+    }
+  }
+  if (folder !== undefined) {
+    mkdirSync(folder, { recursive: true });
+    const time = new Date();
+    const cpu = `${os.cpus().length} x ${os.cpus()[0]?.model}`;
+    const facts = { time, cpu, versions: `Node.js ${process.version}, UCX ${version}` };
+    writeFileSync(join(folder, 'c-ucx.json'), `${JSON.stringify({ ...facts, table, curves }, undefined, 1)}\n`);
+    writeFileSync(join(folder, 'c-ucx.html'), comparisonPage(facts, table, curves));
+    console.log(`c-ucx: figures in ${join(folder, 'c-ucx.json')}, charts in ${join(folder, 'c-ucx.html')}`);
+  }
+  return results;
+}
+
+async function curveOf(
+  transports: TransportSet,
+  test: string,
+  bytesMax: number,
+  rounds: number,
+  scale: number,
+): Promise<Comparison[]> {
+  const points: Comparison[] = [];
+  for (const bytes of sizesTo(bytesMax)) points.push(await compare({ transports, test, bytes }, rounds, scale));
+  return points;
+}
+
+function resultOf({ transports, test, bytes, measure, ours, theirs, ratio }: Comparison, target: number): Result {
+  return {
+    name: `${transports} ${test} ${sizeOf(bytes)} to C UCX`,
+    value: `${printed(measure, ours, bytes)} to ${printed(measure, theirs, bytes)}`,
+    ratio,
+    target: aim(measure, target),
+    met: isMet(measure, ratio, target),
+  };
+}
+
+/** The two bounds of a test that was measured at every size. */
+function boundsOf(transports: string, test: string, points: readonly Comparison[]): Result[] {
+  const measure = measureOf(test);
+  const { mean: meanBound, worst: worstBound } = CURVE_BOUNDS[measure];
+  const mean = geometricMean(points.map(({ ratio }) => ratio));
+  const sign = measure === 'latency' ? -1 : 1;
+  const worst = [...points].sort((one, other) => sign * (one.ratio - other.ratio))[0]!;
+  const name = `${transports} ${test} all sizes to C UCX`;
+  return [
+    {
+      name,
+      value: 'geometric mean',
+      ratio: mean,
+      target: aim(measure, meanBound),
+      met: isMet(measure, mean, meanBound),
+    },
+    {
+      name,
+      value: `worst: ${sizeOf(worst.bytes)}`,
+      ratio: worst.ratio,
+      target: aim(measure, worstBound),
+      met: isMet(measure, worst.ratio, worstBound),
+    },
+  ];
+}
+
+function aim(measure: Measure, target: number): string {
+  return `${measure === 'latency' ? '<=' : '>='} ${target}`;
+}
+
+function printed(measure: Measure, value: number, bytes: number): string {
+  if (measure === 'latency') return `${value.toPrecision(3)} us`;
+  if (bytes < 1024) return `${(value / 1e6).toPrecision(3)} M/s`;
+  return `${((value * bytes) / 1e9).toPrecision(3)} GB/s`;
+}
