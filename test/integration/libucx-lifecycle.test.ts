@@ -203,7 +203,7 @@ describe.skipIf(libucp === undefined)('a context over libucp', () => {
     expect(ends.every(([, status]) => status === Status.CANCELED)).toBe(true);
   });
 
-  it('has requests up to a bound, twice, and each message comes to its own', async () => {
+  it('has requests up to a bound, twice, and matches each message with its receive', async () => {
     const requestsMax = 5000;
     const { worker, endpoint } = await open({ ...OVER_TCP, UCX_REQUESTS_MAX: `${requestsMax}` });
     for (const round of [1, 2]) {

@@ -208,7 +208,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'REQUESTS_MAX',
       type: restricted(uintType, 'a number from 16 to 16777216', (count) => count >= 16 && count <= 2 ** 24),
       default: '1048576',
-      doc: 'Requests of one worker that may be in use at the same time; beyond it operations return NO_RESOURCE, and awaited ones wait.',
+      doc: 'Maximum number of requests of one worker in use; beyond it operations return NO_RESOURCE, and awaited ones wait.',
     },
     {
       name: 'KEEPALIVE_INTERVAL',

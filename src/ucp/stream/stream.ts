@@ -165,8 +165,13 @@ export class Streams {
       if (cost > 0) connection.inbound.release(cost);
       return;
     }
-    state.chunks.push({ bytes: frame.bytes.slice(start, start + length), offset: 0, cost });
-    state.byteLength += length;
+    const [request] = state.receives;
+    const taken = takeDirectly(state, request, frame.bytes, start, length);
+    if (taken < length) {
+      state.chunks.push({ bytes: frame.bytes.slice(start + taken, start + length), offset: 0, cost });
+      state.byteLength += length - taken;
+    } else if (cost > 0) connection.inbound.release(cost);
+    if (taken > 0) this.#endFirst(state, request!);
     this.#serve(state, connection);
     connection.inbound.settle();
   }
@@ -332,6 +337,22 @@ export class Streams {
     state.chunks.shift();
     if (chunk.cost > 0) connection.inbound.release(chunk.cost);
   }
+}
+
+/** Copies bytes of a frame into the receive that waits for them, if it is of host memory and nothing came before; returns how many. */
+function takeDirectly(
+  { chunks, busy }: StreamState,
+  request: ReceiveRequest | undefined,
+  bytes: Uint8Array,
+  start: number,
+  length: number,
+): number {
+  if (request === undefined || busy || chunks.length > 0) return 0;
+  if (!areHost(request.pieces) || !areMapped(request.pieces)) return 0;
+  const taken = Math.min(length, request.byteLength - request.done);
+  scatter(request.pieces, request.done, taken, bytes, start);
+  request.done += taken;
+  return taken;
 }
 
 /** Asks a peer without credit for a message where nothing else is here: it goes to a receive, so that one at a time takes no memory to speak of. */

@@ -7,7 +7,7 @@
 import { invalidParam, UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';
 
-/** Free objects that are kept; those beyond are left to the garbage collector. */
+/** The most free objects that are kept for reuse; further ones are left to the garbage collector. */
 export const OBJECTS_KEPT_MAX = 4096;
 
 /** A pool of at most `capacity` objects of one shape; objects are created at first need, and up to {@link OBJECTS_KEPT_MAX} free ones are kept. */
@@ -40,7 +40,7 @@ export class ObjectPool<T> {
     return this.#created - this.#freeCount;
   }
 
-  /** Objects of the pool: in use or kept. */
+  /** Objects in use or kept. */
   get created(): number {
     return this.#created;
   }

@@ -185,20 +185,23 @@ export const AtomicOperation = {
 } as const;
 export type AtomicOperation = (typeof AtomicOperation)[keyof typeof AtomicOperation];
 
-/** An atomic operation on one word of remote memory, and its result. The fields of the other length of word mean nothing: no word of 32 bits becomes a bigint. */
+/** An atomic operation on one word of remote memory, and its result. Only the fields of the word's length are used, so that 32-bit words need no bigint. */
 export interface AtomicCall {
-  /** What is done with the word. */
+  /** The operation. */
   readonly operation: AtomicOperation;
   /** Length of the word in bytes. */
   readonly wordBytes: 4 | 8;
-  /** Operand, of words of 32 bits (signed) or of 64 (unsigned); the new value of SWAP and CSWAP. */
+  /** Operand for a 32-bit word, signed; the new value of SWAP and CSWAP. */
   readonly value32: number;
+  /** Operand for a 64-bit word, unsigned. */
   readonly value64: bigint;
-  /** CSWAP stores the operand where the word equals this. */
+  /** CSWAP stores the operand if the 32-bit word equals this. */
   readonly compare32: number;
+  /** CSWAP stores the operand if the 64-bit word equals this. */
   readonly compare64: bigint;
-  /** What the word was before; set when the operation has ended. */
+  /** The 32-bit word before the operation; set when the operation has ended. */
   result32: number;
+  /** The 64-bit word before the operation; set when the operation has ended. */
   result64: bigint;
 }
 
