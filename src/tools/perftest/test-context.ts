@@ -124,7 +124,7 @@ async function openCard(node: DriverNode, name: string, reasons: string[]): Prom
     await context.close();
   } catch (error) {
     // Another process has the card, or it does not work; errors that are not about the card are thrown.
-    if (!isUcxError(error) || !error.code.startsWith('ERR_GAUDI_')) throw error;
+    if (!isUcxError(error) || !/^ERR_GAUDI/.test(error.code)) throw error;
     reasons.push(error.message);
   }
   return undefined;
