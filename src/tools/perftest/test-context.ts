@@ -113,6 +113,13 @@ async function openWithCard(
   throw unsupported('gaudi memory', reasons.length > 0 ? reasons.join('; ') : 'there is no card');
 }
 
+/** Errors of opening a card that another process has, or that does not work. */
+const CARD_CODES: ReadonlySet<string> = new Set([
+  'ERR_GAUDI_DEVICE_BUSY',
+  'ERR_GAUDI_PERMISSION_DENIED',
+  'ERR_GAUDI_DEVICE_NOT_FOUND',
+]);
+
 /** A context with one card; undefined, with the reason added to `reasons`, if the card cannot be opened. */
 async function openCard(node: DriverNode, name: string, reasons: string[]): Promise<Context | undefined> {
   try {
@@ -124,7 +131,7 @@ async function openCard(node: DriverNode, name: string, reasons: string[]): Prom
     await context.close();
   } catch (error) {
     // Another process has the card, or it does not work; errors that are not about the card are thrown.
-    if (!isUcxError(error) || !/^ERR_GAUDI/.test(error.code)) throw error;
+    if (!isUcxError(error) || !CARD_CODES.has(error.code)) throw error;
     reasons.push(error.message);
   }
   return undefined;
