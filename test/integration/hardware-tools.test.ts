@@ -251,6 +251,34 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
     );
   });
 
+  it('are passed over by perftest, which names them if no other card is left', () => {
+    output('node', 'up', '--cards', '3');
+    output('node', 'fault', '0', 'malfunction');
+    output('node', 'fault', '1', 'unplug');
+    const test = [
+      'perftest',
+      '-l',
+      '-t',
+      'ucp_put_bw',
+      '-m',
+      'host,gaudi',
+      '-s',
+      '64k',
+      '-n',
+      '10',
+      '-w',
+      '0',
+      '-f',
+      '-I',
+    ];
+    // The driver does not list the removed card: the third one is gaudi1.
+    expect(output(...test)).toContain('gaudi_cpy/gaudi1');
+    output('node', 'fault', '2', 'malfunction');
+    const { code, out, err } = run(...test);
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toMatch(/^gaudi-ucx: .*card 0 \(0000:19:00\.0\).*EPERM.*card 2 .*EPERM.*\(ERR_UNSUPPORTED\)\n$/);
+  });
+
   it('are named with the process that uses them, and a remedy', async () => {
     output('node', 'up', '--cards', '1');
     const { child } = await cardHolder();

@@ -11,7 +11,6 @@ import type { DriverNode } from '../../driver/port.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { invalidParam, isUcxError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
 import { type MemoryName, messageExtent, type TestSpec, unsupported } from './spec.ts';
 import { isAtomic } from './tests.ts';
 
@@ -93,7 +92,7 @@ function mapMemory(context: Context, name: MemoryName, allocate: number): Memory
   return context.memMap({ allocate, memoryType: memoryTypeOf(name) });
 }
 
-/** A context with one card: the first of those that the configuration allows which no other process has, beginning with `preferred`. */
+/** A context with one card: the first one that the configuration allows and that can be opened, beginning with `preferred`. */
 async function openWithCard(
   preferred: string,
 ): Promise<{ readonly context: Context; readonly node: DriverNode | undefined }> {
@@ -114,7 +113,14 @@ async function openWithCard(
   throw unsupported('gaudi memory', reasons.length > 0 ? reasons.join('; ') : 'there is no card');
 }
 
-/** A context with one card; undefined, and a reason more, where it cannot be had. */
+/** Errors of opening a card that another process has, or that does not work. */
+const CARD_CODES: ReadonlySet<string> = new Set([
+  'ERR_GAUDI_DEVICE_BUSY',
+  'ERR_GAUDI_PERMISSION_DENIED',
+  'ERR_GAUDI_DEVICE_NOT_FOUND',
+]);
+
+/** A context with one card; undefined, with the reason added to `reasons`, if the card cannot be opened. */
 async function openCard(node: DriverNode, name: string, reasons: string[]): Promise<Context | undefined> {
   try {
     const context = await Context.create({ node, config: { ACC_DEVICES: name } });
@@ -124,7 +130,8 @@ async function openCard(node: DriverNode, name: string, reasons: string[]): Prom
     reasons.push(...refused.map((resource) => `${resource.name}: ${resource.reason}`));
     await context.close();
   } catch (error) {
-    if (!isUcxError(error) || error.status !== Status.BUSY) throw error;
+    // Another process has the card, or it does not work; errors that are not about the card are thrown.
+    if (!isUcxError(error) || !CARD_CODES.has(error.code)) throw error;
     reasons.push(error.message);
   }
   return undefined;
