@@ -14,8 +14,9 @@ import type { LibucpFunctions } from './functions.ts';
 import type { Libucp } from './library.ts';
 
 const PREFIX = 'UCX_';
-/** Names in UCX_TLS that are transports of this library only: libucp would warn of them. */
-const OWN_TRANSPORTS: readonly string[] = ['gaudi', 'gaudi_copy', 'gaudi_cpy', 'gaudi_ipc'];
+/** Names in UCX_TLS that are transports of this library only, and names in UCX_ACC_DEVICES that are cards: libucp would warn of them. */
+const OWN_TRANSPORT = /^gaudi(_copy|_cpy|_ipc)?$/;
+const OWN_DEVICE = /^gaudi/;
 /** Variables whose values libucp wants for a memory type each, such as `host:512k`; this library also takes one for host memory. */
 const BY_MEMORY_TYPE: readonly string[] = ['RNDV_FRAG_SIZE', 'RNDV_FRAG_ALLOC_COUNT'];
 
@@ -187,15 +188,16 @@ function withEnvironment<T>(settings: ReadonlyMap<string, string | undefined>, r
 
 /** What libucp reads where this library takes more. */
 function readable(name: string, text: string): string {
-  if (name === 'TLS') return withoutOwn(text);
+  if (name === 'TLS') return withoutOwn(text, OWN_TRANSPORT, 'self');
+  if (name === 'ACC_DEVICES') return withoutOwn(text, OWN_DEVICE, 'all');
   return BY_MEMORY_TYPE.includes(name) && !text.includes(':') ? `host:${text}` : text;
 }
 
-/** UCX_TLS without the transports of this library; a list with nothing else asks libucp for the own process at least. */
-function withoutOwn(text: string): string {
+/** A list without the names of this library. @param otherwise for a list of nothing else; for UCX_TLS the process itself at least */
+function withoutOwn(text: string, own: RegExp, otherwise: string): string {
   const isNegated = text.startsWith('^');
   const names = text.slice(isNegated ? 1 : 0).split(',');
-  const others = names.filter((name) => !OWN_TRANSPORTS.includes(name.trim()));
+  const others = names.filter((name) => !own.test(name.trim()));
   if (others.length > 0) return (isNegated ? '^' : '') + others.join(',');
-  return isNegated ? 'all' : 'self';
+  return isNegated ? 'all' : otherwise;
 }

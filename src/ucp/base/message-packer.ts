@@ -88,9 +88,10 @@ export function sendPieces(
   const { amLane } = connection;
   if (amLane === undefined) return Status.UNREACHABLE;
   const total = header.byteLength + byteLength;
-  const bytes = shortBytes(connection, pieces, total);
+  // Empty memory may be detached.
+  const bytes = byteLength === 0 ? NO_BYTES : shortBytes(connection, pieces, total);
   if (bytes !== undefined) {
-    const at = pieces.length === 0 ? 0 : pieces[0]!.offset + offset - pieces[0]!.start;
+    const at = byteLength === 0 ? 0 : pieces[0]!.offset + offset - pieces[0]!.start;
     return sendMessage(connection, messageId, header, bytes, at, byteLength);
   }
   if (connection.isLoopback) amLane.activity.busy = true;
