@@ -5,7 +5,7 @@
 import { isAbsolute } from 'node:path';
 import type { AsicName } from '../uapi/index.ts';
 import type { ConfigTable } from '../ucs/config/config.ts';
-import { type ConfigType, enumType, memoryUnitsType, restricted, uintType } from '../ucs/config/value.ts';
+import { type ConfigType, enumType, memoryUnitsType, orAuto, restricted, uintType } from '../ucs/config/value.ts';
 
 const ASICS: readonly AsicName[] = ['gaudi', 'gaudi2', 'gaudi3'];
 
@@ -54,7 +54,7 @@ export interface GaudiConfig {
   readonly EMULATOR_ASIC: AsicName;
   readonly EMULATOR_CARDS: number;
   readonly EMULATOR_HBM: number | 'auto';
-  readonly EMULATOR_DMA_THREADS: number;
+  readonly EMULATOR_DMA_THREADS: number | 'auto';
 }
 
 /** `UCX_GAUDI_*`. */
@@ -87,9 +87,9 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
     },
     {
       name: 'EMULATOR_DMA_THREADS',
-      type: restricted(uintType, 'an unsigned integer, 0 to 8', (threads) => threads <= 8),
-      default: '1',
-      doc: 'Threads that run the emulated DMA engines, 0 to 8; 0 runs them inside the calls.',
+      type: orAuto(restricted(uintType, 'an unsigned integer, 0 to 8', (threads) => threads <= 8)),
+      default: 'auto',
+      doc: 'Threads that run the emulated DMA engines, 0 to 8; 0 runs them inside the calls. auto: 1, but 0 for cards in this process if it has fewer than three processors, because programs that poll would starve the thread.',
     },
   ],
 };

@@ -2,6 +2,7 @@
  * The one place that chooses the driver: cards of this machine through the kernel, or an emulated node, which no program gets without being told.
  */
 
+import { availableParallelism } from 'node:os';
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
 import { KernelNode } from '../driver/kernel/kernel-node.ts';
 import type { DriverNode } from '../driver/port.ts';
@@ -37,7 +38,7 @@ export function openNode(options: OpenNodeOptions): DriverNode {
   const { config, log, clock, env } = options;
   const values = config.get(GAUDI_CONFIG_TABLE);
   if (typeof values.DRIVER === 'object') return connectEmulatedNode(values.DRIVER.socket);
-  if (values.DRIVER === 'emulator') return createEmulatedNode(nodeOptions(options));
+  if (values.DRIVER === 'emulator') return createEmulatedNode(ownNodeOptions(options));
   const kernel = new KernelNode({ clock, log: log.child('driver') });
   if (values.DRIVER === 'kernel' || kernel.cards().length > 0) return kernel;
   kernel.close();
@@ -48,7 +49,7 @@ export function openNode(options: OpenNodeOptions): DriverNode {
     return server;
   }
   log.debug('no card of the habanalabs driver on this machine: using the emulated node');
-  return createEmulatedNode({ ...nodeOptions(options), onAllocation: () => warnOfEmulation(log, kernel) });
+  return createEmulatedNode({ ...ownNodeOptions(options), onAllocation: () => warnOfEmulation(log, kernel) });
 }
 
 /** Data of the thread, which the threads that it starts later inherit. */
@@ -67,6 +68,18 @@ function warnOfEmulation(log: Log, kernel: KernelNode): void {
   log.warn(`Gaudi memory is emulated, as no card was found; ${choices}; ${kernel.whyNoCards()}`);
 }
 
+/** Processors from which on a thread for the DMA engines saves time: a program that polls, its peer and the thread keep one busy each. */
+const PROCESSORS_FOR_ENGINES = 3;
+
+/** Options of an emulated node in this process, whose engines share its processors. */
+function ownNodeOptions(options: OpenNodeOptions): EmulatedNodeOptions {
+  const processors = availableParallelism();
+  const node = { dmaThreads: processors < PROCESSORS_FOR_ENGINES ? 0 : 1, ...nodeOptions(options) };
+  const where = node.dmaThreads === 0 ? 'inside the calls' : `in ${node.dmaThreads} thread(s)`;
+  options.log.info(`the DMA engines of the emulated cards run ${where}; this process has ${processors} processor(s)`);
+  return node;
+}
+
 /** Options of an emulated node by UCX_GAUDI_EMULATOR_*; its cards are those that GAUDI_MAPPING_TABLE names, as far as it has so many. */
 export function nodeOptions({ config, log, clock, env }: OpenNodeOptions): EmulatedNodeOptions {
   const values = config.get(GAUDI_CONFIG_TABLE);
@@ -74,9 +87,9 @@ export function nodeOptions({ config, log, clock, env }: OpenNodeOptions): Emula
     asic: values.EMULATOR_ASIC,
     cards: values.EMULATOR_CARDS,
     identities: identitiesIn(env['GAUDI_MAPPING_TABLE'], values.EMULATOR_CARDS),
-    dmaThreads: values.EMULATOR_DMA_THREADS,
     clock,
     log: log.child('emulator'),
+    ...(values.EMULATOR_DMA_THREADS === 'auto' ? {} : { dmaThreads: values.EMULATOR_DMA_THREADS }),
     ...(values.EMULATOR_HBM === 'auto' ? {} : { hbmBytes: values.EMULATOR_HBM }),
   };
 }
