@@ -15,6 +15,13 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   top: async () => (await import('./top/command.ts')).topCommand(),
 };
 
+/** The commands that a first argument needs: one, all for the help, none for the version. */
+function commandsFor(argument: string): readonly (() => Promise<Command>)[] {
+  if (argument === '--version' || argument === '-V') return [];
+  const asked = COMMANDS[argument];
+  return asked === undefined ? Object.values(COMMANDS) : [asked];
+}
+
 const program = new Command('gaudi-ucx')
   .description('UCX communication for Intel Gaudi accelerators')
   .version(packageVersion())
@@ -23,8 +30,7 @@ const program = new Command('gaudi-ucx')
 
 watchOutput();
 try {
-  const asked = COMMANDS[process.argv[2] ?? ''];
-  for (const load of asked === undefined ? Object.values(COMMANDS) : [asked]) program.addCommand(await load());
+  for (const load of commandsFor(process.argv[2] ?? '')) program.addCommand(await load());
   reportUsage(program);
   if (process.argv.length === 2) program.error('no command is given');
   await program.parseAsync();
