@@ -156,7 +156,7 @@ export class AtomicTraffic extends AccessTraffic {
 
   override send(_sequence: number): Status {
     const value = this.#name === 'add' ? 1 : this.#wrap(this.#done + 1);
-    this.#word.compare = this.#wrap(this.#done);
+    if (this.#name === 'cswap') this.#word.compare = this.#wrap(this.#done);
     // Its callback may run inside the call.
     this.outstanding += 1;
     const started = this.endpoint.atomicNbx(this.#name, value, this.rkey, 0, this.#word);

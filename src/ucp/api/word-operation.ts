@@ -5,14 +5,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { type AtomicCall, AtomicOperation } from '../../uct/api/iface.ts';
 import type { AtomicName, AtomicParams } from './request.ts';
 
-const ATOMIC_OPERATIONS: ReadonlyMap<AtomicName, AtomicOperation> = new Map([
-  ['add', AtomicOperation.ADD],
-  ['and', AtomicOperation.AND],
-  ['or', AtomicOperation.OR],
-  ['xor', AtomicOperation.XOR],
-  ['swap', AtomicOperation.SWAP],
-  ['cswap', AtomicOperation.CSWAP],
-]);
+const NAMES: readonly AtomicName[] = ['add', 'and', 'or', 'xor', 'swap', 'cswap'];
 
 const WORD64_MAX = (1n << 64n) - 1n;
 const WORD64_MIN = -(1n << 63n);
@@ -49,25 +42,21 @@ export class WordOperation implements AtomicCall {
    * @throws UcxError ERR_INVALID_PARAM
    */
   set(name: AtomicName, value: number | bigint, params: AtomicParams | undefined): void {
-    const operation = ATOMIC_OPERATIONS.get(name);
-    if (operation === undefined) {
-      throw invalidParam('operation', `must be one of ${[...ATOMIC_OPERATIONS.keys()].join(', ')}`, name);
-    }
+    const operation = operationOf(name);
     const bits = params?.bits ?? 64;
     if (bits !== 32 && bits !== 64) throw invalidParam('bits', 'must be 32 or 64', bits);
-    const compare = params?.compare;
-    if (operation === AtomicOperation.CSWAP && compare === undefined) {
-      throw invalidParam('compare', 'must be given for cswap', compare);
-    }
     this.operation = operation;
+    // A compare value of other operations is ignored.
+    const compare = operation === AtomicOperation.CSWAP ? params?.compare : 0;
+    if (compare === undefined) throw invalidParam('compare', 'must be given for cswap', compare);
     if (bits === 32) {
       this.wordBytes = 4;
       this.value32 = word32('value', value);
-      this.compare32 = compare === undefined ? 0 : word32('compare', compare);
+      this.compare32 = word32('compare', compare);
     } else {
       this.wordBytes = 8;
       this.value64 = word64('value', value);
-      this.compare64 = compare === undefined ? 0n : word64('compare', compare);
+      this.compare64 = word64('compare', compare);
     }
   }
 
@@ -99,6 +88,26 @@ export class WordOperation implements AtomicCall {
   set result(word: bigint) {
     if (this.wordBytes === 4) this.result32 = Number(BigInt.asIntN(32, word));
     else this.result64 = word;
+  }
+}
+
+/** Comparisons of constant strings take less time than a lookup in a map. */
+function operationOf(name: AtomicName): AtomicOperation {
+  switch (name) {
+    case 'add':
+      return AtomicOperation.ADD;
+    case 'and':
+      return AtomicOperation.AND;
+    case 'or':
+      return AtomicOperation.OR;
+    case 'xor':
+      return AtomicOperation.XOR;
+    case 'swap':
+      return AtomicOperation.SWAP;
+    case 'cswap':
+      return AtomicOperation.CSWAP;
+    default:
+      throw invalidParam('operation', `must be one of ${NAMES.join(', ')}`, name);
   }
 }
 
