@@ -29,12 +29,12 @@ export class RequestPool {
   /** @param requestsMax requests in use at most; beyond it operations return NO_RESOURCE: see UCX_REQUESTS_MAX */
   constructor(owner: RequestOwner, requestsMax: number) {
     this.#requestsMax = requestsMax;
-    this.rmas = new ObjectPool(requestsMax, () => new RmaRequest(owner));
-    this.atomics = new ObjectPool(requestsMax, () => new AtomicRequest(owner));
-    this.sends = new ObjectPool(sendsMaxOf(requestsMax), () => new SendRequest(owner));
-    this.receives = new ObjectPool(requestsMax, () => new ReceiveRequest(owner));
-    this.flushes = new ObjectPool(requestsMax, () => new FlushRequest(owner));
-    this.connects = new ObjectPool(requestsMax, () => new ConnectRequest(owner));
+    this.rmas = poolOf(requestsMax, () => new RmaRequest(owner));
+    this.atomics = poolOf(requestsMax, () => new AtomicRequest(owner));
+    this.sends = poolOf(sendsMaxOf(requestsMax), () => new SendRequest(owner));
+    this.receives = poolOf(requestsMax, () => new ReceiveRequest(owner));
+    this.flushes = poolOf(requestsMax, () => new FlushRequest(owner));
+    this.connects = poolOf(requestsMax, () => new ConnectRequest(owner));
   }
 
   /** Requests in use. */
@@ -49,12 +49,8 @@ export class RequestPool {
     return request;
   }
 
-  /** Starts an initialized request; see Endpoint.putNbx for what is returned. */
+  /** Starts an initialized request with checked parameters; see Endpoint.putNbx for what is returned. */
   start(request: Request, params: RequestParams | undefined, isRefused: boolean): Status | Request {
-    if (params?.callback !== undefined && typeof params.callback !== 'function') {
-      this.discard(request);
-      throw invalidParam('callback', 'must be a function', params.callback);
-    }
     const { connection } = request;
     const waits = isRefused || (connection?.hasPending === true && !(request instanceof ReceiveRequest));
     const status = waits ? Status.NO_RESOURCE : start(request);
@@ -109,11 +105,15 @@ export class RequestPool {
     request.userData = undefined;
     request.error = undefined;
     this.#inUse -= 1;
-    if (request instanceof ReceiveRequest) this.receives.put(request);
-    else if (request instanceof SendRequest) this.sends.put(request);
-    else if (request instanceof RmaRequest) this.rmas.put(request);
-    else if (request instanceof AtomicRequest) this.atomics.put(request);
-    else if (request instanceof FlushRequest) this.flushes.put(request);
-    else if (request instanceof ConnectRequest) this.connects.put(request);
+    request.pool?.put(request);
   }
+}
+
+function poolOf<R extends Request>(capacity: number, create: () => R): ObjectPool<R> {
+  const pool: ObjectPool<R> = new ObjectPool(capacity, () => {
+    const request = create();
+    request.pool = pool;
+    return request;
+  });
+  return pool;
 }

@@ -23,14 +23,6 @@ import { CountedCompletion } from './completion.ts';
 import type { MessageTrace } from './message-trace.ts';
 import type { OutboundCredit } from './outbound-credit.ts';
 
-/** How operations end whose memory may be the reason: other failures say more. */
-const MAY_BE_LOST: ReadonlySet<Status> = new Set([
-  Status.OK,
-  Status.IO_ERROR,
-  Status.INVALID_PARAM,
-  Status.INVALID_ADDR,
-]);
-
 /** The worker behind a request. */
 export interface RequestOwner {
   /** A request that is observed has ended. */
@@ -158,6 +150,8 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
   protocolName = '';
   /** Transport and device that carried a message, if the peer says so: it was the peer that moved the bytes. */
   carriedBy: readonly string[] | undefined = undefined;
+  /** The pool that it belongs to; undefined for a request of a protocol itself. */
+  pool: { put(request: Request): boolean } | undefined = undefined;
   readonly #owner: RequestOwner;
 
   constructor(owner: RequestOwner) {
@@ -263,7 +257,7 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
 
   /** Ends the request, exactly once: with INVALID_ADDR if its memory was detached or shortened meanwhile, even if the bytes have been moved. */
   end(outcome: Status): void {
-    const isLost = MAY_BE_LOST.has(outcome) && !this.holdsMemory();
+    const isLost = mayBeLost(outcome) && !this.holdsMemory();
     const status = isLost ? Status.INVALID_ADDR : outcome;
     this.status = status;
     this.state = RequestState.ENDED;
@@ -286,6 +280,19 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
 
   /** Lets go of the local memory: an ended request must not keep it alive. */
   protected dropMemory(): void {}
+}
+
+/** Whether an operation with this outcome may have lost its memory: other failures say more. */
+function mayBeLost(outcome: Status): boolean {
+  switch (outcome) {
+    case Status.OK:
+    case Status.IO_ERROR:
+    case Status.INVALID_PARAM:
+    case Status.INVALID_ADDR:
+      return true;
+    default:
+      return false;
+  }
 }
 
 /** A flush or a fence. */

@@ -305,7 +305,7 @@ export class Worker
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request {
-    this.checkOpen();
+    this.check(params);
     return this.protocols.am.receiveData(message, local, localOffset, byteLength, params);
   }
 
