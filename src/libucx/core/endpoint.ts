@@ -1,3 +1,6 @@
+/** Time that a close by force gives its last message: a peer that takes none sees an endpoint that is gone. */
+const FORCED_BYE_NS = 50e6;
+
 /** An endpoint over libucp: the operations of both tiers on memory that libucp reaches. Operations on memory of cards are passed to device/transfers.ts. */
 
 import { resolveTransfer, resultOf } from '../../ucp/api/awaited/awaited-options.ts';
@@ -386,7 +389,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     this.#stream.cancelAll();
     await promises.until(() => this.isForced || this.awaited === 0);
     // libucp would cancel it if it is closed by force.
-    await this.#worker.teardown.closed(this.#sendBye(), () => this.isForced);
+    await this.#worker.teardown.closed(this.#sendBye(), () => this.isForced, FORCED_BYE_NS);
     if (!this.isForced && this.#failure === Status.OK) {
       const flush = this.flushAll({ noImmediateCompletion: true });
       await promises.until(() => this.isForced || typeof flush === 'number' || flush.isCompleted);

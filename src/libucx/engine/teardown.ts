@@ -40,10 +40,10 @@ export class Teardown {
   }
 
   /** Waits for the closing of an endpoint. Where it may hang, for a while: the peer may never answer what libucp waits for. */
-  async closed(closing: Status | Request, mayHang: () => boolean): Promise<void> {
+  async closed(closing: Status | Request, mayHang: () => boolean, timeoutNs: number = CLOSE_TIMEOUT_NS): Promise<void> {
     if (typeof closing === 'number') return;
     const { clock } = this.#worker.context;
-    const closeTimeoutEnds = Math.min(this.#closeTimeoutEnds, clock.nowNs() + CLOSE_TIMEOUT_NS);
+    const closeTimeoutEnds = Math.min(this.#closeTimeoutEnds, clock.nowNs() + timeoutNs);
     const isOver = this.freeEventually(closing);
     await this.#worker.promises.until(() => isOver() || (mayHang() && clock.nowNs() > closeTimeoutEnds));
   }
