@@ -21,8 +21,14 @@ const options: RolldownOptions[] = defineConfig(
         chunkFileNames: '[name]-[hash].js',
         sourcemap: true,
         keepNames: true,
-        // By itself, so that it is evaluated before a file that imports the FFI.
-        codeSplitting: { groups: [{ name: 'platform', test: /src\/sys\/platform\.ts$/ }] },
+        codeSplitting: {
+          groups: [
+            // By itself, so that it is evaluated before a file that imports the FFI.
+            { name: 'platform', test: /src\/sys\/platform\.ts$/, priority: 1 },
+            // Not with it: the command line prints its refusal as it prints other errors.
+            { name: 'type', test: /src\/ucs\/type\//, priority: 2 },
+          ],
+        },
       },
     }),
   ),

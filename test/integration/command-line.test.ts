@@ -363,6 +363,17 @@ describe('the command', { timeout: 60_000 }, () => {
     expect(err).toMatch(new RegExp(`^Try '${command} --help'\\.\\ngaudi-ucx: ${error}\\n$`));
   });
 
+  it('fails with one line on a platform that is not supported', () => {
+    const pretend = 'data:text/javascript,Object.defineProperty(process, "arch", { value: "arm64" })';
+    const args = ['--import', pretend, MAIN, 'info', '-s'];
+    const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
+    expect({ status, stdout, stderr }).toEqual({
+      status: 1,
+      stdout: '',
+      stderr: expect.stringMatching(/^gaudi-ucx: [^\n]* this is linux on arm64 \(ERR_PLATFORM\)\n$/),
+    });
+  });
+
   it('fails with one line when its output cannot be written', () => {
     const full = openSync('/dev/full', 'w');
     const { status, stderr } = spawnSync(process.execPath, [MAIN, 'info', '-c'], {
