@@ -4,7 +4,11 @@ import { openPosix, openSelf, openTcp } from './uct-implementations.ts';
 
 endpointMessagesContract('self', openSelf);
 endpointMessagesContract('posix', openPosix);
-endpointMessagesContract('tcp', (log) => openTcp(log, { TCP_SNDBUF: '16k', TCP_RCVBUF: '16k' }), true);
+endpointMessagesContract(
+  'tcp',
+  (log) => openTcp(log, { TCP_SNDBUF: '16k', TCP_RCVBUF: '16k', TCP_TX_SEG_SIZE: '8k' }),
+  true,
+);
 const SECURITY = { TCP_SECURITY: 'encrypt', TCP_KEY_FILE: keyFile() };
 endpointMessagesContract(
   'tcp with encryption',

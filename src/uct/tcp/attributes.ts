@@ -4,14 +4,18 @@ import { type IfaceAttributes, IfaceFlag, type IfaceResource } from '../api/ifac
 import { hostIfaceAttributes } from '../base/host-attributes.ts';
 import type { NetworkInterface } from './address/network-interfaces.ts';
 import { TCP_ADDRESS_BYTES_MAX } from './address/tcp-address.ts';
-import type { TcpConfig } from './config.ts';
+import { sendBytesMax, type TcpConfig } from './config.ts';
 
 /** Of the bandwidth of a link: Ethernet, IP and TCP take the rest. */
 const PAYLOAD_SHARE = 0.94;
 
+/** Longer puts and gets are sent from the memory itself. */
+const RMA_SHORT_BYTES_MAX = 8192;
+
 /** The attributes. */
 export function tcpAttributes(resource: IfaceResource, device: NetworkInterface, config: TcpConfig): IfaceAttributes {
-  const { TX_SEG_SIZE, RX_SEG_SIZE, MAX_BW } = config;
+  const { RX_SEG_SIZE, MAX_BW } = config;
+  const bcopyBytesMax = sendBytesMax(config);
   const speed = device.bytesPerSecond === undefined ? MAX_BW : device.bytesPerSecond * PAYLOAD_SHARE;
   return hostIfaceAttributes({
     resource,
@@ -27,8 +31,8 @@ export function tcpAttributes(resource: IfaceResource, device: NetworkInterface,
       IfaceFlag.EVENT |
       IfaceFlag.CONNECT_TO_IFACE |
       IfaceFlag.ERRHANDLE_REMOTE_MEM,
-    shortBytesMax: TX_SEG_SIZE,
-    am: { shortBytesMax: TX_SEG_SIZE, bcopyBytesMax: TX_SEG_SIZE, zcopyBytesMax: RX_SEG_SIZE },
+    shortBytesMax: Math.min(bcopyBytesMax, RMA_SHORT_BYTES_MAX),
+    am: { shortBytesMax: bcopyBytesMax, bcopyBytesMax, zcopyBytesMax: RX_SEG_SIZE },
     latencyNs: config.LATENCY,
     overheadNs: config.OVERHEAD,
     bandwidth: Math.min(speed, MAX_BW),

@@ -92,8 +92,8 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
     {
       name: 'TX_SEG_SIZE',
       type: segmentType,
-      default: '8k',
-      doc: 'Longest message that is copied for sending: 1k to 1m, a multiple of 64.',
+      default: '64k',
+      doc: 'Longest message that is copied for sending: 1k to 1m, a multiple of 64; no longer than RX_SEG_SIZE, here and at the peers. The default of UCX is 8k.',
     },
     {
       name: 'RX_SEG_SIZE',
@@ -197,3 +197,8 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
     { name: 'OVERHEAD', type: timeType, default: '2us', doc: 'Estimated time of starting an operation.' },
   ],
 };
+
+/** The longest message that is copied for sending: no peer with the same settings refuses it. */
+export function sendBytesMax({ TX_SEG_SIZE, RX_SEG_SIZE }: Pick<TcpConfig, 'TX_SEG_SIZE' | 'RX_SEG_SIZE'>): number {
+  return Math.min(TX_SEG_SIZE, RX_SEG_SIZE);
+}

@@ -5,7 +5,7 @@ const AM_ID_MASK = 31;
 
 import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { AmPacker, Completion, IovEntry, UctEndpoint } from '../api/iface.ts';
+import type { AmPacker, Completion, IfaceAttributes, IovEntry, UctEndpoint } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import { isCompletion } from '../base/completion.ts';
 import { checkIov } from '../base/host-iov.ts';
@@ -29,14 +29,14 @@ import type { TcpLink } from './wire/link.ts';
 import { ShortTarget } from './wire/short-target.ts';
 import { type TcpBuffers, TX_START } from './wire/tcp-buffers.ts';
 import { TCP_NAME, TcpKey } from './wire/tcp-key.ts';
+import { QUEUE_MAX } from './wire/transmitter.ts';
 
-/** Frames of the application that may wait on one link; more find NO_RESOURCE. */
-const QUEUE_MAX = 64;
 const TX_WORD: number = TX_START >> 2;
 const NO_MEMORY: readonly IovEntry[] = [];
 
 /** What an endpoint needs of its interface. */
 export interface EndpointOwner {
+  readonly attributes: IfaceAttributes;
   readonly buffers: TcpBuffers;
   readonly counters: TransferCounters;
   forget(endpoint: TcpEndpoint): void;
@@ -48,12 +48,14 @@ export class TcpEndpoint implements UctEndpoint {
   readonly #owner: EndpointOwner;
   readonly #buffers: TcpBuffers;
   readonly #counters: TransferCounters;
+  readonly #shortBytesMax: number;
   #closed = false;
 
   constructor(owner: EndpointOwner, link: TcpLink) {
     this.#owner = owner;
     this.#buffers = owner.buffers;
     this.#counters = owner.counters;
+    this.#shortBytesMax = owner.attributes.put.shortBytesMax;
     this.link = link;
     link.users += 1;
   }
@@ -67,7 +69,7 @@ export class TcpEndpoint implements UctEndpoint {
     completion?: Completion,
   ): Status {
     const key = rkey as TcpKey;
-    if (byteLength > this.#buffers.txBytesMax || !isInside(sourceOffset, byteLength, source.byteLength)) {
+    if (byteLength > this.#shortBytesMax || !isInside(sourceOffset, byteLength, source.byteLength)) {
       return Status.INVALID_PARAM;
     }
     if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
@@ -77,8 +79,7 @@ export class TcpEndpoint implements UctEndpoint {
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
     const transmitter = link.transmitter!;
-    if (transmitter.length >= QUEUE_MAX || link.puts.inFlight >= PUTS_MAX)
-      return this.#counters.refused(Status.NO_RESOURCE);
+    if (transmitter.isFull || link.puts.inFlight >= PUTS_MAX) return this.#counters.refused(Status.NO_RESOURCE);
     const { words, bytes } = this.#buffers.txFrame;
     writePut(words, TX_WORD, key.words, remoteOffset, byteLength);
     copyBytes(bytes, TX_START + PUT_HEADER_BYTES, source, sourceOffset, byteLength);
@@ -127,7 +128,7 @@ export class TcpEndpoint implements UctEndpoint {
     rkey: RemoteKey,
     completion: Completion,
   ): Status {
-    if (byteLength > this.#buffers.txBytesMax || !isInside(targetOffset, byteLength, target.byteLength)) {
+    if (byteLength > this.#shortBytesMax || !isInside(targetOffset, byteLength, target.byteLength)) {
       return Status.INVALID_PARAM;
     }
     const iov = [{ memory: new ShortTarget(target), offset: targetOffset, byteLength }];
@@ -191,7 +192,7 @@ export class TcpEndpoint implements UctEndpoint {
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
     const transmitter = link.transmitter!;
-    if (transmitter.length >= QUEUE_MAX) return this.#counters.refused(Status.NO_RESOURCE);
+    if (transmitter.isFull) return this.#counters.refused(Status.NO_RESOURCE);
     const { words, bytes } = this.#buffers.txFrame;
     writeAm(words, TX_WORD, FrameType.AM, id, total);
     for (let i = 0; i < headerWords; i++) words[TX_WORD + HEADER_BYTES / 4 + i] = header[i]!;
@@ -209,7 +210,7 @@ export class TcpEndpoint implements UctEndpoint {
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
     const transmitter = link.transmitter!;
-    if (transmitter.length >= QUEUE_MAX) return this.#counters.refused(Status.NO_RESOURCE);
+    if (transmitter.isFull) return this.#counters.refused(Status.NO_RESOURCE);
     const frame = this.#buffers.txFrame;
     frame.offset = TX_START + HEADER_BYTES;
     frame.byteLength = this.#buffers.txBytesMax;

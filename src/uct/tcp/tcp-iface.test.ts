@@ -15,7 +15,7 @@ import {
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../api/iface.ts';
-import { type TcpAddress, unpackTcpAddress } from './address/tcp-address.ts';
+import { packTcpAddress, type TcpAddress, unpackTcpAddress } from './address/tcp-address.ts';
 import { Answer, type Hello, PEER_HELLO_BYTES, unpackHello } from './connect/hello.ts';
 import { Identity } from './connect/identity.ts';
 import type { TcpEndpoint } from './tcp-endpoint.ts';
@@ -337,6 +337,32 @@ describe('a peer', () => {
     quiet.write(frame([FrameType.AM | (9 << 8), 8], new Uint8Array(8)));
     await net.until([one], () => one.messages.some(({ id: message }) => message === 9));
     expect(one.messages.length).toBeLessThan(3000);
+  });
+});
+
+describe('a connection whose peer does not read', () => {
+  const net = new TcpInterfaces();
+
+  it.each([
+    ['8 bytes', 8, [64]],
+    // Of the first of them, a part has been sent.
+    ['60000 bytes', 60_000, [9, 10]],
+  ])('queues a bounded number of messages of %s', async (_name, byteLength, bounds) => {
+    const side = net.open();
+    const identity = new Identity();
+    const peer = await net.greeted(side, identity);
+    peer.socket.pause();
+    const endpoint = side.iface.connect(
+      packTcpAddress(identity.id, 1, true, [{ address: '127.0.0.1', family: 4, prefixBits: 8 }]),
+    ) as TcpEndpoint;
+    const message = new Uint8Array(byteLength - HEADER.byteLength);
+    const send = (): Status => endpoint.amShort(3, HEADER, 2, message, 0, message.byteLength);
+    while (send() === Status.OK);
+    expect(bounds).toContain(endpoint.link.transmitter!.length);
+    expect(send()).toBe(Status.NO_RESOURCE);
+    peer.socket.resume();
+    await net.until([side], () => endpoint.link.transmitter!.length === 0);
+    expect(send()).toBe(Status.OK);
   });
 });
 

@@ -22,7 +22,7 @@ import { type NetworkInterface, ownAddresses } from './address/network-interface
 import { type Reach, reachOf } from './address/reachability.ts';
 import { packTcpAddress, type TcpAddress, unpackTcpAddress } from './address/tcp-address.ts';
 import { tcpAttributes } from './attributes.ts';
-import { TCP_CONFIG_TABLE, type TcpConfig } from './config.ts';
+import { sendBytesMax, TCP_CONFIG_TABLE, type TcpConfig } from './config.ts';
 import { Acceptor } from './connect/acceptor.ts';
 import { Connector, type ConnectorOwner } from './connect/connector.ts';
 import { Answer, type Hello } from './connect/hello.ts';
@@ -126,7 +126,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#config = config;
     this.#clock = services.clock;
     this.#device = device;
-    this.buffers = new TcpBuffers(config.TX_SEG_SIZE, config.RX_SEG_SIZE, security?.level === 'encrypt');
+    this.buffers = new TcpBuffers(sendBytesMax(config), config.RX_SEG_SIZE, security?.level === 'encrypt');
     this.#connector = new Connector(this, this.#making, config, security);
     this.#sleeper = new Sleeper(services.clock, () => undefined);
     this.#heartbeatMs = Math.ceil(this.peerTimeoutMs / INTERVALS);
@@ -317,7 +317,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     const isWanted = sameSecret(peer.sender, link.peerId) && isProven(peer);
     if (!isWanted) return { status: Status.UNREACHABLE, reason: 'another interface answers' };
     const { messageBytesMax } = peer;
-    if (messageBytesMax >= this.#config.TX_SEG_SIZE) return undefined;
+    if (messageBytesMax >= sendBytesMax(this.#config)) return undefined;
     return { status: Status.UNSUPPORTED, reason: `it takes messages of ${messageBytesMax} bytes only` };
   }
 
@@ -398,7 +398,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
       );
       return Status.REJECTED;
     }
-    if (peer.messageBytesMax < this.#config.TX_SEG_SIZE) return Status.UNSUPPORTED;
+    if (peer.messageBytesMax < sendBytesMax(this.#config)) return Status.UNSUPPORTED;
     const link = this.#links.get(identityText(peer.sender));
     if (link === undefined || this.#isOwn(peer) || !this.#connector.isConnecting(link)) return Answer.WELCOME;
     // Both ends connect at the same time: both know which of the two connections is used.

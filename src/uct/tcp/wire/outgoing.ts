@@ -9,15 +9,20 @@ import { END_BYTES, FrameType, HEADER_BYTES_MAX, padded, typeOf, writeEnd } from
 const ZERO_BYTES = 16_384;
 /** In the place of the address of a piece that was lost. */
 const LOST = 0;
+/** Copies of messages up to this length, with their header, have buffers of their own: a queue of short messages takes no long ones. */
+const COMMON_BYTES = 8256;
 /** Where small frames have their end. */
 const END_WORD: number = HEADER_BYTES_MAX >> 2;
+/** A header and an end. */
+const SMALL_BYTES: number = HEADER_BYTES_MAX + END_BYTES;
 
 /** A frame, or the rest of one. */
 export class Outgoing {
   /** Header, or the whole frame. */
   readonly block: ScratchBlock;
   readonly words: Int32Array;
-  readonly isLarge: boolean;
+  /** Frames of its length that are free. */
+  readonly home: Outgoing[];
   next: Outgoing | undefined = undefined;
   /** What is sent, in order: addresses and lengths, the header first. */
   readonly addresses: number[] = [];
@@ -32,13 +37,15 @@ export class Outgoing {
   hasOvertaken = false;
   /** Told when everything is sent; undefined for none. */
   completion: Completion | undefined = undefined;
+  /** Bytes of a message that was copied into it. */
+  copied = 0;
   /** INVALID_ADDR once memory was lost: zeros are sent in its place. */
   failure: Status = Status.OK;
 
-  constructor(byteLength: number, isLarge: boolean) {
+  constructor(byteLength: number, home: Outgoing[]) {
     this.block = allocateScratch(byteLength);
     this.words = new Int32Array(this.block.u8.buffer, this.block.u8.byteOffset, byteLength >> 2);
-    this.isLarge = isLarge;
+    this.home = home;
   }
 
   get isStarted(): boolean {
@@ -143,24 +150,25 @@ export class Outgoing {
 export class OutgoingPool {
   /** Padding, and what goes in the place of lost memory. */
   readonly zeros: ScratchBlock = allocateScratch(ZERO_BYTES);
-  readonly #largeBytes: number;
-  readonly #small: Outgoing[] = [];
-  readonly #large: Outgoing[] = [];
+  /** By the length of their frames, the shortest first. */
+  readonly #classes: readonly { readonly byteLength: number; readonly free: Outgoing[] }[];
   readonly #all: Outgoing[] = [];
 
   /** @param largeBytes of the longest frame that is copied */
   constructor(largeBytes: number) {
-    this.#largeBytes = largeBytes;
+    const lengths = [SMALL_BYTES, ...(COMMON_BYTES < largeBytes ? [COMMON_BYTES] : []), largeBytes];
+    this.#classes = lengths.map((byteLength) => ({ byteLength, free: [] }));
   }
 
   /** A frame with room for a header and an end. */
   takeSmall(): Outgoing {
-    return this.#small.pop() ?? this.#make(HEADER_BYTES_MAX + END_BYTES, false);
+    return this.take(SMALL_BYTES);
   }
 
-  /** A frame with room for one that is copied. */
-  takeLarge(): Outgoing {
-    return this.#large.pop() ?? this.#make(this.#largeBytes, true);
+  /** A frame with room for so many bytes, at most those of the longest one. */
+  take(byteLength: number): Outgoing {
+    const fitting = this.#classes.find((each) => each.byteLength >= byteLength)!;
+    return fitting.free.pop() ?? this.#make(fitting.byteLength, fitting.free);
   }
 
   put(outgoing: Outgoing): void {
@@ -173,7 +181,8 @@ export class OutgoingPool {
     outgoing.hasOvertaken = false;
     outgoing.completion = undefined;
     outgoing.failure = Status.OK;
-    (outgoing.isLarge ? this.#large : this.#small).push(outgoing);
+    outgoing.copied = 0;
+    outgoing.home.push(outgoing);
   }
 
   /** Gives all memory back; nothing is sent any more. */
@@ -182,8 +191,8 @@ export class OutgoingPool {
     this.zeros.free();
   }
 
-  #make(byteLength: number, isLarge: boolean): Outgoing {
-    const outgoing = new Outgoing(byteLength, isLarge);
+  #make(byteLength: number, home: Outgoing[]): Outgoing {
+    const outgoing = new Outgoing(byteLength, home);
     this.#all.push(outgoing);
     return outgoing;
   }

@@ -8,6 +8,11 @@ import { FrameType, HEADER_BYTES, writeSignal } from './frame.ts';
 import type { Outgoing } from './outgoing.ts';
 import { type TcpBuffers, TX_START } from './tcp-buffers.ts';
 
+/** Frames of the application that may wait on one link; more find NO_RESOURCE. */
+export const QUEUE_MAX = 64;
+/** The same for the bytes that were copied into them. */
+const COPIED_BYTES_MAX = 524_288;
+
 /** The transmitter. */
 export class Transmitter {
   readonly #buffers: TcpBuffers;
@@ -23,6 +28,8 @@ export class Transmitter {
   failure = 0;
   /** Frames that wait. */
   length = 0;
+  /** Bytes of messages that were copied into them. */
+  #copied = 0;
   /** Frames that were queued in their order, and those of them that have been sent; acknowledgements that overtake them do not count. */
   queued = 0;
   released = 0;
@@ -34,6 +41,11 @@ export class Transmitter {
     this.#fd = fd;
     this.#records = records;
     this.#buffers = buffers;
+  }
+
+  /** Whether the application may not send more: as many frames wait as may, or copies of as many bytes. */
+  get isFull(): boolean {
+    return this.length >= QUEUE_MAX || this.#copied >= COPIED_BYTES_MAX;
   }
 
   /** Whether frames wait: nothing may be sent past them. */
@@ -73,7 +85,9 @@ export class Transmitter {
 
   /** Queues a copy of a part of the shared memory. */
   #keep(from: number, end: number): Status {
-    const rest = this.#buffers.pool.takeLarge();
+    const rest = this.#buffers.pool.take(end - from);
+    rest.copied = end - from;
+    this.#copied += rest.copied;
     rest.block.u8.set(this.#buffers.tx.u8.subarray(from, end));
     rest.add(rest.block.address, end - from);
     this.#append(rest);
@@ -201,6 +215,7 @@ export class Transmitter {
       const { completion, failure, next } = each;
       if (each === this.#lastRefusal) this.#lastRefusal = undefined;
       this.length -= 1;
+      this.#copied -= each.copied;
       if (!each.hasOvertaken) this.released += 1;
       this.#buffers.pool.put(each);
       if (completion !== undefined) completeOne(completion, status || failure);
