@@ -1,4 +1,4 @@
-/** Interfaces of tcp that authenticate their peers: which peers are accepted, and the reasons that others receive. */
+/** Interfaces of tcp that authenticate their peers: which peers are accepted, and the reasons that rejected ones receive. */
 
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
@@ -36,7 +36,7 @@ function logged(pattern: RegExp): number {
   return net.log.records.filter(({ message }) => pattern.test(message)).length;
 }
 
-/** A peer that knows the key, up to its proof, which it has not sent. */
+/** Returns a peer with the key that has not sent its proof yet. */
 async function proving(side: TcpSide): Promise<{ peer: RawPeer; exchange: KeyExchange; proof: Uint8Array }> {
   const peer = await net.unauthenticatedPeer(side);
   const exchange = new KeyExchange(SECURITY, 'connecting');
@@ -71,7 +71,7 @@ async function relay(
 }
 
 describe('interfaces with a shared key', () => {
-  it('connect where both know it, in both directions', async () => {
+  it('connect if both have the same key, in both directions', async () => {
     const [one, two] = [net.open(AUTH), net.open(AUTH)];
     expect(await send([one, two], one.iface.connect(two.iface.address))).toBe(Status.OK);
     expect(await send([one, two], two.iface.connect(one.iface.address))).toBe(Status.OK);
@@ -110,7 +110,7 @@ describe('interfaces with a shared key', () => {
     expect(two.messages).toEqual([]);
   });
 
-  it('are told apart by what they prove, not by what they say', async () => {
+  it('are identified by their proof, not by their id', async () => {
     const side = net.open(AUTH);
     const { peer, exchange, proof } = await proving(side);
     const session = exchange.verify(peer.take(PROOF_BYTES)) as Session;
@@ -135,14 +135,14 @@ describe('interfaces with a shared key', () => {
     net.log.allow(reason);
     const side = net.open(AUTH);
     const { peer, proof } = await proving(side);
-    // What a peer sends behind its proof without having the keys.
+    // A peer without the keys sends this after its proof.
     peer.write(change(proof), helloTo(side), new Uint8Array(32), MESSAGE);
     await net.until([side], () => peer.isClosed);
     expect(logged(reason)).toBe(1);
     expect(side.messages).toEqual([]);
   });
 
-  it('close the connection of a peer that repeats what it hears, or goes away at any byte', async () => {
+  it('close the connection of a peer that reflects their data, or disconnects at any byte', async () => {
     net.log.allow(/it repeats what it has heard/);
     const side = net.open(AUTH);
     const mirror = await net.unauthenticatedPeer(side);
@@ -160,7 +160,7 @@ describe('interfaces with a shared key', () => {
     expect(logged(/has hung up/)).toBe(6);
   });
 
-  it('bound the time of all that by CONNECT_TIMEOUT', async () => {
+  it('limit the time of authentication and hello to CONNECT_TIMEOUT', async () => {
     const clock = new ManualClock(1e9);
     const side = net.open({ ...AUTH, CONNECT_TIMEOUT: '5s' }, clock);
     const { peer } = await proving(side);
@@ -172,7 +172,7 @@ describe('interfaces with a shared key', () => {
   });
 });
 
-describe('what is heard on the way', () => {
+describe('the data on the network', () => {
   it.each([
     ['is everything with auth', AUTH, true],
     ['is nothing with encrypt, neither data nor the id of an address', ENCRYPT, false],

@@ -1,4 +1,4 @@
-/** Addresses of tcp interfaces are packed and unpacked; malformed bytes are refused. */
+/** Packing and unpacking of addresses of tcp interfaces; malformed bytes are rejected. */
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -24,7 +24,7 @@ describe('an address', () => {
     }
   });
 
-  it('of another boot or network namespace is of another node', () => {
+  it('with another boot id or network namespace belongs to another node', () => {
     for (const at of [8, 23, 24]) {
       const packed = packTcpAddress(ID, 1, false, [V4]);
       packed[at]! ^= 1;
@@ -32,7 +32,7 @@ describe('an address', () => {
     }
   });
 
-  it('that was cut, made longer or changed never throws, and never names what is no address', async () => {
+  it('that was truncated, extended or changed never throws and never gives an invalid address', async () => {
     const packed = packTcpAddress(ID, 7, false, [V4, V6]);
     for (let length = 0; length < packed.byteLength; length++) {
       expect(unpackTcpAddress(packed.subarray(0, length))).toBeUndefined();

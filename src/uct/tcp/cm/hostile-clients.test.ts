@@ -51,7 +51,7 @@ function rawOf(socket: Socket): Raw {
   return { socket, bytes: () => bytes, isEnded: () => isEnded };
 }
 
-/** A server that is no listener of this library. */
+/** A server that is not a listener of this library. */
 async function rawServer(onClient: (socket: Socket) => void): Promise<SocketAddress> {
   const server = createServer((socket) => {
     sockets.push(socket);
@@ -68,7 +68,7 @@ function counters(manager: ConnectionManager): Readonly<Record<string, number>> 
   return manager.stats().counters;
 }
 
-/** Shows that a manager still takes clients. */
+/** Checks that a manager still accepts clients. */
 async function expectServes(to: SocketAddress, requests: ManagerFixture, seen: readonly unknown[]): Promise<void> {
   const before = seen.length;
   const honest = requests.connect(requests.open(), { address: '127.0.0.1', port: to.port });
@@ -76,10 +76,10 @@ async function expectServes(to: SocketAddress, requests: ManagerFixture, seen: r
   honest.attempt.cancel();
 }
 
-/** A request that answers no hello. */
+/** A request that was sent without a hello. */
 const request = packFrame(FrameType.REQUEST, Status.OK, new Uint8Array(NONCE_BYTES + 100));
 
-/** The request of a client that has heard the hello of the listener. */
+/** The request of a client that has received the hello of the listener. */
 async function requestOf(raw: Raw): Promise<Uint8Array> {
   await fixture.until(() => raw.bytes().byteLength >= FRAME_HEADER_BYTES + NONCE_BYTES);
   const nonce = raw.bytes().subarray(FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + NONCE_BYTES);
@@ -117,7 +117,7 @@ describe('a client', () => {
     await expectServes(listener.address, fixture, requests);
   });
 
-  it('that goes away at any byte is no reason to warn', async () => {
+  it('that disconnects at any byte causes no warning', async () => {
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     for (const byteLength of [0, 1, FRAME_HEADER_BYTES - 1, FRAME_HEADER_BYTES, request.byteLength - 1]) {
@@ -131,7 +131,7 @@ describe('a client', () => {
     await expectServes(listener.address, fixture, requests);
   });
 
-  it('may say it byte by byte', async () => {
+  it('may send its request byte by byte', async () => {
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     const raw = await rawClient(listener.address);
@@ -144,7 +144,7 @@ describe('a client', () => {
     expect(requests[0]!.privateData).toEqual(new Uint8Array(100));
   });
 
-  it('that takes too long is dropped, also when it sends now and then', async () => {
+  it('that exceeds the time-out is dropped, also if it sends some bytes in between', async () => {
     fixture.log.allow(/took too long to ask/);
     const clock = new ManualClock();
     const manager = fixture.open({}, clock);
@@ -162,7 +162,7 @@ describe('a client', () => {
     expect(counters(manager)).toMatchObject({ clients_dropped: 1 });
   });
 
-  it('that says more than its request is dropped, and its request with it', async () => {
+  it('that sends more than its request is dropped together with its request', async () => {
     fixture.log.allow(/said more than it may/);
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
@@ -199,7 +199,7 @@ describe('a client', () => {
     await fixture.until(raw.isEnded);
   });
 
-  it('that asks when the listener has closed is rejected', async () => {
+  it('whose request arrives after the listener has closed is rejected', async () => {
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     const raw = await rawClient(listener.address);
@@ -211,7 +211,7 @@ describe('a client', () => {
     expect(requests).toEqual([]);
   });
 
-  it('that does not go away after a rejection is closed', async () => {
+  it('that stays connected after a rejection is disconnected', async () => {
     const clock = new ManualClock();
     const manager = fixture.open({}, clock);
     const { listener, requests } = fixture.listen(manager);
@@ -283,7 +283,7 @@ describe('too many clients', () => {
     const late = await rawClient(listener.address);
     await fixture.until(silent.isEnded);
     expect([requests[0]!.live, client.answers, late.isEnded()]).toEqual([true, [], false]);
-    // A listener that sends all away but the fifth.
+    // A listener that evicts every client but the fifth.
     let tries = 0;
     const address = await rawServer((socket) => {
       tries += 1;
@@ -295,7 +295,7 @@ describe('too many clients', () => {
     expect([again.answers[0]!.status, tries]).toEqual([Status.REJECTED, 5]);
   });
 
-  it('with requests are rejected with BUSY, and there is room when one is answered', async () => {
+  it('with requests are rejected with BUSY until one is answered', async () => {
     fixture.log.allow(/as 2 requests to connect wait/);
     const manager = fixture.open({ TCP_CM_MAX_REQUESTS: '2' });
     const { listener, requests } = fixture.listen(manager);
@@ -311,7 +311,7 @@ describe('too many clients', () => {
     expect(counters(manager)).toMatchObject({ requests: 3, requests_busy: 1, accepted: 1 });
   });
 
-  it('for the descriptors of the process are sent away, without spinning', async () => {
+  it('for the descriptors of the process are disconnected, without spinning', async () => {
     fixture.log.allow(/sent away: too many open files/);
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
@@ -328,7 +328,7 @@ describe('too many clients', () => {
   });
 });
 
-/** Takes all descriptors that the process may have; returns what gives them back. */
+/** Uses up all descriptors of the process; returns the function that closes them. */
 function exhaustDescriptors(): () => void {
   const limit = (nofile: string): void => {
     execFileSync('prlimit', ['--pid', String(process.pid), `--nofile=${nofile}`]);
@@ -339,7 +339,7 @@ function exhaustDescriptors(): () => void {
   try {
     for (;;) taken.push(open('/dev/null', OpenFlag.RDONLY));
   } catch {
-    // That was the last one.
+    // The limit is reached.
   }
   return () => {
     for (const fd of taken) close(fd);
@@ -347,7 +347,7 @@ function exhaustDescriptors(): () => void {
   };
 }
 
-describe('what listens', () => {
+describe('a server', () => {
   it.each([
     ['garbage', Buffer.from('SSH-2.0-OpenSSH_9.6\r\n'), /does not begin as one/],
     ['a request', request, /type 1 is no answer/],
@@ -363,7 +363,7 @@ describe('what listens', () => {
     expect(answers[0]!.error).toMatchObject({ code: 'ERR_TCP_CM', message: expect.stringMatching(reason) });
   });
 
-  it('and says nothing is given up in time, after some tries', async () => {
+  it('that sends nothing causes TIMED_OUT after some tries', async () => {
     let tries = 0;
     const address = await rawServer(() => (tries += 1));
     const clock = new ManualClock();
@@ -378,7 +378,7 @@ describe('what listens', () => {
     expect(tries).toBeGreaterThan(1);
   });
 
-  it('and goes away after its hello has reset the connection', async () => {
+  it('that disconnects after its hello has reset the connection', async () => {
     const address = await rawServer((socket) => {
       socket.write(hello());
       socket.once('data', () => socket.destroy());
@@ -388,7 +388,7 @@ describe('what listens', () => {
     expect(answers[0]!.status).toBe(Status.CONNECTION_RESET);
   });
 
-  it('and prints nothing but text as its reason', async () => {
+  it('whose reason has control characters is reported as printable text', async () => {
     const reason = Buffer.from('no\u001b[31m\nreally\u0000');
     const address = await rawServer((socket) => {
       socket.end(Buffer.concat([hello(), packFrame(FrameType.REJECT, Status.REJECTED, reason)]));

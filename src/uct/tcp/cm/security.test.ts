@@ -28,7 +28,7 @@ afterEach(async () => {
 });
 
 describe('a listener with a shared key', () => {
-  it.each(['auth', 'encrypt'])('hears clients that know it, and they hear it: %s', async (level) => {
+  it.each(['auth', 'encrypt'])('and clients with it exchange messages: %s', async (level) => {
     const config = { ...AUTH, TCP_SECURITY: level };
     const { listener, requests } = fixture.listen(fixture.open(config));
     const { answers } = fixture.connect(fixture.open(config), listener.address, DATA);
@@ -81,7 +81,7 @@ describe('a listener with a shared key', () => {
     expect(requests).toEqual([]);
   });
 
-  it('that is silent, or gone, is no listener', async () => {
+  it('that is silent, or has closed, fails the attempt', async () => {
     const server = createServer((socket) => {
       sockets.push(socket);
       socket.end();
@@ -98,10 +98,10 @@ describe('a listener with a shared key', () => {
 });
 
 describe('a flood of unauthenticated peers to an encrypted listener', () => {
-  /** An unauthenticated peer can make a good hello: that says nothing of the key. */
+  /** An unauthenticated peer can send a valid hello, because the hello does not depend on the key. */
   const hello = (): Uint8Array => new KeyExchange({ level: 'encrypt', key: Buffer.from('guess') }, 'connecting').hello;
 
-  /** A peer without the key, which has connected and sent these bytes. */
+  /** Connects as a peer without the key and sends these bytes. */
   async function unauthenticatedPeer(port: number, bytes: Uint8Array): Promise<{ isEnded: boolean }> {
     const socket = netConnect(port, '127.0.0.1');
     sockets.push(socket);
@@ -116,7 +116,7 @@ describe('a flood of unauthenticated peers to an encrypted listener', () => {
     return state;
   }
 
-  /** A request of a client with the key arrives. */
+  /** Checks that the request of a client with the key arrives. */
   async function expectServes(port: number, requests: readonly { readonly privateData: Uint8Array }[]): Promise<void> {
     const before = requests.length;
     const { attempt } = fixture.connect(fixture.open(ENCRYPT), { address: '127.0.0.1', port }, DATA);
@@ -125,7 +125,7 @@ describe('a flood of unauthenticated peers to an encrypted listener', () => {
     attempt.cancel();
   }
 
-  it('who wait in the key exchange makes way for clients with the key, the oldest first', async () => {
+  it('that wait in the key exchange: clients with the key evict them, the oldest first', async () => {
     fixture.log.allow(/rejected, as others have come after it|more warnings/);
     const PLACES = 64;
     // The clock stands still: no connection times out.

@@ -1,6 +1,6 @@
 /**
- * A client of a listener, from its connection on: reads its request, holds it until the program answers, and reads how the client confirms the
- * answer. A client that violates the protocol, disconnects, or is too slow is dropped.
+ * A client of a listener, from its connection on: reads its request, keeps it until the program answers, and reads the confirmation of the client. A
+ * client that violates the protocol, disconnects, or is too slow is dropped.
  */
 
 import { printAddress } from '../../../sys/index.ts';
@@ -24,16 +24,16 @@ import { CmCounter, type CmCounters } from './counters.ts';
 import { FrameType, NONCE_BYTES, packFrame } from './frame.ts';
 import type { Watch, Watched } from './watch.ts';
 
-/** Time that a client which was rejected has to read that and to end. */
+/** Time in nanoseconds for a rejected client to read the rejection and to disconnect. */
 const LINGER_NS = 1e9;
 /** Reason sent to an evicted client, which may connect again. */
 const EVICTED = 'others have come after it, and it has not sent its request';
-/** Bytes that are read of such a client at most. */
+/** Maximum number of bytes read from a rejected client. */
 const LINGER_BYTES_MAX = 1 << 20;
 
 const NO_DATA = new Uint8Array(0);
 
-/** How far a client is. */
+/** Progress of a client. */
 const State = { ASKING: 0, WAITING: 1, ACCEPTED: 2, REJECTED: 3, GONE: 4 } as const;
 type State = (typeof State)[keyof typeof State];
 
@@ -44,20 +44,20 @@ export interface ClientOwner {
   readonly log: LimitedLog;
   readonly config: TcpCmConfig;
   readonly counters: CmCounters;
-  /** Memory to receive into: of no meaning after a call. */
+  /** Memory to receive into. Its contents are valid during a call only. */
   readonly received: Uint8Array;
   /** Clients that wait for the program. */
   readonly waitingClients: number;
-  /** A client has begun to wait for the program. */
+  /** A client has sent its request. */
   clientWaits(client: ServerClient): void;
-  /** A client does not wait for the program any more. */
+  /** The program has answered a client, or the client has disconnected. */
   clientAnswered(client: ServerClient): void;
-  /** A client was rejected, and may read that before it goes. */
+  /** A client was rejected. The connection stays open for the time it needs to read the rejection. */
   clientLingers(client: ServerClient): void;
   clientGone(client: ServerClient): void;
 }
 
-/** Both ends of the connection of a client. */
+/** Addresses of both ends of the connection of a client. */
 export interface ClientAddresses {
   readonly clientAddress: SocketAddress;
   readonly serverAddress: SocketAddress;
@@ -92,7 +92,7 @@ export class ServerClient implements ClientRequest, Watched {
     this.#conversation = new Conversation(owner.watch, channel, this);
   }
 
-  /** Begins: confirms that a listener is there. Returns like {@link onReady}. */
+  /** Sends the hello of the listener. Returns like {@link onReady}. */
   greet(): number {
     this.#conversation.send(packFrame(FrameType.HELLO, Status.OK, this.#nonce));
     return this.onReady();
@@ -149,7 +149,7 @@ export class ServerClient implements ClientRequest, Watched {
     return 0;
   }
 
-  /** Disconnects a client that has not sent its request, unless it has arrived by now. Returns like {@link onReady}. */
+  /** Disconnects a client that has not sent its request, unless the request has arrived by now. Returns like {@link onReady}. */
   evict(): number {
     const count = this.onReady();
     if (this.#state !== State.ASKING && this.#state !== State.REJECTED) return count;
@@ -162,7 +162,7 @@ export class ServerClient implements ClientRequest, Watched {
     return count;
   }
 
-  /** Closes the connection without a word; nothing is reported. Idempotent. */
+  /** Closes the connection without a rejection and without a report. Idempotent. */
   close(): void {
     if (this.#state === State.GONE) return;
     if (this.live) this.#owner.clientAnswered(this);
@@ -258,7 +258,7 @@ export class ServerClient implements ClientRequest, Watched {
   #drop({ status, reason }: Fault): number {
     this.#owner.counters.count(CmCounter.CLIENTS_DROPPED);
     const message = `${this.#name}: ${reason}`;
-    // Who goes away does nothing wrong.
+    // A client that disconnects does not violate the protocol.
     if (status === Status.CONNECTION_RESET) this.#owner.log.diag(message);
     else this.#owner.log.warn(`${message}; it is dropped`);
     if (this.#state === State.ACCEPTED) {

@@ -1,4 +1,4 @@
-/** An exchange of keys over a nonblocking socket, step by step as the socket is ready. It neither owns the socket nor knows when time is over. */
+/** A key exchange over a nonblocking socket, driven by its readiness. It does not own the socket and has no time limit. */
 
 import {
   allocateScratch,
@@ -20,16 +20,16 @@ const NOT_YET: readonly number[] = [Errno.EAGAIN, Errno.ENOTCONN];
 
 /** A handshake. */
 export class SecureHandshake {
-  /** What was agreed, once it is over. */
+  /** The agreed session, once the exchange has ended. */
   session: Session | undefined = undefined;
-  /** Why it has failed, in words that complete "the peer: ...". */
+  /** Description of the failure, which completes "the peer: ...". */
   reason = '';
-  /** Whether that is what the peer has said, and not that it has gone. */
+  /** Whether the peer has sent invalid data, as opposed to disconnecting. */
   isViolation = false;
   readonly #fd: number;
   readonly #exchange: KeyExchange;
   readonly #role: Role;
-  /** What this end says, and behind it what it hears. */
+  /** Outgoing data, followed by incoming data. */
   readonly #block: ScratchBlock = allocateScratch(2 * SAID_BYTES);
   #toSend: number = HELLO_BYTES;
   #sent = 0;
@@ -47,14 +47,15 @@ export class SecureHandshake {
     return this.#sent < this.#toSend;
   }
 
-  /** Whether anything has come of the peer. */
+  /** Whether anything was received. */
   get hasHeard(): boolean {
     return this.#received > 0;
   }
 
   /**
-   * Goes on as far as it can.
-   * @returns OK once both have proven that they know the key; INPROGRESS; REJECTED, or CONNECTION_RESET where a peer that has connected is gone: see {@link reason}
+   * Continues as far as possible without blocking.
+   * @returns OK once both have proved that they have the key; INPROGRESS; REJECTED, or CONNECTION_RESET if a connected peer has disconnected: see
+   * {@link reason}
    */
   advance(): Status {
     this.#send();
@@ -73,12 +74,12 @@ export class SecureHandshake {
     return this.hasOutput ? Status.INPROGRESS : Status.OK;
   }
 
-  /** Gives its memory back. Idempotent. */
+  /** Releases its memory. Idempotent. */
   close(): void {
     this.#block.free();
   }
 
-  /** Makes something of what has come; returns what is wrong with it. */
+  /** Processes received data; returns a description of the error in it. */
   #hear(): string | undefined {
     const heard = this.#block.u8.subarray(SAID_BYTES, SAID_BYTES + this.#received);
     if (this.#received < HELLO_BYTES) return this.#exchange.objectionTo(heard);
@@ -98,7 +99,7 @@ export class SecureHandshake {
     if (!this.hasOutput) return;
     const sent = tcpSend(this.#fd, this.#block.address + this.#sent, this.#toSend - this.#sent);
     if (sent >= 0) this.#sent += sent;
-    // Why it does not listen, it may have said before: that is read.
+    // The peer may have sent the reason before it closed: continue to read.
     else if (!NOT_YET.includes(-sent)) this.#sent = this.#toSend;
   }
 
