@@ -97,7 +97,7 @@ export class Landings {
     while (this.#idle.length > 0) this.#release(0);
   }
 
-  /** The most recently used landing that fits and is at most twice as long. */
+  /** The most recently used landing that fits and is at most twice as long, or one granule. */
   #takeIdle(byteLength: number): Landing | undefined {
     const most = Math.max(GRANULE_BYTES, 2 * byteLength);
     const at = this.#idle.findLastIndex(({ memory }) => memory.byteLength >= byteLength && memory.byteLength <= most);
