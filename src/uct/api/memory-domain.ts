@@ -261,8 +261,8 @@ export interface MemoryDomain {
   /** Devices of the MD that could not be opened, such as cards in use by others; absent if it has no devices. */
   readonly leftOut?: readonly LeftOut[];
   /**
-   * Resolves, and never rejects, once no transfer of this memory domain is in flight that {@link close} would not end by itself. Called before {@link
-   * close}; absent if there is no such transfer.
+   * Resolves, and never rejects, once no transfer of this memory domain is in flight that {@link close} would not end by itself. Called before
+   * {@link close}; absent if there is no such transfer.
    */
   drain?(): Promise<void>;
   /** Releases all resources. Idempotent. Interfaces must be closed first. */

@@ -123,7 +123,7 @@ describe('host memory', () => {
     );
   });
 
-  it.each([0, -1, 0.5, Number.NaN, 2 ** 32 + 1, '8', undefined])('is not allocated of %s bytes', (byteLength) => {
+  it.each([0, -1, 0.5, Number.NaN, 2 ** 32 + 1, '8', undefined])('cannot be allocated with %s bytes', (byteLength) => {
     const before = openFileDescriptors();
     expect(() => setUp().allocate(byteLength as number)).toThrow(
       expect.objectContaining({ code: 'ERR_INVALID_PARAM', message: expect.stringContaining('byteLength') }),

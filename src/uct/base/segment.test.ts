@@ -62,7 +62,7 @@ describe('a segment', () => {
     other.close();
   });
 
-  it.each([0, -1, 1.5, Number.NaN, 2 ** 32 + 1])('of %s bytes is refused', (byteLength) => {
+  it.each([0, -1, 1.5, Number.NaN, 2 ** 32 + 1])('of %s bytes is rejected', (byteLength) => {
     expect(refusal(() => Segment.create(byteLength)).code).toBe('ERR_INVALID_PARAM');
   });
 

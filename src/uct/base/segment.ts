@@ -2,8 +2,8 @@
  * Named shared memory: files in /dev/shm that only this user can access, with random names. A name is sent in addresses and keys as fixed-size bytes. The
  * creator defines the contents of a segment.
  *
- * The file belongs to the thread that created it and is removed by `close()`. Files of killed processes and of terminated threads are removed by {@link
- * scavenge}.
+ * The file belongs to the thread that created it and is removed by `close()`. Files of killed processes and of terminated threads are removed by
+ * {@link scavenge}.
  */
 
 import { readdirSync } from 'node:fs';

@@ -152,13 +152,13 @@ describe('a peer', () => {
   }
 
   it.each([
-    ['is another worker', { sender: new Uint8Array(16).fill(8) }, Status.UNREACHABLE],
-    ['does not prove who it is', { proof: new Uint8Array(64) }, Status.UNREACHABLE],
-    ['takes shorter messages than are sent', { messageBytesMax: 4096 }, Status.UNSUPPORTED],
-    ['does not want the connection', { status: Status.UNSUPPORTED }, Status.UNSUPPORTED],
-    ['says that it has no room', { status: Status.NO_RESOURCE }, Status.IO_ERROR],
-    ['fails by a status that is none', { status: -9999 }, Status.IO_ERROR],
-    ['answers by an unknown word', { status: 7 }, Status.UNREACHABLE],
+    ['is another interface', { sender: new Uint8Array(16).fill(8) }, Status.UNREACHABLE],
+    ['does not prove its identity', { proof: new Uint8Array(64) }, Status.UNREACHABLE],
+    ['accepts only shorter messages than are sent', { messageBytesMax: 4096 }, Status.UNSUPPORTED],
+    ['rejects the connection', { status: Status.UNSUPPORTED }, Status.UNSUPPORTED],
+    ['reports that it has no room', { status: Status.NO_RESOURCE }, Status.IO_ERROR],
+    ['fails with an unknown status', { status: -9999 }, Status.IO_ERROR],
+    ['answers with an unknown word', { status: 7 }, Status.UNREACHABLE],
   ])('that %s is not used', async (_name, changes, status) => {
     const one = net.open();
     const address = await net.listener(answering((wanted) => helloBytes({ wanted, ...changes })));

@@ -35,9 +35,9 @@ import { TcpBuffers } from './wire/tcp-buffers.ts';
 import { TCP_NAME, type TcpKeyTable } from './wire/tcp-key.ts';
 
 /** Progress polls all sockets once in this number of calls. The other calls poll only the link that received last. */
-const LOOK_EVERY = 16;
+const POLL_ALL_EVERY = 16;
 /** If one call handles this number of operations and messages, the next one polls all sockets. */
-const MANY = 16;
+const BUSY_EVENTS = 16;
 /** Number of calls of progress without an event after which only one in {@link QUIET_EVERY} makes a system call, so as not to delay other transports. */
 const QUIET_AFTER = 4096;
 /** A power of two. */
@@ -193,13 +193,13 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
 
   progress(): number {
     if (this.#failures.size > 0) return this.#failures.deliver();
-    if (this.#ready.size + this.#making.size + this.#awaitingAccept.size === 0 || !this.#isTurn()) return 0;
+    if (this.#ready.size + this.#making.size + this.#awaitingAccept.size === 0 || !this.#pollsSockets()) return 0;
     let count = this.#hot === undefined ? 0 : this.#hot.progress(this.pollsMax);
     // Poll the other sockets sooner while one peer sends continuously, so that its link does not delay them.
-    this.#polls += count >= MANY ? LOOK_EVERY : 1;
-    if (this.#polls >= LOOK_EVERY || (count === 0 && this.#hot === undefined)) {
+    this.#polls += count >= BUSY_EVENTS ? POLL_ALL_EVERY : 1;
+    if (this.#polls >= POLL_ALL_EVERY || (count === 0 && this.#hot === undefined)) {
       this.#polls = 0;
-      count += this.#look();
+      count += this.#pollAll();
     }
     if (count === 0) this.#quiet += 1;
     else {
@@ -426,7 +426,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     const { addresses, isLoopback } = this.#device;
     const { PORT_RANGE, BACKLOG } = this.#config;
     const [first] = addresses;
-    const told = addresses.filter(({ family }) => family === first!.family).slice(0, 1);
+    const published = addresses.filter(({ family }) => family === first!.family).slice(0, 1);
     this.#reserveAlarms();
     const acceptor = new Acceptor(first!.address, PORT_RANGE, BACKLOG, this.warnings, (ready) =>
       this.#connector.accept(ready),
@@ -434,11 +434,11 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#acceptor = acceptor;
     this.#making.add(acceptor);
     this.#watchMaking();
-    return packTcpAddress(this.#self.id, acceptor.port, isLoopback, told);
+    return packTcpAddress(this.#self.id, acceptor.port, isLoopback, published);
   }
 
   /** Whether this call of progress polls sockets. */
-  #isTurn(): boolean {
+  #pollsSockets(): boolean {
     const isBusy = this.#all.size + this.#connector.size > 0;
     if (isBusy && this.#quiet < QUIET_AFTER) return true;
     this.#skipped = (this.#skipped + 1) & (isBusy ? QUIET_EVERY - 1 : LISTEN_EVERY - 1);
@@ -446,7 +446,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   /** Polls all sockets. */
-  #look(): number {
+  #pollAll(): number {
     if (this.#connector.size + this.#awaitingAccept.size > 0) this.#expire();
     let count = this.#making.size > 0 ? this.#making.poll() : 0;
     // The hot link is polled in every call: its readiness does not have to be checked.

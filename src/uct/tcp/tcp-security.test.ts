@@ -51,12 +51,12 @@ const ENCRYPT = { SECURITY: 'encrypt', KEY_FILE: PATH };
 async function relay(
   side: TcpSide,
   change: (data: Buffer) => Buffer = (data) => data,
-): Promise<{ address: Uint8Array; heard: () => Buffer }> {
+): Promise<{ address: Uint8Array; observed: () => Buffer }> {
   const { id, port } = unpackTcpAddress(side.iface.address)!;
-  const heard: Buffer[] = [];
+  const observed: Buffer[] = [];
   const pass = (from: Socket, to: Socket): void => {
     from.on('data', (data: Buffer) => {
-      heard.push(Buffer.from(data));
+      observed.push(Buffer.from(data));
       to.write(change(data));
     });
     from.on('close', () => to.destroy());
@@ -67,7 +67,7 @@ async function relay(
     pass(socket, onward);
     pass(onward, socket);
   }, id);
-  return { address, heard: () => Buffer.concat(heard) };
+  return { address, observed: () => Buffer.concat(observed) };
 }
 
 describe('interfaces with a shared key', () => {
@@ -99,13 +99,13 @@ describe('interfaces with a shared key', () => {
       /UCX_TCP_SECURITY is none here/,
     ],
     ['no security at the connecting end', {}, AUTH, /UCX_TCP_SECURITY is none here/, /UCX_TCP_SECURITY is none there/],
-  ])('do not connect with %s, and both ends say why', async (_name, own, others, told, heard) => {
-    net.log.allow(heard);
+  ])('do not connect with %s, and both ends report the reason', async (_name, own, others, ownReason, otherReason) => {
+    net.log.allow(otherReason);
     const [one, two] = [net.open(own), net.open(others)];
     const endpoint = one.iface.connect(two.iface.address);
     expect(await send([one, two], endpoint)).toBe(Status.UNREACHABLE);
-    expect(one.iface.errorOf(Status.UNREACHABLE)?.message).toMatch(told);
-    await net.until([one, two], () => logged(heard) > 0);
+    expect(one.iface.errorOf(Status.UNREACHABLE)?.message).toMatch(ownReason);
+    await net.until([one, two], () => logged(otherReason) > 0);
     await net.until([one, two], () => one.failed.length === 1);
     expect(two.messages).toEqual([]);
   });
@@ -130,7 +130,7 @@ describe('interfaces with a shared key', () => {
   it.each([
     ['a wrong proof', /does not know the key/, (proof: Uint8Array) => proof.map((byte) => byte ^ 1)],
     ['no proof', /does not know the key/, () => new Uint8Array(PROOF_BYTES)],
-    ['a hello of another peer', /its hello is not its own/, (proof: Uint8Array) => proof],
+    ['the hello of another peer', /its hello is not its own/, (proof: Uint8Array) => proof],
   ])('close the connection of a peer with %s', async (_name, reason, change) => {
     net.log.allow(reason);
     const side = net.open(AUTH);
@@ -174,17 +174,17 @@ describe('interfaces with a shared key', () => {
 
 describe('the data on the network', () => {
   it.each([
-    ['is everything with auth', AUTH, true],
-    ['is nothing with encrypt, neither data nor the id of an address', ENCRYPT, false],
+    ['is readable with auth', AUTH, true],
+    ['is unreadable with encrypt, including the id of an address', ENCRYPT, false],
   ])('%s', async (_name, config, isHeard) => {
     const [one, two] = [net.open(config), net.open(config)];
-    const { address, heard } = await relay(two);
+    const { address, observed } = await relay(two);
     const endpoint = one.iface.connect(address);
     for (let i = 0; i < 3; i++) expect(await send([one, two], endpoint)).toBe(Status.OK);
     await net.until([one, two], () => two.messages.length === 3);
     for (const { bytes } of two.messages) expect(bytes.subarray(8)).toEqual(BYTES);
-    expect(heard().includes(Buffer.from(BYTES))).toBe(isHeard);
-    expect(heard().includes(Buffer.from(unpackTcpAddress(two.iface.address)!.id))).toBe(isHeard);
+    expect(observed().includes(Buffer.from(BYTES))).toBe(isHeard);
+    expect(observed().includes(Buffer.from(unpackTcpAddress(two.iface.address)!.id))).toBe(isHeard);
   });
 
   it.each([

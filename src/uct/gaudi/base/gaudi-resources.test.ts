@@ -27,36 +27,36 @@ describe('the cards of a context', () => {
 
   const refusals: [string, string, EmulatedNodeOptions, Readonly<Record<string, string>>, object][] = [
     [
-      'ports are demanded that the driver does not report',
+      'ports are required that the driver does not report',
       'ERR_GAUDI_DEVICE_NOT_FOUND',
       { reportNicPorts: false },
       { GAUDI_COPY_NIC_SCALE_OUT: 'y' },
       {},
     ],
     [
-      'dma-bufs of mapped memory are demanded of gaudi',
+      'dma-bufs of mapped memory are required of gaudi',
       'ERR_GAUDI_DEVICE_NOT_FOUND',
       { asic: 'gaudi' },
       { GAUDI_COPY_MAPPED_DMABUF: 'y' },
       {},
     ],
     [
-      'dma-bufs are demanded and forbidden',
+      'dma-bufs are required and forbidden',
       'ERR_GAUDI_DEVICE_NOT_FOUND',
       {},
       { GAUDI_COPY_DMABUF: 'y', GAUDI_COPY_MAPPED_DMABUF: 'n' },
       {},
     ],
     [
-      'register blocks are demanded that the driver does not hand out',
+      'register blocks are required that the driver does not map',
       'ERR_GAUDI_DEVICE_NOT_FOUND',
       { asic: 'gaudi' },
       { GAUDI_COPY_HW_BLOCK_ACCESS: 'y' },
       {},
     ],
-    ['the cache refuses its bounds', 'ERR_INVALID_PARAM', {}, {}, { RCACHE_MAX_REGIONS: 0 }],
+    ['the cache rejects its limits', 'ERR_INVALID_PARAM', {}, {}, { RCACHE_MAX_REGIONS: 0 }],
   ];
-  it.each(refusals)('are closed again where %s', (_why, code, options, overrides, changed) => {
+  it.each(refusals)('are closed again if %s', (_why, code, options, overrides, changed) => {
     const node = createEmulatedNode({ cards: 2, dmaThreads: 0, ...options });
     const services = servicesWith(overrides);
     const config = { ...services.config, get: () => ({ ...services.config.get(GAUDI_COPY_CONFIG_TABLE), ...changed }) };

@@ -89,7 +89,7 @@ describe('parseMappingTable', () => {
     ['an index above the bound', [{ ...good, index: LOGICAL_INDEX_MAX + 1 }], /entry 0 .*256/],
     ['a module id that is null', [{ ...good, module_id: null }], /entry 0 .*module_id/],
     ['a module id that is an object', [{ ...good, module_id: {} }], /entry 0 .*module_id/],
-  ])('refuses %s and names the entry', (_what, table, message) => {
+  ])('rejects %s and names the entry', (_what, table, message) => {
     const error = refusal(table);
     expect(error).toMatchObject({ code: 'ERR_GAUDI_MAPPING_TABLE', status: Status.INVALID_PARAM });
     expect(error.message).toContain('GAUDI_MAPPING_TABLE');

@@ -41,7 +41,7 @@ describe('messages of the channel service', () => {
   });
 
   it.each([Status.OK, Status.INPROGRESS, Status.NO_RESOURCE, -77, 5])(
-    'make a failure of a refusal with %s',
+    'convert a refusal with %s to a failure',
     (status) => {
       const error = new UcxError({ code: 'nonsense\n', status: status as Status, message: 'no' });
       expect(readMessage(refusalMessage(1, error))).toMatchObject({

@@ -20,7 +20,7 @@ import { LOCAL_OWNERS, type LocalImporter, type LocalOwner } from './local-owner
 import { type LinkListener, OwnerLink } from './owner-link.ts';
 
 /** Calls of progress between two checks of connections without pending requests. */
-const TURNS_PER_LOOK = 256;
+const CALLS_PER_CHECK = 256;
 /** Maximum number of pending requests to owners; beyond it NO_RESOURCE. */
 const REQUESTS_MAX = 1024;
 
@@ -28,7 +28,7 @@ const REQUESTS_MAX = 1024;
 interface Request {
   readonly id: number;
   /** The key that caused the request; a refusal is reported for it. */
-  readonly asker: IpcKey;
+  readonly requester: IpcKey;
   readonly place: ImportPlace;
   readonly link: OwnerLink;
   readonly deadlineNs: number;
@@ -52,11 +52,11 @@ export class Imports implements LinkListener, LocalImporter {
   readonly #links: Map<string, OwnerLink> = new Map();
   readonly #requests: Map<number, Request> = new Map();
   /** The same, by the name of the import. */
-  readonly #asked: Map<string, Request> = new Map();
+  readonly #pending: Map<string, Request> = new Map();
   readonly #localOwners: Set<LocalOwner> = new Set();
   readonly #sleeper: Sleeper;
   #nextId = 1;
-  #turns = 0;
+  #calls = 0;
 
   constructor(options: ImportsOptions) {
     const { CACHE_MAX_REGIONS, CACHE_MAX_SIZE } = options.config;
@@ -96,7 +96,7 @@ export class Imports implements LinkListener, LocalImporter {
       key.use(position, entry, key.place.arenaOffset);
       return Status.OK;
     }
-    if (!this.#asked.has(name) && this.#requests.size < REQUESTS_MAX) this.#ask(key, place);
+    if (!this.#pending.has(name) && this.#requests.size < REQUESTS_MAX) this.#request(key, place);
     return Status.NO_RESOURCE;
   }
 
@@ -105,9 +105,9 @@ export class Imports implements LinkListener, LocalImporter {
    * @returns number of requests that have ended
    */
   progress(): number {
-    this.#turns = (this.#turns + 1) | 0;
+    this.#calls = (this.#calls + 1) | 0;
     const isIdle = this.#requests.size === 0;
-    if (isIdle && this.#turns % TURNS_PER_LOOK !== 0) return 0;
+    if (isIdle && this.#calls % CALLS_PER_CHECK !== 0) return 0;
     const before = this.#requests.size;
     this.look();
     if (!isIdle) this.#drive();
@@ -206,7 +206,7 @@ export class Imports implements LinkListener, LocalImporter {
    */
   #take(request: Request, shared: SharedArena): void {
     try {
-      this.#add(request.asker, request.place, shared);
+      this.#add(request.requester, request.place, shared);
       this.#end(request);
     } catch (error) {
       if (!isUcxError(error)) throw error;
@@ -227,7 +227,7 @@ export class Imports implements LinkListener, LocalImporter {
     throw channelFailed(key.owner, `${entry.target.byteLength} bytes were shared, not ${key.place.arenaBytes}`);
   }
 
-  #ask(key: IpcKey, place: ImportPlace): void {
+  #request(key: IpcKey, place: ImportPlace): void {
     const { clock, config } = this.#options;
     this.cache.missed();
     const id = this.#nextId;
@@ -235,7 +235,7 @@ export class Imports implements LinkListener, LocalImporter {
     const link = this.#linkTo(key, place.ownerKey);
     const request: Request = {
       id,
-      asker: key,
+      requester: key,
       place,
       link,
       deadlineNs: clock.nowNs() + config.TIMEOUT,
@@ -243,7 +243,7 @@ export class Imports implements LinkListener, LocalImporter {
       isRepeated: false,
     };
     this.#requests.set(id, request);
-    this.#asked.set(place.key, request);
+    this.#pending.set(place.key, request);
     try {
       request.sent = link.request(id, key.packed);
     } catch (error) {
@@ -266,14 +266,14 @@ export class Imports implements LinkListener, LocalImporter {
     const { clock, config } = this.#options;
     const now = clock.nowNs();
     for (const request of [...this.#requests.values()]) {
-      if (now > request.deadlineNs) this.#fail(request, ownerSilent(request.asker.owner, config.TIMEOUT));
+      if (now > request.deadlineNs) this.#fail(request, ownerSilent(request.requester.owner, config.TIMEOUT));
       else if (!request.sent) this.#sendAgain(request);
     }
   }
 
   #sendAgain(request: Request): void {
     try {
-      request.sent = request.link.request(request.id, request.asker.packed);
+      request.sent = request.link.request(request.id, request.requester.packed);
     } catch (error) {
       if (!isUcxError(error)) throw error;
       this.#fail(request, error);
@@ -282,12 +282,12 @@ export class Imports implements LinkListener, LocalImporter {
 
   #fail(request: Request, error: UcxError): void {
     this.#end(request);
-    request.asker.fail(error);
+    request.requester.fail(error);
   }
 
   #end(request: Request): void {
     this.#requests.delete(request.id);
-    this.#asked.delete(request.place.key);
+    this.#pending.delete(request.place.key);
     this.#forgetUnused(request.link);
   }
 

@@ -50,7 +50,7 @@ import { LOCAL_OWNERS, type LocalImporter, type LocalOwner, ownerKeyOf } from '.
 import { OwnedKeys } from './owned-keys.ts';
 
 /** Calls of progress between two checks for requests of peers. */
-const TURNS_PER_SERVICE = 64;
+const CALLS_PER_SERVICE = 64;
 
 /** The memory domain. */
 export class IpcMd implements MemoryDomain, LocalOwner {
@@ -77,7 +77,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   readonly #ifaces: IpcIface[] = [];
   readonly #serve: () => void;
   #service: ChannelService | undefined = undefined;
-  #turns = 0;
+  #calls = 0;
   #closed = false;
 
   /**
@@ -97,7 +97,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     const imports = canImportDmabufs(cards);
     if (imports) this.memRegDmabuf = (region) => this.#import(region);
     this.attributes = this.#attributesOf(imports);
-    this.#serve = () => this.#serveNowAndThen();
+    this.#serve = () => this.#serveSometimes();
   }
 
   memAlloc(): MdMemory {
@@ -289,9 +289,9 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   }
 
   /** For programs that call progress in a loop without returning to the event loop. */
-  #serveNowAndThen(): void {
-    this.#turns = (this.#turns + 1) | 0;
-    if (this.#turns % TURNS_PER_SERVICE === 0) this.#service?.progress();
+  #serveSometimes(): void {
+    this.#calls = (this.#calls + 1) | 0;
+    if (this.#calls % CALLS_PER_SERVICE === 0) this.#service?.progress();
   }
 
   #own(memory: MdMemory): IpcMemory {

@@ -5,12 +5,12 @@ import { allocateScratch, copyFromProcess, Errno, errnoName } from '../../../sys
 
 const YAMA_SCOPE = '/proc/sys/kernel/yama/ptrace_scope';
 /** Page 0 is never mapped: the kernel checks the permission, and then finds nothing to copy. */
-const NOWHERE = 8;
+const UNMAPPED_ADDRESS = 8;
 
 /** The reason why the memory of a process is not accessible, as text for users; undefined if it is. */
 export function accessRefusal(pid: number): string | undefined {
   const block = allocateScratch(8);
-  const result = copyFromProcess(pid, NOWHERE, block.address, 8);
+  const result = copyFromProcess(pid, UNMAPPED_ADDRESS, block.address, 8);
   block.free();
   switch (-result) {
     case 0:

@@ -87,13 +87,13 @@ describe('an interface', () => {
     ['a length beyond the element', (words: Int32Array, at: number) => (words[at + ElementWord.LENGTH] = 2 ** 20)],
     ['a negative length', (words: Int32Array, at: number) => (words[at + ElementWord.LENGTH] = -1)],
     [
-      'a segment that is not there',
+      'a segment that does not exist',
       (words: Int32Array, at: number) => {
         words[at + ElementWord.INFO] = 0x100;
         words[at + ElementWord.SEGMENT] = 77;
       },
     ],
-  ])('does not read a message with %s, and tells its sender', (_what, spoil) => {
+  ])('rejects a message with %s, and notifies its sender', (_what, spoil) => {
     log.allow(/not read/);
     const endpoint = receiver.connect(receiver.address);
     expect(send(endpoint)).toBe(Status.OK);
@@ -180,7 +180,7 @@ describe('the configuration', () => {
     ['SEG_SIZE', '2m'],
     ['SEG_COUNT', '512'],
     ['SEG_COUNT', '3'],
-  ])('refuses %s=%s by name', (field, value) => {
+  ])('rejects %s=%s, and the error names the field', (field, value) => {
     const call = (): PosixMd => open({ [`POSIX_${field}`]: value });
     expect(call).toThrow(expect.objectContaining({ code: 'ERR_CONFIG_VALUE' }));
     expect(call).toThrow(new RegExp(`UCX_POSIX_${field}`));

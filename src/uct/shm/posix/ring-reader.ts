@@ -39,7 +39,7 @@ export class RingReader {
   /** Number of messages after which the sender is notified; it is also notified when there are no more. */
   readonly #releaseAfter: number;
   #head = 0;
-  #told = 0;
+  #published = 0;
 
   constructor(segment: Segment, geometry: RingGeometry, counters: TransferCounters) {
     this.segment = segment;
@@ -80,9 +80,9 @@ export class RingReader {
       handler(words[element + ElementWord.INFO]! & ID_MASK, this.#frame);
     }
     const count = (head - first) | 0;
-    const unreleased = (head - this.#told) | 0;
+    const unreleased = (head - this.#published) | 0;
     if (unreleased === 0 || (count > 0 && unreleased < this.#releaseAfter)) return count;
-    return this.#tell(head) ? -1 - count : count;
+    return this.#publish(head) ? -1 - count : count;
   }
 
   /** Moves the frame to a message; false if the data of the sender is invalid. */
@@ -111,8 +111,8 @@ export class RingReader {
   }
 
   /** Publishes the progress of this end; true if the sender sleeps until that. */
-  #tell(head: number): boolean {
-    this.#told = head;
+  #publish(head: number): boolean {
+    this.#published = head;
     Atomics.store(this.#words, RingWord.TAIL, head);
     return Atomics.load(this.#words, RingWord.WANT) !== 0 && Atomics.exchange(this.#words, RingWord.WANT, 0) !== 0;
   }

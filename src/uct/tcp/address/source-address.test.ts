@@ -103,7 +103,7 @@ describe('address families', () => {
     expect(families('inet,inet6')[0]).toBe(4);
   });
 
-  it.each(['', 'inet4', 'inet,inet'])('refuse %j', (AF_PRIO) => {
+  it.each(['', 'inet4', 'inet,inet'])('reject %j', (AF_PRIO) => {
     expect(() => loadConfig([TCP_CONFIG_TABLE], { overrides: { TCP_AF_PRIO: AF_PRIO } })).toThrow(
       expect.objectContaining({
         code: 'ERR_CONFIG_VALUE',

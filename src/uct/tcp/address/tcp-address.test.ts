@@ -15,12 +15,18 @@ describe('an address', () => {
     ['without addresses', [], []],
     ['with a link-local one beside others', [V4, LOCAL], [V4]],
     ['with a link-local one alone', [LOCAL], [{ ...LOCAL, address: 'fe80::1' }]],
-    ['with more than are told', Array.from({ length: 20 }, () => V6), Array.from({ length: 8 }, () => V6)],
-  ])('%s comes back', (_name, addresses, told) => {
+    ['with more than fit', Array.from({ length: 20 }, () => V6), Array.from({ length: 8 }, () => V6)],
+  ])('%s is unpacked as it was packed', (_name, addresses, published) => {
     for (const isLoopback of [true, false]) {
       const packed = packTcpAddress(ID, 65_535, isLoopback, addresses);
       expect(packed.byteLength).toBeLessThanOrEqual(TCP_ADDRESS_BYTES_MAX);
-      expect(unpackTcpAddress(packed)).toEqual({ id: ID, port: 65_535, isLoopback, isOwnNode: true, addresses: told });
+      expect(unpackTcpAddress(packed)).toEqual({
+        id: ID,
+        port: 65_535,
+        isLoopback,
+        isOwnNode: true,
+        addresses: published,
+      });
     }
   });
 

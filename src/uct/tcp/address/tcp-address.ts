@@ -46,20 +46,20 @@ export function packTcpAddress(
   addresses: readonly InterfaceAddress[],
 ): Uint8Array {
   // A link-local address is valid on its own link only, where other addresses serve as well.
-  const told = addresses
+  const published = addresses
     .filter(({ address }) => !address.includes('%') || addresses.length === 1)
     .slice(0, ADDRESSES_MAX);
   const packed = new Uint8Array(TCP_ADDRESS_BYTES_MAX);
   const view = new DataView(packed.buffer);
   view.setUint32(0, ADDRESS_KIND, true);
   view.setUint8(AT_FLAGS, isLoopback ? IS_LOOPBACK : 0);
-  view.setUint8(AT_COUNT, told.length);
+  view.setUint8(AT_COUNT, published.length);
   view.setUint16(AT_PORT, port, true);
   packed.set(bootId(), AT_BOOT);
   view.setUint32(AT_NAMESPACE, networkNamespace(), true);
   packed.set(id, AT_ID);
   let at = HEADER_BYTES;
-  for (const { address, prefixBits } of told) {
+  for (const { address, prefixBits } of published) {
     const bytes = addressBytes(address);
     packed[at] = prefixBits;
     packed[at + 1] = bytes.byteLength;

@@ -12,11 +12,11 @@ export function failedAnswer(status: Status, reason: string): ConnectAnswer {
 }
 
 /** Statuses that are reported unchanged: local resources, or the time-out. Others are reported as UNREACHABLE. */
-const TOLD: readonly Status[] = [Status.EXCEEDS_LIMIT, Status.NO_MEMORY, Status.TIMED_OUT];
+const REPORTED: readonly Status[] = [Status.EXCEEDS_LIMIT, Status.NO_MEMORY, Status.TIMED_OUT];
 
 /** The answer for a system call that has failed. */
 export function unreachableAnswer(error: UcxError): ConnectAnswer {
-  const status = TOLD.includes(error.status) ? error.status : Status.UNREACHABLE;
+  const status = REPORTED.includes(error.status) ? error.status : Status.UNREACHABLE;
   return { status, privateData: NO_DATA, error };
 }
 

@@ -94,15 +94,19 @@ function changed(at: number, value: number): Uint8Array {
 
 describe('a client', () => {
   it.each([
-    ['that speaks another protocol', Buffer.from('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'), /does not begin as one/],
+    ['that uses another protocol', Buffer.from('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'), /does not begin as one/],
     ['of another version', changed(4, 9), /version 9, this library speaks 2/],
     ['with an unknown frame', changed(5, 99), /unknown type 99/],
     ['with a frame that is too long', changed(10, 1), /has 65652 bytes, more than 16400/],
     ['with an unexpected status', changed(6, 1), /has the status 1/],
     ['with a wrong checksum', changed(50, 1), /wrong checksum/],
     ['that accepts', packFrame(FrameType.ACCEPT, Status.OK), /began with a frame of type 2/],
-    ['that repeats what another has said', request, /a request of another connection/],
-    ['that asks without having listened', packFrame(FrameType.REQUEST, Status.OK), /a request of another connection/],
+    ['that repeats the request of another client', request, /a request of another connection/],
+    [
+      'that sends a request before it has received the hello',
+      packFrame(FrameType.REQUEST, Status.OK),
+      /a request of another connection/,
+    ],
     ['that confirms', packFrame(FrameType.CONFIRM, Status.OK), /began with a frame of type 4/],
   ])('%s is dropped', async (_, bytes, reason) => {
     fixture.log.allow(reason);
@@ -179,9 +183,9 @@ describe('a client', () => {
   });
 
   it.each([
-    ['says something else', packFrame(FrameType.REQUEST, Status.OK), Status.CONNECTION_RESET, /to confirm/],
-    ['says garbage', new Uint8Array(64), Status.CONNECTION_RESET, /does not begin as one/],
-    ['says nothing', new Uint8Array(0), Status.TIMED_OUT, /too long to confirm/],
+    ['sends another message', packFrame(FrameType.REQUEST, Status.OK), Status.CONNECTION_RESET, /to confirm/],
+    ['sends garbage', new Uint8Array(64), Status.CONNECTION_RESET, /does not begin as one/],
+    ['sends nothing', new Uint8Array(0), Status.TIMED_OUT, /too long to confirm/],
   ])('that was accepted and %s fails the acceptance', async (_, bytes, status, reason) => {
     fixture.log.allow(reason);
     const clock = new ManualClock();
@@ -351,10 +355,10 @@ describe('a server', () => {
   it.each([
     ['garbage', Buffer.from('SSH-2.0-OpenSSH_9.6\r\n'), /does not begin as one/],
     ['a request', request, /type 1 is no answer/],
-    ['an acceptance before anything was asked', packFrame(FrameType.ACCEPT, Status.OK), /type 2 is no answer/],
-    ['hello again', Buffer.concat([hello(), hello()]), /type 5 is no answer/],
-    ['nothing, and ends', new Uint8Array(0), /ended the connection|ECONNRESET|connection reset/],
-  ])('and sends %s is refused', async (_, bytes, reason) => {
+    ['an acceptance before the request', packFrame(FrameType.ACCEPT, Status.OK), /type 2 is no answer/],
+    ['a second hello', Buffer.concat([hello(), hello()]), /type 5 is no answer/],
+    ['nothing, and disconnects', new Uint8Array(0), /ended the connection|ECONNRESET|connection reset/],
+  ])('that sends %s is rejected', async (_, bytes, reason) => {
     const address = await rawServer((socket) => socket.end(bytes));
     const { answers } = fixture.connect(fixture.open(), { address: '127.0.0.1', port: address.port });
     await fixture.until(() => answers.length === 1);

@@ -98,7 +98,7 @@ export class Listening implements SocketListener, Watched {
     for (let i = 0; i < ACCEPTS_MAX && !this.#closed; i++) {
       const fd = tcpAccept(this.#fd);
       if (fd >= 0) count += this.#take(fd);
-      else if (NO_CLIENT.includes(-fd) || !this.#goesOnAfter(-fd)) break;
+      else if (NO_CLIENT.includes(-fd) || !this.#continuesAfter(-fd)) break;
     }
     return count;
   }
@@ -146,7 +146,7 @@ export class Listening implements SocketListener, Watched {
   }
 
   /** Handles an error of accept; returns whether the next connection can be accepted. */
-  #goesOnAfter(code: number): boolean {
+  #continuesAfter(code: number): boolean {
     if (LOST.includes(code)) return true;
     const { log, watch, clock, counters } = this.#owner;
     const left = OUT_OF_DESCRIPTORS.includes(code) ? this.#reserve.sendAway() : -code;

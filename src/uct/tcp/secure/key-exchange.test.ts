@@ -106,14 +106,14 @@ describe('a key exchange', () => {
   });
 
   it.each([
-    ['says nothing of security', (hello: Buffer) => hello.fill(0x55), /UCX_TCP_SECURITY is none there/],
+    ['does not use security', (hello: Buffer) => hello.fill(0x55), /UCX_TCP_SECURITY is none there/],
     ['has another version', (hello: Buffer) => hello.fill(2, 4, 5), /by version 2, not 1/],
-    ['asks for nothing', (hello: Buffer) => hello.fill(0, 5, 6), /has UCX_TCP_SECURITY=none, this end auth/],
+    ['requests no security', (hello: Buffer) => hello.fill(0, 5, 6), /has UCX_TCP_SECURITY=none, this end auth/],
     ['requests an unknown level', (hello: Buffer) => hello.fill(9, 5, 6), /has UCX_TCP_SECURITY=9, this end auth/],
     ['has no role', (hello: Buffer) => hello.fill(9, 6, 7), /makes no sense/],
     ['has a public key of zeros', (hello: Buffer) => hello.fill(0, 32), /its public key is none/],
     ['has a public key of low order', (hello: Buffer) => hello.fill(0, 32).fill(1, 32, 33), /its public key is none/],
-  ])('refuses a peer that %s', (_name, change, reason) => {
+  ])('rejects a peer that %s', (_name, change, reason) => {
     const { client, server } = ends();
     expect(server.hear(change(Buffer.from(client.hello)))).toMatch(reason);
   });

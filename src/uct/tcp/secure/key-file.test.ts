@@ -36,8 +36,8 @@ describe('a key file', () => {
     ['that all may read', files.world, Status.INVALID_PARAM, /got 0604/],
     ['that the group may write', files.writable, Status.INVALID_PARAM, /got 0620/],
     ['that is a directory', dirname(good), Status.INVALID_PARAM, /must be a regular file/],
-    ['that is none', `${good}.not`, Status.IO_ERROR, /cannot be read: ENOENT/],
-  ])('%s is refused', (_name, path, status, message) => {
+    ['that does not exist', `${good}.not`, Status.IO_ERROR, /cannot be read: ENOENT/],
+  ])('%s is rejected', (_name, path, status, message) => {
     const error = errorOf(() => readKeyFile(path));
     expect(error).toMatchObject({ code: 'ERR_TCP_KEY_FILE', status });
     expect(error.message).toMatch(message);

@@ -115,9 +115,9 @@ describe('a socket of records', () => {
   });
 
   it.each([
-    ['has no length', 0],
+    ['has length zero', 0],
     ['is too long', RECORD_PLAIN_BYTES_MAX + 1],
-  ])('refuses a record that %s by its header', async (_name, byteLength) => {
+  ])('rejects a record that %s according to its header', async (_name, byteLength) => {
     const { fd, stream } = await pair();
     memory.view.setUint32(0, byteLength, true);
     tcpSend(fd, memory.address, 4);

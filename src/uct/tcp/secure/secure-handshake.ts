@@ -14,7 +14,7 @@ import { HELLO_BYTES, KeyExchange, PROOF_BYTES, type Role } from './key-exchange
 import type { Security } from './security.ts';
 import type { Session } from './session.ts';
 
-const SAID_BYTES: number = HELLO_BYTES + PROOF_BYTES;
+const MESSAGES_BYTES: number = HELLO_BYTES + PROOF_BYTES;
 const LOST: readonly number[] = [Errno.ECONNRESET, Errno.EPIPE];
 const NOT_YET: readonly number[] = [Errno.EAGAIN, Errno.ENOTCONN];
 
@@ -30,7 +30,7 @@ export class SecureHandshake {
   readonly #exchange: KeyExchange;
   readonly #role: Role;
   /** Outgoing data, followed by incoming data. */
-  readonly #block: ScratchBlock = allocateScratch(2 * SAID_BYTES);
+  readonly #block: ScratchBlock = allocateScratch(2 * MESSAGES_BYTES);
   #toSend: number = HELLO_BYTES;
   #sent = 0;
   #received = 0;
@@ -60,13 +60,13 @@ export class SecureHandshake {
   advance(): Status {
     this.#send();
     while (this.session === undefined) {
-      const expected = this.#received < HELLO_BYTES ? HELLO_BYTES : SAID_BYTES;
-      const at = this.#block.address + SAID_BYTES + this.#received;
+      const expected = this.#received < HELLO_BYTES ? HELLO_BYTES : MESSAGES_BYTES;
+      const at = this.#block.address + MESSAGES_BYTES + this.#received;
       const received = tcpRecv(this.#fd, at, expected - this.#received);
       if (NOT_YET.includes(-received)) return Status.INPROGRESS;
       if (received <= 0) return this.#hungUp(received);
       this.#received += received;
-      const objection = this.#hear();
+      const objection = this.#process();
       if (objection === undefined) continue;
       this.isViolation = true;
       return this.#fail(Status.REJECTED, objection);
@@ -80,17 +80,17 @@ export class SecureHandshake {
   }
 
   /** Processes received data; returns a description of the error in it. */
-  #hear(): string | undefined {
-    const heard = this.#block.u8.subarray(SAID_BYTES, SAID_BYTES + this.#received);
+  #process(): string | undefined {
+    const heard = this.#block.u8.subarray(MESSAGES_BYTES, MESSAGES_BYTES + this.#received);
     if (this.#received < HELLO_BYTES) return this.#exchange.objectionTo(heard);
     if (this.#received === HELLO_BYTES) {
       const proof = this.#exchange.hear(heard);
       if (typeof proof === 'string') return proof;
       this.#block.u8.set(proof, HELLO_BYTES);
-      this.#toSend = SAID_BYTES;
+      this.#toSend = MESSAGES_BYTES;
       this.#send();
     }
-    if (this.#received < SAID_BYTES) return undefined;
+    if (this.#received < MESSAGES_BYTES) return undefined;
     this.session = this.#exchange.verify(heard.subarray(HELLO_BYTES));
     return this.session === undefined ? 'it does not know the key: that of UCX_TCP_KEY_FILE is another one' : undefined;
   }

@@ -472,7 +472,7 @@ export class TcpLink implements FrameSink, Watched {
     if (end === 'violation') this.#violated(violation);
     else if (this.isBroken) this.#endBroken();
     else if (end === 'failed') this.fail(endOf(failure), errnoText(failure));
-    // Ends that have both said BYE close without a word.
+    // Ends that have both sent BYE close without an error.
     else if (this.departure === 'both') this.fail(Status.CANCELED, '');
     else this.fail(Status.CONNECTION_RESET, errnoText(Errno.ECONNRESET));
   }
