@@ -18,7 +18,7 @@ export interface Channel {
   /** True while it has bytes to send of its own, besides those of the caller. */
   readonly hasOutput: boolean;
   /** Whether anything was received. */
-  readonly hasHeard: boolean;
+  readonly hasReceived: boolean;
   /**
    * Continues the handshake that precedes the first byte.
    * @returns OK once bytes may be sent and received, INPROGRESS while the handshake waits for the peer, or the status of its failure
@@ -38,7 +38,7 @@ export interface Channel {
 class PlainChannel implements Channel {
   readonly fd: number;
   readonly hasOutput: boolean = false;
-  hasHeard = false;
+  hasReceived = false;
   readonly failure: string = '';
   readonly #staging: ScratchBlock;
   #closed = false;
@@ -58,7 +58,7 @@ class PlainChannel implements Channel {
     const received = tcpRecv(this.fd, address, Math.min(target.byteLength, byteLength));
     if (received <= 0) return received;
     target.set(u8.subarray(0, received));
-    this.hasHeard = true;
+    this.hasReceived = true;
     return received;
   }
 
@@ -100,8 +100,8 @@ class SecureChannel implements Channel {
     return this.#secure.hasOutput;
   }
 
-  get hasHeard(): boolean {
-    return this.#secure.hasHeard;
+  get hasReceived(): boolean {
+    return this.#secure.hasReceived;
   }
 
   get failure(): string {

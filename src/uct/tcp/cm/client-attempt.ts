@@ -36,7 +36,7 @@ import type { Watch, Watched } from './watch.ts';
 const NOTHING: Uint8Array = new Uint8Array(0);
 
 /** Progress of an attempt. */
-const State = { CONNECTING: 0, GREETING: 1, ASKING: 2, CONFIRMING: 3, FAILED: 4, OVER: 5 } as const;
+const State = { CONNECTING: 0, AWAITING_HELLO: 1, AWAITING_ANSWER: 2, CONFIRMING: 3, FAILED: 4, OVER: 5 } as const;
 type State = (typeof State)[keyof typeof State];
 
 /**
@@ -117,23 +117,23 @@ export class ClientAttempt implements ConnectAttempt, Watched {
       if (conversation.isFlushed) this.cancel();
       return 0;
     }
-    const heard = conversation.receive(this.#owner.received);
-    if (heard === 'waiting') return 0;
-    if (heard === 'ended') {
+    const frame = conversation.receive(this.#owner.received);
+    if (frame === 'waiting') return 0;
+    if (frame === 'ended') {
       if (this.#returnsAfter(undefined)) return this.#connectAgain();
       return this.#fail({ status: Status.CONNECTION_RESET, reason: 'the listener has ended the connection' });
     }
-    if (!('reason' in heard)) return this.#onFrame(heard);
-    const isReset = heard.status === Status.CONNECTION_RESET;
-    return isReset && this.#returnsAfter(undefined) ? this.#connectAgain() : this.#fail(heard);
+    if (!('reason' in frame)) return this.#onFrame(frame);
+    const isReset = frame.status === Status.CONNECTION_RESET;
+    return isReset && this.#returnsAfter(undefined) ? this.#connectAgain() : this.#fail(frame);
   }
 
   onDeadline(): number {
     switch (this.#state) {
       case State.CONNECTING:
-      case State.GREETING:
+      case State.AWAITING_HELLO:
         return this.#tryAgain();
-      case State.ASKING:
+      case State.AWAITING_ANSWER:
         return this.#answer(failedAnswer(Status.TIMED_OUT, 'no answer of the program that listens in time'));
       default:
         this.cancel();
@@ -151,7 +151,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     if (this.#owner.clock.nowNs() >= this.#endNs) {
       return this.#answer(failedAnswer(Status.TIMED_OUT, 'the connection was not accepted in time'));
     }
-    if (conversation?.hasHeard === true) {
+    if (conversation?.hasReceived === true) {
       this.#await(this.#state, this.#endNs);
       return 0;
     }
@@ -161,7 +161,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
 
   /** Whether the listener may have evicted the client because too many clients had not sent their request. */
   #returnsAfter(status: Status | undefined): boolean {
-    const isSentAway = status === undefined ? this.#conversation?.hasHeard === false : status === Status.NO_RESOURCE;
+    const isSentAway = status === undefined ? this.#conversation?.hasReceived === false : status === Status.NO_RESOURCE;
     if (!isSentAway || this.#returns >= RETURNS_MAX || this.#owner.clock.nowNs() >= this.#endNs) return false;
     this.#returns += 1;
     return true;
@@ -222,7 +222,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
   #converse(): void {
     const fd = this.#fd;
     const { watch } = this.#owner;
-    this.#state = State.GREETING;
+    this.#state = State.AWAITING_HELLO;
     this.#fd = -1;
     this.#conversation = new Conversation(watch, openChannel(fd, this.#owner, 'connecting'), this);
     this.#addresses = { clientAddress: tcpLocalAddress(fd), serverAddress: tcpRemoteAddress(fd) };
@@ -236,12 +236,12 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     }
     const { clock, config, counters } = this.#owner;
     const conversation = this.#conversation!;
-    if (type === FrameType.HELLO && this.#state === State.GREETING) {
-      this.#await(State.ASKING, clock.nowNs() + config.ANSWER_TIMEOUT);
+    if (type === FrameType.HELLO && this.#state === State.AWAITING_HELLO) {
+      this.#await(State.AWAITING_ANSWER, clock.nowNs() + config.ANSWER_TIMEOUT);
       conversation.send(packFrame(FrameType.REQUEST, Status.OK, Buffer.concat([payload, this.#privateData])));
       return 0;
     }
-    if (type !== FrameType.ACCEPT || this.#state !== State.ASKING) {
+    if (type !== FrameType.ACCEPT || this.#state !== State.AWAITING_ANSWER) {
       return this.#fail({ status: Status.INVALID_PARAM, reason: `a frame of type ${type} is no answer` });
     }
     counters.count(CmCounter.CONNECTED);

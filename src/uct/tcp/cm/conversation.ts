@@ -56,8 +56,8 @@ export class Conversation {
   }
 
   /** Whether anything was received. */
-  get hasHeard(): boolean {
-    return this.#channel.hasHeard;
+  get hasReceived(): boolean {
+    return this.#channel.hasReceived;
   }
 
   /** True if all frames were sent. */

@@ -34,7 +34,7 @@ const LINGER_BYTES_MAX = 1 << 20;
 const NO_DATA = new Uint8Array(0);
 
 /** Progress of a client. */
-const State = { ASKING: 0, WAITING: 1, ACCEPTED: 2, REJECTED: 3, GONE: 4 } as const;
+const State = { AWAITING_REQUEST: 0, WAITING: 1, ACCEPTED: 2, REJECTED: 3, CLOSED: 4 } as const;
 type State = (typeof State)[keyof typeof State];
 
 /** The manager behind a client. */
@@ -74,7 +74,7 @@ export class ServerClient implements ClientRequest, Watched {
   readonly #onRequest: (request: ClientRequest) => void;
   readonly #nonce: Uint8Array = systemRandomBytes(NONCE_BYTES);
   #onSettled: (status: Status) => void = () => undefined;
-  #state: State = State.ASKING;
+  #state: State = State.AWAITING_REQUEST;
   #discarded = 0;
 
   /** @throws SyscallError ENOSPC; the channel is closed then */
@@ -127,7 +127,7 @@ export class ServerClient implements ClientRequest, Watched {
     if (fault !== undefined) return this.#drop(fault);
     this.#conversation.flush();
     switch (this.#state) {
-      case State.ASKING:
+      case State.AWAITING_REQUEST:
         return this.#hearRequest();
       case State.WAITING:
         return this.#hearNothing();
@@ -141,7 +141,8 @@ export class ServerClient implements ClientRequest, Watched {
   }
 
   onDeadline(): number {
-    if (this.#state === State.ASKING) return this.#drop({ status: Status.TIMED_OUT, reason: 'took too long to ask' });
+    if (this.#state === State.AWAITING_REQUEST)
+      return this.#drop({ status: Status.TIMED_OUT, reason: 'took too long to ask' });
     if (this.#state === State.ACCEPTED) {
       return this.#drop({ status: Status.TIMED_OUT, reason: 'took too long to confirm' });
     }
@@ -152,8 +153,8 @@ export class ServerClient implements ClientRequest, Watched {
   /** Disconnects a client that has not sent its request, unless the request has arrived by now. Returns like {@link onReady}. */
   evict(): number {
     const count = this.onReady();
-    if (this.#state !== State.ASKING && this.#state !== State.REJECTED) return count;
-    if (this.#state === State.ASKING) {
+    if (this.#state !== State.AWAITING_REQUEST && this.#state !== State.REJECTED) return count;
+    if (this.#state === State.AWAITING_REQUEST) {
       this.#owner.log.warn(`${this.#name}: rejected, as ${EVICTED}`);
       this.#owner.counters.count(CmCounter.CLIENTS_SENT_AWAY);
       this.#conversation.send(packFrame(FrameType.REJECT, Status.NO_RESOURCE, Buffer.from(EVICTED)));
@@ -164,22 +165,22 @@ export class ServerClient implements ClientRequest, Watched {
 
   /** Closes the connection without a rejection and without a report. Idempotent. */
   close(): void {
-    if (this.#state === State.GONE) return;
+    if (this.#state === State.CLOSED) return;
     if (this.live) this.#owner.clientAnswered(this);
-    this.#state = State.GONE;
+    this.#state = State.CLOSED;
     this.#conversation.close();
     this.#owner.clientGone(this);
   }
 
   #hearRequest(): number {
-    const heard = this.#conversation.receive(this.#owner.received);
-    if (heard === 'waiting') return 0;
-    if (heard === 'ended') return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it asked' });
-    if ('reason' in heard) return this.#drop(heard);
-    if (heard.type !== FrameType.REQUEST) {
-      return this.#drop({ status: Status.INVALID_PARAM, reason: `began with a frame of type ${heard.type}` });
+    const frame = this.#conversation.receive(this.#owner.received);
+    if (frame === 'waiting') return 0;
+    if (frame === 'ended') return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it asked' });
+    if ('reason' in frame) return this.#drop(frame);
+    if (frame.type !== FrameType.REQUEST) {
+      return this.#drop({ status: Status.INVALID_PARAM, reason: `began with a frame of type ${frame.type}` });
     }
-    if (!sameSecret(heard.payload.subarray(0, NONCE_BYTES), this.#nonce)) {
+    if (!sameSecret(frame.payload.subarray(0, NONCE_BYTES), this.#nonce)) {
       return this.#drop({ status: Status.INVALID_PARAM, reason: 'sent a request of another connection' });
     }
     const { waitingClients, config } = this.#owner;
@@ -191,7 +192,7 @@ export class ServerClient implements ClientRequest, Watched {
     }
     this.#state = State.WAITING;
     this.deadlineNs = Number.POSITIVE_INFINITY;
-    this.privateData = heard.payload.subarray(NONCE_BYTES);
+    this.privateData = frame.payload.subarray(NONCE_BYTES);
     this.#owner.clientWaits(this);
     this.#owner.counters.count(CmCounter.REQUESTS);
     this.#onRequest(this);
@@ -199,30 +200,30 @@ export class ServerClient implements ClientRequest, Watched {
   }
 
   #hearNothing(): number {
-    const heard = this.#conversation.silence(this.#owner.received);
-    if (heard === 'waiting') return 0;
+    const silence = this.#conversation.silence(this.#owner.received);
+    if (silence === 'waiting') return 0;
     return this.#drop(
-      heard === 'ended' ? { status: Status.CONNECTION_RESET, reason: 'has gone before it was answered' } : heard,
+      silence === 'ended' ? { status: Status.CONNECTION_RESET, reason: 'has gone before it was answered' } : silence,
     );
   }
 
   #hearConfirmation(): number {
-    const heard = this.#conversation.receive(this.#owner.received);
-    if (heard === 'waiting') return 0;
-    if (heard === 'ended')
+    const frame = this.#conversation.receive(this.#owner.received);
+    if (frame === 'waiting') return 0;
+    if (frame === 'ended')
       return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it confirmed' });
-    if ('reason' in heard) return this.#drop(heard);
-    if (heard.type !== FrameType.CONFIRM) {
-      return this.#drop({ status: Status.INVALID_PARAM, reason: `sent a frame of type ${heard.type} to confirm` });
+    if ('reason' in frame) return this.#drop(frame);
+    if (frame.type !== FrameType.CONFIRM) {
+      return this.#drop({ status: Status.INVALID_PARAM, reason: `sent a frame of type ${frame.type} to confirm` });
     }
-    return this.#settle(heard.status);
+    return this.#settle(frame.status);
   }
 
   #hearEnd(): number {
     for (;;) {
-      const heard = this.#conversation.discard(this.#owner.received);
-      if (heard === 'waiting') return 0;
-      this.#discarded += typeof heard === 'number' ? heard : Number.POSITIVE_INFINITY;
+      const discarded = this.#conversation.discard(this.#owner.received);
+      if (discarded === 'waiting') return 0;
+      this.#discarded += typeof discarded === 'number' ? discarded : Number.POSITIVE_INFINITY;
       if (this.#discarded <= LINGER_BYTES_MAX) continue;
       this.close();
       return 0;

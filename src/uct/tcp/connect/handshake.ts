@@ -170,7 +170,7 @@ export class Handshake {
     const status = secure.advance();
     if (status === Status.INPROGRESS) return undefined;
     if (status !== Status.OK) {
-      this.wasHungUp = !secure.hasHeard;
+      this.wasHungUp = !secure.hasReceived;
       return { kind: 'failed', status, reason: secure.reason, isViolation: secure.isViolation };
     }
     this.session = secure.session!;

@@ -48,7 +48,7 @@ export class SecureHandshake {
   }
 
   /** Whether anything was received. */
-  get hasHeard(): boolean {
+  get hasReceived(): boolean {
     return this.#received > 0;
   }
 
@@ -81,17 +81,17 @@ export class SecureHandshake {
 
   /** Processes received data; returns a description of the error in it. */
   #process(): string | undefined {
-    const heard = this.#block.u8.subarray(MESSAGES_BYTES, MESSAGES_BYTES + this.#received);
-    if (this.#received < HELLO_BYTES) return this.#exchange.objectionTo(heard);
+    const received = this.#block.u8.subarray(MESSAGES_BYTES, MESSAGES_BYTES + this.#received);
+    if (this.#received < HELLO_BYTES) return this.#exchange.objectionTo(received);
     if (this.#received === HELLO_BYTES) {
-      const proof = this.#exchange.hear(heard);
+      const proof = this.#exchange.hear(received);
       if (typeof proof === 'string') return proof;
       this.#block.u8.set(proof, HELLO_BYTES);
       this.#toSend = MESSAGES_BYTES;
       this.#send();
     }
     if (this.#received < MESSAGES_BYTES) return undefined;
-    this.session = this.#exchange.verify(heard.subarray(HELLO_BYTES));
+    this.session = this.#exchange.verify(received.subarray(HELLO_BYTES));
     return this.session === undefined ? 'it does not know the key: that of UCX_TCP_KEY_FILE is another one' : undefined;
   }
 

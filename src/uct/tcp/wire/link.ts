@@ -288,7 +288,7 @@ export class TcpLink implements FrameSink, Watched {
   /** Sends a heartbeat, which its node must acknowledge. @param intervalMs time until the next call */
   heartbeat(intervalMs: number): void {
     if (!this.isUp) return;
-    // If an acknowledgement is pending, its time continues. Otherwise this process may have slept, which is not the fault of the peer.
+    // Without unacknowledged data the time starts now, because this process may have slept since the last heartbeat.
     if (tcpAckedMs(this.fd) === 0) this.#askedMs = this.#owner.nowMs;
     // Queued frames also show that this process runs.
     if (!this.transmitter!.isBlocked) this.check(this.transmitter!.signal(FrameType.HEARTBEAT, intervalMs));
