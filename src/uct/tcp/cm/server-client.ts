@@ -128,13 +128,13 @@ export class ServerClient implements ClientRequest, Watched {
     this.#conversation.flush();
     switch (this.#state) {
       case State.AWAITING_REQUEST:
-        return this.#hearRequest();
+        return this.#receiveRequest();
       case State.WAITING:
-        return this.#hearNothing();
+        return this.#expectSilence();
       case State.ACCEPTED:
-        return this.#hearConfirmation();
+        return this.#receiveConfirmation();
       case State.REJECTED:
-        return this.#hearEnd();
+        return this.#awaitEnd();
       default:
         return 0;
     }
@@ -172,7 +172,7 @@ export class ServerClient implements ClientRequest, Watched {
     this.#owner.clientGone(this);
   }
 
-  #hearRequest(): number {
+  #receiveRequest(): number {
     const frame = this.#conversation.receive(this.#owner.received);
     if (frame === 'waiting') return 0;
     if (frame === 'ended') return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it asked' });
@@ -199,7 +199,7 @@ export class ServerClient implements ClientRequest, Watched {
     return 1;
   }
 
-  #hearNothing(): number {
+  #expectSilence(): number {
     const silence = this.#conversation.silence(this.#owner.received);
     if (silence === 'waiting') return 0;
     return this.#drop(
@@ -207,7 +207,7 @@ export class ServerClient implements ClientRequest, Watched {
     );
   }
 
-  #hearConfirmation(): number {
+  #receiveConfirmation(): number {
     const frame = this.#conversation.receive(this.#owner.received);
     if (frame === 'waiting') return 0;
     if (frame === 'ended')
@@ -219,7 +219,7 @@ export class ServerClient implements ClientRequest, Watched {
     return this.#settle(frame.status);
   }
 
-  #hearEnd(): number {
+  #awaitEnd(): number {
     for (;;) {
       const discarded = this.#conversation.discard(this.#owner.received);
       if (discarded === 'waiting') return 0;
