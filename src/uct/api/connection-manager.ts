@@ -1,8 +1,8 @@
 /**
- * Connection managers: how two programs find each other by a socket address before they know each other's worker addresses (uct_cm). Types only.
+ * Connection managers (uct_cm): two programs connect by a socket address before either has the worker address of the other. Types only.
  *
- * A client sends private data to a listener; the listener's program accepts with private data of its own, or rejects; the client confirms that it goes on
- * with it. Nothing else goes this way: the connection of the workers is made with what was exchanged.
+ * A client sends private data to a listener. The listener's program accepts with private data of its own, or rejects, and the client confirms the
+ * acceptance. Nothing else is exchanged: the workers connect with this data.
  */
 
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
@@ -28,40 +28,37 @@ export interface ClientRequest {
   readonly clientAddress: SocketAddress;
   /** Address of the listener that was connected to. */
   readonly serverAddress: SocketAddress;
-  /** What the client sent. */
+  /** Private data of the client. */
   readonly privateData: Uint8Array;
-  /** False once it was answered, the client has gone away, or the listener's manager has closed. */
+  /** False once the request was answered, the client has disconnected, or the listener's manager has closed. */
   readonly live: boolean;
   /**
-   * Accepts.
-   * @param onSettled called once inside progress, unless the manager closes before: OK when the client goes on, its failure when it cannot,
-   *   CONNECTION_RESET when it has gone away, TIMED_OUT when it says nothing
-   * @throws UcxError ERR_INVALID_PARAM for too long private data; ERR_NOT_CONNECTED when the client has gone away or was answered
+   * Accepts the request.\n@param onSettled called once inside progress, unless the manager closes before: OK if the client continues, its failure if it
+   * cannot, CONNECTION_RESET if it has disconnected, TIMED_OUT if it does not confirm\n@throws UcxError ERR_INVALID_PARAM for too long private data;
+   * ERR_NOT_CONNECTED if the client has disconnected or the request was answered
    */
   accept(privateData: Uint8Array, onSettled: (status: Status) => void): void;
-  /**
-   * Rejects: the client gets the status, a failure, and the reason, words for users. Without effect on a request that is not live.
-   */
+  /** Rejects the request: the client gets the status, a failure, and the reason as text for users. No effect on a request that is not live. */
   reject(status: Status, reason: string): void;
 }
 
 /** A listening address. */
 export interface SocketListener {
-  /** With the port that was taken. */
+  /** The address, with the actual port. */
   readonly address: SocketAddress;
-  /** Ends listening: nothing is reported any more; requests that were handed out can still be answered. Idempotent. */
+  /** Stops listening: no more requests are reported, but reported ones can still be answered. Idempotent. */
   close(): void;
 }
 
-/** How an attempt to connect has ended. */
+/** The result of an attempt to connect. */
 export interface ConnectAnswer {
-  /** OK; REJECTED or what the server said; UNREACHABLE, TIMED_OUT, CONNECTION_RESET. */
+  /** OK; REJECTED or the status of the server; UNREACHABLE, TIMED_OUT, CONNECTION_RESET. */
   readonly status: Status;
-  /** What the server sent; empty for a failure. */
+  /** Private data of the server; empty for a failure. */
   readonly privateData: Uint8Array;
-  /** The own end and the server's, where there was a connection. */
+  /** Address of the client, if there was a connection. */
   readonly clientAddress?: SocketAddress;
-  /** Address of the server. */
+  /** Address of the server, if there was a connection. */
   readonly serverAddress?: SocketAddress;
   /** The cause of a failure. */
   readonly error?: UcxError;
@@ -69,13 +66,13 @@ export interface ConnectAnswer {
 
 /** An attempt to connect. */
 export interface ConnectAttempt {
-  /** Gives up: no answer is reported. Idempotent. */
+  /** Cancels the attempt: no answer is reported. Idempotent. */
   cancel(): void;
 }
 
 /**
- * Takes an answer.
- * @returns OK to go on with what was accepted, else why that cannot be: the server is told. Of no meaning after a failure
+ * Receives the answer of a listener.
+ * @returns OK to continue with an accepted connection, or the reason why that is impossible, which the server receives. Ignored after a failure
  */
 export type OnConnectAnswer = (answer: ConnectAnswer) => Status;
 
@@ -83,11 +80,11 @@ export type OnConnectAnswer = (answer: ConnectAnswer) => Status;
 export interface ConnectionManager {
   /** Name of its transport, such as `tcp`. */
   readonly name: string;
-  /** Time in which either side has to do what is its turn; Infinity for no bound. */
+  /** Time limit for each step of either side in nanoseconds; Infinity for none. */
   readonly timeoutNs: number;
   /**
-   * Listens.
-   * @param address port 0 for one that is free; `0.0.0.0` or `::` for every device
+   * Starts listening.
+   * @param address port 0 for any free port; `0.0.0.0` or `::` for every device
    * @param onRequest called inside progress for every client
    * @throws UcxError ERR_INVALID_PARAM; SyscallError EADDRINUSE, EADDRNOTAVAIL, EACCES, EMFILE
    */
@@ -95,17 +92,17 @@ export interface ConnectionManager {
   /**
    * Connects to a listener.
    * @param onAnswer called once inside progress, unless the attempt is cancelled before
-   * @throws UcxError ERR_INVALID_PARAM
+   * @param onAnswer called once inside progress, unless the attempt is cancelled before
    */
   connect(address: SocketAddress, privateData: Uint8Array, onAnswer: OnConnectAnswer): ConnectAttempt;
-  /** Drives it; returns how many callbacks ran. */
+  /** Drives the manager; returns how many callbacks ran. */
   progress(): number;
-  /** Attempts and clients that something is still to be heard of, and listeners: while there are any, it has to be driven, and can be slept on. */
+  /** Number of pending attempts, pending clients and listeners. While there are any, progress must be called, and waiting is possible. */
   readonly outstanding: number;
-  /** Sleeps until progress may have something to do, or `timeoutNs` is over, without blocking the event loop. */
+  /** Sleeps until progress may have something to do or `timeoutNs` has passed, without blocking the event loop. */
   wait(timeoutNs: number): Promise<void>;
-  /** What it has done, and what it holds: a node of class `uct_cm`. */
+  /** Statistics and current state: a node of class `uct_cm`. */
   stats(): StatsNode;
-  /** Closes listeners, gives up attempts, rejects what waits; nothing is reported any more. Idempotent. */
+  /** Closes listeners, cancels attempts and rejects pending requests; nothing is reported afterwards. Idempotent. */
   close(): void;
 }

@@ -24,17 +24,17 @@ export type DeviceType = (typeof DeviceType)[keyof typeof DeviceType];
 export interface IfaceResource {
   /** Transport name, such as `gaudi_cpy`. */
   readonly transport: string;
-  /** Other names under which users may choose it. */
+  /** Other names by which users may select it. */
   readonly aliases: readonly string[];
   /** Device name, such as `gaudi0` or `memory`. */
   readonly device: string;
   /** Kind of the device. */
   readonly deviceType: DeviceType;
-  /** System device behind it; undefined for none. */
+  /** Its system device; undefined if there is none. */
   readonly sysDevice: number | undefined;
 }
 
-/** Capability bits of an interface (UCT_IFACE_FLAG_*). A flag that is set works; an operation that works has its flag. */
+/** Capability bits of an interface (UCT_IFACE_FLAG_*). A flag is set if and only if the operation works. */
 export const IfaceFlag = {
   /** Put that copies its bytes at the call. */
   PUT_SHORT: 0x1,
@@ -48,7 +48,7 @@ export const IfaceFlag = {
   CONNECT_TO_IFACE: 0x10,
   /** Reports errors of a remote memory access. */
   ERRHANDLE_REMOTE_MEM: 0x40,
-  /** Has an event to sleep on. */
+  /** Has an event to wait for. */
   EVENT: 0x80,
   /** Active messages whose header and payload are copied at the call. */
   AM_SHORT: 0x100,
@@ -58,46 +58,46 @@ export const IfaceFlag = {
   ATOMIC32: 0x400,
   /** Atomic operations on 64-bit words. */
   ATOMIC64: 0x800,
-  /** `check` tells whether the peer lives. */
+  /** `check` detects whether the peer runs. */
   EP_CHECK: 0x1000,
   /** Active messages whose payload is registered memory. */
   AM_ZCOPY: 0x2000,
-  /** Short gets and atomic operations are instructions of this CPU (UCT_IFACE_FLAG_ATOMIC_CPU): they have ended when the call returns. */
+  /** Short gets and atomic operations are instructions of this CPU (UCT_IFACE_FLAG_ATOMIC_CPU): they are complete when the call returns. */
   CPU_ACCESS: 0x4000,
 } as const;
 
 /** Limits of one operation. */
 export interface RmaLimits {
-  /** 0 where the operation is missing. */
+  /** Longest short transfer in bytes; 0 if the operation is missing. */
   readonly shortBytesMax: number;
   /** Shortest zero-copy transfer in bytes. */
   readonly zcopyBytesMin: number;
   /** Longest zero-copy transfer in bytes; 0 if the operation is missing. */
   readonly zcopyBytesMax: number;
-  /** Entries of a zero-copy list; a longer one is refused. */
+  /** Maximum number of entries of a zero-copy list; a longer one is rejected. */
   readonly iovMax: number;
 }
 
 /** Limits of active messages. */
 export interface AmLimits {
-  /** Header and payload together; 0 where the operation is missing. */
+  /** Maximum bytes of header and payload together; 0 if the operation is missing. */
   readonly shortBytesMax: number;
-  /** What a packer may write; 0 where the operation is missing. */
+  /** Maximum bytes that a packer may write; 0 if the operation is missing. */
   readonly bcopyBytesMax: number;
-  /** Header and payload together; absent where the operation is missing. */
+  /** Maximum bytes of header and payload together; absent if the operation is missing. */
   readonly zcopyBytesMax?: number;
 }
 
 /** An interface without active messages. */
 export const NO_ACTIVE_MESSAGES: AmLimits = { shortBytesMax: 0, bcopyBytesMax: 0 };
 
-/** Speed of an interface as the cost model sees it. */
+/** Performance of an interface for the cost model. */
 export interface IfacePerformance {
   /** Latency in nanoseconds. */
   readonly latencyNs: number;
-  /** Cost of the call itself. */
+  /** Cost of the call itself in nanoseconds. */
   readonly overheadNs: number;
-  /** Bytes per second, by the direction of the transfer. */
+  /** Bytes per second from host to device memory. */
   readonly hostToDevice: number;
   /** Bytes per second from device to host memory. */
   readonly deviceToHost: number;
@@ -119,19 +119,19 @@ export interface IfaceAttributes {
   readonly get: RmaLimits;
   /** Limits of active messages. */
   readonly am: AmLimits;
-  /** Whether the operations take these memory types, as masks, on the local and on the remote side. */
+  /** Memory types on the local side, as a mask. */
   readonly localMemoryTypes: number;
   /** Memory types on the remote side, as a mask. */
   readonly remoteMemoryTypes: number;
-  /** At least one side must be of these types, as a mask; 0 for no such rule. Host to host is no work for a card. */
+  /** At least one side must have one of these types, as a mask; 0 for no restriction. A card cannot copy from host to host. */
   readonly requiredMemoryTypes: number;
-  /** True when remote memory may be on any device; false when it must be on the device of the resource. */
+  /** Whether remote memory may be on any device; otherwise it must be on the device of the resource. */
   readonly reachesOtherDevices: boolean;
   /** Estimated speed. */
   readonly performance: IfacePerformance;
-  /** Decides between interfaces with equal estimates: the higher one is used. */
+  /** Decides between interfaces with equal estimates: the highest is used. */
   readonly priority: number;
-  /** Paths of the device that lanes may use at the same time. */
+  /** Number of paths of the device that lanes may use at the same time. */
   readonly devicePaths: number;
   /** Length of the device address in bytes. */
   readonly deviceAddressBytes: number;
@@ -139,20 +139,20 @@ export interface IfaceAttributes {
   readonly ifaceAddressBytes: number;
   /** Length of an endpoint address in bytes. */
   readonly endpointAddressBytes: number;
-  /** Short names for what error handling covers, as ucx_info prints them. */
+  /** Short names of the failures that error handling covers, as ucx_info prints them. */
   readonly errorHandling: readonly string[];
-  /** Why operations that the transport has elsewhere are missing here, in words for users. */
+  /** The reason why operations that the transport supports elsewhere are missing, as text for users. */
   readonly limitation?: string | undefined;
 }
 
 /**
- * Tells the caller that operations have ended (uct_completion_t). Set `count` to the number of operations that shall end before
- * `onComplete` runs; the first failure goes into `failure`, which is OK before.
+ * Notifies the caller that operations have ended (uct_completion_t). Before use, `count` is the number of operations that must end before `onComplete` runs,
+ * and `failure` is OK; the first failure is stored in it.
  */
 export interface Completion {
-  /** Operations that have not ended. */
+  /** Number of operations that have not ended. */
   count: number;
-  /** The first failure; OK before. */
+  /** The first failure; OK if there is none. */
   failure: Status;
   /** Runs inside `progress()` when `count` reaches 0. */
   onComplete(): void;
@@ -185,7 +185,10 @@ export const AtomicOperation = {
 } as const;
 export type AtomicOperation = (typeof AtomicOperation)[keyof typeof AtomicOperation];
 
-/** An atomic operation on one word of remote memory, and its result. Only the fields of the word's length are used, so that 32-bit words need no bigint. */
+/**
+ * An atomic operation on one word of remote memory, and its result. Only the fields for the length of the word are used, so that 32-bit words need no
+ * bigint.
+ */
 export interface AtomicCall {
   /** The operation. */
   readonly operation: AtomicOperation;
@@ -205,10 +208,7 @@ export interface AtomicCall {
   result64: bigint;
 }
 
-/**
- * Where the bytes of an active message lie: valid during the call that hands it out. `words` and `bytes` are the same memory, `offset` is a
- * multiple of 8.
- */
+/** The memory of an active message, valid during the call that passes it. `words` and `bytes` are the same memory; `offset` is a multiple of 8. */
 export interface AmFrame {
   /** The memory as bytes. */
   readonly bytes: Uint8Array;
@@ -216,42 +216,42 @@ export interface AmFrame {
   readonly words: Int32Array;
   /** First byte of the message. */
   readonly offset: number;
-  /** Bytes of the message; of the room for one, for a packer. */
+  /** Length of the message; for a packer, of the available room. */
   readonly byteLength: number;
   /**
-   * Which interface has sent it, as the transport knows from the way that it came: what {@link Iface.identityOf} tells of the address of that
-   * interface. Empty for a packer.
+   * The interface that has sent it, identified by the connection: {@link Iface.identityOf} returns the same for the address of that interface. Empty for a
+   * packer.
    */
   readonly source: string;
 }
 
 /**
- * Takes an active message, inside `progress()`. It must not throw.
- * @param id 0 to 31, as the sender gave it
+ * Receives an active message, inside `progress()`. It must not throw.
+ * @param id 0 to 31, as the sender has passed it
  */
 export type AmHandler = (id: number, frame: AmFrame) => void;
 
 /**
- * Is told that the connection of an endpoint has ended without being closed here, once for each endpoint, inside `progress()`. Operations on it end with this
- * status by themselves; the endpoint is still to be closed.
+ * Called when the connection of an endpoint has ended without being closed by this process, once for each endpoint, inside `progress()`. Its operations end
+ * with this status; the endpoint must still be closed.
  */
 export type EndpointErrorHandler = (endpoint: UctEndpoint, status: Status) => void;
 
 /** Writes an active message into the memory of a transport. */
 export interface AmPacker {
-  /** Writes at `frame.offset`, at most `frame.byteLength` bytes; returns how many. */
+  /** Writes at `frame.offset`, at most `frame.byteLength` bytes; returns the number of bytes. */
   pack(frame: AmFrame): number;
 }
 
 /**
- * A connection over one interface. Operations return OK (done, as far as the caller's buffer is concerned), INPROGRESS (the completion will
- * be called), NO_RESOURCE (nothing happened, try again after progress) or a failure. `remoteOffset` counts from the start of the memory
- * behind the key.
+ * A connection over one interface. Operations return OK (complete, so the caller's buffer can be reused), INPROGRESS (the completion will be called),
+ * NO_RESOURCE (nothing was started, and the call can be repeated after progress) or a failure. `remoteOffset` is relative to the start of the memory of the
+ * key.
  */
 export interface UctEndpoint {
   /**
-   * Copies the bytes at once; the buffer may be reused.
-   * @param completion called when they have arrived; without it OK is returned and remote completion is what flush waits for
+   * Copies the bytes during the call, after which the buffer may be reused.
+   * @param completion called when the bytes have arrived; without it the call returns OK, and flush waits for their arrival
    */
   putShort(
     source: Uint8Array,
@@ -262,11 +262,11 @@ export interface UctEndpoint {
     completion?: Completion,
   ): Status;
   /**
-   * Sends the bytes from where they lie.
-   * @param completion called when they have arrived, or with their failure: a flush tells of operations without a completion only
+   * Sends the bytes from their memory.
+   * @param completion called when the bytes have arrived, or with their failure: flush reports only operations without a completion
    */
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
-  /** The bytes are in `target` when the completion is called or OK is returned. */
+  /** Copies remote bytes into `target`, which is filled when the completion is called or OK is returned. */
   getShort(
     target: Uint8Array,
     targetOffset: number,
@@ -275,23 +275,23 @@ export interface UctEndpoint {
     rkey: RemoteKey,
     completion: Completion,
   ): Status;
-  /** Gets into registered memory; otherwise like `putZcopy`, in the other direction. */
+  /** Gets bytes into registered memory; otherwise like `putZcopy`, in the other direction. */
   getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
   /**
-   * OK when everything started before has reached remote memory, else INPROGRESS and the completion is called then. A failure is the first one
-   * of an operation without a completion, and is told once.
+   * Returns OK if all operations started before have reached remote memory; otherwise INPROGRESS, and calls the completion when they have. Its failure is
+   * the first one of an operation without a completion, and is reported once.
    */
   flush(completion: Completion | undefined): Status;
   /**
-   * Orders operations started before against those started after.
-   * @returns OK when the order is ensured; INPROGRESS when it is not yet: ask again after progress, before starting the next operation
+   * Orders operations started before the call with those started after it.
+   * @returns OK if the order is ensured; INPROGRESS if the call must be repeated after progress, before the next operation is started
    */
   fence(): Status;
   /**
-   * Sends an active message (uct_ep_am_short): a header of words and a payload behind it, together at most `am.shortBytesMax`.
-   * @param headerWords words of `header` to send, an even number
+   * Sends an active message (uct_ep_am_short): a header of words followed by a payload, together at most `am.shortBytesMax`.
+   * @param headerWords number of words of `header` to send, an even number
    * @param payload undefined for none
-   * @returns OK, NO_RESOURCE when the peer is behind, or a failure
+   * @returns OK, NO_RESOURCE if the peer is busy, or a failure
    */
   amShort(
     id: number,
@@ -306,7 +306,7 @@ export interface UctEndpoint {
   /**
    * Sends an active message whose payload is registered memory, together with the header at most `am.zcopyBytesMax` (uct_ep_am_zcopy). Absent without
    * {@link IfaceFlag.AM_ZCOPY}.
-   * @param headerWords words of `header` to send, an even number up to 10
+   * @param headerWords number of words of `header` to send, an even number up to 10
    * @param completion called when the memory can be used again
    */
   amZcopy?(
@@ -318,68 +318,68 @@ export interface UctEndpoint {
   ): Status;
   /**
    * Runs an atomic operation on a word of remote memory.
-   * @param remoteOffset a multiple of the word
-   * @returns OK when `call.result` is set; INPROGRESS, NO_RESOURCE or a failure
+   * @param remoteOffset a multiple of the length of the word
+   * @returns OK if the result is set in `call`; INPROGRESS, NO_RESOURCE or a failure
    */
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
-  /** Whether the peer lives, as far as the transport can tell: OK; ENDPOINT_TIMEOUT for one that is gone, CONNECTION_RESET for one that has closed (uct_ep_check). */
+  /** Whether the peer runs, as far as the transport can detect: OK; ENDPOINT_TIMEOUT if it has ended, CONNECTION_RESET if it has closed (uct_ep_check). */
   check(): Status;
   /** Closes the endpoint. Idempotent; never fails. */
   close(): void;
 }
 
-/** The way from an interface to one piece of remote memory, where it differs from what the attributes say. */
+/** The path from an interface to one piece of remote memory, if it differs from the attributes. */
 export interface RemotePath {
-  /** The part of the bandwidth that is there: 1 for all of it, 0 where nothing gets through. */
+  /** Available fraction of the bandwidth: 1 for all of it, 0 if the path is interrupted. */
   readonly bandwidthShare: number;
-  /** In words for users, such as `2 of 3 links up`. */
+  /** Text for users, such as `2 of 3 links up`. */
   readonly note: string;
 }
 
 /** An open transport on a device. */
 export interface Iface {
-  /** Attributes of the interface; constant. */
+  /** Attributes of the interface, which are constant. */
   readonly attributes: IfaceAttributes;
-  /** Identifies the interface for peers: opaque bytes, at most 255, that carry no descriptor and no pointer. */
+  /** Address of the interface for peers: opaque bytes, at most 255, without descriptors and pointers. */
   readonly address: Uint8Array;
   /**
-   * Why the interface of a peer cannot be reached, in words for users; undefined when it can. Whatever the bytes are, it throws nothing but
-   * SyscallError EMFILE, ENFILE or ENOMEM, where this process has not what it takes to look.
+   * The reason why the interface of a peer cannot be reached, as text for users; undefined if it can. For any bytes it throws nothing but SyscallError
+   * EMFILE, ENFILE or ENOMEM, if this process lacks the resources for the check.
    */
   unreachableReason(address: Uint8Array): string | undefined;
   /**
    * Identifies the interface with this address as {@link AmFrame.source} does; undefined for an address of another transport. Absent without active
-   * messages. Never throws, whatever the bytes are.
+   * messages. Never throws, for any bytes.
    */
   identityOf?(address: Uint8Array): string | undefined;
-  /** Of a network: whether the interface with this address is on this node. Never throws, whatever the bytes are. */
+  /** For a network: whether the interface with this address is on this node. Never throws, for any bytes. */
   sharesNode?(address: Uint8Array): boolean;
   /**
-   * Connects to the interface with this address. The peer may hear of it only with the first message.
-   * @throws UcxError ERR_UNREACHABLE with the reason; NO_RESOURCE at a bound of the peer
+   * Connects to the interface with this address. The peer may be notified only by the first message.
+   * @throws UcxError ERR_UNREACHABLE with the reason; NO_RESOURCE at a limit of the peer
    */
   connect(address: Uint8Array): UctEndpoint;
-  /** What is known of the way to the memory of a key of this memory domain, now; undefined, or absent, for nothing. Cold. */
+  /** Current properties of the path to the memory of a key of this memory domain; undefined or absent if there are none. Not on the fast path. */
   remotePath?(rkey: RemoteKey): RemotePath | undefined;
-  /** Takes the active messages that arrive from now on; those that arrived before are kept. One handler per interface. */
+  /** Sets the handler of active messages, of which there is one for each interface. Messages that arrived before are kept for it. */
   setAmHandler(handler: AmHandler): void;
-  /** Who is told at once that a peer has gone (uct_iface err_handler); absent where only {@link UctEndpoint.check} finds that out. */
+  /** Sets the handler that is notified at once of a failed peer (uct_iface err_handler); absent if only {@link UctEndpoint.check} detects that. */
   setErrorHandler?(handler: EndpointErrorHandler): void;
   /**
-   * Drives outstanding operations; completions run inside.
+   * Drives outstanding operations; completions run inside the call.
    * @returns number of operations that ended
    */
   progress(): number;
-  /** Operations that have not ended. */
+  /** Number of operations that have not ended. */
   readonly outstanding: number;
-  /** What the transport itself knows about a failed status, as the cause of the error that users see; undefined for nothing. Cold. */
+  /** The transport's details of a failed status, as the cause of the error that users see; undefined if there are none. Not on the fast path. */
   errorOf(status: Status): UcxError | undefined;
-  /** What the endpoints have done, and what has arrived: counters of class `uct_iface`. */
+  /** Counters of operations of the endpoints and of received messages: a node of class `uct_iface`. */
   stats(): StatsNode;
   /**
-   * Sleeps until an outstanding operation may have ended, a message may have arrived, or `timeoutNs` is over, without blocking the event
-   * loop. Resolves at once when there is nothing to wait for: nothing outstanding and no active messages. A caller that sleeps while another one does joins
-   * that sleep: the promise is the same until it resolves, at the earliest time that was asked for.
+   * Sleeps until an outstanding operation may have ended, a message may have arrived, or `timeoutNs` has passed, without blocking the event loop. Resolves
+   * at once if there is nothing to wait for: no outstanding operation and no active messages. A caller that sleeps while another one does shares that sleep:
+   * the promise is the same until it resolves, at the earliest requested time.
    */
   wait(timeoutNs: number): Promise<void>;
   /** Closes the interface. Idempotent; never fails. */

@@ -1,7 +1,7 @@
 /**
  * Memory domains and the components that open them: allocate, register, query, detect, pack keys. Types and capability records only.
  *
- * A memory domain (MD) owns a kind of memory access: the registration that a transport needs and the keys that peers use.
+ * A memory domain (MD) provides one kind of memory access: the registration for a transport, and the keys for peers.
  */
 
 import type { AnyConfigTable, Config } from '../../ucs/config/config.ts';
@@ -15,7 +15,7 @@ import type { ConnectionManager } from './connection-manager.ts';
 import type { DeviceType, Iface, IfaceResource } from './iface.ts';
 import type { MdMemory, RemoteKey } from './memory.ts';
 
-/** What a memory domain can do, as bits (UCT_MD_FLAG_*). A flag that is set works, an operation that works has its flag. */
+/** Capabilities of a memory domain as bits (UCT_MD_FLAG_*). A flag is set if and only if the operation works. */
 export const MdFlag = {
   /** The memory domain allocates memory. */
   ALLOC: 0x1,
@@ -25,26 +25,26 @@ export const MdFlag = {
   NEED_MEMH: 0x4,
   /** Remote access needs a remote key. */
   NEED_RKEY: 0x8,
-  /** Handles can be invalidated: remote keys of them stop working at once. */
+  /** Handles can be invalidated, which invalidates their remote keys at once. */
   INVALIDATE: 0x10,
-  /** Exports dma-bufs of memory that it allocated. */
+  /** Exports dma-bufs of memory that it has allocated. */
   EXPORT_DMABUF: 0x20,
-  /** Peers on this node can map memory that it allocates, and load and store it (UCT_MD_FLAG_RKEY_PTR). */
+  /** Peers on this node can map memory that it allocates, and access it by loads and stores (UCT_MD_FLAG_RKEY_PTR). */
   RKEY_PTR: 0x40,
-  /** Takes advice about registered and allocated memory. */
+  /** Accepts advice about registered and allocated memory. */
   ADVISE: 0x80,
-  /** Registers memory by a dma-buf of it (UCT_MD_FLAG_REG_DMABUF). */
+  /** Registers memory by its dma-buf (UCT_MD_FLAG_REG_DMABUF). */
   REG_DMABUF: 0x100,
   /**
-   * Host memory that it registers must have pages that the kernel can pin: transfers go by page, and not by loads and stores of this process. Memory that a
-   * driver maps, as it does with some dma-bufs, has none (VM_PFNMAP).
+   * Host memory to register must have pages that the kernel can pin: transfers access pages, and do not use loads and stores of this process. Memory that a
+   * driver maps, as for some dma-bufs, has none (VM_PFNMAP).
    */
   PINS_PAGES: 0x200,
 } as const;
 
 /**
- * How memory is going to be used (uct_mem_advice_t). `will-need`: soon; its pages are made present, and what transfers need of it is prepared now.
- * `normal`: nothing special; what was prepared stays as long as it would anyway.
+ * Intended use of memory (uct_mem_advice_t). `will-need`: soon, so its pages are backed and transfers of it are prepared now. `normal`: no particular use;
+ * prepared state is kept as usual.
  */
 export type MemoryAdvice = 'normal' | 'will-need';
 
@@ -68,15 +68,15 @@ export interface MdAttributes {
   readonly registerMemoryTypes: number;
   /** Types that it allocates. */
   readonly allocateMemoryTypes: number;
-  /** Types that the transports of this MD reach by themselves. */
+  /** Types that the transports of this MD access directly. */
   readonly accessMemoryTypes: number;
   /** Types that it detects from an address. */
   readonly detectMemoryTypes: number;
   /** Types that it exports as dma-bufs. */
   readonly dmabufMemoryTypes: number;
   /**
-   * Types that it registers by a dma-buf: with {@link MdFlag.REG_DMABUF}, absent or 0 without. Memory of this process whose type is in
-   * `registerMemoryTypes` is registered directly.
+   * Types that it registers by a dma-buf, with {@link MdFlag.REG_DMABUF}; absent or 0 without. Memory of this process whose type is in `registerMemoryTypes`
+   * is registered directly.
    */
   readonly registerDmabufMemoryTypes?: number;
   /** Types whose registrations are cached. */
@@ -91,26 +91,23 @@ export interface MdAttributes {
   readonly registerBytesMax: number;
 }
 
-/** Host memory to register: the view itself keeps its ArrayBuffer alive as long as it is registered. */
+/** Host memory to register. The view keeps its ArrayBuffer alive while it is registered. */
 export type HostBuffer = Uint8Array;
 
 /**
- * Host memory that another library of this process owns, known by its address. Nothing keeps it alive: its owner must report
- * before it is unmapped (see {@link MemoryDomain.hostUnmapped}).
+ * Host memory of another library in this process, given by its address. The registration does not keep it mapped: its owner must report before it is
+ * unmapped (see {@link MemoryDomain.hostUnmapped}).
  */
 export interface HostRange {
   /** Address of the first byte. */
   readonly address: number;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** The bytes. Touching them after the memory was unmapped ends the process. */
+  /** The bytes. Accessing them after the memory was unmapped ends the process. */
   readonly bytes: Uint8Array;
 }
 
-/**
- * Device memory that the application owns, identified by its address, whole or a part of an allocation. Its owner may free it: the registration is stale from
- * then on.
- */
+/** Device memory of the application, given by its address: an allocation or a part of one. Its owner may free it, after which the registration is stale. */
 export interface DeviceRange {
   /** Kind of the memory. */
   readonly memoryType: MemoryType;
@@ -118,66 +115,66 @@ export interface DeviceRange {
   readonly address: bigint;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** System device that has the memory. */
+  /** System device of the memory. */
   readonly sysDevice: number;
 }
 
-/** What can be registered: memory of others in each form, or memory that another memory domain of the context allocated. */
+/** Memory that can be registered: host or device memory of others, or memory that another memory domain of the context has allocated. */
 export type RegistrationSource = HostBuffer | HostRange | DeviceRange | MdMemory;
 
-/** A device that is there and is not used. */
+/** A device that exists and is not used. */
 export interface LeftOut {
-  /** Such as `gaudi1`. */
+  /** Device name, such as `gaudi1`. */
   readonly name: string;
-  /** Why it is not used. */
+  /** The reason why it is not used. */
   readonly reason: string;
 }
 
-/** A cache of registrations, as statistics and tests see it: plain numbers that change. */
+/** A cache of registrations for statistics and tests: plain numbers that change. */
 export interface RegistrationCache {
-  /** Such as `gaudi_copy`. */
+  /** Name, such as `gaudi_copy`. */
   readonly name: string;
   /** The counters of ucs_rcache. */
   readonly counters: RcacheCounters;
-  /** Registrations that are kept, in use or not. */
+  /** Number of registrations in the cache, in use or idle. */
   readonly numRegions: number;
-  /** Bytes of them. */
+  /** Total bytes of these registrations. */
   readonly totalSize: number;
 }
 
-/** What memQuery and detect tell about an address (uct_md_mem_attr). */
+/** Attributes of memory from memQuery and detectMemoryType (uct_md_mem_attr). */
 export interface MemoryAttributes {
   /** Kind of the memory. */
   readonly memoryType: MemoryType;
-  /** System device that has the memory. */
+  /** System device of the memory. */
   readonly sysDevice: number;
-  /** Start and length of the whole allocation. */
+  /** Start address of the whole allocation. */
   readonly baseAddress: bigint;
   /** Length of the whole allocation in bytes. */
   readonly allocLength: number;
 }
 
-/** A dma-buf of a piece of memory. */
+/** A dma-buf of a range of memory. */
 export interface DmabufExport {
-  /** A new descriptor that belongs to the caller, who closes it. */
+  /** A new descriptor, which the caller owns and closes. */
   readonly fd: number;
-  /** Byte of the dma-buf at which the queried address lies. */
+  /** Offset of the queried address in the dma-buf. */
   readonly offset: number;
 }
 
-/** Memory as it is registered by a dma-buf of it: memory of another device, of another process, or of a library. */
+/** Memory to register by its dma-buf: memory of another device, of another process, or of a library. */
 export interface DmabufRegion {
-  /** The dma-buf, for the time of the call: code that needs it longer makes a duplicate. */
+  /** The dma-buf. It must be open during the call; the memory domain duplicates it if it needs it longer. */
   readonly fd: number;
-  /** Byte of the dma-buf at which the memory begins. */
+  /** Offset of the memory in the dma-buf. */
   readonly offset: number;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** Address by which the first byte is named; it is not reachable there. A memory domain that gives the memory an address of its own does without. */
+  /** Address that identifies the first byte; the memory is not accessible at it. Ignored by a memory domain that assigns an address of its own. */
   readonly address: bigint;
   /** Kind of the memory behind the dma-buf. */
   readonly memoryType: MemoryType;
-  /** The device that it belongs to, or that is to reach it; the first suitable one when undefined. */
+  /** The device that owns it or has to access it; the first suitable one if undefined. */
   readonly sysDevice: number | undefined;
 }
 
@@ -185,15 +182,15 @@ export interface DmabufRegion {
 export interface AllocateOptions {
   /** Kind of memory to allocate. */
   readonly memoryType: MemoryType;
-  /** System device that shall hold it; the first suitable one when undefined. */
+  /** System device for the allocation; the first suitable one if undefined. */
   readonly sysDevice?: number;
-  /** Asks for memory that can be exported without exposing neighbours. */
+  /** Requests memory that can be exported without exposing other allocations. */
   readonly shared?: boolean;
 }
 
-/** An open memory domain. Control-path calls throw UcxError; none is used per transfer. */
+/** An open memory domain. Its calls belong to the control path and throw UcxError; transfers use none of them. */
 export interface MemoryDomain {
-  /** Attributes of the memory domain; constant. */
+  /** Attributes of the memory domain, which are constant. */
   readonly attributes: MdAttributes;
   /**
    * Allocates memory.
@@ -201,110 +198,109 @@ export interface MemoryDomain {
    * @throws UcxError NO_MEMORY, INVALID_PARAM, UNSUPPORTED
    */
   memAlloc(byteLength: number, options: AllocateOptions): MdMemory;
-  /** Frees what memAlloc returned; refused with BUSY while transfers use it. A second free is INVALID_PARAM. */
+  /** Frees memory of memAlloc; BUSY while transfers use it, INVALID_PARAM if it was freed before. */
   memFree(memory: MdMemory): void;
   /**
    * Registers host memory, or memory that another memory domain of this context allocated, of the types in `registerMemoryTypes`.
    * Registering the same bytes again shares the mapping.
-   * @throws UcxError INVALID_PARAM for a resizable, detached or empty buffer, or memory of a type that is not registered here; NO_MEMORY;
-   *   INVALID_ADDR for a range of addresses that is not mapped
+   * @throws UcxError INVALID_PARAM for a resizable, detached or empty buffer, or memory of a type that this MD does not register; NO_MEMORY; INVALID_ADDR
+   * for a range of addresses that is not mapped
    */
   memReg(source: RegistrationSource): MdMemory;
   /**
    * Registers memory of a type in `registerDmabufMemoryTypes` by its dma-buf (uct_md_mem_reg_v2 with UCT_MD_MEM_REG_FIELD_DMABUF_FD and _OFFSET); absent
-   * without {@link MdFlag.REG_DMABUF}. memDereg undoes it. The descriptor stays the caller's, who may close it afterwards.
-   * @throws UcxError UNSUPPORTED where device or driver cannot, whatever the flag says of the memory domain; INVALID_PARAM for what is no dma-buf of
-   *   such memory, a closed descriptor and a range that the dma-buf does not have; NO_MEMORY
+   * without {@link MdFlag.REG_DMABUF}. memDereg ends the registration. The caller keeps the descriptor, and may close it afterwards.
+   * @throws UcxError UNSUPPORTED if device or driver do not support it, also with the flag of the memory domain; INVALID_PARAM for a descriptor that is
+   * closed or not a dma-buf of such memory, and a range outside the dma-buf; NO_MEMORY
    */
   memRegDmabuf?(region: DmabufRegion): MdMemory;
   /**
-   * Undoes one memReg. A second call is INVALID_PARAM; BUSY where transfers on their way would lose their memory.
-   * @param options.invalidate the memory itself goes away: no cached registration of it may stay, and no transfer may touch it
-   * @param options.force never refuse: the transfers on their way keep their memory alive themselves
+   * Ends one memReg. INVALID_PARAM for a second call; BUSY if transfers in flight would lose their memory.
+   * @param options.invalidate the memory will be unmapped: no cached registration of it may remain, and no transfer may access it
+   * @param options.force never returns BUSY: the transfers in flight keep their memory alive themselves
    */
   memDereg(memory: MdMemory, options?: { readonly invalidate?: boolean; readonly force?: boolean }): void;
   /**
-   * Says how a range of registered or allocated memory is going to be used.
-   * @throws UcxError UNSUPPORTED without {@link MdFlag.ADVISE}; INVALID_PARAM for memory that is not of this MD or a range outside it; what
-   *   preparing the memory throws
+   * Advises on the intended use of a range of registered or allocated memory.
+   * @throws UcxError UNSUPPORTED without {@link MdFlag.ADVISE}; INVALID_PARAM for memory of another MD or a range outside it; errors of preparing the memory
    */
   memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void;
   /**
-   * Takes the report that host memory was unmapped, or is about to be: nothing that is kept about it is used again. May be called from
-   * inside any callback; what is kept is given back later. Absent where nothing is kept.
+   * Reports that host memory was unmapped, or will be: cached state about it is not used again. May be called inside any callback; the state is released
+   * later. Absent if the MD caches nothing.
    */
   hostUnmapped?(address: number, byteLength: number): void;
-  /** The caches of registrations that are this MD's; absent where it has none. */
+  /** The registration caches of this MD; absent if it has none. */
   readonly caches?: readonly RegistrationCache[];
   /**
    * Describes the allocation that contains `[address, address + byteLength)`.
-   * @param sysDevice the device, when several have memory at that address
-   * @throws UcxError INVALID_ADDR when no allocation of this MD contains the range, or when several do
+   * @param sysDevice the device, if several have memory at that address
+   * @throws UcxError INVALID_ADDR if no allocation of this MD contains the range, or several do
    */
   memQuery(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes;
   /**
-   * A dma-buf of `[address, address + byteLength)`: every call makes a descriptor of its own, and exports the allocation once.
-   * @throws UcxError like {@link memQuery}; UNSUPPORTED where the card cannot export
+   * Exports `[address, address + byteLength)` as a dma-buf: every call creates a descriptor; the allocation is exported once.
+   * @throws UcxError like {@link memQuery}; UNSUPPORTED if the card cannot export
    */
   memExportDmabuf(address: bigint, byteLength: number, sysDevice?: number): DmabufExport;
-  /** Like memQuery, but undefined for memory that is not of this MD. */
+  /** Like memQuery, but returns undefined for memory of other MDs. */
   detectMemoryType(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes | undefined;
-  /** Writes the remote key of `memory`: `rkeyPackedBytes` at `offset` of `target`. */
+  /** Packs the remote key of `memory` into `target`: `rkeyPackedBytes` bytes at `offset`. */
   mkeyPack(memory: MdMemory, target: Uint8Array, offset: number): void;
   /**
-   * Reads a remote key.
-   * @throws UcxError INVALID_PARAM for a malformed one, INVALID_ADDR for one that is stale, revoked or forged
+   * Unpacks a remote key.
+   * @throws UcxError INVALID_PARAM if it is malformed, INVALID_ADDR if it is stale, revoked or forged
    */
   rkeyUnpack(packed: Uint8Array): RemoteKey;
   /** The transport devices of this MD. */
   readonly resources: readonly IfaceResource[];
   /** Opens the interface of one resource. */
   openIface(resource: IfaceResource): Iface;
-  /** What the memory domain has done and holds: a node of class `uct_md`. */
+  /** Statistics and current state: a node of class `uct_md`. */
   stats(): StatsNode;
-  /** Devices that it would serve and that did not open, such as cards in use by others; absent where it has no devices. */
+  /** Devices of the MD that could not be opened, such as cards in use by others; absent if it has no devices. */
   readonly leftOut?: readonly LeftOut[];
   /**
-   * Resolves, and never rejects, when no transfer of this memory domain is on its way that closing does not end by itself. Called before {@link close}; absent
-   * where there is none.
+   * Resolves, and never rejects, once no transfer of this memory domain is in flight that {@link close} would not end by itself. Called before
+   * {@link close}; absent if there is no such transfer.
    */
   drain?(): Promise<void>;
-  /** Releases everything. Idempotent; interfaces are closed first. */
+  /** Releases all resources. Idempotent. Interfaces must be closed first. */
   close(): void;
 }
 
-/** What a component gets from its context. */
+/** Services that a context provides to its components. */
 export interface ComponentServices {
-  /** Receives the messages. */
+  /** Destination of log messages. */
   readonly log: Log;
   /** Source of time. */
   readonly clock: Clock;
-  /** The configuration of the program; the component takes its own table out of it. */
+  /** The configuration of the program, from which the component reads its own table. */
   readonly config: Config;
-  /** Whether the program wants a device: a component opens no other one. Absent where it wants all. */
+  /** Whether the program selects a device: a component opens no others. Absent if all are selected. */
   readonly isDeviceAllowed?: (type: DeviceType, device: string) => boolean;
-  /** What is known about memory that is not host memory: the allocator of such memory enters it before its address is used. */
+  /** Known memory other than host memory. Its allocator adds it before its address is used. */
   readonly memoryTypes?: MemoryTypeCache;
 }
 
-/** A family of memory domains and transports: the unit that is plugged in. */
+/** A family of memory domains and transports that is registered as a unit. */
 export interface Component {
   /** Name of the component. */
   readonly name: string;
-  /** The transports that its memory domain may have, with the names under which users choose them. */
+  /** The transports of its memory domain, with the names by which users select them. */
   readonly transports: readonly { readonly name: string; readonly aliases: readonly string[] }[];
-  /** The component's fields of the configuration. */
+  /** The configuration table of the component. */
   readonly configTable: AnyConfigTable | undefined;
   /**
-   * What the absence of its device means, where users have named its transports beside others: undefined for a failure, as nothing else does
-   * its work; otherwise others do, and there is a warning: `named` for one in that case only, `always` for one on every machine.
+   * Effect of missing devices if users have named its transports together with others. Undefined: an error, because no other transport replaces them.
+   * Otherwise a warning: `named` only if users have named them, `always` on every machine.
    */
   readonly absenceWarning?: 'named' | 'always';
   /**
    * Opens the memory domain of this machine.
-   * @throws UcxError NO_DEVICE where the machine has nothing for it, and whatever makes its devices unusable
+   * @throws UcxError NO_DEVICE if the machine has no devices for it, and the errors of opening its devices
    */
   openMd(services: ComponentServices): MemoryDomain;
-  /** Makes a connection manager; absent where the component has none (UCT_MD_FLAG_SOCKADDR). */
+  /** Creates a connection manager; absent if the component has none (UCT_MD_FLAG_SOCKADDR). */
   openConnectionManager?(services: ComponentServices): ConnectionManager;
 }

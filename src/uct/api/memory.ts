@@ -1,14 +1,10 @@
-/**
- * Memory as transports see it: what a memory domain registered or allocated, and the unpacked key of remote memory. Types only.
- */
+/** Memory in transports: memory that a memory domain has registered or allocated, and the unpacked key of remote memory. Types only. */
 
 import type { MemoryType } from '../../ucs/memory/memory-type.ts';
 
-/**
- * Memory registered or allocated in one memory domain. Only the MD that made it looks inside.
- */
+/** Memory registered or allocated in one memory domain. It is opaque to other memory domains. */
 export interface MdMemory {
-  /** The MD's name, for checks and messages. */
+  /** Name of the memory domain. */
   readonly mdName: string;
   /** Kind of the memory. */
   readonly memoryType: MemoryType;
@@ -18,39 +14,39 @@ export interface MdMemory {
   readonly address: bigint;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** The bytes, for host memory; a CPU does not reach device memory. */
+  /** The bytes of host memory; undefined for device memory, which the CPU cannot access. */
   readonly bytes: Uint8Array | undefined;
-  /** Distinguishes memory that comes to lie at the same address one after the other. */
+  /** Distinguishes successive allocations at the same address. */
   readonly generation: number;
   /** False after memDereg or memFree. */
   readonly live: boolean;
-  /** False for memory that serves as the local side of transfers only: `mkeyPack` refuses it. */
+  /** False for memory that can only be the local side of transfers: `mkeyPack` rejects it. */
   readonly packable?: boolean;
-  /** Why nothing moves its bytes, not even the transports of its own device, in words for users; undefined, or absent, for memory that can be moved. */
+  /** The reason why transports cannot access it, not even those of its own device, as text for users; undefined or absent if they can. */
   readonly limitation?: string | undefined;
-  /** Transfers of this process that use it right now, where the transport counts them: it cannot be given up until there are none. */
+  /** Number of transfers of this process in flight, if the transport counts them. The memory cannot be released while there are any. */
   readonly inFlight?: number;
   /**
-   * The registration behind it, where several memories of the same bytes share one, with how many do: {@link inFlight} counts for all of them,
-   * and only the last cannot be given up before.
+   * The registration, if several memories of the same bytes can share it, with their number. {@link inFlight} then counts the transfers of all of them, and
+   * prevents only the release of the last one.
    */
   readonly region?: { readonly references: number };
 }
 
-/** A remote key after unpacking: what an endpoint operation needs to reach remote memory. */
+/** An unpacked remote key: the data that an endpoint operation needs to access remote memory. */
 export interface RemoteKey {
   /** Name of the memory domain that packed it. */
   readonly mdName: string;
   /** Kind of the memory. */
   readonly memoryType: MemoryType;
-  /** System device that has the memory; undefined for host memory. */
+  /** System device of the memory; undefined for host memory. */
   readonly sysDevice: number | undefined;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** The remote bytes, where they are mapped into this process (uct_rkey_ptr); undefined or absent elsewhere. */
+  /** The remote bytes if they are mapped into this process (uct_rkey_ptr); otherwise undefined or absent. */
   readonly bytes?: Uint8Array | undefined;
-  /** False once the owner has taken the memory away, where the transport can tell without asking. */
+  /** False once the owner has released the memory, if the transport can detect that without communication. */
   readonly live?: boolean;
-  /** Drops what unpacking acquired. Idempotent. */
+  /** Releases the resources of unpacking. Idempotent. */
   release(): void;
 }

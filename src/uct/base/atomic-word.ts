@@ -1,7 +1,4 @@
-/**
- * Atomic operations of the CPU on words of mapped memory, through views that are made once. Who may reach a word, and how far the memory goes, is checked by the
- * transport.
- */
+/** Atomic operations of the CPU on words of mapped memory, through views that are created once. The transport checks access and ranges. */
 
 import { Status } from '../../ucs/type/status.ts';
 import { type AtomicCall, AtomicOperation } from '../api/iface.ts';
@@ -12,7 +9,7 @@ export class AtomicWords {
   /** Bytes before the first aligned word. */
   readonly #lead32: number;
   readonly #lead64: number;
-  /** The aligned words of the memory, by length; made with the first operation. */
+  /** The aligned words of the memory, by word length; created by the first operation. */
   #words32: Int32Array | undefined = undefined;
   #words64: BigUint64Array | undefined = undefined;
 
@@ -23,8 +20,8 @@ export class AtomicWords {
   }
 
   /**
-   * Runs an operation on the word at `offset`, which lies inside the memory.
-   * @returns OK with the result in `call`; INVALID_ADDR where the word is not aligned in memory
+   * Runs an operation on the word at `offset`, which must be inside the memory.
+   * @returns OK with the result in `call`; INVALID_ADDR if the word is not aligned in memory
    */
   run(call: AtomicCall, offset: number): Status {
     if (call.wordBytes === 4) {

@@ -1,4 +1,4 @@
-/** Checks what components are handed when they open something: once, where a program hands it over. */
+/** Checks of the services that a program passes to components: once, at the public interface. */
 
 import { checkMethods, checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
@@ -17,7 +17,7 @@ export function checkServices(services: ComponentServices): void {
   }
 }
 
-/** @throws UcxError ERR_INVALID_PARAM for what cannot be called */
+/** @throws UcxError ERR_INVALID_PARAM if it is not a function */
 export function checkHandler(handler: unknown, argument = 'handler'): void {
   if (typeof handler !== 'function') throw invalidParam(argument, 'must be a function', handler);
 }

@@ -3,7 +3,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { completeOne } from './completion.ts';
 
 describe('completeOne', () => {
-  it('calls once, when the last operation has ended, and keeps the first failure', () => {
+  it('calls onComplete once, when the last operation has ended, and keeps the first failure', () => {
     let calls = 0;
     const completion = { count: 4, failure: Status.OK as Status, onComplete: () => (calls += 1) };
     completeOne(completion, Status.OK);

@@ -1,15 +1,15 @@
-/** The attributes of interfaces that reach host memory and nothing else, on either side. Data only. */
+/** Attributes of interfaces that access only host memory, on either side. Data only. */
 
 import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import type { AmLimits, IfaceAttributes, IfaceResource, RmaLimits } from '../api/iface.ts';
 import { IOV_MAX } from './host-iov.ts';
 
-/** What differs between them. */
+/** Attributes that differ between them. */
 export interface HostIfaceParams {
   readonly resource: IfaceResource;
   /** Bits of IfaceFlag. */
   readonly flags: number;
-  /** Of put and get; 0 where they have no short form. */
+  /** Limit of short put and get; 0 if they are missing. */
   readonly shortBytesMax: number;
   readonly am: AmLimits;
   readonly latencyNs: number;

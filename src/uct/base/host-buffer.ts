@@ -1,6 +1,4 @@
-/**
- * The rules that host buffers must obey to be registered, in one place for every memory domain.
- */
+/** Requirements for host buffers to be registered, for every memory domain. */
 
 import { invalidParam } from '../../ucs/type/error.ts';
 import { isResizable } from '../../ucs/type/resizable.ts';
@@ -8,7 +6,7 @@ import type { RegistrationSource } from '../api/memory-domain.ts';
 import { RawRange } from './host-range.ts';
 
 /**
- * The bytes of host memory to be registered.
+ * Returns the bytes of host memory to register.
  * @throws UcxError as {@link checkHostBuffer}
  */
 export function hostBytesOf(source: RegistrationSource): Uint8Array {
@@ -20,8 +18,8 @@ export function hostBytesOf(source: RegistrationSource): Uint8Array {
 
 /**
  * Checks a buffer that is to be registered as a whole.
- * @throws UcxError ERR_INVALID_PARAM that names the rule: a Uint8Array, not empty or detached, not resizable or growable, and no
- *   small Buffer out of Node's pool, whose neighbours would be exposed with it
+ * @throws UcxError ERR_INVALID_PARAM that names the rule: a Uint8Array, not empty or detached, not resizable or growable, and not a small Buffer from Node's
+ * pool, because registering the pool would expose its other Buffers
  */
 export function checkHostBuffer(argument: string, buffer: Uint8Array): void {
   if (!(buffer instanceof Uint8Array)) throw invalidParam(argument, 'must be a Uint8Array or Buffer', buffer);
@@ -38,7 +36,7 @@ export function checkHostBuffer(argument: string, buffer: Uint8Array): void {
   }
 }
 
-/** True for a Buffer that is a slice of the pool from which Node makes small Buffers. */
+/** Whether a Buffer is a slice of the pool from which Node allocates small Buffers. */
 function isPooled(buffer: Uint8Array): boolean {
   return (
     Buffer.isBuffer(buffer) &&

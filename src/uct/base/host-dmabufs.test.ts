@@ -18,7 +18,7 @@ import { HostDmabufs } from './host-dmabufs.ts';
 
 const BYTES = 3 * PAGE_SIZE + 5;
 
-/** The address of memory, and of a byte in it. */
+/** The address of a byte of memory. */
 function addressIn(bytes: Uint8Array, offset = 0): bigint {
   return BigInt(addressOf(bytes) + offset);
 }
@@ -59,7 +59,7 @@ describe('host memory', () => {
     expect([...new Set(mapped.bytes)]).toEqual([9]);
     last.bytes[0] = 3;
     expect(memory.bytes[BYTES - 1]).toBe(3);
-    // The dma-buf keeps what its maker has given up.
+    // The dma-buf keeps its memory after the owner has closed it.
     memory.close();
     expect([...new Set(mapped.bytes)]).toEqual([9]);
     const again = other.export(addressIn(mapped.bytes, 10), 20);
@@ -67,7 +67,7 @@ describe('host memory', () => {
     close(again.fd);
   });
 
-  it('goes once, and with what is left at the end', () => {
+  it('is closed once, and remaining memory is closed at the end', () => {
     const before = openFileDescriptors();
     const dmabufs = setUp();
     const memory = dmabufs.allocate(PAGE_SIZE);
@@ -82,7 +82,7 @@ describe('host memory', () => {
     expect(openFileDescriptors()).toBe(before);
   });
 
-  it('is not exported without the device, which is named', () => {
+  it('is not exported without the device, and the error names it', () => {
     const dmabufs = setUp(new Udmabuf('/dev/no-such-device'));
     const { bytes } = dmabufs.allocate(PAGE_SIZE);
     const before = openFileDescriptors();
@@ -95,7 +95,7 @@ describe('host memory', () => {
     expect(openFileDescriptors()).toBe(before);
   });
 
-  it('is not exported beyond its end, when it is gone, or when it is of others', () => {
+  it('is not exported beyond its end, after closing, or if it is foreign memory', () => {
     const dmabufs = setUp();
     const memory = dmabufs.allocate(BYTES);
     const address = addressIn(memory.bytes);
@@ -113,7 +113,7 @@ describe('host memory', () => {
     expect(() => dmabufs.export(address, 1)).toThrow(/in no memfd/);
   });
 
-  it('of more bytes than the module takes is refused with the name of its limit', () => {
+  it('that exceeds the limit of the module is rejected with the name of the limit', () => {
     const udmabuf = new FakeUdmabuf();
     udmabuf.bytesMax = PAGE_SIZE;
     const dmabufs = setUp(udmabuf);
@@ -123,7 +123,7 @@ describe('host memory', () => {
     );
   });
 
-  it.each([0, -1, 0.5, Number.NaN, 2 ** 32 + 1, '8', undefined])('is not allocated of %s bytes', (byteLength) => {
+  it.each([0, -1, 0.5, Number.NaN, 2 ** 32 + 1, '8', undefined])('cannot be allocated with %s bytes', (byteLength) => {
     const before = openFileDescriptors();
     expect(() => setUp().allocate(byteLength as number)).toThrow(
       expect.objectContaining({ code: 'ERR_INVALID_PARAM', message: expect.stringContaining('byteLength') }),
@@ -131,7 +131,7 @@ describe('host memory', () => {
     expect(openFileDescriptors()).toBe(before);
   });
 
-  it('is mapped of dma-bufs alone, and not beyond their end', () => {
+  it('is mapped from dma-bufs only, and not beyond their end', () => {
     const dmabufs = setUp();
     const memory = dmabufs.allocate(BYTES);
     const { fd } = dmabufs.export(addressIn(memory.bytes), 1);
@@ -156,7 +156,7 @@ describe('host memory', () => {
     for (const each of [fd, file]) close(each);
   });
 
-  it('of a dma-buf that no CPU can map is refused', () => {
+  it('of a dma-buf that the CPU cannot map is rejected', () => {
     const [reading, writing] = pipe2(OpenFlag.CLOEXEC);
     const udmabuf = new FakeUdmabuf();
     udmabuf.byteLengthOf = () => PAGE_SIZE;

@@ -1,6 +1,6 @@
 /**
- * Host memory of a context that is a dma-buf, or can be exported as one: allocated in sealed memfds, or mapped out of dma-bufs of others. Who registers it is
- * the context's business.
+ * Host memory of a context that is a dma-buf, or can be exported as one: allocated in sealed memfds, or mapped from dma-bufs of others. The context
+ * registers it.
  */
 
 import {
@@ -23,7 +23,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { DmabufMemory, DmabufRange, HostDmabufs as HostDmabufsApi } from '../api/host-dmabufs.ts';
 import type { DmabufExport } from '../api/memory-domain.ts';
 
-/** How mmap refuses a file whose driver does not map it, or not writably. */
+/** Errors of mmap for a file whose driver does not support mapping, or not for writing. */
 const NOT_MAPPABLE: readonly number[] = [
   Errno.ENODEV,
   Errno.EACCES,
@@ -33,7 +33,7 @@ const NOT_MAPPABLE: readonly number[] = [
   Errno.EPERM,
 ];
 
-/** Such memory. */
+/** Memory of either kind. */
 abstract class Memory implements DmabufMemory {
   readonly bytes: Uint8Array;
   readonly isPinnable: boolean;
@@ -45,7 +45,7 @@ abstract class Memory implements DmabufMemory {
   constructor(bytes: Uint8Array, address: number, onClose: (memory: Memory) => void) {
     this.bytes = bytes;
     this.address = address;
-    // A mapping has pages throughout or nowhere: one byte tells.
+    // The pages of a mapping are of one kind, so testing one byte is sufficient.
     this.isPinnable = isReadable(address, 1);
     this.#onClose = onClose;
   }
@@ -81,13 +81,13 @@ class AllocatedMemory extends Memory {
   }
 }
 
-/** Memory of a dma-buf of others. */
+/** Memory of a foreign dma-buf. */
 class ForeignMemory extends Memory {
   readonly #memory: MappedMemory;
   readonly #fd: number;
   readonly #offset: number;
 
-  /** @param fd a descriptor of its own */
+  /** @param fd own descriptor */
   constructor(
     memory: MappedMemory,
     fd: number,
@@ -117,7 +117,7 @@ export class HostDmabufs implements HostDmabufsApi {
   readonly #live: Set<Memory> = new Set();
   readonly #onClose = (memory: Memory): void => void this.#live.delete(memory);
 
-  /** @param device what makes dma-bufs of memfds */
+  /** @param device creates dma-bufs from memfds */
   constructor(device: HostDmabufDevice) {
     this.#device = device;
   }
@@ -176,7 +176,7 @@ export class HostDmabufs implements HostDmabufsApi {
     }
   }
 
-  /** Refuses what is no range of a dma-buf. */
+  /** Rejects an invalid range of a dma-buf. */
   #check({ fd, offset, byteLength }: DmabufRange): void {
     if (byteLength + (offset % PAGE_SIZE) > VIEW_LENGTH_MAX) {
       throw invalidParam(

@@ -1,6 +1,6 @@
 /**
- * What memory domains have in common that register host memory at no cost and detect none. Which memory has keys, and what a key is, is the
- * transport's.
+ * Base of memory domains whose registration of host memory is free, and which detect no memory types. The transport defines which memory has keys, and the
+ * keys.
  */
 
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
@@ -24,7 +24,7 @@ import { checkAdvice, prefault } from './memory-advice.ts';
 import { DEREGISTER_OPTIONS } from './memory-options.ts';
 import { checkAddress, checkKeyTarget } from './range.ts';
 
-/** An interface that can be asked whether it is closed. */
+/** An interface that reports whether it is closed. */
 export interface ClosableIface extends Iface {
   readonly closed: boolean;
 }
@@ -50,7 +50,7 @@ export abstract class HostDomain implements MemoryDomain {
   abstract rkeyUnpack(packed: Uint8Array): RemoteKey;
   /** Writes the key of `memory`, the same bytes every time. */
   protected abstract packKey(memory: HostMemory, target: Uint8Array, offset: number): void;
-  /** Makes the keys of `memory` useless; without effect on memory that has none. */
+  /** Invalidates the keys of `memory`; no effect on memory without keys. */
   protected abstract revokeKey(memory: HostMemory): void;
   protected abstract makeIface(resource: IfaceResource): ClosableIface;
 
@@ -134,7 +134,7 @@ export abstract class HostDomain implements MemoryDomain {
     if (this.#closed) throw closedError(`memory domain ${this.#name}`);
   }
 
-  /** Takes memory into the tracker. */
+  /** Adds memory to the tracker. */
   protected own(params: Pick<HostMemory, 'bytes' | 'allocation' | 'packable'>): HostMemory {
     this.#generation += 1;
     const memory = new HostMemory({ ...params, mdName: this.#name, generation: this.#generation });
@@ -165,7 +165,7 @@ export abstract class HostDomain implements MemoryDomain {
   }
 }
 
-/** The refusal of what a memory domain does not do. */
+/** The error for an unsupported operation of a memory domain. */
 export function unsupported(message: string): UcxError {
   return new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message });
 }

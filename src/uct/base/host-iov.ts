@@ -1,16 +1,16 @@
-/** The local side of zero copy: a list of pieces of host memory, checked as a whole before anything moves. */
+/** The local side of zero copy: a list of parts of host memory, checked as a whole before any transfer. */
 
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { IovEntry } from '../api/iface.ts';
 import { HostMemory } from './host-memory.ts';
 import { isInside } from './range.ts';
 
-/** Entries of a list at most. */
+/** Maximum number of entries of a list. */
 export const IOV_MAX = 16;
 
 /**
- * Checks a list and returns its bytes together.
- * @throws UcxError ERR_INVALID_PARAM for too many entries, memory of another domain, dead memory, and ranges outside
+ * Checks a list and returns its total bytes.
+ * @throws UcxError ERR_INVALID_PARAM for too many entries, memory of another domain, released memory, and ranges outside
  */
 export function checkIov(iov: readonly IovEntry[], mdName: string): number {
   if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} entries`, iov.length);

@@ -1,4 +1,4 @@
-/** Host memory of the domains that keep no registrations: allocated by the domain, or a buffer of the program that was registered. */
+/** Host memory of domains without registrations: allocated by the domain, or a registered buffer of the program. */
 
 import { addressOf } from '../../sys/index.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
@@ -8,16 +8,16 @@ import type { MdMemory } from '../api/memory.ts';
 export interface HostAllocation {
   /** Host virtual address. */
   readonly address: number;
-  /** Gives it back. */
+  /** Releases it. */
   close(): void;
 }
 
-/** What one memory is made of. */
+/** Parameters of a memory. */
 export interface HostMemoryParams {
   readonly mdName: string;
   readonly bytes: Uint8Array;
   readonly generation: number;
-  /** Present when the memory domain allocated it. */
+  /** Present if the memory domain allocated it. */
   readonly allocation: HostAllocation | undefined;
   readonly packable: boolean;
 }
@@ -33,7 +33,7 @@ export class HostMemory implements MdMemory {
   readonly generation: number;
   readonly allocation: HostAllocation | undefined;
   readonly packable: boolean;
-  /** Transfers that use it right now, where the transport counts them. */
+  /** Number of transfers in flight, if the transport counts them. */
   inFlight = 0;
   live = true;
 
@@ -50,7 +50,7 @@ export class HostMemory implements MdMemory {
     return BigInt(this.location);
   }
 
-  /** 0 for a registered buffer that was detached. */
+  /** 0 if it is a registered buffer that was detached. */
   get byteLength(): number {
     return this.bytes.byteLength;
   }

@@ -1,6 +1,6 @@
 /**
- * Host memory of another library of this process, known by its address: checked once, and seen through one view. It does not own the memory and does not
- * keep it.
+ * Host memory of another library in this process, given by its address: checked once, and accessed through one view. It neither owns the memory nor keeps it
+ * mapped.
  */
 
 import { isMapped, VIEW_LENGTH_MAX, viewAt } from '../../sys/index.ts';
@@ -8,10 +8,10 @@ import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { HostRange } from '../api/memory-domain.ts';
 
-/** End of user addresses of x86-64. */
+/** Upper bound of user addresses of x86-64. */
 const ADDRESS_END = 2 ** 47;
 
-/** A range. Made by {@link hostRange}. */
+/** A range. Created by {@link hostRange}. */
 export class RawRange implements HostRange {
   readonly address: number;
   readonly byteLength: number;
@@ -25,9 +25,9 @@ export class RawRange implements HostRange {
 }
 
 /**
- * Names host memory by its address.
+ * Creates a range of host memory from its address.
  * @param address of the first byte, below 2^47
- * @param byteLength 1 to 4 GiB, the longest that a view can show
+ * @param byteLength 1 to 4 GiB, the maximum length of a view
  * @throws UcxError ERR_INVALID_PARAM; ERR_INVALID_ADDR for a range that is not mapped in this process
  */
 export function hostRange(address: number | bigint, byteLength: number): HostRange {

@@ -1,6 +1,4 @@
-/**
- * Addresses of interfaces that are reached from one place only: random bytes that no other interface has.
- */
+/** Addresses of interfaces that are reachable in one context only: random, unique bytes. */
 
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { UcxError } from '../../ucs/type/error.ts';
@@ -9,23 +7,23 @@ import { Status } from '../../ucs/type/status.ts';
 /** Bytes of {@link uniqueAddress}. */
 export const UNIQUE_ADDRESS_BYTES = 16;
 
-/** A new address that no other interface has. */
+/** Creates a unique address. */
 export function uniqueAddress(): Uint8Array {
   return systemRandomBytes(UNIQUE_ADDRESS_BYTES);
 }
 
-/** The bytes that identify an interface, as {@link AmFrame.source} has them. */
+/** The identity of an interface as text, as in {@link AmFrame.source}. */
 export function identityText(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex');
 }
 
-/** True when two addresses are the same bytes; false for a first one that is no bytes at all. */
+/** Whether two addresses have the same bytes; false if the first is not a Uint8Array. */
 export function sameAddress(left: Uint8Array, right: Uint8Array): boolean {
   if (!(left instanceof Uint8Array)) return false;
   return left.byteLength === right.byteLength && left.every((byte, i) => byte === right[i]);
 }
 
-/** The refusal to connect. */
+/** The error for an unreachable address. */
 export function unreachable(transport: string, reason: string): UcxError {
   return new UcxError({
     code: 'ERR_UNREACHABLE',

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { KEY_BYTES, newSecret, packKey, SECRET_BYTES, sameSecret, unpackKey } from './key-bytes.ts';
 
 describe('keys of memory domains', () => {
-  it('come back as they went, wherever they are packed', async () => {
+  it('are unpacked as they were packed, at any offset', async () => {
     const fields = fc.record({
       device: fc.nat(0xffff_ffff),
       id: fc.maxSafeNat(),
@@ -22,7 +22,7 @@ describe('keys of memory domains', () => {
     );
   });
 
-  it('are nothing in another length or version', () => {
+  it('are undefined for another length or version', () => {
     const packed = new Uint8Array(KEY_BYTES);
     expect(unpackKey(packed)).toBeUndefined();
     expect(unpackKey(packed.subarray(1))).toBeUndefined();

@@ -1,6 +1,6 @@
 /**
- * Fixed-size remote keys of memory domains: little-endian fields at fixed places and a secret that cannot be guessed. Bytes only:
- * whether a key is good is judged by the memory domain that made it.
+ * Fixed-size remote keys of memory domains: little-endian fields and a random secret. Packing only; keys are validated by the memory domain that created
+ * them.
  */
 
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
@@ -22,14 +22,14 @@ const AT_SECRET = 32;
 export interface KeyFields {
   /** System device; 0xffffffff for none. */
   readonly device: number;
-  /** Identifies the memory within its memory domain; never used twice. */
+  /** Identifies the memory within its memory domain; never reused. */
   readonly id: number;
   readonly generation: number;
   readonly byteLength: number;
   readonly secret: Uint8Array;
 }
 
-/** A new secret. */
+/** Creates a secret. */
 export function newSecret(): Uint8Array {
   return systemRandomBytes(SECRET_BYTES);
 }
@@ -45,7 +45,7 @@ export function packKey(key: KeyFields, target: Uint8Array, offset: number): voi
   target.set(key.secret, offset + AT_SECRET);
 }
 
-/** Reads a key; undefined when it is too short or of another version. */
+/** Reads a key; undefined if it is too short or of another version. */
 export function unpackKey(packed: Uint8Array): KeyFields | undefined {
   if (!(packed instanceof Uint8Array) || packed.byteLength !== KEY_BYTES) return undefined;
   const view = new DataView(packed.buffer, packed.byteOffset, KEY_BYTES);

@@ -1,6 +1,6 @@
 /**
- * The memory for which a memory domain has handed out remote keys: packs keys, and finds the memory again behind a key. A key
- * stops working when its memory is revoked; what a key is good for is the transport's knowledge.
+ * The memory for which a memory domain has created remote keys: packs keys, and finds the memory of a key. Revoking memory invalidates its keys. The
+ * transport uses the memory.
  */
 
 import { UcxError } from '../../ucs/type/error.ts';
@@ -26,15 +26,14 @@ export class KeyTable<M extends MdMemory> {
     this.#mdName = mdName;
   }
 
-  /** Writes the key of `memory`: the same bytes every time, until it is revoked. */
+  /** Writes the key of `memory`; the bytes stay the same until it is revoked. */
   pack(memory: M, target: Uint8Array, offset: number): void {
     packKey(this.#entryOf(memory).key, target, offset);
   }
 
   /**
-   * Finds the memory behind a key.
-   * @throws UcxError ERR_RKEY_MALFORMED (INVALID_PARAM), ERR_RKEY_STALE for revoked or freed memory, ERR_RKEY_FORGED for a wrong
-   *   secret (both INVALID_ADDR)
+   * Finds the memory of a key.
+   * @throws UcxError ERR_RKEY_MALFORMED (INVALID_PARAM), ERR_RKEY_STALE for revoked or freed memory, ERR_RKEY_FORGED for a wrong secret (both INVALID_ADDR)
    */
   find(packed: Uint8Array): M {
     const key = unpackKey(packed);
@@ -56,7 +55,7 @@ export class KeyTable<M extends MdMemory> {
     return entry.memory;
   }
 
-  /** Makes the keys of `memory` useless. */
+  /** Invalidates the keys of `memory`. */
   revoke(memory: M): void {
     const entry = this.#byMemory.get(memory);
     if (entry === undefined) return;

@@ -1,6 +1,4 @@
-/**
- * Advice about memory: the checks that every memory domain makes, and making the pages of host memory present.
- */
+/** Advice about memory: checks for every memory domain, and backing the pages of host memory. */
 
 import { MadviseAdvice, madvise, PAGE_SIZE } from '../../sys/index.ts';
 import { describeValue, invalidParam } from '../../ucs/type/error.ts';
@@ -8,7 +6,7 @@ import type { MdMemory } from '../api/memory.ts';
 import type { MemoryAdvice } from '../api/memory-domain.ts';
 import { isInside } from './range.ts';
 
-/** @throws UcxError ERR_INVALID_PARAM for an advice that is none, or a range that is empty or outside the memory */
+/** @throws UcxError ERR_INVALID_PARAM for an unknown advice, or a range that is empty or outside the memory */
 export function checkAdvice(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
   if (advice !== 'normal' && advice !== 'will-need') {
     throw invalidParam('advice', "must be 'normal' or 'will-need'", advice);
@@ -22,10 +20,7 @@ export function checkAdvice(memory: MdMemory, advice: MemoryAdvice, offset: numb
   }
 }
 
-/**
- * Backs the pages of host memory, writable, as its first use would. What cannot be backed now is left to that use: kernels before 5.14 do
- * not know the call.
- */
+/** Backs the pages of host memory, writable, as their first use would. Errors are left to that use; kernels before 5.14 do not have the call. */
 export function prefault(address: number, byteLength: number): void {
   const start = address - (address % PAGE_SIZE);
   madvise(start, address + byteLength - start, MadviseAdvice.POPULATE_WRITE);

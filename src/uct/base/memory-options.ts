@@ -1,4 +1,4 @@
-/** The names of the options of memory domains. What they mean is in uct/api. */
+/** The names of the options of memory domains. Their meaning is documented in uct/api. */
 
 import type { AllocateOptions } from '../api/memory-domain.ts';
 

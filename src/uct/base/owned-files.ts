@@ -1,27 +1,28 @@
 /**
- * Files that go with this process: removed when it ends in the ordinary way without having closed what they belong to. A process that is
- * killed leaves them to scavenging. A file that a peer was to remove is removed here when the peer has ended without.
+ * Files that are removed when this process exits without having closed their owners. The files of a killed process are left to scavenging. If a peer was to
+ * remove a file and has ended without doing so, this process removes it.
  */
 
 import { existsSync, unlinkSync } from 'node:fs';
 
-/** Why a file stays: it is gone, of another user, or in a folder that is read-only. */
+/** Codes of files that cannot be removed: missing, of another user, or in a read-only folder. */
 const UNREMOVABLE: readonly (string | undefined)[] = ['ENOENT', 'EPERM', 'EACCES', 'EROFS'];
-/** Files that were left to peers and are looked at with the next one. */
+/** Number of files left to peers that are checked whenever another one is added. */
 const SWEPT_PER_USE = 8;
 
 const owned = new Set<string>();
-/** Files that peers are to remove, with the question whether their peer has ended; oldest look first. */
+/** Files that peers have to remove, with the check whether the peer has ended; the least recently checked first. */
 const left = new Map<string, () => boolean>();
 
-/** Takes a file into the list. */
+/** Adds a file to the list. */
 export function ownFile(path: string): void {
   watchExit();
   owned.add(path);
 }
 
 /**
- * Leaves a file to a peer. If the peer ends without removing it, it is removed here: with a later file, in scavenging, or when this process ends.
+ * Transfers the removal of a file to a peer. If the peer ends without removing it, this process removes it: with a later file, in scavenging, or when it
+ * ends.
  * @param isPeerGone whether the peer has ended
  */
 export function leaveFile(path: string, isPeerGone: () => boolean): void {
@@ -31,7 +32,7 @@ export function leaveFile(path: string, isPeerGone: () => boolean): void {
   owned.delete(path);
 }
 
-/** Removes what was left to peers that have ended. Looks at `countMax` files. Returns how many were removed. */
+/** Removes files that were left to peers which have ended. Checks `countMax` files. Returns the number of removed files. */
 export function sweepLeftFiles(countMax: number = left.size): number {
   let removed = 0;
   for (const [path, isPeerGone] of [...left].slice(0, countMax)) {
@@ -44,7 +45,7 @@ export function sweepLeftFiles(countMax: number = left.size): number {
   return removed;
 }
 
-/** Removes a file, of this process or not. False when it is not there any more, belongs to another user, or cannot be removed. */
+/** Removes any file. Returns false if it does not exist, belongs to another user, or cannot be removed. */
 export function unlinkIfThere(path: string): boolean {
   if (owned.delete(path)) unwatchExit();
   try {

@@ -1,7 +1,4 @@
-/**
- * Who a process is for its peers: pid, start time, and the namespace in which the pid means something. Fixed-size bytes for names,
- * keys and addresses; not a permission.
- */
+/** Identity of a process for its peers: pid, start time, and pid namespace. Fixed-size bytes for names, keys and addresses. It grants no permission. */
 
 import { getpid, isProcessAlive, pidNamespace, processStartTime } from '../../sys/index.ts';
 
@@ -13,7 +10,7 @@ export interface ProcessIdentity {
   /** Inode of the pid namespace. */
   readonly pidNamespace: number;
   readonly pid: number;
-  /** Clock ticks since boot; with the pid never used twice. */
+  /** Clock ticks since boot; unique together with the pid. */
   readonly startTime: number;
 }
 
@@ -25,13 +22,13 @@ export function ownIdentity(): ProcessIdentity {
   return own;
 }
 
-/** True for this process. */
+/** Whether it is this process. */
 export function isOwn(identity: ProcessIdentity): boolean {
   const { pidNamespace: namespace, pid, startTime } = ownIdentity();
   return identity.pidNamespace === namespace && identity.pid === pid && identity.startTime === startTime;
 }
 
-/** True when the process is known to have ended. Of another pid namespace nothing is known: false. */
+/** Whether the process has certainly ended; false for a process of another pid namespace, whose state is unknown. */
 export function hasEnded(identity: ProcessIdentity): boolean {
   if (isOwn(identity) || identity.pidNamespace !== ownIdentity().pidNamespace) return false;
   return !isProcessAlive(identity.pid, identity.startTime);
@@ -45,7 +42,7 @@ export function packIdentity(identity: ProcessIdentity, target: Uint8Array, offs
   view.setBigUint64(8, BigInt(identity.startTime), true);
 }
 
-/** Reads an identity; the bytes are there. A start time that no process has comes out as one that no process has. */
+/** Reads an identity from sufficient bytes. An impossible start time gives an identity that no process has. */
 export function unpackIdentity(bytes: Uint8Array, offset: number): ProcessIdentity {
   const view = new DataView(bytes.buffer, bytes.byteOffset + offset, PROCESS_IDENTITY_BYTES);
   return {

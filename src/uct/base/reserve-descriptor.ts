@@ -1,6 +1,6 @@
 /**
- * A descriptor that a listening socket keeps for the time when its process has no other: given up, it lets one peer be taken and sent away. A connection that
- * is not accepted would wake the process for ever.
+ * A descriptor that a listening socket reserves for the case that its process has no others: releasing it allows one peer to be accepted and disconnected. A
+ * connection that is not accepted would wake the process continuously.
  */
 
 import { close, dup, Errno, isSyscallError, tcpAccept, tcpClose } from '../../sys/index.ts';
@@ -8,7 +8,7 @@ import { close, dup, Errno, isSyscallError, tcpAccept, tcpClose } from '../../sy
 /** The reserve of one listening socket. */
 export class ReserveDescriptor {
   readonly #listener: number;
-  /** -1 for none: another part of the process was faster. */
+  /** -1 for none: another part of the process has used it up. */
   #fd = -1;
 
   /** @throws SyscallError EMFILE */
@@ -17,7 +17,7 @@ export class ReserveDescriptor {
     this.#fd = dup(listener);
   }
 
-  /** Takes a connection and closes it; returns what accept does, -EMFILE where there is no reserve either. */
+  /** Accepts a connection and closes it; returns the result of accept, or -EMFILE if the reserve is used up too. */
   sendAway(): number {
     this.reclaim();
     if (this.#fd < 0) return -Errno.EMFILE;
@@ -28,7 +28,7 @@ export class ReserveDescriptor {
     return fd;
   }
 
-  /** Takes the reserve again where it is gone, and there is a descriptor. */
+  /** Reserves a descriptor again, if the reserve is used up and one is available. */
   reclaim(): void {
     if (this.#fd >= 0) return;
     try {
@@ -38,7 +38,7 @@ export class ReserveDescriptor {
     }
   }
 
-  /** Gives it up. Idempotent. */
+  /** Releases the descriptor. Idempotent. */
   close(): void {
     if (this.#fd >= 0) close(this.#fd);
     this.#fd = -1;

@@ -1,6 +1,4 @@
-/**
- * The bytes of rkey tables and of the keys that point into them. Layout only: who writes is rkey-table.ts, who reads rkey-table-reader.ts.
- */
+/** Layout of rkey tables and of keys that refer to them. Written by rkey-table.ts, read by rkey-table-reader.ts. */
 
 import { SECRET_BYTES } from './key-bytes.ts';
 import { SEGMENT_NAME_BYTES } from './segment.ts';
@@ -12,14 +10,14 @@ const SLOT_WORDS = 32;
 const HEADER_WORDS = 32;
 /** Bytes of an rkey table. */
 export const TABLE_BYTES: number = (HEADER_WORDS + TABLE_SLOTS * SLOT_WORDS) * 4;
-/** Words of a slot that belong to the transport. */
+/** Words of a slot for the payload of the transport. */
 export const RKEY_TABLE_PAYLOAD_WORDS = 24;
-/** The device of memory without one. */
+/** Device number of host memory. */
 export const NO_DEVICE = 0xffff_ffff;
 
 /** Words of the header: the version and the name of the memory domain in 16 bytes, then the number of slots. */
 export const TableWord = { TAG: 0, SLOTS: 5 } as const;
-/** Words of a slot. A generation of 0 is a slot that is free. */
+/** Words of a slot. A free slot has generation 0. */
 export const SlotWord = { GENERATION: 0, DEVICE: 1, LENGTH: 2, SECRET: 4, PAYLOAD: 8 } as const;
 
 const TABLE_VERSION = 1;
@@ -31,7 +29,7 @@ export function slotAt(slot: number): number {
   return HEADER_WORDS + slot * SLOT_WORDS;
 }
 
-/** What the first bytes of every rkey table of a memory domain are. */
+/** The first bytes of every rkey table of a memory domain. */
 export function tableTag(mdName: string): Uint8Array {
   const tag = new Uint8Array(TAG_BYTES);
   tag[0] = TABLE_VERSION;
@@ -75,7 +73,7 @@ export function packTableKey(key: TableKeyFields, target: Uint8Array, offset: nu
   target.set(key.table, offset + AT_TABLE);
 }
 
-/** Reads a key; undefined for what is none of this version. */
+/** Reads a key; undefined if it is not of this version. */
 export function unpackTableKey(packed: Uint8Array): TableKeyFields | undefined {
   if (!(packed instanceof Uint8Array) || packed.byteLength !== RKEY_TABLE_KEY_BYTES) return undefined;
   const view = new DataView(packed.buffer, packed.byteOffset, RKEY_TABLE_KEY_BYTES);

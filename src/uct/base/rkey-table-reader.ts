@@ -1,6 +1,4 @@
-/**
- * The reading side of rkey tables: checks the keys of other memory domains of this node, and of this one, against the rkey tables of their owners.
- */
+/** The reading side of rkey tables: validates the keys of memory domains of this node against the rkey tables of their owners. */
 
 import { UcxError } from '../../ucs/type/error.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
@@ -21,18 +19,18 @@ import {
 import { isLackOfResources, type Segment } from './segment.ts';
 import { SegmentCache } from './segment-cache.ts';
 
-/** Rkey tables that stay attached without a key in use: one for each peer with which keys come and go. */
+/** Number of rkey tables that stay attached without a key in use: one for each peer whose keys are unpacked and released repeatedly. */
 const IDLE_TABLES_MAX = 16;
 
-/** A key that was checked. */
+/** A validated key. */
 export class PublishedKey {
   readonly byteLength: number;
   /** System device of the memory; undefined for host memory. */
   readonly device: number | undefined;
   readonly generation: number;
-  /** The payload of the slot: a copy. Written by another process: check it. */
+  /** A copy of the payload of the slot. Another process wrote it, so it must be validated. */
   readonly payload: Int32Array;
-  /** The process that published it. */
+  /** The process that has published the key. */
   readonly owner: ProcessIdentity;
   readonly #words: Int32Array;
   readonly #at: number;
@@ -50,12 +48,12 @@ export class PublishedKey {
     this.#release = release;
   }
 
-  /** False once the owner has revoked the key: one load, to be done before every use. */
+  /** False once the owner has revoked the key. One load; must be checked before every use. */
   get live(): boolean {
     return this.#words[this.#at] === this.generation;
   }
 
-  /** Gives the rkey table back. Idempotent. The key must not be used any more. */
+  /** Releases the rkey table. Idempotent. The key must not be used afterwards. */
   release(): void {
     if (this.#released) return;
     this.#released = true;
@@ -69,7 +67,7 @@ export class RkeyTableReader {
   readonly #tag: Uint8Array;
   readonly #tables: SegmentCache;
 
-  /** @param folder where the rkey tables of peers are */
+  /** @param folder folder of the rkey tables of peers */
   constructor(mdName: string, folder?: string) {
     this.#tables = new SegmentCache(IDLE_TABLES_MAX, folder);
     this.#mdName = mdName;
@@ -77,11 +75,11 @@ export class RkeyTableReader {
   }
 
   /**
-   * Checks a key. Release what it returns.
+   * Validates a key. The result must be released.
    * @param packed any bytes
-   * @throws UcxError ERR_RKEY_MALFORMED (INVALID_PARAM) for what is no key; ERR_RKEY_STALE (INVALID_ADDR) when its memory is gone, or its
-   *   owner, or the rkey table is not to be seen from here; ERR_RKEY_FORGED (INVALID_ADDR) when it is not the key that was handed out; SyscallError EMFILE,
-   *   ENFILE, ENOMEM of this process
+   * @throws UcxError ERR_RKEY_MALFORMED (INVALID_PARAM) for invalid bytes; ERR_RKEY_STALE (INVALID_ADDR) if its memory was released, its owner has ended, or
+   * the rkey table is not accessible from this process; ERR_RKEY_FORGED (INVALID_ADDR) if it differs from the issued key; SyscallError EMFILE, ENFILE,
+   * ENOMEM of this process
    */
   open(packed: Uint8Array): PublishedKey {
     const key = unpackTableKey(packed);
@@ -98,7 +96,7 @@ export class RkeyTableReader {
     }
   }
 
-  /** Detaches all rkey tables; every key stops working. */
+  /** Detaches all rkey tables, which invalidates every key. */
   close(): void {
     this.#tables.close();
   }
@@ -113,7 +111,7 @@ export class RkeyTableReader {
     }
   }
 
-  /** The payload of the slot, when it is still the one of the key. */
+  /** The payload of the slot, if the slot still belongs to the key. */
   #check(key: TableKeyFields, { words, bytes, byteLength }: Segment): Int32Array {
     const isTable = byteLength >= TABLE_BYTES && this.#tag.every((byte, i) => bytes[TableWord.TAG * 4 + i] === byte);
     if (!isTable) throw this.#forged(`does not belong to memory domain ${this.#mdName}`);
@@ -121,7 +119,7 @@ export class RkeyTableReader {
     const isCurrent = (): boolean => Atomics.load(words, at + SlotWord.GENERATION) === key.generation;
     if (!isCurrent()) throw this.#stale();
     const slot = words.slice(at, at + SlotWord.PAYLOAD + RKEY_TABLE_PAYLOAD_WORDS);
-    // The owner may have revoked and reused the slot meanwhile.
+    // The owner may have revoked and reused the slot in the meantime.
     if (!isCurrent()) throw this.#stale();
     const secret = new Uint8Array(slot.buffer, SlotWord.SECRET * 4, SECRET_BYTES);
     const length = joinWords(slot[SlotWord.LENGTH]!, slot[SlotWord.LENGTH + 1]!);

@@ -57,7 +57,7 @@ function codeOf(call: () => unknown): string {
 }
 
 describe('a published key', () => {
-  it('tells what its slot says, until it is revoked', () => {
+  it('has the contents of its slot until it is revoked', () => {
     const one = memory(5_000_000_000, 3);
     const payload = Int32Array.from({ length: RKEY_TABLE_PAYLOAD_WORDS }, (_, i) => i - 5);
     const packed = published(one, payload);
@@ -74,7 +74,7 @@ describe('a published key', () => {
     for (const each of [key, key, second]) each.release();
   });
 
-  it('is dead with its owner and with its reader', () => {
+  it('is invalid after its owner or its reader has closed', () => {
     const packed = published(memory());
     const key = reader.open(packed);
     const other = new RkeyTableReader('test');
@@ -83,20 +83,20 @@ describe('a published key', () => {
     expect([key.live, second.live]).toEqual([true, false]);
     table.close();
     expect(key.live).toBe(false);
-    // An rkey table that is still attached, and one that cannot be attached any more.
+    // An rkey table that is still attached, and one that can no longer be attached.
     expect(codeOf(() => reader.open(packed))).toBe('ERR_RKEY_STALE');
     expect(codeOf(() => other.open(packed))).toBe('ERR_RKEY_STALE');
     other.close();
   });
 
-  it('is none of another memory domain', () => {
+  it('is rejected by another memory domain', () => {
     const packed = published(memory());
     const other = new RkeyTableReader('tes');
     expect(codeOf(() => other.open(packed))).toBe('ERR_RKEY_FORGED');
     other.close();
   });
 
-  it('is refused with any bit changed', () => {
+  it('is rejected with any bit changed', () => {
     const packed = published(memory());
     published(memory());
     for (let bit = 0; bit < packed.byteLength * 8; bit++) {
@@ -115,7 +115,7 @@ describe('a published key', () => {
     await fc.assert(
       fc.property(random, fc.nat(300), fc.boolean(), (bytes, at, tagged) => {
         hostile.bytes.set(bytes);
-        // With the tag of a real rkey table, and the key's own generation now and then.
+        // Some with the tag of a real rkey table, and some with the key's generation.
         if (tagged) hostile.bytes[0] = 1;
         if (tagged) hostile.bytes.set(Buffer.from('test\0\0\0\0\0\0\0\0\0\0\0\0'), 4);
         if (tagged) hostile.bytes.set(bytes.subarray(0, 1), 128 + at);
@@ -131,7 +131,7 @@ describe('a published key', () => {
 });
 
 describe('publishing', () => {
-  it('refuses what is published already, what is not, and a long payload', () => {
+  it('rejects published memory, unpublished memory, and a long payload', () => {
     const one = memory();
     const packed = published(one);
     expect(codeOf(() => table.publish(one, new Int32Array(0)))).toBe('ERR_INVALID_PARAM');
@@ -144,7 +144,7 @@ describe('publishing', () => {
     expect([table.has(one), table.has(memory())]).toEqual([true, false]);
   });
 
-  it('ends at its bound with NO_RESOURCE, and goes on when a key is revoked', () => {
+  it('fails at its limit with NO_RESOURCE, and succeeds again when a key is revoked', () => {
     const first = memory();
     table.publish(first, new Int32Array(0));
     for (let i = 1; i < PUBLISHED_KEYS_MAX; i++) table.publish(memory(), new Int32Array(0));

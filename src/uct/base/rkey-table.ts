@@ -1,7 +1,6 @@
 /**
- * Published remote keys: the owner of memory keeps a slot for each key in a shared segment (a *rkey table*), which peers on this node read to
- * check a key and to learn what the key itself does not tell. A key stops working the moment its slot is revoked. What the payload of a
- * slot means is the transport's knowledge; how a peer reads an rkey table is in rkey-table-reader.ts.
+ * Published remote keys: the owner of memory stores a slot for each key in a shared segment (an *rkey table*). Peers on this node read it to validate a key
+ * and to get its payload. Revoking the slot invalidates the key at once. The transport defines the payload; reading is in rkey-table-reader.ts.
  */
 
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
@@ -24,11 +23,11 @@ import {
 } from './rkey-table-layout.ts';
 import { Segment } from './segment.ts';
 
-/** Rkey tables of one memory domain at most; with all slots of them taken, publishing is refused with NO_RESOURCE. */
+/** Maximum number of rkey tables of one memory domain. If all slots are used, publishing fails with NO_RESOURCE. */
 const TABLES_MAX = 64;
-/** The most keys that a memory domain has published at one time. */
+/** Maximum number of published keys of a memory domain. */
 export const PUBLISHED_KEYS_MAX: number = TABLES_MAX * TABLE_SLOTS;
-/** A slot with this generation is not used again, so that generations are unique. */
+/** A slot with this generation is not reused, so that generations are unique. */
 const GENERATION_MAX = 0x7fff_ffff;
 
 /** A slot of a table, for one key. */
@@ -46,13 +45,13 @@ interface Entry {
 /** The published keys of one memory domain. */
 export class RkeyTable<M extends MdMemory> {
   readonly #mdName: string;
-  /** Where the rkey tables are; the usual folder when undefined. */
+  /** Folder of the rkey tables; undefined for the default. */
   readonly #folder: string | undefined;
   readonly #tables: Segment[] = [];
   readonly #free: Slot[] = [];
   readonly #published: Map<M, Entry> = new Map();
 
-  /** @param mdName at most 16 ASCII characters; an rkey table of one memory domain is none of another */
+  /** @param mdName at most 16 ASCII characters; rkey tables of other memory domains are not accepted */
   constructor(mdName: string, folder?: string) {
     this.#folder = folder;
     this.#mdName = mdName;
@@ -64,9 +63,9 @@ export class RkeyTable<M extends MdMemory> {
   }
 
   /**
-   * Gives `memory` a slot.
-   * @param payload what peers learn besides length and device: at most {@link RKEY_TABLE_PAYLOAD_WORDS} words, copied
-   * @throws UcxError ERR_NO_RESOURCE with {@link PUBLISHED_KEYS_MAX} keys; ERR_INVALID_PARAM for a second time; SyscallError of the segment
+   * Publishes `memory` in a slot.
+   * @param payload data for peers besides length and device: at most {@link RKEY_TABLE_PAYLOAD_WORDS} words, copied
+   * @throws UcxError ERR_NO_RESOURCE with {@link PUBLISHED_KEYS_MAX} keys; ERR_INVALID_PARAM if it is already published; SyscallError of the segment
    */
   publish(memory: M, payload: Int32Array): void {
     if (this.#published.has(memory)) throw invalidParam('memory', 'must not be published already', memory.address);
@@ -86,7 +85,7 @@ export class RkeyTable<M extends MdMemory> {
     bytes.set(secret, (at + SlotWord.SECRET) * 4);
     words.fill(0, at + SlotWord.PAYLOAD, at + SlotWord.PAYLOAD + RKEY_TABLE_PAYLOAD_WORDS);
     words.set(payload, at + SlotWord.PAYLOAD);
-    // Last: a peer that sees the generation sees the slot.
+    // Stored last: a peer that sees the generation sees the complete slot.
     Atomics.store(words, at + SlotWord.GENERATION, slot.generation);
     const packed = new Uint8Array(RKEY_TABLE_KEY_BYTES);
     const { index, generation } = slot;
@@ -107,7 +106,7 @@ export class RkeyTable<M extends MdMemory> {
     target.set(entry.packed, offset);
   }
 
-  /** Makes the keys of `memory` useless at once, here and in other processes. Memory that is not published is left alone. */
+  /** Invalidates the keys of `memory` at once, in all processes. No effect on memory that is not published. */
   revoke(memory: M): void {
     const entry = this.#published.get(memory);
     if (entry === undefined) return;

@@ -1,10 +1,8 @@
-/**
- * The part of an endpoint that a transport without messages, atomic operations and peers does not have: every such call is UNSUPPORTED.
- */
+/** Base of endpoints of transports without messages, atomic operations and remote peers: each of these calls returns UNSUPPORTED. */
 
 import { Status } from '../../ucs/type/status.ts';
 
-/** Base of endpoints that only put and get within one process. */
+/** Base of endpoints with put and get within one process only. */
 export abstract class RmaOnlyEndpoint {
   amShort(): Status {
     return Status.UNSUPPORTED;
@@ -18,7 +16,7 @@ export abstract class RmaOnlyEndpoint {
     return Status.UNSUPPORTED;
   }
 
-  /** The peer is this process. */
+  /** The peer is this process, so it is always reachable. */
   check(): Status {
     return Status.OK;
   }

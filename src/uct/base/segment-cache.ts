@@ -1,6 +1,4 @@
-/**
- * The segments of peers that are attached: each once, as long as it is used, and some a while longer.
- */
+/** Attached segments of peers: each is attached once while it is in use, and a limited number of idle ones stays attached. */
 
 import { SEGMENT_FOLDER, Segment } from './segment.ts';
 
@@ -11,15 +9,15 @@ interface Entry {
 
 /** A set of attached segments. */
 export class SegmentCache {
-  /** By name; the unused ones oldest first. */
+  /** By name; the idle ones in the order of their release. */
   readonly #entries: Map<string, Entry> = new Map();
   readonly #idleMax: number;
   readonly #folder: string;
   #idle = 0;
 
   /**
-   * @param idleMax how many unused segments stay attached; the oldest is detached at the bound
-   * @param folder where they are
+   * @param idleMax maximum number of idle attached segments; beyond it the oldest is detached
+   * @param folder folder of the segments
    */
   constructor(idleMax: number, folder: string = SEGMENT_FOLDER) {
     this.#folder = folder;
@@ -27,7 +25,7 @@ export class SegmentCache {
   }
 
   /**
-   * Attaches a segment. Give it back with {@link release}.
+   * Attaches a segment. Each call needs one {@link release}.
    * @throws UcxError ERR_SHM_SEGMENT as {@link Segment.attach}
    */
   acquire(packedName: Uint8Array, byteLengthMin = 1): Segment {
@@ -43,21 +41,21 @@ export class SegmentCache {
     return entry.segment;
   }
 
-  /** Gives back what {@link acquire} returned, once for each. */
+  /** Releases a segment that {@link acquire} returned, once for each call. */
   release(segment: Segment): void {
     const key = keyOf(segment.packedName);
     const entry = this.#entries.get(key);
     if (entry === undefined || entry.segment !== segment) return;
     entry.references -= 1;
     if (entry.references > 0) return;
-    // To the end: the map keeps the order of insertion.
+    // Moved to the end: a map keeps the order of insertion.
     this.#entries.delete(key);
     this.#entries.set(key, entry);
     this.#idle += 1;
     if (this.#idle > this.#idleMax) this.#detachOldest();
   }
 
-  /** Detaches all, also those in use. */
+  /** Detaches all segments, including those in use. */
   close(): void {
     for (const { segment } of this.#entries.values()) segment.close();
     this.#entries.clear();

@@ -31,7 +31,7 @@ function refusal(call: () => unknown): { code: string; status: Status; message: 
 }
 
 describe('a segment', () => {
-  it('is one memory for its creator and all processes that attach it', () => {
+  it('is shared by its creator and all processes that attach it', () => {
     const mine = Segment.create(10_000);
     const other = Segment.attach(mine.packedName);
     expect(other.byteLength).toBe(10_000);
@@ -47,7 +47,7 @@ describe('a segment', () => {
     mine.close();
   });
 
-  it('is a file for this user only, and goes with its creator', () => {
+  it('is a file for this user only, and is removed by its creator', () => {
     const segment = Segment.create(1);
     expect(statSync(segment.path).mode & 0o777).toBe(0o600);
     const other = Segment.attach(segment.packedName);
@@ -62,11 +62,11 @@ describe('a segment', () => {
     other.close();
   });
 
-  it.each([0, -1, 1.5, Number.NaN, 2 ** 32 + 1])('of %s bytes is refused', (byteLength) => {
+  it.each([0, -1, 1.5, Number.NaN, 2 ** 32 + 1])('of %s bytes is rejected', (byteLength) => {
     expect(refusal(() => Segment.create(byteLength)).code).toBe('ERR_INVALID_PARAM');
   });
 
-  it('that is too small, or no file, is not attached', () => {
+  it('that is too small or does not exist cannot be attached', () => {
     const segment = Segment.create(100);
     expect(refusal(() => Segment.attach(segment.packedName, 101)).message).toMatch(/has 100 bytes/);
     segment.close();
@@ -77,7 +77,7 @@ describe('a segment', () => {
     expect(refusal(() => Segment.attach(new Uint8Array(5))).code).toBe('ERR_SHM_SEGMENT');
   });
 
-  it('is not found under random names', async () => {
+  it('does not exist under random names', async () => {
     const random = fc.uint8Array({ minLength: SEGMENT_NAME_BYTES, maxLength: SEGMENT_NAME_BYTES });
     await fc.assert(
       fc.property(random, (name) => {
@@ -88,7 +88,7 @@ describe('a segment', () => {
 });
 
 describe('scavenging', () => {
-  it('removes what dead processes left, and nothing else', () => {
+  it('removes the files of ended processes, and nothing else', () => {
     const dead = spawnSync(process.execPath, ['-e', '']).pid;
     const live = Segment.create(8);
     const left = [nameOf(dead, 1), nameOf(process.pid, ownIdentity().startTime + 1)].map((name) => segmentPath(name));
@@ -97,10 +97,10 @@ describe('scavenging', () => {
       `${SEGMENT_FOLDER}/gaudi_ucx.4.${dead}.1.${'0'.repeat(32)}`,
       `${SEGMENT_FOLDER}/other.file`,
     ];
-    // Of a thread of this process that there is not, as no thread of Linux has this id.
+    // Of a thread of this process that cannot exist: no thread of Linux has this id.
     left.push(`${left[0]}.wake`, segmentPath(nameOf(process.pid, ownIdentity().startTime, 9, 2 ** 30)));
     for (const path of [...left, ...kept]) writeFileSync(path, 'x');
-    // Processes of other tests may have left some as well.
+    // Ended processes of other tests may have left files too.
     expect(scavenge()).toBeGreaterThanOrEqual(left.length);
     expect(left.filter((path) => existsSync(path))).toEqual([]);
     expect(kept.every((path) => existsSync(path))).toBe(true);
@@ -112,7 +112,7 @@ describe('scavenging', () => {
 });
 
 describe('a cache of segments', () => {
-  it('attaches each once and keeps the last unused ones', () => {
+  it('attaches each once and keeps the most recently used idle ones', () => {
     const created = [0, 1, 2].map(() => Segment.create(64));
     const cache = new SegmentCache(1);
     const [one, two, three] = created.map(({ packedName }) => cache.acquire(packedName));

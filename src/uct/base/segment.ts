@@ -1,9 +1,9 @@
 /**
- * Named shared memory: files in /dev/shm of this user alone, with names that cannot be guessed. A name travels in addresses and keys as
- * fixed-size bytes. What lies in a segment is known to its creator.
+ * Named shared memory: files in /dev/shm that only this user can access, with random names. A name is sent in addresses and keys as fixed-size bytes. The
+ * creator defines the contents of a segment.
  *
- * The file belongs to the thread that created it and goes with `close()`; what killed processes leave, and threads that were ended from outside, is removed
- * by {@link scavenge}.
+ * The file belongs to the thread that created it and is removed by `close()`. Files of killed processes and of terminated threads are removed by
+ * {@link scavenge}.
  */
 
 import { readdirSync } from 'node:fs';
@@ -38,32 +38,32 @@ import {
   unpackIdentity,
 } from './process-identity.ts';
 
-/** The folder of segments, unless their makers have one of their own. */
+/** The default folder of segments. */
 export const SEGMENT_FOLDER = '/dev/shm';
 /** Bytes of a packed name: the identity of the creator and a random tag. */
 export const SEGMENT_NAME_BYTES = 32;
 
 const PREFIX = 'gaudi_ucx';
-/** Random bytes of a name; behind them stands the id of the thread that made it. */
+/** Random bytes of a name; the id of the creating thread follows. */
 const RANDOM_BYTES = 12;
-/** Bytes of what tells the names of one process apart. */
+/** Bytes of the part of a name that distinguishes the names of one process. */
 export const TAG_BYTES: number = SEGMENT_NAME_BYTES - PROCESS_IDENTITY_BYTES;
-/** Digits of the thread in the name of a file: the bytes in hexadecimal, the lowest first. */
+/** Position of the thread in the name of a file: bytes in hexadecimal, the lowest first. */
 const THREAD_DIGITS_AT: number = RANDOM_BYTES * 2;
-/** Names of segments, and of what lies beside them under the same name. */
+/** Names of segments, and of files beside them with the same name and a suffix. */
 const FILE_NAME = /^gaudi_ucx\.(\d{1,10})\.(\d{1,10})\.(\d{1,16})\.([0-9a-f]{32})(?:\.[a-z]+)?$/;
 
 /** A mapped segment. */
 export class Segment {
   /** Process that created it. */
   readonly owner: ProcessIdentity;
-  /** {@link SEGMENT_NAME_BYTES} that name it; do not change. */
+  /** Its name: {@link SEGMENT_NAME_BYTES} bytes, which must not be changed. */
   readonly packedName: Uint8Array;
   readonly byteLength: number;
   /** Host virtual address in this process. */
   readonly address: number;
   readonly bytes: Uint8Array;
-  /** The whole words of it. */
+  /** The segment as words. */
   readonly words: Int32Array;
   readonly #folder: string;
   readonly #memory: MappedMemory;
@@ -82,10 +82,10 @@ export class Segment {
   }
 
   /**
-   * Creates a segment of zeros, all of it backed.
+   * Creates a segment of zeros, and allocates all of its memory.
    * @param byteLength 1 to 4 GiB
-   * @param folder where its file lies; who attaches it must know
-   * @throws UcxError ERR_INVALID_PARAM; SyscallError ENOSPC where /dev/shm is full, ENOENT or EACCES where there is none, EMFILE
+   * @param folder folder of its file, which must be passed to {@link attach} too
+   * @throws UcxError ERR_INVALID_PARAM; SyscallError ENOSPC if /dev/shm is full, ENOENT or EACCES if the folder does not exist or is not accessible, EMFILE
    */
   static create(byteLength: number, folder: string = SEGMENT_FOLDER): Segment {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0 || byteLength > VIEW_LENGTH_MAX) {
@@ -109,11 +109,11 @@ export class Segment {
   }
 
   /**
-   * Maps the segment of this name, also of this process.
+   * Maps the segment with this name, which may belong to this process.
    * @param packedName {@link SEGMENT_NAME_BYTES}; any bytes
-   * @param byteLengthMin least length that makes sense to the caller
-   * @throws UcxError ERR_SHM_SEGMENT that says why: no such segment, of another user, too small; SyscallError EMFILE, ENFILE, ENOMEM, which say nothing
-   *   about the segment: see {@link isLackOfResources}
+   * @param byteLengthMin minimum length that the caller accepts
+   * @throws UcxError ERR_SHM_SEGMENT with the reason: no such segment, of another user, too small; SyscallError EMFILE, ENFILE, ENOMEM, which do not concern
+   * the segment: see {@link isLackOfResources}
    */
   static attach(packedName: Uint8Array, byteLengthMin = 1, folder: string = SEGMENT_FOLDER): Segment {
     if (packedName.byteLength !== SEGMENT_NAME_BYTES) {
@@ -138,21 +138,21 @@ export class Segment {
     return this.#memory.closed;
   }
 
-  /** Path of the file, and the start of the path of what belongs to it. */
+  /** Path of the file, and prefix of the paths of files that belong to it. */
   get path(): string {
     return segmentPath(this.packedName, this.#folder);
   }
 
   /**
-   * Leaves the file to a peer, which removes it.
-   * @param isPeerGone whether the peer has ended: then the file is removed here later
+   * Transfers the file to a peer, which removes it.
+   * @param isPeerGone whether the peer has ended: the file is then removed by this process later
    */
   leaveTo(isPeerGone: () => boolean): void {
     this.#ownsFile = false;
     leaveFile(this.path, isPeerGone);
   }
 
-  /** Unmaps it; views of it read zeros from now on. The creator removes the file; who has attached it keeps the memory. Idempotent. */
+  /** Unmaps it; views of it then read zeros. The creator removes the file; processes that have attached it keep the memory. Idempotent. */
   close(): void {
     if (this.#memory.closed) return;
     this.#memory.close();
@@ -160,12 +160,12 @@ export class Segment {
   }
 }
 
-/** True for the failure of a process that has run out of descriptors or memory itself: it tells nothing about a peer. */
+/** Whether this process itself has run out of descriptors or memory. The error does not concern the peer. */
 export function isLackOfResources(error: unknown): error is SyscallError {
   return [Errno.EMFILE, Errno.ENFILE, Errno.ENOMEM].some((code) => isSyscallError(error, code));
 }
 
-/** A tag for a new name: it cannot be guessed, and names this thread. */
+/** A random tag for a new name, which contains the id of this thread. */
 export function newTag(): Uint8Array {
   const tag = new Uint8Array(TAG_BYTES);
   tag.set(systemRandomBytes(RANDOM_BYTES));
@@ -173,7 +173,7 @@ export function newTag(): Uint8Array {
   return tag;
 }
 
-/** Path of the file behind a packed name of any content. */
+/** Path of the file for a packed name with any content. */
 export function segmentPath(packedName: Uint8Array, folder: string = SEGMENT_FOLDER): string {
   const { pidNamespace, pid, startTime } = unpackIdentity(packedName, 0);
   const tag = Buffer.from(packedName.subarray(PROCESS_IDENTITY_BYTES, SEGMENT_NAME_BYTES)).toString('hex');
@@ -181,9 +181,9 @@ export function segmentPath(packedName: Uint8Array, folder: string = SEGMENT_FOL
 }
 
 /**
- * Removes the files of processes that have ended without doing so, and of threads of this process; closes the descriptors of such threads, by which their
- * peers learn that they are gone. Files of other users, and of other pid namespaces, whose processes cannot be told dead from alive here, stay.
- * @returns how many files were removed
+ * Removes the files that ended processes and threads of this process have left, and closes the descriptors of such threads, by which their peers detect
+ * their end. Keeps files of other users, and of other pid namespaces, where this process cannot determine whether a process runs.
+ * @returns number of removed files
  */
 export function scavenge(folder: string = SEGMENT_FOLDER): number {
   closeAbandonedDescriptors();
@@ -199,7 +199,7 @@ export function scavenge(folder: string = SEGMENT_FOLDER): number {
   return removed;
 }
 
-/** Whether the thread of this process that a tag names is gone. */
+/** Whether the thread in a tag was a thread of this process that has ended. */
 function isOfEndedThread(tag: string): boolean {
   const tid = Buffer.from(tag.slice(THREAD_DIGITS_AT), 'hex').readUInt32LE();
   return !isThreadAlive(tid);
@@ -209,14 +209,14 @@ function namesIn(folder: string): readonly string[] {
   try {
     return readdirSync(folder);
   } catch {
-    return []; // No such folder, or not for this user: nothing of ours is in it.
+    return []; // The folder does not exist or is not accessible, so it contains no files of this process.
   }
 }
 
 function checkedLength(fd: number, path: string, byteLengthMin: number): number {
   const { kind, uid, byteLength } = fileStatus(fd);
   if (kind !== FileKind.FILE) throw segmentError(`${path} is no file`);
-  // Of another user, a length could change under the mapping: a SIGBUS.
+  // Another user could truncate it while it is mapped, which causes SIGBUS.
   if (uid !== process.geteuid?.()) throw segmentError(`${path} belongs to user ${uid}`);
   if (byteLength < byteLengthMin || byteLength > VIEW_LENGTH_MAX) {
     throw segmentError(`${path} has ${byteLength} bytes, not ${byteLengthMin} to ${VIEW_LENGTH_MAX}`);
@@ -224,7 +224,7 @@ function checkedLength(fd: number, path: string, byteLengthMin: number): number 
   return byteLength;
 }
 
-/** The error for shared memory that is not there, or not what it should be. */
+/** The error for shared memory that does not exist or is invalid. */
 export function segmentError(reason: string, cause?: unknown): UcxError {
   return new UcxError({
     code: 'ERR_SHM_SEGMENT',

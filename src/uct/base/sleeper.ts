@@ -1,15 +1,15 @@
-/** The sleep of those who wait for one interface: one promise and one timer for all of them. It does not know what wakes it. */
+/** The shared sleep of all callers that wait for one interface: one promise and one timer. Its user wakes it. */
 
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 
-/** @throws UcxError ERR_INVALID_PARAM for what is no time to sleep */
+/** @throws UcxError ERR_INVALID_PARAM if it is not a valid time-out */
 export function checkTimeout(timeoutNs: number): void {
   if (Number.isFinite(timeoutNs) && timeoutNs >= 0) return;
   throw invalidParam('timeoutNs', 'must be finite and not negative', timeoutNs);
 }
 
-/** A sleep that can be joined. */
+/** A sleep that several callers share. */
 export class Sleeper {
   readonly #clock: Clock;
   readonly #onEnd: () => void;
@@ -18,7 +18,7 @@ export class Sleeper {
   #timer: Timer | undefined;
   #deadlineNs = 0;
 
-  /** @param onEnd called whenever a sleep ends, before those who slept go on */
+  /** @param onEnd called at the end of a sleep, before the callers continue */
   constructor(clock: Clock, onEnd: () => void) {
     this.#clock = clock;
     this.#onEnd = onEnd;
@@ -29,7 +29,7 @@ export class Sleeper {
     return this.#promise !== undefined;
   }
 
-  /** Sleeps until {@link wake}, or until the earliest time that was asked for. The timer does not hold the process open. */
+  /** Sleeps until {@link wake}, or until the earliest requested time. The timer does not keep the process running. */
   sleep(timeoutNs: number): Promise<void> {
     const deadlineNs = this.#clock.nowNs() + timeoutNs;
     if (this.#promise === undefined) {
@@ -45,7 +45,7 @@ export class Sleeper {
     return this.#promise;
   }
 
-  /** Ends the sleep of all. */
+  /** Ends the sleep of all callers. */
   wake(): void {
     if (this.#promise === undefined) return;
     this.#timer?.cancel();

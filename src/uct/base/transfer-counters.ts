@@ -1,13 +1,13 @@
 /**
- * The counters of an interface: what its endpoints have taken, by operation, and what has arrived. An array of Numbers, so that counting is an
- * addition in place; it never allocates.
+ * The counters of an interface: operations that its endpoints have accepted, by kind, and received messages. An array of Numbers, so that counting is an
+ * addition in place and allocates nothing.
  */
 
 import { namedCounters, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { IfaceResource } from '../api/iface.ts';
 
-/** Names as UCX has them for its endpoints and interfaces (uct_ep, uct_iface), by index. */
+/** Names of the counters in UCX for endpoints and interfaces (uct_ep, uct_iface), by index. */
 const NAMES = [
   'am',
   'put',
@@ -24,7 +24,7 @@ const NAMES = [
   'rx_am_bytes',
 ] as const;
 
-/** Operations that are counted by their bytes. */
+/** Operations whose bytes are counted. */
 export const Transfer = { AM: 0, PUT: 1, GET: 2 } as const;
 export type Transfer = (typeof Transfer)[keyof typeof Transfer];
 
@@ -39,59 +39,56 @@ const FENCE = 10;
 const RX_AM = 11;
 const RX_AM_BYTES = 12;
 
-/**
- * Counts what an interface does. The calls for operations that were taken are as small as can be: they are part of every put, and V8 inlines what
- * is small.
- */
+/** The counters of an interface. The methods for accepted operations are short, because every put calls one and V8 inlines short functions. */
 export class TransferCounters {
   readonly #values: Float64Array = new Float64Array(NAMES.length);
 
-  /** A short operation was taken. */
+  /** Counts an accepted short operation. */
   short(transfer: Transfer, byteLength: number): void {
     const values = this.#values;
     values[transfer]! += 1;
     values[BYTES_SHORT]! += byteLength;
   }
 
-  /** A message was packed into memory of the transport. */
+  /** Counts a message that was packed into memory of the transport. */
   bcopy(transfer: Transfer, byteLength: number): void {
     const values = this.#values;
     values[transfer]! += 1;
     values[BYTES_BCOPY]! += byteLength;
   }
 
-  /** A zero-copy operation was taken. */
+  /** Counts an accepted zero-copy operation. */
   zcopy(transfer: Transfer, byteLength: number): void {
     const values = this.#values;
     values[transfer]! += 1;
     values[BYTES_ZCOPY]! += byteLength;
   }
 
-  /** An atomic operation was taken. */
+  /** Counts an accepted atomic operation. */
   atomic(): void {
     this.#values[ATOMIC]! += 1;
   }
 
-  /** An operation was refused; counted where it was for want of resources. Returns the refusal. */
+  /** Counts a refusal that is NO_RESOURCE. Returns the status. */
   refused(status: Status): Status {
     if (status === Status.NO_RESOURCE) this.#values[NO_RES]! += 1;
     return status;
   }
 
-  /** A flush with this result; one that is not done at once counts as a wait as well. Returns the result. */
+  /** Counts a flush with this result, also as a wait unless it is done at once. Returns the result. */
   flush(status: Status): Status {
     this.#values[FLUSH]! += 1;
     if (status === Status.INPROGRESS) this.#values[FLUSH_WAIT]! += 1;
     return status;
   }
 
-  /** A fence with this result, which is returned. */
+  /** Counts a fence with this result. Returns the result. */
   fence(status: Status): Status {
     this.#values[FENCE]! += 1;
     return status;
   }
 
-  /** A message has arrived. */
+  /** Counts a received message. */
   received(byteLength: number): void {
     this.#values[RX_AM]! += 1;
     this.#values[RX_AM_BYTES]! += byteLength;

@@ -1,6 +1,4 @@
-/**
- * The loopback component: one memory domain with one transport, everywhere.
- */
+/** The loopback component: one memory domain with one transport, available on every machine. */
 
 import type { Component } from '../api/memory-domain.ts';
 import { checkServices } from '../base/check-services.ts';

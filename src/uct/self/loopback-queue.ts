@@ -1,13 +1,11 @@
-/**
- * Active messages from a worker to itself: kept in a bounded ring until progress delivers them, so that no handler runs inside a send.
- */
+/** Active messages from a worker to itself: queued in a bounded ring until progress delivers them, so that no handler runs inside a send. */
 
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, AmHandler, AmPacker } from '../api/iface.ts';
 import { isInside } from '../base/range.ts';
 import type { TransferCounters } from '../base/transfer-counters.ts';
 
-/** Slots for messages: one is that of the message at hand, the others wait; beyond them NO_RESOURCE. */
+/** Slots for messages: one for the message that is being delivered, the others for waiting ones; beyond them NO_RESOURCE. */
 const MESSAGES_MAX = 64;
 
 class LoopbackFrame implements AmFrame {
@@ -49,12 +47,12 @@ export class LoopbackQueue {
     this.#onMessage = onMessage;
   }
 
-  /** Messages that wait. */
+  /** Number of waiting messages. */
   get length(): number {
     return (this.#tail - this.#head) | 0;
   }
 
-  /** Adds a message of header and payload; NO_RESOURCE at the bound. */
+  /** Adds a message of header and payload; NO_RESOURCE at the limit. */
   push(
     id: number,
     header: Int32Array,
@@ -74,7 +72,7 @@ export class LoopbackQueue {
     return Status.OK;
   }
 
-  /** Adds a message that the packer writes; returns its bytes, or NO_RESOURCE at the bound. */
+  /** Adds a message that the packer writes; returns its bytes, or NO_RESOURCE at the limit. */
   pack(id: number, packer: AmPacker): number {
     const frame = this.#next();
     if (frame === undefined) return Status.NO_RESOURCE;
@@ -86,14 +84,14 @@ export class LoopbackQueue {
     return byteLength;
   }
 
-  /** Hands out the messages that wait now; returns how many. Without a handler they stay. */
+  /** Delivers the messages that wait at the time of the call; returns how many. Without a handler they stay queued. */
   deliver(): number {
     const { handler } = this;
     if (handler === undefined) return 0;
     const count = this.length;
     for (let i = 0; i < count && this.length > 0; i++) {
       const slot = this.#head % MESSAGES_MAX;
-      // Before the handler: a message is never handed out twice, not even by progress inside a handler. Its slot is used again much later.
+      // Before the handler runs, so that no message is delivered twice, not even by progress inside a handler. Its slot is reused much later.
       this.#head += 1;
       const frame = this.#frames[slot]!;
       this.#counters.received(frame.byteLength);

@@ -1,6 +1,6 @@
 /**
- * The loopback interface: every operation is a copy that is complete when the call returns. The smallest transport there is, and so
- * the executable specification of the contract.
+ * The loopback interface: every operation is a copy that is complete when the call returns. As the smallest transport, it is the executable specification of
+ * the contract.
  */
 
 import { moveBytes } from '../../ucs/memory/copy-bytes.ts';
@@ -30,9 +30,9 @@ import { LoopbackQueue } from './loopback-queue.ts';
 import { type SelfKey, SelfMemory } from './self-memory.ts';
 import { SELF_RESOURCE } from './self-resource.ts';
 
-/** Largest short operation, as the self transport of UCX has it by default (SEG_SIZE 8k). */
+/** Longest short operation: the default of the self transport of UCX (SEG_SIZE 8k). */
 const SHORT_BYTES_MAX = 8192;
-/** A copy on one core, as the cost model sees it: what UCX estimates for its self transport. */
+/** Bandwidth of a copy on one core for the cost model: the estimate of UCX for its self transport. */
 const BANDWIDTH: number = 19360 * 2 ** 20;
 
 const ATTRIBUTES: IfaceAttributes = hostIfaceAttributes({
@@ -158,7 +158,7 @@ class SelfEndpoint implements UctEndpoint {
 
   close(): void {}
 
-  /** @param moved bytes, or the failure */
+  /** @param moved number of bytes, or the failure */
   #moved(transfer: Transfer, moved: number): Status {
     if (moved < 0) return moved as Status;
     this.#counters.zcopy(transfer, moved);
@@ -181,7 +181,7 @@ export class SelfIface implements Iface {
     this.#messages = new LoopbackQueue(SHORT_BYTES_MAX, this.#counters, source, () => this.#sleeper.wake());
   }
 
-  /** Messages that are not delivered. */
+  /** Number of messages that are not delivered yet. */
   get outstanding(): number {
     return this.#messages.length;
   }
@@ -229,12 +229,12 @@ export class SelfIface implements Iface {
   }
 }
 
-/** True for a local range that a short operation takes. */
+/** Whether a local range is valid for a short operation. */
 function isShort(bytes: Uint8Array, offset: number, byteLength: number): boolean {
   return byteLength <= SHORT_BYTES_MAX && isInside(offset, byteLength, bytes.byteLength);
 }
 
-/** The remote array behind a key when it is alive and has the range, else the status that says why not. */
+/** The remote array of a key if it is valid and contains the range, else the status of the refusal. */
 function remoteBytes(rkey: RemoteKey, offset: number, byteLength: number): Uint8Array | Status {
   const { memory } = rkey as SelfKey;
   if (!memory.live) return Status.INVALID_ADDR;

@@ -1,6 +1,4 @@
-/**
- * The memory domain of the loopback transport: host memory of this process, reached by plain copies.
- */
+/** The memory domain of the loopback transport: host memory of this process, accessed by plain copies. */
 
 import { addressOf, mapAnonymous } from '../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
@@ -32,7 +30,7 @@ import { SelfIface } from './self-iface.ts';
 import { SELF_MD_NAME, SelfKey, SelfMemory } from './self-memory.ts';
 import { SELF_RESOURCE } from './self-resource.ts';
 
-/** Bound of the views through which JavaScript reaches the memory. */
+/** Maximum length of the views through which JavaScript accesses the memory. */
 const ALLOCATE_BYTES_MAX = 2 ** 32;
 
 /** The memory domain. */

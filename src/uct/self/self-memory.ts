@@ -1,6 +1,4 @@
-/**
- * Memory and remote keys of the loopback memory domain: data that the domain makes and the interface uses.
- */
+/** Memory and remote keys of the loopback memory domain, as data. */
 
 import type { MappedMemory } from '../../sys/index.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
@@ -18,7 +16,7 @@ export class SelfMemory implements MdMemory {
   readonly address: bigint;
   readonly generation: number;
   readonly bytes: Uint8Array;
-  /** Present when the memory was allocated here. */
+  /** Present if the memory was allocated here. */
   readonly mapping: MappedMemory | undefined;
   readonly atomics: AtomicWords;
   live = true;

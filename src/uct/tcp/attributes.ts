@@ -1,4 +1,4 @@
-/** What the interface of a network device can do, as the cost model sees it. Data only. */
+/** Attributes of the interface on a network device, for the cost model. Data only. */
 
 import { type IfaceAttributes, IfaceFlag, type IfaceResource } from '../api/iface.ts';
 import { hostIfaceAttributes } from '../base/host-attributes.ts';
@@ -6,7 +6,7 @@ import type { NetworkInterface } from './address/network-interfaces.ts';
 import { TCP_ADDRESS_BYTES_MAX } from './address/tcp-address.ts';
 import { sendBytesMax, type TcpConfig } from './config.ts';
 
-/** Of the bandwidth of a link: Ethernet, IP and TCP take the rest. */
+/** Fraction of the bandwidth of a link for payload: Ethernet, IP and TCP use the rest. */
 const PAYLOAD_SHARE = 0.94;
 
 /** Longer puts and gets are sent from the memory itself. */

@@ -18,7 +18,7 @@ import {
 } from '../../ucs/config/value.ts';
 import { SECURITY_LEVELS, type SecurityConfig } from './secure/security.ts';
 
-/** The first and the last port that may be listened on; [0, 0] for any. */
+/** The first and the last permitted port to listen on; [0, 0] for any. */
 export type PortRange = readonly [number, number];
 
 /** The values of the table. */
@@ -50,7 +50,7 @@ const PORT_MAX = 65_535;
 const FAMILIES = ['inet', 'inet6'] as const;
 export type AddressFamily = (typeof FAMILIES)[number];
 
-/** Families that may be used, the preferred one first. */
+/** Permitted families, the preferred one first. */
 const familiesType: ConfigType<readonly AddressFamily[]> = restricted(
   listType(enumType(FAMILIES)),
   'inet, inet6, or both separated by a comma, the preferred one first',
@@ -67,7 +67,7 @@ const socketBufferType: ConfigType<number | 'auto'> = restricted(
   'auto or a size from 4k to 1g',
   (bytes) => bytes === 'auto' || (bytes >= 4096 && bytes <= 2 ** 30),
 );
-/** What the kernel counts in whole seconds. */
+/** Times that the kernel counts in whole seconds. */
 const secondsType = restricted(timeType, 'a time from 1s to 32767s', (ns) => ns >= 1e9 && ns <= 32_767e9);
 const boundedTimeType = restricted(timeType, 'a time from 1ms to 1h', (ns) => ns >= 1e6 && ns <= 3600e9);
 

@@ -1,7 +1,6 @@
 /**
- * Floods of connections from peers without the key of an encrypted interface: they occupy bounded room, are evicted for newer ones, and do not lock
- * out peers
- * with the key. The clock stands still unless a test moves it: an accepted peer has not waited for a timeout.
+ * Floods of connections from peers without the key to an encrypted interface: they occupy bounded room, are evicted by newer ones, and do not lock
+ * out peers with the key. The clock stands still unless a test moves it, so no peer is accepted because of a time-out.
  */
 
 import { expect, it } from 'vitest';
@@ -16,7 +15,7 @@ import { HELLO_BYTES, KeyExchange, PROOF_BYTES } from './secure/key-exchange.ts'
 import { FrameType } from './wire/frame.ts';
 
 const ENCRYPT = { SECURITY: 'encrypt', KEY_FILE: keyFile() };
-/** An unauthenticated peer makes a good hello, as that says nothing of the key. */
+/** An unauthenticated peer can send a valid hello, because the hello does not depend on the key. */
 const GUESS = { level: 'encrypt', key: Buffer.from(`${KEY} 2`) } as const;
 const HEADER = Int32Array.of(1, 2);
 const BYTES = Uint8Array.from({ length: 100 }, (_, i) => i);
@@ -24,12 +23,12 @@ const BYTES = Uint8Array.from({ length: 100 }, (_, i) => i);
 const UNAUTHENTICATED_PEERS_MAX = 1024;
 const PER_ADDRESS_MAX = UNAUTHENTICATED_PEERS_MAX / 2;
 const CONNECT_TIMEOUT_NS = 10e9;
-/** How many lines a flood may leave in the log. */
+/** Maximum number of log lines for a flood. */
 const WARNINGS_MAX = 10;
 
 const net = new TcpInterfaces();
 
-/** What unauthenticated peers say who wait then for ever. */
+/** Data of unauthenticated peers that send nothing more. */
 const SILENT: readonly (() => Uint8Array)[] = [
   () => new Uint8Array(0),
   () => new KeyExchange(GUESS, 'connecting').hello.subarray(0, HELLO_BYTES - 1),
@@ -37,7 +36,7 @@ const SILENT: readonly (() => Uint8Array)[] = [
   () => Buffer.concat([new KeyExchange(GUESS, 'connecting').hello, new Uint8Array(PROOF_BYTES - 1)]),
 ];
 
-/** What unauthenticated peers say who are found out. */
+/** Data of unauthenticated peers that is recognized as invalid. */
 const GARBAGE: readonly ((side: TcpSide, random: Random) => Uint8Array)[] = [
   (_, random) => noise(random, 4 + random.below(300)),
   (side) => helloTo(side),
@@ -49,7 +48,7 @@ const GARBAGE: readonly ((side: TcpSide, random: Random) => Uint8Array)[] = [
     hello[at]! ^= 0x55;
     return hello;
   }),
-  // A public key that leads to no secret.
+  // A public key that gives no secret.
   () => new KeyExchange(GUESS, 'connecting').hello.slice().fill(0, HELLO_BYTES - 32),
 ];
 
@@ -64,7 +63,7 @@ async function expectReachable(side: TcpSide): Promise<void> {
   await greet(side, friend, endpoint);
 }
 
-/** A message over a connection arrives as it was sent. */
+/** Sends a message over a connection and checks that it arrives unchanged. */
 async function greet(side: TcpSide, friend: TcpSide, endpoint: UctEndpoint): Promise<void> {
   const before = side.messages.length;
   await net.until([side, friend], () => endpoint.amShort(3, HEADER, 2, BYTES, 0, BYTES.byteLength) === Status.OK);
@@ -81,7 +80,7 @@ function closed(peers: readonly RawPeer[]): number {
   return peers.filter(({ isClosed }) => isClosed).length;
 }
 
-it('unauthenticated peers who wait make way for who comes after them, the oldest first, and for who knows the key', async () => {
+it('waiting unauthenticated peers are evicted, the oldest first, by later ones and by peers with the key', async () => {
   net.log.allow(/is closed for a newer one|more warnings/);
   const clock = new ManualClock(1e9);
   const side = net.open(ENCRYPT, clock);
@@ -96,7 +95,7 @@ it('unauthenticated peers who wait make way for who comes after them, the oldest
   await expectReachable(side);
   expect(closed(peers)).toBe(201);
   expect(warnings()).toBeLessThanOrEqual(WARNINGS_MAX);
-  // All have the same time to show who they are, and what was theirs is free then.
+  // All have the same time limit, and their places are free afterwards.
   clock.advance(CONNECT_TIMEOUT_NS - 1);
   for (let turn = 0; turn < 20; turn++) side.iface.progress();
   expect(closed(peers)).toBe(201);
@@ -106,7 +105,7 @@ it('unauthenticated peers who wait make way for who comes after them, the oldest
   expect(side.messages).toHaveLength(2);
 }, 60_000);
 
-it('unauthenticated peers of one address have half of the places, and push out only each other', async () => {
+it('unauthenticated peers of one address have half of the places, and evict only each other', async () => {
   net.log.allow(/is closed for a newer one|more warnings/);
   const side = net.open(ENCRYPT, new ManualClock(1e9));
   const first = [await net.unauthenticatedPeer(side, '127.0.0.2'), await net.unauthenticatedPeer(side, '127.0.0.3')];
@@ -114,7 +113,7 @@ it('unauthenticated peers of one address have half of the places, and push out o
   for (let i = 0; i < PER_ADDRESS_MAX + 100; i++) flood.push(await net.unauthenticatedPeer(side));
   await net.until([side], () => closed(flood) === 100);
   expect([closed(first), closed(flood.slice(0, 100))]).toEqual([0, 100]);
-  // A second address that takes its half: there is room for no more, and the oldest of all goes.
+  // A second address that fills the other half: the places are used up, and the oldest of all is evicted.
   const second: RawPeer[] = [];
   for (let i = 0; i < PER_ADDRESS_MAX; i++) second.push(await net.unauthenticatedPeer(side, '127.0.0.4'));
   await net.until([side], () => closed(first) === 2);
@@ -140,6 +139,6 @@ it('unauthenticated peers without a hello are closed at once, with few log lines
   await net.until([side], () => closed(peers) === peers.length);
   expect(warnings()).toBeLessThanOrEqual(WARNINGS_MAX);
   await greet(side, friend, endpoint);
-  // Nothing of what unauthenticated peers have sent is a message.
+  // None of the data of unauthenticated peers was delivered as a message.
   expect(side.messages).toHaveLength(5);
 }, 60_000);

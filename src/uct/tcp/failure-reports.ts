@@ -1,4 +1,4 @@
-/** Endpoints whose connection has ended, until the failure handler was called: never within an operation's own call. */
+/** Failed endpoints until their failure handler is called, which never happens within a call of an operation. */
 
 import type { Status } from '../../ucs/type/status.ts';
 import type { EndpointErrorHandler, UctEndpoint } from '../api/iface.ts';
@@ -9,26 +9,26 @@ export class FailureReports {
   handler: EndpointErrorHandler | undefined = undefined;
   readonly #failed: Map<UctEndpoint, Status> = new Map();
 
-  /** Endpoints that have not been told of. */
+  /** Number of endpoints whose failure is not reported yet. */
   get size(): number {
     return this.#failed.size;
   }
 
-  /** An endpoint has lost its connection. */
+  /** Adds an endpoint that has lost its connection. */
   add(endpoint: UctEndpoint, status: Status): void {
     if (this.handler !== undefined) this.#failed.set(endpoint, status);
   }
 
-  /** An endpoint was closed: its failure is not reported any more. */
+  /** Removes an endpoint that was closed: its failure is not reported. */
   delete(endpoint: UctEndpoint): void {
     this.#failed.delete(endpoint);
   }
 
-  /** Tells of all of them; returns of how many. */
+  /** Reports all of them; returns how many. */
   deliver(): number {
     let count = 0;
     for (const [endpoint, status] of this.#failed) {
-      // First: the handler may make progress, close endpoints, or throw.
+      // First, because the handler may make progress, close endpoints, or throw.
       this.#failed.delete(endpoint);
       count += 1;
       this.handler!(endpoint, status);

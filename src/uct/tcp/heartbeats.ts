@@ -1,8 +1,8 @@
-/** Regular times at which an interface tells its peers that its process lives, from the event loop, whether the program makes progress or not. */
+/** Timer for the heartbeats of an interface. It runs on the event loop, so heartbeats do not depend on progress of the program. */
 
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 
-/** The times. */
+/** The timer. */
 export class Heartbeats {
   readonly #clock: Clock;
   readonly #intervalNs: number;
@@ -10,14 +10,14 @@ export class Heartbeats {
   #timer: Timer | undefined = undefined;
   #closed = false;
 
-  /** @param onTime returns whether there will be a peer to tell the next time */
+  /** @param onTime sends the heartbeats; returns whether there are peers for the next ones */
   constructor(clock: Clock, intervalNs: number, onTime: () => boolean) {
     this.#clock = clock;
     this.#intervalNs = intervalNs;
     this.#onTime = onTime;
   }
 
-  /** There is a peer to tell. */
+  /** Starts the timer, when there is a peer. Idempotent. */
   start(): void {
     if (this.#timer !== undefined || this.#closed) return;
     this.#timer = this.#clock.setTimer(this.#intervalNs, () => {

@@ -34,7 +34,7 @@ import { QUEUE_MAX } from './wire/transmitter.ts';
 const TX_WORD: number = TX_START >> 2;
 const NO_MEMORY: readonly IovEntry[] = [];
 
-/** What an endpoint needs of its interface. */
+/** Functions of the interface for an endpoint. */
 export interface EndpointOwner {
   readonly attributes: IfaceAttributes;
   readonly buffers: TcpBuffers;
@@ -73,7 +73,7 @@ export class TcpEndpoint implements UctEndpoint {
       return Status.INVALID_PARAM;
     }
     if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
-    // Checked before it is counted, because the answers of the peer are counted for all operations of this link.
+    // Checked before the operation is counted, because acknowledgements are counted for all operations of this link.
     if (!(key instanceof TcpKey)) return Status.INVALID_PARAM;
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const { link } = this;
@@ -114,7 +114,7 @@ export class TcpEndpoint implements UctEndpoint {
       frame.add(frame.block.address, PUT_HEADER_BYTES);
       frame.addIov(iov, from, bytes);
       frame.addPadding(bytes, pool.zeros);
-      // A link that fails here ends the operation through its completion.
+      // If the link fails here, the operation ends through its completion.
       if (link.check(link.transmitter!.push(frame)) !== Status.OK) break;
     }
     return Status.INPROGRESS;
@@ -215,7 +215,7 @@ export class TcpEndpoint implements UctEndpoint {
     frame.offset = TX_START + HEADER_BYTES;
     frame.byteLength = this.#buffers.txBytesMax;
     const total = packer.pack(frame);
-    // It is what the system is asked to read.
+    // The length is passed to a system call.
     if (!isInside(0, total, this.#buffers.txBytesMax)) return Status.INVALID_PARAM;
     writeAm(frame.words, TX_WORD, FrameType.AM, id, total);
     const status = link.check(transmitter.sendBuilt(HEADER_BYTES + padded(total)));
@@ -247,12 +247,12 @@ export class TcpEndpoint implements UctEndpoint {
     frame.addEnd(Status.OK);
     frame.completion = completion;
     this.#counters.zcopy(Transfer.AM, total);
-    // A link that fails here ends the operation through its completion.
+    // If the link fails here, the operation ends through its completion.
     link.check(link.transmitter!.push(frame));
     return Status.INPROGRESS;
   }
 
-  /** Peers do atomic operations themselves when they are asked to in messages: tcp has none. */
+  /** tcp has no atomic operations: ucp sends messages that the peer executes. */
   atomic(): Status {
     return Status.UNSUPPORTED;
   }
@@ -274,7 +274,7 @@ export class TcpEndpoint implements UctEndpoint {
   }
 }
 
-/** Other bits would change the type of the frame, and the peer would end the link, which endpoints share. */
+/** Other bits would change the type of the frame. The peer would then close the link, which endpoints share. */
 function isMessageId(id: number): boolean {
   return (id & AM_ID_MASK) === id;
 }

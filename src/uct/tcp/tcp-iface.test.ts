@@ -1,4 +1,4 @@
-/** Connections of tcp interfaces: who connects, who is refused, and how all ends are told of. */
+/** Connections of tcp interfaces: connecting, rejections, and reports to all ends. */
 
 import { describe, expect, it } from 'vitest';
 import { CountingCompletion } from '../../../test/contract/uct-fixture.ts';
@@ -24,7 +24,7 @@ import { FrameType } from './wire/frame.ts';
 const HEADER = Int32Array.of(1, 2);
 const BYTES = Uint8Array.from({ length: 100 }, (_, i) => i);
 
-/** Sends a message, again while there is no connection. */
+/** Sends a message, and repeats that while there is no connection. */
 async function send(net: TcpInterfaces, side: TcpSide, endpoint: UctEndpoint, id = 3): Promise<Status> {
   let status: Status = Status.NO_RESOURCE;
   await net.until([side], () => {
@@ -34,7 +34,7 @@ async function send(net: TcpInterfaces, side: TcpSide, endpoint: UctEndpoint, id
   return status;
 }
 
-/** Two sides, with an endpoint of the first to the second that has sent a message. */
+/** Returns two sides, with an endpoint of the first to the second that has sent a message. */
 async function connected(net: TcpInterfaces): Promise<{ one: TcpSide; two: TcpSide; endpoint: UctEndpoint }> {
   const [one, two] = [net.open(), net.open()];
   const endpoint = one.iface.connect(two.iface.address);
@@ -55,7 +55,7 @@ async function sendTo(net: TcpInterfaces, one: TcpSide, two: TcpSide, endpoint: 
 describe('a connection that ends', () => {
   const net = new TcpInterfaces();
 
-  it('is told of once for each endpoint on it, within progress', async () => {
+  it('is reported once for each endpoint on it, within progress', async () => {
     const { one, two, endpoint } = await connected(net);
     const second = one.iface.connect(two.iface.address);
     const closed = one.iface.connect(two.iface.address);
@@ -75,7 +75,7 @@ describe('a connection that ends', () => {
     await net.until([one, third], () => third.messages.length === 2);
   });
 
-  it('that an operation finds out ends nothing within the call of the operation', async () => {
+  it('that an operation detects ends nothing within the call of the operation', async () => {
     const { one, endpoint } = await connected(net);
     const peers: RawPeer[] = [];
     const address = await net.listener((peer) => peers.push(peer));
@@ -90,7 +90,7 @@ describe('a connection that ends', () => {
     expect(raw.putZcopy([{ memory, offset: 0, byteLength: 8192 }], 0, key, completion)).toBe(Status.INPROGRESS);
     peers[0]!.socket.resetAndDestroy();
     const zcopies: CountingCompletion[] = [];
-    // Without progress: what finds out is the call itself.
+    // Without progress: the operation itself detects the end.
     for (let status: Status = Status.INPROGRESS; status === Status.INPROGRESS; ) {
       await new Promise((resolve) => setImmediate(resolve));
       const zcopy = new CountingCompletion();
@@ -109,7 +109,7 @@ describe('a connection that ends', () => {
     expect(endpoint.check()).toBe(Status.OK);
   });
 
-  it('ends every operation once, also those that completions start, and counts them', async () => {
+  it('ends and counts every operation once, also those that completions start', async () => {
     const { one, two, endpoint } = await connected(net);
     const { memory, key } = keyed(two, 4096);
     const local = keyed(one, 4096).memory;
@@ -125,7 +125,7 @@ describe('a connection that ends', () => {
     const again = (status: Status): void => {
       ended.push(status);
       if (status !== Status.OK) expect(start()).toBe(Status.CANCELED);
-      // The last user of the connection, while others are on their way.
+      // The last user of the connection closes while other operations are in flight.
       else endpoint.close();
     };
     for (let i = 0; i < 5; i++) expect(start()).toBe(Status.INPROGRESS);
@@ -152,13 +152,13 @@ describe('a peer', () => {
   }
 
   it.each([
-    ['is another worker', { sender: new Uint8Array(16).fill(8) }, Status.UNREACHABLE],
-    ['does not prove who it is', { proof: new Uint8Array(64) }, Status.UNREACHABLE],
-    ['takes shorter messages than are sent', { messageBytesMax: 4096 }, Status.UNSUPPORTED],
-    ['does not want the connection', { status: Status.UNSUPPORTED }, Status.UNSUPPORTED],
-    ['says that it has no room', { status: Status.NO_RESOURCE }, Status.IO_ERROR],
-    ['fails by a status that is none', { status: -9999 }, Status.IO_ERROR],
-    ['answers by an unknown word', { status: 7 }, Status.UNREACHABLE],
+    ['is another interface', { sender: new Uint8Array(16).fill(8) }, Status.UNREACHABLE],
+    ['does not prove its identity', { proof: new Uint8Array(64) }, Status.UNREACHABLE],
+    ['accepts only shorter messages than are sent', { messageBytesMax: 4096 }, Status.UNSUPPORTED],
+    ['rejects the connection', { status: Status.UNSUPPORTED }, Status.UNSUPPORTED],
+    ['reports that it has no room', { status: Status.NO_RESOURCE }, Status.IO_ERROR],
+    ['fails with an unknown status', { status: -9999 }, Status.IO_ERROR],
+    ['answers with an unknown word', { status: 7 }, Status.UNREACHABLE],
   ])('that %s is not used', async (_name, changes, status) => {
     const one = net.open();
     const address = await net.listener(answering((wanted) => helloBytes({ wanted, ...changes })));
@@ -169,11 +169,11 @@ describe('a peer', () => {
     expect(one.iface.errorOf(status)?.message).toMatch(/^tcp\/lo: the connection to 127\.0\.0\.1:\d+ has ended: /);
   });
 
-  it('that says that it is another interface is refused, whatever it has heard from that', async () => {
+  it('that claims to be another interface is rejected, also with a proof that it received from that interface', async () => {
     net.log.allow(/does not prove that/);
     const { one, two } = await connected(net);
     const { id } = unpackTcpAddress(one.iface.address) as TcpAddress;
-    // What the interface has proven to another peer.
+    // The proof that the interface has sent to another peer.
     const heard: Hello[] = [];
     const address = await net.listener((peer) =>
       peer.socket.on('data', () => heard.push(unpackHello(peer.received) as Hello)),
@@ -187,13 +187,13 @@ describe('a peer', () => {
       unauthenticatedPeer.write(helloTo(two, { sender: id, ...claim }));
       await net.until([two], () => unauthenticatedPeer.received.byteLength >= PEER_HELLO_BYTES);
       const answer = unpackHello(unauthenticatedPeer.take(PEER_HELLO_BYTES));
-      // The proof of the own identity is not for those who are refused.
+      // A rejected peer does not receive the proof of the own identity.
       expect(answer).toMatchObject({ status: Status.REJECTED, proof: Buffer.alloc(64) });
       await net.until([two], () => unauthenticatedPeer.isClosed);
     }
   });
 
-  it('that hangs up without a word, having too many, is connected to again', async () => {
+  it('that closes the connection without sending anything, because of too many, is connected to again', async () => {
     const one = net.open();
     let connections = 0;
     const answer = answering((wanted) => helloBytes({ wanted }));
@@ -213,7 +213,7 @@ describe('a peer', () => {
     expect(await send(net, one, one.iface.connect(address))).toBe(Status.UNREACHABLE);
   });
 
-  it('that never answers is given up after CONNECT_TIMEOUT, on both ends', async () => {
+  it('that never answers times out after CONNECT_TIMEOUT, on both ends', async () => {
     const clock = new ManualClock(1e9);
     const one = net.open({ CONNECT_TIMEOUT: '5s' }, clock);
     const silent = await net.listener(() => undefined);
@@ -275,7 +275,7 @@ describe('a peer', () => {
     expect(orders.size).toBe(2);
   });
 
-  it('that connects at the same time, and fails to, is connected to again', async () => {
+  it('that fails to connect at the same time is connected to again', async () => {
     const clock = new ManualClock(1e9);
     const one = net.open({}, clock);
     const peers: RawPeer[] = [];
@@ -288,7 +288,7 @@ describe('a peer', () => {
       const { sender } = unpackHello(peer.take(PEER_HELLO_BYTES)) as { sender: Uint8Array };
       peer.write(helloBytes({ wanted: sender, status }));
     };
-    // Twice the peer says that it connects itself, and does not.
+    // Twice the peer announces that it connects, and does not.
     for (const attempts of [1, 2]) {
       await net.until([one], () => peers.length === attempts);
       await answer(Answer.DUPLICATE);
@@ -302,7 +302,7 @@ describe('a peer', () => {
     expect(one.failed).toEqual([]);
   });
 
-  it('that only says that it connects is given up after CONNECT_TIMEOUT', async () => {
+  it('that announces its connection and does not connect times out after CONNECT_TIMEOUT', async () => {
     const clock = new ManualClock(1e9);
     const one = net.open({}, clock);
     const peers: RawPeer[] = [];
@@ -327,7 +327,7 @@ describe('a peer', () => {
     return iface.address.subarray(28, 44);
   }
 
-  it('that brings more and more does not keep others waiting', async () => {
+  it('that sends continuously does not delay others', async () => {
     const one = net.open();
     const flood = await net.greeted(one, new Identity());
     const quiet = await net.greeted(one, new Identity());
@@ -371,7 +371,7 @@ describe('a sleep', () => {
 
   it('lasts after a socket that was full has room again', async () => {
     const { one, two } = await connected(net);
-    // The only connection, and it has received last: the interface looks at nothing else.
+    // The only connection, and it has received last: the interface polls no other.
     const back = two.iface.connect(one.iface.address);
     expect(await sendTo(net, two, one, back)).toBe(Status.OK);
     await net.until([one, two], () => one.messages.length === 1);
@@ -386,7 +386,7 @@ describe('a sleep', () => {
     const whileFull = one.iface.wait(1e9);
     await net.until([one, two], () => two.messages.length === 1 + sent.length);
     await whileFull;
-    // Until the interface has noticed, too: it looks at all sockets in some of the calls only.
+    // Until the interface has detected it, too: only some of the calls poll all sockets.
     for (let quiet = 0; quiet < 64; quiet++) if (one.iface.progress() > 0) quiet = 0;
     expect(endpoint.link.isBlocked).toBe(false);
     let isAwake = false;
@@ -403,7 +403,7 @@ describe('a sleep', () => {
 describe('keepalive', () => {
   const net = new TcpInterfaces();
 
-  it('tells every peer at once, and three times in PEER_TIMEOUT, that this process lives', async () => {
+  it('sends a heartbeat to every peer at once, and three in PEER_TIMEOUT', async () => {
     const clock = new ManualClock(1e9);
     const one = net.open({ PEER_TIMEOUT: '3s' }, clock);
     const peer = await net.greeted(one);
@@ -416,7 +416,7 @@ describe('keepalive', () => {
     expect([...words]).toEqual(Array.from({ length: 4 }, () => [FrameType.HEARTBEAT, 1000]).flat());
   });
 
-  it('finds a process gone that does not tell any more', async () => {
+  it('detects a process that has stopped sending heartbeats', async () => {
     const one = net.open({ PEER_TIMEOUT: '60ms' });
     const peer = await net.greeted(one);
     const endpoint = one.iface.connect(await net.listener(() => undefined));
@@ -444,7 +444,7 @@ describe('keepalive', () => {
 describe('keys', () => {
   const net = new TcpInterfaces();
 
-  it('of memory that has gone are refused by the owner, and write nothing', async () => {
+  it('of released memory are rejected by the owner, and write nothing', async () => {
     const { one, two, endpoint } = await connected(net);
     const canary = keyed(two, 4096).memory;
     const memory = two.md.memReg(new Uint8Array(4096));
@@ -464,7 +464,7 @@ describe('keys', () => {
     expect(canary.bytes.every((byte) => byte === 0)).toBe(true);
     expect(memory.bytes.every((byte) => byte === 0)).toBe(true);
     expect(local.bytes.every((byte) => byte === 7)).toBe(true);
-    // The connection is none the worse.
+    // The connection is not affected.
 
     const after = new CountingCompletion();
     expect(endpoint.putZcopy(iov, 0, keyOf(two.md, canary), after)).toBe(Status.INPROGRESS);

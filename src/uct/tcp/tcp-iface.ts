@@ -1,7 +1,4 @@
-/**
- * The interface of tcp on one network device: where it listens, its links to peers, and who of them is ready. What goes over a link is the link's
- * business.
- */
+/** The interface of tcp on one network device: its listening socket, its links to peers, and when they are polled. Links process the frames. */
 
 import { EventAlarm, sourceAddressTo } from '../../sys/index.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
@@ -37,32 +34,32 @@ import { ReadySet } from './wire/ready-set.ts';
 import { TcpBuffers } from './wire/tcp-buffers.ts';
 import { TCP_NAME, type TcpKeyTable } from './wire/tcp-key.ts';
 
-/** Calls of progress after which all sockets are looked at, besides the one that has brought something last. */
-const LOOK_EVERY = 16;
-/** Operations and messages of one call after which that is done at once. */
-const MANY = 16;
-/** Calls of progress that bring nothing, after which only one in {@link QUIET_EVERY} makes a system call: other transports are not to be held up. */
+/** Progress polls all sockets once in this number of calls. The other calls poll only the link that received last. */
+const POLL_ALL_EVERY = 16;
+/** If one call handles this number of operations and messages, the next one polls all sockets. */
+const BUSY_EVENTS = 16;
+/** Number of calls of progress without an event after which only one in {@link QUIET_EVERY} makes a system call, so as not to delay other transports. */
 const QUIET_AFTER = 4096;
 /** A power of two. */
 const QUIET_EVERY = 8;
-/** Calls of progress after which an interface without connections looks whether a peer connects. A power of two. */
+/** An interface without links checks for incoming connections once in this number of calls of progress. A power of two. */
 const LISTEN_EVERY = 256;
-/** Parts of CONNECT_TIMEOUT after which a link that the peer is to connect is connected from here after all. */
+/** Fraction (1/n) of CONNECT_TIMEOUT to wait for the connection of the peer before this end connects again. */
 const ACCEPT_WAITS = 10;
 const NS_PER_MS = 1e6;
 const NO_PROOF: Uint8Array = new Uint8Array(0);
 
-/** What the interfaces of a memory domain share. */
+/** State that the interfaces of a memory domain share. */
 export interface TcpDomain {
   readonly keys: TcpKeyTable;
-  /** What is asked of every peer; undefined for nothing. */
+  /** Security required of every peer; undefined for none. */
   readonly security: Security | undefined;
 }
 
-/** How long the connection of a peer is waited for, which has said that it connects by itself. */
+/** How long a link waits for a connection that the peer has announced. */
 interface AcceptWait {
   readonly deadlineNs: number;
-  /** When this end connects again. */
+  /** Time at which this end connects again. */
   nextNs: number;
 }
 
@@ -70,7 +67,7 @@ interface AcceptWait {
 export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, EndpointOwner {
   readonly attributes: IfaceAttributes;
   readonly log: Log;
-  /** What peers can cause. */
+  /** Log for events that peers can cause. */
   readonly warnings: LimitedLog;
   readonly buffers: TcpBuffers;
   readonly keys: TcpKeyTable;
@@ -79,34 +76,34 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   readonly pollsMax: number;
   handler: AmHandler | undefined = undefined;
   outstanding = 0;
-  /** Made when it is first wanted: that takes a while. */
+  /** Created at first use, because generating the key pair takes time. */
   #identity: Identity | undefined = undefined;
   readonly #device: NetworkInterface;
   readonly #config: TcpConfig;
   readonly #clock: Clock;
-  /** Sockets of links: only progress looks at them. */
+  /** Sockets of links: polled by progress only. */
   readonly #ready: ReadySet = new ReadySet();
-  /** The listening socket, and sockets before the hello: the event loop serves them as well, so that peers do not wait for progress. */
+  /** The listening socket, and sockets before the hello: the event loop also serves them, so that peers do not wait for progress. */
   readonly #making: ReadySet = new ReadySet();
   #makingAlarm: EventAlarm | undefined = undefined;
   readonly #connector: Connector;
   readonly #sleeper: Sleeper;
   readonly #heartbeats: Heartbeats;
   readonly #heartbeatMs: number;
-  /** By the id of the peer: the link that new endpoints use. */
+  /** The link for new endpoints, by the id of the peer. */
   readonly #links: Map<string, TcpLink> = new Map();
-  /** All that are not down. */
+  /** All links that are not down. */
   readonly #all: Set<TcpLink> = new Set();
-  /** Those whose socket has no room. */
+  /** Links whose socket has no room. */
   readonly #blocked: Set<TcpLink> = new Set();
-  /** Those that wait for a socket that the peer connects, and how long. */
+  /** Links that wait for a connection of the peer, with their time limits. */
   readonly #awaitingAccept: Map<TcpLink, AcceptWait> = new Map();
   readonly #endpoints: Set<TcpEndpoint> = new Set();
   readonly #failures: FailureReports = new FailureReports();
   #acceptor: Acceptor | undefined = undefined;
   #address: Uint8Array | undefined = undefined;
   #alarm: EventAlarm | undefined = undefined;
-  /** The link that has brought something last. */
+  /** The link that received last. */
   #hot: TcpLink | undefined = undefined;
   #polls = 0;
   #quiet = 0;
@@ -150,7 +147,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     return this.#clock.nowNs() / NS_PER_MS;
   }
 
-  /** Listens from the first request for the address on: a program that gives its address away wants to be reached. Throws SyscallError. */
+  /** The packed address. The first call starts listening, since a program that distributes its address expects connections. Throws SyscallError. */
   get address(): Uint8Array {
     this.#address ??= this.#listen();
     return this.#address;
@@ -196,13 +193,13 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
 
   progress(): number {
     if (this.#failures.size > 0) return this.#failures.deliver();
-    if (this.#ready.size + this.#making.size + this.#awaitingAccept.size === 0 || !this.#isTurn()) return 0;
+    if (this.#ready.size + this.#making.size + this.#awaitingAccept.size === 0 || !this.#pollsSockets()) return 0;
     let count = this.#hot === undefined ? 0 : this.#hot.progress(this.pollsMax);
-    // Sooner while one peer brings more and more: the others are not to wait for its end.
-    this.#polls += count >= MANY ? LOOK_EVERY : 1;
-    if (this.#polls >= LOOK_EVERY || (count === 0 && this.#hot === undefined)) {
+    // Poll the other sockets sooner while one peer sends continuously, so that its link does not delay them.
+    this.#polls += count >= BUSY_EVENTS ? POLL_ALL_EVERY : 1;
+    if (this.#polls >= POLL_ALL_EVERY || (count === 0 && this.#hot === undefined)) {
       this.#polls = 0;
-      count += this.#look();
+      count += this.#pollAll();
     }
     if (count === 0) this.#quiet += 1;
     else {
@@ -251,7 +248,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.warnings.tellLeft();
   }
 
-  // What endpoints and links need of the interface.
+  // Functions for endpoints and links.
 
   forget(endpoint: TcpEndpoint): void {
     this.#endpoints.delete(endpoint);
@@ -285,7 +282,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     if (this.#hot === link) this.#hot = undefined;
     if (this.#links.get(link.identity) === link) this.#links.delete(link.identity);
     const { status } = link;
-    // No endpoint of this process has lost anything.
+    // No endpoint of this process is affected.
     if (status === Status.CANCELED || link.users === 0 || this.#closed) return;
     for (const endpoint of this.#endpoints) if (endpoint.link === link) this.#failures.add(endpoint, status);
     this.#sleeper.wake();
@@ -303,7 +300,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.warnings.warn(`the connection to ${link.name} is closed: the peer sent what makes no sense: ${what}`);
   }
 
-  // What the connector needs to know, and what it tells.
+  // Functions for the connector.
 
   helloFor(link: TcpLink): Hello {
     return this.#hello(link.peerId, Answer.WELCOME);
@@ -347,7 +344,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   onRefused(link: TcpLink, status: Status, reason: string): void {
-    // The listener has gone, or has closed the connection.
+    // The listener has closed, or has closed the connection.
     const isHungUp = status === Status.REJECTED || status === Status.CONNECTION_RESET;
     if (isHungUp) link.fail(Status.UNREACHABLE, reason);
     else link.fail(status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status, reason);
@@ -360,7 +357,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#ready.add(link);
     link.heartbeat(this.#heartbeatMs);
     this.#heartbeats.start();
-    // What waited for the connection can go on.
+    // Operations that waited for the connection can start.
     this.#sleeper.wake();
   }
 
@@ -376,7 +373,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     const link = new TcpLink(this, peer.id);
     const isLocal = address.startsWith('fe80:');
     link.target = { address: isLocal ? `${address}%${this.#device.name}` : address, port: peer.port };
-    // Several devices that reach the same network are several ways only if each is told to be used.
+    // Several devices on the same network are separate paths only if each connection is bound to its device.
     const binds = this.#config.EP_BIND_SRC_ADDR;
     if (binds === 'yes' || (binds === 'try' && !peer.isOwnNode)) link.source = this.#sourceFor(address);
     this.#links.set(key, link);
@@ -389,7 +386,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     return this.#device.addresses.find(({ family }) => (family === 6) === isIPv6)?.address;
   }
 
-  /** WELCOME, DUPLICATE, or the status that a peer is refused with. */
+  /** Returns WELCOME, DUPLICATE, or the status of the rejection. */
   #acceptDecisionOn(peer: Hello): number {
     if (!sameSecret(peer.wanted, this.#self.id)) return Status.UNREACHABLE;
     if (!isProven(peer)) {
@@ -401,21 +398,21 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     if (peer.messageBytesMax < sendBytesMax(this.#config)) return Status.UNSUPPORTED;
     const link = this.#links.get(identityText(peer.sender));
     if (link === undefined || this.#isOwn(peer) || !this.#connector.isConnecting(link)) return Answer.WELCOME;
-    // Both ends connect at the same time: both know which of the two connections is used.
+    // Both ends connected at the same time. The order of their ids determines which connection both use.
     if (Buffer.compare(this.#self.id, peer.sender) < 0) return Answer.DUPLICATE;
     this.#connector.abandon(link);
     this.onDuplicate(link);
     return Answer.WELCOME;
   }
 
-  /** A connection of this interface to itself: its ends are two links. */
+  /** Whether this interface has connected to itself: the two ends are two links. */
   #isOwn(peer: Hello): boolean {
     return sameSecret(peer.sender, this.#self.id);
   }
 
   #hello(wanted: Uint8Array, status: number): Hello {
     const { id: sender, publicKey } = this.#self;
-    // A peer that is refused may not be who it says: it gets no proof for that interface.
+    // A rejected peer has not proved its identity, so it receives no proof for that interface.
     const proof = status >= 0 ? this.#self.prove(wanted) : NO_PROOF;
     return { sender, wanted, status, messageBytesMax: this.#config.RX_SEG_SIZE, publicKey, proof };
   }
@@ -429,7 +426,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     const { addresses, isLoopback } = this.#device;
     const { PORT_RANGE, BACKLOG } = this.#config;
     const [first] = addresses;
-    const told = addresses.filter(({ family }) => family === first!.family).slice(0, 1);
+    const published = addresses.filter(({ family }) => family === first!.family).slice(0, 1);
     this.#reserveAlarms();
     const acceptor = new Acceptor(first!.address, PORT_RANGE, BACKLOG, this.warnings, (ready) =>
       this.#connector.accept(ready),
@@ -437,34 +434,34 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#acceptor = acceptor;
     this.#making.add(acceptor);
     this.#watchMaking();
-    return packTcpAddress(this.#self.id, acceptor.port, isLoopback, told);
+    return packTcpAddress(this.#self.id, acceptor.port, isLoopback, published);
   }
 
-  /** Whether this call of progress looks at sockets. */
-  #isTurn(): boolean {
+  /** Whether this call of progress polls sockets. */
+  #pollsSockets(): boolean {
     const isBusy = this.#all.size + this.#connector.size > 0;
     if (isBusy && this.#quiet < QUIET_AFTER) return true;
     this.#skipped = (this.#skipped + 1) & (isBusy ? QUIET_EVERY - 1 : LISTEN_EVERY - 1);
     return this.#skipped === 0;
   }
 
-  /** Looks at all sockets. */
-  #look(): number {
+  /** Polls all sockets. */
+  #pollAll(): number {
     if (this.#connector.size + this.#awaitingAccept.size > 0) this.#expire();
     let count = this.#making.size > 0 ? this.#making.poll() : 0;
-    // One that is looked at all the time need not be asked for.
+    // The hot link is polled in every call: its readiness does not have to be checked.
     if (this.#ready.size > (this.#hot === undefined ? 0 : 1)) count += this.#ready.poll();
     for (const link of this.#blocked) {
       count += link.progress(1);
       if (link.hasMore) continue;
       this.#blocked.delete(link);
-      // A sleep may have asked for room: a socket that has it again would end every later sleep.
+      // A sleep may have enabled notification of room. Once the socket has room, that would end every later sleep.
       if (link.isUp) this.#ready.update(link);
     }
     return count;
   }
 
-  /** Takes what sleeping and the event loop need, before there is something to connect. Throws SyscallError EMFILE. */
+  /** Reserves the descriptors for sleeping and for the event loop before the first connection. Throws SyscallError EMFILE. */
   #reserveAlarms(): void {
     this.#makingAlarm ??= new EventAlarm(this.#making.fd, () => {
       this.#making.poll();
@@ -475,18 +472,18 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     if (this.#sleeper.sleeping) this.#alarm.arm();
   }
 
-  /** Lets the event loop make connections. */
+  /** Lets the event loop establish connections. */
   #watchMaking(): void {
     this.#makingAlarm?.arm();
   }
 
-  /** The attempt of the peer may have failed, at the descriptors of this process for one, which it has no connection to say by: it welcomes another one then. */
+  /** Connects again: the attempt of the peer may have failed, and the peer cannot report that without a connection. It accepts another one. */
   #reconnect(link: TcpLink, wait: AcceptWait): void {
     wait.nextNs = this.nowNs + this.#config.CONNECT_TIMEOUT / ACCEPT_WAITS;
     if (!this.#connector.isConnecting(link)) this.connectLink(link);
   }
 
-  /** Ends what takes too long; returns how long there is to wait for the next. */
+  /** Ends attempts that exceed their time limit; returns the time in nanoseconds until the next limit. */
   #expire(): number {
     let restNs = this.#connector.expire();
     for (const [link, wait] of this.#awaitingAccept) {

@@ -1,4 +1,4 @@
-/** The memory domain of tcp: host memory that peers write and read through frames, which the owner's progress carries out. */
+/** Memory domain of tcp: host memory that peers access through frames. The progress of the owner executes their puts and gets. */
 
 import { type MappedMemory, mapAnonymous, VIEW_LENGTH_MAX } from '../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
@@ -41,7 +41,7 @@ export class TcpMd extends HostDomain {
   readonly #keys: TcpKeyTable = new TcpKeyTable();
   readonly #security: Security | undefined;
 
-  /** @throws UcxError ERR_NO_DEVICE where no network interface that may be used has an address; ERR_TCP_KEY_FILE */
+  /** @throws UcxError ERR_NO_DEVICE if no permitted network interface has an address; ERR_TCP_KEY_FILE */
   constructor(services: ComponentServices) {
     super(TCP_NAME, true);
     this.#services = services;
@@ -51,7 +51,7 @@ export class TcpMd extends HostDomain {
     const usable = withFamilies(listNetworkInterfaces(), families).filter(
       ({ isBridge }) => config.BRIDGE_ENABLE || !isBridge,
     );
-    // Peers on this node are reached through every device: a program that chooses devices gets loopback only if it has chosen no other.
+    // Peers on this node are reachable through every device. If the program selects devices, loopback is available only if no other is selected.
     const { isDeviceAllowed = () => false } = services;
     const isBeside = usable.some(({ name, isLoopback }) => !isLoopback && isDeviceAllowed(DeviceType.NET, name));
     const found = usable.filter(({ isLoopback }) => !(isLoopback && isBeside));

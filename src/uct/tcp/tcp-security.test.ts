@@ -1,4 +1,4 @@
-/** Interfaces of tcp that authenticate their peers: which peers are accepted, and the reasons that others receive. */
+/** Interfaces of tcp that authenticate their peers: which peers are accepted, and the reasons that rejected ones receive. */
 
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
@@ -36,7 +36,7 @@ function logged(pattern: RegExp): number {
   return net.log.records.filter(({ message }) => pattern.test(message)).length;
 }
 
-/** A peer that knows the key, up to its proof, which it has not sent. */
+/** Returns a peer with the key that has not sent its proof yet. */
 async function proving(side: TcpSide): Promise<{ peer: RawPeer; exchange: KeyExchange; proof: Uint8Array }> {
   const peer = await net.unauthenticatedPeer(side);
   const exchange = new KeyExchange(SECURITY, 'connecting');
@@ -51,12 +51,12 @@ const ENCRYPT = { SECURITY: 'encrypt', KEY_FILE: PATH };
 async function relay(
   side: TcpSide,
   change: (data: Buffer) => Buffer = (data) => data,
-): Promise<{ address: Uint8Array; heard: () => Buffer }> {
+): Promise<{ address: Uint8Array; observed: () => Buffer }> {
   const { id, port } = unpackTcpAddress(side.iface.address)!;
-  const heard: Buffer[] = [];
+  const observed: Buffer[] = [];
   const pass = (from: Socket, to: Socket): void => {
     from.on('data', (data: Buffer) => {
-      heard.push(Buffer.from(data));
+      observed.push(Buffer.from(data));
       to.write(change(data));
     });
     from.on('close', () => to.destroy());
@@ -67,11 +67,11 @@ async function relay(
     pass(socket, onward);
     pass(onward, socket);
   }, id);
-  return { address, heard: () => Buffer.concat(heard) };
+  return { address, observed: () => Buffer.concat(observed) };
 }
 
 describe('interfaces with a shared key', () => {
-  it('connect where both know it, in both directions', async () => {
+  it('connect if both have the same key, in both directions', async () => {
     const [one, two] = [net.open(AUTH), net.open(AUTH)];
     expect(await send([one, two], one.iface.connect(two.iface.address))).toBe(Status.OK);
     expect(await send([one, two], two.iface.connect(one.iface.address))).toBe(Status.OK);
@@ -99,18 +99,18 @@ describe('interfaces with a shared key', () => {
       /UCX_TCP_SECURITY is none here/,
     ],
     ['no security at the connecting end', {}, AUTH, /UCX_TCP_SECURITY is none here/, /UCX_TCP_SECURITY is none there/],
-  ])('do not connect with %s, and both ends say why', async (_name, own, others, told, heard) => {
-    net.log.allow(heard);
+  ])('do not connect with %s, and both ends report the reason', async (_name, own, others, ownReason, otherReason) => {
+    net.log.allow(otherReason);
     const [one, two] = [net.open(own), net.open(others)];
     const endpoint = one.iface.connect(two.iface.address);
     expect(await send([one, two], endpoint)).toBe(Status.UNREACHABLE);
-    expect(one.iface.errorOf(Status.UNREACHABLE)?.message).toMatch(told);
-    await net.until([one, two], () => logged(heard) > 0);
+    expect(one.iface.errorOf(Status.UNREACHABLE)?.message).toMatch(ownReason);
+    await net.until([one, two], () => logged(otherReason) > 0);
     await net.until([one, two], () => one.failed.length === 1);
     expect(two.messages).toEqual([]);
   });
 
-  it('are told apart by what they prove, not by what they say', async () => {
+  it('are identified by their proof, not by their id', async () => {
     const side = net.open(AUTH);
     const { peer, exchange, proof } = await proving(side);
     const session = exchange.verify(peer.take(PROOF_BYTES)) as Session;
@@ -130,19 +130,19 @@ describe('interfaces with a shared key', () => {
   it.each([
     ['a wrong proof', /does not know the key/, (proof: Uint8Array) => proof.map((byte) => byte ^ 1)],
     ['no proof', /does not know the key/, () => new Uint8Array(PROOF_BYTES)],
-    ['a hello of another peer', /its hello is not its own/, (proof: Uint8Array) => proof],
+    ['the hello of another peer', /its hello is not its own/, (proof: Uint8Array) => proof],
   ])('close the connection of a peer with %s', async (_name, reason, change) => {
     net.log.allow(reason);
     const side = net.open(AUTH);
     const { peer, proof } = await proving(side);
-    // What a peer sends behind its proof without having the keys.
+    // A peer without the keys sends this after its proof.
     peer.write(change(proof), helloTo(side), new Uint8Array(32), MESSAGE);
     await net.until([side], () => peer.isClosed);
     expect(logged(reason)).toBe(1);
     expect(side.messages).toEqual([]);
   });
 
-  it('close the connection of a peer that repeats what it hears, or goes away at any byte', async () => {
+  it('close the connection of a peer that reflects their data, or disconnects at any byte', async () => {
     net.log.allow(/it repeats what it has heard/);
     const side = net.open(AUTH);
     const mirror = await net.unauthenticatedPeer(side);
@@ -160,7 +160,7 @@ describe('interfaces with a shared key', () => {
     expect(logged(/has hung up/)).toBe(6);
   });
 
-  it('bound the time of all that by CONNECT_TIMEOUT', async () => {
+  it('limit the time of authentication and hello to CONNECT_TIMEOUT', async () => {
     const clock = new ManualClock(1e9);
     const side = net.open({ ...AUTH, CONNECT_TIMEOUT: '5s' }, clock);
     const { peer } = await proving(side);
@@ -172,19 +172,19 @@ describe('interfaces with a shared key', () => {
   });
 });
 
-describe('what is heard on the way', () => {
+describe('the data on the network', () => {
   it.each([
-    ['is everything with auth', AUTH, true],
-    ['is nothing with encrypt, neither data nor the id of an address', ENCRYPT, false],
+    ['is readable with auth', AUTH, true],
+    ['is unreadable with encrypt, including the id of an address', ENCRYPT, false],
   ])('%s', async (_name, config, isHeard) => {
     const [one, two] = [net.open(config), net.open(config)];
-    const { address, heard } = await relay(two);
+    const { address, observed } = await relay(two);
     const endpoint = one.iface.connect(address);
     for (let i = 0; i < 3; i++) expect(await send([one, two], endpoint)).toBe(Status.OK);
     await net.until([one, two], () => two.messages.length === 3);
     for (const { bytes } of two.messages) expect(bytes.subarray(8)).toEqual(BYTES);
-    expect(heard().includes(Buffer.from(BYTES))).toBe(isHeard);
-    expect(heard().includes(Buffer.from(unpackTcpAddress(two.iface.address)!.id))).toBe(isHeard);
+    expect(observed().includes(Buffer.from(BYTES))).toBe(isHeard);
+    expect(observed().includes(Buffer.from(unpackTcpAddress(two.iface.address)!.id))).toBe(isHeard);
   });
 
   it.each([

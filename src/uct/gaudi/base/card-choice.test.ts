@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { CardEntry } from '../../../hlthunk/index.ts';
 import { type CardChoice, cardChoiceOf, checkCardChoice, chosenCards } from './card-choice.ts';
 
-/** Three cards whose module ids count down. */
+/** Three cards with descending module ids. */
 const CARDS: readonly CardEntry[] = [0, 1, 2].map((minor) => ({
   minor,
   busId: `0000:${minor}9:00.0`,

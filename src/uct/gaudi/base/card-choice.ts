@@ -1,20 +1,20 @@
 /**
- * Which cards a program uses, by the variables of the machine. The first of these that is set decides:
+ * Selection of the cards of a program by variables of the environment. The first of these that is set decides:
  *
  * | Variable | Meaning |
  * |---|---|
  * | GAUDI_MAPPING_TABLE | The card of each logical index: see mapping-table.ts |
- * | HABANA_VISIBLE_MODULES | OCP module ids with commas between them, as the frameworks of the vendor read it |
- * | HABANA_VISIBLE_DEVICES | Logical indices with commas between them, or `all`, as the container runtime of the vendor reads it |
+ * | HABANA_VISIBLE_MODULES | OCP module ids, separated by commas, as for the frameworks of the vendor |
+ * | HABANA_VISIBLE_DEVICES | Logical indices, separated by commas, or `all`, as for the container runtime of the vendor |
  *
- * The last two leave every card its logical index: they only say which are used. UCX_ACC_DEVICES then chooses among these by name.
+ * The last two do not change the logical indices: they only select cards. UCX_ACC_DEVICES then selects among these by name.
  */
 
 import type { CardEntry } from '../../../hlthunk/index.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { detectedCards, type MappedCard, parseMappingTable } from './mapping-table.ts';
 
-/** The values of the variables; undefined where one is not set. */
+/** The values of the variables; undefined if not set. */
 export interface CardChoice {
   /** Value of GAUDI_MAPPING_TABLE. */
   readonly mappingTable: string | undefined;
@@ -26,7 +26,7 @@ export interface CardChoice {
 
 const NUMBERS = /^\d{1,3}(,\d{1,3})*$/;
 
-/** The choice that an environment makes. */
+/** Reads the selection from an environment. */
 export function cardChoiceOf(env: Readonly<Record<string, string | undefined>>): CardChoice {
   return {
     mappingTable: env['GAUDI_MAPPING_TABLE'],
@@ -36,7 +36,7 @@ export function cardChoiceOf(env: Readonly<Record<string, string | undefined>>):
 }
 
 /**
- * Checks the types of a choice that a program has made itself.
+ * Checks the types of a selection that a program passes.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkCardChoice(choice: CardChoice): void {
@@ -47,8 +47,8 @@ export function checkCardChoice(choice: CardChoice): void {
 }
 
 /**
- * The cards that are used, by logical index.
- * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_INVALID_PARAM for a list that is none
+ * The selected cards by logical index.
+ * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_INVALID_PARAM for an invalid list
  */
 export function chosenCards(choice: CardChoice, entries: readonly CardEntry[]): MappedCard[] {
   const { mappingTable, visibleModules, visibleDevices } = choice;
@@ -62,7 +62,7 @@ export function chosenCards(choice: CardChoice, entries: readonly CardEntry[]): 
   return indices === undefined ? all : all.filter(({ index }) => indices.has(index));
 }
 
-/** The numbers of a list; undefined where it leaves nothing out. */
+/** The numbers of a list; undefined if it selects all. */
 function listOf(name: string, value: string | undefined): ReadonlySet<number> | undefined {
   const text = value?.replaceAll(' ', '');
   if (text === undefined || text === '' || text.toLowerCase() === 'all') return undefined;

@@ -1,6 +1,6 @@
 /**
- * The configuration of gaudi_copy: `UCX_GAUDI_COPY_*`, with the older spellings as deprecated aliases. What it says about the registration
- * of host memory holds for every transport on the cards.
+ * The configuration of gaudi_copy: `UCX_GAUDI_COPY_*`, with older spellings as deprecated aliases. The settings of host memory registration apply to every
+ * transport on the cards.
  */
 
 import type { ConfigTable } from '../../../ucs/config/config.ts';
@@ -22,7 +22,7 @@ import { RCACHE_CONFIG_TABLE, type RcacheConfig } from '../../../ucs/rcache/conf
 export const DIRECTIONS = ['default', 'h2d', 'd2h', 'd2d'] as const;
 export type Direction = (typeof DIRECTIONS)[number];
 
-/** A share of a whole. */
+/** A fraction. */
 const ratioType: ConfigType<number> = {
   syntax: 'a number from 0 to 1',
   parse(text) {
@@ -48,7 +48,7 @@ export interface GaudiCopyConfig extends RcacheConfig {
   readonly NIC_SCALE_OUT: Ternary;
 }
 
-/** The spellings of a switch that older programs use, with and without the prefix that UCX has today. */
+/** Older spellings of a switch, with and without the prefix of UCX. */
 function older(field: string): string[] {
   return [`UCT_GAUDI_COPY_${field}`, `UCX_GAUDI_COPY_${field}`];
 }

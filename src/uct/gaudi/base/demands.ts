@@ -1,4 +1,4 @@
-/** What the configuration demands of the cards (UCX_GAUDI_COPY_*=y): looked at when they are open, so that what is missing is known at the start. */
+/** Required capabilities of the cards (UCX_GAUDI_COPY_*=y): checked when the cards are opened, so that a missing one is reported at once. */
 
 import { type Device, exportBlock, GaudiErrorCode, gaudiError, getHwBlock } from '../../../hlthunk/index.ts';
 import { close as closeFd } from '../../../sys/index.ts';
@@ -6,10 +6,10 @@ import { isUcxError } from '../../../ucs/type/error.ts';
 import type { GaudiCopyConfig } from './config.ts';
 import { cardName, type GaudiCard } from './gaudi-cards.ts';
 
-/** Memory that is allocated and exported to see whether the driver does. */
+/** Bytes allocated and exported to test whether the driver supports that. */
 const PROBE_BYTES = 4096;
 
-/** Why a card exports no memory as dma-buf; undefined where nothing stands against it. The driver may still refuse. */
+/** The reason why a card exports no memory as dma-buf; undefined if there is none. The driver may still refuse. */
 export function exportRefusal({ DMABUF, MAPPED_DMABUF }: GaudiCopyConfig, { info }: Device): string | undefined {
   if (DMABUF === 'no') return 'UCX_GAUDI_COPY_DMABUF=n';
   const isMapped = info.profile.capabilities.dramMmu;
@@ -21,7 +21,7 @@ export function exportRefusal({ DMABUF, MAPPED_DMABUF }: GaudiCopyConfig, { info
 
 /**
  * Checks the cards.
- * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND that names the card, the setting and what is missing
+ * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND that names the card, the setting and the missing capability
  */
 export function checkDemands(cards: readonly GaudiCard[], config: GaudiCopyConfig): void {
   for (const { index, device } of cards) {

@@ -1,7 +1,4 @@
-/**
- * From the address of device memory that the application owns to what transfers of a card can name. Who registers it, and for how long, is the memory
- * domains' business.
- */
+/** Finds the block for an address of device memory that the application owns, for use in transfers. The memory domains register it. */
 
 import { type DeviceBlock, type DevicePart, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
@@ -10,7 +7,7 @@ import type { DeviceRange, RegistrationSource } from '../../api/memory-domain.ts
 import type { GaudiCard } from './gaudi-cards.ts';
 import { GaudiMemory } from './gaudi-memory.ts';
 
-/** A part of a block, and whose it is. */
+/** A part of a block, and its card. */
 export interface PartOfCard {
   readonly card: GaudiCard;
   readonly block: DeviceBlock;
@@ -19,7 +16,7 @@ export interface PartOfCard {
 
 /**
  * Whether the source is memory of a card.
- * @throws UcxError ERR_INVALID_PARAM for what only looks like memory of this library
+ * @throws UcxError ERR_INVALID_PARAM for an object of the same shape that this library did not create
  */
 export function isDeviceRange(source: RegistrationSource): source is DeviceRange {
   if (source instanceof GaudiMemory && !GaudiMemory.isGenuine(source)) {
@@ -42,7 +39,7 @@ export function cardAt(cards: readonly GaudiCard[], sysDevice: number): GaudiCar
 }
 
 /**
- * The part of a block that a range is.
+ * Finds the part of a block for a range.
  * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND; ERR_INVALID_PARAM for a range that is not inside one allocation of the card
  */
 export function partAt(cards: readonly GaudiCard[], { address, byteLength, sysDevice }: DeviceRange): PartOfCard {

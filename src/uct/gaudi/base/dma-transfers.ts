@@ -1,6 +1,6 @@
 /**
- * The transfers of one interface on one card: starts them, counts them by direction, and knows from that what a flush waits for. Who may
- * reach what is checked by the endpoints; the queues belong to the card, which other interfaces use too.
+ * The transfers of one interface on one card: starts them, and counts them by direction, which determines the end of a flush. Endpoints check access. The
+ * queues belong to the card, which other interfaces use too.
  */
 
 import type { DeviceDma, DmaMemory, DmaRequest, HostMapping } from '../../../hlthunk/index.ts';
@@ -19,18 +19,18 @@ import { type CardMemory, GaudiMemory, HostMemory } from './gaudi-memory.ts';
 import type { Landing } from './landings.ts';
 import { SourceCheck } from './source-check.ts';
 
-/** Flushes that may wait at the same time; beyond it NO_RESOURCE. */
+/** Maximum number of waiting flushes; beyond it NO_RESOURCE. */
 const FLUSHES_MAX = 256;
 
-/** A flush that waits until every queue has ended what was started before it. */
+/** A flush that waits until every queue has completed the transfers that were started before it. */
 class PendingFlush {
   readonly targets: Int32Array = new Int32Array(DIRECTIONS);
   completion: Completion | undefined = undefined;
-  /** The short puts of the endpoint that flushes: their failure is its result. */
+  /** The short puts of the flushing endpoint: a failure of them is the result of the flush. */
   shortPuts: Completion | undefined = undefined;
 }
 
-/** Counts the short puts of an endpoint: their calls have returned, so no completion runs, and a failure waits for the flush. */
+/** Counts the short puts of an endpoint. Their calls have returned and no completion runs, so a flush reports their failure. */
 export class ShortPuts implements Completion {
   count = 0;
   failure: Status = Status.OK;
@@ -41,29 +41,29 @@ export class ShortPuts implements Completion {
 /** The transfers. */
 export class DmaTransfers {
   readonly card: GaudiCard;
-  /** Position of the card among the open ones: the slot of its mappings in host memory. */
+  /** Position of the card among the open ones, which is the index of its mappings in host memory. */
   readonly position: number;
   readonly dma: DeviceDma;
-  /** Entries of a list at most: all of them are started together. */
+  /** Maximum number of entries of a list, since all of them are started together. */
   readonly iovMax: number;
-  /** What the endpoints of the interface do. */
+  /** Operations of the endpoints of the interface. */
   readonly counters: TransferCounters = new TransferCounters();
-  /** Transfers that have ended with a failure. */
+  /** Number of failed transfers. */
   failures = 0;
-  /** Transfers started and ended per direction, modulo 2^32. */
+  /** Number of started and ended transfers for each direction, modulo 2^32. */
   readonly #started: Int32Array = new Int32Array(DIRECTIONS);
   readonly #ended: Int32Array = new Int32Array(DIRECTIONS);
   readonly #transfersMax: number;
   readonly #flushPool: ObjectPool<PendingFlush> = new ObjectPool(FLUSHES_MAX, () => new PendingFlush());
   readonly #flushes: Ring<PendingFlush> = new Ring(FLUSHES_MAX);
-  /** Checks that no list uses: at most as many as transfers were under way at a time. */
+  /** Unused checks; there are at most as many as transfers in flight at one time. */
   readonly #checks: SourceCheck[] = [];
-  /** Of the list at hand, by entry. */
+  /** Landings of the current list, by entry. */
   readonly #landings: (Landing | undefined)[] = [];
-  /** One callback per direction, made once: a transfer allocates none. */
+  /** One callback for each direction, so that transfers allocate none. */
   readonly #onEnd: readonly ((request: DmaRequest) => void)[];
 
-  /** @param transfersMax transfers of the interface that may be under way */
+  /** @param transfersMax maximum number of transfers of the interface in flight */
   constructor(card: GaudiCard, position: number, transfersMax: number = Number.POSITIVE_INFINITY) {
     this.card = card;
     this.position = position;
@@ -73,19 +73,19 @@ export class DmaTransfers {
     this.#onEnd = [0, 1, 2].map((direction) => (request: DmaRequest) => this.#end(request, direction));
   }
 
-  /** Transfers of the card and flushes of the interface that have not ended. */
+  /** Number of transfers of the card and flushes of the interface that have not ended. */
   get outstanding(): number {
     return this.dma.outstanding + this.#flushes.length;
   }
 
-  /** Ends what is done. Returns how many transfers of the card ended. */
+  /** Completes finished transfers. Returns how many transfers of the card ended. */
   progress(): number {
     const ended = this.dma.progress();
     if (this.#flushes.length > 0) this.#endFlushes();
     return ended;
   }
 
-  /** See Iface.errorOf: the failure of the card; undefined when it has reported none. */
+  /** See Iface.errorOf: the failure of the card; undefined if it has reported none. */
   errorOf(status: Status): UcxError | undefined {
     const { events } = this.card.device;
     const hasFailed =
@@ -94,9 +94,9 @@ export class DmaTransfers {
   }
 
   /**
-   * Starts a short put. Both ranges are checked.
-   * @param shortPuts of the endpoint; takes the place of a missing completion
-   * @returns OK without a completion, else INPROGRESS; NO_RESOURCE; the failure of a card that has already failed
+   * Starts a short put. The caller has checked both ranges.
+   * @param shortPuts counter of the endpoint, used if there is no completion
+   * @returns OK without a completion, else INPROGRESS; NO_RESOURCE; the failure of a card that has failed
    */
   putShort(
     source: Uint8Array,
@@ -117,7 +117,7 @@ export class DmaTransfers {
     return Status.OK;
   }
 
-  /** Starts a short get. Both ranges are checked. Returns like {@link putShort} with a completion. */
+  /** Starts a short get. The caller has checked both ranges. Returns like {@link putShort} with a completion. */
   getShort(
     target: Uint8Array,
     targetOffset: number,
@@ -134,9 +134,9 @@ export class DmaTransfers {
   }
 
   /**
-   * Starts one transfer per entry of a list: all of them or none. Every range is checked. `completion` counts the list as one operation.
-   * @param remote the other side, in the address space of the card
-   * @param remoteHost the other side where it is host memory
+   * Starts one transfer for each entry of a list: all or none. The caller has checked the ranges. `completion` counts the list as one operation.
+   * @param remote the remote side, in the address space of the card
+   * @param remoteHost the remote side if it is host memory
    * @returns INPROGRESS, NO_RESOURCE, OK for a list without bytes, or the failure of the card
    */
   list(
@@ -159,7 +159,7 @@ export class DmaTransfers {
     return status;
   }
 
-  /** Starts what {@link list} has checked. */
+  /** Starts a list that {@link list} has checked. */
   #startList(
     iov: readonly IovEntry[],
     remote: DmaMemory,
@@ -197,8 +197,8 @@ export class DmaTransfers {
   }
 
   /**
-   * Checks that a range lies inside live memory that this card reaches by itself, and maps host memory: what can throw, throws here.
-   * @returns OK, or the refusal
+   * Checks that a range is inside live memory that this card can access, and maps host memory, so that later steps do not throw.
+   * @returns OK, or the reason
    */
   checkSide(memory: MdMemory, offset: number, byteLength: number): Status {
     if (memory instanceof GaudiMemory) {
@@ -212,7 +212,7 @@ export class DmaTransfers {
 
   /**
    * See UctEndpoint.flush.
-   * @param shortPuts of the endpoint that flushes: their failure is part of the result, once
+   * @param shortPuts counter of the flushing endpoint: its failure is part of the result, once
    */
   flush(completion: Completion | undefined, shortPuts: ShortPuts): Status {
     if (this.dma.outstanding > 0) this.progress();
@@ -228,7 +228,7 @@ export class DmaTransfers {
     return Status.INPROGRESS;
   }
 
-  /** Transfers that may start now, as far as the interface has a bound of its own. */
+  /** Number of transfers that may start now, by the limit of the interface. */
   get #room(): number {
     let inFlight = 0;
     for (let i = 0; i < DIRECTIONS; i++) inFlight += (this.#started[i]! - this.#ended[i]!) | 0;
@@ -269,7 +269,7 @@ export class DmaTransfers {
     return request === undefined ? Status.NO_RESOURCE : this.#track(request, direction, completion, landing);
   }
 
-  /** Takes over a transfer that the card has accepted: INPROGRESS, or the failure of a card that has already failed. */
+  /** Tracks a transfer that the card has accepted: INPROGRESS, or the failure of a card that has failed. */
   #track(request: DmaRequest, direction: Direction, completion: Completion, landing?: Landing): Status {
     if (request.status !== Status.INPROGRESS) {
       const failure = request.status;
@@ -289,7 +289,7 @@ export class DmaTransfers {
     return Status.INPROGRESS;
   }
 
-  /** Takes a landing for every piece that the card must not write to where it belongs, in {@link #landings}; false, and none, where one is missing. */
+  /** Takes a landing for every part that the card must not write directly, in {@link #landings}; false, and none taken, if one is unavailable. */
   #takeLandings(
     iov: readonly IovEntry[],
     remoteHost: HostMemory | undefined,
@@ -316,7 +316,7 @@ export class DmaTransfers {
     return true;
   }
 
-  /** The completion of a list that reads memory which can be given away; undefined for any other. */
+  /** The completion of a list that reads memory which can be detached; undefined for others. */
   #checkOf(
     iov: readonly IovEntry[],
     remoteHost: HostMemory | undefined,
@@ -341,7 +341,7 @@ export class DmaTransfers {
     }
   }
 
-  /** Gives those back from `first` on: no transfer was started for them. */
+  /** Returns the landings from `first` on, whose transfers were not started. */
   #giveLandings(first: number): void {
     for (let i = first; i < this.#landings.length; i++) {
       const landing = this.#landings[i];
@@ -390,7 +390,7 @@ export class DmaTransfers {
   }
 }
 
-/** A card that failed in the middle of a list: what was started ends by itself and carries the failure. */
+/** The card has failed in the middle of a list: the transfers that were started end with the failure. */
 function startFailed(status: Status, started: number, completion: Completion): Status {
   if (started === 0) return status;
   completion.count += started - 1;

@@ -1,6 +1,6 @@
 /**
- * The cards of one program: chosen by the environment or detected, and all opened at once, so that a card that cannot be used is
- * known at the start and not at the first transfer.
+ * The cards of one program: selected by the environment or detected, and all opened at once, so that an unusable card is reported at the start and not at
+ * the first transfer.
  */
 
 import { type Device, type DriverNode, GaudiErrorCode, gaudiError, open } from '../../../hlthunk/index.ts';
@@ -13,30 +13,30 @@ import type { MappedCard } from './mapping-table.ts';
 
 /** An open card under its logical index. */
 export interface GaudiCard {
-  /** Logical index: the name of the card towards users, and its system device. */
+  /** Logical index: part of the device name for users, and the system device. */
   readonly index: number;
   readonly device: Device;
   readonly landings: Landings;
-  /** False for a device that the application has opened, and closes. */
+  /** False for a device that the application has opened and will close. */
   readonly isOwned: boolean;
-  /** Transfers of the context that are on their way. */
+  /** Number of transfers of the context in flight. */
   inFlight: number;
 }
 
-/** Where the cards come from. */
+/** Selection and opening of cards. */
 export interface GaudiCardsOptions {
   readonly node: DriverNode;
-  /** What the environment says. */
+  /** The selection by the environment. */
   readonly choice: CardChoice;
   readonly log: Log;
   readonly clock: Clock;
-  /** Told of a card that does not open, without a mapping table. */
+  /** Called for a card that cannot be opened, unless there is a mapping table. */
   readonly onLeftOut: (name: string, error: UcxError) => void;
-  /** Whether the program wants the card with this name; absent where it wants all. */
+  /** Whether the program uses the card with this name; absent if it uses all. */
   readonly isWanted?: ((name: string) => boolean) | undefined;
 }
 
-/** The device name of a card towards users. */
+/** The device name of a card for users. */
 export function cardName(index: number): string {
   return `gaudi${index}`;
 }
@@ -44,8 +44,9 @@ export function cardName(index: number): string {
 /**
  * Opens the cards.
  *
- * With a mapping table every card in it must open. Without one, a card that another process has open is left out, as long as one opens.
- * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_INVALID_PARAM for another list of cards that is none; ERR_GAUDI_DEVICE_NOT_FOUND without any card; the refusal of the card otherwise
+ * With a mapping table every card in it must open. Without one, a card that another process has open is skipped, as long as one opens.
+ * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_INVALID_PARAM for an invalid list of cards; ERR_GAUDI_DEVICE_NOT_FOUND without any card; otherwise the error
+ * of opening the card
  */
 export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
   const { node, choice, log, clock, isWanted, onLeftOut } = options;
@@ -76,7 +77,7 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
 }
 
 /**
- * The cards of devices that the application has opened: their indices are their places in the list.
+ * The cards for devices that the application has opened. Their indices are their positions in the list.
  * @param isWanted as in {@link GaudiCardsOptions}
  */
 export function borrowedCards(devices: readonly Device[], isWanted: GaudiCardsOptions['isWanted']): GaudiCard[] {
@@ -84,7 +85,7 @@ export function borrowedCards(devices: readonly Device[], isWanted: GaudiCardsOp
   return isWanted === undefined ? cards : cards.filter(({ index }) => isWanted(cardName(index)));
 }
 
-/** Closes cards, the last opened first; those of the application stay open. */
+/** Closes cards in reverse order of opening. Cards of the application stay open. */
 export function closeGaudiCards(cards: readonly GaudiCard[]): void {
   for (const { device, landings, isOwned } of [...cards].reverse()) {
     if (isOwned) device.close();
@@ -92,7 +93,7 @@ export function closeGaudiCards(cards: readonly GaudiCard[]): void {
   }
 }
 
-/** The refusal of a card that another program has, and what the user can do about it. */
+/** The error of a card that another program has open, with advice for the user. */
 function withAdvice({ code, status, message, details, cause }: UcxError): UcxError {
   const advice = 'choose others by UCX_ACC_DEVICES or GAUDI_MAPPING_TABLE';
   return new UcxError({ code, status, message: `${message}; ${advice}`, details, cause });

@@ -1,5 +1,5 @@
 /**
- * Memory that the Gaudi transports move: device memory, and host memory that is mapped into cards at its first use there. How dma-bufs are imported is in
+ * Memory for transfers of the Gaudi transports: device memory, and host memory that is mapped into a card at its first use there. Importing dma-bufs is in
  * imported-dmabuf.ts.
  */
 
@@ -13,7 +13,7 @@ import type { MdMemory } from '../../api/memory.ts';
 import { submitLimitation } from './card-rma.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 
-/** Device memory in the address space of one card: of the card itself, or of another one that it has imported. */
+/** Device memory in the address space of one card: its own memory, or imported memory of another card. */
 export class GaudiMemory implements MdMemory {
   readonly mdName: string;
   readonly memoryType: MemoryType = MemoryType.GAUDI;
@@ -21,11 +21,11 @@ export class GaudiMemory implements MdMemory {
   readonly sysDevice: number;
   readonly byteLength: number;
   readonly bytes: undefined = undefined;
-  /** Byte of {@link dmaIn} at which the memory begins. */
+  /** Offset of the memory in {@link dmaIn}. */
   readonly dmaOffset: number = 0;
   readonly #target: DmaMemory;
 
-  /** @param target what transfers of the card name */
+  /** @param target the memory for transfers of the card */
   constructor(mdName: string, card: GaudiCard, target: DmaMemory) {
     this.mdName = mdName;
     this.card = card;
@@ -34,7 +34,7 @@ export class GaudiMemory implements MdMemory {
     this.byteLength = target.byteLength;
   }
 
-  /** Whether a value is such memory, and nothing that only looks like it. */
+  /** Whether a value is an instance of this class, rather than an object of the same shape. */
   static isGenuine(value: unknown): value is GaudiMemory {
     return typeof value === 'object' && value !== null && #target in value;
   }
@@ -59,19 +59,19 @@ export class GaudiMemory implements MdMemory {
     return this.#target.inFlight;
   }
 
-  /** What transfers name. */
+  /** The memory for transfers. */
   dmaIn(): DmaMemory {
     return this.#target;
   }
 }
 
-/** HBM of the card itself: a block that was allocated here, or a part of one of the application. */
+/** HBM of the card: a block that was allocated here, or a part of a block of the application. */
 export class BlockMemory extends GaudiMemory {
   readonly block: DeviceBlock;
   /** The registered part of the block; undefined for a block that was allocated here. */
   readonly part: DevicePart | undefined;
 
-  /** @param part what of the block was registered; undefined for all of a block that was allocated here */
+  /** @param part the registered part of the block; undefined for a whole block that was allocated here */
   constructor(mdName: string, card: GaudiCard, block: DeviceBlock, part: DevicePart | undefined) {
     super(mdName, card, part ?? block);
     this.block = block;
@@ -80,18 +80,18 @@ export class BlockMemory extends GaudiMemory {
 }
 
 /**
- * Host pages in the address spaces of the cards: mapped into a card when that card first needs them, once. Holds the address only,
- * so that a cached registration does not keep the memory alive.
+ * Host pages in the address spaces of the cards: mapped into a card once, when that card first needs them. Has only the address, so that a cached
+ * registration does not keep the memory alive.
  */
 export class HostPages {
   readonly address: number;
   readonly byteLength: number;
-  /** Whether the collector of this process cannot give the memory to others: it is a mapping that is closed by its owner alone. */
+  /** Whether the memory is a mapping that only its owner closes, so the garbage collector cannot reuse it. */
   readonly isFixed: boolean;
   readonly #mappings: (HostMapping | undefined)[];
   readonly #evictIdle: () => boolean;
 
-  /** @param evictIdle unmaps other pages that are not in use; false when there are none */
+  /** @param evictIdle unmaps other idle pages; returns false if there are none */
   constructor(address: number, byteLength: number, cards: number, evictIdle: () => boolean) {
     this.address = address;
     this.byteLength = byteLength;
@@ -101,7 +101,7 @@ export class HostPages {
   }
 
   /**
-   * The mapping in the card at `position` among the open ones. Pages that are not in use make room for it.
+   * The mapping in the card at `position` among the open ones. Idle pages are evicted if the card lacks room.
    * @throws UcxError of the driver: ERR_GAUDI_OUT_OF_MEMORY, ERR_GAUDI_INVALID_PARAMS
    */
   mappingIn(position: number, device: Device): HostMapping {
@@ -112,13 +112,13 @@ export class HostPages {
     return mapped;
   }
 
-  /** Transfers on their way from or to the pages. */
+  /** Number of transfers in flight from or to the pages. */
   get inFlight(): number {
     return this.#mappings.reduce((sum, mapping) => sum + (mapping?.inFlight ?? 0), 0);
   }
 
   /**
-   * Unmaps the pages from every card, and forgets the mappings. A card that fails keeps no other from being tried.
+   * Unmaps the pages from every card, and discards the mappings. If one card fails, the others are still unmapped.
    * @throws UcxError the first failure: ERR_GAUDI_DEVICE_BUSY, ERR_GAUDI_INVALID_PARAMS
    */
   unmap(): void {
@@ -146,17 +146,17 @@ export class HostPages {
   }
 }
 
-/** Registered host memory: a piece of a registered ArrayBuffer, or of memory that is known by its address. */
+/** Registered host memory: a part of a registered ArrayBuffer, or a range of addresses. */
 export class HostMemory implements MdMemory {
   readonly mdName: string;
   readonly memoryType: MemoryType = MemoryType.HOST;
   readonly sysDevice: undefined = undefined;
-  /** Whether its memory domain hands out keys of host memory. */
+  /** Whether its memory domain creates keys of host memory. */
   readonly packable: boolean;
   readonly bytes: Uint8Array;
   readonly region: RcacheRegion<HostPages>;
   readonly pages: HostPages;
-  /** Byte of {@link dmaIn}, the registered pages, at which the buffer begins. */
+  /** Offset of the buffer in {@link dmaIn}, the registered pages. */
   readonly dmaOffset: number;
   readonly byteLength: number;
   readonly generation: number;
@@ -182,21 +182,21 @@ export class HostMemory implements MdMemory {
     return this.pages.inFlight;
   }
 
-  /** False once the buffer was detached: its bytes belong to another buffer. */
+  /** False once the buffer was detached: its bytes then belong to another buffer. */
   get attached(): boolean {
     return this.bytes.byteLength === this.byteLength;
   }
 
-  /** Whether a card may write to it by itself: memory that is known by its address is its owner's to keep, an ArrayBuffer can be given away. */
+  /** Whether a card may write directly to it: the owner of a range of addresses keeps it mapped, but an ArrayBuffer can be transferred. */
   get staysPut(): boolean {
     return this.pages.isFixed || this.region.buffer === undefined;
   }
 
-  /** What transfers of the card at `position` name. Throws like {@link HostPages.mappingIn} at the first use there. */
+  /** The mapping for transfers of the card at `position`. The first use there maps it, with the errors of {@link HostPages.mappingIn}. */
   dmaIn(position: number, device: Device): HostMapping {
     return this.pages.mappingIn(position, device);
   }
 }
 
-/** Memory that a transfer can name. */
+/** Memory for transfers. */
 export type CardMemory = GaudiMemory | HostMemory;

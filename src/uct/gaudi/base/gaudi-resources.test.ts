@@ -27,36 +27,36 @@ describe('the cards of a context', () => {
 
   const refusals: [string, string, EmulatedNodeOptions, Readonly<Record<string, string>>, object][] = [
     [
-      'ports are demanded that the driver does not report',
+      'ports are required that the driver does not report',
       'ERR_GAUDI_DEVICE_NOT_FOUND',
       { reportNicPorts: false },
       { GAUDI_COPY_NIC_SCALE_OUT: 'y' },
       {},
     ],
     [
-      'dma-bufs of mapped memory are demanded of gaudi',
+      'dma-bufs of mapped memory are required of gaudi',
       'ERR_GAUDI_DEVICE_NOT_FOUND',
       { asic: 'gaudi' },
       { GAUDI_COPY_MAPPED_DMABUF: 'y' },
       {},
     ],
     [
-      'dma-bufs are demanded and forbidden',
+      'dma-bufs are required and forbidden',
       'ERR_GAUDI_DEVICE_NOT_FOUND',
       {},
       { GAUDI_COPY_DMABUF: 'y', GAUDI_COPY_MAPPED_DMABUF: 'n' },
       {},
     ],
     [
-      'register blocks are demanded that the driver does not hand out',
+      'register blocks are required that the driver does not map',
       'ERR_GAUDI_DEVICE_NOT_FOUND',
       { asic: 'gaudi' },
       { GAUDI_COPY_HW_BLOCK_ACCESS: 'y' },
       {},
     ],
-    ['the cache refuses its bounds', 'ERR_INVALID_PARAM', {}, {}, { RCACHE_MAX_REGIONS: 0 }],
+    ['the cache rejects its limits', 'ERR_INVALID_PARAM', {}, {}, { RCACHE_MAX_REGIONS: 0 }],
   ];
-  it.each(refusals)('are closed again where %s', (_why, code, options, overrides, changed) => {
+  it.each(refusals)('are closed again if %s', (_why, code, options, overrides, changed) => {
     const node = createEmulatedNode({ cards: 2, dmaThreads: 0, ...options });
     const services = servicesWith(overrides);
     const config = { ...services.config, get: () => ({ ...services.config.get(GAUDI_COPY_CONFIG_TABLE), ...changed }) };
@@ -72,7 +72,7 @@ describe('the cards of a context', () => {
     node.close();
   });
 
-  it('says which card lacks what is demanded', () => {
+  it('names the card that lacks a required capability', () => {
     const node = createEmulatedNode({ cards: 1, dmaThreads: 0, asic: 'gaudi' });
     const resources = new GaudiResources({ node, mappingTable: undefined });
     const open = (): unknown => resources.acquire(servicesWith({ GAUDI_COPY_HW_BLOCK_ACCESS: 'y' }));
@@ -90,7 +90,7 @@ describe('the cards of a context', () => {
     ['gaudi', 'MAPPED_DMABUF', ['n', 'try', 'auto']],
     ['gaudi', 'HW_BLOCK_ACCESS', ['n', 'try', 'auto']],
   ];
-  it.each(wanted)('are opened where they do what is demanded: %s, %s=%s', (asic, field, values) => {
+  it.each(wanted)('are opened if they have the required capability: %s, %s=%s', (asic, field, values) => {
     const node = createEmulatedNode({ cards: 1, dmaThreads: 0, asic });
     for (const value of values) {
       const resources = new GaudiResources({ node, mappingTable: undefined });
@@ -101,7 +101,7 @@ describe('the cards of a context', () => {
     node.close();
   });
 
-  it.each(['RCACHE_MAX_REGIONS', 'RCACHE_MAX_SIZE'])('are not even opened with a cache for nothing: %s=0', (field) => {
+  it.each(['RCACHE_MAX_REGIONS', 'RCACHE_MAX_SIZE'])('are not opened with a cache of size zero: %s=0', (field) => {
     expect(() => servicesWith({ [`GAUDI_COPY_${field}`]: '0' })).toThrow(
       expect.objectContaining({ code: 'ERR_CONFIG_VALUE', message: expect.stringContaining(`GAUDI_COPY_${field}`) }),
     );
@@ -130,7 +130,7 @@ describe('host memory in the cards', () => {
     return cards.map(({ device }, position) => registration.mappingIn(position, device));
   }
 
-  it('gives idle mappings up when a card has no room for one more, and no others', () => {
+  it('evicts idle mappings, and no others, when a card has no room for one more', () => {
     withCards((gaudi, node) => {
       const { rcache } = gaudi;
       const used = acquired(gaudi, new ArrayBuffer(8192));
@@ -141,7 +141,7 @@ describe('host memory in the cards', () => {
       const next = acquired(gaudi, new ArrayBuffer(8192));
       node.inject(0, { kind: 'exhausted', resource: 'va' });
       expect(mapped(gaudi, next).map(({ live }) => live)).toEqual([true, true]);
-      // One was enough: the one that had been idle for longest.
+      // One was enough: the least recently used one.
       expect(given.map(({ live }) => live)).toEqual([false, false, true, true]);
       for (let nth = 1; nth <= 2; nth++) node.inject(0, { kind: 'exhausted', resource: 'va', nth });
       const last = acquired(gaudi, new ArrayBuffer(8192));
@@ -152,7 +152,7 @@ describe('host memory in the cards', () => {
     });
   });
 
-  it('ends in every card, also when one of them fails to unmap it', () => {
+  it('is unmapped from every card, also if one of them fails to unmap it', () => {
     withCards((gaudi, node, log) => {
       const owner = new ArrayBuffer(8192);
       const region = acquired(gaudi, owner);

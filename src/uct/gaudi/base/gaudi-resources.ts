@@ -1,6 +1,6 @@
 /**
- * What the Gaudi memory domains of one context have in common: the opened cards, since a card opens once per process, and the host memory that
- * is mapped into them. The first user opens the cards and the last one closes them, unless the application owns them.
+ * State that the Gaudi memory domains of one context share: the opened cards, since a card can be opened once per process, and the registrations of host
+ * memory in them. The first user opens the cards and the last one closes them, unless the application owns them.
  */
 
 import os from 'node:os';
@@ -20,26 +20,26 @@ import { borrowedCards, closeGaudiCards, type GaudiCard, openGaudiCards } from '
 import { HostPages } from './gaudi-memory.ts';
 import { detectScaleOut } from './scale-out.ts';
 
-/** Longest sleep for transfers that are on their way. */
+/** Longest sleep while waiting for transfers in flight. */
 const DRAIN_NS = 100e6;
 
-/** Where the cards are. */
+/** Selection of the driver and the cards. */
 export interface GaudiResourcesOptions extends CardChoice {
   /** The machine: the kernel driver or an emulated node. */
   readonly node: DriverNode;
-  /** Devices that the application has opened, instead of those that the table or the machine names. It closes them, after the context. */
+  /** Devices that the application has opened, instead of those of the table or the machine. The application closes them, after the context. */
   readonly devices?: readonly Device[] | undefined;
 }
 
 /** Open cards and the registrations of host memory in them. */
 export interface OpenGaudi {
   readonly cards: readonly GaudiCard[];
-  /** Cards that others have open, and the like: left out, as others are there. */
+  /** Cards that were skipped, for example because other processes have them open. */
   readonly leftOut: readonly LeftOut[];
   readonly rcache: Rcache<HostPages>;
-  /** Those who register host memory, one for each memory domain. */
+  /** Registries of host memory, one for each memory domain. */
   readonly registries: object[];
-  /** False where every registration ends with its use (UCX_GAUDI_COPY_RCACHE=n). */
+  /** False if every registration ends with its use (UCX_GAUDI_COPY_RCACHE=n). */
   readonly caching: boolean;
 }
 
@@ -53,7 +53,7 @@ export class GaudiResources {
   #users = 0;
 
   /**
-   * Opens nothing yet.
+   * Does not open cards yet.
    * @throws UcxError ERR_INVALID_PARAM
    */
   constructor(options: GaudiResourcesOptions) {
@@ -65,7 +65,7 @@ export class GaudiResources {
     this.#devices = options.devices;
   }
 
-  /** Whether a value is one, and nothing that only looks like one. */
+  /** Whether a value is an instance of this class, rather than an object of the same shape. */
   static isGenuine(value: unknown): value is GaudiResources {
     return typeof value === 'object' && value !== null && #users in value;
   }
@@ -76,7 +76,7 @@ export class GaudiResources {
   }
 
   /**
-   * The cards, opened unless they are. Give them back with {@link release}, once for each call.
+   * Returns the cards, and opens them at the first call. Each call needs one {@link release}.
    * @throws UcxError as openGaudiCards
    */
   acquire(services: ComponentServices): OpenGaudi {
@@ -86,7 +86,7 @@ export class GaudiResources {
     return this.#open;
   }
 
-  /** Waits for the transfers on cards of the application: what they use can only be given back after them, as the cards stay open. */
+  /** Waits for the transfers on cards of the application. These cards stay open, so the resources of transfers can be released only afterwards. */
   async drain(): Promise<void> {
     for (const card of this.cards) {
       const { dma } = card.device;
@@ -96,12 +96,12 @@ export class GaudiResources {
     }
   }
 
-  /** Ends all transfers of the cards that are closed next. */
+  /** Aborts all transfers of the cards that are about to be closed. */
   abort(): void {
     for (const { device, isOwned } of this.cards) if (isOwned) device.dma.abort(Status.CANCELED);
   }
 
-  /** Gives the cards back; the last one ends all transfers and closes them. */
+  /** Releases the cards. The last call aborts all transfers and closes the cards. */
   release(): void {
     this.#users -= 1;
     if (this.#users > 0 || this.#open === undefined) return;
@@ -135,12 +135,12 @@ export class GaudiResources {
   }
 }
 
-/** @throws UcxError ERR_INVALID_PARAM for what are no cards of a context */
+/** @throws UcxError ERR_INVALID_PARAM if the value is not the resources of a context */
 export function checkResources(shared: GaudiResources): void {
   if (!GaudiResources.isGenuine(shared)) throw invalidParam('shared', 'must be GaudiResources', shared);
 }
 
-/** The cache of registrations in so many cards. */
+/** Creates the cache of registrations in this number of cards. */
 function openCache(cards: number, values: GaudiCopyConfig, { log, clock }: ComponentServices): Rcache<HostPages> {
   const evictIdle = (): boolean => rcache.evictIdle();
   const rcache: Rcache<HostPages> = new Rcache({
@@ -163,7 +163,7 @@ function openCache(cards: number, values: GaudiCopyConfig, { log, clock }: Compo
   return rcache;
 }
 
-/** Bytes of the longest ArrayBuffer that is registered as a whole. */
+/** Longest ArrayBuffer, in bytes, that is registered as a whole. */
 function wholeBytesMax({ REG_WHOLE_ALLOC, MAX_REG_RATIO }: GaudiCopyConfig): number {
   if (REG_WHOLE_ALLOC === 'auto') return Math.floor(os.totalmem() * MAX_REG_RATIO);
   return REG_WHOLE_ALLOC ? Number.POSITIVE_INFINITY : 0;

@@ -1,11 +1,11 @@
-/** The statistics of what the Gaudi memory domains share: cards and their DMA, and the registrations of host memory. Reading only. */
+/** Statistics of the shared state of the Gaudi memory domains: cards and their DMA, and registrations of host memory. Read-only. */
 
 import type { DmaCounts } from '../../../hlthunk/index.ts';
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 import type { OpenGaudi } from './gaudi-resources.ts';
 
-/** The DMA of a card, a node per direction that has moved something. */
+/** The DMA of a card, with one node for each direction that was used. */
 function cardStats({ index, device }: GaudiCard): StatsNode {
   const { counts, submissions } = device.dma;
   const directions: readonly (readonly [string, DmaCounts | undefined])[] = [

@@ -1,7 +1,4 @@
-/**
- * The host memory that one Gaudi memory domain has registered. Domains that share cards share the mappings: the same buffer is mapped into a
- * card once.
- */
+/** The host memory that one Gaudi memory domain has registered. Domains with the same cards share the mappings: a buffer is mapped into each card once. */
 
 import { GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
@@ -22,7 +19,7 @@ export class HostRegistry {
   readonly #gaudi: OpenGaudi;
   readonly #registered: Set<HostMemory> = new Set();
 
-  /** @param packable whether the memory domain hands out keys of host memory */
+  /** @param packable whether the memory domain creates keys of host memory */
   constructor(mdName: string, packable: boolean, gaudi: OpenGaudi) {
     this.#mdName = mdName;
     this.#packable = packable;
@@ -30,7 +27,7 @@ export class HostRegistry {
     gaudi.registries.push(this);
   }
 
-  /** Whether the memory was registered here and is still. */
+  /** Whether the memory is registered here. */
   has(memory: MdMemory): memory is HostMemory {
     return this.#registered.has(memory as HostMemory);
   }
@@ -43,12 +40,12 @@ export class HostRegistry {
   }
 
   /**
-   * See MemoryDomain.memDereg, for memory that {@link has} knows.
+   * See MemoryDomain.memDereg, for memory of this registry.
    * @throws UcxError ERR_GAUDI_DEVICE_BUSY
    */
   deregister(memory: HostMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
     const invalidate = options.invalidate === true;
-    // Without a registration nothing keeps the memory alive under a transfer; when it goes away, not even one does.
+    // Without another registration, the memory is not kept alive during a transfer. If it is invalidated, no registration keeps it alive.
     const mayRefuse = options.force !== true && (invalidate || memory.region.references === 1);
     if (mayRefuse && memory.pages.inFlight > 0) {
       throw gaudiError(
@@ -69,13 +66,13 @@ export class HostRegistry {
     }
   }
 
-  /** Makes pages present and maps them into all cards, so that the next transfer has nothing to prepare. */
+  /** Backs pages and maps them into all cards, so that the next transfer needs no preparation. */
   prepare(memory: HostMemory, offset: number, byteLength: number): void {
     prefault(memory.pages.address + memory.dmaOffset + offset, byteLength);
     for (const [position, { device }] of this.#gaudi.cards.entries()) memory.dmaIn(position, device);
   }
 
-  /** See MemoryDomain.hostUnmapped. Every memory domain on the cards hears of it; one tells the cache that they share. */
+  /** See MemoryDomain.hostUnmapped. Every memory domain on the cards is notified; one of them notifies their shared cache. */
   unmapped(address: number, byteLength: number): void {
     if (!Number.isSafeInteger(address) || address < 0) {
       throw invalidParam('address', 'must be an integer of at least 0', address);
@@ -85,7 +82,7 @@ export class HostRegistry {
     if (registries[0] === this) rcache.unmapped(address, byteLength);
   }
 
-  /** Deregisters what is left. Transfers on their way end by themselves: they hold their mappings. */
+  /** Deregisters all remaining memory. Transfers in flight hold their mappings until their end. */
   close(): void {
     for (const memory of this.#registered) this.deregister(memory, { force: true });
     const { registries } = this.#gaudi;

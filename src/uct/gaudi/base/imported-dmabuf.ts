@@ -1,6 +1,6 @@
 /**
- * A dma-buf of device memory in the address space of a card, and the descriptor by which others are given it. Who registers it is the memory domains'
- * business; memory of peers is imported by gaudi_ipc itself.
+ * A dma-buf of device memory in the address space of a card, and its descriptor for further export. The memory domains register it. gaudi_ipc imports memory
+ * of peers by itself.
  */
 
 import {
@@ -20,23 +20,23 @@ import { checkByteLength, checkSysDevice } from '../../base/range.ts';
 import { cardAt } from './device-parts.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 
-/** Whether the driver of any of the cards imports dma-bufs. Upstream drivers do not: MEMORY REG_DMABUF_FD is in the vendor's driver only. */
+/** Whether the driver of any of the cards imports dma-bufs. Upstream drivers do not: MEMORY REG_DMABUF_FD exists in the vendor's driver only. */
 export function canImportDmabufs(cards: readonly GaudiCard[]): boolean {
   return cards.some(({ device }) => device.canImportDmabuf);
 }
 
-/** An imported dma-buf. Made by {@link importDmabuf}. */
+/** An imported dma-buf. Created by {@link importDmabuf}. */
 export class ImportedDmabuf {
-  /** The card in whose address space it is. */
+  /** The card whose address space contains it. */
   readonly card: GaudiCard;
-  /** What transfers of the card name: the registered range. */
+  /** The registered range, for transfers of the card. */
   readonly mapping: ImportedMapping;
-  /** Byte of the dma-buf at which the registered range begins. */
+  /** Offset of the registered range in the dma-buf. */
   readonly offset: number;
   readonly #fd: number;
   #closed = false;
 
-  /** @param fd a descriptor of its own */
+  /** @param fd own descriptor */
   constructor(card: GaudiCard, mapping: ImportedMapping, offset: number, fd: number) {
     this.card = card;
     this.mapping = mapping;
@@ -46,22 +46,22 @@ export class ImportedDmabuf {
 
   /**
    * The dma-buf for another driver, from the first registered byte on.
-   * @returns a new descriptor of the caller
+   * @returns a new descriptor, which the caller owns
    * @throws SyscallError EMFILE
    */
   export(): DmabufExport {
     return { fd: dup(this.#fd), offset: this.offset };
   }
 
-  /** The dma-buf as gaudi_ipc of a peer opens it. Throws like {@link ipcWrapImport}. */
+  /** The handle by which gaudi_ipc of a peer opens the dma-buf. Throws like {@link ipcWrapImport}. */
   wrap(): IpcHandle {
     return ipcWrapImport(this.card.device, this.mapping, this.#fd);
   }
 
   /**
    * Ends the import. Idempotent.
-   * @param isForced transfers on their way keep the mapping, which closing the card ends
-   * @throws UcxError ERR_GAUDI_DEVICE_BUSY, unless forced, while transfers use it; then nothing has changed
+   * @param isForced transfers in flight keep the mapping until the card is closed
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY if transfers use it, unless forced; nothing has changed then
    */
   close(isForced: boolean): void {
     if (this.#closed) return;
@@ -78,10 +78,10 @@ export class ImportedDmabuf {
 }
 
 /**
- * Imports a dma-buf of device memory into the card that the region names, or the first one that can. The descriptor stays the caller's: a duplicate is kept
- * until the import is closed.
- * @throws UcxError ERR_INVALID_PARAM that names fd, offset or byteLength; ERR_UNSUPPORTED where the driver cannot import; ERR_GAUDI_DEVICE_NOT_FOUND for a
- *   card that is not open, and for memory of a card to which no link leads; NO_MEMORY without descriptors or device addresses
+ * Imports a dma-buf of device memory into the card of the region, or the first card that can. The caller keeps its descriptor: a duplicate is held until the
+ * import is closed.
+ * @throws UcxError ERR_INVALID_PARAM that names fd, offset or byteLength; ERR_UNSUPPORTED if the driver cannot import; ERR_GAUDI_DEVICE_NOT_FOUND for a card
+ * that is not open, and for memory of a card without a link to it; NO_MEMORY without descriptors or device addresses
  */
 export function importDmabuf(cards: readonly GaudiCard[], region: DmabufRegion): ImportedDmabuf {
   checkOptions(region, 'region');
@@ -125,7 +125,7 @@ function duplicate(fd: number): number {
   }
 }
 
-/** Maps the range; what the driver refuses with EINVAL is told apart: what is no dma-buf of a card, and a range beyond its end. */
+/** Maps the range. Distinguishes the causes of EINVAL: not a dma-buf of a card, or a range beyond its end. */
 function register(card: GaudiCard, own: number, fd: number, offset: number, byteLength: number): ImportedMapping {
   const { device } = card;
   try {
@@ -139,7 +139,7 @@ function register(card: GaudiCard, own: number, fd: number, offset: number, byte
   }
 }
 
-/** Whether the driver imports the first byte of it. */
+/** Whether the driver imports its first byte. */
 function isDeviceDmabuf({ device }: GaudiCard, fd: number): boolean {
   try {
     device.registerDmabufFd(fd, 1).unmap();
@@ -150,7 +150,7 @@ function isDeviceDmabuf({ device }: GaudiCard, fd: number): boolean {
   }
 }
 
-/** The driver has said EINVAL. */
+/** Whether the driver returned EINVAL. */
 function isRefused(error: unknown): boolean {
   return isUcxError(error) && error.details['errno'] === 'EINVAL';
 }

@@ -1,7 +1,7 @@
 /**
- * Where a card writes bytes for an ArrayBuffer of the program. A program can give such a buffer away while a transfer is on its way (structuredClone,
- * postMessage, resize), and the collector may then give its memory to anyone: the card must never write there by itself. So it writes into a landing, pinned
- * memory of our own, and the bytes are copied at the end if the buffer is still there. Memory that only its owner can unmap needs none.
+ * Landings: pinned memory of this library to which a card writes bytes for an ArrayBuffer of the program. A program can transfer such a buffer elsewhere
+ * during a DMA transfer (structuredClone, postMessage, resize), and the collector may then reuse its memory, so the card must never write to it directly.
+ * The bytes are copied at the end if the buffer is still attached. Memory that only its owner can unmap needs no landing.
  */
 
 import type { Device, HostMapping } from '../../../hlthunk/index.ts';
@@ -9,31 +9,31 @@ import { type MappedMemory, mapAnonymous } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
 
-/** Bytes of landings in use; beyond it transfers wait. One transfer alone may be longer. */
+/** Maximum bytes of landings in use; beyond it transfers wait. A single transfer may be longer. */
 const IN_USE_BYTES_MAX: number = 256 * 2 ** 20;
-/** What is kept for the next transfers. */
+/** Maximum bytes kept for later transfers. */
 const IDLE_BYTES_MAX: number = 64 * 2 ** 20;
 const IDLE_MAX = 32;
-/** Landings are multiples of it. */
+/** Lengths of landings are multiples of it. */
 const GRANULE_BYTES = 65_536;
 
-/** Host memory, as far as bytes are copied into it. */
+/** Destination of the copy from a landing. */
 export interface LandingTarget {
   readonly bytes: Uint8Array;
   /** False once the buffer was detached. */
   readonly attached: boolean;
 }
 
-/** One landing, and the transfer that it is for. */
+/** One landing, and its transfer. */
 export class Landing {
   readonly mapping: HostMapping;
   readonly memory: MappedMemory;
   target: LandingTarget | undefined = undefined;
-  /** Byte of the target. */
+  /** Offset in the target. */
   offset = 0;
   byteLength = 0;
   completion: Completion | undefined = undefined;
-  /** The registration of the target, which counts the transfer. */
+  /** The mapping of the target, which counts the transfer. */
   held: HostMapping | undefined = undefined;
 
   constructor(memory: MappedMemory, mapping: HostMapping) {
@@ -41,7 +41,7 @@ export class Landing {
     this.mapping = mapping;
   }
 
-  /** Copies the bytes to where they belong; INVALID_ADDR where that is gone. */
+  /** Copies the bytes to the target; INVALID_ADDR if it was detached. */
   deliver(): Status {
     const { target, offset, byteLength } = this;
     if (target === undefined || !target.attached) return Status.INVALID_ADDR;
@@ -62,8 +62,8 @@ export class Landings {
   }
 
   /**
-   * A landing for bytes that belong into `target` at `offset`.
-   * @param held the mapping of the target in this card: it cannot be given back until the end
+   * Returns a landing for bytes whose destination is `target` at `offset`.
+   * @param held the mapping of the target in this card, which cannot be unmapped until the end
    * @returns undefined while too much is in use
    * @throws UcxError ERR_GAUDI_OUT_OF_MEMORY and others of hostMemoryMap; SyscallError ENOMEM
    */
@@ -79,7 +79,7 @@ export class Landings {
     return landing;
   }
 
-  /** Takes a landing back. */
+  /** Returns a landing to the pool. */
   give(landing: Landing): void {
     landing.held?.release();
     landing.held = undefined;
@@ -92,12 +92,12 @@ export class Landings {
     while (this.#idleBytes > IDLE_BYTES_MAX || this.#idle.length > IDLE_MAX) this.#release(0);
   }
 
-  /** Gives all memory back. No transfer is on its way. */
+  /** Releases all memory. There must be no transfer in flight. */
   close(): void {
     while (this.#idle.length > 0) this.#release(0);
   }
 
-  /** The one that was used last of those that fit without wasting more than half. */
+  /** The most recently used landing that fits and is at most twice as long, or one granule. */
   #takeIdle(byteLength: number): Landing | undefined {
     const most = Math.max(GRANULE_BYTES, 2 * byteLength);
     const at = this.#idle.findLastIndex(({ memory }) => memory.byteLength >= byteLength && memory.byteLength <= most);
@@ -120,7 +120,7 @@ export class Landings {
   #release(at: number): void {
     const [landing] = this.#idle.splice(at, 1);
     this.#idleBytes -= landing!.memory.byteLength;
-    // A card that is closed has dropped its mappings.
+    // Closing a card drops its mappings.
     if (landing!.mapping.live) landing!.mapping.unmap();
     landing!.memory.close();
   }

@@ -26,7 +26,7 @@ function refusal(table: unknown): UcxError {
 }
 
 describe('detectedCards', () => {
-  it('orders by bus id, whatever the minors are', () => {
+  it('orders by bus id, for any minors', () => {
     expect(detectedCards(CARDS).map(({ index, card: { minor } }) => [index, minor])).toEqual([
       [0, 1],
       [1, 0],
@@ -37,7 +37,7 @@ describe('detectedCards', () => {
 });
 
 describe('parseMappingTable', () => {
-  it('takes what hl-smi prints, in any order, and answers by index', () => {
+  it('accepts the output of hl-smi in any order, and sorts it by index', () => {
     expect(
       parse([
         { index: 1, module_id: 6, bus_id: '0000:b3:00.0' },
@@ -46,18 +46,18 @@ describe('parseMappingTable', () => {
     ).toEqual(['0:1', '1:0']);
   });
 
-  it('takes some of the cards, with any indices', () => {
+  it('accepts a subset of the cards, with any indices', () => {
     expect(parse([{ index: 7, bus_id: '0000:b3:00.0' }])).toEqual(['7:0']);
     expect(parse([{ index: LOGICAL_INDEX_MAX, bus_id: '0000:b3:00.0' }])).toEqual([`${LOGICAL_INDEX_MAX}:0`]);
   });
 
-  it('takes integers as strings, short bus ids, capitals, white space and unknown fields', () => {
+  it('accepts integers as strings, short bus ids, capitals, white space and unknown fields', () => {
     expect(parse([{ index: '0', module_id: '6', bus_id: 'b3:00.0' }])).toEqual(['0:0']);
     expect(parse([{ index: 0, bus_id: 'B3:00.0' }])).toEqual(['0:0']);
     expect(parse(' \n[ {"index" : 0, "bus_id" : "0000:B3:00.0", "name": "HL-225"} ]\n')).toEqual(['0:0']);
   });
 
-  it('takes any module id for a card whose driver does not tell it', () => {
+  it('accepts any module id for a card whose driver does not report it', () => {
     expect(parse([{ index: 0, module_id: 5, bus_id: '0001:19:00.0' }])).toEqual(['0:2']);
   });
 
@@ -89,14 +89,14 @@ describe('parseMappingTable', () => {
     ['an index above the bound', [{ ...good, index: LOGICAL_INDEX_MAX + 1 }], /entry 0 .*256/],
     ['a module id that is null', [{ ...good, module_id: null }], /entry 0 .*module_id/],
     ['a module id that is an object', [{ ...good, module_id: {} }], /entry 0 .*module_id/],
-  ])('refuses %s and names the entry', (_what, table, message) => {
+  ])('rejects %s and names the entry', (_what, table, message) => {
     const error = refusal(table);
     expect(error).toMatchObject({ code: 'ERR_GAUDI_MAPPING_TABLE', status: Status.INVALID_PARAM });
     expect(error.message).toContain('GAUDI_MAPPING_TABLE');
     expect(error.message).toMatch(message);
   });
 
-  it('says which cards the machine has, also when it has none', () => {
+  it('lists the cards of the machine in its error, also if there are none', () => {
     expect(() => parseMappingTable(JSON.stringify([good]), [])).toThrow(/none/);
   });
 });

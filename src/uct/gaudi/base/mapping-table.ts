@@ -1,19 +1,19 @@
 /**
- * GAUDI_MAPPING_TABLE: which card is which logical index. The JSON that `hl-smi -Q index,module_id,bus_id` turns into:
- * `[{"index":0,"module_id":2,"bus_id":"0000:33:00.0"}, ...]`. It parses and checks; it opens nothing.
+ * GAUDI_MAPPING_TABLE: the card of each logical index. The value is JSON, converted from the output of `hl-smi -Q index,module_id,bus_id`:
+ * `[{"index":0,"module_id":2,"bus_id":"0000:33:00.0"}, ...]`. Parses and checks it; opens no card.
  */
 
 import type { CardEntry } from '../../../hlthunk/index.ts';
 import { isUcxError, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 
-/** A card and the index under which the program knows it. */
+/** A card and its logical index. */
 export interface MappedCard {
   readonly index: number;
   readonly card: CardEntry;
 }
 
-/** Logical indices are below this, as hl-thunk looks at so many minors. */
+/** Logical indices are below this number, because hl-thunk checks this number of minors. */
 export const LOGICAL_INDEX_MAX = 255;
 
 /** Without a table: all cards in the order of their bus addresses, which is the order of hl-smi. */
@@ -27,8 +27,8 @@ export function detectedCards(cards: readonly CardEntry[]): MappedCard[] {
  * @param json value of the variable
  * @param cards the cards of this machine
  * @returns the mapped cards by index
- * @throws UcxError ERR_GAUDI_MAPPING_TABLE (INVALID_PARAM) that names the entry: bad JSON, a missing or wrong field, an unknown bus id,
- *   a module id that is not that card's, an index or a card that occurs twice
+ * @throws UcxError ERR_GAUDI_MAPPING_TABLE (INVALID_PARAM) that names the entry: bad JSON, a missing or wrong field, an unknown bus id, a module id of
+ * another card, an index or a card that occurs twice
  */
 export function parseMappingTable(json: string, cards: readonly CardEntry[]): MappedCard[] {
   const entries = parseArray(json);
@@ -42,7 +42,7 @@ export function parseMappingTable(json: string, cards: readonly CardEntry[]): Ma
   return mapped.sort((left, right) => left.index - right.index);
 }
 
-/** What the table says of cards, for a node that is made to fit; none where the table breaks a rule, which {@link parseMappingTable} tells. */
+/** The cards in the table, for an emulated node that is configured from it; none if the table is invalid, which {@link parseMappingTable} reports. */
 export function cardsInTable(json: string): { readonly busId: string; readonly moduleId: number | undefined }[] {
   try {
     return parseArray(json).map((entry, position) => {
@@ -67,7 +67,7 @@ function parseArray(json: string): readonly unknown[] {
   return parsed;
 }
 
-/** The fields of an entry by themselves. */
+/** The fields of an entry, checked independently of others. */
 function fieldsOf(
   entry: unknown,
   position: number,
@@ -96,7 +96,7 @@ function mapEntry(entry: unknown, position: number, cards: readonly CardEntry[])
   return { index, card };
 }
 
-/** An integer, also when it is written as a string, as some scripts do; undefined when the field is missing. */
+/** An integer, which may be a string, as in the output of some scripts; undefined if the field is missing. */
 function integerField(fields: Readonly<Record<string, unknown>>, name: string, position: number): number | undefined {
   const value = fields[name];
   if (value === undefined) return undefined;
@@ -105,7 +105,7 @@ function integerField(fields: Readonly<Record<string, unknown>>, name: string, p
   throw tableError(position, `${name} must be an integer of 0 or more, got ${JSON.stringify(value)}`);
 }
 
-/** `33:00.0` is `0000:33:00.0`, as in hl-thunk. */
+/** Completes `33:00.0` to `0000:33:00.0`, as hl-thunk does. */
 function fullBusId(busId: string): string {
   const lower = busId.toLowerCase();
   return lower.length === 7 ? `0000:${lower}` : lower;

@@ -1,6 +1,4 @@
-/**
- * The register blocks of an open card for looking at, as far as UCX_GAUDI_COPY_HW_BLOCK_ACCESS lets a program. It writes no register.
- */
+/** The register blocks of an open card, for reading, as far as UCX_GAUDI_COPY_HW_BLOCK_ACCESS permits. No register is written. */
 
 import {
   type Device,
@@ -15,17 +13,17 @@ import type { Config } from '../../../ucs/config/config.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
 
-/** A block that the generation of a card has, and whether its driver hands it out. */
+/** A block of the generation of a card, and whether the driver maps it. */
 export interface RegisterBlock {
-  /** Name of the kernel's headers, such as `NIC0_UMR0_0`. */
+  /** Name in the kernel's headers, such as `NIC0_UMR0_0`. */
   readonly name: string;
   /** Address of the block on the card. */
   readonly address: bigint;
-  /** Bytes as the driver says; as the headers say where it refuses. */
+  /** Length in bytes as reported by the driver, or according to the headers if the driver refuses. */
   readonly byteLength: number;
-  /** Registers that public headers name. */
+  /** Number of registers with a name in public headers. */
   readonly registers: number;
-  /** Why the driver refuses; undefined when it does not. */
+  /** The reason why the driver refuses; undefined if it maps the block. */
   readonly refusal: string | undefined;
 }
 
@@ -34,8 +32,8 @@ export class RegisterBlocks {
   readonly #device: Device;
 
   /**
-   * @param device an open card; closing it ends this
-   * @throws UcxError ERR_GAUDI_PERMISSION_DENIED where the configuration forbids it
+   * @param device an open card; this object becomes invalid when it is closed
+   * @throws UcxError ERR_GAUDI_PERMISSION_DENIED if the configuration forbids it
    */
   constructor(device: Device, config: Config) {
     if (config.get(GAUDI_COPY_CONFIG_TABLE).HW_BLOCK_ACCESS === 'no') {
@@ -47,7 +45,7 @@ export class RegisterBlocks {
     this.#device = device;
   }
 
-  /** All blocks of the generation. Asks the driver about each; where there are none, about the first register, for its reason. */
+  /** All blocks of the generation. Queries the driver for each. If the generation has none, queries the first register, for the driver's reason. */
   list(): RegisterBlock[] {
     const { profile } = this.#device.info;
     const blocks = profile.userBlocks;
@@ -60,7 +58,7 @@ export class RegisterBlocks {
 
   /**
    * The registers of a block and their values.
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a name that the generation does not have; the refusal of the driver
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a name that the generation does not have, and the errors of the driver
    */
   read(name: string): RegisterValue[] {
     return readHwBlock(this.#device, userBlockOf(this.#device, name));

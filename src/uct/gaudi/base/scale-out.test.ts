@@ -6,7 +6,7 @@ import { systemClock } from '../../../ucs/sys/clock.ts';
 import { openGaudiCards } from './gaudi-cards.ts';
 import { detectScaleOut, type ScaleOutMode } from './scale-out.ts';
 
-/** Looks on a node of two cards. */
+/** Detects the ports of a node with two cards. */
 function detect(mode: ScaleOutMode, options: EmulatedNodeOptions = {}): void {
   const node = createEmulatedNode({ cards: 2, dmaThreads: 0, ...options });
   const { log } = createTestLog();
@@ -26,11 +26,11 @@ function detect(mode: ScaleOutMode, options: EmulatedNodeOptions = {}): void {
 }
 
 describe('scale-out ports', () => {
-  it.each(['yes', 'try', 'no'] as const)('%s: are there on gaudi2', (mode) => {
+  it.each(['yes', 'try', 'no'] as const)('%s: exist on gaudi2', (mode) => {
     expect(() => detect(mode)).not.toThrow();
   });
 
-  it('are demanded by yes: a driver without ports is refused', () => {
+  it('are required by yes: a driver without ports is rejected', () => {
     const refusal = expect.objectContaining({ code: GaudiErrorCode.DEVICE_NOT_FOUND });
     expect(() => detect('yes', { reportNicPorts: false })).toThrow(refusal);
     expect(() => detect('yes', { reportNicPorts: false })).toThrow(/the driver reports no NIC ports/);

@@ -1,16 +1,16 @@
-/** The scale-out ports of the cards (UCX_GAUDI_COPY_NIC_SCALE_OUT): found, reported, or demanded. Nothing is sent over them here. */
+/** The scale-out ports of the cards (UCX_GAUDI_COPY_NIC_SCALE_OUT): detected, reported, or required. No data is sent over them here. */
 
 import { type DriverNode, GaudiErrorCode, gaudiError, getNicPorts } from '../../../hlthunk/index.ts';
 import type { Ternary } from '../../../ucs/config/value.ts';
 import type { Log } from '../../../ucs/debug/log.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 
-/** Whether scale-out ports are looked for: `yes` demands them, `try` takes what there is. */
+/** Whether scale-out ports are detected: `yes` requires them, `try` uses existing ones. */
 export type ScaleOutMode = Ternary;
 
 /**
- * Looks for the scale-out ports of open cards and tells of them in the log.
- * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND where they are demanded and a card has none, or its driver does not report ports
+ * Detects the scale-out ports of open cards and logs them.
+ * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND if they are required and a card has none, or its driver does not report ports
  */
 export function detectScaleOut(cards: readonly GaudiCard[], node: DriverNode, mode: ScaleOutMode, log: Log): void {
   if (mode === 'no') return;

@@ -1,6 +1,6 @@
 /**
- * Completion of transfers that read ArrayBuffers of the program. A program can give such a buffer away while a card reads it (structuredClone, postMessage,
- * resize): the pages stay pinned, but the bytes are no longer its own, so the operation fails. It keeps no memory alive.
+ * Completion of transfers that read ArrayBuffers of the program. A program can transfer such a buffer elsewhere while a card reads it (structuredClone,
+ * postMessage, resize). The pages stay pinned, but their content may change, so the operation fails. This object keeps no memory alive.
  */
 
 import { Status } from '../../../ucs/type/status.ts';
@@ -12,21 +12,21 @@ import { HostMemory } from './gaudi-memory.ts';
 export class SourceCheck implements Completion {
   count = 1;
   failure: Status = Status.OK;
-  /** What is read; places are reused. */
+  /** Memories that are read; entries are reused. */
   readonly #sources: (HostMemory | undefined)[] = [];
   #length = 0;
   readonly #onEnd: (check: SourceCheck) => void;
   #completion: Completion | undefined = undefined;
 
-  /** @param onEnd takes it back, before the completion of the list is told */
+  /** @param onEnd returns it to its pool, before the completion of the list is called */
   constructor(onEnd: (check: SourceCheck) => void) {
     this.#onEnd = onEnd;
   }
 
   /**
-   * Takes note of what is read.
-   * @param remote what is read where the list is written to; undefined where the list is read
-   * @returns false when none of it can be given away
+   * Records the memory that is read.
+   * @param remote the source if the list is the destination; undefined if the list is the source
+   * @returns false if none of it can be detached
    */
   begin(iov: readonly IovEntry[], remote: HostMemory | undefined, completion: Completion): boolean {
     if (remote !== undefined) this.#add(remote);
@@ -39,7 +39,7 @@ export class SourceCheck implements Completion {
     if (memory instanceof HostMemory && !memory.staysPut) this.#sources[this.#length++] = memory;
   }
 
-  /** Forgets the list: nothing was started. */
+  /** Clears the list: no transfer was started. */
   reset(): void {
     this.count = 1;
     this.failure = Status.OK;

@@ -1,7 +1,4 @@
-/**
- * The endpoint of gaudi_cpy: turns put and get into DMA transfers of one card. Which transport should do it is not decided here, but what
- * a card cannot do is refused here.
- */
+/** The endpoint of gaudi_cpy: turns put and get into DMA transfers of one card. It does not select transports, but rejects what a card cannot do. */
 
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -80,7 +77,7 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     return this.#transfers.counters.flush(this.#transfers.flush(completion, this.#shortPuts));
   }
 
-  /** Transfers of one direction keep their order, those of different directions do not: the fence waits for what is started. */
+  /** Transfers of one direction keep their order, those of different directions do not: the fence waits for all started ones. */
   fence(): Status {
     return this.#transfers.counters.fence(this.#transfers.flush(undefined, this.#shortPuts));
   }
@@ -107,7 +104,7 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     return status;
   }
 
-  /** Short operations reach memory of this card; OK or the refusal. */
+  /** Checks that a short operation accesses memory of this card; returns OK or the reason. */
   #checkShort(
     memory: MdMemory,
     remoteOffset: number,
@@ -123,7 +120,7 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     return memory.live && isInside(remoteOffset, byteLength, memory.byteLength) ? Status.OK : Status.INVALID_ADDR;
   }
 
-  /** Checks a list before anything moves; its bytes, or the refusal. */
+  /** Checks a list before any transfer; returns its bytes, or the reason. */
   #checkIov(iov: readonly IovEntry[], remoteOffset: number, remote: MdMemory): number {
     const { iovMax } = this.#transfers;
     if (iov.length > iovMax) throw invalidParam('iov', `must have at most ${iovMax} entries`, iov.length);
@@ -132,7 +129,7 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
       const entry = iov[i]!;
       const refused = this.#transfers.checkSide(entry.memory, entry.offset, entry.byteLength);
       if (refused !== Status.OK) return refused;
-      // A card moves nothing between host and host.
+      // A card cannot copy from host to host.
       if (entry.memory instanceof HostMemory && remote instanceof HostMemory) return Status.UNSUPPORTED;
       total += entry.byteLength;
     }

@@ -1,6 +1,4 @@
-/**
- * The transport gaudi_cpy on one card: what it can do, and whom it reaches.
- */
+/** The transport gaudi_cpy on one card: its capabilities and its reachability. */
 
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
 import type { Rcache } from '../../../ucs/rcache/rcache.ts';
@@ -23,10 +21,10 @@ import type { GaudiCard } from '../base/gaudi-cards.ts';
 import type { HostPages } from '../base/gaudi-memory.ts';
 import { CopyEndpoint } from './copy-endpoint.ts';
 
-/** What an interface is made of. */
+/** Dependencies of an interface. */
 export interface CopyIfaceOptions {
   readonly card: GaudiCard;
-  /** Position of the card among the open ones: the slot of its mappings in host memory. */
+  /** Position of the card among the open ones, which is the index of its mappings in host memory. */
   readonly position: number;
   readonly resource: IfaceResource;
   /** Common to all interfaces on this card that its memory domain opens. */
@@ -65,7 +63,7 @@ export class CopyIface implements Iface {
     return new CopyEndpoint(this.#transfers);
   }
 
-  /** No messages come from a card. */
+  /** A card sends no active messages. */
   setAmHandler(): void {}
 
   progress(): number {
@@ -88,7 +86,7 @@ export class CopyIface implements Iface {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    // The queues belong to the card, which other interfaces use too: transfers on their way end by themselves.
+    // The queues belong to the card, which other interfaces use too. Transfers in flight complete without this interface.
     this.progress();
   }
 }

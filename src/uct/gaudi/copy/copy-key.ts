@@ -1,6 +1,4 @@
-/**
- * Names of gaudi_copy, and its remote keys: the memory itself, since both sides are this process.
- */
+/** Names of gaudi_copy, and its remote keys: references to the memory, since both sides are this process. */
 
 import type { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { RemoteKey } from '../../api/memory.ts';

@@ -62,7 +62,7 @@ describe('registration of host memory', () => {
     expect(under.pinnedBytes() - before).toBe(BYTES);
   });
 
-  it('unpins at once without a cache', async () => {
+  it('unpins a buffer at once without a cache', async () => {
     use({ GAUDI_COPY_RCACHE: 'n' });
     expect(under.md.attributes.cacheMemoryTypes).toBe(0);
     const first = under.md.memReg(ownBytes(8));
@@ -76,7 +76,7 @@ describe('registration of host memory', () => {
     expect(under.pinnedBytes()).toBe(before);
   });
 
-  it('keeps no more idle registrations than it may', async () => {
+  it('keeps idle registrations up to its limit', async () => {
     use({ GAUDI_COPY_RCACHE_MAX_REGIONS: '2' });
     const first = under.md.memReg(ownBytes(8));
     await put(first);
@@ -102,7 +102,7 @@ describe('registration of host memory', () => {
     expect(perByteNs > 0).toBe('GAUDI_COPY_RCACHE' in config);
   });
 
-  it.each(['DMABUF', 'MAPPED_DMABUF'])('does not export dma-bufs when told not to: %s=n', (field) => {
+  it.each(['DMABUF', 'MAPPED_DMABUF'])('does not export dma-bufs if disabled: %s=n', (field) => {
     use({ [`GAUDI_COPY_${field}`]: 'n' });
     expect(under.md.attributes.flags & MdFlag.EXPORT_DMABUF).toBe(0);
     expect(under.md.attributes.dmabufMemoryTypes).toBe(0);
@@ -111,7 +111,7 @@ describe('registration of host memory', () => {
     );
   });
 
-  it('has no more transfers under way than MAX_EVENTS, and goes on when they end', async () => {
+  it('has at most MAX_EVENTS transfers in flight, and continues when they end', async () => {
     use({ GAUDI_COPY_MAX_EVENTS: '2' });
     expect(iface.attributes.put.iovMax).toBe(2);
     const memory = under.md.memReg(ownBytes(BYTES));
@@ -139,7 +139,7 @@ describe('registration of host memory', () => {
 describe('dma-bufs', () => {
   expectNoLeaks();
 
-  it('are exported once per allocation, and end with it', () => {
+  it('are exported once for each allocation, and end with it', () => {
     const node = createEmulatedNode({ cards: 1, dmaThreads: 0 });
     const counts = countingNode(node);
     const log = createTestLog();
@@ -153,7 +153,7 @@ describe('dma-bufs', () => {
     for (let i = 0; i < 3; i++) closeFd(query(i));
     const kept = openFileDescriptors();
     const fds = Array.from({ length: 300 }, (_, i) => query(i));
-    // The arena of the first two, and that of the third.
+    // One for the arena of the first two, and one for that of the third.
     expect(counts.count(HL_MEM_OP.EXPORT_DMABUF_FD)).toBe(2);
     expect(new Set(fds).size).toBe(300);
     expect(openFileDescriptors()).toBe(kept + 300);
@@ -167,10 +167,10 @@ describe('dma-bufs', () => {
   });
 });
 
-describe('a card whose driver takes no transfers', () => {
+describe('a card whose driver accepts no transfers', () => {
   expectNoLeaks();
 
-  it('has interfaces without operations, which say why', () => {
+  it('has interfaces without operations, with the reason', () => {
     const under = openGaudiCopy(OPEN_LOG, { cards: 1, asic: 'gaudi3' });
     const iface = under.md.openIface(under.md.resources[0]!);
     const { flags, put, get, limitation } = iface.attributes;
@@ -184,7 +184,7 @@ describe('a card whose driver takes no transfers', () => {
   });
 });
 
-describe('a list whose memory cannot all be pinned', () => {
+describe('a list that includes memory which cannot be pinned', () => {
   expectNoLeaks();
 
   it('moves nothing and completes nothing', async () => {
@@ -235,7 +235,7 @@ describe('the error codes of the Gaudi layer', () => {
     texts = new Set(codes.map((code) => gaudiErrorText(code)));
   });
 
-  it('are eight, each with a text of its own', () => {
+  it('are eight, with different texts', () => {
     expect(codes).toHaveLength(8);
     expect(texts.size).toBe(8);
     for (const code of codes) expect(code).toMatch(/^ERR_GAUDI_[A-Z_]+$/);
@@ -272,7 +272,7 @@ describe('the error codes of the Gaudi layer', () => {
 describe('registration of device memory of the application', () => {
   expectNoLeaks();
 
-  it('takes a range of an allocation, moves its bytes, and leaves the allocation to its owner', async () => {
+  it('accepts a range of an allocation, moves its bytes, and does not free the allocation', async () => {
     const node = createEmulatedNode({ cards: 1, dmaThreads: 0, log: OPEN_LOG.log });
     const shared = new GaudiResources({ node, mappingTable: undefined });
     const config = loadConfig([GAUDI_COPY_CONFIG_TABLE], { overrides: {} });

@@ -1,6 +1,4 @@
-/**
- * The gaudi_copy memory domain: HBM of the mapped cards, host memory registered with them, and what is known about both.
- */
+/** The gaudi_copy memory domain: HBM of the cards, host memory registered with them, and their attributes. */
 
 import { DeviceBlock, exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
@@ -51,7 +49,7 @@ const HOST_AND_GAUDI: number = memoryTypeBit(MemoryType.HOST) | memoryTypeBit(Me
 export class CopyMd implements MemoryDomain {
   readonly attributes: MdAttributes;
   readonly resources: readonly IfaceResource[];
-  /** Imports memory of others into a card; there where the driver of one does. */
+  /** Imports memory of others into a card; absent unless the driver of a card supports it. */
   readonly memRegDmabuf?: (region: DmabufRegion) => GaudiMemory;
   readonly #shared: GaudiResources;
   readonly #gaudi: OpenGaudi;
@@ -60,16 +58,16 @@ export class CopyMd implements MemoryDomain {
   readonly #keys: KeyTable<CardMemory> = new KeyTable(GAUDI_COPY_NAME);
   /** Device memory that is allocated or registered here. */
   readonly #memories: Set<GaudiMemory> = new Set();
-  /** That of it which was imported. */
+  /** The imported part of it. */
   readonly #imports: Map<GaudiMemory, ImportedDmabuf> = new Map();
   readonly #host: HostRegistry;
   readonly #rcache: Rcache<HostPages>;
-  /** Ranges of HBM that are allocated, by whomever; filled before an address is known to anyone. */
+  /** Allocated ranges of HBM, of any allocator. An entry is added before its address is returned to a caller. */
   readonly #ranges: MemoryTypeCache = new MemoryTypeCache();
-  /** What the context knows about memory, from here and from others. */
+  /** The memory types of the context, from this and other memory domains. */
   readonly #memoryTypes: MemoryTypeCache | undefined;
   readonly #ifaces: CopyIface[] = [];
-  /** Descriptors handed out. */
+  /** Number of exported descriptors. */
   #dmabufExports = 0;
   readonly #unwatch: readonly (() => void)[];
   readonly #address: Uint8Array = uniqueAddress();
@@ -118,7 +116,7 @@ export class CopyMd implements MemoryDomain {
     this.#forget(own);
   }
 
-  /** Host memory, or memory of a card that the application owns. */
+  /** Registers host memory, or memory of a card that the application owns. */
   memReg(source: RegistrationSource): CardMemory {
     this.#checkOpen();
     if (!isDeviceRange(source)) return this.#host.register(source);
@@ -154,7 +152,7 @@ export class CopyMd implements MemoryDomain {
     this.#forget(own);
   }
 
-  /** HBM is mapped for its card as a whole when it is allocated, so that advice about it has nothing to prepare. */
+  /** An allocation maps HBM into its card as a whole, so advice about it needs no preparation. */
   memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
     const own = this.#own(memory);
     checkAdvice(own, advice, offset, byteLength);
@@ -179,7 +177,7 @@ export class CopyMd implements MemoryDomain {
     };
   }
 
-  /** Of imported memory the dma-buf that was imported. */
+  /** For imported memory, a duplicate of the imported dma-buf. */
   memExportDmabuf(address: bigint, byteLength: number, sysDevice?: number): DmabufExport {
     const { allocation, sysDevice: card } = this.#find(address, byteLength, sysDevice);
     const refusal = exportRefusal(this.#config, cardAt(this.#cards, card).device);
@@ -220,7 +218,7 @@ export class CopyMd implements MemoryDomain {
     return iface;
   }
 
-  /** With the cards and the registration cache, which gaudi_ipc shares. */
+  /** Includes the cards and the registration cache, which gaudi_ipc shares. */
   stats(): StatsNode {
     const counters = { memory_handles: this.#memories.size, dmabuf_exports: this.#dmabufExports };
     return statsNode('uct_md', GAUDI_COPY_NAME, counters, gaudiStats(this.#gaudi));
@@ -234,7 +232,7 @@ export class CopyMd implements MemoryDomain {
     return this.#shared.drain();
   }
 
-  /** Ends all transfers of the cards, also those of other memory domains that share them: their memory goes. */
+  /** Aborts all transfers of the cards, also those of other memory domains that share them, because the memory is released. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -250,7 +248,7 @@ export class CopyMd implements MemoryDomain {
     this.#shared.release();
   }
 
-  /** The allocation that contains a range; the refusal says which rule the range broke. */
+  /** Finds the allocation that contains a range; the error names the violated rule. */
   #find(
     address: bigint,
     byteLength: number,
@@ -297,7 +295,7 @@ export class CopyMd implements MemoryDomain {
     this.#forget(memory);
   }
 
-  /** Tracks all allocations of a card, also those of the application. Returns a function that stops tracking. */
+  /** Tracks all allocations of a card, including those of the application. Returns a function that ends tracking. */
   #watch({ index, device }: GaudiCard): () => void {
     const onAllocated = (block: DeviceBlock): void => this.#onAllocated(index, block);
     const onFreed = (block: DeviceBlock): void => this.#onFreed(index, block);
@@ -357,7 +355,7 @@ export class CopyMd implements MemoryDomain {
   }
 }
 
-/** Address of the interfaces on one card: those of one memory domain reach the same memory. */
+/** Address of the interfaces on one card: those of one memory domain access the same memory. */
 function cardAddress(md: Uint8Array, position: number): Uint8Array {
   const address = new Uint8Array(md.byteLength + 1);
   address.set(md);

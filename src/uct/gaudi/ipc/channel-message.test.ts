@@ -16,7 +16,7 @@ import {
 } from './channel-message.ts';
 
 describe('messages of the channel service', () => {
-  it('come back as they went', () => {
+  it('are read as they were written', () => {
     const key = Uint8Array.from({ length: RKEY_TABLE_KEY_BYTES }, (_, i) => i);
     const handle = Uint8Array.from({ length: IPC_HANDLE_BYTES }, (_, i) => i + 1);
     expect(readMessage(requestMessage(7, key))).toEqual({ kind: ChannelMessage.REQUEST, id: 7, key });
@@ -32,7 +32,7 @@ describe('messages of the channel service', () => {
     expect(readMessage(closingMessage())).toEqual({ kind: ChannelMessage.CLOSING });
   });
 
-  it('carry a refusal with its code, cut where it is too long', () => {
+  it('contain a refusal with its code, and a truncated text if it is too long', () => {
     const error = new UcxError({ code: 'ERR_RKEY_STALE', status: Status.INVALID_ADDR, message: 'gone '.repeat(500) });
     const bytes = refusalMessage(3, error);
     expect(bytes.byteLength).toBeLessThanOrEqual(CHANNEL_MESSAGE_BYTES_MAX);
@@ -41,7 +41,7 @@ describe('messages of the channel service', () => {
   });
 
   it.each([Status.OK, Status.INPROGRESS, Status.NO_RESOURCE, -77, 5])(
-    'make a failure of a refusal with %s',
+    'convert a refusal with %s to a failure',
     (status) => {
       const error = new UcxError({ code: 'nonsense\n', status: status as Status, message: 'no' });
       expect(readMessage(refusalMessage(1, error))).toMatchObject({
@@ -50,7 +50,7 @@ describe('messages of the channel service', () => {
     },
   );
 
-  it('are nothing, or well formed, whatever the bytes', async () => {
+  it('are undefined or valid, for any bytes', async () => {
     const kinds: readonly (number | undefined)[] = [undefined, ...Object.values(ChannelMessage)];
     const bytes = fc.uint8Array({ maxLength: CHANNEL_MESSAGE_BYTES_MAX });
     await fc.assert(

@@ -1,6 +1,6 @@
 /**
- * The messages of the channel service: a request carries a whole key, its answer a handle with a descriptor beside it, or a refusal; notices come
- * unasked. Bytes and their checks only: both sides may be hostile to each other.
+ * The messages of the channel service: a request contains a whole key, its answer a handle with a descriptor, or a refusal. Notifications are not answers.
+ * Packing and validation only: either side may be hostile.
  */
 
 import { IPC_HANDLE_BYTES } from '../../../hlthunk/index.ts';
@@ -8,7 +8,7 @@ import { UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { RKEY_TABLE_KEY_BYTES } from '../../base/rkey-table-layout.ts';
 
-/** The longest message. */
+/** Bytes of the longest message. */
 export const CHANNEL_MESSAGE_BYTES_MAX = 512;
 
 const VERSION = 1;
@@ -25,7 +25,7 @@ const FAILURES: ReadonlySet<number> = new Set(
 );
 const TEXT_BYTES_MAX: number = CHANNEL_MESSAGE_BYTES_MAX - AT_BODY - 4;
 
-/** A message as it was read. */
+/** A received message. */
 export type ReceivedMessage =
   | { readonly kind: typeof ChannelMessage.REQUEST; readonly id: number; readonly key: Uint8Array }
   | { readonly kind: typeof ChannelMessage.HANDLE; readonly id: number; readonly handle: Uint8Array }
@@ -38,12 +38,12 @@ export function requestMessage(id: number, key: Uint8Array): Uint8Array {
   return message(ChannelMessage.REQUEST, id, key);
 }
 
-/** The answer that comes with the descriptor. */
+/** The answer that accompanies the descriptor. */
 export function handleMessage(id: number, handle: Uint8Array): Uint8Array {
   return message(ChannelMessage.HANDLE, id, handle);
 }
 
-/** The answer that says why not. A long text is cut. */
+/** The answer that contains the reason for a refusal. A long text is truncated. */
 export function refusalMessage(id: number, error: UcxError): Uint8Array {
   const text = Buffer.from(`${error.code}\0${error.message}`).subarray(0, TEXT_BYTES_MAX);
   const body = new Uint8Array(4 + text.byteLength);
@@ -52,19 +52,19 @@ export function refusalMessage(id: number, error: UcxError): Uint8Array {
   return message(ChannelMessage.REFUSAL, id, body);
 }
 
-/** Tells that nothing in an arena is in use any more: who has it mapped keeps its owner from giving it back. */
+/** Notification that no memory of an arena is registered any more. Mappings in peers prevent the owner from freeing it. */
 export function retiredMessage(arenaGeneration: number): Uint8Array {
   const body = new Uint8Array(8);
   new DataView(body.buffer).setBigUint64(0, BigInt(arenaGeneration), true);
   return message(ChannelMessage.RETIRED, 0, body);
 }
 
-/** Tells that the owner goes: who has its memory mapped should let go. */
+/** Notification that the owner closes. Peers must unmap its memory. */
 export function closingMessage(): Uint8Array {
   return message(ChannelMessage.CLOSING, 0, new Uint8Array(0));
 }
 
-/** Reads a message of a peer; undefined for what is none. */
+/** Reads a message of a peer; undefined if it is invalid. */
 export function readMessage(bytes: Uint8Array): ReceivedMessage | undefined {
   if (bytes.byteLength < AT_BODY) return undefined;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -81,7 +81,7 @@ export function readMessage(bytes: Uint8Array): ReceivedMessage | undefined {
   return kind === ChannelMessage.CLOSING ? { kind } : undefined;
 }
 
-/** A refusal is a failure whatever the bytes say; NO_RESOURCE would mean to ask again for ever. */
+/** A refusal is a failure, whatever its bytes: NO_RESOURCE would cause endless repetition. */
 function readRefusal(body: Uint8Array): UcxError {
   const number = new DataView(body.buffer, body.byteOffset).getInt32(0, true);
   const status = FAILURES.has(number) ? (number as Status) : Status.INVALID_ADDR;

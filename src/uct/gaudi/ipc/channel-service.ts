@@ -1,11 +1,9 @@
 /**
- * The owner's side of sharing device memory: a node-local socket at which peers request the dma-buf behind a key. It checks the user of the peer and
- * passes the
- * key to the memory domain, which checks it. Served by the event loop, and by progress of a program whose event loop does not run.
+ * The owner's side of sharing device memory: a node-local socket at which peers request the dma-buf of a key. It checks the user of the peer; the memory
+ * domain checks the key. It runs on the event loop, and in progress for programs that block their event loop.
  *
- * The socket is in the folder of the rkey tables, with a name of the same form: a process that can access the tables can connect, and the socket of a
- * killed process
- * is removed with its tables.
+ * The socket is in the folder of the rkey tables, with a name of the same form. A process that can access the tables can connect, and the socket of a killed
+ * process is removed with its tables.
  */
 
 import { chmodSync } from 'node:fs';
@@ -43,11 +41,11 @@ import {
   retiredMessage,
 } from './channel-message.ts';
 
-/** Peers that are connected at one time at most; more are turned away and try again. */
+/** Maximum number of connected peers; others are disconnected and try again. */
 export const CHANNEL_PEERS_MAX = 256;
-/** Time that peers get to let go of memory whose owner closes. Who still has it mapped then makes the driver reset the card. */
+/** Time for peers to release memory whose owner closes. If a peer still has it mapped afterwards, the driver resets the card. */
 const CLOSE_GRACE_NS = 50e6;
-/** Looks at the peers meanwhile, at most: a clock may stand still. */
+/** Maximum number of checks for connected peers in that time, in case the clock does not advance. */
 const CLOSE_TURNS_MAX = 200_000;
 
 /** A dma-buf with its handle. The receiver owns the descriptor. */
@@ -56,9 +54,9 @@ export interface SharedArena {
   readonly handle: Uint8Array;
 }
 
-/** What a service is made of. */
+/** Dependencies of a service. */
 export interface ChannelServiceOptions {
-  /** Answers a request. Throws UcxError for a key that is not good. */
+  /** Answers a request. Throws UcxError if the key is invalid. */
   readonly share: (key: Uint8Array) => SharedArena;
   readonly log: Log;
   readonly clock: Clock;
@@ -80,10 +78,10 @@ export function servicePath(owner: ProcessIdentity, tag: Uint8Array): string {
 
 /** The channel service of one memory domain. */
 export class ChannelService {
-  /** The bytes that name it, with the identity of the process. */
+  /** The bytes that identify it, together with the identity of the process. */
   readonly tag: Uint8Array = newTag();
   readonly #options: ChannelServiceOptions;
-  /** What other processes can cause. */
+  /** Log for events that other processes can cause. */
   readonly #warnings: LimitedLog;
   readonly #listener: UnixListener;
   readonly #subscription: PollSubscription;
@@ -108,26 +106,24 @@ export class ChannelService {
     this.#subscription.unref();
   }
 
-  /** Peers that are connected. */
+  /** Number of connected peers. */
   get peers(): number {
     return this.#peers.size;
   }
 
-  /** Answers all pending requests. It takes a few system calls: do not call it in every turn of a loop. */
+  /** Answers all pending requests. It makes a few system calls, so it must not be called in every iteration of a loop. */
   progress(): void {
     if (this.#closed) return;
     this.#accept();
     for (const peer of this.#peers) this.#serve(peer);
   }
 
-  /** Tells peers that nothing in an arena is in use any more. */
+  /** Notifies peers that no memory of an arena is registered any more. */
   retire(arenaGeneration: number): void {
     this.#tellAll(retiredMessage(arenaGeneration));
   }
 
-  /**
-   * Tells peers that the memory goes and gives them {@link CLOSE_GRACE_NS} to let go, then removes the socket. Idempotent.
-   */
+  /** Notifies peers that the memory will be freed, waits up to {@link CLOSE_GRACE_NS} for them to release it, and removes the socket. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -145,7 +141,7 @@ export class ChannelService {
       }
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      // Out of descriptors: who has asked waits, and gives up in its own time.
+      // Out of descriptors: the peer waits until its own time-out.
       this.#options.log.diag(`gaudi_ipc: a peer cannot be accepted: ${error.message}`);
     }
   }
@@ -177,7 +173,7 @@ export class ChannelService {
     peer.socket.close();
   }
 
-  /** Answers what a peer has asked; one that says anything else is dropped. */
+  /** Answers the request of a peer; disconnects a peer that sends invalid data. */
   #serve(peer: Peer): void {
     while (!peer.socket.closed) {
       const fds: number[] = [];
@@ -189,7 +185,7 @@ export class ChannelService {
     }
   }
 
-  /** False when the peer does not take its answer. */
+  /** Returns false if the peer does not accept its answer. */
   #answer(peer: Peer, id: number, key: Uint8Array): boolean {
     let shared: SharedArena;
     try {
@@ -212,7 +208,7 @@ export class ChannelService {
     for (const peer of this.#peers) if (peer.socket.sendmsg(message) <= 0) this.#drop(peer);
   }
 
-  /** Waits until the peers have hung up, which they do when they have let go. */
+  /** Waits until the peers have disconnected, which they do after releasing the memory. */
   #awaitPeers(): void {
     const { clock } = this.#options;
     const deadlineNs = clock.nowNs() + CLOSE_GRACE_NS;

@@ -1,12 +1,10 @@
-/**
- * Channels: what one card has moved from and to another one. Made at the first transfer between the two; counters only.
- */
+/** Channels: traffic counters from one card to another one. Created at the first transfer between the two. */
 
 /** The traffic between a local and a remote card. */
 export class Channel {
   /** Name of the local card, such as `gaudi0`. */
   readonly local: string;
-  /** PCI address of the card that has the remote memory. */
+  /** PCI address of the card with the remote memory. */
   readonly remote: string;
   puts = 0;
   gets = 0;
@@ -19,7 +17,7 @@ export class Channel {
     this.remote = remote;
   }
 
-  /** Counts an operation that the card has taken. */
+  /** Counts an operation that the card has accepted. */
   count(byteLength: number, isPut: boolean): void {
     if (isPut) {
       this.puts += 1;

@@ -1,4 +1,4 @@
-/** The imports that gaudi_ipc keeps: bounds, the order in which they go, and what transfers use. */
+/** The import cache of gaudi_ipc: limits, order of eviction, and entries in use. */
 
 import { describe, expect, it } from 'vitest';
 import { finish } from '../../../../test/contract/uct-fixture.ts';
@@ -12,7 +12,7 @@ const fixture = useIpcPeers();
 const MIB = 2 ** 20;
 
 describe('the import cache', () => {
-  /** Blocks of arenas of their own. */
+  /** Allocates blocks in separate arenas. */
   function arenas(there: IpcPeer, count: number): IpcBlock[] {
     return Array.from({ length: count }, () => there.allocate(64, { shared: true }));
   }
@@ -21,7 +21,7 @@ describe('the import cache', () => {
     expect(await here.putShort(new Uint8Array(8), key)).toBe(Status.OK);
   }
 
-  it('gives up what was used longest ago at its bound of regions', async () => {
+  it('evicts the least recently used import at its limit of regions', async () => {
     const [here, there] = fixture.pair({ config: { GAUDI_IPC_CACHE_MAX_REGIONS: '2' } });
     const [a, b, c] = arenas(there, 3).map((block) => here.unpack(block)) as [IpcKey, IpcKey, IpcKey];
     const { cache } = here.ipc.imports;
@@ -34,14 +34,14 @@ describe('the import cache', () => {
     expect(here.shared.cards[0]!.device.imports.count).toBe(2);
   });
 
-  it('gives up at its bound of bytes', async () => {
+  it('evicts imports at its limit of bytes', async () => {
     const [here, there] = fixture.pair({ config: { GAUDI_IPC_CACHE_MAX_SIZE: '1600m' } });
     const keys = arenas(there, 3).map((block) => here.unpack(block));
     for (const key of keys) await use(here, key);
     expect(here.ipc.imports.cache).toMatchObject({ numRegions: 2, totalSize: 2 * 768 * MIB });
   });
 
-  it('never gives up what a transfer uses', async () => {
+  it('never evicts an import that a transfer uses', async () => {
     const [here, there] = fixture.pair({ config: { GAUDI_IPC_CACHE_MAX_REGIONS: '1' } });
     const [a, b] = arenas(there, 2).map((block) => here.unpack(block)) as [IpcKey, IpcKey];
     const { cache } = here.ipc.imports;
@@ -54,7 +54,7 @@ describe('the import cache', () => {
     expect([a.isReady(0), b.isReady(0)]).toEqual([false, true]);
   });
 
-  it('ends with its transfers what is invalidated under them', async () => {
+  it('ends an invalidated import with its last transfer', async () => {
     const [here, there] = fixture.pair();
     const far = there.allocate(64, { shared: true });
     const key = here.unpack(far);
@@ -68,7 +68,7 @@ describe('the import cache', () => {
     there.copy.memFree(far.allocated);
   });
 
-  it('makes room in the card when its addresses are used up', async () => {
+  it('evicts imports when the addresses of the card are used up', async () => {
     const [here, there] = fixture.pair();
     const [a, b] = arenas(there, 2).map((block) => here.unpack(block)) as [IpcKey, IpcKey];
     await use(here, a);

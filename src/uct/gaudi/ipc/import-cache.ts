@@ -1,9 +1,9 @@
 /**
- * The imported arenas of one memory domain: each mapped once per local card, kept up to bounds, given up in the order of their last use, never
- * while a transfer uses them. It does not know how arenas are obtained.
+ * The imported arenas of one memory domain: each mapped once for each local card, up to limits, evicted in the order of their last use, and never while a
+ * transfer uses them. Obtaining arenas is not part of it.
  *
- * It has the order of use, the bounds and the counters of ucs/rcache/rcache.ts, but not its regions: an import is found by the name of its owner and not
- * by an address of this process, it is in use while a transfer names it and not while a handle holds it, and its owner says when it ends.
+ * It uses the LRU order, limits and counters of ucs/rcache/rcache.ts, but not its regions: an import is found by the name of its owner and not by an address
+ * of this process, it is in use while a transfer names it and not while a handle holds it, and its owner announces its end.
  */
 
 import { ipcCloseHandle, ipcOpenHandle } from '../../../hlthunk/index.ts';
@@ -17,15 +17,15 @@ import type { GaudiCard } from '../base/gaudi-cards.ts';
 import type { SharedArena } from './channel-service.ts';
 import { ImportEntry } from './import-entry.ts';
 
-/** Bounds of the cache; what transfers use may exceed them. */
+/** Limits of the cache, which imports in use may exceed. */
 export interface ImportCacheOptions {
   readonly maxRegions: number;
-  /** Bytes of arenas. */
+  /** Total bytes of arenas. */
   readonly maxSize: number;
   readonly log: Log;
 }
 
-/** Where an import belongs. */
+/** Key of an import, and its destination. */
 export interface ImportPlace {
   readonly card: GaudiCard;
   readonly key: string;
@@ -35,13 +35,13 @@ export interface ImportPlace {
 
 /** The cache. */
 export class ImportCache implements RegistrationCache {
-  /** What it is called in statistics. */
+  /** Name in statistics. */
   readonly name = 'gaudi_ipc';
-  /** A registration is an import, a report of unmapped memory the word of its owner; imports are not given back, so that `puts` stays 0. */
+  /** A registration is an import, and a report of unmapped memory is a notification of its owner. There are no explicit releases, so `puts` stays 0. */
   readonly counters: RcacheCounters = noCounts();
   readonly #options: ImportCacheOptions;
   readonly #entries: Map<string, ImportEntry> = new Map();
-  /** The same in the order of their last use. */
+  /** The same entries in the order of their last use. */
   readonly #used: LruList<ImportEntry> = new LruList();
   /** Entries that are no longer valid and that transfers still use. */
   readonly #leaving: Set<ImportEntry> = new Set();
@@ -50,22 +50,22 @@ export class ImportCache implements RegistrationCache {
     this.#options = options;
   }
 
-  /** Imports that keys can find. */
+  /** Number of imports that keys can find. */
   get numRegions(): number {
     return this.#used.count;
   }
 
-  /** Bytes of them. */
+  /** Total bytes of these imports. */
   get totalSize(): number {
     return this.#used.byteLength;
   }
 
-  /** Imports that only transfers on their way keep. */
+  /** Number of invalid imports that transfers in flight still use. */
   get leaving(): number {
     return this.#leaving.size;
   }
 
-  /** The import of this name, if there is one. */
+  /** The import with this key, if there is one. */
   find(key: string): ImportEntry | undefined {
     const entry = this.#entries.get(key);
     if (entry === undefined) return undefined;
@@ -74,21 +74,21 @@ export class ImportCache implements RegistrationCache {
     return entry;
   }
 
-  /** Notes that the owner of an import is asked, which is not here: once, however often it is looked for meanwhile. */
+  /** Counts a miss when a request is sent to the owner: once, however often the key is searched until the answer. */
   missed(): void {
     this.counters.gets += 1;
     this.counters.misses += 1;
   }
 
-  /** Notes a use. */
+  /** Records a use. */
   touch(entry: ImportEntry): void {
-    // Memory of the card itself is no import.
+    // Memory of the card itself is not an import.
     if (entry.mapping !== undefined && entry.valid) this.#used.touch(entry);
   }
 
   /**
-   * Maps an arena into a card. The descriptor stays the caller's.
-   * @throws UcxError ERR_GAUDI_OUT_OF_MEMORY, after everything that nothing uses was given up; ERR_GAUDI_INVALID_PARAMS
+   * Maps an arena into a card. The caller keeps the descriptor.
+   * @throws UcxError ERR_GAUDI_OUT_OF_MEMORY, after all idle imports were evicted; ERR_GAUDI_INVALID_PARAMS
    */
   add(place: ImportPlace, shared: SharedArena): ImportEntry {
     const { card, key, ownerKey, arenaGeneration } = place;
@@ -101,7 +101,7 @@ export class ImportCache implements RegistrationCache {
     return entry;
   }
 
-  /** Gives up what `isGone` names. What transfers use ends with them. */
+  /** Removes the entries for which `isGone` is true. Those in use end with their transfers. */
   invalidate(isGone: (entry: ImportEntry) => boolean): void {
     this.counters.unmap_events += 1;
     for (const entry of this.#entries.values()) {
@@ -111,13 +111,13 @@ export class ImportCache implements RegistrationCache {
     }
   }
 
-  /** Ends what transfers have left meanwhile, and what exceeds the bounds. Cheap when there is nothing of the kind. */
+  /** Releases entries whose transfers have ended, and evicts above the limits. Cheap if there is nothing to do. */
   sweep(): void {
     for (const entry of this.#leaving) if (entry.target.inFlight === 0) this.#unmap(entry);
     if (this.#isOver) this.#trim(undefined);
   }
 
-  /** Gives up everything that no transfer uses; closing the card ends the rest. */
+  /** Releases everything that no transfer uses; closing the card releases the rest. */
   close(): void {
     for (const entry of this.#entries.values()) this.#remove(entry);
     this.sweep();
@@ -133,7 +133,7 @@ export class ImportCache implements RegistrationCache {
     } catch (error) {
       if (!isUcxError(error) || error.status !== Status.NO_MEMORY || !this.#evictOldest(undefined)) throw error;
       while (this.#evictOldest(undefined)) {
-        // Everything that is idle goes before the second and last try.
+        // All idle imports are evicted before the second and last attempt.
       }
       return ipcOpenHandle(card.device, fd, handle);
     }
@@ -141,11 +141,11 @@ export class ImportCache implements RegistrationCache {
 
   #trim(newest: ImportEntry | undefined): void {
     while (this.#isOver && this.#evictOldest(newest)) {
-      // One after the other.
+      // One at a time.
     }
   }
 
-  /** Gives up the import that was used longest ago; false when all are in use. */
+  /** Evicts the least recently used import; false if all are in use. */
   #evictOldest(except: ImportEntry | undefined): boolean {
     const oldest = this.#used.oldest((entry) => entry !== except && entry.target.inFlight === 0);
     if (oldest === undefined) return false;

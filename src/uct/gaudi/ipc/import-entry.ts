@@ -1,21 +1,19 @@
-/**
- * Remote memory that a card can reach: an imported arena in the cache, or memory of the card itself.
- */
+/** Remote memory that a card can access: an imported arena in the cache, or memory of the card itself. */
 
 import type { DmaMemory, ImportedMapping } from '../../../hlthunk/index.ts';
 import type { LruEntry } from '../../../ucs/datastruct/lru-list.ts';
 
 /** Memory in the address space of one card. */
 export class ImportEntry implements LruEntry {
-  /** What transfers name. */
+  /** The memory for transfers. */
   readonly target: DmaMemory;
   /** Undefined for memory of the card itself, which is not in the cache. */
   readonly mapping: ImportedMapping | undefined;
-  /** Name in the cache, and the owner and arena that it is of. */
+  /** Key in the cache; with its owner and arena. */
   readonly key: string;
   readonly ownerKey: string;
   readonly arenaGeneration: number;
-  /** False once it left the cache: it ends with the transfers that still use it. */
+  /** False once it was removed from the cache: it ends with the last transfer that uses it. */
   valid = true;
   slot = 0;
 

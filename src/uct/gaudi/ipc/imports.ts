@@ -1,6 +1,6 @@
 /**
- * How a memory domain comes to remote memory: looks in the cache, asks the owner at the first use, maps what it answers. Asking does not wait: who
- * wants the memory tries again after progress.
+ * Resolves the remote memory of a memory domain: searches the cache, requests the memory from the owner at the first use, and maps the answer. A request
+ * does not block: the operation is tried again after progress.
  */
 
 import { close as closeFd } from '../../../sys/index.ts';
@@ -19,25 +19,25 @@ import type { IpcKey } from './ipc-key.ts';
 import { LOCAL_OWNERS, type LocalImporter, type LocalOwner } from './local-owners.ts';
 import { type LinkListener, OwnerLink } from './owner-link.ts';
 
-/** Turns of progress between two looks at connections from which nothing is expected. */
-const TURNS_PER_LOOK = 256;
-/** Requests to owners that may be under way; beyond it NO_RESOURCE without asking. */
+/** Calls of progress between two checks of connections without pending requests. */
+const CALLS_PER_CHECK = 256;
+/** Maximum number of pending requests to owners; beyond it NO_RESOURCE. */
 const REQUESTS_MAX = 1024;
 
 /** A request that its owner has not answered. */
 interface Request {
   readonly id: number;
-  /** Who asked; a refusal is its. */
-  readonly asker: IpcKey;
+  /** The key that caused the request; a refusal is reported for it. */
+  readonly requester: IpcKey;
   readonly place: ImportPlace;
   readonly link: OwnerLink;
   readonly deadlineNs: number;
   sent: boolean;
-  /** The card has refused what the owner answered: it is asked a second time, and no third. */
+  /** The card has rejected the owner's answer, and the request was repeated. It is repeated only once. */
   isRepeated: boolean;
 }
 
-/** What imports are made of. */
+/** Dependencies of the imports. */
 export interface ImportsOptions {
   readonly cards: readonly GaudiCard[];
   readonly config: GaudiIpcConfig;
@@ -51,12 +51,12 @@ export class Imports implements LinkListener, LocalImporter {
   readonly #options: ImportsOptions;
   readonly #links: Map<string, OwnerLink> = new Map();
   readonly #requests: Map<number, Request> = new Map();
-  /** The same by the name of the import. */
-  readonly #asked: Map<string, Request> = new Map();
+  /** The same, by the name of the import. */
+  readonly #pending: Map<string, Request> = new Map();
   readonly #localOwners: Set<LocalOwner> = new Set();
   readonly #sleeper: Sleeper;
   #nextId = 1;
-  #turns = 0;
+  #calls = 0;
 
   constructor(options: ImportsOptions) {
     const { CACHE_MAX_REGIONS, CACHE_MAX_SIZE } = options.config;
@@ -65,20 +65,20 @@ export class Imports implements LinkListener, LocalImporter {
     this.cache = new ImportCache({ maxRegions: CACHE_MAX_REGIONS, maxSize: CACHE_MAX_SIZE, log: options.log });
   }
 
-  /** Owners that have not answered yet. */
+  /** Number of unanswered requests. */
   get pending(): number {
     return this.#requests.size;
   }
 
-  /** Owners of other processes that memory came from. */
+  /** Number of owners in other processes with a link. */
   get links(): number {
     return this.#links.size;
   }
 
   /**
-   * Makes the memory of a key reachable for the card at `position`.
-   * @returns OK with `key.entries[position]` set; NO_RESOURCE while the owner has not answered
-   * @throws UcxError that names why the memory is not to be had
+   * Makes the memory of a key available to the card at `position`.
+   * @returns OK with `key.entries[position]` set; NO_RESOURCE until the owner has answered
+   * @throws UcxError with the reason why the memory is unavailable
    */
   resolve(key: IpcKey, position: number): Status {
     const { card, ownerKey, arenaGeneration } = { card: this.#options.cards[position]!, ...key.place };
@@ -96,18 +96,18 @@ export class Imports implements LinkListener, LocalImporter {
       key.use(position, entry, key.place.arenaOffset);
       return Status.OK;
     }
-    if (!this.#asked.has(name) && this.#requests.size < REQUESTS_MAX) this.#ask(key, place);
+    if (!this.#pending.has(name) && this.#requests.size < REQUESTS_MAX) this.#request(key, place);
     return Status.NO_RESOURCE;
   }
 
   /**
-   * Takes the answers that are there; without anything pending it looks now and then whether owners still live.
-   * @returns requests that have ended
+   * Processes answers. Without pending requests, it sometimes checks whether owners still run.
+   * @returns number of requests that have ended
    */
   progress(): number {
-    this.#turns = (this.#turns + 1) | 0;
+    this.#calls = (this.#calls + 1) | 0;
     const isIdle = this.#requests.size === 0;
-    if (isIdle && this.#turns % TURNS_PER_LOOK !== 0) return 0;
+    if (isIdle && this.#calls % CALLS_PER_CHECK !== 0) return 0;
     const before = this.#requests.size;
     this.look();
     if (!isIdle) this.#drive();
@@ -115,12 +115,12 @@ export class Imports implements LinkListener, LocalImporter {
     return Math.max(0, before - this.#requests.size);
   }
 
-  /** Learns at once what owners have said, and which of them are gone. */
+  /** Reads all messages of owners now, and detects those that have ended. */
   look(): void {
     for (const link of this.#links.values()) link.progress();
   }
 
-  /** Sleeps until something may have arrived, a request is over, or `timeoutNs`. */
+  /** Sleeps until something may have arrived, a request times out, or `timeoutNs` has passed. */
   sleep(timeoutNs: number): Promise<void> {
     const { clock } = this.#options;
     let sleepNs = timeoutNs;
@@ -129,7 +129,7 @@ export class Imports implements LinkListener, LocalImporter {
     return this.#sleeper.sleep(sleepNs);
   }
 
-  /** Lets all remote memory go that no transfer uses. */
+  /** Releases all remote memory that no transfer uses. */
   close(): void {
     for (const request of [...this.#requests.values()]) this.#end(request);
     for (const owner of this.#localOwners) owner.importers.delete(this);
@@ -178,7 +178,7 @@ export class Imports implements LinkListener, LocalImporter {
     this.#sleeper.wake();
   }
 
-  /** Memory of the very card: nothing is imported. */
+  /** Memory of the same card needs no import. */
   #isOwnCard(key: IpcKey, position: number, owner: LocalOwner): boolean {
     const memory = owner.find(key.packed);
     if (memory.card.device !== this.#options.cards[position]!.device) return false;
@@ -201,12 +201,12 @@ export class Imports implements LinkListener, LocalImporter {
   }
 
   /**
-   * Maps what an owner has answered. A dma-buf dies with its owner, and with the memory behind it: a card that refuses it may be the first to
-   * know, so the owner is asked again, and what comes of that is the reason.
+   * Maps the answer of an owner. A dma-buf is invalid once its owner or the memory has gone. If a card rejects it, this may be the first sign of that, so
+   * the request is repeated, and its result is the reason.
    */
   #take(request: Request, shared: SharedArena): void {
     try {
-      this.#add(request.asker, request.place, shared);
+      this.#add(request.requester, request.place, shared);
       this.#end(request);
     } catch (error) {
       if (!isUcxError(error)) throw error;
@@ -219,7 +219,7 @@ export class Imports implements LinkListener, LocalImporter {
     }
   }
 
-  /** Maps what an owner has shared for a key. */
+  /** Maps the arena that an owner has shared for a key. */
   #add(key: IpcKey, place: ImportPlace, shared: SharedArena): ImportEntry {
     const entry = this.cache.add(place, shared);
     if (entry.target.byteLength === key.place.arenaBytes) return entry;
@@ -227,7 +227,7 @@ export class Imports implements LinkListener, LocalImporter {
     throw channelFailed(key.owner, `${entry.target.byteLength} bytes were shared, not ${key.place.arenaBytes}`);
   }
 
-  #ask(key: IpcKey, place: ImportPlace): void {
+  #request(key: IpcKey, place: ImportPlace): void {
     const { clock, config } = this.#options;
     this.cache.missed();
     const id = this.#nextId;
@@ -235,7 +235,7 @@ export class Imports implements LinkListener, LocalImporter {
     const link = this.#linkTo(key, place.ownerKey);
     const request: Request = {
       id,
-      asker: key,
+      requester: key,
       place,
       link,
       deadlineNs: clock.nowNs() + config.TIMEOUT,
@@ -243,7 +243,7 @@ export class Imports implements LinkListener, LocalImporter {
       isRepeated: false,
     };
     this.#requests.set(id, request);
-    this.#asked.set(place.key, request);
+    this.#pending.set(place.key, request);
     try {
       request.sent = link.request(id, key.packed);
     } catch (error) {
@@ -261,19 +261,19 @@ export class Imports implements LinkListener, LocalImporter {
     return link;
   }
 
-  /** Sends what could not be sent, and ends what took too long. */
+  /** Sends queued requests, and ends those that have timed out. */
   #drive(): void {
     const { clock, config } = this.#options;
     const now = clock.nowNs();
     for (const request of [...this.#requests.values()]) {
-      if (now > request.deadlineNs) this.#fail(request, ownerSilent(request.asker.owner, config.TIMEOUT));
+      if (now > request.deadlineNs) this.#fail(request, ownerSilent(request.requester.owner, config.TIMEOUT));
       else if (!request.sent) this.#sendAgain(request);
     }
   }
 
   #sendAgain(request: Request): void {
     try {
-      request.sent = request.link.request(request.id, request.asker.packed);
+      request.sent = request.link.request(request.id, request.requester.packed);
     } catch (error) {
       if (!isUcxError(error)) throw error;
       this.#fail(request, error);
@@ -282,16 +282,16 @@ export class Imports implements LinkListener, LocalImporter {
 
   #fail(request: Request, error: UcxError): void {
     this.#end(request);
-    request.asker.fail(error);
+    request.requester.fail(error);
   }
 
   #end(request: Request): void {
     this.#requests.delete(request.id);
-    this.#asked.delete(request.place.key);
+    this.#pending.delete(request.place.key);
     this.#forgetUnused(request.link);
   }
 
-  /** A link without connection is kept for the requests that wait for it. */
+  /** Closes a link without a connection, unless requests wait for it. */
   #forgetUnused(link: OwnerLink): void {
     const isWanted = [...this.#requests.values()].some((request) => request.link === link);
     if (!link.connected && !isWanted) this.#links.delete(link.key);

@@ -1,6 +1,6 @@
 /**
- * Addresses of gaudi_ipc interfaces: where their process lives, so that a peer can tell whether it reaches the memory and why not. Bytes without
- * descriptors and pointers.
+ * Addresses of gaudi_ipc interfaces: machine, node and process, by which a peer determines whether it can reach the memory, or why not. They contain no
+ * descriptors or pointers.
  */
 
 import { createHash } from 'node:crypto';
@@ -39,12 +39,12 @@ export function ipcAddress(node: DriverNode): Uint8Array {
   return address;
 }
 
-/** The process of an address that {@link unreachableReasonOf} has not refused. */
+/** The process of an address that {@link unreachableReasonOf} has accepted. */
 export function processOf(address: Uint8Array): ProcessIdentity {
   return unpackIdentity(address, AT_PROCESS);
 }
 
-/** Why the interfaces at `address` cannot be reached from those at `own`; undefined when they can. Never throws. */
+/** The reason why `own` cannot reach the interfaces at `address`; undefined if it can. Never throws. */
 export function unreachableReasonOf(own: Uint8Array, address: Uint8Array): string | undefined {
   if (
     !(address instanceof Uint8Array) ||

@@ -1,6 +1,6 @@
 /**
- * The endpoint of gaudi_ipc: turns put and get into DMA transfers of the local card from and to memory that it has imported. The memory of a key
- * is asked for at its first use: NO_RESOURCE until it is there.
+ * The endpoint of gaudi_ipc: turns put and get into DMA transfers of the local card from and to imported memory. The first use of a key requests its memory
+ * and returns NO_RESOURCE until the memory is available.
  */
 
 import { invalidParam, isUcxError, type UcxError } from '../../../ucs/type/error.ts';
@@ -17,13 +17,13 @@ import type { Imports } from './imports.ts';
 import { ownerGone, staleKey } from './ipc-errors.ts';
 import type { IpcKey } from './ipc-key.ts';
 
-/** What an endpoint needs of its interface. */
+/** Functions of the interface for an endpoint. */
 export interface IpcEndpointHost {
   readonly transfers: DmaTransfers;
   readonly imports: Imports;
   /** The channel to the card of a key. */
   channelOf(key: IpcKey): Channel;
-  /** Notes what the next question about a failed status is to be answered with; undefined for nothing in particular. */
+  /** Records the cause of the next failed status, for errorOf; undefined if there is none. */
   explain(error: UcxError | undefined): void;
 }
 
@@ -97,7 +97,7 @@ export class IpcEndpoint implements UctEndpoint {
     return this.#transfers.counters.flush(this.#transfers.flush(completion, this.#shortPuts));
   }
 
-  /** Transfers of one direction keep their order, those of different directions do not: the fence waits for what is started. */
+  /** Transfers of one direction keep their order, those of different directions do not: the fence waits for all started ones. */
   fence(): Status {
     return this.#transfers.counters.fence(this.#transfers.flush(undefined, this.#shortPuts));
   }
@@ -146,7 +146,7 @@ export class IpcEndpoint implements UctEndpoint {
     return status;
   }
 
-  /** Checks a short operation and that its memory can be reached; OK or the refusal. */
+  /** Checks a short operation and makes its memory available; returns OK or the reason. */
   #checkShort(key: IpcKey, remoteOffset: number, local: Uint8Array, localOffset: number, byteLength: number): Status {
     if (!(byteLength > 0 && byteLength <= SHORT_BYTES_MAX) || !isInside(localOffset, byteLength, local.byteLength)) {
       return this.#refuse(Status.INVALID_PARAM);
@@ -155,14 +155,14 @@ export class IpcEndpoint implements UctEndpoint {
     return key.isReady(this.#position) ? Status.OK : this.#prepare(key);
   }
 
-  /** What transfers name for a key that is ready. */
+  /** The import for transfers with a key that is ready. */
   #used(key: IpcKey): NonNullable<IpcKey['entries'][number]> {
     const entry = key.entries[this.#position]!;
     this.#host.imports.cache.touch(entry);
     return entry;
   }
 
-  /** Makes the memory of a key reachable: OK, NO_RESOURCE, or the failure. Cold. */
+  /** Makes the memory of a key available: OK, NO_RESOURCE, or the failure. Not on the fast path. */
   #prepare(key: IpcKey): Status {
     try {
       if (!key.live) throw staleKey('belongs to memory that is not registered any more');
@@ -178,7 +178,7 @@ export class IpcEndpoint implements UctEndpoint {
     }
   }
 
-  /** A refusal that its status explains. */
+  /** Returns a refusal whose status is a sufficient explanation. */
   #refuse(status: Status): Status {
     this.#host.explain(undefined);
     return status;

@@ -1,6 +1,4 @@
-/**
- * The errors by which gaudi_ipc names what keeps it from remote memory.
- */
+/** The errors of gaudi_ipc for unavailable remote memory. */
 
 import { GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
 import { UcxError } from '../../../ucs/type/error.ts';
@@ -8,14 +6,14 @@ import { Status } from '../../../ucs/type/status.ts';
 import type { ProcessIdentity } from '../../base/process-identity.ts';
 import { GAUDI_IPC_NAME } from './ipc-names.ts';
 
-/** The memory behind a key is gone. */
+/** The memory of a key was freed or deregistered. */
 export function staleKey(rule: string, cause?: unknown): UcxError {
   const message = `remote key of ${GAUDI_IPC_NAME} ${rule}`;
   const details = { md: GAUDI_IPC_NAME };
   return new UcxError({ code: 'ERR_RKEY_STALE', status: Status.INVALID_ADDR, message, details, cause });
 }
 
-/** A key does not agree with itself. */
+/** The fields of a key are inconsistent. */
 export function forgedKey(rule: string): UcxError {
   const message = `remote key of ${GAUDI_IPC_NAME} ${rule}`;
   const details = { md: GAUDI_IPC_NAME };
@@ -28,7 +26,7 @@ export function ownerGone({ pid }: ProcessIdentity): UcxError {
   return new UcxError({ code: 'ERR_GAUDI_IPC_OWNER_GONE', status: Status.ENDPOINT_TIMEOUT, message, details: { pid } });
 }
 
-/** The owner lives and does not answer. */
+/** The owner runs and does not answer. */
 export function ownerSilent({ pid }: ProcessIdentity, timeoutNs: number): UcxError {
   const what = `process ${pid} did not share its memory within ${timeoutNs / 1e9} s (UCX_GAUDI_IPC_TIMEOUT)`;
   return gaudiError(GaudiErrorCode.TIMEOUT, what, { pid });
@@ -39,7 +37,7 @@ export function channelFailed({ pid }: ProcessIdentity, reason: string, cause?: 
   return gaudiError(GaudiErrorCode.CHANNEL_FAILED, `channel service of process ${pid}: ${reason}`, { pid }, cause);
 }
 
-/** The owner has answered, and this process has no room for the descriptor. */
+/** The owner has answered, but this process has no free descriptor. */
 export function descriptorLost({ pid }: ProcessIdentity): UcxError {
   return gaudiError(GaudiErrorCode.OUT_OF_MEMORY, `no descriptor is left for the memory of process ${pid}`, { pid });
 }

@@ -1,6 +1,4 @@
-/**
- * The transport gaudi_ipc on one card: what it can do with memory of other processes and cards, and whom it reaches.
- */
+/** The transport gaudi_ipc on one card: its capabilities for memory of other processes and cards, and its reachability. */
 
 import { type Device, type DriverNode, getNicPorts, linksBetween } from '../../../hlthunk/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
@@ -32,7 +30,7 @@ import { busIdOf } from './key-payload.ts';
 
 const GAUDI: number = memoryTypeBit(MemoryType.GAUDI);
 
-/** What an interface is made of. */
+/** Dependencies of an interface. */
 export interface IpcIfaceOptions {
   readonly node: DriverNode;
   readonly card: GaudiCard;
@@ -41,7 +39,7 @@ export interface IpcIfaceOptions {
   readonly resource: IfaceResource;
   readonly config: GaudiIpcConfig;
   readonly imports: Imports;
-  /** Serves those who want memory of this process. */
+  /** Answers requests of peers for memory of this process. */
   readonly serve: () => void;
 }
 
@@ -70,12 +68,12 @@ export class IpcIface implements Iface, IpcEndpointHost {
     this.#serve = options.serve;
   }
 
-  /** Includes the questions to owners that the memory domain waits for. */
+  /** Includes requests to owners that the memory domain waits for. */
   get outstanding(): number {
     return this.transfers.outstanding + this.imports.pending;
   }
 
-  /** What has been moved between this card and others. */
+  /** The traffic between this card and others. */
   get channels(): readonly Channel[] {
     return [...this.#channels.values()];
   }
@@ -90,7 +88,7 @@ export class IpcIface implements Iface, IpcEndpointHost {
     return new IpcEndpoint(processOf(address), this);
   }
 
-  /** The links to the card with the memory: fewer of them let less through. */
+  /** The links to the card with the memory: if some are down, the bandwidth is lower. */
   remotePath(rkey: RemoteKey): RemotePath | undefined {
     if (!(rkey instanceof IpcKey)) return undefined;
     const { device } = this.#card;
@@ -102,13 +100,13 @@ export class IpcIface implements Iface, IpcEndpointHost {
     return { bandwidthShare: up / total, note: `${up} of ${total} links up` };
   }
 
-  /** No messages come from a card. */
+  /** A card sends no active messages. */
   setAmHandler(): void {}
 
   progress(): number {
     const ended = this.transfers.progress();
     if (this.transfers.failures !== this.#failuresSeen) {
-      // An owner that is gone takes its memory away under transfers: the next operation is to say so.
+      // An owner that ends removes its memory during transfers: the next operation must detect that.
       this.#failuresSeen = this.transfers.failures;
       this.imports.look();
     }
@@ -135,11 +133,11 @@ export class IpcIface implements Iface, IpcEndpointHost {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    // The queues belong to the card, which other interfaces use too: transfers on their way end by themselves.
+    // The queues belong to the card, which other interfaces use too. Transfers in flight complete without this interface.
     this.transfers.progress();
   }
 
-  /** The end of transfers ends the sleep for remote memory; once for each sleep of the card. */
+  /** Ends the sleep for remote memory when transfers end; registered once for each sleep of the card. */
   #joinTransfers(sleep: Promise<void>): void {
     if (sleep === this.#joined) return;
     this.#joined = sleep;
@@ -162,7 +160,7 @@ export class IpcIface implements Iface, IpcEndpointHost {
   }
 }
 
-/** Why the card cannot reach memory of others; undefined when it can. Asks the driver. */
+/** The reason why the card cannot access memory of others; undefined if it can. Queries the driver. */
 function limitationOf(device: Device): string | undefined {
   const limitation = submitLimitation(device);
   if (limitation !== undefined || device.canImportDmabuf) return limitation;

@@ -1,6 +1,4 @@
-/**
- * A remote key of gaudi_ipc: the published key, and for each local card what transfers name to reach its memory.
- */
+/** A remote key of gaudi_ipc: the published key, and for each local card the import for transfers. */
 
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { UcxError } from '../../../ucs/type/error.ts';
@@ -12,9 +10,9 @@ import type { ImportEntry } from './import-entry.ts';
 import { GAUDI_IPC_NAME } from './ipc-names.ts';
 import type { KeyPayload } from './key-payload.ts';
 
-/** Where the memory of a key lies. */
+/** Location of the memory of a key. */
 export interface KeyPlace extends KeyPayload {
-  /** The owner's channel service, as a name in maps. */
+  /** The owner's channel service, as a key of maps. */
   readonly ownerKey: string;
 }
 
@@ -22,15 +20,15 @@ export interface KeyPlace extends KeyPayload {
 export class IpcKey implements RemoteKey {
   readonly mdName: string = GAUDI_IPC_NAME;
   readonly memoryType: MemoryType = MemoryType.GAUDI;
-  /** The number that the owner has for the card. */
+  /** The owner's system device for the card. */
   readonly sysDevice: number | undefined;
   readonly byteLength: number;
-  /** The process that has the memory. */
+  /** The process that owns the memory. */
   readonly owner: ProcessIdentity;
   readonly place: KeyPlace;
   /** The bytes of the key. */
   readonly packed: Uint8Array;
-  /** By the position of the local card: what transfers name, and the byte of it at which the memory begins. */
+  /** By the position of the local card: the import, and the offset of the memory in it. */
   readonly entries: (ImportEntry | undefined)[];
   readonly offsets: number[];
   readonly channels: (Channel | undefined)[];
@@ -56,24 +54,24 @@ export class IpcKey implements RemoteKey {
     return !this.#released && this.#published.live;
   }
 
-  /** Whether transfers of the card at `position` can name the memory now. */
+  /** Whether the memory is available to transfers of the card at `position`. */
   isReady(position: number): boolean {
     const entry = this.entries[position];
     return entry?.valid === true && this.live;
   }
 
-  /** Sets what transfers name. */
+  /** Sets the import for transfers. */
   use(position: number, entry: ImportEntry, offset: number): void {
     this.entries[position] = entry;
     this.offsets[position] = offset;
   }
 
-  /** Has the next operation fail: its memory was asked for in vain. */
+  /** Makes the next operation fail, because the request for its memory has failed. */
   fail(error: UcxError): void {
     this.#failure = error;
   }
 
-  /** The failure of {@link fail}, once. */
+  /** Returns the failure of {@link fail}, once. */
   takeFailure(): UcxError | undefined {
     const failure = this.#failure;
     this.#failure = undefined;

@@ -1,4 +1,4 @@
-/** The memory domain gaudi_ipc: keys that are good and bad, what its cards reach, addresses, and its life beside gaudi_copy. */
+/** The memory domain gaudi_ipc: valid and invalid keys, reachability, addresses, and its lifetime beside gaudi_copy. */
 
 import { describe, expect, it } from 'vitest';
 import { finish, keyOf, ownBytes } from '../../../../test/contract/uct-fixture.ts';
@@ -19,7 +19,7 @@ import { IpcMd } from './ipc-md.ts';
 const fixture = useIpcPeers();
 
 describe('keys', () => {
-  it('that are forged or of another memory domain are refused by name', () => {
+  it('that are forged or of another memory domain are rejected with their codes', () => {
     const [here, there] = fixture.pair();
     const far = there.allocate(64);
     const codes = new Set<string>();
@@ -47,13 +47,13 @@ describe('keys', () => {
       expect((await there.read(block)).subarray(0, 300)).toEqual(new Uint8Array(300).fill(i));
     }
     expect(here.ipc.imports.cache.counters).toMatchObject({ mem_regs: 1, hits_fast: 19, misses: 1 });
-    // Freeing a neighbour does not affect other blocks.
+    // Freeing a block does not affect its neighbours.
     there.free(blocks[3]!);
     expect(await here.putShort(new Uint8Array(8), keys[3]!)).toBe(Status.INVALID_ADDR);
     expect(await here.putShort(new Uint8Array(8), keys[4]!)).toBe(Status.OK);
   });
 
-  it('are stale when the allocator frees without a word to gaudi_ipc', async () => {
+  it('are stale when the allocator frees the memory without notifying gaudi_ipc', async () => {
     const [here, there] = fixture.pair();
     const far = there.allocate(64);
     const key = here.unpack(far);
@@ -63,14 +63,14 @@ describe('keys', () => {
     expect(await here.putShort(new Uint8Array(8), key)).toBe(Status.INVALID_ADDR);
   });
 
-  it('do not outlive their release', async () => {
+  it('are invalid after their release', async () => {
     const [here, there] = fixture.pair();
     const key = here.unpack(there.allocate(64));
     key.release();
     expect(await here.putShort(new Uint8Array(8), key)).toBe(Status.INVALID_ADDR);
   });
 
-  it('are not made of host memory or of what another context has', () => {
+  it('are not created for host memory or memory of another context', () => {
     const [here, there] = fixture.pair();
     const host = here.host(ownBytes(64));
     expect(host.packable).toBe(false);
@@ -84,12 +84,12 @@ describe('keys', () => {
   });
 });
 
-describe('what a card does not reach', () => {
+describe('unreachable memory of a card', () => {
   it('is local memory of another card', async () => {
     const [here, there] = fixture.pair();
     const key = here.unpack(there.allocate(64));
     const foreign = there.allocate(64).memory;
-    // Its own index is the same: what counts is the card.
+    // The index is the same in both contexts: the card decides.
     expect(await here.put(foreign, 0, 8, key, 0).catch((error: { status: Status }) => error.status)).toBeLessThan(0);
     expect(await there.read(there.allocate(64))).toHaveLength(64);
   });
@@ -113,7 +113,7 @@ describe('what a card does not reach', () => {
     copy.close();
   });
 
-  it('is everything where the driver does not import: no operation is advertised, and the reason is', () => {
+  it('is all memory if the driver cannot import: no operation is advertised, with the reason', () => {
     fixture.makeNode({ importDmabuf: false });
     const here = fixture.open();
     const { flags, put, get, limitation } = here.iface.attributes;
@@ -124,7 +124,7 @@ describe('what a card does not reach', () => {
 });
 
 describe('addresses', () => {
-  it('tell whom an interface reaches, and why not', () => {
+  it('determine whether an interface reaches another, or why not', () => {
     const [here, there] = fixture.pair();
     const reason = (change: (bytes: Uint8Array) => void): string | undefined => {
       const address = there.iface.address.slice();
@@ -147,7 +147,7 @@ describe('addresses', () => {
     other.close();
   });
 
-  it('lead to endpoints that check for the process', () => {
+  it('give endpoints that check whether the process runs', () => {
     const [here, there] = fixture.pair();
     expect(here.iface.connect(there.iface.address).check()).toBe(Status.OK);
     const dead = there.iface.address.slice().fill(9, 40, 44);
@@ -156,7 +156,7 @@ describe('addresses', () => {
 });
 
 describe('each Gaudi memory domain', () => {
-  it('opens the cards by itself', async () => {
+  it('opens the cards on its own', async () => {
     const shared = new GaudiResources({ node: fixture.makeNode({}), mappingTable: undefined });
     const config = loadConfig([GAUDI_COPY_CONFIG_TABLE, GAUDI_IPC_CONFIG_TABLE]);
     const alone = new IpcMd(shared, { log: fixture.log.log, clock: systemClock, config });
@@ -167,7 +167,7 @@ describe('each Gaudi memory domain', () => {
     expect(shared.cards).toEqual([]);
   });
 
-  it('says where the driver takes no transfers', () => {
+  it('reports a driver that accepts no transfers', () => {
     fixture.makeNode({ asic: 'gaudi3' });
     const here = fixture.open();
     expect(here.iface.attributes.limitation).toMatch(/gaudi3 takes no transfers/);

@@ -1,6 +1,6 @@
 /**
- * The gaudi_ipc memory domain: device memory that other processes of this node may reach, and the keys by which this one reaches theirs. It
- * allocates nothing: it registers what gaudi_copy of the same context has allocated, dma-bufs of others, and host memory as the local side of transfers.
+ * The gaudi_ipc memory domain: device memory that other processes of this node may access, and the keys by which this process accesses theirs. It allocates
+ * nothing. It registers allocations of gaudi_copy of the same context, imported dma-bufs, and host memory as the local side of transfers.
  */
 
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
@@ -49,14 +49,14 @@ import { unpackPayload } from './key-payload.ts';
 import { LOCAL_OWNERS, type LocalImporter, type LocalOwner, ownerKeyOf } from './local-owners.ts';
 import { OwnedKeys } from './owned-keys.ts';
 
-/** Turns of progress between two looks at the requests of peers. */
-const TURNS_PER_SERVICE = 64;
+/** Calls of progress between two checks for requests of peers. */
+const CALLS_PER_SERVICE = 64;
 
 /** The memory domain. */
 export class IpcMd implements MemoryDomain, LocalOwner {
   readonly attributes: MdAttributes;
   readonly resources: readonly IfaceResource[];
-  /** Imports memory of others into a card; there where the driver of one does. */
+  /** Imports memory of others into a card; absent unless the driver of a card supports it. */
   readonly memRegDmabuf?: (region: DmabufRegion) => IpcMemory;
   /** Contexts of this process that have imported memory of this one. */
   readonly importers: Set<LocalImporter> = new Set();
@@ -68,16 +68,16 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   readonly #services: ComponentServices;
   readonly #host: HostRegistry;
   readonly #registered: Set<IpcMemory> = new Set();
-  /** Memory of the application that it has freed under its registration. */
+  /** Memory of the application that was freed before its registration ended. */
   readonly #freed: WeakSet<IpcMemory> = new WeakSet();
-  /** How many of them lie in each arena, by its generation. */
+  /** Number of registrations in each arena, by its generation. */
   readonly #inArena: Map<number, number> = new Map();
   readonly #keys: OwnedKeys = new OwnedKeys();
   readonly #reader: RkeyTableReader = new RkeyTableReader(GAUDI_IPC_NAME);
   readonly #ifaces: IpcIface[] = [];
   readonly #serve: () => void;
   #service: ChannelService | undefined = undefined;
-  #turns = 0;
+  #calls = 0;
   #closed = false;
 
   /**
@@ -97,7 +97,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     const imports = canImportDmabufs(cards);
     if (imports) this.memRegDmabuf = (region) => this.#import(region);
     this.attributes = this.#attributesOf(imports);
-    this.#serve = () => this.#serveNowAndThen();
+    this.#serve = () => this.#serveSometimes();
   }
 
   memAlloc(): MdMemory {
@@ -126,7 +126,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     return memory;
   }
 
-  /** Memory of gaudi_copy is registered as it is, memory of the application by its place. */
+  /** Registers memory of gaudi_copy directly, and memory of the application by its address. */
   #registerDevice(source: DeviceRange): IpcMemory {
     const onFree = (freed: IpcMemory): void => {
       this.#end(freed, true);
@@ -151,7 +151,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     else if (!this.#freed.delete(memory as IpcMemory)) this.#end(this.#own(memory), options.force === true);
   }
 
-  /** Device memory of this process is reached by its own card without an import: advice about it has nothing to prepare. */
+  /** The own card accesses device memory of this process without an import, so advice needs no preparation. */
   memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
     const own = this.#host.has(memory) ? memory : this.#own(memory);
     checkAdvice(own, advice, offset, byteLength);
@@ -249,7 +249,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     return this.find(key).source.wrap();
   }
 
-  /** Revokes the keys of device memory, and has it let go when it was the last one in its arena. */
+  /** Revokes the keys of device memory, and notifies peers if it was the last in its arena. */
   #end(memory: IpcMemory, isForced: boolean): void {
     memory.end(isForced);
     this.#keys.revoke(memory);
@@ -260,7 +260,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     else this.#retire(generation);
   }
 
-  /** Nothing in an arena is registered any more: its importers would keep it from being given back. */
+  /** No memory of an arena is registered any more. Its imports would prevent the arena from being freed. */
   #retire(generation: number): void {
     this.#inArena.delete(generation);
     if (this.#service === undefined) return;
@@ -288,10 +288,10 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     this.#service = undefined;
   }
 
-  /** For programs that spin in progress and never get to the event loop. */
-  #serveNowAndThen(): void {
-    this.#turns = (this.#turns + 1) | 0;
-    if (this.#turns % TURNS_PER_SERVICE === 0) this.#service?.progress();
+  /** For programs that call progress in a loop without returning to the event loop. */
+  #serveSometimes(): void {
+    this.#calls = (this.#calls + 1) | 0;
+    if (this.#calls % CALLS_PER_SERVICE === 0) this.#service?.progress();
   }
 
   #own(memory: MdMemory): IpcMemory {

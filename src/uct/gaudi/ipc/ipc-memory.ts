@@ -1,6 +1,6 @@
 /**
- * Device memory that gaudi_ipc has registered under its own name: a block that gaudi_copy of the same context allocated, a part of one that the application
- * owns, or memory of others that was imported.
+ * Device memory that is registered with gaudi_ipc: an allocation of gaudi_copy of the same context, a part of a block of the application, or imported memory
+ * of others.
  */
 
 import { type DmaMemory, type IpcHandle, ipcWrapArena } from '../../../hlthunk/index.ts';
@@ -10,19 +10,19 @@ import { GaudiMemory } from '../base/gaudi-memory.ts';
 import type { ImportedDmabuf } from '../base/imported-dmabuf.ts';
 import { GAUDI_IPC_NAME } from './ipc-names.ts';
 
-/** What peers import to reach registered memory: an arena, or a dma-buf that was imported here. */
+/** The object that peers import to access registered memory: an arena, or a dma-buf that was imported here. */
 export interface SharedSource {
   /** Unique in this process. */
   readonly generation: number;
-  /** Bytes that peers import. */
+  /** Length in bytes. */
   readonly byteLength: number;
-  /** Byte of it at which the registered memory begins. */
+  /** Offset of the registered memory in it. */
   readonly offset: number;
-  /** Makes a handle of it, whose descriptor is the caller's. Throws UcxError. */
+  /** Creates a handle of it. The caller owns the descriptor. Throws UcxError. */
   wrap(): IpcHandle;
   /**
-   * Gives back what the registration has taken.
-   * @throws UcxError ERR_GAUDI_DEVICE_BUSY, unless forced; then nothing has changed
+   * Releases the resources of the registration.
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY, unless forced; nothing has changed then
    */
   end(isForced: boolean): void;
 }
@@ -30,7 +30,7 @@ export interface SharedSource {
 /** Registered device memory. */
 export class IpcMemory extends GaudiMemory {
   readonly source: SharedSource;
-  /** Whether the application may free the memory under its registration, which is deregistered all the same. */
+  /** Whether the application may free the memory before the registration ends. It must be deregistered in any case. */
   readonly isOfApplication: boolean;
   #registered = true;
 
@@ -72,7 +72,7 @@ export function ipcBlock({ card, block, part }: Place, onFree: (memory: IpcMemor
   return memory;
 }
 
-/** Registers what was imported. */
+/** Registers an imported dma-buf. */
 export function ipcImport(imported: ImportedDmabuf): IpcMemory {
   const { card, mapping, offset } = imported;
   const source: SharedSource = {

@@ -1,4 +1,4 @@
-/** gaudi_ipc between two contexts of one process on one node: transfers, questions to owners, owners that go. */
+/** gaudi_ipc between two contexts of one process on one node: transfers, requests to owners, and the end of owners. */
 
 import { describe, expect, it } from 'vitest';
 import { finish, ownBytes } from '../../../../test/contract/uct-fixture.ts';
@@ -12,11 +12,11 @@ import { servicePath } from './channel-service.ts';
 const fixture = useIpcPeers();
 
 const MIB = 2 ** 20;
-/** Bytes that no granule divides, and odd places on both sides. */
+/** Lengths that are not multiples of any granule, with odd offsets on both sides. */
 const SIZES = [1, 7, 64, 1023, 4097, MIB + 3];
 const [LOCAL, REMOTE] = [13, 7];
 
-/** Starts until there are resources; both sides make progress. */
+/** Repeats an operation until there are resources; both sides make progress. */
 async function driveBoth(here: IpcPeer, there: IpcPeer, start: () => Status): Promise<Status> {
   let status = start();
   while (status === Status.NO_RESOURCE) {
@@ -40,7 +40,7 @@ describe.each([['by look-up'], ['by socket']])('memory of another card, shared %
     await here.write(near, a);
     await there.write(far, b);
     const key = here.unpack(far);
-    // HBM to HBM, both ways.
+    // HBM to HBM, in both directions.
     expect(await here.put(near.memory, LOCAL, byteLength, key, REMOTE)).toBe(Status.OK);
     b.set(a.subarray(LOCAL, LOCAL + byteLength), REMOTE);
     expect(Buffer.compare(await there.read(far), b)).toBe(0);
@@ -48,7 +48,7 @@ describe.each([['by look-up'], ['by socket']])('memory of another card, shared %
     expect(await here.get(near.memory, LOCAL, byteLength, key, REMOTE)).toBe(Status.OK);
     a.set(c.subarray(REMOTE, REMOTE + byteLength), LOCAL);
     expect(Buffer.compare(await here.read(near), a)).toBe(0);
-    // Host memory and remote HBM, both ways.
+    // Host memory and remote HBM, in both directions.
     const host = pattern(bytes, 4);
     const memory = here.host(host);
     expect(await here.put(memory, LOCAL, byteLength, key, REMOTE)).toBe(Status.OK);
@@ -60,7 +60,7 @@ describe.each([['by look-up'], ['by socket']])('memory of another card, shared %
     expect(await here.get(memory, LOCAL, byteLength, key, REMOTE)).toBe(Status.OK);
     expect(Buffer.compare(host, expected)).toBe(0);
     key.release();
-    // The first use asked the owner once; everything after it found the import. By socket, own memory is asked for as well.
+    // The first use sent one request to the owner; later uses found the import. By socket, own memory is requested as well.
     expect(here.ipc.imports.cache.counters).toMatchObject(
       way === 'by socket' ? { mem_regs: 2, misses: 2 } : { mem_regs: 1, misses: 1 },
     );
@@ -82,7 +82,7 @@ describe.each([['by look-up'], ['by socket']])('memory of another card, shared %
     ]);
   });
 
-  it('is shared both ways at the same time', async () => {
+  it('is shared in both directions at the same time', async () => {
     const [one, two] = fixture.pair();
     const blocks = [one.allocate(65536), two.allocate(65536)] as const;
     shareAs();
@@ -96,7 +96,7 @@ describe.each([['by look-up'], ['by socket']])('memory of another card, shared %
     expect(Buffer.compare(await two.read(blocks[1]), first)).toBe(0);
   });
 
-  it('is gone for keys of freed memory, of memory at the same address, and nothing moves', async () => {
+  it('is inaccessible by keys of freed memory, also if the address is reused', async () => {
     const [here, there] = fixture.pair();
     const old = there.allocate(4096);
     shareAs();
@@ -112,7 +112,7 @@ describe.each([['by look-up'], ['by socket']])('memory of another card, shared %
     expect(await there.read(again)).toEqual(new Uint8Array(4096));
   });
 
-  it('is let go when its owner frees it, so that the card gets it back', async () => {
+  it('is released when its owner frees it, and returned to the card', async () => {
     const [here, there] = fixture.pair();
     const { device } = there.shared.cards[0]!;
     const far = there.allocate(4096, { shared: true });
@@ -128,14 +128,14 @@ describe.each([['by look-up'], ['by socket']])('memory of another card, shared %
     expect(device.memory.statistics.arenas).toBe(0);
   });
 
-  it('is let go when its owner closes, whose card is not reset', async () => {
+  it('is released when its owner closes, and the card is not reset', async () => {
     const [here, there] = fixture.pair();
     const far = there.allocate(4096);
     shareAs();
     const key = here.unpack(far);
     expect(await here.putShort(new Uint8Array(8), key)).toBe(Status.OK);
     if (way === 'by socket') {
-      // Its program would let go by itself: here it has the same thread as the owner, so its connection is ended for it.
+      // The other context would release it in its event loop. Here it shares the thread of the owner, so its connection is closed directly.
       here.ipc.imports.close();
     }
     there.close();
@@ -148,7 +148,7 @@ describe.each([['by look-up'], ['by socket']])('memory of another card, shared %
 });
 
 describe('a request to an owner', () => {
-  it('is NO_RESOURCE until it is answered, is counted, and wakes who sleeps', async () => {
+  it('returns NO_RESOURCE until it is answered, is counted, and ends a sleep', async () => {
     const [here, there] = fixture.pair();
     const far = there.allocate(64);
     asProcesses();
@@ -156,7 +156,7 @@ describe('a request to an owner', () => {
     expect(here.tryPutShort(new Uint8Array(8), key)).toBe(Status.NO_RESOURCE);
     expect(here.tryPutShort(new Uint8Array(8), key)).toBe(Status.NO_RESOURCE);
     expect([here.iface.outstanding, here.ipc.imports.pending]).toEqual([1, 1]);
-    // Without progress: the event loop serves the owner and wakes the sleeper.
+    // Without progress: the event loop serves the owner and ends the sleep.
     await here.iface.wait(60e9);
     expect(here.iface.outstanding).toBe(0);
     expect(here.tryPutShort(new Uint8Array(8), key)).toBe(Status.INPROGRESS);
@@ -164,7 +164,7 @@ describe('a request to an owner', () => {
     expect(here.ipc.imports.cache.counters.mem_regs).toBe(1);
   });
 
-  it('is answered by progress of a program that never gets to the event loop', async () => {
+  it('is answered by progress of a program that never returns to the event loop', async () => {
     const [here, there] = fixture.pair();
     const far = there.allocate(64);
     asProcesses();
@@ -179,7 +179,7 @@ describe('a request to an owner', () => {
     expect((await there.read(far)).subarray(0, 8)).toEqual(new Uint8Array(8).fill(3));
   });
 
-  it('that is refused fails the operation by name, and the next one asks again', async () => {
+  it('that is refused fails the operation with its code, and the next one sends a new request', async () => {
     const [here, there] = fixture.pair();
     const far = there.allocate(64);
     asProcesses();
@@ -193,13 +193,13 @@ describe('a request to an owner', () => {
     expect(await here.putShort(new Uint8Array(8), key)).toBe(Status.OK);
   });
 
-  it('without an answer ends in time', async () => {
+  it('without an answer times out', async () => {
     const [here, there] = fixture.pair({ config: { GAUDI_IPC_TIMEOUT: '20ms' } });
     const far = there.allocate(64);
     asProcesses();
     const key = here.unpack(far);
     let status: Status = Status.NO_RESOURCE;
-    // The owner is neither served by progress nor by the event loop.
+    // Neither progress nor the event loop serves the owner.
     while (status === Status.NO_RESOURCE) {
       status = here.tryPutShort(new Uint8Array(8), key);
       here.iface.progress();
@@ -210,7 +210,7 @@ describe('a request to an owner', () => {
     expect(here.iface.outstanding).toBe(0);
   });
 
-  it('of a key that was revoked meanwhile is refused', async () => {
+  it('for a key that was revoked in the meantime is refused', async () => {
     const [here, there] = fixture.pair();
     const far = there.allocate(64);
     asProcesses();
@@ -226,7 +226,7 @@ describe('a request to an owner', () => {
     expect(here.ipc.imports.cache.counters.mem_regs).toBe(0);
   });
 
-  it('whose answer the card refuses is asked once more, and fails when that is refused too', async () => {
+  it('whose answer the card rejects is repeated once, and then fails', async () => {
     const [here, there] = fixture.pair();
     const far = there.allocate(64);
     asProcesses();
@@ -242,7 +242,7 @@ describe('a request to an owner', () => {
     expect(await here.putShort(new Uint8Array(8), key)).toBe(Status.OK);
   });
 
-  it('is forgotten when its memory domain closes', () => {
+  it('is discarded when its memory domain closes', () => {
     const [here, there] = fixture.pair();
     const far = there.allocate(64);
     asProcesses();
@@ -253,7 +253,7 @@ describe('a request to an owner', () => {
 });
 
 describe('the channel service', () => {
-  it('drops who says anything else', async () => {
+  it('disconnects a peer that sends anything else', async () => {
     const [here, there] = fixture.pair();
     const far = there.allocate(64);
     asProcesses();

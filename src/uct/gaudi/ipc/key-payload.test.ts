@@ -4,7 +4,7 @@ import { RKEY_TABLE_PAYLOAD_WORDS } from '../../base/rkey-table-layout.ts';
 import { busIdOf, busNumberOf, packPayload, SERVICE_TAG_BYTES, unpackPayload } from './key-payload.ts';
 
 describe('the payload of a key', () => {
-  it('comes back as it went, and fits into a slot', async () => {
+  it('is unpacked as it was packed, and fits into a slot', async () => {
     const fields = fc.record({
       arenaGeneration: fc.maxSafeNat(),
       arenaOffset: fc.nat(2 ** 31 - 1),
@@ -21,7 +21,7 @@ describe('the payload of a key', () => {
     );
   });
 
-  it('is inside its arena, or nothing, whatever the words', async () => {
+  it('is inside its arena or undefined, for any words', async () => {
     const words = fc.array(fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }), { maxLength: RKEY_TABLE_PAYLOAD_WORDS });
     await fc.assert(
       fc.property(words, fc.maxSafeNat(), fc.boolean(), (random, byteLength, versioned) => {

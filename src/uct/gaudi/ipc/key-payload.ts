@@ -1,6 +1,6 @@
 /**
- * What a published key of gaudi_ipc tells peers besides device and length: where in which arena the memory lies, on which card, and how its
- * owner's channel service is called. Bytes only; no descriptor and no address is among them.
+ * The payload of a published key of gaudi_ipc, besides device and length: arena and offset of the memory, its card, and the channel service of its owner. It
+ * contains no descriptors and no addresses.
  */
 
 import { highOf, joinWords } from '../../../ucs/type/int64.ts';
@@ -20,9 +20,9 @@ const AT_SERVICE = 9;
 
 /** The fields. */
 export interface KeyPayload {
-  /** Tells the arena from every other one of its owner. */
+  /** Identifies the arena among those of its owner. */
   readonly arenaGeneration: number;
-  /** Byte of the arena at which the memory begins. */
+  /** Offset of the memory in the arena. */
   readonly arenaOffset: number;
   readonly arenaBytes: number;
   /** PCI address of the card as a number: domain, bus, device and function. */
@@ -44,9 +44,9 @@ export function packPayload(payload: KeyPayload): Int32Array {
 }
 
 /**
- * Reads a payload that another process has written.
- * @param byteLength of the memory that the key names
- * @returns undefined when it is none of this version, or names a range outside its arena
+ * Unpacks a payload that another process has written.
+ * @param byteLength length of the memory of the key
+ * @returns undefined if it is not of this version, or its range is outside its arena
  */
 export function unpackPayload(words: Int32Array, byteLength: number): KeyPayload | undefined {
   if (words.length < WORDS || words[AT_VERSION] !== VERSION) return undefined;
@@ -59,13 +59,13 @@ export function unpackPayload(words: Int32Array, byteLength: number): KeyPayload
   return { arenaGeneration, arenaOffset, arenaBytes, busNumber: words[AT_BUS]! >>> 0, serviceTag };
 }
 
-/** A PCI address as a number: `0000:3b:00.0` is 0x3b00. */
+/** Converts a PCI address to a number: `0000:3b:00.0` is 0x3b00. */
 export function busNumberOf(busId: string): number {
   const [domain, bus, device, fn] = busId.split(/[:.]/).map((part) => parseInt(part, 16));
   return (((domain ?? 0) << 16) | ((bus ?? 0) << 8) | ((device ?? 0) << 3) | (fn ?? 0)) >>> 0;
 }
 
-/** The PCI address of a number of {@link busNumberOf}. */
+/** Converts a number of {@link busNumberOf} to the PCI address. */
 export function busIdOf(busNumber: number): string {
   const hex = (value: number, digits: number): string => value.toString(16).padStart(digits, '0');
   const device = (busNumber >>> 3) & 0x1f;

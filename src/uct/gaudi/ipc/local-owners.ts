@@ -1,11 +1,9 @@
-/**
- * The owners of shared device memory in this thread: between its own contexts no socket is needed. Several contexts may be there, with cards of their own.
- */
+/** The owners of shared device memory in this thread, since contexts of one thread need no socket. There may be several contexts, with different cards. */
 
 import type { SharedArena } from './channel-service.ts';
 import type { IpcMemory } from './ipc-memory.ts';
 
-/** Learns when memory of an owner is to be let go. */
+/** Is notified when memory of an owner has to be released. */
 export interface LocalImporter {
   onRetired(ownerKey: string, arenaGeneration: number): void;
   onClosed(ownerKey: string): void;
@@ -13,17 +11,17 @@ export interface LocalImporter {
 
 /** An owner in this thread. */
 export interface LocalOwner {
-  /** The memory of a key. Throws UcxError for a key that is not good. */
+  /** Finds the memory of a key. Throws UcxError if the key is invalid. */
   find(key: Uint8Array): IpcMemory;
-  /** Its arena. Throws likewise. */
+  /** Exports its arena. Throws likewise. */
   share(key: Uint8Array): SharedArena;
   readonly importers: Set<LocalImporter>;
 }
 
-/** By the name of their services. */
+/** Owners by the names of their services. */
 export const LOCAL_OWNERS: Map<string, LocalOwner> = new Map();
 
-/** The name of a service in maps. */
+/** The name of a service, as a key of maps. */
 export function ownerKeyOf(tag: Uint8Array): string {
   return Buffer.from(tag.buffer, tag.byteOffset, tag.byteLength).toString('hex');
 }

@@ -1,6 +1,4 @@
-/**
- * The keys that a memory domain has published, by their bytes: finds the memory when a peer shows one.
- */
+/** The keys that a memory domain has published: finds the memory for the bytes of a key. */
 
 import { sameSecret } from '../../base/key-bytes.ts';
 import { RkeyTable } from '../../base/rkey-table.ts';
@@ -22,8 +20,8 @@ export class OwnedKeys {
   readonly #places: Map<IpcMemory, string> = new Map();
 
   /**
-   * Writes the key of memory, which is published at the first time.
-   * @param serviceTag of the channel service that answers for it
+   * Writes the key of memory; the first call publishes the key.
+   * @param serviceTag tag of the channel service for the memory
    */
   pack(memory: IpcMemory, serviceTag: Uint8Array, target: Uint8Array, offset: number): void {
     if (!this.#table.has(memory)) this.#publish(memory, serviceTag);
@@ -31,7 +29,7 @@ export class OwnedKeys {
   }
 
   /**
-   * The memory of a key.
+   * Finds the memory of a key.
    * @throws UcxError ERR_RKEY_STALE, ERR_RKEY_FORGED
    */
   find(packed: Uint8Array): IpcMemory {
@@ -42,7 +40,7 @@ export class OwnedKeys {
     return published.memory;
   }
 
-  /** Makes the keys of memory useless. */
+  /** Revokes the keys of memory. */
   revoke(memory: IpcMemory): void {
     this.#table.revoke(memory);
     const place = this.#places.get(memory);
@@ -76,7 +74,7 @@ export class OwnedKeys {
   }
 }
 
-/** Rkey table, slot and generation: never twice. */
+/** Identifies a key uniquely: rkey table, slot and generation. */
 function placeOf(packed: Uint8Array): string | undefined {
   const key = unpackTableKey(packed);
   if (key === undefined) return undefined;

@@ -1,6 +1,6 @@
 /**
- * The importer's side of the channel service of one owner: asks for arenas, takes the answers, and learns when the owner goes. Connected at the
- * first request; what is done with an arena is the import cache's business.
+ * The importer's side of the channel service of one owner: requests arenas, receives the answers, and detects the end of the owner. It connects at the first
+ * request. The import cache keeps the arenas.
  */
 
 import {
@@ -26,26 +26,26 @@ import {
 import { servicePath } from './channel-service.ts';
 import { channelFailed, descriptorLost, ownerGone, staleKey } from './ipc-errors.ts';
 
-/** What came of a request. */
+/** Listener for the answers and events of a link. */
 export interface LinkListener {
-  /** The descriptor belongs to the listener. */
+  /** Delivers a handle; the listener owns the descriptor. */
   onHandle(id: number, fd: number, handle: Uint8Array): void;
   onRefusal(id: number, error: UcxError): void;
-  /** Nothing in an arena is in use any more. */
+  /** No memory of an arena is registered any more. */
   onRetired(link: OwnerLink, arenaGeneration: number): void;
   /**
-   * The connection has ended: the owner's memory is to be let go, and the link to be closed then.
-   * @param error the owner has closed, and requests to it have failed; undefined when it was killed or hung up: asking again will tell
+   * The connection has ended: the owner's memory must be released, and then the link closed.
+   * @param error the owner has closed, and requests to it have failed; undefined if it was killed or disconnected: another request determines the reason
    */
   onGone(link: OwnerLink, error: UcxError | undefined): void;
-  /** Something has arrived. */
+  /** Data has arrived. */
   onEvent(): void;
 }
 
 /** The connection to one owner. */
 export class OwnerLink {
   readonly owner: ProcessIdentity;
-  /** Name of the service in maps. */
+  /** Name of the service, as a key of maps. */
   readonly key: string;
   readonly #tag: Uint8Array;
   readonly #listener: LinkListener;
@@ -60,15 +60,15 @@ export class OwnerLink {
     this.#listener = listener;
   }
 
-  /** True while there is a connection. */
+  /** Whether there is a connection. */
   get connected(): boolean {
     return this.#socket !== undefined;
   }
 
   /**
-   * Asks for the arena of a key.
-   * @returns false when the owner cannot take the request now
-   * @throws UcxError ERR_GAUDI_IPC_OWNER_GONE, ERR_RKEY_STALE where the owner has closed, ERR_GAUDI_CHANNEL_FAILED
+   * Requests the arena of a key.
+   * @returns false if the owner cannot accept the request now
+   * @throws UcxError ERR_GAUDI_IPC_OWNER_GONE, ERR_RKEY_STALE if the owner has closed, ERR_GAUDI_CHANNEL_FAILED
    */
   request(id: number, packedKey: Uint8Array): boolean {
     this.#socket ??= this.#connect();
@@ -78,7 +78,7 @@ export class OwnerLink {
     return sent > 0;
   }
 
-  /** Takes what has arrived. A system call: not for every turn of a loop without anything to wait for. */
+  /** Processes received messages. Makes a system call, so it must not be called in every iteration of a loop that waits for nothing. */
   progress(): void {
     while (this.#socket !== undefined) {
       const fds: number[] = [];
@@ -96,7 +96,7 @@ export class OwnerLink {
     }
   }
 
-  /** Hangs up. Idempotent. */
+  /** Disconnects. Idempotent. */
   close(): void {
     this.#subscription?.close();
     this.#subscription = undefined;
@@ -104,7 +104,7 @@ export class OwnerLink {
     this.#socket = undefined;
   }
 
-  /** False for what an owner does not say. */
+  /** Returns false for a message that an owner must not send. */
   #take(message: ReceivedMessage, fds: readonly number[]): boolean {
     const [fd] = fds;
     if (message.kind === ChannelMessage.HANDLE) {
@@ -137,14 +137,14 @@ export class OwnerLink {
     }
   }
 
-  /** Undefined when the owner has as many connections waiting as it can. */
+  /** Undefined if the owner has the maximum number of waiting connections. */
   #open(): UnixSocket | undefined {
     try {
       return connectUnix(servicePath(this.owner, this.#tag), SocketType.SEQPACKET);
     } catch (error) {
       if (!isSyscallError(error)) throw error;
       if (error.errno === Errno.EAGAIN) return undefined;
-      // Who closes removes the socket; a socket without a listener was left by one who was killed.
+      // An owner that closes removes its socket; a socket without a listener belongs to a killed process.
       if (error.errno === Errno.ECONNREFUSED || hasEnded(this.owner)) throw ownerGone(this.owner);
       if (error.errno === Errno.ENOENT) throw closed();
       throw channelFailed(this.owner, errnoName(error.errno), error);

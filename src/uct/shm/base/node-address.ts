@@ -1,7 +1,4 @@
-/**
- * The part of an interface address that says on which machine, and behind which /dev/shm, an interface lives. Bytes of peers are judged
- * here, never trusted.
- */
+/** The part of an interface address that identifies the machine and the /dev/shm of an interface. Addresses from peers are validated. */
 
 import { bootId, deviceOfPath } from '../../../sys/index.ts';
 import { SEGMENT_FOLDER } from '../../base/segment.ts';
@@ -13,7 +10,7 @@ const AT_BOOT = 4;
 const BOOT_BYTES = 16;
 const AT_DEVICE = 20;
 
-/** Writes where this process lives to the start of `target`. @param folder of its shared memory */
+/** Writes the node of this process to the start of `target`. @param folder folder of its shared memory */
 export function packNode(kind: number, target: Uint8Array, folder: string = SEGMENT_FOLDER): void {
   const view = new DataView(target.buffer, target.byteOffset, NODE_ADDRESS_BYTES);
   view.setUint32(0, kind, true);
@@ -22,8 +19,8 @@ export function packNode(kind: number, target: Uint8Array, folder: string = SEGM
 }
 
 /**
- * Why an interface with this address is not on this machine; undefined when it is.
- * @param kind and version of the address that is expected
+ * The reason why an interface with this address is not on this machine; undefined if it is.
+ * @param kind expected kind and version of the address
  * @param byteLength length of such an address
  */
 export function otherNodeReason(kind: number, byteLength: number, address: Uint8Array): string | undefined {
@@ -39,7 +36,7 @@ export function otherNodeReason(kind: number, byteLength: number, address: Uint8
   return undefined;
 }
 
-/** True when the shared memory of the peer is on the device of the folder of this process; the address was checked by {@link otherNodeReason}. */
+/** Whether the shared memory of the peer is on the same device as the folder of this process. The address must have passed {@link otherNodeReason}. */
 export function hasSameShm(address: Uint8Array, folder: string = SEGMENT_FOLDER): boolean {
   return new DataView(address.buffer, address.byteOffset).getBigUint64(AT_DEVICE, true) === shmDevice(folder);
 }

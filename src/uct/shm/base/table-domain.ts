@@ -1,4 +1,4 @@
-/** What the memory domains of shared memory have in common: they publish keys on rkey tables, which peers on this node read. */
+/** Base class of the memory domains of shared memory: they publish keys in rkey tables, which peers on this node read. */
 
 import { HostDomain } from '../../base/host-domain.ts';
 import type { HostMemory } from '../../base/host-memory.ts';
@@ -12,7 +12,7 @@ export abstract class TableDomain extends HostDomain {
 
   /**
    * @param registersPackable whether registered memory can have keys
-   * @param folder where the rkey tables are, also those of peers
+   * @param folder folder of the rkey tables, also of those of peers
    */
   constructor(name: string, registersPackable: boolean, folder?: string) {
     super(name, registersPackable);
@@ -20,7 +20,7 @@ export abstract class TableDomain extends HostDomain {
     this.reader = new RkeyTableReader(name, folder);
   }
 
-  /** What the slot of a key tells peers about `memory`. */
+  /** The payload of `memory` in the slot of its key. */
   protected abstract payloadOf(memory: HostMemory): Int32Array;
 
   override close(): void {

@@ -1,4 +1,4 @@
-/** An endpoint of cma: copies between this process and one other, each done when the call returns. */
+/** An endpoint of cma: copies between this process and one other. Each copy is complete when its call returns. */
 
 import { close as closeFd, copyFromProcess, copyToProcess, Errno, PollEvent, pollNow } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -18,10 +18,10 @@ type Copy = (pid: number, remote: number, local: number, byteLength: number) => 
 export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
   readonly #peer: ProcessIdentity;
   readonly #counters: TransferCounters;
-  /** Told of failures, so that the interface can say what they mean. */
+  /** Called at failures, so that the interface can describe them. */
   readonly #onFailure: (pid: number, errno: number) => void;
   readonly #onClose: (endpoint: CmaEndpoint) => void;
-  /** Of the process itself: its pid may be given to another process later. */
+  /** Descriptor of the process, because its pid can be reused. */
   #pidfd: number;
 
   constructor(
@@ -95,7 +95,7 @@ export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     return Status.OK;
   }
 
-  /** A copy that stopped early met a bad page: the rest of it, tried alone, says so. */
+  /** A partial copy has reached an inaccessible page: a copy of the rest fails with its error. */
   #failureOf(copy: Copy, moved: number, remote: number, local: number, byteLength: number): Status {
     const { pid } = this.#peer;
     const result = moved < 0 ? moved : copy(pid, remote + moved, local + moved, byteLength - moved);

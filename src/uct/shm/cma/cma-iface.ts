@@ -1,4 +1,4 @@
-/** The interface of cma: connects to processes of this machine and pid namespace whose memory this process may reach. */
+/** The interface of cma: connects to processes of this machine and pid namespace whose memory this process may access. */
 
 import { close as closeFd, Errno, errnoName, errnoText, isSyscallError, pidfdOpen } from '../../../sys/index.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
@@ -31,7 +31,7 @@ import { CMA_NAME } from './cma-key.ts';
 import { CMA_CONFIG_TABLE, type CmaConfig } from './config.ts';
 import { accessRefusal, missingPrivilege } from './process-access.ts';
 
-/** What the addresses of this version begin with. */
+/** First bytes of addresses of this version. */
 const ADDRESS_KIND = 0x0161_6d63;
 const ADDRESS_BYTES = NODE_ADDRESS_BYTES + PROCESS_IDENTITY_BYTES;
 
@@ -42,7 +42,7 @@ export class CmaIface implements ClosableIface {
   readonly outstanding = 0;
   readonly #endpoints: Set<CmaEndpoint> = new Set();
   readonly #counters: TransferCounters = new TransferCounters();
-  /** The last refusal of the kernel, in words. */
+  /** The last refusal by the kernel, with its description. */
   #failure: { readonly status: Status; readonly message: string } | undefined = undefined;
   #closed = false;
 
@@ -127,7 +127,7 @@ export class CmaIface implements ClosableIface {
   }
 }
 
-/** A descriptor of exactly this process. */
+/** Opens a descriptor of exactly this process. */
 function openPidfd(peer: ProcessIdentity): number {
   let fd: number;
   try {
@@ -136,7 +136,7 @@ function openPidfd(peer: ProcessIdentity): number {
     if (isSyscallError(error, Errno.ESRCH)) throw unreachable(CMA_NAME, 'its process has ended');
     throw error;
   }
-  // Asked after the descriptor was there: the pid may have gone to another process before.
+  // Checked after the descriptor was opened, because the pid may have been reused before.
   if (!hasEnded(peer)) return fd;
   closeFd(fd);
   throw unreachable(CMA_NAME, 'its process has ended');

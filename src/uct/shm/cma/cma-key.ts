@@ -1,4 +1,4 @@
-/** A remote key of cma after unpacking: where in another process the memory lies. */
+/** A remote key of cma after unpacking: the address of memory in another process. */
 
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { RemoteKey } from '../../api/memory.ts';

@@ -19,7 +19,7 @@ beforeEach(() => {
 afterEach(() => md.close());
 
 describe('access to a process', () => {
-  it('is asked of the kernel, and a refusal is said in words', () => {
+  it('is checked by the kernel, and a refusal has a description', () => {
     expect(accessRefusal(process.pid)).toBeUndefined();
     expect(accessRefusal(2 ** 30)).toMatch(/has ended/);
     expect(missingPrivilege(77)).toMatch(/process 77: .*(CAP_SYS_PTRACE|next boot)/);
@@ -27,7 +27,7 @@ describe('access to a process', () => {
 });
 
 describe('a copy', () => {
-  it('that meets memory which is gone fails, and the interface says why', () => {
+  it('of unmapped memory fails, and the interface returns the reason', () => {
     const iface = md.openIface(md.resources[0]!);
     const endpoint = iface.connect(iface.address);
     const mapping = mapAnonymous(8192);
@@ -35,7 +35,7 @@ describe('a copy', () => {
     const packed = new Uint8Array(md.attributes.rkeyPackedBytes);
     md.mkeyPack(there, packed, 0);
     const rkey = md.rkeyUnpack(packed);
-    // The memory of the owner is not mapped any more: here, by an address that is never mapped.
+    // Simulates that the owner has unmapped the memory, by an address that is never mapped.
     Object.defineProperty(rkey, 'location', { value: 8 });
     const here = md.memReg(new Uint8Array(64));
     const iov = [{ memory: here, offset: 0, byteLength: 64 }];

@@ -1,4 +1,4 @@
-/** The memory domain of cma: any host memory, which the kernel copies between processes. */
+/** The memory domain of cma: any host memory. The kernel copies it between processes. */
 
 import { close as closeFd, Errno, isSyscallError, pidfdOpen } from '../../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
@@ -20,7 +20,7 @@ import { accessRefusal } from './process-access.ts';
 /** Other names of the transport. */
 export const CMA_ALIASES: readonly string[] = ['shm', 'sm'];
 
-/** User addresses end here. */
+/** Upper bound of user addresses. */
 const ADDRESS_MAX = 2 ** 47;
 const HOST: number = memoryTypeBit(MemoryType.HOST);
 
@@ -52,7 +52,7 @@ export class CmaMd extends TableDomain {
   };
   readonly #services: ComponentServices;
 
-  /** @throws UcxError NO_DEVICE with the reason where the kernel does not copy between processes */
+  /** @throws UcxError NO_DEVICE with the reason if the kernel cannot copy between processes */
   constructor(services: ComponentServices) {
     super(CMA_NAME, true);
     this.#services = services;
@@ -83,7 +83,7 @@ export class CmaMd extends TableDomain {
     });
   }
 
-  /** The address: it does not travel in the key, and goes when the key is revoked. */
+  /** The address. It is not part of the packed key, and becomes invalid when the key is revoked. */
   protected payloadOf({ location }: HostMemory): Int32Array {
     return Int32Array.of(location, highOf(location));
   }
@@ -93,7 +93,7 @@ export class CmaMd extends TableDomain {
   }
 }
 
-/** Why this machine cannot copy between processes at all; undefined when it can. */
+/** The reason why this machine cannot copy between processes; undefined if it can. */
 function machineRefusal(): string | undefined {
   const { pid } = ownIdentity();
   try {

@@ -1,18 +1,16 @@
-/**
- * Whether this process may read and write the memory of another one, and if not, which privilege it lacks. Asks the kernel; copies nothing.
- */
+/** Checks whether this process may read and write the memory of another one, and if not, which privilege is missing. No bytes are copied. */
 
 import { readFileSync } from 'node:fs';
 import { allocateScratch, copyFromProcess, Errno, errnoName } from '../../../sys/index.ts';
 
 const YAMA_SCOPE = '/proc/sys/kernel/yama/ptrace_scope';
-/** Page 0 is never mapped: the kernel judges the permission, then finds nothing to copy. */
-const NOWHERE = 8;
+/** Page 0 is never mapped: the kernel checks the permission, and then finds nothing to copy. */
+const UNMAPPED_ADDRESS = 8;
 
-/** Why the memory of a process cannot be reached, in words for users; undefined when it can. */
+/** The reason why the memory of a process is not accessible, as text for users; undefined if it is. */
 export function accessRefusal(pid: number): string | undefined {
   const block = allocateScratch(8);
-  const result = copyFromProcess(pid, NOWHERE, block.address, 8);
+  const result = copyFromProcess(pid, UNMAPPED_ADDRESS, block.address, 8);
   block.free();
   switch (-result) {
     case 0:
@@ -29,7 +27,7 @@ export function accessRefusal(pid: number): string | undefined {
   }
 }
 
-/** What EPERM means here. */
+/** The meaning of EPERM for access to this process. */
 export function missingPrivilege(pid: number): string {
   const scope = yamaScope();
   const ofScope: Readonly<Record<string, string>> = {

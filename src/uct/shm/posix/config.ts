@@ -33,7 +33,7 @@ function powerOfTwo(min: number, max: number): ConfigType<number> {
   return restricted(uintType, `a power of two, ${min} to ${max}`, isGood);
 }
 
-/** Bytes in whole cache lines. */
+/** A length in whole cache lines, at most `max` bytes. */
 function lines(max: number): ConfigType<number> {
   const isGood = (value: number): boolean => value >= 64 && value <= max && value % 64 === 0;
   return restricted(memorySizeType, `a size that is a multiple of 64, 64 to ${max}`, isGood);
@@ -95,8 +95,8 @@ export const POSIX_CONFIG_TABLE: ConfigTable<PosixConfig> = {
 };
 
 /**
- * The shape of the rings that the configuration asks for.
- * @throws UcxError ERR_CONFIG_VALUE for fields that do not go together
+ * The configured geometry of rings.
+ * @throws UcxError ERR_CONFIG_VALUE for inconsistent fields
  */
 export function ringGeometry(config: PosixConfig): RingGeometry {
   const { FIFO_SIZE, FIFO_ELEM_SIZE, SEG_SIZE, SEG_COUNT } = config;

@@ -1,13 +1,11 @@
 /**
- * The bytes of a directory: where the senders to one interface announce their rings. Layout only: the receiver's side is directory.ts,
- * a sender's side sender-slot.ts.
+ * Layout of a directory: where the senders to one interface announce their rings. The receiver's side is directory.ts, a sender's side sender-slot.ts.
  *
- * A sender claims a slot by putting its pid into OWNER, writes the name of its ring and sets STATE to READY; when it closes, to CLOSED.
- * The receiver alone frees slots; a ring that it cannot read it marks REFUSED until the sender closes. Every change is counted in CHANGES,
- * which the receiver polls.
+ * A sender claims a slot by storing its pid in OWNER, writes the name of its ring and sets STATE to READY; when it closes, to CLOSED. Only the receiver
+ * frees slots. It marks a ring that it cannot read as REFUSED until the sender closes. Every change increments CHANGES, which the receiver polls.
  */
 
-/** Senders that one interface takes at one time; further ones get NO_RESOURCE until one has gone. */
+/** Maximum number of senders to one interface at a time; further ones get NO_RESOURCE until a slot is free. */
 export const SLOTS = 1024;
 const SLOT_WORDS = 16;
 const HEADER_WORDS = 64;
@@ -15,10 +13,10 @@ const HEADER_WORDS = 64;
 export const DIRECTORY_BYTES: number = (HEADER_WORDS + SLOTS * SLOT_WORDS) * 4;
 export const DIRECTORY_VERSION = 1;
 
-/** Words of the header, in cache lines by who writes them. SCARCE: 1 when a sender found no slot. */
+/** Words of the header, in cache lines by writer. SCARCE: 1 if a sender found no free slot. */
 export const DirectoryWord = { VERSION: 0, CHANGES: 16, SCARCE: 17, ATTENTION: 32 } as const;
 
-/** What ATTENTION tells those who send. */
+/** Values of ATTENTION, for senders. */
 export const Attention = { AWAKE: 0, SLEEPING: 1, CLOSED: 2 } as const;
 
 /** Words of a slot; NAME is the packed name of the ring. */

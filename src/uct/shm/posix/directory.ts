@@ -1,6 +1,6 @@
 /**
- * The receiver's side of a directory: takes senders in as they announce themselves, delivers what they send, and lets go of those that have
- * closed or died.
+ * The receiver's side of a directory: attaches the rings of senders that announce themselves, delivers their messages, and detaches senders that have closed
+ * or died.
  */
 
 import { isProcessAlive } from '../../../sys/index.ts';
@@ -22,22 +22,22 @@ import {
 } from './directory-layout.ts';
 import { Sender } from './sender.ts';
 
-/** Senders whose life is checked in one sleep. */
+/** Number of senders that are checked for their end in one sleep. */
 const CHECKED_PER_SLEEP = 8;
-/** Time between two tries to take in a sender that this process has no descriptors or memory for. */
+/** Time between two attempts to attach a sender for which this process lacks descriptors or memory. */
 const RETRY_NS = 5e6;
 
 /** A directory. */
 export class Directory {
   readonly segment: Segment;
   readonly #words: Int32Array;
-  /** By position in the order of polling. */
+  /** In the order of polling. */
   readonly #senders: Sender[] = [];
   readonly #bySlot: (Sender | undefined)[] = new Array<Sender | undefined>(SLOTS).fill(undefined);
   #changesSeen = 0;
   #nextChecked = 0;
   #delivering = false;
-  /** When to try again to take in senders that wait; infinity while none does. */
+  /** Time of the next attempt to attach waiting senders; infinity if there are none. */
   #retryAtNs = Number.POSITIVE_INFINITY;
 
   readonly #log: LimitedLog;
@@ -45,7 +45,7 @@ export class Directory {
   readonly #counters: TransferCounters;
   readonly #folder: string;
 
-  /** Throws SyscallError ENOSPC where /dev/shm is full. */
+  /** Throws SyscallError ENOSPC if /dev/shm is full. */
   constructor(log: LimitedLog, clock: Clock, counters: TransferCounters, folder: string) {
     this.#folder = folder;
     this.#log = log;
@@ -57,7 +57,7 @@ export class Directory {
   }
 
   /**
-   * Takes in who has come and hands out what has arrived. A call from inside a handler does nothing.
+   * Attaches new senders and delivers messages. A call from inside a handler has no effect.
    * @returns number of messages
    */
   deliver(handler: AmHandler | undefined): number {
@@ -72,24 +72,24 @@ export class Directory {
     }
   }
 
-  /** Whether {@link deliver} would do something. */
+  /** Whether {@link deliver} has something to do. */
   get hasNews(): boolean {
     if (Atomics.load(this.#words, DirectoryWord.CHANGES) !== this.#changesSeen || this.retryNs === 0) return true;
     return this.#senders.some(({ ring }) => ring.hasMessage);
   }
 
-  /** Time until senders that wait to be taken in are tried again; infinity while none does. */
+  /** Time until the next attempt to attach waiting senders; infinity if there are none. */
   get retryNs(): number {
     if (this.#retryAtNs === Number.POSITIVE_INFINITY) return Number.POSITIVE_INFINITY;
     return Math.max(0, this.#retryAtNs - this.#clock.nowNs());
   }
 
-  /** Tells senders from now on to wake this end, or not to. */
+  /** Sets whether senders must wake this end. */
   setSleeping(sleeping: boolean): void {
     Atomics.store(this.#words, DirectoryWord.ATTENTION, sleeping ? Attention.SLEEPING : Attention.AWAKE);
   }
 
-  /** Looks whether some of the senders have died, others at every call. */
+  /** Checks whether some of the senders have died, others in every call. */
   checkSome(): void {
     for (let i = Math.min(CHECKED_PER_SLEEP, this.#senders.length); i > 0; i--) {
       this.#nextChecked = (this.#nextChecked + 1) % this.#senders.length;
@@ -98,11 +98,11 @@ export class Directory {
     }
   }
 
-  /** Tells all senders that their rings have no reader any more, and removes what they have left. */
+  /** Notifies all senders that their rings are no longer read, and removes their files. */
   close(): void {
     Atomics.store(this.#words, DirectoryWord.ATTENTION, Attention.CLOSED);
     for (const sender of this.#senders) {
-      // One that sleeps until there is room shall learn that there will be none.
+      // A sender that sleeps until there is room must detect the end.
       sender.wake();
       sender.close();
     }
@@ -169,7 +169,7 @@ export class Directory {
     this.#bySlot[slot] = sender;
   }
 
-  /** A process that died between claiming a slot and announcing its ring, or after its ring was refused. */
+  /** Frees the slot of a process that died between claiming it and announcing its ring, or after its ring was refused. */
   #freeAbandoned(slot: number): void {
     const owner = this.#words[slotAt(slot) + SlotWord.OWNER]!;
     if (owner !== 0 && !isProcessAlive(owner)) this.#free(slot);
@@ -183,10 +183,10 @@ export class Directory {
     else this.#free(sender.slot);
   }
 
-  /** Tells the sender that its ring has no reader; the slot is free again when it has closed. */
+  /** Notifies the sender that its ring is not read; the slot is free once the sender has closed. */
   #refuse(slot: number, reason: string): void {
     const at = slotAt(slot) + SlotWord.STATE;
-    // A sender that has closed already waits for nothing.
+    // A sender that has already closed is not notified.
     const state = Atomics.compareExchange(this.#words, at, SlotState.READY, SlotState.REFUSED);
     if (state !== SlotState.READY) this.#free(slot);
     this.#log.warn(`the messages of a sender are not read: ${reason}`);

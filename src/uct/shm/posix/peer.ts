@@ -1,4 +1,4 @@
-/** A sender's side of the directory of an interface: announces rings, wakes the receiver, and tells whether it is there. */
+/** A sender's side of the directory of an interface: announces rings, wakes the receiver, and checks whether the receiver exists. */
 
 import { getpid, isSyscallError } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -21,7 +21,7 @@ export class Peer {
   readonly #directory: Segment;
   readonly #words: Int32Array;
   readonly #line: WakeLine;
-  /** The slot of the announced ring; negative for none. */
+  /** The slot of the announced ring; negative if there is none. */
   #slot = -1;
 
   private constructor(directory: Segment, line: WakeLine) {
@@ -31,8 +31,8 @@ export class Peer {
   }
 
   /**
-   * Attaches the directory of this name.
-   * @throws UcxError ERR_SHM_SEGMENT that says why not; SyscallError
+   * Attaches the directory with this name.
+   * @throws UcxError ERR_SHM_SEGMENT with the reason; SyscallError
    */
   static attach(packedName: Uint8Array, folder: string): Peer {
     const directory = Segment.attach(packedName, DIRECTORY_BYTES, folder);
@@ -48,7 +48,7 @@ export class Peer {
     }
   }
 
-  /** OK; CONNECTION_RESET once the interface is closed or refused the ring, ENDPOINT_TIMEOUT once its process has ended. */
+  /** Returns OK; CONNECTION_RESET once the interface has closed or refused the ring, ENDPOINT_TIMEOUT once its process has ended. */
   check(): Status {
     const isRefused = this.#slot >= 0 && this.#words[slotAt(this.#slot) + SlotWord.STATE] === SlotState.REFUSED;
     if (isRefused || this.#words[DirectoryWord.ATTENTION] === Attention.CLOSED) return Status.CONNECTION_RESET;
@@ -57,7 +57,7 @@ export class Peer {
 
   /**
    * Announces a ring.
-   * @returns OK; NO_RESOURCE when the receiver has as many senders as it takes
+   * @returns OK; NO_RESOURCE if the receiver has the maximum number of senders
    */
   announce(ringName: Uint8Array): Status {
     const words = this.#words;
@@ -76,8 +76,8 @@ export class Peer {
   }
 
   /**
-   * Takes note of the receiver after a message was published.
-   * @returns OK, or CONNECTION_RESET when it has closed
+   * Checks the receiver after a message was published, and wakes it if it sleeps.
+   * @returns OK, or CONNECTION_RESET if it has closed
    */
   keepProgressing(): Status {
     const words = this.#words;
@@ -89,19 +89,19 @@ export class Peer {
   }
 
   /**
-   * Ends the announced ring, which the receiver goes on reading to its end.
-   * @returns whether the receiver is there to remove the file of the ring
+   * Ends the announced ring. The receiver still reads its remaining messages.
+   * @returns whether the receiver exists, and will remove the file of the ring
    */
   retire(): boolean {
     if (this.#slot < 0) return false;
-    // Stored before the look whether the receiver is there, as a receiver that closes says so before its last look at the slots.
+    // Stored before the receiver is checked, because a receiver that closes announces that before it reads the slots for the last time.
     Atomics.store(this.#words, slotAt(this.#slot) + SlotWord.STATE, SlotState.CLOSED);
     this.#slot = -1;
     this.#countChange();
     return this.check() === Status.OK;
   }
 
-  /** Tells from then on, also after {@link close}, whether the interface is gone. Opens its pipe for each answer. */
+  /** Returns a function that reports whether the interface has ended, also after {@link close}. Opens the pipe for each call. */
   goneProbe(): () => boolean {
     const path = wakePath(this.#directory.path);
     return () => {
@@ -110,7 +110,7 @@ export class Peer {
         line?.close();
         return line === undefined;
       } catch (error) {
-        // Not to be known now.
+        // Cannot be determined now.
         if (isSyscallError(error)) return false;
         throw error;
       }
@@ -127,7 +127,7 @@ export class Peer {
     this.keepProgressing();
   }
 
-  /** Only one of those who see the receiver asleep writes to its pipe. */
+  /** Of several senders that see the receiver asleep, only one writes to its pipe. */
   #wake(): void {
     const { SLEEPING, AWAKE } = Attention;
     if (Atomics.compareExchange(this.#words, DirectoryWord.ATTENTION, SLEEPING, AWAKE) === SLEEPING)

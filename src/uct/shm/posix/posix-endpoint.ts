@@ -1,6 +1,5 @@
 /**
- * An endpoint of posix: loads and stores on memory of peers that is attached here, and messages through a ring that is made with the
- * first of them.
+ * An endpoint of posix: loads and stores on memory of peers that is attached to this process, and messages through a ring that the first message creates.
  */
 
 import { moveBytes, storeWords, WORD_LOOP_BYTES_MAX } from '../../../ucs/memory/copy-bytes.ts';
@@ -19,34 +18,34 @@ import { RingWriter } from './ring-writer.ts';
 
 /** Largest short operation. */
 export const SHORT_BYTES_MAX = 8192;
-/** Offsets below it are small integers of V8. */
+/** Offsets below it are small integers in V8. */
 const WORD_OFFSET_MAX = 2 ** 31;
-/** A sender that finds no room looks this often whether the receiver lives. */
+/** After this number of refused messages, a sender checks whether the receiver runs. */
 const REFUSALS_PER_CHECK = 256;
 
-/** What an endpoint needs of its interface. */
+/** Functions of the interface for an endpoint. */
 export interface EndpointOwner {
   readonly geometry: RingGeometry;
   readonly counters: TransferCounters;
   /** Packed name of the directory. */
   readonly directoryName: Uint8Array;
-  /** Of its files, and of those of its peers. */
+  /** Folder of its files, and of those of its peers. */
   readonly folder: string;
-  /** The endpoint has found no room. */
+  /** Notes that the endpoint has found no room. */
   blockOnSend(endpoint: PosixEndpoint): void;
   forget(endpoint: PosixEndpoint): void;
 }
 
 /** An endpoint. */
 export class PosixEndpoint implements UctEndpoint {
-  /** Whether the interface knows that this endpoint found no room. */
+  /** Whether the interface was notified that this endpoint found no room. */
   blockedOnSend = false;
   readonly #owner: EndpointOwner;
   readonly #peer: Peer;
   readonly #counters: TransferCounters;
   readonly #messageBytesMax: number;
   #ring: RingWriter | undefined = undefined;
-  /** Why the peer does not hear any more; OK while it does. */
+  /** The reason why the peer no longer receives; OK while it does. */
   #failure: Status = Status.OK;
   #refusals = 0;
   #closed = false;
@@ -125,7 +124,7 @@ export class PosixEndpoint implements UctEndpoint {
     return Status.OK;
   }
 
-  /** Stores are done when the call returns, and every process sees them in their order: x86 keeps it. */
+  /** Stores are complete when the call returns, and are visible to other processes in order, which x86 guarantees. */
   flush(): Status {
     return this.#counters.flush(Status.OK);
   }
@@ -182,8 +181,8 @@ export class PosixEndpoint implements UctEndpoint {
   }
 
   /**
-   * Asks the receiver to wake this process when there is room.
-   * @returns `room` when the next message has a place or fails, `asked` when the receiver will tell, `unknown` when it will not
+   * Requests that the receiver wake this process when there is room.
+   * @returns `room` if the next message has room or fails, `asked` if the receiver will notify this process, `unknown` if it will not
    */
   wantRoom(): 'room' | 'asked' | 'unknown' {
     if (this.#isGone()) return 'room';
@@ -202,7 +201,7 @@ export class PosixEndpoint implements UctEndpoint {
     this.#owner.forget(this);
   }
 
-  /** Makes the ring and announces it to the receiver: before the first message. */
+  /** Creates the ring and announces it to the receiver, before the first message. */
   #announce(): Status {
     if (this.#failure !== Status.OK) return this.#failure;
     try {

@@ -43,12 +43,12 @@ function send(endpoint: UctEndpoint): Status {
   return endpoint.amShort(1, Int32Array.of(1, 2), 2, undefined, 0, 0);
 }
 
-/** The directory of the receiver, as a peer sees it. */
+/** The directory of the receiver, as a peer attaches it. */
 function directory(): Segment {
   return Segment.attach(receiver.address.subarray(NODE_ADDRESS_BYTES), DIRECTORY_BYTES);
 }
 
-/** The ring that the sender in slot 0 has announced and no receiver has attached. */
+/** The ring that the sender in slot 0 has announced and the receiver has not attached. */
 function firstRing(): Segment {
   const seen = directory();
   const at = (slotAt(0) + SlotWord.NAME) * 4;
@@ -58,7 +58,7 @@ function firstRing(): Segment {
 }
 
 describe('an interface', () => {
-  it('takes so many senders, and others when one of them has closed', () => {
+  it('accepts a limited number of senders, and another one when one of them has closed', () => {
     const endpoints = Array.from({ length: SLOTS }, () => receiver.connect(receiver.address));
     for (const endpoint of endpoints) expect(send(endpoint)).toBe(Status.OK);
     const late = receiver.connect(receiver.address);
@@ -87,13 +87,13 @@ describe('an interface', () => {
     ['a length beyond the element', (words: Int32Array, at: number) => (words[at + ElementWord.LENGTH] = 2 ** 20)],
     ['a negative length', (words: Int32Array, at: number) => (words[at + ElementWord.LENGTH] = -1)],
     [
-      'a segment that is not there',
+      'a segment that does not exist',
       (words: Int32Array, at: number) => {
         words[at + ElementWord.INFO] = 0x100;
         words[at + ElementWord.SEGMENT] = 77;
       },
     ],
-  ])('does not read a message with %s, and tells its sender', (_what, spoil) => {
+  ])('rejects a message with %s, and notifies its sender', (_what, spoil) => {
     log.allow(/not read/);
     const endpoint = receiver.connect(receiver.address);
     expect(send(endpoint)).toBe(Status.OK);
@@ -124,7 +124,7 @@ describe('an interface', () => {
     ring.close();
   });
 
-  it('warns of some of the rings that it does not read', () => {
+  it('logs warnings for a limited number of the rings that it does not read', () => {
     log.allow(/no ring of this version|90 more warnings/);
     for (let i = 0; i < 100; i++) {
       const endpoint = receiver.connect(receiver.address);
@@ -140,7 +140,7 @@ describe('an interface', () => {
     expect(log.records.filter(({ message }) => /no ring/.test(message))).toHaveLength(WARNINGS_MAX);
   });
 
-  it('does not believe a receiver that claims more than was sent', () => {
+  it('ignores the count of a receiver that exceeds the number of sent messages', () => {
     const endpoint = receiver.connect(receiver.address);
     for (let i = 0; i < 2; i++) expect(send(endpoint)).toBe(Status.OK);
     const ring = firstRing();
@@ -151,7 +151,7 @@ describe('an interface', () => {
     ring.close();
   });
 
-  it('does nothing when a handler drives it', () => {
+  it('does nothing if progress is called by a handler', () => {
     const inner: number[] = [];
     receiver.setAmHandler(() => inner.push(receiver.progress()));
     const endpoint = receiver.connect(receiver.address);
@@ -160,7 +160,7 @@ describe('an interface', () => {
     expect(inner).toEqual([0, 0]);
   });
 
-  it('removes rings that it has not taken in when it closes', () => {
+  it('removes rings that it has not attached when it closes', () => {
     const other = md.openIface(md.resources[0]!);
     const endpoint = other.connect(receiver.address);
     expect(send(endpoint)).toBe(Status.OK);
@@ -180,7 +180,7 @@ describe('the configuration', () => {
     ['SEG_SIZE', '2m'],
     ['SEG_COUNT', '512'],
     ['SEG_COUNT', '3'],
-  ])('refuses %s=%s by name', (field, value) => {
+  ])('rejects %s=%s, and the error names the field', (field, value) => {
     const call = (): PosixMd => open({ [`POSIX_${field}`]: value });
     expect(call).toThrow(expect.objectContaining({ code: 'ERR_CONFIG_VALUE' }));
     expect(call).toThrow(new RegExp(`UCX_POSIX_${field}`));

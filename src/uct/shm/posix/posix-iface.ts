@@ -27,10 +27,10 @@ import { type EndpointOwner, PosixEndpoint, SHORT_BYTES_MAX } from './posix-endp
 import type { RingGeometry } from './ring-layout.ts';
 import { WakePipe } from './wake-pipe.ts';
 
-/** What the addresses of this version begin with. */
+/** First bytes of addresses of this version. */
 const ADDRESS_KIND = 0x0178_6f70;
 const ADDRESS_BYTES = NODE_ADDRESS_BYTES + SEGMENT_NAME_BYTES;
-/** Sleep of a sender that waits for an event of which it is not told: a free slot of the receiver. */
+/** Sleep of a sender that waits for an event without notification: a free slot of the receiver. */
 const RETRY_NS = 5e6;
 
 /** The interface. */
@@ -50,7 +50,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   #handler: AmHandler | undefined = undefined;
   #closed = false;
 
-  /** Throws SyscallError where /dev/shm is full. */
+  /** Throws SyscallError if /dev/shm is full. */
   constructor(resource: IfaceResource, services: Pick<ComponentServices, 'config' | 'clock' | 'log'>) {
     const config = services.config.get(POSIX_CONFIG_TABLE);
     this.geometry = ringGeometry(config);
@@ -118,7 +118,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   wait(timeoutNs: number): Promise<void> {
     checkTimeout(timeoutNs);
     if (this.#closed || this.#handler === undefined) return Promise.resolve();
-    // Announced before the last look: a sender publishes before it looks for sleepers.
+    // Announced before the last check for messages: a sender publishes before it checks for sleepers.
     this.#directory.setSleeping(true);
     const limitNs = this.#roomWithin(timeoutNs);
     if (limitNs === 0 || this.#directory.hasNews) {
@@ -150,7 +150,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     this.#pipe.close();
   }
 
-  /** How long to sleep for the endpoints that found no room: 0 when one of them has some now. */
+  /** Maximum sleep for endpoints without room: 0 if one of them has room now. */
   #roomWithin(timeoutNs: number): number {
     let limitNs = Math.min(timeoutNs, this.#directory.retryNs);
     for (const endpoint of this.#blockedOnSend) {
@@ -165,7 +165,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   }
 }
 
-/** The pipe beside a directory, which goes with it when there can be no pipe. */
+/** Creates the pipe of a directory. If that fails, closes the directory. */
 function openPipe(directory: Directory, onWake: () => void): WakePipe {
   try {
     return new WakePipe(wakePath(directory.segment.path), onWake);
@@ -176,7 +176,7 @@ function openPipe(directory: Directory, onWake: () => void): WakePipe {
 }
 
 /**
- * The interface with this address, which is on this machine; or why it cannot be reached.
+ * Attaches the interface with this address on this machine; returns the reason if it cannot be reached.
  * @throws SyscallError EMFILE, ENFILE, ENOMEM of this process
  */
 function peerAt(address: Uint8Array, folder: string): Peer | string {

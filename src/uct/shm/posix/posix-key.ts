@@ -1,4 +1,4 @@
-/** A remote key of posix after unpacking: remote memory that is mapped here. */
+/** A remote key of posix after unpacking: remote memory that is mapped into this process. */
 
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { RemoteKey } from '../../api/memory.ts';
@@ -16,9 +16,9 @@ export class PosixKey implements RemoteKey {
   readonly memoryType: MemoryType = MemoryType.HOST;
   readonly sysDevice: undefined = undefined;
   readonly byteLength: number;
-  /** The remote memory. Operations of the transport check that it is still there; direct users of this field do not. */
+  /** The remote memory. Operations of the transport check that it is still valid; other users of this field must do so themselves. */
   readonly bytes: Uint8Array;
-  /** All of the segment, and where in it the memory begins. */
+  /** The whole segment, and the offset of the memory in it. */
   readonly words: Int32Array;
   readonly all: Uint8Array;
   readonly base: number;
@@ -28,7 +28,7 @@ export class PosixKey implements RemoteKey {
   readonly #segments: SegmentCache;
   #released = false;
 
-  /** @param offset of the memory in the segment, which holds all of it */
+  /** @param offset offset of the memory in the segment, which contains all of it */
   constructor(published: PublishedKey, segment: Segment, offset: number, segments: SegmentCache) {
     this.byteLength = published.byteLength;
     this.bytes = segment.bytes.subarray(offset, offset + published.byteLength);

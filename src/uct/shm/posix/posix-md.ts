@@ -1,4 +1,4 @@
-/** The memory domain of posix: host memory in segments of its own, which peers on this node attach. */
+/** The memory domain of posix: host memory in its own segments, which peers on this node attach. */
 
 import { VIEW_LENGTH_MAX } from '../../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
@@ -25,7 +25,7 @@ import { ringBytes } from './ring-layout.ts';
 /** Other names of the transport. */
 export const POSIX_ALIASES: readonly string[] = ['shm', 'sm', 'mm'];
 
-/** Words of a payload: name of the segment, then where in it the memory lies. */
+/** Words of a payload: name of the segment, then offset of the memory in it. */
 const NAME_WORDS = SEGMENT_NAME_BYTES / 4;
 const PAYLOAD_WORDS = NAME_WORDS + 2;
 const HOST: number = memoryTypeBit(MemoryType.HOST);
@@ -57,11 +57,11 @@ export class PosixMd extends TableDomain {
     registerBytesMax: Number.MAX_SAFE_INTEGER,
   };
   readonly #services: ComponentServices;
-  /** Memory that peers have freed goes when its last key is released. */
+  /** Segments of peers. One that its owner has freed is unmapped when its last key is released. */
   readonly #segments: SegmentCache;
   readonly #folder: string;
 
-  /** @throws UcxError NO_DEVICE where /dev/shm cannot be used, ERR_CONFIG_VALUE */
+  /** @throws UcxError NO_DEVICE if /dev/shm cannot be used, ERR_CONFIG_VALUE */
   constructor(services: ComponentServices) {
     const config = services.config.get(POSIX_CONFIG_TABLE);
     super(POSIX_NAME, false, config.DIR);
@@ -133,7 +133,7 @@ function refusal(code: string, rule: string, cause?: unknown): UcxError {
   return new UcxError({ code, status: Status.INVALID_ADDR, message, details: { md: POSIX_NAME }, cause });
 }
 
-/** Makes a segment of what a worker with one peer needs: a folder that is missing, full, read-only or not for this user shows now. */
+/** Creates a segment as large as a worker with one peer needs, so that a missing, full, read-only or inaccessible folder is reported now. */
 function checkFolder(byteLength: number, folder: string): void {
   try {
     Segment.create(byteLength, folder).close();

@@ -1,4 +1,4 @@
-/** The place of one message in a ring, as packers and handlers see it: one object for each ring, moved from message to message. */
+/** The memory of one message in a ring, for packers and handlers: one object for each ring, moved from message to message. */
 
 import type { AmFrame } from '../../api/iface.ts';
 

@@ -1,28 +1,27 @@
 /**
- * The bytes of a ring: messages of one sender to one receiver, in a segment that the sender makes. Layout only: who writes is
- * ring-writer.ts, who reads ring-reader.ts.
+ * Layout of a ring: messages of one sender to one receiver, in a segment that the sender creates. Written by ring-writer.ts, read by ring-reader.ts.
  *
- * Header, elements, segments. An element holds a short message itself and names a segment for a longer one; its sequence word is stored
- * last, with Atomics, and is what the receiver polls: one cache line carries a small message.
+ * Header, elements, segments. An element contains a short message, or names the segment of a longer one. Its sequence word is stored last, with Atomics, and
+ * is polled by the receiver: one cache line carries a small message.
  */
 
 import { SEGMENT_NAME_BYTES } from '../../base/segment.ts';
 
-/** The shape of a ring. */
+/** The geometry of a ring. */
 export interface RingGeometry {
   /** A power of two. */
   readonly elements: number;
   /** A multiple of 64. */
   readonly elementBytes: number;
-  /** Room of a segment; a multiple of 64. */
+  /** Bytes of a segment; a multiple of 64. */
   readonly segmentBytes: number;
   /** A power of two, at most as many as elements. */
   readonly segments: number;
 }
 
 /**
- * Words of the header, in cache lines by who writes them. SENDER: packed name of the sender's directory, whose wake-up pipe is beside it.
- * TAIL: messages that the receiver is done with. WANT: 1 while the sender sleeps until TAIL moves.
+ * Words of the header, in cache lines by writer. SENDER: packed name of the sender's directory, beside which its wake-up pipe is. TAIL: messages that the
+ * receiver has processed. WANT: 1 while the sender sleeps until TAIL changes.
  */
 export const RingWord = {
   VERSION: 0,
@@ -38,7 +37,7 @@ export const RingWord = {
 /** Words of an element. INFO: the id of the message in bits 0 to 7, then {@link IN_SEGMENT}. */
 export const ElementWord = { SEQUENCE: 0, INFO: 1, LENGTH: 2, SEGMENT: 3, DATA: 4 } as const;
 
-/** The message lies in the segment that the element names. */
+/** The message is in the segment that the element names. */
 export const IN_SEGMENT = 0x100;
 export const ID_MASK = 0x1f;
 /** Bytes of an element before its message. */
@@ -46,7 +45,7 @@ export const ELEMENT_HEADER_BYTES = 16;
 export const RING_HEADER_BYTES = 256;
 export const RING_VERSION = 1;
 
-/** Byte at which the segments begin. */
+/** Offset of the segments. */
 export function segmentsAt({ elements, elementBytes }: RingGeometry): number {
   return RING_HEADER_BYTES + elements * elementBytes;
 }
@@ -71,7 +70,7 @@ export function writeRingHeader(
   bytes.set(sender, RingWord.SENDER * 4);
 }
 
-/** The shape of the ring that another process made; undefined when it is none, or does not fit into the segment. */
+/** The geometry of a ring that another process created; undefined if it is invalid, or does not fit into the segment. */
 export function readRingGeometry(words: Int32Array, byteLength: number): RingGeometry | undefined {
   if (words[RingWord.VERSION] !== RING_VERSION) return undefined;
   const geometry = {

@@ -1,7 +1,4 @@
-/**
- * The receiving end of a ring: hands the messages of one sender out, in their order. What the sender wrote is checked before it is
- * believed.
- */
+/** The receiving end of a ring: delivers the messages of one sender in order. Data of the sender is checked before it is used. */
 
 import type { AmHandler } from '../../api/iface.ts';
 import { identityText } from '../../base/iface-address.ts';
@@ -20,15 +17,15 @@ import {
   senderOf,
 } from './ring-layout.ts';
 
-/** Messages of one ring in one call of progress at most, so that no sender keeps the others waiting. */
+/** Maximum number of messages of one ring in one call of progress, so that no sender delays the others. */
 const MESSAGES_PER_POLL = 32;
 
 /** The receiving end. */
 export class RingReader {
   readonly segment: Segment;
-  /** Set when the sender has closed or died: what is left is delivered, then the ring goes. */
+  /** Set when the sender has closed or died: the remaining messages are delivered, then the ring is removed. */
   closing = false;
-  /** True when the sender wrote what makes no sense: nothing more is read. */
+  /** True if the sender wrote invalid data: the ring is not read any more. */
   corrupt = false;
   readonly #words: Int32Array;
   readonly #counters: TransferCounters;
@@ -39,10 +36,10 @@ export class RingReader {
   readonly #segmentsAt: number;
   readonly #segmentBytes: number;
   readonly #segments: number;
-  /** The sender is told after so many messages, and when there are no more. */
+  /** Number of messages after which the sender is notified; it is also notified when there are no more. */
   readonly #releaseAfter: number;
   #head = 0;
-  #told = 0;
+  #published = 0;
 
   constructor(segment: Segment, geometry: RingGeometry, counters: TransferCounters) {
     this.segment = segment;
@@ -58,15 +55,15 @@ export class RingReader {
     this.#releaseAfter = Math.max(1, Math.min(geometry.elements, geometry.segments) >> 2);
   }
 
-  /** Whether a message waits. */
+  /** Whether there is a message. */
   get hasMessage(): boolean {
     const element = RING_HEADER_BYTES / 4 + (this.#head & this.#mask) * this.#elementWords;
     return Atomics.load(this.#words, element) === ((this.#head + 1) | 0);
   }
 
   /**
-   * Hands out the messages that wait, up to a bound.
-   * @returns how many; negative, one less than the number, when the sender sleeps until there is room: wake it
+   * Delivers messages, up to a limit.
+   * @returns how many; negative, -1 minus the number, if the sender sleeps until there is room and must be woken
    */
   poll(handler: AmHandler): number {
     const words = this.#words;
@@ -77,18 +74,18 @@ export class RingReader {
       const element = RING_HEADER_BYTES / 4 + (head & this.#mask) * this.#elementWords;
       const next = (head + 1) | 0;
       if (words[element] !== next || !this.#open(element)) break;
-      // Before the handler: a message is never handed out twice.
+      // Before the handler is called, so that no message is delivered twice.
       this.#head = head = next;
       this.#counters.received(this.#frame.byteLength);
       handler(words[element + ElementWord.INFO]! & ID_MASK, this.#frame);
     }
     const count = (head - first) | 0;
-    const unreleased = (head - this.#told) | 0;
+    const unreleased = (head - this.#published) | 0;
     if (unreleased === 0 || (count > 0 && unreleased < this.#releaseAfter)) return count;
-    return this.#tell(head) ? -1 - count : count;
+    return this.#publish(head) ? -1 - count : count;
   }
 
-  /** Moves the frame to a message; false when what the sender wrote makes no sense. */
+  /** Moves the frame to a message; false if the data of the sender is invalid. */
   #open(element: number): boolean {
     const words = this.#words;
     const frame = this.#frame;
@@ -113,9 +110,9 @@ export class RingReader {
     return false;
   }
 
-  /** Tells the sender how far this end is; true when it sleeps until that. */
-  #tell(head: number): boolean {
-    this.#told = head;
+  /** Publishes the progress of this end; true if the sender sleeps until that. */
+  #publish(head: number): boolean {
+    this.#published = head;
     Atomics.store(this.#words, RingWord.TAIL, head);
     return Atomics.load(this.#words, RingWord.WANT) !== 0 && Atomics.exchange(this.#words, RingWord.WANT, 0) !== 0;
   }

@@ -1,7 +1,4 @@
-/**
- * The sending end of a ring: copies messages in, as long as the receiver is not a whole ring behind. Waking the receiver is the
- * endpoint's business.
- */
+/** The sending end of a ring: copies messages into it, unless the ring is full. The endpoint wakes the receiver. */
 
 import { storeWords } from '../../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -33,19 +30,19 @@ export class RingWriter {
   readonly #segmentsAt: number;
   readonly #segmentBytes: number;
   readonly #segmentMask: number;
-  /** For each element, how many segments were taken when it was written. */
+  /** Number of segments that were in use when each element was written. */
   readonly #segmentsAtElement: Int32Array;
-  /** Messages written, and how many of them the receiver is known to be done with. */
+  /** Number of messages written, and the last known number of processed ones. */
   #head = 0;
   #tail = 0;
   #segmentHead = 0;
   #segmentTail = 0;
 
   /**
-   * Makes the ring.
-   * @param sender packed name of the directory of this end's interface
-   * @param folder of its file
-   * @throws SyscallError ENOSPC where /dev/shm is full
+   * Creates the ring.
+   * @param sender packed name of the directory of the own interface
+   * @param folder folder of its file
+   * @throws SyscallError ENOSPC if /dev/shm is full
    */
   constructor(geometry: RingGeometry, sender: Uint8Array, folder?: string) {
     this.segment = Segment.create(ringBytes(geometry), folder);
@@ -62,7 +59,7 @@ export class RingWriter {
     writeRingHeader(this.#words, this.#bytes, geometry, sender);
   }
 
-  /** Adds a message of header and payload, together at most a segment. OK or NO_RESOURCE. */
+  /** Adds a message of header and payload, together at most the length of a segment. Returns OK or NO_RESOURCE. */
   push(
     id: number,
     header: Int32Array,
@@ -88,7 +85,7 @@ export class RingWriter {
     return Status.OK;
   }
 
-  /** Adds a message that the packer writes, at most a segment. Returns its bytes, or NO_RESOURCE: the packer has not run then. */
+  /** Adds a message that the packer writes, at most the length of a segment. Returns its bytes, or NO_RESOURCE without calling the packer. */
   pack(id: number, packer: AmPacker): number {
     if (!this.#hasSegment()) return Status.NO_RESOURCE;
     const words = this.#words;
@@ -108,11 +105,11 @@ export class RingWriter {
   }
 
   /**
-   * Asks to be woken when there is room again.
-   * @returns false when there is room already
+   * Requests to be woken when there is room again.
+   * @returns false if there is room already
    */
   wantRoom(): boolean {
-    // Stored before the look at the tail, as the receiver stores the tail before the look at this.
+    // Stored before TAIL is read, as the receiver stores TAIL before it reads this word.
     Atomics.store(this.#words, RingWord.WANT, 1);
     return !(this.#hasRoom() && this.#hasSegment());
   }
@@ -150,14 +147,14 @@ export class RingWriter {
     this.#segmentsAtElement[this.#head & this.#mask] = this.#segmentHead;
     const head = (this.#head + 1) | 0;
     this.#head = head;
-    // Last, and a full barrier: a reader that sees the sequence sees the message, and a receiver that was asleep before it is seen to be asleep after it.
+    // Stored last, with a full barrier: a reader that sees the sequence number sees the message, and this end sees a receiver that fell asleep before it.
     Atomics.store(this.#words, element + ElementWord.SEQUENCE, head);
   }
 
-  /** Whether another message has a place; learns how far the receiver is. */
+  /** Whether there is room for another message; reads the progress of the receiver. */
   #hasRoom(): boolean {
     const tail = Atomics.load(this.#words, RingWord.TAIL);
-    // A receiver that claims more than was sent is not believed.
+    // A count that exceeds the number of sent messages is ignored.
     if (((this.#head - tail) | 0) < 0 || ((tail - this.#tail) | 0) < 0) return false;
     if (tail !== this.#tail) {
       this.#tail = tail;

@@ -1,4 +1,4 @@
-/** One sender to an interface, as the interface sees it: its slot in the directory, its ring, and the line that tells whether it lives. */
+/** One sender to an interface, at the receiver: its slot in the directory, its ring, and the pipe that shows whether it runs. */
 
 import { existsSync } from 'node:fs';
 import { unlinkIfThere } from '../../base/owned-files.ts';
@@ -22,13 +22,13 @@ export class Sender {
   }
 
   /**
-   * Attaches the ring of this name and removes its file, which is the receiver's to remove; it stays where that can be tried again.
-   * @returns undefined when there is no such ring any more
-   * @throws UcxError ERR_SHM_SEGMENT for a ring that cannot be attached, or is none; SyscallError EACCES, and what {@link isLackOfResources} names
+   * Attaches the ring with this name and removes its file, unless the attempt can be repeated.
+   * @returns undefined if the ring no longer exists
+   * @throws UcxError ERR_SHM_SEGMENT if the ring cannot be attached or is invalid; SyscallError EACCES, and those of {@link isLackOfResources}
    */
   static attach(slot: number, packedName: Uint8Array, counters: TransferCounters, folder: string): Sender | undefined {
     const path = segmentPath(packedName, folder);
-    // The sender has died, and others have cleaned up after it.
+    // The sender has died, and its files were removed.
     if (!existsSync(path)) return undefined;
     const segment = Segment.attach(packedName, RING_HEADER_BYTES, folder);
     try {
@@ -44,7 +44,7 @@ export class Sender {
     }
   }
 
-  /** False when its interface is gone: closed, or with its process. */
+  /** False once its interface has closed, or its process has ended. */
   get alive(): boolean {
     return this.#line?.alive === true;
   }

@@ -1,6 +1,6 @@
 /**
- * What wakes a sleeping interface: a named pipe beside its directory. Its owner sleeps on it in the event loop; a peer writes one byte, and
- * sees from it whether the owner still lives, whatever pid namespace that is in.
+ * The named pipe beside a directory that wakes a sleeping interface. The owner waits for it in the event loop; a peer writes one byte. The pipe also shows
+ * peers whether the owner still runs, whatever its pid namespace.
  */
 
 import {
@@ -21,7 +21,7 @@ import {
 } from '../../../sys/index.ts';
 import { ownFile, unlinkIfThere } from '../../base/owned-files.ts';
 
-/** Bytes that one read takes out; more than peers leave, as each writes one for a sleep. */
+/** Bytes read at a time: more than peers write, because each writes one byte for a sleep. */
 const DRAIN_BYTES = 256;
 
 const ONE = new Uint8Array(1);
@@ -35,8 +35,8 @@ export class WakePipe {
   #closed = false;
 
   /**
-   * Makes the pipe, and takes all that sleeping on it needs.
-   * @param onWake called from the event loop when a peer wakes the owner; does not hold the process open
+   * Creates the pipe, and reserves everything that sleeping on it needs.
+   * @param onWake called from the event loop when a peer wakes the owner; does not keep the process running
    * @throws SyscallError
    */
   constructor(path: string, onWake: () => void) {
@@ -45,7 +45,7 @@ export class WakePipe {
     this.#path = path;
     let fd = -1;
     try {
-      // Also for writing: a pipe without writers would be readable for ever.
+      // Opened for writing too, because a pipe without writers is always readable.
       fd = open(path, OpenFlag.RDWR | OpenFlag.NONBLOCK | OpenFlag.NOFOLLOW);
       this.#subscription = pollReadable(fd, () => {
         while (read(fd, this.#drained) === DRAIN_BYTES);
@@ -79,7 +79,7 @@ export class WakeLine {
     this.#fd = fd;
   }
 
-  /** Opens the pipe at `path`; undefined when it has no owner any more. Throws SyscallError EACCES, EMFILE. */
+  /** Opens the pipe at `path`; undefined if it no longer has an owner. Throws SyscallError EACCES, EMFILE. */
   static open(path: string): WakeLine | undefined {
     let fd: number;
     try {
@@ -94,12 +94,12 @@ export class WakeLine {
     return undefined;
   }
 
-  /** Whether the owner still has the pipe open. 1 us. */
+  /** Whether the owner still has the pipe open. Takes 1 us. */
   get alive(): boolean {
     return !this.#closed && (pollNow(this.#fd, 0) & PollEvent.ERR) === 0;
   }
 
-  /** Wakes the owner. Without effect on one that is gone; a full pipe wakes already. */
+  /** Wakes the owner. No effect if the owner has ended; a full pipe already wakes it. */
   signal(): void {
     if (!this.#closed) write(this.#fd, ONE);
   }

@@ -1,4 +1,4 @@
-/** The network interfaces of this machine that have an address, as the system shows them now. It opens none. */
+/** The network interfaces of this machine that have an address, as the system reports them now. It opens none. */
 
 import { existsSync, readFileSync } from 'node:fs';
 import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
@@ -18,13 +18,13 @@ export interface NetworkInterface {
   readonly addresses: readonly InterfaceAddress[];
   readonly isLoopback: boolean;
   readonly isBridge: boolean;
-  /** Undefined where the device does not say. */
+  /** Undefined if the device does not report it. */
   readonly bytesPerSecond: number | undefined;
 }
 
 const BYTES_PER_MEGABIT = 125_000;
 
-/** All of them, by name, loopback last. */
+/** All network interfaces by name, loopback last. */
 export function listNetworkInterfaces(): NetworkInterface[] {
   const found: NetworkInterface[] = [];
   for (const [name, entries = []] of Object.entries(networkInterfaces())) {
@@ -42,7 +42,7 @@ export function listNetworkInterfaces(): NetworkInterface[] {
   return found.sort((left, right) => Number(left.isLoopback) - Number(right.isLoopback) || byName(left, right));
 }
 
-/** The interfaces with the addresses of some families, the preferred first; without those that have none. */
+/** The interfaces with only the addresses of some families, in order of preference; without interfaces that have none left. */
 export function withFamilies(
   interfaces: readonly NetworkInterface[],
   families: readonly (4 | 6)[],
@@ -54,7 +54,7 @@ export function withFamilies(
   return chosen.filter(({ addresses }) => addresses.length > 0);
 }
 
-/** All addresses of this machine: nothing but them is asked for. */
+/** All addresses of this machine. */
 export function ownAddresses(): ReadonlySet<string> {
   const entries = Object.entries(networkInterfaces());
   return new Set(entries.flatMap(([name, each = []]) => each.map((entry) => addressOf(name, entry).address)));

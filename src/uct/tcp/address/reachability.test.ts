@@ -1,4 +1,4 @@
-/** Which address of a peer is used from which device: never one that is reached by chance. */
+/** Selection of a peer's address for each device: only addresses that are certain to be reached. */
 
 import { describe, expect, it } from 'vitest';
 import type { NetworkInterface } from './network-interfaces.ts';
@@ -22,7 +22,7 @@ function peer(addresses: readonly string[], changes: Partial<TcpAddress> = {}): 
   return { id: new Uint8Array(16), port: 5000, isLoopback: false, isOwnNode: false, addresses: told, ...changes };
 }
 
-/** @param routes own address from which an address is reached */
+/** @param routes own address from which each address is reached */
 function routing(own: readonly string[], routes: Readonly<Record<string, string>> = {}): Routing {
   return { ownAddresses: () => new Set(own), sourceAddressTo: (target) => routes[target] };
 }

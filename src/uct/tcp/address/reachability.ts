@@ -1,13 +1,13 @@
 /**
- * Which address of a peer a network interface of this machine reaches, if any: never loopback or a bridge for a peer on another node, never by chance.
- * Decisions only; the routing table is asked through a function that is handed in.
+ * Selection of the address of a peer that a network interface of this machine reaches, if any. Loopback and bridges are never selected for a peer on
+ * another node. The routing table is queried through a parameter.
  */
 
 import { addressBytes } from '../../../sys/index.ts';
 import type { InterfaceAddress, NetworkInterface } from './network-interfaces.ts';
 import type { TcpAddress } from './tcp-address.ts';
 
-/** What this machine knows. */
+/** Addresses and routes of this machine. */
 export interface Routing {
   /** All addresses of this machine. */
   ownAddresses(): ReadonlySet<string>;
@@ -15,10 +15,10 @@ export interface Routing {
   sourceAddressTo(address: string): string | undefined;
 }
 
-/** The address to connect to, or why there is none, in words for users. */
+/** The address to connect to, or the reason why there is none, as text for users. */
 export type Reach = { readonly address: string } | { readonly reason: string };
 
-/** Finds the address by which `device` reaches a peer. */
+/** Finds the address at which `device` reaches a peer. */
 export function reachOf(device: NetworkInterface, peer: TcpAddress, routing: Routing): Reach {
   if (peer.addresses.length === 0 || peer.port === 0) return { reason: 'the peer does not listen' };
   if (peer.isOwnNode) return onOwnNode(device, peer);
@@ -38,7 +38,7 @@ export function reachOf(device: NetworkInterface, peer: TcpAddress, routing: Rou
   return { reason: `no route through ${device.name} to ${able.map(({ address }) => address).join(', ')}` };
 }
 
-/** On one node every address is reached from everywhere: through loopback, whatever its device. */
+/** Within one node every address is reachable through loopback, whatever its device. */
 function onOwnNode(device: NetworkInterface, peer: TcpAddress): Reach {
   const [found] = preferred(device, peer.addresses);
   return found === undefined
@@ -46,7 +46,7 @@ function onOwnNode(device: NetworkInterface, peer: TcpAddress): Reach {
     : { address: found.address };
 }
 
-/** The addresses of families that the device has, in its order of them. */
+/** The addresses whose families the device has, in its order of families. */
 function preferred(device: NetworkInterface, addresses: readonly InterfaceAddress[]): readonly InterfaceAddress[] {
   const families = new Set(device.addresses.map(({ family }) => family));
   return [...families].flatMap((family) => addresses.filter((address) => address.family === family));
@@ -57,7 +57,7 @@ function isRoutedBy(device: NetworkInterface, address: string, routing: Routing)
   return source !== undefined && device.addresses.some((own) => own.address === source);
 }
 
-/** True when both addresses lie in the network of the first. */
+/** Whether both addresses are in the network of the first. */
 export function sameSubnet(own: InterfaceAddress, other: InterfaceAddress): boolean {
   if (own.family !== other.family || own.prefixBits === 0) return false;
   const [left, right] = [addressBytes(own.address), addressBytes(other.address)];

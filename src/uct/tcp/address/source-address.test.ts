@@ -1,4 +1,4 @@
-/** Which own address connections come from (UCX_TCP_EP_BIND_SRC_ADDR), and which family of addresses is used (UCX_TCP_AF_PRIO). */
+/** The own address of connections (UCX_TCP_EP_BIND_SRC_ADDR), and the preference of address families (UCX_TCP_AF_PRIO). */
 
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
@@ -12,7 +12,7 @@ import { type NetworkInterface, withFamilies } from './network-interfaces.ts';
 import { reachOf } from './reachability.ts';
 import { packTcpAddress, unpackTcpAddress } from './tcp-address.ts';
 
-/** Where a byte of the boot id is in an address: another one is another node. */
+/** Offset of a byte of the boot id in an address. A different boot id means another node. */
 const AT_BOOT = 8;
 const PEER = '127.0.0.9';
 
@@ -33,7 +33,7 @@ describe('connections', () => {
     for (const server of servers.splice(0)) server.close();
   });
 
-  /** The address that a connection comes from, or the status that sending fails with. */
+  /** Returns the address that a connection comes from, or the failure of sending. */
   async function sourceOf(binds: string, isOwnNode: boolean, ...addresses: string[]): Promise<string | Status> {
     let source: string | undefined;
     const server = createServer((socket) => {
@@ -67,7 +67,7 @@ describe('connections', () => {
     expect(await sourceOf(binds, isOwnNode, '127.0.0.7')).toBe(expected);
   });
 
-  it('go without an address that the machine does not have where it is only tried', async () => {
+  it('ignore an address that the machine does not have if binding is optional', async () => {
     expect(await sourceOf('try', false, '203.0.113.5', '127.0.0.7')).toBe('127.0.0.1');
     expect(await sourceOf('y', false, '203.0.113.5', '127.0.0.7')).toBeLessThan(0);
   });
@@ -76,7 +76,7 @@ describe('connections', () => {
 describe('address families', () => {
   const net = new TcpInterfaces();
   const both = device('10.0.0.1', 'fd00::1');
-  it('have the order of AF_PRIO, and those that it does not name are not used', () => {
+  it('have the order of AF_PRIO, and those that it does not name are unused', () => {
     const addresses = (...families: (4 | 6)[]): string[][] =>
       withFamilies([both, device('10.0.0.2')], families).map((each) => each.addresses.map(({ address }) => address));
     expect(addresses(4, 6)).toEqual([['10.0.0.1', 'fd00::1'], ['10.0.0.2']]);
@@ -84,7 +84,7 @@ describe('address families', () => {
     expect(addresses(6)).toEqual([['fd00::1']]);
   });
 
-  it('of the device come before those of the peer', () => {
+  it('are preferred in the order of the device, not of the peer', () => {
     const routing = { ownAddresses: () => new Set<string>(), sourceAddressTo: () => undefined };
     const peer = { id: new Uint8Array(16), port: 1, isLoopback: false };
     const told = device('10.0.0.9', 'fd00::9').addresses;
@@ -96,14 +96,14 @@ describe('address families', () => {
     }
   });
 
-  it('choose what a device listens on, and tells', () => {
+  it('select the addresses on which a device listens, and which it publishes', () => {
     const families = (AF_PRIO: string): number[] =>
       unpackTcpAddress(net.open({ AF_PRIO }).iface.address)!.addresses.map(({ family }) => family);
     expect(families('inet')).toEqual([4]);
     expect(families('inet,inet6')[0]).toBe(4);
   });
 
-  it.each(['', 'inet4', 'inet,inet'])('refuse %j', (AF_PRIO) => {
+  it.each(['', 'inet4', 'inet,inet'])('reject %j', (AF_PRIO) => {
     expect(() => loadConfig([TCP_CONFIG_TABLE], { overrides: { TCP_AF_PRIO: AF_PRIO } })).toThrow(
       expect.objectContaining({
         code: 'ERR_CONFIG_VALUE',

@@ -1,4 +1,4 @@
-/** Addresses of tcp interfaces are packed and unpacked; malformed bytes are refused. */
+/** Packing and unpacking of addresses of tcp interfaces; malformed bytes are rejected. */
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -15,16 +15,22 @@ describe('an address', () => {
     ['without addresses', [], []],
     ['with a link-local one beside others', [V4, LOCAL], [V4]],
     ['with a link-local one alone', [LOCAL], [{ ...LOCAL, address: 'fe80::1' }]],
-    ['with more than are told', Array.from({ length: 20 }, () => V6), Array.from({ length: 8 }, () => V6)],
-  ])('%s comes back', (_name, addresses, told) => {
+    ['with more than fit', Array.from({ length: 20 }, () => V6), Array.from({ length: 8 }, () => V6)],
+  ])('%s is unpacked as it was packed', (_name, addresses, published) => {
     for (const isLoopback of [true, false]) {
       const packed = packTcpAddress(ID, 65_535, isLoopback, addresses);
       expect(packed.byteLength).toBeLessThanOrEqual(TCP_ADDRESS_BYTES_MAX);
-      expect(unpackTcpAddress(packed)).toEqual({ id: ID, port: 65_535, isLoopback, isOwnNode: true, addresses: told });
+      expect(unpackTcpAddress(packed)).toEqual({
+        id: ID,
+        port: 65_535,
+        isLoopback,
+        isOwnNode: true,
+        addresses: published,
+      });
     }
   });
 
-  it('of another boot or network namespace is of another node', () => {
+  it('with another boot id or network namespace belongs to another node', () => {
     for (const at of [8, 23, 24]) {
       const packed = packTcpAddress(ID, 1, false, [V4]);
       packed[at]! ^= 1;
@@ -32,7 +38,7 @@ describe('an address', () => {
     }
   });
 
-  it('that was cut, made longer or changed never throws, and never names what is no address', async () => {
+  it('that was truncated, extended or changed never throws and never gives an invalid address', async () => {
     const packed = packTcpAddress(ID, 7, false, [V4, V6]);
     for (let length = 0; length < packed.byteLength; length++) {
       expect(unpackTcpAddress(packed.subarray(0, length))).toBeUndefined();

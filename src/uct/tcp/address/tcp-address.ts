@@ -1,19 +1,19 @@
 /**
- * The address of a tcp interface: who it is, on which node, and where it listens. Bytes of peers are judged here, never trusted.
+ * The address of a tcp interface: its id, its node, and its listening sockets. Addresses from peers are validated.
  *
  * Layout, little-endian: u32 kind and version, u8 flags, u8 number of addresses, u16 port, 16 bytes boot id, u32 network namespace, 16 bytes
- * interface id; per address u8 prefix bits, u8 length (4 or 16), the bytes.
+ * interface id; for each address u8 prefix bits, u8 length (4 or 16), the bytes.
  */
 
 import { addressBytes, addressText, bootId, networkNamespace } from '../../../sys/index.ts';
 import type { InterfaceAddress } from './network-interfaces.ts';
 
-/** Bytes of the id of an interface: a peer that names it has its address. */
+/** Bytes of the id of an interface. A peer that sends it has the address of the interface. */
 export const INTERFACE_ID_BYTES = 16;
 /** Longest packed address. */
 export const TCP_ADDRESS_BYTES_MAX = 255;
 
-/** What the addresses of this version begin with. */
+/** First bytes of addresses of this version. */
 const ADDRESS_KIND = 0x0170_6374;
 const IS_LOOPBACK = 1;
 const AT_FLAGS = 4;
@@ -24,42 +24,42 @@ const BOOT_BYTES = 16;
 const AT_NAMESPACE = 24;
 const AT_ID = 28;
 const HEADER_BYTES: number = AT_ID + INTERFACE_ID_BYTES;
-/** Addresses of one interface that are told; more do not fit. */
+/** Maximum number of addresses of one interface in its packed address; more do not fit. */
 const ADDRESSES_MAX = 8;
 
 /** The fields of an address. */
 export interface TcpAddress {
   readonly id: Uint8Array;
   readonly port: number;
-  /** On the loopback device: reached from its own node only. */
+  /** On the loopback device: reachable from its own node only. */
   readonly isLoopback: boolean;
   /** On this node: the same kernel and network namespace. */
   readonly isOwnNode: boolean;
   readonly addresses: readonly InterfaceAddress[];
 }
 
-/** Writes the address of an own interface. */
+/** Packs the address of an interface of this process. */
 export function packTcpAddress(
   id: Uint8Array,
   port: number,
   isLoopback: boolean,
   addresses: readonly InterfaceAddress[],
 ): Uint8Array {
-  // Link-local addresses mean something on their own link only, where others serve as well.
-  const told = addresses
+  // A link-local address is valid on its own link only, where other addresses serve as well.
+  const published = addresses
     .filter(({ address }) => !address.includes('%') || addresses.length === 1)
     .slice(0, ADDRESSES_MAX);
   const packed = new Uint8Array(TCP_ADDRESS_BYTES_MAX);
   const view = new DataView(packed.buffer);
   view.setUint32(0, ADDRESS_KIND, true);
   view.setUint8(AT_FLAGS, isLoopback ? IS_LOOPBACK : 0);
-  view.setUint8(AT_COUNT, told.length);
+  view.setUint8(AT_COUNT, published.length);
   view.setUint16(AT_PORT, port, true);
   packed.set(bootId(), AT_BOOT);
   view.setUint32(AT_NAMESPACE, networkNamespace(), true);
   packed.set(id, AT_ID);
   let at = HEADER_BYTES;
-  for (const { address, prefixBits } of told) {
+  for (const { address, prefixBits } of published) {
     const bytes = addressBytes(address);
     packed[at] = prefixBits;
     packed[at + 1] = bytes.byteLength;
@@ -69,7 +69,7 @@ export function packTcpAddress(
   return packed.slice(0, at);
 }
 
-/** Reads an address; undefined for bytes that are none of this version. */
+/** Unpacks an address; undefined if the bytes are not a valid address of this version. */
 export function unpackTcpAddress(packed: Uint8Array): TcpAddress | undefined {
   if (!(packed instanceof Uint8Array) || packed.byteLength < HEADER_BYTES) return undefined;
   const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);

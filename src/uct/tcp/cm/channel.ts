@@ -1,6 +1,6 @@
 /**
- * What a connected socket is to the connection manager: bytes in both directions. The one place where a descriptor becomes a channel: code that has to
- * prove itself first does so in {@link Channel.handshake}. No framing.
+ * A connected socket of the connection manager, as bytes in both directions: plain, or after a handshake that proves the identities of both ends
+ * (see {@link Channel.handshake}). No framing.
  */
 
 import { Errno, type ScratchBlock, tcpClose, tcpRecv, tcpSend } from '../../../sys/index.ts';
@@ -12,33 +12,33 @@ import type { Security } from '../secure/security.ts';
 
 const NOTHING = new Uint8Array(0);
 
-/** A connected socket. Nothing waits; what cannot be done now is tried again when the descriptor is ready. */
+/** A connected socket. No method blocks; what is not possible now is tried again when the descriptor is ready. */
 export interface Channel {
   readonly fd: number;
-  /** True while it has something to send that the caller does not know of. */
+  /** True while it has bytes to send of its own, besides those of the caller. */
   readonly hasOutput: boolean;
-  /** Whether anything has come of the peer. */
-  readonly hasHeard: boolean;
+  /** Whether anything was received. */
+  readonly hasReceived: boolean;
   /**
-   * Goes on with what has to precede the first byte, as far as it can.
-   * @returns OK when bytes may be sent and received, INPROGRESS while that takes more of the peer, or why it cannot be
+   * Continues the handshake that precedes the first byte.
+   * @returns OK once bytes may be sent and received, INPROGRESS while the handshake waits for the peer, or the status of its failure
    */
   handshake(): Status;
-  /** Why that has failed. */
+  /** Description of the failure of the handshake. */
   readonly failure: string;
-  /** Receives into `target`: how many bytes, 0 at the peer's end; or -errno: -EAGAIN, -ECONNRESET. */
+  /** Receives into `target`: returns the number of bytes, 0 at the end of the stream; or -errno: -EAGAIN, -ECONNRESET. */
   read(target: Uint8Array): number;
-  /** Sends: how many bytes were taken, maybe fewer; or -errno: -EAGAIN, -EPIPE, -ECONNRESET. */
+  /** Sends: returns the number of bytes sent, possibly fewer than given; or -errno: -EAGAIN, -EPIPE, -ECONNRESET. */
   write(source: Uint8Array): number;
   /** Closes the descriptor. Idempotent. */
   close(): void;
 }
 
-/** The bytes of the socket themselves. */
+/** A channel without security: the bytes of the socket. */
 class PlainChannel implements Channel {
   readonly fd: number;
   readonly hasOutput: boolean = false;
-  hasHeard = false;
+  hasReceived = false;
   readonly failure: string = '';
   readonly #staging: ScratchBlock;
   #closed = false;
@@ -58,7 +58,7 @@ class PlainChannel implements Channel {
     const received = tcpRecv(this.fd, address, Math.min(target.byteLength, byteLength));
     if (received <= 0) return received;
     target.set(u8.subarray(0, received));
-    this.hasHeard = true;
+    this.hasReceived = true;
     return received;
   }
 
@@ -77,13 +77,13 @@ class PlainChannel implements Channel {
   }
 }
 
-/** A channel whose ends prove first that they know the shared key; then the bytes of the socket themselves, or encrypted. */
+/** A channel whose ends prove first that they have the shared key. Then bytes are sent plain or encrypted, by the security level. */
 class SecureChannel implements Channel {
   readonly #plain: PlainChannel;
   readonly #secure: SecureHandshake;
   readonly #staging: ScratchBlock;
   #records: RecordStream | undefined = undefined;
-  /** Bytes of a record that were not read yet. */
+  /** Plaintext of a record that was not read yet. */
   #rest: Uint8Array = NOTHING;
 
   constructor(plain: PlainChannel, secure: SecureHandshake, staging: ScratchBlock) {
@@ -100,8 +100,8 @@ class SecureChannel implements Channel {
     return this.#secure.hasOutput;
   }
 
-  get hasHeard(): boolean {
-    return this.#secure.hasHeard;
+  get hasReceived(): boolean {
+    return this.#secure.hasReceived;
   }
 
   get failure(): string {
@@ -127,7 +127,7 @@ class SecureChannel implements Channel {
     return taken.byteLength;
   }
 
-  /** A caller that is told that there is no room tries again with the same bytes. */
+  /** After -EAGAIN the caller must send the same bytes again. */
   write(source: Uint8Array): number {
     if (this.#records === undefined) return this.#plain.write(source);
     if (!this.#records.isPending) {
@@ -145,15 +145,15 @@ class SecureChannel implements Channel {
   }
 }
 
-/** What all channels of a manager share. */
+/** State that all channels of a manager share. */
 export interface ChannelOwner {
-  /** Memory to send from and receive to. */
+  /** Memory to send from and receive into. */
   readonly staging: ScratchBlock;
-  /** What is asked of the other end; undefined for nothing. */
+  /** Security required of the peer; undefined for none. */
   readonly security: Security | undefined;
 }
 
-/** Makes the channel of a connected socket, which it owns from then on. */
+/** Creates the channel of a connected socket and transfers its ownership to the channel. */
 export function openChannel(fd: number, { staging, security }: ChannelOwner, role: Role): Channel {
   const plain = new PlainChannel(fd, staging);
   return security === undefined ? plain : new SecureChannel(plain, new SecureHandshake(fd, security, role), staging);

@@ -1,8 +1,8 @@
 /**
- * An attempt to connect to a listener: connects, waits until the listener answers, says what the client wants, waits for the answer and confirms it.
+ * An attempt to connect to a listener: connects, waits for the hello of the listener, sends the request, waits for the answer and confirms it.
  *
- * A connection on which nothing arrives is made anew after a while: the system drops what a full backlog has no room for, without a word, and would try
- * again with all others at the same time. Once the listener has said something the attempt has one try.
+ * If nothing is received on a connection for some time, it is made again: the kernel silently drops connections that exceed the backlog, and would
+ * retry all of them at the same time. Once the listener has sent something, the attempt does not connect again.
  */
 
 import {
@@ -35,13 +35,16 @@ import type { Watch, Watched } from './watch.ts';
 
 const NOTHING: Uint8Array = new Uint8Array(0);
 
-/** How far an attempt is. */
-const State = { CONNECTING: 0, GREETING: 1, ASKING: 2, CONFIRMING: 3, FAILED: 4, OVER: 5 } as const;
+/** Progress of an attempt. */
+const State = { CONNECTING: 0, AWAITING_HELLO: 1, AWAITING_ANSWER: 2, CONFIRMING: 3, FAILED: 4, OVER: 5 } as const;
 type State = (typeof State)[keyof typeof State];
 
-/** Time for a listener to say something: at first, and doubled with every try; up to as much is added, so that clients come apart. */
+/**
+ * Time limit for the first bytes of a listener; it doubles with every try. A random time of at most the same length is added, so that clients do not
+ * retry at the same time.
+ */
 const FIRST_TRY_NS = 1e9;
-/** Connections that are made at once, one after the other, to a listener that has sent them away for others. */
+/** Maximum number of immediate reconnections to a listener that has evicted the client. */
 const RETURNS_MAX = 16;
 
 /** The manager behind an attempt. */
@@ -52,7 +55,7 @@ export interface AttemptOwner extends ChannelOwner {
   readonly counters: CmCounters;
   readonly random: Random;
   readonly received: Uint8Array;
-  /** An attempt has failed at once: progress has to look at it. */
+  /** An attempt has failed at once, and progress must report it. */
   attemptFailed(attempt: ClientAttempt): void;
   attemptOver(attempt: ClientAttempt): void;
 }
@@ -60,7 +63,7 @@ export interface AttemptOwner extends ChannelOwner {
 /** An attempt. */
 export class ClientAttempt implements ConnectAttempt, Watched {
   deadlineNs = 0;
-  /** The end of all tries. */
+  /** Time limit for all tries together. */
   readonly #endNs: number;
   #tryNs = FIRST_TRY_NS;
   readonly #owner: AttemptOwner;
@@ -69,7 +72,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
   #returns = 0;
   readonly #onAnswer: OnConnectAnswer;
   #state: State = State.CONNECTING;
-  /** The socket and its token while it is being connected; then it belongs to the conversation. */
+  /** The socket and its token while it is connecting; the conversation owns it afterwards. */
   #fd = -1;
   #token = -1;
   #conversation: Conversation | undefined;
@@ -80,7 +83,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
   constructor(owner: AttemptOwner, address: SocketAddress, privateData: Uint8Array, onAnswer: OnConnectAnswer) {
     this.#owner = owner;
     this.#address = address;
-    // Detached bytes have no length, and cannot be copied.
+    // Detached bytes have length 0 and cannot be copied.
     this.#privateData = privateData.byteLength === 0 ? NOTHING : privateData.slice();
     this.#onAnswer = onAnswer;
     this.#endNs = owner.clock.nowNs() + owner.config.TIMEOUT;
@@ -114,23 +117,23 @@ export class ClientAttempt implements ConnectAttempt, Watched {
       if (conversation.isFlushed) this.cancel();
       return 0;
     }
-    const heard = conversation.receive(this.#owner.received);
-    if (heard === 'waiting') return 0;
-    if (heard === 'ended') {
+    const frame = conversation.receive(this.#owner.received);
+    if (frame === 'waiting') return 0;
+    if (frame === 'ended') {
       if (this.#returnsAfter(undefined)) return this.#connectAgain();
       return this.#fail({ status: Status.CONNECTION_RESET, reason: 'the listener has ended the connection' });
     }
-    if (!('reason' in heard)) return this.#onFrame(heard);
-    const isReset = heard.status === Status.CONNECTION_RESET;
-    return isReset && this.#returnsAfter(undefined) ? this.#connectAgain() : this.#fail(heard);
+    if (!('reason' in frame)) return this.#onFrame(frame);
+    const isReset = frame.status === Status.CONNECTION_RESET;
+    return isReset && this.#returnsAfter(undefined) ? this.#connectAgain() : this.#fail(frame);
   }
 
   onDeadline(): number {
     switch (this.#state) {
       case State.CONNECTING:
-      case State.GREETING:
+      case State.AWAITING_HELLO:
         return this.#tryAgain();
-      case State.ASKING:
+      case State.AWAITING_ANSWER:
         return this.#answer(failedAnswer(Status.TIMED_OUT, 'no answer of the program that listens in time'));
       default:
         this.cancel();
@@ -138,7 +141,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     }
   }
 
-  /** Reports what went wrong when the attempt was made. */
+  /** Reports the error that creating the attempt caused. */
   report(): number {
     return this.#failure === undefined ? 0 : this.#answer(this.#failure);
   }
@@ -148,7 +151,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     if (this.#owner.clock.nowNs() >= this.#endNs) {
       return this.#answer(failedAnswer(Status.TIMED_OUT, 'the connection was not accepted in time'));
     }
-    if (conversation?.hasHeard === true) {
+    if (conversation?.hasReceived === true) {
       this.#await(this.#state, this.#endNs);
       return 0;
     }
@@ -156,9 +159,9 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     return this.#connectAgain();
   }
 
-  /** Whether the listener may have ended the conversation because too many clients had not sent their request. */
+  /** Whether the listener may have evicted the client because too many clients had not sent their request. */
   #returnsAfter(status: Status | undefined): boolean {
-    const isSentAway = status === undefined ? this.#conversation?.hasHeard === false : status === Status.NO_RESOURCE;
+    const isSentAway = status === undefined ? this.#conversation?.hasReceived === false : status === Status.NO_RESOURCE;
     if (!isSentAway || this.#returns >= RETURNS_MAX || this.#owner.clock.nowNs() >= this.#endNs) return false;
     this.#returns += 1;
     return true;
@@ -185,7 +188,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     try {
       setSocketOption(this.#fd, SocketOption.NODELAY, 1);
       tcpConnect(this.#fd, this.#address);
-      // Also where it stands already: it is writable then.
+      // Also if the connection is already established: the socket is writable then.
       this.#token = this.#owner.watch.add(this.#fd, ReadyFor.WRITE, this);
     } catch (error) {
       this.#closeSocket();
@@ -203,7 +206,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     const code = tcpError(this.#fd);
     if (code !== 0) return this.#unreachable(new SyscallError('connect', code, printAddress(this.#address)));
     try {
-      // Throws while the connection does not stand.
+      // Throws if the connection is not established.
       tcpRemoteAddress(this.#fd);
       this.#owner.watch.remove(this.#fd, this.#token);
       this.#token = -1;
@@ -215,11 +218,11 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     return this.onReady();
   }
 
-  /** The system has a connection; the listener may not have accepted it yet. */
+  /** The kernel has established a connection; the listener may not have accepted it yet. */
   #converse(): void {
     const fd = this.#fd;
     const { watch } = this.#owner;
-    this.#state = State.GREETING;
+    this.#state = State.AWAITING_HELLO;
     this.#fd = -1;
     this.#conversation = new Conversation(watch, openChannel(fd, this.#owner, 'connecting'), this);
     this.#addresses = { clientAddress: tcpLocalAddress(fd), serverAddress: tcpRemoteAddress(fd) };
@@ -233,12 +236,12 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     }
     const { clock, config, counters } = this.#owner;
     const conversation = this.#conversation!;
-    if (type === FrameType.HELLO && this.#state === State.GREETING) {
-      this.#await(State.ASKING, clock.nowNs() + config.ANSWER_TIMEOUT);
+    if (type === FrameType.HELLO && this.#state === State.AWAITING_HELLO) {
+      this.#await(State.AWAITING_ANSWER, clock.nowNs() + config.ANSWER_TIMEOUT);
       conversation.send(packFrame(FrameType.REQUEST, Status.OK, Buffer.concat([payload, this.#privateData])));
       return 0;
     }
-    if (type !== FrameType.ACCEPT || this.#state !== State.ASKING) {
+    if (type !== FrameType.ACCEPT || this.#state !== State.AWAITING_ANSWER) {
       return this.#fail({ status: Status.INVALID_PARAM, reason: `a frame of type ${type} is no answer` });
     }
     counters.count(CmCounter.CONNECTED);
@@ -247,7 +250,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     try {
       taken = this.#onAnswer({ status: Status.OK, privateData: payload, ...this.#addresses });
     } finally {
-      // Cancelled by the callback, where it is over.
+      // The callback may have cancelled the attempt.
       if ((this.#state as State) === State.CONFIRMING) {
         conversation.send(packFrame(FrameType.CONFIRM, taken));
         if (conversation.isFlushed) this.cancel();
@@ -257,7 +260,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
   }
 
   #fail({ status, reason }: Fault): number {
-    // What listens there is no listener of this library.
+    // The listening socket does not belong to this library.
     const known = status === Status.INVALID_PARAM ? Status.UNREACHABLE : status;
     return this.#answer(failedAnswer(known, reason));
   }

@@ -1,6 +1,6 @@
 /**
- * One connected socket of the connection manager as frames: sends them in order, reads one after the other, and says when the peer has ended or breaks the
- * rules. Which frame may come when is decided by the two ends, in client-attempt.ts and server-client.ts.
+ * The frames on one connected socket of the connection manager: sends them in order, reads them one by one, and detects the end of the connection and
+ * violations. The order of frames is checked by the two ends, in client-attempt.ts and server-client.ts.
  */
 
 import { Errno, errnoText, ReadyFor } from '../../../sys/index.ts';
@@ -9,20 +9,20 @@ import type { Channel } from './channel.ts';
 import { type Frame, FrameReader } from './frame.ts';
 import type { Watch, Watched } from './watch.ts';
 
-/** Bytes that are read of a peer that may say nothing more: enough to know that it does. */
+/** Bytes that are read from a peer that must not send any more: enough to detect a violation. */
 const PROBE_BYTES = 1;
 
-/** Why there is no frame. */
+/** Reason for the absence of a frame. */
 export type Silence =
-  /** Not yet. */
+  /** No complete frame has arrived. */
   | 'waiting'
-  /** The peer has ended the connection in order. */
+  /** The peer has closed the connection regularly. */
   | 'ended';
 
-/** The peer breaks the rules, or the connection. */
+/** The peer has violated the protocol, or the connection has failed. */
 export interface Fault {
   readonly status: Status;
-  /** In words: what the peer or the kernel did. */
+  /** Description of what the peer or the kernel did. */
   readonly reason: string;
 }
 
@@ -36,7 +36,7 @@ export class Conversation {
   #reader: FrameReader = new FrameReader();
   #isOpen = false;
   #events: number = ReadyFor.READ;
-  /** What sending has run into: what the peer has said before can still be read. */
+  /** Error of sending. Data that the peer sent earlier can still be read. */
   #brokenBy = 0;
   #closed = false;
 
@@ -55,12 +55,12 @@ export class Conversation {
     }
   }
 
-  /** Whether anything has come of the peer. */
-  get hasHeard(): boolean {
-    return this.#channel.hasHeard;
+  /** Whether anything was received. */
+  get hasReceived(): boolean {
+    return this.#channel.hasReceived;
   }
 
-  /** True when nothing waits to be sent. */
+  /** True if all frames were sent. */
   get isFlushed(): boolean {
     return this.#brokenBy !== 0 || (this.#isOpen && this.#output.length === 0 && !this.#channel.hasOutput);
   }
@@ -71,7 +71,7 @@ export class Conversation {
     this.flush();
   }
 
-  /** Sends what there is room for. */
+  /** Sends as much as there is room for. */
   flush(): void {
     while (this.#isOpen && this.#output.length > 0 && this.#brokenBy === 0) {
       const head = this.#output[0]!;
@@ -86,7 +86,7 @@ export class Conversation {
     this.#rearm();
   }
 
-  /** Goes on with the handshake of the channel; returns why that has failed. */
+  /** Continues the handshake of the channel; returns its failure. */
   open(): Fault | undefined {
     if (this.#isOpen) return undefined;
     const status = this.#channel.handshake();
@@ -96,7 +96,7 @@ export class Conversation {
     return undefined;
   }
 
-  /** The next frame of the peer, or why there is none. */
+  /** Returns the next frame of the peer, or the reason for its absence. */
   receive(staging: Uint8Array): Frame | Silence | Fault {
     if (!this.#isOpen) return 'waiting';
     for (;;) {
@@ -111,14 +111,14 @@ export class Conversation {
     }
   }
 
-  /** Looks after a peer that has nothing more to say. */
+  /** Checks a peer that must not send any more. */
   silence(staging: Uint8Array): Silence | Fault {
     const received = this.#channel.read(staging.subarray(0, PROBE_BYTES));
     if (received <= 0) return this.#nothing(received);
     return { status: Status.INVALID_PARAM, reason: 'said more than it may' };
   }
 
-  /** Throws away what the peer still says; returns how many bytes, or why there is nothing. */
+  /** Reads and discards data of the peer; returns the number of bytes, or the reason for their absence. */
   discard(staging: Uint8Array): number | Silence | Fault {
     const received = this.#channel.read(staging);
     return received > 0 ? received : this.#nothing(received);

@@ -1,4 +1,4 @@
-/** What a connection manager counts: totals since the start. */
+/** Counters of a connection manager: totals since its creation. */
 
 import { namedCounters, type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
 
@@ -14,22 +14,22 @@ const NAMES = [
   'connected',
 ] as const;
 
-/** What is counted. */
+/** Names of the counters. */
 export const CmCounter = {
-  /** Clients that were taken. */
+  /** Clients that were accepted at the socket. */
   CLIENTS: 0,
-  /** Those among them that went away, were too slow or broke the rules. */
+  /** Clients among them that disconnected, were too slow or violated the protocol. */
   CLIENTS_DROPPED: 1,
-  /** Clients for which there was no place, or no descriptor. */
+  /** Clients that were disconnected for lack of places or descriptors. */
   CLIENTS_SENT_AWAY: 2,
-  /** Requests that the program was told of. */
+  /** Requests that were reported to the program. */
   REQUESTS: 3,
-  /** Requests that were rejected as too many waited. */
+  /** Requests that were rejected because too many waited. */
   REQUESTS_BUSY: 4,
-  /** What the program has made of them. */
+  /** Decisions of the program on requests. */
   ACCEPTED: 5,
   REJECTED: 6,
-  /** Own attempts to connect, and those that were accepted. */
+  /** Attempts of this process to connect, and those that succeeded. */
   CONNECTS: 7,
   CONNECTED: 8,
 } as const;
@@ -43,7 +43,7 @@ export class CmCounters {
     this.#values[counter]! += 1;
   }
 
-  /** As a node of the statistics. */
+  /** Returns the counters as a node of the statistics. */
   node(name: string): StatsNode {
     return statsNode('uct_cm', name, namedCounters(NAMES, this.#values));
   }

@@ -1,6 +1,6 @@
 /**
- * The frames that connection managers exchange, as bytes: written here, and read piece by piece out of what a socket brings. No sockets, and no
- * opinion about which frame may come when.
+ * The frames of connection managers as bytes: packing, and reading from the pieces that a socket returns. No sockets, and no checks of the order of
+ * frames.
  *
  * Layout, little-endian: u32 magic, u8 version, u8 type, i16 status, u32 payload bytes, u32 CRC-32 of the 12 bytes before and the payload; payload.
  */
@@ -13,29 +13,32 @@ import { HELLO_MAGIC } from '../secure/key-exchange.ts';
 const MAGIC = 0x4d435855;
 const VERSION = 2;
 const AT_CHECKSUM = 12;
-/** Bytes that a server makes up for each connection: a request without them was made for another one. */
+/**
+ * Bytes of the random value that a server sends on each connection. A request must repeat it, so a request that was recorded on another connection is
+ * rejected.
+ */
 export const NONCE_BYTES = 16;
 /** Bytes of the header of a frame. */
 export const FRAME_HEADER_BYTES = 16;
 /** Bytes of the longest frame. */
 export const FRAME_BYTES_MAX: number = FRAME_HEADER_BYTES + NONCE_BYTES + PRIVATE_DATA_BYTES_MAX;
 
-/** What a frame says. */
+/** Types of frames. */
 export const FrameType = {
-  /** The client wants to connect; payload: the nonce of the server, and its private data. */
+  /** The client requests a connection; payload: the nonce of the server, and the private data of the client. */
   REQUEST: 1,
-  /** The server agrees; payload: its private data. */
+  /** The server accepts; payload: its private data. */
   ACCEPT: 2,
-  /** The server does not; status, and a reason as UTF-8. */
+  /** The server rejects; status, and the reason as UTF-8. */
   REJECT: 3,
-  /** What the client makes of the agreement: status. */
+  /** The result of the acceptance at the client: status. */
   CONFIRM: 4,
-  /** The server has taken the connection and listens: the first frame of it; payload: its nonce. */
+  /** The server has accepted the TCP connection and listens: the first frame; payload: its nonce. */
   HELLO: 5,
 } as const;
 export type FrameType = (typeof FrameType)[keyof typeof FrameType];
 
-/** Longest payload by type; a type without one is none. */
+/** Longest payload by type; undefined for an invalid type. */
 const PAYLOAD_BYTES_MAX: readonly (number | undefined)[] = [
   undefined,
   NONCE_BYTES + PRIVATE_DATA_BYTES_MAX,
@@ -48,14 +51,14 @@ const PAYLOAD_BYTES_MAX: readonly (number | undefined)[] = [
 /** A frame. */
 export interface Frame {
   readonly type: FrameType;
-  /** OK, or a failure: of a rejection and of a confirmation. */
+  /** OK or a failure, in a rejection and a confirmation. */
   readonly status: Status;
   readonly payload: Uint8Array;
 }
 
 const NO_BYTES = new Uint8Array(0);
 
-/** Writes a frame; the payload fits. */
+/** Packs a frame. The payload must fit. */
 export function packFrame(type: FrameType, status: Status, payload: Uint8Array = NO_BYTES): Uint8Array {
   const packed = new Uint8Array(FRAME_HEADER_BYTES + payload.byteLength);
   const view = new DataView(packed.buffer);
@@ -69,29 +72,29 @@ export function packFrame(type: FrameType, status: Status, payload: Uint8Array =
   return packed;
 }
 
-/** Reads one frame out of bytes that come in pieces. What is wrong with it is found as early as it can be: nothing is kept of a bad header. */
+/** Reads one frame from bytes that arrive in pieces. Errors are detected as early as possible, so no payload of an invalid header is stored. */
 export class FrameReader {
   #bytes: Uint8Array = new Uint8Array(FRAME_HEADER_BYTES);
   #filled = 0;
   #frame: Frame | undefined;
   #fault: string | undefined;
 
-  /** The frame, once it is there. */
+  /** The frame, once it is complete. */
   get frame(): Frame | undefined {
     return this.#frame;
   }
 
-  /** What is wrong, in words; undefined while nothing is. */
+  /** Description of the error; undefined if there is none. */
   get fault(): string | undefined {
     return this.#fault;
   }
 
-  /** Bytes that belong to the frame and are still to come: 0 when it is there, or will never be. */
+  /** Bytes of the frame that have not been read: 0 if it is complete or invalid. */
   get missing(): number {
     return this.#frame === undefined && this.#fault === undefined ? this.#bytes.byteLength - this.#filled : 0;
   }
 
-  /** Takes bytes, at most {@link missing}. */
+  /** Appends bytes, at most {@link missing}. */
   take(bytes: Uint8Array): void {
     this.#bytes.set(bytes, this.#filled);
     this.#filled += bytes.byteLength;
@@ -99,7 +102,7 @@ export class FrameReader {
     if (this.#filled > FRAME_HEADER_BYTES || !this.#takeHeader()) this.#finish();
   }
 
-  /** Makes room for the payload; false where nothing is to come any more. */
+  /** Reads the header and allocates the payload; false if the frame is complete or invalid. */
   #takeHeader(): boolean {
     const view = new DataView(this.#bytes.buffer);
     this.#fault = headerFault(view);

@@ -51,7 +51,7 @@ function rawOf(socket: Socket): Raw {
   return { socket, bytes: () => bytes, isEnded: () => isEnded };
 }
 
-/** A server that is no listener of this library. */
+/** A server that is not a listener of this library. */
 async function rawServer(onClient: (socket: Socket) => void): Promise<SocketAddress> {
   const server = createServer((socket) => {
     sockets.push(socket);
@@ -68,7 +68,7 @@ function counters(manager: ConnectionManager): Readonly<Record<string, number>> 
   return manager.stats().counters;
 }
 
-/** Shows that a manager still takes clients. */
+/** Checks that a manager still accepts clients. */
 async function expectServes(to: SocketAddress, requests: ManagerFixture, seen: readonly unknown[]): Promise<void> {
   const before = seen.length;
   const honest = requests.connect(requests.open(), { address: '127.0.0.1', port: to.port });
@@ -76,10 +76,10 @@ async function expectServes(to: SocketAddress, requests: ManagerFixture, seen: r
   honest.attempt.cancel();
 }
 
-/** A request that answers no hello. */
+/** A request that was sent without a hello. */
 const request = packFrame(FrameType.REQUEST, Status.OK, new Uint8Array(NONCE_BYTES + 100));
 
-/** The request of a client that has heard the hello of the listener. */
+/** The request of a client that has received the hello of the listener. */
 async function requestOf(raw: Raw): Promise<Uint8Array> {
   await fixture.until(() => raw.bytes().byteLength >= FRAME_HEADER_BYTES + NONCE_BYTES);
   const nonce = raw.bytes().subarray(FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + NONCE_BYTES);
@@ -94,15 +94,19 @@ function changed(at: number, value: number): Uint8Array {
 
 describe('a client', () => {
   it.each([
-    ['that speaks another protocol', Buffer.from('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'), /does not begin as one/],
+    ['that uses another protocol', Buffer.from('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'), /does not begin as one/],
     ['of another version', changed(4, 9), /version 9, this library speaks 2/],
     ['with an unknown frame', changed(5, 99), /unknown type 99/],
     ['with a frame that is too long', changed(10, 1), /has 65652 bytes, more than 16400/],
     ['with an unexpected status', changed(6, 1), /has the status 1/],
     ['with a wrong checksum', changed(50, 1), /wrong checksum/],
     ['that accepts', packFrame(FrameType.ACCEPT, Status.OK), /began with a frame of type 2/],
-    ['that repeats what another has said', request, /a request of another connection/],
-    ['that asks without having listened', packFrame(FrameType.REQUEST, Status.OK), /a request of another connection/],
+    ['that repeats the request of another client', request, /a request of another connection/],
+    [
+      'that sends a request before it has received the hello',
+      packFrame(FrameType.REQUEST, Status.OK),
+      /a request of another connection/,
+    ],
     ['that confirms', packFrame(FrameType.CONFIRM, Status.OK), /began with a frame of type 4/],
   ])('%s is dropped', async (_, bytes, reason) => {
     fixture.log.allow(reason);
@@ -117,7 +121,7 @@ describe('a client', () => {
     await expectServes(listener.address, fixture, requests);
   });
 
-  it('that goes away at any byte is no reason to warn', async () => {
+  it('that disconnects at any byte causes no warning', async () => {
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     for (const byteLength of [0, 1, FRAME_HEADER_BYTES - 1, FRAME_HEADER_BYTES, request.byteLength - 1]) {
@@ -131,7 +135,7 @@ describe('a client', () => {
     await expectServes(listener.address, fixture, requests);
   });
 
-  it('may say it byte by byte', async () => {
+  it('may send its request byte by byte', async () => {
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     const raw = await rawClient(listener.address);
@@ -144,7 +148,7 @@ describe('a client', () => {
     expect(requests[0]!.privateData).toEqual(new Uint8Array(100));
   });
 
-  it('that takes too long is dropped, also when it sends now and then', async () => {
+  it('that exceeds the time-out is dropped, also if it sends some bytes in between', async () => {
     fixture.log.allow(/took too long to ask/);
     const clock = new ManualClock();
     const manager = fixture.open({}, clock);
@@ -162,7 +166,7 @@ describe('a client', () => {
     expect(counters(manager)).toMatchObject({ clients_dropped: 1 });
   });
 
-  it('that says more than its request is dropped, and its request with it', async () => {
+  it('that sends more than its request is dropped together with its request', async () => {
     fixture.log.allow(/said more than it may/);
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
@@ -179,9 +183,9 @@ describe('a client', () => {
   });
 
   it.each([
-    ['says something else', packFrame(FrameType.REQUEST, Status.OK), Status.CONNECTION_RESET, /to confirm/],
-    ['says garbage', new Uint8Array(64), Status.CONNECTION_RESET, /does not begin as one/],
-    ['says nothing', new Uint8Array(0), Status.TIMED_OUT, /too long to confirm/],
+    ['sends another message', packFrame(FrameType.REQUEST, Status.OK), Status.CONNECTION_RESET, /to confirm/],
+    ['sends garbage', new Uint8Array(64), Status.CONNECTION_RESET, /does not begin as one/],
+    ['sends nothing', new Uint8Array(0), Status.TIMED_OUT, /too long to confirm/],
   ])('that was accepted and %s fails the acceptance', async (_, bytes, status, reason) => {
     fixture.log.allow(reason);
     const clock = new ManualClock();
@@ -199,7 +203,7 @@ describe('a client', () => {
     await fixture.until(raw.isEnded);
   });
 
-  it('that asks when the listener has closed is rejected', async () => {
+  it('whose request arrives after the listener has closed is rejected', async () => {
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     const raw = await rawClient(listener.address);
@@ -211,7 +215,7 @@ describe('a client', () => {
     expect(requests).toEqual([]);
   });
 
-  it('that does not go away after a rejection is closed', async () => {
+  it('that stays connected after a rejection is disconnected', async () => {
     const clock = new ManualClock();
     const manager = fixture.open({}, clock);
     const { listener, requests } = fixture.listen(manager);
@@ -283,7 +287,7 @@ describe('too many clients', () => {
     const late = await rawClient(listener.address);
     await fixture.until(silent.isEnded);
     expect([requests[0]!.live, client.answers, late.isEnded()]).toEqual([true, [], false]);
-    // A listener that sends all away but the fifth.
+    // A listener that evicts every client but the fifth.
     let tries = 0;
     const address = await rawServer((socket) => {
       tries += 1;
@@ -295,7 +299,7 @@ describe('too many clients', () => {
     expect([again.answers[0]!.status, tries]).toEqual([Status.REJECTED, 5]);
   });
 
-  it('with requests are rejected with BUSY, and there is room when one is answered', async () => {
+  it('with requests are rejected with BUSY until one is answered', async () => {
     fixture.log.allow(/as 2 requests to connect wait/);
     const manager = fixture.open({ TCP_CM_MAX_REQUESTS: '2' });
     const { listener, requests } = fixture.listen(manager);
@@ -311,7 +315,7 @@ describe('too many clients', () => {
     expect(counters(manager)).toMatchObject({ requests: 3, requests_busy: 1, accepted: 1 });
   });
 
-  it('for the descriptors of the process are sent away, without spinning', async () => {
+  it('for the descriptors of the process are disconnected, without spinning', async () => {
     fixture.log.allow(/sent away: too many open files/);
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
@@ -328,7 +332,7 @@ describe('too many clients', () => {
   });
 });
 
-/** Takes all descriptors that the process may have; returns what gives them back. */
+/** Uses up all descriptors of the process; returns the function that closes them. */
 function exhaustDescriptors(): () => void {
   const limit = (nofile: string): void => {
     execFileSync('prlimit', ['--pid', String(process.pid), `--nofile=${nofile}`]);
@@ -339,7 +343,7 @@ function exhaustDescriptors(): () => void {
   try {
     for (;;) taken.push(open('/dev/null', OpenFlag.RDONLY));
   } catch {
-    // That was the last one.
+    // The limit is reached.
   }
   return () => {
     for (const fd of taken) close(fd);
@@ -347,14 +351,14 @@ function exhaustDescriptors(): () => void {
   };
 }
 
-describe('what listens', () => {
+describe('a server', () => {
   it.each([
     ['garbage', Buffer.from('SSH-2.0-OpenSSH_9.6\r\n'), /does not begin as one/],
     ['a request', request, /type 1 is no answer/],
-    ['an acceptance before anything was asked', packFrame(FrameType.ACCEPT, Status.OK), /type 2 is no answer/],
-    ['hello again', Buffer.concat([hello(), hello()]), /type 5 is no answer/],
-    ['nothing, and ends', new Uint8Array(0), /ended the connection|ECONNRESET|connection reset/],
-  ])('and sends %s is refused', async (_, bytes, reason) => {
+    ['an acceptance before the request', packFrame(FrameType.ACCEPT, Status.OK), /type 2 is no answer/],
+    ['a second hello', Buffer.concat([hello(), hello()]), /type 5 is no answer/],
+    ['nothing, and disconnects', new Uint8Array(0), /ended the connection|ECONNRESET|connection reset/],
+  ])('that sends %s is rejected', async (_, bytes, reason) => {
     const address = await rawServer((socket) => socket.end(bytes));
     const { answers } = fixture.connect(fixture.open(), { address: '127.0.0.1', port: address.port });
     await fixture.until(() => answers.length === 1);
@@ -363,7 +367,7 @@ describe('what listens', () => {
     expect(answers[0]!.error).toMatchObject({ code: 'ERR_TCP_CM', message: expect.stringMatching(reason) });
   });
 
-  it('and says nothing is given up in time, after some tries', async () => {
+  it('that sends nothing causes TIMED_OUT after some tries', async () => {
     let tries = 0;
     const address = await rawServer(() => (tries += 1));
     const clock = new ManualClock();
@@ -378,7 +382,7 @@ describe('what listens', () => {
     expect(tries).toBeGreaterThan(1);
   });
 
-  it('and goes away after its hello has reset the connection', async () => {
+  it('that disconnects after its hello has reset the connection', async () => {
     const address = await rawServer((socket) => {
       socket.write(hello());
       socket.once('data', () => socket.destroy());
@@ -388,7 +392,7 @@ describe('what listens', () => {
     expect(answers[0]!.status).toBe(Status.CONNECTION_RESET);
   });
 
-  it('and prints nothing but text as its reason', async () => {
+  it('whose reason has control characters is reported as printable text', async () => {
     const reason = Buffer.from('no\u001b[31m\nreally\u0000');
     const address = await rawServer((socket) => {
       socket.end(Buffer.concat([hello(), packFrame(FrameType.REJECT, Status.REJECTED, reason)]));

@@ -1,5 +1,5 @@
 /**
- * A listening socket of the connection manager: takes the connections that come, also when the process is out of descriptors. What a client wants is read in
+ * A listening socket of the connection manager: accepts connections, and handles the lack of descriptors. The request of a client is read in
  * server-client.ts.
  */
 
@@ -25,22 +25,22 @@ import { CmCounter } from './counters.ts';
 import { type ClientOwner, ServerClient } from './server-client.ts';
 import type { Watched } from './watch.ts';
 
-/** Connections that one look takes at most: others have their turn too. */
+/** Maximum number of connections accepted in one call, so that other descriptors are served too. */
 const ACCEPTS_MAX = 64;
-/** Pause of a listener that cannot accept clients, not even to refuse them. */
+/** Pause of a listener that can neither accept nor reject clients, in nanoseconds. */
 const PAUSE_NS = 100e6;
-/** Seconds between two probes of a silent client, and how many it may leave unanswered. */
+/** Seconds between two keepalive probes to a silent client, and the maximum number without an answer. */
 const KEEPALIVE_S = 10;
 const KEEPALIVE_PROBES = 3;
 
 const OUT_OF_DESCRIPTORS: readonly number[] = [Errno.EMFILE, Errno.ENFILE];
 const NO_CLIENT: readonly number[] = [Errno.EAGAIN, Errno.EINTR];
-/** A connection that failed before it was taken; the next one may be good: see accept(2). */
+/** The connection failed before it was accepted; the next one may succeed: see accept(2). */
 const LOST: readonly number[] = [Errno.ECONNABORTED, Errno.ENETUNREACH, Errno.EHOSTUNREACH, Errno.EPERM];
 
 /** The manager behind a listener. */
 export interface ListeningOwner extends ClientOwner, ChannelOwner {
-  /** Clients that have not said what they want, and those that were rejected. */
+  /** Clients that have not sent their request, and those that were rejected. */
   readonly unauthenticatedPeers: UnauthenticatedPeers<ServerClient>;
   clientCame(client: ServerClient): void;
   listenerClosed(listener: Listening): void;
@@ -66,7 +66,7 @@ export class Listening implements SocketListener, Watched {
   ) {
     this.#owner = owner;
     this.#onRequest = (request) => {
-      // Its client was taken while this listened, and has asked only now.
+      // The client was accepted before the listener closed, and its request has arrived only now.
       if (this.#closed) request.reject(Status.REJECTED, 'the listener has closed');
       else onRequest(request);
     };
@@ -98,12 +98,12 @@ export class Listening implements SocketListener, Watched {
     for (let i = 0; i < ACCEPTS_MAX && !this.#closed; i++) {
       const fd = tcpAccept(this.#fd);
       if (fd >= 0) count += this.#take(fd);
-      else if (NO_CLIENT.includes(-fd) || !this.#goesOnAfter(-fd)) break;
+      else if (NO_CLIENT.includes(-fd) || !this.#continuesAfter(-fd)) break;
     }
     return count;
   }
 
-  /** The pause is over. */
+  /** Ends the pause. */
   onDeadline(): number {
     this.deadlineNs = Number.POSITIVE_INFINITY;
     this.#owner.watch.modify(this.#fd, ReadyFor.READ, this.#token);
@@ -124,20 +124,20 @@ export class Listening implements SocketListener, Watched {
       ) {
         count += oldest.evict();
       }
-      // By the program, which was told of a request.
+      // Closed by the program in its callback for a request.
       if (this.#closed) {
         channel.close();
         return count;
       }
       const addresses = { clientAddress, serverAddress: tcpLocalAddress(fd) };
-      // A client that waits may go without a word.
+      // A waiting client may vanish without closing the connection.
       setKeepalive(fd, KEEPALIVE_S, KEEPALIVE_S, KEEPALIVE_PROBES);
       const client = new ServerClient(this.#owner, channel, addresses, this.#onRequest);
       this.#owner.counters.count(CmCounter.CLIENTS);
       this.#owner.clientCame(client);
       return count + client.greet();
     } catch (error) {
-      // It has gone already, or cannot be watched.
+      // The client has disconnected, or cannot be watched.
       channel.close();
       if (!isSyscallError(error)) throw error;
       this.#owner.log.diag(`a client of ${printAddress(this.address)} was lost: ${error.message}`);
@@ -145,12 +145,12 @@ export class Listening implements SocketListener, Watched {
     }
   }
 
-  /** What accept has refused; returns whether the next connection can be taken. */
-  #goesOnAfter(code: number): boolean {
+  /** Handles an error of accept; returns whether the next connection can be accepted. */
+  #continuesAfter(code: number): boolean {
     if (LOST.includes(code)) return true;
     const { log, watch, clock, counters } = this.#owner;
     const left = OUT_OF_DESCRIPTORS.includes(code) ? this.#reserve.sendAway() : -code;
-    // Without descriptors accept does not even look whether a client waits.
+    // Without descriptors accept fails before it checks whether a client waits.
     if (NO_CLIENT.includes(-left)) return false;
     if (left >= 0) {
       counters.count(CmCounter.CLIENTS_SENT_AWAY);
@@ -158,7 +158,7 @@ export class Listening implements SocketListener, Watched {
       return true;
     }
     log.warn(`${printAddress(this.address)} takes no clients for a moment: ${errnoText(code)}`);
-    // Readiness would be reported again and again.
+    // Without this, readiness would be reported continuously.
     watch.modify(this.#fd, 0, this.#token);
     this.deadlineNs = clock.nowNs() + PAUSE_NS;
     watch.due(this.deadlineNs);

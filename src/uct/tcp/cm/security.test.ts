@@ -28,7 +28,7 @@ afterEach(async () => {
 });
 
 describe('a listener with a shared key', () => {
-  it.each(['auth', 'encrypt'])('hears clients that know it, and they hear it: %s', async (level) => {
+  it.each(['auth', 'encrypt'])('and clients with it exchange messages: %s', async (level) => {
     const config = { ...AUTH, TCP_SECURITY: level };
     const { listener, requests } = fixture.listen(fixture.open(config));
     const { answers } = fixture.connect(fixture.open(config), listener.address, DATA);
@@ -54,16 +54,19 @@ describe('a listener with a shared key', () => {
       /UCX_TCP_SECURITY is none here/,
     ],
     ['none at the client', {}, AUTH, Status.UNREACHABLE, /UCX_TCP_SECURITY is none here/, /has hung up/],
-  ])('accepts no client with %s, and both ends log the reason', async (_name, client, server, status, told, heard) => {
-    fixture.log.allow(heard);
-    const { listener, requests } = fixture.listen(fixture.open(server));
-    const { answers } = fixture.connect(fixture.open(client), listener.address, DATA);
-    await fixture.until(() => answers.length === 1);
-    expect(answers[0]).toMatchObject({ status, error: { code: 'ERR_TCP_CM' } });
-    expect(answers[0]!.error!.message).toMatch(told);
-    await fixture.until(() => fixture.log.records.some(({ message }) => heard.test(message)));
-    expect(requests).toEqual([]);
-  });
+  ])(
+    'accepts no client with %s, and both ends log the reason',
+    async (_name, client, server, status, clientReason, serverReason) => {
+      fixture.log.allow(serverReason);
+      const { listener, requests } = fixture.listen(fixture.open(server));
+      const { answers } = fixture.connect(fixture.open(client), listener.address, DATA);
+      await fixture.until(() => answers.length === 1);
+      expect(answers[0]).toMatchObject({ status, error: { code: 'ERR_TCP_CM' } });
+      expect(answers[0]!.error!.message).toMatch(clientReason);
+      await fixture.until(() => fixture.log.records.some(({ message }) => serverReason.test(message)));
+      expect(requests).toEqual([]);
+    },
+  );
 
   it('disconnects clients with another protocol', async () => {
     fixture.log.allow(/does not authenticate itself/);
@@ -81,7 +84,7 @@ describe('a listener with a shared key', () => {
     expect(requests).toEqual([]);
   });
 
-  it('that is silent, or gone, is no listener', async () => {
+  it('that is silent, or has closed, fails the attempt', async () => {
     const server = createServer((socket) => {
       sockets.push(socket);
       socket.end();
@@ -98,10 +101,10 @@ describe('a listener with a shared key', () => {
 });
 
 describe('a flood of unauthenticated peers to an encrypted listener', () => {
-  /** An unauthenticated peer can make a good hello: that says nothing of the key. */
+  /** An unauthenticated peer can send a valid hello, because the hello does not depend on the key. */
   const hello = (): Uint8Array => new KeyExchange({ level: 'encrypt', key: Buffer.from('guess') }, 'connecting').hello;
 
-  /** A peer without the key, which has connected and sent these bytes. */
+  /** Connects as a peer without the key and sends these bytes. */
   async function unauthenticatedPeer(port: number, bytes: Uint8Array): Promise<{ isEnded: boolean }> {
     const socket = netConnect(port, '127.0.0.1');
     sockets.push(socket);
@@ -116,7 +119,7 @@ describe('a flood of unauthenticated peers to an encrypted listener', () => {
     return state;
   }
 
-  /** A request of a client with the key arrives. */
+  /** Checks that the request of a client with the key arrives. */
   async function expectServes(port: number, requests: readonly { readonly privateData: Uint8Array }[]): Promise<void> {
     const before = requests.length;
     const { attempt } = fixture.connect(fixture.open(ENCRYPT), { address: '127.0.0.1', port }, DATA);
@@ -125,7 +128,7 @@ describe('a flood of unauthenticated peers to an encrypted listener', () => {
     attempt.cancel();
   }
 
-  it('who wait in the key exchange makes way for clients with the key, the oldest first', async () => {
+  it('that wait in the key exchange: clients with the key evict them, the oldest first', async () => {
     fixture.log.allow(/rejected, as others have come after it|more warnings/);
     const PLACES = 64;
     // The clock stands still: no connection times out.

@@ -1,6 +1,6 @@
 /**
- * A client of a listener, from its connection on: reads its request, holds it until the program answers, and reads how the client confirms the
- * answer. A client that violates the protocol, disconnects, or is too slow is dropped.
+ * A client of a listener, from its connection on: reads its request, keeps it until the program answers, and reads the confirmation of the client. A
+ * client that violates the protocol, disconnects, or is too slow is dropped.
  */
 
 import { printAddress } from '../../../sys/index.ts';
@@ -24,17 +24,17 @@ import { CmCounter, type CmCounters } from './counters.ts';
 import { FrameType, NONCE_BYTES, packFrame } from './frame.ts';
 import type { Watch, Watched } from './watch.ts';
 
-/** Time that a client which was rejected has to read that and to end. */
+/** Time in nanoseconds for a rejected client to read the rejection and to disconnect. */
 const LINGER_NS = 1e9;
 /** Reason sent to an evicted client, which may connect again. */
 const EVICTED = 'others have come after it, and it has not sent its request';
-/** Bytes that are read of such a client at most. */
+/** Maximum number of bytes read from a rejected client. */
 const LINGER_BYTES_MAX = 1 << 20;
 
 const NO_DATA = new Uint8Array(0);
 
-/** How far a client is. */
-const State = { ASKING: 0, WAITING: 1, ACCEPTED: 2, REJECTED: 3, GONE: 4 } as const;
+/** Progress of a client. */
+const State = { AWAITING_REQUEST: 0, WAITING: 1, ACCEPTED: 2, REJECTED: 3, CLOSED: 4 } as const;
 type State = (typeof State)[keyof typeof State];
 
 /** The manager behind a client. */
@@ -44,20 +44,20 @@ export interface ClientOwner {
   readonly log: LimitedLog;
   readonly config: TcpCmConfig;
   readonly counters: CmCounters;
-  /** Memory to receive into: of no meaning after a call. */
+  /** Memory to receive into. Its contents are valid during a call only. */
   readonly received: Uint8Array;
   /** Clients that wait for the program. */
   readonly waitingClients: number;
-  /** A client has begun to wait for the program. */
+  /** A client has sent its request. */
   clientWaits(client: ServerClient): void;
-  /** A client does not wait for the program any more. */
+  /** The program has answered a client, or the client has disconnected. */
   clientAnswered(client: ServerClient): void;
-  /** A client was rejected, and may read that before it goes. */
+  /** A client was rejected. The connection stays open for the time it needs to read the rejection. */
   clientLingers(client: ServerClient): void;
   clientGone(client: ServerClient): void;
 }
 
-/** Both ends of the connection of a client. */
+/** Addresses of both ends of the connection of a client. */
 export interface ClientAddresses {
   readonly clientAddress: SocketAddress;
   readonly serverAddress: SocketAddress;
@@ -74,7 +74,7 @@ export class ServerClient implements ClientRequest, Watched {
   readonly #onRequest: (request: ClientRequest) => void;
   readonly #nonce: Uint8Array = systemRandomBytes(NONCE_BYTES);
   #onSettled: (status: Status) => void = () => undefined;
-  #state: State = State.ASKING;
+  #state: State = State.AWAITING_REQUEST;
   #discarded = 0;
 
   /** @throws SyscallError ENOSPC; the channel is closed then */
@@ -92,7 +92,7 @@ export class ServerClient implements ClientRequest, Watched {
     this.#conversation = new Conversation(owner.watch, channel, this);
   }
 
-  /** Begins: confirms that a listener is there. Returns like {@link onReady}. */
+  /** Sends the hello of the listener. Returns like {@link onReady}. */
   greet(): number {
     this.#conversation.send(packFrame(FrameType.HELLO, Status.OK, this.#nonce));
     return this.onReady();
@@ -127,21 +127,22 @@ export class ServerClient implements ClientRequest, Watched {
     if (fault !== undefined) return this.#drop(fault);
     this.#conversation.flush();
     switch (this.#state) {
-      case State.ASKING:
-        return this.#hearRequest();
+      case State.AWAITING_REQUEST:
+        return this.#receiveRequest();
       case State.WAITING:
-        return this.#hearNothing();
+        return this.#expectSilence();
       case State.ACCEPTED:
-        return this.#hearConfirmation();
+        return this.#receiveConfirmation();
       case State.REJECTED:
-        return this.#hearEnd();
+        return this.#awaitEnd();
       default:
         return 0;
     }
   }
 
   onDeadline(): number {
-    if (this.#state === State.ASKING) return this.#drop({ status: Status.TIMED_OUT, reason: 'took too long to ask' });
+    if (this.#state === State.AWAITING_REQUEST)
+      return this.#drop({ status: Status.TIMED_OUT, reason: 'took too long to ask' });
     if (this.#state === State.ACCEPTED) {
       return this.#drop({ status: Status.TIMED_OUT, reason: 'took too long to confirm' });
     }
@@ -149,11 +150,11 @@ export class ServerClient implements ClientRequest, Watched {
     return 0;
   }
 
-  /** Disconnects a client that has not sent its request, unless it has arrived by now. Returns like {@link onReady}. */
+  /** Disconnects a client that has not sent its request, unless the request has arrived by now. Returns like {@link onReady}. */
   evict(): number {
     const count = this.onReady();
-    if (this.#state !== State.ASKING && this.#state !== State.REJECTED) return count;
-    if (this.#state === State.ASKING) {
+    if (this.#state !== State.AWAITING_REQUEST && this.#state !== State.REJECTED) return count;
+    if (this.#state === State.AWAITING_REQUEST) {
       this.#owner.log.warn(`${this.#name}: rejected, as ${EVICTED}`);
       this.#owner.counters.count(CmCounter.CLIENTS_SENT_AWAY);
       this.#conversation.send(packFrame(FrameType.REJECT, Status.NO_RESOURCE, Buffer.from(EVICTED)));
@@ -162,24 +163,24 @@ export class ServerClient implements ClientRequest, Watched {
     return count;
   }
 
-  /** Closes the connection without a word; nothing is reported. Idempotent. */
+  /** Closes the connection without a rejection and without a report. Idempotent. */
   close(): void {
-    if (this.#state === State.GONE) return;
+    if (this.#state === State.CLOSED) return;
     if (this.live) this.#owner.clientAnswered(this);
-    this.#state = State.GONE;
+    this.#state = State.CLOSED;
     this.#conversation.close();
     this.#owner.clientGone(this);
   }
 
-  #hearRequest(): number {
-    const heard = this.#conversation.receive(this.#owner.received);
-    if (heard === 'waiting') return 0;
-    if (heard === 'ended') return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it asked' });
-    if ('reason' in heard) return this.#drop(heard);
-    if (heard.type !== FrameType.REQUEST) {
-      return this.#drop({ status: Status.INVALID_PARAM, reason: `began with a frame of type ${heard.type}` });
+  #receiveRequest(): number {
+    const frame = this.#conversation.receive(this.#owner.received);
+    if (frame === 'waiting') return 0;
+    if (frame === 'ended') return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it asked' });
+    if ('reason' in frame) return this.#drop(frame);
+    if (frame.type !== FrameType.REQUEST) {
+      return this.#drop({ status: Status.INVALID_PARAM, reason: `began with a frame of type ${frame.type}` });
     }
-    if (!sameSecret(heard.payload.subarray(0, NONCE_BYTES), this.#nonce)) {
+    if (!sameSecret(frame.payload.subarray(0, NONCE_BYTES), this.#nonce)) {
       return this.#drop({ status: Status.INVALID_PARAM, reason: 'sent a request of another connection' });
     }
     const { waitingClients, config } = this.#owner;
@@ -191,38 +192,38 @@ export class ServerClient implements ClientRequest, Watched {
     }
     this.#state = State.WAITING;
     this.deadlineNs = Number.POSITIVE_INFINITY;
-    this.privateData = heard.payload.subarray(NONCE_BYTES);
+    this.privateData = frame.payload.subarray(NONCE_BYTES);
     this.#owner.clientWaits(this);
     this.#owner.counters.count(CmCounter.REQUESTS);
     this.#onRequest(this);
     return 1;
   }
 
-  #hearNothing(): number {
-    const heard = this.#conversation.silence(this.#owner.received);
-    if (heard === 'waiting') return 0;
+  #expectSilence(): number {
+    const silence = this.#conversation.silence(this.#owner.received);
+    if (silence === 'waiting') return 0;
     return this.#drop(
-      heard === 'ended' ? { status: Status.CONNECTION_RESET, reason: 'has gone before it was answered' } : heard,
+      silence === 'ended' ? { status: Status.CONNECTION_RESET, reason: 'has gone before it was answered' } : silence,
     );
   }
 
-  #hearConfirmation(): number {
-    const heard = this.#conversation.receive(this.#owner.received);
-    if (heard === 'waiting') return 0;
-    if (heard === 'ended')
+  #receiveConfirmation(): number {
+    const frame = this.#conversation.receive(this.#owner.received);
+    if (frame === 'waiting') return 0;
+    if (frame === 'ended')
       return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it confirmed' });
-    if ('reason' in heard) return this.#drop(heard);
-    if (heard.type !== FrameType.CONFIRM) {
-      return this.#drop({ status: Status.INVALID_PARAM, reason: `sent a frame of type ${heard.type} to confirm` });
+    if ('reason' in frame) return this.#drop(frame);
+    if (frame.type !== FrameType.CONFIRM) {
+      return this.#drop({ status: Status.INVALID_PARAM, reason: `sent a frame of type ${frame.type} to confirm` });
     }
-    return this.#settle(heard.status);
+    return this.#settle(frame.status);
   }
 
-  #hearEnd(): number {
+  #awaitEnd(): number {
     for (;;) {
-      const heard = this.#conversation.discard(this.#owner.received);
-      if (heard === 'waiting') return 0;
-      this.#discarded += typeof heard === 'number' ? heard : Number.POSITIVE_INFINITY;
+      const discarded = this.#conversation.discard(this.#owner.received);
+      if (discarded === 'waiting') return 0;
+      this.#discarded += typeof discarded === 'number' ? discarded : Number.POSITIVE_INFINITY;
       if (this.#discarded <= LINGER_BYTES_MAX) continue;
       this.close();
       return 0;
@@ -258,7 +259,7 @@ export class ServerClient implements ClientRequest, Watched {
   #drop({ status, reason }: Fault): number {
     this.#owner.counters.count(CmCounter.CLIENTS_DROPPED);
     const message = `${this.#name}: ${reason}`;
-    // Who goes away does nothing wrong.
+    // A client that disconnects does not violate the protocol.
     if (status === Status.CONNECTION_RESET) this.#owner.log.diag(message);
     else this.#owner.log.warn(`${message}; it is dropped`);
     if (this.#state === State.ACCEPTED) {

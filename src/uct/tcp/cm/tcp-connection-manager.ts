@@ -1,9 +1,9 @@
 /**
- * The connection manager over TCP: listeners, their clients, and attempts to connect, over nonblocking sockets that one event set watches. It moves no data of
- * transports.
+ * The connection manager over TCP: listeners, their clients, and attempts to connect, over nonblocking sockets in one event set. It does not transfer
+ * data of transports.
  *
- * What travels is the private data of the two sides. Every client that can connect to a listener is heard: without a handshake in channel.ts that is every program that
- * reaches its address.
+ * It carries the private data of both sides. Without a handshake (channel.ts) every program that can connect to the address of a listener can send it
+ * a request.
  */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
@@ -41,7 +41,7 @@ const PORT_MAX = 65_535;
 
 /**
  * Makes the connection manager of a worker.
- * @param security what is asked of clients and listeners; nothing without
+ * @param security required of clients and listeners; none if undefined
  * @throws SyscallError EMFILE
  */
 export function tcpConnectionManager(services: ComponentServices, security?: Security): ConnectionManager {
@@ -64,7 +64,7 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
   readonly #waiting: Set<ServerClient> = new Set();
   readonly unauthenticatedPeers: UnauthenticatedPeers<ServerClient>;
   readonly #attempts: Set<ClientAttempt> = new Set();
-  /** Attempts that progress has to report, as no descriptor will. */
+  /** Attempts that have failed without a descriptor: progress reports them. */
   readonly #failed: ClientAttempt[] = [];
   #closed = false;
 
@@ -149,7 +149,7 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
     this.staging.free();
   }
 
-  // What listeners, clients and attempts need of the manager.
+  // Functions for listeners, clients and attempts.
 
   clientCame(client: ServerClient): void {
     this.#clients.add(client);

@@ -1,32 +1,32 @@
 /**
- * The descriptors of one connection manager that are waited for: who hears of which, until when, and sleeping on all of them. What happens then is
- * the business of those who are watched.
+ * The event set and deadlines of one connection manager: calls the handler of each ready descriptor or expired deadline, and sleeps until the next.
+ * It does not read or write descriptors.
  */
 
 import { EventAlarm, EventSet } from '../../../sys/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { Sleeper } from '../../base/sleeper.ts';
 
-/** Who waits for a descriptor. */
+/** Handler of one descriptor. */
 export interface Watched {
-  /** Time at which {@link onDeadline} is due; Infinity for never. */
+  /** Time at which {@link onDeadline} is called; Infinity for never. */
   readonly deadlineNs: number;
-  /** The descriptor may be ready. Returns how many callbacks of the manager's owner ran. */
+  /** Called when the descriptor may be ready. Returns how many callbacks of the manager's owner ran. */
   onReady(): number;
-  /** The time is over. Returns like {@link onReady}. */
+  /** Called when the deadline has expired. Returns like {@link onReady}. */
   onDeadline(): number;
 }
 
-/** The descriptors. */
+/** The event set. */
 export class Watch {
   readonly #clock: Clock;
   readonly #set: EventSet = new EventSet();
   readonly #sleeper: Sleeper;
   readonly #watched: (Watched | undefined)[] = [];
   readonly #freeTokens: number[] = [];
-  /** Tokens that were given back since the last poll: its events may still name them. */
+  /** Tokens that were released since the last poll: its events may still name them. */
   readonly #retired: number[] = [];
-  /** No deadline is before. */
+  /** Lower bound of all deadlines. */
   #earliestNs = Number.POSITIVE_INFINITY;
   readonly #alarm: EventAlarm;
   #closed = false;
@@ -46,7 +46,7 @@ export class Watch {
   /**
    * Watches a descriptor.
    * @param events bits of ReadyFor
-   * @returns the token by which it is known here
+   * @returns the token of the descriptor in this set
    * @throws SyscallError ENOSPC
    */
   add(fd: number, events: number, watched: Watched): number {
@@ -62,33 +62,33 @@ export class Watch {
     return token;
   }
 
-  /** Changes what a descriptor is watched for. */
+  /** Changes the watched events of a descriptor. */
   modify(fd: number, events: number, token: number): void {
     this.#set.modify(fd, events, token);
   }
 
-  /** Ends watching, before the descriptor is closed. */
+  /** Removes a descriptor, before it is closed. */
   remove(fd: number, token: number): void {
     if (this.#closed) return;
     this.#set.remove(fd);
     this.#release(token);
   }
 
-  /** A deadline has been set. */
+  /** Announces a new deadline. */
   due(deadlineNs: number): void {
     if (deadlineNs >= this.#earliestNs) return;
     this.#earliestNs = deadlineNs;
-    // Who sleeps, sleeps too long.
+    // A sleep that has begun ends too late for it.
     this.#sleeper.wake();
   }
 
-  /** Tells those whose descriptors are ready, then those whose time is over. Returns how many callbacks of the manager's owner ran. */
+  /** Calls the handlers of ready descriptors, then those of expired deadlines. Returns how many callbacks of the manager's owner ran. */
   poll(): number {
     for (let token = this.#retired.pop(); token !== undefined; token = this.#retired.pop())
       this.#freeTokens.push(token);
     let count = 0;
     const ready = this.#set.poll();
-    // Callbacks may drive the manager again, or close it: the tokens are read before any of them runs.
+    // Callbacks may drive or close the manager, so the tokens are read before any of them runs.
     const tokens: number[] = [];
     for (let i = 0; i < ready; i++) tokens.push(this.#set.token(i));
     for (const token of tokens) count += this.#watched[token]?.onReady() ?? 0;
@@ -96,7 +96,7 @@ export class Watch {
     return count;
   }
 
-  /** Sleeps until a descriptor may be ready, a deadline is over, or `timeoutNs`. */
+  /** Sleeps until a descriptor may be ready, a deadline expires, or `timeoutNs` has passed. */
   wait(timeoutNs: number): Promise<void> {
     if (this.#closed) return Promise.resolve();
     this.#alarm.arm();
@@ -127,7 +127,7 @@ export class Watch {
         if (watched !== undefined && watched.deadlineNs <= nowNs) count += watched.onDeadline();
       }
     } finally {
-      // Also when a callback of the application has thrown: every watched connection has to be served.
+      // Also if a callback of the application has thrown: every handler must be called.
       for (const watched of this.#watched)
         this.#earliestNs = Math.min(this.#earliestNs, watched?.deadlineNs ?? Infinity);
     }

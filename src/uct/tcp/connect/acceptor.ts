@@ -1,4 +1,4 @@
-/** The listening socket of an interface: where peers connect to, and how it behaves when this process has no descriptors left. */
+/** The listening socket of an interface: its port, and its behaviour when this process has no descriptors left. */
 
 import { Errno, isSyscallError, tcpAccept, tcpClose, tcpListen, tcpLocalAddress } from '../../../sys/index.ts';
 import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
@@ -18,9 +18,9 @@ export class Acceptor implements Watched {
   #hasWarned = false;
 
   /**
-   * Listens on the first port of a range that is free.
-   * @param onPeers called when peers may wait: takes them, and returns how many
-   * @throws SyscallError EADDRINUSE when none is, EACCES, EMFILE
+   * Listens on the first free port of a range.
+   * @param onPeers called when peers may wait; accepts them, and returns how many
+   * @throws SyscallError EADDRINUSE if no port is free, EACCES, EMFILE
    */
   constructor(
     address: string,
@@ -41,7 +41,7 @@ export class Acceptor implements Watched {
     this.port = tcpLocalAddress(this.fd).port;
   }
 
-  /** Takes a connection: its descriptor, or -1 when there is none. */
+  /** Accepts a connection: its descriptor, or -1 if there is none. */
   accept(): number {
     const fd = tcpAccept(this.fd);
     if (fd >= 0) {

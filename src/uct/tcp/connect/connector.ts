@@ -1,6 +1,6 @@
 /**
- * Makes connections, on both ends: connects and accepts sockets and exchanges hellos within a bounded time. It does not decide to which link a socket
- * belongs; its owner does.
+ * Establishes connections, on both ends: connects and accepts sockets, and exchanges hellos within a bounded time. The owner assigns the sockets to
+ * links.
  */
 
 import {
@@ -33,44 +33,47 @@ import type { Acceptor } from './acceptor.ts';
 import { Handshake, type HandshakeFailure } from './handshake.ts';
 import { Answer, type Hello } from './hello.ts';
 
-/** The most sockets of peers without a hello, and half as many of one address: for one more the oldest is closed. */
+/** Maximum number of sockets of peers without a hello; half as many for one address. One more evicts the oldest. */
 const UNAUTHENTICATED_PEERS_MAX = 1024;
-/** Sockets that are connected one after the other to a peer that hangs up without a word: it closes the oldest of too many. */
+/** Maximum number of attempts to connect to a peer that closes the connection without sending anything: it evicts the oldest of too many. */
 const CONNECTS_MAX = 8;
-/** Send buffer between processes of one node: what is on its way stays in the caches, which makes twice the bandwidth of what the kernel would grow it to. */
+/**
+ * Send buffer between processes of one node. Data in flight then stays in the caches, which doubles the bandwidth compared with the size to which the
+ * kernel would grow the buffer.
+ */
 const LOCAL_SNDBUF = 262_144;
 const NS_PER_S = 1e9;
 
-/** What decides. */
+/** Decisions of the interface, and its callbacks. */
 export interface ConnectorOwner {
   readonly warnings: LimitedLog;
   readonly nowNs: number;
-  /** What this end says first when it connects a link. */
+  /** The hello that this end sends when it connects a link. */
   helloFor(link: TcpLink): Hello;
   /** The answer to a peer that has connected. */
   answerTo(peer: Hello): Hello;
-  /** Why the answer of a peer that welcomes a link is not good enough; undefined when it is. */
+  /** The objection to the answer of a peer that accepts a link; undefined if there is none. */
   objectionTo(link: TcpLink, peer: Hello): { readonly status: Status; readonly reason: string } | undefined;
-  /** A socket is ready for a peer that was welcomed. */
+  /** A peer was accepted and its socket is ready. */
   onAccepted(peer: Hello, fd: number, session: Session | undefined): void;
   /** The link has its socket. */
   onConnected(link: TcpLink, peer: Hello, fd: number, session: Session | undefined): void;
-  /** The link has no socket yet: that which the peer connects is used. */
+  /** The link has no socket yet: it uses the connection that the peer makes. */
   onDuplicate(link: TcpLink): void;
-  /** The link has no socket, and gets none this way. */
+  /** The attempt has failed, and the link has no socket. */
   onRefused(link: TcpLink, status: Status, reason: string): void;
 }
 
-/** Where an attempt connects to. */
+/** Target of an attempt. */
 interface Route {
   readonly address: InetAddress;
   readonly source: string | undefined;
   readonly deadlineNs: number;
-  /** Attempts that are left after it. */
+  /** Number of attempts left after it. */
   readonly left: number;
 }
 
-/** A handshake in the set of what is watched. */
+/** A handshake in the event set. */
 class Attempt implements Watched {
   token = 0;
   readonly handshake: Handshake;
@@ -78,7 +81,7 @@ class Attempt implements Watched {
   readonly route: Route | undefined;
   readonly #connector: Connector;
 
-  /** @param route of the end that connects */
+  /** @param route given on the end that connects */
   constructor(connector: Connector, handshake: Handshake, name: string, route?: Route) {
     this.#connector = connector;
     this.handshake = handshake;
@@ -108,7 +111,7 @@ export class Connector {
   readonly #attempts: Set<Attempt> = new Set();
   readonly #unauthenticatedPeers: UnauthenticatedPeers<Attempt> = new UnauthenticatedPeers(UNAUTHENTICATED_PEERS_MAX);
 
-  /** @param security what is asked of every peer; undefined for nothing */
+  /** @param security required of every peer; undefined for none */
   constructor(owner: ConnectorOwner, ready: ReadySet, config: TcpConfig, security: Security | undefined) {
     this.#owner = owner;
     this.#ready = ready;
@@ -116,7 +119,7 @@ export class Connector {
     this.#security = security;
   }
 
-  /** Connections in the making. */
+  /** Number of connections that are being established. */
   get size(): number {
     return this.#attempts.size;
   }
@@ -129,7 +132,7 @@ export class Connector {
 
   /**
    * Connects a link.
-   * @param source own address that the connection shall come from; undefined for what the kernel chooses
+   * @param source own address of the connection; undefined if the kernel selects it
    */
   connect(link: TcpLink, address: InetAddress, source: string | undefined): void {
     this.#connect(link, { address, source, deadlineNs: this.#deadlineNs(), left: CONNECTS_MAX - 1 });
@@ -155,7 +158,7 @@ export class Connector {
     }
   }
 
-  /** Binds a socket to an own address; where that is only tried, the kernel chooses one instead of an address that has gone. */
+  /** Binds a socket to an own address. If binding is optional and the address no longer exists, the kernel selects one. */
   #bind(fd: number, source: string): void {
     try {
       tcpBind(fd, { address: source, port: 0 });
@@ -164,7 +167,7 @@ export class Connector {
     }
   }
 
-  /** Takes the connections of peers that wait. */
+  /** Accepts the connections of waiting peers. */
   accept(acceptor: Acceptor): number {
     let count = 0;
     for (let fd = acceptor.accept(); fd >= 0; fd = acceptor.accept()) {
@@ -182,7 +185,7 @@ export class Connector {
       oldest !== undefined;
       oldest = unauthenticatedPeers.excess(address)
     ) {
-      // It may have said who it is.
+      // Its hello may have arrived.
       this.advance(oldest);
       if (!this.#attempts.has(oldest)) continue;
       this.#owner.warnings.warn(
@@ -192,7 +195,7 @@ export class Connector {
     }
   }
 
-  /** Starts the exchange of hellos with a peer. One that has disconnected, or has connected when this process had no descriptors, fails no endpoint. */
+  /** Starts the exchange of hellos with a peer. If the peer has disconnected, or connected while this process had no descriptors, no endpoint fails. */
   #welcome(fd: number): void {
     try {
       const peer = tcpRemoteAddress(fd);
@@ -210,12 +213,12 @@ export class Connector {
     }
   }
 
-  /** Gives up connecting a link: its socket comes from the other end, or it is not wanted any more. */
+  /** Cancels connecting a link that gets its socket from the other end or has closed. */
   abandon(link: TcpLink): void {
     for (const attempt of this.#attempts) if (attempt.handshake.link === link) this.#drop(attempt);
   }
 
-  /** Ends what takes too long; returns how long there is to wait for the next, Infinity for nothing. */
+  /** Ends attempts that exceed their time limit; returns the time until the next limit, Infinity if there is none. */
   expire(): number {
     let restNs = Number.POSITIVE_INFINITY;
     for (const attempt of this.#attempts) {
@@ -226,12 +229,12 @@ export class Connector {
     return restNs;
   }
 
-  /** Goes on with one; for what is watched. */
+  /** Continues an attempt. Called by the event set too. */
   advance(attempt: Attempt): number {
     const { handshake } = attempt;
     const event = handshake.advance();
     if (event === undefined) {
-      // It may have come to something to say.
+      // It may have data to send now.
       this.#ready.update(attempt);
       return 0;
     }
@@ -320,7 +323,7 @@ export class Connector {
     setKeepalive(fd, Math.ceil(KEEPIDLE / NS_PER_S), Math.ceil(KEEPINTVL / NS_PER_S), KEEPCNT);
   }
 
-  /** Of a connection within this node, whose ends have the same address. */
+  /** Limits the send buffer of a connection within this node, whose ends have the same address. */
   #fitBuffer(fd: number, peer: string): void {
     if (this.#config.SNDBUF !== 'auto' || tcpLocalAddress(fd).address !== peer) return;
     setSocketOption(fd, SocketOption.SNDBUF, LOCAL_SNDBUF);

@@ -1,5 +1,6 @@
 /**
- * A connection that is being made: the socket until both ends have exchanged hellos. It decides nothing about what the peer says and does not know links.
+ * A connection that is being established: the socket until both ends have exchanged hellos. It does not check the hello of the peer and has no
+ * knowledge of links.
  *
  *   end that connects:    connecting --+--> securing --+--> sending --> receiving --> done     `greeted`: the hello of the peer has come
  *                                      '---------------'
@@ -32,60 +33,60 @@ import {
   unpackHello,
 } from './hello.ts';
 
-/** Where the incoming hello is in the memory; before it the outgoing one. */
+/** Offset of the incoming hello in the memory; the outgoing one is before it. */
 const INCOMING = 256;
 
-/** Where a handshake is: see the diagram above. */
+/** State of a handshake: see the diagram above. */
 type HandshakeState = 'connecting' | 'securing' | 'sending' | 'receiving' | 'greeted' | 'done';
 
-/** What has happened: the hello of the peer has come, the answer is sent, or the handshake has failed. */
+/** An event: the hello of the peer has arrived, the answer is sent, or the handshake has failed. */
 export type HandshakeEvent =
   | { readonly kind: 'greeted'; readonly peer: Hello }
   | { readonly kind: 'answered' }
   | HandshakeFailure;
 
-/** Why a handshake has failed. */
+/** The failure of a handshake. */
 export interface HandshakeFailure {
   readonly kind: 'failed';
   readonly status: Status;
   readonly reason: string;
-  /** The peer has said what makes no sense. */
+  /** The peer has sent invalid data. */
   readonly isViolation: boolean;
 }
 
-/** What the end that connects begins with. */
+/** Parameters of the end that connects. */
 export interface Opening {
   readonly link: TcpLink;
   readonly hello: Hello;
 }
 
-/** A connection in the making. */
+/** A connection that is being established. */
 export class Handshake {
   readonly fd: number;
-  /** The link that wants to be connected; undefined on the end that was connected to. */
+  /** The link to connect; undefined on the end that was connected to. */
   readonly link: TcpLink | undefined;
   readonly deadlineNs: number;
-  /** What was answered, for the end that was connected to. */
+  /** The answer to the peer, on the end that was connected to. */
   answer: Hello | undefined = undefined;
   peer: Hello | undefined = undefined;
-  /** What both have agreed on before the hellos; undefined where that is not asked for, or not done. */
+  /** Keys agreed on before the hellos; undefined without security, and until the key exchange has ended. */
   session: Session | undefined = undefined;
-  /** The connection stood, and the peer has ended it without having said anything. */
+  /** The connection was established, and the peer has closed it without sending anything. */
   wasHungUp = false;
   readonly #block: ScratchBlock = allocateScratch(2 * INCOMING);
-  /** Runs before the hellos. */
+  /** The key exchange that precedes the hellos. */
   #secure: SecureHandshake | undefined;
   #opening: Hello | undefined;
   #state: HandshakeState;
-  /** Bytes of a hello as it is sent. */
+  /** Bytes of a hello with the overhead of security. */
   #bytes: number = PEER_HELLO_BYTES;
   #sent = 0;
   #received = 0;
 
   /**
    * Takes ownership of a socket.
-   * @param security what is asked of the peer; undefined for nothing
-   * @param opening of the end that connects; undefined on the end that answers
+   * @param security required of the peer; undefined for none
+   * @param opening given on the end that connects; undefined on the end that answers
    */
   constructor(fd: number, deadlineNs: number, security: Security | undefined, opening?: Opening) {
     this.fd = fd;
@@ -97,7 +98,7 @@ export class Handshake {
     this.#state = opening === undefined ? this.#afterConnecting() : 'connecting';
   }
 
-  /** Whether it waits for room in the socket, as well as for bytes. */
+  /** Whether it waits for room in the socket, in addition to bytes. */
   get wantsRoom(): boolean {
     return this.#state === 'connecting' || this.#state === 'sending' || this.#secure?.hasOutput === true;
   }
@@ -108,7 +109,7 @@ export class Handshake {
     this.#state = this.#say(answer);
   }
 
-  /** Goes on as far as it can. */
+  /** Continues as far as possible without blocking. */
   advance(): HandshakeEvent | undefined {
     if (this.#state === 'connecting') {
       const code = tcpError(this.fd);
@@ -126,12 +127,12 @@ export class Handshake {
     return this.#state === 'receiving' ? this.#receive() : undefined;
   }
 
-  /** Reads what else has come, and forgets it: a socket that is closed over unread bytes takes back what was sent to the peer. */
+  /** Reads and discards the remaining input. Closing a socket with unread bytes would discard data on its way to the peer. */
   discard(): void {
     tcpRecv(this.fd, this.#block.address + INCOMING, INCOMING);
   }
 
-  /** Gives the socket to its user. */
+  /** Transfers the socket to the caller. */
   release(): number {
     this.#secure?.close();
     this.#block.free();
@@ -164,12 +165,12 @@ export class Handshake {
     return this.#secure === undefined ? this.#open() : 'securing';
   }
 
-  /** Goes on with the exchange of keys; once it is over, the hellos follow. */
+  /** Continues the key exchange; when it ends, the hellos follow. */
   #agree(secure: SecureHandshake): HandshakeEvent | undefined {
     const status = secure.advance();
     if (status === Status.INPROGRESS) return undefined;
     if (status !== Status.OK) {
-      this.wasHungUp = !secure.hasHeard;
+      this.wasHungUp = !secure.hasReceived;
       return { kind: 'failed', status, reason: secure.reason, isViolation: secure.isViolation };
     }
     this.session = secure.session!;
@@ -180,7 +181,7 @@ export class Handshake {
     return undefined;
   }
 
-  /** The end that connects begins with its hello. */
+  /** Starts with the hello on the end that connects. */
   #open(): HandshakeState {
     return this.#opening === undefined ? 'receiving' : this.#say(this.#opening);
   }
@@ -193,10 +194,10 @@ export class Handshake {
     return 'sending';
   }
 
-  /** Sends what is left of a hello. */
+  /** Sends the rest of a hello. */
   #send(): HandshakeEvent | undefined {
     const sent = tcpSend(this.fd, this.#block.address + this.#sent, this.#bytes - this.#sent);
-    // Not connected yet: the kernel tells when it is.
+    // Not connected yet: the kernel reports when it is.
     if (sent === -Errno.EAGAIN || sent === -Errno.ENOTCONN) return undefined;
     if (sent < 0) return failed(-sent);
     this.#sent += sent;

@@ -1,9 +1,10 @@
 /**
- * What the two ends of a new connection tell each other before anything else: who they are and whom they want. Bytes only; fixed length, so that
- * nothing has to be believed before it is checked.
+ * The hello of both ends of a new connection: the ids of the sender and of the interface that it addresses. Bytes only; the length is fixed, so that
+ * no field has to be used before it is checked.
  *
- * Layout, little-endian: u32 magic, u16 version, i16 status, 16 bytes id of the sender's interface, 16 bytes id of the interface that is wanted,
- * u32 longest message that the sender takes, zeros up to byte 64; 32 bytes public key and 64 bytes proof of the sender (identity.ts), zeros where it refuses.
+ * Layout, little-endian: u32 magic, u16 version, i16 status, 16 bytes id of the sender's interface, 16 bytes id of the addressed interface, u32
+ * longest message that the sender accepts, zeros up to byte 64; 32 bytes public key and 64 bytes proof of the sender (identity.ts), zeros in a
+ * rejection.
  */
 
 import { INTERFACE_ID_BYTES } from '../address/tcp-address.ts';
@@ -14,7 +15,7 @@ import { type Claim, PROOF_BYTES, PUBLIC_KEY_BYTES } from './identity.ts';
 /** Bytes of a hello. */
 export const PEER_HELLO_BYTES: number = 64 + PUBLIC_KEY_BYTES + PROOF_BYTES;
 
-/** Bytes after which it is known whether a peer speaks this version of the protocol. */
+/** Bytes that show whether a peer uses this version of the protocol. */
 export const BEGINNING_BYTES = 8;
 
 const MAGIC = 0x54584355;
@@ -28,16 +29,16 @@ const AT_PROOF: number = AT_PUBLIC_KEY + PUBLIC_KEY_BYTES;
 const MESSAGE_BYTES_MIN = 1024;
 const MESSAGE_BYTES_MAX = 2 ** 20;
 
-/** Answers of the end that was connected to, besides negative statuses of ucs. */
+/** Answers of the end that was connected to, in addition to the negative statuses of ucs. */
 export const Answer = {
   WELCOME: 0,
-  /** Both ends have connected to each other at the same time: the other connection is used. */
+  /** Both ends have connected at the same time: the other connection is used. */
   DUPLICATE: 1,
 } as const;
 
 /** The fields. */
 export interface Hello extends Claim {
-  /** Of an answer: {@link Answer}, or a negative status. */
+  /** In an answer: {@link Answer}, or a negative status. */
   readonly status: number;
   readonly messageBytesMax: number;
 }
@@ -57,7 +58,7 @@ export function packHello(hello: Hello, target: Uint8Array): void {
   target.set(proof, AT_PROOF);
 }
 
-/** What is wrong with the beginning of a hello, of which {@link BEGINNING_BYTES} have come; undefined while nothing is. */
+/** The objection to the first {@link BEGINNING_BYTES} of a hello; undefined if there is none. */
 export function objectionToBeginning(bytes: Uint8Array): string | undefined {
   const view = new DataView(bytes.buffer, bytes.byteOffset, BEGINNING_BYTES);
   const magic = view.getUint32(0, true);
@@ -68,7 +69,7 @@ export function objectionToBeginning(bytes: Uint8Array): string | undefined {
   return undefined;
 }
 
-/** Reads a hello, or says what is wrong with it. */
+/** Reads a hello; returns a description of the error if it is invalid. */
 export function unpackHello(bytes: Uint8Array): Hello | string {
   const objection = objectionToBeginning(bytes);
   if (objection !== undefined) return objection;

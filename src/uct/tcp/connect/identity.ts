@@ -1,6 +1,6 @@
 /**
- * Who an interface is, so that no other can say the same: its id, which peers know from its address, is the digest of a public key, and with the private key it
- * proves to a peer that the id is its own. What is proven to one peer proves nothing to another. It keeps no secret from who reads the packets of a connection.
+ * Cryptographic identity of an interface. Its id, which peers get from its address, is the digest of a public key; with the private key it proves to
+ * a peer that the id is its own. A proof is valid for one peer only. Observers of the connection are not prevented from reading it.
  */
 
 import { createHash, createPublicKey, generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto';
@@ -12,11 +12,11 @@ export const PUBLIC_KEY_BYTES = 32;
 /** Bytes of a proof: a signature of Ed25519. */
 export const PROOF_BYTES = 64;
 
-/** A public key of Ed25519 as X.509 has it: these bytes, then the key (RFC 8410). */
+/** Prefix of a public key of Ed25519 in X.509; the key follows (RFC 8410). */
 const SPKI_PREFIX: Buffer = Buffer.from('302a300506032b6570032100', 'hex');
 const WHAT: Buffer = Buffer.from('gaudi-ucx tcp interface 2');
 
-/** What an interface says of itself to a peer. */
+/** Claim of an interface about its identity, for one peer. */
 export interface Claim {
   readonly sender: Uint8Array;
   /** Id of the peer. */
@@ -38,13 +38,13 @@ export class Identity {
     this.id = idOf(this.publicKey);
   }
 
-  /** Proves to the interface with the id `wanted` who this is. */
+  /** Returns the proof of this identity for the interface with the id `wanted`. */
   prove(wanted: Uint8Array): Uint8Array {
     return sign(null, textOf(this.id, wanted), this.#privateKey);
   }
 }
 
-/** Whether a claim is true. */
+/** Whether the proof of a claim is valid. */
 export function isProven({ sender, wanted, publicKey, proof }: Claim): boolean {
   if (!sameSecret(idOf(publicKey), sender)) return false;
   const key = createPublicKey({ key: Buffer.concat([SPKI_PREFIX, publicKey]), format: 'der', type: 'spki' });

@@ -37,8 +37,8 @@ function sessions(): { readonly atClient: Session; readonly atServer: Session } 
   return { atClient: both.client.verify(ofServer)!, atServer: both.server.verify(ofClient)! };
 }
 
-describe('an exchange of keys', () => {
-  it('ends with keys that fit, whose first messages are read by the other end alone', () => {
+describe('a key exchange', () => {
+  it('gives both ends matching keys, and only the other end opens a first message', () => {
     const { atClient, atServer } = sessions();
     const said = atClient.sealHello(MESSAGE);
     expect(said).toHaveLength(MESSAGE.byteLength + atClient.overheadBytes);
@@ -49,7 +49,7 @@ describe('an exchange of keys', () => {
     expect(atClient.openHello(atClient.sealHello(MESSAGE))).toBeUndefined();
   });
 
-  it('has first messages that fit no other connection, and none with a bit changed', () => {
+  it('rejects first messages of other connections, and those with a bit changed', () => {
     const [one, two] = [sessions(), sessions()];
     const said = one.atClient.sealHello(MESSAGE);
     expect(two.atServer.openHello(said)).toBeUndefined();
@@ -59,14 +59,14 @@ describe('an exchange of keys', () => {
     expect(one.atServer.openHello(new Uint8Array(0))).toBeUndefined();
   });
 
-  it('shows both ends that the other has another key', () => {
+  it('shows both ends that their keys differ', () => {
     const both = ends(SECURITY, OTHER);
     const { ofClient, ofServer } = proofs(both);
     expect(both.client.verify(ofServer)).toBeUndefined();
     expect(both.server.verify(ofClient)).toBeUndefined();
   });
 
-  it('fails by any bit of a hello', () => {
+  it('fails if any bit of a hello is changed', () => {
     for (let bit = 0; bit < HELLO_BYTES * 8; bit++) {
       const { client, server } = ends();
       const heard = server.hear(flipped(client.hello, bit));
@@ -77,12 +77,12 @@ describe('an exchange of keys', () => {
     }
   });
 
-  it('fails by any bit of a proof, and by a proof that is cut', () => {
+  it('fails if any bit of a proof is changed, or the proof is truncated', () => {
     for (let bit = 0; bit < PROOF_BYTES * 8; bit++) {
       const both = ends();
       const { ofClient } = proofs(both);
       expect(both.server.verify(flipped(ofClient, bit))).toBeUndefined();
-      // There is one try.
+      // There is only one attempt.
       expect(both.server.verify(ofClient)).toBeUndefined();
     }
     const both = ends();
@@ -90,11 +90,11 @@ describe('an exchange of keys', () => {
     expect(ends().server.verify(new Uint8Array(PROOF_BYTES))).toBeUndefined();
   });
 
-  it('is fooled neither by what was said before nor by its own words', () => {
+  it('rejects replayed and reflected messages', () => {
     const before = ends();
     const said = proofs(before);
     const { server, client } = ends();
-    // A replay of a client's part.
+    // A replay of the messages of a client.
     expect(typeof server.hear(before.client.hello)).toBe('object');
     expect(server.verify(said.ofClient)).toBeUndefined();
     // A peer that reflects all messages.
@@ -106,19 +106,19 @@ describe('an exchange of keys', () => {
   });
 
   it.each([
-    ['says nothing of security', (hello: Buffer) => hello.fill(0x55), /UCX_TCP_SECURITY is none there/],
+    ['does not use security', (hello: Buffer) => hello.fill(0x55), /UCX_TCP_SECURITY is none there/],
     ['has another version', (hello: Buffer) => hello.fill(2, 4, 5), /by version 2, not 1/],
-    ['asks for nothing', (hello: Buffer) => hello.fill(0, 5, 6), /has UCX_TCP_SECURITY=none, this end auth/],
+    ['requests no security', (hello: Buffer) => hello.fill(0, 5, 6), /has UCX_TCP_SECURITY=none, this end auth/],
     ['requests an unknown level', (hello: Buffer) => hello.fill(9, 5, 6), /has UCX_TCP_SECURITY=9, this end auth/],
     ['has no role', (hello: Buffer) => hello.fill(9, 6, 7), /makes no sense/],
     ['has a public key of zeros', (hello: Buffer) => hello.fill(0, 32), /its public key is none/],
     ['has a public key of low order', (hello: Buffer) => hello.fill(0, 32).fill(1, 32, 33), /its public key is none/],
-  ])('refuses a peer that %s', (_name, change, reason) => {
+  ])('rejects a peer that %s', (_name, change, reason) => {
     const { client, server } = ends();
     expect(server.hear(change(Buffer.from(client.hello)))).toMatch(reason);
   });
 
-  it('says what is wrong as soon as it can be known', () => {
+  it('reports an error as early as possible', () => {
     const { client, server } = ends();
     for (let end = 0; end < HELLO_BYTES; end++) {
       expect(server.objectionTo(client.hello.subarray(0, end))).toBeUndefined();
@@ -127,7 +127,7 @@ describe('an exchange of keys', () => {
     }
   });
 
-  it('says something else every time', () => {
+  it('sends different bytes every time', () => {
     const hellos = (['connecting', 'accepting'] as Role[]).flatMap((role) =>
       [0, 1].map(() => Buffer.from(new KeyExchange(SECURITY, role).hello).toString('hex', 8)),
     );

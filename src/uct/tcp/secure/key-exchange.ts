@@ -1,10 +1,10 @@
 /**
- * How two ends of a connection show each other that they know the shared key, and agree on keys that no third party knows, not even one that learns the shared key
- * later. Bytes in, bytes out: no socket.
+ * Key exchange between two ends of a connection: each proves that it has the shared key, and they agree on keys that no third party can derive, not
+ * even one that learns the shared key later. Bytes in, bytes out: no socket.
  *
- * Each end says hello at once, with a nonce and a public key of X25519 that are used for this connection only, and then proves that it knows the
- * shared key: an HMAC of both hellos, by a key that HKDF derives of the shared key, the secret of X25519 and both hellos. Keys, and what is proven, differ
- * by role, so that what an end has said is no proof when it is said to itself.
+ * Each end sends a hello at once, with a nonce and a public key of X25519 that are used for this connection only, and then the proof that it has the
+ * shared key: an HMAC of both hellos, with a key that HKDF derives from the shared key, the secret of X25519 and both hellos. Keys and proofs differ
+ * by role, so that a reflected message is not a proof.
  *
  * Layout of a hello: u32 magic, u8 version, u8 level, u8 role, u8 zero, 24 bytes nonce, 32 bytes public key.
  */
@@ -39,16 +39,16 @@ const AT_NONCE = 8;
 const AT_PUBLIC = 32;
 const MAGIC_BYTES = 4;
 const NAME = 'gaudi-ucx tcp security 1';
-/** A public key of X25519 as X.509 has it: these bytes, then the key (RFC 8410). */
+/** Prefix of a public key of X25519 in X.509; the key follows (RFC 8410). */
 const SPKI_PREFIX: Buffer = Buffer.from('302a300506032b656e032100', 'hex');
 
-/** Which end of the connection. */
+/** The end of the connection. */
 export type Role = 'connecting' | 'accepting';
 const ROLES: readonly Role[] = ['connecting', 'accepting'];
 
 /** One end of an exchange. */
 export class KeyExchange {
-  /** What this end says first. */
+  /** The first message of this end. */
   readonly hello: Uint8Array;
   readonly #security: Security;
   readonly #role: Role;
@@ -72,8 +72,8 @@ export class KeyExchange {
   }
 
   /**
-   * What is wrong with the beginning of the peer's hello; undefined while nothing is.
-   * @param bytes that have come, at most {@link HELLO_BYTES}
+   * The objection to the beginning of the peer's hello; undefined if there is none.
+   * @param bytes received so far, at most {@link HELLO_BYTES}
    */
   objectionTo(bytes: Uint8Array): string | undefined {
     if (bytes.byteLength < MAGIC_BYTES) return undefined;
@@ -90,8 +90,8 @@ export class KeyExchange {
   }
 
   /**
-   * Takes the hello of the peer.
-   * @returns the proof for the peer, or what is wrong with the hello
+   * Processes the hello of the peer.
+   * @returns the proof for the peer, or the objection to the hello
    */
   hear(hello: Uint8Array): Uint8Array | string {
     const objection = this.objectionTo(hello);
@@ -107,7 +107,7 @@ export class KeyExchange {
     return proofOf(own.proof, transcript, this.#role);
   }
 
-  /** Takes the proof of the peer: what was agreed, or undefined where the peer does not know the key. */
+  /** Verifies the proof of the peer: the session, or undefined if the peer does not have the key. */
   verify(proof: Uint8Array): Session | undefined {
     const expected = this.#expected;
     this.#expected = undefined;
@@ -116,7 +116,7 @@ export class KeyExchange {
     return isGood ? this.#session : undefined;
   }
 
-  /** The secret of X25519; undefined for a key of the peer with which the secret would be public. */
+  /** The secret of X25519; undefined for a public key of the peer that would give a known secret. */
   #agree(raw: Uint8Array): Buffer | undefined {
     try {
       const key = Buffer.concat([SPKI_PREFIX, raw]);
@@ -132,7 +132,7 @@ function peerOf(role: Role): Role {
   return role === 'connecting' ? 'accepting' : 'connecting';
 }
 
-/** The keys of one direction: what proves, and what is used afterwards. */
+/** The keys of one direction: for the proof, and for the session. */
 interface Derived {
   readonly proof: Buffer;
   readonly session: DirectionKeys;

@@ -21,8 +21,8 @@ const files = {
   writable: keyFile(KEY, 0o620),
 };
 
-describe('the file of a key', () => {
-  it('is the key without blanks around it, whatever the bytes', () => {
+describe('a key file', () => {
+  it('contains any bytes as the key, with blanks around it', () => {
     expect(Buffer.from(readKeyFile(good)).toString()).toBe(KEY);
     expect(readKeyFile(files.binary)).toEqual(binary);
     expect(readKeyFile(files.shortest)).toHaveLength(KEY_BYTES_MIN);
@@ -36,8 +36,8 @@ describe('the file of a key', () => {
     ['that all may read', files.world, Status.INVALID_PARAM, /got 0604/],
     ['that the group may write', files.writable, Status.INVALID_PARAM, /got 0620/],
     ['that is a directory', dirname(good), Status.INVALID_PARAM, /must be a regular file/],
-    ['that is none', `${good}.not`, Status.IO_ERROR, /cannot be read: ENOENT/],
-  ])('%s is refused', (_name, path, status, message) => {
+    ['that does not exist', `${good}.not`, Status.IO_ERROR, /cannot be read: ENOENT/],
+  ])('%s is rejected', (_name, path, status, message) => {
     const error = errorOf(() => readKeyFile(path));
     expect(error).toMatchObject({ code: 'ERR_TCP_KEY_FILE', status });
     expect(error.message).toMatch(message);
@@ -49,7 +49,7 @@ describe('the file of a key', () => {
 describe('a file of another user', () => {
   const own = process.geteuid!();
 
-  it('is refused, whatever its mode', () => {
+  it('is rejected with any mode', () => {
     for (const path of [good, files.shortest, files.world]) {
       const error = errorOf(() => readKeyFile(path, own + 1));
       expect(error).toMatchObject({ code: 'ERR_TCP_KEY_FILE', status: Status.INVALID_PARAM });
@@ -59,15 +59,15 @@ describe('a file of another user', () => {
     }
   });
 
-  it.skipIf(own !== 0)('is refused to root, which could read it (needs root)', () => {
+  it.skipIf(own !== 0)('is rejected for root, which could read it (needs root)', () => {
     const path = keyFile(KEY);
     chownSync(path, 65_534, 65_534);
     expect(errorOf(() => readKeyFile(path))).toMatchObject({ code: 'ERR_TCP_KEY_FILE', status: Status.INVALID_PARAM });
   });
 });
 
-describe('what is asked of peers', () => {
-  it('needs a key only where something is asked', () => {
+describe('the security of connections', () => {
+  it('needs a key unless it is none', () => {
     const log = createTestLog();
     expect(openSecurity({ SECURITY: 'none', KEY_FILE: '' }, log.log)).toBeUndefined();
     expect(openSecurity({ SECURITY: 'auth', KEY_FILE: good }, log.log)).toEqual({
@@ -80,7 +80,7 @@ describe('what is asked of peers', () => {
     log.expectQuiet();
   });
 
-  it('is nothing with a key that is not used, with a warning', () => {
+  it('is none with an unused key, with a warning', () => {
     const log = createTestLog();
     log.allow(/UCX_TCP_KEY_FILE is not used/);
     expect(openSecurity({ SECURITY: 'none', KEY_FILE: good }, log.log)).toBeUndefined();

@@ -1,10 +1,10 @@
-/** The file of the shared key: who may read it, and what is a key. It does not say what the key is used for. */
+/** The file of the shared key: its permissions and the format of the key. Using the key is not part of it. */
 
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 
-/** Bytes of a key, blanks at its ends not counted. */
+/** Minimum bytes of a key, without blanks at its ends. */
 export const KEY_BYTES_MIN = 16;
 const FILE_BYTES_MAX = 4096;
 const OTHERS = 0o077;
@@ -13,13 +13,13 @@ const BLANKS: readonly number[] = [0x20, 0x09, 0x0a, 0x0d];
 
 /**
  * Reads a key: the bytes of the file without blanks and line ends around them.
- * @param user that the file must belong to: its owner could change the key, and the mode
- * @throws UcxError ERR_TCP_KEY_FILE, status IO_ERROR where it cannot be read, INVALID_PARAM where it is of another user, others may read it, or it is too
- *   short or too long
+ * @param user required owner of the file, because the owner can change the key and the mode
+ * @throws UcxError ERR_TCP_KEY_FILE, status IO_ERROR if the file cannot be read, INVALID_PARAM if it belongs to another user, is readable by others,
+ * or the key is too short or too long
  */
 export function readKeyFile(path: string, user: number = process.geteuid!()): Uint8Array {
   try {
-    // A pipe without a writer must not hold the program up: it is refused below.
+    // Opening a pipe without a writer must not block the program: pipes are rejected below.
     const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       return readKey(fd, path, user);
@@ -54,7 +54,7 @@ function readKey(fd: number, path: string, user: number): Uint8Array {
   return bytes.slice(start, end);
 }
 
-/** The error for a file that is no key. */
+/** The error for an invalid key file. */
 export function keyFileError(path: string, rule: string, status: Status = Status.INVALID_PARAM): UcxError {
   return new UcxError({
     code: 'ERR_TCP_KEY_FILE',

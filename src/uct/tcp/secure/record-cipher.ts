@@ -1,9 +1,9 @@
 /**
- * One direction of an encrypted connection: records of AES-256-GCM, in order. A record that was changed, left out, repeated or moved does not open. No
- * socket.
+ * One direction of an encrypted connection: records of AES-256-GCM, in order. A record that was changed, omitted, repeated or moved fails to decrypt.
+ * No socket.
  *
- * Layout of a record: u32 bytes of the plaintext, little-endian and authenticated; ciphertext; tag. The nonce is four bytes of the keys and the number of
- * the record. A key serves {@link RECORDS_PER_KEY} records; the next is derived of it.
+ * Layout of a record: u32 bytes of the plaintext, little-endian and authenticated; ciphertext; tag. The nonce is four bytes of the keys and the
+ * number of the record. A key serves {@link RECORDS_PER_KEY} records; the next is derived from it.
  */
 
 import { createCipheriv, createDecipheriv, hkdfSync } from 'node:crypto';
@@ -18,31 +18,31 @@ export const RECORD_OVERHEAD_BYTES: number = RECORD_HEADER_BYTES + TAG_BYTES;
 export const RECORD_BYTES_MAX = 16_384;
 /** Bytes of the longest plaintext of a record. */
 export const RECORD_PLAIN_BYTES_MAX: number = RECORD_BYTES_MAX - RECORD_OVERHEAD_BYTES;
-/** Far below what AES-GCM bears with one key: 2^24.5 records of this length (RFC 8446, section 5.5). */
+/** Far below the limit of AES-GCM for one key: 2^24.5 records of this length (RFC 8446, section 5.5). */
 export const RECORDS_PER_KEY: number = 2 ** 22;
 
 const ALGORITHM = 'aes-256-gcm';
 const KEY_BYTES = 32;
 const SALT_BYTES = 4;
 const NONCE_BYTES = 12;
-/** Bytes that a direction is made of. */
+/** Bytes of the secret of one direction. */
 export const RECORD_KEY_BYTES: number = KEY_BYTES + SALT_BYTES;
 
-/** A direction, at one of its ends. */
+/** One direction, at one of its ends. */
 export class RecordCipher {
   #key: Buffer;
   readonly #nonce: Buffer = Buffer.alloc(NONCE_BYTES);
   readonly #recordsPerKey: number;
   #records = 0;
 
-  /** @param secret {@link RECORD_KEY_BYTES} that both ends have */
+  /** @param secret {@link RECORD_KEY_BYTES} that both ends share */
   constructor(secret: Buffer, recordsPerKey: number = RECORDS_PER_KEY) {
     this.#key = secret.subarray(0, KEY_BYTES);
     secret.copy(this.#nonce, 0, KEY_BYTES, RECORD_KEY_BYTES);
     this.#recordsPerKey = recordsPerKey;
   }
 
-  /** Makes the next record of `plain` in `target`; returns its bytes. */
+  /** Encrypts `plain` as the next record into `target`; returns the length of the record. */
   seal(plain: Uint8Array, target: Uint8Array): number {
     this.#advance();
     const header = Buffer.alloc(RECORD_HEADER_BYTES);
@@ -56,7 +56,7 @@ export class RecordCipher {
     return plain.byteLength + RECORD_OVERHEAD_BYTES;
   }
 
-  /** The plaintext of the next record; undefined where it is not that. After that the connection is of no use. */
+  /** Returns the plaintext of the next record; undefined if authentication fails, after which the connection must be closed. */
   open(record: Uint8Array): Uint8Array | undefined {
     if (record.byteLength < RECORD_OVERHEAD_BYTES) return undefined;
     this.#advance();
@@ -72,7 +72,7 @@ export class RecordCipher {
     return plain;
   }
 
-  /** Prepares the nonce, and the key where it is time for another. Numbers end long after 2^53 records could be sent. */
+  /** Sets the nonce, and derives a new key if it is due. The numbers exceed 2^53 after more records than can be sent. */
   #advance(): void {
     if (this.#records >= Number.MAX_SAFE_INTEGER) throw new RangeError('a connection has no numbers left for records');
     if (this.#records > 0 && this.#records % this.#recordsPerKey === 0) {
@@ -84,7 +84,7 @@ export class RecordCipher {
   }
 }
 
-/** The plaintext bytes that a header tells; undefined for more than a record has, or none. */
+/** The length of the plaintext in a header; undefined if it is zero or exceeds the limit. */
 export function plainBytesOf(header: DataView, at: number): number | undefined {
   const byteLength = header.getUint32(at, true);
   return byteLength > 0 && byteLength <= RECORD_PLAIN_BYTES_MAX ? byteLength : undefined;

@@ -30,7 +30,7 @@ function record(cipher: RecordCipher, plain: Uint8Array = TEXT): Uint8Array {
 }
 
 describe('records', () => {
-  it('open in their order, over changes of the key, and hide what is in them', () => {
+  it('open in their order, also when the key changes, and hide their plaintext', () => {
     const [sealing, opening] = [new RecordCipher(SECRET, 3), new RecordCipher(SECRET, 3)];
     const seen = new Set<string>();
     for (let i = 0; i < 20; i++) {
@@ -42,13 +42,13 @@ describe('records', () => {
     expect(seen.size).toBe(20);
   });
 
-  it('have another key after some of them', () => {
+  it('change the key after a number of records', () => {
     const [sealing, opening] = [new RecordCipher(SECRET, 3), new RecordCipher(SECRET, 4)];
     for (let i = 0; i < 3; i++) expect(opening.open(record(sealing))).toBeDefined();
     expect(opening.open(record(sealing))).toBeUndefined();
   });
 
-  it('do not open with a bit changed, repeated, in another order, or cut', () => {
+  it('do not open if changed, repeated, reordered or truncated', () => {
     const plain = TEXT.subarray(0, 16);
     const bits = (plain.byteLength + RECORD_OVERHEAD_BYTES) * 8;
     for (let bit = 0; bit < bits; bit++) {
@@ -76,7 +76,7 @@ describe('a socket of records', () => {
     for (const fd of sockets.splice(0)) tcpClose(fd);
   });
 
-  /** A socket, and a stream of records at its other end. */
+  /** Returns a socket, and a stream of records at its other end. */
   async function pair(): Promise<{ fd: number; stream: RecordStream; other: RecordStream }> {
     const listening = tcpListen({ address: '127.0.0.1', port: 0 }, 1);
     const fd = tcpSocket(2);
@@ -101,7 +101,7 @@ describe('a socket of records', () => {
     }
   }
 
-  it('brings them whole, also byte by byte', async () => {
+  it('delivers whole records, also if bytes arrive one by one', async () => {
     const { fd, stream } = await pair();
     const sealed = record(new RecordCipher(SECRET));
     const target = new Uint8Array(RECORD_BYTES_MAX);
@@ -115,9 +115,9 @@ describe('a socket of records', () => {
   });
 
   it.each([
-    ['has no length', 0],
+    ['has length zero', 0],
     ['is too long', RECORD_PLAIN_BYTES_MAX + 1],
-  ])('refuses a record that %s by its header', async (_name, byteLength) => {
+  ])('rejects a record that %s according to its header', async (_name, byteLength) => {
     const { fd, stream } = await pair();
     memory.view.setUint32(0, byteLength, true);
     tcpSend(fd, memory.address, 4);
@@ -125,7 +125,7 @@ describe('a socket of records', () => {
     expect(stream.violation).toMatch(/of a length that none has/);
   });
 
-  it('refuses a record that was changed', async () => {
+  it('rejects a record that was changed', async () => {
     const { fd, stream } = await pair();
     const sealed = record(new RecordCipher(SECRET));
     sealed[500]! ^= 1;
@@ -135,7 +135,7 @@ describe('a socket of records', () => {
     expect(stream.violation).toMatch(/was changed/);
   });
 
-  it('counts a record as sent when all of it is, and loses nothing while there is no room', async () => {
+  it('counts a record as sent when all of it is sent, and loses nothing while there is no room', async () => {
     const { fd, stream, other } = await pair();
     const plain = memory.u8.subarray(0, RECORD_PLAIN_BYTES_MAX + 100);
     plain.fill(5);

@@ -1,6 +1,6 @@
 /**
- * A socket whose bytes travel in records: what is sent is copied and sealed, what is received is opened whole before any of it is handed out. It does
- * not own the socket.
+ * A socket whose data is sent in encrypted records: outgoing bytes are copied and encrypted, and incoming records are decrypted as a whole before any
+ * byte is returned. It does not own the socket.
  */
 
 import { allocateScratch, Errno, memcpy, type ScratchBlock, tcpRecv, tcpSend } from '../../../sys/index.ts';
@@ -18,18 +18,18 @@ export class RecordStream {
   readonly #fd: number;
   readonly #sealing: RecordCipher;
   readonly #opening: RecordCipher;
-  /** Plaintext of the record that is made. */
+  /** Plaintext of the record that is being filled. */
   readonly #plain: ScratchBlock = allocateScratch(RECORD_BYTES_MAX);
-  /** The record that is sent, and the one that comes. */
+  /** The record that is being sent, and the one that is being received. */
   readonly #outgoing: ScratchBlock = allocateScratch(RECORD_BYTES_MAX);
   readonly #incoming: ScratchBlock = allocateScratch(RECORD_BYTES_MAX);
   #gathered = 0;
-  /** Plaintext bytes of the record that is being sent; 0 for none. */
+  /** Plaintext bytes of the record that is being sent; 0 if there is none. */
   #pending = 0;
   #toSend = 0;
   #sent = 0;
   #received = 0;
-  /** Why receiving has failed with EBADMSG. */
+  /** The reason why receiving has failed with EBADMSG. */
   violation = '';
 
   constructor(fd: number, sealing: RecordCipher, opening: RecordCipher) {
@@ -38,12 +38,12 @@ export class RecordStream {
     this.#opening = opening;
   }
 
-  /** Whether a record waits for room in the socket: what it was made of counts as not sent, and {@link flush} goes on. */
+  /** Whether a record waits for room in the socket. Its plaintext does not count as sent, and {@link flush} continues. */
   get isPending(): boolean {
     return this.#pending > 0;
   }
 
-  /** Adds bytes to the next record; returns how many, fewer where it is full. Not while one waits. */
+  /** Adds bytes to the next record; returns the number of bytes added, fewer than given if the record is full. Not allowed while a record waits. */
   add(address: number, byteLength: number): number {
     const taken = Math.min(byteLength, RECORD_PLAIN_BYTES_MAX - this.#gathered);
     memcpy(this.#plain.address + this.#gathered, address, taken);
@@ -52,8 +52,8 @@ export class RecordStream {
   }
 
   /**
-   * Sends the record that waits, or the one that was gathered.
-   * @returns the bytes of its plaintext once the kernel has all of it; or -errno: -EAGAIN, -EPIPE, -ECONNRESET
+   * Sends the waiting record, or the one that was filled.
+   * @returns the bytes of its plaintext once the kernel has accepted all of it; or -errno: -EAGAIN, -EPIPE, -ECONNRESET
    */
   flush(): number {
     if (this.#pending === 0) {
@@ -73,9 +73,9 @@ export class RecordStream {
   }
 
   /**
-   * Receives one record: nothing of what follows is read, so that the socket says whether there is more.
+   * Receives one record, and does not read beyond it, so that the readiness of the socket shows whether there is more.
    * @param target room for {@link RECORD_PLAIN_BYTES_MAX} bytes from `at` on
-   * @returns bytes of plaintext, 0 where the peer has ended; or -errno: -EAGAIN, -ECONNRESET, -EBADMSG: see {@link violation}
+   * @returns bytes of plaintext, 0 if the peer has closed; or -errno: -EAGAIN, -ECONNRESET, -EBADMSG: see {@link violation}
    */
   receive(target: Uint8Array, at: number): number {
     const { address, view, u8 } = this.#incoming;
@@ -97,7 +97,7 @@ export class RecordStream {
     }
   }
 
-  /** Gives its memory back. Idempotent. */
+  /** Releases its memory. Idempotent. */
   close(): void {
     this.#plain.free();
     this.#outgoing.free();

@@ -1,4 +1,4 @@
-/** An exchange of keys over a nonblocking socket, step by step as the socket is ready. It neither owns the socket nor knows when time is over. */
+/** A key exchange over a nonblocking socket, driven by its readiness. It does not own the socket and has no time limit. */
 
 import {
   allocateScratch,
@@ -14,23 +14,23 @@ import { HELLO_BYTES, KeyExchange, PROOF_BYTES, type Role } from './key-exchange
 import type { Security } from './security.ts';
 import type { Session } from './session.ts';
 
-const SAID_BYTES: number = HELLO_BYTES + PROOF_BYTES;
+const MESSAGES_BYTES: number = HELLO_BYTES + PROOF_BYTES;
 const LOST: readonly number[] = [Errno.ECONNRESET, Errno.EPIPE];
 const NOT_YET: readonly number[] = [Errno.EAGAIN, Errno.ENOTCONN];
 
 /** A handshake. */
 export class SecureHandshake {
-  /** What was agreed, once it is over. */
+  /** The agreed session, once the exchange has ended. */
   session: Session | undefined = undefined;
-  /** Why it has failed, in words that complete "the peer: ...". */
+  /** Description of the failure, which completes "the peer: ...". */
   reason = '';
-  /** Whether that is what the peer has said, and not that it has gone. */
+  /** Whether the peer has sent invalid data, as opposed to disconnecting. */
   isViolation = false;
   readonly #fd: number;
   readonly #exchange: KeyExchange;
   readonly #role: Role;
-  /** What this end says, and behind it what it hears. */
-  readonly #block: ScratchBlock = allocateScratch(2 * SAID_BYTES);
+  /** Outgoing data, followed by incoming data. */
+  readonly #block: ScratchBlock = allocateScratch(2 * MESSAGES_BYTES);
   #toSend: number = HELLO_BYTES;
   #sent = 0;
   #received = 0;
@@ -47,25 +47,26 @@ export class SecureHandshake {
     return this.#sent < this.#toSend;
   }
 
-  /** Whether anything has come of the peer. */
-  get hasHeard(): boolean {
+  /** Whether anything was received. */
+  get hasReceived(): boolean {
     return this.#received > 0;
   }
 
   /**
-   * Goes on as far as it can.
-   * @returns OK once both have proven that they know the key; INPROGRESS; REJECTED, or CONNECTION_RESET where a peer that has connected is gone: see {@link reason}
+   * Continues as far as possible without blocking.
+   * @returns OK once both have proved that they have the key; INPROGRESS; REJECTED, or CONNECTION_RESET if a connected peer has disconnected: see
+   * {@link reason}
    */
   advance(): Status {
     this.#send();
     while (this.session === undefined) {
-      const expected = this.#received < HELLO_BYTES ? HELLO_BYTES : SAID_BYTES;
-      const at = this.#block.address + SAID_BYTES + this.#received;
+      const expected = this.#received < HELLO_BYTES ? HELLO_BYTES : MESSAGES_BYTES;
+      const at = this.#block.address + MESSAGES_BYTES + this.#received;
       const received = tcpRecv(this.#fd, at, expected - this.#received);
       if (NOT_YET.includes(-received)) return Status.INPROGRESS;
       if (received <= 0) return this.#hungUp(received);
       this.#received += received;
-      const objection = this.#hear();
+      const objection = this.#process();
       if (objection === undefined) continue;
       this.isViolation = true;
       return this.#fail(Status.REJECTED, objection);
@@ -73,24 +74,24 @@ export class SecureHandshake {
     return this.hasOutput ? Status.INPROGRESS : Status.OK;
   }
 
-  /** Gives its memory back. Idempotent. */
+  /** Releases its memory. Idempotent. */
   close(): void {
     this.#block.free();
   }
 
-  /** Makes something of what has come; returns what is wrong with it. */
-  #hear(): string | undefined {
-    const heard = this.#block.u8.subarray(SAID_BYTES, SAID_BYTES + this.#received);
-    if (this.#received < HELLO_BYTES) return this.#exchange.objectionTo(heard);
+  /** Processes received data; returns a description of the error in it. */
+  #process(): string | undefined {
+    const received = this.#block.u8.subarray(MESSAGES_BYTES, MESSAGES_BYTES + this.#received);
+    if (this.#received < HELLO_BYTES) return this.#exchange.objectionTo(received);
     if (this.#received === HELLO_BYTES) {
-      const proof = this.#exchange.hear(heard);
+      const proof = this.#exchange.hear(received);
       if (typeof proof === 'string') return proof;
       this.#block.u8.set(proof, HELLO_BYTES);
-      this.#toSend = SAID_BYTES;
+      this.#toSend = MESSAGES_BYTES;
       this.#send();
     }
-    if (this.#received < SAID_BYTES) return undefined;
-    this.session = this.#exchange.verify(heard.subarray(HELLO_BYTES));
+    if (this.#received < MESSAGES_BYTES) return undefined;
+    this.session = this.#exchange.verify(received.subarray(HELLO_BYTES));
     return this.session === undefined ? 'it does not know the key: that of UCX_TCP_KEY_FILE is another one' : undefined;
   }
 
@@ -98,7 +99,7 @@ export class SecureHandshake {
     if (!this.hasOutput) return;
     const sent = tcpSend(this.#fd, this.#block.address + this.#sent, this.#toSend - this.#sent);
     if (sent >= 0) this.#sent += sent;
-    // Why it does not listen, it may have said before: that is read.
+    // The peer may have sent the reason before it closed: continue to read.
     else if (!NOT_YET.includes(-sent)) this.#sent = this.#toSend;
   }
 

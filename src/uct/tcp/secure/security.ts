@@ -1,32 +1,32 @@
-/** What is asked of connections: nothing, that both ends know the shared key, or that they are encrypted as well. Not how that is done. */
+/** Security required of connections: none, proof of the shared key, or encryption in addition. The implementation is elsewhere. */
 
 import type { Log } from '../../../ucs/debug/log.ts';
 import { UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { readKeyFile } from './key-file.ts';
 
-/** What may be asked for, the least first. */
+/** Security levels, in ascending order. */
 export const SECURITY_LEVELS = ['none', 'auth', 'encrypt'] as const;
 /** One of {@link SECURITY_LEVELS}. */
 export type SecurityLevel = (typeof SECURITY_LEVELS)[number];
 
-/** What the configuration says. */
+/** The settings. */
 export interface SecurityConfig {
   readonly SECURITY: SecurityLevel;
   /** Path; empty for none. */
   readonly KEY_FILE: string;
 }
 
-/** What is asked of every connection, and the key that both ends have to know. */
+/** Security required of every connection, and the key that both ends must have. */
 export interface Security {
   readonly level: Exclude<SecurityLevel, 'none'>;
   readonly key: Uint8Array;
 }
 
 /**
- * Reads what the configuration asks for.
- * @returns undefined for nothing
- * @throws UcxError ERR_TCP_KEY_FILE where there is no key, or the file is not as it must be
+ * Reads the configured security.
+ * @returns undefined for none
+ * @throws UcxError ERR_TCP_KEY_FILE if the key is missing, or the file is invalid
  */
 export function openSecurity({ SECURITY, KEY_FILE }: SecurityConfig, log: Log): Security | undefined {
   if (SECURITY === 'none') {

@@ -1,4 +1,4 @@
-/** What two ends have agreed on: the keys of both directions, and how each shows that what it says first is its own. No socket. */
+/** The result of a key exchange: the keys of both directions, and how each end authenticates its first message. No socket. */
 
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { RECORD_KEY_BYTES, RECORD_OVERHEAD_BYTES, RecordCipher } from './record-cipher.ts';
@@ -10,14 +10,14 @@ const MAC_BYTES = 32;
 /** Bytes of the keys of one direction. */
 export const SESSION_KEY_BYTES: number = MAC_BYTES + RECORD_KEY_BYTES;
 
-/** The keys of what one end sends. */
+/** The keys of one direction. */
 export interface DirectionKeys {
   /** For the hello. */
   readonly mac: Buffer;
   readonly records: Buffer;
 }
 
-/** What was agreed on for one connection. */
+/** The keys of one connection. */
 export class Session {
   readonly level: Security['level'];
   readonly #own: DirectionKeys;
@@ -33,17 +33,17 @@ export class Session {
     this.#opening = new RecordCipher(peer.records);
   }
 
-  /** Cuts {@link SESSION_KEY_BYTES} into keys. */
+  /** Splits {@link SESSION_KEY_BYTES} into keys. */
   static cut(bytes: Buffer): DirectionKeys {
     return { mac: bytes.subarray(0, MAC_BYTES), records: bytes.subarray(MAC_BYTES) };
   }
 
-  /** Bytes that a hello becomes longer by. */
+  /** Bytes that sealing adds to a hello. */
   get overheadBytes(): number {
     return this.#isEncrypted ? RECORD_OVERHEAD_BYTES : MAC_BYTES;
   }
 
-  /** The first message of this end as it is sent: only the peer can have made it, and it fits no other connection. */
+  /** Seals the first message of this end. Only an end of this connection can have produced it, and it is not valid on another connection. */
   sealHello(hello: Uint8Array): Uint8Array {
     if (this.#isEncrypted) {
       const record = new Uint8Array(hello.byteLength + RECORD_OVERHEAD_BYTES);
@@ -53,7 +53,7 @@ export class Session {
     return Buffer.concat([hello, macOf(this.#own, hello)]);
   }
 
-  /** The first message of the peer; undefined where it is not the peer's. */
+  /** Opens the first message of the peer; undefined if its authentication fails. */
   openHello(sealed: Uint8Array): Uint8Array | undefined {
     if (this.#isEncrypted) return this.#opening.open(sealed);
     const hello = sealed.subarray(0, sealed.byteLength - MAC_BYTES);
@@ -62,7 +62,7 @@ export class Session {
     return mac.byteLength === MAC_BYTES && timingSafeEqual(mac, expected) ? hello : undefined;
   }
 
-  /** What everything afterwards goes through; undefined where it goes in clear. */
+  /** The record stream for all further data; undefined if it is not encrypted. */
   recordsOver(fd: number): RecordStream | undefined {
     return this.#isEncrypted ? new RecordStream(fd, this.#sealing, this.#opening) : undefined;
   }

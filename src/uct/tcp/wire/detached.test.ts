@@ -1,4 +1,4 @@
-/** Buffers of the program that are detached while a connection sends them: the operation fails, the connection goes on. */
+/** Buffers of the program that are detached while a connection sends them: the operation fails, and the connection continues. */
 
 import { describe, expect, it } from 'vitest';
 import { CountingCompletion } from '../../../../test/contract/uct-fixture.ts';
@@ -9,7 +9,7 @@ import type { UctEndpoint } from '../../api/iface.ts';
 import type { HostMemory } from '../../base/host-memory.ts';
 import type { TcpEndpoint } from '../tcp-endpoint.ts';
 
-/** More than the buffers of both sockets hold. */
+/** More than the buffers of both sockets can hold. */
 const LONG_BYTES = 8 * 2 ** 20;
 const MESSAGE_BYTES = 30_001;
 const HEADER = new Int32Array(8);
@@ -17,7 +17,7 @@ const BUFFERS = { SNDBUF: '16k' };
 
 const net = new TcpInterfaces();
 
-/** A registered buffer, all of whose bytes are 7. */
+/** Returns a registered buffer, all of whose bytes are 7. */
 function registered({ md }: TcpSide, byteLength: number): HostMemory {
   return md.memReg(new Uint8Array(new ArrayBuffer(byteLength)).fill(7)) as HostMemory;
 }
@@ -39,7 +39,7 @@ describe.each([
     return { one, two, endpoint };
   }
 
-  /** A message and a get: what was cut before has left frames behind it where they belong. */
+  /** Checks that a message and a get succeed: the frames after a truncated one are parsed correctly. */
   async function expectAlive(one: TcpSide, two: TcpSide, endpoint: UctEndpoint): Promise<void> {
     expect([(endpoint as TcpEndpoint).link.state, one.failed, two.failed]).toEqual(['up', [], []]);
     two.messages.length = 0;
@@ -55,7 +55,7 @@ describe.each([
     expect(target.bytes.every((byte) => byte === 7)).toBe(true);
   }
 
-  it('a get fails when what is read goes after a part was sent', async () => {
+  it('a get fails if its source is detached after a part was sent', async () => {
     const { one, two, endpoint } = await connected();
     const source = registered(two, LONG_BYTES);
     const target = keyed(one, LONG_BYTES).memory;
@@ -71,7 +71,7 @@ describe.each([
     await expectAlive(one, two, endpoint);
   });
 
-  it('a put fails when its source goes after a part was sent', async () => {
+  it('a put fails if its source is detached after a part was sent', async () => {
     const { one, two, endpoint } = await connected();
     const { memory, key } = keyed(two, LONG_BYTES);
     const source = registered(one, LONG_BYTES);
@@ -85,7 +85,7 @@ describe.each([
     await expectAlive(one, two, endpoint);
   });
 
-  it('messages that wait fail, those that were sent arrive whole, and no other does', async () => {
+  it('queued messages fail, and exactly those that were sent arrive', async () => {
     const { one, two, endpoint } = await connected();
     const source = registered(one, MESSAGE_BYTES);
     const sent: CountingCompletion[] = [];
@@ -102,7 +102,7 @@ describe.each([
     await net.until([one, two], () => sent.every(({ calls }) => calls === 1));
     const arrived = wasSent.filter(Boolean).length;
     const failures = sent.map(({ failure }) => failure);
-    // Of an encrypted message all may lie in a record that is on its way.
+    // An encrypted message may be complete in a record that is being sent.
     const good = failures.filter((failure) => failure === Status.OK).length;
     expect(good - arrived).toBeGreaterThanOrEqual(0);
     expect(good - arrived).toBeLessThanOrEqual(1);
@@ -118,7 +118,7 @@ describe.each([
     expect(two.messages).toHaveLength(1);
   });
 
-  it('messages with a header of any length keep the frames behind them in their place', async () => {
+  it('messages with a header of any length keep the alignment of later frames', async () => {
     const { one, two, endpoint } = await connected();
     const source = registered(one, 64);
     const lengths = Array.from({ length: 9 * 17 }, (_, i) => [i % 9, Math.floor(i / 9)] as const);

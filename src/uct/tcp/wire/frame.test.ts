@@ -1,4 +1,4 @@
-/** Unit tests of the frames of tcp: what is written is what is read, at any word of a memory, and nothing behind a header is touched. */
+/** Frames of tcp: reading returns what was written, at any word of a memory, and nothing behind a header is changed. */
 
 import { fc, test } from '@fast-check/vitest';
 import { expect, it } from 'vitest';
@@ -31,7 +31,7 @@ const offset = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });
 const key = fc.array(word, { minLength: KEY_WORDS, maxLength: KEY_WORDS }).map((words) => Int32Array.from(words));
 const place = fc.nat({ max: 9 });
 
-/** Memory in which a frame of so many bytes is written at a word; the words around it must stay. */
+/** Writes a header of this length at a word of a memory; the words around it must not change. */
 function written(at: number, headerBytes: number, write: (words: Int32Array) => void): Int32Array {
   const words = new Int32Array(32).fill(CANARY);
   write(words);

@@ -1,42 +1,42 @@
 /**
- * The frames of tcp on an established connection: what their words mean. Little-endian, padded to 8 bytes, so that every frame begins at a
+ * The frames of tcp on an established connection: the meaning of their words. Little-endian, padded to 8 bytes, so that every frame begins at a
  * multiple of 8 of the stream. Frames are written and read here, at any word of any memory; nothing is checked or sent.
  *
- * Word 0: type in the low 8 bits, id of the active message in the next 8. Word 1: bytes of the body behind the header, without padding.
- * 64-bit values are two words, low first. Acknowledgements and answers come in the order of what they are for.
+ * Word 0: type in the low 8 bits, id of the active message in the next 8. Word 1: bytes of the body behind the header, without padding. 64-bit values
+ * are two words, low first. Acknowledgements and answers have the order of their requests.
  *
- * GET_DATA and AM_ZCOPY are sent from memory of the program, which it can detach after a part has been sent: an end behind the padding, two words of which
- * the first is a status, says whether the body is what it should be.
+ * GET_DATA and AM_ZCOPY are sent from memory of the program, which it can detach after a part has been sent. An end of two words after the padding,
+ * the first a status, states whether the body is valid.
  */
 
 import { highOf, joinWords } from '../../../ucs/type/int64.ts';
 
-/** Types. A change in their meaning is a new {@link TCP_VERSION}. */
+/** Types. A change in their meaning requires a new {@link TCP_VERSION}. */
 export const FrameType = {
   /** Body: the message. */
   AM: 1,
   /** Words 2 to 7 key, 8 and 9 offset; body: the bytes. */
   PUT: 2,
-  /** Word 1: so many puts have arrived, and their bytes are in memory. */
+  /** Word 1: number of puts that have arrived, with their bytes in memory. */
   ACK: 3,
-  /** Word 1: the status that the next put has failed with. */
+  /** Word 1: the failure of the next put. */
   NACK: 4,
   /** Words 2 to 7 key, 8 and 9 offset, 10 and 11 length. */
   GET: 5,
-  /** Body: the bytes of the next get, or nothing for one that is refused; end. */
+  /** Body: the bytes of the next get, or nothing if it is refused; end. */
   GET_DATA: 6,
-  /** Word 1: the process of the sender lives, and says so every so many milliseconds. */
+  /** Word 1: interval of the sender's heartbeats in milliseconds. */
   HEARTBEAT: 7,
-  /** The sender has no endpoint on this connection any more, and makes no new one on it. */
+  /** The sender has no more endpoints on this connection, and creates none on it. */
   BYE: 8,
-  /** Body: the message; end, of which a failure means that there is no message. */
+  /** Body: the message; end. A failure in the end means that the message is to be ignored. */
   AM_ZCOPY: 9,
 } as const;
 
 /** Version of frames and hellos. */
 export const TCP_VERSION = 3;
 
-/** Bytes of the header of each type. */
+/** Bytes of the header without further words. */
 export const HEADER_BYTES = 8;
 export const PUT_HEADER_BYTES = 40;
 export const GET_HEADER_BYTES = 48;
@@ -45,7 +45,7 @@ export const END_BYTES = 8;
 /** Bytes of the longest header. */
 export const HEADER_BYTES_MAX = 48;
 
-/** Places of the words. */
+/** Indices of words. */
 const INFO = 0;
 const VALUE = 1;
 const KEY = 2;
@@ -55,12 +55,12 @@ const GET_LENGTH = 10;
 /** Words of a key in a frame: slot, generation, secret. */
 export const KEY_WORDS = 6;
 
-/** Bytes of one put or get frame at most: longer ones are split. */
+/** Maximum bytes of the body of one put or get; longer operations are split. */
 export const FRAME_BODY_BYTES_MAX: number = 2 ** 30;
 
-/** Gets that one end may have asked for and not got; more are a violation. */
+/** Maximum number of unanswered gets of one end; more are a violation. */
 export const GETS_MAX = 64;
-/** Puts that one end may have sent without an acknowledgement; more wait. */
+/** Maximum number of unacknowledged puts of one end; more wait. */
 export const PUTS_MAX = 4096;
 
 /** A length with its padding. */
@@ -68,7 +68,7 @@ export function padded(byteLength: number): number {
   return (byteLength + 7) & ~7;
 }
 
-/** Bytes of the header of a type; 0 for a type that is none. */
+/** Bytes of the header of a type; 0 for an unknown type. */
 export function headerBytesOf(type: number): number {
   switch (type) {
     case FrameType.PUT:
@@ -80,7 +80,7 @@ export function headerBytesOf(type: number): number {
   }
 }
 
-/** Writes a header that has one value: ACK, NACK, HEARTBEAT, BYE or GET_DATA. */
+/** Writes a header with one value: ACK, NACK, HEARTBEAT, BYE or GET_DATA. */
 export function writeSignal(words: Int32Array, at: number, type: number, value: number): void {
   words[at + INFO] = type;
   words[at + VALUE] = value;
@@ -115,7 +115,7 @@ export function writeEnd(words: Int32Array, at: number, status: number): void {
   words[at + 1] = 0;
 }
 
-/** The type of a frame, whatever it is. */
+/** The type of a frame, which may be unknown. */
 export function typeOf(words: Int32Array, at: number): number {
   return words[at + INFO]! & 0xff;
 }
@@ -125,22 +125,22 @@ export function messageIdOf(words: Int32Array, at: number): number {
   return (words[at + INFO]! >> 8) & 0xff;
 }
 
-/** Bytes of the body; the value of a frame that has none. */
+/** Bytes of the body, or the value of a frame without a body. */
 export function valueIn(words: Int32Array, at: number): number {
   return words[at + VALUE]!;
 }
 
-/** The word with which the key of a PUT or GET begins. */
+/** Index of the first word of the key of a PUT or GET. */
 export function keyWordOf(at: number): number {
   return at + KEY;
 }
 
-/** The offset of a PUT or GET; one that is no safe integer lies outside everything. */
+/** The offset of a PUT or GET. If it is not a safe integer, it is outside of any memory. */
 export function offsetOf(words: Int32Array, at: number): number {
   return joinWords(words[at + OFFSET]!, words[at + OFFSET + 1]!);
 }
 
-/** The bytes that a GET asks for. */
+/** The length of a GET. */
 export function getLengthOf(words: Int32Array, at: number): number {
   return joinWords(words[at + GET_LENGTH]!, words[at + GET_LENGTH + 1]!);
 }

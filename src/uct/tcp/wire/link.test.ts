@@ -1,4 +1,4 @@
-/** Links between two interfaces under every order of opening, sending and closing: nothing is lost that was to arrive, and nothing is left. */
+/** Links between two interfaces, with every order of opening, sending and closing: no message is lost, and nothing leaks. */
 
 import { describe, expect, it } from 'vitest';
 import { CountingCompletion } from '../../../../test/contract/uct-fixture.ts';
@@ -12,7 +12,7 @@ import type { TcpEndpoint } from '../tcp-endpoint.ts';
 const HEADER = new Int32Array(2);
 const PAYLOAD = Uint8Array.from({ length: 3000 }, (_, i) => i & 0xff);
 
-/** Sends numbered messages; returns whether it could. */
+/** Sends numbered messages; returns whether that succeeded. */
 function send(endpoint: UctEndpoint, number: number, byteLength: number): boolean {
   HEADER[0] = number;
   HEADER[1] = byteLength;
@@ -50,7 +50,7 @@ describe('links', () => {
         } else sides[random.below(2)]!.iface.progress();
       }
       await net.until(sides, () => sides.every((side, i) => side.messages.length === sent[1 - i]!.length));
-      // Of one connection in order; a new one may overtake the end of another.
+      // The messages of one connection are in order; those of a new one may overtake the last of the previous one.
       for (const [i, side] of sides.entries()) {
         expect(numbersOf(side).sort((left, right) => left - right)).toEqual(sent[1 - i]);
         expect(side.failed).toEqual([]);
@@ -65,7 +65,7 @@ describe('links', () => {
     }
   });
 
-  it('whose socket takes a few bytes at a time carry everything, in order', async () => {
+  it('whose socket accepts only a few bytes at a time deliver everything in order', async () => {
     const config = { SNDBUF: '16k', RCVBUF: '16k' };
     const [one, two] = [net.open(config), net.open(config)];
     const endpoint = one.iface.connect(two.iface.address);
@@ -125,7 +125,7 @@ describe('links', () => {
     expect(link!.state).toBe('up');
     endpoints[0]!.close();
     await net.until([one, two], () => link!.state === 'down');
-    // The next one has a new connection.
+    // The next endpoint has a new connection.
     const next = one.iface.connect(two.iface.address);
     await net.until([one, two], () => send(next, 50, 8));
     expect((next as TcpEndpoint).link).not.toBe(link);

@@ -1,12 +1,12 @@
 /**
- * The connection between two interfaces: one socket, what is on its way over it, and how all of that ends. Endpoints stand on it; who connects, and
- * which socket serves, is the interface's business.
+ * A connection between two interfaces: one socket, the operations in flight on it, and its end. Endpoints use it. The interface decides which end
+ * connects and which socket is used.
  *
  *   state:      idle --begin()--> waiting --attach()--> up --fail()--> down     fail() leads to `down` from every state; attach() also from `idle`
  *
- *   departure:  none --retire()--> self --onBye()--> both     An end whose endpoints are all closed tells the peer (BYE). While the link is `waiting`,
- *               none --onBye()---> peer --retire()-> both     revive() leads from `self` back to `none`. When `both` have left, the link goes down;
- *                                                             with `peer` alone too, if it has no endpoints.
+ *   departure:  none --retire()--> self --onBye()--> both     An end whose endpoints are all closed notifies the peer (BYE). While the link is
+ *               none --onBye()---> peer --retire()-> both     `waiting`, revive() leads from `self` back to `none`. The link goes down at
+ *                                                             `both`, and at `peer` if it has no endpoints.
  */
 
 import {
@@ -50,61 +50,61 @@ import type { TcpBuffers } from './tcp-buffers.ts';
 import type { TcpKeyTable } from './tcp-key.ts';
 import { Transmitter } from './transmitter.ts';
 
-/** `idle`: nothing was sent yet; `waiting`: for a connected socket, whichever end connects; `up`; `down` for ever. */
+/** `idle`: nothing was sent; `waiting`: for a connected socket, whichever end connects; `up`; `down`: finally. */
 export type LinkState = 'idle' | 'waiting' | 'up' | 'down';
 
-/** Which ends have said that they have no endpoints any more. */
+/** Which ends have announced (BYE) that they have no more endpoints. */
 export type Departure = 'none' | 'self' | 'peer' | 'both';
 
-/** A peer may be late, or one of its signs: so many intervals are waited for. */
+/** Number of heartbeat intervals without a heartbeat after which the peer counts as failed. A heartbeat may be late or lost. */
 export const INTERVALS = 3;
-/** Frames that may wait for a peer that does not read what it is answered: more than one that keeps to the bounds can cause. */
+/** Maximum number of queued frames for a peer that does not read its answers: more than a peer that respects the limits can cause. */
 const WAITING_MAX: number = PUTS_MAX + 1024;
-/** Calls of the kernel in which what a peer has sent is read before its connection is closed. */
+/** Maximum number of receive calls for the data of a peer before its connection is closed. */
 const DRAIN_POLLS = 64;
 
-/** What a link needs of its interface. */
+/** Functions of the interface for a link. */
 export interface LinkOwner {
   readonly buffers: TcpBuffers;
   readonly keys: TcpKeyTable;
   handler: AmHandler | undefined;
   readonly counters: { received(byteLength: number): void };
-  /** Time without a sign of life after which a peer is gone. */
+  /** Time in milliseconds without a sign of life after which the peer counts as failed. */
   readonly peerTimeoutMs: number;
   readonly nowMs: number;
-  /** The link wants to be connected. */
+  /** Requests a connection for the link. */
   connectLink(link: TcpLink): void;
-  /** The link has ended; its descriptor is open until this returns. */
+  /** Reports the end of the link. Its descriptor stays open until this returns. */
   onLinkDown(link: TcpLink, reason: string): void;
-  /** The peer has done what it may not; the link ends. */
+  /** Reports a violation of the protocol by the peer. The link ends. */
   onViolation(link: TcpLink, what: string): void;
-  /** Calls of the kernel in one go at most. */
+  /** Maximum number of system calls in one call of progress. */
   readonly pollsMax: number;
-  /** The socket has no room, or there is something to be acknowledged. */
+  /** Notes that the socket has no room, or that acknowledgements are pending. */
   noteBlocked(link: TcpLink): void;
-  /** Something has come. */
+  /** Notes that data was received. */
   noteReceived(link: TcpLink): void;
-  /** Operations with completions began (1) or ended (-1). */
+  /** Counts operations with completions: they have begun (1) or ended (-1). */
   countOutstanding(change: number): void;
 }
 
 /** The connection. */
 export class TcpLink implements FrameSink, Watched {
   readonly peerId: Uint8Array;
-  /** The same, as messages have it. */
+  /** The id of the peer as text, for messages. */
   readonly identity: string;
-  /** Names the link in the event set of the interface. */
+  /** The link in the event set of the interface. */
   token = 0;
-  /** Where to connect to, and from which own address; undefined for a link that the peer has connected, and for any. */
+  /** Address to connect to, and own address to connect from; undefined for a link that the peer has connected, and for any own address. */
   target: InetAddress | undefined = undefined;
   source: string | undefined = undefined;
   state: LinkState = 'idle';
-  /** OK until it is down. */
+  /** OK until the link is down. */
   status: Status = Status.OK;
   fd = -1;
-  /** Longest message that the peer takes. */
+  /** Longest message that the peer accepts. */
   peerBytesMax = 0;
-  /** Endpoints on this end. */
+  /** Number of endpoints on this end. */
   users = 0;
   departure: Departure = 'none';
   readonly puts: PendingOperations;
@@ -116,16 +116,16 @@ export class TcpLink implements FrameSink, Watched {
   #records: RecordStream | undefined = undefined;
   #pendingGets: PendingGet[] = [];
   #flushes: PendingFlush[] = [];
-  /** What is being received: a put, with its status, or what a get brings. */
+  /** What is being received: a put, with its status, or data for a get. */
   #isPut = false;
   #bodyStatus: Status = Status.OK;
-  /** Operations that have ended and messages that have come, and steps of long ones. */
+  /** Number of operations that have ended, messages that have arrived, and steps of long ones. */
   #events = 0;
-  /** Answers to the gets of the peer that wait to be sent. */
+  /** Queued answers to the gets of the peer. */
   #served = 0;
-  /** Time between two signs of life that the peer gives by itself; 0 while it has not said. */
+  /** Interval of the peer's heartbeats; 0 until the first. */
   #heartbeatMs = 0;
-  /** Since when the node of the peer has to acknowledge something. */
+  /** Time since which the node of the peer has had data to acknowledge. */
   #askedMs = 0;
 
   constructor(owner: LinkOwner, peerId: Uint8Array) {
@@ -157,7 +157,7 @@ export class TcpLink implements FrameSink, Watched {
     return this.isBlocked;
   }
 
-  /** Whether there is something to do without anything having come. */
+  /** Whether progress has something to do without received data. */
   get hasMore(): boolean {
     return this.isUp && (this.isBlocked || this.isBroken || this.transmitter!.hasPendingAcks);
   }
@@ -167,7 +167,7 @@ export class TcpLink implements FrameSink, Watched {
     return this.transmitter !== undefined && this.transmitter.failure !== 0;
   }
 
-  /** Of the peer, for logs. */
+  /** The peer, for logs. */
   get name(): string {
     if (this.target !== undefined) return printAddress(this.target);
     return this.fd >= 0 ? remoteName(this.fd) : 'a peer';
@@ -177,7 +177,7 @@ export class TcpLink implements FrameSink, Watched {
     return this.progress(this.#owner.pollsMax);
   }
 
-  /** Takes over a connected socket after the exchange of hellos. */
+  /** Uses a socket that is connected after the exchange of hellos. */
   attach(fd: number, peerBytesMax: number, session: Session | undefined): void {
     this.#records = session?.recordsOver(fd);
     this.fd = fd;
@@ -188,35 +188,35 @@ export class TcpLink implements FrameSink, Watched {
     if (this.#hasLeft) this.#sendBye();
   }
 
-  /** Connects if that has not been tried: NO_RESOURCE as long as there is no connection, or why there will be none. */
+  /** Requests a connection if that has not happened: returns NO_RESOURCE while there is none, or the failure of the link. */
   begin(): Status {
     if (this.state === 'idle') this.#owner.connectLink(this);
     return this.state === 'down' ? this.status : Status.NO_RESOURCE;
   }
 
-  /** Receives and sends what can be; returns how many operations ended and messages came, or at least 1 where bytes have moved. */
+  /** Receives and sends as far as possible; returns the number of operations that ended and messages that arrived, or at least 1 if bytes have moved. */
   progress(polls: number): number {
     if (this.state !== 'up') return 0;
     const before = this.#events;
     this.acknowledge();
     const received = this.#receive(polls);
     if (this.isUp && this.transmitter!.isBlocked) this.#sendMore();
-    // What the peer has sent before it went comes first.
+    // Data that the peer sent before it disconnected comes first.
     if (received === 0 && this.isBroken) this.#endBroken();
     return this.#events - before;
   }
 
-  /** Tells the peer of the puts that arrived in the last turn, unless something that was sent since has taken that along. */
+  /** Acknowledges the puts that arrived in the last call, unless a frame that was sent since has acknowledged them. */
   acknowledge(): void {
     if (this.isUp && this.transmitter!.hasPendingAcks) this.check(this.transmitter!.acknowledge());
   }
 
-  /** Returns how many bytes. */
+  /** Returns the number of bytes. */
   #receive(polls: number): number {
     const receiver = this.#receiver!;
     const received = receiver.receive(polls);
     if (received > 0) {
-      // A long body is on its way.
+      // A long body is being received.
       if (this.payload.left > 0) this.#events += 1;
       if (this.#flushes.length > 0) this.#settleFlushes();
       if (this.isUp) {
@@ -228,7 +228,10 @@ export class TcpLink implements FrameSink, Watched {
     return received;
   }
 
-  /** Looks after what a call of the transmitter has left; returns the status. Its failure ends the link with the next progress: no callback runs in here. */
+  /**
+   * Handles the state after a call of the transmitter; returns the status. After a failure, the next progress ends the link: no callback runs in
+   * here.
+   */
   check(status: Status): Status {
     const transmitter = this.transmitter!;
     if (status === Status.IO_ERROR) {
@@ -239,7 +242,7 @@ export class TcpLink implements FrameSink, Watched {
     return status;
   }
 
-  /** Started after everything before has reached the peer; see UctEndpoint.flush. */
+  /** Starts a flush, after everything before has reached the peer; see UctEndpoint.flush. */
   flush(completion: Completion | undefined): Status {
     if (this.state === 'down') return this.puts.takeFailure() || this.status;
     const frames = this.transmitter === undefined ? 0 : this.transmitter.queued;
@@ -251,18 +254,18 @@ export class TcpLink implements FrameSink, Watched {
     return Status.INPROGRESS;
   }
 
-  /** A get was sent. */
+  /** Registers a get that was sent. */
   expectGet(iov: readonly IovEntry[], from: number, byteLength: number): void {
     this.#pendingGets.push({ iov, from, byteLength });
   }
 
   /**
-   * Whether the peer lives: its process by its heartbeats, its node by what the kernel hears of it.
+   * Whether the peer works: its process by its heartbeats, its node by the acknowledgements that the kernel receives.
    * @returns OK, or the failure of the link
    */
   look(): Status {
     if (!this.isUp) return this.state === 'down' ? this.status : Status.OK;
-    // Also where the program makes no progress: a peer that has closed, and has left nothing to be read.
+    // Also without progress of the program: detects a peer that has closed, with no unread data left.
     if (!tcpIsEstablished(this.fd) && tcpUnreadBytes(this.fd) === 0) {
       this.fail(Status.CONNECTION_RESET, errnoText(Errno.ECONNRESET));
       return this.status;
@@ -273,7 +276,7 @@ export class TcpLink implements FrameSink, Watched {
     }
     const { peerTimeoutMs, nowMs } = this.#owner;
     const processMs = Math.max(peerTimeoutMs, this.#heartbeatMs * INTERVALS);
-    // Unread data is no silence of the peer: it is this process that has not read.
+    // Unread data is not silence of the peer: this process has not read it.
     const isSilent = this.#heartbeatMs > 0 && tcpReceivedMs(this.fd) > processMs && tcpUnreadBytes(this.fd) === 0;
     const isCut = tcpAckedMs(this.fd) > peerTimeoutMs && nowMs - this.#askedMs > peerTimeoutMs;
     if (isSilent || isCut) {
@@ -282,25 +285,25 @@ export class TcpLink implements FrameSink, Watched {
     return this.status;
   }
 
-  /** Tells the peer that this process lives, and asks its node for an answer. @param intervalMs time until the next call */
+  /** Sends a heartbeat, which its node must acknowledge. @param intervalMs time until the next call */
   heartbeat(intervalMs: number): void {
     if (!this.isUp) return;
-    // A question that stands open goes on: else this process may have slept, and the peer is not to blame.
+    // Without unacknowledged data the time starts now, because this process may have slept since the last heartbeat.
     if (tcpAckedMs(this.fd) === 0) this.#askedMs = this.#owner.nowMs;
-    // Whatever waits is a sign of life as well.
+    // Queued frames also show that this process runs.
     if (!this.transmitter!.isBlocked) this.check(this.transmitter!.signal(FrameType.HEARTBEAT, intervalMs));
   }
 
-  /** This end has no endpoints any more. */
+  /** Announces that this end has no more endpoints. */
   retire(): void {
     if (this.#hasLeft || this.state === 'down') return;
     this.departure = this.departure === 'peer' ? 'both' : 'self';
     if (this.state === 'idle') this.fail(Status.CANCELED, '');
     else if (this.state === 'up') this.#sendBye();
-    // The peer may have the connection already, and use it: it is told when this end has it too.
+    // If the peer already uses the connection, it is notified once this end is connected too.
   }
 
-  /** Whether endpoints can be made on it; also again, as long as the peer has not been told of the end. */
+  /** Whether new endpoints may use the link. A retired link can be used again until the peer was notified. */
   revive(): boolean {
     if (this.departure === 'self' && this.state === 'waiting') this.departure = 'none';
     return !this.#hasLeft;
@@ -311,7 +314,7 @@ export class TcpLink implements FrameSink, Watched {
     this.#closeIfUnused();
   }
 
-  /** Ends the link because its interface closes. What the peer has sent is read first, as the kernel would take back what it has not delivered yet. */
+  /** Ends the link because its interface closes. The data of the peer is read first: the kernel would otherwise discard undelivered data for the peer. */
   close(): void {
     if (this.fd >= 0) {
       const { rx } = this.#owner.buffers;
@@ -320,7 +323,7 @@ export class TcpLink implements FrameSink, Watched {
     this.fail(Status.CANCELED, '');
   }
 
-  /** Ends the link: everything on it ends with `status`, and so does everything that is tried later. Idempotent. */
+  /** Ends the link: pending and later operations end with `status`. Idempotent. */
   fail(status: Status, reason: string): void {
     if (this.state === 'down') return;
     this.state = 'down';
@@ -341,7 +344,7 @@ export class TcpLink implements FrameSink, Watched {
     }
   }
 
-  // What the receiver hands over.
+  // Functions for the receiver.
 
   onMessage(id: number): void {
     this.#events += 1;
@@ -380,7 +383,7 @@ export class TcpLink implements FrameSink, Watched {
   onPayloadEnd(outcome: number): void {
     this.#events += 1;
     const end = outcome === Status.OK ? this.#bodyStatus : failureOfPeer(outcome);
-    // Memory that has gone away while its bytes were on their way.
+    // The memory was released while its bytes were being received.
     const status = this.payload.isLost ? Status.INVALID_ADDR : end;
     if (!this.#isPut) this.#answered(this.gets, 1, status);
     else if (this.transmitter!.length > WAITING_MAX) this.#violated('puts, without reading the answers');
@@ -425,7 +428,7 @@ export class TcpLink implements FrameSink, Watched {
     this.#closeIfUnused();
   }
 
-  /** Counts answers to the gets of the peer that have been sent. */
+  /** Counts answers to the gets of the peer that were sent. */
   readonly #servedOne: Completion = {
     count: 1,
     failure: Status.OK,
@@ -449,7 +452,7 @@ export class TcpLink implements FrameSink, Watched {
     if (this.isUp) this.#closeIfUnused();
   }
 
-  /** Closes a connection that neither end has endpoints on. */
+  /** Closes a connection without endpoints on either end. */
   #closeIfUnused(): void {
     const isDone = this.departure === 'both' || (this.departure === 'peer' && this.users === 0);
     if (isDone && !this.transmitter!.isBlocked) this.fail(Status.CANCELED, '');
@@ -469,7 +472,7 @@ export class TcpLink implements FrameSink, Watched {
     if (end === 'violation') this.#violated(violation);
     else if (this.isBroken) this.#endBroken();
     else if (end === 'failed') this.fail(endOf(failure), errnoText(failure));
-    // Ends that have both said BYE close without a word.
+    // Ends that have both sent BYE close without an error.
     else if (this.departure === 'both') this.fail(Status.CANCELED, '');
     else this.fail(Status.CONNECTION_RESET, errnoText(Errno.ECONNRESET));
   }

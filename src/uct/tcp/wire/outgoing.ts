@@ -1,4 +1,4 @@
-/** Frames that wait to be sent, and the pool they come from: a header or a whole frame in memory of its own, and pieces of memory behind it. */
+/** Queued frames, and their pool: each has a header or a whole frame in memory of its own, followed by pieces of other memory. */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -7,11 +7,11 @@ import type { HostMemory } from '../../base/host-memory.ts';
 import { END_BYTES, FrameType, HEADER_BYTES_MAX, padded, typeOf, writeEnd } from './frame.ts';
 
 const ZERO_BYTES = 16_384;
-/** In the place of the address of a piece that was lost. */
+/** Address of a piece whose memory was lost. */
 const LOST = 0;
-/** Copies of messages up to this length, with their header, have buffers of their own: a queue of short messages takes no long ones. */
+/** Copied messages up to this length, including the header, use a shorter frame, so that a queue of short messages takes little memory. */
 const COMMON_BYTES = 8256;
-/** Where small frames have their end. */
+/** Index of the end in small frames. */
 const END_WORD: number = HEADER_BYTES_MAX >> 2;
 /** A header and an end. */
 const SMALL_BYTES: number = HEADER_BYTES_MAX + END_BYTES;
@@ -24,22 +24,22 @@ export class Outgoing {
   /** Frames of its length that are free. */
   readonly home: Outgoing[];
   next: Outgoing | undefined = undefined;
-  /** What is sent, in order: addresses and lengths, the header first. */
+  /** Pieces in order: addresses and lengths, the header first. */
   readonly addresses: number[] = [];
   readonly lengths: number[] = [];
   count = 0;
-  /** The piece that is being sent, and how much of it has been. */
+  /** The piece that is being sent, and the number of its bytes that were sent. */
   piece = 0;
   offset = 0;
-  /** Registered memory behind each piece, if any: it stays until all are sent. */
+  /** Registered memory of each piece, if any. It is in use until all pieces are sent. */
   readonly memories: (HostMemory | undefined)[] = [];
-  /** It was put before others that came first. */
+  /** Whether it overtakes frames that were queued before. */
   hasOvertaken = false;
-  /** Told when everything is sent; undefined for none. */
+  /** Completed when everything is sent; undefined for none. */
   completion: Completion | undefined = undefined;
-  /** Bytes of a message that was copied into it. */
+  /** Number of copied message bytes in it. */
   copied = 0;
-  /** INVALID_ADDR once memory was lost: zeros are sent in its place. */
+  /** INVALID_ADDR once memory was lost. Zeros are then sent in its place. */
   failure: Status = Status.OK;
 
   constructor(byteLength: number, home: Outgoing[]) {
@@ -52,7 +52,7 @@ export class Outgoing {
     return this.piece > 0 || this.offset > 0;
   }
 
-  /** Adds memory of a list, of which only `[from, from + byteLength)` counts. */
+  /** Adds the part `[from, from + byteLength)` of a list. */
   addIov(iov: readonly IovEntry[], from: number, byteLength: number): void {
     let skip = from;
     let left = byteLength;
@@ -69,7 +69,7 @@ export class Outgoing {
     }
   }
 
-  /** Adds what a body of so many bytes is padded with. */
+  /** Adds the padding of a body of this length. */
   addPadding(byteLength: number, zeros: ScratchBlock): void {
     const padding = padded(byteLength) - byteLength;
     if (padding > 0) this.add(zeros.address, padding);
@@ -81,7 +81,7 @@ export class Outgoing {
     this.add(memory.location + offset, byteLength, memory);
   }
 
-  /** Adds the end of a small frame, which is told of memory that is lost until then. */
+  /** Adds the end of a small frame, whose status is updated if memory is lost before it is sent. */
   addEnd(status: Status): void {
     writeEnd(this.words, END_WORD, status);
     this.add(this.block.address + HEADER_BYTES_MAX, END_BYTES);
@@ -95,8 +95,8 @@ export class Outgoing {
   }
 
   /**
-   * Looks for memory that was detached before it was sent. The frame keeps its length, as the peer may have the beginning; its end says that it has failed,
-   * and a put, which has none, fails with the operation of its sender.
+   * Checks for memory that was detached before it was sent. The frame keeps its length, because its beginning may have been sent. Its end then
+   * contains the failure. A put has no end: it fails with the operation of its sender.
    */
   checkMemory(): void {
     for (let i = this.piece; i < this.count; i++) {
@@ -111,25 +111,25 @@ export class Outgoing {
     }
   }
 
-  /** Bytes of a piece that have not been sent. */
+  /** Unsent bytes of a piece. */
   restOf(piece: number): number {
     return this.lengths[piece]! - (piece === this.piece ? this.offset : 0);
   }
 
-  /** Where the rest of a piece begins. @param zeros in the place of what was lost */
+  /** Address of the unsent bytes of a piece. @param zeros replace lost memory */
   placeOf(piece: number, zeros: ScratchBlock): number {
     const address = this.addresses[piece]!;
     if (address === LOST) return zeros.address;
     return address + (piece === this.piece ? this.offset : 0);
   }
 
-  /** Bytes from {@link placeOf} on that can be sent: the zeros are fewer than what may have been lost. */
+  /** Bytes from {@link placeOf} on that can be sent in one piece: the block of zeros may be shorter than the lost memory. */
   runOf(piece: number, zeros: ScratchBlock): number {
     const rest = this.restOf(piece);
     return this.addresses[piece] === LOST ? Math.min(rest, zeros.byteLength) : rest;
   }
 
-  /** Counts bytes that were sent: returns how many of them were not of this frame, or -1 when some of it is left. */
+  /** Counts sent bytes. Returns how many of them belong to later frames, or -1 if this frame is not completely sent. */
   advance(byteLength: number): number {
     let left = byteLength;
     while (this.piece < this.count) {
@@ -146,15 +146,15 @@ export class Outgoing {
   }
 }
 
-/** The frames of one interface. */
+/** The pool of frames of one interface. */
 export class OutgoingPool {
-  /** Padding, and what goes in the place of lost memory. */
+  /** Padding, and the replacement for lost memory. */
   readonly zeros: ScratchBlock = allocateScratch(ZERO_BYTES);
   /** By the length of their frames, the shortest first. */
   readonly #classes: readonly { readonly byteLength: number; readonly free: Outgoing[] }[];
   readonly #all: Outgoing[] = [];
 
-  /** @param largeBytes of the longest frame that is copied */
+  /** @param largeBytes length of the longest frame that is copied */
   constructor(largeBytes: number) {
     const lengths = [SMALL_BYTES, ...(COMMON_BYTES < largeBytes ? [COMMON_BYTES] : []), largeBytes];
     this.#classes = lengths.map((byteLength) => ({ byteLength, free: [] }));
@@ -165,7 +165,7 @@ export class OutgoingPool {
     return this.take(SMALL_BYTES);
   }
 
-  /** A frame with room for so many bytes, at most those of the longest one. */
+  /** A frame with room for `byteLength` bytes, at most those of the longest frame. */
   take(byteLength: number): Outgoing {
     const fitting = this.#classes.find((each) => each.byteLength >= byteLength)!;
     return fitting.free.pop() ?? this.#make(fitting.byteLength, fitting.free);
@@ -185,7 +185,7 @@ export class OutgoingPool {
     outgoing.home.push(outgoing);
   }
 
-  /** Gives all memory back; nothing is sent any more. */
+  /** Releases all memory. Nothing may be sent afterwards. */
   close(): void {
     for (const { block } of this.#all) block.free();
     this.zeros.free();

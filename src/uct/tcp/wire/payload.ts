@@ -1,15 +1,15 @@
-/** Where the body of a frame goes that is received straight into memory: pieces in order, or nowhere. */
+/** Destination of the body of a frame that is received directly into memory: pieces in order, or none. */
 
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import type { IovEntry } from '../../api/iface.ts';
 import type { HostMemory } from '../../base/host-memory.ts';
 import type { ShortTarget } from './short-target.ts';
 
-/** A body on its way. One per connection that receives one. */
+/** A body that is being received. One for each connection that receives one. */
 export class Payload {
-  /** Bytes that have not come. */
+  /** Bytes that have not been received. */
   left = 0;
-  /** The bytes have nowhere to go: the key was wrong, or the memory has gone away since. */
+  /** The bytes are discarded: the key was invalid, or the memory has been released since. */
   isLost = false;
   readonly #memories: (HostMemory | ShortTarget)[] = [];
   readonly #offsets: number[] = [];
@@ -35,7 +35,7 @@ export class Payload {
     this.#count += 1;
   }
 
-  /** Adds `[from, from + byteLength)` of a list. */
+  /** Adds the part `[from, from + byteLength)` of a list. */
   addIov(iov: readonly IovEntry[], from: number, byteLength: number): void {
     let skip = from;
     let left = byteLength;
@@ -51,19 +51,19 @@ export class Payload {
     }
   }
 
-  /** Address of the next byte; 0 where it cannot be received straight into memory. */
+  /** Address of the next byte; 0 if it cannot be received directly into memory. */
   get address(): number {
     if (!this.#isKept()) return 0;
     const { location } = this.#memories[this.#piece]!;
     return location === 0 ? 0 : location + this.#offsets[this.#piece]!;
   }
 
-  /** Bytes from {@link address} on that belong together. */
+  /** Contiguous bytes from {@link address} on. */
   get contiguous(): number {
     return this.#lengths[this.#piece]!;
   }
 
-  /** Bytes have been written at {@link address}. */
+  /** Advances by the bytes that were written at {@link address}. */
   advance(byteLength: number): void {
     this.left -= byteLength;
     if (this.isLost) return;
@@ -72,7 +72,7 @@ export class Payload {
     if (this.#lengths[this.#piece] === 0) this.#piece += 1;
   }
 
-  /** Takes bytes that have been received elsewhere, at most those that are left. */
+  /** Copies bytes that were received elsewhere, at most {@link left}. */
   take(source: Uint8Array, from: number, byteLength: number): void {
     let at = from;
     let rest = byteLength;
@@ -86,11 +86,11 @@ export class Payload {
     }
   }
 
-  /** Whether the next byte has somewhere to go; once it has not, no later one has. */
+  /** Whether the next byte has a destination. Once one has none, no later one has. */
   #isKept(): boolean {
     if (this.isLost) return false;
     const memory = this.#memories[this.#piece]!;
-    // Freed, or detached, while the body was on its way.
+    // Freed or detached while the body was being received.
     this.isLost = !memory.live || this.#offsets[this.#piece]! + this.#lengths[this.#piece]! > memory.byteLength;
     return !this.isLost;
   }

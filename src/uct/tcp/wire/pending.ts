@@ -1,13 +1,13 @@
-/** Operations that the peer has to end, in the order in which it does: puts that it acknowledges, gets that it answers. */
+/** Operations that the peer has to answer, in the order of its answers: puts that it acknowledges, and gets. */
 
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry } from '../../api/iface.ts';
 import { completeOne } from '../../base/completion.ts';
 
-/** So many places of ended operations are kept before the list is moved up. */
+/** Number of ended operations at the start of the list after which the list is compacted. */
 const COMPACT_AT = 256;
 
-/** Memory that counts who uses it. */
+/** Memory with a count of its uses. */
 interface Counted {
   inFlight: number;
 }
@@ -23,17 +23,17 @@ interface Operation {
   failure: Status;
 }
 
-/** Counts operations that have not ended. */
+/** Counter of operations that have not ended. */
 export interface OutstandingCounter {
   countOutstanding(change: number): void;
 }
 
-/** One kind of operations of one connection. Frames are numbered from 1. */
+/** The operations of one kind on one connection. Frames are numbered from 1. */
 export class PendingOperations {
-  /** Frames that were sent, and that have been answered. */
+  /** Frames that were sent, and frames that were answered. */
   sent = 0;
   done = 0;
-  /** First failure that no completion has told of; a flush does. */
+  /** First failure that no completion has reported; a flush reports it. */
   failure: Status = Status.OK;
   readonly #operations: Operation[] = [];
   #first = 0;
@@ -43,19 +43,19 @@ export class PendingOperations {
     this.#counter = counter;
   }
 
-  /** Frames without an answer. */
+  /** Number of unanswered frames. */
   get inFlight(): number {
     return this.sent - this.done;
   }
 
-  /** The operation whose `frames` were sent last wants to be told. */
+  /** Adds the operation that consists of the last `frames` sent frames. */
   expect(frames: number, completion: Completion, iov: readonly IovEntry[]): void {
     for (let i = 0; i < iov.length; i++) (iov[i]!.memory as Counted).inFlight += 1;
     this.#operations.push({ first: this.sent - frames + 1, last: this.sent, completion, iov, failure: Status.OK });
     this.#counter.countOutstanding(1);
   }
 
-  /** The next `count` frames have been answered with `status`; false when there are not so many. */
+  /** Answers the next `count` frames with `status`; false if there are not as many. */
   answer(count: number, status: Status): boolean {
     if (!(count > 0 && count <= this.inFlight)) return false;
     this.done += count;
@@ -68,7 +68,7 @@ export class PendingOperations {
     return true;
   }
 
-  /** Ends all of them. */
+  /** Ends all operations with `status`. */
   close(status: Status): void {
     this.done = this.sent;
     while (this.#first < this.#operations.length) {
@@ -77,21 +77,21 @@ export class PendingOperations {
     }
   }
 
-  /** Takes the failure that a flush tells of. */
+  /** Returns the failure that a flush has to report, and clears it. */
   takeFailure(): Status {
     const { failure } = this;
     this.failure = Status.OK;
     return failure;
   }
 
-  /** A failure is that of the operation whose frame it was, or of one without a completion. */
+  /** Records a failure of the operation of the next frame, or of one without a completion. */
   #note(status: Status): void {
     const operation = this.#operations[this.#first];
     if (operation !== undefined && this.done >= operation.first) operation.failure = status;
     else if (this.failure === Status.OK) this.failure = status;
   }
 
-  /** Ends the first operation. Its completion may do anything, also end all others. */
+  /** Ends the first operation. Its completion may call anything, and may end all others. */
   #finish({ completion, iov }: Operation, status: Status): void {
     this.#shift();
     let isLost = false;
@@ -101,7 +101,7 @@ export class PendingOperations {
       if (offset + byteLength > memory.byteLength) isLost = true;
     }
     this.#counter.countOutstanding(-1);
-    // Memory that was detached meanwhile: what was sent was not its bytes, what came is nowhere.
+    // If memory was detached, the sent bytes were not its bytes, or the received ones are lost.
     completeOne(completion, isLost && status === Status.OK ? Status.INVALID_ADDR : status);
   }
 
@@ -122,7 +122,7 @@ export interface PendingGet {
   readonly byteLength: number;
 }
 
-/** A flush that waits for puts, gets and messages that were started before it: the latter must have left this process. */
+/** A flush that waits for earlier puts, gets and messages. Messages must have been sent. */
 export interface PendingFlush {
   readonly puts: number;
   readonly gets: number;

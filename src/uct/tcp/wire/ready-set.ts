@@ -1,15 +1,15 @@
-/** Which sockets of an interface are ready, and what is done with each. It reads and writes none. */
+/** The sockets of an interface in one event set, and the handlers of those that are ready. It does not read or write sockets. */
 
 import { EventSet, ReadyFor } from '../../../sys/index.ts';
 
-/** Something with a socket. */
+/** An object with a socket. */
 export interface Watched {
   readonly fd: number;
-  /** Names it in the set; the set sets it. */
+  /** Index in the set; assigned by the set. */
   token: number;
-  /** The socket waits for room. */
+  /** Whether the socket waits for room. */
   readonly wantsRoom: boolean;
-  /** Goes on; returns how much happened. */
+  /** Called when the socket is ready; returns the number of events. */
   onReady(): number;
 }
 
@@ -19,9 +19,9 @@ export class ReadySet {
   /** By token. */
   readonly #watched: (Watched | undefined)[] = [];
   readonly #free: number[] = [];
-  /** Those that are watched for room, by token. */
+  /** Members whose sockets are watched for room, by token. */
   readonly #forRoom: Set<Watched> = new Set();
-  /** Sockets in it. */
+  /** Number of sockets. */
   size = 0;
 
   /** For sleeping: readable when a socket is ready. */
@@ -39,7 +39,7 @@ export class ReadySet {
     this.size += 1;
   }
 
-  /** Looks again whether a socket waits for room. */
+  /** Updates whether a socket is watched for room. */
   update(watched: Watched): void {
     if (watched.wantsRoom === this.#forRoom.has(watched)) return;
     if (watched.wantsRoom) this.#forRoom.add(watched);
@@ -47,7 +47,7 @@ export class ReadySet {
     this.#events.modify(watched.fd, eventsOf(watched), watched.token);
   }
 
-  /** Takes a socket out, before it is closed or given away. */
+  /** Removes a socket, before it is closed or transferred. */
   remove(watched: Watched): void {
     if (this.#watched[watched.token] !== watched) return;
     this.#events.remove(watched.fd);
@@ -57,11 +57,11 @@ export class ReadySet {
     this.size -= 1;
   }
 
-  /** Lets those go on that are ready; returns how much happened. */
+  /** Calls the handlers of ready sockets; returns the number of events. */
   poll(): number {
     const count = this.#events.poll();
     let total = 0;
-    // What one of them does may take others out, whose place may be taken again: they find nothing to do.
+    // A handler may remove others, and their tokens may be reused: their handlers then find nothing to do.
     for (let i = 0; i < count; i++) {
       const watched = this.#watched[this.#events.token(i)];
       if (watched === undefined) continue;

@@ -1,4 +1,4 @@
-/** The receiver hands out the same frames however the kernel cuts the stream. */
+/** The receiver delivers the same frames for any segmentation of the stream. */
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -44,7 +44,7 @@ describe('a stream', () => {
     target.fill(0);
   }
 
-  /** Writes pieces, each of which has been received before the next is sent. */
+  /** Sends pieces, each after the previous one was received. */
   async function sendInPieces(
     side: TcpSide,
     peer: RawPeer,
@@ -61,7 +61,9 @@ describe('a stream', () => {
     }
   }
 
-  it('is the same cut at every byte of its beginning, and around its end', { timeout: 60_000 }, async () => {
+  it('gives the same frames if split at any byte of its beginning and around its end', {
+    timeout: 60_000,
+  }, async () => {
     const side = net.open();
     const memory = side.md.memReg(new Uint8Array(new ArrayBuffer(BYTES.byteLength)));
     const stream = streamFor([...keyOf(side.md, memory).words]);
@@ -72,7 +74,7 @@ describe('a stream', () => {
     }
   });
 
-  it('is the same in any pieces, also with a receive buffer that is filled by it', { timeout: 60_000 }, async () => {
+  it('gives the same frames in any pieces, also if they fill the receive buffer', { timeout: 60_000 }, async () => {
     const side = net.open({ RX_SEG_SIZE: '1k', TX_SEG_SIZE: '1k' });
     const memory = side.md.memReg(new Uint8Array(new ArrayBuffer(BYTES.byteLength)));
     const stream = streamFor([...keyOf(side.md, memory).words]);

@@ -1,6 +1,6 @@
 /**
- * The receiving half of a connection: cuts the stream into frames and checks them before anything is done with them. Whatever does not make sense
- * ends the connection with a reason.
+ * The receiving half of a connection: splits the stream into frames and checks them before they are used. Invalid data ends the connection with a
+ * reason.
  */
 
 import { Errno, tcpRecv } from '../../../sys/index.ts';
@@ -21,58 +21,58 @@ import {
 import type { Payload } from './payload.ts';
 import type { TcpBuffers } from './tcp-buffers.ts';
 
-/** Longer bodies are received straight into memory: what follows their header is not read along with it. */
+/** Longer bodies are received directly into memory, so their header is read without the bytes that follow it. */
 const BULK_BYTES_MIN = 65_536;
-/** Bytes that are read where a header with a long body is to be expected. */
+/** Bytes to read if a header with a long body is expected. */
 const HEADER_READ_BYTES = 256;
 
-/** What is done with frames. A method that returns false has ended the connection. */
+/** Consumer of frames. A method that returns false has ended the connection. */
 export interface FrameSink {
-  /** Where the body goes that is being received. */
+  /** The destination of the current body. */
   readonly payload: Payload;
-  /** Whether messages can be handed out. */
+  /** Whether there is a handler for messages. */
   readonly hasHandler: boolean;
   onMessage(id: number): void;
   onPut(words: Int32Array, at: number): boolean;
   onGetData(byteLength: number): boolean;
-  /** The body of a put, or of what a get brings, is complete, or as the status says. */
+  /** The body of a put, or the data of a get, is complete, with this status. */
   onPayloadEnd(status: number): void;
   onGet(words: Int32Array, at: number): boolean;
   onAcknowledged(count: number): boolean;
   onRefused(status: number): boolean;
   onHeartbeat(intervalMs: number): void;
   onBye(): void;
-  /** False once the connection has ended, maybe by what a message did. */
+  /** False once the connection has ended, possibly in a handler. */
   readonly isUp: boolean;
 }
 
-/** Why receiving has stopped for good. */
+/** Reason for the end of receiving. */
 export type ReceiveEnd = 'closed' | 'failed' | 'violation';
 
 /** The receiver. */
 export class Receiver {
-  /** How it ended; undefined while it has not. */
+  /** Reason for the end; undefined while receiving. */
   end: ReceiveEnd | undefined = undefined;
   /** Error number of `failed`. */
   failure = 0;
-  /** What the peer did, for `violation`. */
+  /** Description of the violation by the peer, for `violation`. */
   violation = '';
   readonly #fd: number;
   readonly #records: RecordStream | undefined;
   readonly #buffers: TcpBuffers;
   readonly #sink: FrameSink;
-  /** What has come of a frame that is not complete. */
+  /** Received part of an incomplete frame. */
   #partial: Uint8Array | undefined = undefined;
-  /** Padding behind a body, which is still to come. */
+  /** Bytes of padding after a body that are not received yet. */
   #padding = 0;
   #inPayload = false;
-  /** Behind the body and its padding comes an end. */
+  /** Whether an end follows the body and its padding. */
   #expectsEnd = false;
-  /** A message waits in what is left over for a message handler. */
+  /** A message in the stored rest waits for a message handler. */
   #isStalled = false;
   #expectsBulk = false;
 
-  /** @param records that everything comes out of; undefined for a connection that is not encrypted */
+  /** @param records source of all data; undefined for a connection that is not encrypted */
   constructor(fd: number, buffers: TcpBuffers, sink: FrameSink, records: RecordStream | undefined) {
     this.#records = records;
     this.#fd = fd;
@@ -81,8 +81,8 @@ export class Receiver {
   }
 
   /**
-   * Receives what is there and hands it out.
-   * @param polls calls of the kernel at most
+   * Receives available data and delivers its frames.
+   * @param polls maximum number of system calls
    * @returns bytes received; see {@link end}
    */
   receive(polls: number): number {
@@ -102,27 +102,27 @@ export class Receiver {
         payload.advance(received);
         if (payload.left === 0) this.#endPayload();
       }
-      // A record that is shorter is no sign that there is nothing more.
+      // A record that is shorter than the buffer does not mean that there is no more data.
       if ((received < wanted && this.#records === undefined) || this.end !== undefined) return total;
     }
     return total;
   }
 
-  /** Where the next read begins in the shared memory: so that the frame behind the rest of a body lies at a multiple of 8. */
+  /** Offset of the next read in the shared memory, such that the frame after the rest of a body is at a multiple of 8. */
   get #start(): number {
     if (this.#partial !== undefined) return this.#partial.byteLength;
     const rest = (this.#inPayload ? this.#sink.payload.left : 0) + this.#padding;
     return -rest & 7;
   }
 
-  /** Room for the next read. */
+  /** Bytes of room for the next read. */
   #room(): number {
     return this.#expectsBulk && this.#partial === undefined
       ? HEADER_READ_BYTES
       : this.#buffers.rx.byteLength - this.#start;
   }
 
-  /** Reads into the shared memory and takes the frames out of it. */
+  /** Reads into the shared memory and delivers the frames in it. */
   #fill(wanted: number): number {
     const { rx } = this.#buffers;
     const partial = this.#partial;
@@ -135,7 +135,7 @@ export class Receiver {
     return received;
   }
 
-  /** Hands out what waited for a message handler; false while there is still none. */
+  /** Delivers messages that waited for a handler; false while there is none. */
   #resume(): boolean {
     if (!this.#sink.hasHandler) return false;
     this.#isStalled = false;
@@ -150,7 +150,7 @@ export class Receiver {
     this.#partial = used === end ? undefined : this.#buffers.rx.u8.slice(used, end);
   }
 
-  /** Hands out the frames in `[from, end)` of the shared memory; returns where the one begins that is not complete. */
+  /** Delivers the frames in `[from, end)` of the shared memory; returns the offset of the first incomplete one. */
   #parse(from: number, end: number): number {
     const { words } = this.#buffers.rxFrame;
     let at = from;
@@ -183,7 +183,7 @@ export class Receiver {
     return at;
   }
 
-  /** Hands a message out; returns where the next frame begins, 0 where the message is not complete. */
+  /** Delivers a message; returns the offset of the next frame, or 0 if the message is incomplete. */
   #message(at: number, end: number, hasEnd: boolean): number {
     const frame = this.#buffers.rxFrame;
     const byteLength = valueIn(frame.words, at >> 2);
@@ -205,7 +205,7 @@ export class Receiver {
     return next;
   }
 
-  /** Takes a frame that is no message; false when the connection has ended. */
+  /** Processes a frame other than a message; false if the connection has ended. */
   #control(type: number, word: number): boolean {
     const { words } = this.#buffers.rxFrame;
     const value = valueIn(words, word);
@@ -247,7 +247,7 @@ export class Receiver {
     if (!this.#expectsEnd) this.#sink.onPayloadEnd(Status.OK);
   }
 
-  /** Takes bytes of a body, or of its padding, out of the shared memory; returns how many. */
+  /** Consumes bytes of a body or its padding from the shared memory; returns how many. */
   #takeBody(at: number, end: number): number {
     if (!this.#inPayload) {
       const padding = Math.min(this.#padding, end - at);

@@ -1,4 +1,4 @@
-/** Where the bytes of a short get go: a buffer of the program that is not registered, so that nothing is received straight into it. */
+/** The destination of a short get: a buffer of the program that is not registered, so its bytes are copied and not received directly. */
 
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { MdMemory } from '../../api/memory.ts';
@@ -10,7 +10,7 @@ export class ShortTarget implements MdMemory {
   readonly memoryType: MemoryType = MemoryType.HOST;
   readonly sysDevice: undefined = undefined;
   readonly address = 0n;
-  /** Its bytes may move: they have no address for system calls. */
+  /** The buffer may move, so it has no address for system calls. */
   readonly location = 0;
   readonly generation = 0;
   readonly live = true;

@@ -1,4 +1,7 @@
-/** Memory that all connections of one interface share: one message is built, one batch is received at a time, so an idle connection needs none. */
+/**
+ * Memory that all connections of one interface share: one frame is built and one batch is received at a time, so that idle connections need no
+ * memory.
+ */
 
 import { type MappedMemory, mapAnonymous, TcpGather } from '../../../sys/index.ts';
 import type { AmFrame } from '../../api/iface.ts';
@@ -6,7 +9,7 @@ import { RECORD_PLAIN_BYTES_MAX } from '../secure/record-cipher.ts';
 import { HEADER_BYTES, HEADER_BYTES_MAX } from './frame.ts';
 import { OutgoingPool } from './outgoing.ts';
 
-/** Where messages are built: an acknowledgement may come before them. */
+/** Offset at which frames are built, with room for an acknowledgement before them. */
 export const TX_START: number = HEADER_BYTES;
 
 /** A message in memory of the transport. */
@@ -45,7 +48,7 @@ export class TcpBuffers {
     const frameBytes = TX_START + HEADER_BYTES_MAX + txBytesMax + 8;
     this.tx = mapAnonymous(frameBytes);
     this.txFrame = new TcpFrame(this.tx);
-    // What is left of a frame, and as much again, or a record.
+    // The rest of a frame, and as much again, or a record.
     const restBytes = HEADER_BYTES_MAX + rxBytesMax + 8;
     this.rx = mapAnonymous(restBytes + (isEncrypted ? Math.max(restBytes, RECORD_PLAIN_BYTES_MAX) : restBytes));
     this.rxFrame = new TcpFrame(this.rx);

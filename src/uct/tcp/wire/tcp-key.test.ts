@@ -1,4 +1,4 @@
-/** Keys of tcp: good as long as their memory is registered, named when they are not, and never guessed. */
+/** Keys of tcp: valid while their memory is registered, stale afterwards, and impossible to guess. */
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -18,7 +18,7 @@ function packed(table: TcpKeyTable, memory: HostMemory): Uint8Array {
 }
 
 describe('a key', () => {
-  it('is the same until it is revoked, finds its memory, and is stale then', () => {
+  it('finds its memory and stays the same until it is revoked, and then is stale', () => {
     const table = new TcpKeyTable();
     const memory = memoryOf(100);
     const bytes = packed(table, memory);
@@ -28,7 +28,7 @@ describe('a key', () => {
     table.revoke(memory);
     expect([key.live, table.find(key.words, 0)]).toEqual([false, undefined]);
     expect(errorOf(() => table.unpack(bytes)).code).toBe('ERR_RKEY_STALE');
-    // Its slot is used again, with another generation and secret.
+    // Its slot is reused with another generation and secret.
     const next = memoryOf(100);
     const other = table.unpack(packed(table, next));
     expect([other.words[0], other.words[1]]).toEqual([key.words[0], key.words[1]! + 1]);
@@ -36,7 +36,7 @@ describe('a key', () => {
     expect(errorOf(() => table.unpack(bytes)).code).toBe('ERR_RKEY_STALE');
   });
 
-  it('of another table is found out at its owner only', () => {
+  it('of another table is checked by its owner only', () => {
     const [owner, other] = [new TcpKeyTable(), new TcpKeyTable()];
     const memory = memoryOf(8);
     const key = other.unpack(packed(owner, memory));
@@ -48,7 +48,7 @@ describe('a key', () => {
     expect(key.live).toBe(false);
   });
 
-  it('keeps hundreds of memories apart', () => {
+  it('distinguishes hundreds of memories', () => {
     const table = new TcpKeyTable();
     const memories = Array.from({ length: 300 }, () => memoryOf(8));
     const keys = memories.map((memory) => table.unpack(packed(table, memory)));

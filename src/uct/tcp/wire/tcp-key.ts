@@ -1,9 +1,9 @@
 /**
- * The keys of tcp: packed for peers, unpacked at peers, and the table in which the owner finds its memory behind the words of a frame. No peer reaches
- * memory by a key that was revoked or guessed.
+ * The keys of tcp: packed for peers, unpacked at peers, and the table in which the owner finds its memory by the words of a frame. A revoked or
+ * guessed key gives no access.
  *
- * Layout of a packed key, little-endian: u32 kind and version, u32 CRC-32 of what follows, u32 slot, u32 generation, 16 bytes secret, u64 length, 8 bytes
- * id of the table.
+ * Layout of a packed key, little-endian: u32 kind and version, u32 CRC-32 of what follows, u32 slot, u32 generation, 16 bytes secret, u64 length, 8
+ * bytes id of the table.
  */
 
 import { crc32 } from 'node:zlib';
@@ -28,7 +28,7 @@ const AT_LENGTH = 32;
 const AT_TABLE = 40;
 const TABLE_ID_BYTES = 8;
 const SECRET_WORDS = 4;
-/** A slot whose generation has come here is not used again, so that no generation comes twice. */
+/** A slot with this generation is not reused, so that no generation occurs twice. */
 const GENERATION_MAX = 0x7fff_ffff;
 
 /** A key of remote memory. */
@@ -37,19 +37,19 @@ export class TcpKey implements RemoteKey {
   readonly memoryType: MemoryType = MemoryType.HOST;
   readonly sysDevice: undefined = undefined;
   readonly byteLength: number;
-  /** The words that go into frames: slot, generation, secret. */
+  /** The words for frames: slot, generation, secret. */
   readonly words: Int32Array;
   readonly #table: TcpKeyTable | undefined;
   #released = false;
 
-  /** @param table that the key is of, where that is one of this process */
+  /** @param table the table of the key, if it is in this process */
   constructor(byteLength: number, words: Int32Array, table: TcpKeyTable | undefined) {
     this.byteLength = byteLength;
     this.words = words;
     this.#table = table;
   }
 
-  /** False once the key was released, or, of memory of this process, revoked. Of other memory only its owner knows. */
+  /** False once the key was released or, for memory of this process, revoked. For other memory only the owner detects revocation. */
   get live(): boolean {
     return !this.#released && (this.#table === undefined || this.#table.find(this.words, 0) !== undefined);
   }
@@ -59,7 +59,7 @@ export class TcpKey implements RemoteKey {
   }
 }
 
-/** The memory that has keys. */
+/** The table of the memory with keys. */
 export class TcpKeyTable {
   /** By slot; slot 0 is not used. */
   readonly #memories: (HostMemory | undefined)[] = [undefined];
@@ -67,10 +67,10 @@ export class TcpKeyTable {
   #words: Int32Array = new Int32Array(16 * KEY_WORDS);
   readonly #slots: Map<HostMemory, number> = new Map();
   readonly #free: number[] = [];
-  /** Tells keys of this table from those of others. */
+  /** Distinguishes keys of this table from those of others. */
   readonly #id: Uint8Array = systemRandomBytes(TABLE_ID_BYTES);
 
-  /** Writes the key of `memory`, the same bytes until it is revoked. */
+  /** Writes the key of `memory`; the bytes stay the same until it is revoked. */
   pack(memory: HostMemory, target: Uint8Array, offset: number): void {
     if (!(offset >= 0 && offset + TCP_KEY_BYTES <= target.byteLength)) {
       throw invalidParam('target', `must have room for ${TCP_KEY_BYTES} bytes at ${offset}`, target.byteLength);
@@ -85,9 +85,9 @@ export class TcpKeyTable {
   }
 
   /**
-   * Reads a packed key, of this table or that of a peer. Whether a peer's key is good is found out when it is used.
-   * @throws UcxError ERR_RKEY_MALFORMED (INVALID_PARAM); of keys of this table ERR_RKEY_STALE for memory that is not registered any more, and
-   *   ERR_RKEY_FORGED for a key that was never handed out (both INVALID_ADDR)
+   * Reads a packed key, of this table or that of a peer. Keys of peers are validated at use, by the owner.
+   * @throws UcxError ERR_RKEY_MALFORMED (INVALID_PARAM); for keys of this table ERR_RKEY_STALE if the memory is no longer registered, and
+   * ERR_RKEY_FORGED if the key was never issued (both INVALID_ADDR)
    */
   unpack(packed: Uint8Array): TcpKey {
     if (!(packed instanceof Uint8Array) || packed.byteLength !== TCP_KEY_BYTES) throw malformed();
@@ -102,7 +102,7 @@ export class TcpKeyTable {
     return new TcpKey(byteLength, words, isOwn ? this : undefined);
   }
 
-  /** The memory that the words of a frame name; undefined for a key that is stale or forged. */
+  /** The memory for the words of a frame; undefined if the key is stale or forged. */
   find(words: Int32Array, at: number): HostMemory | undefined {
     const slot = words[at]!;
     const memory = this.#memories[slot];
@@ -113,7 +113,7 @@ export class TcpKeyTable {
     return difference === 0 ? memory : undefined;
   }
 
-  /** Makes the key of `memory` useless. */
+  /** Invalidates the key of `memory`. */
   revoke(memory: HostMemory): void {
     const slot = this.#slots.get(memory);
     if (slot === undefined) return;
@@ -122,7 +122,7 @@ export class TcpKeyTable {
     if (this.#words[slot * KEY_WORDS + 1]! < GENERATION_MAX) this.#free.push(slot);
   }
 
-  /** Refuses an own key that is not good, or not any more. */
+  /** Rejects a key of this table that is invalid or stale. */
   #check(words: Int32Array, byteLength: number): void {
     if (this.find(words, 0)?.byteLength === byteLength) return;
     const [slot, generation] = [words[0]!, words[1]!];

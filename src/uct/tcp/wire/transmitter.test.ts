@@ -1,11 +1,11 @@
-/** What a connection sends while its socket has no room: in which order it arrives. */
+/** The order of what a connection sends while its socket has no room. */
 
 import { expect, it } from 'vitest';
 import { frame, keyed, TcpInterfaces } from '../../../../test/fixtures/tcp-interfaces.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { END_BYTES, FrameType, HEADER_BYTES } from './frame.ts';
 
-/** More than the buffers of both sockets hold. */
+/** More than the buffers of both sockets can hold. */
 const GET_BYTES = 8 * 2 ** 20;
 
 const net = new TcpInterfaces();
@@ -36,7 +36,7 @@ it('answers puts in their order while a long answer to a get waits', async () =>
   ]);
 });
 
-/** What puts were answered, behind the complete answer to a get. */
+/** Returns the answers to puts that follow the complete answer to a get. */
 function answersOf(received: Buffer): [number, number][] {
   const answers: [number, number][] = [];
   for (let at = 0; at + HEADER_BYTES <= received.byteLength; ) {

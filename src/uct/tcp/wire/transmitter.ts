@@ -1,4 +1,4 @@
-/** The sending half of a connection: frames in their order, at once where the kernel takes them, the rest when it does again. */
+/** The sending half of a connection: frames in order, sent at once if the kernel accepts them, and the rest when it does again. */
 
 import { Errno, GATHER_MAX, type ScratchBlock, type TcpGather, tcpSend } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -8,9 +8,9 @@ import { FrameType, HEADER_BYTES, writeSignal } from './frame.ts';
 import type { Outgoing } from './outgoing.ts';
 import { type TcpBuffers, TX_START } from './tcp-buffers.ts';
 
-/** Frames of the application that may wait on one link; more find NO_RESOURCE. */
+/** Maximum number of frames of the application in the queue of one link; more cause NO_RESOURCE. */
 export const QUEUE_MAX = 64;
-/** The same for the bytes that were copied into them. */
+/** Likewise for the message bytes that were copied into them. */
 const COPIED_BYTES_MAX = 524_288;
 
 /** The transmitter. */
@@ -20,42 +20,42 @@ export class Transmitter {
   readonly #records: RecordStream | undefined;
   #head: Outgoing | undefined = undefined;
   #tail: Outgoing | undefined = undefined;
-  /** Puts of the peer that have arrived and that it has not been told of. */
+  /** Puts of the peer that have arrived and are not acknowledged yet. */
   #pendingAcks = 0;
-  /** The last refusal of a put that waits: answers come in the order of the puts, so that no acknowledgement overtakes it. */
+  /** The last queued refusal of a put. Answers have the order of the puts, so no acknowledgement may overtake it. */
   #lastRefusal: Outgoing | undefined = undefined;
-  /** Error number that ended the connection; 0 while it works. */
+  /** Error number that ended the connection; 0 while it is up. */
   failure = 0;
-  /** Frames that wait. */
+  /** Number of queued frames. */
   length = 0;
-  /** Bytes of messages that were copied into them. */
+  /** Number of message bytes that were copied into them. */
   #copied = 0;
-  /** Frames that were queued in their order, and those of them that have been sent; acknowledgements that overtake them do not count. */
+  /** Frames that were queued in order, and those of them that have been sent. Acknowledgements that overtake others are not counted. */
   queued = 0;
   released = 0;
-  /** Calls that have sent something of them. */
+  /** Number of calls that have sent some of them. */
   moved = 0;
 
-  /** @param records that everything goes through; undefined for a connection that is not encrypted */
+  /** @param records encrypts all frames; undefined for a connection that is not encrypted */
   constructor(fd: number, buffers: TcpBuffers, records: RecordStream | undefined) {
     this.#fd = fd;
     this.#records = records;
     this.#buffers = buffers;
   }
 
-  /** Whether the application may not send more: as many frames wait as may, or copies of as many bytes. */
+  /** Whether the application may not send more: the queue has reached its bound of frames, or of copied bytes. */
   get isFull(): boolean {
     return this.length >= QUEUE_MAX || this.#copied >= COPIED_BYTES_MAX;
   }
 
-  /** Whether frames wait: nothing may be sent past them. */
+  /** Whether frames are queued: later ones must not overtake them. */
   get isBlocked(): boolean {
     return this.#head !== undefined;
   }
 
   /**
-   * Sends the frame that was built in the shared memory, behind pending acknowledgements; it waits where others do, and what the kernel has no
-   * room for does too.
+   * Sends the frame that was built in the shared memory, after the pending acknowledgements. It is queued after other queued frames, and to the
+   * extent that the kernel does not accept it.
    * @param byteLength of the frame with its padding
    * @returns OK, or IO_ERROR: see {@link failure}
    */
@@ -94,14 +94,14 @@ export class Transmitter {
     return Status.OK;
   }
 
-  /** Queues a frame behind the others, and sends what the kernel takes. Returns OK, or IO_ERROR: see {@link failure}. */
+  /** Queues a frame, and sends what the kernel accepts. Returns OK, or IO_ERROR: see {@link failure}. */
   push(outgoing: Outgoing): Status {
     const isFirst = this.#head === undefined;
     this.#append(outgoing);
     return isFirst ? this.sendMore() : Status.OK;
   }
 
-  /** Whether the peer is to be told of puts that have arrived. */
+  /** Whether puts have arrived that are not acknowledged. */
   get hasPendingAcks(): boolean {
     return this.#pendingAcks > 0;
   }
@@ -111,7 +111,7 @@ export class Transmitter {
     this.#pendingAcks += 1;
   }
 
-  /** Tells the peer of the puts that have arrived: at once, or between the frames that wait. */
+  /** Acknowledges the puts that have arrived, at once or between queued frames. */
   acknowledge(): Status {
     if (this.#pendingAcks === 0) return Status.OK;
     const ack = this.#header(FrameType.ACK, this.#pendingAcks);
@@ -119,7 +119,7 @@ export class Transmitter {
     return this.#insert(ack);
   }
 
-  /** Tells the peer that the put behind those that it is told of has failed. */
+  /** Reports the failure of the next put after those that are acknowledged. */
   refuse(status: Status): Status {
     const acknowledged = this.acknowledge();
     if (acknowledged !== Status.OK) return acknowledged;
@@ -128,12 +128,12 @@ export class Transmitter {
     return this.push(refusal);
   }
 
-  /** Sends a frame of a header alone. */
+  /** Sends a frame that consists of a header only. */
   signal(type: number, word = 0): Status {
     return this.push(this.#header(type, word));
   }
 
-  /** Sends what waits, as far as the kernel takes it. Returns OK, or IO_ERROR: see {@link failure}. */
+  /** Sends queued frames, as far as the kernel accepts them. Returns OK, or IO_ERROR: see {@link failure}. */
   sendMore(): Status {
     if (this.#records !== undefined) return this.#sealMore(this.#records);
     const { gather, pool } = this.#buffers;
@@ -149,7 +149,7 @@ export class Transmitter {
     return Status.OK;
   }
 
-  /** Sends what waits in records. A frame counts as sent when the last record with a part of it is. */
+  /** Sends queued frames in records. A frame counts as sent when the last record with a part of it is sent. */
   #sealMore(records: RecordStream): Status {
     while (this.#head !== undefined) {
       if (!records.isPending) this.#fill(records, this.#buffers.pool.zeros);
@@ -162,7 +162,7 @@ export class Transmitter {
     return Status.OK;
   }
 
-  /** Gathers what one call of the kernel sends; returns its bytes. */
+  /** Collects the pieces for one call of the kernel; returns their bytes. */
   #gather(gather: TcpGather, zeros: ScratchBlock): number {
     gather.clear();
     let pieces = 0;
@@ -180,7 +180,7 @@ export class Transmitter {
     return total;
   }
 
-  /** Fills a record. */
+  /** Fills a record from the queue. */
   #fill(records: RecordStream, zeros: ScratchBlock): void {
     for (let each = this.#head; each !== undefined; each = each.next) {
       each.checkMemory();
@@ -190,7 +190,7 @@ export class Transmitter {
     }
   }
 
-  /** Drops what waits; its completions end with `status`. */
+  /** Drops the queued frames; their completions end with `status`. */
   close(status: Status): void {
     if (this.#tail !== undefined) this.#release(this.#tail, status);
   }
@@ -205,7 +205,7 @@ export class Transmitter {
     if (last !== undefined) this.#release(last, Status.OK);
   }
 
-  /** Takes the frames up to `last` out; then, because a completion may send more, reports them. */
+  /** Removes the frames up to `last` from the queue, and then reports them, because a completion may send more. */
   #release(last: Outgoing, status: Status): void {
     let each = this.#head;
     this.#head = last.next;
@@ -231,11 +231,11 @@ export class Transmitter {
     this.queued += 1;
   }
 
-  /** Puts a frame before all others but the one that has begun. */
+  /** Inserts a frame before all others, but after one that is partly sent. */
   #insert(outgoing: Outgoing): Status {
     const head = this.#head;
     if (head === undefined) return this.push(outgoing);
-    // What the record that waits is made of, is the beginning of the queue.
+    // The pending record contains the beginning of the queue.
     if (this.#lastRefusal !== undefined || this.#records?.isPending === true) {
       this.#append(outgoing);
       return Status.OK;
