@@ -49,7 +49,7 @@ export class Teardown {
   }
 
   /**
-   * Makes progress for a limited time: libucp drops the lanes of an endpoint that was closed by force during progress, and the peer detects it then. The
+   * Makes progress for a limited time: during progress, libucp drops the lanes of an endpoint that was closed by force, and the peer detects it then. The
    * result is not waited for, because hanging operations on other endpoints may delay it.
    */
   dropLanes(): void {
