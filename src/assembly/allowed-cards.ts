@@ -1,4 +1,4 @@
-/** The cards that the configuration lets a program use. It opens none: whether one is free, opening it shows. */
+/** The cards that the configuration allows a program to use. It opens none: only opening a card shows whether it is free. */
 
 import type { CardEntry, DriverNode } from '../driver/port.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
@@ -18,7 +18,7 @@ export interface AllowedCard {
 }
 
 /**
- * The cards, in the order of their logical indices.
+ * Returns the cards, in the order of their logical indices.
  * @throws UcxError ERR_GAUDI_MAPPING_TABLE, ERR_INVALID_PARAM
  */
 export function allowedCards({ config, env }: Program, node: DriverNode): AllowedCard[] {

@@ -1,4 +1,4 @@
-/** Every table of configuration fields of this library. What a field does is said beside its reader, in the table itself. */
+/** All configuration tables of this library. The effect of a field is documented beside its reader, in the table itself. */
 
 import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';

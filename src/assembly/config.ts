@@ -1,5 +1,5 @@
 /**
- * The configuration of the composition root: which engine, which driver, and what the emulated node is made of.
+ * The configuration of the composition root: engine, driver, and options of the emulated node.
  */
 
 import { isAbsolute } from 'node:path';
@@ -9,7 +9,7 @@ import { type ConfigType, enumType, memoryUnitsType, orAuto, restricted, uintTyp
 
 const ASICS: readonly AsicName[] = ['gaudi', 'gaudi2', 'gaudi3'];
 
-/** How the driver is chosen: by a rule, or the node server at a socket. */
+/** Choice of the driver: by a rule, or the node server at a socket. */
 export type DriverChoice = 'auto' | 'kernel' | 'emulator' | { readonly socket: string };
 
 const SERVER_PREFIX = 'emulator:';
@@ -26,7 +26,7 @@ const driverType: ConfigType<DriverChoice> = {
   print: (value) => (typeof value === 'string' ? value : `${SERVER_PREFIX}${value.socket}`),
 };
 
-/** How the engine is chosen. */
+/** Choice of the engine. */
 export const ENGINE_CHOICES = ['native', 'libucx', 'auto'] as const;
 export type EngineChoice = (typeof ENGINE_CHOICES)[number];
 

@@ -15,7 +15,7 @@ const SHM = ['posix/memory', 'cma/memory'];
 const fixture = useContexts();
 
 describe('the option driver', () => {
-  it('is chosen by the option, which beats the environment', async () => {
+  it('is selected by the option, which overrides the environment', async () => {
     const env = { UCX_GAUDI_DRIVER: 'kernel' };
     for (const options of [{ env }, { env, config: { GAUDI_DRIVER: 'kernel' } }, { config: Config.read({ env }) }]) {
       await using context = await Context.create({ ...options, driver: 'emulator' });
@@ -24,7 +24,7 @@ describe('the option driver', () => {
     }
   });
 
-  it('is refused beside a node or devices, and where there is no such driver', async () => {
+  it('is rejected together with a node or devices, and if there is no such driver', async () => {
     const node = fixture.node();
     const both = Context.create(fixture.quiet({ node, driver: 'emulator' }));
     await expect(both).rejects.toMatchObject({
@@ -65,7 +65,7 @@ describe('UCX_TLS', () => {
     expect([...endpoint.transports].sort()).toEqual([...transports].sort());
   });
 
-  it.each(['rc', 'ib', 'cuda_copy'])('%s is in the UCX library only, which the error names', async (TLS) => {
+  it.each(['rc', 'ib', 'cuda_copy'])('%s is in the UCX library only, as the error says', async (TLS) => {
     fixture.allow(/^transport '\w+' is not available/);
     const node = fixture.node();
     const error = await failureOf(() => Context.create(fixture.quiet({ node, config: { TLS } })));
@@ -73,23 +73,26 @@ describe('UCX_TLS', () => {
     expect(error.message).toContain(`'${TLS}' is a transport of the UCX library: set UCX_ENGINE=libucx`);
   });
 
-  it.each(['nic', '^self,shm,tcp,gaudi', '^*'])('%s leaves nothing, and the error says why', async (TLS) => {
-    fixture.allow(/^transport 'nic' is not available/);
-    const node = fixture.node();
-    const error = await failureOf(() => Context.create(fixture.quiet({ node, config: { TLS } })));
-    expect(error).toMatchObject({ code: 'ERR_NO_TRANSPORT', status: Status.NO_DEVICE });
-    expect(error.message).toMatch(/self.*UCX_TLS/);
-    expect(error.message).toMatch(/gaudi_cpy.*UCX_TLS/);
-  });
+  it.each(['nic', '^self,shm,tcp,gaudi', '^*'])(
+    '%s leaves no transport, and the error gives the reason',
+    async (TLS) => {
+      fixture.allow(/^transport 'nic' is not available/);
+      const node = fixture.node();
+      const error = await failureOf(() => Context.create(fixture.quiet({ node, config: { TLS } })));
+      expect(error).toMatchObject({ code: 'ERR_NO_TRANSPORT', status: Status.NO_DEVICE });
+      expect(error.message).toMatch(/self.*UCX_TLS/);
+      expect(error.message).toMatch(/gaudi_cpy.*UCX_TLS/);
+    },
+  );
 
-  it.each(['^gaudi_cpy', 'self'])('%s: device memory is refused with the reason', async (TLS) => {
+  it.each(['^gaudi_cpy', 'self'])('%s: device memory is rejected with the reason', async (TLS) => {
     const { context } = await fixture.open({ context: { config: { TLS } } });
     const error = await failureOf(() => context.memMap({ allocate: 4096, memoryType: MemoryType.GAUDI }));
     expect(error).toMatchObject({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED });
     expect(error.message).toMatch(/gaudi memory.*gaudi_cpy.*excluded by UCX_TLS/);
   });
 
-  it('gaudi_cpy alone: host to host is refused with every lane and its reason', async () => {
+  it('gaudi_cpy alone: host to host is rejected with every lane and its reason', async () => {
     const stack = await fixture.open({ context: { config: { TLS: 'gaudi_cpy' } } });
     const remote = stack.context.memMap({ buffer: new Uint8Array(4096) });
     const rkey = rkeyOf(stack, remote);
@@ -115,7 +118,7 @@ describe('UCX_TLS', () => {
     expect(remote.bytes).toEqual(new Uint8Array(4096));
   });
 
-  it('is refused when it is no list', async () => {
+  it('is rejected unless it is a list', async () => {
     const error = await failureOf(() =>
       Context.create(fixture.quiet({ node: fixture.node(), config: { TLS: 'a,^b' } })),
     );
@@ -125,13 +128,13 @@ describe('UCX_TLS', () => {
 });
 
 describe('the driver', () => {
-  it('of the kernel has no cards here: gaudi asked for by name is NO_DEVICE', async () => {
+  it('of the kernel has no cards here: gaudi requested by name is NO_DEVICE', async () => {
     const config = { GAUDI_DRIVER: 'kernel', TLS: 'gaudi' };
     const error = await failureOf(() => Context.create(fixture.quiet({ config })));
     expect(error).toMatchObject({ code: 'ERR_GAUDI_DEVICE_NOT_FOUND', status: Status.NO_DEVICE });
   });
 
-  it('of the kernel without cards leaves self, and explains where gaudi_cpy is', async () => {
+  it('of the kernel without cards leaves self, and explains the lack of gaudi_cpy', async () => {
     const context = await Context.create(fixture.quiet({ config: { GAUDI_DRIVER: 'kernel' } }));
     expect(context.emulated).toBe(false);
     const error = await failureOf(() => context.memMap({ allocate: 64, memoryType: MemoryType.GAUDI }));
@@ -189,7 +192,7 @@ describe('GAUDI_MAPPING_TABLE', () => {
     env: { GAUDI_MAPPING_TABLE: JSON.stringify(entries) },
   });
 
-  it('chooses the cards and their indices', async () => {
+  it('selects the cards and their indices', async () => {
     const node = fixture.node({ cards: 4 });
     const [, second, , fourth] = node.cards();
     const stack = await fixture.openOn(
@@ -227,7 +230,7 @@ describe('GAUDI_MAPPING_TABLE', () => {
     node.open(0).close();
   });
 
-  it('fails when one of its cards is busy, and closes the others', async () => {
+  it('fails if one of its cards is busy, and closes the others', async () => {
     const node = fixture.node({ cards: 3 });
     const busy = node.open(1);
     const entries = node.cards().map(({ busId }, index) => ({ index, bus_id: busId }));
@@ -237,7 +240,7 @@ describe('GAUDI_MAPPING_TABLE', () => {
     busy.close();
   });
 
-  it('is not needed: a busy card is left out', async () => {
+  it('is optional: a busy card is skipped', async () => {
     const node = fixture.node({ cards: 3 });
     const busy = node.open(1);
     fixture.allow(/^gaudi1 is left out: .*0000:1a:00.0.*this process has it open/);
@@ -249,7 +252,7 @@ describe('GAUDI_MAPPING_TABLE', () => {
     busy.close();
   });
 
-  it('is not needed: a card that this very process has open is left out, and that is said', async () => {
+  it('is optional: a card that this process has open is skipped, which is logged', async () => {
     const node = fixture.node({ cards: 2 });
     const device = open(node, { minor: 0 });
     fixture.allow(/^gaudi0 is left out: .*this process has it open/);
@@ -262,7 +265,7 @@ describe('GAUDI_MAPPING_TABLE', () => {
     device.close();
   });
 
-  it('is not needed: all cards busy is an error that says so, when gaudi is wanted', async () => {
+  it('is optional: it is an error if all cards are busy and gaudi is requested', async () => {
     const node = fixture.node({ cards: 2 });
     const busy = [0, 1].map((minor) => node.open(minor));
     const error = await failureOf(() => Context.create(fixture.quiet({ node, config: { TLS: 'gaudi' } })));
@@ -301,7 +304,7 @@ describe('configuration', () => {
     expect(stack.endpoint.transports).toEqual(['self/memory']);
   });
 
-  it('takes the older spellings with a warning', async () => {
+  it('accepts the older spellings with a warning', async () => {
     fixture.allow(/UCT_GAUDI_COPY_ENABLE_RCACHE.*deprecated.*UCX_GAUDI_COPY_RCACHE/);
     const env = { UCT_GAUDI_COPY_ENABLE_RCACHE: 'n' };
     const { context } = await fixture.open({ node: { cards: 1 }, context: { env } });
@@ -321,7 +324,7 @@ describe('configuration', () => {
     expect(messages[0]).toMatch(/UCX_TLSS.*UCX_TLS\?/);
   });
 
-  it('refuses options that do not exist', async () => {
+  it('rejects options that do not exist', async () => {
     const error = await failureOf(() =>
       Context.create(fixture.quiet({ node: fixture.node(), config: { TSL: 'self' } })),
     );
@@ -329,7 +332,7 @@ describe('configuration', () => {
     expect(error.message).toContain('UCX_TLS');
   });
 
-  it('keeps a node that it was given open', async () => {
+  it('leaves a node of the caller open', async () => {
     const stack = await fixture.open();
     await stack.context.close();
     expect(stack.node.cards()).toHaveLength(2);

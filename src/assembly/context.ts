@@ -1,5 +1,5 @@
 /**
- * Puts a context together: configuration, driver, transport components, ucp.
+ * Creates a context from its parts: configuration, driver, transport components, ucp.
  */
 
 import type { DriverNode } from '../driver/port.ts';
@@ -41,22 +41,22 @@ import {
   withDriver,
 } from './program.ts';
 
-/** What a context may be given. */
+/** Options of a context. */
 export interface ContextOptions extends ProgramOptions {
-  /** What runs the operations; beats UCX_ENGINE. */
+  /** The engine that runs the operations; overrides UCX_ENGINE. */
   readonly engine?: EngineChoice;
   /**
-   * What the program is going to use; operations of other features are refused (ERR_FEATURE_MISSING). Default: all. Over shared memory UCX asks for the same
-   * features at both ends: against a program that asks for some only, name those. The native engine leaves nothing out and refuses nothing.
+   * Features that the program uses; operations of other features are rejected (ERR_FEATURE_MISSING). Default: all. Over shared memory UCX requires the same
+   * features at both ends: to communicate with a program that requests only some, name those. The native engine omits and rejects nothing.
    */
   readonly features?: readonly Feature[];
-  /** Which cards there are; beats UCX_GAUDI_DRIVER, whose meaning it has. Not beside `node` and `devices`. */
+  /** Source of the cards; overrides UCX_GAUDI_DRIVER, with the same values. Not together with `node` and `devices`. */
   readonly driver?: 'auto' | 'kernel' | 'emulator' | `emulator:${string}`;
-  /** A node to use instead of the one that UCX_GAUDI_DRIVER chooses; it stays the caller's to close. */
+  /** A node to use instead of the one chosen by UCX_GAUDI_DRIVER; the caller closes it. */
   readonly node?: DriverNode;
   /**
-   * Open devices of `gaudi-ucx/hlthunk` to use instead of opening cards: their indices are their places in the list, whatever GAUDI_MAPPING_TABLE says. They stay
-   * the caller's to close, after the context; closing the context waits for its own transfers on them.
+   * Open devices of `gaudi-ucx/hlthunk` to use instead of opening cards: their indices are their positions in the list, regardless of GAUDI_MAPPING_TABLE. The
+   * caller closes them, after the context; closing the context waits for its own transfers on them.
    */
   readonly devices?: readonly Device[];
 }
@@ -80,8 +80,8 @@ function componentsOn(gaudi: GaudiResources): Component[] {
 }
 
 /**
- * Opens a context: reads the configuration, chooses engine and driver, opens every mapped card.
- * @throws UcxError that says what is wrong: a bad configuration value or mapping table, a card that cannot be opened, no transport, an engine that is not there
+ * Opens a context: reads the configuration, selects engine and driver, opens every mapped card.
+ * @throws UcxError with the cause: an invalid configuration value or mapping table, a card that cannot be opened, no transport, an engine that is not installed
  */
 async function create(options: ContextOptions = {}): Promise<Context> {
   checkOptions(options, 'options', CONTEXT_OPTIONS);
@@ -139,7 +139,7 @@ async function openNative(
   }
 }
 
-/** Opens a context over libucp, with one of the native engine for the cards of this node beside it. */
+/** Opens a context over libucp, and a native one beside it for the cards of this node. */
 async function openLibucx(
   program: Program,
   options: Pick<ContextOptions, 'node' | 'devices'> & Required<Pick<ContextOptions, 'features'>>,
@@ -182,8 +182,8 @@ async function openLibucx(
 }
 
 /**
- * The devices that a program gives to a context.
- * @throws UcxError ERR_INVALID_PARAM for what is no list of open devices of one node, each of another card
+ * The devices that a program passes to a context.
+ * @throws UcxError ERR_INVALID_PARAM unless it is a list of open devices of one node, each of another card
  */
 function checkDevices({ devices, node }: Pick<ContextOptions, 'node' | 'devices'>): readonly Device[] | undefined {
   if (devices === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** How far the cards of a context are from the network devices of the machine, for the estimates of ucp. What the distances mean is decided there. */
+/** Distances between the cards of a context and the network devices of the machine, for the estimates of ucp, which interprets them. */
 
 import type { DistanceOf } from '../ucp/lane/lane-distance.ts';
 import { distanceBetween } from '../ucs/sys/topology.ts';
@@ -6,8 +6,8 @@ import type { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
 import { readTopology, type Topology, type TopologySources } from './topology.ts';
 
 /**
- * The distances by the topology, which is read when the first is asked for and kept: a context opens its devices once. Undefined for a device that is none of the
- * topology, such as loopback or a veth; `unknown` for emulated cards in the machine itself.
+ * The distances from the topology, which is read at first use and kept: a context opens its devices once. Undefined for a device outside the
+ * topology, such as loopback or a veth; `unknown` for emulated cards, which have no location in the machine.
  */
 export function distancesOf(gaudi: Pick<GaudiResources, 'cards'>, sources: TopologySources): DistanceOf {
   let topology: Topology | undefined;

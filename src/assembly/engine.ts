@@ -1,4 +1,4 @@
-/** The choice of the engine: the native one, or the UCX library of the machine. */
+/** The choice of the engine: native, or the UCX library of the machine. */
 
 import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
 import { type Libucp, openLibucp } from '../libucx/c/library.ts';
@@ -8,7 +8,7 @@ import { ENGINE_CHOICES, ENGINE_CONFIG_TABLE, type EngineChoice } from './config
 import { packageVersion } from './package.ts';
 import type { Program } from './program.ts';
 
-/** An engine, and the library where there is one. */
+/** An engine, and its library if any. */
 export interface ChosenEngine {
   readonly engine: Engine;
   /** Undefined for the native engine. */
@@ -16,9 +16,9 @@ export interface ChosenEngine {
 }
 
 /**
- * Chooses.
- * @param option what the program asks for; undefined for what UCX_ENGINE says
- * @throws UcxError ERR_INVALID_PARAM; ERR_LIBUCX_NOT_FOUND, ERR_LIBUCX_UNUSABLE, ERR_LIBUCX_VERSION where libucx is asked for by its name
+ * Selects the engine.
+ * @param option choice of the program; undefined to use UCX_ENGINE
+ * @throws UcxError ERR_INVALID_PARAM; ERR_LIBUCX_NOT_FOUND, ERR_LIBUCX_UNUSABLE, ERR_LIBUCX_VERSION if libucx is requested by name
  */
 export function chooseEngine({ config }: Program, option: EngineChoice | undefined): ChosenEngine {
   if (option !== undefined && !ENGINE_CHOICES.includes(option)) {

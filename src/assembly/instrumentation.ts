@@ -1,4 +1,4 @@
-/** What looks into a context from outside, as its configuration wants: statistics and profile. Puts together only. */
+/** Opens the instrumentation of a context that its configuration enables: statistics and profile. Composition only. */
 
 import { gettid } from '../sys/index.ts';
 import { Profile } from '../ucs/profile/profile.ts';
@@ -8,14 +8,14 @@ import type { StatsNode } from '../ucs/stats/stats-node.ts';
 import { StatsReporter } from '../ucs/stats/stats-reporter.ts';
 import type { Program } from './program.ts';
 
-/** What has been opened. */
+/** The opened instrumentation. */
 export interface Instrumentation {
-  /** Writes what is to be written. */
+  /** Writes the final output. */
   close(): void;
 }
 
 /**
- * Opens what the configuration asks for.
+ * Opens the instrumentation that the configuration enables.
  * @throws UcxError ERR_STATS_FILE, ERR_PROFILE_FILE
  */
 export function openInstrumentation(program: Program, context: { stats(): StatsNode }): Instrumentation {

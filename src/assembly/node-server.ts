@@ -1,5 +1,5 @@
 /**
- * The node server of a program: where it is, what it is made of by configuration and options, and a connection to it for control.
+ * The node server of a program: its socket path, its options from configuration and command line, and a connection to it for control.
  */
 
 import { readFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ import type { Program } from './program.ts';
 export type { CardStatus, ClientStatus, Fault, NodeServer, NodeStatus, RemoteNode } from '../emulator/index.ts';
 export { readFault } from '../emulator/index.ts';
 
-/** What a node may be given as texts, on the command line or in a file. */
+/** Options of a node as texts, from the command line or a file. */
 export interface NodeDescription {
   readonly asic?: string;
   readonly cards?: string;
@@ -35,15 +35,15 @@ export interface NodeDescription {
 
 const FIELDS: readonly (keyof NodeDescription)[] = ['asic', 'cards', 'hbm', 'links', 'dmaThreads'];
 
-/** Where the node server of a program listens: what UCX_GAUDI_DRIVER names, else the default. */
+/** The socket path of a program's node server: the one in UCX_GAUDI_DRIVER, else the default. */
 export function nodeSocketPath(program: Program): string {
   const { DRIVER } = program.config.get(GAUDI_CONFIG_TABLE);
   return typeof DRIVER === 'object' ? DRIVER.socket : defaultSocketPath(program.env['XDG_RUNTIME_DIR']);
 }
 
 /**
- * Reads a description out of a file: a JSON object with the fields of {@link NodeDescription}, numbers also as such.
- * @throws UcxError ERR_INVALID_PARAM for what is no description; the error of node:fs when there is no such file
+ * Reads a description from a file: a JSON object with the fields of {@link NodeDescription}; numbers may be JSON numbers.
+ * @throws UcxError ERR_INVALID_PARAM for an invalid description; the error of node:fs if the file does not exist
  */
 export function readNodeDescription(file: string): NodeDescription {
   let value: unknown;
@@ -65,7 +65,7 @@ export function readNodeDescription(file: string): NodeDescription {
 }
 
 /**
- * Starts a node server in this process. What the description leaves out is as UCX_GAUDI_EMULATOR_* say.
+ * Starts a node server in this process. Fields that the description omits are taken from UCX_GAUDI_EMULATOR_*.
  * @throws UcxError ERR_INVALID_PARAM, ERR_NODE_RUNNING; SyscallError
  */
 export function startNodeServer(program: Program, socketPath: string, description: NodeDescription): NodeServer {
@@ -81,7 +81,7 @@ export function startNodeServer(program: Program, socketPath: string, descriptio
   return new NodeServer({ node, socketPath });
 }
 
-/** Makes the folder of the socket of a node server, for this user only. Throws SyscallError. */
+/** Creates the folder of the socket of a node server, for this user only. Throws SyscallError. */
 export function prepareNodeFolder(socketPath: string): void {
   prepareFolder(socketPath);
 }
@@ -94,7 +94,7 @@ export function connectNodeServer(socketPath: string): RemoteNode {
   return connectEmulatedNode(socketPath);
 }
 
-/** Bytes; units are binary, with or without the i: 96G, 96GB and 96GiB are the same. */
+/** Parses a size in bytes; units are binary, with or without the i: 96G, 96GB and 96GiB are the same. */
 function sizeOf(text: string): number {
   const bytes = memorySizeType.parse(text.replace(/iB$/i, 'B'));
   if (bytes === undefined) throw invalidParam('hbm', 'must be a size such as 96GiB', text);

@@ -1,10 +1,10 @@
-/** Which transports of this library stand beside libucp: those that know cards, as far as UCX_TLS allows them, and `self`. */
+/** The transports of this library that are used together with libucp: those for cards, as far as UCX_TLS allows them, and `self`. */
 
-/** Transports whose work libucp does. */
+/** Transports that libucp replaces. */
 const LEFT_TO_LIBUCP = ['posix', 'cma', 'tcp'];
 const OF_CARDS: readonly string[] = ['gaudi', 'gaudi_copy', 'gaudi_cpy', 'gaudi_ipc'];
 
-/** UCX_TLS for the node beside libucp, out of the one for both. */
+/** UCX_TLS of the native context beside libucp, derived from the common one. */
 export function nodeTls(text: string): string {
   const names = text.split(',').map((name) => name.trim());
   if (names.includes('all')) return `^${LEFT_TO_LIBUCP.join(',')}`;

@@ -1,4 +1,4 @@
-/** Opening a card without a context: the driver is chosen by parameter, configuration or environment, and closed with the card. */
+/** Opening a card without a context: the driver is selected by parameter, configuration or environment, and closed with the card. */
 
 import { expect, it } from 'vitest';
 import { expectNoLeaks } from '../../test/fixtures/leak-check.ts';
@@ -11,7 +11,7 @@ expectNoLeaks();
 const ENV = { UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '2', UCX_GAUDI_EMULATOR_DMA_THREADS: '0' };
 const EMULATED: OpenDeviceOptions = { env: ENV, configDirectories: [] };
 
-it('opens what the environment says, and closes the node with the card', () => {
+it('opens the node of the environment, and closes it with the card', () => {
   const device = openDevice({ ...EMULATED, minor: 1 });
   expect([device.node.kind, device.minor, getDeviceName(device)]).toEqual(['emulator', 1, 'gaudi2']);
   const { node, moduleId, busId } = device;
@@ -23,7 +23,7 @@ it('opens what the environment says, and closes the node with the card', () => {
   expect(byBus.minor).toBe(1);
 });
 
-it('takes the driver of its parameter before that of the environment, and before that of a configuration', () => {
+it('prefers the driver of its parameter to that of the environment, and that to a configuration', () => {
   const env = { ...ENV, UCX_GAUDI_DRIVER: 'kernel', UCX_GAUDI_EMULATOR_ASIC: 'gaudi' };
   const config = ProgramConfig.read({ env, configDirectories: [] });
   for (const source of [{ env, configDirectories: [] }, { config }]) {
@@ -35,7 +35,7 @@ it('takes the driver of its parameter before that of the environment, and before
   expect(node.node.kind).toBe('kernel');
 });
 
-it('leaves nothing behind when no card fits, and says which there are', () => {
+it('releases everything if no card matches, and reports which exist', () => {
   expect(() => openDevice({ ...EMULATED, minor: 7 })).toThrow(
     expect.objectContaining({ code: GaudiErrorCode.DEVICE_NOT_FOUND, message: expect.stringContaining('minor 7') }),
   );
@@ -44,7 +44,7 @@ it('leaves nothing behind when no card fits, and says which there are', () => {
   );
 });
 
-it('names the argument that it refuses', () => {
+it('names the argument that it rejects', () => {
   const refusal = (argument: string): unknown =>
     expect.objectContaining({ details: expect.objectContaining({ argument }) });
   expect(() => openDevice({ ...EMULATED, moduleId: 1, minor: 0 })).toThrow(refusal('moduleId'));

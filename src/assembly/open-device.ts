@@ -1,5 +1,5 @@
 /**
- * Opens a card for programs of hl-thunk, which have no context: the driver is chosen as for contexts. What a device can do is in hlthunk.
+ * Opens a card for programs of hl-thunk, which have no context: the driver is selected as for contexts. Devices are in hlthunk.
  */
 
 import type { DriverNode } from '../driver/port.ts';
@@ -9,28 +9,28 @@ import { invalidParam } from '../ucs/type/error.ts';
 import { openNode } from './open-node.ts';
 import { PROGRAM_OPTIONS, type ProgramOptions, startProgram, withDriver } from './program.ts';
 
-/** Where the cards come from; everything has a default. */
+/** Source of the cards; everything has a default. */
 export interface OpenNodeOptions extends ProgramOptions {
   /**
-   * `auto`, `kernel`, `emulator` or `emulator:<absolute path of the socket of a node server>`: beats UCX_GAUDI_DRIVER. In a configuration the
-   * same is `GAUDI_DRIVER`.
+   * `auto`, `kernel`, `emulator` or `emulator:<absolute path of the socket of a node server>`: overrides UCX_GAUDI_DRIVER. The name in a
+   * configuration is `GAUDI_DRIVER`.
    */
   readonly driver?: string;
 }
 
 const NODE_OPTIONS = [...PROGRAM_OPTIONS, 'driver'] as const;
 
-/** Which card, and how it is opened. */
+/** Selection of a card, and options for opening it. */
 export interface OpenDeviceOptions extends OpenNodeOptions, CardSelection {
-  /** OCP module id, instead of the other ways to name a card. */
+  /** OCP module id, instead of the other ways to select a card. */
   readonly moduleId?: number;
   /** Options of the device. */
   readonly device?: Omit<DeviceOptions, 'ownsNode'>;
 }
 
 /**
- * Opens the machine with the cards: that of the habanalabs driver, a node server, or an emulated node in this process, as `driver` or
- * UCX_GAUDI_DRIVER says. For programs that open several cards, each by `open` or `openControl`. The caller closes the node, after its cards.
+ * Opens the node with the cards: that of the habanalabs driver, a node server, or an emulated node in this process, as selected by `driver` or
+ * UCX_GAUDI_DRIVER. For programs that open several cards, each by `open` or `openControl`. The caller closes the node, after its cards.
  * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_LOG_FILE, ERR_INVALID_PARAM; ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED
  */
 export function openDriverNode(options: OpenNodeOptions = {}): DriverNode {
@@ -39,10 +39,10 @@ export function openDriverNode(options: OpenNodeOptions = {}): DriverNode {
 }
 
 /**
- * Opens a card of the driver that `driver` or UCX_GAUDI_DRIVER chooses (hlthunk_open): the first one that fits and opens. Closing the device closes
- * what was opened with it. Two calls open two machines where those are emulated in this process: for several cards of one, see
+ * Opens a card of the driver selected by `driver` or UCX_GAUDI_DRIVER (hlthunk_open): the first matching one that opens. Closing the device closes
+ * everything opened with it. Two calls open two nodes if those are emulated in this process: for several cards of one node, see
  * {@link openDriverNode}.
- * @throws UcxError as `openDriverNode` and `open`
+ * @throws UcxError like `openDriverNode` and `open`
  */
 export function openDevice(options: OpenDeviceOptions = {}): Device {
   checkOptions(options, 'options', [...NODE_OPTIONS, 'name', 'busId', 'minor', 'moduleId', 'device']);

@@ -1,5 +1,5 @@
 /**
- * The one place that chooses the driver: cards of this machine through the kernel, or an emulated node, which no program gets without being told.
+ * The one place that selects the driver: cards of this machine through the kernel, or an emulated node, which a program never uses without a notice.
  */
 
 import { availableParallelism } from 'node:os';
@@ -22,7 +22,7 @@ import { isUcxError } from '../ucs/type/error.ts';
 import { cardsInTable } from '../uct/gaudi/base/mapping-table.ts';
 import { GAUDI_CONFIG_TABLE } from './config.ts';
 
-/** What the choice depends on. */
+/** Inputs of the selection. */
 export interface OpenNodeOptions {
   readonly config: Config;
   readonly log: Log;
@@ -31,8 +31,8 @@ export interface OpenNodeOptions {
 }
 
 /**
- * Opens the node that UCX_GAUDI_DRIVER asks for.
- * @throws UcxError ERR_INVALID_PARAM for an emulated node that cannot be; ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED by the node server
+ * Opens the node selected by UCX_GAUDI_DRIVER.
+ * @throws UcxError ERR_INVALID_PARAM for an invalid emulated node; ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED from the node server
  */
 export function openNode(options: OpenNodeOptions): DriverNode {
   const { config, log, clock, env } = options;
@@ -55,12 +55,12 @@ export function openNode(options: OpenNodeOptions): DriverNode {
 /** Data of the thread, which the threads that it starts later inherit. */
 const EMULATION_IS_KNOWN = 'gaudi-ucx: the user knows that Gaudi memory is emulated';
 
-/** For programs that label everything that is emulated: they need no warning. */
+/** For programs that label all emulated results: they need no warning. */
 export function labelsEmulation(): void {
   setEnvironmentData(EMULATION_IS_KNOWN, true);
 }
 
-/** Once in a process, except that each of several threads warns if they were started before one of them did. */
+/** Warns once per process, except that each of several threads warns if they were started before the first warning. */
 function warnOfEmulation(log: Log, kernel: KernelNode): void {
   if (getEnvironmentData(EMULATION_IS_KNOWN) === true) return;
   setEnvironmentData(EMULATION_IS_KNOWN, true);
@@ -68,7 +68,7 @@ function warnOfEmulation(log: Log, kernel: KernelNode): void {
   log.warn(`Gaudi memory is emulated, as no card was found; ${choices}; ${kernel.whyNoCards()}`);
 }
 
-/** Processors from which on a thread for the DMA engines saves time: a program that polls, its peer and the thread keep one busy each. */
+/** Number of processors from which on a thread for the DMA engines saves time: a polling program, its peer and the thread occupy one each. */
 const PROCESSORS_FOR_ENGINES = 3;
 
 /** Options of an emulated node in this process, whose engines share its processors. */
@@ -80,7 +80,7 @@ function ownNodeOptions(options: OpenNodeOptions): EmulatedNodeOptions {
   return node;
 }
 
-/** Options of an emulated node by UCX_GAUDI_EMULATOR_*; its cards are those that GAUDI_MAPPING_TABLE names, as far as it has so many. */
+/** Options of an emulated node from UCX_GAUDI_EMULATOR_*; its cards include those that GAUDI_MAPPING_TABLE names, up to its number of cards. */
 export function nodeOptions({ config, log, clock, env }: OpenNodeOptions): EmulatedNodeOptions {
   const values = config.get(GAUDI_CONFIG_TABLE);
   return {
@@ -94,7 +94,7 @@ export function nodeOptions({ config, log, clock, env }: OpenNodeOptions): Emula
   };
 }
 
-/** The cards of a table, unless no node can have them: then the table is refused when the cards are opened. */
+/** The cards of a table, unless no node can have them: then opening the cards rejects the table. */
 function identitiesIn(table: string | undefined, cards: number): readonly CardIdentity[] {
   const identities = table === undefined ? [] : cardsInTable(table).slice(0, cards);
   try {

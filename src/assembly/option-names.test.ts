@@ -1,4 +1,4 @@
-/** Options that do not exist, in every object of options outside of ucp: refused, with the name that was meant. */
+/** Options that do not exist, in every options object outside ucp: rejected, with the nearest name. */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createEmulatedNode, type EmulatedNode } from '../emulator/index.ts';

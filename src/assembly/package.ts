@@ -1,10 +1,10 @@
-/** This package as it is installed: its folder and its version. Knows nothing of what is in it. */
+/** The installed package: its folder and its version. */
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname } from 'node:path';
 
-/** The package by its own name: the same file from the sources and from the compiled modules. */
+/** The manifest, located by the package's own name: the same file from the sources and from the compiled modules. */
 const MANIFEST: string = createRequire(import.meta.url).resolve('gaudi-ucx/package.json');
 
 /** The folder of the package. */

@@ -22,7 +22,7 @@ describe('Config', () => {
     );
   });
 
-  it('is modified above environment and files, under any name, the last time counts', () => {
+  it('can be modified above environment and files, under any name; the last change applies', () => {
     const config = Config.read({ ...CLEAN, env: { UCX_TLS: 'self' } });
     expect(config.modify('TLS', 'posix').modify('UCX_TLS', 'cma').modify('TLS', 'shm').get('TLS')).toBe('shm');
     expect(config.entries.find(({ name }) => name === 'UCX_TLS')).toMatchObject({ source: 'option' });
@@ -40,7 +40,7 @@ describe('Config', () => {
     expect(region('GAUDI_COPY_')).toBe('9');
   });
 
-  it('is as it was when a change is refused', () => {
+  it('is unchanged after a rejected change', () => {
     const config = Config.read(CLEAN).modify('TLS', 'self');
     const before = config.print();
     const refused: readonly (readonly [string, unknown, string])[] = [
@@ -64,14 +64,14 @@ describe('Config', () => {
     expect([copy.get('TLS'), copy.get('PROGRESS_SPIN')]).toEqual(['posix', '9us']);
   });
 
-  it('is read once: a later change of the environment changes neither it nor its copies', () => {
+  it('is read once: a later change of the environment affects neither it nor its copies', () => {
     const env: Record<string, string> = { UCX_TLS: 'self' };
     const config = Config.read({ ...CLEAN, env });
     env['UCX_TLS'] = 'posix';
     expect([config.clone().get('TLS'), config.modify('PROGRESS_SPIN', '1us').get('TLS')]).toEqual(['self', 'self']);
   });
 
-  it('keeps the values that a program has taken', () => {
+  it('keeps the values that a program has read', () => {
     const config = Config.read(CLEAN).modify('LOG_LEVEL', 'info');
     const { log } = startProgram({ config, logSink });
     config.modify('LOG_LEVEL', 'trace');
@@ -121,7 +121,7 @@ describe('the layers', () => {
   });
   afterEach(() => rmSync(root, { recursive: true }));
 
-  /** A configuration out of folders with a `ucx.conf` each, in the order in which they are read. */
+  /** A configuration from folders with a `ucx.conf` each, in reading order. */
   const layered = (files: readonly string[], sources: ConfigReadOptions = {}): Config => {
     const configDirectories = files.map((text, index) => {
       const folder = join(root, String(index));
@@ -132,7 +132,7 @@ describe('the layers', () => {
     return Config.read({ env: {}, ...sources, configDirectories });
   };
 
-  it('are default, files in their order, environment, prefixed environment, options', () => {
+  it('are: default, files in their order, environment, prefixed environment, options', () => {
     const names = [
       'RNDV_FRAG_ALLOC_COUNT',
       'GAUDI_IPC_CACHE_MAX_REGIONS',
@@ -156,7 +156,7 @@ describe('the layers', () => {
     expect(config.get('RNDV_FRAG_SIZE')).toBe('512K');
   });
 
-  it('name the file of a bad value', () => {
+  it('report the file of an invalid value', () => {
     expect(() => layered(['\nUCX_POSIX_SEG_COUNT=many'])).toThrow(
       expect.objectContaining({
         code: 'ERR_CONFIG_VALUE',
@@ -169,13 +169,13 @@ describe('the layers', () => {
     );
   });
 
-  it('take a bad value that something stronger replaces', () => {
+  it('accept an invalid value that a stronger layer replaces', () => {
     expect(
       Config.read({ ...CLEAN, env: { UCX_POSIX_SEG_COUNT: 'many' } }, { POSIX_SEG_COUNT: '8' }).get('POSIX_SEG_COUNT'),
     ).toBe('8');
   });
 
-  it('take the sizes of fragments as UCX writes them', () => {
+  it('accept the sizes of fragments in the syntax of UCX', () => {
     const of = (text: string): string => Config.read(CLEAN, { RNDV_FRAG_SIZE: text }).get('RNDV_FRAG_SIZE');
     expect(['1m', 'host:256K,cuda:4M', '64k,cuda:4M'].map(of)).toEqual(['1M', '256K', '64K']);
     for (const bad of ['cuda:4M', 'moon:1m', 'host', '']) expect(() => of(bad), bad).toThrow(/UCX_RNDV_FRAG_SIZE/);
@@ -214,7 +214,7 @@ describe('the layers', () => {
 });
 
 describe('startProgram', () => {
-  it('takes options as a record or as a Config', () => {
+  it('accepts options as a record or as a Config', () => {
     const config = { TLS: 'self' };
     const [first, second] = [
       startProgram({ ...CLEAN, config, logSink }),
@@ -223,7 +223,7 @@ describe('startProgram', () => {
     expect(second.config.entries.map(({ text }) => text)).toEqual(first.config.entries.map(({ text }) => text));
   });
 
-  it.each(['env', 'envPrefix', 'configDirectories'] as const)('refuses %s beside a Config', (name) => {
+  it.each(['env', 'envPrefix', 'configDirectories'] as const)('rejects %s together with a Config', (name) => {
     const config = Config.read(CLEAN);
     const sources = { env: {}, envPrefix: 'MPI', configDirectories: [] };
     expect(() => startProgram({ config, [name]: sources[name], logSink })).toThrow(
@@ -234,13 +234,13 @@ describe('startProgram', () => {
     );
   });
 
-  it.each([null, 'TLS=self', 5])('refuses %j as configuration', (config) => {
+  it.each([null, 'TLS=self', 5])('rejects %j as configuration', (config) => {
     expect(() => startProgram({ ...CLEAN, config: config as unknown as Record<string, string>, logSink })).toThrow(
       expect.objectContaining({ code: 'ERR_INVALID_PARAM' }),
     );
   });
 
-  it('warns about variables that nothing reads, unless it is told not to', () => {
+  it('warns about variables that nothing reads, unless disabled', () => {
     const warned = (env: Record<string, string>): string[] => {
       const messages: string[] = [];
       startProgram({ ...CLEAN, env, logSink: (_level, _component, message) => messages.push(message) });
@@ -287,7 +287,7 @@ describe('CONFIG_TABLES', () => {
     }
   });
 
-  it('have types that take any text without a throw, and print what they took as a text that parses to it', () => {
+  it('have types that parse any text without an exception, and print accepted values as texts that parse to them', () => {
     const words = [
       'all',
       '^',

@@ -1,6 +1,6 @@
 /**
- * The configuration of a program as an object: read once, looked at, changed, copied, printed, and handed to contexts (ucp_config_t). What
- * values mean and where they come from is decided in ucs/config/config.ts.
+ * The configuration of a program as an object: read once, queried, changed, copied, printed, and passed to contexts (ucp_config_t). The meaning
+ * and the origin of values are defined in ucs/config/config.ts.
  */
 
 import { join } from 'node:path';
@@ -13,10 +13,10 @@ import { invalidParam } from '../ucs/type/error.ts';
 import { CONFIG_TABLES } from './config-tables.ts';
 import { PACKAGE_FOLDER } from './package.ts';
 
-/** Environment variables as process.env has them. */
+/** Environment variables in the form of process.env. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Where a configuration is read from; everything has a default. */
+/** Sources of a configuration; everything has a default. */
 export interface ConfigReadOptions {
   /** Environment to read. Default: process.env. */
   readonly env?: Environment;
@@ -29,7 +29,7 @@ export interface ConfigReadOptions {
 /** The options of {@link ConfigReadOptions}. */
 export const CONFIG_SOURCES = ['env', 'envPrefix', 'configDirectories'] as const;
 
-/** What is in the layers below the options. */
+/** The layers below the options. */
 interface Layers {
   readonly env: Environment;
   readonly files: readonly ConfigFile[];
@@ -37,7 +37,7 @@ interface Layers {
 }
 
 /**
- * A configuration. Contexts take its values as they are when they are created: a later change is for later contexts.
+ * A configuration. Contexts use its values at the time of their creation: a later change affects later contexts.
  *
  * Names are those of variables, with or without `UCX_`; deprecated names work too.
  */
@@ -54,34 +54,34 @@ export class ProgramConfig {
 
   /**
    * Reads files and environment (ucp_config_read).
-   * @param options what beats them, as {@link modify} does
+   * @param options override the sources, like {@link modify}
    * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_INVALID_PARAM
    */
   static read(sources: ConfigReadOptions = {}, options: Readonly<Record<string, string>> = {}): ProgramConfig {
     checkSources(sources);
-    // What the environment becomes later must not change what was read.
+    // Later changes of the environment must not affect the values.
     const env = { ...(sources.env ?? process.env) };
     const files = readConfigFiles(sources.configDirectories ?? defaultDirectories(env), machineFact);
     return new ProgramConfig({ env, files, envPrefix: sources.envPrefix }, withOptions({}, options));
   }
 
-  /** The environment that was read, for what has names of its own. */
+  /** The environment that was read, for variables outside the tables. */
   get env(): Environment {
     return this.#layers.env;
   }
 
-  /** The parsed values, by table; they stay as they are when the configuration is modified. */
+  /** The parsed values, by table; they do not change when the configuration is modified. */
   get values(): Config {
     return this.#values;
   }
 
-  /** All fields, with their values and where those come from. */
+  /** All fields, with their values and their origin. */
   get entries(): readonly ConfigEntry[] {
     return this.#values.entries;
   }
 
   /**
-   * The value of a field, as a text.
+   * The value of a field as text.
    * @throws UcxError ERR_CONFIG_UNKNOWN with the nearest name
    */
   get(name: string): string {
@@ -97,9 +97,9 @@ export class ProgramConfig {
   }
 
   /**
-   * Sets a field, above all that files and environment say (ucp_config_modify), and above what was set before under any of its names. When it
+   * Sets a field, with precedence over files and environment (ucp_config_modify), and over earlier values under any of its names. If it
    * throws, nothing has changed.
-   * @throws UcxError ERR_CONFIG_UNKNOWN with the nearest name; ERR_CONFIG_VALUE; ERR_INVALID_PARAM for what is no string
+   * @throws UcxError ERR_CONFIG_UNKNOWN with the nearest name; ERR_CONFIG_VALUE; ERR_INVALID_PARAM unless it is a string
    */
   modify(name: string, value: string): this {
     const options = withOptions(this.#without(name), { [name]: value });
@@ -108,12 +108,12 @@ export class ProgramConfig {
     return this;
   }
 
-  /** A copy with a life of its own. */
+  /** An independent copy. */
   clone(): ProgramConfig {
     return new ProgramConfig(this.#layers, this.#options);
   }
 
-  /** The options but those for fields that `name` sets too. */
+  /** The options except those for fields that `name` sets too. */
   #without(name: string): Readonly<Record<string, string>> {
     const variable = optionName(name);
     const isReplaced = (other: string): boolean => {
@@ -123,7 +123,7 @@ export class ProgramConfig {
     return Object.fromEntries(Object.entries(this.#options).filter(([other]) => !isReplaced(other)));
   }
 
-  /** The configuration as text that reads back as a `ucx.conf` (ucp_config_print). */
+  /** The configuration as text that can be read as a `ucx.conf` (ucp_config_print). */
   print(options?: ConfigPrintOptions): string {
     if (options !== undefined) checkOptions(options, 'options', PRINT_OPTIONS);
     return printConfig(this.entries, options);
@@ -181,7 +181,7 @@ function defaultDirectories(env: Environment): string[] {
   });
 }
 
-/** Undefined where the working directory has been removed. */
+/** Undefined if the working directory has been removed. */
 function currentDirectory(): string | undefined {
   try {
     return process.cwd();

@@ -1,5 +1,5 @@
 /**
- * What every program of this library begins with: the configuration out of environment and files, and the log that it asks for.
+ * Start of every program of this library: the configuration from environment and files, and its log.
  */
 
 import type { Config } from '../ucs/config/config.ts';
@@ -14,14 +14,14 @@ import { CONFIG_SOURCES, type ConfigReadOptions, type Environment, ProgramConfig
 
 export type { Environment } from './program-config.ts';
 
-/** What a program may choose; everything has a default. */
+/** Options of a program; everything has a default. */
 export interface ProgramOptions extends ConfigReadOptions {
   /**
-   * Options by variable name, with or without `UCX_`: `{ TLS: 'gaudi_cpy' }`; they beat environment and files. Or a configuration that was read before:
-   * `env`, `envPrefix` and `configDirectories` are its own then.
+   * Options by variable name, with or without `UCX_`: `{ TLS: 'gaudi_cpy' }`; they override environment and files. Or a configuration that was read before:
+   * then it has its own `env`, `envPrefix` and `configDirectories`.
    */
   readonly config?: Readonly<Record<string, string>> | ProgramConfig;
-  /** Where log records go. Default: what UCX_LOG_FILE says. */
+  /** Destination of log records. Default: according to UCX_LOG_FILE. */
   readonly logSink?: LogSink;
   readonly clock?: Clock;
 }
@@ -32,7 +32,7 @@ export const PROGRAM_OPTIONS: readonly string[] = ['config', 'logSink', 'clock',
 /** Configuration, log, clock and environment of a program. */
 export interface Program {
   readonly config: Config;
-  /** Where the values are from, for a configuration with some changes. */
+  /** The sources of the values, for a modified configuration. */
   readonly source: ProgramConfig;
   readonly log: Log;
   readonly clock: Clock;
@@ -40,9 +40,9 @@ export interface Program {
 }
 
 /**
- * Reads the configuration, unless it is given. Its warnings are logged, also those of variables that nothing reads: unless UCX_ENGINE names libucp, which has
+ * Reads the configuration, unless it is given. Logs its warnings, including those about unused variables, unless UCX_ENGINE names libucp, which has
  * variables of its own.
- * @throws UcxError as {@link readProgram}
+ * @throws UcxError like {@link readProgram}
  */
 export function startProgram(options: ProgramOptions = {}): Program {
   const program = readProgram(options);
@@ -51,7 +51,7 @@ export function startProgram(options: ProgramOptions = {}): Program {
 }
 
 /**
- * Reads the configuration likewise, and says nothing of variables that nothing reads: that is for the engine, once it is chosen.
+ * Reads the configuration likewise, without warnings about unused variables: the engine gives those, once it is selected.
  * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_LOG_FILE, ERR_INVALID_PARAM
  */
 export function readProgram(options: ProgramOptions = {}): Program {
@@ -69,14 +69,14 @@ export function readProgram(options: ProgramOptions = {}): Program {
   return { config, source, log, clock: clock ?? systemClock, env };
 }
 
-/** Warns of variables that nothing reads, unless UCX_WARN_UNUSED_ENV_VARS says otherwise. */
+/** Warns about unused variables, unless UCX_WARN_UNUSED_ENV_VARS disables it. */
 export function warnOfUnused({ config, log }: Program): void {
   if (!config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
   for (const { warning } of config.unused) log.warn(warning);
 }
 
 /**
- * Options with a driver as a setting of their configuration: it beats UCX_GAUDI_DRIVER.
+ * Options with a driver as a setting of their configuration: it overrides UCX_GAUDI_DRIVER.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function withDriver(options: ProgramOptions, driver: string | undefined): ProgramOptions {

@@ -1,4 +1,4 @@
-/** Which network device serves which card, of emulated cards in a machine whose /sys is made up. */
+/** The choice of the network device of each card, for emulated cards in a machine with a fake /sys. */
 
 import { describe, expect, it } from 'vitest';
 import { FakeMachine, type FakeNetworkPlace } from '../../test/fixtures/driver/fake-machine.ts';
@@ -6,7 +6,7 @@ import { createEmulatedNode } from '../emulator/index.ts';
 import { startProgram } from './program.ts';
 import { readTopology } from './topology.ts';
 
-/** A machine with interfaces at places in PCI. */
+/** A machine with interfaces at given PCI locations. */
 function machineWith(networks: Readonly<Record<string, FakeNetworkPlace>>): FakeMachine {
   const machine = new FakeMachine();
   machine.addNetworks(networks);
@@ -50,12 +50,12 @@ describe('the network device of a card', () => {
     expect(choices(machine).slice(0, 2)).toEqual(['root: NUMA node', 'root: NUMA node']);
   });
 
-  it('is undefined in a machine without', () => {
+  it('is undefined in a machine without one', () => {
     using machine = machineWith({});
     expect(choices(machine)).toEqual(Array.from({ length: 8 }, () => undefined));
   });
 
-  it('is at an unknown distance from emulated cards in the machine itself', () => {
+  it('is at an unknown distance from emulated cards without a location in the machine', () => {
     const node = createEmulatedNode({ dmaThreads: 0, cards: 1 });
     const { config } = startProgram({ env: {}, configDirectories: [] });
     for (const choice of readTopology({ node, config }).choices)

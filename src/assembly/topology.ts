@@ -1,6 +1,6 @@
 /**
- * The topology of a machine with cards: where cards and network devices are, and which network device serves which card. Puts together what the driver,
- * the kernel and the configuration say.
+ * The topology of a machine with cards: locations of cards and network devices, and the network device of each card. Combines the data of the driver,
+ * the kernel and the configuration.
  */
 
 import { discoverNetworkDevices, type NetworkDevice } from '../driver/kernel/network-devices.ts';
@@ -12,27 +12,27 @@ import type { ScaleOutMode } from '../uct/gaudi/base/scale-out.ts';
 
 export type { NetworkDevice } from '../driver/kernel/network-devices.ts';
 
-/** A card with its place. */
+/** A card with its location. */
 export interface PlacedCard extends SystemDevice {
   readonly entry: CardEntry;
 }
 
-/** What there is, and what was chosen. */
+/** The cards, and the chosen network devices. */
 export interface Topology {
-  /** In the order of the minors; named by them: `card 0`. */
+  /** In the order of the minors, with names such as `card 0`. */
   readonly cards: readonly PlacedCard[];
   readonly networks: readonly NetworkDevice[];
-  /** UCX_GAUDI_COPY_NIC_SCALE_OUT: whether the ports that lead out of the server are of interest. */
+  /** UCX_GAUDI_COPY_NIC_SCALE_OUT: whether the ports that lead out of the server are considered. */
   readonly scaleOut: ScaleOutMode;
-  /** The network device of each card; undefined where there is none with a link. */
+  /** The network device of each card; undefined if there is none with a link. */
   readonly choices: readonly (Neighbour<NetworkDevice> | undefined)[];
 }
 
-/** What a topology is read from. */
+/** Sources of a topology. */
 export interface TopologySources {
   readonly node: DriverNode;
   readonly config: Config;
-  /** Where sysfs is; the machine's own by default. Emulated cards are nowhere in that one: their distance to its devices is unknown. */
+  /** Mount point of sysfs; default: the machine's own. Emulated cards have no location there: their distance to its devices is unknown. */
   readonly sysRoot?: string;
 }
 

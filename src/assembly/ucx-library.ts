@@ -1,4 +1,4 @@
-/** The UCX library of the machine as tools show it: which one it is and what it offers, or why there is none. Chooses nothing. */
+/** The UCX library of the machine, for tools: its identity and its resources, or the reason why there is none. Selects nothing. */
 
 import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
 import { openLibucp } from '../libucx/c/library.ts';
@@ -6,19 +6,19 @@ import { printedContext } from '../libucx/core/context-handle.ts';
 import { isUcxError } from '../ucs/type/error.ts';
 import type { Program } from './program.ts';
 
-/** The library, or why there is none. */
+/** The library, or the reason why there is none. */
 export type UcxLibrary =
   | {
       readonly version: string;
       /** The file that was loaded. */
       readonly file: string;
-      /** What it prints of its transports and devices, as the configuration allows them. @throws UcxError of ucp_init */
+      /** The text that it prints about its transports and devices under this configuration. @throws UcxError of ucp_init */
       readonly describe: () => string;
       readonly reason?: never;
     }
   | { readonly reason: string; readonly version?: never };
 
-/** Finds the library that the engine `libucx` would take, whichever engine is chosen. */
+/** Finds the library that the engine `libucx` would use, regardless of the selected engine. */
 export function findUcxLibrary({ config }: Program): UcxLibrary {
   try {
     const libucp = openLibucp(config.get(LIBUCX_CONFIG_TABLE));

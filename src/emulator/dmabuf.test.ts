@@ -7,7 +7,7 @@ import { createEmulatedNode } from './index.ts';
 const PAGE = 4096;
 const BYTES = 65536;
 
-/** Two cards with a file each; the second has host memory mapped. */
+/** Two cards, each with an open file; host memory is mapped for the second card. */
 function setUp() {
   const node = createEmulatedNode({ cards: 2, dmaThreads: 0 });
   const clients = [new DriverClient(node.open(0)), new DriverClient(node.open(1))] as const;
@@ -54,7 +54,7 @@ describe('dma-buf import', () => {
     done();
   });
 
-  it('refuses closed and foreign descriptors and wrong lengths', () => {
+  it('rejects closed and foreign descriptors and wrong lengths', () => {
     const { clients, device, done } = setUp();
     const [reading, writing] = pipe2();
     expect(clients[1].importDmabuf(reading, PAGE)).toEqual({ result: -Errno.EINVAL, out: 0n });
@@ -87,7 +87,7 @@ describe('dma-buf import', () => {
     done();
   });
 
-  it('leaves no reset behind when every descriptor was closed', () => {
+  it('causes no reset if every descriptor was closed', () => {
     const { node, clients, device, done } = setUp();
     const { out: fd } = clients[0].exportDmabuf(device(0), BYTES);
     close(fd);
@@ -97,7 +97,7 @@ describe('dma-buf import', () => {
     done();
   });
 
-  it('does not exist where the driver is upstream’s', () => {
+  it('is not available with the upstream driver', () => {
     const node = createEmulatedNode({ cards: 1, importDmabuf: false });
     const client = new DriverClient(node.open(0));
     expect(client.importDmabuf(0, PAGE).result).toBe(-Errno.EINVAL);

@@ -41,7 +41,7 @@ function hardware() {
 }
 
 describe('a full channel', () => {
-  it('holds back the time of completion, and loses neither it nor a copy', () => {
+  it('defers the completion time stamp and loses neither it nor a copy', () => {
     card = new EmulatedCard({ inlineBytesMax: 0 });
     const copies = 512;
     const sram = hardware().sram_base_address;
@@ -60,12 +60,12 @@ describe('a full channel', () => {
     expect([...card.host.words.subarray(1024, 1024 + copies)]).toEqual([...card.host.words.subarray(0, copies)]);
   });
 
-  it('takes a transfer of more pieces than it has slots bit by bit', () => {
+  it('executes a transfer of more pieces than slots in several steps', () => {
     card = new EmulatedCard();
     const pages = 1200;
     const scattered = mapAnonymous(pages * PAGE);
     for (let i = 0; i < pages; i++) scattered.words[(i * PAGE) / 4] = i + 1;
-    // Pages in reverse order at addresses that follow each other. An address at 2 MiB would be given one at 2 MiB.
+    // Pages in reverse order at consecutive device addresses. An address hint of 2 MiB would be honoured.
     const mapped = Array.from({ length: pages }, (_, i) => {
       return card.client.mapHost(scattered.address + (pages - 1 - i) * PAGE + 8, PAGE - 8).out;
     });
@@ -79,7 +79,7 @@ describe('a full channel', () => {
       card.client.wait(card.submit(COMMANDS, 24).out.seq, 10_000_000);
       expect(card.host.words[0]).toBe(pages - page);
     }
-    // One page that is missing: nothing moves.
+    // One page is missing: nothing moves.
     expect(card.client.unmap(mapped[1100]!)).toBe(0);
     scattered.words[((pages - 1) * PAGE) / 4] = 77;
     linDma(COMMANDS, 0, pages * PAGE, addresses[0]!, device);
@@ -92,7 +92,7 @@ describe('a full channel', () => {
     scattered.close();
   });
 
-  it('goes on with the pattern of a fill behind an odd border', () => {
+  it('continues the pattern of a fill at an offset that is not a multiple of the pattern', () => {
     card = new EmulatedCard();
     const memory = mapAnonymous(2 * PAGE);
     const first = card.client.mapHost(memory.address, PAGE).out;
@@ -135,7 +135,7 @@ describe('a command buffer', () => {
   it('may lie across two mappings', () => {
     card = new EmulatedCard();
     const memory = mapAnonymous(2 * PAGE);
-    // The second page first in memory: the packet is not contiguous there.
+    // The second page comes first in memory: the packet is not contiguous there.
     const first = card.client.mapHost(memory.address + PAGE, PAGE).out;
     const second = card.client.mapHost(memory.address, PAGE).out;
     expect(second - first).toBe(BigInt(PAGE));
@@ -173,7 +173,7 @@ describe('packets of the queue manager', () => {
     card = new EmulatedCard();
     const blocked = card.block(COMMANDS);
     const { fence0 } = card.node.config.profile.fences[0]!;
-    // The fence of stream 0 from stream 1 of the same engine, and a register without effect.
+    // The fence of stream 0, written by stream 1 of the same engine, and a register without effect.
     const words = card.words(2 * COMMANDS);
     const at = writeWreg32(words, 0, wreg32Ctl(fence0 & 0xffff), 1);
     writeWreg32(words, at, wreg32Ctl(0x7000), 5);
@@ -182,11 +182,11 @@ describe('packets of the queue manager', () => {
     expect(card.node.card(0).device.registers.readRegister(fence0 - (fence0 & 0xffff) + 0x7000)).toBe(5);
   });
 
-  it('ARB_POINT lets the stream of higher priority go first, and the other when it is given back', () => {
+  it('ARB_POINT lets the stream of higher priority go first, and the other one after the release', () => {
     card = new EmulatedCard();
     const order = 2 * MIB;
     const counter = card.hostVa;
-    /** Waits for a fence, takes the arbiter, says so, waits for another fence, gives it back. */
+    /** Waits for a fence, takes the arbiter, signals that, waits for another fence, releases the arbiter. */
     const program = (stream: number, priority: number): bigint => {
       const words = card.words(order + stream * PAGE);
       let at = writeFence(words, 0, packetCtl(PacketOpcode.FENCE), 0x1_0001);

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 
-/** Descriptors for memories of cards that may still be made before the system has none left. */
+/** Number of memory descriptors that may still be created before creation fails. */
 const remaining = vi.hoisted(() => ({ descriptors: 0 }));
 vi.mock('../sys/index.ts', async (original) => {
   const sys = await original<typeof import('../sys/index.ts')>();
@@ -18,14 +18,14 @@ vi.mock('../sys/index.ts', async (original) => {
 const { mappedMemoryStatistics, openFileDescriptors, scratchStatistics } = await import('../sys/index.ts');
 const { createEmulatedNode } = await import('./index.ts');
 
-/** What this thread holds. */
+/** Descriptors and mappings of this thread. */
 function held(): readonly number[] {
   const { liveBlocks, arenaBytes } = scratchStatistics();
   return [openFileDescriptors(), mappedMemoryStatistics().liveMappings - arenaBytes / 65536, liveBlocks];
 }
 
-describe('a node that cannot be built', () => {
-  // The nth memory fails, and gets a descriptor but no size before: each card has two.
+describe('a node whose construction fails', () => {
+  // Creating the nth memory fails; a failure may also occur after the descriptor exists and before it has a size. Each card has two memories.
   it.each([0, 1, 2, 3, 5])('holds nothing when %i memories could be made', (descriptors) => {
     const before = held();
     remaining.descriptors = descriptors;
@@ -33,7 +33,7 @@ describe('a node that cannot be built', () => {
     expect(held()).toEqual(before);
   });
 
-  it('is no obstacle for one that can', () => {
+  it('does not prevent the construction of another node', () => {
     remaining.descriptors = 100;
     const before = held();
     createEmulatedNode({ cards: 4 }).close();

@@ -31,7 +31,7 @@ interface Transfer {
   readonly pattern: bigint;
 }
 
-/** True for what the hardware does, without the undefined outcome of overlapping ranges. */
+/** True for transfers that hardware executes, except overlapping ranges, whose result is undefined. */
 function isSensible({ from, to, source, destination, byteLength, memset }: Transfer): boolean {
   if (destination + byteLength > AREA) return false;
   if (memset) return true;
@@ -75,7 +75,7 @@ for (const dmaThreads of [0, 1]) {
       expect(client.wait(out.seq, 10_000_000)).toMatchObject({ result: 0, out: { status: 0 } });
     };
 
-    /** The bytes of a memory, by way of the host. */
+    /** The contents of a memory, copied through host memory. */
     const contents = (memory: number): Uint8Array => {
       if (memory === 0) return host.u8.slice(0, AREA);
       const staging = 2 * 2 ** 20;
@@ -100,7 +100,7 @@ for (const dmaThreads of [0, 1]) {
       node.close();
     });
 
-    it('move the bytes that an array of bytes would have', () => {
+    it('produce the same bytes as copies in a byte array', () => {
       const oracle = MEMORIES.map((_, memory) => contents(memory));
       fc.assert(
         fc.property(fc.array(TRANSFER, { minLength: 1, maxLength: 24 }), (drawn) => {

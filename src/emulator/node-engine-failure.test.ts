@@ -26,7 +26,7 @@ function open(dmaThreads: number): void {
 
 describe('when the engines die', () => {
   for (const dmaThreads of [0, 1, 2]) {
-    it(`a wait that blocks ends with EIO, and the card is out of order (${dmaThreads} threads)`, () => {
+    it(`a blocking wait ends with EIO and the card is out of order (${dmaThreads} threads)`, () => {
       open(dmaThreads);
       const seq = card.block(0);
       card.node.inject(0, { kind: 'engine-failure' });
@@ -36,7 +36,7 @@ describe('when the engines die', () => {
       expect(lines.length).toBeGreaterThan(0);
     });
 
-    it(`a wait that does not block ends with EIO (${dmaThreads} threads)`, async () => {
+    it(`a non-blocking wait ends with EIO (${dmaThreads} threads)`, async () => {
       open(dmaThreads);
       const seq = card.block(0);
       const wait = card.waitAsync(seq, 60_000_000n);
@@ -56,7 +56,7 @@ describe('when the engines die', () => {
     expect(card.client.waitCs(values)).toMatchObject({ result: -Errno.EIO, out: { status: 3 } });
   });
 
-  it('transfers that they had started do not prevent closing', () => {
+  it('transfers that had started do not prevent closing', () => {
     open(1);
     writeLinDma(
       card.words(0),

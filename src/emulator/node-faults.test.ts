@@ -30,7 +30,7 @@ useErrnoRecord();
 
 const COMMANDS_OFFSET = 65536;
 
-/** A node of one gaudi2 card with time that stands still, its file, and mapped host memory. */
+/** A node with one gaudi2 card and a clock that stands still, an open file and mapped host memory. */
 function setUp(dmaThreads = 0) {
   const clock = new ManualClock(1e9);
   const node = createEmulatedNode({ cards: 1, dmaThreads, clock });
@@ -89,7 +89,7 @@ describe('time-outs', () => {
     done();
   });
 
-  it('end waits that do not block with what became of the submission', async () => {
+  it('end non-blocking waits with the result of the submission', async () => {
     const { clock, client, submit, done, block } = setUp();
     block();
     const seqs = [submit(8).out.seq, submit(8).out.seq];
@@ -106,7 +106,7 @@ describe('time-outs', () => {
     done();
   });
 
-  it('leave the card alone if told to', () => {
+  it('leave the card alone if configured so', () => {
     const { clock, client, submit, status, done, block } = setUp();
     block();
     const { out } = submit(8, HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT | HL_CS_FLAGS.CUSTOM_TIMEOUT, 2);
@@ -136,7 +136,7 @@ describe('time-outs', () => {
 });
 
 describe('fault records', () => {
-  it('keep the first page fault and what was mapped then', () => {
+  it('keep the first page fault and the mappings at that time', () => {
     const { client, commands, submit, hostVa, done, host } = setUp();
     writeLinDma(
       commands,
@@ -218,7 +218,7 @@ describe('injected faults', () => {
     const { out } = submit(8);
     clock.advance(29e9);
     expect(client.wait(out.seq).out.status).toBe(1);
-    // The time-out is looked at when that of the submission before would have been over.
+    // The time-out is checked at the time when the previous submission would have expired.
     clock.advance(31e9);
     expect(status()).toBe(HL_DEVICE_STATUS.IN_RESET);
     done();
@@ -264,7 +264,7 @@ describe('injected faults', () => {
     done();
   });
 
-  it('put a card into every status: refused opens, EBUSY for ioctls that need the device', () => {
+  it('put a card into every status: opens are rejected, ioctls that need the device return EBUSY', () => {
     const { node, client, status, submit, nop, done } = setUp();
     const refusals = [
       [HL_DEVICE_STATUS.IN_RESET, Errno.EAGAIN],

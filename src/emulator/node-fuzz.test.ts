@@ -6,14 +6,14 @@ import type { AsicName, IoctlName } from '../uapi/index.ts';
 import { createEmulatedNode } from './index.ts';
 
 const IOCTLS: readonly IoctlName[] = ['INFO', 'CB', 'CS', 'WAIT_CS', 'MEMORY', 'DEBUG'];
-/** Words that the arguments are made of: small numbers, handles, flags, wrong addresses. Right ones are given by 'memory'. */
+/** Words for arguments: small numbers, handles, flags, wrong addresses. Valid addresses come from 'memory'. */
 const WORD = fc.oneof(
   fc.integer({ min: 0, max: 48 }),
   fc.constantFrom(0x1000, 0x2000, 0x10000000, 0x80000000, 0xffff_ffff, 0x20000000, 0x1001, 0xfff0_0000),
   fc.constant('memory' as const),
 );
 
-/** Ioctls with arguments of 16 words; pairs of words may be the address of memory that exists. */
+/** Ioctls with arguments of 16 words; pairs of words may be the address of existing memory. */
 const CALL = fc.record({
   ioctl: fc.constantFrom(...IOCTLS),
   words: fc.array(WORD, { minLength: 8, maxLength: 8 }),
@@ -22,7 +22,7 @@ const CALL = fc.record({
 
 describe('an ioctl with any arguments', () => {
   for (const asic of ['gaudi', 'gaudi2', 'gaudi3'] as const satisfies readonly AsicName[]) {
-    it(`answers 0 or an errno and throws nothing (${asic})`, () => {
+    it(`returns 0 or an errno and throws nothing (${asic})`, () => {
       fc.assert(
         fc.property(fc.array(CALL, { minLength: 1, maxLength: 30 }), (calls) => {
           const node = createEmulatedNode({ asic, cards: 1, dmaThreads: 0 });

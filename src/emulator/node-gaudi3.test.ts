@@ -5,7 +5,7 @@ import { HL_INFO_HW_IP_INFO, HL_INFO_OP } from '../uapi/index.ts';
 import { createEmulatedNode } from './index.ts';
 
 describe('a gaudi3 card', () => {
-  it('has information and memory, and takes no submissions', () => {
+  it('has information and memory, and rejects submissions', () => {
     const node = createEmulatedNode({ asic: 'gaudi3', cards: 1 });
     const client = new DriverClient(node.open(0));
     const hw = client.info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO).out;
@@ -28,7 +28,7 @@ describe('a gaudi3 card', () => {
 });
 
 describe('the cards of a node', () => {
-  it('have places of a server: module ids that are no minors, two sockets, attributes', () => {
+  it('are placed as in a server: module ids differ from minors, two sockets, attributes', () => {
     const node = createEmulatedNode();
     const cards = node.cards();
     expect(cards.length).toBe(8);
@@ -52,7 +52,7 @@ describe('the cards of a node', () => {
     expect(node.cards()).toEqual([]);
   });
 
-  it('bound their options', () => {
+  it('have options with bounds', () => {
     for (const options of [{ cards: 0 }, { cards: 9 }, { hbmBytes: 1 }, { dmaThreads: 9 }, { csTimeoutSeconds: 0 }]) {
       expect(() => createEmulatedNode(options)).toThrow('argument');
     }

@@ -24,7 +24,7 @@ const TWO_SECONDS = { cs_flags: HL_CS_FLAGS.CUSTOM_TIMEOUT, timeout: 2 };
 let card: EmulatedCard;
 afterEach(() => card.close());
 
-/** Time that goes on by a millisecond whenever it is looked at; its timers never fire. */
+/** Clock that advances by a millisecond at each reading; its timers never fire. */
 function runningClock(): Clock {
   const timers = new ManualClock();
   let nowNs = 1e9;
@@ -37,7 +37,7 @@ function runningClock(): Clock {
   };
 }
 
-/** A 30 s submission that completes 5 s later, and one of 2 s behind it that does not. */
+/** A submission with 30 s time-out that completes after 5 s, and one with 2 s behind it that does not complete. */
 function headThatChanges(): bigint {
   card = new EmulatedCard();
   card.block(0);
@@ -48,7 +48,7 @@ function headThatChanges(): bigint {
 }
 
 describe('the time-out of the oldest submission', () => {
-  it('runs from the moment at which an ioctl sees that it is the oldest', () => {
+  it('runs from the ioctl that finds the submission to be the oldest', () => {
     const second = headThatChanges();
     expect(card.client.wait(second).out.status).toBe(1);
     card.clock.advance(1.9e9);
@@ -57,14 +57,14 @@ describe('the time-out of the oldest submission', () => {
     expect(card.status).toBe(HL_DEVICE_STATUS.IN_RESET);
   });
 
-  it('ends a wait that began before', async () => {
+  it('ends a wait that began earlier', async () => {
     const second = headThatChanges();
     const wait = card.waitAsync(second, 100_000_000n);
     card.clock.advance(2.1e9);
     expect(await wait).toEqual({ result: -Errno.ETIMEDOUT, out: 2 });
   });
 
-  it('ends a wait that blocks the thread, in which no timer can fire', () => {
+  it('ends a wait that blocks the thread, where no timer can fire', () => {
     card = new EmulatedCard({ clock: runningClock() });
     const seq = card.block(0, 0, TWO_SECONDS);
     expect(card.client.wait(seq, 60_000_000)).toMatchObject({ result: -Errno.ETIMEDOUT, out: { status: 2 } });
@@ -78,7 +78,7 @@ describe('the time-out of the oldest submission', () => {
     expect(card.submit(0, 8, 0, restore).result).toBe(-Errno.ENOEXEC);
   });
 
-  it('leaves slots behind in which later submissions complete by themselves', () => {
+  it('frees slots in which later submissions complete by themselves', () => {
     card = new EmulatedCard();
     const { maxPendingCs } = card.node.config.profile;
     const skip = { cs_flags: TWO_SECONDS.cs_flags | HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT, timeout: 2 };
@@ -87,7 +87,7 @@ describe('the time-out of the oldest submission', () => {
     expect(card.client.wait(hung).result).toBe(-Errno.ETIMEDOUT);
     writeNop(card.words(64), 0, packetCtl(PacketOpcode.NOP));
     for (let i = 1; i < maxPendingCs; i++) card.client.wait(card.submit(64, 8, 4).out.seq);
-    // The same slot: it must not complete when the old command buffer does.
+    // The same slot: it must not complete when the previous command buffer does.
     const again = card.block(128, 1);
     expect(again - hung).toBe(BigInt(maxPendingCs));
     card.raise(MIB, 0);
@@ -106,7 +106,7 @@ describe('a reset that waits for the user to close the file', () => {
     return event;
   };
 
-  it('is one, whether the file is closed in time or after the watchdog', () => {
+  it('happens once, whether the file is closed in time or after the watchdog', () => {
     for (const late of [false, true]) {
       const event = faulty();
       if (late) card.clock.advance(31e9);
@@ -121,7 +121,7 @@ describe('a reset that waits for the user to close the file', () => {
     card = new EmulatedCard();
   });
 
-  it('does not come sooner because of a second fault', () => {
+  it('is not advanced by a second fault', () => {
     const event = faulty();
     card.clock.advance(10e9);
     card.node.inject(0, { kind: 'hard-reset' });
@@ -137,7 +137,7 @@ describe('a reset that waits for the user to close the file', () => {
 });
 
 describe('a reset', () => {
-  it('drops what has not started', () => {
+  it('drops submissions that have not started', () => {
     card = new EmulatedCard();
     card.block(0);
     writeMsgLong(card.words(64), 0, msgLongCtl(), 42, ...halves(card.hostVa + BigInt(MIB)));

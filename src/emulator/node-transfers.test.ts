@@ -1,4 +1,4 @@
-/** What an emulated node counts of the transfers of its cards. */
+/** Counters of the transfers of the cards of an emulated node. */
 
 import { describe, expect, it } from 'vitest';
 import { settle, useEmulatedDevice } from '../../test/fixtures/emulated-device.ts';
@@ -53,7 +53,7 @@ describe.each([
   [1, 0],
   [0, 2 ** 30],
 ])('the time of transfers with %i engine threads, inline up to %i bytes', (dmaThreads, inlineBytesMax) => {
-  it('is that of the card that moves them', async () => {
+  it('is counted by the card that moves the bytes', async () => {
     const bytes = 2 ** 24;
     const device = fixture.setUp({ cards: 2, dmaThreads, inlineBytesMax });
     const { memory, mapping } = fixture.pin(device, bytes);
@@ -68,13 +68,13 @@ describe.each([
 });
 
 describe('transfers', () => {
-  it('that run inline are counted too', async () => {
+  it('are counted if they run inline', async () => {
     const device = fixture.setUp({ cards: 1, dmaThreads: 0, inlineBytesMax: 4096 });
     await put(device, 1024);
     expect(counted().hostToDevice).toEqual({ bytes: 1024, operations: 1 });
   });
 
-  it('of a node that is closed are not told', () => {
+  it('of a closed node are not reported', () => {
     fixture.setUp({ cards: 1, dmaThreads: 0 });
     fixture.node.close();
     expect(fixture.node.transfers()).toBeUndefined();

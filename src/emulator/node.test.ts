@@ -51,7 +51,7 @@ describe('an emulated node', () => {
     });
   }
 
-  it('holds nothing of a file that was closed', () => {
+  it('releases everything of a closed file', () => {
     const node = createEmulatedNode({ cards: 1, dmaThreads: 0 });
     const card = node.card(0);
     const client = new DriverClient(node.open(0));

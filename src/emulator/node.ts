@@ -1,5 +1,5 @@
 /**
- * An emulated node: cards behind the driver port, in this process. Opening a card gives a file that speaks the ioctls of the driver.
+ * Emulated node: cards behind the driver port, in this process. Opening a card returns a file that implements the ioctls of the driver.
  */
 
 import type { AbsentCard, CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../driver/port.ts';
@@ -24,7 +24,7 @@ const IDENTITY_BYTES = 16;
 /** A node of emulated cards. */
 export class EmulatedNode implements DriverNode {
   readonly kind = 'emulator';
-  /** Of this object alone: no other process can reach its cards. A server sends it to its clients. */
+  /** Identity of this object: other processes cannot reach its cards. A node server sends its identity to its clients. */
   readonly identity: string = Buffer.from(systemRandomBytes(IDENTITY_BYTES)).toString('hex');
   /** The options of the node with their defaults. */
   readonly config: NodeConfig;
@@ -78,7 +78,7 @@ export class EmulatedNode implements DriverNode {
   }
 
   /**
-   * Opens a node of a card for another process: addresses in its ioctls are of that process.
+   * Opens a card for another process: addresses in its ioctls are addresses of that process.
    * @throws SyscallError like {@link open} and {@link openControl}
    */
   openFor(minor: number, pid: number, control: boolean): EmulatedFile {
@@ -104,18 +104,18 @@ export class EmulatedNode implements DriverNode {
       return { minor, hostToDevice, deviceToHost, deviceToDevice, fills, busyNs: device.busyNs };
     });
     const { clock, dmaThreads } = this.config;
-    // Without threads of their own the engines work in this one.
+    // Without engine threads, the engines run in this thread.
     const engineThreads = Math.max(1, dmaThreads);
     return { timeNs: clock.nowNs(), engineThreads, cards, linkBytes: this.#linkTraffic.rows() };
   }
 
-  /** Dma-bufs that are open or imported. */
+  /** Number of dma-bufs that are open or imported. */
   get dmabufCount(): number {
     return this.#dmabufs.count;
   }
 
   /**
-   * A card itself, for tests: its device, counters and records.
+   * Returns a card, for tests: its device, counters and records.
    * @throws SyscallError ENOENT for an unknown minor
    */
   card(minor: number): Card {
@@ -125,7 +125,7 @@ export class EmulatedNode implements DriverNode {
   }
 
   /**
-   * Makes something go wrong on a card: plans a fault, or lets one happen at once.
+   * Injects a fault: plans it, or causes it at once.
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED; SyscallError ENOENT for an unknown minor
    */
   inject(minor: number, fault: Fault): void {
@@ -141,7 +141,7 @@ export class EmulatedNode implements DriverNode {
     else card.faults.add(fault);
   }
 
-  /** Lets streams go on that wait for an engine, where the engine is done: sooner than its event would. For a server between two ioctls. */
+  /** Resumes streams that wait for an engine that has finished, earlier than its event does. For a server, between two ioctls. */
   pump(): void {
     for (const card of this.#cards) if (card.device.processor.hasBlocked) card.progress();
   }
@@ -154,7 +154,7 @@ export class EmulatedNode implements DriverNode {
     for (const card of this.#cards) card.close();
   }
 
-  /** All cards, or none: what was made before a failure goes again. */
+  /** Creates all cards or none: on a failure, the cards created so far are closed. */
   #makeCards(): Card[] {
     const cards: Card[] = [];
     const places = placesOf(this.config.cards, this.config.identities);
@@ -183,7 +183,7 @@ export class EmulatedNode implements DriverNode {
 }
 
 /**
- * Builds an emulated node. Nothing is started until a card is used.
+ * Creates an emulated node. Nothing starts until a card is used.
  * @throws UcxError ERR_INVALID_PARAM for a bad option; SyscallError ENOMEM, EMFILE
  */
 export function createEmulatedNode(options: EmulatedNodeOptions = {}): EmulatedNode {

@@ -1,6 +1,6 @@
 /**
- * The argument blocks of calls, byte by byte: what a C program that fills in the structs of the kernel header hands to the driver. The golden bytes are of a C
- * compiler; pointers, which differ from run to run, stand as {@link POINTER}.
+ * The argument blocks of calls, byte by byte, as a C program would pass them with the structs of the kernel header. The golden bytes were made by a C
+ * compiler; pointers, which differ between runs, are written as {@link POINTER}.
  */
 
 import { afterEach, expect, it } from 'vitest';
@@ -38,15 +38,15 @@ const CHUNK_BYTES = 64;
 const COMMANDS_HANDLE = 0x1000000000001000n;
 const STAMPS_HANDLE = 0x8000000000002000n;
 
-/** The last argument block, and what its pointer leads to. */
+/** The last argument block, and the memory that its pointer refers to. */
 let block = '';
 let behind = '';
 
-/** Where in a block of so many bytes the address of the program's memory is; -1 for none. */
+/** Byte offset, in a block of the given length, of the address of the program's memory; -1 for none. */
 function pointerAt(view: DataView, base: number, byteLength: number): number {
   for (let at = 0; at < byteLength; at += 8) {
     const offset = view.getBigUint64(at, true) - BigInt(base);
-    // In the block itself, behind the arguments; INFO names memory of its own.
+    // In the block itself, behind the arguments; INFO uses separate memory.
     if (offset > 0n && offset < 4096n) return at;
   }
   return byteLength === 24 ? 0 : -1;
@@ -56,7 +56,7 @@ function hexOf(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString('hex');
 }
 
-/** Records the block of the size that the request names, and answers 0. */
+/** Records the block, with the size from the request number, and returns 0. */
 function record(request: number, args: ArgumentBlock): number {
   const byteLength = (request >>> 16) & 0x3fff;
   const bytes = new Uint8Array(args.words.buffer, args.words.byteOffset, byteLength);
@@ -110,7 +110,7 @@ it('waits for a signal, whose number the chunk points to', () => {
   );
 });
 
-it('reserves signals and gives them back', () => {
+it('reserves signals and releases them', () => {
   reserveEncapsSignals({ card }, 6, 3);
   expect(block).toBe(
     '000000000000000000000000000000000300000006000000000000000100000000000000001000000000000000000000',
@@ -178,7 +178,7 @@ it('allocates timestamps and registers them', () => {
   );
 });
 
-it('asks the firmware, and INFO as it is', () => {
+it('sends requests to the firmware, and INFO unchanged', () => {
   getSecAttestInfo({ card }, 0xdeadbeef);
   expect(block).toBe('8877665544332211080e00001b000000efbeadde00000000');
   getDevInfoSigned({ card }, 0xdeadbeef);

@@ -1,6 +1,6 @@
 /**
  * hl-thunk in TypeScript, with the names of the C library in camelCase; functions take the device first, where C has the file descriptor. Re-exports
- * only. Which driver a program gets is not chosen here: the entry of the package, which also opens cards by themselves, is hlthunk.ts.
+ * only. The driver is not selected here: hlthunk.ts, the entry of the package, does that when it opens cards.
  */
 
 export type { CardEntry, DriverNode } from '../driver/port.ts';

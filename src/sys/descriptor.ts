@@ -1,4 +1,4 @@
-/** Closing a descriptor that this folder has made: the one way. */
+/** Closes descriptors made by this folder: the only way to do so. */
 
 import { closeCall } from './libc.ts';
 import { forgetDescriptor } from './thread-descriptors.ts';

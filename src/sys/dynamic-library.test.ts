@@ -13,21 +13,21 @@ const folder = new CompilerFolder();
 afterAll(() => folder[Symbol.dispose]());
 
 describe('DynamicLibrary', () => {
-  it('opens the first library that is there, and calls its functions', () => {
+  it('opens the first existing library, and calls its functions', () => {
     const library = new DynamicLibrary(['libnot-there.so.9', 'libm.so.6', 'libc.so.6']);
     expect(library.name).toBe('libm.so.6');
     const hypot = library.function<(a: number, b: number) => number>('hypot', 'double', ['double', 'double']);
     expect(hypot(3, 4)).toBe(5);
   });
 
-  it('tells the file that something is in, also of a library that it needs', () => {
+  it('returns the file of a symbol, also in a library that it depends on', () => {
     const library = new DynamicLibrary(['libm.so.6']);
     expect(library.fileOf('hypot')).toMatch(/^\/.*\/libm\.so\.6$/);
     expect(library.fileOf('getpid')).toMatch(/^\/.*\/libc\.so\.6$/);
     expect(() => library.fileOf('no_such_function')).toThrow(expect.objectContaining({ code: 'ERR_LIBRARY_SYMBOL' }));
   });
 
-  it('tells what it has', () => {
+  it('reports the symbols that exist', () => {
     const library = new DynamicLibrary(['libm.so.6']);
     expect([library.has('hypot'), library.has('no_such_function')]).toEqual([true, false]);
     expect(() => library.function('no_such_function', 'int', [])).toThrow(
@@ -42,7 +42,7 @@ describe('DynamicLibrary', () => {
     );
   });
 
-  it('says of each name that it is not there', () => {
+  it('reports each name if no library exists', () => {
     expect(() => new DynamicLibrary(['libnot-there.so.9', '/not/there.so'])).toThrow(
       expect.objectContaining({
         code: 'ERR_LIBRARY_NOT_FOUND',
@@ -51,7 +51,7 @@ describe('DynamicLibrary', () => {
     );
   });
 
-  it('says why what is there cannot be loaded, and takes no other instead', () => {
+  it('reports why an existing library cannot be loaded, and does not try the others', () => {
     const path = folder.file('text.so', 'this is no library');
     expect(() => new DynamicLibrary([path, 'libm.so.6'])).toThrow(
       expect.objectContaining({
@@ -62,7 +62,7 @@ describe('DynamicLibrary', () => {
     );
   });
 
-  it.skipIf(reason !== undefined)('names the library that one which is there does not find', () => {
+  it.skipIf(reason !== undefined)('reports the name of a missing dependency', () => {
     const needed = folder.library('libneeded.so', 'int needed(void) { return 1; }');
     const needing = folder.library('libneeding.so', 'int needed(void); int f(void) { return needed(); }', [needed]);
     rmSync(needed);

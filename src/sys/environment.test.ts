@@ -29,11 +29,11 @@ describe('the environment of C', () => {
     expect(execFileSync(process.execPath, options, { encoding: 'utf8' })).toBe('of Node.js, of C\n');
   });
 
-  it.each(['', 'A=B', 'A\0B'])('refuses the name %j', (name) => {
+  it.each(['', 'A=B', 'A\0B'])('rejects the name %j', (name) => {
     expect(() => setEnvironment(name, 'x')).toThrow('argument name must not be empty nor have = or a zero byte');
   });
 
-  it('refuses a value that C would cut', () => {
+  it('rejects a value that C would truncate', () => {
     expect(() => setEnvironment(NAME, 'a\0b')).toThrow('argument value must not have a zero byte');
   });
 });

@@ -1,6 +1,6 @@
 /**
- * The environment that libraries of C see. Not process.env, which in a worker thread is a copy of its own and never reaches C; in the main thread the
- * two are one.
+ * The environment of the C libraries. In a worker thread, process.env is a separate copy and never reaches C; in the main thread
+ * both are the same.
  */
 
 import { isMainThread } from 'node:worker_threads';
@@ -8,15 +8,15 @@ import { invalidParam } from '../ucs/type/error.ts';
 import { errno, getenv, setenv, unsetenv } from './libc.ts';
 import { SyscallError } from './syscall-error.ts';
 
-/** The value of a variable; undefined when it is not set. */
+/** The value of a variable; undefined if it is not set. */
 export function getEnvironment(name: string): string | undefined {
   return getenv(name) ?? undefined;
 }
 
 /**
- * Sets a variable, or removes it (undefined). In the main thread Node.js keeps its own threads away meanwhile: one that starts now copies the environment, and
- * would read freed memory. In a worker thread nothing does, and nothing anywhere keeps threads of C away: do it while none of either kind reads.
- * @throws UcxError ERR_INVALID_PARAM for a name that is empty or has `=` or a zero byte, or a value with a zero byte; SyscallError ENOMEM
+ * Sets a variable, or removes it (undefined). In the main thread, Node.js blocks its other threads meanwhile: a thread that starts copies the environment,
+ * and could read freed memory. In a worker thread nothing does that, and C threads are never blocked: call it while none of either kind reads.
+ * @throws UcxError ERR_INVALID_PARAM for a name that is empty or contains `=` or a zero byte, or a value with a zero byte; SyscallError ENOMEM
  */
 export function setEnvironment(name: string, value: string | undefined): void {
   if (name === '' || name.includes('=') || name.includes('\0')) {

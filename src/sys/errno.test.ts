@@ -3,14 +3,14 @@ import { describe, expect, it } from 'vitest';
 import { Errno, errnoName, errnoText } from './errno.ts';
 
 describe('Errno', () => {
-  it('has the numbers that Node knows', () => {
+  it('has the same numbers as Node', () => {
     const known = constants.errno as Record<string, number>;
     for (const [name, value] of Object.entries(Errno)) {
       if (known[name] !== undefined) expect([name, value]).toEqual([name, known[name]]);
     }
   });
 
-  it('has no number twice', () => {
+  it('has distinct numbers', () => {
     expect(new Set(Object.values(Errno)).size).toBe(Object.keys(Errno).length);
   });
 });

@@ -1,6 +1,6 @@
 /**
- * Wakes the event loop once when a descriptor that many others stand behind becomes readable, such as that of an event set. It stays silent, and costs
- * nothing, until it is armed again: what is readable need not be read first.
+ * Wakes the event loop once when a descriptor that stands for many others, such as that of an event set, becomes readable. Until it is
+ * armed again, it neither fires nor costs anything: the readable data need not be read first.
  */
 
 import { EventSet, ReadyFor } from './event-set.ts';
@@ -9,12 +9,12 @@ import { type PollSubscription, pollReadable } from './poll.ts';
 /** The alarm. */
 export class EventAlarm {
   readonly #fd: number;
-  /** Holds `fd` alone, and reports it once for every time it is armed. */
+  /** Contains only `fd`, and reports it once each time it is armed. */
   readonly #once: EventSet = new EventSet();
   readonly #subscription: PollSubscription;
 
   /**
-   * Takes all that arming needs.
+   * Allocates all resources for arming.
    * @param onWake called from the event loop, once after every {@link arm}
    * @throws SyscallError EMFILE
    */
@@ -23,7 +23,7 @@ export class EventAlarm {
     try {
       this.#once.add(fd, 0, 0);
       this.#subscription = pollReadable(this.#once.fd, () => {
-        // Taking the report is what makes the set unreadable.
+        // Reading the report makes the set unreadable.
         if (this.#once.poll() > 0) onWake();
       });
     } catch (error) {
@@ -33,12 +33,12 @@ export class EventAlarm {
     this.#subscription.unref();
   }
 
-  /** Asks for the next wake-up; at once where the descriptor is readable now. Does not hold the process open. */
+  /** Requests the next wake-up; it comes at once if the descriptor is readable. Does not keep the process alive. */
   arm(): void {
     this.#once.modify(this.#fd, ReadyFor.READ | ReadyFor.ONE_SHOT, 0);
   }
 
-  /** Idempotent. */
+  /** Closes the alarm. Idempotent. */
   close(): void {
     this.#subscription.close();
     this.#once.close();

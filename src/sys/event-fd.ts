@@ -1,5 +1,5 @@
 /**
- * A counter with a descriptor: wakes event loops, of this and other processes. For waking threads that block, see futex.ts.
+ * A counter with a descriptor: wakes event loops of this and other processes. For waking blocked threads, see futex.ts.
  */
 
 import { closedError } from '../ucs/type/error.ts';
@@ -16,12 +16,12 @@ const EFD_CLOEXEC = 0o2000000;
 const EFD_NONBLOCK = 0o4000;
 const COUNTER_BYTES = 8;
 
-/** The counter on its way in and out: one for all of this thread, as no call leaves anything in it. */
+/** Buffer for the counter: one per thread, because no call leaves data in it. */
 let transit: ScratchBlock | undefined;
 
 /** An eventfd, nonblocking and close-on-exec. */
 export class EventFd implements Disposable {
-  /** For SCM_RIGHTS and poll; owned by this object. */
+  /** Descriptor for SCM_RIGHTS and poll; owned by this object. */
   readonly fd: number;
   readonly #words: Uint32Array;
   readonly #address: number;
@@ -29,7 +29,7 @@ export class EventFd implements Disposable {
   #closed = false;
 
   /**
-   * Makes a new counter at 0, or takes ownership of a descriptor that came from another process.
+   * Creates a counter at 0, or takes ownership of a descriptor received from another process.
    * @throws SyscallError EMFILE, ENFILE
    */
   constructor(fd?: number) {
@@ -45,7 +45,7 @@ export class EventFd implements Disposable {
   }
 
   /**
-   * Adds to the counter and wakes who waits. A counter that is full stays as it is: it wakes all the same.
+   * Adds to the counter and wakes waiters. A full counter is left unchanged, and wakes them all the same.
    * @param count 1 to 2^32 - 1
    * @throws UcxError ERR_CLOSED; SyscallError EBADF
    */
@@ -62,8 +62,8 @@ export class EventFd implements Disposable {
   }
 
   /**
-   * Takes the counter, which is 0 afterwards. Never blocks, allocates nothing.
-   * @returns what it was; 0 when nothing was signalled
+   * Reads and resets the counter. Never blocks, allocates nothing.
+   * @returns its value before; 0 if it was not signalled
    * @throws UcxError ERR_CLOSED; SyscallError EBADF
    */
   tryRead(): number {

@@ -1,9 +1,9 @@
 /**
- * The event loop of this thread as libuv has it: descriptors that it polls, and the function that it calls. Internal to sys/, like libc.ts; what a subscription
- * is, poll.ts says.
+ * The libuv event loop of this thread: polled descriptors and their callback. Internal to sys/, like libc.ts; subscriptions
+ * are in poll.ts.
  *
- * The handles are those of koffi, which closes them when the thread is torn down. Its callback is not used: libuv calls it also after the thread was
- * ended from outside, when no JavaScript can run, and koffi 3.3.4 then ends the process. A callback that is registered with koffi does nothing then.
+ * The handles are those of koffi, which closes them when the thread is torn down. Its callback is not used: libuv also calls it after the thread was
+ * terminated from outside, when no JavaScript can run, and koffi 3.3.4 then ends the process. A callback registered with koffi does nothing then.
  */
 
 import './platform.ts';
@@ -39,14 +39,14 @@ const restart = program.func('uv_poll_start', 'int', [POINTER, 'int', POINTER]) 
   callback: bigint,
 ) => number;
 
-/** A descriptor that the loop polls. Nothing of it is called after `close()`, which frees what the others touch. */
+/** A polled descriptor. No callback runs after `close()`, which frees the memory used by the others. */
 export interface PollHandle {
   ref(): void;
   unref(): void;
   close(): void;
 }
 
-/** What is called, by the address of the handle. It keeps koffi's handles, too, which end with their garbage collection. */
+/** Callbacks by the address of the handle. The map also keeps koffi's handles alive, which garbage collection would close. */
 const polls = new Map<number, { readonly handle: PollHandle; readonly callback: () => void }>();
 const loop: (number | bigint)[] = [0];
 eventLoopOf(koffi.node.env as unknown as bigint, loop);
@@ -69,9 +69,9 @@ const onHandle = koffi.register(
 );
 
 /**
- * Starts a `uv_poll` for readability in the event loop of this thread. What koffi 3.3.4 leaves to poll.ts: a descriptor that epoll refuses, or that this
- * loop polls already, aborts the process; an exception in `callback` vanishes.
- * @throws SyscallError ENOENT where the handle is not in the loop, which no version of koffi that was tried does
+ * Starts a `uv_poll` for readability in the event loop of this thread. Conditions that koffi 3.3.4 leaves to poll.ts: a descriptor that epoll rejects, or
+ * that this loop polls already, aborts the process; an exception in `callback` is lost.
+ * @throws SyscallError ENOENT if the handle is not in the loop, which did not occur with any tried version of koffi
  */
 export function startPoll(fd: number, callback: () => void): PollHandle {
   const handle = koffi.node.poll(fd, { readable: true }, () => undefined);

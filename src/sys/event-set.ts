@@ -1,6 +1,6 @@
 /**
- * A set of descriptors whose readiness is asked for together (epoll), level-triggered. Its own descriptor becomes readable when one of them is
- * ready: sleeping on it is the business of poll.ts.
+ * A set of descriptors that are polled together (epoll), level-triggered. Its own descriptor becomes readable when one of them is
+ * ready: poll.ts sleeps on it.
  */
 
 import { close } from './file.ts';
@@ -13,12 +13,12 @@ const EPOLL_CLOEXEC = 0o2000000;
 const CTL_ADD = 1;
 const CTL_DELETE = 2;
 const CTL_MODIFY = 3;
-/** Bytes of struct epoll_event, which is packed on x86-64: u32 events, u64 data. */
+/** Size of struct epoll_event, which is packed on x86-64: u32 events, u64 data. */
 const EVENT_BYTES = 12;
-/** Descriptors that one {@link EventSet.poll} reports at most. */
+/** Maximum number of descriptors that one {@link EventSet.poll} reports. */
 export const EVENTS_MAX = 64;
 
-/** What a descriptor is ready for, and how it is reported: `include/uapi/linux/eventpoll.h`. */
+/** Readiness of a descriptor and the mode of its reports: `include/uapi/linux/eventpoll.h`. */
 export const ReadyFor = {
   READ: 0x001,
   WRITE: 0x004,
@@ -30,7 +30,7 @@ export const ReadyFor = {
 
 /** The set. */
 export class EventSet {
-  /** For poll; owned by this object. */
+  /** Descriptor for poll; owned by this object. */
   readonly fd: number;
   readonly #events: ScratchBlock = allocateScratch(EVENT_BYTES * EVENTS_MAX);
   readonly #change: ScratchBlock = allocateScratch(EVENT_BYTES);
@@ -49,24 +49,24 @@ export class EventSet {
   /**
    * Adds a descriptor.
    * @param events bits of {@link ReadyFor}; errors are always reported
-   * @param token 0 to 2^32 - 1: names it in {@link token}
+   * @param token 0 to 2^32 - 1: returned by {@link token} for this descriptor
    * @throws SyscallError EPERM, EEXIST, ENOSPC
    */
   add(fd: number, events: number, token: number): void {
     this.#control(CTL_ADD, fd, events, token);
   }
 
-  /** Changes what a descriptor is watched for. @throws SyscallError ENOENT */
+  /** Changes the events of a descriptor. @throws SyscallError ENOENT */
   modify(fd: number, events: number, token: number): void {
     this.#control(CTL_MODIFY, fd, events, token);
   }
 
-  /** Takes a descriptor out, before it is closed. @throws SyscallError ENOENT */
+  /** Removes a descriptor, before it is closed. @throws SyscallError ENOENT */
   remove(fd: number): void {
     this.#control(CTL_DELETE, fd, 0, 0);
   }
 
-  /** Asks which descriptors are ready, without waiting: returns how many of them {@link token} and {@link events} tell about. */
+  /** Polls the descriptors without waiting; returns the number of ready ones, for {@link token} and {@link events}. */
   poll(): number {
     let count: number;
     do count = epollWait(this.fd, this.#events.address, EVENTS_MAX, 0);
@@ -79,12 +79,12 @@ export class EventSet {
     return this.#events.view.getUint32(index * EVENT_BYTES + 4, true);
   }
 
-  /** What it is ready for: bits of {@link ReadyFor}. */
+  /** Its readiness: bits of {@link ReadyFor}. */
   events(index: number): number {
     return this.#events.view.getUint32(index * EVENT_BYTES, true);
   }
 
-  /** Idempotent. The descriptors in it stay open. */
+  /** Closes the set; its descriptors stay open. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;

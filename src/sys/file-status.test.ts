@@ -15,7 +15,7 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true }));
 
 describe('fileStatus', () => {
-  it('tells files, pipes and others apart', () => {
+  it('distinguishes files, pipes and others', () => {
     const file = open(join(folder, 'file'), OpenFlag.RDWR | OpenFlag.CREAT, 0o640);
     reserveFile(file, 5000);
     expect(fileStatus(file)).toEqual({ kind: FileKind.FILE, uid: process.geteuid?.(), mode: 0o640, byteLength: 5000 });
@@ -27,7 +27,7 @@ describe('fileStatus', () => {
     for (const fd of [file, fifo, other]) close(fd);
   });
 
-  it('and its neighbours report errors', () => {
+  it('and the related functions report errors', () => {
     expect(() => fileStatus(9999)).toThrow(errno(Errno.EBADF));
     expect(() => reserveFile(9999, 1)).toThrow(errno(Errno.EBADF));
     expect(() => mkfifo(join(folder, 'none', 'fifo'))).toThrow(errno(Errno.ENOENT));
@@ -36,8 +36,8 @@ describe('fileStatus', () => {
   });
 });
 
-describe('the place of a process', () => {
-  it('is the same at every question', () => {
+describe('the namespace of a process', () => {
+  it('is the same at every call', () => {
     expect(bootId()).toEqual(bootId());
     expect(bootId()).toHaveLength(16);
     expect(pidNamespace()).toBe(pidNamespace());

@@ -1,5 +1,5 @@
 /**
- * What a descriptor refers to and how large it is; named pipes, and files that are backed before they are mapped. Opening and reading
+ * Kind and size of open files; named pipes, and files whose space is reserved before they are mapped. Opening and reading
  * are in file.ts.
  */
 
@@ -10,17 +10,17 @@ import { errno, fallocate, mkfifoCall } from './libc.ts';
 import { PAGE_SIZE } from './mapped-memory.ts';
 import { SyscallError } from './syscall-error.ts';
 
-/** What {@link reserveFile} asks for in one call: a millisecond and less. A power of two. */
+/** Maximum size of one call of {@link reserveFile}: a millisecond at most. A power of two. */
 const RESERVE_BYTES_MAX = 2 ** 21;
 
-/** Kinds of files, as far as callers tell them apart. */
+/** Kinds of files that callers distinguish. */
 export const FileKind = { FILE: 'file', FIFO: 'fifo', OTHER: 'other' } as const;
 export type FileKind = (typeof FileKind)[keyof typeof FileKind];
 
-/** What {@link fileStatus} tells. */
+/** Result of {@link fileStatus}. */
 export interface FileStatus {
   readonly kind: FileKind;
-  /** User that owns it. */
+  /** User id of the owner. */
   readonly uid: number;
   /** Permission bits. */
   readonly mode: number;
@@ -49,7 +49,7 @@ export function mkfifo(path: string, mode = 0o600): void {
 }
 
 /**
- * Extends a file to `byteLength` bytes and backs all of it: a mapping of it can be touched without a SIGBUS for lack of space.
+ * Extends a file to `byteLength` bytes and reserves all of it: a mapping of it can be accessed without a SIGBUS for lack of space.
  * @throws SyscallError ENOSPC, EFBIG, EBADF, EOPNOTSUPP
  */
 export function reserveFile(fd: number, byteLength: number): void {
@@ -62,7 +62,7 @@ export function reserveFile(fd: number, byteLength: number): void {
     }
     const code = errno();
     if (code !== Errno.EINTR) throw new SyscallError('fallocate', code, `${byteLength} bytes of fd ${fd}`);
-    // The kernel gives back what an interrupted call has reserved: with signals that come faster than a piece takes, only shorter ones end.
+    // The kernel undoes an interrupted reservation: if signals arrive faster than a piece takes, only smaller pieces succeed.
     pieceBytes = Math.max(pieceBytes / 2, PAGE_SIZE);
   }
 }

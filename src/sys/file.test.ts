@@ -60,7 +60,7 @@ describe('open, read, write and close', () => {
 });
 
 describe('dup, fcntl and fstat', () => {
-  it('give another descriptor of the same file', () => {
+  it('return another descriptor of the same file', () => {
     const before = openFileDescriptors();
     const fd = memfdCreate('identity', { cloexec: false });
     const other = memfdCreate('identity');
@@ -75,7 +75,7 @@ describe('dup, fcntl and fstat', () => {
     expect(openFileDescriptors()).toBe(before);
   });
 
-  it('tell device nodes', () => {
+  it('identify device nodes', () => {
     const fd = open('/dev/null', OpenFlag.RDWR);
     expect(fstat(fd).rdev).toBe(0x103n);
     close(fd);
@@ -89,7 +89,7 @@ describe('dup, fcntl and fstat', () => {
 });
 
 describe('pollNow', () => {
-  it('tells what is there', () => {
+  it('returns the pending events', () => {
     const [reader, writer] = pipe2();
     expect(pollNow(reader, PollEvent.IN)).toBe(0);
     expect(pollNow(writer, PollEvent.OUT)).toBe(PollEvent.OUT);
@@ -103,7 +103,7 @@ describe('pollNow', () => {
 });
 
 describe('pipe2', () => {
-  it('refuses unknown flags', () => {
+  it('rejects unknown flags', () => {
     expect(() => pipe2(1 << 30)).toThrow(errno(Errno.EINVAL));
   });
 });

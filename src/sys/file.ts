@@ -1,5 +1,5 @@
 /**
- * Files and descriptors by number. Control path: a read that fails costs microseconds. Mapping is in mapped-memory.ts.
+ * Files and descriptors by number. For the control path: a failing read costs microseconds. Mapping is in mapped-memory.ts.
  */
 
 import * as fs from 'node:fs';
@@ -32,18 +32,18 @@ export const OpenFlag = {
   PATH: 0o10000000,
 } as const;
 
-/** The longest wait of one call: neither process.exit() nor worker.terminate() can interrupt one. */
+/** Maximum wait of one call: neither process.exit() nor worker.terminate() can interrupt it. */
 export const POLL_TIMEOUT_MS_MAX = 100;
 
 /** Events of {@link pollNow}: `include/uapi/asm-generic/poll.h`. */
 export const PollEvent = { IN: 0x01, PRI: 0x02, OUT: 0x04, ERR: 0x08, HUP: 0x10, NVAL: 0x20, RDHUP: 0x2000 } as const;
 
-/** What tells two descriptors of the same file from two files. */
+/** Identity of a file, the same for all its descriptors. */
 export interface FileIdentity {
   /** Device that holds the inode. */
   readonly dev: bigint;
   readonly ino: bigint;
-  /** Device that the inode is, for device nodes; 0 otherwise. */
+  /** Device number of a device node; 0 for other files. */
   readonly rdev: bigint;
 }
 
@@ -62,31 +62,31 @@ export function open(path: string, flags: number, mode = 0o600): number {
 }
 
 /**
- * Closes a descriptor that came from this folder; what node:fs opened, node:fs must close.
- * @throws SyscallError EBADF: a double close, which is a bug of the caller
+ * Closes a descriptor opened by this folder; descriptors opened by node:fs must be closed by node:fs.
+ * @throws SyscallError EBADF: a double close, which is a defect of the caller
  */
 export function close(fd: number): void {
   const result = closeDescriptor(fd);
-  // Linux has closed it also where a signal interrupts the call: the number may be in use again.
+  // Linux has closed it even if a signal interrupts the call: the number may be in use again.
   if (result !== 0 && !isInterrupted(result)) throw new SyscallError('close', errno(), `fd ${fd}`);
 }
 
-/** Reads at the file position into `target`. Returns bytes, 0 at the end, or -errno (-EAGAIN when nothing is there yet). */
+/** Reads at the file position into `target`. Returns the number of bytes, 0 at the end, or -errno (-EAGAIN if no data is available). */
 export function read(fd: number, target: Uint8Array): number {
   return negativeErrno(() => fs.readSync(fd, target));
 }
 
-/** Reads at `offset` into `target`. Returns bytes, 0 at the end, or -errno. */
+/** Reads at `offset` into `target`. Returns the number of bytes, 0 at the end, or -errno. */
 export function pread(fd: number, target: Uint8Array, offset: number): number {
   return negativeErrno(() => fs.readSync(fd, target, 0, target.byteLength, offset));
 }
 
-/** Writes at the file position. Returns bytes, maybe fewer than given, or -errno. */
+/** Writes at the file position. Returns the number of bytes, possibly fewer than given, or -errno. */
 export function write(fd: number, source: Uint8Array): number {
   return negativeErrno(() => fs.writeSync(fd, source));
 }
 
-/** Writes at `offset`. Returns bytes, maybe fewer than given, or -errno. */
+/** Writes at `offset`. Returns the number of bytes, possibly fewer than given, or -errno. */
 export function pwrite(fd: number, source: Uint8Array, offset: number): number {
   return negativeErrno(() => fs.writeSync(fd, source, 0, source.byteLength, offset));
 }
@@ -103,12 +103,12 @@ export function fcntl(fd: number, command: number, argument: number): number {
   return result;
 }
 
-/** Whether the descriptor is closed when a program is executed. Throws SyscallError EBADF. */
+/** Whether the descriptor is closed on exec. Throws SyscallError EBADF. */
 export function isCloexec(fd: number): boolean {
   return (fcntl(fd, F_GETFD, 0) & FD_CLOEXEC) !== 0;
 }
 
-/** Sets whether the descriptor is closed when a program is executed. Throws SyscallError EBADF. */
+/** Sets whether the descriptor is closed on exec. Throws SyscallError EBADF. */
 export function setCloexec(fd: number, cloexec: boolean): void {
   fcntl(fd, F_SETFD, cloexec ? FD_CLOEXEC : 0);
 }
@@ -124,8 +124,8 @@ export function fstat(fd: number): FileIdentity {
 }
 
 /**
- * Takes the exclusive lock of an open file, without waiting. It ends with the last descriptor of the open file, however the process ends.
- * @returns false when another open file has it
+ * Takes the exclusive lock of an open file, without waiting. The lock ends with the last descriptor of the open file, for any end of the process.
+ * @returns false if another open file holds it
  * @throws SyscallError EBADF, ENOLCK
  */
 export function tryLockFile(fd: number): boolean {
@@ -154,9 +154,9 @@ export function pipe2(flags: number = OpenFlag.CLOEXEC): [number, number] {
 }
 
 /**
- * Which of `events` are there, without waiting.
+ * Polls `events` without waiting.
  * @param events bits of {@link PollEvent}
- * @returns the bits that are set (ERR, HUP and NVAL unasked): never negative, so that it can be tested as a mask. A signal has no effect.
+ * @returns the bits that are set (including ERR, HUP and NVAL): never negative, so that it can be tested as a mask. A signal has no effect.
  */
 export function pollNow(fd: number, events: number): number {
   let ready = pollOnce(fd, events, 0);
@@ -165,15 +165,15 @@ export function pollNow(fd: number, events: number): number {
 }
 
 /**
- * Waits until one of `events` is there. Blocks the thread with its event loop: for short times.
+ * Waits for one of `events`. Blocks the thread with its event loop: for short times only.
  * @param timeoutMs milliseconds, at most {@link POLL_TIMEOUT_MS_MAX}
- * @returns the bits that are set (ERR, HUP and NVAL unasked): never negative; 0 after the time, or earlier where a signal ends the wait
+ * @returns the bits that are set (including ERR, HUP and NVAL): never negative; 0 on time-out, or earlier if a signal ends the wait
  */
 export function pollFor(fd: number, events: number, timeoutMs: number): number {
   return Math.max(pollOnce(fd, events, Math.min(timeoutMs, POLL_TIMEOUT_MS_MAX)), 0);
 }
 
-/** One call: the bits, or -1 when a signal has interrupted it. A descriptor that is not open is no failure: NVAL. */
+/** One call: the bits, or -1 if a signal has interrupted it. An invalid descriptor is not a failure: NVAL. */
 function pollOnce(fd: number, events: number, timeoutMs: number): number {
   pollRecord ??= allocateScratch(8);
   pollRecord.words[0] = fd;
@@ -184,19 +184,19 @@ function pollOnce(fd: number, events: number, timeoutMs: number): number {
   return -1;
 }
 
-/** How many descriptors this process has open: equal before and after a test that leaks none. */
+/** Number of open descriptors of this process: equal before and after a test without leaks. */
 export function openFileDescriptors(): number {
-  // Listing the folder opens one.
+  // Reading the folder opens one.
   return fs.readdirSync('/proc/self/fd').length - 1;
 }
 
-/** The errno that Node put into an error of node:fs; other errors, such as a bad argument, are thrown on. */
+/** The errno in an error of node:fs; other errors, such as an invalid argument, are rethrown. */
 export function errnoOf(error: unknown): number {
   if (error instanceof Error && 'errno' in error && typeof error.errno === 'number') return Math.abs(error.errno);
   throw error;
 }
 
-/** Made again after a signal: libuv does that for writing, but not for reading. */
+/** Repeats a call after a signal: libuv does that for writing, but not for reading. */
 function negativeErrno(call: () => number): number {
   for (;;) {
     try {

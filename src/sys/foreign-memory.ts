@@ -1,5 +1,5 @@
 /**
- * Memory that a C library of this process has allocated and unmaps: seen through one view, which is safe to touch afterwards. Mappings of this package are in
+ * Memory that a C library of this process has allocated and unmaps: one view, which is safe to access afterwards. Mappings of this package are in
  * mapped-memory.ts.
  */
 
@@ -7,14 +7,14 @@ import { invalidParam } from '../ucs/type/error.ts';
 import { mmap, munmap, viewOfMemory } from './libc.ts';
 import { checkViewLength, MapFlag, PAGE_SIZE, PROT_READ_WRITE } from './mapped-memory.ts';
 
-/** Maps at the address only where nothing is (Linux 4.17): `include/uapi/asm-generic/mman-common.h`. */
+/** Maps at the address only if nothing is mapped there (Linux 4.17): `include/uapi/asm-generic/mman-common.h`. */
 const MAP_FIXED_NOREPLACE = 0x10_0000;
 
 const placeholders = new FinalizationRegistry<{ readonly address: number; readonly byteLength: number }>(
   ({ address, byteLength }) => munmap(address, byteLength),
 );
 
-/** The memory. */
+/** Memory of a C library. */
 export class ForeignMemory {
   /** Host virtual address of the first byte. */
   readonly address: number;
@@ -24,8 +24,8 @@ export class ForeignMemory {
   #closed = false;
 
   /**
-   * @param address of whole pages that the library has mapped
-   * @param unmap has the library unmap them
+   * @param address of whole pages mapped by the library
+   * @param unmap makes the library unmap them
    * @throws UcxError ERR_INVALID_PARAM
    */
   constructor(address: number, byteLength: number, unmap: () => void) {
@@ -40,8 +40,8 @@ export class ForeignMemory {
   }
 
   /**
-   * Gives the memory back to the library. Views read zeros from now on, and what is written to them is lost: pages of zeros take the place until the view is
-   * collected. Only where another thread has mapped something there in the same instant the view shows that. Idempotent.
+   * Returns the memory to the library. Views then read zeros, and writes to them are lost: zero pages replace the memory until the view is
+   * collected. Only if another thread maps something there at the same instant, the view shows that mapping. Idempotent.
    */
   close(): void {
     if (this.#closed) return;

@@ -4,14 +4,14 @@ import { FUTEX_TIMEOUT_NS_MAX, futexWait, futexWake } from './futex.ts';
 import { mapAnonymous } from './mapped-memory.ts';
 
 describe('futexWait', () => {
-  it('does not sleep when the word is different', () => {
+  it('does not sleep if the word is different', () => {
     using memory = mapAnonymous(4096);
     memory.words[0] = 0xffffffff;
     expect(futexWait(memory.address, 1, FUTEX_TIMEOUT_NS_MAX)).toBe(-Errno.EAGAIN);
     expect(futexWait(memory.address, 0xffffffff, 1000)).toBe(-Errno.ETIMEDOUT);
   });
 
-  it('returns, however long it was asked to sleep', () => {
+  it('returns within its limit, for any time-out', () => {
     using memory = mapAnonymous(4096);
     expect(futexWait(memory.address, 0, Number.POSITIVE_INFINITY)).toBe(-Errno.ETIMEDOUT);
   });

@@ -1,5 +1,5 @@
 /**
- * Linux system calls for Node.js: the one folder that knows the FFI. Re-exports only.
+ * Linux system calls for Node.js: the one folder that uses the FFI. Re-exports only.
  */
 
 export { DynamicLibrary, type NativeType, textAt } from './dynamic-library.ts';

@@ -1,6 +1,6 @@
 /**
- * Addresses of the internet families: text and port here, struct sockaddr_in and sockaddr_in6 for the kernel. No names: resolving is the
- * caller's business.
+ * Addresses of the internet families: text and port here, struct sockaddr_in and sockaddr_in6 for the kernel. Host names are
+ * resolved by the callers.
  *
  * Source: Linux `include/uapi/linux/in.h`, `in6.h`.
  */
@@ -14,7 +14,7 @@ import { allocateScratch, type ScratchBlock } from './scratch.ts';
 export const AddressFamily = { INET: 2, INET6: 10 } as const;
 export type AddressFamily = (typeof AddressFamily)[keyof typeof AddressFamily];
 
-/** Bytes of the longest address: struct sockaddr_in6. */
+/** Size of the longest address: struct sockaddr_in6. */
 export const SOCKADDR_BYTES_MAX = 28;
 
 const SOCKADDR_IN_BYTES = 16;
@@ -25,7 +25,7 @@ const AT_SCOPE = 24;
 const TEXT_BYTES = 64;
 const PORT_MAX = 65_535;
 
-/** Where a socket is: a numeric address, for link-local IPv6 with its zone (`fe80::1%eth0`), and a port. */
+/** Address of a socket: a numeric address, for link-local IPv6 with its zone (`fe80::1%eth0`), and a port. */
 export interface InetAddress {
   readonly address: string;
   readonly port: number;
@@ -33,7 +33,7 @@ export interface InetAddress {
 
 let staging: ScratchBlock | undefined;
 
-/** The family of a numeric address; undefined for text that is none. */
+/** The family of a numeric address; undefined for any other text. */
 export function familyOf(address: string): AddressFamily | undefined {
   if (isIPv4(address)) return AddressFamily.INET;
   return isIPv6(address) ? AddressFamily.INET6 : undefined;
@@ -41,7 +41,7 @@ export function familyOf(address: string): AddressFamily | undefined {
 
 /**
  * Writes the struct sockaddr of an address to the start of a block of at least {@link SOCKADDR_BYTES_MAX}; returns its length.
- * @throws UcxError ERR_INVALID_PARAM for text that is no numeric address, an unknown zone or a port outside 0 to 65535
+ * @throws UcxError ERR_INVALID_PARAM for text that is not a numeric address, an unknown zone or a port outside 0 to 65535
  */
 export function packSockaddr({ address, port }: InetAddress, { u8, view, address: at }: ScratchBlock): number {
   if (!Number.isInteger(port) || port < 0 || port > PORT_MAX) {
@@ -75,7 +75,7 @@ export function unpackSockaddr({ view, address: at }: ScratchBlock): InetAddress
 
 /**
  * The bytes of a numeric address without its zone: 4 or 16.
- * @throws UcxError ERR_INVALID_PARAM for text that is none
+ * @throws UcxError ERR_INVALID_PARAM for text that is not a numeric address
  */
 export function addressBytes(address: string): Uint8Array {
   const family = familyOf(address);
@@ -85,7 +85,7 @@ export function addressBytes(address: string): Uint8Array {
   return staging.u8.slice(0, family === AddressFamily.INET ? 4 : 16);
 }
 
-/** The text of 4 or 16 bytes of an address; undefined for any other number of bytes. */
+/** The text of an address of 4 or 16 bytes; undefined for any other number of bytes. */
 export function addressText(bytes: Uint8Array): string | undefined {
   if (bytes.byteLength !== 4 && bytes.byteLength !== 16) return undefined;
   const block = allocateScratch(16);
@@ -97,7 +97,7 @@ export function addressText(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** `127.0.0.1:7`, `[::1]:7`. */
+/** Address and port as text: `127.0.0.1:7`, `[::1]:7`. */
 export function printAddress({ address, port }: InetAddress): string {
   return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
 }
@@ -109,7 +109,7 @@ function textOf(family: number, at: number): string {
   return Buffer.from(staging.u8.subarray(0, end)).toString('latin1');
 }
 
-/** The number of a zone, which is the name of a network interface or a number itself. */
+/** The number of a zone, given as the name of a network interface or as a number. */
 function scopeOf(zone: string, address: string): number {
   const index = /^\d+$/.test(zone) ? Number(zone) : ifNameToIndex(zone);
   if (index === 0) throw invalidParam('address', 'must name a network interface of this machine as its zone', address);

@@ -1,4 +1,4 @@
-/** System calls under signals: a storm of them interrupts what can be interrupted, and no caller notices. */
+/** System calls under frequent signals: interruptible calls are interrupted, and no caller is affected. */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../test/fixtures/leak-check.ts';
@@ -12,7 +12,7 @@ import { pollCall } from './libc.ts';
 import { memfdCreate } from './memfd.ts';
 import { allocateScratch } from './scratch.ts';
 
-/** Signals a second: more often than a reservation of some MiB takes. */
+/** Signals per second: more frequent than reservations of some MiB. */
 const HERTZ = 5000;
 const RESERVED_BYTES = 64 * 2 ** 20;
 
@@ -21,12 +21,12 @@ beforeAll(() => startSignalStorm(HERTZ));
 afterAll(stopSignalStorm);
 
 describe('under a storm of signals', () => {
-  it('poll says nothing but the events of the descriptor', () => {
+  it('poll returns only the events of the descriptor', () => {
     const [reader, writer] = pipe2();
     const record = allocateScratch(8);
     record.words.set([reader, PollEvent.IN]);
     let seen = 0;
-    // Until the kernel has interrupted calls like them for certain.
+    // Repeat until the kernel has certainly interrupted such calls.
     for (let interrupted = 0; interrupted < 5; interrupted += pollCall(record.address, 1, 0) < 0 ? 1 : 0) {
       for (let turn = 0; turn < 8; turn++) seen |= pollNow(reader, PollEvent.IN);
     }
@@ -40,14 +40,14 @@ describe('under a storm of signals', () => {
     expect(pollNow(writer, PollEvent.OUT)).toBe(PollEvent.NVAL);
   });
 
-  it('memory is reserved, however long it takes', () => {
+  it('memory is reserved, for any duration', () => {
     const fd = memfdCreate('reserved');
     reserveFile(fd, RESERVED_BYTES);
     expect(fileStatus(fd).byteLength).toBe(RESERVED_BYTES);
     close(fd);
   });
 
-  it('a futex wait tells of the signal, and event descriptors do not', () => {
+  it('a futex wait reports the signal, and event descriptors do not', () => {
     const word = allocateScratch(8);
     expect(futexWait(word.address, 0, 50e6)).toBe(-Errno.EINTR);
     word.free();

@@ -5,7 +5,7 @@ import { ioctl, ioctlAsync } from './ioctl.ts';
 import { memfdCreate } from './memfd.ts';
 import { allocateScratch } from './scratch.ts';
 
-/** How many bytes are there to read: `include/uapi/asm-generic/ioctls.h`. */
+/** Number of readable bytes: `include/uapi/asm-generic/ioctls.h`. */
 const FIONREAD = 0x541b;
 /** A request number with the top bit set: HL_IOCTL_INFO of habanalabs. */
 const HL_IOCTL_INFO = 0xc0184801;
@@ -36,7 +36,7 @@ describe.each([
 });
 
 describe('ioctlAsync', () => {
-  it('keeps results and errno of concurrent calls apart', async () => {
+  it('keeps results and errno of concurrent calls separate', async () => {
     const [reader, writer] = pipe2();
     using block = allocateScratch(8);
     const calls = Array.from({ length: 32 }, (_, index) =>

@@ -1,5 +1,5 @@
 /**
- * Device control by ioctl. No knowledge of any device, no retries: EINTR and EAGAIN are the caller's.
+ * Device control by ioctl. No knowledge of devices, no retries: the caller handles EINTR and EAGAIN.
  */
 
 import { errno, ioctlCall } from './libc.ts';
@@ -16,8 +16,8 @@ export function ioctl(fd: number, request: number, address: number): number {
 }
 
 /**
- * The same on the libuv thread pool, for calls that block: 25 us more, four at once by default (UV_THREADPOOL_SIZE), and the process
- * cannot end before the call does: use bounded time-outs. The argument block belongs to the call until it settles.
+ * Runs an ioctl on the libuv thread pool, for calls that block: 25 us more, four at once by default (UV_THREADPOOL_SIZE), and the process
+ * cannot exit before the call returns: use bounded time-outs. The argument block belongs to the call until it settles.
  */
 export function ioctlAsync(fd: number, request: number, address: number): Promise<number> {
   return new Promise((resolve, reject) => {

@@ -1,11 +1,11 @@
 /**
- * The C library: declarations of the functions that sys/ calls. Internal to sys/ and, with memory views and fd polling, the only place
- * that names koffi but for the libraries that a program opens (dynamic-library.ts, native-callback.ts). Not an API: no checks, no retries, no typed errors; a wrong address here is a SIGSEGV.
- * Calls that a signal can interrupt are made again by the modules that wrap them, so that no caller of sys/ sees EINTR but of {@link futex} and ioctl.
+ * The C library: declarations of the functions that sys/ calls. Internal to sys/; besides memory views, fd polling and run-time libraries
+ * (dynamic-library.ts, native-callback.ts), the only user of koffi. Not an API: no checks, no retries, no typed errors; a wrong address is a SIGSEGV.
+ * The wrapping modules repeat calls that a signal interrupts, so that callers of sys/ see EINTR only from {@link futex} and ioctl.
  *
  * Every pointer is an integer and every address a JavaScript Number: the fastest form (16 ns a call), nothing is allocated
- * and `mmap` fails with -1. Variadic functions are declared with the fixed arguments that we pass (sound on x86-64).
- * Binding is eager: 13 us a function, less than a millisecond for all, against 12 ms for loading koffi itself.
+ * and `mmap` fails with -1. Variadic functions are declared with the fixed arguments used here (sound on x86-64).
+ * Binding is eager: 13 us per function, less than a millisecond for all, compared to 12 ms for loading koffi itself.
  */
 
 import './platform.ts';
@@ -21,10 +21,10 @@ function declare<F>(name: string, result: string, parameters: string[]): F {
   return library.func(name, result, parameters) as unknown as F;
 }
 
-/** The value of `errno`. Meaningful only in the statement after a call that failed: anything may overwrite it. */
+/** The value of `errno`. Valid only in the statement after a failed call: anything may overwrite it. */
 export const errno: () => number = koffi.errno;
 
-/** True for the result of a call that a signal has interrupted (EINTR) before it did anything: it is to be made again. */
+/** True for the result of a call that a signal has interrupted (EINTR) before it had an effect: it has to be repeated. */
 export function isInterrupted(result: number): boolean {
   return result < 0 && errno() === Errno.EINTR;
 }
@@ -74,7 +74,7 @@ export function addressOfView(view: ArrayBufferView): number {
   return Number(koffi.address(view));
 }
 
-/** An ArrayBuffer over memory that other code owns. More than 2^32 bytes abort the process: check before. */
+/** An ArrayBuffer over memory owned by other code. More than 2^32 bytes abort the process: check before. */
 export function viewOfMemory(address: number, byteLength: number): ArrayBuffer {
   return koffi.view(address, byteLength);
 }
@@ -105,8 +105,8 @@ export const processVmReadv: ProcessVm = declare('process_vm_readv', 'int64_t', 
 export const processVmWritev: ProcessVm = declare('process_vm_writev', 'int64_t', PROCESS_VM_PARAMETERS);
 
 /*
- * Opening and closing is done here and never by node:fs: in a worker thread, node:fs keeps a list of what it opened, warns when it
- * closes another descriptor, and closes at the end of the thread what is left on the list, even if the number belongs to another file by then.
+ * Opening and closing is done here and never by node:fs: in a worker thread, node:fs keeps a list of the descriptors it opened, warns when it
+ * closes others, and at the end of the thread closes those left on the list, even if the number belongs to another file by then.
  */
 export const openCall: (path: string, flags: number, mode: number) => number = declare('open', 'int', [
   'str',
@@ -150,7 +150,7 @@ export const epollWait: (epoll: number, events: number, count: number, timeoutMs
   'int',
   ['int', POINTER, 'int', 'int'],
 );
-/** `syscall(SYS_futex, ...)`: the C library has no function of its own for it. */
+/** `syscall(SYS_futex, ...)`: the C library has no function for it. */
 export const futex: (
   number: number,
   address: number,
@@ -234,7 +234,7 @@ export const inetPton: (family: number, text: string, address: number) => number
   'str',
   POINTER,
 ]);
-/** The result, a pointer to the text or 0, is not read: the text is in the target. */
+/** The result, a pointer to the text or 0, is not used: the text is in the target. */
 export const inetNtop: (family: number, address: number, target: number, byteLength: number) => number = declare(
   'inet_ntop',
   'uint64_t',
@@ -265,7 +265,7 @@ export const pidfdOpenCall: (number: number, pid: number, flags: number) => numb
   'int',
   'uint32_t',
 ]);
-/** null when it is not set. */
+/** Value of a variable; null if it is not set. */
 export const getenv: (name: string) => string | null = declare('getenv', 'str', ['str']);
 export const setenv: (name: string, value: string, overwrite: number) => number = declare('setenv', 'int', [
   'str',
@@ -273,7 +273,7 @@ export const setenv: (name: string, value: string, overwrite: number) => number 
   'int',
 ]);
 export const unsetenv: (name: string) => number = declare('unsetenv', 'int', ['str']);
-/** A stream that grows in memory; 0 when it fails. */
+/** Opens a stream that grows in memory; 0 on failure. */
 export const openMemstream: (text: number, byteLength: number) => number = declare('open_memstream', 'int64_t', [
   POINTER,
   POINTER,

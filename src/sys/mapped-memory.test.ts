@@ -30,7 +30,7 @@ describe('mapAnonymous', () => {
     },
   );
 
-  it('has views of exactly the asked length', () => {
+  it('has views of exactly the requested length', () => {
     using memory = mapAnonymous(13);
     expect(memory.byteLength).toBe(13);
     expect([memory.buffer.byteLength, memory.u8.length, memory.words.length, memory.view.byteLength]).toEqual([
@@ -38,13 +38,13 @@ describe('mapAnonymous', () => {
     ]);
   });
 
-  it('reaches 4 GiB, the longest view', () => {
+  it('maps 4 GiB, the longest view', () => {
     using memory = mapAnonymous(2 ** 32, { noReserve: true });
     memory.u8[2 ** 32 - 1] = 5;
     expect(memory.words[2 ** 30 - 1]).toBe(5 << 24);
   });
 
-  it.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 32 + 1])('refuses the length %d', (byteLength) => {
+  it.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 32 + 1])('rejects the length %d', (byteLength) => {
     expect(() => mapAnonymous(byteLength)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));
   });
 });
@@ -70,7 +70,7 @@ describe('mapFile', () => {
     close(fd);
   });
 
-  it('passes an offset with the top bit set on to the kernel, which refuses it for a memfd', () => {
+  it('passes an offset with the top bit set on to the kernel, which rejects it for a memfd', () => {
     const fd = memfdOf(4096);
     expect(() => mapFile(fd, 4096, 0xc000_0000_0000_0000n)).toThrow(
       expect.objectContaining({ errno: Errno.EOVERFLOW }),
@@ -78,7 +78,7 @@ describe('mapFile', () => {
     close(fd);
   });
 
-  it.each([-1, 0.5, 2 ** 60, -1n, 1n << 64n])('refuses the offset %s', (offset) => {
+  it.each([-1, 0.5, 2 ** 60, -1n, 1n << 64n])('rejects the offset %s', (offset) => {
     expect(() => mapFile(0, 4096, offset)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));
   });
 
@@ -105,7 +105,7 @@ describe('signedOffset', () => {
 });
 
 describe('MappedMemory.close', () => {
-  it('lets stale views read zeros and reach nothing', () => {
+  it('makes stale views read zeros and reach no memory', () => {
     const fd = memfdOf(8192);
     const memory = mapFile(fd, 8192, 0);
     using other = mapFile(fd, 8192, 0);
@@ -142,7 +142,7 @@ describe('MappedMemory.close', () => {
     expect(openFileDescriptors()).toBe(before);
   });
 
-  it('gives the addresses back when the views are collected, and not before', async () => {
+  it('releases the addresses when the views are collected, and not before', async () => {
     const burial = (): { address: number; stale: Uint8Array[] } => {
       const memory = mapAnonymous(1 << 20);
       memory.close();
@@ -154,7 +154,7 @@ describe('MappedMemory.close', () => {
     expect(isMapped(address, 1 << 20)).toBe(true);
     expect(stale[0]?.[0]).toBe(0);
     stale.pop();
-    // Not the count of all: other files of tests in this process may have views left.
+    // Not the total: other test files in this process may have views left.
     for (let turn = 0; turn < 100 && isMapped(address, 1 << 20); turn++) {
       collectGarbage();
       await new Promise(setImmediate);

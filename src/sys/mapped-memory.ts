@@ -1,9 +1,9 @@
 /**
- * Memory outside the JavaScript heap: anonymous or of a file, mapped shared and read-write, seen through views made once.
- * Not for more than 4 GiB (see shared-window.ts) and not for memory that other code owns (see {@link viewAt}).
+ * Memory outside the JavaScript heap: anonymous or of a file, mapped shared and read-write, accessed through views made once.
+ * For more than 4 GiB see shared-window.ts, for memory owned by other code {@link viewAt}.
  *
- * A view cannot be detached, and touching one after `munmap` is a SIGSEGV. So `close()` maps private zero pages over the range (the
- * *graveyard*): stale views read zeros and reach nothing. The addresses are given back when the ArrayBuffer has been collected.
+ * A view cannot be detached, and accessing one after `munmap` is a SIGSEGV. So `close()` maps private zero pages over the range (the
+ * *graveyard*): stale views read zeros and reach no memory. The addresses are released when the ArrayBuffer has been collected.
  * A mapping that is never closed is never unmapped, not even when its worker thread ends: a leak that
  * {@link mappedMemoryStatistics} shows, instead of a crash of code that kept only the address.
  */
@@ -31,7 +31,7 @@ export const MapFlag = {
   POPULATE: 0x8000,
 } as const;
 
-/** Counters of this thread; equal before and after a test that leaks nothing. */
+/** Counters of this thread; equal before and after a test without leaks. */
 export interface MappedMemoryStatistics {
   /** Mappings that are not closed. */
   readonly liveMappings: number;
@@ -45,8 +45,8 @@ export interface MappedMemoryStatistics {
 const live: IntervalMap<true> = new IntervalMap();
 
 /**
- * Whether memory lies in one mapping of this module of this thread. Such memory stays where it is until it is closed, and leaves zero pages then: all other
- * memory of a process, that of ArrayBuffers first of all, can be unmapped by a collector or an allocator at any time.
+ * Whether memory is in one mapping of this module and thread. Such memory stays mapped until it is closed, and zero pages replace it then: a collector or an
+ * allocator can unmap all other memory of a process, in particular that of ArrayBuffers, at any time.
  */
 export function isOwnMapping(address: number, byteLength: number): boolean {
   return live.covering(address, address + byteLength) === true;
@@ -58,13 +58,13 @@ function pageEnd(address: number, byteLength: number): number {
 
 const counters = { liveMappings: 0, liveBytes: 0, graveyardMappings: 0 };
 
-/** Counts a mapping that was made (1) or removed (-1). */
+/** Counts a new mapping (1) or a removed one (-1). */
 export function countMapping(byteLength: number, sign: 1 | -1): void {
   counters.liveMappings += sign;
   counters.liveBytes += sign * byteLength;
 }
 
-/** What this thread has mapped now. */
+/** The current counters of this thread. */
 export function mappedMemoryStatistics(): MappedMemoryStatistics {
   return { ...counters };
 }
@@ -83,12 +83,12 @@ const graveyard = new FinalizationRegistry<Grave>((grave) => {
 export class MappedMemory implements Disposable {
   /** Host virtual address of the first byte; page aligned, below 2^47. */
   readonly address: number;
-  /** Bytes as asked for; the mapping itself ends at the next page border. */
+  /** Requested size in bytes; the mapping itself ends at the next page boundary. */
   readonly byteLength: number;
   /** External: postMessage and structuredClone with transfer copy it silently; Atomics.wait rejects it, other Atomics work. */
   readonly buffer: ArrayBuffer;
   readonly u8: Uint8Array;
-  /** The whole words of the mapping. */
+  /** The mapping as 32-bit words, whole words only. */
   readonly words: Uint32Array;
   readonly view: DataView;
   #closed = false;
@@ -110,14 +110,14 @@ export class MappedMemory implements Disposable {
   }
 
   /**
-   * Gives the memory back. Views read zeros from now on and what is written to them is lost. Idempotent, never fails.
-   * Other threads and peripherals that use the address must have stopped: only views of this thread hold the addresses reserved.
+   * Unmaps the memory. Views read zeros from now on and writes to them are lost. Idempotent, never fails.
+   * Other threads and devices that use the address must have stopped: only views of this thread keep the addresses reserved.
    */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
     const flags = MapFlag.PRIVATE | MapFlag.ANONYMOUS | MapFlag.FIXED | MapFlag.NORESERVE;
-    // A refusal (ENOMEM at the limit of mappings) leaves the memory in place: still safe for views, and unmapped with them.
+    // A failure (ENOMEM at the limit of mappings) leaves the memory in place: still safe for views, and unmapped with them.
     mmap(this.address, this.byteLength, PROT_READ_WRITE, flags, -1, 0);
     graveyard.register(this.buffer, { address: this.address, byteLength: this.byteLength });
     live.delete(this.address);
@@ -130,9 +130,9 @@ export class MappedMemory implements Disposable {
   }
 }
 
-/** How {@link mapAnonymous} maps. */
+/** Options of {@link mapAnonymous}. */
 export interface AnonymousOptions {
-  /** Back every page now instead of at its first touch, which costs 2 to 12 us a page. */
+  /** Populate every page now instead of at its first access, which costs 2 to 12 us per page. */
   readonly populate?: boolean;
   /** Share with children forked later (MAP_SHARED) instead of copying on write. */
   readonly shared?: boolean;
@@ -153,18 +153,18 @@ export function mapAnonymous(byteLength: number, options: AnonymousOptions = {})
   return new MappedMemory(mapOrThrow(byteLength, flags, -1, 0), byteLength);
 }
 
-/** How {@link mapFile} maps. */
+/** Options of {@link mapFile}. */
 export interface FileMappingOptions {
-  /** Back every page now instead of at its first touch, which costs 2 to 12 us a page. */
+  /** Populate every page now instead of at its first access, which costs 2 to 12 us per page. */
   readonly populate?: boolean;
 }
 
 /**
  * Maps a part of a file, memfd, dma-buf or device shared and read-write. The fd may be closed afterwards.
- * Touching a page beyond the end of the file is a SIGBUS: never shrink a file that is mapped.
+ * Accessing a page beyond the end of the file is a SIGBUS: never shrink a mapped file.
  * @param byteLength bytes, 1 to 4 GiB
  * @param offset in the file, or the mmap cookie of a device: a multiple of the page size below 2^64
- * @throws UcxError ERR_INVALID_PARAM for a bad length or offset; SyscallError EBADF, EACCES, EINVAL, ENODEV, ENOMEM, ...
+ * @throws UcxError ERR_INVALID_PARAM for an invalid length or offset; SyscallError EBADF, EACCES, EINVAL, ENODEV, ENOMEM, ...
  */
 export function mapFile(
   fd: number,
@@ -178,11 +178,11 @@ export function mapFile(
 }
 
 /**
- * A view of memory that other code owns: no copy, no ownership.
+ * A view of memory owned by other code: no copy, no ownership.
  *
- * DANGER: the view does not keep the memory. Once the owner unmaps it, touching the view is a SIGSEGV, which no `catch` sees. Make
- * it once and keep it (660 ns, and its length counts as external memory of V8).
- * @throws UcxError ERR_INVALID_PARAM for a length that is not 1 to 4 GiB or an address that no user memory has
+ * DANGER: the view does not keep the memory mapped. After the owner unmaps it, accessing the view is a SIGSEGV, which no `catch` handles. Make
+ * the view once and keep it (660 ns, and its length counts as external memory of V8).
+ * @throws UcxError ERR_INVALID_PARAM for a length outside 1 to 4 GiB or an address outside user memory
  */
 export function viewAt(address: number, byteLength: number): ArrayBuffer {
   if (!Number.isSafeInteger(address) || address < PAGE_SIZE || address >= 2 ** 47) {
@@ -192,7 +192,7 @@ export function viewAt(address: number, byteLength: number): ArrayBuffer {
   return viewOfMemory(address, byteLength);
 }
 
-/** Checks a length that a view will have. Throws ERR_INVALID_PARAM. */
+/** Checks the length of a view. Throws ERR_INVALID_PARAM. */
 export function checkViewLength(byteLength: number): void {
   if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
     throw invalidParam('byteLength', 'must be a positive integer', byteLength);
@@ -200,7 +200,7 @@ export function checkViewLength(byteLength: number): void {
   if (byteLength > VIEW_LENGTH_MAX) throw invalidParam('byteLength', 'must be at most 4 GiB', byteLength);
 }
 
-/** The off_t of an unsigned 64-bit offset: cookies of the habanalabs driver use the top bits. Throws ERR_INVALID_PARAM. */
+/** Converts an unsigned 64-bit offset to off_t: cookies of the habanalabs driver use the top bits. Throws ERR_INVALID_PARAM. */
 export function signedOffset(offset: number | bigint, argument = 'offset'): number | bigint {
   if (typeof offset === 'number') {
     if (Number.isSafeInteger(offset) && offset >= 0) return offset;

@@ -8,7 +8,7 @@ import { addSeals, ftruncate, getSeals, memfdCreate, punchHole, SealFlag } from 
 const errno = (value: number): unknown => expect.objectContaining({ errno: value });
 
 describe('memfdCreate', () => {
-  it('makes a named file, close-on-exec unless told otherwise', () => {
+  it('makes a named file, close-on-exec by default', () => {
     const before = openFileDescriptors();
     const fd = memfdCreate('gaudi-hbm');
     const inherited = memfdCreate('gaudi-hbm', { cloexec: false });
@@ -22,7 +22,7 @@ describe('memfdCreate', () => {
     expect(openFileDescriptors()).toBe(before);
   });
 
-  it('refuses a name that is too long', () => {
+  it('rejects a name that is too long', () => {
     expect(() => memfdCreate('x'.repeat(250))).toThrow(errno(Errno.EINVAL));
   });
 });
@@ -57,7 +57,7 @@ describe('punchHole', () => {
 });
 
 describe('addSeals', () => {
-  it('forbids shrinking', () => {
+  it('prevents shrinking', () => {
     const fd = memfdCreate('sealed', { sealing: true });
     ftruncate(fd, 8192);
     addSeals(fd, SealFlag.SHRINK | SealFlag.SEAL);
@@ -67,7 +67,7 @@ describe('addSeals', () => {
     close(fd);
   });
 
-  it('needs a file made for it', () => {
+  it('requires a file created with sealing', () => {
     const fd = memfdCreate('unsealed');
     expect(() => addSeals(fd, SealFlag.GROW)).toThrow(errno(Errno.EPERM));
     close(fd);

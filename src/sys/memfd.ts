@@ -1,5 +1,5 @@
 /**
- * Anonymous files in memory: what is shared between processes and mapped. Mapping them is in mapped-memory.ts and shared-window.ts.
+ * Anonymous files in memory, for sharing between processes and for mapping. Mappings are in mapped-memory.ts and shared-window.ts.
  */
 
 import { errno, fallocate, fcntlCall, ftruncateCall, isInterrupted, memfdCreateCall } from './libc.ts';
@@ -22,16 +22,16 @@ export const SealFlag = {
   FUTURE_WRITE: 0x10,
 } as const;
 
-/** How {@link memfdCreate} makes the file. */
+/** Options of {@link memfdCreate}. */
 export interface MemfdOptions {
-  /** Close it when a program is executed. Default true. */
+  /** Close it on exec. Default true. */
   readonly cloexec?: boolean;
   /** Allow {@link addSeals}. Default false. */
   readonly sealing?: boolean;
 }
 
 /**
- * Creates an empty file in memory; it lives as long as an fd or a mapping of it.
+ * Creates an empty file in memory; it exists as long as an fd or a mapping of it.
  * @param name shown in /proc/<pid>/maps, at most 249 bytes, need not be unique
  * @returns the fd, which the caller owns
  * @throws SyscallError EMFILE, ENFILE, EINVAL (name too long), ENOMEM
@@ -44,7 +44,7 @@ export function memfdCreate(name: string, options: MemfdOptions = {}): number {
 }
 
 /**
- * Sets the length of a file; what is added reads as zeros and takes no memory. Shrinking a mapped file is a SIGBUS for its users.
+ * Sets the length of a file; added bytes read as zeros and take no memory. Shrinking a mapped file causes SIGBUS in its users.
  * @param byteLength up to 2^63 - 1; above 2^53 as bigint
  * @throws SyscallError EBADF, EINVAL, EPERM (sealed), EFBIG
  */
@@ -73,7 +73,7 @@ export function punchHole(fd: number, offset: number | bigint, byteLength: numbe
 }
 
 /**
- * Forbids kinds of change for ever, see {@link SealFlag}.
+ * Prohibits kinds of changes permanently, see {@link SealFlag}.
  * @throws SyscallError EBADF, EPERM (made without `sealing`, or sealed by SEAL), EBUSY (WRITE while mapped writable), EINVAL
  */
 export function addSeals(fd: number, seals: number): void {

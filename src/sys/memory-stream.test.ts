@@ -10,7 +10,7 @@ const fputs = new DynamicLibrary(['libc.so.6']).function<(text: string, stream: 
 expectNoLeaks();
 
 describe('textWrittenBy', () => {
-  it('has everything that was written, in order', () => {
+  it('returns everything that was written, in order', () => {
     const long = 'x'.repeat(100_000);
     const text = textWrittenBy((stream) => {
       for (const part of ['two ', 'wörds\n', long]) fputs(part, stream);
@@ -18,11 +18,11 @@ describe('textWrittenBy', () => {
     expect(text).toBe(`two wörds\n${long}`);
   });
 
-  it('is empty where nothing was', () => {
+  it('is empty if nothing was written', () => {
     expect(textWrittenBy(() => undefined)).toBe('');
   });
 
-  it('lets out what the function throws', () => {
+  it('passes on exceptions of the function', () => {
     expect(() =>
       textWrittenBy((stream) => {
         fputs('lost', stream);

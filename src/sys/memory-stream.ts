@@ -1,16 +1,16 @@
-/** Text that a function of C writes to a stream (FILE *): a stream into memory, whose text is taken when it is closed. Not a file. */
+/** Captures text that a C function writes to a stream (FILE *): an in-memory stream, whose text is read when it is closed. No file is involved. */
 
 import { addressOfView, errno, fclose, free, memcpy, openMemstream } from './libc.ts';
 import { allocateScratch } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
 
 /**
- * The text that a function writes.
- * @param write is given the address of the stream, which is valid during the call
- * @throws SyscallError ENOMEM; what `write` throws
+ * Returns the text that a function writes.
+ * @param write receives the address of the stream, which is valid during the call
+ * @throws SyscallError ENOMEM; exceptions of `write`
  */
 export function textWrittenBy(write: (stream: number) => void): string {
-  // Where the C library puts the address of the text and its length.
+  // Destination for the address of the text and its length, written by the C library.
   using place = allocateScratch(16);
   place.u8.fill(0);
   const stream = openMemstream(place.address, place.address + 8);

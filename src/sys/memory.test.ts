@@ -116,7 +116,7 @@ describe('isMapped and isReadable', () => {
     });
   });
 
-  it('are false for the null page, for what no user has and for nothing', () => {
+  it('are false for the null page, for addresses outside user memory and for empty ranges', () => {
     for (const probe of [isMapped, isReadable]) {
       expect(probe(0, 8)).toBe(false);
       expect(probe(2 ** 47, 8)).toBe(false);
@@ -127,7 +127,7 @@ describe('isMapped and isReadable', () => {
     }
   });
 
-  it('tells a mapping beyond the end of its file from one that can be read', () => {
+  it('distinguishes a mapping beyond the end of its file from a readable one', () => {
     const fd = memfdCreate('short');
     ftruncate(fd, PAGE_SIZE);
     const address = mapLarge(fd, 2 * PAGE_SIZE);
@@ -150,14 +150,14 @@ describe('copyFromProcess and copyToProcess', () => {
     expect([memory.u8[4195], memory.u8[4196]]).toEqual([7, 6]);
   });
 
-  it('return -EFAULT for a bad address, here and there', () => {
+  it('return -EFAULT for an invalid local or remote address', () => {
     using memory = mapAnonymous(4096);
     expect(copyFromProcess(process.pid, 4096, memory.address, 8)).toBe(-Errno.EFAULT);
     expect(copyFromProcess(process.pid, memory.address, 4096, 8)).toBe(-Errno.EFAULT);
     expect(copyToProcess(process.pid, 4096, memory.address, 8)).toBe(-Errno.EFAULT);
   });
 
-  it('return what was copied before a hole', () => {
+  it('return the number of bytes copied before a hole', () => {
     withHole((address) => {
       using memory = mapAnonymous(3 * PAGE_SIZE);
       expect(copyFromProcess(process.pid, address, memory.address, 3 * PAGE_SIZE)).toBe(PAGE_SIZE);

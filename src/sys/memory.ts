@@ -1,5 +1,5 @@
 /**
- * Copying, filling and probing memory by address. Not checked: a wrong address ends the process, except in the calls that say otherwise.
+ * Copying, filling and probing memory by address. Unchecked: a wrong address ends the process, except in calls that are documented otherwise.
  */
 
 import { highOf } from '../ucs/type/int64.ts';
@@ -22,7 +22,7 @@ import { allocateScratch, type ScratchBlock } from './scratch.ts';
 
 /**
  * Copies bytes between addresses of this process; the ranges must not overlap. 30 ns for 8 bytes, about 20 GB/s from 64 KiB up.
- * An address that is computed for the call is a heap number of V8: some bytes of young garbage each, none for a stored one.
+ * An address computed for the call is a heap number of V8: some bytes of young garbage each, none for a stored one.
  */
 export const memcpy: (destination: number, source: number, byteLength: number) => void = memcpyCall;
 
@@ -32,7 +32,7 @@ export const memmove: (destination: number, source: number, byteLength: number) 
 /** Sets bytes of this process. Ten times as fast as `fill` on a SharedArrayBuffer. */
 export const memset: (destination: number, byte: number, byteLength: number) => void = memsetCall;
 
-/** Compares bytes of this process: 0 when equal, else the sign of the first difference. */
+/** Compares bytes of this process: 0 if equal, else the sign of the first difference. */
 export const memcmp: (left: number, right: number, byteLength: number) => number = memcmpCall;
 
 /**
@@ -48,14 +48,14 @@ export const MadviseAdvice = {
   REMOVE: 9,
   HUGEPAGE: 14,
   NOHUGEPAGE: 15,
-  /** Back the pages, readable (Linux 5.14). */
+  /** Populate the pages, readable (Linux 5.14). */
   POPULATE_READ: 22,
-  /** Back the pages, writable (Linux 5.14): do this to a buffer before measuring with it. */
+  /** Populate the pages, writable (Linux 5.14): use it on a buffer before measuring with it. */
   POPULATE_WRITE: 23,
 } as const;
 
 /**
- * Tells the kernel how a range will be used.
+ * Advises the kernel about the use of a range.
  * @param address page aligned
  * @returns 0 or -errno: -ENOMEM for a hole, -EINVAL for an unknown advice, -EFAULT for memory that cannot be populated
  */
@@ -72,8 +72,8 @@ let copyVectors: ScratchBlock | undefined;
 let probeVectors: ScratchBlock | undefined;
 
 /**
- * Copies from another process of the same user (`process_vm_readv`). Safe against every address, here and there.
- * @returns bytes copied, less than `byteLength` when a later page is bad; -errno when nothing was: -EFAULT for a bad address,
+ * Copies from another process of the same user (`process_vm_readv`). Safe for all addresses, local and remote.
+ * @returns bytes copied, less than `byteLength` if a later page is invalid; -errno if nothing was copied: -EFAULT for an invalid address,
  *   -ESRCH for no such process, -EPERM
  */
 export function copyFromProcess(pid: number, remoteAddress: number, localAddress: number, byteLength: number): number {
@@ -89,7 +89,7 @@ function transfer(call: typeof processVmReadv, pid: number, remote: number, loca
   copyVectors ??= allocateScratch(2 * IOVEC_BYTES);
   const { address, words } = copyVectors;
   let done = 0;
-  // The kernel moves at most 2 GiB per call and stops early at a bad page; the next call then tells the errno.
+  // The kernel copies at most 2 GiB per call and stops early at an invalid page; the next call then returns the errno.
   while (done < byteLength) {
     setVector(words, 0, local + done, byteLength - done);
     setVector(words, 1, remote + done, byteLength - done);
@@ -115,19 +115,19 @@ function setVector(words: Uint32Array, index: number, base: number, length: numb
 const MS_ASYNC = 1;
 
 /**
- * True when every page of a range belongs to a mapping of this process, whatever its protection: also a reserved range (PROT_NONE).
- * Touches nothing; the cost depends on the number of mappings in the range only (0.3 us for one).
+ * True if every page of a range belongs to a mapping of this process, with any protection: also a reserved range (PROT_NONE).
+ * Accesses no page; the cost depends only on the number of mappings in the range (0.3 us for one).
  */
 export function isMapped(address: number, byteLength: number): boolean {
   if (byteLength <= 0) return false;
   const start = address - (address % PAGE_SIZE);
-  // MS_ASYNC starts no I/O since Linux 2.6.19: what is left of the call is a walk over the mappings that fails with ENOMEM at a hole.
+  // MS_ASYNC starts no I/O since Linux 2.6.19: the call only walks the mappings and fails with ENOMEM at a hole.
   return msync(start, address + byteLength - start, MS_ASYNC) === 0;
 }
 
 /**
- * True when every page of a range can be read: what pinning it would find. Never a SIGSEGV.
- * Touches every page, so it backs those that were not (0.2 us a page when they are).
+ * True if every page of a range can be read, as pinning would. Never a SIGSEGV.
+ * Accesses every page, so it populates missing ones (0.2 us per page that is present).
  */
 export function isReadable(address: number, byteLength: number): boolean {
   if (!isMapped(address, byteLength)) return false;
@@ -148,8 +148,8 @@ export function isReadable(address: number, byteLength: number): boolean {
 }
 
 /**
- * True when memory of another process can be read: every page of up to 256, of more the first, the last and some between.
- * Backs the pages that it touches. One system call.
+ * True if memory of another process can be read: checks every page of up to 256, of more the first, the last and some between.
+ * Populates the pages that it accesses. One system call.
  */
 export function isProcessMemoryReadable(pid: number, address: number, byteLength: number): boolean {
   if (byteLength <= 0) return false;
@@ -167,7 +167,7 @@ export function isProcessMemoryReadable(pid: number, address: number, byteLength
   return probe(pid, vectors, count) === count;
 }
 
-/** Reads one byte of each of `count` pages into the sink. Returns how many were read, or -1. */
+/** Reads one byte of each of `count` pages into the sink. Returns the number read, or -1. */
 function probe(pid: number, vectors: number, count: number): number {
   let result: number;
   do result = processVmReadv(pid, vectors, 1, vectors + IOVEC_BYTES, count, 0);

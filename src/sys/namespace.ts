@@ -1,5 +1,5 @@
 /**
- * Where this process lives: the machine since it was started, and the namespace in which process ids have a meaning.
+ * Identity of this process's environment: the boot of the machine, and the namespace of its process ids.
  */
 
 import * as fs from 'node:fs';
@@ -9,11 +9,11 @@ import { SyscallError } from './syscall-error.ts';
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 const NETWORK_NAMESPACE = '/proc/self/ns/net';
 const PID_NAMESPACE = '/proc/self/ns/pid';
-/** It never changes, and is asked for also when no descriptors are left. */
+/** Cached: it never changes, and is also needed when no descriptors are left. */
 let bootText: string | undefined;
 
 /**
- * Bytes that identify this machine since it was started: equal in all its processes and containers.
+ * Bytes that identify this boot of the machine: equal in all its processes and containers.
  * @returns 16 bytes
  * @throws SyscallError ENOENT without /proc, EMFILE the first time
  */
@@ -34,7 +34,7 @@ export function networkNamespace(): number {
   return Number(/\d+/.exec(link)?.[0] ?? 0) >>> 0;
 }
 
-/** The file system that holds a path, as a device number; undefined where there is no such path. */
+/** The file system of a path, as a device number; undefined if the path does not exist. */
 export function deviceOfPath(path: string): bigint | undefined {
   return fs.statSync(path, { bigint: true, throwIfNoEntry: false })?.dev;
 }

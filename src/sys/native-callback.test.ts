@@ -17,7 +17,7 @@ if (reason !== undefined) console.info(`libraries of C not compiled: ${reason}`)
 const folder = new CompilerFolder();
 afterAll(() => folder[Symbol.dispose]());
 
-/** What was thrown and became an uncaught exception, instead of ending the test. */
+/** Exceptions that became uncaught, recorded instead of ending the test. */
 let uncaught: unknown[] = [];
 let listeners: NodeJS.UncaughtExceptionListener[] = [];
 
@@ -36,7 +36,7 @@ function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Sorts with a comparison of JavaScript on addresses. */
+/** Sorts with a JavaScript comparison of values at addresses. */
 function sorted(values: readonly number[], compare: (left: number, right: number) => unknown): number[] {
   using block = allocateScratch(values.length * 4);
   block.words.set(values);
@@ -59,7 +59,7 @@ describe('NativeCallback', () => {
     expect(sorted([3, 1, 2], (left, right) => right - left)).toEqual([3, 2, 1]);
   });
 
-  it('keeps what is thrown out of C, which gets the fallback', async () => {
+  it('keeps exceptions out of C, which receives the fallback', async () => {
     const error = new Error('thrown in a callback');
     expect(
       sorted([2, 1], () => {
@@ -71,7 +71,7 @@ describe('NativeCallback', () => {
     expect(uncaught).toEqual([error]);
   });
 
-  it('does not hand C what is no number', async () => {
+  it('does not pass a non-number to C', async () => {
     sorted([2, 1], () => 'one');
     await nextTurn();
     expect(uncaught).toEqual([
@@ -79,7 +79,7 @@ describe('NativeCallback', () => {
     ]);
   });
 
-  it.skipIf(reason !== undefined)('hands over six parameters, and the fallback', async () => {
+  it.skipIf(reason !== undefined)('passes six parameters, and the fallback', async () => {
     const path = folder.library(
       'libsix.so',
       `long six(long (*f)(long, long, long, long, long, long)) { return f(1, -2, 3, 4, 5, 1L << 60); }
@@ -116,7 +116,7 @@ describe('NativeCallback', () => {
     expect(uncaught).toEqual([new Error('the second time'), new Error('got 7')]);
   });
 
-  it('refuses what it cannot do', () => {
+  it('rejects unsupported signatures', () => {
     const parameters = Array.from({ length: 7 }, () => 'int' as const);
     expect(() => new NativeCallback({ parameters, result: 'void', call: () => undefined })).toThrow(
       'argument parameters must be 6 at most, got 7',
@@ -134,8 +134,8 @@ describe('NativeCallback', () => {
     expect(openNativeCallbacks()).toBe(before);
   });
 
-  it('gives its place back', () => {
-    // Four times as many as there may be at once.
+  it('releases its slot', () => {
+    // Four times the maximum number of open callbacks.
     for (let count = 0; count < 32_768; count++) {
       new NativeCallback({ parameters: [], result: 'void', call: () => undefined }).close();
     }

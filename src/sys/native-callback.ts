@@ -1,6 +1,6 @@
 /**
- * JavaScript functions that C calls: a function pointer, and the rule that nothing which is thrown crosses the frames of C. Not for calls from other
- * threads in quantity: each waits for the event loop (30 us).
+ * JavaScript functions that C calls: a function pointer, without exceptions across the frames of C. Not for frequent calls from other
+ * threads: each waits for the event loop (30 us).
  */
 
 import './platform.ts';
@@ -9,36 +9,36 @@ import { throwLater } from '../ucs/debug/uncaught.ts';
 import { invalidParam } from '../ucs/type/error.ts';
 import type { NativeType } from './dynamic-library.ts';
 
-/** Parameters at most. */
+/** Maximum number of parameters. */
 const PARAMETERS_MAX = 6;
 
 let openCount = 0;
 
-/** How many {@link NativeCallback}s of this thread are open. */
+/** Number of open {@link NativeCallback}s of this thread. */
 export function openNativeCallbacks(): number {
   return openCount;
 }
 
-/** What C calls. Integers of 64 bits are Numbers up to 2^53 and bigints beyond. */
+/** Function called by C. 64-bit integers are Numbers up to 2^53 and bigints beyond. */
 // biome-ignore lint/suspicious/noExplicitAny: the parameters of any callback
 export type NativeCallbackFunction = (...values: any[]) => unknown;
 
-/** What is needed to build a {@link NativeCallback}. */
+/** Parameters of a {@link NativeCallback}. */
 export interface NativeCallbackInit {
   readonly parameters: readonly NativeType[];
   readonly result: NativeType;
-  /** What C gets when the function throws, or returns what is no number; nothing where the result is void. */
+  /** Result for C if the function throws or does not return a number; omitted if the result is void. */
   readonly fallback?: number;
   readonly call: NativeCallbackFunction;
 }
 
-/** A pointer to a function of C that runs one of JavaScript (70 ns). There are 8192 at most at once, in all threads together. */
+/** A C function pointer that runs a JavaScript function (70 ns). There are at most 8192 at once, in all threads together. */
 export class NativeCallback {
   /** The function pointer; calling it after {@link close} is undefined. */
   readonly address: number;
   #registration: bigint | undefined;
 
-  /** @throws UcxError ERR_INVALID_PARAM for more than six parameters, or no fallback where there is a result */
+  /** @throws UcxError ERR_INVALID_PARAM for more than six parameters, or a missing fallback if there is a result */
   constructor(init: NativeCallbackInit) {
     const { parameters, result } = init;
     if (parameters.length > PARAMETERS_MAX) {
@@ -53,7 +53,7 @@ export class NativeCallback {
     openCount++;
   }
 
-  /** Gives the pointer back; the next callback may get the same. Not from within the callback itself. Idempotent. */
+  /** Releases the pointer; the next callback may have the same. Must not be called within the callback itself. Idempotent. */
   close(): void {
     if (this.#registration === undefined) return;
     koffi.unregister(this.#registration);
@@ -62,7 +62,7 @@ export class NativeCallback {
   }
 }
 
-/** Parameters are counted out: spreading them would make an array for each call. */
+/** Explicit parameters: spreading them would create an array for each call. */
 type Guarded = (a: unknown, b: unknown, c: unknown, d: unknown, e: unknown, f: unknown) => number | undefined;
 
 function guardedProcedure({ call }: NativeCallbackInit): Guarded {

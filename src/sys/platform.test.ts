@@ -5,7 +5,7 @@ import { checkPlatform } from './platform.ts';
 const HERE = { platform: 'linux', arch: 'x64', versions: { node: '20.19.0' } };
 
 describe('checkPlatform', () => {
-  it('admits Node.js on Linux on x86-64', () => {
+  it('accepts Node.js on Linux on x86-64', () => {
     expect(checkPlatform(HERE)).toBe(undefined);
     expect(checkPlatform(process)).toBe(undefined);
   });

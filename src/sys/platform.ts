@@ -1,20 +1,20 @@
-/** The check, before anything else of this folder and before the FFI is loaded, that the package runs where it can. Modules that load the FFI import it first. */
+/** Check of the platform, before anything else of this folder runs and the FFI is loaded. Modules that load the FFI import it first. */
 
 import { UcxError } from '../ucs/type/error.ts';
 import { Status } from '../ucs/type/status.ts';
 
-/** What the check depends on; `process` has it. */
+/** Properties of the platform; `process` has them. */
 export interface PlatformFacts {
   readonly platform: string;
   readonly arch: string;
   readonly versions: Readonly<Record<string, string | undefined>>;
 }
 
-/** Runtimes that pretend to be Node.js, by their entry in `process.versions`. They have no libuv, whose event loop watches the descriptors. */
+/** Runtimes that imitate Node.js, by their entry in `process.versions`. They have no libuv, whose event loop polls the descriptors. */
 const OTHER_RUNTIMES: Readonly<Record<string, string>> = { bun: 'Bun', deno: 'Deno' };
 
 /**
- * Refuses other runtimes, systems and processors: system call numbers and struct layouts are those of Linux on x86-64.
+ * Rejects other runtimes, systems and processors: system call numbers and struct layouts are those of Linux on x86-64.
  * @throws UcxError ERR_PLATFORM
  */
 export function checkPlatform({ platform, arch, versions }: PlatformFacts): void {

@@ -10,7 +10,7 @@ import { pollReadable } from './poll.ts';
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
-/** Runs a module with the given body under tsx in a process of its own. */
+/** Runs a module with the given body under tsx in a separate process. */
 function run(body: string): { status: number | null; stdout: string; stderr: string } {
   const module = `
     import * as sys from ${builtSpecifier(new URL('./index.ts', import.meta.url))};
@@ -23,7 +23,7 @@ function run(body: string): { status: number | null; stdout: string; stderr: str
 }
 
 describe('pollReadable', () => {
-  it('calls back when there is something to read, and at the end', async () => {
+  it('calls back when there are bytes to read, and at the end', async () => {
     const before = openFileDescriptors();
     const [reader, writer] = pipe2(OpenFlag.CLOEXEC | OpenFlag.NONBLOCK);
     const results: number[] = [];
@@ -43,7 +43,7 @@ describe('pollReadable', () => {
     expect(openFileDescriptors()).toBe(before);
   });
 
-  it('survives garbage collection and the end of the descriptor it was given', async () => {
+  it('survives garbage collection and the closing of the original descriptor', async () => {
     const [reader, writer] = pipe2();
     const copy = open(`/proc/self/fd/${reader}`, OpenFlag.RDONLY | OpenFlag.NONBLOCK);
     const woken = new Promise<void>((resolve) => {
@@ -82,7 +82,7 @@ describe('pollReadable', () => {
     close(writer);
   });
 
-  it('refuses what cannot be polled, and leaks nothing then', () => {
+  it('rejects descriptors that cannot be polled, and then leaks nothing', () => {
     const before = openFileDescriptors();
     expect(() => pollReadable(9999, () => {})).toThrow(expect.objectContaining({ errno: Errno.EBADF }));
     const file = open(process.execPath, OpenFlag.RDONLY);
@@ -93,7 +93,7 @@ describe('pollReadable', () => {
     expect(openFileDescriptors()).toBe(before);
   });
 
-  it('holds the process open, unless it is unreferenced', () => {
+  it('keeps the process alive, unless it is unreferenced', () => {
     const idle = run(`
       const event = new sys.EventFd();
       event.onReadable(() => {}).unref();
@@ -106,7 +106,7 @@ describe('pollReadable', () => {
     expect(busy).toMatchObject({ status: 0, stdout: 'woken\n' });
   });
 
-  it('makes an exception in the callback an uncaught one', () => {
+  it('turns an exception in the callback into an uncaught one', () => {
     const { status, stderr } = run(`
       const event = new sys.EventFd();
       const subscription = event.onReadable(() => { subscription.close(); throw new TypeError('from the callback'); });

@@ -1,5 +1,5 @@
 /**
- * Callbacks of the event loop for descriptors that become readable. For everything that Linux can poll, not for plain files.
+ * Event loop callbacks for descriptors that become readable. For everything that Linux can poll, which excludes plain files.
  */
 
 import { closeDescriptor } from './descriptor.ts';
@@ -14,7 +14,7 @@ const EPOLL_CLOEXEC = 0o2000000;
 const EPOLL_CTL_ADD = 1;
 const EPOLL_EVENT_BYTES = 12;
 
-/** A running subscription. Holds the process open unless {@link unref} was called. */
+/** A subscription. Keeps the process alive unless {@link unref} was called. */
 export class PollSubscription implements Disposable {
   readonly #fd: number;
   #handle: PollHandle | undefined;
@@ -31,7 +31,7 @@ export class PollSubscription implements Disposable {
       try {
         callback();
       } catch (error) {
-        // The FFI would swallow it; here it becomes an uncaught exception, as from every other callback.
+        // The FFI would discard it; here it becomes an uncaught exception, as from every other callback.
         setImmediate(() => {
           throw error;
         });
@@ -43,17 +43,17 @@ export class PollSubscription implements Disposable {
     return this.#handle === undefined;
   }
 
-  /** Holds the process open again. */
+  /** Makes the subscription keep the process alive again. */
   ref(): void {
     this.#handle?.ref();
   }
 
-  /** Lets the process end although the subscription is there. */
+  /** Allows the process to exit in spite of the subscription. */
   unref(): void {
     this.#handle?.unref();
   }
 
-  /** No callback after this, also when it is called from the callback. Idempotent. */
+  /** Ends the subscription: no callback after this, also if it is called from the callback. Idempotent. */
   close(): void {
     if (this.#handle === undefined) return;
     this.#handle.close();
@@ -67,17 +67,17 @@ export class PollSubscription implements Disposable {
 }
 
 /**
- * Calls `callback` whenever `fd` is readable or at its end. Level-triggered: again and again until it is read empty. Latency 2.5 us.
+ * Calls `callback` whenever `fd` is readable or at its end. Level-triggered: repeatedly until all data is read. Latency 2.5 us.
  *
- * The subscription works on a duplicate of the descriptor: there may be several, `fd` may be closed at any time, and the open file
- * lives until the subscription is closed too.
+ * The subscription uses a duplicate of the descriptor: there may be several, `fd` may be closed at any time, and the open file
+ * exists until the subscription is closed too.
  * @throws SyscallError EBADF; EPERM for a file that cannot be polled; EMFILE
  */
 export function pollReadable(fd: number, callback: () => void): PollSubscription {
   return new PollSubscription(fd, callback);
 }
 
-/** Throws what epoll says about a descriptor: the FFI ends the process when it refuses one. */
+/** Throws the error of epoll for a descriptor: the FFI ends the process if epoll rejects one. */
 function checkPollable(fd: number): void {
   const epoll = noteDescriptor(epollCreate(EPOLL_CLOEXEC));
   if (epoll < 0) throw new SyscallError('epoll_create1', errno(), 'to check a descriptor');

@@ -38,7 +38,7 @@ describe('life and death', () => {
     expect([processExists(pid), isProcessAlive(pid), processStartTime(pid)]).toEqual([false, false, undefined]);
   });
 
-  it('take children along with the parent that spins no more', async () => {
+  it('end busy children with their parent', async () => {
     const grandchild = `
       import { setParentDeathSignal } from ${SYS};
       setParentDeathSignal();
@@ -54,14 +54,14 @@ describe('life and death', () => {
     const pid = Number(line.toString());
     expect(isProcessAlive(pid)).toBe(true);
     child.kill('SIGKILL');
-    // The pipe ends when the last writer, the grandchild, is dead.
+    // The pipe ends when its last writer, the grandchild, has ended.
     child.stdout.resume();
     await once(child.stdout, 'end');
-    // Its descriptors are closed a moment before the kernel counts it as dead.
+    // Its descriptors are closed a moment before the kernel reports its end.
     await vi.waitFor(() => expect(isProcessAlive(pid)).toBe(false), { timeout: 5000 });
   });
 
-  it('refuse an unknown signal', () => {
+  it('reject an unknown signal', () => {
     expect(() => setParentDeathSignal(9999)).toThrow(expect.objectContaining({ errno: Errno.EINVAL }));
   });
 });

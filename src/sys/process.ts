@@ -1,5 +1,5 @@
 /**
- * Processes and threads: identity, life and death, scheduling. Starting them is in worker-thread.ts and node:child_process.
+ * Processes and threads: identity, end, scheduling. Starting them is in worker-thread.ts and node:child_process.
  */
 
 import { readFileSync } from 'node:fs';
@@ -31,18 +31,18 @@ const CPU_MASK_BYTES = 128;
 const CPU_COUNT_MAX = CPU_MASK_BYTES * 8;
 
 /**
- * Asks the kernel to kill this process when the thread that started it ends: the first thing to do in a child that spins, which
- * never notices otherwise. Has no effect when the parent is dead already: compare process.ppid afterwards.
- * @param signal SIGKILL by default; 0 takes the wish back
+ * Makes the kernel kill this process when the thread that started it ends: call it first in a child that spins, which
+ * would not notice otherwise. Has no effect if the parent has already ended: compare process.ppid afterwards.
+ * @param signal SIGKILL by default; 0 cancels it
  */
 export function setParentDeathSignal(signal: number = SIGKILL): void {
   if (prctl(PR_SET_PDEATHSIG, signal) !== 0) throw new SyscallError('prctl', errno(), `PR_SET_PDEATHSIG ${signal}`);
 }
 
 /**
- * Lets another process of the same user read and write the memory of this one, where the system allows that to ancestors only (Yama,
- * ptrace_scope 1). Replaces the wish before; without Yama nothing is needed and nothing happens.
- * @param pid 0 takes the wish back
+ * Allows another process of the same user to read and write the memory of this one, on systems that allow that to ancestors only (Yama,
+ * ptrace_scope 1). Replaces the previous permission; without Yama it is not needed and has no effect.
+ * @param pid 0 revokes the permission
  */
 export function allowMemoryAccess(pid: number): void {
   if (prctl(PR_SET_PTRACER, pid) === 0) return;
@@ -55,12 +55,12 @@ export function getpid(): number {
   return process.pid;
 }
 
-/** The thread id of the caller; that of the main thread is the process id. */
+/** The thread id of the caller; for the main thread it equals the process id. */
 export function gettid(): number {
   return gettidCall();
 }
 
-/** Lets other threads that are ready run on this CPU. */
+/** Yields this CPU to other runnable threads. */
 export function schedYield(): void {
   schedYieldCall();
 }
@@ -69,7 +69,7 @@ export function schedYield(): void {
  * Restricts a thread to CPUs.
  * @param tid 0 for the calling thread
  * @param cpus indices of at least one CPU, below 1024
- * @throws UcxError ERR_INVALID_PARAM; SyscallError EINVAL (no such CPU is usable), ESRCH, EPERM
+ * @throws UcxError ERR_INVALID_PARAM; SyscallError EINVAL (none of the CPUs is usable), ESRCH, EPERM
  */
 export function schedSetAffinity(tid: number, cpus: readonly number[]): void {
   const mask = allocateScratch(CPU_MASK_BYTES);
@@ -109,15 +109,15 @@ export function schedGetAffinity(tid: number): number[] {
   }
 }
 
-/** True when there is such a process, also one that has ended and was not waited for, or one of another user. */
+/** True if the process exists, including one that has ended and was not waited for, and one of another user. */
 export function processExists(pid: number): boolean {
   return kill(pid, 0) === 0 || errno() === Errno.EPERM;
 }
 
 /**
- * When a process was started, in clock ticks (10 ms) since boot: with the pid, an identity that is not reused.
- * @returns undefined when there is no such process
- * @throws SyscallError EMFILE, ENFILE, EACCES: nothing is known about it
+ * Start time of a process, in clock ticks (10 ms) since boot: together with the pid, an identity that is not reused.
+ * @returns undefined if the process does not exist
+ * @throws SyscallError EMFILE, ENFILE, EACCES: the start time cannot be determined
  */
 export function processStartTime(pid: number): number | undefined {
   const start = statField(pid, 22);
@@ -125,8 +125,8 @@ export function processStartTime(pid: number): number | undefined {
 }
 
 /**
- * True while a process runs: it exists, has not ended, and is still the same when its start time is given. Where /proc cannot be read, as without
- * descriptors, true for every process that exists.
+ * True while a process runs: it exists, has not ended, and has the start time, if given. If /proc cannot be read, for example without free
+ * descriptors, true for every existing process.
  * @param startTime of {@link processStartTime}
  */
 export function isProcessAlive(pid: number, startTime?: number): boolean {
@@ -141,7 +141,7 @@ export function isProcessAlive(pid: number, startTime?: number): boolean {
 }
 
 /**
- * A descriptor of a process: readable once it has ended, whichever process gets its pid afterwards. Close-on-exec.
+ * A descriptor of a process: readable once it has ended, even if its pid is reused. Close-on-exec.
  * @returns the fd, which the caller owns
  * @throws SyscallError ESRCH; ENOSYS before Linux 5.3; EMFILE
  */
@@ -163,15 +163,15 @@ export function clockMonotonicRawNs(): number {
 }
 
 /**
- * The command line of a process, its words with blanks between them, cut after `lengthMax` characters; undefined for a process that has ended or that the
- * caller may not look at.
+ * The command line of a process, words separated by blanks, truncated to `lengthMax` characters; undefined for a process that has ended or that the
+ * caller may not inspect.
  */
 export function processCommand(pid: number, lengthMax: number): string | undefined {
   let text: string;
   try {
     text = readFileSync(`/proc/${pid}/cmdline`, 'utf8');
   } catch {
-    // ENOENT, ESRCH and EACCES mean the same to the reader: the process cannot be named.
+    // ENOENT, ESRCH and EACCES mean the same to the caller: the process cannot be named.
     return undefined;
   }
   const line = text.replace(/\0$/, '').replaceAll('\0', ' ');
@@ -179,7 +179,7 @@ export function processCommand(pid: number, lengthMax: number): string | undefin
   return line.length <= lengthMax ? line : `${line.slice(0, lengthMax - 1)}…`;
 }
 
-/** A field of /proc/<pid>/stat, numbered from 1 as in proc(5), 3 and above; undefined when the process has ended. */
+/** A field of /proc/<pid>/stat, numbered from 1 as in proc(5), 3 and above; undefined if the process has ended. */
 function statField(pid: number, field: number): string | undefined {
   let text: string;
   try {
@@ -189,7 +189,7 @@ function statField(pid: number, field: number): string | undefined {
     if (code === Errno.ENOENT || code === Errno.ESRCH) return undefined;
     throw new SyscallError('open', code, `/proc/${pid}/stat`, error);
   }
-  // The second field is the name in parentheses and may contain both blanks and parentheses.
+  // The second field is the name in parentheses and may itself contain blanks and parentheses.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   return fields[field - 3];
 }

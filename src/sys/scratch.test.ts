@@ -13,7 +13,7 @@ describe('allocateScratch', () => {
     expect(block.view.getUint8(20)).toBe(4);
   });
 
-  it('covers a length that is not whole words', () => {
+  it('covers a length that is not a multiple of a word', () => {
     using block = allocateScratch(13);
     expect([block.byteLength, block.u8.length, block.view.byteLength, block.words.length]).toEqual([13, 13, 13, 4]);
   });
@@ -27,7 +27,7 @@ describe('allocateScratch', () => {
     expect(second.u8.every((byte) => byte === 0)).toBe(true);
   });
 
-  it('frees once, however often it is asked to', () => {
+  it('frees once, for any number of calls', () => {
     const before = scratchStatistics();
     const block = allocateScratch(64);
     block.free();
@@ -39,7 +39,7 @@ describe('allocateScratch', () => {
     expect(scratchStatistics().liveBlocks).toBe(before.liveBlocks + 2);
   });
 
-  it('maps large blocks on their own and closes them', () => {
+  it('maps large blocks separately and closes them', () => {
     const before = mappedMemoryStatistics().liveMappings;
     const block = allocateScratch(70001);
     expect(block.words.length).toBe(17501);
@@ -49,7 +49,7 @@ describe('allocateScratch', () => {
     expect(mappedMemoryStatistics().liveMappings).toBe(before);
   });
 
-  it.each([0, -8, 1.5, Number.NaN, 2 ** 31])('refuses the length %d', (byteLength) => {
+  it.each([0, -8, 1.5, Number.NaN, 2 ** 31])('rejects the length %d', (byteLength) => {
     expect(() => allocateScratch(byteLength)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));
   });
 

@@ -2,8 +2,8 @@
  * Small zeroed blocks of memory at fixed addresses, for arguments of system calls: an ioctl block, an iovec, a timespec.
  * Not for payload (see mapped-memory.ts) and not shared between threads: every thread has its own arena.
  *
- * Blocks come from 64 KiB chunks in size classes of powers of two. Chunks are kept for ever: the arena is as large as the most
- * that was in use at once. Blocks above a chunk have a mapping of their own.
+ * Blocks are taken from 64 KiB chunks in size classes of powers of two. Chunks are never unmapped: the arena is as large as the maximum
+ * in use at one time. Blocks larger than a chunk have a separate mapping.
  */
 
 import { invalidParam } from '../ucs/type/error.ts';
@@ -13,7 +13,7 @@ const CHUNK_BYTES = 65536;
 const SLOT_BYTES_MIN = 64;
 const BLOCK_BYTES_MAX = 2 ** 30;
 
-/** A place in a chunk. */
+/** A slot in a chunk. */
 interface Slot {
   readonly memory: MappedMemory;
   readonly offset: number;
@@ -26,32 +26,32 @@ const counters = { liveBlocks: 0, liveBytes: 0, arenaBytes: 0 };
 export interface ScratchStatistics {
   /** Blocks that are not freed. */
   readonly liveBlocks: number;
-  /** The bytes asked for in them. */
+  /** The requested bytes of them. */
   readonly liveBytes: number;
   /** Bytes in chunks, which stay mapped. */
   readonly arenaBytes: number;
 }
 
-/** What this thread has allocated now. */
+/** The current counters of this thread. */
 export function scratchStatistics(): ScratchStatistics {
   return { ...counters };
 }
 
-/** A block of scratch memory; fits the `ArgumentBlock` of the driver port. */
+/** A block of scratch memory; implements the `ArgumentBlock` of the driver port. */
 export class ScratchBlock implements Disposable {
   /** Host virtual address, 8-byte aligned, below 2^47. Stays valid until {@link free}, whether or not this object is referenced. */
   readonly address: number;
-  /** Bytes as asked for. */
+  /** Requested size in bytes. */
   readonly byteLength: number;
   readonly u8: Uint8Array;
-  /** The block as 32-bit words; the last one may reach up to three bytes beyond `byteLength`, into padding of the block. */
+  /** The block as 32-bit words; the last one may extend up to three bytes beyond `byteLength`, into padding of the block. */
   readonly words: Uint32Array;
   readonly view: DataView;
   readonly #slot: Slot;
   readonly #slotBytes: number;
   #freed = false;
 
-  /** @param slotBytes the size class that the slot goes back to; 0 for a mapping of its own */
+  /** @param slotBytes the size class that the slot returns to; 0 for a separate mapping */
   constructor(slot: Slot, slotBytes: number, byteLength: number) {
     const { memory, offset } = slot;
     this.address = memory.address + offset;
@@ -69,7 +69,7 @@ export class ScratchBlock implements Disposable {
     return this.#freed;
   }
 
-  /** Gives the block back; the next allocation may reuse it, so its views must not be used any more. Idempotent. */
+  /** Releases the block; the next allocation may reuse it, so its views must not be used any more. Idempotent. */
   free(): void {
     if (this.#freed) return;
     this.#freed = true;
@@ -87,7 +87,7 @@ export class ScratchBlock implements Disposable {
 /**
  * Allocates a zeroed, 8-byte aligned block.
  * @param byteLength bytes, 1 to 1 GiB
- * @throws UcxError ERR_INVALID_PARAM for a bad length; SyscallError ENOMEM
+ * @throws UcxError ERR_INVALID_PARAM for an invalid length; SyscallError ENOMEM
  */
 export function allocateScratch(byteLength: number): ScratchBlock {
   if (!Number.isSafeInteger(byteLength) || byteLength <= 0 || byteLength > BLOCK_BYTES_MAX) {
@@ -113,11 +113,11 @@ function slotsOf(slotBytes: number): Slot[] {
   return slots;
 }
 
-/** Maps a chunk, puts its slots on the list but for the first, which it returns. */
+/** Maps a chunk and puts its slots on the free list, except the first, which it returns. */
 function addChunk(slots: Slot[], slotBytes: number): Slot {
   const memory = mapAnonymous(CHUNK_BYTES);
   counters.arenaBytes += CHUNK_BYTES;
-  // Highest first, so that pop() hands the slots out in address order.
+  // Highest first, so that pop() returns the slots in address order.
   for (let offset = CHUNK_BYTES - slotBytes; offset > 0; offset -= slotBytes) slots.push({ memory, offset });
   return { memory, offset: 0 };
 }

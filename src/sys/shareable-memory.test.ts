@@ -18,7 +18,7 @@ describe('shareable memory', () => {
     other.close();
   });
 
-  it('is not found for what goes beyond it, nor after its close', () => {
+  it('is not found for ranges beyond it, nor after its close', () => {
     const memory = mapShareable(5000);
     expect(shareableRange(memory.address, 8192)).toBeDefined();
     expect(shareableRange(memory.address, 8193)).toBeUndefined();
@@ -27,7 +27,7 @@ describe('shareable memory', () => {
     expect(shareableRange(memory.address, 4096)).toBeUndefined();
   });
 
-  it('needs no descriptor once its file is closed', () => {
+  it('needs no descriptor after its file is closed', () => {
     const memory = mapShareable(4096);
     memory.closeFile();
     memory.closeFile();
@@ -45,7 +45,7 @@ describe('shareable memory', () => {
     memory.close();
   });
 
-  it.each([0, -1, 1.5, Number.NaN])('refuses %s bytes', (byteLength) => {
+  it.each([0, -1, 1.5, Number.NaN])('rejects %s bytes', (byteLength) => {
     expect(() => mapShareable(byteLength)).toThrow();
   });
 });

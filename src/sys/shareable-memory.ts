@@ -1,16 +1,16 @@
 /**
- * Memory of this process that another one may map as well: a sealed memfd behind a mapping, found again by address. For memory that a
- * service in another process reads and writes often; whether it is handed over is the owner's decision.
+ * Memory of this process that another one may also map: a mapped and sealed memfd, found by address. For memory that a
+ * service in another process reads and writes frequently; the owner decides whether to share it.
  */
 
 import { closeDescriptor } from './descriptor.ts';
 import { checkViewLength, MapFlag, MappedMemory, mapOrThrow, PAGE_SIZE } from './mapped-memory.ts';
 import { addSeals, ftruncate, memfdCreate, SealFlag } from './memfd.ts';
 
-/** All of this thread whose file is open. */
+/** All shareable memories of this thread whose file is open. */
 const open = new Set<ShareableMemory>();
 
-/** Such memory. Made by {@link mapShareable}. */
+/** Shareable memory. Made by {@link mapShareable}. */
 export class ShareableMemory extends MappedMemory {
   #fd: number;
 
@@ -21,12 +21,12 @@ export class ShareableMemory extends MappedMemory {
     open.add(this);
   }
 
-  /** The file behind it, whose length is sealed; -1 once it is closed. */
+  /** Its file, whose length is sealed; -1 once it is closed. */
   get fd(): number {
     return this.#fd;
   }
 
-  /** Closes the file: no other process can map the memory from now on. Idempotent. */
+  /** Closes the file: other processes cannot map the memory any more. Idempotent. */
   closeFile(): void {
     if (this.#fd < 0) return;
     open.delete(this);
@@ -34,7 +34,7 @@ export class ShareableMemory extends MappedMemory {
     this.#fd = -1;
   }
 
-  /** Gives the memory back; other processes that have mapped the file keep it. Idempotent. */
+  /** Unmaps the memory; other processes that have mapped the file keep it. Idempotent. */
   override close(): void {
     this.closeFile();
     super.close();
@@ -43,13 +43,13 @@ export class ShareableMemory extends MappedMemory {
 
 /** A range of memory as a part of a file. */
 export interface FileRange {
-  /** Owned by the memory. */
+  /** Descriptor, owned by the memory. */
   readonly fd: number;
   readonly offset: number;
 }
 
 /**
- * Maps zeroed memory that can be shared. Every page is backed now.
+ * Maps zeroed memory that can be shared. Every page is populated now.
  * @param byteLength bytes, 1 to 4 GiB
  * @throws UcxError ERR_INVALID_PARAM; SyscallError EMFILE, ENFILE, ENOMEM
  */
@@ -58,7 +58,7 @@ export function mapShareable(byteLength: number): ShareableMemory {
   const fd = memfdCreate('gaudi-shareable', { sealing: true });
   try {
     ftruncate(fd, Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE);
-    // A process that maps it relies on its length: touching what was cut off would end the process.
+    // A process that maps it relies on its length: accessing truncated pages would end the process.
     addSeals(fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
     return new ShareableMemory(fd, mapOrThrow(byteLength, MapFlag.SHARED | MapFlag.POPULATE, fd, 0), byteLength);
   } catch (error) {
@@ -67,7 +67,7 @@ export function mapShareable(byteLength: number): ShareableMemory {
   }
 }
 
-/** The file range behind a range of addresses; undefined unless all of its pages are of one shareable memory. */
+/** The file range of a range of addresses; undefined unless all of its pages belong to one shareable memory. */
 export function shareableRange(address: number, byteLength: number): FileRange | undefined {
   for (const memory of open) {
     const offset = address - memory.address;

@@ -1,5 +1,5 @@
 /**
- * A file mapped under a real SharedArrayBuffer, for worker threads; and mappings of hundreds of GiB without any view.
+ * A file mapped as a real SharedArrayBuffer, for worker threads; and mappings of hundreds of GiB without a view.
  * For one thread and up to 4 GiB, mapped-memory.ts is cheaper.
  */
 
@@ -13,30 +13,30 @@ import { SyscallError } from './syscall-error.ts';
 const WASM_PAGE_SIZE = 65536;
 const LARGE_LENGTH_MAX = 2 ** 46;
 
-/** The one class of WebAssembly that is used here; the compiler's own types for it come only with those of a browser. */
+/** The only class of WebAssembly used here; the compiler declares it only with the browser types. */
 interface WasmMemoryConstructor {
   new (descriptor: { initial: number; maximum: number; shared: true }): { readonly buffer: SharedArrayBuffer };
 }
 const { Memory } = (globalThis as unknown as { WebAssembly: { Memory: WasmMemoryConstructor } }).WebAssembly;
 
-/** A part of a file under a SharedArrayBuffer. */
+/** A part of a file as a SharedArrayBuffer. */
 export interface SharedWindow {
   /** Host virtual address of the first byte; valid in all threads, as long as any of them references `buffer`. */
   readonly address: number;
-  /** Can be posted to workers without a copy; Atomics.wait and notify work between them. `byteLength` of it is a multiple of 64 KiB. */
+  /** Can be posted to workers without a copy; Atomics.wait and notify work between them. Its `byteLength` is a multiple of 64 KiB. */
   readonly buffer: SharedArrayBuffer;
-  /** Bytes of the file that are mapped; what the buffer has beyond them is private zeros. */
+  /** Mapped bytes of the file; the rest of the buffer is private zeros. */
   readonly byteLength: number;
 }
 
 /**
- * Maps a part of a file shared and read-write under a SharedArrayBuffer.
+ * Maps a part of a file shared and read-write as a SharedArrayBuffer.
  *
  * V8 removes the mapping when the last thread has dropped the buffer; there is no close. A window takes 50 us to make and about 10 GiB of
  * address space (of 128 TiB), whatever its length. `TypedArray.fill` on it is slow: use memset.
  * @param byteLength bytes, a multiple of the page size, at most 4 GiB
  * @param fileOffset a multiple of the page size below 2^64
- * @throws UcxError ERR_INVALID_PARAM; SyscallError EBADF, EACCES, EINVAL, ENODEV, ENOMEM (also: no address space left)
+ * @throws UcxError ERR_INVALID_PARAM; SyscallError EBADF, EACCES, EINVAL, ENODEV, ENOMEM (also for lack of address space)
  */
 export function mapSharedWindow(fd: number, byteLength: number, fileOffset: number | bigint): SharedWindow {
   checkLength(byteLength, VIEW_LENGTH_MAX);
@@ -62,7 +62,7 @@ export function mapSharedWindow(fd: number, byteLength: number, fileOffset: numb
  * Maps a file shared and read-write without a view, for memcpy by address. Counted in `mappedMemoryStatistics()`.
  * @param byteLength bytes, a multiple of the page size, at most 64 TiB
  * @param fileOffset a multiple of the page size below 2^64
- * @returns the host virtual address; {@link unmapLarge} takes it back
+ * @returns the host virtual address; {@link unmapLarge} unmaps it
  * @throws UcxError ERR_INVALID_PARAM; SyscallError EBADF, EACCES, EINVAL, ENODEV, ENOMEM
  */
 export function mapLarge(fd: number, byteLength: number, fileOffset: number | bigint = 0): number {
@@ -83,8 +83,8 @@ export function mapLarge(fd: number, byteLength: number, fileOffset: number | bi
 /**
  * Removes a mapping of {@link mapLarge}.
  *
- * DANGER: at once. Code that still has a view of it (viewAt) or its address must have stopped, in all threads.
- * @throws SyscallError EINVAL for what is no such mapping
+ * DANGER: takes effect at once. Code in any thread that uses a view of it (viewAt) or its address must have stopped.
+ * @throws SyscallError EINVAL for an address that is not such a mapping
  */
 export function unmapLarge(address: number, byteLength: number): void {
   if (munmap(address, byteLength) !== 0) {

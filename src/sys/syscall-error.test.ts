@@ -5,7 +5,7 @@ import { Errno } from './errno.ts';
 import { isSyscallError, SyscallError, statusOfErrno } from './syscall-error.ts';
 
 describe('SyscallError', () => {
-  it('tells call, number, name, text and arguments', () => {
+  it('contains call, number, name, text and arguments', () => {
     const error = new SyscallError('mmap', Errno.ENOMEM, '4096 bytes of fd 7 at 0');
     expect(error.message).toBe('mmap: ENOMEM (cannot allocate memory): 4096 bytes of fd 7 at 0');
     expect(error).toMatchObject({

@@ -1,6 +1,6 @@
 /**
- * The exception for a failed system call, and the status that an error number has on the data path.
- * Calls that are frequent return `-errno` instead of throwing this.
+ * The exception for a failed system call, and the status of an error number on the data path.
+ * Frequent calls return `-errno` instead of throwing it.
  */
 
 import { isUcxError, UcxError } from '../ucs/type/error.ts';
@@ -20,7 +20,7 @@ const STATUS_OF_ERRNO = new Map<number, Status>([
   [Errno.EFAULT, Status.INVALID_ADDR],
   [Errno.EBUSY, Status.BUSY],
   [Errno.EEXIST, Status.ALREADY_EXISTS],
-  // As UCX.
+  // As in UCX.
   [Errno.EADDRINUSE, Status.BUSY],
   [Errno.EINVAL, Status.INVALID_PARAM],
   [Errno.EBADF, Status.INVALID_PARAM],
@@ -68,7 +68,7 @@ export class SyscallError extends UcxError {
   /**
    * @param syscall name of the system call
    * @param errno positive error number
-   * @param summary what it was called for, in a few words
+   * @param summary purpose of the call, in a few words
    */
   constructor(syscall: string, errno: number, summary: string, cause?: unknown) {
     const name = errnoName(errno);
@@ -86,7 +86,7 @@ export class SyscallError extends UcxError {
   }
 }
 
-/** True when `value` is a {@link SyscallError}, also of another copy of it, and of the given error number if one is given. */
+/** True if `value` is a {@link SyscallError}, also of another copy of this module, with the given error number if there is one. */
 export function isSyscallError(value: unknown, errno?: number): value is SyscallError {
   if (!isUcxError(value) || !value.code.startsWith('ERR_SYSCALL_')) return false;
   return errno === undefined || value.details['errno'] === errno;

@@ -49,7 +49,7 @@ function receiveAll(fd: number, address: number, byteLength: number): void {
 }
 
 describe.each(['127.0.0.1', '::1'])('a connection over %s', (address) => {
-  it('carries bytes, in pieces too, and tells its ends', () => {
+  it('transfers bytes, also in pieces, and reports its ends', () => {
     const [client, server] = pairOn(address);
     using memory = mapAnonymous(8192);
     const gather = new TcpGather();
@@ -80,7 +80,7 @@ describe.each(['127.0.0.1', '::1'])('a connection over %s', (address) => {
     }
   });
 
-  it('is refused without a listener, and has options', () => {
+  it('fails without a listener, and has options', () => {
     const free = tcpListen({ address, port: 0 }, 1);
     const unused = tcpLocalAddress(free);
     tcpClose(free);
@@ -94,7 +94,7 @@ describe.each(['127.0.0.1', '::1'])('a connection over %s', (address) => {
         while (code === 0) code = tcpError(fd);
         return code;
       };
-      // The kernel tells at once or a little later.
+      // The kernel reports it at once or a little later.
       let refusal: unknown;
       try {
         refusal = begin();
@@ -110,7 +110,7 @@ describe.each(['127.0.0.1', '::1'])('a connection over %s', (address) => {
 });
 
 describe('an event set', () => {
-  it('tells who is ready, and wakes the event loop', async () => {
+  it('reports ready descriptors, and wakes the event loop', async () => {
     const [client, server] = pairOn('127.0.0.1');
     using memory = mapAnonymous(4096);
     const set = new EventSet();
@@ -160,7 +160,7 @@ describe('an event set', () => {
 });
 
 describe('addresses', () => {
-  it('are read and printed', () => {
+  it('are parsed and printed', () => {
     expect(addressText(addressBytes('10.1.2.3'))).toBe('10.1.2.3');
     expect(addressText(addressBytes('fe80::1:2%lo'))).toBe('fe80::1:2');
     expect(addressText(new Uint8Array(5))).toBeUndefined();
@@ -169,7 +169,7 @@ describe('addresses', () => {
     expect(familyOf('localhost')).toBeUndefined();
   });
 
-  it('that are none are refused by name', () => {
+  it('that are invalid are rejected by name', () => {
     expect(() => tcpListen({ address: 'localhost', port: 0 }, 1)).toThrow(/address must be a numeric/);
     expect(() => tcpListen({ address: '127.0.0.1', port: 65_536 }, 1)).toThrow(/port must be an integer/);
     expect(() => tcpListen({ address: 'fe80::1%nowhere0', port: 0 }, 1)).toThrow(/zone/);

@@ -1,6 +1,6 @@
 /**
- * TCP sockets by descriptor, nonblocking: connect, listen, accept, send and receive by address, options. What is frequent returns `-errno`
- * and allocates nothing; waiting is the business of event-set.ts. No framing, no buffering.
+ * TCP sockets by descriptor, nonblocking: connect, listen, accept, send and receive by address, options. Frequent calls return `-errno`
+ * and allocate nothing; waiting is in event-set.ts. No framing, no buffering.
  *
  * Source of constants: Linux `include/linux/socket.h`, `include/uapi/asm-generic/socket.h`, `include/uapi/linux/tcp.h`.
  */
@@ -47,7 +47,7 @@ const MSG_NOSIGNAL = 0x4000;
 const SHUT_RDWR = 2;
 const FIONREAD = 0x541b;
 const TCP_INFO = 11;
-/** Places in struct tcp_info, and bytes of its part that every kernel has. */
+/** Offsets in struct tcp_info, and the size of its part that every kernel has. */
 const TCP_ESTABLISHED = 1;
 const TCPI_UNACKED = 24;
 const TCPI_LAST_DATA_RECV = 52;
@@ -77,10 +77,10 @@ export const SocketOption: Readonly<Record<SocketOptionName, SocketOption>> = {
 export type SocketOption = readonly [number, number];
 type SocketOptionName = 'REUSEADDR' | 'SNDBUF' | 'RCVBUF' | 'V6ONLY' | 'NODELAY';
 
-/** The most pieces of one {@link TcpGather}. */
+/** Maximum number of pieces of one {@link TcpGather}. */
 export const GATHER_MAX = 20;
 
-// Layout of the staging block: a struct sockaddr, and behind it the length that the kernel reads and writes, or a value, or struct tcp_info.
+// Layout of the staging block: a struct sockaddr, followed by the length that the kernel reads and writes, or a value, or struct tcp_info.
 const LENGTH = 64;
 const VALUE = 72;
 let staging: ScratchBlock | undefined;
@@ -109,8 +109,8 @@ export function tcpBind(fd: number, address: InetAddress): void {
 }
 
 /**
- * Starts to connect. A signal leaves the attempt under way.
- * @returns true when connected; false when that is under way: the socket becomes writable, then see {@link tcpError}
+ * Starts to connect. The attempt continues after a signal.
+ * @returns true if connected; false if it is in progress: the socket becomes writable, then see {@link tcpError}
  * @throws SyscallError ECONNREFUSED, ENETUNREACH, EADDRNOTAVAIL; UcxError ERR_INVALID_PARAM
  */
 export function tcpConnect(fd: number, address: InetAddress): boolean {
@@ -122,8 +122,8 @@ export function tcpConnect(fd: number, address: InetAddress): boolean {
 }
 
 /**
- * Makes a listening socket; IPv6 sockets take no IPv4.
- * @param address port 0 for one that is free
+ * Makes a listening socket; IPv6 sockets do not accept IPv4.
+ * @param address port 0 for any free port
  * @throws SyscallError EADDRINUSE, EADDRNOTAVAIL, EACCES, EMFILE; UcxError ERR_INVALID_PARAM
  */
 export function tcpListen(address: InetAddress, backlog: number): number {
@@ -141,7 +141,7 @@ export function tcpListen(address: InetAddress, backlog: number): number {
   }
 }
 
-/** Takes a connection. Returns its descriptor; or -errno: -EAGAIN for none, -EMFILE, -ECONNABORTED. */
+/** Accepts a connection. Returns its descriptor; or -errno: -EAGAIN for none, -EMFILE, -ECONNABORTED. */
 export function tcpAccept(fd: number): number {
   let accepted: number;
   do accepted = accept4(fd, 0, 0, SOCK_NONBLOCK_CLOEXEC);
@@ -149,12 +149,12 @@ export function tcpAccept(fd: number): number {
   return accepted >= 0 ? noteDescriptor(accepted) : -errno();
 }
 
-/** The own address of a socket. @throws SyscallError */
+/** The local address of a socket. @throws SyscallError */
 export function tcpLocalAddress(fd: number): InetAddress {
   return addressFrom('getsockname', getsockname, fd);
 }
 
-/** The address at the other end. @throws SyscallError ENOTCONN */
+/** The remote address of a socket. @throws SyscallError ENOTCONN */
 export function tcpRemoteAddress(fd: number): InetAddress {
   return addressFrom('getpeername', getpeername, fd);
 }
@@ -170,7 +170,7 @@ function addressFrom(
   return unpackSockaddr(block) ?? { address: '', port: 0 };
 }
 
-/** Takes the pending error of a socket (SO_ERROR): a positive error number, 0 for none. */
+/** Reads and clears the pending error of a socket (SO_ERROR): a positive error number, 0 for none. */
 export function tcpError(fd: number): number {
   return socketOption(fd, SOL_SOCKET, SO_ERROR);
 }
@@ -190,10 +190,10 @@ export function setSocketOption(fd: number, [level, name]: SocketOption, value: 
 }
 
 /**
- * Has the kernel ask whether the other node lives.
- * @param idleSeconds of silence before the first question
- * @param intervalSeconds between two questions
- * @param probes without an answer after which the connection ends
+ * Makes the kernel check whether the other node is alive.
+ * @param idleSeconds without data before the first probe
+ * @param intervalSeconds between two probes
+ * @param probes number of unanswered probes after which the connection ends
  * @throws SyscallError
  */
 export function setKeepalive(fd: number, idleSeconds: number, intervalSeconds: number, probes: number): void {
@@ -212,14 +212,14 @@ function socketOption(fd: number, level: number, name: number): number {
   return view.getInt32(VALUE, true);
 }
 
-/** Milliseconds since the last data of the peer arrived (tcpi_last_data_recv); before any, since the connection was made. */
+/** Milliseconds since the last data of the peer arrived (tcpi_last_data_recv); before any data, since the connection was made. */
 export function tcpReceivedMs(fd: number): number {
   return readInfo(fd).getUint32(VALUE + TCPI_LAST_DATA_RECV, true);
 }
 
 /**
- * Milliseconds since the other node last acknowledged anything (tcpi_last_ack_recv), if it has not acknowledged all that was sent; 0 otherwise. A
- * process that does not read is no reason: its node answers.
+ * Milliseconds since the other node last acknowledged data (tcpi_last_ack_recv), if unacknowledged data exists; 0 otherwise. A
+ * process that does not read has no effect: its node acknowledges.
  */
 export function tcpAckedMs(fd: number): number {
   const info = readInfo(fd);
@@ -235,12 +235,12 @@ function readInfo(fd: number): DataView {
   return view;
 }
 
-/** Whether a connection still goes both ways: the peer has neither closed it nor gone, as far as this node knows. */
+/** Whether a connection is established in both directions: as far as this node can tell, the peer has neither closed it nor ended. */
 export function tcpIsEstablished(fd: number): boolean {
   return readInfo(fd).getUint8(VALUE) === TCP_ESTABLISHED;
 }
 
-/** Bytes that have arrived and were not read. */
+/** Number of received bytes that were not read. */
 export function tcpUnreadBytes(fd: number): number {
   const { view, address } = stage();
   view.setInt32(VALUE, 0, true);
@@ -249,7 +249,7 @@ export function tcpUnreadBytes(fd: number): number {
 
 /**
  * Sends bytes by their address. 1 us and more.
- * @returns bytes sent, maybe fewer; or -errno: -EAGAIN, -EPIPE, -ECONNRESET
+ * @returns bytes sent, possibly fewer; or -errno: -EAGAIN, -EPIPE, -ECONNRESET
  */
 export function tcpSend(fd: number, address: number, byteLength: number): number {
   for (;;) {
@@ -260,7 +260,7 @@ export function tcpSend(fd: number, address: number, byteLength: number): number
   }
 }
 
-/** Receives bytes to an address: how many, 0 when the peer has ended; or -errno: -EAGAIN, -ECONNRESET. */
+/** Receives bytes to an address. Returns their number, 0 if the peer has closed; or -errno: -EAGAIN, -ECONNRESET. */
 export function tcpRecv(fd: number, address: number, byteLength: number): number {
   for (;;) {
     const received = recv(fd, address, byteLength, MSG_DONTWAIT);
@@ -270,7 +270,7 @@ export function tcpRecv(fd: number, address: number, byteLength: number): number
   }
 }
 
-/** Ends both directions; the peer reads its end. For a socket that is still polled elsewhere. */
+/** Shuts down both directions; the peer reads an end of file. For a socket that is still polled elsewhere. */
 export function tcpShutdown(fd: number): void {
   shutdownCall(fd, SHUT_RDWR);
 }
@@ -281,8 +281,8 @@ export function tcpClose(fd: number): void {
 }
 
 /**
- * The address of this machine from which the kernel would reach `address`: asks the routing table without sending anything.
- * @returns undefined where there is no route
+ * The address of this machine from which the kernel would reach `address`: looks up the routing table without sending anything.
+ * @returns undefined if there is no route
  */
 export function sourceAddressTo(address: string): string | undefined {
   const family = familyOf(address);
@@ -324,7 +324,7 @@ export class TcpGather {
     this.#count += 1;
   }
 
-  /** Sends what was added. Returns like {@link tcpSend}. */
+  /** Sends the added pieces. Returns like {@link tcpSend}. */
   send(fd: number): number {
     this.#block.words[6] = this.#count;
     for (;;) {

@@ -1,9 +1,9 @@
 /**
- * The descriptors of worker threads, so that those of a thread that was ended from outside (`worker.terminate()`) can be closed: none of its code runs any
- * more, and its descriptors belong to the process.
+ * Registry of the descriptors of worker threads, so that those of a thread that was terminated from outside (`worker.terminate()`) can be closed: its code no
+ * longer runs, and its descriptors belong to the process.
  *
- * A worker thread has a table in a memfd while it has descriptors: a bit for each that this folder has made and not closed. The name of the memfd has the id
- * of the thread, and other threads find it in /proc/self/fd. The main thread ends with the process, and needs no table.
+ * A worker thread has a table in a memfd while it has descriptors: a bit for each that this folder has made and not closed. The name of the memfd contains
+ * the thread id, and other threads find it in /proc/self/fd. The main thread ends with the process, and needs no table.
  */
 
 import { existsSync, readdirSync, readlinkSync } from 'node:fs';
@@ -12,11 +12,11 @@ import { closeCall, ftruncateCall, gettidCall, memfdCreateCall, mmap, munmap, vi
 
 const NAME = 'gaudi-ucx-thread.';
 const LINK = /^\/memfd:gaudi-ucx-thread\.(\d+) /;
-/** Descriptors that a table has room for; those above are not noted. */
+/** Range of descriptors in a table; larger ones are not recorded. */
 const DESCRIPTORS_MAX = 2 ** 18;
 const HEADER_WORDS = 2;
 const TABLE_WORDS: number = HEADER_WORDS + DESCRIPTORS_MAX / 32;
-/** Words of the header. TAKEN: 1 once a thread closes what is left. */
+/** Words of the header. TAKEN: 1 once a thread closes the remaining descriptors. */
 const Word = { MAGIC: 0, TAKEN: 1 } as const;
 const MAGIC = 0x6764_7464;
 const PROT_READ_WRITE = 3;
@@ -33,7 +33,7 @@ interface Table {
 let own: Table | undefined;
 let noted = 0;
 
-/** Takes note of a descriptor that this thread has made or received; negative ones are none. Returns it. */
+/** Records a descriptor that this thread has made or received; negative values are ignored. Returns it. */
 export function noteDescriptor(fd: number): number {
   if (isMainThread || fd < 0 || fd >= DESCRIPTORS_MAX) return fd;
   own ??= makeTable();
@@ -43,7 +43,7 @@ export function noteDescriptor(fd: number): number {
   return fd;
 }
 
-/** A descriptor is about to be closed. */
+/** Removes a descriptor before it is closed. */
 export function forgetDescriptor(fd: number): void {
   if (own === undefined || fd < 0 || fd >= DESCRIPTORS_MAX) return;
   const word = HEADER_WORDS + (fd >>> 5);
@@ -57,8 +57,8 @@ export function forgetDescriptor(fd: number): void {
 }
 
 /**
- * Closes the descriptors of threads of this process that were ended without closing them. 50 us for 100 open descriptors.
- * @returns how many were closed
+ * Closes the descriptors of terminated threads of this process. 50 us for 100 open descriptors.
+ * @returns the number of closed descriptors
  */
 export function closeAbandonedDescriptors(): number {
   let closed = 0;
@@ -80,7 +80,7 @@ export function isThreadAlive(tid: number): boolean {
   return existsSync(`/proc/self/task/${tid}`);
 }
 
-/** Undefined where there is no descriptor or memory for it: what the thread has is not noted then. */
+/** Undefined if there is no descriptor or memory for it: the descriptors of the thread are then not recorded. */
 function makeTable(): Table | undefined {
   const fd = memfdCreateCall(NAME + gettidCall(), MFD_CLOEXEC);
   if (fd < 0) return undefined;
@@ -101,14 +101,14 @@ function closeTable({ fd, address }: Table): void {
   closeCall(fd);
 }
 
-/** Descriptors of tables with the threads they belong to. */
+/** Descriptors of tables with the ids of their threads. */
 function tables(): readonly (readonly [number, number])[] {
   const found: (readonly [number, number])[] = [];
   let names: string[];
   try {
     names = readdirSync('/proc/self/fd');
   } catch {
-    return found; // No descriptor to look with: the next time.
+    return found; // Without a free descriptor the folder cannot be read: retried next time.
   }
   for (const name of names) {
     const tid = LINK.exec(linkOf(name))?.[1];
@@ -121,7 +121,7 @@ function linkOf(name: string): string {
   try {
     return readlinkSync(`/proc/self/fd/${name}`);
   } catch {
-    return ''; // Closed meanwhile, such as the one of the listing.
+    return ''; // Closed meanwhile, such as the descriptor of the listing.
   }
 }
 

@@ -31,7 +31,7 @@ function memfd(byteLength: number, seals: number): number {
 describe('/dev/udmabuf', () => {
   expectNoLeaks();
 
-  it('that is missing says what to do, and makes nothing', () => {
+  it('that is missing reports how to provide it, and creates nothing', () => {
     const device = new Udmabuf('/dev/no-such-device');
     expect(device.refusal).toBe('/dev/no-such-device does not exist: load the udmabuf module');
     const fd = memfd(PAGE_SIZE, SealFlag.SHRINK);
@@ -39,7 +39,7 @@ describe('/dev/udmabuf', () => {
     close(fd);
   });
 
-  it('that is another device refuses by the errno of that device', () => {
+  it('that is another device returns the errno of that device', () => {
     const fd = memfd(PAGE_SIZE, SealFlag.SHRINK);
     expect(() => new Udmabuf('/dev/null').create(fd, 0, PAGE_SIZE)).toThrow(
       expect.objectContaining({ errno: Errno.ENOTTY, message: expect.stringContaining('UDMABUF_CREATE') }),
@@ -47,7 +47,7 @@ describe('/dev/udmabuf', () => {
     close(fd);
   });
 
-  it.skipIf(existsSync(DEVICE))('is named where this machine has none', () => {
+  it.skipIf(existsSync(DEVICE))('reports that this machine has none', () => {
     expect(DEVICE_REFUSAL).toBe('/dev/udmabuf does not exist: load the udmabuf module');
   });
 
@@ -75,7 +75,7 @@ describe('/dev/udmabuf', () => {
 describe('a descriptor', () => {
   expectNoLeaks();
 
-  it('that is no dma-buf has no bytes of one', () => {
+  it('that is not a dma-buf has no dma-buf length', () => {
     const device = new Udmabuf();
     const file = memfd(PAGE_SIZE, SealFlag.SHRINK);
     const [reading, writing] = pipe2(OpenFlag.CLOEXEC);

@@ -1,5 +1,5 @@
 /**
- * Dma-bufs of host memory: made of memfds by /dev/udmabuf, and told from other descriptors. Mapping them is in mapped-memory.ts.
+ * Dma-bufs of host memory: created from memfds by /dev/udmabuf, and distinguished from other descriptors. Mapping them is in mapped-memory.ts.
  */
 
 import { accessSync, constants, fstatSync, statfsSync } from 'node:fs';
@@ -18,26 +18,26 @@ const CREATE_BYTES = 24;
 /** The file system of dma-bufs: `include/uapi/linux/magic.h`. */
 const DMA_BUF_MAGIC = 0x444d_4142;
 
-/** What makes dma-bufs of host memory, and knows them. */
+/** Creates and recognises dma-bufs of host memory. */
 export interface HostDmabufDevice {
-  /** Why none can be made; undefined where the device is there. */
+  /** The reason why none can be created; undefined if the device is available. */
   readonly refusal: string | undefined;
   /**
-   * Makes a dma-buf of a part of a memfd that is sealed against shrinking. Its pages stay as long as the dma-buf.
+   * Creates a dma-buf of a part of a memfd that is sealed against shrinking. Its pages exist as long as the dma-buf.
    * @param offset a multiple of the page size, like `byteLength`
-   * @returns a new close-on-exec descriptor of the caller
-   * @throws SyscallError ENOENT, EACCES, EMFILE, ENOMEM; EINVAL for a memfd without that seal, and for more bytes than the module takes (size_limit_mb);
-   *   EBADFD for what is no memfd
+   * @returns a new close-on-exec descriptor, owned by the caller
+   * @throws SyscallError ENOENT, EACCES, EMFILE, ENOMEM; EINVAL for a memfd without that seal, and for more bytes than the module allows (size_limit_mb);
+   * EBADFD for a descriptor that is not a memfd
    */
   create(memfd: number, offset: number, byteLength: number): number;
   /**
-   * The bytes of a dma-buf; undefined for a descriptor of something else.
+   * The size of a dma-buf in bytes; undefined for any other descriptor.
    * @throws SyscallError EBADF
    */
   byteLengthOf(fd: number): number | undefined;
 }
 
-/** The device of the kernel. */
+/** The /dev/udmabuf device of the kernel. */
 export class Udmabuf implements HostDmabufDevice {
   readonly #path: string;
 
@@ -77,7 +77,7 @@ export class Udmabuf implements HostDmabufDevice {
 
   byteLengthOf(fd: number): number | undefined {
     try {
-      // The size of the file is that of the dma-buf since Linux 5.3.
+      // The size of the file equals that of the dma-buf since Linux 5.3.
       const { size } = fstatSync(fd);
       return statfsSync(`/proc/self/fd/${fd}`).type === DMA_BUF_MAGIC ? size : undefined;
     } catch (error) {

@@ -33,7 +33,7 @@ afterEach(() => {
 });
 
 describe.each(TYPES)('sendmsg and recvmsg, %s', (_name, type) => {
-  it('carry bytes and the content of a memfd', () => {
+  it('transfer bytes and the content of a memfd', () => {
     const [left, right] = unixSocketPair(type);
     const fd = memfdCreate('carried');
     ftruncate(fd, 8192);
@@ -57,7 +57,7 @@ describe.each(TYPES)('sendmsg and recvmsg, %s', (_name, type) => {
     right.close();
   });
 
-  it('return -EAGAIN when empty or full, 0 at the end and -EPIPE beyond', () => {
+  it('return -EAGAIN if empty or full, 0 at the end and -EPIPE beyond', () => {
     const [left, right] = unixSocketPair(type);
     const target = new Uint8Array(MESSAGE_BYTES_MAX);
     expect(right.recvmsg(target, [])).toBe(-Errno.EAGAIN);
@@ -77,7 +77,7 @@ describe.each(TYPES)('sendmsg and recvmsg, %s', (_name, type) => {
     right.close();
   });
 
-  it('connect, accept and know each other', () => {
+  it('connect, accept and report their peers', () => {
     const path = join(folder, 'node.sock');
     const listener = listenUnix(path, type);
     expect(listener.accept()).toBeUndefined();
@@ -106,7 +106,7 @@ describe.each(TYPES)('sendmsg and recvmsg, %s', (_name, type) => {
 });
 
 describe('messages', () => {
-  it('keep their borders with SEQPACKET', () => {
+  it('keep their boundaries with SEQPACKET', () => {
     const [left, right] = unixSocketPair(SEQPACKET);
     left.sendmsg(Uint8Array.of(1, 2));
     left.sendmsg(new Uint8Array(MESSAGE_BYTES_MAX).fill(3));
@@ -118,7 +118,7 @@ describe('messages', () => {
     right.close();
   });
 
-  it('that do not fit are refused with their descriptors', () => {
+  it('that do not fit are rejected with their descriptors', () => {
     const [left, right] = unixSocketPair(SEQPACKET);
     left.sendmsg(new Uint8Array(10), [left.fd]);
     const fds: number[] = [];
@@ -128,7 +128,7 @@ describe('messages', () => {
     right.close();
   });
 
-  it('carry the most descriptors that Linux allows', () => {
+  it('transfer the maximum number of descriptors of Linux', () => {
     const [left, right] = unixSocketPair(SEQPACKET);
     const many = Array<number>(MESSAGE_FDS_MAX).fill(left.fd);
     expect(left.sendmsg(Uint8Array.of(1), many)).toBe(1);
@@ -153,7 +153,7 @@ describe('messages', () => {
     right.close();
   });
 
-  it('are sent in part on a stream when they are too long', () => {
+  it('are sent in part on a stream if they are too long', () => {
     const [left, right] = unixSocketPair(STREAM);
     expect(left.sendmsg(new Uint8Array(MESSAGE_BYTES_MAX + 1))).toBe(MESSAGE_BYTES_MAX);
     left.close();
@@ -162,7 +162,7 @@ describe('messages', () => {
 });
 
 describe('listenUnix and connectUnix', () => {
-  it('take abstract names', () => {
+  it('accept abstract names', () => {
     const name = `\0sys-unix-socket-test-${process.pid}`;
     const listener = listenUnix(name, STREAM);
     const client = connectUnix(name, STREAM);
@@ -171,7 +171,7 @@ describe('listenUnix and connectUnix', () => {
     for (const socket of [listener, client, server]) socket?.close();
   });
 
-  it('report errors and leak nothing then', () => {
+  it('report errors and then leak nothing', () => {
     const path = join(folder, 'node.sock');
     const errno = (value: number): unknown => expect.objectContaining({ errno: value });
     expect(() => connectUnix(path, STREAM)).toThrow(errno(Errno.ENOENT));

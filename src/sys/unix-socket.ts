@@ -1,6 +1,6 @@
 /**
- * Unix-domain sockets that carry descriptors (SCM_RIGHTS) and tell who is at the other end (SO_PEERCRED). Nonblocking; waiting is
- * pollReadable's. For small control messages: every message goes through one staging buffer of 64 KiB. No framing on streams.
+ * Unix-domain sockets that transfer descriptors (SCM_RIGHTS) and report the peer's credentials (SO_PEERCRED). Nonblocking; for waiting
+ * see pollReadable. For small control messages: every message goes through one staging buffer of 64 KiB. No framing on streams.
  */
 
 import { rmSync } from 'node:fs';
@@ -35,17 +35,17 @@ const MSG_NOSIGNAL = 0x4000;
 const MSG_CMSG_CLOEXEC = 0x40000000;
 const PATH_BYTES_MAX = 107;
 
-/** The most descriptors in one message (SCM_MAX_FD of Linux). */
+/** Maximum number of descriptors in one message (SCM_MAX_FD of Linux). */
 export const MESSAGE_FDS_MAX = 253;
-/** The most bytes in one message here. */
+/** Maximum number of bytes in one message here. */
 export const MESSAGE_BYTES_MAX = 65536;
 
-/** Kinds of sockets: `include/linux/net.h`. SEQPACKET keeps the borders of messages. */
+/** Kinds of sockets: `include/linux/net.h`. SEQPACKET keeps the boundaries of messages. */
 export const SocketType = { STREAM: 1, SEQPACKET: 5 } as const;
 /** One of the values of {@link SocketType}. */
 export type SocketType = (typeof SocketType)[keyof typeof SocketType];
 
-/** Who connected, as the kernel knows it. */
+/** Credentials of the peer, from the kernel. */
 export interface PeerCredentials {
   readonly pid: number;
   readonly uid: number;
@@ -62,7 +62,7 @@ let staging: ScratchBlock | undefined;
 
 /** A connected socket. */
 export class UnixSocket implements Disposable {
-  /** For poll; owned by this object. */
+  /** Descriptor for poll; owned by this object. */
   readonly fd: number;
   readonly type: SocketType;
   #closed = false;
@@ -78,11 +78,11 @@ export class UnixSocket implements Disposable {
   }
 
   /**
-   * Sends bytes, with descriptors that the receiver gets copies of (the sender keeps and closes its own).
+   * Sends bytes, with descriptors of which the receiver gets copies (the sender keeps and closes its own).
    * @param data at least one byte; at most {@link MESSAGE_BYTES_MAX} for SEQPACKET, more is sent in part for STREAM
    * @param fds at most {@link MESSAGE_FDS_MAX}
-   * @returns bytes sent, for STREAM maybe fewer than given (the descriptors went with the first); or -errno: -EAGAIN when the
-   *   receiver's queue is full, -EPIPE or -ECONNRESET when it is gone, -EBADF for a bad descriptor, -ETOOMANYREFS
+   * @returns bytes sent, for STREAM possibly fewer than given (the descriptors are sent with the first); or -errno: -EAGAIN if the
+   * receiver's queue is full, -EPIPE or -ECONNRESET if it has closed, -EBADF for an invalid descriptor, -ETOOMANYREFS
    * @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM
    */
   sendmsg(data: Uint8Array, fds: readonly number[] = []): number {
@@ -112,11 +112,11 @@ export class UnixSocket implements Disposable {
   }
 
   /**
-   * Receives one message (SEQPACKET) or what is there (STREAM).
-   * @param target for the bytes; what a message has beyond it is lost, see -EMSGSIZE
-   * @param fds the descriptors that came with it are appended: close-on-exec, owned by the caller
-   * @returns bytes, 0 when the peer has closed; or -errno: -EAGAIN when nothing is there, -ECONNRESET, -EMSGSIZE when the message had
-   *   more bytes than `target` or descriptors were lost for want of room (its descriptors are closed and nothing is appended)
+   * Receives one message (SEQPACKET) or the available bytes (STREAM).
+   * @param target for the bytes; the rest of a longer message is lost, see -EMSGSIZE
+   * @param fds the received descriptors are appended: close-on-exec, owned by the caller
+   * @returns bytes, 0 if the peer has closed; or -errno: -EAGAIN if nothing is available, -ECONNRESET, -EMSGSIZE if the message had
+   * more bytes than `target` or descriptors were lost for lack of room (its descriptors are closed and nothing is appended)
    * @throws UcxError ERR_CLOSED
    */
   recvmsg(target: Uint8Array, fds: number[]): number {
@@ -138,7 +138,7 @@ export class UnixSocket implements Disposable {
     return received;
   }
 
-  /** Who made the other end: at the time of connect, listen or socketpair. Throws UcxError ERR_CLOSED, SyscallError. */
+  /** The process that made the other end: at the time of connect, listen or socketpair. Throws UcxError ERR_CLOSED, SyscallError. */
   peerCredentials(): PeerCredentials {
     if (this.#closed) throw closedError('UnixSocket');
     const block = stage();
@@ -154,7 +154,7 @@ export class UnixSocket implements Disposable {
     };
   }
 
-  /** Closes the socket; the peer reads an end of file after what was sent. Idempotent. */
+  /** Closes the socket; the peer reads an end of file after the sent data. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -166,9 +166,9 @@ export class UnixSocket implements Disposable {
   }
 }
 
-/** A socket that others connect to. Made by {@link listenUnix}. */
+/** A listening socket. Made by {@link listenUnix}. */
 export class UnixListener implements Disposable {
-  /** For poll: readable when a client waits. Owned by this object. */
+  /** Descriptor for poll: readable when a client waits. Owned by this object. */
   readonly fd: number;
   readonly path: string;
   readonly type: SocketType;
@@ -181,8 +181,8 @@ export class UnixListener implements Disposable {
   }
 
   /**
-   * Takes the next connection.
-   * @returns undefined when no client waits
+   * Accepts the next connection.
+   * @returns undefined if no client waits
    * @throws UcxError ERR_CLOSED; SyscallError EMFILE, ENFILE, ENOMEM
    */
   accept(): UnixSocket | undefined {
@@ -219,7 +219,7 @@ export function unixSocketPair(type: SocketType): [UnixSocket, UnixSocket] {
 }
 
 /**
- * Listens at a path, whose permissions decide which users may connect; or at an abstract name (first character `\0`), where all may.
+ * Listens at a path, whose permissions decide which users may connect; or at an abstract name (first character `\0`), to which all may connect.
  * @throws UcxError ERR_INVALID_PARAM (path longer than 107 bytes); SyscallError EADDRINUSE (the path exists), EACCES, ENOENT
  */
 export function listenUnix(path: string, type: SocketType, backlog = 128): UnixListener {
@@ -242,7 +242,7 @@ export function connectUnix(path: string, type: SocketType): UnixSocket {
   const addressBytes = setAddress(path);
   const fd = newSocket(type);
   let result: number;
-  // Nothing has been queued where a signal interrupts it: a connection of this family is made by the call itself.
+  // A signal that interrupts the call leaves nothing queued: a connection of this family is made by the call itself.
   do result = connect(fd, stage().address, addressBytes);
   while (isInterrupted(result));
   const code = result === 0 ? 0 : errno();
@@ -281,7 +281,7 @@ function stage(): ScratchBlock {
   return staging;
 }
 
-/** Fills the struct msghdr and its only iovec. */
+/** Fills the struct msghdr and its single iovec. */
 function setMessage({ view, address }: ScratchBlock, byteLength: number, controlBytes: number): void {
   view.setBigUint64(0, 0n, true);
   view.setUint32(8, 0, true);

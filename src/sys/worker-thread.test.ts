@@ -15,11 +15,11 @@ import { ftruncate, memfdCreate } from './memfd.ts';
 import { mapSharedWindow } from './shared-window.ts';
 import { startWorker } from './worker-thread.ts';
 
-/** As program text. */
+/** Module specifier for use in program text. */
 const SYS = builtSpecifier(new URL('./index.ts', import.meta.url));
 
 let folder: string;
-/** A TypeScript module of a source tree. */
+/** A TypeScript module in a source tree. */
 let caller: string;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-worker-'));
@@ -96,14 +96,14 @@ describe('startWorker', () => {
     expect(code).toBe(expected);
   });
 
-  it('lets threads be ended from outside while their subscriptions are readable', { timeout: 120_000 }, async () => {
+  it('allows threads to be terminated while their subscriptions are readable', { timeout: 120_000 }, async () => {
     const body = `import { parentPort } from 'node:worker_threads';
        import { EventFd } from ${SYS};
        const events = Array.from({ length: 8 }, () => new EventFd());
        let calls = 0;
        for (const event of events) {
          event.onReadable(() => {
-           // Never empty: when the thread ends there is always something to be called.
+           // Never empty: when the thread ends there is always a callback pending.
            if (++calls === 20) parentPort.postMessage('busy');
          });
          event.signal();
@@ -113,7 +113,7 @@ describe('startWorker', () => {
       await once(worker, 'message');
       expect(await worker.terminate()).toBe(1);
     };
-    // Two at a time: what one leaves must not reach the other.
+    // Two at a time: the remains of one must not affect the other.
     const rounds = IS_FULL ? 100 : 25;
     for (let round = 0; round < rounds; round++) await Promise.all([end(0), end(1)]);
   });

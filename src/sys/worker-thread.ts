@@ -1,34 +1,34 @@
-/** Starts worker threads from compiled modules of this package. What the worker does, and its messages, are the caller's. */
+/** Starts worker threads from compiled modules of this package. The callers define the work and its messages. */
 
 import { closeSync, constants, openSync } from 'node:fs';
 import { Worker, type WorkerOptions } from 'node:worker_threads';
 
 /**
- * Starts `name` of the folder of `moduleUrl` in a worker thread. Where the caller is TypeScript, which not every version of Node.js runs,
+ * Starts `name` in the folder of `moduleUrl` in a worker thread. If the caller is TypeScript, which not every version of Node.js runs,
  * the thread runs the bundle of that module: `dist/lib/<name>.js`, an entry of rolldown.config.ts. A module that cannot be loaded is an
  * `error` event of the worker.
  * @param moduleUrl `import.meta.url` of the caller
  * @param name the module relative to it without extension, such as `./engine-thread`
- * @param options of node:worker_threads; `workerData` reaches the worker
+ * @param options of node:worker_threads; the worker receives `workerData`
  */
 export function startWorker(moduleUrl: string, name: string, options: WorkerOptions = {}): Worker {
   const restore = leaveDeletedFolder();
   const worker = makeWorker(moduleUrl, name, options);
   if (restore !== undefined) {
-    // Either comes first, and `exit` always.
+    // Either comes first; `exit` always comes.
     worker.once('online', restore);
     worker.once('exit', restore);
   }
   return worker;
 }
 
-/** The deleted directory that the process has left, and the threads that start meanwhile. */
+/** Descriptor of the deleted directory that the process has left, and the number of threads that are starting meanwhile. */
 let deleted = -1;
 let starting = 0;
 
 /**
- * Node asks for the working directory while a thread starts, and the thread dies where it was deleted. So the process is in the root directory meanwhile.
- * @returns what brings it back, once; undefined where the directory is there
+ * Node reads the working directory while a thread starts, and the thread fails if it was deleted. So the process is in the root directory meanwhile.
+ * @returns a function that restores the directory, once; undefined if the directory exists
  */
 function leaveDeletedFolder(): (() => void) | undefined {
   if (deleted < 0) {
@@ -55,6 +55,6 @@ function leaveDeletedFolder(): (() => void) | undefined {
 
 function makeWorker(moduleUrl: string, name: string, options: WorkerOptions): Worker {
   const caller = moduleUrl.endsWith('.ts') ? moduleUrl.replace(/^(.*)\/src\/.*$/, '$1/dist/lib/caller.js') : moduleUrl;
-  // Options of the process are for its own program: a worker that inherits --input-type from `node -e` refuses to load a file.
+  // Process options are for the main program: a worker that inherits --input-type from `node -e` refuses to load a file.
   return new Worker(new URL(`${name}.js`, caller), { ...options, execArgv: [] });
 }

@@ -45,7 +45,7 @@ const CB_DESTROY_TEST = 'destroys once';
 const MMAP_TEST = 'requires the whole buffer in pages, once at a time';
 const EXHAUSTED_TEST = 'run out of memory, addresses and descriptors';
 const DMABUF_TEST = 'checks alignment and bounds';
-const LINK_TEST = 'that are absent let no memory of the other card in: ENXIO';
+const LINK_TEST = 'that are absent prevent the import of memory of the other card: ENXIO';
 const STAGED_TEST = 'completes a staged submission with its last member';
 const BLOCK_TEST = 'maps whole blocks of registers if the ASIC has them';
 const PARSER_TEST = 'parses command buffers for external queues';
@@ -83,7 +83,12 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   ),
   rule('INFO UNREGISTER_EVENTFD', 'not registered', 'EINVAL', EVENT_TEST),
   rule('INFO GET_EVENTS', 'less than 8 bytes', 'EINVAL', EVENT_TEST),
-  rule('INFO USER_MAPPINGS', 'the buffer is too small', 'ENOMEM', 'keep the first page fault and what was mapped then'),
+  rule(
+    'INFO USER_MAPPINGS',
+    'the buffer is too small',
+    'ENOMEM',
+    'keep the first page fault and the mappings at that time',
+  ),
   rule('DEBUG', 'not operational', 'EBUSY', RESET_TEST),
   rule('DEBUG', 'not in debug mode, or the mode is so already', 'EFAULT', DEBUG_TEST),
   rule('DEBUG', 'unknown op', 'EINVAL', DEBUG_TEST),
@@ -165,13 +170,8 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
     'EBUSY',
     'give a user with an event fd 30 s to close the file',
   ),
-  rule('WAIT_CS', 'the submission timed out', 'ETIMEDOUT', 'leave the card alone if told to'),
-  rule(
-    'WAIT_CS',
-    'the submission was aborted',
-    'EIO',
-    'end waits that do not block with what became of the submission',
-  ),
+  rule('WAIT_CS', 'the submission timed out', 'ETIMEDOUT', 'leave the card alone if configured so'),
+  rule('WAIT_CS', 'the submission was aborted', 'EIO', 'end non-blocking waits with the result of the submission'),
   rule('WAIT_CS MULTI_CS', 'gaudi2', 'EPERM', MULTI_TEST),
   rule('WAIT_CS MULTI_CS', 'too many, or not submitted', 'EINVAL', MULTI_TEST),
   rule('WAIT_CS MULTI_CS', 'bad pointer', 'EFAULT', MULTI_TEST),

@@ -16,7 +16,7 @@ import {
 import { linuxSystemCalls } from './system-calls.ts';
 
 describe.each<Layout>(['legacy', 'accel', 'accel-parent'])('discoverCards in the %s layout', (layout) => {
-  it('tells minor, bus id, module id, NUMA node and path', () => {
+  it('reports minor, bus id, module id, NUMA node and path', () => {
     using machine = new FakeMachine();
     machine.addCard({ minor: 0, layout, busId: '0000:3b:00.0', moduleId: 5, numaNode: 1 });
     expect(discoverCards(linuxSystemCalls, machine)).toEqual({
@@ -33,7 +33,7 @@ describe.each<Layout>(['legacy', 'accel', 'accel-parent'])('discoverCards in the
     });
   });
 
-  it('orders by minor, over holes, up to the last minor', () => {
+  it('orders by minor, across gaps, up to the last minor', () => {
     using machine = new FakeMachine();
     for (const minor of [MINOR_MAX, 10, 2, 0]) {
       machine.addCard({ minor, layout, busId: `0000:${minor.toString(16).padStart(2, '0')}:00.0` });
@@ -45,7 +45,7 @@ describe.each<Layout>(['legacy', 'accel', 'accel-parent'])('discoverCards in the
     expect(cards.map((card) => card.numaNode)).toEqual([-1, -1, -1, -1]);
   });
 
-  it('opens nothing for good', () => {
+  it('leaves no descriptor open', () => {
     using machine = new FakeMachine();
     machine.addCard({ minor: 1, layout, busId: '0000:3b:00.0', moduleId: 1, numaNode: 0 });
     const before = openFileDescriptors();
@@ -53,7 +53,7 @@ describe.each<Layout>(['legacy', 'accel', 'accel-parent'])('discoverCards in the
     expect(openFileDescriptors()).toBe(before);
   });
 
-  it('skips a node whose bus id cannot be read or is none, and says why', () => {
+  it('skips a node whose bus id is unreadable or invalid, and reports why', () => {
     using machine = new FakeMachine();
     machine.addCard({ minor: 0, layout, busId: 'nonsense' });
     machine.write(layout === 'legacy' ? 'dev/hl1' : 'dev/accel/accel1', '');
@@ -68,7 +68,7 @@ describe.each<Layout>(['legacy', 'accel', 'accel-parent'])('discoverCards in the
     ]);
   });
 
-  it('skips a node whose attributes may not be read', () => {
+  it('skips a node whose attributes are not readable', () => {
     using machine = new FakeMachine();
     machine.addCard({ minor: 0, layout, busId: '0000:3b:00.0' });
     const calls = {
@@ -92,7 +92,7 @@ describe('discoverCards', () => {
     expect(cards.map((card) => card.busId)).toEqual(['0000:01:00.0', '0000:03:00.0']);
   });
 
-  it('does not take control nodes and other names for cards', () => {
+  it('ignores control nodes and other names', () => {
     using machine = new FakeMachine();
     for (const name of ['accel_controlD0', 'accel', 'accel1x', 'accel01', 'xaccel1', 'accel-1', 'accel1000']) {
       machine.write(`dev/accel/${name}`, '');
@@ -102,12 +102,12 @@ describe('discoverCards', () => {
     expect(discoverCards(linuxSystemCalls, machine)).toEqual({ cards: [], skipped: [] });
   });
 
-  it('finds nothing where there are no trees', () => {
+  it('finds nothing without the trees', () => {
     const roots = { devRoot: '/nonexistent/dev', sysRoot: '/nonexistent/sys' };
     expect(discoverCards(linuxSystemCalls, roots)).toEqual({ cards: [], skipped: [] });
   });
 
-  it('reads the NUMA node next to the card where the PCI tree is hidden, and -1 from a platform without', () => {
+  it('reads the NUMA node beside the card if the PCI tree is hidden, and -1 on a platform without', () => {
     using machine = new FakeMachine();
     machine.addCard({ minor: 0, layout: 'accel-parent', busId: '0000:3b:00.0' });
     machine.addCard({ minor: 1, layout: 'accel-parent', busId: '0000:3c:00.0', numaNode: -1 });
@@ -142,7 +142,7 @@ describe('readCardAttribute', () => {
     expect(readCardAttribute(linuxSystemCalls, machine, 0, 'absent')).toEqual({ errno: 0 });
   });
 
-  it.each(['../status', 'a/b', '', 'a b', '.'])('refuses the name %j', (name) => {
+  it.each(['../status', 'a/b', '', 'a b', '.'])('rejects the name %j', (name) => {
     using machine = new FakeMachine();
     expect(() => readCardAttribute(linuxSystemCalls, machine, 0, name)).toThrow(
       expect.objectContaining({ code: 'ERR_INVALID_PARAM', details: expect.objectContaining({ argument: 'name' }) }),
@@ -177,7 +177,7 @@ describe('findAbsentCards', () => {
 });
 
 describe('explainNoCards', () => {
-  it('says whether the driver is loaded, what nodes there are, and what is on the PCI bus', () => {
+  it('reports whether the driver is loaded, which nodes exist, and the accelerators on the PCI bus', () => {
     using machine = new FakeMachine();
     const { devRoot, sysRoot } = machine;
     expect(explainNoCards(linuxSystemCalls, machine)).toBe(
@@ -219,7 +219,7 @@ describe('findOwner', () => {
 });
 
 describe('readTemperature', () => {
-  it('is that of the first sensor, in degrees', () => {
+  it('reads the first sensor, in degrees', () => {
     using machine = new FakeMachine();
     expect(readTemperature(linuxSystemCalls, machine, '0000:3b:00.0')).toBeUndefined();
     machine.write('sys/bus/pci/devices/0000:3b:00.0/hwmon/hwmon4/temp1_input', '47500\n');

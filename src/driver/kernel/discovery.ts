@@ -1,5 +1,5 @@
 /**
- * Finds the cards of a machine in /dev and /sys, in the layout of every kernel that has had the driver. Opens no card.
+ * Discovery of the cards of a machine in /dev and /sys, in the layouts of all kernels with the driver. Opens no card.
  *
  * | Linux | device nodes | attributes |
  * |---|---|---|
@@ -18,17 +18,17 @@ import { invalidParam } from '../../ucs/type/error.ts';
 import type { AbsentCard, CardEntry } from '../port.ts';
 import type { SystemCalls } from './system-calls.ts';
 
-/** Minors are looked for from 0 to here (HLTHUNK_MAX_MINOR - 1). */
+/** Largest minor that is looked for (HLTHUNK_MAX_MINOR - 1). */
 export const MINOR_MAX = 255;
 
-/** sysfs shows at most one page of an attribute. */
+/** Maximum size of an attribute in sysfs: one page. */
 const ATTRIBUTE_BYTES_MAX = 4096;
 const ACCEL_NODE = /^accel(\d{1,3})$/;
 const LEGACY_NODE = /^hl(\d{1,3})$/;
 const BUS_ID = /^([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/;
 const ATTRIBUTE_NAME = /^\w+$/;
 
-/** Where the two trees are; tests point them at folders of their own. */
+/** Roots of the trees; tests use their own folders. */
 /** Base class of processing accelerators, in the highest of the three bytes of a PCI class (PCI_BASE_CLASS_PROCESSING_ACCEL). */
 const PCI_CLASS_ACCELERATOR = 0x12;
 const PCI_CLASS_SHIFT = 16;
@@ -42,13 +42,13 @@ export interface Roots {
   readonly procRoot?: string;
 }
 
-/** A device node that is no card of ours, and why. */
+/** A device node that is not a Gaudi card, and the reason. */
 export interface SkippedNode {
   readonly path: string;
   readonly reason: string;
 }
 
-/** What a look at the machine found. */
+/** Result of discovery. */
 export interface Discovery {
   /** Ordered by minor. */
   readonly cards: readonly CardEntry[];
@@ -61,12 +61,12 @@ export interface NodePath {
   readonly accel: boolean;
 }
 
-/** An attribute that was read, or why it was not. */
+/** An attribute, or the errno of reading it. */
 export type AttributeRead =
   | { readonly text: string }
   | { readonly text?: undefined /** 0 when no such file exists. */; readonly errno: number };
 
-/** The places of a card's primary node, in the order in which hl-thunk tries them. */
+/** The possible paths of a card's primary node, in the order of hl-thunk. */
 export function primaryPaths(roots: Roots, minor: number): readonly NodePath[] {
   return [
     { path: `${roots.devRoot}/accel/accel${minor}`, accel: true },
@@ -74,7 +74,7 @@ export function primaryPaths(roots: Roots, minor: number): readonly NodePath[] {
   ];
 }
 
-/** The places of a card's control node. */
+/** The possible paths of a card's control node. */
 export function controlPaths(roots: Roots, minor: number): readonly NodePath[] {
   return [
     { path: `${roots.devRoot}/accel/accel_controlD${minor}`, accel: true },
@@ -89,7 +89,7 @@ export function checkMinor(minor: number): void {
   }
 }
 
-/** Reads the machine. A node whose bus id sysfs does not tell is skipped: /dev/accel holds cards of other drivers too. */
+/** Finds the cards of the machine. A node without a bus id in sysfs is skipped: /dev/accel also contains cards of other drivers. */
 export function discoverCards(calls: SystemCalls, roots: Roots): Discovery {
   const cards: CardEntry[] = [];
   const skipped: SkippedNode[] = [];
@@ -112,7 +112,7 @@ export function discoverCards(calls: SystemCalls, roots: Roots): Discovery {
   return { cards, skipped };
 }
 
-/** What of a machine without cards a user can look at: the module of the driver, the device nodes, the PCI bus. */
+/** Explains why a machine has no cards: the module of the driver, the device nodes, the PCI bus. */
 export function explainNoCards(calls: SystemCalls, roots: Roots): string {
   const { devRoot, sysRoot } = roots;
   const isLoaded = calls.realPath(`${sysRoot}/module/habanalabs`) !== undefined;
@@ -137,8 +137,8 @@ export function explainNoCards(calls: SystemCalls, roots: Roots): string {
 }
 
 /**
- * Finds the cards on the PCI bus that are not among `present`: without the driver, or with a driver that has made no device node, as one that could not
- * initialise the card.
+ * Finds the cards on the PCI bus that are not among `present`: without a driver, or with a driver that has created no device node, for example because it
+ * could not initialise the card.
  */
 export function findAbsentCards(calls: SystemCalls, roots: Roots, present: readonly CardEntry[]): AbsentCard[] {
   const folder = `${roots.sysRoot}/bus/pci/devices`;
@@ -159,7 +159,7 @@ export function findAbsentCards(calls: SystemCalls, roots: Roots, present: reado
  * Reads an attribute of a card from the first of its sysfs folders that has it.
  * @param name such as `fw_os_ver`
  * @returns the text without the trailing newline, or the errno
- * @throws UcxError ERR_INVALID_PARAM for a name that is none, such as a path
+ * @throws UcxError ERR_INVALID_PARAM for an invalid name, such as a path
  */
 export function readCardAttribute(calls: SystemCalls, roots: Roots, minor: number, name: string): AttributeRead {
   checkMinor(minor);
@@ -171,7 +171,7 @@ export function readCardAttribute(calls: SystemCalls, roots: Roots, minor: numbe
   return { errno: 0 };
 }
 
-/** What the first sensor of a card tells (hwmon, `temp1_input` in thousandths of a degree Celsius); undefined without one. */
+/** The value of the first sensor of a card (hwmon, `temp1_input` in thousandths of a degree Celsius); undefined without a sensor. */
 export function readTemperature(calls: SystemCalls, roots: Roots, busId: string): number | undefined {
   const folder = `${roots.sysRoot}/bus/pci/devices/${busId}/hwmon`;
   for (const name of calls.namesIn(folder)) {
@@ -181,7 +181,7 @@ export function readTemperature(calls: SystemCalls, roots: Roots, busId: string)
   return undefined;
 }
 
-/** The bus id with its domain and in lower case, or undefined for a text that is none. */
+/** The bus id with its domain and in lower case, or undefined for an invalid one. */
 export function canonicalBusId(text: string): string | undefined {
   const id = text.trim().toLowerCase();
   const match = BUS_ID.exec(id);
@@ -189,13 +189,13 @@ export function canonicalBusId(text: string): string | undefined {
   return match[1] === undefined ? `0000:${id}` : id;
 }
 
-/** Minor and path of every primary node, by minor. The accel layout wins where both have a minor. */
+/** Minor and path of every primary node, by minor. The accel layout has precedence. */
 function primaryNodes(calls: SystemCalls, roots: Roots): [number, string][] {
   const found = new Map<number, string>();
   const collect = (folder: string, pattern: RegExp): void => {
     for (const name of calls.namesIn(folder)) {
       const minor = Number(pattern.exec(name)?.[1] ?? -1);
-      // `accel01` names no minor: drivers write numbers without leading zeros.
+      // `accel01` is not a valid name: drivers write numbers without leading zeros.
       if (minor < 0 || minor > MINOR_MAX || !name.endsWith(String(minor)) || /\D0\d/.test(name)) continue;
       if (!found.has(minor)) found.set(minor, `${folder}/${name}`);
     }

@@ -1,8 +1,8 @@
 /**
- * Finds out which family of ioctl numbers a card's file speaks, by asking for its status. Changes nothing on the card.
+ * Determines the ioctl family of a card's file by requesting the card's status. Changes nothing on the card.
  *
- * Linux 6.6 and older number the ioctls with 'H', newer ones with the 'd' of DRM; the kernel version does not tell, because the driver
- * is also built out of tree. A driver answers a number of the other family with ENOTTY or EINVAL.
+ * Linux 6.6 and older number the ioctls with 'H', newer ones with the 'd' of DRM; the kernel version does not determine it, because the driver
+ * is also built out of tree. A driver returns ENOTTY or EINVAL for a number of the other family.
  */
 
 import { allocateScratch, Errno, SyscallError } from '../../sys/index.ts';
@@ -17,14 +17,14 @@ import {
 import { RetryBudget } from './retry-budget.ts';
 import type { SystemCalls } from './system-calls.ts';
 
-/** What no device status is: found afterwards, the answer was not written. */
+/** Not a valid device status: if it is still there afterwards, no result was written. */
 const UNANSWERED = 0xffffffff;
 
 /**
- * The numbers that the file answers to.
+ * Returns the ioctl numbers that the file accepts.
  * @param accel try the DRM family first; the other one is tried as well
  * @param path of the file, for messages
- * @throws SyscallError ENOTTY when the file speaks neither family: not a habanalabs device; other errnos as the driver gives them
+ * @throws SyscallError ENOTTY if the file accepts neither family: not a habanalabs device; other errnos from the driver
  */
 export function probeIoctlFamily(calls: SystemCalls, fd: number, accel: boolean, path: string): IoctlNumbers {
   for (const numbers of accel ? [DRM_IOCTLS, HABANALABS_IOCTLS] : [HABANALABS_IOCTLS, DRM_IOCTLS]) {
@@ -41,7 +41,7 @@ export function probeIoctlFamily(calls: SystemCalls, fd: number, accel: boolean,
   );
 }
 
-/** Returns 0, or -errno; -ENOTTY also for a driver that accepted the number and did not answer. */
+/** Returns 0, or -errno; -ENOTTY also for a driver that accepted the number without writing a result. */
 function askStatus(calls: SystemCalls, fd: number, numbers: IoctlNumbers): number {
   using block = allocateScratch(HL_INFO_ARGS.size);
   using answer = allocateScratch(HL_INFO_DEVICE_STATUS.size);

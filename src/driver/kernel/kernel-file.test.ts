@@ -31,7 +31,7 @@ function fileOver(calls: SystemCalls, numbers: IoctlNumbers = DRM_IOCTLS, clock 
   return new KernelFile({ calls, clock, fd, path: '/dev/accel/accel0', numbers, onClose: () => {} });
 }
 
-/** What the kernel does to the block of CB, CS, WAIT_CS and MEMORY when it fails: all zero. */
+/** Simulates the kernel, which zeroes the block of CB, CS, WAIT_CS and MEMORY on failure. */
 function clearing(result: number): (request: number, block: Uint32Array) => number {
   return (_request, block) => {
     block.fill(0);
@@ -68,7 +68,7 @@ describe.each(modes)('%s', (_name, call) => {
           block.u8.set(input);
           expect(await call(file, request, block)).toBe(result);
           expect(calls.trace).toEqual([{ request, bytes: Buffer.from(input.subarray(0, size)).toString('hex') }]);
-          // The answer is there, and nothing beyond the size of the request has changed.
+          // The result is there, and nothing beyond the size of the request has changed.
           expect([...block.u8]).toEqual([...answer.subarray(0, size), ...input.subarray(size)]);
           file.close();
         },
@@ -77,7 +77,7 @@ describe.each(modes)('%s', (_name, call) => {
     );
   });
 
-  it('repeats after a signal with the input that the driver has overwritten', async () => {
+  it('repeats after a signal with the input, which the driver has overwritten', async () => {
     const calls = scriptedCalls((request, block, index) => clearing(index < 5 ? -Errno.EINTR : 0)(request, block));
     const file = fileOver(calls);
     using block = allocateScratch(48);
@@ -103,7 +103,7 @@ describe.each(modes)('%s', (_name, call) => {
     file.close();
   });
 
-  it('refuses a request that is larger than its block, and any after close', async () => {
+  it('rejects a request that is larger than its block, and any request after close', async () => {
     const calls = scriptedCalls(() => 0);
     const file = fileOver(calls);
     using block = allocateScratch(24);
@@ -113,7 +113,7 @@ describe.each(modes)('%s', (_name, call) => {
     expect(calls.trace).toEqual([]);
   });
 
-  it('returns what the kernel says for a file that is no device', async () => {
+  it('returns the errno of the kernel for a file that is not a device', async () => {
     const file = fileOver(linuxSystemCalls);
     using block = allocateScratch(56);
     for (const request of Object.values(DRM_IOCTLS)) expect(await call(file, request, block)).toBe(-Errno.ENOTTY);
@@ -125,7 +125,7 @@ describe('WAIT_CS by ioctlAsync', () => {
   const IN = HL_WAIT_CS_ARGS.in;
   const BUSY = HL_WAIT_CS_STATUS.BUSY;
 
-  /** Answers BUSY after "waiting" the time asked for, `busy` times, then `result` with `status`. */
+  /** Returns BUSY after "waiting" for the given time, `busy` times, then `result` with `status`. */
   function driver(clock: ManualClock, busy: number, status: number, result = 0): ScriptedCalls {
     return scriptedCalls((_request, block, index) => {
       const timeoutUs = block[IN.words.timeout_us]!;
@@ -144,7 +144,7 @@ describe('WAIT_CS by ioctlAsync', () => {
     return calls.trace.map((entry) => Number(Buffer.from(entry.bytes, 'hex').readBigUInt64LE(offset)));
   }
 
-  it('waits in slices and hands on everything else of the input', async () => {
+  it('waits in slices and passes on the rest of the input unchanged', async () => {
     const clock = new ManualClock();
     const calls = driver(clock, 100, BUSY);
     const file = fileOver(calls, DRM_IOCTLS, clock);
@@ -161,7 +161,7 @@ describe('WAIT_CS by ioctlAsync', () => {
     file.close();
   });
 
-  it('knows the request by its 32 bits, signed as well as unsigned', async () => {
+  it('recognises the request by its 32 bits, signed or unsigned', async () => {
     for (const numbers of [DRM_IOCTLS, HABANALABS_IOCTLS]) {
       const clock = new ManualClock();
       const calls = driver(clock, 100, BUSY);
@@ -178,7 +178,7 @@ describe('WAIT_CS by ioctlAsync', () => {
     }
   });
 
-  it('ends with the first answer that is not "busy"', async () => {
+  it('ends with the first result that is not "busy"', async () => {
     const outcomes = [
       [HL_WAIT_CS_STATUS.COMPLETED, 0],
       [HL_WAIT_CS_STATUS.TIMEDOUT, -Errno.ETIMEDOUT],
@@ -231,7 +231,7 @@ describe('WAIT_CS by ioctlAsync', () => {
     file.close();
   });
 
-  it('keeps the descriptor until a call in flight returns, then closes it and answers EBADF', async () => {
+  it('keeps the descriptor until a call in flight returns, then closes it and returns EBADF', async () => {
     const before = openFileDescriptors();
     let release: (result: number) => void = () => {};
     const calls = scriptedCalls(() => 0, {
@@ -258,7 +258,7 @@ describe('WAIT_CS by ioctlAsync', () => {
     expect(file.released).toBeUndefined();
   });
 
-  it('is released by its close when nothing is in flight', () => {
+  it('is released by its close if nothing is in flight', () => {
     const before = openFileDescriptors();
     const file = fileOver(scriptedCalls(() => 0));
     file.close();
@@ -292,9 +292,9 @@ describe('mmap', () => {
     expect(mappedMemoryStatistics().liveMappings).toBe(before);
   });
 
-  it('passes on what the kernel refuses', () => {
+  it('passes on the errors of the kernel', () => {
     const file = fileOver(linuxSystemCalls);
-    // A cookie of a command buffer, misaligned: EINVAL of mmap(2).
+    // The cookie of a command buffer, misaligned: EINVAL of mmap(2).
     expect(() => file.mmap(4096, 0x1000000000000001n)).toThrow(expect.objectContaining({ errno: Errno.EINVAL }));
     for (const byteLength of [0, -1, 1.5, Number.NaN]) {
       expect(() => file.mmap(byteLength, 0n)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));

@@ -1,6 +1,6 @@
 /**
- * An open card of the kernel driver: its file descriptor behind the driver port. Forwards argument blocks byte for byte; knows of their
- * contents only the time-out of WAIT_CS. Opening is in kernel-node.ts.
+ * An open card of the kernel driver: its file descriptor behind the driver port. Forwards argument blocks byte for byte and interprets
+ * only the time-out of WAIT_CS. Opening is in kernel-node.ts.
  */
 
 import { Errno, PAGE_SIZE, SyscallError } from '../../sys/index.ts';
@@ -15,11 +15,11 @@ import type { SystemCalls } from './system-calls.ts';
 /** The size field of a request has 14 bits. */
 const ARGUMENT_WORDS_MAX = 4096;
 
-/** What a file is made of. */
+/** Parts of a file. */
 export interface KernelFileInit {
   readonly calls: SystemCalls;
   readonly clock: Clock;
-  /** Owned by the file from now on. */
+  /** Descriptor; the file takes ownership. */
   readonly fd: number;
   readonly path: string;
   readonly numbers: IoctlNumbers;
@@ -30,14 +30,14 @@ export interface KernelFileInit {
 /** One open file description of a card. */
 export class KernelFile implements DriverFile {
   readonly numbers: IoctlNumbers;
-  /** The device node. */
+  /** Path of the device node. */
   readonly path: string;
   readonly #calls: SystemCalls;
   readonly #clock: Clock;
   readonly #fd: number;
   readonly #waitRequest: number;
   readonly #onClose: (file: KernelFile) => void;
-  /** The input of the running call: the driver overwrites it with its answer, and a retry needs it again. */
+  /** The input of the running call: the driver overwrites the block with its result, and a retry needs the input again. */
   readonly #input: Uint32Array = new Uint32Array(ARGUMENT_WORDS_MAX);
   #callsInFlight = 0;
   #closed = false;
@@ -54,7 +54,7 @@ export class KernelFile implements DriverFile {
     this.#onClose = init.onClose;
   }
 
-  /** As the port says; EFAULT when the request is larger than the block, EBADF after close. EAGAIN comes after bounded retries. */
+  /** See the port. EFAULT if the request is larger than the block, EBADF after close, EAGAIN after a limited number of retries. */
   ioctl(request: number, block: ArgumentBlock): number {
     const { words } = block;
     const wordCount = (ioctlSize(request) + 3) >> 2;
@@ -80,8 +80,8 @@ export class KernelFile implements DriverFile {
   }
 
   /**
-   * As the port says. WAIT_CS holds a thread of the libuv pool for at most 100 ms at a time; when the file is closed meanwhile, it
-   * settles with EBADF at the end of that time. Between retries the event loop turns.
+   * See the port. WAIT_CS occupies a thread of the libuv pool for at most 100 ms at a time; if the file is closed meanwhile, it
+   * settles with EBADF at the end of that time. The event loop turns between retries.
    */
   async ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
     if (this.#closed) return -Errno.EBADF;
@@ -120,7 +120,7 @@ export class KernelFile implements DriverFile {
     }
   }
 
-  /** As the port says. The mapping outlives the file, as in the kernel. Throws ERR_INVALID_PARAM for a length that is no positive integer. */
+  /** See the port. The mapping outlives the file, as in the kernel. Throws ERR_INVALID_PARAM unless the length is a positive integer. */
   mmap(byteLength: number, offset: bigint): DriverMapping {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
       throw invalidParam('byteLength', 'must be a positive integer', byteLength);
@@ -130,8 +130,8 @@ export class KernelFile implements DriverFile {
   }
 
   /**
-   * As the port says. While an asynchronous call runs in the pool, the descriptor stays open until it returns (100 ms at most for
-   * WAIT_CS): its number could otherwise be another file's by the time the pool thread uses it.
+   * See the port. While an asynchronous call runs in the pool, the descriptor stays open until it returns (100 ms at most for
+   * WAIT_CS): its number could otherwise belong to another file when the pool thread uses it.
    */
   close(): void {
     if (this.#closed) return;

@@ -17,7 +17,7 @@ describe.each<{ layout: Layout; first: 'drm' | 'habanalabs' }>([
   { layout: 'accel', first: 'drm' },
   { layout: 'legacy', first: 'habanalabs' },
 ])('KernelNode in the $layout layout', ({ layout, first }) => {
-  it.each(['drm', 'habanalabs'] as const)('finds by probing that the driver speaks %s', (family) => {
+  it.each(['drm', 'habanalabs'] as const)('detects by probing that the driver uses %s', (family) => {
     using machine = new FakeMachine();
     machine.addCard({ ...CARD, layout });
     const expected = family === 'drm' ? DRM_IOCTLS : HABANALABS_IOCTLS;
@@ -33,7 +33,7 @@ describe.each<{ layout: Layout; first: 'drm' | 'habanalabs' }>([
     }
   });
 
-  it('refuses a node that is no device, and says so', () => {
+  it('rejects and reports a node that is not a device', () => {
     using machine = new FakeMachine();
     machine.addCard({ ...CARD, layout });
     const before = [openFileDescriptors(), scratchStatistics().liveBlocks];
@@ -90,7 +90,7 @@ describe('opening', () => {
     expect(openFileDescriptors()).toBe(before);
   });
 
-  it('refuses a driver that accepts the number without answering', () => {
+  it('rejects a driver that accepts the number without a result', () => {
     using machine = new FakeMachine();
     machine.addCard({ ...CARD, layout: 'accel' });
     const calls = scriptedCalls(() => 0);
@@ -98,7 +98,7 @@ describe('opening', () => {
     expect(calls.trace).toHaveLength(2);
   });
 
-  it('repeats the probe after signals and refusals for now', () => {
+  it('repeats the probe after signals and transient rejections', () => {
     using machine = new FakeMachine();
     machine.addCard({ ...CARD, layout: 'accel' });
     const answer = statusAnswer('drm');
@@ -113,7 +113,7 @@ describe('opening', () => {
     node.close();
   });
 
-  it('names every place it looked in when there is no such card', () => {
+  it('names every path that it tried if there is no such card', () => {
     using machine = new FakeMachine();
     const node = new KernelNode({ ...machine });
     expect(() => node.open(7)).toThrow(errno(Errno.ENOENT));
@@ -121,7 +121,7 @@ describe('opening', () => {
     expect(() => node.openControl(7)).toThrow(/no control node of card 7: .*accel_controlD7, .*hl_controlD7$/);
   });
 
-  it.each([-1, 256, 1.5, Number.NaN, '0' as unknown as number])('refuses the minor %j', (minor) => {
+  it.each([-1, 256, 1.5, Number.NaN, '0' as unknown as number])('rejects the minor %j', (minor) => {
     const node = new KernelNode();
     for (const call of [() => node.open(minor), () => node.openControl(minor), () => node.attribute(minor, 'status')]) {
       expect(call).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));
@@ -140,7 +140,7 @@ describe('opening', () => {
 });
 
 describe('attributes and life', () => {
-  it('reads attributes; what is absent is undefined, what cannot be read is also logged', () => {
+  it('reads attributes; absent ones are undefined, unreadable ones are also logged', () => {
     using machine = new FakeMachine();
     machine.addCard({ ...CARD, layout: 'accel-parent' });
     machine.write('sys/class/accel/accel0/device/fw_os_ver', '1.22.1-fw\n');
@@ -162,7 +162,7 @@ describe('attributes and life', () => {
     ]);
   });
 
-  it('reads the machine anew at every call', () => {
+  it('reads the machine at every call', () => {
     using machine = new FakeMachine();
     const node = new KernelNode({ ...machine });
     expect(node.cards()).toEqual([]);
@@ -170,7 +170,7 @@ describe('attributes and life', () => {
     expect(node.cards()).toHaveLength(1);
   });
 
-  it('closes its files with itself, and refuses afterwards', () => {
+  it('closes its files when it is closed, and throws afterwards', () => {
     using machine = new FakeMachine();
     machine.addCard({ ...CARD, layout: 'accel' });
     const before = openFileDescriptors();
@@ -195,18 +195,18 @@ describe('attributes and life', () => {
 
 describe('this machine', () => {
   const node = new KernelNode();
-  it('tells its cards in the form of the port', () => {
+  it('reports its cards in the form of the port', () => {
     expect(node.kind).toBe('kernel');
     for (const card of node.cards()) expect(card).toMatchObject({ busId: expect.stringMatching(/^[0-9a-f:.]{12,}$/) });
   });
 
-  it.skipIf(node.cards().length > 0)('refuses to open what it does not have (it has no Gaudi card)', () => {
+  it.skipIf(node.cards().length > 0)('fails to open a card if it has none', () => {
     expect(node.cards()).toEqual([]);
     expect(() => node.open(255)).toThrow(errno(Errno.ENOENT));
     expect(node.attribute(255, 'status')).toBeUndefined();
   });
 
-  it.runIf(node.cards().length > 0)('answers INFO on the control node of every card', () => {
+  it.runIf(node.cards().length > 0)('returns INFO on the control node of every card', () => {
     for (const card of node.cards()) node.openControl(card.minor).close();
   });
 });

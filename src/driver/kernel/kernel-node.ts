@@ -1,6 +1,6 @@
 /**
- * The machine's own Gaudi cards through the habanalabs kernel driver: `DriverNode` over /dev and /sys. No driver code here: whatever the
- * kernel refuses is passed on with its errno.
+ * The machine's own Gaudi cards through the habanalabs kernel driver: `DriverNode` over /dev and /sys. It contains no driver code: errors of the
+ * kernel are passed on with their errno.
  */
 
 import { bootId, Errno, isSyscallError, OpenFlag, SyscallError } from '../../sys/index.ts';
@@ -28,7 +28,7 @@ import { KernelFile } from './kernel-file.ts';
 import { readPortLinks } from './port-links.ts';
 import { linuxSystemCalls, type SystemCalls } from './system-calls.ts';
 
-/** What may be replaced; the machine itself by default. */
+/** Replaceable parts; by default those of the machine. */
 export interface KernelNodeOptions {
   /** @default '/dev' */
   readonly devRoot?: string;
@@ -36,7 +36,7 @@ export interface KernelNodeOptions {
   readonly sysRoot?: string;
   /** @default '/proc' */
   readonly procRoot?: string;
-  /** Takes nodes that were skipped and attributes that could not be read, at level diag. */
+  /** Log for skipped nodes and unreadable attributes, at level diag. */
   readonly log?: Log;
   readonly clock?: Clock;
   readonly calls?: SystemCalls;
@@ -63,7 +63,7 @@ export class KernelNode implements DriverNode {
     this.#log = options.log;
   }
 
-  /** Every process of this machine sees the same cards, until the machine starts again. Throws SyscallError without /proc. */
+  /** Identity: all processes of this machine use the same cards, until it is rebooted. Throws SyscallError without /proc. */
   get identity(): string {
     return Buffer.from(bootId()).toString('hex');
   }
@@ -139,7 +139,7 @@ export class KernelNode implements DriverNode {
     throw new SyscallError('open', Errno.ENOENT, `no ${what}: ${nodes.map((node) => node.path).join(', ')}`);
   }
 
-  /** The fd, or undefined where no such node exists. */
+  /** Returns the fd, or undefined if the node does not exist. */
   #openIfThere(path: string): number | undefined {
     try {
       return this.#calls.open(path, OpenFlag.RDWR | OpenFlag.CLOEXEC);

@@ -1,4 +1,4 @@
-/** Network devices and links of ports, out of fake sysfs trees. */
+/** Network devices and links of ports, in fake sysfs trees. */
 
 import { mkdirSync, symlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -10,7 +10,7 @@ import { discoverNetworkDevices } from './network-devices.ts';
 const DEVICES = 'sys/devices';
 const CARD_PATH = 'pci0000:17/0000:17:01.0/0000:19:00.0';
 
-/** A machine whose /sys has class folders that lead to devices, as the kernel's. */
+/** A machine whose /sys has class folders with links to devices, as in the kernel. */
 class Machine extends FakeMachine {
   link(path: string, target: string): void {
     const file = join(this.root, path);
@@ -38,7 +38,7 @@ class Machine extends FakeMachine {
 }
 
 describe('network devices', () => {
-  it('are found with place, link and speed', () => {
+  it('are found with path, link and speed', () => {
     using machine = new Machine();
     const nic = 'pci0000:17/0000:17:02.0/0000:1b:00.0';
     machine.netdev('ens3', nic, { carrier: '1', speed: '100000', vendor: '0x15b3', numa_node: '1' });
@@ -84,7 +84,7 @@ describe('network devices', () => {
     expect(found.map(({ megabitPerSecond, numaNode }) => [megabitPerSecond, numaNode])[1]).toEqual([undefined, -1]);
   });
 
-  it('are no bridges, no loopback, and no ports of Gaudi cards', () => {
+  it('exclude bridges, loopback, and ports of Gaudi cards', () => {
     using machine = new Machine();
     machine.write('sys/class/net/lo/carrier', '1\n');
     machine.write('sys/class/net/docker0/carrier', '1\n');
@@ -92,11 +92,11 @@ describe('network devices', () => {
     expect(discoverNetworkDevices(machine.sysRoot)).toEqual([]);
   });
 
-  it('are none where there is no sysfs', () => {
+  it('are empty without sysfs', () => {
     expect(discoverNetworkDevices('/nonexistent')).toEqual([]);
   });
 
-  it('of this machine have a name each', () => {
+  it('have a name each on this machine', () => {
     const names = discoverNetworkDevices('/sys').map(({ kind, name }) => `${kind} ${name}`);
     expect(new Set(names).size).toBe(names.length);
   });
@@ -122,7 +122,7 @@ describe('a card of the kernel', () => {
     node.close();
   });
 
-  it('tells no links where the driver makes no interfaces', () => {
+  it('reports no links if the driver creates no interfaces', () => {
     using machine = new Machine();
     machine.addCard(CARD);
     const node = new KernelNode({ ...machine });
@@ -131,7 +131,7 @@ describe('a card of the kernel', () => {
     node.close();
   });
 
-  it('has its way from the root', () => {
+  it('has its path from the root', () => {
     using machine = new Machine();
     machine.addCard({ minor: 0, busId: '0000:19:00.0', moduleId: 3, layout: 'accel-parent' });
     machine.write(`${DEVICES}/${CARD_PATH}/numa_node`, '1\n');

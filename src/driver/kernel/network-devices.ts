@@ -1,5 +1,5 @@
 /**
- * The network devices of a machine, as /sys/class/net and /sys/class/infiniband show them: where they are and whether they have a link. It opens none.
+ * The network devices of a machine in /sys/class/net and /sys/class/infiniband: their location and link state. Opens none.
  */
 
 import type { SystemDevice } from '../../ucs/sys/topology.ts';
@@ -11,19 +11,19 @@ import { linuxSystemCalls, type SystemCalls } from './system-calls.ts';
 export interface NetworkDevice extends SystemDevice {
   readonly kind: 'infiniband' | 'ethernet';
   readonly up: boolean;
-  /** Undefined where the device does not say. */
+  /** Undefined if the device does not report it. */
   readonly megabitPerSecond: number | undefined;
-  /** The interfaces of an RDMA device; that of the device itself otherwise. */
+  /** The interfaces of an RDMA device; otherwise only the device itself. */
   readonly netdevs: readonly string[];
 }
 
-/** PCI vendor of Gaudi cards: their ports are told of with the cards. */
+/** PCI vendor of Gaudi cards: their ports are reported with the cards. */
 const HABANA = '0x1da3';
 
 /**
- * The network devices: RDMA devices first, then interfaces, each with a link before those without, by name. Interfaces without a device behind,
- * such as bridges and loopback, are left out, and so are the ports of Gaudi cards.
- * @param sysRoot where sysfs is mounted; tests point it at a folder of their own
+ * The network devices: RDMA devices first, then interfaces, each with a link before those without, by name. Interfaces without a physical device,
+ * such as bridges and loopback, are omitted, and so are the ports of Gaudi cards.
+ * @param sysRoot mount point of sysfs; tests use their own folder
  */
 export function discoverNetworkDevices(sysRoot: string, calls: SystemCalls = linuxSystemCalls): NetworkDevice[] {
   const rdma = calls.namesIn(`${sysRoot}/class/infiniband`).map((name) => rdmaDevice(calls, sysRoot, name));
@@ -69,7 +69,7 @@ function netDevice(calls: SystemCalls, sysRoot: string, name: string): NetworkDe
   };
 }
 
-/** Where the device behind a class folder is; undefined without one, and for a Gaudi card. */
+/** Location of the device behind a class folder; undefined if there is none, and for a Gaudi card. */
 function placeOf(calls: SystemCalls, folder: string): Pick<SystemDevice, 'pciPath' | 'numaNode'> | undefined {
   const device = calls.realPath(`${folder}/device`);
   if (device === undefined || readText(calls, `${folder}/device/vendor`).text === HABANA) return undefined;

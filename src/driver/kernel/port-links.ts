@@ -1,6 +1,6 @@
 /**
- * The links of a card's NIC ports, out of the network interfaces that the vendor's drivers make of them (habanalabs, hbl_en): interfaces of the
- * card's PCI device whose `dev_port` is the port. The kernel's own driver makes none. From the sources of these drivers; seen on no machine.
+ * The links of a card's NIC ports, from the network interfaces that the vendor's drivers (habanalabs, hbl_en) create for them: interfaces of the
+ * card's PCI device whose `dev_port` is the port. The kernel's own driver creates none. From the sources of these drivers; not tried on a machine.
  */
 
 import type { PortLink } from '../port.ts';
@@ -9,14 +9,14 @@ import type { SystemCalls } from './system-calls.ts';
 
 const PORT_MAX = 63;
 
-/** The links by port; undefined where the card has no network interface. */
+/** The links by port; undefined if the card has no network interface. */
 export function readPortLinks(calls: SystemCalls, { sysRoot }: Roots, busId: string): PortLink[] | undefined {
   const folder = `${sysRoot}/bus/pci/devices/${busId}/net`;
   const links: PortLink[] = [];
   for (const netdev of calls.namesIn(folder)) {
     const port = readText(calls, `${folder}/${netdev}/dev_port`).text;
     if (port === undefined || !/^\d{1,2}$/.test(port) || Number(port) > PORT_MAX) continue;
-    // An interface that is down refuses to tell of its carrier (EINVAL): it has none that could be used.
+    // An interface that is down returns EINVAL for its carrier: it has no usable link.
     const up = readText(calls, `${folder}/${netdev}/carrier`).text === '1';
     links.push({ port: Number(port), up, netdev, peer: undefined });
   }

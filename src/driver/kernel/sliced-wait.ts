@@ -1,8 +1,8 @@
 /**
- * A long WAIT_CS as a sequence of short ones, so that a thread of the libuv pool is never held for long: a process cannot end while
- * one of its threads blocks in a system call. Writes arguments and judges answers; makes no call.
+ * A long WAIT_CS as a sequence of short ones, so that a thread of the libuv pool is never occupied for long: a process cannot exit while
+ * one of its threads blocks in a system call. Writes arguments and evaluates results; makes no call.
  *
- * The driver overwrites the argument block with its answer, also when it fails, so the input is kept here and written anew.
+ * The driver overwrites the argument block with its result, also on failure, so the input is kept here and written again.
  */
 
 import { HL_WAIT_CS_ARGS, HL_WAIT_CS_FLAGS, HL_WAIT_CS_STATUS } from '../../uapi/index.ts';
@@ -10,14 +10,14 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
 import type { ArgumentBlock } from '../port.ts';
 
-/** Longest single wait in the driver: bounds how long the end of the process can be delayed. */
+/** Longest single wait in the driver: limits the delay of the process's exit. */
 export const SLICE_US_MAX = 100_000;
 
 const IN = HL_WAIT_CS_ARGS.in.words;
 const OUT = HL_WAIT_CS_ARGS.out.words;
 const ARGUMENT_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
 const NS_PER_US = 1000;
-/** 104 days: a time-out that stands for ever. */
+/** 104 days: treated as an unlimited time-out. */
 const TIMEOUT_US_MAX = 2 ** 43;
 
 /** One WAIT_CS of the caller. */
@@ -28,7 +28,7 @@ export class SlicedWait {
   readonly #timeoutWord: number;
   readonly #deadlineNs: number;
 
-  /** @param block the caller's arguments, copied */
+  /** @param block the caller's arguments, which are copied */
   constructor(block: ArgumentBlock, clock: Clock) {
     this.#clock = clock;
     this.#input = block.words.slice(0, ARGUMENT_WORDS);
@@ -38,7 +38,7 @@ export class SlicedWait {
     this.#deadlineNs = clock.nowNs() + Math.min(timeoutUs, TIMEOUT_US_MAX) * NS_PER_US;
   }
 
-  /** Writes the arguments of the next call: the caller's, with what is left of the time-out up to {@link SLICE_US_MAX}. */
+  /** Writes the arguments of the next call: the caller's, with the remaining time-out, at most {@link SLICE_US_MAX}. */
   writeSlice(block: ArgumentBlock): void {
     block.words.set(this.#input);
     if (this.#timeoutWord < 0) return;
@@ -47,7 +47,7 @@ export class SlicedWait {
     block.words[this.#timeoutWord + 1] = 0;
   }
 
-  /** Whether the answer in the block is the caller's: anything but "still busy" while there is time left. */
+  /** Whether the result in the block is final: anything but "still busy" before the time-out. */
   isOver(result: number, block: ArgumentBlock): boolean {
     if (result !== 0 || this.#timeoutWord < 0) return true;
     return block.words[OUT.status] !== HL_WAIT_CS_STATUS.BUSY || this.#clock.nowNs() >= this.#deadlineNs;

@@ -1,5 +1,5 @@
 /**
- * The system calls that the kernel driver port makes, as a record that tests replace. No policy: retries and errors are the callers'.
+ * The system calls of the kernel driver port, as a record that tests replace. No policy: the callers retry and handle errors.
  */
 
 import { readdirSync, realpathSync } from 'node:fs';
@@ -7,27 +7,27 @@ import { setImmediate } from 'node:timers/promises';
 import { close, ioctl, ioctlAsync, mapFile, open, read, schedYield } from '../../sys/index.ts';
 import type { DriverMapping } from '../port.ts';
 
-/** What discovery and open files need of Linux. */
+/** The system calls that discovery and open files use. */
 export interface SystemCalls {
   /** Opens close-on-exec. Returns the fd. Throws SyscallError. */
   open(path: string, flags: number): number;
-  /** Throws SyscallError EBADF. */
+  /** Closes a descriptor. Throws SyscallError EBADF. */
   close(fd: number): void;
-  /** Returns bytes read, 0 at the end, or -errno. */
+  /** Reads a file. Returns the number of bytes, 0 at the end, or -errno. */
   read(fd: number, target: Uint8Array): number;
-  /** Names in a folder, in any order; empty for a folder that does not exist or may not be read. */
+  /** Names in a folder, in any order; empty for a folder that does not exist or is not readable. */
   namesIn(path: string): string[];
-  /** The path without symbolic links; undefined for one that leads nowhere. */
+  /** The path without symbolic links; undefined for a broken link. */
   realPath(path: string): string | undefined;
-  /** Blocks as the driver blocks. Returns 0 or more, or -errno. */
+  /** Runs an ioctl; blocks as long as the driver does. Returns 0 or more, or -errno. */
   ioctl(fd: number, request: number, address: number): number;
-  /** The same on the libuv pool. */
+  /** Runs an ioctl on the libuv pool. */
   ioctlAsync(fd: number, request: number, address: number): Promise<number>;
-  /** Maps shared and read-write. Throws SyscallError. */
+  /** Maps a file shared and read-write. Throws SyscallError. */
   mapFile(fd: number, byteLength: number, offset: bigint): DriverMapping;
-  /** Gives the CPU to another thread that is ready. */
+  /** Yields the CPU to another runnable thread. */
   schedYield(): void;
-  /** Resolves after the event loop has looked at everything else that is ready. */
+  /** Resolves after the event loop has handled everything else that is ready. */
   eventLoopTurn(): Promise<void>;
 }
 
@@ -35,7 +35,7 @@ function namesIn(path: string): string[] {
   try {
     return readdirSync(path);
   } catch {
-    // ENOENT, ENOTDIR and EACCES mean the same to discovery: no cards to be seen there.
+    // ENOENT, ENOTDIR and EACCES mean the same for discovery: no visible cards.
     return [];
   }
 }

@@ -9,11 +9,11 @@ describe('the places of cards', () => {
     const places = placesOf(4, []);
     expect(places.map(({ busId }) => busId)).toEqual(['0000:19:00.0', '0000:1a:00.0', '0000:33:00.0', '0000:34:00.0']);
     expect(places.map(({ moduleId }) => moduleId)).toEqual([3, 2, 1, 0]);
-    // Those of their root bridges, which the first four share a socket with.
+    // The NUMA nodes of their root bridges; the first four cards share a socket.
     expect(places.map(({ numaNode }) => numaNode)).toEqual([0, 0, 0, 0]);
   });
 
-  it('are as the options say, and by default for what they leave out', () => {
+  it('follow the options, with defaults for omitted fields', () => {
     const node = createEmulatedNode({
       cards: 3,
       dmaThreads: 0,

@@ -1,9 +1,9 @@
-/** Where the cards of an emulated node are, and what they are called: by default as in an HLS-2 class server, or as its options say. */
+/** Places and identities of the cards of an emulated node: by default as in an HLS-2 class server, or from the options. */
 
 import { addressOfPath, parsePciAddress, printPciAddress } from '../../ucs/sys/topology.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 
-/** Where a card sits in its machine. */
+/** Place of a card in its machine. */
 export interface CardPlace {
   readonly minor: number;
   readonly busId: string;
@@ -12,17 +12,17 @@ export interface CardPlace {
   readonly pciPath: string;
 }
 
-/** What a card is known by; what is left out is as by default. */
+/** Identity of a card; omitted fields have their default. */
 export interface CardIdentity {
   /** PCI address: `0000:33:00.0`. */
   readonly busId?: string | undefined;
-  /** Place on the baseboard, 0 to 7. It decides which ports are wired to which. */
+  /** Place on the baseboard, 0 to 7. It determines the wiring of the ports. */
   readonly moduleId?: number | undefined;
-  /** NUMA node that the card is next to. */
+  /** NUMA node of the card. */
   readonly numaNode?: number | undefined;
 }
 
-/** The eight cards in the order of their minors: two below each of four switches. */
+/** The eight cards by minor: two below each of four switches. */
 const PCI_PATHS: readonly string[] = [
   'pci0000:17/0000:17:01.0/0000:18:00.0/0000:19:00.0',
   'pci0000:17/0000:17:01.0/0000:18:00.0/0000:1a:00.0',
@@ -34,16 +34,16 @@ const PCI_PATHS: readonly string[] = [
   'pci0000:b1/0000:b1:01.0/0000:b2:00.0/0000:b4:00.0',
 ];
 
-/** Where on the baseboard the cards sit: not in the order of their minors, as in real servers. */
+/** Places of the cards on the baseboard. As in real servers, they are not in the order of the minors. */
 const MODULE_IDS: readonly number[] = [3, 2, 1, 0, 7, 6, 5, 4];
-/** Sockets of the server. */
+/** Number of sockets of the server. */
 const NUMA_NODES = 2;
 const NUMA_NODE_MAX = 1023;
 
 /**
- * The places of the cards. The first four places of the server are on one socket; the module ids of a small node are those of its part of the board.
- * @param identities one whose bus id a card has anyway is of that card, the others are of those that are left, in order
- * @throws UcxError ERR_INVALID_PARAM for more identities than cards, for what is none, and for bus ids and module ids that occur twice
+ * Returns the places of the cards. The first four places of the server are on one socket; a small node uses the module ids of its part of the board.
+ * @param identities one whose bus id equals the default of a card applies to that card; the others apply to the remaining cards, in order
+ * @throws UcxError ERR_INVALID_PARAM for more identities than cards, invalid identities, and duplicate bus ids or module ids
  */
 export function placesOf(count: number, identities: readonly CardIdentity[]): readonly CardPlace[] {
   if (!Array.isArray(identities) || identities.length > count) {
@@ -72,7 +72,7 @@ function checkNumber(field: string, value: number | undefined, max: number): voi
   throw invalidParam(`identities.${field}`, `must be an integer from 0 to ${max}`, value);
 }
 
-/** The identities by minor. */
+/** Assigns identities to cards, by minor. */
 function assigned(identities: readonly CardIdentity[], own: readonly string[]): (CardIdentity | undefined)[] {
   for (const field of ['busId', 'moduleId'] as const) {
     const values = identities.map((identity) => identity[field]).filter((value) => value !== undefined);
@@ -86,7 +86,7 @@ function assigned(identities: readonly CardIdentity[], own: readonly string[]): 
   return given;
 }
 
-/** Module ids for the cards that were given none, in the order of their minors. */
+/** Unused module ids for the cards without one, in the order of their minors. */
 function freeModules(count: number, given: readonly (CardIdentity | undefined)[]): number[] {
   const taken = given.map((identity) => identity?.moduleId);
   const usual = MODULE_IDS.filter((moduleId) => moduleId < count);
@@ -94,13 +94,13 @@ function freeModules(count: number, given: readonly (CardIdentity | undefined)[]
   return [...usual, ...others].filter((moduleId) => !taken.includes(moduleId));
 }
 
-/** The socket whose root bridge leads to a card; one with a root of its own is on that of the card which has this minor in the server. */
+/** The socket of the root bridge of a card; a card with its own root is on the socket that the server has for this minor. */
 function numaNodeOf(pciPath: string, minor: number): number {
   const place = PCI_PATHS.indexOf(pciPath);
   return (place < 0 ? minor : place) < PCI_PATHS.length / NUMA_NODES ? 0 : 1;
 }
 
-/** The way to a device: that of the server where it has one at this address, else from a root of its own. */
+/** PCI path of a device: that of the server if it has a device at this address, else below a root of its own. */
 function pathOf(busId: string): string {
   const known = PCI_PATHS.find((path) => printPciAddress(addressOfPath(path)) === busId);
   return known ?? `pci${busId.slice(0, busId.lastIndexOf(':'))}/${busId}`;

@@ -1,4 +1,4 @@
-/** The links of a node: who is connected to whom, and what faults do to them. */
+/** The links of a node: their ends, and the effect of faults. */
 
 import { describe, expect, it } from 'vitest';
 import { DriverClient } from '../../../test/contract/driver-client.ts';
@@ -46,7 +46,7 @@ describe.each([
     node.close();
   });
 
-  it('to cards that are not there are down', () => {
+  it('to absent cards are down', () => {
     const node = nodeOf({ asic, cards: 2 });
     expect(between(node, 0, 1)).toEqual([perPeer, perPeer]);
     expect(node.links(0)!.filter(({ up }) => up)).toHaveLength(perPeer + external);
@@ -88,7 +88,7 @@ describe('a link', () => {
     node.close();
   });
 
-  it('out of the server too', () => {
+  it('out of the server goes down and up, too', () => {
     const node = nodeOf({ cards: 1 });
     node.inject(0, { kind: 'link-down', port: 22 });
     expect(
@@ -114,13 +114,13 @@ describe('a link', () => {
     node.close();
   });
 
-  it('is not told of by a driver that knows no ports', () => {
+  it('is not reported by a driver without port masks', () => {
     const node = nodeOf({ cards: 2, reportNicPorts: false });
     expect(node.links(0)).toBeUndefined();
     node.close();
   });
 
-  it('that is the last one keeps memory of the other card out: ENXIO', () => {
+  it('that is the last one between two cards prevents the import of memory of the other card: ENXIO', () => {
     const node = nodeOf({ cards: 2 });
     const [exporter, importer] = [0, 1].map((minor) => new DriverClient(node.open(minor)));
     const memory = exporter!.mapDevice(exporter!.allocate(1).out).out;

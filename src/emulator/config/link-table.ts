@@ -1,8 +1,8 @@
 /**
- * The links of a node: which NIC port of which card is connected to which, and whether the link is up. States only; nothing goes over a link here.
+ * The links of a node: the connections between NIC ports of cards, and their states. No data is transferred over a link here.
  *
- * HLS-2 (gaudi2) is wired as the real server. The wiring of the other servers is not public: there, a card's ports lead to the other cards in the
- * order of the module ids, the same number to each.
+ * HLS-2 (gaudi2) is wired as the real server. The wiring of the other servers is not public: there, a card has the same number of ports to each
+ * other card, in the order of the module ids.
  */
 
 import type { PortLink } from '../../driver/port.ts';
@@ -10,7 +10,7 @@ import { type AsicProfile, HL_SERVER_TYPE, HLS2_CARDS, type WiredPort, wiredPort
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { CardPair } from './links.ts';
 
-/** A card as far as links care. */
+/** The properties of a card that links depend on. */
 interface LinkedCard {
   readonly minor: number;
   readonly moduleId: number;
@@ -21,13 +21,13 @@ interface LinkedCard {
 interface Port {
   readonly card: LinkedCard;
   readonly port: number;
-  /** Undefined where nothing is at the far end, or something outside of the server. */
+  /** Undefined if the port is not connected, or connected to a device outside the server. */
   far: Port | undefined;
   readonly external: boolean;
   up: boolean;
 }
 
-/** Which links a fault is about: that of a port, or all those to another card. */
+/** Selects the links of a fault: the link of a port, or all links to another card. */
 export interface LinkChoice {
   readonly port?: number | undefined;
   /** Minor of the other card. */
@@ -38,7 +38,7 @@ export interface LinkChoice {
 export class LinkTable {
   /** By minor, then by port. */
   readonly #ports: readonly (readonly Port[])[];
-  /** Minors of the cards that were unplugged. */
+  /** Minors of unplugged cards. */
   readonly #removed: Set<number> = new Set();
 
   /** @param absentLinks pairs of cards, by minor, whose links are down */
@@ -61,18 +61,18 @@ export class LinkTable {
     });
   }
 
-  /** Whether two cards reach each other's memory: over one link at least. A card always reaches its own. */
+  /** Whether two cards reach each other's memory: over at least one link. A card always reaches its own. */
   isLinked(minor: number, other: number): boolean {
     if (minor === other) return true;
     return this.#ports[minor]!.some(({ far, up }) => up && far?.card.minor === other);
   }
 
-  /** Ports of a card whose link is down although something is at the far end. */
+  /** Connected ports of a card whose link is down. */
   down(minor: number): number[] {
     return this.#ports[minor]!.filter((link) => !link.up && hasLink(link)).map(({ port }) => port);
   }
 
-  /** A card is gone: whatever was connected to it has no link any more, and gets none. */
+  /** Unplugs a card: its links are down and cannot be taken up again. */
   unplug(minor: number): void {
     this.#removed.add(minor);
     for (const port of this.#ports[minor]!) {
@@ -83,9 +83,9 @@ export class LinkTable {
 
   /**
    * Takes links down or up, at both ends.
-   * @returns the ports of the card that it was about
-   * @throws UcxError ERR_INVALID_PARAM for a port without far end, for a card without link to this one, also where one of the two cards was
-   *   unplugged, and unless one of `port` and `peer` is given
+   * @returns the ports of the card whose links were set
+   * @throws UcxError ERR_INVALID_PARAM for a port that is not connected, for a card without a link to this one, if one of the two cards was
+   * unplugged, and unless exactly one of `port` and `peer` is given
    */
   set(minor: number, { port, peer }: LinkChoice, up: boolean): number[] {
     if ((port === undefined) === (peer === undefined)) {
@@ -109,7 +109,7 @@ export class LinkTable {
   }
 }
 
-/** Something is at the far end, here or outside of the server. */
+/** Whether the port is connected, to a card or outside the server. */
 function hasLink({ far, external }: Port): boolean {
   return external || far !== undefined;
 }

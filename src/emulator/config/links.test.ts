@@ -23,7 +23,7 @@ describe('links', () => {
     expect(printLinks(parseLinks(text))).toBe(text);
   });
 
-  it.each(['', 'none', '0-1', '^', '^0', '^0-1,', '^a-b', '^0-1-2'])('%j is refused', (text) => {
+  it.each(['', 'none', '0-1', '^', '^0', '^0-1,', '^a-b', '^0-1-2'])('%j is rejected', (text) => {
     expect(() => parseLinks(text)).toThrow(/argument links must be full/);
   });
 
@@ -34,7 +34,7 @@ describe('links', () => {
     },
   );
 
-  it('that are absent let no memory of the other card in: ENXIO', () => {
+  it('that are absent prevent the import of memory of the other card: ENXIO', () => {
     const node = createEmulatedNode({ cards: 3, dmaThreads: 0, absentLinks: [[1, 0]] });
     const [exporter, unlinked, linked] = [0, 1, 2].map((minor) => new DriverClient(node.open(minor)));
     const memory = exporter!.mapDevice(exporter!.allocate(1).out).out;

@@ -1,5 +1,5 @@
 /**
- * The scale-up links that a node starts with, as options and text: all to all, but for pairs that are named. The links themselves are in link-table.ts.
+ * Initial scale-up links of a node, as options and text: all to all, except named pairs. The links themselves are in link-table.ts.
  */
 
 import { invalidParam } from '../../ucs/type/error.ts';
@@ -11,8 +11,8 @@ const SYNTAX = 'must be full, or ^ and the pairs of cards without a link, such a
 const PAIR = /^(\d{1,2})-(\d{1,2})$/;
 
 /**
- * Checks pairs for a node.
- * @throws UcxError ERR_INVALID_PARAM for a card that is not there, or a card with itself
+ * Checks pairs against the cards of a node.
+ * @throws UcxError ERR_INVALID_PARAM for a card that does not exist, or a pair of a card with itself
  */
 export function checkLinks(absentLinks: readonly CardPair[], cards: number): void {
   for (const pair of absentLinks) {
@@ -24,7 +24,7 @@ export function checkLinks(absentLinks: readonly CardPair[], cards: number): voi
 }
 
 /**
- * Reads `full` or `^0-1,2-5`: all links but those between cards 0 and 1, and 2 and 5.
+ * Parses `full` or `^0-1,2-5`: all links except those between cards 0 and 1, and 2 and 5.
  * @returns the absent pairs
  * @throws UcxError ERR_INVALID_PARAM
  */

@@ -1,5 +1,5 @@
 /**
- * What an emulated node is made of: the options, their defaults and bounds. It builds nothing.
+ * Options of an emulated node, their defaults and bounds. The node is created in node.ts.
  */
 
 import { type AsicName, type AsicProfile, GAUDI_PROFILE, GAUDI2_PROFILE, GAUDI3_PROFILE } from '../../uapi/index.ts';
@@ -11,7 +11,7 @@ import { invalidParam } from '../../ucs/type/error.ts';
 import { type CardIdentity, placesOf } from './card-places.ts';
 import { type CardPair, checkLinks } from './links.ts';
 
-/** Cards in one node; the bound of the minors that hl-thunk looks at is far above. */
+/** Maximum number of cards in a node; hl-thunk looks at far more minors. */
 export const CARDS_MAX = 8;
 
 /** Options of an emulated node; every one has a default. */
@@ -31,27 +31,27 @@ export interface EmulatedNodeOptions {
   readonly dmaSpinNs?: number;
   /** Transfers up to this many bytes run at submission when their queue is idle, 0 to 1 GiB. Default 4096. */
   readonly inlineBytesMax?: number;
-  /** Whether MEMORY REG_DMABUF_FD exists, as in the vendor's driver; it does not upstream. Default true. */
+  /** Whether MEMORY REG_DMABUF_FD exists: the vendor's driver has it, upstream does not. Default true. */
   readonly importDmabuf?: boolean;
   /**
-   * Whether HW_IP_INFO has the masks of the NIC ports, as the vendor's newest driver; upstream kernels report none. Default true.
+   * Whether HW_IP_INFO reports the masks of the NIC ports, as the vendor's newest driver does; upstream kernels report none. Default true.
    */
   readonly reportNicPorts?: boolean;
-  /** Which ioctl family the files speak by themselves; both are accepted. Default `drm`. */
+  /** Preferred ioctl family of the files; both are accepted. Default `drm`. */
   readonly ioctlFamily?: 'habanalabs' | 'drm';
   /** Pairs of cards, by minor, without a scale-up link between them. Default none: all cards are linked. */
   readonly absentLinks?: readonly CardPair[];
-  /** Bus ids, module ids and NUMA nodes of some of the cards; default: those of an HLS-2 class server. See {@link placesOf} for which card has which. */
+  /** Bus ids, module ids and NUMA nodes of some of the cards; default: those of an HLS-2 class server. {@link placesOf} assigns them to cards. */
   readonly identities?: readonly CardIdentity[];
-  /** Seconds after which a submission times out; default that of the ASIC's driver (gaudi 600, else 30). */
+  /** Seconds after which a submission times out; default: that of the driver of the ASIC (gaudi 600, else 30). */
   readonly csTimeoutSeconds?: number;
   /** Source of time. Default: the monotonic clock of the system. */
   readonly clock?: Clock;
-  /** Receives the messages. Default: warnings to standard error. */
+  /** Receives log messages. Default: warnings to standard error. */
   readonly log?: Log;
-  /** Source of scheduling choices where `dmaThreads` is 0. */
+  /** Source of scheduling choices if `dmaThreads` is 0. */
   readonly random?: Random;
-  /** Is called after each allocation of device memory that a program makes. */
+  /** Called after each allocation of device memory by a program. */
   readonly onAllocation?: () => void;
 }
 
@@ -83,11 +83,11 @@ export interface NodeConfig {
   readonly csTimeoutSeconds: number;
   /** Source of time. */
   readonly clock: Clock;
-  /** Receives the messages. */
+  /** Receives log messages. */
   readonly log: Log;
   /** Source of scheduling choices. */
   readonly random: Random;
-  /** Is called after each allocation of device memory. */
+  /** Called after each allocation of device memory. */
   readonly onAllocation: (() => void) | undefined;
 }
 
@@ -116,11 +116,11 @@ const NODE_OPTIONS = [
   'onAllocation',
 ] as const satisfies readonly (keyof EmulatedNodeOptions)[];
 
-/** Pages of HBM that a card must have besides the reserved part. */
+/** Minimum number of HBM pages of a card besides the reserved part. */
 const USER_PAGES_MIN = 4;
 
 /**
- * Fills in the defaults.
+ * Checks options and fills in the defaults.
  * @throws UcxError ERR_INVALID_PARAM for a value out of its bounds
  */
 export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {

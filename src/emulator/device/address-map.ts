@@ -1,8 +1,8 @@
 /**
  * Decodes 64-bit device addresses for the engines of one card: HBM, SRAM, registers, or host memory through the MMU.
- * It says where an address leads; it neither copies nor decides whether the access was allowed.
+ * Checking whether an access is allowed, and copying, are the work of its callers.
  *
- * Addresses arrive as two 32-bit words and leave as (memory, offset). A lookup leaves its result in fields of the map
+ * Addresses are passed as two 32-bit words and results are (memory, offset). A lookup stores its result in fields of the map
  * instead of an object, because it runs several times per packet and must not allocate.
  */
 
@@ -10,7 +10,7 @@ import { distanceFrom } from '../../ucs/type/int64.ts';
 import type { PageTable } from './mmu.ts';
 import { PhysicalMemory } from './physical-memory.ts';
 
-/** What stands behind an address. */
+/** Kind of memory at an address. */
 export const Target = { UNMAPPED: 0, MEMORY: 1, REGISTER: 2 } as const;
 export type Target = (typeof Target)[keyof typeof Target];
 
@@ -20,7 +20,7 @@ export class AddressRegion {
   readonly baseHigh: number;
   readonly baseLow: number;
   readonly byteLength: number;
-  /** Exactly one of these is set: memory at fixed addresses, page tables, or neither for registers. */
+  /** At most one of the two is set: memory at fixed addresses, or page tables. Neither is set for registers. */
   readonly memory: PhysicalMemory | undefined;
   readonly pageTable: PageTable | undefined;
   /** Registers: offset of the first one from the configuration base. */
@@ -44,29 +44,29 @@ export class AddressRegion {
 
 const NO_MEMORY = new PhysicalMemory('none', 0, 0, undefined);
 
-/** The address decoder of one card under one context. */
+/** The address decoder of one card for one context. */
 export class AddressMap {
-  /** Results of the last {@link decode}: the memory and the byte in it, or the offset in the register window. */
+  /** Results of the last {@link decode}: the memory and the byte offset in it, or the offset in the register window. */
   memory: PhysicalMemory = NO_MEMORY;
   offset = 0;
-  /** Contiguous bytes from the address on that the result covers. */
+  /** Number of contiguous bytes from the address on for which the result is valid. */
   available = 0;
   readonly #regions: readonly AddressRegion[];
 
-  /** @param regions in the order in which they are tried: most used first */
+  /** @param regions in lookup order: most used first */
   constructor(regions: readonly AddressRegion[]) {
     this.#regions = regions;
   }
 
-  /** Decodes an address given as 32-bit halves, signed or unsigned; the answer is in the fields. */
+  /** Decodes an address given as 32-bit halves, signed or unsigned; the result is in the fields. */
   decode(high: number, low: number): Target {
     for (let i = 0; i < this.#regions.length; i++) {
       const region = this.#regions[i]!;
-      // Exact while the difference is below 2^53; far addresses round, but stay far outside the region.
+      // Exact if the difference is below 2^53; more distant addresses are rounded, but stay outside the region.
       const relative = distanceFrom(region.baseLow, region.baseHigh, low, high);
       if (relative < 0 || relative >= region.byteLength) continue;
       const target = this.#found(region, relative);
-      // A later region may lie inside: the driver maps registers at addresses of the host range.
+      // A later region may lie inside this one: the driver maps registers at addresses of the host range.
       if (target !== Target.UNMAPPED) return target;
     }
     return Target.UNMAPPED;

@@ -1,6 +1,6 @@
 /**
- * The arbiter of one QMAN: which of its streams may go on between an ARB_POINT that takes it and the one that gives it back. Higher
- * priority first, then who came first. It does not know when nothing else can run any more (the quiet period): its caller does.
+ * The arbiter of one QMAN: grants the section between an acquiring and a releasing ARB_POINT to one stream at a time, by priority,
+ * then in order of requests. It does not detect the quiet period, in which no other stream can run: its caller does.
  */
 
 interface ArbiterRequest {
@@ -8,24 +8,24 @@ interface ArbiterRequest {
   readonly priority: number;
 }
 
-/** One arbiter. Streams are known by identity only. */
+/** One arbiter. Streams are compared by identity only. */
 export class Arbiter {
   #holder: object | undefined;
   readonly #requests: ArbiterRequest[] = [];
 
-  /** Asks for the arbiter; asking again changes nothing. True when the stream holds it. */
+  /** Requests the arbiter; a repeated request has no effect. Returns true if the stream holds it. */
   take(stream: object, priority: number): boolean {
     if (this.#holder === stream) return true;
     if (!this.#requests.some((request) => request.stream === stream)) this.#requests.push({ stream, priority });
     return false;
   }
 
-  /** Gives it back, if the stream holds it. */
+  /** Releases the arbiter if the stream holds it. */
   release(stream: object): void {
     if (this.#holder === stream) this.#holder = undefined;
   }
 
-  /** The quiet period is over: lets the best request have a free arbiter. True when one got it. */
+  /** Ends the quiet period: grants a free arbiter to the best request. Returns true if it was granted. */
   grant(): boolean {
     if (this.#holder !== undefined || this.#requests.length === 0) return false;
     const best = this.#requests.reduce((left, right) => (right.priority > left.priority ? right : left));
@@ -34,7 +34,7 @@ export class Arbiter {
     return true;
   }
 
-  /** It is not held, and not waited for. */
+  /** Drops the holder and all requests. */
   reset(): void {
     this.#holder = undefined;
     this.#requests.length = 0;

@@ -1,10 +1,10 @@
 /**
- * Executes the packets of command buffers on the streams of one card. It checks no permissions: the driver above it has parsed
- * what it must parse; here packets meet the device as the hardware would see them.
+ * Executes the packets of command buffers on the streams of one card. It checks no permissions: the driver above it parses
+ * submissions; here packets are executed as hardware does.
  *
- * Data packets (LIN_DMA, MSG_LONG to memory) are translated at once and handed to the stream's channel; small ones run right here when
- * the stream is idle (linear-dma.ts). Everything that touches registers waits until the stream has drained, which satisfies
- * every barrier. A stream that cannot go on (fence, full channel, registers behind data) is kept and retried by {@link pump}.
+ * Data packets (LIN_DMA, MSG_LONG to memory) are translated at once and passed to the stream's channel; small ones run in this thread if
+ * the stream is idle (linear-dma.ts). Packets that access registers wait until the stream has drained, which satisfies
+ * every barrier. A stream that cannot continue (fence, full channel, registers behind data) is kept and retried by {@link pump}.
  */
 
 import {
@@ -35,17 +35,17 @@ import { PhysicalMemory } from './physical-memory.ts';
 import { Job, type PendingBuffer, Stall, type Stream } from './stream.ts';
 import type { CardTraffic } from './traffic.ts';
 
-/** Where the command processor sends what is not memory. */
+/** Receives the writes of packets that do not go to memory. */
 export interface DeviceRegisters {
-  /** Writes a configuration register; `offset` counts from CFG_BASE. May add to fences through the device. */
+  /** Writes a configuration register; `offset` counts from CFG_BASE. May add to fences of the device. */
   writeRegister(offset: number, value: number): void;
   /** Offset from CFG_BASE of message base 0..3 of a stream (CP_MSG_BASE). */
   messageBase(stream: Stream, base: number): number;
-  /** Offset from CFG_BASE of the register block of a stream's engine; negative where none is known. */
+  /** Offset from CFG_BASE of the register block of a stream's engine; negative if unknown. */
   engineBase(stream: Stream): number;
 }
 
-/** What a card hands to its command processor. */
+/** Dependencies of a command processor, provided by its card. */
 export interface CommandProcessorOptions {
   readonly addressMap: AddressMap;
   readonly engines: DmaEngines;
@@ -75,18 +75,18 @@ export class CommandProcessor {
     this.#linearDma = new LinearDma({ ...options, access: this.#reach });
   }
 
-  /** True when some stream waits for a fence, for its channel or behind another buffer. */
+  /** True if a stream waits for a fence, for its channel or behind another buffer. */
   get hasBlocked(): boolean {
     return this.#blocked.size > 0;
   }
 
   /**
    * Starts a command buffer on a stream.
-   * @param memory where the driver holds it from byte 0 on; undefined for one that the card fetches when its turn comes
-   * @param high upper half of the device address from which it is fetched
+   * @param memory copy held by the driver, from byte 0 on; undefined for a buffer that the card fetches at execution
+   * @param high upper half of the device address for fetching
    * @param low lower half
    * @param byteLength bytes of packets
-   * @param isHeld a fault: while it says so, the engine hangs at this buffer
+   * @param isHeld injected fault: while it returns true, the engine hangs at this buffer
    */
   execute(
     stream: Stream,
@@ -107,7 +107,7 @@ export class CommandProcessor {
     this.#blocked.add(stream);
   }
 
-  /** Retries every stream that waits, until none gets further. Arbiters grant when nothing else can run. */
+  /** Retries every waiting stream until none makes progress. Arbiters grant when nothing else can run. */
   pump(): void {
     if (this.#blocked.size === 0) return;
     do {
@@ -115,7 +115,7 @@ export class CommandProcessor {
     } while (this.#grant());
   }
 
-  /** Forgets which streams wait, for a reset. */
+  /** Forgets the waiting streams, for a reset. */
   reset(): void {
     this.#blocked.clear();
   }
@@ -139,7 +139,7 @@ export class CommandProcessor {
     return granted;
   }
 
-  /** Runs a waiting stream; true when it executed at least one packet or finished a buffer. */
+  /** Runs a waiting stream; returns true if it executed at least one packet or finished a buffer. */
   #advance(stream: Stream): boolean {
     let progress = false;
     for (let head = stream.pending[0]; head !== undefined && !stream.stopped; head = stream.pending[0]) {
@@ -154,7 +154,7 @@ export class CommandProcessor {
     return progress;
   }
 
-  /** All packets of a job are executed or handed to the channel. False while the channel has no room for the time of completion. */
+  /** Called when all packets of a job are executed or in the channel. Returns false while the channel has no room for the completion time stamp. */
   #decoded(stream: Stream, job: Job): boolean {
     if (job.stampAddress !== 0) {
       const channel = job.channelOf(stream, this.#options.engines);
@@ -168,8 +168,8 @@ export class CommandProcessor {
   }
 
   /**
-   * Executes packets from byte `at` of a buffer; returns where it stopped: `end`, or the packet to retry. Where the card fetches, the
-   * buffer may lie across translations, and a packet across two of them.
+   * Executes packets from byte `at` of a buffer on; returns the position where it stopped: `end`, or the packet to retry. A buffer that the
+   * card fetches may span several translations, and a packet two of them.
    */
   #run(
     stream: Stream,
@@ -184,7 +184,7 @@ export class CommandProcessor {
     this.#fetch.begin();
     let next = at;
     let piece = memory;
-    /** Byte of `piece` at which the buffer would start, and the end of the piece in the buffer. */
+    /** Byte of `piece` at which the buffer starts, and the end of the piece in the buffer. */
     let base = 0;
     let pieceEnd = memory === undefined ? at : end;
     while (next < end && !stream.stopped) {
@@ -219,7 +219,7 @@ export class CommandProcessor {
     return next;
   }
 
-  /** Fetches the packet at byte `at` of a buffer from several translations; returns the bytes up to the first that has none. */
+  /** Fetches the packet at byte `at` of a buffer from several translations; returns the number of bytes before the first untranslated one. */
   #gather(high: number, low: number, at: number, end: number): number {
     const wanted = Math.min(PACKET_BYTES_MAX, end - at);
     const map = this.#map;
@@ -261,14 +261,14 @@ export class CommandProcessor {
       case PacketOpcode.WREG_32:
         return this.#writeOwnRegister(stream, words[index]!, words[index + 1]!);
       default:
-        // REPEAT and LOAD_AND_EXE are among these, although the driver of gaudi lets them pass: there are no predicates to load and
-        // no scalars to execute here.
+        // REPEAT and LOAD_AND_EXE are among these, although the driver of gaudi accepts them: the emulator has no predicates to load and
+        // no scalars to execute.
         this.#undefined(stream, opcode);
         return 'blocked';
     }
   }
 
-  /** MSG_LONG: value, ctl, address. A 32-bit write, or the low word of the time. */
+  /** MSG_LONG: value, ctl, address. A 32-bit write, or the low word of the time stamp. */
   #messageLong(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
     if (packetPredicate(words[index + 1]!) !== 0) return 'next';
     const map = this.#map;
@@ -317,7 +317,7 @@ export class CommandProcessor {
     return 'next';
   }
 
-  /** ARB_POINT: takes the arbiter of the QMAN, or gives it back behind everything before. The reserved bits of gaudi are 0. */
+  /** ARB_POINT: acquires the arbiter of the QMAN, or releases it after all earlier packets. The reserved bits of gaudi are 0. */
   #arbitrate(stream: Stream, word: number): Outcome {
     if (!arbPointRelease(word)) {
       return stream.arbiter.take(stream, arbPointPriority('gaudi2', word)) ? 'next' : 'blocked';
@@ -332,7 +332,7 @@ export class CommandProcessor {
     return this.#register(stream, this.#options.registers.engineBase(stream) + wreg32Offset(control), value);
   }
 
-  /** CP_DMA: the lower command processor fetches and runs a command buffer; the upper one goes on. */
+  /** CP_DMA: the lower command processor fetches and runs a command buffer; the upper one continues. */
   #commandBufferFetch(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
     const lower = stream.lower;
     if (lower === undefined) {
@@ -347,7 +347,7 @@ export class CommandProcessor {
   }
 }
 
-/** The rest of a buffer that the driver copies at submission. */
+/** The remaining part of a buffer that the driver copied at submission. */
 function copied(rest: PendingBuffer, memory: PhysicalMemory): PendingBuffer {
   const { offset, end } = rest;
   const bytes = memory.window(offset).u8.slice(offset, end);

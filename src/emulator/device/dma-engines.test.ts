@@ -28,16 +28,16 @@ function publish(channel: DmaChannel, byteLength: number): void {
   channel.publish();
 }
 
-/** Waits as a blocking ioctl does; false when the time is over first. */
+/** Waits as a blocking ioctl does; returns false on time-out. */
 function block(done: () => boolean): boolean {
   const end = systemClock.nowNs() + 20 * SECOND_NS;
   while (!done() && systemClock.nowNs() < end) engines.waitProgress(end - systemClock.nowNs(), done);
   return done();
 }
 
-describe('those who wait for progress', () => {
+describe('waiters for progress', () => {
   for (const threads of [1, 3]) {
-    it(`are notified by event although another call blocks meanwhile (${threads} threads)`, async () => {
+    it(`are notified by event even if another call blocks meanwhile (${threads} threads)`, async () => {
       open(threads);
       const channels = Array.from({ length: threads }, () => engines.channel());
       const heard = new Promise<void>((resolve) => engines.listen(resolve));
@@ -60,7 +60,7 @@ describe('those who wait for progress', () => {
 
 describe('an engine that dies', () => {
   for (const threads of [0, 1]) {
-    it(`leaves its channels idle and is seen without the event loop (${threads} threads)`, () => {
+    it(`leaves its channels idle and is detected without the event loop (${threads} threads)`, () => {
       open(threads);
       const channel = engines.channel();
       engines.crash();
@@ -75,9 +75,9 @@ describe('an engine that dies', () => {
 });
 
 describe('threads that are still loading', () => {
-  // An interrupt while a thread loads koffi aborts the process; a thread that was interrupted ends with code 1.
-  it('are let end by themselves when the engines are closed', async () => {
-    // Node tells of new workers a tick later: first of those of the tests before.
+  // An interrupt while a thread loads koffi aborts the process; an interrupted thread ends with code 1.
+  it('end by themselves when the engines are closed', async () => {
+    // Node reports new workers one tick later: wait for those of earlier tests.
     await new Promise(setImmediate);
     const workers: Worker[] = [];
     const onWorker = (worker: Worker): void => void workers.push(worker);
@@ -93,7 +93,7 @@ describe('threads that are still loading', () => {
   });
 
   for (const ending of ['', 'process.exit();', 'process.exitCode = 0; setImmediate(() => engines.close());']) {
-    it(`are waited for by the process that ends: ${ending}`, () => {
+    it(`are waited for by a process that ends: ${ending}`, () => {
       const program = `
         import { DmaEngines } from ${builtSpecifier(new URL('./dma-engines.ts', import.meta.url))};
         const log = { error: (message) => console.error(message) };

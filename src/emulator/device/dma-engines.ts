@@ -1,9 +1,9 @@
 /**
  * The DMA engines of an emulated node: channels of descriptors and the threads that execute them.
  *
- * A channel is ordered; channels are concurrent. With `threads: 0` there are no threads and {@link DmaEngines.pump} executes,
- * in an order drawn from the injected random numbers: that makes whole simulations replay from a seed. This file knows
- * descriptors; it does not know packets, streams or command submissions.
+ * A channel is ordered; channels are concurrent. With `threads: 0` there are no threads and {@link DmaEngines.pump} executes
+ * descriptors, in an order drawn from the injected random numbers, so that simulations replay from a seed. Packets, streams
+ * and command submissions are handled above.
  */
 
 import { addressOf, EventFd, type PollSubscription, startWorker } from '../../sys/index.ts';
@@ -41,11 +41,11 @@ import { EngineProgram } from './engine-program.ts';
 import type { EngineThreadData } from './engine-thread.ts';
 
 const NS_PER_US = 1000;
-/** Bound of the wait for a thread to stop: it is in the middle of a copy, or it has died. */
+/** Limit of the wait for a thread to stop: it is in the middle of a copy, or it is dead. */
 const STOP_TIMEOUT_MS = 1000;
-/** Bound of the wait of a process that ends for a thread that is still loading its modules. */
+/** Limit of the wait of an exiting process for a thread that is still loading its modules. */
 const LOAD_TIMEOUT_MS = 10_000;
-/** Bound of one wait for progress: what ended before the request was made, or by itself, is seen after this. */
+/** Limit of one wait for progress: progress that the request did not cover is noticed after this time. */
 const PROGRESS_WAIT_MS_MAX = 1;
 
 /** An ordered queue of descriptors. */
@@ -56,7 +56,7 @@ export class DmaChannel {
   readonly #consumerWord: number;
   /** Descriptors written, modulo 2^32; published by {@link publish}. */
   #written = 0;
-  /** What the word of the engine said at the last look, and all that it has counted. */
+  /** Busy time at the last reading, and the accumulated total. */
   #seenUs = 0;
   #busyUs = 0;
 
@@ -67,17 +67,17 @@ export class DmaChannel {
     this.#consumerWord = consumerWord(index);
   }
 
-  /** The position after the last descriptor written: what {@link isDone} takes. */
+  /** The position after the last descriptor written, for {@link isDone}. */
   get position(): number {
     return this.#written;
   }
 
-  /** True when everything written up to `position` has been executed. */
+  /** True if everything written up to `position` has been executed. */
   isDone(position: number): boolean {
     return ((Atomics.load(this.#words, this.#consumerWord) - position) | 0) >= 0;
   }
 
-  /** True when nothing written will be executed any more: it has been, or the engine has failed. */
+  /** True if no written descriptor will be executed any more: all have been, or the engine has failed. */
   get idle(): boolean {
     const words = this.#words;
     return (
@@ -86,7 +86,7 @@ export class DmaChannel {
     );
   }
 
-  /** Nanoseconds for which the channel has been worked on, to the microsecond. */
+  /** Busy time of the channel in nanoseconds, in steps of a microsecond. */
   get busyNs(): number {
     const now = Atomics.load(this.#words, busyWord(this.#index));
     this.#busyUs += (now - this.#seenUs) >>> 0;
@@ -94,7 +94,7 @@ export class DmaChannel {
     return this.#busyUs * NS_PER_US;
   }
 
-  /** Free descriptor slots. */
+  /** Number of free descriptor slots. */
   get room(): number {
     return RING_SLOTS - ((this.#written - Atomics.load(this.#words, this.#consumerWord)) | 0);
   }
@@ -109,13 +109,13 @@ export class DmaChannel {
     this.#write(opcode, low, high, destination, byteLength);
   }
 
-  /** Like {@link copy} from or to an address of another process: COPY_FROM or COPY_TO. */
+  /** Like {@link copy}, from or to an address of another process: COPY_FROM or COPY_TO. */
   copyForeign(opcode: number, pid: number, source: number, destination: number, byteLength: number): void {
     this.aimAt(pid);
     this.#write(opcode, source | 0, highOf(source), destination, byteLength);
   }
 
-  /** Names the process of the next descriptor, before it is written: for FILL_TO and WRITE32_TO. */
+  /** Sets the process of the next descriptor, before it is written: for FILL_TO and WRITE32_TO. */
   aimAt(pid: number): void {
     this.#words[descriptorWord(this.#index, this.#written) + DESCRIPTOR_PID] = pid;
   }
@@ -142,7 +142,7 @@ export class DmaChannel {
   }
 }
 
-/** One shared region with the thread that serves it, or with the program that {@link DmaEngines.pump} runs. */
+/** One region shared with the thread that serves it, or with the program that {@link DmaEngines.pump} runs. */
 class Engine {
   readonly words: Int32Array;
   readonly #region: SharedArrayBuffer = new SharedArrayBuffer(REGION_BYTES);
@@ -161,8 +161,8 @@ class Engine {
       onError(error);
     });
     worker.unref();
-    // Node interrupts what still runs when the process ends, and an interrupt while a thread loads koffi, or is in a call of it, aborts
-    // the process (koffi 3.3.4: napi_throw in an isolate that is being terminated): the thread ends by itself before.
+    // Node interrupts running threads when the process exits, and an interrupt while a thread loads or calls koffi aborts
+    // the process (koffi 3.3.4: napi_throw in an isolate that is being terminated): so the thread ends by itself before that.
     const forget = atExit(() => {
       this.stop();
       this.#awaitLoaded();
@@ -170,12 +170,12 @@ class Engine {
     worker.on('exit', forget);
   }
 
-  /** True when it executes nothing any more. */
+  /** True if it executes nothing any more. */
   get ended(): boolean {
     return this.words[CONTROL_STATE] === EngineState.ENDED;
   }
 
-  /** Nothing will be executed any more: the thread is dead, or the program has failed. */
+  /** Marks the engine as ended: its thread is dead, or its program has failed. */
   markEnded(): void {
     Atomics.store(this.words, CONTROL_STATE, EngineState.ENDED);
   }
@@ -194,30 +194,30 @@ class Engine {
     return this.#channels.every((channel) => channel.idle);
   }
 
-  /** Tells the thread to end, which it does by itself, and waits until it touches nothing any more. */
+  /** Requests the thread to end, and waits until it no longer accesses the region. */
   stop(): void {
     Atomics.store(this.words, CONTROL_STOP, 1);
     Atomics.add(this.words, CONTROL_DOORBELL, 1);
     Atomics.notify(this.words, CONTROL_DOORBELL);
-    // Memory and event fd may go only when the thread does not touch them any more. One that starts later finds the stop flag.
+    // Memory and event fd may be released only when the thread no longer accesses them. A thread that starts later finds the stop flag.
     Atomics.wait(this.words, CONTROL_STATE, EngineState.RUNNING, STOP_TIMEOUT_MS);
   }
 
-  /** Waits until the thread runs or has ended; the state is the first thing it writes after its modules are loaded. */
+  /** Waits until the thread runs or has ended; the state is its first write after loading its modules. */
   #awaitLoaded(): void {
     Atomics.wait(this.words, CONTROL_STATE, EngineState.STARTING, LOAD_TIMEOUT_MS);
   }
 }
 
-/** How the engines of a node run. */
+/** Options of the engines of a node. */
 export interface DmaEnginesOptions {
-  /** Engine threads; 0 executes in {@link DmaEngines.pump}. */
+  /** Number of engine threads; 0 executes in {@link DmaEngines.pump}. */
   readonly threads: number;
   /** Idle time before an engine thread sleeps, in nanoseconds. */
   readonly spinNs: number;
   readonly clock: Clock;
   readonly log: Log;
-  /** Chooses the channel that has the next turn where there are no threads. */
+  /** Selects the channel of the next turn if there are no threads. */
   readonly random: Random;
 }
 
@@ -226,41 +226,41 @@ export class DmaEngines {
   readonly #options: DmaEnginesOptions;
   readonly #engines: Engine[] = [];
   readonly #programs: EngineProgram[] = [];
-  /** Counts progress that is waited for, whichever engine makes it. */
+  /** Counts requested progress of all engines. */
   readonly #progress: Int32Array<SharedArrayBuffer> = new Int32Array(new SharedArrayBuffer(4));
   #nextEngine = 0;
   #event: EventFd | undefined;
   #subscription: PollSubscription | undefined;
-  /** Called on the owner's thread after progress that a caller asked to hear of, and after the failure of an engine. */
+  /** Called on the owner's thread after requested progress, and after the failure of an engine. */
   #onProgress: () => void = () => {};
 
   constructor(options: DmaEnginesOptions) {
     this.#options = options;
   }
 
-  /** Sets who hears of progress and failure. */
+  /** Sets the listener for progress and failure. */
   listen(onProgress: () => void): void {
     this.#onProgress = onProgress;
   }
 
-  /** A channel for one stream of one queue. Streams beyond the bound share channels and stay ordered. */
+  /** Returns a channel for one stream of one queue. Streams beyond the limit share channels and stay ordered. */
   channel(): DmaChannel {
     if (this.#engines.length === 0) this.#start();
     return this.#engines[this.#nextEngine++ % this.#engines.length]!.channel();
   }
 
-  /** True when no descriptor waits or runs. */
+  /** True if no descriptor waits or runs. */
   get idle(): boolean {
     return this.#engines.every((engine) => engine.idle);
   }
 
-  /** True when an engine has died: what it had taken will never be done. */
+  /** True if an engine has failed: its pending descriptors are never executed. */
   get failed(): boolean {
     for (let i = 0; i < this.#engines.length; i++) if (this.#engines[i]!.ended) return true;
     return false;
   }
 
-  /** Makes the engines that run die, as a thread does that has met a corrupt ring; an engine is started for it where there is none. */
+  /** Makes the running engines fail, as on a corrupt ring; starts one if there is none. */
   crash(): void {
     if (this.#engines.length === 0) this.#start();
     for (let i = 0; i < this.#engines.length; i++) {
@@ -270,7 +270,7 @@ export class DmaEngines {
     }
   }
 
-  /** Where there are no engine threads: executes everything that was published. */
+  /** Without engine threads: executes everything that was published. */
   pump(): void {
     for (let i = 0; i < this.#programs.length; i++) {
       const engine = this.#engines[i]!;
@@ -278,14 +278,14 @@ export class DmaEngines {
     }
   }
 
-  /** Asks for one call of the listener after the next descriptor is finished. */
+  /** Requests one call of the listener after the next descriptor is finished. */
   requestProgressEvent(): void {
     for (const engine of this.#engines) Atomics.or(engine.words, CONTROL_WAKE, Wake.EVENT);
   }
 
   /**
-   * Blocks the calling thread until any engine has finished a descriptor or `timeoutNs` is over; at most a millisecond.
-   * @param done looked at after the request is made and before sleeping, so that no progress is missed
+   * Blocks the calling thread until any engine has finished a descriptor or `timeoutNs` has passed; at most a millisecond.
+   * @param done checked after the request and before sleeping, so that no progress is missed
    */
   waitProgress(timeoutNs: number, done: () => boolean): void {
     if (this.#programs.length > 0) {
@@ -299,7 +299,7 @@ export class DmaEngines {
     Atomics.wait(this.#progress, 0, seen, Math.min(timeoutNs / 1e6, PROGRESS_WAIT_MS_MAX));
   }
 
-  /** Ends the threads. Descriptors that were not executed are dropped. */
+  /** Ends the threads. Pending descriptors are dropped. */
   close(): void {
     for (const engine of this.#engines) engine.stop();
     this.#subscription?.close();
@@ -333,7 +333,7 @@ export class DmaEngines {
     for (const engine of this.#engines) engine.start({ progress, eventFd: event.fd, spinNs }, onError);
   }
 
-  /** Gives one channel that has work its turn; false when none has. */
+  /** Gives a turn to one channel with pending work; returns false if there is none. */
   #turnAny(engine: Engine, program: EngineProgram): boolean {
     const channels = engine.words[CONTROL_CHANNELS]!;
     const first = channels > 1 ? this.#options.random.below(channels) : 0;

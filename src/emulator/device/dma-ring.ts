@@ -1,5 +1,5 @@
 /**
- * Layout of the memory that the command processors and the engine threads share: channels of descriptors. Numbers only.
+ * Layout of the memory that command processors and engine threads share: channels of descriptors. Constants and offsets only.
  *
  * One region holds a control block and `CHANNELS` channels. A channel is a single-producer single-consumer ring: the
  * command processor writes descriptors and then the producer index, the engine thread executes them in order and then
@@ -7,44 +7,44 @@
  * All offsets are in 32-bit words.
  */
 
-/** Streams of queues that have work at the same time on one engine thread; more share a channel, in submission order. */
+/** Channels per engine thread, one for each stream with work; further streams share a channel, in submission order. */
 export const CHANNELS = 64;
-/** Descriptors in one channel; a full channel holds back its command processor, nothing is lost. */
+/** Descriptors in one channel; a full channel blocks its command processor, nothing is lost. */
 export const RING_SLOTS = 512;
 const RING_MASK: number = RING_SLOTS - 1;
 
 /** Control block: `SLEEPING` is 1 while the thread waits for the doorbell. */
 export const CONTROL_DOORBELL = 0;
 export const CONTROL_SLEEPING = 16;
-/** How progress is to be told, once: bits of `Wake`. */
+/** Requested notification of the next progress, once: bits of `Wake`. */
 export const CONTROL_WAKE = 32;
 /** Set to 1 to end the thread. */
 export const CONTROL_STOP = 48;
-/** Channels in use: the thread looks at no others. */
+/** Number of channels in use: the thread polls no others. */
 export const CONTROL_CHANNELS = 64;
-/** What the thread does with the region: see `EngineState`. */
+/** State of the thread with respect to the region: see `EngineState`. */
 export const CONTROL_STATE = 80;
 const CONTROL_WORDS = 96;
 
-/** Bits that the submitting thread asks with: a signal on the event fd, a notify on the progress word of the node. */
+/** Notifications that the submitting thread can request: a signal on the event fd, a notify on the progress word of the node. */
 export const Wake = { NONE: 0, EVENT: 1, NOTIFY: 2 } as const;
 
-/** A thread that has ended never touches the region again; one that ends without being told to has failed. */
+/** An ended thread never accesses the region again; one that ends without a stop request has failed. */
 export const EngineState = { STARTING: 0, RUNNING: 1, ENDED: 2 } as const;
 
-/** Producer and consumer index stand on cache lines of their own. */
+/** Producer and consumer index are on separate cache lines. */
 const CHANNEL_PRODUCER = 0;
 const CHANNEL_CONSUMER = 16;
 const CHANNEL_RING = 32;
 const DESCRIPTOR_WORDS = 8;
 const CHANNEL_WORDS = CHANNEL_RING + RING_SLOTS * DESCRIPTOR_WORDS;
 
-/** Bytes of the whole region. */
+/** Size of the whole region in bytes. */
 export const REGION_BYTES: number = (CONTROL_WORDS + CHANNELS * CHANNEL_WORDS) * 4;
 
 /**
  * Fields of a descriptor. COPY: source, destination, length. FILL: pattern, destination, length. WRITE32: value, destination.
- * The opcodes with FROM have their source in the process PID, those with TO their destination.
+ * Opcodes with FROM have their source in the process PID, those with TO their destination.
  */
 export const DESCRIPTOR_OPCODE = 0;
 export const DESCRIPTOR_LENGTH = 1;
@@ -54,7 +54,7 @@ export const DESCRIPTOR_DESTINATION_LOW = 4;
 export const DESCRIPTOR_DESTINATION_HIGH = 5;
 export const DESCRIPTOR_PID = 6;
 
-/** 0 is none of them: an engine that finds one fails. */
+/** 0 is not an opcode: an engine that reads it fails. */
 export const Opcode = {
   COPY: 1,
   FILL: 2,
@@ -76,7 +76,7 @@ export function consumerWord(channel: number): number {
   return CONTROL_WORDS + channel * CHANNEL_WORDS + CHANNEL_CONSUMER;
 }
 
-/** Word index of the time that a channel was worked on, in microseconds modulo 2^32: beside the consumer index, which has the same writer. */
+/** Word index of the busy time of a channel, in microseconds modulo 2^32: beside the consumer index, which has the same writer. */
 export function busyWord(channel: number): number {
   return consumerWord(channel) + 1;
 }

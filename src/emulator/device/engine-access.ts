@@ -1,5 +1,5 @@
 /**
- * How the engines of a card reach memory: decodes an address and reports to the driver what it does not lead to. It moves no bytes.
+ * Address decoding for the engines of a card, with faults reported to the driver. It moves no bytes.
  */
 
 import { highOf } from '../../ucs/type/int64.ts';
@@ -8,11 +8,11 @@ import type { Stream } from './stream.ts';
 
 /** Faults that the device reports to the driver. */
 export interface FaultListener {
-  /** An engine met an address without translation. The packet moved nothing. */
+  /** An engine accessed an address without translation. The packet moved nothing. */
   pageFault(stream: Stream, high: number, low: number): void;
-  /** A packet asked for what the hardware does not do: host to host, or data to registers. */
+  /** A packet requested an access that the hardware does not support: host to host, or data to registers. */
   razwi(stream: Stream, high: number, low: number): void;
-  /** A packet with an opcode that is unknown, or that this device model does not execute: the stream has stopped. */
+  /** A packet with an opcode that is unknown or not executed by this device model: the stream has stopped. */
   undefinedOpcode(stream: Stream, opcode: number): void;
 }
 
@@ -28,12 +28,12 @@ export class EngineAccess {
   }
 
   /**
-   * Decodes the address in two 32-bit halves plus `bytes`, which must be memory; reports the fault otherwise.
+   * Decodes the address, given as 32-bit halves plus `bytes`, which must be memory; reports a fault otherwise.
    * @returns whether {@link map} holds memory
    */
   reach(stream: Stream, high: number, low: number, bytes: number): boolean {
     const sum = (low >>> 0) + bytes;
-    // As small integers of V8: passing them on allocates nothing.
+    // Small integers of V8: passing them on allocates nothing.
     const carried = ((high >>> 0) + highOf(sum)) | 0;
     const rest = sum | 0;
     const target = this.map.decode(carried, rest);

@@ -1,6 +1,6 @@
 /**
- * What a DMA engine does with one descriptor: copy, fill, write a word, stamp the time. It takes descriptors from a channel in
- * order and publishes the consumer index; when it runs, and on which thread, is decided by its caller.
+ * Execution of one descriptor by a DMA engine: copy, fill, write of a word, time stamp. It takes descriptors from a channel in
+ * order and publishes the consumer index; its caller decides when and on which thread it runs.
  */
 
 import { allocateScratch, copyFromProcess, copyToProcess, Errno, memcpy, SyscallError } from '../../sys/index.ts';
@@ -25,17 +25,17 @@ import {
 const SLICE_BYTES = 4 * 2 ** 20;
 const WORD_BYTES = 4;
 const NS_PER_US = 1000;
-/** Bytes that one turn fills in another process; whole patterns. */
+/** Bytes that one turn fills in another process; a multiple of the pattern. */
 const PATTERN_COPY_BYTES = 65536;
 
 /** Executes the descriptors of one shared region. */
 export class EngineProgram {
   readonly #words: Int32Array;
-  /** Host virtual address of the region, to copy values out of descriptors. */
+  /** Host virtual address of the region, for copying values out of descriptors. */
   readonly #address: number;
-  /** Bytes already done of the descriptor at the head of each channel. */
+  /** Bytes already executed of the descriptor at the head of each channel. */
   readonly #done: Float64Array;
-  /** Nanoseconds of each channel. */
+  /** Busy time of each channel in nanoseconds. */
   readonly #busyNs: Float64Array;
   readonly #clock: Clock;
 
@@ -49,8 +49,8 @@ export class EngineProgram {
 
   /**
    * Gives a channel one turn.
-   * @returns 0 when it had nothing to do, 1 when it worked, 2 when a descriptor was finished
-   * @throws SyscallError EIO for an opcode that is none: the ring is corrupt
+   * @returns 0 if it had nothing to do, 1 if it worked, 2 if a descriptor was finished
+   * @throws SyscallError EIO for an invalid opcode: the ring is corrupt
    */
   turn(channel: number): 0 | 1 | 2 {
     const words = this.#words;
@@ -63,12 +63,12 @@ export class EngineProgram {
     words[busyWord(channel)] = Math.floor(busyNs / NS_PER_US) | 0;
     if (!isFinished) return 1;
     this.#done[channel] = 0;
-    // The index is stored last: a reader that sees it sees the data.
+    // The index is stored last: a reader that sees it also sees the data.
     Atomics.store(words, consumerWord(channel), (consumer + 1) | 0);
     return 2;
   }
 
-  /** Works on the descriptor at word `at`; true when it is finished. */
+  /** Works on the descriptor at word `at`; returns true if it is finished. */
   #execute(channel: number, at: number): boolean {
     const words = this.#words;
     const destination = addressAt(words, at + DESCRIPTOR_DESTINATION_HIGH, at + DESCRIPTOR_DESTINATION_LOW);
@@ -117,7 +117,7 @@ export class EngineProgram {
     return done + slice === byteLength;
   }
 
-  /** A slice from or to another process. One that has ended, or has unmapped, takes and gives nothing: its transfer ends there. */
+  /** Copies a slice from or to another process. If that has ended or has unmapped the memory, the transfer ends there. */
   #copyForeignSlice(channel: number, at: number, destination: number): boolean {
     const words = this.#words;
     const pid = words[at + DESCRIPTOR_PID]!;
@@ -133,7 +133,7 @@ export class EngineProgram {
     return moved !== slice || done + slice === byteLength;
   }
 
-  /** A slice of a fill in another process, from a copy of the pattern here. */
+  /** Fills a slice in another process, from a local copy of the pattern. */
   #fillForeignSlice(channel: number, at: number, destination: number): boolean {
     const byteLength = this.#words[at + DESCRIPTOR_LENGTH]! >>> 0;
     const done = this.#done[channel]!;
@@ -147,7 +147,7 @@ export class EngineProgram {
     return moved !== slice || done + slice === byteLength;
   }
 
-  /** Repeats the 8-byte pattern: writes it once, then doubles what is there. */
+  /** Repeats the 8-byte pattern: writes it once, then doubles the filled part. */
   #fill(at: number, destination: number): void {
     const byteLength = this.#words[at + DESCRIPTOR_LENGTH]! >>> 0;
     let filled = Math.min(8, byteLength);
@@ -159,7 +159,7 @@ export class EngineProgram {
     }
   }
 
-  /** Writes CLOCK_MONOTONIC in nanoseconds as 64 bits. The source words of the descriptor serve as scratch. */
+  /** Writes CLOCK_MONOTONIC in nanoseconds as 64 bits. The source words of the descriptor are used as scratch memory. */
   #stamp(at: number, destination: number): void {
     const now = this.#clock.nowNs();
     this.#words[at + DESCRIPTOR_SOURCE_LOW] = now | 0;

@@ -1,5 +1,5 @@
 /**
- * The body of one engine thread: gives every channel its turn, spins while there is work, sleeps when there is none. Not for import.
+ * Body of one engine thread: gives every channel its turn, spins while there is work, sleeps when there is none. A thread entry, not for import.
  */
 
 import { workerData } from 'node:worker_threads';
@@ -18,18 +18,18 @@ import {
 } from './dma-ring.ts';
 import { EngineProgram } from './engine-program.ts';
 
-/** What the owner of the thread hands to it. */
+/** Parameters from the owner of the thread. */
 export interface EngineThreadData {
   readonly region: SharedArrayBuffer;
-  /** One word that counts progress that is waited for, of all engines of the node. */
+  /** Counter of requested progress, shared by all engines of the node. */
   readonly progress: SharedArrayBuffer;
-  /** Written when `Wake.EVENT` was asked for. */
+  /** Written if `Wake.EVENT` was requested. */
   readonly eventFd: number;
   /** Idle time before the thread sleeps. Waking it costs tens of microseconds, spinning costs a core. */
   readonly spinNs: number;
 }
 
-/** Idle rounds between two looks at the clock. */
+/** Idle rounds between two readings of the clock. */
 const ROUNDS_PER_CLOCK_READ = 256;
 
 function tellProgress(words: Int32Array, progress: Int32Array, event: EventFd): void {
@@ -40,7 +40,7 @@ function tellProgress(words: Int32Array, progress: Int32Array, event: EventFd): 
   Atomics.notify(progress, 0);
 }
 
-/** Sleeps until the doorbell rings. The flag is set before the last look, so that no ring falls between. */
+/** Sleeps until the doorbell rings. The flag is set before the last check, so that no ring is lost. */
 function sleep(words: Int32Array, hasWork: () => boolean): void {
   const doorbell = Atomics.load(words, CONTROL_DOORBELL);
   Atomics.store(words, CONTROL_SLEEPING, 1);
@@ -50,7 +50,7 @@ function sleep(words: Int32Array, hasWork: () => boolean): void {
 
 function run(data: EngineThreadData, words: Int32Array): void {
   const progress = new Int32Array(data.progress);
-  // The owner of the thread closes the descriptor, after the thread has ended.
+  // The owner of the thread closes the descriptor after the thread has ended.
   const event = new EventFd(data.eventFd);
   const program = new EngineProgram(words, addressOf(words), CHANNELS, systemClock);
   const round = (): boolean => {
@@ -72,7 +72,7 @@ function run(data: EngineThreadData, words: Int32Array): void {
     }
     idleRounds += 1;
     if (idleRounds % ROUNDS_PER_CLOCK_READ !== 0) continue;
-    // The thread that brings the next work may need this processor to do so.
+    // The thread that produces the next work may need this processor.
     schedYield();
     const now = systemClock.nowNs();
     if (idleRounds === ROUNDS_PER_CLOCK_READ) idleSinceNs = now;
@@ -89,7 +89,7 @@ Atomics.store(words, CONTROL_STATE, EngineState.RUNNING);
 try {
   run(data, words);
 } finally {
-  // Also when it fails: a submitting thread that blocks cannot hear the error event.
+  // Also on failure: a submitting thread that blocks does not receive the error event.
   Atomics.store(words, CONTROL_STATE, EngineState.ENDED);
   Atomics.notify(words, CONTROL_STATE);
 }

@@ -1,6 +1,6 @@
 /**
- * One emulated card as hardware: its memories, its address decoder, its queues and their command processors, its registers.
- * It has no idea of files, handles, contexts or errno: that is the driver above it.
+ * One emulated card as hardware: its memories, address decoder, queues, command processors and registers.
+ * Files, handles, contexts and errno belong to the driver above it.
  */
 
 import {
@@ -26,28 +26,28 @@ import { RegisterFile } from './register-file.ts';
 import { type Stall, Stream } from './stream.ts';
 import type { CardTraffic } from './traffic.ts';
 
-/** The doorbell register, which the driver also maps at the start of the first reserved range of host addresses. */
+/** Doorbell register, which the driver also maps at the start of the first reserved range of host addresses. */
 const DOORBELL_BYTES = 4;
 
-/** What a card is made of. */
+/** Options of a card. */
 export interface GaudiDeviceOptions {
   readonly profile: AsicProfile;
   /** Bytes of physical HBM; sparse, so untouched pages cost nothing. */
   readonly hbmBytes: number;
   readonly engines: DmaEngines;
   readonly clock: Clock;
-  /** Of which card the memories are. */
+  /** Minor of the card that has the memories. */
   readonly minor: number;
-  /** Counts what the engines of the card move. */
+  /** Counters of the transfers of the card's engines. */
   readonly traffic: CardTraffic;
   /** See CommandProcessorOptions. */
   readonly inlineBytesMax: number;
   readonly faults: FaultListener;
-  /** A device write to the MSI-X doorbell: interrupt `vector`. */
+  /** Called when the device writes to the MSI-X doorbell: interrupt `vector`. */
   readonly onInterrupt: (vector: number) => void;
 }
 
-/** Mappings are made in pages; the user's SRAM of gaudi ends inside of one. */
+/** Unit of mappings; the user's SRAM of gaudi ends inside one. */
 const MAPPING_UNIT_BYTES = 65536;
 
 /** A memory of the card on a sparse memfd. */
@@ -61,7 +61,7 @@ class DeviceMemory {
     this.#mappedBytes = Math.ceil(byteLength / MAPPING_UNIT_BYTES) * MAPPING_UNIT_BYTES;
     this.#fd = memfdCreate(`gaudi-${name}`);
     const address = this.#map();
-    // Fewer page faults at first touch; a kernel without huge shared pages refuses, and nothing is lost.
+    // Reduces page faults at first access; a kernel without huge shared pages refuses, which is harmless.
     madvise(address, this.#mappedBytes, MadviseAdvice.HUGEPAGE);
     this.memory = new PhysicalMemory(name, address, byteLength, (offset, length) => {
       const bytes = Math.ceil(length / MAPPING_UNIT_BYTES) * MAPPING_UNIT_BYTES;
@@ -86,7 +86,7 @@ class DeviceMemory {
   }
 }
 
-/** The SRAM of a card that has its HBM; without it that one goes again. */
+/** Creates the SRAM of a card; releases the HBM if that fails. */
 function sramBeside(hbm: DeviceMemory, byteLength: number): DeviceMemory {
   try {
     return new DeviceMemory('sram', byteLength);
@@ -102,7 +102,7 @@ export class GaudiDevice {
   readonly processor: CommandProcessor;
   readonly registers: RegisterFile;
   readonly addressMap: AddressMap;
-  /** Page tables of host memory in small and huge pages, and of HBM where it has virtual addresses. */
+  /** Page tables of host memory in small and huge pages, and of HBM if it has virtual addresses. */
   readonly hostPages: PageTable = new PageTable();
   readonly hostHugePages: PageTable = new PageTable();
   readonly dramPages: PageTable = new PageTable();
@@ -164,32 +164,32 @@ export class GaudiDevice {
     return opened;
   }
 
-  /** Stalls the engine behind a queue, or lets it go on (Stall.NONE): all its streams. What it has begun goes on. A reset lets it go on, too. */
+  /** Stalls the engine of a queue, or resumes it (Stall.NONE): all its streams. Started transfers continue. A reset resumes it, too. */
   stall(queueId: number, stall: Stall): void {
     const stream = this.stream(queueId);
     stream.stall = stall;
     stream.lower!.stall = stall;
   }
 
-  /** Every stream that was used so far. */
+  /** All streams that were used so far. */
   *usedStreams(): Iterable<Stream> {
     for (const stream of this.#streams) if (stream !== undefined) yield stream;
   }
 
-  /** True when no queue has work (INFO HW_IDLE). */
+  /** True if no queue has work (INFO HW_IDLE). */
   get idle(): boolean {
     for (const stream of this.usedStreams()) if (!stream.idle) return false;
     return true;
   }
 
-  /** Nanoseconds for which engines have moved bytes of the card. Streams that share a channel are counted together. */
+  /** Busy time of the card's engines in nanoseconds. Streams that share a channel are counted together. */
   get busyNs(): number {
     let sum = this.traffic.inlineNs;
     for (const stream of this.usedStreams()) sum += stream.busyNs + (stream.lower?.busyNs ?? 0);
     return sum;
   }
 
-  /** True when no descriptor of the card waits or runs: nothing moves memory. */
+  /** True if no descriptor of the card waits or runs: no memory is accessed. */
   get drained(): boolean {
     for (const stream of this.usedStreams()) {
       if (!stream.drained || (stream.lower !== undefined && !stream.lower.drained)) return false;
@@ -197,13 +197,13 @@ export class GaudiDevice {
     return true;
   }
 
-  /** Lets everything run that can run now. */
+  /** Runs everything that can run. */
   pump(): void {
     this.#engines.pump();
     if (this.processor.hasBlocked) this.processor.pump();
   }
 
-  /** A 32-bit write by the device to any address; writes to nowhere vanish, as posted writes do. */
+  /** Writes 32 bits to any address as the device; writes to unmapped addresses vanish, as posted writes do. */
   writeWord(high: number, low: number, value: number): void {
     const map = this.addressMap;
     const target = map.decode(high, low);
@@ -211,7 +211,7 @@ export class GaudiDevice {
     else if (target === Target.REGISTER) this.registers.writeRegister(map.offset, value);
   }
 
-  /** A 32-bit read by the device; 0 where nothing answers. */
+  /** Reads 32 bits as the device; 0 for unmapped addresses. */
   readWord(high: number, low: number): number {
     const map = this.addressMap;
     const target = map.decode(high, low);
@@ -219,18 +219,18 @@ export class GaudiDevice {
     return target === Target.REGISTER ? this.registers.readRegister(map.offset) : 0;
   }
 
-  /** Forgets the command buffers that wait, for a reset. What the engines have taken goes on. */
+  /** Forgets waiting command buffers, for a reset. Descriptors that are in channels are executed. */
   dropPending(): void {
     this.processor.reset();
     for (const stream of this.usedStreams()) stream.dropPending();
   }
 
-  /** Gives the memory behind a range of HBM back to the system; it reads as zeros. */
+  /** Returns the memory behind a range of HBM to the system; it then reads as zeros. */
   discardHbm(offset: number, byteLength: number): void {
     madvise(this.hbm.address + offset, byteLength, MadviseAdvice.REMOVE);
   }
 
-  /** Clears what a context leaves behind: sync objects, monitors, fences, queues. HBM and SRAM keep their contents. */
+  /** Clears the state of a context: sync objects, monitors, fences, queues. HBM and SRAM keep their contents. */
   resetState(): void {
     this.dropPending();
     for (const stream of this.usedStreams()) stream.reset();

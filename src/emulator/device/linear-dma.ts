@@ -1,9 +1,9 @@
 /**
- * The LIN_DMA packet: copies and fills between any memories that a card reaches. It decides what moves where and hands it to the channel
- * of the stream; the bytes are moved by the engines, or right here when they are few and the stream is idle.
+ * The LIN_DMA packet: copies and fills between all memories that a card reaches. It translates a transfer and passes it to the channel
+ * of the stream; the engines move the bytes, or this thread if they are few and the stream is idle.
  *
- * A transfer that crosses translations is checked whole before its first byte moves. When it has more pieces than the channel has
- * room, the stream remembers how far it got and goes on later.
+ * A transfer that spans translations is checked as a whole before its first byte moves. If it has more pieces than the channel has
+ * room, the stream records its progress and continues later.
  */
 
 import { linDmaMemset } from '../../uapi/index.ts';
@@ -17,20 +17,20 @@ import type { PhysicalMemory } from './physical-memory.ts';
 import type { Job, Stream } from './stream.ts';
 import type { CardTraffic } from './traffic.ts';
 
-/** The outcome of one packet: go on with the next, or stop here and retry later. */
+/** Result of one packet: continue with the next, or stop and retry later. */
 export type Outcome = 'next' | 'blocked';
 
 /** Bytes of the pattern of a fill. */
 const PATTERN_BYTES = 8;
 
-/** Inline copies from this size on are timed: shorter ones take hardly longer than the clock. */
+/** Minimum size of inline copies that are timed: shorter ones take hardly longer than reading the clock. */
 const TIMED_BYTES_MIN = 65_536;
 
-/** What transfers need of their card. */
+/** What transfers need from their card. */
 export interface LinearDmaOptions {
   readonly access: EngineAccess;
   readonly engines: DmaEngines;
-  /** Copies up to this size run at once when their stream is idle; 0 never. */
+  /** Copies up to this size run at once if their stream is idle; 0 never. */
   readonly inlineBytesMax: number;
   readonly clock: Clock;
   readonly traffic: CardTraffic;
@@ -47,7 +47,7 @@ export class LinearDma {
   #source = 0;
   #destination = 0;
   #sourceMemory: PhysicalMemory;
-  /** The processes of both, 0 for this one. */
+  /** The processes of both addresses, 0 for this one. */
   #sourcePid = 0;
   #destinationPid = 0;
 
@@ -111,7 +111,7 @@ export class LinearDma {
     return 'next';
   }
 
-  /** A fill, or a transfer that crosses translations or faults. */
+  /** Executes a fill, or a transfer that spans translations or faults. */
   #byPieces(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
     const byteLength = words[index]! >>> 0;
     if (stream.movedBytes === 0 && !this.#isReachable(stream, words, index)) return 'next';
@@ -119,7 +119,7 @@ export class LinearDma {
     const fills = linDmaMemset(words[index + 1]!);
     while (stream.movedBytes < byteLength) {
       if (channel.room === 0) return 'blocked';
-      // Only what was unmapped since the check faults here: the rest of the transfer is dropped.
+      // A fault here means that memory was unmapped after the check: the rest of the transfer is dropped.
       const piece = this.#nextPiece(stream, words, index, stream.movedBytes);
       if (piece === 0) break;
       const isFirst = stream.movedBytes === 0;
@@ -149,7 +149,7 @@ export class LinearDma {
     return true;
   }
 
-  /** Bytes that are contiguous after the first `done` ones; 0, after a report, where the transfer faults. */
+  /** Number of contiguous bytes after the first `done` ones; 0, after reporting it, on a fault. */
   #nextPiece(stream: Stream, words: Int32Array, index: number, done: number): number {
     const { map } = this.#access;
     let available = (words[index]! >>> 0) - done;
@@ -172,7 +172,7 @@ export class LinearDma {
     return Math.min(available, map.available);
   }
 
-  /** Fills the piece with the pattern in the source words, which goes on at byte `phase` of it. */
+  /** Fills the piece with the pattern in the source words, from byte `phase` of the pattern on. */
   #fill(job: Job, words: Int32Array, index: number, phase: number, byteLength: number): void {
     let low = words[index + 2]!;
     let high = words[index + 3]!;

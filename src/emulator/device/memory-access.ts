@@ -1,12 +1,12 @@
 /**
  * Small accesses to physical memory from JavaScript: copies of up to a few kilobytes, fills and 32-bit words, at once and
- * in this thread. Large transfers belong to the DMA engines.
+ * in this thread. Large transfers are for the DMA engines.
  */
 
 import { allocateScratch, copyFromProcess, copyToProcess, memcpy, type ScratchBlock } from '../../sys/index.ts';
 import { type PhysicalMemory, WINDOW_BYTES, windowIndex } from './physical-memory.ts';
 
-/** Up to here a loop over bytes is faster than making two subarrays, and makes no garbage. */
+/** Up to this size, a loop over bytes is faster than creating two subarrays, and makes no garbage. */
 const LOOP_BYTES_MAX = 64;
 
 /** Copies `byteLength` bytes; both ranges lie inside their memories. */
@@ -21,7 +21,7 @@ export function copyMemory(
   const from = windowIndex(sourceOffset);
   const windowed = destination.hasWindows && source.hasWindows;
   if (!windowed || byteLength > LOOP_BYTES_MAX || Math.max(to, from) + byteLength > WINDOW_BYTES) {
-    // Host to host is refused before: at most one of the two is in another process.
+    // Host to host was rejected earlier: at most one of the two is in another process.
     if (destination.pid === 0) {
       fetchBytes(source, sourceOffset, destination.address + destinationOffset, byteLength);
     } else storeBytes(destination, destinationOffset, source.address + sourceOffset, byteLength);
@@ -29,21 +29,21 @@ export function copyMemory(
   }
   const toBytes = destination.window(destinationOffset).u8;
   const fromBytes = source.window(sourceOffset).u8;
-  // Backwards when the ranges overlap that way, as one engine burst would read before it writes.
+  // Backwards if the ranges overlap that way, as one engine burst would read before it writes.
   if (to > from) for (let i = byteLength - 1; i >= 0; i--) toBytes[to + i] = fromBytes[from + i]!;
   else for (let i = 0; i < byteLength; i++) toBytes[to + i] = fromBytes[from + i]!;
 }
 
 /**
- * Copies bytes of a memory to an address of this process. What a process that has ended, or has unmapped, does not yield is left as
- * it was: the card goes on, and the owner of the memory has lost it.
+ * Copies bytes of a memory to an address of this process. Bytes that cannot be read, because their process has ended or has unmapped
+ * them, are left unchanged: the card continues, the owner has lost the memory.
  */
 export function fetchBytes(memory: PhysicalMemory, offset: number, target: number, byteLength: number): void {
   if (memory.pid === 0) memcpy(target, memory.address + offset, byteLength);
   else copyFromProcess(memory.pid, memory.address + offset, target, byteLength);
 }
 
-/** Copies bytes at an address of this process into a memory. What another process does not take is lost. */
+/** Copies bytes at an address of this process into a memory. Bytes that another process does not accept are lost. */
 export function storeBytes(memory: PhysicalMemory, offset: number, source: number, byteLength: number): void {
   if (memory.pid === 0) memcpy(memory.address + offset, source, byteLength);
   else copyToProcess(memory.pid, memory.address + offset, source, byteLength);
@@ -60,7 +60,7 @@ export class WordAccess {
       return;
     }
     this.#scratch.words[0] = value;
-    // Into another process the kernel may copy byte by byte, lowest first: a counter that only grows is never seen too high.
+    // In another process, the kernel may copy byte by byte, lowest first: a counter that only grows never appears too high.
     storeBytes(memory, offset, this.#scratch.address, 4);
   }
 

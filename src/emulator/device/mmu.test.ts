@@ -6,7 +6,7 @@ import { PhysicalMemory } from './physical-memory.ts';
 const memory = new PhysicalMemory('hbm', 0, 1000, undefined);
 
 describe('PageTable', () => {
-  it('refuses overlaps and changes nothing then', () => {
+  it('rejects overlaps and then changes nothing', () => {
     for (const [start, length] of [
       [10, 10],
       [5, 6],
@@ -96,7 +96,7 @@ function everyRange(pages: number): { readonly start: number; readonly length: n
   return ranges;
 }
 
-/** Runs calls on a table and on an array of pages; a page holds where it leads, or -1. Unmapping takes whole stretches. */
+/** Runs calls on a table and on an array of pages; a page holds its target, or -1. Unmapping removes whole stretches. */
 function expectAgreement(calls: readonly Call[]): void {
   const table = new PageTable();
   const pages = [-1, -1, -1, -1];

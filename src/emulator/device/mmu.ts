@@ -1,9 +1,9 @@
 /**
- * Page tables of one range of device virtual addresses: which physical memory stands behind which address.
- * It does not choose addresses (driver/memory/va-space.ts) and does not decode physical ones (address-map.ts).
+ * Page tables of one range of device virtual addresses: the physical memory behind each address.
+ * Choosing addresses (driver/memory/va-space.ts) and decoding physical ones (address-map.ts) are separate.
  *
- * Addresses are offsets from the base of the range, because those are exact JavaScript numbers and 64-bit ones are not.
- * Translations are kept as intervals in address order, not page by page: pinned host memory is contiguous here, and a
+ * Addresses are offsets from the base of the range, which are exact JavaScript numbers; 64-bit addresses are not.
+ * Translations are kept as intervals in address order, not per page: pinned host memory is contiguous here, and a
  * page of HBM has 768 MiB.
  */
 
@@ -39,7 +39,7 @@ export class PageTable {
 
   /**
    * Maps `[start, start + byteLength)`.
-   * @returns false when any byte of it is mapped already; then nothing changed
+   * @returns false if any byte of it is already mapped; then nothing has changed
    */
   map(start: number, byteLength: number, memory: PhysicalMemory, memoryOffset: number): boolean {
     const index = this.#indexAfter(start);
@@ -61,7 +61,7 @@ export class PageTable {
     this.#last = undefined;
   }
 
-  /** The stretch that contains `offset`, or undefined where nothing is mapped: a page fault. */
+  /** The stretch that contains `offset`, or undefined if it is not mapped: a page fault. */
   translate(offset: number): Translation | undefined {
     const last = this.#last;
     if (last !== undefined && offset >= last.start && offset < last.end) return last;

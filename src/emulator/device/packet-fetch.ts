@@ -1,6 +1,6 @@
 /**
- * Where the command processor finds the words of the packet at hand: in a window of its memory, or in a small copy where there is no
- * window, or where the packet lies across a border. It knows no packets and no addresses.
+ * Provides the words of the current packet to the command processor: in a window of its memory, or in a small copy if there is no
+ * window or the packet spans two pieces. It does not interpret packets or addresses.
  */
 
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
@@ -11,17 +11,17 @@ import { type PhysicalMemory, WINDOW_BYTES, windowIndex } from './physical-memor
 /** Bytes of the longest packet. */
 export const PACKET_BYTES_MAX: number = LIN_DMA_BYTES;
 
-/** Bytes that one system call reads ahead from the memory of another process: the packets of most command buffers at once. */
+/** Bytes that one system call reads ahead from the memory of another process: all packets of most command buffers. */
 const AHEAD_BYTES = 4096;
 
-/** The packet at hand. */
+/** The current packet. */
 export class PacketFetch {
-  /** The words of the packet, from {@link index} on; those behind what was fetched are not of it. */
+  /** The words of the packet, from {@link index} on; words beyond the fetched bytes do not belong to it. */
   words: Int32Array;
   index = 0;
   readonly #scratch: ScratchBlock = allocateScratch(PACKET_BYTES_MAX);
   readonly #scratchWords: Int32Array;
-  /** What was read ahead, of which memory and from which byte; undefined for nothing. */
+  /** Bytes read ahead, their memory and first byte; undefined if there are none. */
   #ahead: ScratchBlock | undefined;
   #aheadWords: Int32Array = new Int32Array(0);
   #aheadMemory: PhysicalMemory | undefined;
@@ -34,12 +34,12 @@ export class PacketFetch {
     this.words = this.#scratchWords;
   }
 
-  /** Forgets what was read ahead: a command buffer is fetched anew whenever its turn comes. */
+  /** Drops the bytes read ahead: a command buffer is fetched anew at each execution. */
   begin(): void {
     this.#aheadMemory = undefined;
   }
 
-  /** Shows the packet at byte `offset` of a memory, of which at least `byteLength` bytes are there. */
+  /** Makes the packet at byte `offset` of a memory current; at least `byteLength` bytes are there. */
   show(memory: PhysicalMemory, offset: number, byteLength: number): void {
     const inWindow = windowIndex(offset);
     if (memory.hasWindows && (inWindow & 3) === 0 && inWindow <= WINDOW_BYTES - PACKET_BYTES_MAX) {
@@ -55,14 +55,14 @@ export class PacketFetch {
     this.copy(0, memory, offset, Math.min(byteLength, PACKET_BYTES_MAX));
   }
 
-  /** Shows zeros, into which {@link copy} puts the pieces of a packet. */
+  /** Makes zeros current, into which {@link copy} copies the pieces of a packet. */
   beginCopy(): void {
     this.words = this.#scratchWords;
     this.index = 0;
     this.#scratchWords.fill(0);
   }
 
-  /** Puts a piece at byte `at` of the packet. */
+  /** Copies a piece to byte `at` of the packet. */
   copy(at: number, memory: PhysicalMemory, offset: number, byteLength: number): void {
     fetchBytes(memory, offset, this.#scratch.address + at, byteLength);
   }
@@ -72,7 +72,7 @@ export class PacketFetch {
     this.#ahead?.free();
   }
 
-  /** What the process does not yield reads as zeros, which are no packet: the stream stops there. */
+  /** Bytes that cannot be read are zeros, which are not a valid packet: the stream stops there. */
   #showForeign(memory: PhysicalMemory, offset: number, byteLength: number): void {
     const needed = Math.min(byteLength, PACKET_BYTES_MAX);
     const isAhead = memory === this.#aheadMemory && offset >= this.#aheadStart && offset + needed <= this.#aheadEnd;

@@ -1,20 +1,20 @@
 /**
  * Memory that an emulated device can reach: HBM, SRAM, a command buffer of the driver or pinned pages of the host.
- * It knows where the bytes are; it does not know at which device address they appear (mmu.ts) nor who may use them.
+ * It holds the location of the bytes; their device addresses are in mmu.ts, and permissions are checked elsewhere.
  *
- * Two ways in: `address` for memcpy in the engine threads, and windows (typed arrays made once, on first touch) for the
- * small copies and words that run in JavaScript without a foreign call and without garbage.
+ * Two kinds of access: `address` for memcpy in the engine threads, and windows (typed arrays created once, at first access) for
+ * small copies and words in JavaScript, without a foreign call and without garbage.
  */
 
 /** Windows are 1 GiB, so that every index in one is a small integer of V8. */
 export const WINDOW_BYTES: number = 2 ** 30;
 
-/** Makes the buffer behind one window: `byteLength` bytes from `offset`. */
+/** Creates the buffer behind one window: `byteLength` bytes from `offset`. */
 export type WindowFactory = (offset: number, byteLength: number) => ArrayBufferLike;
 
 /**
- * Views on foreign memory count as external memory of V8 and provoke collections, so pinned host memory above this size
- * gets none: its small copies take a foreign call instead.
+ * Views of foreign memory count as external memory of V8 and provoke collections, so pinned host memory above this size
+ * has none: its small copies use a foreign call instead.
  */
 export const HOST_WINDOW_BYTES_MAX: number = 16 * 2 ** 20;
 
@@ -32,20 +32,20 @@ export class MemoryWindow {
   }
 }
 
-/** A contiguous piece of host-virtual memory standing for physical memory. */
+/** A contiguous piece of host virtual memory that represents physical memory. */
 export class PhysicalMemory {
-  /** What it is, for fault records and logs: "hbm", "sram", "host", "command buffer". */
+  /** Name for fault records and logs: "hbm", "sram", "host", "command buffer". */
   readonly name: string;
   /** True for pinned pages of the host: the far side of the card's PCIe port. */
   readonly isHost: boolean;
   /** Host virtual address of byte 0, in the address space of the process {@link pid}. */
   readonly address: number;
-  /** Whose memory it is: another process, which only system calls reach; 0 for this one. */
+  /** Process of the memory: another process, which only system calls reach; 0 for this one. */
   readonly pid: number;
   readonly byteLength: number;
-  /** The card whose memory it is, by minor; -1 for none. */
+  /** Minor of the card that has the memory; -1 for none. */
   card = -1;
-  /** False where windows would cost too much; then {@link PhysicalMemory.window} must not be called. */
+  /** False if windows would cost too much; then {@link PhysicalMemory.window} must not be called. */
   readonly hasWindows: boolean;
   readonly #windows: (MemoryWindow | undefined)[];
   readonly #makeWindow: WindowFactory | undefined;
@@ -67,7 +67,7 @@ export class PhysicalMemory {
     return this.#windows[slot] ?? this.#openWindow(slot);
   }
 
-  /** Drops the views, so that the memory behind them can go. */
+  /** Drops the views, so that the memory behind them can be released. */
   forget(): void {
     this.#windows.fill(undefined);
   }

@@ -1,6 +1,6 @@
 /**
- * The configuration registers of one card as far as user code and the driver reach them: sync managers, fences, the interrupt doorbell.
- * Every other register keeps what is written to it and has no effect.
+ * The configuration registers of one card that user code and the driver reach: sync managers, fences, the interrupt doorbell.
+ * Every other register keeps its last written value and has no effect.
  */
 
 import { addSeals, close, ftruncate, type MappedMemory, mapFile, memfdCreate, SealFlag } from '../../sys/index.ts';
@@ -9,23 +9,23 @@ import type { DeviceRegisters } from './command-processor.ts';
 import type { Stream } from './stream.ts';
 import { SyncManager } from './sync-manager.ts';
 
-/** Registers without effect that are remembered; more are forgotten. */
+/** Maximum number of registers without effect that are stored; writes to further ones are dropped. */
 const PLAIN_REGISTERS_MAX = 65536;
 
 /** Bytes of the register block of an engine with its QMAN, which WREG_32 addresses. */
 const ENGINE_BLOCK_BYTES = 0x1_0000;
 
-/** Where MSG_SHORT leads when its base is not set, and WREG_32 of an engine that is not known: no register. */
+/** Offset for MSG_SHORT without a base, and for WREG_32 of an unknown engine: no register. */
 const NO_BASE = -0x10_0000;
 
-/** What a register file is connected to. */
+/** Connections of a register file. */
 export interface RegisterFileOptions {
   readonly profile: AsicProfile;
   /** The stream of a queue id. */
   readonly stream: (queueId: number) => Stream;
   readonly writeWord: (high: number, low: number, value: number) => void;
   readonly readWord: (high: number, low: number) => number;
-  /** The MSI-X doorbell was written: interrupt `vector`. */
+  /** Called when the MSI-X doorbell was written: interrupt `vector`. */
   readonly onInterrupt: (vector: number) => void;
 }
 
@@ -36,14 +36,14 @@ interface FenceRegister {
   readonly counter: number;
 }
 
-/** A block that a user has mapped: its registers live in memory that the user sees. */
+/** A block that a user has mapped: its registers are in memory shared with the user. */
 interface SharedBlock {
   readonly fd: number;
   readonly memory: MappedMemory;
   /** First byte from CFG_BASE. */
   readonly offset: number;
   readonly words: Int32Array;
-  /** The sync manager that keeps its values there; undefined for none. */
+  /** The sync manager that keeps its values there, if any. */
   readonly manager: SyncManager | undefined;
 }
 
@@ -93,14 +93,14 @@ export class RegisterFile implements DeviceRegisters {
     return shared === undefined ? (this.#plain.get(offset) ?? 0) : shared.words[(offset - shared.offset) >>> 2]! >>> 0;
   }
 
-  /** The DMA queues have all bases of the profile, other queues of gaudi the first two. */
+  /** DMA queues have all bases of the profile, other queues of gaudi the first two. */
   messageBase(stream: Stream, base: number): number {
     const { profile } = this.#options;
     const isDma = profile.name !== 'gaudi' || profile.queues[stream.queueId]!.engine === 'dma';
     return isDma || base < 2 ? (profile.cpMsgBase[base] ?? NO_BASE) : NO_BASE;
   }
 
-  /** The 64 KiB in which the fence registers of the QMAN lie. */
+  /** The 64 KiB block of the fence registers of the QMAN. */
   engineBase(stream: Stream): number {
     const { profile } = this.#options;
     const { firstOfQman } = profile.queues[stream.queueId]!;
@@ -109,7 +109,7 @@ export class RegisterFile implements DeviceRegisters {
   }
 
   /**
-   * A file that shows a block of registers from now on, for mapping.
+   * Moves a block of registers into a file, for mapping by a user.
    * @param offset first byte of the block from CFG_BASE
    * @param byteLength bytes, a multiple of 4096
    * @returns a descriptor that the register file keeps until {@link unshare}
@@ -120,7 +120,7 @@ export class RegisterFile implements DeviceRegisters {
     if (known !== undefined) return known.fd;
     const fd = memfdCreate('gaudi-registers', { sealing: true });
     ftruncate(fd, byteLength);
-    // Other processes may get it: a file that shrinks under this mapping would end the process.
+    // Other processes may receive it: a file that shrinks under this mapping would end the process.
     addSeals(fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
     const memory = mapFile(fd, byteLength, 0);
     const words = new Int32Array(memory.buffer);
@@ -132,8 +132,8 @@ export class RegisterFile implements DeviceRegisters {
   }
 
   /**
-   * Takes all blocks back into memory that is mapped nowhere else, with their values: a client that got their files, and may have mapped them in another
-   * process, changes nothing here any more.
+   * Moves all blocks, with their values, back into private memory: a client that received their files, and may have mapped them in another
+   * process, has no effect here any more.
    */
   unshare(): void {
     for (const { offset, words, manager } of this.#shared.values()) {
@@ -143,14 +143,14 @@ export class RegisterFile implements DeviceRegisters {
     this.close();
   }
 
-  /** What a reset does: sync objects 0, monitors disarmed, registers 0. */
+  /** Resets: sync objects 0, monitors disarmed, registers 0. */
   reset(): void {
     for (const manager of this.#managers) manager.reset();
     this.#plain.clear();
     for (const { words, manager } of this.#shared.values()) if (manager === undefined) words.fill(0);
   }
 
-  /** Releases the blocks that were shared, without their values. */
+  /** Releases the shared blocks, without their values. */
   close(): void {
     for (const { fd, memory } of this.#shared.values()) {
       memory.close();
@@ -159,7 +159,7 @@ export class RegisterFile implements DeviceRegisters {
     this.#shared.clear();
   }
 
-  /** The block that a user sees and that has a register; undefined for none. */
+  /** The shared block that contains a register, if any. */
   #sharedWith(offset: number): SharedBlock | undefined {
     for (const shared of this.#shared.values()) {
       if (offset >= shared.offset && offset < shared.offset + shared.memory.byteLength) return shared;
@@ -174,7 +174,7 @@ export class RegisterFile implements DeviceRegisters {
     return true;
   }
 
-  /** What was written before a block was mapped is seen in it. */
+  /** Copies earlier values into a newly shared block. */
   #moveToShared(words: Int32Array, offset: number, byteLength: number): void {
     for (const [register, value] of [...this.#plain]) {
       if (register < offset || register >= offset + byteLength) continue;
@@ -183,12 +183,12 @@ export class RegisterFile implements DeviceRegisters {
     }
   }
 
-  /** A block that was shared keeps its values. */
+  /** Copies the values of a shared block back. */
   #moveFromShared(words: Int32Array, offset: number): void {
     for (const [index, value] of words.entries()) if (value !== 0) this.#plain.set(offset + index * 4, value);
   }
 
-  /** Writes to the sync manager that has the register; false when none has. */
+  /** Writes to the sync manager of the register; returns false if none has it. */
   #writeManagers(offset: number, value: number): boolean {
     for (const manager of this.#managers) {
       const inObjects = offset - manager.profile.sobObj;

@@ -1,5 +1,5 @@
 /**
- * One stream of one hardware queue: the FIFO of command buffers that wait for their turn, the fence counters and the channel to the
+ * One stream of one hardware queue: the FIFO of waiting command buffers, the fence counters and the channel to the
  * DMA engines. State only; command-processor.ts executes.
  */
 
@@ -8,27 +8,27 @@ import { Arbiter } from './arbiter.ts';
 import type { DmaChannel, DmaEngines } from './dma-engines.ts';
 import type { PhysicalMemory } from './physical-memory.ts';
 
-/** Fence counters of a command processor (QMAN CP_FENCE0..3). */
+/** Number of fence counters of a command processor (QMAN CP_FENCE0..3). */
 const FENCES = 4;
 
-/** What a stalled engine does not do: begin transfers, or execute packets at all. */
+/** What a stalled engine does not execute: new transfers, or packets at all. */
 export const Stall = { NONE: 0, TRANSFERS: 1, PACKETS: 2 } as const;
 export type Stall = (typeof Stall)[keyof typeof Stall];
 
 /** One job: a command buffer on a stream. Done when it is decoded and its channel has passed `position`. */
 export class Job {
-  /** False while packets of it have not been executed or handed to the channel. */
+  /** False while some of its packets have not been executed or passed to the channel. */
   decoded = false;
-  /** The channel that has descriptors of it, if any. */
+  /** The channel that has its descriptors, if any. */
   channel: DmaChannel | undefined = undefined;
   /** Position in the channel after its last descriptor. */
   position = 0;
-  /** Host virtual address that receives the time of completion in nanoseconds (64 bits); 0 for none. */
+  /** Host virtual address for the time of completion in nanoseconds (64 bits); 0 for none. */
   stampAddress = 0;
   /** The buffers that the lower command processor fetched for it (CP_DMA). */
   fetched: Job[] | undefined = undefined;
 
-  /** The channel of its stream, in which it has descriptors from now on. */
+  /** Returns the channel of its stream, which receives its descriptors from now on. */
   channelOf(stream: Stream, engines: DmaEngines): DmaChannel {
     const channel = stream.channel(engines);
     this.channel = channel;
@@ -50,10 +50,10 @@ export class Job {
   }
 }
 
-/** A command buffer that waits in a stream, from the packet at which it was stopped. */
+/** A command buffer that waits in a stream, from the packet at which it stopped. */
 export interface PendingBuffer {
   readonly job: Job;
-  /** Where the driver holds the buffer; undefined for one that the card fetches from the device address in `high` and `low`. */
+  /** Copy held by the driver; undefined for a buffer that the card fetches from the device address in `high` and `low`. */
   readonly memory: PhysicalMemory | undefined;
   readonly high: number;
   readonly low: number;
@@ -61,7 +61,7 @@ export interface PendingBuffer {
   offset: number;
   /** One past the last byte. */
   readonly end: number;
-  /** A hung engine: nothing of it runs, nor of what is behind it, while this says so. */
+  /** Injected hang: while it returns true, neither this buffer nor those behind it run. */
   readonly isHeld: (() => boolean) | undefined;
 }
 
@@ -73,15 +73,15 @@ export class Stream {
   readonly lower: Stream | undefined;
   readonly pending: PendingBuffer[] = [];
   readonly fences: Int32Array = new Int32Array(FENCES);
-  /** What ARB_POINT takes: one for all streams of the QMAN. */
+  /** Acquired by ARB_POINT: one for all streams of the QMAN. */
   readonly arbiter: Arbiter;
-  /** Bytes that the transfer at the head has handed to the channel already, while the channel is full. */
+  /** Bytes of the transfer at the head that are already in the channel, while the channel is full. */
   movedBytes = 0;
-  /** Stopped by an undefined opcode or a fetch that failed: nothing of it runs until the device is reset. */
+  /** Stopped by an undefined opcode or a failed fetch: nothing runs until the device is reset. */
   stopped = false;
-  /** The user has stalled the engine. */
+  /** Stall state of the engine, set by the user. */
   stall: Stall = Stall.NONE;
-  /** Entries of the queue. */
+  /** Number of entries of the queue. */
   readonly length: number;
   /** Whether a wait for several submissions accepts those that used the queue. */
   readonly streamMaster: boolean;
@@ -106,35 +106,35 @@ export class Stream {
     this.arbiter = lower?.arbiter ?? new Arbiter();
   }
 
-  /** The channel, opened at the first use: most queues of a card are never used. */
+  /** The channel, created at first use: most queues of a card are never used. */
   channel(engines: DmaEngines): DmaChannel {
     this.#channel ??= engines.channel();
     return this.#channel;
   }
 
-  /** True when every descriptor of it has been executed. */
+  /** True if every descriptor of it has been executed. */
   get drained(): boolean {
     return this.#channel === undefined || this.#channel.idle;
   }
 
-  /** Nanoseconds for which its channel has been worked on. */
+  /** Busy time of its channel in nanoseconds. */
   get busyNs(): number {
     return this.#channel?.busyNs ?? 0;
   }
 
-  /** True when nothing waits, neither here nor in the channel nor in the lower command processor. */
+  /** True if nothing waits here, in the channel or in the lower command processor. */
   get idle(): boolean {
     return this.pending.length === 0 && this.drained && (this.lower === undefined || this.lower.idle);
   }
 
-  /** Forgets the buffers that wait. Descriptors handed to the channel are executed all the same. */
+  /** Forgets waiting buffers. Descriptors in the channel are executed all the same. */
   dropPending(): void {
     this.pending.length = 0;
     this.movedBytes = 0;
     this.lower?.dropPending();
   }
 
-  /** Back to the state after a reset. */
+  /** Returns to the state after a reset. */
   reset(): void {
     this.dropPending();
     this.arbiter.reset();

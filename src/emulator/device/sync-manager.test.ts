@@ -73,7 +73,7 @@ describe('monitors', () => {
     expect(writes.length).toBe(2);
   });
 
-  it('look at every object of the group that is not masked', () => {
+  it('compare every object of the group that is not masked', () => {
     const { sob, monitor, arm, writes } = manager();
     monitor(1, 0x100, 1);
     arm(1, 0, 0xfc, 1);
@@ -83,7 +83,7 @@ describe('monitors', () => {
     expect(writes.length).toBe(1);
   });
 
-  it('compare for equality if told to', () => {
+  it('compare for equality if configured', () => {
     const { sob, monitor, arm, writes } = manager();
     monitor(1, 0x100, 1);
     arm(1, 0, 0xfe, 2, true);
@@ -102,7 +102,7 @@ describe('monitors', () => {
     expect(writes.map(([, , data]) => data)).toEqual([4, 5, 6, 7]);
   });
 
-  it('set each other off', () => {
+  it('trigger each other', () => {
     const { sob, monitor, arm, writes } = manager();
     monitor(1, 8 * 4, 1, 7);
     monitor(2, 0x100, 9);
@@ -112,7 +112,7 @@ describe('monitors', () => {
     expect(writes.at(-1)).toEqual([1, 0x100, 9]);
   });
 
-  it('fill completion queues and tell by a message', () => {
+  it('fill completion queues and notify by a message', () => {
     const { subject, monitor, arm, config, sob, memory, writes } = manager();
     const cq = GAUDI2_PROFILE.sync.cqRegisters!;
     const queue = (register: number, value: number) => subject.writeQueue((register % 4096) + 3 * 4, value);

@@ -1,15 +1,15 @@
 /**
- * One sync manager: sync objects, monitors and completion queues. It knows registers and their effects; where registers lie among
- * others, and who writes them, is register-file.ts.
+ * One sync manager: sync objects, monitors and completion queues. It implements the effects of registers; their place among
+ * others is in register-file.ts.
  *
- * Source: include/gaudi and include/gaudi2/asic_reg of the driver, Linux 6.12, as far as the driver uses them. What a comment calls
- * inferred follows hl-thunk's use only.
+ * Source: include/gaudi and include/gaudi2/asic_reg of the driver, Linux 6.12, as far as the driver uses them. "Inferred" marks
+ * behaviour that follows from hl-thunk's use only.
  */
 
 import type { SyncManagerProfile, SyncProfile } from '../../uapi/index.ts';
 import { highOf } from '../../ucs/type/int64.ts';
 
-/** Where a sync manager sends what its monitors and queues write. Addresses are 32-bit halves. */
+/** Receives the writes of monitors and queues. Addresses are 32-bit halves. */
 export interface SyncManagerPorts {
   writeWord(high: number, low: number, value: number): void;
   readWord(high: number, low: number): number;
@@ -26,7 +26,7 @@ const LONG_SOBS = 4;
 /** A write to MON_ARM. */
 const ARM_MODE_EQUAL = 1 << 16;
 const ARM_TARGET_SHIFT = 17;
-/** Sync objects of one group: what a monitor can look at. */
+/** Sync objects of one group: those that a monitor can compare. */
 const GROUP_SOBS = 8;
 
 /** MON_CONFIG of gaudi2. */
@@ -43,7 +43,7 @@ const CQ_INC_MODE_COUNTER = 1;
 /** MON_STATUS: the monitor is armed. */
 const STATUS_VALID = 1;
 
-/** Monitors that one write may set off in turn, against monitors that set off each other for ever. */
+/** Maximum number of monitors that one write may trigger in turn: a bound for monitors that trigger each other endlessly. */
 const FIRINGS_MAX = 1 << 16;
 
 /** Offsets of the completion queue registers from the first of them, in words. */
@@ -63,16 +63,16 @@ export class SyncManager {
   readonly profile: SyncManagerProfile;
   /** Bytes of the block of objects and monitors, from its first sync object. */
   readonly objectBytes: number;
-  /** Bytes of the block of completion queues; 0 without. */
+  /** Bytes of the block of completion queues; 0 if there are none. */
   readonly cqBytes: number;
   readonly #sync: SyncProfile;
   readonly #ports: SyncManagerPorts;
   #objects: Int32Array;
   #queues: Int32Array;
   readonly #cqWords: CqWords | undefined;
-  /** Armed monitors by the group that they look at. */
+  /** Armed monitors by group. */
   readonly #armed: Map<number, Set<number>> = new Map();
-  /** Groups that have changed and whose monitors are to be looked at. */
+  /** Groups that have changed and whose monitors have to be compared. */
   readonly #changed: number[] = [];
   #settling = false;
 
@@ -88,7 +88,7 @@ export class SyncManager {
     this.#cqWords = cq === undefined ? undefined : cqWords(cq);
   }
 
-  /** First register of the completion queues, from the configuration base; -1 without. */
+  /** First register of the completion queues, from the configuration base; -1 if there are none. */
   get cqOffset(): number {
     const cq = this.#sync.cqRegisters;
     return cq === undefined ? -1 : cqBlock(cq.baseAddrL) + this.profile.dcore * this.#sync.managerStride;
@@ -132,7 +132,7 @@ export class SyncManager {
     this.#queues = words;
   }
 
-  /** All values 0, all monitors disarmed. */
+  /** Sets all values to 0 and disarms all monitors. */
   reset(): void {
     this.#objects.fill(0);
     this.#queues.fill(0);
@@ -151,7 +151,7 @@ export class SyncManager {
     this.#settle();
   }
 
-  /** A 60-bit value in four sync objects, 15 bits each: a set clears the upper three, an addition carries into them. */
+  /** Writes a 60-bit value into four sync objects, 15 bits each: a set clears the upper three, an addition carries into them. */
   #writeLong(id: number, value: number, isAdd: boolean): void {
     const first = id - (id % LONG_SOBS);
     let carry = value;
@@ -176,7 +176,7 @@ export class SyncManager {
     this.#settle();
   }
 
-  /** Fires the monitors of changed groups until none is due. Writes of a monitor come back here and queue up. */
+  /** Fires the monitors of changed groups until none is due. Writes of a monitor re-enter here and are queued. */
   #settle(): void {
     if (this.#settling) return;
     this.#settling = true;
@@ -208,7 +208,7 @@ export class SyncManager {
     return true;
   }
 
-  /** A long monitor compares 60 bits; the targets of it and of the next three monitors are the 15-bit parts (inferred). */
+  /** A long monitor compares 60 bits; its targets and those of the next three monitors are the 15-bit parts (inferred). */
   #isLongDue(monitor: number, first: number, isEqual: boolean): boolean {
     const low = first + ((this.#config(monitor) & CONFIG_LONG_HIGH_GROUP) === 0 ? 0 : LONG_SOBS);
     for (let part = LONG_SOBS - 1; part >= 0; part--) {
@@ -233,7 +233,7 @@ export class SyncManager {
     }
   }
 
-  /** Puts data into a completion queue, and tells by a message if the monitor says so. */
+  /** Appends data to a completion queue, and sends a message if the monitor is configured so. */
   #push(queue: number, data: number, tells: boolean): void {
     const at = this.#cqWords;
     if (at === undefined || queue < 0 || queue >= this.#sync.cqsPerManager) return;
@@ -252,7 +252,7 @@ export class SyncManager {
     this.#ports.writeWord(words[at.lbwHigh + queue]!, words[at.lbwLow + queue]!, words[at.lbwData + queue]!);
   }
 
-  /** Adds to a 64-bit counter. The high word goes first, so that no reader sees the low one wrap alone. */
+  /** Adds to a 64-bit counter. The high word is written first, so that no reader sees only the low one wrap. */
   #addWide(high: number, low: number, data: number): void {
     const sum = (this.#readAt(high, low) >>> 0) + (data >>> 0);
     if (sum > 0xffff_ffff) this.#writeAt(high, low + 4, this.#readAt(high, low + 4) + 1);
@@ -286,7 +286,7 @@ export class SyncManager {
   }
 }
 
-/** The completion queue registers lie in a block of 4 KiB. */
+/** The 4 KiB block of the completion queue registers. */
 function cqBlock(register: number): number {
   return register - (register % 4096);
 }

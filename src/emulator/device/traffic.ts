@@ -1,5 +1,5 @@
 /**
- * What the engines of a card have moved, by direction, and what went over the links of the node. Counters only, since the node was made; a real card
+ * Counters of the bytes that the engines of a card moved, by direction, and of the links of the node, since its creation. A real card
  * has no such registers.
  */
 
@@ -11,7 +11,7 @@ export interface DirectionCount {
   readonly operations: number;
 }
 
-/** What the links of a node have carried. */
+/** Bytes carried by the links of a node. */
 export class LinkTraffic {
   readonly #cards: number;
   readonly #bytes: Float64Array;
@@ -34,9 +34,9 @@ export class LinkTraffic {
   }
 }
 
-/** What the engines of one card have moved. A transfer is counted when an engine takes it. */
+/** Bytes moved by the engines of one card. A transfer is counted when an engine takes it. */
 export class CardTraffic {
-  /** Nanoseconds in which bytes were moved in the thread that submitted them. */
+  /** Time in nanoseconds during which bytes were moved in the submitting thread. */
   inlineNs = 0;
   #toDeviceBytes = 0;
   #toDeviceOperations = 0;
@@ -71,7 +71,7 @@ export class CardTraffic {
     return { bytes: this.#fillBytes, operations: this.#fillOperations };
   }
 
-  /** Counts a piece of a copy; `isFirst` for the first piece of a transfer. */
+  /** Counts a piece of a copy; `isFirst` marks the first piece of a transfer. */
   copied(source: PhysicalMemory, target: PhysicalMemory, byteLength: number, isFirst: boolean): void {
     const operations = isFirst ? 1 : 0;
     if (source.isHost) {

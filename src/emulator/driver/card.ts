@@ -1,6 +1,6 @@
 /**
- * One emulated card as the driver sees it (struct hl_device): status, the one compute context, resets, time-outs, counters.
- * Hardware is in device/, what a context owns in context.ts.
+ * One emulated card in the driver (struct hl_device): status, the compute context, resets, time-outs, counters.
+ * Hardware is in device/, the resources of a context in context.ts.
  */
 
 import { Errno, SyscallError } from '../../sys/index.ts';
@@ -33,12 +33,12 @@ import { OWN_PROCESS } from './memory/user-memory.ts';
 import type { Submission } from './submission/submission.ts';
 import { TimeoutWatch } from './submission/timeout-watch.ts';
 
-/** Time that a user has to close the file after a fault, when an event fd is registered, before the card resets (driver: 30 s). */
+/** Time within which a user has to close the file after a fault, if an event fd is registered, before the card resets (driver: 30 s). */
 const RELEASE_WATCHDOG_NS = 30e9;
-/** Bound of the wait for engines to come to their end. One that takes longer hangs: a thread cannot be interrupted in a copy. */
+/** Limit of the wait for engines to finish. One that takes longer hangs: a thread cannot be interrupted in a copy. */
 const ENGINES_WAIT_NS = 600e9;
 
-/** What the cards of a node share. */
+/** Objects that the cards of a node share. */
 export interface CardSurroundings {
   readonly engines: DmaEngines;
   readonly dmabufs: DmabufRegistry;
@@ -61,17 +61,17 @@ export class Card implements CardPort, FaultReporter {
   readonly notifiers: Set<Notifier> = new Set();
   readonly openRecord: OpenRecord = { opens: 0, openedAtNs: 0, lastPeriodNs: 0, lastErrorNs: 0 };
   dramUsedBytes = 0;
-  /** Multi-waits that block right now. */
+  /** Number of multi-waits that block at present. */
   multiWaits = 0;
   debugMode = false;
   /** A fault waits for the user to close the file; until then nothing runs (the release watchdog is active). */
   releasePending = false;
-  /** Unplugged: every file answers ENODEV. */
+  /** Unplugged: every file returns ENODEV. */
   removed = false;
   hardResets = 0;
   computeResets = 0;
   readonly #log: Log;
-  /** Refused submissions of contexts that are closed. */
+  /** Rejected submissions of closed contexts. */
   readonly #closedDrops: CsCounters = new CsCounters();
   #status: HlDeviceStatus = HL_DEVICE_STATUS.OPERATIONAL;
   #file: PrimaryFile | undefined;
@@ -134,7 +134,7 @@ export class Card implements CardPort, FaultReporter {
 
   /**
    * Opens the primary node.
-   * @param owner the process whose memory the ioctls are about
+   * @param owner the process whose memory the ioctls access
    * @throws SyscallError ENODEV, EAGAIN, EPERM, EBUSY in the cases of hl_device_open
    */
   open(owner: number = OWN_PROCESS): PrimaryFile {
@@ -151,7 +151,7 @@ export class Card implements CardPort, FaultReporter {
     return file;
   }
 
-  /** Opens the control node: refused only for a card that has failed for good. */
+  /** Opens the control node: rejected only for a card that has failed permanently. */
   openControl(owner: number = OWN_PROCESS): ControlFile {
     const failed = this.#status === HL_DEVICE_STATUS.MALFUNCTION;
     if (this.removed || failed) {
@@ -160,7 +160,7 @@ export class Card implements CardPort, FaultReporter {
     return new ControlFile(this, owner);
   }
 
-  /** Called after progress of the engines: runs what can run now and tells those who wait. */
+  /** Called after progress of the engines: runs what can run and notifies waiters. */
   progress(): void {
     this.service();
     this.#file?.context.submissions.retire();
@@ -173,7 +173,7 @@ export class Card implements CardPort, FaultReporter {
     this.waiters.wake();
   }
 
-  /** Tells registered users of an event (bits of HL_NOTIFIER_EVENT). */
+  /** Notifies registered users of events (bits of HL_NOTIFIER_EVENT). */
   notify(events: number): void {
     for (const notifier of this.notifiers) notifier.raise(events);
   }
@@ -193,8 +193,8 @@ export class Card implements CardPort, FaultReporter {
   }
 
   /**
-   * A hard reset: everything in flight is aborted and the card comes back clean. HBM contents are lost on a real card; here they stay.
-   * With a registered event fd it is postponed until the user closes the file or the watchdog barks; faults until then change nothing.
+   * A hard reset: everything in flight is aborted and the card is usable again. HBM contents are lost on a real card; here they stay.
+   * With a registered event fd it is postponed until the user closes the file or the watchdog expires; further faults until then have no effect.
    */
   hardReset(reason: string, timedOut?: Submission): void {
     if (this.#status === HL_DEVICE_STATUS.IN_RESET) return;
@@ -227,7 +227,7 @@ export class Card implements CardPort, FaultReporter {
     this.waiters.wake();
   }
 
-  /** Closes the primary file, if it is open. The engines must still run. */
+  /** Closes the primary file, if it is open. The engines must still be running. */
   releaseFile(): void {
     this.#file?.close();
   }
@@ -248,7 +248,7 @@ export class Card implements CardPort, FaultReporter {
     return this.#file === undefined ? 0 : Errno.EBUSY;
   }
 
-  /** The last reference to the primary file is gone (hl_device_release, hpriv_release). */
+  /** Called when the last reference to the primary file is released (hl_device_release, hpriv_release). */
   #release(): void {
     const context = this.#file?.context;
     if (context === undefined) return;
@@ -274,7 +274,7 @@ export class Card implements CardPort, FaultReporter {
     this.waiters.wake();
   }
 
-  /** The compute reset behind a release: over when `close` returns, so that the card can be opened again at once. */
+  /** The compute reset after a release: complete when `close` returns, so that the card can be opened again at once. */
   #resetAfterRelease(): void {
     const wasOperational = this.#status === HL_DEVICE_STATUS.OPERATIONAL;
     if (wasOperational) this.setStatus(HL_DEVICE_STATUS.IN_RESET_AFTER_DEVICE_RELEASE);
@@ -283,12 +283,12 @@ export class Card implements CardPort, FaultReporter {
     if (wasOperational) this.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
   }
 
-  /** Resets the device. A file that is open across it is dead: the card stays in reset until that file is closed. */
+  /** Resets the device. A file that is open during it is dead: the card stays in reset until that file is closed. */
   #reset(): void {
     this.#cancelTimers();
     this.releasePending = false;
     if (this.#status !== HL_DEVICE_STATUS.MALFUNCTION) this.setStatus(HL_DEVICE_STATUS.IN_RESET);
-    // What was aborted must not start any more while the engines come to their end.
+    // Aborted submissions must not start any more while the engines finish.
     this.device.dropPending();
     this.waitForEngines();
     this.device.resetState();
@@ -298,7 +298,7 @@ export class Card implements CardPort, FaultReporter {
     }
   }
 
-  /** The card has failed for good: everything in flight is aborted. */
+  /** Marks the card as permanently failed: everything in flight is aborted. */
   #fail(reason: string): void {
     if (this.#status === HL_DEVICE_STATUS.MALFUNCTION) return;
     this.#log.error(`malfunction: ${reason}`);

@@ -1,17 +1,17 @@
 /**
- * Faults as data: what shall go wrong on one card, and when. The plan only answers questions of the driver; it breaks nothing itself.
+ * Injected faults of one card as data: kind and time. The plan only decides; the driver carries out the faults.
  *
- * Every fault counts the calls it is about from the moment it was added, fires once, and is recorded when it does.
+ * Every fault counts its matching calls from the moment it was added, fires once, and is recorded when it does.
  */
 
 import type { HlDeviceStatus, IoctlName } from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 
-/** Resources that can run out on demand. */
+/** Resources that can be exhausted on demand. */
 export type ExhaustibleResource = 'hbm' | 'va' | 'fd';
 
-/** The nth ioctl of a kind fails with an errno, without being looked at. */
+/** The nth ioctl of a kind fails with an errno, before it is executed. */
 export interface IoctlFault {
   readonly kind: 'ioctl';
   /** Kind of the ioctl. */
@@ -31,38 +31,38 @@ export interface OpenFault {
   readonly errno: number;
 }
 
-/** The completion of the nth accepted submission is held back: for a time, or for ever, so that the submission times out. */
+/** The completion of the nth accepted submission is withheld: for a time, or for ever, so that the submission times out. */
 export interface CompletionFault {
   readonly kind: 'completion';
   /** 1 is the next one. Default 1. */
   readonly nth?: number;
-  /** Nanoseconds until the completion is seen; undefined drops it. */
+  /** Nanoseconds until the completion is visible; undefined drops it. */
   readonly delayNs?: number;
 }
 
-/** The nth accepted submission hangs its engines: neither it nor what is behind it on its queues runs, for a time or for ever. */
+/** The nth accepted submission hangs its engines: neither it nor what follows on its queues runs, for a time or for ever. */
 export interface HangFault {
   readonly kind: 'hang';
   /** 1 is the next one. Default 1. */
   readonly nth?: number;
-  /** Nanoseconds until the engines go on; undefined never. */
+  /** Nanoseconds until the engines continue; undefined for never. */
   readonly delayNs?: number;
 }
 
-/** The nth request for a resource finds none left. */
+/** The nth request for a resource fails as if none were left. */
 export interface ExhaustionFault {
   readonly kind: 'exhausted';
-  /** What is exhausted: device memory, device addresses, or file descriptors. */
+  /** The exhausted resource: device memory, device addresses, or file descriptors. */
   readonly resource: ExhaustibleResource;
   /** 1 is the next one. Default 1. */
   readonly nth?: number;
 }
 
-/** A fault that waits for its moment. */
+/** A fault that is planned for a later call. */
 export type PlannedFault = IoctlFault | OpenFault | CompletionFault | HangFault | ExhaustionFault;
 
 /**
- * A fault that happens to the card at once: a hard reset, its removal, a status that it does not leave by itself, or the death of the
+ * A fault that affects the card at once: a hard reset, its removal, a status that persists, or the failure of the
  * engines, which the cards of a node share.
  */
 export type CardFault =
@@ -72,14 +72,14 @@ export type CardFault =
   | { readonly kind: 'malfunction' }
   | {
       readonly kind: 'status';
-      /** The status that the card keeps. */
+      /** The status that persists. */
       readonly status: HlDeviceStatus;
     }
   | { readonly kind: 'recover' };
 
 /**
- * Links of the card go down, or come up again: that of a port, or all those to another card (one of the two). Memory of a card to which no link is
- * left cannot be imported; what is imported already stays.
+ * Links of the card go down or up: the link of a port, or all links to another card. Memory of a card without a remaining link
+ * cannot be imported; existing imports stay.
  */
 export type LinkFault = LinkDown | LinkUp;
 
@@ -97,16 +97,16 @@ interface FaultyLinks {
   readonly peer?: number;
 }
 
-/** Everything that can be made to go wrong. */
+/** All faults that can be injected. */
 export type Fault = PlannedFault | CardFault | LinkFault;
 
-/** A submission that can be held back. */
+/** A submission that can be withheld. */
 export interface HeldSubmission {
   /** Sequence number: the object is reused for later submissions. */
   readonly seq: number;
-  /** Its completion is not seen. */
+  /** Whether its completion is invisible. */
   withheld: boolean;
-  /** Its engines do not run it. */
+  /** Whether its engines do not run it. */
   hung: boolean;
 }
 
@@ -125,25 +125,25 @@ export class FaultPlan {
   #pending: Pending[] = [];
   readonly #fired: PlannedFault[] = [];
 
-  /** @param onRelease called when what was held back may go on */
+  /** @param onRelease called when a withheld submission may continue */
   constructor(clock: Clock, onRelease: () => void) {
     this.#clock = clock;
     this.#onRelease = onRelease;
   }
 
-  /** The faults that have happened, oldest first. */
+  /** The faults that have fired, oldest first. */
   get fired(): readonly PlannedFault[] {
     return this.#fired;
   }
 
-  /** The number of faults that still wait. */
+  /** Number of pending faults. */
   get waiting(): number {
     return this.#pending.length;
   }
 
   /**
    * Plans a fault.
-   * @throws UcxError ERR_INVALID_PARAM for a count below 1 or an errno that is none
+   * @throws UcxError ERR_INVALID_PARAM for a count below 1 or an invalid errno
    */
   add(fault: PlannedFault): void {
     const nth = fault.nth ?? 1;
@@ -154,12 +154,12 @@ export class FaultPlan {
     this.#pending.push({ fault, remaining: nth });
   }
 
-  /** Forgets what has not happened yet. */
+  /** Drops pending faults. */
   clear(): void {
     this.#pending = [];
   }
 
-  /** The errno with which the ioctl at hand shall fail, or 0. */
+  /** The errno with which the current ioctl has to fail, or 0. */
   ioctlErrno(number: number): number {
     if (this.#pending.length === 0) return 0;
     const name = IOCTL_NAMES[number];
@@ -167,13 +167,13 @@ export class FaultPlan {
     return fault?.kind === 'ioctl' ? fault.errno : 0;
   }
 
-  /** The errno with which the open at hand shall fail, or 0. */
+  /** The errno with which the current open has to fail, or 0. */
   openErrno(): number {
     const fault = this.#take((candidate) => candidate.kind === 'open');
     return fault?.kind === 'open' ? fault.errno : 0;
   }
 
-  /** Does to the accepted submission at hand what is planned for it. What has a delay is let go by a timer. */
+  /** Applies planned faults to the current accepted submission. A timer ends those with a delay. */
   strike(submission: HeldSubmission): void {
     if (this.#pending.length === 0) return;
     submission.withheld = this.#hold('completion', submission, () => {
@@ -184,7 +184,7 @@ export class FaultPlan {
     });
   }
 
-  /** Whether the request for a resource at hand shall find none. */
+  /** Whether the current request for a resource has to fail. */
   exhausts(resource: ExhaustibleResource): boolean {
     if (this.#pending.length === 0) return false;
     return this.#take((candidate) => candidate.kind === 'exhausted' && candidate.resource === resource) !== undefined;
@@ -203,7 +203,7 @@ export class FaultPlan {
     return true;
   }
 
-  /** Counts the call at hand against every fault that is about it; takes the first whose turn has come. */
+  /** Counts the current call for every matching fault; returns the first one that is due. */
   #take(concerns: (fault: PlannedFault) => boolean): PlannedFault | undefined {
     let due: Pending | undefined;
     for (const pending of this.#pending) {

@@ -20,7 +20,7 @@ describe('readFault', () => {
   ])('takes %o', (fault) => {
     expect(FAULT_KINDS).toContain(fault.kind);
     expect(readFault(fault)).toEqual(fault);
-    // What a fault does not have is not taken along.
+    // Unknown fields are dropped.
     expect(readFault({ ...fault, more: 1 })).toEqual(fault);
   });
 

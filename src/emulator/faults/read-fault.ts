@@ -1,5 +1,5 @@
 /**
- * Faults out of untrusted data, such as a message of another process: checks every field. What a fault does is in fault-plan.ts.
+ * Parsing of faults from untrusted data, such as a message of another process: checks every field. Effects of faults are in fault-plan.ts.
  */
 
 import { HL_DEVICE_STATUS } from '../../uapi/index.ts';
@@ -24,15 +24,15 @@ export const FAULT_KINDS: readonly string[] = [
   'link-up',
   ...PLAIN,
 ];
-/** A delay that a timer can hold: a day. */
+/** Maximum delay, within the range of a timer: a day. */
 const DELAY_NS_MAX = 86_400e9;
 const ERRNO_MAX = 4095;
-/** The masks of ports have 64 bits. */
+/** Port masks have 64 bits. */
 const PORT_MAX = 63;
 const MINOR_MAX = 255;
 
 /**
- * Reads a fault.
+ * Parses a fault.
  * @throws UcxError ERR_INVALID_PARAM that names the field
  */
 export function readFault(value: unknown): Fault {

@@ -1,4 +1,4 @@
-/** A client of a node server that hangs up before it has greeted: it closes who has not said hello to make room, and the client connects again, so often and no more. */
+/** A node server closes connections without a hello to make room; a client whose connection is closed reconnects, a limited number of times. */
 
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -20,7 +20,7 @@ import {
 import { decodeMessage, encodeMessage } from './message.ts';
 
 const CONNECTS_MAX = 8;
-/** Connects, and says what the node is known by, or how that failed. A client blocks: it has a process of its own. */
+/** Connects and prints the identity of the node, or the error. A client blocks, so it runs in a process of its own. */
 const CLIENT = `
   import { connectEmulatedNode } from ${builtSpecifier(new URL('../index.ts', import.meta.url))};
   try {
@@ -32,17 +32,17 @@ const CLIENT = `
   }
 `;
 
-describe('a client of a node server that hangs up', () => {
+describe('a client whose connection the node server closes', () => {
   expectNoLeaks();
   let folder: string;
   let path: string;
   let listener: UnixListener;
   let accepting: PollSubscription;
-  /** Connections so far. */
+  /** Number of connections so far. */
   let connections: number;
-  /** The server hangs up so often, and greets who comes after that. */
+  /** Number of connections that the server closes before it greets. */
   let hangUps: number;
-  /** It reads the hello before it hangs up. */
+  /** Whether it reads the hello before it closes. */
   let isRead: boolean;
   const open: { readonly socket: UnixSocket; readonly reading: PollSubscription }[] = [];
 
@@ -100,7 +100,7 @@ describe('a client of a node server that hangs up', () => {
     expect(connections).toBe(CONNECTS_MAX);
   });
 
-  it('again and again fails after so many connections', async () => {
+  it('fails after a limited number of attempts', async () => {
     [hangUps, isRead] = [Number.POSITIVE_INFINITY, false];
     expect(await client()).toEqual(['ERR_NODE_UNREACHABLE', expect.stringMatching(/is gone/)]);
     expect(connections).toBe(CONNECTS_MAX);

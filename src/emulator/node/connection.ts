@@ -1,6 +1,6 @@
 /**
- * The client's end of a connection to a node server: requests with their replies, the doorbell, and the news that the server is gone.
- * It does not know what the requests mean.
+ * The client's end of a connection to a node server: requests with their replies, the doorbell, and detection of the server's end.
+ * It does not interpret the requests.
  */
 
 import { randomFillSync } from 'node:crypto';
@@ -28,17 +28,17 @@ import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import { decodeMessage, encodeMessage, errorOf, type Message, ProtocolError, type Refusal, RING } from './message.ts';
 import { checkFolder } from './socket-path.ts';
 
-/** A server that has accepted and does not greet in this time is none. */
+/** A server that has accepted and does not greet within this time is treated as absent. */
 const GREETING_NS = 10e9;
-/** Connections that are made one after the other to a server that hangs up: it closes the oldest of too many that have not said hello. */
+/** Maximum number of connection attempts to a server that closes them: with too many connections without a hello it closes the oldest. */
 const CONNECTS_MAX = 8;
-/** A server that was told to end lets transfers come to their end first. */
+/** Time limit for the end of a server: it finishes transfers first. */
 const END_NS = 30e9;
-/** One slice of a wait for a reply: the server is looked at between them. */
+/** One slice of a wait for a reply: the server is checked between slices. */
 const SLICE_MS = 100;
 const HANG_UP: number = PollEvent.HUP | PollEvent.ERR | PollEvent.RDHUP;
 
-/** A reply and the descriptor that came with it. */
+/** A reply and the descriptor sent with it. */
 export interface Reply {
   readonly message: Message;
   /** Owned by the caller; -1 for none. */
@@ -53,7 +53,7 @@ export class Connection {
   readonly #socket: UnixSocket;
   readonly #bytes: Uint8Array = new Uint8Array(MESSAGE_BYTES_MAX);
   readonly #fds: number[] = [];
-  /** What the node is known by, once the server has greeted. */
+  /** Identity of the node, set by the server's greeting. */
   identity = '';
   #onSettled: () => void = () => {};
   #nextId = 1;
@@ -71,30 +71,30 @@ export class Connection {
     if (uid !== process.getuid!()) throw refused(path, `the server is of user ${uid}`);
   }
 
-  /** False once the server is gone or the connection closed: nothing is answered any more. */
+  /** False once the server has ended or the connection is closed: no request is answered any more. */
   get alive(): boolean {
     return this.#alive;
   }
 
-  /** Says that the server is gone, and which; undefined while it is there, and after {@link close}. */
+  /** Message that the server has ended, and which server; undefined while it runs, and after {@link close}. */
   get lostReason(): string | undefined {
     return this.#isLost ? lostText(this.path) : undefined;
   }
 
-  /** Sets who looks at the mailboxes when calls have settled or the server is gone. */
+  /** Sets the function that checks the mailboxes when calls have settled or the server has ended. */
   listen(onSettled: () => void): void {
     this.#onSettled = onSettled;
   }
 
-  /** Looks whether the server still lives. */
+  /** Checks whether the server is still running. */
   check(): boolean {
     if (this.#alive && (pollNow(this.#socket.fd, HANG_UP) & HANG_UP) !== 0) this.#fail();
     return this.#alive;
   }
 
   /**
-   * Waits until the server hangs up.
-   * @throws UcxError ERR_NODE_REFUSED when it takes too long
+   * Waits until the server closes the connection.
+   * @throws UcxError ERR_NODE_REFUSED on time-out
    */
   awaitEnd(): void {
     const deadlineNs = systemClock.nowNs() + END_NS;
@@ -107,15 +107,15 @@ export class Connection {
   /** Wakes the server. */
   ring(): void {
     if (!this.#alive) return;
-    // A full queue has messages that wake the server as well.
+    // If the queue is full, its messages wake the server as well.
     const sent = this.#socket.sendmsg(RING);
     if (sent < 0 && sent !== -Errno.EAGAIN) this.#fail();
   }
 
   /**
    * Sends a request and waits for its reply. Blocks as a system call does.
-   * @param fd a descriptor that travels along; -1 for none
-   * @throws SyscallError ENODEV when the server is gone, EBADF for a bad descriptor, and what the server says; UcxError
+   * @param fd a descriptor to send; -1 for none
+   * @throws SyscallError ENODEV if the server has ended, EBADF for a bad descriptor, and errors of the server; UcxError
    */
   request(message: Message, fd = -1, timeoutNs: number = Number.POSITIVE_INFINITY): Reply {
     const id = this.#nextId++;
@@ -137,8 +137,8 @@ export class Connection {
   }
 
   /**
-   * A request whose reply brings a descriptor.
-   * @param undo called when this process has no room for it: the server has done what was asked
+   * Sends a request whose reply carries a descriptor.
+   * @param undo called if this process cannot receive the descriptor: the server has already executed the request
    * @throws SyscallError EMFILE, and like {@link request}
    */
   requestDescriptor(message: Message, undo: () => void): Reply {
@@ -150,7 +150,7 @@ export class Connection {
     }
   }
 
-  /** A call that does not block begins: the event loop hears of its end, and the process stays alive until then. */
+  /** Begins a non-blocking call: its end is reported through the event loop, and the process stays alive until then. */
   beginWait(): void {
     this.#waits += 1;
     if (this.#subscription === undefined) {
@@ -158,13 +158,13 @@ export class Connection {
     } else if (this.#waits === 1) this.#subscription.ref();
   }
 
-  /** Such a call has settled. */
+  /** Ends such a call. */
   endWait(): void {
     this.#waits -= 1;
     if (this.#waits === 0) this.#subscription?.unref();
   }
 
-  /** Closes the connection: the server releases what the process has. Idempotent. */
+  /** Closes the connection: the server releases everything of this process. Idempotent. */
   close(): void {
     this.#fail(false);
   }
@@ -180,7 +180,7 @@ export class Connection {
     throw gone(this.path);
   }
 
-  /** The next reply that is there; notices on the way are passed on. */
+  /** Receives the next available reply; notices before it are handled. */
   #receive(): Reply | undefined {
     while (this.#alive) {
       this.#fds.length = 0;
@@ -190,7 +190,7 @@ export class Connection {
         this.#fail();
         return undefined;
       }
-      // The kernel drops descriptors for which this process has no room.
+      // The kernel drops descriptors that exceed the limit of this process.
       if (received === -Errno.EMSGSIZE) throw new SyscallError('recvmsg', Errno.EMFILE, 'a descriptor of a reply');
       if (received < 0) throw this.#broken(`recvmsg ${received}`);
       if (received === 1) {
@@ -226,9 +226,9 @@ export class Connection {
 }
 
 /**
- * Connects to a node server and greets it.
- * @throws UcxError ERR_NODE_UNREACHABLE when none listens at the path, ERR_NODE_REFUSED when it takes no more clients, has another
- *   version or cannot reach memory of this process
+ * Connects to a node server and exchanges greetings.
+ * @throws UcxError ERR_NODE_UNREACHABLE if no server listens at the path, ERR_NODE_REFUSED if it accepts no more clients, has another
+ * version or cannot read memory of this process
  */
 export function connectToServer(path: string): Connection {
   for (let left = CONNECTS_MAX - 1; ; left--) {
@@ -237,7 +237,7 @@ export function connectToServer(path: string): Connection {
   }
 }
 
-/** @param isLast throw where the server hangs up before it has greeted, which is `undefined` else */
+/** @param isLast throw if the server closes before its greeting; otherwise the result is `undefined` */
 function connectOnce(path: string, isLast: boolean): Connection | undefined {
   let socket: UnixSocket;
   try {
@@ -256,7 +256,7 @@ function connectOnce(path: string, isLast: boolean): Connection | undefined {
   }
 }
 
-/** @throws SyscallError ENODEV when the server hangs up; UcxError ERR_NODE_REFUSED */
+/** @throws SyscallError ENODEV if the server closes the connection; UcxError ERR_NODE_REFUSED */
 function greet(socket: UnixSocket, path: string): Connection {
   let connection: Connection;
   try {
@@ -265,7 +265,7 @@ function greet(socket: UnixSocket, path: string): Connection {
     socket.close();
     throw error;
   }
-  // The server reads this word: a proof that it reaches memory of the process that it believes to talk to.
+  // The server reads this word: a proof that it can read memory of its presumed peer process.
   const proof = allocateScratch(4);
   randomFillSync(proof.u8);
   const hello = { op: 'hello', version: NODE_PROTOCOL_VERSION, address: proof.address, value: proof.words[0] };
@@ -307,7 +307,7 @@ function refused(path: string, why: string): UcxError {
   });
 }
 
-/** The error of every call on a node whose server is gone. */
+/** The error of every call on a node whose server has ended. */
 function gone(path: string): SyscallError {
   return new SyscallError('ioctl', Errno.ENODEV, lostText(path));
 }

@@ -1,6 +1,6 @@
 /**
- * What the two sides of a node server must know of an ioctl to carry it: which it is, how many words it has, whether it blocks, takes or
- * gives a file descriptor, or pins memory. What it means is the driver's.
+ * Properties of an ioctl for its transfer to a node server: kind, number of words, whether it blocks, takes or returns
+ * a file descriptor, or pins memory. Its execution belongs to the driver.
  */
 
 import { PAGE_SIZE } from '../../sys/index.ts';
@@ -24,14 +24,14 @@ const INFO = HL_INFO_ARGS.words;
 const WAIT = HL_WAIT_CS_ARGS.in.words;
 const WAIT_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
 
-/** Ioctls that are treated in a way of their own, by their place in both families. */
+/** Ioctls with special handling, by their index in both families. */
 export const IoctlKind = { INFO: 0, WAIT_CS: 3, MEMORY: 4, OTHER: -1 } as const;
 
-/** How a descriptor travels with an ioctl. */
+/** Transfer of a descriptor with an ioctl. */
 export const DescriptorUse = { NONE: 0, TAKES: 1, GIVES: 2 } as const;
 export type DescriptorUse = (typeof DescriptorUse)[keyof typeof DescriptorUse];
 
-/** The place of a request in its family, see {@link IoctlKind}; OTHER for none. */
+/** The index of a request in its family, see {@link IoctlKind}; OTHER for none. */
 export function ioctlKind(request: number): number {
   const number = request & 0xff;
   const type = (request >>> 8) & 0xff;
@@ -39,17 +39,17 @@ export function ioctlKind(request: number): number {
   return type === HABANALABS_IOCTL_TYPE ? number - 1 : IoctlKind.OTHER;
 }
 
-/** Words of arguments that a request number says it has. */
+/** Number of argument words encoded in a request number. */
 export function argumentWords(request: number): number {
   return (((request >>> 16) & 0x3fff) + 3) >>> 2;
 }
 
-/** How many words of a block of `blockWords` words travel with a request. */
+/** Number of words, out of a block of `blockWords`, that are sent with a request. */
 export function travellingWords(request: number, blockWords: number): number {
   return Math.min(blockWords, Math.max(BLOCK_WORDS_MIN, argumentWords(request)));
 }
 
-/** Whether the ioctl takes or gives a descriptor. */
+/** Whether the ioctl takes or returns a descriptor. */
 export function descriptorUse(kind: number, words: ArrayLike<number>, count: number): DescriptorUse {
   if (kind === IoctlKind.MEMORY) {
     const op = MEMORY_IN.op < count ? words[MEMORY_IN.op] : undefined;
@@ -65,7 +65,7 @@ export function takenWord(kind: number): number {
   return kind === IoctlKind.MEMORY ? MEMORY_IN.reg_dmabuf_fd_fd : INFO.eventfd;
 }
 
-/** The word of the descriptor that an export answers, and that of its flags. */
+/** The word in which an export returns its descriptor, and that of its flags. */
 export const GIVEN_WORD: number = HL_MEM_ARGS.out.words.fd;
 export const EXPORT_FLAGS_WORD: number = MEMORY_IN.flags;
 
@@ -79,7 +79,7 @@ export function pinsMemory(kind: number, words: Uint32Array): boolean {
   );
 }
 
-/** The pages of the memory to pin, as the driver rounds them. */
+/** The pages to pin, rounded as the driver does. */
 export function pinnedPages(words: Uint32Array): { readonly address: number; readonly byteLength: number } {
   const first = readNumber(words, MEMORY_IN.map_host_host_virt_addr);
   const address = first - (first % PAGE_SIZE);
@@ -87,7 +87,7 @@ export function pinnedPages(words: Uint32Array): { readonly address: number; rea
   return { address, byteLength: end - address };
 }
 
-/** Whether a wait has fewer words than its arguments, whatever its request number says: the time it blocks could not be bounded. */
+/** Whether a wait has fewer words than its arguments, whatever its request number: the time it blocks could not be bounded. */
 export function isShortWait(kind: number, count: number): boolean {
   return kind === IoctlKind.WAIT_CS && count < WAIT_WORDS;
 }

@@ -1,39 +1,39 @@
 /**
- * Messages between a node server and its clients: JSON in one packet each, descriptors beside it. Encoding, bounds and the reading of
- * untrusted fields; what the messages do is in served-client.ts and connection.ts.
+ * Messages between a node server and its clients: one JSON packet each, with optional descriptors. Encoding, limits and parsing of
+ * untrusted fields; the handlers are in served-client.ts and connection.ts.
  */
 
 import { MESSAGE_BYTES_MAX, SyscallError } from '../../sys/index.ts';
 import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
-/** The one byte that wakes a server which sleeps. */
+/** One byte that wakes a sleeping server. */
 export const RING: Uint8Array = Uint8Array.of(0);
-/** The one byte that tells a client to look at its mailboxes. */
+/** One byte that makes a client check its mailboxes. */
 export const SETTLED: Uint8Array = Uint8Array.of(1);
-/** Descriptors that a message may carry. */
+/** Maximum number of descriptors of a message. */
 export const DESCRIPTORS_MAX = 1;
 
-/** A message as it arrives: nothing in it is checked. */
+/** A received message: its fields are unchecked. */
 export type Message = Readonly<Record<string, unknown>>;
 
-/** How a request failed. */
+/** The error of a request. */
 export interface Refusal {
   readonly message: string;
-  /** A system call as the driver refuses it, or a code of this library. */
+  /** A system call whose errno the driver returned, or a code of this library. */
   readonly syscall?: string;
   readonly errno?: number;
   readonly code?: string;
 }
 
-/** The peer does not keep to the protocol: the connection ends. Never seen by users. */
+/** The peer violates the protocol: the connection ends. Never seen by users. */
 export class ProtocolError extends Error {
   override readonly name: string = 'ProtocolError';
 }
 
 /**
  * The bytes of a message.
- * @throws ProtocolError when it is longer than a packet can be
+ * @throws ProtocolError if it is longer than a packet
  */
 export function encodeMessage(message: object): Uint8Array {
   const bytes = Buffer.from(JSON.stringify(message));
@@ -41,7 +41,7 @@ export function encodeMessage(message: object): Uint8Array {
   return bytes;
 }
 
-/** Reads a message. Throws ProtocolError for what is no JSON object. */
+/** Parses a message. Throws ProtocolError unless it is a JSON object. */
 export function decodeMessage(bytes: Uint8Array): Message {
   let value: unknown;
   try {
@@ -79,7 +79,7 @@ export function wordsField(message: Message, name: string, min: number, max: num
   return Uint32Array.from(value);
 }
 
-/** What a client is told of an error; undefined for one that is a defect of the server. */
+/** The error as reported to a client; undefined for a defect of the server. */
 export function refusalOf(error: unknown): Refusal | undefined {
   if (error instanceof SyscallError) {
     const { syscall, errno, message } = error;
@@ -88,7 +88,7 @@ export function refusalOf(error: unknown): Refusal | undefined {
   return isUcxError(error) ? { code: error.code, message: error.message } : undefined;
 }
 
-/** The error of a refusal, at the client. */
+/** The error object of a refusal, in the client. */
 export function errorOf(refusal: Refusal): UcxError {
   const { syscall, errno, code, message } = refusal;
   if (syscall !== undefined && errno !== undefined) return new SyscallError(syscall, errno, `node server: ${message}`);

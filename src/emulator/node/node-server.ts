@@ -1,6 +1,6 @@
 /**
- * The node server: one emulated node for several processes of one user, as the kernel would be. It listens, looks after its clients and
- * runs their ioctls, all in the thread that made it. The node itself is the one that a program has in process.
+ * The node server: serves one emulated node to several processes of one user, as the kernel would. It listens, manages its clients and
+ * runs their ioctls, all in the thread that created it. The node itself is the same as in process.
  */
 
 import { closeSync, openSync, rmSync } from 'node:fs';
@@ -32,24 +32,24 @@ import type { ServedFile } from './served-file.ts';
 import { ServiceLoop } from './service-loop.ts';
 import { prepareFolder } from './socket-path.ts';
 
-/** Clients at a time; one more is refused with ERR_NODE_REFUSED. */
+/** Maximum number of clients; a further one is rejected with ERR_NODE_REFUSED. */
 export const CLIENTS_MAX = 64;
-/** The most connections without a hello: beyond it the oldest is closed, and its client connects again. */
+/** Maximum number of connections without a hello: beyond it the oldest is closed, and its client reconnects. */
 const UNAUTHENTICATED_PEERS_MAX = 64;
 const SOCKET_MASK = 0o177;
 const NS_PER_S = 1e9;
 /**
- * Transfers up to this run in the thread that serves ioctls, when their stream is idle: shorter ones take no longer than to wake an engine thread. On
- * a machine with fewer processors than client, server and engine keep busy, an engine thread only takes turns with the others: there all
- * but the longest run so, while other clients wait.
+ * Transfers up to this size run in the thread that serves ioctls if their stream is idle: waking an engine thread takes as long. If
+ * there are fewer processors than busy threads (client, server, engine), an engine thread only alternates with them: there, all
+ * but the longest transfers run inline, while other clients wait.
  */
 const INLINE_BYTES_MAX: number = availableParallelism() < 3 ? 64 * 2 ** 20 : 2 ** 20;
 
-/** What a server is made of. */
+/** Options of a server. */
 export interface NodeServerOptions {
   /** Options of the node that is served. */
   readonly node?: EmulatedNodeOptions;
-  /** Path of the socket; its folder is made when it is not there. */
+  /** Path of the socket; its folder is created if it does not exist. */
   readonly socketPath: string;
 }
 
@@ -59,7 +59,7 @@ export class NodeServer {
   readonly socketPath: string;
   /** The served node. */
   readonly node: EmulatedNode;
-  /** Resolves when the server has ended: by {@link close} or by a client that asked for it. */
+  /** Resolves when the server has ended: by {@link close} or by a client's request. */
   readonly closed: Promise<void>;
   readonly #log: LimitedLog;
   readonly #clock: Clock;
@@ -70,19 +70,19 @@ export class NodeServer {
   readonly #loop: ServiceLoop;
   readonly #scratch: ScratchBlock = allocateScratch(8);
   readonly #clients: Set<ServedClient> = new Set();
-  /** By their processes. */
+  /** Clients without a hello, by process. */
   readonly #unauthenticatedPeers: UnauthenticatedPeers<ServedClient> = new UnauthenticatedPeers(
     UNAUTHENTICATED_PEERS_MAX,
   );
-  /** The files of all clients, and whose they are: what the loop looks at. */
+  /** The files of all clients, and their owners, for polling. */
   #files: readonly ServedFile[] = [];
   #owners: readonly ServedClient[] = [];
   #onClosed: () => void = () => {};
   #closed = false;
 
   /**
-   * Makes a node and serves it.
-   * @throws UcxError ERR_INVALID_PARAM for a node that cannot be, ERR_NODE_RUNNING when a server has the socket; SyscallError
+   * Creates a node and serves it.
+   * @throws UcxError ERR_INVALID_PARAM for invalid options, ERR_NODE_RUNNING if a server uses the socket; SyscallError
    */
   constructor(options: NodeServerOptions) {
     checkOptions(options, 'options', ['node', 'socketPath']);
@@ -125,7 +125,7 @@ export class NodeServer {
     };
   }
 
-  /** Ends the server: clients lose their cards, the socket goes. Idempotent. */
+  /** Ends the server: clients lose their cards, the socket is removed. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -134,7 +134,7 @@ export class NodeServer {
     this.#loop.close();
     this.node.close();
     this.#scratch.free();
-    // A client that sees the connection end may start another server.
+    // A client that detects the end of its connection may start another server.
     closeSync(this.#lockFd);
     for (const client of [...this.#clients]) client.drop();
     this.#log.tellLeft();
@@ -147,7 +147,7 @@ export class NodeServer {
       try {
         socket = this.#listener.accept();
       } catch (error) {
-        // Without descriptors no client can be accepted; those that wait are accepted when another has gone.
+        // Without free descriptors no client can be accepted; waiting clients are accepted when another one has disconnected.
         if (!isSyscallError(error)) throw error;
         this.#log.warn(`a client cannot be taken: ${error.message}`);
         return;
@@ -221,7 +221,7 @@ export class NodeServer {
     const owners = this.#owners;
     let served = false;
     for (let i = 0; i < files.length; i++) {
-      // A client that is dropped takes its files off the list: those of this round are closed and hold nothing.
+      // A dropped client removes its files from the list: those of this round are closed and hold nothing.
       if (owners[i]!.poll(files[i]!)) served = true;
     }
     if (!served) this.node.pump();
@@ -250,7 +250,7 @@ export class NodeServer {
   }
 }
 
-/** Takes the lock beside the socket, which ends with this process however it ends. */
+/** Takes the lock beside the socket, which is released when this process ends, for any reason. */
 function lockSocket(path: string): number {
   const fd = openSync(`${path}.lock`, 'a', 0o600);
   if (tryLockFile(fd)) return fd;
@@ -263,7 +263,7 @@ function lockSocket(path: string): number {
   });
 }
 
-/** Listens, for this user only. A socket that is there is of a server that has ended: its lock was free. */
+/** Listens, for this user only. An existing socket belongs to a server that has ended: its lock was free. */
 function listen(path: string): UnixListener {
   rmSync(path, { force: true });
   const mask = process.umask(SOCKET_MASK);

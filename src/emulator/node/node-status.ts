@@ -1,5 +1,5 @@
 /**
- * What a node server tells of itself. Types only.
+ * Status report of a node server. Types only.
  */
 
 /** One card of a node. */
@@ -24,9 +24,9 @@ export interface CardStatus {
   readonly hardResets: number;
   /** Compute resets since the start of the node. */
   readonly computeResets: number;
-  /** Faults that wait for their moment, and those that have happened. */
+  /** Pending faults. */
   readonly faultsWaiting: number;
-  /** Injected faults that have happened. */
+  /** Injected faults that have fired. */
   readonly faultsFired: number;
   /** NIC ports whose link is down. */
   readonly portsDown: readonly number[];
@@ -50,7 +50,7 @@ export interface NodeStatus {
   readonly socket: string;
   /** Generation of the cards, such as `gaudi2`. */
   readonly asic: string;
-  /** The links that the node started with, as `node up --links` takes them. */
+  /** The initial links of the node, in the syntax of `node up --links`. */
   readonly links: string;
   /** Seconds since the start. */
   readonly upSeconds: number;

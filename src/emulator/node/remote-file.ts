@@ -1,5 +1,5 @@
 /**
- * An open file of a card on a node server, at the client: puts ioctls into its mailbox and waits for the answers. Small ones take a
+ * An open file of a card on a node server, in the client: writes ioctls into its mailbox and waits for the answers. Small ones take a
  * few microseconds and no system call; those with file descriptors go through the socket.
  */
 
@@ -59,28 +59,28 @@ import {
 } from './mailbox.ts';
 import type { Message } from './message.ts';
 
-/** Looks at the answer word between two yields of the processor, which the server may need, and between two looks at the clock. */
+/** Polls of the answer word between two yields of the processor, which the server may need, and between two readings of the clock. */
 const LOOKS_PER_ROUND = 100;
-/** Time that a call spins before it sleeps: about what waking this thread would cost. */
+/** Time that a call spins before it sleeps: about the cost of waking this thread. */
 const SPIN_NS = 50_000;
 const SLEEP_NS = 100_000_000;
 const O_CLOEXEC = 0o2000000;
-/** User addresses end here on x86-64. */
+/** End of user addresses on x86-64. */
 const USER_ADDRESS_END = 2 ** 47;
 
-/** A call that does not block, until it settles. */
+/** A non-blocking call that has not settled. */
 interface PendingCall {
   readonly sequence: number;
   readonly block: ArgumentBlock;
   readonly settle: (result: number) => void;
 }
 
-/** What a file is made of: the server's reply to open. */
+/** Parts of a file: the server's reply to open. */
 export interface RemoteFileParts {
   readonly id: number;
   readonly numbers: IoctlNumbers;
   readonly connection: Connection;
-  /** Descriptor of the mailbox, which the file takes. */
+  /** Descriptor of the mailbox; the file takes ownership. */
   readonly mailboxFd: number;
   readonly onClose: (file: RemoteFile) => void;
 }
@@ -95,11 +95,11 @@ export class RemoteFile implements DriverFile {
   readonly #words: Int32Array;
   readonly #answerAddress: number;
   #sequence = 0;
-  /** By slot; undefined where one is free. Slot 0 is that of {@link ioctl}. */
+  /** By slot; undefined for a free one. Slot 0 is for {@link ioctl}. */
   readonly #calls: (PendingCall | undefined)[] = new Array<PendingCall | undefined>(1 + ASYNC_SLOTS).fill(undefined);
   #pendingCalls = 0;
   #nextMapping = 1;
-  /** Mappings that end with the file. */
+  /** Mappings that are closed with the file. */
   readonly #blocks: Set<MappedMemory> = new Set();
   #closed = false;
 
@@ -159,7 +159,7 @@ export class RemoteFile implements DriverFile {
     if (this.#closed) throw new SyscallError('mmap', Errno.EBADF, 'file is closed');
     const mapping = this.#nextMapping++;
     const memory = this.#map(mapping, byteLength, offset);
-    // A block of registers is taken away with the file; a buffer stays as long as it is mapped.
+    // A block of registers is closed with the file; a buffer stays as long as it is mapped.
     if (unpackHandle(offset).type === HandleType.HW_BLOCK) this.#blocks.add(memory);
     return new BufferMapping(memory, () => {
       this.#blocks.delete(memory);
@@ -173,7 +173,7 @@ export class RemoteFile implements DriverFile {
     try {
       if (this.#connection.alive) this.#connection.request({ op: 'close', file: this.#id });
     } catch (error) {
-      // The server is gone, and has released everything.
+      // The server has ended, and has released everything.
       if (!isSyscallError(error, Errno.ENODEV)) throw error;
     }
     this.settle();
@@ -183,7 +183,7 @@ export class RemoteFile implements DriverFile {
     this.#onClose(this);
   }
 
-  /** Settles the calls that have an answer, and all of them when there will be none any more. */
+  /** Settles the calls that have an answer, and all of them if the server has ended. */
   settle(): void {
     if (this.#pendingCalls === 0) return;
     for (let slot = 1; slot <= ASYNC_SLOTS; slot++) {
@@ -217,7 +217,7 @@ export class RemoteFile implements DriverFile {
     call.settle(result);
   }
 
-  /** Writes a request into a slot and makes sure that the server sees it. */
+  /** Writes a request into a slot and makes it visible to the server. */
   #post(slot: number, request: number, block: ArgumentBlock, pinned: boolean): number {
     const words = this.#words;
     const at = slotWord(slot);
@@ -234,12 +234,12 @@ export class RemoteFile implements DriverFile {
     this.#sequence = sequence;
     Atomics.store(words, at + REQUEST_SEQUENCE, sequence);
     if (slot !== 0) Atomics.add(words, ASYNC_BELL, 1);
-    // The server sets the flag before it looks a last time: one of the two sees the other.
+    // The server sets the flag before its last check: one of the two sees the other's store.
     if (Atomics.load(words, SERVER_SLEEPING) !== 0) this.#connection.ring();
     return sequence;
   }
 
-  /** Waits for the answer of slot 0; false when the server is gone. */
+  /** Waits for the answer of slot 0; returns false if the server has ended. */
   #await(sequence: number): boolean {
     const words = this.#words;
     const at = slotWord(0) + ANSWER_SEQUENCE;
@@ -278,7 +278,7 @@ export class RemoteFile implements DriverFile {
     return words[at + ANSWER_RESULT]!;
   }
 
-  /** An ioctl that takes or gives a descriptor. */
+  /** An ioctl that takes or returns a descriptor. */
   #ioctlByMessage(request: number, block: ArgumentBlock): number {
     const kind = ioctlKind(request);
     const { words } = block;
@@ -295,7 +295,7 @@ export class RemoteFile implements DriverFile {
     return result;
   }
 
-  /** Runs an ioctl as a message; -ENODEV when the server is gone. Its answer goes to the block. */
+  /** Runs an ioctl as a message; returns -ENODEV if the server has ended. Its result is written to the block. */
   #exchange(message: Message, block: ArgumentBlock, fd: number): { readonly result: number; readonly fd: number } {
     try {
       const reply = this.#sendWithDescriptor(message, fd);
@@ -303,13 +303,13 @@ export class RemoteFile implements DriverFile {
       return { result: Number(reply.message['result']), fd: reply.fd };
     } catch (error) {
       if (!this.#connection.alive) return { result: -Errno.ENODEV, fd: -1 };
-      // A descriptor for which this process has no room is gone, and what it stood for with it.
+      // A descriptor that exceeds the limit of this process is lost, and the dma-buf behind it with it.
       if (isSyscallError(error, Errno.EMFILE)) return { result: -Errno.EMFILE, fd: -1 };
       throw error;
     }
   }
 
-  /** MAP of host memory. A file behind it goes along: then the server reaches the memory without system calls. */
+  /** MAP of host memory. Its file, if any, is sent along: then the server accesses the memory without system calls. */
   #pin(request: number, block: ArgumentBlock): number {
     const { words } = block;
     const pages = pinnedPages(words);
@@ -323,7 +323,7 @@ export class RemoteFile implements DriverFile {
     return { op: 'ioctl', file: this.#id, request: request >>> 0, address, words: [...words.subarray(0, count)] };
   }
 
-  /** What is no descriptor of this process is none at the server either, which then says at which point that matters. */
+  /** An invalid descriptor of this process is sent as invalid, so that the server reports the error in the order of the driver. */
   #sendWithDescriptor(message: Message, fd: number): Reply {
     try {
       return this.#connection.request(message, fd);
@@ -343,7 +343,7 @@ export class RemoteFile implements DriverFile {
   }
 }
 
-/** Backs pages that are to be pinned: only the process itself can. Returns whether they are there. */
+/** Populates pages that are to be pinned: only the process itself can. Returns whether they are mapped. */
 function populate({ address, byteLength }: { readonly address: number; readonly byteLength: number }): boolean {
   if (address === 0 || byteLength === 0 || address + byteLength > USER_ADDRESS_END) return false;
   const result = madvise(address, byteLength, MadviseAdvice.POPULATE_WRITE);

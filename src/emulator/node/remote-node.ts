@@ -1,6 +1,6 @@
 /**
- * A node server as a driver node: what its clients open cards on. Nothing above the driver port sees a difference to a node in
- * the process itself.
+ * A node server as a driver node: its clients open cards on it. Above the driver port there is no difference to a node in
+ * this process.
  */
 
 import type { AbsentCard, CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../../driver/port.ts';
@@ -26,7 +26,7 @@ export class RemoteNode implements DriverNode {
     });
   }
 
-  /** That of the node in the server: the same for all its clients. */
+  /** Identity of the node in the server: the same for all its clients. */
   get identity(): string {
     return this.#connection.identity;
   }
@@ -40,7 +40,7 @@ export class RemoteNode implements DriverNode {
     return this.#connection.lostReason;
   }
 
-  /** None once the server is gone. */
+  /** Empty once the server has ended. */
   cards(): readonly CardEntry[] {
     return (this.#ask({ op: 'cards' })?.['cards'] ?? []) as CardEntry[];
   }
@@ -74,21 +74,21 @@ export class RemoteNode implements DriverNode {
   }
 
   /**
-   * Makes something go wrong on a card.
-   * @throws UcxError ERR_INVALID_PARAM for what is no fault; SyscallError ENOENT for an unknown minor, ENODEV
+   * Injects a fault into a card.
+   * @throws UcxError ERR_INVALID_PARAM for an invalid fault; SyscallError ENOENT for an unknown minor, ENODEV
    */
   inject(minor: number, fault: Fault): void {
     this.#connection.request({ op: 'fault', minor, fault });
   }
 
-  /** The state of the server. Throws SyscallError ENODEV when it is gone. */
+  /** The state of the server. Throws SyscallError ENODEV if it has ended. */
   status(): NodeStatus {
     return this.#connection.request({ op: 'status' }).message['status'] as NodeStatus;
   }
 
   /**
    * Ends the server and waits until it has ended: all its clients lose their cards.
-   * @throws SyscallError ENODEV when it is gone already; UcxError ERR_NODE_REFUSED when it does not end in time
+   * @throws SyscallError ENODEV if it has ended already; UcxError ERR_NODE_REFUSED if it does not end in time
    */
   shutdown(): void {
     this.#connection.request({ op: 'shutdown' });
@@ -101,7 +101,7 @@ export class RemoteNode implements DriverNode {
   }
 
   #open(minor: number, control: boolean): DriverFile {
-    // What no server can have is no number for its messages either.
+    // Numbers that no server can have cannot be encoded in its messages.
     const id = this.#nextFile++;
     const request = { op: 'open', minor: Number.isInteger(minor) && minor >= 0 ? minor : -1, control, file: id };
     const forget = (): void => {
@@ -124,7 +124,7 @@ export class RemoteNode implements DriverNode {
     }
   }
 
-  /** A question without which one can live. */
+  /** Sends a request whose failure is tolerated. */
   #ask(message: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> | undefined {
     if (!this.#connection.alive) return undefined;
     try {
@@ -138,13 +138,13 @@ export class RemoteNode implements DriverNode {
 
 /**
  * Connects to the node server at a socket.
- * @throws UcxError ERR_NODE_UNREACHABLE when none listens there; ERR_NODE_REFUSED
+ * @throws UcxError ERR_NODE_UNREACHABLE if no server listens there; ERR_NODE_REFUSED
  */
 export function connectEmulatedNode(socketPath: string): RemoteNode {
   return new RemoteNode(connectToServer(socketPath));
 }
 
-/** Connects to the node server at a socket; undefined where none listens, also where one has left its socket behind. */
+/** Connects to the node server at a socket; undefined if no server listens, also if an ended one has left its socket behind. */
 export function findEmulatedNode(socketPath: string): RemoteNode | undefined {
   try {
     return connectEmulatedNode(socketPath);

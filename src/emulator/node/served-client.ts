@@ -1,6 +1,6 @@
 /**
- * One client of a node server: its connection, its requests and its open files. What it sends is not trusted; a client that does not
- * keep to the protocol loses its connection, and with it everything that it has.
+ * One client of a node server: its connection, its requests and its open files. Its messages are not trusted; a client that
+ * violates the protocol loses its connection and all its resources.
  */
 
 import { fstatSync } from 'node:fs';
@@ -53,11 +53,11 @@ import {
 import type { NodeStatus } from './node-status.ts';
 import { ServedFile } from './served-file.ts';
 
-/** Files that one client may have open at a time; one more is EMFILE. */
+/** Maximum number of open files of one client; a further one is EMFILE. */
 export const FILES_PER_CLIENT_MAX = 64;
-/** Time in which a client says hello. */
+/** Time limit for a client's hello. */
 const HELLO_NS = 10e9;
-/** Requests that one client is answered before others have their turn. */
+/** Requests of one client that are served before others have their turn. */
 const REQUESTS_PER_TURN = 16;
 const ID_MAX = Number.MAX_SAFE_INTEGER;
 const UINT32_MAX = 0xffff_ffff;
@@ -65,20 +65,20 @@ const ADDRESS_MAX = 2 ** 47;
 const NAME_MAX = 256;
 const O_CLOEXEC = 0o2000000;
 
-/** What a client needs of its server. */
+/** Services of the server for its clients. */
 export interface ClientHost {
   readonly node: EmulatedNode;
-  /** What clients can cause. */
+  /** Log for messages that clients can cause. */
   readonly log: LimitedLog;
   readonly clock: Clock;
-  /** A client has greeted. */
+  /** Called when a client has sent its hello. */
   readonly onGreeted: (client: ServedClient) => void;
-  /** Words to read memory of a client into. */
+  /** Scratch words for reading memory of a client. */
   readonly scratch: ScratchBlock;
-  /** There may be work in mailboxes. */
+  /** Called when there may be work in mailboxes. */
   readonly wake: () => void;
   readonly endTurn: () => void;
-  /** Why a new client cannot be taken; undefined when it can. */
+  /** The reason for rejecting a new client; undefined if it can be accepted. */
   readonly refusal: () => string | undefined;
   readonly status: () => NodeStatus;
   readonly shutdown: () => void;
@@ -86,15 +86,15 @@ export interface ClientHost {
   readonly onGone: (client: ServedClient) => void;
 }
 
-/** The fields of an answer and a descriptor that goes with it. */
+/** The fields of an answer and its descriptor. */
 interface Answer {
   readonly fields: object;
   readonly fd?: number;
-  /** Called when the answer is on its way. */
+  /** Called when the answer has been sent. */
   readonly sent?: () => void;
 }
 
-/** An ioctl that pins, with the file behind the memory. */
+/** An ioctl that pins memory, with the file behind that memory. */
 interface PinningCall {
   readonly file: ServedFile;
   readonly request: number;
@@ -136,14 +136,14 @@ export class ServedClient {
     this.drop();
   }
 
-  /** Ioctls answered, of the files that are open. */
+  /** Number of answered ioctls of the open files. */
   get ioctls(): number {
     let sum = 0;
     for (const file of this.files.values()) sum += file.ioctls;
     return sum;
   }
 
-  /** Runs what waits in the mailboxes of a file of this client. */
+  /** Runs the pending requests in the mailboxes of a file of this client. */
   poll(file: ServedFile): boolean {
     try {
       return file.poll();
@@ -153,7 +153,7 @@ export class ServedClient {
     }
   }
 
-  /** Takes everything away from the client. Idempotent. */
+  /** Releases everything of the client. Idempotent. */
   drop(): void {
     if (this.#gone) return;
     this.#gone = true;
@@ -186,7 +186,7 @@ export class ServedClient {
     this.#host.wake();
   }
 
-  /** Reads and answers one message; false when there is none. */
+  /** Reads and answers one message; returns false if there is none. */
   #readOne(): boolean {
     const fds: number[] = [];
     const received = this.#socket.recvmsg(this.#bytes, fds);
@@ -198,7 +198,7 @@ export class ServedClient {
     try {
       if (received < 0) throw new ProtocolError(`recvmsg ${received}`);
       if (fds.length > DESCRIPTORS_MAX) throw new ProtocolError(`${fds.length} descriptors in a message`);
-      // A ring: that it arrived is all.
+      // A ring carries no data: its arrival is enough.
       if (received > 1) this.#request(decodeMessage(this.#bytes.subarray(0, received)), fds[0] ?? -1);
     } finally {
       for (const fd of fds) closeFd(fd);
@@ -221,7 +221,7 @@ export class ServedClient {
       answer.fd === undefined ? [] : [answer.fd],
     );
     answer.sent?.();
-    // A client that has ended meanwhile.
+    // The client has ended meanwhile.
     if (sent === -Errno.EPIPE || sent === -Errno.ECONNRESET) {
       this.drop();
       return;
@@ -340,7 +340,7 @@ export class ServedClient {
     return { fields: { byteLength: pages.byteLength }, fd: pages.fd };
   }
 
-  /** An ioctl with a descriptor: the number in its block becomes one of this process, which goes again when the driver has its own. */
+  /** An ioctl with a descriptor: the number in its block is replaced by one of this process, which is closed once the driver has its own. */
   #ioctl(message: Message, fd: number): Answer {
     const file = this.#file(message);
     const request = integerField(message, 'request', UINT32_MAX);
@@ -358,14 +358,14 @@ export class ServedClient {
     return { fields, fd: given, sent: () => closeFd(given) };
   }
 
-  /** An ioctl that pins memory behind which is a file: the server maps the file, and reaches the memory as its own. */
+  /** An ioctl that pins memory of a file: the server maps the file and accesses the memory as its own. */
   #pin(message: Message, call: PinningCall): Answer {
     const { file, request, address, words, fd } = call;
     const kind = ioctlKind(request);
     if (fd < 0 || !pinsMemory(kind, words)) throw new ProtocolError('an ioctl without descriptor in a message');
     const offset = integerField(message, 'offset', ADDRESS_MAX);
     const range = pinnedPages(words);
-    // A file that shrinks under a mapping would end the server, at its next access.
+    // A file that shrinks under a mapping would end the server at its next access.
     if (!isSealed(fd) || offset % PAGE_SIZE !== 0 || offset + range.byteLength > fstatSync(fd).size) {
       throw new ProtocolError('a file to pin that is not sealed or too short');
     }
@@ -380,7 +380,7 @@ export class ServedClient {
     return file;
   }
 
-  /** A queue that is full wakes the client as well: then it looks at its mailboxes all the same. */
+  /** A full queue wakes the client as well: it then checks its mailboxes all the same. */
   #notice(): void {
     if (!this.#gone) this.#socket.sendmsg(SETTLED);
   }
@@ -395,7 +395,7 @@ function isSealed(fd: number): boolean {
   }
 }
 
-/** A card by number; what cannot be one is a card that is not there. */
+/** A card by number; invalid numbers are treated as absent cards. */
 function minorOf(message: Message): number {
   return message['minor'] === -1 ? -1 : integerField(message, 'minor', UINT32_MAX);
 }

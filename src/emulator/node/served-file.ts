@@ -1,5 +1,5 @@
 /**
- * An open file of a client, at the server: takes ioctls out of its mailbox and puts the answers in. The client may write anything into the
+ * An open file of a client, in the server: reads ioctls from its mailbox and writes the answers. The client may write anything into the
  * mailbox at any time: every word is read once, into memory of the server, and checked there.
  */
 
@@ -43,21 +43,21 @@ import {
 } from './mailbox.ts';
 import { ProtocolError } from './message.ts';
 
-/** Mappings that one file may have at a time. */
+/** Maximum number of mappings of one file. */
 export const MAPPINGS_MAX = 4096;
 
-/** An argument block of the server with the address that it has in the client. */
+/** An argument block of the server with its address in the client. */
 interface ServedBlock extends ArgumentBlock {
   address: number;
 }
 
-/** Who hears what a file cannot do itself. */
+/** Events of a file that its client handles. */
 export interface ServedFileEvents {
-  /** A call that does not block the client has settled. */
+  /** A non-blocking call has settled. */
   readonly onSettled: () => void;
-  /** An ioctl that waits began: its promise may need the event loop. */
+  /** A waiting ioctl has begun: its promise may need the event loop. */
   readonly onWaiting: () => void;
-  /** The driver failed with an exception: a defect. */
+  /** The driver threw an exception: a defect. */
   readonly onDefect: (error: unknown) => void;
 }
 
@@ -66,17 +66,17 @@ export class ServedFile {
   readonly id: number;
   readonly minor: number;
   readonly file: EmulatedFile;
-  /** Ioctls that were answered. */
+  /** Number of answered ioctls. */
   ioctls = 0;
   readonly #events: ServedFileEvents;
   readonly #mailbox: MappedMemory;
   readonly #words: Int32Array;
   readonly #clientFlagAddress: number;
-  /** Sequence numbers of the last request of each slot, and whether it waits for its answer. */
+  /** Sequence number of the last request of each slot, and whether it waits for its answer. */
   readonly #seen: Int32Array = new Int32Array(1 + ASYNC_SLOTS);
   readonly #busy: Uint8Array = new Uint8Array(1 + ASYNC_SLOTS);
   #bell = 0;
-  /** Where the words of the ioctl at hand are copied to, and views of its first words, by their number. */
+  /** Copy of the words of the current ioctl, and views of its first words, by their number. */
   readonly #block: Uint32Array<ArrayBuffer> = new Uint32Array(BLOCK_WORDS_MAX);
   readonly #blocks: (ServedBlock | undefined)[] = [];
   readonly #shares: Map<number, SharedPages> = new Map();
@@ -91,7 +91,7 @@ export class ServedFile {
     this.mailboxFd = memfdCreate('gaudi-mailbox', { sealing: true });
     try {
       ftruncate(this.mailboxFd, MAILBOX_BYTES);
-      // A client that shrinks the file would end the server at its next look.
+      // A client that shrinks the file would end the server at its next access.
       addSeals(this.mailboxFd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
       this.#mailbox = mapFile(this.mailboxFd, MAILBOX_BYTES, 0);
     } catch (error) {
@@ -105,21 +105,21 @@ export class ServedFile {
   /** The mailbox as a file, until {@link forgetMailboxFd}. */
   mailboxFd: number;
 
-  /** Closes the descriptor of the mailbox: the client has one of its own. */
+  /** Closes the descriptor of the mailbox: the client has its own. */
   forgetMailboxFd(): void {
     if (this.mailboxFd >= 0) closeFd(this.mailboxFd);
     this.mailboxFd = -1;
   }
 
-  /** Tells the client whether it has to ring. */
+  /** Sets the flag that requires the client to ring the doorbell. */
   setSleeping(sleeping: boolean): void {
     Atomics.store(this.#words, SERVER_SLEEPING, sleeping ? 1 : 0);
   }
 
   /**
-   * Runs the ioctls that wait in the mailbox.
+   * Runs the pending ioctls in the mailbox.
    * @returns whether there were any
-   * @throws ProtocolError for what no client of this version posts
+   * @throws ProtocolError for requests that a client of this version does not post
    */
   poll(): boolean {
     if (this.#closed) return false;
@@ -140,7 +140,7 @@ export class ServedFile {
     return true;
   }
 
-  /** Runs an ioctl that came as a message, maybe with a descriptor; its block is `words`. */
+  /** Runs an ioctl that was received as a message, possibly with a descriptor; its block is `words`. */
   run(request: number, address: number, words: Uint32Array, pages: ForeignPages = NO_PAGES): number {
     this.ioctls += 1;
     this.file.userMemory.foreignPages = pages;
@@ -149,8 +149,8 @@ export class ServedFile {
 
   /**
    * Shares pages for a mapping of the client.
-   * @param mapping the number by which the client knows it
-   * @throws SyscallError as mmap refuses
+   * @param mapping the client's number for it
+   * @throws SyscallError like mmap
    */
   share(mapping: number, byteLength: number, offset: bigint): SharedPages {
     if (this.#shares.size >= MAPPINGS_MAX) throw new ProtocolError(`more than ${MAPPINGS_MAX} mappings`);
@@ -160,13 +160,13 @@ export class ServedFile {
     return pages;
   }
 
-  /** The client has unmapped what it mapped. */
+  /** Releases a mapping that the client has unmapped. */
   unshare(mapping: number): void {
     this.#shares.get(mapping)?.release();
     this.#shares.delete(mapping);
   }
 
-  /** Releases what the file holds. */
+  /** Releases everything of the file. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -176,7 +176,7 @@ export class ServedFile {
     this.#mailbox.close();
   }
 
-  /** The process is gone, and its mappings with it. */
+  /** Releases all mappings: their process has ended. */
   unshareAll(): void {
     for (const pages of this.#shares.values()) pages.release();
     this.#shares.clear();
@@ -196,7 +196,7 @@ export class ServedFile {
     const from = at + REQUEST_BLOCK;
     for (let i = 0; i < count; i++) words[i] = mailbox[from + i]!;
     const kind = ioctlKind(request);
-    // A number of a descriptor would be one of the server's.
+    // The number of a descriptor would be interpreted in the server.
     if (descriptorUse(kind, words, count) !== DescriptorUse.NONE) throw new ProtocolError('a descriptor in a mailbox');
     const { userMemory } = this.file;
     userMemory.foreignPages = mailbox[at + REQUEST_PINNED] === 1 ? POPULATED_PAGES : NO_PAGES;
@@ -219,7 +219,7 @@ export class ServedFile {
     }
   }
 
-  /** A wait with a time-out: other clients go on meanwhile. */
+  /** A wait with a time-out: other clients are served meanwhile. */
   #serveWait(slot: number, sequence: number, request: number, block: ArgumentBlock): void {
     const own = { address: block.address, words: block.words.slice() };
     this.#busy[slot] = 1;

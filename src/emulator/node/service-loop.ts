@@ -1,23 +1,23 @@
 /**
- * When a node server looks at its mailboxes: again and again while there is something to do and for a short while after, with turns of
- * the event loop in between; then it sleeps until a client rings. It does not know what is in the mailboxes.
+ * Schedule of a node server's polling: continuous while there is work and for a short time after, with turns of
+ * the event loop in between; then it sleeps until a client rings. The contents of the mailboxes are not its concern.
  */
 
 import { schedYield } from '../../sys/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 
-/** How long the loop spins without work before it sleeps: a client that works one ioctl after the other never has to wake it. */
+/** Time that the loop spins without work before it sleeps: a client that runs one ioctl after the other never has to wake it. */
 const IDLE_NS = 200_000;
-/** How long the event loop waits for its turn: sockets, timers and the news of DMA engines. */
+/** Maximum wait of the event loop for its turn: sockets, timers and events of DMA engines. */
 const TURN_NS = 100_000;
-/** Looks without work between two yields of the processor, which clients may need. */
+/** Polls without work between two yields of the processor, which clients may need. */
 const LOOKS_PER_YIELD = 32;
 
-/** What is looked at. */
+/** The polled object. */
 export interface Polled {
-  /** Does what there is to do; returns whether there was anything. */
+  /** Does the pending work; returns whether there was any. */
   poll(): boolean;
-  /** Tells those who bring work whether they have to ring. */
+  /** Sets whether clients have to ring the doorbell. */
   setSleeping(sleeping: boolean): void;
 }
 
@@ -41,7 +41,7 @@ export class ServiceLoop {
     return this.#awake;
   }
 
-  /** A client has rung, or there may be work: looks from now on. */
+  /** Wakes the loop after a ring, or if there may be work. */
   wake(): void {
     this.#activeNs = this.#clock.nowNs();
     if (this.#awake || this.#closed) return;
@@ -50,7 +50,7 @@ export class ServiceLoop {
     setImmediate(this.#turn);
   }
 
-  /** Lets the event loop have its turn next. */
+  /** Gives the event loop its turn next. */
   endTurn(): void {
     this.#endTurn = true;
   }
@@ -84,7 +84,7 @@ export class ServiceLoop {
     setImmediate(this.#turn);
   }
 
-  /** Sleeps unless something came in between: who posts afterwards sees the flag. */
+  /** Sleeps unless work arrived in between: clients that post afterwards see the flag. */
   #sleep(): boolean {
     this.#mailboxes.setSleeping(true);
     if (!this.#mailboxes.poll()) {

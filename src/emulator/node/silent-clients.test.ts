@@ -1,4 +1,4 @@
-/** Clients of a node server that connect and say nothing: they have a deadline, and cannot fill its log. */
+/** Clients of a node server that connect and send nothing: they have a deadline, and cannot fill its log. */
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,7 +13,7 @@ import { NodeServer } from './node-server.ts';
 
 const HELLO_NS = 10e9;
 
-describe('a client of a node server that says nothing', () => {
+describe('a client of a node server that sends nothing', () => {
   expectNoLeaks();
   let folder: string;
   let clock: ManualClock;
@@ -23,7 +23,7 @@ describe('a client of a node server that says nothing', () => {
     folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-silent-'));
     clock = new ManualClock();
     log = createTestLog();
-    // The loop that serves spins for a while of real time.
+    // The loop of the server spins for a while of real time.
     const real: Clock = {
       nowNs: () => systemClock.nowNs(),
       setTimer: (delayNs, callback) => clock.setTimer(delayNs, callback),
@@ -49,7 +49,7 @@ describe('a client of a node server that says nothing', () => {
     return (pollNow(fd, PollEvent.IN) & PollEvent.HUP) !== 0;
   }
 
-  it('is disconnected after the time that it has for hello, and not before', async () => {
+  it('is disconnected after the time limit for the hello, and not before', async () => {
     log.allow(/has not sent its hello in time/);
     const [socket] = await silent(1);
     clock.advance(HELLO_NS - 1);
@@ -59,7 +59,7 @@ describe('a client of a node server that says nothing', () => {
     socket!.close();
   });
 
-  it('as one of many that make way leaves so many lines in the log', async () => {
+  it('as one of many evicted ones leaves a limited number of lines in the log', async () => {
     log.allow(/others have come after it|left out/);
     const sockets = await silent(100);
     await vi.waitFor(() => expect(sockets.filter(hasEnded)).toHaveLength(68));

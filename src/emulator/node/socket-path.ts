@@ -1,5 +1,5 @@
 /**
- * Where node servers listen: the default path and the folder behind it, which no other user may enter. It opens no socket.
+ * Socket path of node servers: the default path and its folder, which no other user may enter. It opens no socket.
  */
 
 import { lstatSync, mkdirSync } from 'node:fs';
@@ -11,7 +11,7 @@ const SOCKET = 'node.sock';
 const OTHERS = 0o077;
 
 /**
- * The path at which `node up` listens and clients look by themselves: in XDG_RUNTIME_DIR, else in a folder of the user below /tmp.
+ * The default path of `node up` and its clients: in XDG_RUNTIME_DIR, else in a folder of the user below /tmp.
  * @param runtimeDirectory value of XDG_RUNTIME_DIR
  */
 export function defaultSocketPath(runtimeDirectory: string | undefined): string {
@@ -20,7 +20,7 @@ export function defaultSocketPath(runtimeDirectory: string | undefined): string 
 }
 
 /**
- * Makes the folder of a socket, for its owner only, unless it is there.
+ * Creates the folder of a socket, for its owner only, unless it exists.
  * @throws SyscallError EACCES, ENOTDIR; EPERM for a folder of the default path that others may enter or that another user owns
  */
 export function prepareFolder(socketPath: string): void {
@@ -35,7 +35,7 @@ export function prepareFolder(socketPath: string): void {
 }
 
 /**
- * Checks that a folder of ours is what we made it: a socket in it is to be trusted. A folder that the user chose is the user's.
+ * Checks that a folder of the default path has the expected owner and mode, so that its socket can be trusted. Folders chosen by the user are not checked.
  * @throws SyscallError EPERM
  */
 export function checkFolder(socketPath: string): void {

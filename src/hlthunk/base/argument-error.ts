@@ -1,10 +1,10 @@
-/** The checks of arguments that calls of hl-thunk share. Each failure is ERR_GAUDI_INVALID_PARAMS and names argument, rule and value. */
+/** Argument checks that calls of hl-thunk share. Each failure is ERR_GAUDI_INVALID_PARAMS and names argument, rule and value. */
 
 import { missingMethod, unknownOption } from '../../ucs/type/check-options.ts';
 import { describeValue, type UcxError } from '../../ucs/type/error.ts';
 import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
 
-/** The error for a bad argument of the Gaudi layer. Code ERR_GAUDI_INVALID_PARAMS. */
+/** The error for an invalid argument of the Gaudi layer. Code ERR_GAUDI_INVALID_PARAMS. */
 export function invalidArgument(argument: string, rule: string, value: unknown): UcxError {
   const shown =
     typeof value === 'bigint' ? `0x${value.toString(16)}` : typeof value === 'string' ? value : describeValue(value);
@@ -18,7 +18,7 @@ export function invalidArgument(argument: string, rule: string, value: unknown):
 /** End of user addresses of x86-64. */
 const HOST_ADDRESS_END = 2 ** 47;
 
-/** Throws unless `value` can be the address of user memory. */
+/** Throws unless `value` is a possible address of user memory. */
 export function checkHostAddress(argument: string, value: number): void {
   if (!Number.isSafeInteger(value) || value <= 0 || value >= HOST_ADDRESS_END) {
     throw invalidArgument(argument, 'must be a user address below 2^47', value);
@@ -53,8 +53,8 @@ export function checkInteger(argument: string, value: number, least = 0): void {
 }
 
 /**
- * Throws unless `value` is an object. What is in it is checked where it is used.
- * @param names of the options that there are; without them any is accepted
+ * Throws unless `value` is an object. Its fields are checked where they are used.
+ * @param names of the permitted options; without them any is accepted
  */
 export function checkObject(argument: string, value: object, names?: readonly string[]): void {
   if (typeof value !== 'object' || value === null) throw invalidArgument(argument, 'must be an object', value);
@@ -62,7 +62,7 @@ export function checkObject(argument: string, value: object, names?: readonly st
   if (unknown !== undefined) throw invalidArgument(argument, unknown.rule, unknown.name);
 }
 
-/** Throws unless `value` is a text. */
+/** Throws unless `value` is a string. */
 export function checkText(argument: string, value: string): void {
   if (typeof value !== 'string') throw invalidArgument(argument, 'must be a text', value);
 }

@@ -1,4 +1,4 @@
-/** Records of the kernel with their field names in camelCase: `dram_free_mem` becomes `dramFreeMem`. Names only, values stay. */
+/** Kernel structs with their field names in camelCase: `dram_free_mem` becomes `dramFreeMem`. Values are unchanged. */
 
 type CamelCase<S extends string> = S extends `${infer Head}_${infer Tail}`
   ? `${Head}${Capitalize<CamelCase<Tail>>}`

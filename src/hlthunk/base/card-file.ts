@@ -1,6 +1,6 @@
 /**
- * An open file of a card with the argument block of its control-path ioctls: encodes, calls, decodes, and turns an errno into a
- * typed error that names the card. It knows the shape of the calls, not their purpose; the data path has blocks of its own.
+ * An open file of a card with the argument block of its control-path ioctls: encodes, calls, decodes, and converts an errno into a
+ * typed error that names the card. The purpose of the calls belongs to its users; the data path has separate blocks.
  */
 
 import type { DriverFile, DriverMapping } from '../../driver/port.ts';
@@ -21,38 +21,38 @@ import { ioctlError } from './gaudi-error.ts';
 
 /** Field values of the MEMORY ioctl. */
 export type MemoryInput = Parameters<typeof HL_MEM_ARGS.in.encode>[0];
-/** The answer of the MEMORY ioctl. */
+/** The result of the MEMORY ioctl. */
 export type MemoryOutput = ReturnType<typeof HL_MEM_ARGS.out.decode>;
 /** Field values of the CB ioctl. */
 export type CommandBufferInput = Parameters<typeof HL_CB_ARGS.in.encode>[0];
-/** The answer of the CB ioctl. */
+/** The result of the CB ioctl. */
 export type CommandBufferOutput = ReturnType<typeof HL_CB_ARGS.out.decode>;
-/** Field values of the INFO ioctl other than op and answer. */
+/** Field values of the INFO ioctl other than op and result buffer. */
 export type InfoInput = Parameters<typeof HL_INFO_ARGS.encode>[0];
 
 /** The largest argument block. */
 const ARGUMENT_BYTES: number = HL_WAIT_CS_ARGS.size;
 
-/** Learns what the program has mapped by the raw calls of device memory, so that such memory can be registered as blocks can. */
+/** Receives the mappings that the program makes by the raw calls of device memory, so that such memory can be registered like blocks. */
 export interface RawMemoryOwner {
   readonly pageBytes: number;
-  /** @param byteLength what the driver has allocated */
+  /** @param byteLength as allocated by the driver */
   rawMapped(address: bigint, byteLength: number, handle: bigint): void;
   /**
-   * Device memory or a raw mapping of host memory is about to be unmapped.
+   * Called before device memory or a raw mapping of host memory is unmapped.
    * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses it
    */
   rawUnmapping(address: bigint): void;
 }
 
-/** Something that has an open file of a card: a device or a control node. */
+/** An object with an open file of a card: a device or a control node. */
 export interface CardTarget {
   /** The open file. */
   readonly card: CardFile;
 }
 
 /**
- * The card of a target: the check of every call that takes one.
+ * Returns the card of a target: the argument check of every call that takes one.
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS
  */
 export function cardOf(target: CardTarget): CardFile {
@@ -69,13 +69,13 @@ export class CardFile {
   readonly minor: number;
   /** PCI address, such as `0000:3b:00.0`. */
   readonly busId: string;
-  /** For messages: `card 0 (0000:3b:00.0)`. */
+  /** Name for messages: `card 0 (0000:3b:00.0)`. */
   readonly name: string;
-  /** Set once commands were submitted that are not of the DMA queues: their faults may be reported at any time. */
+  /** Set once commands were submitted outside the DMA queues: their faults may be reported at any time. */
   submitsCommands = false;
-  /** Of a device; a control node has no memory. */
+  /** Set for a device; a control node has no memory. */
   rawMemoryOwner: RawMemoryOwner | undefined = undefined;
-  /** Bytes of what the raw calls have allocated, by handle. */
+  /** Sizes in bytes of the raw allocations, by handle. */
   readonly rawAllocations: Map<bigint, number> = new Map();
   readonly #arguments: ScratchBlock;
   readonly #mappings = new Set<DriverMapping>();
@@ -90,7 +90,7 @@ export class CardFile {
     this.#arguments = allocateScratch(ARGUMENT_BYTES);
   }
 
-  /** Whether a value is an open or closed file, and nothing that only looks like one. */
+  /** Whether a value is an open or closed file made by this class, not an object that imitates one. */
   static isGenuine(value: unknown): value is CardFile {
     return typeof value === 'object' && value !== null && #closed in value;
   }
@@ -112,12 +112,12 @@ export class CardFile {
     return this.memoryAnswer();
   }
 
-  /** The answer of the last MEMORY, while no other call was made. */
+  /** The result of the last MEMORY, until the next call. */
   memoryAnswer(): MemoryOutput {
     return HL_MEM_ARGS.out.decode(this.#arguments.view);
   }
 
-  /** Runs MEMORY for its result only: 0 or a negative errno. */
+  /** Runs MEMORY; returns only 0 or a negative errno. */
   tryMemory(input: MemoryInput): number {
     this.checkOpen();
     HL_MEM_ARGS.in.encode(input, this.#arguments.view);
@@ -131,7 +131,7 @@ export class CardFile {
     return HL_CB_ARGS.out.decode(this.#arguments.view);
   }
 
-  /** Runs CB for its result only: 0 or a negative errno. */
+  /** Runs CB; returns only 0 or a negative errno. */
   tryCommandBuffer(input: CommandBufferInput): number {
     this.checkOpen();
     HL_CB_ARGS.in.encode(input, this.#arguments.view);
@@ -140,7 +140,7 @@ export class CardFile {
 
   /**
    * Runs INFO.
-   * @param answer memory for the answer; undefined for ops that have none
+   * @param answer memory for the result; undefined for ops without one
    * @returns 0 or a negative errno
    */
   tryInfo(op: HlInfoOp, answer: ScratchBlock | undefined, input: InfoInput = {}): number {
@@ -152,7 +152,7 @@ export class CardFile {
   }
 
   /**
-   * Runs INFO and decodes its answer. What an older kernel does not fill reads as zero.
+   * Runs INFO and decodes its result. Fields that an older kernel does not fill are zero.
    * @throws UcxError ERR_GAUDI_* by the errno, ERR_CLOSED
    */
   info<F extends StructFields>(op: HlInfoOp, struct: Struct<F>, what: string, input: InfoInput = {}): StructValues<F> {
@@ -166,7 +166,7 @@ export class CardFile {
     }
   }
 
-  /** The arguments of INFO as the driver left them: some ops answer in them. */
+  /** The arguments of INFO after the call: some ops return values in them. */
   infoArguments(): ReturnType<typeof HL_INFO_ARGS.decode> {
     return HL_INFO_ARGS.decode(this.#arguments.view);
   }

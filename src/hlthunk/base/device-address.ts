@@ -5,7 +5,7 @@
 
 import { highOf } from '../../ucs/type/int64.ts';
 
-/** Something at a device address: a mapping of host memory or a block of device memory. */
+/** A range of device addresses: a mapping of host memory or a block of device memory. */
 export interface DeviceRange {
   /** Low word of the address of the first byte, as a signed 32-bit number. */
   readonly low: number;

@@ -1,18 +1,18 @@
 /**
- * The eight error codes of the Gaudi layer: their text, their status, and which of them an errno of the driver means.
+ * The eight error codes of the Gaudi layer: their text, their status, and the mapping from errno values of the driver.
  */
 
 import { Errno, errnoName, errnoText } from '../../sys/index.ts';
 import { type ErrorDetails, invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
-/** The codes, in the order in which they are documented. */
+/** The codes, in the order of the documentation. */
 export const GaudiErrorCode = {
   /** The card does not exist or was removed (ENOENT, ENODEV, ENXIO). */
   DEVICE_NOT_FOUND: 'ERR_GAUDI_DEVICE_NOT_FOUND',
   /** Device memory, device addresses or driver resources are exhausted (ENOMEM, ENOSPC, EMFILE). */
   OUT_OF_MEMORY: 'ERR_GAUDI_OUT_OF_MEMORY',
-  /** The driver or hlthunk refused the arguments (EINVAL, EFAULT, EBADF, ENOTTY, EOPNOTSUPP). */
+  /** The driver or hlthunk rejected the arguments (EINVAL, EFAULT, EBADF, ENOTTY, EOPNOTSUPP). */
   INVALID_PARAMS: 'ERR_GAUDI_INVALID_PARAMS',
   /** Another process has the compute context, or the card is in reset (EBUSY, EAGAIN). */
   DEVICE_BUSY: 'ERR_GAUDI_DEVICE_BUSY',
@@ -20,7 +20,7 @@ export const GaudiErrorCode = {
   DMA_FAILED: 'ERR_GAUDI_DMA_FAILED',
   /** A submission, or the answer of a peer, exceeded its time limit (ETIMEDOUT). */
   TIMEOUT: 'ERR_GAUDI_TIMEOUT',
-  /** The device node is not accessible, or the card refuses users (EPERM, EACCES). */
+  /** The device node is not accessible, or the card rejects users (EPERM, EACCES). */
   PERMISSION_DENIED: 'ERR_GAUDI_PERMISSION_DENIED',
   /** A DMA channel, or the channel service of the owner of remote memory, is unusable. */
   CHANNEL_FAILED: 'ERR_GAUDI_CHANNEL_FAILED',
@@ -78,17 +78,17 @@ function checkedCode(code: GaudiErrorCode): GaudiErrorCode {
   throw invalidParam('code', 'must be one of GaudiErrorCode', code);
 }
 
-/** The text of a code, as it begins every message. */
+/** The text of a code, which begins every message. */
 export function gaudiErrorText(code: GaudiErrorCode): string {
   return TEXT[checkedCode(code)];
 }
 
-/** The status that a code has on the data path. */
+/** The status of a code on the data path. */
 export function gaudiErrorStatus(code: GaudiErrorCode): Status {
   return STATUS[checkedCode(code)];
 }
 
-/** The code for a positive errno of the driver; DMA_FAILED for one that the driver does not document. */
+/** The code for a positive errno of the driver; DMA_FAILED for an errno that the driver does not document. */
 export function gaudiErrorOfErrno(errno: number): GaudiErrorCode {
   return CODE_OF_ERRNO.get(errno) ?? GaudiErrorCode.DMA_FAILED;
 }
@@ -104,7 +104,7 @@ export function gaudiError(code: GaudiErrorCode, what: string, details?: ErrorDe
   return new UcxError(details === undefined ? init : { ...init, details });
 }
 
-/** What a positive errno of the driver means: the text of the errno, except where the driver has another use for it. */
+/** The meaning of a positive errno of the driver: the text of the errno, except where the driver uses it differently. */
 export function errnoMeaning(errno: number): string {
   return errno === Errno.ENODEV ? 'the card was removed, or its driver is gone' : errnoText(errno);
 }
@@ -119,14 +119,14 @@ export function ioctlError(result: number, what: string, details?: ErrorDetails,
 }
 
 /**
- * True for a negative errno by which the driver says that it has given the card up: in reset (EBUSY), failed (EPERM, EIO) or
- * removed (ENODEV). What the caller wanted to give back is lost with it.
+ * True for a negative errno by which the driver reports that the card is not usable: in reset (EBUSY), failed (EPERM, EIO) or
+ * removed (ENODEV). A resource that the caller wanted to release is then lost with the card.
  */
 export function isDeviceGone(result: number): boolean {
   return result === -Errno.EBUSY || result === -Errno.ENODEV || result === -Errno.EIO || result === -Errno.EPERM;
 }
 
-/** True for the answer of a kernel that does not have the op. */
+/** True for the result of a kernel that does not have the op. */
 export function isOpAbsent(result: number): boolean {
   return result === -Errno.EINVAL || result === -Errno.ENOTTY || result === -Errno.EOPNOTSUPP;
 }

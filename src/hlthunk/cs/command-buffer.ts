@@ -1,5 +1,5 @@
 /**
- * Kernel command buffers of hl-thunk: memory of the driver that a program fills with packets and names in a submission. Gaudi copies
+ * Kernel command buffers of hl-thunk: driver memory that a program fills with packets and names in a submission. Gaudi copies
  * them at submission. Gaudi2 executes only buffers in the card's address space: those requested with `mapped`, by `deviceAddress`.
  */
 
@@ -8,9 +8,9 @@ import { HL_CB_FLAGS, HL_CB_OP, HL_MAX_CB_SIZE } from '../../uapi/index.ts';
 import { checkObject, invalidArgument } from '../base/argument-error.ts';
 import { type CardFile, type CardTarget, cardOf } from '../base/card-file.ts';
 
-/** Wishes for a command buffer. */
+/** Options of a command buffer. */
 export interface CommandBufferOptions {
-  /** Give it a device address; gaudi refuses with ERR_GAUDI_OUT_OF_MEMORY. Default false. */
+  /** Map it to a device address; gaudi rejects this with ERR_GAUDI_OUT_OF_MEMORY. Default false. */
   readonly mapped?: boolean;
 }
 
@@ -18,13 +18,13 @@ export interface CommandBufferOptions {
 export class CommandBuffer implements Disposable {
   /** The open file of the card. */
   readonly card: CardFile;
-  /** Names the buffer in chunks of kernel command buffers. */
+  /** Handle that chunks use for kernel command buffers. */
   readonly handle: bigint;
-  /** Bytes as asked for. */
+  /** Requested size in bytes. */
   readonly byteLength: number;
   /** Device address; undefined unless requested with `mapped`. */
   readonly deviceAddress: bigint | undefined;
-  /** The buffer, zeroed at first: whole pages. */
+  /** The buffer in whole pages, initially zero. */
   readonly words: Uint32Array;
   readonly #mapping: DriverMapping;
   #destroyed = false;
@@ -38,7 +38,7 @@ export class CommandBuffer implements Disposable {
     this.#mapping = mapping;
   }
 
-  /** Whether a value is a command buffer, and nothing that only looks like one. */
+  /** Whether a value is a command buffer made by this class, not an object that imitates one. */
   static isGenuine(value: unknown): value is CommandBuffer {
     return typeof value === 'object' && value !== null && #destroyed in value;
   }
@@ -48,12 +48,12 @@ export class CommandBuffer implements Disposable {
     return this.#destroyed;
   }
 
-  /** Command submissions that use the buffer now. */
+  /** Number of command submissions that use the buffer at present. */
   get usageCount(): number {
     return this.card.commandBuffer({ cb_handle: this.handle, op: HL_CB_OP.INFO }, 'command buffer info').usage_cnt;
   }
 
-  /** Gives the buffer back; submissions that use it keep it until they are done. Idempotent, never fails. */
+  /** Releases the buffer; submissions that use it keep it until they are done. Idempotent, never fails. */
   destroy(): void {
     if (this.#destroyed) return;
     this.#destroyed = true;
@@ -95,7 +95,7 @@ export function requestCommandBuffer(
   }
 }
 
-/** Gives a command buffer back. Throws ERR_GAUDI_INVALID_PARAMS the second time. */
+/** Releases a command buffer. Throws ERR_GAUDI_INVALID_PARAMS the second time. */
 export function destroyCommandBuffer(buffer: CommandBuffer): void {
   if (!CommandBuffer.isGenuine(buffer)) throw invalidArgument('buffer', 'must be of requestCommandBuffer', buffer);
   if (buffer.destroyed) throw invalidArgument('buffer', 'must not be destroyed twice', buffer.handle);

@@ -37,7 +37,7 @@ const INVALID = expect.objectContaining({ code: GaudiErrorCode.INVALID_PARAMS })
 const DENIED = expect.objectContaining({ code: GaudiErrorCode.PERMISSION_DENIED });
 const NOP_CTL = packetCtl(PacketOpcode.NOP);
 
-/** A chunk with packets in a buffer of the kind that the card takes. */
+/** A chunk with packets in a buffer of the kind that the card executes. */
 function chunkOf(device: Device, queueIndex: number, write: (words: Uint32Array) => number): CommandChunk {
   const isUser = device.info.profile.capabilities.userCbOnly;
   const buffer = requestCommandBuffer(device, 4096, { mapped: isUser });
@@ -47,7 +47,7 @@ function chunkOf(device: Device, queueIndex: number, write: (words: Uint32Array)
 }
 
 describe.each(['gaudi2', 'gaudi'] as const)('submission on %s', (asic) => {
-  it('runs packets and tells that they are done', async () => {
+  it('runs packets and reports their completion', async () => {
     const device = fixture.setUp({ asic });
     const { memory, mapping } = fixture.pin(device, 4096);
     memory.words[0] = 42;
@@ -70,7 +70,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('submission on %s', (asic) => {
     expect(waitForCs(device, seq, 0).status).toBe(HL_WAIT_CS_STATUS.COMPLETED);
   });
 
-  it('polls, waits and gives up', () => {
+  it('polls, waits and times out', () => {
     const clock = new ManualClock();
     const device = fixture.setUp({ asic, clock });
     fixture.log.allow(/cs_timeout/);
@@ -94,7 +94,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('submission on %s', (asic) => {
     subscription.close();
   });
 
-  it('refuses what is no submission', () => {
+  it('rejects invalid submissions', () => {
     const device = fixture.setUp({ asic });
     const nop = chunkOf(device, 0, (words) => writeNop(words, 0, NOP_CTL));
     expect(() => commandSubmission(device, [])).toThrow(INVALID);
@@ -107,7 +107,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('submission on %s', (asic) => {
     expect(() => waitForMultiCs(device, [], 0)).toThrow(INVALID);
   });
 
-  it('returns nothing when the driver has no room now', () => {
+  it('returns undefined while the driver has no room', () => {
     const device = fixture.setUp({ asic });
     const nop = chunkOf(device, 0, (words) => writeNop(words, 0, NOP_CTL));
     fixture.node.inject(0, { kind: 'ioctl', ioctl: 'CS', errno: 11 });
@@ -129,7 +129,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('submission on %s', (asic) => {
   });
 });
 
-describe('what the generations differ in', () => {
+describe('differences between the generations', () => {
   it('waits for the first of several on gaudi', () => {
     const device = fixture.setUp({ asic: 'gaudi' });
     const nop = chunkOf(device, GaudiQueueBase.DMA_0, (words) => writeNop(words, 0, NOP_CTL));
@@ -142,7 +142,7 @@ describe('what the generations differ in', () => {
     expect(result).toMatchObject({ status: HL_WAIT_CS_STATUS.COMPLETED, completionMap: 2 });
   });
 
-  it('refuses that on gaudi2, and mapped buffers on gaudi', () => {
+  it('rejects that on gaudi2, and mapped buffers on gaudi', () => {
     const device = fixture.setUp();
     expect(() => waitForMultiCs(device, [1n], 0)).toThrow(DENIED);
     const block = device.info.profile.userBlocks[0]!;

@@ -1,6 +1,6 @@
 /**
- * Raw command submission and waiting of hl-thunk: any queue, any flags. The DMA requests of dma.ts do not come through here; they
- * share the card's bound of submissions with it (see DeviceDma).
+ * Raw command submission and waiting of hl-thunk: any queue, any flags. The DMA requests of dma.ts have their own path; they
+ * share the card's limit of submissions with it (see DeviceDma).
  */
 
 import { allocateScratch, Errno, type ScratchBlock } from '../../sys/index.ts';
@@ -32,40 +32,40 @@ export interface CommandChunk {
   readonly flags?: number;
 }
 
-/** What every submission may be told. */
+/** Options of every submission. */
 export interface JobOptions {
   /** Bits of HL_CS_FLAGS. */
   readonly flags?: number;
-  /** Seconds until the driver gives the submission up; sets CUSTOM_TIMEOUT. Default: the driver's. */
+  /** Seconds after which the driver times the submission out; sets CUSTOM_TIMEOUT. Default: the driver's. */
   readonly timeoutSeconds?: number;
 }
 
-/** What belongs to a submission besides its chunks. */
+/** Parts of a submission besides its chunks. */
 export interface SubmissionOptions extends JobOptions {
-  /** Chunks that run first, with FORCE_RESTORE. */
+  /** Chunks that are executed first, with FORCE_RESTORE. */
   readonly restore?: readonly CommandChunk[];
-  /** Sequence number of the first one of a staged submission. */
+  /** Sequence number of the first member of a staged submission. */
   readonly stagedSeq?: bigint;
   /**
-   * Signals of reserveEncapsSignals that the packets raise themselves: waitForReservedEncapsSignals can wait for them then. They are used up by it. For a staged
-   * submission they go with the first one.
+   * Signals of reserveEncapsSignals that the packets raise; then waitForReservedEncapsSignals can wait for them. The submission consumes the reservation. For
+   * a staged submission they belong to the first member.
    */
   readonly encapsSignals?: EncapsSignals;
 }
 
-/** The outcome of a wait. */
+/** The result of a wait. */
 export interface WaitResult {
-  /** One of HL_WAIT_CS_STATUS: COMPLETED, BUSY (time over), TIMEDOUT or ABORTED. */
+  /** One of HL_WAIT_CS_STATUS: COMPLETED, BUSY (time-out of the wait), TIMEDOUT or ABORTED. */
   readonly status: HlWaitCsStatus;
   /** 0, or the positive errno of the ioctl: ETIMEDOUT with TIMEDOUT, EIO with ABORTED. */
   readonly errno: number;
-  /** CLOCK_MONOTONIC nanoseconds of the completion; undefined unless HL_CS_FLAGS.TIMESTAMP was given. Of an interrupt: when its target was seen. */
+  /** Time of completion in nanoseconds of CLOCK_MONOTONIC; undefined unless HL_CS_FLAGS.TIMESTAMP was given. For an interrupt: when its target was reached. */
   readonly timestampNs: bigint | undefined;
-  /** Complete for so long that the driver has forgotten it. */
+  /** Whether the submission completed so long ago that the driver has dropped its record. */
   readonly gone: boolean;
 }
 
-/** The outcome of a wait for several. */
+/** The result of a wait for several submissions. */
 export interface MultiWaitResult extends WaitResult {
   /** Bit n: entry n is complete. */
   readonly completionMap: number;
@@ -74,9 +74,9 @@ export interface MultiWaitResult extends WaitResult {
 /**
  * Submits command buffers (CS).
  * @param chunks 1 to 512 jobs
- * @returns the sequence number to wait for; undefined when the driver has no room now (EAGAIN, NO_RESOURCE): try again after progress
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for chunks that the driver refuses, ERR_GAUDI_PERMISSION_DENIED for packets or flags that
- *   it does not allow, ERR_GAUDI_DEVICE_BUSY in reset
+ * @returns the sequence number to wait for; undefined while the driver has no room (EAGAIN, NO_RESOURCE): try again after progress
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for chunks that the driver rejects, ERR_GAUDI_PERMISSION_DENIED for packets or flags that
+ * are not permitted, ERR_GAUDI_DEVICE_BUSY in reset
  */
 export function commandSubmission(
   target: CardTarget,
@@ -110,8 +110,8 @@ export function commandSubmission(
 }
 
 /**
- * Runs CS on arguments that are written.
- * @returns false when the driver has no room now (EAGAIN)
+ * Runs CS with written arguments.
+ * @returns false while the driver has no room (EAGAIN)
  * @throws UcxError ERR_GAUDI_* by the errno
  */
 export function submit(card: CardFile, block: ScratchBlock, what: string): boolean {
@@ -149,7 +149,7 @@ export async function waitForCsAsync(target: CardTarget, seq: bigint, timeoutUs:
 }
 
 /**
- * Waits for the first of several submissions, blocking the thread. Gaudi only: gaudi2 refuses with ERR_GAUDI_PERMISSION_DENIED.
+ * Waits for the first of several submissions, blocking the thread. Gaudi only: gaudi2 rejects it with ERR_GAUDI_PERMISSION_DENIED.
  * @param sequences 1 to 32
  */
 export function waitForMultiCs(target: CardTarget, sequences: readonly bigint[], timeoutUs: number): MultiWaitResult {
@@ -189,7 +189,7 @@ function encodeSubmission(
       num_chunks_execute: chunks.length,
       chunks_restore: restore.length === 0 ? 0n : BigInt(block.address + restoreAt),
       num_chunks_restore: restore.length,
-      // A reservation lies in the low word of the sequence number.
+      // The id of a reservation is passed in the low word of the sequence number.
       seq: options.stagedSeq ?? BigInt(options.encapsSignals?.id ?? 0),
       timeout: timeout ?? 0,
       cs_flags: flagsOf(options) | (options.encapsSignals === undefined ? 0 : HL_CS_FLAGS.ENCAP_SIGNALS),
@@ -210,14 +210,14 @@ function encodeSubmission(
   }
 }
 
-/** The flags of a submission, with that of its time-out. */
+/** The flags of a submission, including CUSTOM_TIMEOUT. */
 export function flagsOf({ flags = 0, timeoutSeconds }: JobOptions): number {
   return flags | (timeoutSeconds === undefined ? 0 : HL_CS_FLAGS.CUSTOM_TIMEOUT);
 }
 
 /**
  * Checks options of a submission.
- * @param others names of what the options have beside
+ * @param others names of the further permitted options
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS
  */
 export function checkJobOptions(options: JobOptions, others: readonly string[] = []): void {
@@ -244,7 +244,7 @@ function checkChunks(argument: string, chunks: readonly CommandChunk[]): void {
   }
 }
 
-/** The time-out of a wait as the driver takes it. */
+/** The time-out of a wait in the driver's encoding. */
 export function timeoutOf(timeoutUs: number): bigint {
   checkInteger('timeoutUs', timeoutUs);
   return BigInt(timeoutUs);
@@ -259,7 +259,7 @@ function waitBlock(card: CardFile, seq: bigint, timeoutUs: number): ScratchBlock
   return block;
 }
 
-/** The answer; the driver writes its status also when it fails with ETIMEDOUT or EIO. */
+/** The result; the driver writes its status also if it fails with ETIMEDOUT or EIO. */
 export function waitResult(card: CardFile, result: number, block: ScratchBlock, what = 'waitForCs'): WaitResult {
   const out = HL_WAIT_CS_ARGS.out.decode(block.view);
   const status = out.status as HlWaitCsStatus;

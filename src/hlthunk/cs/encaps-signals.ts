@@ -1,18 +1,18 @@
-/** A reservation of encapsulated signals: what reserveEncapsSignals returns. Reserving and waiting are in signals.ts. */
+/** A reservation of encapsulated signals, as returned by reserveEncapsSignals. Reserving and waiting are in signals.ts. */
 
 import { invalidArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
 
-/** Signals of a queue that packets of the program will raise. */
+/** Signals of a queue that packets of the program raise. */
 export class EncapsSignals {
   readonly #card: CardFile;
-  /** The driver's number of the reservation. */
+  /** The driver's id of the reservation. */
   readonly id: number;
   /** Offset of the sync object from the base of the card's registers (cfg.start of its profile): packets add to it. */
   readonly sobBaseAddrOffset: number;
   /** Value of the sync object when all signals have been raised. */
   readonly count: number;
-  /** False once a submission has used the reservation up, or it was given back. */
+  /** False once a submission has consumed the reservation, or it was released. */
   live = true;
 
   constructor(card: CardFile, id: number, sobBaseAddrOffset: number, count: number) {
@@ -22,7 +22,7 @@ export class EncapsSignals {
     this.count = count;
   }
 
-  /** Whether a value is a reservation, and nothing that only looks like one. */
+  /** Whether a value is a reservation made by this class, not an object that imitates one. */
   static isGenuine(value: unknown): value is EncapsSignals {
     return typeof value === 'object' && value !== null && #card in value;
   }

@@ -12,7 +12,7 @@ const BYTES = 4096;
 const refusal = (argument: string): unknown =>
   expect.objectContaining({ code: GaudiErrorCode.INVALID_PARAMS, details: expect.objectContaining({ argument }) });
 
-it('holds up the transfers of a stalled engine of gaudi2, and loses none', async () => {
+it('delays the transfers of a stalled engine of gaudi2, and loses none', async () => {
   const device = fixture.setUp();
   const { profile } = device.info;
   const edma = engineIdOf(profile.name, profile.queues[Gaudi2QueueBase.DCORE0_EDMA_0]!);
@@ -35,7 +35,7 @@ it('halts and runs cores, and flushes', () => {
   csFlushPciHbwWrites(device);
 });
 
-it('flushes on gaudi, which takes no commands', () => {
+it('flushes on gaudi, which supports no commands', () => {
   const device = fixture.setUp({ asic: 'gaudi' });
   const denied = expect.objectContaining({ code: GaudiErrorCode.PERMISSION_DENIED });
   csFlushPciHbwWrites(device);
@@ -43,7 +43,7 @@ it('flushes on gaudi, which takes no commands', () => {
   expect(() => enginesCommand(device, [0], RESUME)).toThrow(denied);
 });
 
-it('refuses lists and commands that cannot be, by name', () => {
+it('rejects invalid lists and commands, with their names', () => {
   const device = fixture.setUp();
   const invalid = expect.objectContaining({ code: GaudiErrorCode.INVALID_PARAMS });
   for (const mode of [STALL, RESUME]) expect(() => engineCoresSetMode(device, [0], mode)).toThrow(refusal('mode'));

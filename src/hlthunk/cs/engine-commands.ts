@@ -11,14 +11,14 @@ import { type CardTarget, cardOf } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
 import { submit } from './command-submission.ts';
 
-/** Entries of a list: more than any card has engines or cores. */
+/** Maximum number of list entries: more than any card has engines or cores. */
 const LIST_MAX = 1024;
 
 const CORE_COMMANDS: readonly number[] = [HL_ENGINE_COMMAND.CORE_HALT, HL_ENGINE_COMMAND.CORE_RUN];
 const COMMANDS: readonly number[] = Object.values(HL_ENGINE_COMMAND);
 
 /**
- * Halts or runs cores (ENGINE_CORE_COMMAND), and waits for it. Ids of cores that the card does not have are ignored.
+ * Halts or runs cores (ENGINE_CORE_COMMAND), and waits for completion. Ids of cores that the card does not have are ignored.
  * @param coreIds CPU ids of the cores: 0 to 68 of gaudi2
  * @param mode CORE_HALT or CORE_RUN of HL_ENGINE_COMMAND
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_PERMISSION_DENIED on gaudi; ERR_GAUDI_DEVICE_BUSY in reset
@@ -29,10 +29,10 @@ export function engineCoresSetMode(target: CardTarget, coreIds: readonly number[
 }
 
 /**
- * Stalls engines or lets them go on (ENGINES_COMMAND); with CORE_HALT and CORE_RUN the list is of cores. What a stalled engine has begun goes on; closing the
- * device lets all go on. When one of several engines is refused, those before it have been told.
+ * Stalls or resumes engines (ENGINES_COMMAND); with CORE_HALT and CORE_RUN the list is of cores. Started work of a stalled engine continues; closing the
+ * device resumes all engines. If one of several engines is rejected, the command has taken effect on those before it.
  * @param engineIds of enum gaudi2_engine_id: TPC 0 to 5, MME and EDMA of each dcore
- * @param command one of HL_ENGINE_COMMAND; Linux 6.1 has none of them
+ * @param command one of HL_ENGINE_COMMAND; Linux 6.1 supports none of them
  * @throws UcxError like {@link engineCoresSetMode}
  */
 export function enginesCommand(target: CardTarget, engineIds: readonly number[], command: HlEngineCommand): void {
@@ -41,8 +41,8 @@ export function enginesCommand(target: CardTarget, engineIds: readonly number[],
 }
 
 /**
- * Waits until what the card has written to host memory over PCI is there (FLUSH_PCI_HBW_WRITES). Since Linux 6.2.
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS where the driver cannot; ERR_GAUDI_DEVICE_BUSY in reset
+ * Waits until all writes of the card to host memory over PCI are visible (FLUSH_PCI_HBW_WRITES). Since Linux 6.2.
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS if the driver does not support it; ERR_GAUDI_DEVICE_BUSY in reset
  */
 export function csFlushPciHbwWrites(target: CardTarget): void {
   run(target, HL_CS_FLAGS.FLUSH_PCI_HBW_WRITES, 'csFlushPciHbwWrites');
@@ -57,7 +57,7 @@ function list(argument: string, ids: readonly number[]): readonly number[] {
   return ids;
 }
 
-/** Runs CS with a list behind its arguments. */
+/** Runs CS with a list after its arguments. */
 function run(target: CardTarget, flags: number, what: string, ids: readonly number[] = [], command = 0): void {
   const card = cardOf(target);
   card.checkOpen();

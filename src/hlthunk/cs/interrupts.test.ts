@@ -29,7 +29,7 @@ const refusal = (argument: string): unknown =>
   });
 const INVALID = expect.objectContaining({ code: GaudiErrorCode.INVALID_PARAMS });
 
-/** Has the card write a counter at a device address, and raise the interrupt. */
+/** Makes the card write a counter at a device address and raise the interrupt. */
 function raise(device: Device, counter: bigint, value: number): void {
   const commands = requestCommandBuffer(device, 4096, { mapped: true });
   const doorbell = device.info.profile.va.reservedHost[0]!.start;
@@ -55,7 +55,7 @@ describe('interrupts of gaudi2', () => {
     mapping.unmap();
   });
 
-  it('end waits for a counter in a command buffer, and write the timestamps that are registered', () => {
+  it('end waits for a counter in a command buffer, and write the registered timestamps', () => {
     const device = fixture.setUp();
     const buffer = requestCommandBuffer(device, 4096, { mapped: true });
     const counter = { buffer, index: 511 };
@@ -68,7 +68,7 @@ describe('interrupts of gaudi2', () => {
     expect([...timestamps.values.subarray(0, 3)]).toEqual([0n, 0n, 0n]);
   });
 
-  it('end with the device, too', async () => {
+  it('end with the device', async () => {
     const device = fixture.setUp();
     using host = malloc(4096);
     const waiting = waitForInterruptAsync(device, host.address, 1n, INTERRUPT, 60e6);
@@ -76,7 +76,7 @@ describe('interrupts of gaudi2', () => {
     await expect(waiting).resolves.toMatchObject({ status: ABORTED, errno: 5 });
   });
 
-  it('refuse counters, targets and times that cannot be, by name', () => {
+  it('reject invalid counters, targets and times, with their names', () => {
     const device = fixture.setUp({ cards: 2 });
     using other = open(fixture.node, { minor: 1 }, { log: fixture.log.log });
     const buffer = requestCommandBuffer(device, 4096);
@@ -99,7 +99,7 @@ describe('interrupts of gaudi2', () => {
     expect(wait(good, 0n, INTERRUPT, -1)).toThrow(refusal('timeoutUs'));
   });
 
-  it('refuse timestamps that are not there', () => {
+  it('reject invalid timestamps', () => {
     const device = fixture.setUp({ cards: 2 });
     using other = open(fixture.node, { minor: 1 }, { log: fixture.log.log });
     for (const count of [0, -1, 0.5, 2 ** 20 + 1]) {
@@ -117,7 +117,7 @@ describe('interrupts of gaudi2', () => {
   });
 });
 
-it('does not exist on gaudi, whose driver says so', () => {
+it('are reported as missing on gaudi', () => {
   const device = fixture.setUp({ asic: 'gaudi' });
   const counter = { buffer: requestCommandBuffer(device, 4096), index: 0 };
   const denied = expect.objectContaining({ code: GaudiErrorCode.PERMISSION_DENIED });

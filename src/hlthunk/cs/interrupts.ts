@@ -1,8 +1,8 @@
 /**
- * Waiting for user interrupts: a card raises a counter and an interrupt, and a program that waits for the interrupt looks at the counter. Timestamps are what the
- * driver writes when a counter has reached its target. Gaudi2; gaudi has no user interrupts.
+ * Waiting for user interrupts: a card raises a counter and an interrupt, and a program that waits for the interrupt compares the counter. The driver writes
+ * a timestamp when a counter has reached its target. Gaudi2; gaudi has no user interrupts.
  *
- * Source: hl-thunk 1.10, src/libhlthunk.c (hlthunk_wait_for_interrupt and what is like it, hlthunk_register_timestamp_interrupt).
+ * Source: hl-thunk 1.10, src/libhlthunk.c (hlthunk_wait_for_interrupt and its variants, hlthunk_register_timestamp_interrupt).
  */
 
 import type { DriverMapping } from '../../driver/port.ts';
@@ -19,18 +19,18 @@ import { type CardFile, type CardTarget, cardOf } from '../base/card-file.ts';
 import { CommandBuffer } from './command-buffer.ts';
 import { timeoutOf, type WaitResult, waitResult } from './command-submission.ts';
 
-/** Stands for the interrupts of all completion queues of the user. */
+/** Interrupt id that stands for all completion queues of the user. */
 export const ANY_CQ_INTERRUPT = 0xfff;
-/** Stands for the interrupts of all decoders. */
+/** Interrupt id that stands for all decoders. */
 export const ANY_DECODER_INTERRUPT = 0xffe;
 
 const COUNTER_BYTES = 8;
-/** Any time-out but 0, as hl-thunk has it: registering does not wait. */
+/** Any time-out except 0, as in hl-thunk: registering does not wait. */
 const REGISTER_TIMEOUT_US = 255n;
 
 type Input = Parameters<typeof HL_WAIT_CS_ARGS.in.encode>[0];
 
-/** Where a counter is: the address of 8 bytes of host memory, or a command buffer and the index of a 64-bit word of it. */
+/** Location of a counter: the address of 8 bytes of host memory, or a command buffer and the index of a 64-bit word in it. */
 export type InterruptCounter =
   | number
   | {
@@ -40,7 +40,7 @@ export type InterruptCounter =
       readonly index: number;
     };
 
-/** Timestamps that the driver writes. Made by {@link allocateTimestampElements}. */
+/** Timestamps written by the driver. Made by {@link allocateTimestampElements}. */
 export class TimestampBuffer implements Disposable {
   /** Handle of the driver. */
   readonly handle: bigint;
@@ -57,7 +57,7 @@ export class TimestampBuffer implements Disposable {
     this.#mapping = mapping;
   }
 
-  /** Whether a value is such a buffer, and nothing that only looks like one. */
+  /** Whether a value is a buffer made by this class, not an object that imitates one. */
   static isGenuine(value: unknown): value is TimestampBuffer {
     return typeof value === 'object' && value !== null && #closed in value;
   }
@@ -86,13 +86,13 @@ export class TimestampBuffer implements Disposable {
 }
 
 /**
- * Waits until a counter has reached a target, blocking the thread (hlthunk_wait_for_interrupt, _by_handle, and both _with_timestamp: the result has it).
- * @param counter as the card raises it
+ * Waits until a counter has reached a target, blocking the thread (hlthunk_wait_for_interrupt, _by_handle, both _with_timestamp: see the result).
+ * @param counter location of the counter
  * @param interruptId 0 to 4095: of a decoder, a user interrupt, {@link ANY_CQ_INTERRUPT} or {@link ANY_DECODER_INTERRUPT}
- * @param target unsigned 64 bits: the wait is over when the counter is as large
- * @param timeoutUs microseconds; 0 looks once
- * @returns BUSY when the time was over; ABORTED with EIO when the card was reset
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for another interrupt, memory that is not mapped, a buffer of another card and an index outside of it;
+ * @param target unsigned 64 bits: the wait ends when the counter is at least this large
+ * @param timeoutUs microseconds; 0 polls once
+ * @returns BUSY on time-out of the wait; ABORTED with EIO if the card was reset
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an invalid interrupt, unmapped memory, a buffer of another card and an index outside it;
  *   ERR_GAUDI_PERMISSION_DENIED on gaudi; ERR_GAUDI_DEVICE_BUSY in reset
  */
 export function waitForInterrupt(
@@ -145,11 +145,11 @@ export function allocateTimestampElements(card: CardTarget, count: number): Time
 }
 
 /**
- * Has the driver write a timestamp when a counter has reached a target (hlthunk_register_timestamp_interrupt). Does not wait. An element that is registered
- * already is registered anew.
+ * Registers a timestamp that the driver writes when a counter has reached a target (hlthunk_register_timestamp_interrupt). Does not wait. Registering an
+ * element again replaces its registration.
  * @param counter in a command buffer
  * @param timestampIndex element of `timestamps`
- * @throws UcxError like {@link waitForInterrupt}; ERR_GAUDI_OUT_OF_MEMORY for too many
+ * @throws UcxError like {@link waitForInterrupt}; ERR_GAUDI_OUT_OF_MEMORY if there are too many
  */
 export function registerTimestampInterrupt(
   card: CardTarget,
@@ -175,7 +175,7 @@ export function registerTimestampInterrupt(
   }
 }
 
-/** The arguments of WAIT_CS for an interrupt. @param record of a timestamp, instead of a wait */
+/** The arguments of WAIT_CS for an interrupt. @param record the timestamp to register instead of waiting */
 function waitBlock(
   file: CardFile,
   counter: InterruptCounter,

@@ -1,4 +1,4 @@
-/** Signals between queues of the emulated cards: of the driver, and raised by packets. */
+/** Signals between queues of the emulated cards: raised by the driver, and by packets. */
 
 import { describe, expect, it } from 'vitest';
 import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
@@ -33,7 +33,7 @@ import {
 const fixture = useEmulatedDevice();
 const BOTH = ['gaudi2', 'gaudi'] as const;
 const ADD = 0x8000_0000;
-/** Not the queue that is fenced, and not the one that waits. */
+/** A queue that is neither fenced nor waiting. */
 const RAISING_QUEUE = 1;
 const refusal = (argument: string): unknown =>
   expect.objectContaining({
@@ -42,7 +42,7 @@ const refusal = (argument: string): unknown =>
   });
 const INVALID = expect.objectContaining({ code: GaudiErrorCode.INVALID_PARAMS });
 
-/** A chunk with packets in a buffer of the kind that the card takes. */
+/** A chunk with packets in a buffer of the kind that the card executes. */
 function chunkOf(device: Device, queueIndex: number, write: (words: Uint32Array) => number): CommandChunk {
   const isUser = device.info.profile.capabilities.userCbOnly;
   const buffer = requestCommandBuffer(device, 4096, { mapped: isUser });
@@ -69,7 +69,7 @@ function raise(device: Device): void {
 }
 
 describe.each(BOTH)('signals of %s', (asic) => {
-  it('make a queue wait for what another one has before them', () => {
+  it('make a queue wait for the earlier work of another one', () => {
     const device = fixture.setUp({ asic });
     commandSubmission(device, [block(device)]);
     const signal = signalSubmission(device, 0)!;
@@ -106,7 +106,7 @@ describe.each(BOTH)('signals of %s', (asic) => {
     expect(() => unreserveEncapsSignals(device, reserved)).toThrow(refusal('signals'));
   });
 
-  it('are given back in the reverse order, once', () => {
+  it('are released in the reverse order, once', () => {
     const device = fixture.setUp({ asic });
     const [one, two] = [reserveEncapsSignals(device, 0, 4)!, reserveEncapsSignals(device, 0, 3)!];
     expect([one.count, two.count]).toEqual([4, 7]);
@@ -129,7 +129,7 @@ describe.each(BOTH)('signals of %s', (asic) => {
     expect(unreserveEncapsSignals(device, reserved)).toBe(true);
   });
 
-  it('refuse what is none, by name', () => {
+  it('reject invalid values, with their names', () => {
     const device = fixture.setUp({ asic, cards: 2 });
     using other = open(fixture.node, { minor: 1 }, { log: fixture.log.log });
     const foreign = reserveEncapsSignals(other, 0, 1)!;

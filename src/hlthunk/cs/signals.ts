@@ -1,9 +1,9 @@
 /**
- * Signals between queues, which the driver submits: one queue signals a sync object, another one waits for it without the host. Encapsulated signals are
- * raised by packets of the program. Submitting those is command-submission.ts.
+ * Signals between queues, submitted by the driver: one queue signals a sync object, another one waits for it without the host. Packets of the program raise
+ * encapsulated signals; command-submission.ts submits those.
  *
- * Source: hl-thunk 1.10, src/libhlthunk.c (hlthunk_signal_submission and what follows it); cs_ioctl_signal_wait of Linux 6.12. Collective waits are absent: no
- * upstream driver accepts one.
+ * Source: hl-thunk 1.10, src/libhlthunk.c (hlthunk_signal_submission and the functions after it); cs_ioctl_signal_wait of Linux 6.12. Collective waits are
+ * absent: no upstream driver accepts one.
  */
 
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
@@ -13,22 +13,22 @@ import { type CardTarget, cardOf } from '../base/card-file.ts';
 import { checkJobOptions, flagsOf, type JobOptions, submit } from './command-submission.ts';
 import { checkReserved, EncapsSignals } from './encaps-signals.ts';
 
-/** What waitForSignal returns when the signal has been raised already: nothing was submitted (ULLONG_MAX). */
+/** Result of waitForSignal if the signal has already been raised: nothing was submitted (ULLONG_MAX). */
 export const ALREADY_SIGNALED: bigint = 2n ** 64n - 1n;
-/** A sync object counts to here (HL_MAX_SOB_VAL of the driver). */
+/** End of the count of a sync object (HL_MAX_SOB_VAL of the driver). */
 const SIGNALS_END = 0x8000;
 
 const EXECUTE_AT: number = HL_CS_ARGS.size;
 const SEQUENCE_AT: number = EXECUTE_AT + HL_CS_CHUNK.size;
 const BLOCK_BYTES: number = SEQUENCE_AT + 8;
 
-/** A submission that signals. */
+/** A submission that raises a signal. */
 export interface SignalSubmission {
-  /** Names it in waitForCs and waitForSignal. */
+  /** Sequence number for waitForCs and waitForSignal. */
   readonly seq: bigint;
   /** Offset of the sync object from the base of the card's registers. */
   readonly sobBaseAddrOffset: number;
-  /** Value of the sync object before. */
+  /** Value of the sync object before the submission. */
   readonly sobCountBeforeSubmission: number;
 }
 
@@ -37,10 +37,10 @@ type Input = Parameters<typeof HL_CS_ARGS.in.encode>[0];
 type Output = ReturnType<typeof HL_CS_ARGS.out.decode>;
 
 /**
- * Has a queue raise a signal behind everything that it has (hlthunk_signal_submission, and its form with a time-out).
- * @param queueIndex a queue of the sync stream: 0 to 7 of gaudi, those of gaudi2 but NICs and CPU
- * @returns undefined when the driver has no room now (EAGAIN): try again after progress
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for another queue, and while both sync objects of the queue are in use; ERR_GAUDI_DEVICE_BUSY in reset
+ * Makes a queue raise a signal after its earlier work (hlthunk_signal_submission, and its form with a time-out).
+ * @param queueIndex a queue of the sync stream: 0 to 7 of gaudi, all of gaudi2 except NICs and CPU
+ * @returns undefined while the driver has no room (EAGAIN): try again after progress
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for another queue, and if both sync objects of the queue are in use; ERR_GAUDI_DEVICE_BUSY in reset
  */
 export function signalSubmission(
   target: CardTarget,
@@ -55,10 +55,10 @@ export function signalSubmission(
 }
 
 /**
- * Has a queue wait for a signal before what is submitted to it next (hlthunk_wait_for_signal, and its form with a time-out).
+ * Makes a queue wait for a signal before its later work (hlthunk_wait_for_signal, and its form with a time-out).
  * @param signalSeq of signalSubmission
- * @returns the sequence number of the wait; {@link ALREADY_SIGNALED}; undefined when the driver has no room now
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a number that is no signal's, and for a queue of no sync stream
+ * @returns the sequence number of the wait; {@link ALREADY_SIGNALED}; undefined while the driver has no room
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a number that does not belong to a signal, and for a queue outside the sync streams
  */
 export function waitForSignal(
   target: CardTarget,
@@ -73,9 +73,9 @@ export function waitForSignal(
 }
 
 /**
- * Reserves signals that packets of the program will raise (hlthunk_reserve_encaps_signals). Give them to commandSubmission, or back.
+ * Reserves signals that packets of the program raise (hlthunk_reserve_encaps_signals). Pass the reservation to commandSubmission, or release it.
  * @param count 1 to 32767
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS, also while both sync objects of the queue are in use
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS, also if both sync objects of the queue are in use
  */
 export function reserveEncapsSignals(target: CardTarget, queueIndex: number, count: number): EncapsSignals | undefined {
   checkWord32('queueIndex', queueIndex);
@@ -88,9 +88,9 @@ export function reserveEncapsSignals(target: CardTarget, queueIndex: number, cou
 }
 
 /**
- * Gives a reservation back that no submission has used (hlthunk_unreserve_encaps_signals).
- * @returns false when the driver has no room now: try again
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for one of another card, one that was used or given back, and one that is not the last of its queue
+ * Releases a reservation that no submission has consumed (hlthunk_unreserve_encaps_signals).
+ * @returns false while the driver has no room: try again
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for one of another card, one that was consumed or released, and one that is not the last of its queue
  */
 export function unreserveEncapsSignals(target: CardTarget, signals: EncapsSignals): boolean {
   checkReserved('signals', signals, cardOf(target));
@@ -101,9 +101,9 @@ export function unreserveEncapsSignals(target: CardTarget, signals: EncapsSignal
 }
 
 /**
- * Has a queue wait until a submission has raised some of its encapsulated signals (hlthunk_wait_for_reserved_encaps_signals).
- * @param encapsSeq of the submission that was given the reservation
- * @param offset how many of its signals: 1 for the first
+ * Makes a queue wait until a submission has raised some of its encapsulated signals (hlthunk_wait_for_reserved_encaps_signals).
+ * @param encapsSeq of the submission that consumed the reservation
+ * @param offset number of signals to wait for: 1 for the first
  * @returns like waitForSignal
  */
 export function waitForReservedEncapsSignals(
@@ -121,7 +121,7 @@ export function waitForReservedEncapsSignals(
   return submitChunk(target, chunk, flags, options, 'waitForReservedEncapsSignals')?.seq;
 }
 
-/** Submits one chunk; a sequence number to wait for lies behind it. */
+/** Submits one chunk; the sequence number to wait for is stored after it. */
 function submitChunk(
   target: CardTarget,
   chunk: Chunk,
@@ -138,7 +138,7 @@ function submitChunk(
   });
 }
 
-/** Runs CS with one chunk, which the reservations have without contents, as hl-thunk does. */
+/** Runs CS with one chunk; for reservations it is empty, as in hl-thunk. */
 function run(
   target: CardTarget,
   input: Input,

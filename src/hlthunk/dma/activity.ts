@@ -1,6 +1,6 @@
 /**
- * What one DMA queue does, for those who look on: counters for statistics, and events for the subscribers of the diagnostics channels. The queue
- * tells; nothing here decides anything.
+ * Instrumentation of one DMA queue: counters for statistics, and events for the subscribers of the diagnostics channels. It only records what the
+ * queue reports.
  */
 
 import { commandSubmissionEnd, transferEnd } from '../../ucs/debug/diagnostics.ts';
@@ -8,25 +8,25 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { DmaRequest } from './request.ts';
 
-/** The counters of a queue, under the names that statistics show. */
+/** The counters of a queue, with their names in statistics. */
 export interface DmaCounts {
-  /** Transfers that have ended well, and their bytes. */
+  /** Number of successful transfers. */
   readonly operations: number;
   /** Bytes that were transferred. */
   readonly bytes: number;
-  /** Transfers that have ended with a failure. */
+  /** Number of failed transfers. */
   readonly errors: number;
   /** Command submissions. */
   readonly submissions: number;
-  /** Command submissions that the card has not finished: a level. */
+  /** Number of command submissions that the card has not finished: a level, not a count. */
   readonly in_flight: number;
 }
 
-/** Whose activity it is. */
+/** Owner and size of the recorded activity. */
 export interface DmaActivityOptions {
   readonly device: { readonly name: string; readonly clock: Clock };
   readonly queueIndex: number;
-  /** Batches in flight of the queue. */
+  /** Maximum number of batches in flight of the queue. */
   readonly slots: number;
 }
 
@@ -37,9 +37,9 @@ const SUBMISSIONS = 3;
 
 /** The activity of a queue. */
 export class DmaActivity {
-  /** Lies in an array of Numbers, so that counting never allocates. */
+  /** An array of Numbers, so that counting never allocates. */
   readonly #counts: Float64Array = new Float64Array(4);
-  /** When the batch of each slot was submitted; -1 without observers. */
+  /** Submission time of the batch in each slot; -1 without observers. */
   readonly #submittedNs: Float64Array;
   readonly #card: string;
   readonly #queue: number;
@@ -52,12 +52,12 @@ export class DmaActivity {
     this.#submittedNs = new Float64Array(slots).fill(-1);
   }
 
-  /** A transfer has been taken. */
+  /** Records the start of a transfer. */
   started(request: DmaRequest): void {
     request.startNs = transferEnd.hasSubscribers ? this.#clock.nowNs() : -1;
   }
 
-  /** A transfer has ended. */
+  /** Records the end of a transfer. */
   ended(request: DmaRequest): void {
     const { status, byteLength, startNs } = request;
     if (status === Status.OK) {
@@ -71,13 +71,13 @@ export class DmaActivity {
     transferEnd.publish({ card: this.#card, queue: this.#queue, byteLength, status, startNs, endNs });
   }
 
-  /** The driver has taken the batch of a slot. */
+  /** Records the submission of the batch in a slot. */
   submitted(slot: number): void {
     this.#counts[SUBMISSIONS]! += 1;
     this.#submittedNs[slot] = commandSubmissionEnd.hasSubscribers ? this.#clock.nowNs() : -1;
   }
 
-  /** The card has finished the batch of a slot. */
+  /** Records the completion of the batch in a slot. */
   retired(slot: number, sequence: number): void {
     const startNs = this.#submittedNs[slot]!;
     if (startNs < 0) return;
@@ -85,7 +85,7 @@ export class DmaActivity {
     commandSubmissionEnd.publish({ card: this.#card, queue: this.#queue, sequence, startNs, endNs });
   }
 
-  /** The counters, beside the submissions that are in flight now. */
+  /** The counters, together with the given number of submissions in flight. */
   read(inFlight: number): DmaCounts {
     return {
       operations: this.#counts[OPERATIONS]!,

@@ -1,31 +1,31 @@
 /**
  * Pooled command buffers of one DMA queue: slots for packets, a data area for short transfers, and the completion word.
  *
- * Gaudi2 executes command buffers in user memory: the slots lie in host memory that is mapped into the card once, and a slot is
+ * Gaudi2 executes command buffers in user memory: the slots are in host memory that is mapped for the card once, and a slot is
  * free again when its batch is done. Gaudi copies a kernel command buffer at submission: there one buffer serves all slots. Data
- * area and completion word are mapped host memory in both cases: shareable, so that a driver in another process reaches it directly.
+ * area and completion word are mapped host memory in both cases: shareable, so that a driver in another process can map it too.
  */
 
 import { mapShareable, type ShareableMemory } from '../../sys/index.ts';
 import { HL_CS_CHUNK_FLAGS } from '../../uapi/index.ts';
 import { highAt, lowAt } from '../base/device-address.ts';
 
-/** Bytes of packets in one slot: 41 transfers and the completion message fit. */
+/** Bytes of packets in one slot: enough for 41 transfers and the completion message. */
 export const SLOT_PACKET_BYTES = 1024;
-/** Bytes that a short transfer may have. */
+/** Maximum size of a short transfer in bytes. */
 export const SLOT_DATA_BYTES = 1024;
 const SLOT_BYTES = SLOT_PACKET_BYTES + SLOT_DATA_BYTES;
-/** The completion word has a page of its own in front of the slots. */
+/** The completion word has a page of its own before the slots. */
 const HEADER_BYTES = 4096;
 
-/** Host memory in the card's address space, as much of it as a ring needs. */
+/** Host memory in the card's address space: the part of its interface that a ring uses. */
 export interface RingMapping {
   readonly low: number;
   readonly high: number;
   unmap(): void;
 }
 
-/** A kernel command buffer, as much of it as a ring needs. */
+/** A kernel command buffer: the part of its interface that a ring uses. */
 export interface RingKernelBuffer {
   readonly handleLow: number;
   readonly handleHigh: number;
@@ -33,18 +33,18 @@ export interface RingKernelBuffer {
   destroy(): void;
 }
 
-/** What a ring takes from its device. */
+/** Services of the device for a ring. */
 export interface RingDevice {
-  /** Maps host memory into the card. */
+  /** Maps host memory for the card. */
   mapHost(address: number, byteLength: number): RingMapping;
-  /** Creates and maps a kernel command buffer; undefined where the card executes user memory. */
+  /** Creates and maps a kernel command buffer; undefined if the card executes user memory. */
   createKernelBuffer: ((byteLength: number) => RingKernelBuffer) | undefined;
 }
 
 /** The memory of one DMA queue. */
 export class CommandRing {
   readonly slots: number;
-  /** The words that packets are written to; slot n starts at `packetWord(n)`. */
+  /** The words of the packets; slot n starts at `packetWord(n)`. */
   readonly words: Uint32Array;
   /** The data area as bytes; slot n starts at `dataOffset(n)`. */
   readonly data: Uint8Array;
@@ -58,7 +58,7 @@ export class CommandRing {
   readonly #mapping: RingMapping;
   readonly #kernelBuffer: RingKernelBuffer | undefined;
 
-  /** @param slots batches that may be in flight, a power of two */
+  /** @param slots maximum number of batches in flight, a power of two */
   constructor(device: RingDevice, slots: number) {
     this.slots = slots;
     this.#memory = mapShareable(HEADER_BYTES + slots * SLOT_BYTES);
@@ -96,7 +96,7 @@ export class CommandRing {
     return HEADER_BYTES + slot * SLOT_BYTES + SLOT_PACKET_BYTES;
   }
 
-  /** What a chunk names: the handle of the kernel buffer or the device address of the slot. */
+  /** The handle field of a chunk: the handle of the kernel buffer, or the device address of the slot. */
   handleLow(slot: number): number {
     if (this.#kernelBuffer !== undefined) return this.#kernelBuffer.handleLow;
     return lowAt(this.#mapping.low, HEADER_BYTES + slot * SLOT_BYTES);
@@ -116,7 +116,7 @@ export class CommandRing {
     return highAt(this.#mapping.low, this.#mapping.high, offset);
   }
 
-  /** Releases everything. The card must not work on any slot any more. */
+  /** Releases everything. The card must not access any slot any more. */
   close(): void {
     this.#kernelBuffer?.destroy();
     this.#mapping.unmap();

@@ -1,6 +1,6 @@
 /**
- * WAIT_CS of one queue: the arguments, and the one asynchronous call that all who sleep share. It does not know who sleeps (see
- * dma-sleep.ts) nor what a completion means (see dma-queue.ts).
+ * WAIT_CS for one queue: the arguments, and one asynchronous call that all sleepers share. Sleeping is in sleep.ts, handling
+ * completions in queue.ts.
  */
 
 import type { ArgumentBlock, DriverFile } from '../../driver/port.ts';
@@ -19,7 +19,7 @@ export function allocateWaitArguments(): ScratchBlock {
 /**
  * Writes the arguments of WAIT_CS for one submission.
  * @param seq the driver's number of the submission
- * @param timeoutUs microseconds; 0 only asks
+ * @param timeoutUs microseconds; 0 only polls
  */
 export function writeWaitArguments(block: ArgumentBlock, seq: number, timeoutUs: number): void {
   const { words } = block;
@@ -30,7 +30,7 @@ export function writeWaitArguments(block: ArgumentBlock, seq: number, timeoutUs:
   words[WAIT.timeout_us + 1] = highOf(timeoutUs);
 }
 
-/** The asynchronous wait of a queue. One block and at most one call, however many want to know and however often they come back. */
+/** The asynchronous wait of a queue: one block and at most one call in progress, for any number of waiters. */
 export class CompletionWait {
   readonly #file: DriverFile;
   readonly #request: number;
@@ -39,7 +39,7 @@ export class CompletionWait {
   #pending = false;
   #closed = false;
 
-  /** @param onEnd takes 0 or a negative errno when a wait is over; not called after {@link close} */
+  /** @param onEnd receives 0 or a negative errno when a wait has ended; not called after {@link close} */
   constructor(file: DriverFile, onEnd: (result: number) => void) {
     this.#file = file;
     this.#request = file.numbers.WAIT_CS | 0;
@@ -48,8 +48,8 @@ export class CompletionWait {
   }
 
   /**
-   * Waits for a submission up to `timeoutNs`. While a wait is under way nothing is started: it ends no later than its own time-out, and
-   * a caller that still sleeps then starts the next. After {@link close} without effect.
+   * Waits for a submission up to `timeoutNs`. Has no effect while a wait is in progress: that ends no later than its own time-out, and
+   * a caller that still sleeps then starts the next. Has no effect after {@link close}.
    */
   start(seq: number, timeoutNs: number): void {
     if (this.#pending || this.#closed) return;
@@ -58,7 +58,7 @@ export class CompletionWait {
     void this.#file.ioctlAsync(this.#request, this.#block).then((result) => this.#end(result));
   }
 
-  /** Frees the block, which a call under way keeps until it settles. Idempotent. */
+  /** Releases the block, which a call in progress keeps until it settles. Idempotent. */
   close(): void {
     this.#closed = true;
     if (!this.#pending) this.#block.free();

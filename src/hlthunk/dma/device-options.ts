@@ -1,34 +1,34 @@
-/** What a device may be told when it is opened, and the check of that. Which card it is, is in open.ts. */
+/** Options for opening a device, and their check. The card is selected in open.ts. */
 
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { checkInteger, checkLength, checkMethods, checkObject, invalidArgument } from '../base/argument-error.ts';
 import { DMA_PACKET_BYTES_MAX } from './queue.ts';
 
-/** Batches in flight of one queue at most: more than any driver takes. */
+/** Maximum number of batches in flight of one queue: more than any driver accepts. */
 const SLOTS_MAX = 1024;
 
-/** How the DMA of a device works; tests make it small. */
+/** Options of the DMA of a device; tests use small values. */
 export interface DeviceDmaOptions {
-  /** Batches in flight of each queue, a power of two up to 1024. Default 32. */
+  /** Maximum number of batches in flight of each queue, a power of two up to 1024. Default 32. */
   readonly slots?: number;
-  /** Largest transfer of one packet in bytes. Default and most: just below 4 GiB. */
+  /** Largest transfer of one packet in bytes. Default and maximum: just below 4 GiB. */
   readonly packetBytesMax?: number;
-  /** Submissions that are not taken, of the driver's bound of 64 on gaudi2. Default 8. */
+  /** Submissions that DMA leaves to others, out of the driver's limit of 64 on gaudi2. Default 8. */
   readonly submissionsReserved?: number;
-  /** Measures the time of {@link DeviceDma.wait}. Default: that of the system. */
+  /** Clock for {@link DeviceDma.wait}. Default: the system clock. */
   readonly clock?: Clock;
 }
 
 /** Options of a device; every one has a default. */
 export interface DeviceOptions {
-  /** Default: warnings to standard error. */
+  /** Log of the device. Default: warnings to standard error. */
   readonly log?: Log;
-  /** How its DMA works. */
+  /** Options of its DMA. */
   readonly dma?: DeviceDmaOptions;
-  /** Least bytes of an arena, rounded up to pages of the card. Default 512 MiB. */
+  /** Minimum size of an arena in bytes, rounded up to pages of the card. Default 512 MiB. */
   readonly arenaBytes?: number;
-  /** The node is closed with the device. A device that cannot be opened leaves it open. Default false. */
+  /** Whether the node is closed with the device. If the device cannot be opened, the node stays open. Default false. */
   readonly ownsNode?: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** Transfers of the emulated cards: data, splitting, batching, bounds, faults, aborts. */
+/** Transfers of the emulated cards: data, splitting, batching, limits, faults, aborts. */
 
 import { describe, expect, it } from 'vitest';
 import { settle, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
@@ -180,7 +180,7 @@ describe.each(SETTINGS)('on $asic with $dmaThreads dma threads', (setting) => {
   });
 });
 
-describe('bounds', () => {
+describe('limits', () => {
   it.each([
     ['zero bytes', 0, 0, 0, 'byteLength'],
     ['half a byte', 0, 0, 0.5, 'byteLength'],
@@ -209,7 +209,7 @@ describe('bounds', () => {
     expect(mapping.inFlight).toBe(0);
   });
 
-  it('refuses a short transfer that is not short', () => {
+  it('rejects a short transfer that is too long', () => {
     const device = fixture.setUp();
     const block = device.memory.allocate(4096);
     const bytes = new Uint8Array(2000);
@@ -218,7 +218,7 @@ describe('bounds', () => {
     expect(() => device.dma.getShort(bytes, 0, block, 4090, 7)).toThrow(INVALID);
   });
 
-  it('refuses freed memory and memory of another device', () => {
+  it('rejects freed memory and memory of another device', () => {
     const device = fixture.setUp({ cards: 2 });
     const { mapping } = fixture.pin(device, 4096);
     const block = device.memory.allocate(4096);
@@ -235,7 +235,7 @@ describe('bounds', () => {
     expect(again.generation).not.toBe(block.generation);
   });
 
-  it('pushes back at the bound of requests', async () => {
+  it('returns NO_RESOURCE at the limit of requests', async () => {
     const device = fixture.setUp({ inlineBytesMax: 0 }, { dma: { slots: 2 } });
     const { mapping } = fixture.pin(device, 4096);
     const block = device.memory.allocate(4096);
@@ -253,7 +253,7 @@ describe('bounds', () => {
     expect(device.dma.room).toBe(4096);
   });
 
-  it('has no transfers on gaudi3, and says so', () => {
+  it('reports that gaudi3 has no transfers', () => {
     const device = fixture.setUp({ asic: 'gaudi3' });
     const { mapping } = fixture.pin(device, 4096);
     const block = device.memory.allocate(4096);
@@ -280,7 +280,7 @@ describe('faults', () => {
     expect(await settle(device, device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, 4096))).toBe(Status.OK);
   });
 
-  it('fails what stands behind a submission that timed out', async () => {
+  it('fails transfers behind a submission that timed out', async () => {
     const clock = new ManualClock();
     const device = fixture.setUp({ clock, csTimeoutSeconds: 5 });
     fixture.log.allow(/cs_timeout/);
@@ -299,7 +299,7 @@ describe('faults', () => {
     expect(mapping.inFlight).toBe(0);
   });
 
-  it('trusts the word that the card wrote when the driver is told nothing', async () => {
+  it('accepts the completion word if the driver reports no fault', async () => {
     const clock = new ManualClock();
     const device = fixture.setUp({ clock, csTimeoutSeconds: 5 });
     fixture.log.allow(/cs_timeout/);
@@ -314,7 +314,7 @@ describe('faults', () => {
     expect(device.events.lastFault?.csTimeout?.seq).toBe(1n);
   });
 
-  it('waits out EAGAIN and gives up at any other errno', async () => {
+  it('retries after EAGAIN and fails at any other errno', async () => {
     const device = fixture.setUp();
     const { mapping } = fixture.pin(device, 4096);
     const block = device.memory.allocate(4096);
@@ -343,7 +343,7 @@ describe('faults', () => {
     block.free();
   });
 
-  it('starts transfers from callbacks without touching data that waits', async () => {
+  it('starts transfers from callbacks without overwriting pending data', async () => {
     const device = fixture.setUp({}, { dma: { slots: 4 } });
     const block: DeviceBlock = device.memory.allocate(4096);
     const bytes = new Uint8Array(64);
@@ -362,7 +362,7 @@ describe('faults', () => {
     for (const request of requests) device.dma.dmaRequestFree(request);
   });
 
-  it('wakes for any queue, also for a transfer that starts during all sleeps', async () => {
+  it('wakes for any queue, also for a transfer that starts during a shared sleep', async () => {
     // The clock of the sleep stands still: only progress ends it.
     const clock = new ManualClock();
     const device = fixture.setUp({ inlineBytesMax: 0 }, { dma: { clock } });
@@ -385,7 +385,7 @@ describe('faults', () => {
     expect([put.status, stuck.status]).toEqual([Status.OK, Status.INPROGRESS]);
     device.dma.dmaRequestFree(put);
 
-    // An earlier time shortens the sleep of all.
+    // An earlier deadline shortens the sleep for all callers.
     const late = device.dma.wait(1e9);
     const soon = device.dma.wait(1000);
     expect([clock.pendingTimers, clock.nextDeadlineNs]).toEqual([1, 1000]);
@@ -398,7 +398,7 @@ describe('faults', () => {
     expect(stuck.status).toBe(Status.CANCELED);
   });
 
-  it('lets the event loop turn while the driver refuses and nothing is in flight', async () => {
+  it('lets the event loop turn while the driver rejects submissions and nothing is in flight', async () => {
     const clock = new ManualClock();
     const device = fixture.setUp({}, { dma: { clock } });
     const { mapping } = fixture.pin(device, 4096);

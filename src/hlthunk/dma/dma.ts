@@ -1,6 +1,6 @@
 /**
- * The asynchronous DMA calls of a card: checks who may touch what, chooses the queue of the direction, holds the memory until the
- * end. The queues do the work (dma-queue.ts); registration of host memory is its caller's.
+ * The asynchronous DMA calls of a card: checks access to memory, selects the queue for the direction, holds the memory until the
+ * end. The queues (queue.ts) execute the transfers; host memory is registered by the callers.
  *
  * The real hl-thunk has no such calls: they are built from LIN_DMA packets, command submissions and waits. Nothing is allocated per
  * transfer. A failed check throws and submits nothing; `undefined` is NO_RESOURCE: try again after {@link DeviceDma.progress}.
@@ -30,11 +30,11 @@ import { DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX, DmaQueue, type DmaQueueDevice } 
 import { DmaRequest } from './request.ts';
 import { DmaSleep } from './sleep.ts';
 
-/** Batches in flight of one queue. */
+/** Maximum number of batches in flight of one queue. */
 const SLOTS = 32;
-/** Submissions that are left to commandSubmission, of the driver's bound. */
+/** Submissions that are left to commandSubmission, out of the driver's limit. */
 const SUBMISSIONS_RESERVED = 8;
-/** Pause of a wait for a driver that refuses submissions while nothing is in flight: no event will tell when it takes them. */
+/** Pause of a wait while the driver rejects submissions and nothing is in flight: then no event reports when it accepts them. */
 const RETRY_NS = 1e6;
 
 /** Queue ids by direction. */
@@ -45,7 +45,7 @@ interface DmaRoutes {
 }
 
 const ROUTES: Readonly<Record<PacketAsic, DmaRoutes>> = {
-  // The HBM channels of gaudi have internal queues, whose completion the driver does not track: stream 1 of the PCI channel instead.
+  // The HBM channels of gaudi have internal queues, whose completion the driver does not track: stream 1 of the PCI channel is used instead.
   gaudi: {
     hostToDevice: GaudiQueueBase.DMA_0,
     deviceToHost: GaudiQueueBase.DMA_1,
@@ -58,7 +58,7 @@ const ROUTES: Readonly<Record<PacketAsic, DmaRoutes>> = {
   },
 };
 
-/** What the DMA of a device is made of. */
+/** Parts of the DMA of a device. */
 export interface DeviceDmaParts {
   readonly card: CardFile;
   readonly profile: AsicProfile;
@@ -76,7 +76,7 @@ export class DeviceDma implements DmaQueueDevice {
   readonly clock: Clock;
   /** The open file of the card. */
   readonly file: DriverFile;
-  /** Constants of the ASIC that packets need. */
+  /** Constants of the ASIC for packets. */
   readonly asic: PacketAsic;
   readonly createKernelBuffer: ((byteLength: number) => RingKernelBuffer) | undefined;
   readonly #card: CardFile;
@@ -117,21 +117,21 @@ export class DeviceDma implements DmaQueueDevice {
     this.#submissionsMax = submits ? Math.max(1, left) : 0;
   }
 
-  /** Transfers that have not ended. */
+  /** Number of transfers that have not ended. */
   get outstanding(): number {
     let outstanding = 0;
     for (let i = 0; i < this.#queues.length; i++) outstanding += this.#queues[i]!.outstanding;
     return outstanding;
   }
 
-  /** Transfers that every queue can still take. */
+  /** Number of transfers that every queue still accepts. */
   get room(): number {
     let room = DMA_REQUESTS_MAX;
     for (let i = 0; i < this.#queues.length; i++) room = Math.min(room, this.#queues[i]!.room);
     return room;
   }
 
-  /** What the queues have done, by direction; undefined for a direction that nothing has moved in. Cold. */
+  /** Counters of the queues by direction; undefined for a direction without transfers. Cold. */
   get counts(): {
     readonly hostToDevice: DmaCounts | undefined;
     readonly deviceToHost: DmaCounts | undefined;
@@ -144,28 +144,28 @@ export class DeviceDma implements DmaQueueDevice {
     };
   }
 
-  /** True when every transfer has ended. */
+  /** True if every transfer has ended. */
   get flushed(): boolean {
     return this.outstanding === 0;
   }
 
-  /** The failure that ended a queue for good, such as a reset of the card; OK while all work. */
+  /** The failure that ended a queue permanently, such as a reset of the card; OK while all work. */
   get failure(): Status {
     for (const queue of this.#queues) if (queue.failure !== Status.OK) return queue.failure;
     return Status.OK;
   }
 
-  /** Command submissions in flight, and how many there may be. */
+  /** Command submissions in flight, and their maximum. */
   get submissions(): { readonly inFlight: number; readonly max: number } {
     return { inFlight: this.#submissions, max: this.#submissionsMax };
   }
 
   /**
    * Copies host memory to device memory.
-   * @param byteLength 1 to 2^53 - 1: longer than a packet is split
+   * @param byteLength 1 to 2^53 - 1; a transfer longer than a packet is split
    * @returns the request, or undefined for NO_RESOURCE
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range that leaves its memory, freed or foreign memory; opening the queue at the
-   *   first call can fail as hostMemoryMap does
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range outside its memory, freed or foreign memory; opening the queue at the
+   * first call can fail like hostMemoryMap
    */
   dmaHostToDeviceAsync(
     mapping: HostMapping,
@@ -209,7 +209,7 @@ export class DeviceDma implements DmaQueueDevice {
   }
 
   /**
-   * Copies up to 1024 bytes of JavaScript memory to device memory; they are taken at once and may be overwritten afterwards.
+   * Copies up to 1024 bytes of JavaScript memory to device memory; they are copied at once and may be overwritten afterwards.
    * @returns the request, or undefined for NO_RESOURCE: a slot must be free
    */
   putShort(
@@ -229,7 +229,7 @@ export class DeviceDma implements DmaQueueDevice {
     return request;
   }
 
-  /** Copies up to 1024 bytes of device memory to JavaScript memory; they are there when the request has ended with OK. */
+  /** Copies up to 1024 bytes of device memory to JavaScript memory; they are valid once the request has ended with OK. */
   getShort(
     bytes: Uint8Array,
     offset: number,
@@ -247,7 +247,7 @@ export class DeviceDma implements DmaQueueDevice {
     return request;
   }
 
-  /** Makes progress on what is in flight, then tells how a request stands: INPROGRESS, OK or a failure. */
+  /** Makes progress on transfers in flight, then returns the status of a request: INPROGRESS, OK or a failure. */
   dmaPoll(request: DmaRequest): Status {
     this.#checkRequest(request);
     if (request.status === Status.INPROGRESS) this.progress();
@@ -255,7 +255,7 @@ export class DeviceDma implements DmaQueueDevice {
   }
 
   /**
-   * Gives an ended request back; it belongs to another transfer afterwards.
+   * Releases an ended request; afterwards it belongs to another transfer.
    * @throws UcxError ERR_GAUDI_DEVICE_BUSY before its end; ERR_GAUDI_INVALID_PARAMS the second time
    */
   dmaRequestFree(request: DmaRequest): void {
@@ -268,8 +268,8 @@ export class DeviceDma implements DmaQueueDevice {
   }
 
   /**
-   * The error for a request that ended with a failure, with the last fault of the card: ERR_GAUDI_TIMEOUT, ERR_GAUDI_CHANNEL_FAILED
-   * for one that was canceled, otherwise ERR_GAUDI_DMA_FAILED. It says why the driver gave up, as far as that is known. Cold.
+   * The error for a failed request, with the last fault of the card: ERR_GAUDI_TIMEOUT, ERR_GAUDI_CHANNEL_FAILED
+   * for a canceled one, otherwise ERR_GAUDI_DMA_FAILED. It contains the reason for the failure of the queue, if known. Cold.
    */
   errorOf(status: Status): UcxError {
     if (!Number.isInteger(status)) throw invalidArgument('status', 'must be a status', status);
@@ -283,7 +283,7 @@ export class DeviceDma implements DmaQueueDevice {
   }
 
   /**
-   * Ends what is done, submits what waits. Callbacks of requests run inside.
+   * Completes finished transfers and submits waiting ones. Callbacks of requests run inside.
    * @returns number of requests that ended
    */
   progress(): number {
@@ -294,9 +294,9 @@ export class DeviceDma implements DmaQueueDevice {
   }
 
   /**
-   * Sleeps until one of the queues has something new or `timeoutNs` is over; {@link progress} then knows more. May return early, and
-   * returns at once when every transfer has ended. Transfers that start meanwhile count too. Callers share one sleep, one promise, one timer and
-   * one call to the driver for each queue: it costs nothing to give up waiting and to come back.
+   * Sleeps until one of the queues has made progress or `timeoutNs` has passed; then call {@link progress}. May return early, and
+   * returns at once if every transfer has ended. Transfers that start meanwhile are included. Callers share one sleep, one promise, one timer and
+   * one driver call for each queue: abandoning a wait and waiting again costs nothing.
    */
   wait(timeoutNs: number): Promise<void> {
     if (typeof timeoutNs !== 'number' || !(timeoutNs >= 0 && timeoutNs <= Number.MAX_SAFE_INTEGER)) {
@@ -317,18 +317,18 @@ export class DeviceDma implements DmaQueueDevice {
     this.#sleep.wake();
   }
 
-  /** Releases the queues' memory. After the file was closed: until then the card may still write to it. */
+  /** Releases the queues' memory. Call it after the file was closed: until then the card may still write to it. */
   close(): void {
     for (const queue of this.#queues) queue.close();
     this.#queues.length = 0;
   }
 
-  // What the queues need of their device.
+  // Services for the queues.
 
   takeSubmission(): boolean {
     if (this.#submissions >= this.#submissionsMax) return false;
-    // A fault that the card has reported by now is not of what is submitted next. Asking costs a system call, so it is only asked where the
-    // answer can matter: the first fault has a record that says whose it is, and before it there is none, unless of commands of others.
+    // A fault reported before this point does not belong to later submissions. Reading the events costs a system call, so it is done only if the
+    // result can matter: the first fault has a record that identifies its origin, and before it there is none, except of other commands.
     if (this.#events.lastFault !== undefined || this.#card.submitsCommands) this.#events.poll();
     this.#submissions += 1;
     return true;
@@ -359,7 +359,7 @@ export class DeviceDma implements DmaQueueDevice {
     return this.#hostMemory.map(address, byteLength);
   }
 
-  /** Marks what the fault may have spoiled, before anyone else hears of it. */
+  /** Marks the transfers that the fault may have spoiled, before any other listener is notified. */
   #faulted(fault: DeviceFault): void {
     if (!doubtsData(fault)) return;
     const flights = this.#queues.map((queue) => ({ engineId: queue.engineId, requests: queue.inFlight() }));
@@ -418,7 +418,7 @@ export class DeviceDma implements DmaQueueDevice {
     throw invalidArgument('request', `must be of ${this.#card.name}`, request);
   }
 
-  /** Throws unless the range lies in live memory of this card. */
+  /** Throws unless the range is inside live memory of this card. */
   #check(name: string, memory: DmaMemory, offset: number, byteLength: number): void {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
       throw invalidArgument('byteLength', 'must be a positive integer below 2^53', byteLength);
@@ -434,7 +434,7 @@ export class DeviceDma implements DmaQueueDevice {
   }
 }
 
-/** Why the driver gives a queue up: EBUSY is its answer while a card is not operational. */
+/** The reason why the driver failed a queue: it returns EBUSY while a card is not operational. */
 function reasonOf(errno: number): string {
   return errno === Errno.EBUSY ? 'the card is in reset, or has failed' : errnoMeaning(errno);
 }
@@ -459,7 +459,7 @@ function transfer(
     highAt(destination.low, destination.high, destinationOffset),
     byteLength,
   );
-  // Nothing completes before the next progress: a request that has ended by now has failed, and holds nothing.
+  // Nothing completes before the next progress: a request that has already ended has failed, and holds nothing.
   if (request !== undefined) request.hold(source, destination);
   return request;
 }

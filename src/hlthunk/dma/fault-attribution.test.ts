@@ -1,4 +1,4 @@
-/** Whose fault it was, decided from what the driver says: by address, by engine, by whose memory it is, and where it says too little. */
+/** Attribution of faults to transfers from the driver's records: by address, by engine, by ownership of memory, and with insufficient records. */
 
 import { describe, expect, it } from 'vitest';
 import { HL_NOTIFIER_EVENT, HL_RAZWI } from '../../uapi/index.ts';
@@ -88,7 +88,7 @@ describe('the suspects of a fault', () => {
     expect(doubtsData(report)).toBe(true);
   });
 
-  it('are not looked for after events that spoil nothing', () => {
+  it('are not determined for events that spoil no data', () => {
     expect([CS_TIMEOUT, DEVICE_RESET, CS_TIMEOUT | DEVICE_RESET].map((mask) => doubtsData(fault(mask)))).toEqual([
       false,
       false,

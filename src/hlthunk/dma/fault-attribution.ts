@@ -1,9 +1,9 @@
 /**
- * Which transfers a fault of the card may have spoiled. A pure decision over what the driver has recorded and what is in flight.
+ * Attribution of a fault of the card to transfers. A pure decision from the driver's records and the transfers in flight.
  *
- * A transfer that may have faulted is a suspect, one that cannot have is none. The driver records the first fault of each kind only; where
- * that one is certainly the fault at hand, its address or its engine says whose it is. Otherwise all transfers in flight are suspects, except
- * that an access without translation can only be to memory of others, while such memory is in use: own memory stays mapped as
+ * A transfer that may have faulted is a suspect, others are not. The driver records only the first fault of each kind; if
+ * the record certainly belongs to this fault, its address or engine identifies the transfer. Otherwise all transfers in flight are suspects, with
+ * one exception: an access without translation can only be to memory of other contexts, if such memory is in use: own memory stays mapped as
  * long as a transfer holds it.
  */
 
@@ -12,7 +12,7 @@ import { joinBig } from '../../ucs/type/int64.ts';
 import type { DeviceFault } from '../info/events.ts';
 import type { DmaRequest } from './request.ts';
 
-/** Events after which the data of transfers cannot be trusted. */
+/** Events after which the data of transfers is not valid. */
 const DATA_FAULTS: number =
   HL_NOTIFIER_EVENT.UNDEFINED_OPCODE |
   HL_NOTIFIER_EVENT.USER_ENGINE_ERR |
@@ -22,29 +22,29 @@ const DATA_FAULTS: number =
   HL_NOTIFIER_EVENT.CRITICL_HW_ERR |
   HL_NOTIFIER_EVENT.CRITICL_FW_ERR;
 
-/** Those that an access to a wrong address causes. */
+/** Events caused by an access to a wrong address. */
 const ACCESS_FAULTS: number =
   HL_NOTIFIER_EVENT.RAZWI | HL_NOTIFIER_EVENT.PAGE_FAULT | HL_NOTIFIER_EVENT.USER_ENGINE_ERR;
 
-/** The smallest page of a card: an access without translation lies in a page that its transfer touches. */
+/** The smallest page of a card: an access without translation is in a page that its transfer accesses. */
 const PAGE_MASK = ~0xfffn;
 
-/** What one queue has in flight. */
+/** The transfers in flight of one queue. */
 export interface QueueFlight {
-  /** The engine behind the queue, as fault records name it. */
+  /** The engine of the queue, with its id in fault records. */
   readonly engineId: number;
   readonly requests: readonly DmaRequest[];
 }
 
-/** Whether a fault puts data in doubt. A time-out or a reset alone spoils no completed transfer; events that could not be read may be anything. */
+/** Whether a fault makes data doubtful. A time-out or a reset alone spoils no completed transfer; unreadable events may be of any kind. */
 export function doubtsData({ mask }: DeviceFault): boolean {
   return mask === 0 || (mask & DATA_FAULTS) !== 0;
 }
 
 /**
  * The transfers that the fault may have spoiled.
- * @param flights everything that is in flight on the card
- * @param isForeign whether a range of device addresses touches memory of other contexts
+ * @param flights all transfers in flight on the card
+ * @param isForeign whether a range of device addresses overlaps memory of other contexts
  */
 export function suspectsOf(
   fault: DeviceFault,

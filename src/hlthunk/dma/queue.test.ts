@@ -1,4 +1,4 @@
-/** The packets and submissions of a DMA queue, seen by a driver that records them: lengths beyond 4 GiB, batches, refusals, time-outs. */
+/** The packets and submissions of a DMA queue, recorded by a test driver: lengths beyond 4 GiB, batches, rejections, time-outs. */
 
 import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
@@ -17,7 +17,7 @@ const HBM_HIGH = 0x10010018;
 const HOST_LOW = 0x7000 | 0;
 const HOST_HIGH = 0xfff00000 | 0;
 
-/** Node 20 has resizable ArrayBuffers (ES2024), the library types of ES2023 do not. */
+/** Node 20 has resizable ArrayBuffers (ES2024), the library types of ES2023 have not. */
 interface ResizableBuffer extends ArrayBuffer {
   resize(byteLength: number): void;
 }
@@ -29,7 +29,7 @@ interface ResizableTarget {
   readonly buffer: ResizableBuffer;
 }
 
-/** Lets the event loop run everything that is ready. */
+/** Lets the event loop run all pending tasks. */
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 function openQueue(slots = 4, packetBytesMax?: number): { device: RecordingDevice; queue: DmaQueue } {
@@ -66,7 +66,7 @@ describe('packets', () => {
     queue.close();
   });
 
-  it('takes several batches for what does not fit into one, and ends with the last', () => {
+  it('uses several batches if one is too small, and completes with the last', () => {
     const { device, queue } = openQueue(2, 4096);
     const byteLength = 4096 * 100;
     const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, byteLength)!;
@@ -88,7 +88,7 @@ describe('packets', () => {
     queue.close();
   });
 
-  it('collects what waits for a slot into one batch', () => {
+  it('combines requests that wait for a slot into one batch', () => {
     const { device, queue } = openQueue(1);
     const requests = Array.from({ length: 30 }, (_, i) => queue.transfer(HOST_LOW, HOST_HIGH, i * 64, HBM_HIGH, 64)!);
     expect(device.submissions.map(({ transfers }) => transfers.length)).toEqual([1]);
@@ -103,8 +103,8 @@ describe('packets', () => {
   });
 });
 
-describe('refusals', () => {
-  it('tries again after EAGAIN and loses nothing', () => {
+describe('rejections', () => {
+  it('retries after EAGAIN and loses nothing', () => {
     const { device, queue } = openQueue();
     device.csResult = -Errno.EAGAIN;
     const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
@@ -164,7 +164,7 @@ describe('refusals', () => {
     queue.close();
   });
 
-  it('knows its own time-out when the driver only says that the card is in reset', () => {
+  it('detects its own time-out if the driver only reports that the card is in reset', () => {
     const { device, queue } = openQueue();
     const requests = [0, 1].map((i) => queue.transfer(HOST_LOW, HOST_HIGH, i * 64, HBM_HIGH, 8)!);
     device.timedOutSeq = 2;
@@ -175,7 +175,7 @@ describe('refusals', () => {
     queue.close();
   });
 
-  it('names what a fault may have spoiled until its completion has been seen', () => {
+  it('reports a transfer as possibly spoiled until its completion has been seen', () => {
     const { device, queue } = openQueue(2, 4096);
     const [first, second] = [8, 24].map((bytes) => queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, bytes)!);
     const third = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 4096 * 100)!;
@@ -186,7 +186,7 @@ describe('refusals', () => {
     };
     device.complete(2);
     queue.progress();
-    // What was complete when faults were read has met none since; of the third a part is submitted.
+    // Transfers that were complete when faults were read have met none since; a part of the third is submitted.
     expect(inCallback).toEqual([]);
     expect(third.issued).toBeLessThan(third.byteLength);
     expect(queue.inFlight()).toEqual([third]);
@@ -201,7 +201,7 @@ describe('refusals', () => {
     queue.close();
   });
 
-  it('fails what a fault has spoiled, and only that', () => {
+  it('fails the transfers that a fault has spoiled, and only those', () => {
     const { device, queue } = openQueue();
     const first = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
     device.onFaults = () => {
@@ -218,7 +218,7 @@ describe('refusals', () => {
     queue.close();
   });
 
-  it('keeps its reason when a wait ends late', async () => {
+  it('keeps its failure reason when a wait ends late', async () => {
     const { device, queue } = openQueue();
     const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
     device.waitResult = -Errno.EBADF;
@@ -232,13 +232,13 @@ describe('refusals', () => {
   });
 });
 
-describe('refusals for the moment', () => {
+describe('transient rejections', () => {
   const MOMENTARY = [
     ['no memory', -Errno.ENOMEM, Status.NO_MEMORY],
     ['a signal', -Errno.EINTR, Status.IO_ERROR],
   ] as const;
 
-  it.each(MOMENTARY)('waits out %s while something is in flight', (_, errno) => {
+  it.each(MOMENTARY)('retries after %s while something is in flight', (_, errno) => {
     const { device, queue } = openQueue();
     const first = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
     device.csResult = errno;
@@ -255,7 +255,7 @@ describe('refusals for the moment', () => {
     queue.close();
   });
 
-  it.each(MOMENTARY)('waits out %s while nothing is in flight', (_, errno) => {
+  it.each(MOMENTARY)('retries after %s while nothing is in flight', (_, errno) => {
     const { device, queue } = openQueue();
     device.csResult = errno;
     const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
@@ -269,10 +269,10 @@ describe('refusals for the moment', () => {
     queue.close();
   });
 
-  it.each(MOMENTARY)('fails the requests of the batch, not the queue, when %s does not end', (_, errno, status) => {
+  it.each(MOMENTARY)('fails the requests of the batch, not the queue, if %s does not end', (_, errno, status) => {
     const { device, queue } = openQueue(2, 4096);
     device.csResult = errno;
-    // The first batch takes 41 packets: these two, and a part of the third, which cannot be completed then.
+    // The first batch holds 41 packets: those of these two, and a part of the third, which cannot be completed then.
     const lost = [8, 8, 4096 * 60].map(
       (byteLength, i) => queue.transfer(HOST_LOW, HOST_HIGH, i * 8, HBM_HIGH, byteLength)!,
     );
@@ -295,7 +295,7 @@ describe('refusals for the moment', () => {
     queue.close();
   });
 
-  it.each([-Errno.EINTR, -Errno.EAGAIN, -Errno.ENOMEM])('is not given up because a question gets %i', async (errno) => {
+  it.each([-Errno.EINTR, -Errno.EAGAIN, -Errno.ENOMEM])('does not fail because a poll returns %i', async (errno) => {
     const { device, queue } = openQueue();
     const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
     device.waitResult = errno;
@@ -311,7 +311,7 @@ describe('refusals for the moment', () => {
 });
 
 describe('watching', () => {
-  it('makes one call however often it is asked, and the next one for what is in flight then', async () => {
+  it('makes one call for any number of watches, and the next one for the batches in flight then', async () => {
     const { device, queue } = openQueue();
     device.heldWaits = [];
     queue.watch(1e9);
@@ -354,7 +354,7 @@ describe('watching', () => {
     queue.close();
   });
 
-  it('keeps the arguments of a call under way beyond the end of the queue', async () => {
+  it('keeps the arguments of a call in progress beyond the end of the queue', async () => {
     const { device, queue } = openQueue();
     device.heldWaits = [];
     const before = scratchStatistics().liveBlocks;
@@ -396,7 +396,7 @@ describe('short gets', () => {
     queue.close();
   });
 
-  it('copies the bytes of every slot out before a callback can reuse one', () => {
+  it('copies the bytes of every slot before a callback can reuse one', () => {
     const { device, queue } = openQueue(4);
     const targets = [0, 1, 2, 3].map(() => new Uint8Array(4));
     const requests = targets.map((target) => queue.getShort(target, 0, 0, HBM_HIGH, 4)!);
@@ -420,7 +420,7 @@ describe('short gets', () => {
 });
 
 describe('the ring', () => {
-  it('gives everything back when a command buffer is refused', () => {
+  it('releases everything if a command buffer is rejected', () => {
     const device = new RecordingDevice();
     const refusing = {
       mapHost: (address: number, byteLength: number) => device.mapHost(address, byteLength),

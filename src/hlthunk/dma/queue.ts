@@ -1,9 +1,9 @@
 /**
  * Asynchronous DMA on one hardware queue: requests become packets, packets become batches (one command submission each), and a word in
- * host memory tells which batch is done. It knows addresses and bytes; it does not know allocations or who may access them.
+ * host memory shows which batch is done. It handles addresses and bytes; allocations and access rights are checked above.
  *
- * A batch is submitted at once while the queue has a free slot, so a lone request waits for nothing; otherwise requests
- * queue up and go together in the next batch. Requests of one queue complete in order.
+ * A batch is submitted at once while the queue has a free slot, so a single request does not wait; otherwise requests
+ * are queued and submitted together in the next batch. Requests of one queue complete in order.
  */
 
 import type { DriverFile } from '../../driver/port.ts';
@@ -31,54 +31,54 @@ import { CommandRing, type RingDevice, SLOT_DATA_BYTES, SLOT_PACKET_BYTES } from
 import { allocateWaitArguments, CompletionWait, writeWaitArguments } from './completion-wait.ts';
 import { DmaRequest } from './request.ts';
 
-/** Requests of one queue that may be queued or in flight; beyond it `NO_RESOURCE`. */
+/** Maximum number of requests of one queue, queued or in flight; beyond it `NO_RESOURCE`. */
 export const DMA_REQUESTS_MAX = 4096;
 /** Largest transfer of one packet: below 2^32, and page-aligned so that splits stay aligned. */
 export const DMA_PACKET_BYTES_MAX = 0xffff_f000;
-/** Bytes that a short put or get may have. */
+/** Maximum size of a short put or get in bytes. */
 export const DMA_SHORT_BYTES_MAX: number = SLOT_DATA_BYTES;
-/** Transfers that fit into a slot with the completion message. */
+/** Number of transfers that fit into a slot with the completion message. */
 const TRANSFERS_PER_SLOT: number = Math.floor((SLOT_PACKET_BYTES - MSG_LONG_BYTES) / LIN_DMA_BYTES);
-/** Fruitless polls of the completion word between two questions to the driver, which knows of errors and time-outs. */
+/** Unsuccessful polls of the completion word between two polls of the driver, which detects errors and time-outs. */
 const POLLS_PER_CHECK = 64;
-/** How often the driver may refuse a batch for the moment while nothing is in flight whose end could help; then its requests fail. */
+/** Maximum number of transient rejections of a batch while nothing is in flight whose end could help; then its requests fail. */
 export const REFUSALS_MAX = 1024;
 
 const CS = HL_CS_ARGS.in.words;
 const CS_OUT = HL_CS_ARGS.out.words;
 const CHUNK = HL_CS_CHUNK.words;
-/** The one chunk of a submission lies behind the arguments in the same block. */
+/** The one chunk of a submission is behind the arguments in the same block. */
 const CHUNK_BYTE = 64;
 const CHUNK_WORD: number = CHUNK_BYTE / 4;
 
-/** How a queue reaches its device. */
+/** Services of the device for a queue. */
 export interface DmaQueueDevice extends RingDevice {
   readonly name: string;
   readonly clock: Clock;
   readonly file: DriverFile;
   readonly asic: PacketAsic;
-  /** Takes a place among the submissions in flight that the driver allows, and reads the faults of those; false at the bound. */
+  /** Counts a submission against the driver's limit, and reads the faults of earlier ones; false at the limit. */
   takeSubmission(): boolean;
   returnSubmission(): void;
-  /** Reads what the card has reported; the {@link DmaRequest.outcome} of what a fault may have spoiled is a failure then. */
+  /** Reads the reported faults; the {@link DmaRequest.outcome} of transfers that a fault may have spoiled is then a failure. */
   checkFaults(): void;
-  /** The driver's number of the submission that it reported as timed out, 0 for none. Asked only when a queue fails. */
+  /** The driver's number of the submission that it reported as timed out, 0 for none. Read only when a queue fails. */
   readonly timedOutSeq: number;
-  /** How long a caller sleeps from now on until a queue gets further, in nanoseconds; 0 when none does. */
+  /** Remaining sleep of callers that wait for progress of a queue, in nanoseconds; 0 if none sleeps. */
   readonly sleepNs: number;
-  /** Wakes them. */
+  /** Wakes the sleeping callers. */
   wake(): void;
 }
 
-/** What a queue is. */
+/** Options of a queue. */
 export interface DmaQueueOptions {
   readonly device: DmaQueueDevice;
   readonly queueIndex: number;
-  /** The engine behind the queue, as fault records name it. */
+  /** The engine of the queue, with its id in fault records. */
   readonly engineId: number;
-  /** Batches in flight, a power of two. */
+  /** Maximum number of batches in flight, a power of two. */
   readonly slots: number;
-  /** Largest transfer of one packet; tests make it small. Default {@link DMA_PACKET_BYTES_MAX}. */
+  /** Largest transfer of one packet; tests use small values. Default {@link DMA_PACKET_BYTES_MAX}. */
   readonly packetBytesMax?: number;
 }
 
@@ -106,17 +106,17 @@ export class DmaQueue {
   /** Batches submitted and batches retired, modulo 2^32. */
   #submitted = 0;
   #retired = 0;
-  /** Last batch that was complete when faults were read; its own faults were among them. */
+  /** Last batch that was complete when faults were read; its own faults were included. */
   #completed = 0;
   #polls = 0;
-  /** Refusals of the first waiting batch while nothing was in flight, the last errno, and the requests that the batch had. */
+  /** Number of rejections of the first waiting batch while nothing was in flight, the last errno, and the number of requests in the batch. */
   #refusals = 0;
   #refusal = 0;
   #refusedRequests = 0;
   readonly #activity: DmaActivity;
   /** The failure that ended this queue, or OK: every later request fails with it. */
   failure: Status = Status.OK;
-  /** The errno by which the driver gave the queue up; 0 for none. */
+  /** The errno with which the driver failed the queue; 0 for none. */
   failureErrno = 0;
 
   constructor(options: DmaQueueOptions) {
@@ -126,7 +126,7 @@ export class DmaQueue {
     this.#block = allocateScratch(CHUNK_BYTE + HL_CS_CHUNK.size);
     this.#waitBlock = allocateWaitArguments();
     this.#wait = new CompletionWait(this.#file, (result) => this.#waitEnded(result));
-    // Signed, so that the numbers are small integers of V8; the kernel looks at 32 bits only.
+    // Signed, so that the numbers are small integers of V8; the kernel evaluates 32 bits only.
     this.#csRequest = this.#file.numbers.CS | 0;
     this.#waitRequest = this.#file.numbers.WAIT_CS | 0;
     this.#queueIndex = options.queueIndex;
@@ -141,12 +141,12 @@ export class DmaQueue {
     this.#activity = new DmaActivity(options);
   }
 
-  /** Requests that have not ended. */
+  /** Number of requests that have not ended. */
   get outstanding(): number {
     return this.#waiting.length + this.#flying.length;
   }
 
-  /** Requests that can still be queued; ended ones count until they are freed. */
+  /** Number of requests that can still be queued; ended ones count until they are freed. */
   get room(): number {
     return DMA_REQUESTS_MAX - this.#pool.inUse;
   }
@@ -158,7 +158,7 @@ export class DmaQueue {
   /**
    * Starts a transfer between two device addresses, given as signed words. The caller keeps both sides mapped until it has ended.
    * @param byteLength 1 to 2^53 - 1
-   * @returns the request, or undefined when no more can be queued (NO_RESOURCE)
+   * @returns the request, or undefined if no more can be queued (NO_RESOURCE)
    */
   transfer(
     sourceLow: number,
@@ -176,7 +176,7 @@ export class DmaQueue {
   /**
    * Starts a short transfer from JavaScript memory: the bytes are copied now, into the slot beside the packet.
    * @param byteLength 1 to {@link DMA_SHORT_BYTES_MAX}
-   * @returns the request, or undefined when no slot is free (NO_RESOURCE)
+   * @returns the request, or undefined if no slot is free (NO_RESOURCE)
    */
   putShort(
     source: Uint8Array,
@@ -193,7 +193,7 @@ export class DmaQueue {
     return this.#start(request);
   }
 
-  /** Starts a short transfer into JavaScript memory, by the rules of {@link putShort}: the bytes arrive in `target` when the request ends. */
+  /** Starts a short transfer into JavaScript memory, under the conditions of {@link putShort}: the bytes are in `target` when the request ends. */
   getShort(
     target: Uint8Array,
     targetOffset: number,
@@ -216,12 +216,12 @@ export class DmaQueue {
     return this.#submitted !== this.#retired;
   }
 
-  /** The driver's number of the oldest batch in flight; only while {@link busy}. Cold. */
+  /** The driver's number of the oldest batch in flight; valid only while {@link busy}. Cold. */
   get oldestSeq(): number {
     return this.#slotSeq[this.#retired & (this.#ring.slots - 1)]!;
   }
 
-  /** What a fault that is reported now may have spoiled: packets of it were submitted, and it was not complete when faults were last read. */
+  /** Transfers that a fault reported now may have spoiled: some of their packets were submitted, and they were not complete when faults were last read. */
   inFlight(): DmaRequest[] {
     const requests: DmaRequest[] = [];
     for (let i = 0; i < this.#flying.length; i++) requests.push(this.#flying.at(i)!);
@@ -232,7 +232,7 @@ export class DmaQueue {
     );
   }
 
-  /** Gives an ended request back. */
+  /** Releases an ended request. */
   free(request: DmaRequest): void {
     request.live = false;
     request.target = undefined;
@@ -242,7 +242,7 @@ export class DmaQueue {
   }
 
   /**
-   * Looks at the completion word, ends what is done and submits what waits.
+   * Reads the completion word, completes finished requests and submits waiting ones.
    * @returns number of requests that ended
    */
   progress(): number {
@@ -253,7 +253,7 @@ export class DmaQueue {
     this.device.checkFaults();
     this.#completed = completed;
     let ended = 0;
-    // One batch at a time: a callback may start a transfer, and that may take only slots whose data has been copied out.
+    // One batch at a time: a callback may start a transfer, which may reuse only slots whose data has been copied out.
     while (((completed - this.#retired) | 0) > 0) {
       this.#activity.retired(this.#retired & (this.#ring.slots - 1), this.oldestSeq);
       this.#retired = (this.#retired + 1) | 0;
@@ -265,14 +265,14 @@ export class DmaQueue {
   }
 
   /**
-   * Has the device woken when the oldest batch in flight is done, at the latest when `timeoutNs` is over; {@link progress} then knows
-   * more. Nothing is started while nothing is in flight, or while an earlier watch is under way: that one wakes the device too.
+   * Wakes the device when the oldest batch in flight is done, at the latest after `timeoutNs`; then call {@link progress}.
+   * Has no effect if nothing is in flight, or while an earlier watch is in progress: that one wakes the device too.
    */
   watch(timeoutNs: number): void {
     if (this.#submitted !== this.#retired) this.#wait.start(this.oldestSeq, timeoutNs);
   }
 
-  /** Ends every request with `status`, for the closing of the device. */
+  /** Ends every request with `status`, when the device is closed. */
   abort(status: Status): void {
     this.failure = status;
     while (this.#submitted !== this.#retired) {
@@ -283,7 +283,7 @@ export class DmaQueue {
     this.#endAll(this.#waiting, status);
   }
 
-  /** Releases command buffers and mappings. The card must be idle or gone. */
+  /** Releases command buffers and mappings. The card must be idle or closed. */
   close(): void {
     this.#ring.close();
     this.#wait.close();
@@ -299,7 +299,7 @@ export class DmaQueue {
     return ((this.#submitted - this.#retired) | 0) < this.#ring.slots;
   }
 
-  /** A request for a short transfer, which needs the next slot for itself: nothing may wait before it. */
+  /** Returns a request for a short transfer, which needs the next slot for itself: no request may wait before it. */
   #shortRequest(): DmaRequest | undefined {
     if (this.#waiting.length > 0 || !this.#slotFree) return undefined;
     return this.#pool.get();
@@ -311,7 +311,7 @@ export class DmaQueue {
       return request;
     }
     this.#activity.started(request);
-    // The pool has as many requests as the ring has places.
+    // The pool has as many requests as the ring has entries.
     this.#waiting.push(request);
     if (this.#slotFree) this.#submitWaiting();
     return request;
@@ -326,7 +326,7 @@ export class DmaQueue {
     }
   }
 
-  /** Writes one batch into the next slot and submits it; false when the driver has no room now, or refused for good. */
+  /** Writes one batch into the next slot and submits it; returns false if the driver has no room, or has failed the queue. */
   #submitBatch(): boolean {
     const ring = this.#ring;
     const slot = this.#nextSlot;
@@ -356,7 +356,7 @@ export class DmaQueue {
     this.#submitted = batch;
     this.#activity.submitted(slot);
     this.#launch(complete, partial, batch);
-    // Who sleeps must hear of this batch too: those before it, here or in other queues, may take longer.
+    // Sleepers must be woken for this batch too: earlier ones, here or in other queues, may take longer.
     const { sleepNs } = this.device;
     if (sleepNs > 0) this.watch(sleepNs);
     return true;
@@ -375,7 +375,7 @@ export class DmaQueue {
     );
   }
 
-  /** Moves requests whose last packet is in the batch to those in flight. */
+  /** Moves requests whose last packet is in the batch to the requests in flight. */
   #launch(complete: number, partial: number, batch: number): void {
     for (let i = 0; i < complete; i++) {
       const request = this.#waiting.shift()!;
@@ -386,7 +386,7 @@ export class DmaQueue {
     if (partial > 0) this.#waiting.at(0)!.issued += partial;
   }
 
-  /** The CS ioctl for the packets of a slot; 0 or a negative errno. */
+  /** Runs the CS ioctl for the packets of a slot; returns 0 or a negative errno. */
   #submit(slot: number, packetBytes: number): number {
     const { words, address } = this.#block;
     for (let i = 0; i < CHUNK_WORD; i++) words[i] = 0;
@@ -403,7 +403,7 @@ export class DmaQueue {
     return result;
   }
 
-  /** Ends the requests in flight whose batch is done. */
+  /** Completes the requests in flight whose batch is done. */
   #endUpTo(completed: number): number {
     let ended = 0;
     for (let head = this.#flying.at(0); head !== undefined; head = this.#flying.at(0)) {
@@ -423,7 +423,7 @@ export class DmaQueue {
     if (request.onComplete !== undefined) request.tell(request.onComplete);
   }
 
-  /** Copies the bytes of a short get; INVALID_ADDR for a target that was detached or became shorter in flight. */
+  /** Copies the bytes of a short get; returns INVALID_ADDR for a target that was detached or shortened in flight. */
   #deliver(request: DmaRequest, target: Uint8Array): Status {
     if (target.byteLength < request.targetOffset + request.byteLength) return Status.INVALID_ADDR;
     copyBytes(target, request.targetOffset, this.#ring.data, request.dataOffset, request.byteLength);
@@ -434,7 +434,7 @@ export class DmaQueue {
     for (let head = requests.shift(); head !== undefined; head = requests.shift()) this.#end(head, status);
   }
 
-  /** Nothing new: now and then the driver is asked, which knows of time-outs and resets. */
+  /** Counts an unsuccessful poll; polls the driver from time to time, which detects time-outs and resets. */
   #fruitless(): number {
     if (this.#waiting.length > 0 && this.#slotFree) this.#submitWaiting();
     this.#polls += 1;
@@ -449,12 +449,12 @@ export class DmaQueue {
   }
 
   #waitEnded(result: number): void {
-    // A queue that was given up meanwhile keeps its reason.
+    // A queue that has failed meanwhile keeps its reason.
     if (result < 0 && !isTransient(result) && this.failure === Status.OK) this.#fail(result);
     this.device.wake();
   }
 
-  /** The driver has no room now. What is in flight gives some back at its end; EAGAIN is room of the driver's own, which comes back. */
+  /** Counts a rejection for lack of room. The end of batches in flight frees some; EAGAIN is lack of the driver's own resources, which it frees. */
   #countRefusal(result: number, requests: number): void {
     this.#refusal = result;
     this.#refusedRequests = requests;
@@ -462,18 +462,18 @@ export class DmaQueue {
     else this.#refusals += 1;
   }
 
-  /** A refusal for the moment that does not end: the requests of the batch fail, the queue goes on. */
+  /** Fails the requests of a batch whose transient rejections do not end; the queue continues. */
   #giveUpBatch(): number {
     const status = this.#refusal === -Errno.ENOMEM ? Status.NO_MEMORY : Status.IO_ERROR;
     const given: DmaRequest[] = [];
     for (let i = 0; i < this.#refusedRequests; i++) given.push(this.#waiting.shift()!);
     this.#refusals = 0;
-    // A callback may start transfers, and those must not submit what is given up here.
+    // A callback may start transfers, and those must not submit the failed requests.
     for (const request of given) this.#end(request, status);
     return given.length;
   }
 
-  /** The driver has given this queue up: a time-out, a reset, a lost device. */
+  /** Fails the queue permanently: a time-out, a reset, a lost device. */
   #fail(result: number): void {
     this.failureErrno = -result;
     this.device.checkFaults();
@@ -481,7 +481,7 @@ export class DmaQueue {
     else this.abort(Status.IO_ERROR);
   }
 
-  /** Whether a submission of the driver's number is one of the batches in flight. */
+  /** Whether one of the batches in flight has the driver's submission number. */
   #hasInFlight(seq: number): boolean {
     for (let batch = this.#retired; batch !== this.#submitted; batch = (batch + 1) | 0) {
       if (this.#slotSeq[batch & (this.#ring.slots - 1)] === seq) return true;
@@ -490,7 +490,7 @@ export class DmaQueue {
   }
 }
 
-/** Whether the driver refuses for the moment only: a full queue, a signal, no memory. Everything else is for good. */
+/** Whether a rejection is transient: a full queue, a signal, lack of memory. All others are permanent. */
 function isTransient(result: number): boolean {
   return result === -Errno.EAGAIN || result === -Errno.EINTR || result === -Errno.ENOMEM;
 }

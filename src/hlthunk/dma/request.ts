@@ -1,5 +1,5 @@
 /**
- * One asynchronous DMA transfer: what it moves, how far it is, how it ended. State only; dma-queue.ts drives it.
+ * One asynchronous DMA transfer: addresses, progress, result. State only; queue.ts drives it.
  */
 
 import { throwLater } from '../../ucs/debug/uncaught.ts';
@@ -9,9 +9,9 @@ import type { DmaMemory } from '../memory/dma-memory.ts';
 /** Called when a request has ended; runs inside `progress()`. */
 export type DmaCallback = (request: DmaRequest) => void;
 
-/** Takes requests back. */
+/** Owner to which requests are returned. */
 export interface DmaRequestOwner {
-  /** Whose queue it is: tells requests of different cards apart. */
+  /** Device of the queue: distinguishes requests of different cards. */
   readonly device: object;
   free(request: DmaRequest): void;
 }
@@ -20,7 +20,7 @@ export interface DmaRequestOwner {
 export class DmaRequest {
   /** INPROGRESS, OK, or the failure. Final once it is not INPROGRESS. */
   status: Status = Status.OK;
-  /** How it will end unless something worse happens: IO_ERROR once a fault of the card may have spoiled it. */
+  /** Result unless the transfer fails otherwise: IO_ERROR once a fault of the card may have spoiled it. */
   outcome: Status = Status.OK;
   /** Low word of the source address, signed. */
   sourceLow = 0;
@@ -36,21 +36,21 @@ export class DmaRequest {
   issued = 0;
   /** Number of the batch that carries the last packet, modulo 2^32. */
   batch = 0;
-  /** When it was started; -1 without observers. */
+  /** Start time; -1 without observers. */
   startNs = -1;
-  /** Destination of a short get: its bytes wait in the data area of a slot. */
+  /** Destination of a short get: its bytes arrive in the data area of a slot. */
   target: Uint8Array | undefined = undefined;
   /** First byte of `target` that the transfer writes. */
   targetOffset = 0;
-  /** Byte in the data area of the ring where a short transfer has its bytes. */
+  /** Byte offset of a short transfer in the data area of the ring. */
   dataOffset = 0;
-  /** For the owner: runs at the end, and what it belongs to. */
+  /** Called at the end, for the owner. */
   onComplete: DmaCallback | undefined = undefined;
-  /** What the owner needs in `onComplete`. */
+  /** Context of the owner for `onComplete`. */
   context: unknown = undefined;
-  /** False while the request lies in its pool. */
+  /** False while the request is in its pool. */
   live = false;
-  /** The two sides that are held until the end; undefined where the request holds none. */
+  /** The two ranges that are held until the end; undefined if the request holds none. */
   firstMemory: DmaMemory | undefined = undefined;
   /** See `firstMemory`. */
   secondMemory: DmaMemory | undefined = undefined;
@@ -60,17 +60,17 @@ export class DmaRequest {
     this.#owner = owner;
   }
 
-  /** Whether a value is a request, and nothing that only looks like one: pools take back what is freed. */
+  /** Whether a value is a request made by this class, not an object that imitates one: freed requests return to pools. */
   static isGenuine(value: unknown): value is DmaRequest {
     return typeof value === 'object' && value !== null && #owner in value;
   }
 
-  /** Whose request it is. */
+  /** The owner of the request. */
   get owner(): DmaRequestOwner {
     return this.#owner;
   }
 
-  /** Makes the request a new transfer. */
+  /** Initializes the request for a new transfer. */
   begin(
     sourceLow: number,
     sourceHigh: number,
@@ -95,7 +95,7 @@ export class DmaRequest {
     this.live = true;
   }
 
-  /** Keeps the memory of a transfer that is in flight: neither side can be given back before the end. */
+  /** Holds the memory of a transfer in flight: neither range can be released before its end. */
   hold(first: DmaMemory, second: DmaMemory | undefined): void {
     if (this.status !== Status.INPROGRESS) return;
     first.retain();
@@ -105,7 +105,7 @@ export class DmaRequest {
     this.secondMemory = second;
   }
 
-  /** Lets the memory go. */
+  /** Releases the held memory. */
   releaseMemory(): void {
     if (this.firstMemory !== undefined) this.firstMemory.release();
     if (this.secondMemory !== undefined) this.secondMemory.release();
@@ -113,7 +113,7 @@ export class DmaRequest {
     this.secondMemory = undefined;
   }
 
-  /** Calls the owner of an ended request. An error that it throws becomes an uncaught exception, so that other requests end too. */
+  /** Calls back the owner of an ended request. An exception becomes an uncaught exception, so that other requests end too. */
   tell(onComplete: DmaCallback): void {
     try {
       onComplete(this);

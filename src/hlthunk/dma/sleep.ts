@@ -1,10 +1,10 @@
 /**
- * The sleep of those who wait for the transfers of one device: one promise and one timer for all of them. It does not know what wakes it.
+ * The shared sleep of all callers that wait for transfers of one device: one promise and one timer. Its users decide when to wake it.
  */
 
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 
-/** A sleep that can be shared. */
+/** A shared sleep. */
 export class DmaSleep {
   readonly #clock: Clock;
   #promise: Promise<void> | undefined = undefined;
@@ -16,14 +16,14 @@ export class DmaSleep {
     this.#clock = clock;
   }
 
-  /** What is left of the sleep, in nanoseconds; 0 without sleepers. */
+  /** Remaining time of the sleep in nanoseconds; 0 without sleepers. */
   get leftNs(): number {
     return this.#promise === undefined ? 0 : Math.max(1, this.#deadlineNs - this.#clock.nowNs());
   }
 
   /**
-   * Sleeps until {@link wake} or until `timeoutNs` is over. Who comes while others sleep joins them: all wake together, at the
-   * earliest of their times. Keeps the process alive meanwhile.
+   * Sleeps until {@link wake} or for `timeoutNs`. Later callers join the sleep: all wake together, at the
+   * earliest of their deadlines. Keeps the process alive meanwhile.
    */
   sleep(timeoutNs: number): Promise<void> {
     const deadlineNs = this.#clock.nowNs() + timeoutNs;
@@ -38,7 +38,7 @@ export class DmaSleep {
     return this.#promise;
   }
 
-  /** Ends the sleep of all. Without effect if there are no sleepers. */
+  /** Ends the sleep for all callers. Without effect if there are no sleepers. */
   wake(): void {
     if (this.#promise === undefined) return;
     this.#timer?.cancel();

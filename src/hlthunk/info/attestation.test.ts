@@ -1,4 +1,4 @@
-/** Reports that the firmware signs: cut to their lengths, and with the number that was asked with. */
+/** Signed reports of the firmware: cut to their lengths, with the nonce of the request. */
 
 import { describe, expect, it } from 'vitest';
 import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
@@ -10,7 +10,7 @@ const NONCE = 0xdeadbeef;
 const fixture = useEmulatedDevice();
 
 describe.each(['gaudi2', 'gaudi'] as const)('reports of %s', (asic) => {
-  it('come from the emulated firmware, which has nothing to sign', () => {
+  it('come from the emulated firmware, whose fields are empty', () => {
     const device = fixture.setUp({ asic });
     using control = openControl(fixture.node, 0);
     const nothing = new Uint8Array(0);
@@ -63,12 +63,12 @@ it('cuts a report to its lengths', () => {
   expect([...info.pcrData]).toEqual([1, 1, 1, 1, 1, 1]);
   expect([...info.pcrQuote]).toEqual([2, 2, 2, 2]);
   expect([info.quoteSig.byteLength, info.publicData.byteLength]).toEqual([5, 6]);
-  // Longer than there is room for: no more than there is.
+  // Longer than the field: cut to the field.
   expect(info.certificate.byteLength).toBe(2046);
   close();
 });
 
-it('passes on what the firmware refuses with', () => {
+it('returns the error of the firmware', () => {
   const { card, close } = scriptedCard(() => -95);
   expect(() => getSecAttestInfo({ card }, 1)).toThrow(expect.objectContaining({ code: GaudiErrorCode.INVALID_PARAMS }));
   expect(() => getDevInfoSigned({ card }, 1)).toThrow(/EOPNOTSUPP/);

@@ -1,6 +1,6 @@
 /**
- * What the firmware of a card says of itself, signed: the report of its boot, and the device's own data. Verifying signatures and certificates is the
- * program's.
+ * Signed reports of a card's firmware: about its boot, and about the device. Verifying signatures and certificates is left to
+ * the program.
  *
  * Source: hlthunk_get_sec_attest_info and hlthunk_get_dev_info_signed of hl-thunk; sec_attest_info and dev_info_signed of Linux 6.12.
  */
@@ -9,9 +9,9 @@ import { HL_INFO_OP, HL_INFO_SEC_ATTEST, HL_INFO_SIGNED } from '../../uapi/index
 import { checkWord32 } from '../base/argument-error.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
 
-/** What both reports have. */
+/** Common fields of both reports. */
 interface SignedReport {
-  /** The number that was asked with, so that the report cannot be an old one: to be compared, it is part of what is signed. */
+  /** The nonce of the request, which shows that the report is new: to be compared, it is part of the signed data. */
   readonly nonce: number;
   /** Public key area of the attestation key (TPMT_PUBLIC). */
   readonly publicData: Uint8Array;
@@ -19,13 +19,13 @@ interface SignedReport {
   readonly certificate: Uint8Array;
 }
 
-/** The report of the boot. */
+/** The report about the boot. */
 export interface SecAttestInfo extends SignedReport {
-  /** Platform configuration registers, and bytes of each. */
+  /** Number of platform configuration registers. */
   readonly pcrNumReg: number;
   /** Length of a PCR register in bytes. */
   readonly pcrRegLen: number;
-  /** The registers, one behind the other. */
+  /** The registers, concatenated. */
   readonly pcrData: Uint8Array;
   /** Attestation data (TPMS_ATTEST). */
   readonly pcrQuote: Uint8Array;
@@ -33,7 +33,7 @@ export interface SecAttestInfo extends SignedReport {
   readonly quoteSig: Uint8Array;
 }
 
-/** The device's own data. */
+/** The report about the device. */
 export interface DevInfoSigned extends SignedReport {
   /** The signed report of the firmware. */
   readonly devInfo: Uint8Array;
@@ -63,7 +63,7 @@ export function getSecAttestInfo(target: CardTarget, nonce: number): SecAttestIn
 }
 
 /**
- * The device's data, signed (hlthunk_get_dev_info_signed). Since Linux 6.8.
+ * The signed report about the device (hlthunk_get_dev_info_signed). Since Linux 6.8.
  * @param nonce 32 bits
  * @throws UcxError like {@link getSecAttestInfo}
  */

@@ -16,7 +16,7 @@ const fixture = useEmulatedDevice();
 const ASICS: readonly AsicName[] = ['gaudi', 'gaudi2', 'gaudi3'];
 
 describe.each(ASICS)('info of %s', (asic) => {
-  it('answers ops as they are', () => {
+  it('returns the results of raw ops', () => {
     const device = fixture.setUp({ asic });
     using control = hlthunk.openControl(fixture.node, 0);
     for (const target of [device, control]) {
@@ -36,7 +36,7 @@ describe.each(ASICS)('info of %s', (asic) => {
     }
   });
 
-  it('refuses ops, answers and arguments that cannot be, by name', () => {
+  it('rejects invalid ops, results and arguments, with their names', () => {
     const device = fixture.setUp({ asic });
     const answer = new Uint8Array(16);
     const refusal = (argument: string): unknown =>
@@ -95,7 +95,7 @@ describe.each(ASICS)('info of %s', (asic) => {
     control.close();
   });
 
-  it('has no records of faults at first', () => {
+  it('has no fault records at first', () => {
     const device = fixture.setUp({ asic });
     expect(hlthunk.getPageFaultInfo(device)).toBeUndefined();
     expect(hlthunk.getRazwiInfo(device)).toBeUndefined();
@@ -109,7 +109,7 @@ describe.each(ASICS)('info of %s', (asic) => {
 });
 
 describe('info', () => {
-  it('refuses bad arguments', () => {
+  it('rejects invalid arguments', () => {
     const device = fixture.setUp();
     expect(() => hlthunk.getSyncManagerInfo(device, 8)).toThrow(/EINVAL/);
     expect(() => hlthunk.getSyncManagerInfo(device, -1)).toThrow(/dcoreId/);
@@ -117,13 +117,13 @@ describe('info', () => {
     expect(() => hlthunk.getPllFrequency(device, 0.5)).toThrow(/pllIndex/);
   });
 
-  it('tells when an open was refused', () => {
+  it('reports the time of a rejected open', () => {
     const device = fixture.setUp();
     expect(() => hlthunk.open(fixture.node, { minor: 0 })).toThrow();
     expect(hlthunk.getLastErrOpenDevTime(device)).toBeGreaterThan(0n);
   });
 
-  it('invents no ports that the driver does not report', () => {
+  it('returns no ports if the driver reports none', () => {
     const device = fixture.setUp();
     const info = { ...device.info, reserved4: 0n, reserved5: 0n };
     expect(hlthunk.getNicPortsMasks(device, info)).toBeUndefined();
@@ -148,7 +148,7 @@ describe('an older kernel', () => {
     close();
   });
 
-  it('has another razwi record', () => {
+  it('has a different razwi record', () => {
     const { card, close } = scriptedCard((view) => {
       const values = { timestamp: 5n, addr: 0x1234n, engine_id_1: 3, engine_id_2: 0xffff };
       HL_INFO_RAZWI_EVENT_6_1.encode(values, view);
@@ -158,7 +158,7 @@ describe('an older kernel', () => {
     close();
   });
 
-  it('refuses ops that it does not have: no record', () => {
+  it('returns no record for ops that it does not have', () => {
     const { card, close } = scriptedCard(() => -22);
     expect(hlthunk.getPageFaultInfo({ card })).toBeUndefined();
     expect(hlthunk.getUserMappings({ card })).toEqual([]);
@@ -166,7 +166,7 @@ describe('an older kernel', () => {
     close();
   });
 
-  it('is of an unknown generation: a typed refusal', () => {
+  it('rejects an unknown generation with a typed error', () => {
     const { card, close } = scriptedCard((view) => {
       HL_INFO_HW_IP_INFO_6_1.encode({ device_id: 0x9999 }, view);
       return HL_INFO_HW_IP_INFO_6_1.size;

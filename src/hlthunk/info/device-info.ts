@@ -1,6 +1,6 @@
 /**
  * The INFO functions of hl-thunk that describe a card, on primary and control files alike. Fault records are in fault-info.ts,
- * NIC ports in nic.ts, event fds in events.ts. Nothing is cached: every call asks the driver.
+ * NIC ports in nic.ts, event fds in events.ts. Nothing is cached: every call runs an ioctl.
  *
  * Records have the field names of the kernel's structs in camelCase, 64-bit fields as bigint. A field that an older kernel does
  * not fill is 0. Source: drm/habanalabs_accel.h, Linux 6.12. Errors: ERR_GAUDI_* by errno; ERR_GAUDI_DEVICE_BUSY in reset.
@@ -37,14 +37,14 @@ import { type CamelRecord, camelRecord } from '../base/camel-record.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
 
-/** Rows that DRAM_REPLACED_ROWS and DRAM_PENDING_ROWS may have (cpucp_hbm_row_replaced_rows_info: 16 rows of 4 bytes). */
+/** Maximum size of the DRAM_REPLACED_ROWS and DRAM_PENDING_ROWS records (cpucp_hbm_row_replaced_rows_info: 16 rows of 4 bytes). */
 const DRAM_ROWS_BYTES = 72;
 
 type Decoded<S extends { decode(...args: never[]): unknown }> = ReturnType<S['decode']>;
 
-/** HW_IP_INFO with its texts decoded. */
+/** HW_IP_INFO with decoded strings. */
 export type HwIpInfo = Omit<CamelRecord<Decoded<typeof HL_INFO_HW_IP_INFO>>, 'cardName' | 'cpucpVersion'> & {
-  /** Such as `HL225`. */
+  /** Card name, such as `HL225`. */
   readonly cardName: string;
   /** Firmware version. */
   readonly cpucpVersion: string;
@@ -57,7 +57,7 @@ export type ClkRate = CamelRecord<Decoded<typeof HL_INFO_CLK_RATE>>;
 export type ResetCount = CamelRecord<Decoded<typeof HL_INFO_RESET_COUNT>>;
 /** Time of the card and of the host, read together (HL_INFO_TIME_SYNC). */
 export type TimeSync = CamelRecord<Decoded<typeof HL_INFO_TIME_SYNC>>;
-/** How often and for how long the card was open (HL_INFO_OPEN_STATS). */
+/** Number and duration of opens of the card (HL_INFO_OPEN_STATS). */
 export type OpenStats = CamelRecord<Decoded<typeof HL_OPEN_STATS_INFO>>;
 /** Dropped command submissions by reason (HL_INFO_CS_COUNTERS). */
 export type CsCounters = CamelRecord<Decoded<typeof HL_INFO_CS_COUNTERS>>;
@@ -68,15 +68,15 @@ export type ClkThrottle = CamelRecord<Decoded<typeof HL_INFO_CLK_THROTTLE>>;
 /** First sync object, monitor and completion queue for users (HL_INFO_SYNC_MANAGER). */
 export type SyncManagerInfo = CamelRecord<Decoded<typeof HL_INFO_SYNC_MANAGER>>;
 
-/** Whether engines work, and which. */
+/** Idle state of the engines. */
 export interface HwIdle {
   /** True if no engine is busy. */
   readonly isIdle: boolean;
-  /** Bit n of word n / 64: the engine with that id of the ASIC is busy. Four words, two in Linux 6.1. */
+  /** Bit n % 64 of word n / 64: the engine with ASIC id n is busy. Four words, two in Linux 6.1. */
   readonly busyEnginesMaskExt: readonly bigint[];
 }
 
-/** What the card is: addresses, sizes, masks of engines. */
+/** Hardware properties: addresses, sizes, masks of engines. */
 export function getHwIpInfo(target: CardTarget): HwIpInfo {
   const values = cardOf(target).info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO, 'getHwIpInfo');
   return { ...camelRecord(values), cardName: text(values.card_name), cpucpVersion: text(values.cpucp_version) };
@@ -89,7 +89,7 @@ export function getDeviceIdFromFd(target: CardTarget): number {
 
 /**
  * The profile of the card's generation.
- * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND for a PCI device id that this library does not know
+ * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND for a PCI device id that is unknown to this library
  */
 export function asicProfileOf(target: CardTarget, info: HwIpInfo): AsicProfile {
   const { name, minor } = cardOf(target);
@@ -104,7 +104,7 @@ export function asicProfileOf(target: CardTarget, info: HwIpInfo): AsicProfile {
   });
 }
 
-/** Bytes of device memory: free for the user, and of the calling context. */
+/** Device memory in bytes: free for users, and used by the calling context. */
 export function getDramUsage(target: CardTarget): DramUsage {
   return camelRecord(cardOf(target).info(HL_INFO_OP.DRAM_USAGE, HL_INFO_DRAM_USAGE, 'getDramUsage'));
 }
@@ -115,18 +115,18 @@ export function getDeviceStatus(target: CardTarget): HlDeviceStatus {
   return status as HlDeviceStatus;
 }
 
-/** True when no engine works. */
+/** True if no engine is busy. */
 export function isIdle(target: CardTarget): boolean {
   return getHwIdle(target).isIdle;
 }
 
-/** Which engines work. */
+/** The busy engines. */
 export function getHwIdle(target: CardTarget): HwIdle {
   const values = cardOf(target).info(HL_INFO_OP.HW_IDLE, HL_INFO_HW_IDLE, 'getHwIdle');
   return { isIdle: values.is_idle !== 0, busyEnginesMaskExt: values.busy_engines_mask_ext };
 }
 
-/** Clock of the compute engines in MHz, now and at most. */
+/** Current and maximum clock of the compute engines in MHz. */
 export function getClkRate(target: CardTarget): ClkRate {
   return camelRecord(cardOf(target).info(HL_INFO_OP.CLK_RATE, HL_INFO_CLK_RATE, 'getClkRate'));
 }
@@ -141,12 +141,12 @@ export function getTimeSync(target: CardTarget): TimeSync {
   return camelRecord(cardOf(target).info(HL_INFO_OP.TIME_SYNC, HL_INFO_TIME_SYNC, 'getTimeSync'));
 }
 
-/** How often and how long the primary node was open. */
+/** Number and duration of opens of the primary node. */
 export function getOpenStats(target: CardTarget): OpenStats {
   return camelRecord(cardOf(target).info(HL_INFO_OP.OPEN_STATS, HL_OPEN_STATS_INFO, 'getOpenStats'));
 }
 
-/** Refused submissions by reason, of the card and of the calling context. */
+/** Rejected submissions by reason, of the card and of the calling context. */
 export function getCsCounters(target: CardTarget): CsCounters {
   return camelRecord(cardOf(target).info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS, 'getCsCounters'));
 }
@@ -156,12 +156,12 @@ export function getPciCounters(target: CardTarget): PciCounters {
   return camelRecord(cardOf(target).info(HL_INFO_OP.PCI_COUNTERS, HL_INFO_PCI_COUNTERS, 'getPciCounters'));
 }
 
-/** Why, since when and for how long the clock is throttled: bits of HL_CLK_THROTTLE, arrays of power and thermal. */
+/** Reasons, times and durations of clock throttling: bits of HL_CLK_THROTTLE, arrays of power and thermal. */
 export function getClkThrottleInfo(target: CardTarget): ClkThrottle {
   return camelRecord(cardOf(target).info(HL_INFO_OP.CLK_THROTTLE_REASON, HL_INFO_CLK_THROTTLE, 'getClkThrottleInfo'));
 }
 
-/** The first sync object, monitor and completion queue of a dcore that the user owns. @param dcoreId 0 to 7 */
+/** The first sync object, monitor and completion queue of a dcore for users. @param dcoreId 0 to 7 */
 export function getSyncManagerInfo(target: CardTarget, dcoreId: number): SyncManagerInfo {
   checkWord32('dcoreId', dcoreId);
   const input = { dcore_id: dcoreId };
@@ -176,7 +176,7 @@ export function getDeviceUtilization(target: CardTarget, periodMs = 0): number {
   return cardOf(target).info(op, HL_INFO_DEVICE_UTILIZATION, 'getDeviceUtilization', input).utilization;
 }
 
-/** Energy since the driver was loaded, in millijoule as the firmware counts it. */
+/** Energy since the driver was loaded, in millijoule as counted by the firmware. */
 export function getTotalEnergyConsumption(target: CardTarget): bigint {
   return cardOf(target).info(HL_INFO_OP.TOTAL_ENERGY, HL_INFO_ENERGY, 'getTotalEnergyConsumption')
     .total_energy_consumption;
@@ -189,18 +189,18 @@ export function getPllFrequency(target: CardTarget, pllIndex: number): readonly 
   return cardOf(target).info(HL_INFO_OP.PLL_FREQUENCY, HL_PLL_FREQUENCY_INFO, 'getPllFrequency', input).output;
 }
 
-/** Power drawn now, in milliwatt. */
+/** Current power in milliwatt. */
 export function getPower(target: CardTarget): bigint {
   return cardOf(target).info(HL_INFO_OP.POWER, HL_POWER_INFO, 'getPower').power;
 }
 
-/** Page sizes that deviceMemoryAlloc takes: bit n for 2^n bytes; 0 when the size is fixed. */
+/** Page sizes that deviceMemoryAlloc accepts: bit n for 2^n bytes; 0 if the size is fixed. */
 export function getDevMemAllocPageOrders(target: CardTarget): bigint {
   const op = HL_INFO_OP.DEV_MEM_ALLOC_PAGE_SIZES;
   return cardOf(target).info(op, HL_INFO_DEV_MEMALLOC_PAGE_SIZES, 'getDevMemAllocPageOrders').page_order_bitmask;
 }
 
-/** Count of every hardware event: since the last hard reset, or (`aggregate`) since the driver was loaded. */
+/** Counters of all hardware events: since the last hard reset, or (`aggregate`) since the driver was loaded. */
 export function getHwEvents(target: CardTarget, aggregate = false): Uint32Array {
   const count = getHwIpInfo(target).numOfEvents;
   if (count === 0) return new Uint32Array(0);
@@ -208,18 +208,18 @@ export function getHwEvents(target: CardTarget, aggregate = false): Uint32Array 
   return withAnswer(target, op, count * 4, 'getHwEvents', (answer) => answer.words.slice());
 }
 
-/** HBM rows that were replaced, as the firmware reports them: an opaque record. */
+/** Replaced HBM rows, as the firmware reports them: an opaque record. */
 export function getDramReplacedRows(target: CardTarget): Uint8Array {
   const op = HL_INFO_OP.DRAM_REPLACED_ROWS;
   return withAnswer(target, op, DRAM_ROWS_BYTES, 'getDramReplacedRows', (answer) => answer.u8.slice());
 }
 
-/** HBM rows that wait for their replacement: non-zero when there are some. */
+/** HBM rows that are pending replacement: non-zero if there are any. */
 export function getDramPendingRows(target: CardTarget): number {
   return withAnswer(target, HL_INFO_OP.DRAM_PENDING_ROWS, 4, 'getDramPendingRows', (answer) => answer.words[0] ?? 0);
 }
 
-/** State of the engines as the driver prints it. */
+/** State of the engines as text of the driver. */
 export function getEngineStatus(target: CardTarget, bufferBytes: number = HL_ENGINES_DATA_MAX_SIZE): string {
   if (!Number.isInteger(bufferBytes) || bufferBytes < 1024 || bufferBytes > HL_ENGINES_DATA_MAX_SIZE) {
     throw invalidArgument('bufferBytes', `must be an integer from 1024 to ${HL_ENGINES_DATA_MAX_SIZE}`, bufferBytes);
@@ -230,7 +230,7 @@ export function getEngineStatus(target: CardTarget, bufferBytes: number = HL_ENG
   });
 }
 
-/** Largest answer of {@link getInfo} in bytes: that of ENGINE_STATUS. */
+/** Largest result of {@link getInfo} in bytes: that of ENGINE_STATUS. */
 const INFO_BYTES_MAX: number = HL_ENGINES_DATA_MAX_SIZE;
 /** Events are read in one place, which attributes faults to transfers. */
 const EVENT_OPS: readonly number[] = [
@@ -240,11 +240,11 @@ const EVENT_OPS: readonly number[] = [
 ];
 
 /**
- * Runs any op of INFO (hlthunk_get_info), for what has no call of its own. Those of events have: `device.events`.
- * @param op of HL_INFO_OP, or one that this library does not know
- * @param answer 1 byte to 1 MiB: what is in it is shown to the driver, and what the driver answers is in it afterwards
- * @param argument the word of the arguments that belongs to the op: dcore_id, pll_index, array_size and their like
- * @returns that word as the driver left it: user_buffer_actual_size or array_size, where the op answers there
+ * Runs any op of INFO (hlthunk_get_info), for ops without a call of their own. Ops of events are excluded: see `device.events`.
+ * @param op of HL_INFO_OP, or one that is unknown to this library
+ * @param answer 1 byte to 1 MiB: its contents are passed to the driver, and contain the result afterwards
+ * @param argument the argument word of the op: dcore_id, pll_index, array_size and the like
+ * @returns that word after the call: user_buffer_actual_size or array_size, if the op returns a value there
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS, also for an op that the driver does not have; ERR_GAUDI_DEVICE_BUSY in reset
  */
 export function getInfo(target: CardTarget, op: number, answer: Uint8Array, argument = 0): number {
@@ -269,7 +269,7 @@ export function getInfo(target: CardTarget, op: number, answer: Uint8Array, argu
   }
 }
 
-/** Runs an op whose answer is not one struct. */
+/** Runs an op whose result is not a single struct. */
 function withAnswer<T>(
   target: CardTarget,
   op: HlInfoOp,

@@ -1,4 +1,4 @@
-/** Events of a card: who is told, and what a device remembers. */
+/** Events of a card: notification of subscribers, and the records of a device. */
 
 import { describe, expect, it } from 'vitest';
 import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
@@ -41,7 +41,7 @@ describe('events', () => {
     expect(masks).toEqual([]);
   });
 
-  it('logs a repeated report once, then how often it came', () => {
+  it('logs a repeated report once, then the number of repetitions', () => {
     const clock = new ManualClock(1e9);
     const device = fixture.setUp({}, { dma: { clock } });
     fixture.log.allow(/page_fault/);
@@ -70,7 +70,7 @@ describe('events', () => {
     expect(lines().slice(3)).toEqual([expect.stringMatching(left)]);
   });
 
-  it('goes on when a subscriber throws, also one of those that come behind it', async () => {
+  it('continues when a subscriber throws, also with later subscribers', async () => {
     const device = fixture.setUp();
     fixture.log.allow(/device_reset/);
     const masks: number[] = [];
@@ -90,7 +90,7 @@ describe('events', () => {
     for (const listener of listeners) process.on('uncaughtException', listener);
   });
 
-  it('says so when the events were taken by another reader', () => {
+  it('logs that the events were consumed by another reader', () => {
     const device = fixture.setUp();
     fixture.log.allow(/could not be read/);
     fixture.node.inject(0, { kind: 'hard-reset' });
@@ -100,13 +100,13 @@ describe('events', () => {
     expect(device.events.lastFault).toMatchObject({ mask: 0, events: [], sequence: 1 });
   });
 
-  it('refuses to go without where there is no descriptor for them', () => {
+  it('throws if there is no descriptor for events', () => {
     const { card, close } = scriptedCard(() => -Errno.EMFILE);
     expect(() => new DeviceEvents(card, createTestLog().log)).toThrow(/event fd/);
     close();
   });
 
-  it('logs once what happened', () => {
+  it('logs an event once', () => {
     const device = fixture.setUp();
     fixture.log.allow(/device_reset/);
     fixture.node.inject(0, { kind: 'hard-reset' });
@@ -114,7 +114,7 @@ describe('events', () => {
     expect(fixture.log.records.filter(({ message }) => message.includes('device_reset'))).toHaveLength(1);
   });
 
-  it('does without where the driver has none', () => {
+  it('does not need events if the driver has none', () => {
     const { card, close } = scriptedCard(() => -Errno.EINVAL);
     const log = createTestLog();
     const events = new DeviceEvents(card, log.log);

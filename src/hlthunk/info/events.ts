@@ -1,9 +1,9 @@
 /**
- * Events of an open card: the one place that reads its event fd, which the driver signals. What was read is recorded and given to the DMA of the
- * card before anyone else hears of it; then users are told, so that it does not matter who asked. It resets nothing, and does not
- * decide whose fault it was (fault-attribution.ts).
+ * Events of an open card: the one place that reads its event fd, which the driver signals. Events are recorded and passed to the DMA of the
+ * card first, then to users, so that the order of readers does not matter. It resets nothing; fault-attribution.ts
+ * attributes the faults.
  *
- * Faults arrive before the completions that they spoil: who reads the events after a completion knows all faults that can be of it.
+ * Faults arrive before the completions of the spoiled transfers: reading the events after a completion yields all faults that can concern it.
  */
 
 import { allocateScratch, EventFd, type PollSubscription, type ScratchBlock } from '../../sys/index.ts';
@@ -32,14 +32,14 @@ import {
 /** The name of an event: a key of HL_NOTIFIER_EVENT. */
 export type NotifierEvent = keyof typeof HL_NOTIFIER_EVENT;
 
-/** Reports that wait for callbacks; beyond it the oldest is dropped, which shows as a gap in the sequence. */
+/** Maximum number of reports that wait for callbacks; beyond it the oldest is dropped, which shows as a gap in the sequence. */
 const UNTOLD_MAX = 64;
 
-/** Events, with those records of the driver that belong to them: it keeps the first of each kind only, which later events do not have. */
+/** Events, with the driver's records that belong to them: it records the first of each kind only, so later events have none. */
 export interface DeviceFault {
-  /** Counts the reports of the open card, from 1. */
+  /** Number of the report of the open card, from 1. */
   readonly sequence: number;
-  /** Signals of the driver that the report stands for. A record is of one of them. */
+  /** Number of driver signals that the report covers. A record belongs to one of them. */
   readonly signals: number;
   /** Bits of HL_NOTIFIER_EVENT; 0 if the driver has signalled and the events could not be read, or another reader has consumed them. */
   readonly mask: number;
@@ -57,12 +57,12 @@ export interface DeviceFault {
   readonly csTimeout: CsTimeoutInfo | undefined;
 }
 
-/** Takes events (bits of HL_NOTIFIER_EVENT). */
+/** Receives events (bits of HL_NOTIFIER_EVENT). */
 export type EventCallback = (mask: number, fault: DeviceFault) => void;
 
-/** A running notification. */
+/** A subscription to events. */
 export interface EventSubscription extends Disposable {
-  /** Idempotent. */
+  /** Ends the subscription. Idempotent. */
   close(): void;
 }
 
@@ -72,14 +72,14 @@ export class DeviceEvents implements CardTarget {
   readonly card: CardFile;
   readonly #log: Log;
   readonly #clock: Clock;
-  /** One line for each combination of events, then a count: a card can report the same for ever. */
+  /** One line for each combination of events, then a count: a card can report the same event endlessly. */
   readonly #reports: Map<number, LimitedLog> = new Map();
   readonly #eventFd: EventFd | undefined;
   readonly #answer: ScratchBlock;
   readonly #callbacks = new Set<EventCallback>();
-  /** Timestamp of each kind of record that a report already had. */
+  /** Timestamp of each kind of record at its last report. */
   readonly #recorded: Map<unknown, bigint> = new Map();
-  /** Recorded, but callbacks have not been called. */
+  /** Reports whose callbacks have not run. */
   readonly #untold: DeviceFault[] = [];
   #onFault: (fault: DeviceFault) => void = () => {};
   #subscription: PollSubscription | undefined;
@@ -87,7 +87,7 @@ export class DeviceEvents implements CardTarget {
   #lastFault: DeviceFault | undefined;
   #timedOutSeq = 0;
 
-  /** @throws SyscallError EMFILE, ENFILE: without an event fd a transfer that faults would look like one that does not */
+  /** @throws SyscallError EMFILE, ENFILE: without an event fd a faulting transfer would appear successful */
   constructor(card: CardFile, log: Log, clock: Clock = systemClock) {
     this.card = card;
     this.#log = log;
@@ -96,29 +96,29 @@ export class DeviceEvents implements CardTarget {
     this.#answer = allocateScratch(8);
   }
 
-  /** Whether the driver tells events: Linux 6.0 and later, primary node. */
+  /** Whether the driver reports events: Linux 6.0 and later, primary node. */
   get supported(): boolean {
     return this.#eventFd !== undefined;
   }
 
-  /** The latest events with their records; undefined while there were none. */
+  /** The latest events with their records; undefined if there were none. */
   get lastFault(): DeviceFault | undefined {
     return this.#lastFault;
   }
 
-  /** Number of the submission that was reported as timed out; 0 for none. */
+  /** Number of the submission reported as timed out; 0 for none. */
   get timedOutSeq(): number {
     return this.#timedOutSeq;
   }
 
-  /** Sets who hears of every report before all others, within the call that reads it. Must not throw nor start transfers. */
+  /** Sets the listener that receives every report first, within the call that reads it. It must not throw nor start transfers. */
   listen(onFault: (fault: DeviceFault) => void): void {
     this.#onFault = onFault;
   }
 
   /**
-   * Reads new events, without allocation when there are none, and records them. Callbacks run later, from the event loop: this may be called
-   * where nothing may start a transfer.
+   * Reads new events, without allocation if there are none, and records them. Callbacks run later, from the event loop, so this may be called
+   * where no transfer may be started.
    * @returns whether there were any
    */
   poll(): boolean {
@@ -128,9 +128,9 @@ export class DeviceEvents implements CardTarget {
   }
 
   /**
-   * Calls `callback` from the event loop, or from {@link receive}, whenever the card has events (hlthunk_notifier_create). Whether another reader
-   * has asked for them before does not matter. The subscription does not keep the process alive.
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS where the driver has no events; SyscallError EMFILE
+   * Calls `callback` from the event loop, or from {@link receive}, whenever the card has events (hlthunk_notifier_create), also those that another
+   * call has read. The subscription does not keep the process alive.
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS if the driver has no events; SyscallError EMFILE
    */
   register(callback: EventCallback): EventSubscription {
     this.card.checkOpen();
@@ -142,7 +142,7 @@ export class DeviceEvents implements CardTarget {
       this.#subscription = this.#eventFd.onReadable(() => this.#readAndTell());
       this.#subscription.unref();
     }
-    // A function of its own, so that the same callback can be registered twice.
+    // A separate function, so that the same callback can be registered twice.
     const entry: EventCallback = (mask, fault) => callback(mask, fault);
     this.#callbacks.add(entry);
     const close = (): void => this.#unregister(entry);
@@ -158,7 +158,7 @@ export class DeviceEvents implements CardTarget {
     return mask;
   }
 
-  /** Ends all subscriptions. After the file was closed: that unregisters the event fd. */
+  /** Ends all subscriptions. Call it after the file was closed, which unregisters the event fd. */
   close(): void {
     this.#callbacks.clear();
     this.#untold.length = 0;
@@ -191,7 +191,7 @@ export class DeviceEvents implements CardTarget {
     this.#tell();
   }
 
-  /** The one place that reads the event fd. */
+  /** Reads the event fd: the only reader. */
   #read(): boolean {
     if (this.#eventFd === undefined || this.#eventFd.closed) return false;
     const signals = this.#eventFd.tryRead();
@@ -199,7 +199,7 @@ export class DeviceEvents implements CardTarget {
     return signals > 0;
   }
 
-  /** Reads the events and their records and notes them, first of all with those who decide about transfers. */
+  /** Reads the events and their records, and passes them to the DMA listener first. */
   #collect(signals: number): void {
     this.#answer.words[0] = 0;
     const result = this.card.tryInfo(HL_INFO_OP.GET_EVENTS, this.#answer);
@@ -253,7 +253,7 @@ export class DeviceEvents implements CardTarget {
     };
   }
 
-  /** A record that no earlier report had; undefined also where it cannot be read, which must not hide the event. */
+  /** A record that no earlier report had; undefined also if it cannot be read, which must not hide the event. */
   #newRecord<T extends { readonly timestamp: bigint }>(read: (target: CardTarget) => T | undefined): T | undefined {
     try {
       const record = read(this);
@@ -271,7 +271,7 @@ function nameEvents({ mask, events }: DeviceFault): string {
   return mask === 0 ? 'events that could not be read' : events.join(', ').toLowerCase();
 }
 
-/** One line: the names of the events and what the records say. */
+/** One line: the names of the events and a summary of the records. */
 function describe(fault: DeviceFault): string {
   const parts = [nameEvents(fault)];
   if (fault.pageFault !== undefined) parts.push(`page fault at 0x${fault.pageFault.addr.toString(16)}`);

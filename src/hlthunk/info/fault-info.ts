@@ -1,8 +1,8 @@
 /**
- * What the driver recorded of faults: the first of each kind since the card was opened. Reading does not clear a record. Who gets
- * told of new ones is in events.ts.
+ * Fault records of the driver: the first of each kind since the card was opened. Reading does not clear a record. Notifications
+ * are in events.ts.
  *
- * Every function returns undefined when nothing is recorded or the kernel does not have the record. Timestamps are nanoseconds of the
+ * Every function returns undefined if nothing is recorded or the kernel does not have the record. Timestamps are nanoseconds of the
  * kernel's real-time clock. Source: drm/habanalabs_accel.h, Linux 6.12; razwi also in the layout of 6.1.
  */
 
@@ -30,18 +30,18 @@ import { type CamelRecord, camelRecord } from '../base/camel-record.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
 import { isOpAbsent } from '../base/gaudi-error.ts';
 
-/** Fills answers before the call: what still has it afterwards was not written by the driver. */
+/** Fills result buffers before the call: bytes that still have this value were not written by the driver. */
 const UNWRITTEN = 0xa5;
-/** Most mappings that are asked for at once: more than the memory of a card has pages, and room for them is still small. */
+/** Maximum number of mappings in one request: more than the memory of a card has pages, and still small. */
 const USER_MAPPINGS_MAX = 2 ** 20;
 
 type Decoded<S extends { decode(...args: never[]): unknown }> = ReturnType<S['decode']>;
 
-/** An access of the card to an address that no mapping has. */
+/** An access of the card to an unmapped address. */
 export type PageFaultInfo = CamelRecord<Decoded<typeof HL_PAGE_FAULT_INFO>>;
-/** A submission that took too long. */
+/** A submission that timed out. */
 export type CsTimeoutInfo = CamelRecord<Decoded<typeof HL_INFO_CS_TIMEOUT_EVENT>>;
-/** A packet that the hardware does not know. */
+/** A packet with an undefined opcode. */
 export type UndefinedOpcodeInfo = CamelRecord<Decoded<typeof HL_INFO_UNDEFINED_OPCODE_EVENT>>;
 /** The recorded hardware error (HL_INFO_HW_ERR_EVENT). */
 export type HwErrInfo = CamelRecord<Decoded<typeof HL_INFO_HW_ERR_EVENT>>;
@@ -58,9 +58,9 @@ export interface RazwiInfo {
   readonly timestamp: bigint;
   /** Address of the access. */
   readonly addr: bigint;
-  /** Engines that may have done it. */
+  /** Engines that may have made the access. */
   readonly engineIds: readonly number[];
-  /** Bits of HL_RAZWI; 0 in Linux 6.1, which has another record. */
+  /** Bits of HL_RAZWI; 0 in Linux 6.1, which has a different record. */
   readonly flags: number;
 }
 
@@ -95,13 +95,13 @@ export function getEngineErrInfo(target: CardTarget): EngineErrInfo | undefined 
   return record(target, HL_INFO_OP.USER_ENGINE_ERR_EVENT, HL_INFO_ENGINE_ERR_EVENT, 'getEngineErrInfo');
 }
 
-/** When an open of the primary node was last refused; undefined when none was. */
+/** Time of the last rejected open of the primary node; undefined if there was none. */
 export function getLastErrOpenDevTime(target: CardTarget): bigint | undefined {
   const op = HL_INFO_OP.LAST_ERR_OPEN_DEV_TIME;
   return record(target, op, HL_INFO_LAST_ERR_OPEN_DEV_TIME, 'getLastErrOpenDevTime')?.timestamp;
 }
 
-/** The access to an illegal address, from the layout that the kernel wrote. */
+/** The access to an illegal address, in the layout that the kernel wrote. */
 export function getRazwiInfo(target: CardTarget): RazwiInfo | undefined {
   return withRecord(target, HL_INFO_OP.RAZWI_EVENT, HL_INFO_RAZWI_EVENT.size, 'getRazwiInfo', (answer) => {
     if (answer.u8[HL_INFO_RAZWI_EVENT_6_1.size] === UNWRITTEN && answer.u8.at(-1) === UNWRITTEN) {
@@ -116,8 +116,8 @@ export function getRazwiInfo(target: CardTarget): RazwiInfo | undefined {
 }
 
 /**
- * What was mapped when the page fault happened (Linux 6.12).
- * @param countMax mappings that there is room for; the driver wants room for all of them
+ * The mappings at the time of the page fault (Linux 6.12).
+ * @param countMax room for mappings; the driver requires room for all of them
  */
 export function getUserMappings(target: CardTarget, countMax = 4096): readonly UserMapping[] {
   const card = cardOf(target);

@@ -1,4 +1,4 @@
-/** NIC ports with what the node knows of their links. */
+/** NIC ports with the links of the node. */
 
 import { describe, expect, it } from 'vitest';
 import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
@@ -43,7 +43,7 @@ describe('NIC ports', () => {
     ]);
   });
 
-  it('have the far ends of the wiring of the server where the node tells no links', () => {
+  it("have the far ends of the server's wiring if the node reports no links", () => {
     const device = fixture.setUp({ cards: 2 });
     const { busId } = fixture.node.cards()[1]!;
     const ports = getNicPorts(device, undefined, nodeWith(undefined))!;
@@ -54,7 +54,7 @@ describe('NIC ports', () => {
     expect(absent).toHaveLength(18);
   });
 
-  it('have interfaces where the node names them, and count a link that is not told of as up', () => {
+  it('have interfaces if the node names them, and count a link of unknown state as up', () => {
     const device = fixture.setUp({ cards: 2 });
     const { busId } = fixture.node.cards()[1]!;
     const mine = getNicPorts(device, undefined, fixture.node)!.filter(({ peer }) => peer?.busId === busId);

@@ -1,6 +1,6 @@
 /**
- * The NIC ports of a card, as far as the driver tells. Nothing is assumed from the generation: what an upstream kernel does not report
- * is undefined here. What a port of the generation is usually for, is in its AsicProfile.
+ * The NIC ports of a card, as reported by the driver. Nothing is derived from the generation: values that an upstream kernel does not report
+ * are undefined here. The usual purpose of each port is in the AsicProfile of the generation.
  */
 
 import type { DriverNode } from '../../driver/port.ts';
@@ -16,7 +16,7 @@ import {
 import { type CardTarget, cardOf } from '../base/card-file.ts';
 import { getHwIpInfo, type HwIpInfo } from './device-info.ts';
 
-/** Which ports there are. */
+/** Masks of the existing ports. */
 export interface NicPortsMasks {
   /** Bit n: port n is enabled. */
   readonly ports: bigint;
@@ -26,7 +26,7 @@ export interface NicPortsMasks {
 
 /** The far end of a port. */
 export interface NicPeer {
-  /** The card; undefined when it is none of this node. */
+  /** The card; undefined if it is not on this node. */
   readonly busId: string | undefined;
   /** Port number at the far end. */
   readonly port: number;
@@ -38,11 +38,11 @@ export interface NicPort {
   readonly port: number;
   /** True if it leads out of the server (scale-out). */
   readonly external: boolean;
-  /** Undefined where the node does not tell: no upstream kernel reports link states. */
+  /** Undefined if the node does not report it: no upstream kernel reports link states. */
   readonly linkUp: boolean | undefined;
-  /** Undefined for a port that leads out of the server, and where neither the node nor the wiring of the server tells. */
+  /** Undefined for a port that leads out of the server, and if neither the node nor the wiring of the server determines it. */
   readonly peer: NicPeer | undefined;
-  /** Network interface of the port, where it has one. */
+  /** Network interface of the port, if any. */
   readonly netdev: string | undefined;
 }
 
@@ -50,16 +50,16 @@ export interface NicPort {
 export interface CardLinks {
   /** Number of links. */
   readonly total: number;
-  /** Those that are not known to be down. */
+  /** Number of links that are not known to be down. */
   readonly up: number;
 }
 
 /**
- * The port masks; undefined where the driver does not report them, as upstream kernels up to 6.12.
+ * The port masks; undefined if the driver does not report them, as upstream kernels up to 6.12.
  *
  * The vendor's newest header names two fields of hl_info_hw_ip_info `nic_ports_mask` (offset 256) and `nic_ports_external_mask`
  * (264), which are `reserved4` and `reserved5`, always 0, in Linux 6.12.
- * @param info what getHwIpInfo returned, if it is at hand
+ * @param info result of getHwIpInfo, if available
  */
 export function getNicPortsMasks(target: CardTarget, info: HwIpInfo = getHwIpInfo(target)): NicPortsMasks | undefined {
   cardOf(target);
@@ -70,8 +70,8 @@ export function getNicPortsMasks(target: CardTarget, info: HwIpInfo = getHwIpInf
 }
 
 /**
- * The enabled ports by number; undefined where the driver does not report them.
- * @param node the node of the card: tells link states and far ends; without it they are undefined
+ * The enabled ports by number; undefined if the driver does not report them.
+ * @param node the node of the card, which provides link states and far ends; without it they are undefined
  */
 export function getNicPorts(
   target: CardTarget,
@@ -99,7 +99,7 @@ export function getNicPorts(
   return ports;
 }
 
-/** The links of a card to another one, by its bus id; undefined where no far ends are known. */
+/** The links from a card to another one, given by its bus id; undefined if no far ends are known. */
 export function linksBetween(ports: readonly NicPort[], busId: string): CardLinks | undefined {
   if (!Array.isArray(ports)) throw invalidArgument('ports', 'must be an array', ports);
   for (const port of ports) checkObject('ports', port);

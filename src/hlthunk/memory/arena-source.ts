@@ -1,6 +1,6 @@
 /**
- * Where arenas come from: pages of the driver (gaudi2 and later), or ranges of the physical memory that the user manages (gaudi).
- * It deals in whole pages and knows nothing of blocks.
+ * Memory for arenas: pages of the driver (gaudi2 and later), or ranges of the physical memory that the user manages (gaudi).
+ * It handles whole pages; blocks are made in arena.ts.
  */
 
 import { Errno } from '../../sys/index.ts';
@@ -11,7 +11,7 @@ import { isDeviceGone } from '../base/gaudi-error.ts';
 import { getDramUsage } from '../info/device-info.ts';
 import { freeInput, mapHandle } from './device-memory.ts';
 
-/** Device memory in whole pages, at an address that transfers can name. */
+/** Device memory in whole pages, at an address for transfers. */
 export interface ArenaMemory {
   readonly address: bigint;
   readonly byteLength: number;
@@ -19,18 +19,18 @@ export interface ArenaMemory {
   readonly handle: bigint;
 }
 
-/** Gives out and takes back memory for arenas. */
+/** Allocates and frees memory for arenas. */
 export interface ArenaSource {
   readonly pageBytes: number;
   /**
    * @param byteLength a multiple of `pageBytes`
-   * @returns undefined when there is no such memory left
+   * @returns undefined if the memory is exhausted
    * @throws UcxError ERR_GAUDI_* for every other refusal
    */
   acquire(byteLength: number): ArenaMemory | undefined;
-  /** Returns false when the driver keeps the memory, because an exported dma-buf of it is open. */
+  /** Returns false if the driver keeps the memory, because a dma-buf exported from it is open. */
   release(memory: ArenaMemory): boolean;
-  /** Free bytes that arenas could be made of, in whole pages. */
+  /** Free bytes available for arenas, in whole pages. */
   freeBytes(): number;
 }
 
@@ -68,7 +68,7 @@ export class VirtualArenaSource implements ArenaSource, CardTarget {
   }
 }
 
-/** Physical memory that this process manages; the driver is told for its accounts only. One process has the card to itself. */
+/** Physical memory that this process manages; the driver only accounts for it. One process has the card to itself. */
 export class PhysicalArenaSource implements ArenaSource {
   readonly pageBytes: number;
   readonly #card: CardFile;
@@ -110,9 +110,9 @@ export class PhysicalArenaSource implements ArenaSource {
   }
 
   /**
-   * Takes the pages of a range that the program manages itself, so that no arena is made of them. The driver is not told.
+   * Reserves the pages of a range that the program manages itself, so that no arena uses them. The driver is not involved.
    * @param address of user memory of the card, with `byteLength` bytes in it
-   * @returns what gives the pages back; undefined when one of them is taken
+   * @returns a function that releases the pages; undefined if one of them is in use
    */
   claim(address: bigint, byteLength: number): (() => void) | undefined {
     const begin = Number(address - this.#base);
@@ -123,7 +123,7 @@ export class PhysicalArenaSource implements ArenaSource {
   }
 }
 
-/** ALLOC with its handle, or undefined for ENOMEM. */
+/** Runs ALLOC; returns the handle, or undefined for ENOMEM. */
 function allocate(card: CardFile, byteLength: number): bigint | undefined {
   const result = card.tryMemory({ alloc_mem_size: BigInt(byteLength), op: HL_MEM_OP.ALLOC });
   if (result === -Errno.ENOMEM) return undefined;

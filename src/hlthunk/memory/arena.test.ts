@@ -15,7 +15,7 @@ vi.mock('../../sys/index.ts', async (importOriginal) => {
 
 const fixture = useEmulatedDevice();
 
-it('an export without free descriptors is refused by the code that is documented, and can be repeated', () => {
+it('an export without free descriptors fails with the documented code, and can be repeated', () => {
   const device = fixture.setUp();
   const block = device.memory.allocate(4096);
   closeFd(device.exportDmabuf(block).fd);

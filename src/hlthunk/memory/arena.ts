@@ -1,6 +1,6 @@
 /**
- * An arena: whole pages of device memory, mapped once and exported once, and the blocks that it is divided into. Which arena a
- * block comes from, and when an arena goes back, is decided in device-arenas.ts.
+ * An arena: whole pages of device memory, mapped once and exported once, and its blocks. device-arenas.ts selects the arena of a
+ * block and releases arenas.
  */
 
 import { close as closeFd, dup, isSyscallError } from '../../sys/index.ts';
@@ -11,19 +11,19 @@ import type { CardFile } from '../base/card-file.ts';
 import type { ArenaMemory } from './arena-source.ts';
 import { DmaMemory, nextGeneration } from './dma-memory.ts';
 
-/** Blocks begin and end at multiples of this: the widest access of the DMA engines, so that no two blocks share one. */
+/** Blocks begin and end at multiples of this: the widest access of the DMA engines, so that no two blocks share one access. */
 export const BLOCK_GRANULE_BYTES = 256;
 
-/** Takes blocks back. */
+/** Owner to which blocks are returned. */
 export interface BlockOwner {
   free(block: DeviceBlock): void;
 }
 
-/** A part of a block, with transfers of its own: what uses it uses the block. Made by {@link DeviceBlock.part}. */
+/** A part of a block, whose transfers are counted separately; they also count as transfers of the block. Made by {@link DeviceBlock.part}. */
 export class DevicePart extends DmaMemory {
   /** The block that it is a part of. */
   readonly block: DeviceBlock;
-  /** Bytes from the start of the block. */
+  /** Offset from the start of the block in bytes. */
   readonly offset: number;
 
   constructor(block: DeviceBlock, offset: number, byteLength: number) {
@@ -44,13 +44,13 @@ export class DevicePart extends DmaMemory {
   }
 }
 
-/** A block of device memory. Made by `device.memory.allocate`, and for what the raw calls have mapped. */
+/** A block of device memory. Made by `device.memory.allocate`, and for mappings of the raw calls. */
 export class DeviceBlock extends DmaMemory implements Disposable {
   /** The arena that it is allocated from. */
   readonly arena: Arena;
-  /** Bytes from the start of the arena: with the arena's dma-buf this names the block to others. */
+  /** Offset from the start of the arena in bytes: together with the arena's dma-buf it identifies the block for other processes. */
   readonly offset: number;
-  /** Where the range of the allocator starts, which alignment may have moved away from the block. */
+  /** Start of the allocated range, which differs from the start of the block if that was aligned. */
   readonly rangeOffset: number;
   readonly #parts: Set<DevicePart> = new Set();
   readonly #onFree: Set<() => void> = new Set();
@@ -64,7 +64,7 @@ export class DeviceBlock extends DmaMemory implements Disposable {
   }
 
   /**
-   * Gives the memory back. Without effect after the device was closed.
+   * Frees the block. Without effect after the device was closed.
    * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses the block; ERR_GAUDI_INVALID_PARAMS the second time
    */
   free(): void {
@@ -72,8 +72,8 @@ export class DeviceBlock extends DmaMemory implements Disposable {
   }
 
   /**
-   * A part of the block, for transfers that are counted apart; {@link endPart} gives it back.
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range that does not lie inside, and for a block that was freed
+   * Makes a part of the block, whose transfers are counted separately; {@link endPart} ends it.
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range outside the block, and for a freed block
    */
   part(offset: number, byteLength: number): DevicePart {
     if (!this.live) throw invalidArgument('block', 'must be live', this.address);
@@ -93,7 +93,7 @@ export class DeviceBlock extends DmaMemory implements Disposable {
 
   /**
    * Ends a part: no transfer uses it.
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for what is no part of this block
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an object that is not a part of this block
    */
   endPart(part: DevicePart): void {
     const isOwn = DmaMemory.isGenuine(part) && part instanceof DevicePart && part.block === this;
@@ -102,27 +102,27 @@ export class DeviceBlock extends DmaMemory implements Disposable {
     this.#parts.delete(part);
   }
 
-  /** Has `callback` run before the memory goes. Returns what takes the wish back. */
+  /** Registers `callback`, which is called before the memory is freed. Returns a function that cancels the registration. */
   onFree(callback: () => void): () => void {
     if (typeof callback !== 'function') throw invalidArgument('callback', 'must be a function', callback);
     this.#onFree.add(callback);
     return () => this.#onFree.delete(callback);
   }
 
-  /** Tells those who depend on the block that it is about to go. For its owner. */
+  /** Runs the registered callbacks before the block is freed. For its owner. */
   announceFree(): void {
     for (const callback of this.#onFree) callback();
     this.#onFree.clear();
   }
 
-  /** The block and its parts are not to be used any more. For its arena. */
+  /** Marks the block and its parts as freed. For its arena. */
   retire(): void {
     this.live = false;
     for (const part of this.#parts) part.live = false;
     this.#parts.clear();
   }
 
-  /** Frees the block unless that has been done. */
+  /** Frees the block unless it is freed already. */
   [Symbol.dispose](): void {
     if (this.live) this.free();
   }
@@ -130,13 +130,13 @@ export class DeviceBlock extends DmaMemory implements Disposable {
 
 /** Pages of device memory, divided into blocks. */
 export class Arena {
-  /** Takes freed blocks back. */
+  /** Owner to which freed blocks are returned. */
   readonly owner: BlockOwner;
   /** The open file of the card that has the memory. */
   readonly card: CardFile;
   /** The device memory as the driver allocated it. */
   readonly memory: ArenaMemory;
-  /** For one block alone, which may be shared with an untrusted process. */
+  /** Whether it contains a single block, which may be shared with an untrusted process. */
   readonly dedicated: boolean;
   /** Unique in this process. */
   readonly generation: number;
@@ -158,7 +158,7 @@ export class Arena {
     return this.memory.byteLength;
   }
 
-  /** Bytes that no block uses. */
+  /** Bytes that belong to no block. */
   get freeBytes(): number {
     return this.#ranges.freeBytes;
   }
@@ -178,11 +178,11 @@ export class Arena {
     return this.#blocks.values();
   }
 
-  /** Takes a block; undefined when no free range is large enough. @param alignment power of two of the device address */
+  /** Allocates a block; undefined if no free range is large enough. @param alignment power of two of the device address */
   allocate(byteLength: number, alignment: number): DeviceBlock | undefined {
     const bytes = Math.ceil(byteLength / BLOCK_GRANULE_BYTES) * BLOCK_GRANULE_BYTES;
     const skew = Number(this.memory.address % BigInt(alignment));
-    // Pages are aligned to 2 MiB and more; for a stricter wish the range is made longer and the block put where it fits.
+    // Pages are aligned to 2 MiB and more; for a stricter alignment the range is extended and the block placed inside it.
     const padding = skew === 0 ? 0 : alignment - BLOCK_GRANULE_BYTES;
     const rangeOffset = this.#ranges.allocate(bytes + padding, skew === 0 ? alignment : BLOCK_GRANULE_BYTES);
     if (rangeOffset < 0) return undefined;
@@ -192,7 +192,7 @@ export class Arena {
     return block;
   }
 
-  /** Takes a block back; its range joins its free neighbours. */
+  /** Removes a block; its range is merged with free neighbours. */
   remove(block: DeviceBlock): void {
     block.retire();
     this.#blocks.delete(block.rangeOffset);

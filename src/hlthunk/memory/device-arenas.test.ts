@@ -66,7 +66,7 @@ describe.each(ASICS)('blocks of %s', (asic) => {
     expect(device.memory.statistics.blocks).toBe(1);
   });
 
-  it('never overlaps blocks, whatever is asked for', () => {
+  it('never overlaps blocks, for any request', () => {
     const device = fixture.setUp({ asic });
     const wish = fc.record({
       byteLength: fc.integer({ min: 1, max: 3 * MIB }),
@@ -92,7 +92,7 @@ describe.each(ASICS)('blocks of %s', (asic) => {
     );
   });
 
-  it('names what is left when memory is exhausted, and recovers', () => {
+  it('reports the free bytes when memory is exhausted, and recovers', () => {
     const page = asic === 'gaudi2' ? PAGE : 2 * MIB;
     const hbmBytes = asic === 'gaudi2' ? 5 * PAGE : 1024 * MIB;
     const device = fixture.setUp({ asic, hbmBytes });
@@ -121,7 +121,7 @@ describe.each(ASICS)('blocks of %s', (asic) => {
     expect(device.memory.allocate(total - page).byteLength).toBe(total - page);
   });
 
-  it('returns empty arenas to the driver but for one', () => {
+  it('returns all empty arenas except one to the driver', () => {
     const device = fixture.setUp({ asic });
     const free = getDramUsage(device).dramFreeMem;
     const blocks = [0, 1, 2].map(() => device.memory.allocate(500 * MIB));
@@ -207,7 +207,7 @@ describe('arenas of gaudi2', () => {
     other.close();
   });
 
-  it('says so where the driver cannot import', () => {
+  it('reports that the driver cannot import', () => {
     const device = fixture.setUp({ importDmabuf: false });
     expect(device.canImportDmabuf).toBe(false);
     expect(() => device.registerDmabufFd(0, 4096)).toThrow(/vendor/);

@@ -1,5 +1,5 @@
 /**
- * Device memory as users want it: blocks of any size out of arenas, because the driver deals in pages of up to 768 MiB. It does not
+ * Allocator of device memory: blocks of any size in arenas, because the driver allocates pages of up to 768 MiB. It does not
  * move blocks and keeps at most one empty arena.
  *
  * A block comes from the fullest arena that has room, best fit within it; a new arena is one page of gaudi2, 512 MiB where pages
@@ -14,36 +14,36 @@ import { Arena, BLOCK_GRANULE_BYTES, type BlockOwner, DeviceBlock } from './aren
 import type { ArenaMemory, ArenaSource } from './arena-source.ts';
 import { checkUnused } from './dma-memory.ts';
 
-/** Bytes of an arena where pages are smaller; rounded up to whole pages. */
+/** Minimum size of an arena in bytes if pages are smaller; rounded up to whole pages. */
 export const ARENA_BYTES: number = 512 * 2 ** 20;
-/** The strictest alignment that a block can have. */
+/** Strictest alignment of a block. */
 export const BLOCK_ALIGNMENT_MAX: number = 2 ** 30;
 
-/** Wishes for a block. */
+/** Options of a block. */
 export interface BlockOptions {
-  /** Of the device address: a power of two up to 1 GiB. Default and least 256. */
+  /** Alignment of the device address: a power of two up to 1 GiB. Default and minimum 256. */
   readonly alignment?: number;
-  /** An arena of its own: an importer of its dma-buf reaches nothing else. Costs whole pages. Default false. */
+  /** Use a separate arena: an importer of its dma-buf has access to nothing else. Costs whole pages. Default false. */
   readonly dedicated?: boolean;
 }
 
-/** What is in use. */
+/** Statistics of arenas and blocks. */
 export interface ArenaStatistics {
   /** Number of arenas. */
   readonly arenas: number;
   /** Length of all arenas in bytes. */
   readonly arenaBytes: number;
-  /** Live blocks, and their bytes with padding. */
+  /** Number of live blocks. */
   readonly blocks: number;
   /** Length of the live blocks in bytes, with padding. */
   readonly usedBytes: number;
 }
 
-/** Learns what device memory there is. */
+/** Listener for allocations of device memory. */
 export interface MemoryWatcher {
-  /** Before anyone knows the address. */
+  /** Called before the address is returned to the program. */
   onAllocated(block: DeviceBlock): void;
-  /** Runs when a block was freed. */
+  /** Called when a block was freed. */
   onFreed(block: DeviceBlock): void;
 }
 
@@ -53,12 +53,12 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
   readonly #source: ArenaSource;
   readonly #arenaBytes: number;
   readonly #arenas: Arena[] = [];
-  /** What the program has mapped by the raw calls: one block each, by its address. */
+  /** Mappings made by the raw calls: one block each, by its address. */
   readonly #raw: Map<bigint, DeviceBlock> = new Map();
   readonly #watchers: Set<MemoryWatcher> = new Set();
   #closed = false;
 
-  /** @param arenaBytes of a new arena at least; rounded up to whole pages */
+  /** @param arenaBytes minimum size of a new arena; rounded up to whole pages */
   constructor(card: CardFile, source: ArenaSource, arenaBytes: number = ARENA_BYTES) {
     this.#card = card;
     this.#source = source;
@@ -66,12 +66,12 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     card.rawMemoryOwner = this;
   }
 
-  /** Bytes of a page of the driver: what a dedicated block costs at least. */
+  /** Bytes of a page of the driver: the minimum cost of a dedicated block. */
   get pageBytes(): number {
     return this.#source.pageBytes;
   }
 
-  /** Arenas and blocks in use. */
+  /** Statistics of arenas and blocks in use. */
   get statistics(): ArenaStatistics {
     let blocks = 0;
     let arenaBytes = 0;
@@ -86,7 +86,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
 
   /**
    * Allocates device memory; its contents are undefined.
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_OUT_OF_MEMORY with the bytes asked for, free in all and free in one piece
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_OUT_OF_MEMORY with the requested bytes, the free bytes and the largest free piece
    */
   allocate(byteLength: number, options: BlockOptions = {}): DeviceBlock {
     const block = this.#allocate(byteLength, options);
@@ -118,7 +118,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     return this.#allArenas().flatMap((arena) => [...arena.blocks()]);
   }
 
-  /** Tells `watcher` of every block that comes and goes from now on. Returns what ends that. */
+  /** Notifies `watcher` of every allocated and freed block from now on. Returns a function that ends that. */
   watch(watcher: MemoryWatcher): () => void {
     checkMethods('watcher', watcher, ['onAllocated', 'onFreed']);
     this.#watchers.add(watcher);
@@ -157,7 +157,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     if (block.arena.blockCount === 0) this.#retire(block.arena);
   }
 
-  /** Ends all blocks: closing the file gives their memory back. Before the file is closed: dma-bufs hold it. Idempotent. */
+  /** Ends all blocks: closing the file releases their memory. Call it before the file is closed: dma-bufs hold it. Idempotent. */
   close(): void {
     this.#closed = true;
     for (const arena of this.#allArenas()) {
@@ -169,8 +169,8 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
   }
 
   /**
-   * Returns the empty arenas to the driver. Those of which a dma-buf is still open stay, until a later call.
-   * @returns whether one went
+   * Returns the empty arenas to the driver. Those with an open dma-buf stay, until a later call.
+   * @returns whether one was returned
    */
   reclaim(): boolean {
     let released = false;
@@ -180,7 +180,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     return released;
   }
 
-  /** The arenas of blocks, and those of what the raw calls have mapped. */
+  /** The arenas of blocks, and those of raw mappings. */
   #allArenas(): Arena[] {
     return [...this.#arenas, ...[...this.#raw.values()].map(({ arena }) => arena)];
   }
@@ -205,7 +205,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
 
   #allocateInNewArena(byteLength: number, alignment: number, dedicated: boolean): DeviceBlock {
     const pageBytes = this.#source.pageBytes;
-    // Room for the padding, where pages are not aligned as strictly as the block.
+    // Room for the padding, if pages are not aligned as strictly as the block.
     const slack = pageBytes % alignment === 0 ? 0 : alignment;
     const needed = roundUp(byteLength + slack, pageBytes);
     const wanted = dedicated ? needed : Math.max(needed, this.#arenaBytes);
@@ -217,7 +217,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     return arena.allocate(byteLength, alignment)!;
   }
 
-  /** Memory for an arena: as much as wanted, else what is needed, else that after empty arenas went back. */
+  /** Allocates memory for an arena: the wanted size, else the needed size, else the needed size after empty arenas were returned. */
   #acquire(wanted: number, needed: number): ArenaMemory | undefined {
     const memory = this.#source.acquire(wanted);
     if (memory !== undefined) return memory;
@@ -226,7 +226,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     return this.reclaim() ? this.#source.acquire(needed) : undefined;
   }
 
-  /** An arena has become empty: one stays as a spare of the ordinary kind. */
+  /** Called when an arena has become empty: one ordinary arena stays as a spare. */
   #retire(arena: Arena): void {
     const ordinary = !arena.dedicated && arena.byteLength === this.#arenaBytes;
     const hasSpare = this.#arenas.some((other) => other !== arena && other.blockCount === 0);

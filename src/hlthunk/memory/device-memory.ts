@@ -1,6 +1,6 @@
 /**
  * The raw device-memory calls of hl-thunk: allocate, free, map, unmap. Handles and addresses are the driver's, as bigint, in whole
- * pages (768 MiB on gaudi2); who wants less than a page wants arenas (device-arenas.ts).
+ * pages (768 MiB on gaudi2); for smaller sizes there are arenas (device-arenas.ts).
  *
  * On gaudi the driver only accounts: the handle is always 0, memory is at physical addresses that the user manages, and there is
  * nothing to map.
@@ -10,13 +10,13 @@ import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';
 import { checkInteger, checkLength, checkObject, checkWord64, invalidArgument } from '../base/argument-error.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
 
-/** Wishes for device memory. */
+/** Options of a device memory allocation. */
 export interface DeviceMemoryAllocOptions {
   /** Bytes of a page, one of getDevMemAllocPageOrders; 0 for the default. */
   readonly pageSize?: number;
-  /** One physically contiguous run. */
+  /** Whether it has to be one physically contiguous run. */
   readonly contiguous?: boolean;
-  /** Other contexts of the card may map it. */
+  /** Whether other contexts of the card may map it. */
   readonly shared?: boolean;
 }
 
@@ -53,7 +53,7 @@ export function deviceMemoryAlloc(
 
 /**
  * Frees what {@link deviceMemoryAlloc} returned; it must not be mapped any more.
- * @param byteLength gaudi only: the bytes to take off the account, because all handles are 0 there
+ * @param byteLength gaudi only: the bytes to subtract from the account, because all handles are 0 there
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an unknown or mapped handle
  */
 export function deviceMemoryFree(target: CardTarget, handle: bigint, byteLength = 0): void {
@@ -63,7 +63,7 @@ export function deviceMemoryFree(target: CardTarget, handle: bigint, byteLength 
   card.rawAllocations.delete(handle);
 }
 
-/** The arguments of FREE: a handle, or on gaudi a number of bytes in the same place (`hl_mem_ioctl`, Linux 6.12). */
+/** The arguments of FREE: a handle, or on gaudi a number of bytes in the same field (`hl_mem_ioctl`, Linux 6.12). */
 export function freeInput(handle: bigint, byteLength: number): { free_handle: bigint; op: number } {
   checkWord64('handle', handle);
   checkInteger('byteLength', byteLength);
@@ -71,10 +71,10 @@ export function freeInput(handle: bigint, byteLength: number): { free_handle: bi
 }
 
 /**
- * Maps device memory into the address space of the card (MEMORY MAP). From then on `device.memory.find` knows it, and contexts can register it.
+ * Maps device memory into the address space of the card (MEMORY MAP). From then on `device.memory.find` finds it, and contexts can register it.
  * @param hint preferred device address; 0n for none
  * @returns the device address: not a CPU pointer
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an unknown handle; ERR_GAUDI_OUT_OF_MEMORY without address space
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an unknown handle; ERR_GAUDI_OUT_OF_MEMORY if the address space is exhausted
  */
 export function deviceMemoryMap(target: CardTarget, handle: bigint, hint = 0n): bigint {
   const address = mapHandle(target, handle, hint);
@@ -83,7 +83,7 @@ export function deviceMemoryMap(target: CardTarget, handle: bigint, hint = 0n): 
   return address;
 }
 
-/** MEMORY MAP alone: of arenas. Arguments and errors as those of {@link deviceMemoryMap}. */
+/** MEMORY MAP alone, for arenas. Arguments and errors as those of {@link deviceMemoryMap}. */
 export function mapHandle(target: CardTarget, handle: bigint, hint = 0n): bigint {
   if (handle === 0n) throw invalidArgument('handle', 'must be a handle of deviceMemoryAlloc other than 0', handle);
   checkWord64('handle', handle);
@@ -95,9 +95,9 @@ export function mapHandle(target: CardTarget, handle: bigint, hint = 0n): bigint
 }
 
 /**
- * Ends a mapping of {@link deviceMemoryMap}, or a raw one of host memory. Registrations of the memory end with it, and peers that have imported it are told to
- * let it go; while one of them holds its dma-buf, the driver refuses: the call can be made again.
- * @param address exactly what the mapping returned
+ * Ends a mapping of {@link deviceMemoryMap}, or a raw one of host memory. Registrations of the memory end with it, and peers that have imported it are notified
+ * to release it; while one of them holds its dma-buf, the driver rejects the call, which can be repeated.
+ * @param address exactly the result of the mapping
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for another address, and for memory that is exported as a dma-buf; ERR_GAUDI_DEVICE_BUSY while a
  *   transfer uses it
  */

@@ -1,4 +1,4 @@
-/** Device memory by its address: transfers of it, whose memory it may be, and what ends it. */
+/** Device memory by its address: transfers, permitted ranges, and their end. */
 
 import { describe, expect, it } from 'vitest';
 import { settle, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
@@ -75,7 +75,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('a range of %s', (asic) => {
   });
 });
 
-it('may be what deviceMemoryMap has returned, until it is unmapped', async () => {
+it('may be a mapping of deviceMemoryMap, until it is unmapped', async () => {
   const device = fixture.setUp();
   const handle = deviceMemoryAlloc(device, BYTES);
   const address = deviceMemoryMap(device, handle);
@@ -90,7 +90,7 @@ it('may be what deviceMemoryMap has returned, until it is unmapped', async () =>
   deviceMemoryFree(device, handle);
 });
 
-it('is physical memory of gaudi that nothing else has', async () => {
+it('is unallocated physical memory of gaudi', async () => {
   const device = fixture.setUp({ asic: 'gaudi', hbmBytes: 2 ** 30 });
   const { dramBaseAddress, dramSize } = device.info;
   await expectRoundTrip(device, dramBaseAddress);

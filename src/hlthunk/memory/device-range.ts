@@ -1,5 +1,5 @@
 /**
- * Device memory by its address, as transfers take it: memory that the raw calls have mapped, physical memory of gaudi and SRAM, which the
+ * Device memory by its address, for transfers: memory mapped by the raw calls, and physical memory of gaudi and SRAM, which the
  * program manages itself. Blocks, which have an allocator, are in device-arenas.ts.
  */
 
@@ -14,7 +14,7 @@ import { checkUnused, DmaMemory } from './dma-memory.ts';
 /** A range of device addresses for transfers. Made by `deviceMemoryRange`. */
 export class DeviceMemoryRange extends DmaMemory implements Disposable {
   readonly #owner: DeviceRanges;
-  /** The block that the range lies in: a transfer of the range uses it. */
+  /** The block that contains the range: a transfer of the range uses it. */
   readonly #block: DmaMemory | undefined;
 
   constructor(owner: DeviceRanges, card: CardFile, address: bigint, byteLength: number, block: DmaMemory | undefined) {
@@ -34,14 +34,14 @@ export class DeviceMemoryRange extends DmaMemory implements Disposable {
   }
 
   /**
-   * Gives the range back; the memory stays what it is. Without effect after the device was closed.
+   * Releases the range; the memory itself is not affected. Without effect after the device was closed.
    * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses the range; ERR_GAUDI_INVALID_PARAMS the second time
    */
   end(): void {
     this.#owner.end(this);
   }
 
-  /** Ends the range unless that has been done. */
+  /** Ends the range unless it has ended already. */
   [Symbol.dispose](): void {
     if (this.live) this.end();
   }
@@ -52,9 +52,9 @@ export class DeviceRanges {
   readonly #card: CardFile;
   readonly #info: HwIpInfo;
   readonly #memory: DeviceArenas;
-  /** Gaudi: what arenas are made of, from which a range of physical memory is taken. */
+  /** Gaudi: the source of arenas, from which a range of physical memory is reserved. */
   readonly #physical: PhysicalArenaSource | undefined;
-  /** Live ranges, and what is to be undone when one ends. */
+  /** Live ranges, and the function that undoes each. */
   readonly #ranges: Map<DeviceMemoryRange, () => void> = new Map();
 
   constructor(card: CardFile, info: HwIpInfo, memory: DeviceArenas, physical: PhysicalArenaSource | undefined) {
@@ -64,15 +64,15 @@ export class DeviceRanges {
     this.#physical = physical;
   }
 
-  /** Live ranges. */
+  /** Number of live ranges. */
   get count(): number {
     return this.#ranges.size;
   }
 
   /**
-   * The range of device memory from `address` on.
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for memory that is not the program's: outside of a mapping of deviceMemoryMap, of a block,
-   *   of SRAM, and on gaudi of DRAM that neither a block nor another range has pages of; ERR_CLOSED
+   * Makes a range of device memory from `address` on.
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for memory that the program does not own: outside a mapping of deviceMemoryMap, a block,
+   * SRAM, and on gaudi DRAM whose pages neither a block nor another range uses; ERR_CLOSED
    */
   add(address: bigint, byteLength: number): DeviceMemoryRange {
     this.#card.checkOpen();
@@ -104,12 +104,12 @@ export class DeviceRanges {
     this.#forget(range);
   }
 
-  /** Ends all ranges: the device is closed. Idempotent. */
+  /** Ends all ranges when the device is closed. Idempotent. */
   close(): void {
     for (const range of this.#ranges.keys()) this.#forget(range);
   }
 
-  /** Takes memory that has no allocator of the driver; returns what gives it back. */
+  /** Reserves memory that the driver does not allocate; returns a function that releases it. */
   #takeUnmanaged(address: bigint, byteLength: number): () => void {
     const { sramBaseAddress, sramSize, dramBaseAddress, dramSize } = this.#info;
     if (address >= sramBaseAddress && address < sramBaseAddress + BigInt(sramSize)) {
@@ -135,7 +135,7 @@ export class DeviceRanges {
   }
 }
 
-/** Throws unless a range that begins in another one ends in it. */
+/** Throws unless a range that begins inside another one also ends inside it. */
 function checkWithin(address: bigint, byteLength: number, base: bigint, baseLength: number): void {
   const left = baseLength - Number(address - base);
   if (byteLength > left) {

@@ -1,6 +1,6 @@
 /**
- * Memory that a card can reach, as a DMA transfer sees it: a device address, a length, and how many transfers use it now.
- * The base of host mappings, blocks of device memory and imported dma-bufs; what they own is theirs.
+ * Memory that a card can reach, for DMA transfers: a device address, a length, and the number of transfers that use it.
+ * The base of host mappings, blocks of device memory and imported dma-bufs; they own further resources.
  */
 
 import { joinBig } from '../../ucs/type/int64.ts';
@@ -12,15 +12,15 @@ import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
 export abstract class DmaMemory {
   /** The open card whose address space the range is in. */
   readonly card: CardFile;
-  /** Signed words of the device address of the first byte. */
+  /** Low word of the device address of the first byte, as a signed 32-bit number. */
   readonly low: number;
   /** High word of the device address, as a signed 32-bit number. */
   readonly high: number;
   /** Bytes. */
   readonly byteLength: number;
-  /** False once the range was given back or its device was closed. */
+  /** False once the range was released or its device was closed. */
   live = true;
-  /** Transfers that use the range now. */
+  /** Number of transfers that use the range at present. */
   inFlight = 0;
   readonly #generation: number;
 
@@ -32,12 +32,12 @@ export abstract class DmaMemory {
     this.#generation = nextGeneration();
   }
 
-  /** Whether a value is such a range, and nothing that only looks like one: its counts keep memory from being given back. */
+  /** Whether a value is a range made by this class, not an object that imitates one: its count prevents the release of memory. */
   static isGenuine(value: unknown): value is DmaMemory {
     return typeof value === 'object' && value !== null && #generation in value;
   }
 
-  /** Unique in this process: tells this range from a later one at the same address. */
+  /** Unique in this process: distinguishes this range from a later one at the same address. */
   get generation(): number {
     return this.#generation;
   }
@@ -47,22 +47,22 @@ export abstract class DmaMemory {
     return joinBig(this.low, this.high);
   }
 
-  /** Counts a transfer that uses the range: it cannot be given back meanwhile. */
+  /** Counts a transfer that uses the range: it cannot be released meanwhile. */
   retain(): void {
     this.inFlight += 1;
   }
 
-  /** Ends what {@link retain} began. */
+  /** Undoes {@link retain}. */
   release(): void {
     this.inFlight -= 1;
   }
 }
 
 /**
- * Checks that a range may be given back.
- * @param card whose range it must be
- * @param name of the argument: block, mapping
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range of another card, and when it was given back before; ERR_GAUDI_DEVICE_BUSY while a
+ * Checks that a range may be released.
+ * @param card the expected card
+ * @param name of the argument in errors: block, mapping
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range of another card, and if it was released before; ERR_GAUDI_DEVICE_BUSY while a
  *   transfer uses it
  */
 export function checkUnused(memory: DmaMemory, card: CardFile, name: string): void {
@@ -79,14 +79,14 @@ export function checkUnused(memory: DmaMemory, card: CardFile, name: string): vo
   );
 }
 
-/** What memory that is not of the card at hand is shown as: the name of its card, where it has one. */
+/** Name in errors for memory that does not belong to the card: the name of its card, if it has one. */
 export function foreignName(memory: unknown): unknown {
   return DmaMemory.isGenuine(memory) ? memory.card.name : memory;
 }
 
 let lastGeneration = 0;
 
-/** A number that no earlier range, mapping or arena of this process has. */
+/** A number that differs from those of all earlier ranges, mappings and arenas of this process. */
 export function nextGeneration(): number {
   lastGeneration += 1;
   return lastGeneration;

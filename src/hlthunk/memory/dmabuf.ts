@@ -1,8 +1,8 @@
 /**
- * Sharing device memory by dma-buf: exporting what this process has, importing what another gave it. A dma-buf cannot be mapped into
- * the CPU; it only lets another driver, or another card, reach the memory.
+ * Sharing device memory by dma-buf: exporting memory of this process, importing memory of another one. A dma-buf cannot be mapped into
+ * the CPU; it only gives another driver, or another card, access to the memory.
  *
- * Importing is not in any upstream kernel: MEMORY REG_DMABUF_FD is in the vendor's driver only, so it is a capability.
+ * No upstream kernel supports import: MEMORY REG_DMABUF_FD is in the vendor's driver only, so it is a capability.
  */
 
 import { Errno, OpenFlag } from '../../sys/index.ts';
@@ -18,11 +18,11 @@ import { checkUnused, DmaMemory } from './dma-memory.ts';
 /** Descriptors are signed 32-bit integers. */
 const FD_MAX = 2 ** 31 - 1;
 
-/** A block as others can name it. */
+/** An exported block. */
 export interface DmabufExport {
   /** New descriptor of the dma-buf of the block's arena, close-on-exec; the caller owns and closes it. */
   readonly fd: number;
-  /** Where the block begins in the dma-buf, in bytes. */
+  /** Offset of the block in the dma-buf, in bytes. */
   readonly offset: number;
 }
 
@@ -44,7 +44,7 @@ export function deviceMemoryExportDmabufFd(
 
 /**
  * Exports a part of a mapped allocation of gaudi2 and later.
- * @param address exactly what deviceMemoryMap returned
+ * @param address exactly the result of deviceMemoryMap
  * @param offset of the part in the allocation, a multiple of 4096 like `byteLength`
  */
 export function deviceMappedMemoryExportDmabufFd(
@@ -58,7 +58,7 @@ export function deviceMappedMemoryExportDmabufFd(
 }
 
 /**
- * Exports the arena of a block, once for all of its blocks. The receiver reaches the whole arena: a block for an untrusted process
+ * Exports the arena of a block, once for all of its blocks. The receiver has access to the whole arena: a block for an untrusted process
  * needs `dedicated`.
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a freed block; ERR_GAUDI_OUT_OF_MEMORY without descriptors
  */
@@ -72,7 +72,7 @@ export function exportBlock(block: DeviceBlock): DmabufExport {
 }
 
 /**
- * Exports the whole of an arena. Linux 6.1 wants the handle of the allocation where later kernels want its address: it refuses the
+ * Exports the whole of an arena. Linux 6.1 expects the handle of the allocation where later kernels expect its address: it rejects the
  * address with EINVAL, and only kernels of the older ioctl family can be that old.
  */
 function exportArena(target: CardTarget, memory: ArenaMemory): number {
@@ -117,7 +117,7 @@ function exportFd(
 
 /** Memory of another card, or of another process, in the address space of this card. Made by {@link DmabufImports.register}. */
 export class ImportedMapping extends DmaMemory {
-  /** Device address of the first byte of the dma-buf: what the driver knows the import by. */
+  /** Device address of the first byte of the dma-buf, which identifies the import for the driver. */
   readonly baseAddress: bigint;
   readonly #owner: DmabufImports;
 
@@ -149,7 +149,7 @@ export class DmabufImports {
     return this.#mappings.size;
   }
 
-  /** Whether a range of device addresses touches memory of a live import. Cold. */
+  /** Whether a range of device addresses overlaps memory of a live import. Cold. */
   touches(address: bigint, byteLength: number): boolean {
     for (const mapping of this.#mappings) {
       if (address < mapping.address + BigInt(mapping.byteLength) && mapping.address < address + BigInt(byteLength))
@@ -158,7 +158,7 @@ export class DmabufImports {
     return false;
   }
 
-  /** Whether the driver imports dma-bufs. Asked once, by a descriptor that cannot be: EBADF means yes, EINVAL no such op. */
+  /** Whether the driver imports dma-bufs. Probed once with an invalid descriptor: EBADF means yes, EINVAL means that the op does not exist. */
   get canImport(): boolean {
     if (this.#canImport === undefined) {
       const result = this.#card.tryMemory({ ...registerInput(-1, 4096), op: HL_MEM_OP.REG_DMABUF_FD });
@@ -170,8 +170,8 @@ export class DmabufImports {
 
   /**
    * Imports `byteLength` bytes of a dma-buf (MEMORY REG_DMABUF_FD). The descriptor may be closed afterwards.
-   * @param offset of the first byte in the dma-buf; the driver maps what lies before it, too
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS where the driver cannot import, or for a foreign descriptor or a bad range
+   * @param offset of the first byte in the dma-buf; the driver also maps the bytes before it
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS if the driver cannot import, or for a foreign descriptor or an invalid range
    */
   register(fd: number, byteLength: number, offset = 0): ImportedMapping {
     this.#card.checkOpen();
@@ -207,14 +207,14 @@ export class DmabufImports {
     this.#mappings.delete(mapping);
   }
 
-  /** Marks every import as gone: closing the file ends them. */
+  /** Marks every import as ended: closing the file ends them. */
   close(): void {
     for (const mapping of this.#mappings) mapping.live = false;
     this.#mappings.clear();
   }
 }
 
-/** A descriptor, checked. @throws UcxError ERR_GAUDI_INVALID_PARAMS */
+/** Returns a checked descriptor. @throws UcxError ERR_GAUDI_INVALID_PARAMS */
 export function checkFd(fd: number): number {
   if (!Number.isInteger(fd) || fd < 0 || fd > FD_MAX) throw invalidArgument('fd', 'must be a file descriptor', fd);
   return fd;

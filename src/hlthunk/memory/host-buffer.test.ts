@@ -1,4 +1,4 @@
-/** Host buffers: memory with an address, which is not given back while a card can write to it. */
+/** Host buffers: memory with an address, which is not freed while a card can write to it. */
 
 import { expect, it } from 'vitest';
 import { settle, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
@@ -10,7 +10,7 @@ const INVALID = expect.objectContaining({ code: GaudiErrorCode.INVALID_PARAMS })
 const BUSY = expect.objectContaining({ code: GaudiErrorCode.DEVICE_BUSY });
 const fixture = useEmulatedDevice();
 
-it('is what a card writes to at its address', async () => {
+it('is written by a card at its address', async () => {
   const device = fixture.setUp();
   using buffer = malloc(BYTES);
   expect(buffer.address % 4096).toBe(0);
@@ -25,7 +25,7 @@ it('is what a card writes to at its address', async () => {
   mapping.unmap();
 });
 
-it('is freed once nothing of it is mapped, or its card is closed', () => {
+it('is freed once no part of it is mapped, or its card is closed', () => {
   const device = fixture.setUp();
   const [mapped, beside] = [malloc(BYTES), malloc(BYTES)];
   hostMemoryMap(device, mapped.address, BYTES);
@@ -38,6 +38,6 @@ it('is freed once nothing of it is mapped, or its card is closed', () => {
   expect([mapped.freed, mapped.bytes.some((byte) => byte !== 0)]).toEqual([true, false]);
 });
 
-it('refuses lengths that no memory has', () => {
+it('rejects invalid lengths', () => {
   for (const length of [0, -1, 1.5, Number.NaN, 2 ** 32 + 1, 2 ** 53]) expect(() => malloc(length)).toThrow(INVALID);
 });

@@ -1,5 +1,5 @@
 /**
- * Host memory with an address, for programs that hand addresses to a card (hlthunk_malloc, hlthunk_free). Pinning it is host-memory.ts.
+ * Host memory with a fixed address, for programs that pass addresses to a card (hlthunk_malloc, hlthunk_free). Pinning is in host-memory.ts.
  */
 
 import { isSyscallError, type MappedMemory, mapAnonymous, VIEW_LENGTH_MAX } from '../../sys/index.ts';
@@ -7,7 +7,7 @@ import { checkLength, invalidArgument } from '../base/argument-error.ts';
 import { GaudiErrorCode, gaudiError, ioctlError } from '../base/gaudi-error.ts';
 import { isPinned } from './host-memory.ts';
 
-/** Host memory outside the JavaScript heap, zeroed at first. Made by {@link malloc}, and the program's until {@link free}. */
+/** Host memory outside the JavaScript heap, initially zero. Made by {@link malloc}, owned by the program until {@link free}. */
 export class HostBuffer implements Disposable {
   /** Host virtual address of the first byte; page aligned, below 2^47. */
   readonly address: number;
@@ -24,7 +24,7 @@ export class HostBuffer implements Disposable {
     this.#memory = memory;
   }
 
-  /** Whether a value is a host buffer, and nothing that only looks like one. */
+  /** Whether a value is a host buffer made by this class, not an object that imitates one. */
   static isGenuine(value: unknown): value is HostBuffer {
     return typeof value === 'object' && value !== null && #memory in value;
   }
@@ -35,7 +35,7 @@ export class HostBuffer implements Disposable {
   }
 
   /**
-   * Gives the memory back. Idempotent.
+   * Frees the memory. Idempotent.
    * @throws UcxError ERR_GAUDI_DEVICE_BUSY while any of it is mapped into an open card, which could still write to it
    */
   free(): void {
@@ -56,7 +56,7 @@ export class HostBuffer implements Disposable {
 }
 
 /**
- * Allocates host memory: whole pages with an address that stays (hlthunk_malloc).
+ * Allocates host memory: whole pages with a fixed address (hlthunk_malloc).
  * @param byteLength 1 to 2^32 bytes
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_OUT_OF_MEMORY
  */

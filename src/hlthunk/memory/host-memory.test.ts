@@ -9,7 +9,7 @@ const fixture = useEmulatedDevice();
 const INVALID = expect.objectContaining({ code: GaudiErrorCode.INVALID_PARAMS });
 
 describe.each(['gaudi2', 'gaudi'] as const)('host memory of %s', (asic) => {
-  it('counts what is pinned', () => {
+  it('counts pinned bytes', () => {
     const device = fixture.setUp({ asic });
     const memory = mapAnonymous(8192);
     const first = device.hostMemoryMap(memory.address + 5, 100);
@@ -25,7 +25,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('host memory of %s', (asic) => {
     memory.close();
   });
 
-  it('takes a hint', () => {
+  it('honours a hint', () => {
     const device = fixture.setUp({ asic });
     const memory = mapAnonymous(4096);
     const hint = device.info.profile.va.host.start + 0x1000_0000n;
@@ -52,7 +52,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('host memory of %s', (asic) => {
     expect(device.pinnedBytes).toBe(0);
   });
 
-  it('refuses memory that is not there', () => {
+  it('rejects unmapped memory', () => {
     const device = fixture.setUp({ asic });
     expect(() => device.hostMemoryMap(2 ** 46 + 4096, 4096)).toThrow(/EFAULT|ENOMEM/);
     expect(device.pinnedBytes).toBe(0);

@@ -1,6 +1,6 @@
 /**
- * Host memory in the address space of a card: mapping pins the pages and gives them a device address. It does not own the memory and
- * keeps no cache of mappings: that is the registration cache above.
+ * Host memory in the address space of a card: mapping pins the pages and assigns a device address. It neither owns the memory nor
+ * caches mappings: that is the registration cache above.
  */
 
 import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';
@@ -10,10 +10,10 @@ import type { CardFile } from '../base/card-file.ts';
 import { isDeviceGone } from '../base/gaudi-error.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';
 
-/** What is mapped into the open cards of this process. */
+/** All host mappings of the open cards of this process. */
 const PINNED: Set<HostMapping> = new Set();
 
-/** Whether an open card of this process has any of these bytes of host memory mapped. */
+/** Whether an open card of this process has mapped any of these bytes of host memory. */
 export function isPinned(address: number, byteLength: number): boolean {
   for (const { hostAddress, byteLength: mapped } of PINNED) {
     if (hostAddress < address + byteLength && address < hostAddress + mapped) return true;
@@ -21,11 +21,11 @@ export function isPinned(address: number, byteLength: number): boolean {
   return false;
 }
 
-/** Wishes for a mapping. */
+/** Options of a mapping. */
 export interface HostMapOptions {
-  /** Preferred device address; ignored when it is taken or not aligned, unless `forceHint`. */
+  /** Preferred device address; ignored if it is in use or not aligned, unless `forceHint`. */
   readonly hint?: bigint;
-  /** Fail with ERR_GAUDI_OUT_OF_MEMORY when the hint cannot be had. */
+  /** Fail with ERR_GAUDI_OUT_OF_MEMORY if the hint is not available. */
   readonly forceHint?: boolean;
 }
 
@@ -60,20 +60,20 @@ export class HostMemory {
     this.#card = card;
   }
 
-  /** Bytes in live mappings, as asked for. */
+  /** Bytes in live mappings, as requested. */
   get pinnedBytes(): number {
     return this.#pinnedBytes;
   }
 
-  /** Live mappings. */
+  /** Number of live mappings. */
   get count(): number {
     return this.#mappings.size;
   }
 
   /**
-   * Maps host memory (MEMORY MAP with USERPTR). Any alignment of bytes will do.
+   * Maps host memory (MEMORY MAP with USERPTR), at any byte alignment.
    * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a bad range or memory that cannot be pinned (EFAULT); ERR_GAUDI_OUT_OF_MEMORY
-   *   for lack of addresses or pages; ERR_GAUDI_DEVICE_BUSY when the card is in reset
+   * for lack of addresses or pages; ERR_GAUDI_DEVICE_BUSY if the card is in reset
    */
   map(address: number, byteLength: number, options: HostMapOptions = {}): HostMapping {
     this.#card.checkOpen();
@@ -104,12 +104,12 @@ export class HostMemory {
     if (this.#card.closed) return;
     checkUnused(mapping, this.#card, 'mapping');
     const result = this.#card.tryMemory({ unmap_device_virt_addr: mapping.address, op: HL_MEM_OP.UNMAP });
-    // A card that is gone or in reset has dropped its mappings, or does when the file is closed.
+    // A card that was removed or is in reset has dropped its mappings, or does so when the file is closed.
     if (result < 0 && !isDeviceGone(result)) throw this.#card.error(result, 'memoryUnmap');
     this.#forget(mapping);
   }
 
-  /** Marks every mapping as gone: closing the file unpins them all. */
+  /** Marks every mapping as ended: closing the file unpins them all. */
   close(): void {
     for (const mapping of this.#mappings) this.#forget(mapping);
   }

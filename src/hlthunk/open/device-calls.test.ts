@@ -1,4 +1,4 @@
-/** The function form of the device calls does what the objects do. */
+/** The function forms of the device calls are equivalent to the methods. */
 
 import { describe, expect, it } from 'vitest';
 import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';

@@ -1,6 +1,6 @@
 /**
- * The calls of hl-thunk that work on an open device, as functions with the device first: the C names in camelCase. The objects do the
- * work; programs may use either form.
+ * The calls of hl-thunk that work on an open device, as functions with the device first: the C names in camelCase. They call the
+ * methods of the objects; programs may use either form.
  */
 
 import type { Status } from '../../ucs/type/status.ts';
@@ -17,7 +17,7 @@ export function close(device: Device): void {
   device.close();
 }
 
-/** Pins host memory and gives it a device address: see {@link Device.hostMemoryMap}. */
+/** Pins host memory and maps it to a device address: see {@link Device.hostMemoryMap}. */
 export function hostMemoryMap(
   device: Device,
   address: number,
@@ -29,7 +29,7 @@ export function hostMemoryMap(
 }
 
 /**
- * The device memory at an address, for transfers: what deviceMemoryMap has returned, or an address in it; physical memory of gaudi; SRAM. Ends by its
+ * The device memory at an address, for transfers: a mapping of deviceMemoryMap, or an address in it; physical memory of gaudi; SRAM. It ends by its
  * `end`, and with the mapping. See DeviceRanges.
  */
 export function deviceMemoryRange(device: Device, address: bigint, byteLength: number): DeviceMemoryRange {
@@ -76,19 +76,19 @@ export function dmaDeviceToDeviceAsync(
   return device.dma.dmaDeviceToDeviceAsync(source, sourceOffset, destination, destinationOffset, byteLength);
 }
 
-/** How a request stands, after making progress: INPROGRESS, OK or a failure. */
+/** The status of a request, after making progress: INPROGRESS, OK or a failure. */
 export function dmaPoll(device: Device, request: DmaRequest): Status {
   checkDevice(device);
   return device.dma.dmaPoll(request);
 }
 
-/** Gives an ended request back. */
+/** Releases an ended request. */
 export function dmaRequestFree(device: Device, request: DmaRequest): void {
   checkDevice(device);
   device.dma.dmaRequestFree(request);
 }
 
-/** Imports a dma-buf, where the driver can: see {@link Device.registerDmabufFd}. */
+/** Imports a dma-buf, if the driver supports that: see {@link Device.registerDmabufFd}. */
 export function registerDmabufFd(device: Device, fd: number, byteLength: number): ImportedMapping {
   checkDevice(device);
   return device.registerDmabufFd(fd, byteLength);

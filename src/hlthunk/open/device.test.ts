@@ -1,4 +1,4 @@
-/** Closing a device whose file is not released at once, as by the kernel while a call is under way. */
+/** Closing a device whose file is not released at once, as the kernel does while a call is in progress. */
 
 import { describe, expect, it } from 'vitest';
 import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
@@ -9,7 +9,7 @@ import { Device } from './device.ts';
 
 const fixture = useEmulatedDevice();
 
-/** A file whose release after close is put off until `release`. */
+/** A file whose release after close is deferred until `release`. */
 function heldFile(file: DriverFile): { file: DriverFile; release: () => void } {
   let release: () => void = () => {};
   let released: Promise<void> | undefined;
@@ -32,7 +32,7 @@ function heldFile(file: DriverFile): { file: DriverFile; release: () => void } {
 }
 
 describe('close', () => {
-  it('keeps the memory of the rings until the file is released, then gives it back', async () => {
+  it('keeps the memory of the rings until the file is released, then releases it', async () => {
     fixture.setUp({ cards: 2 });
     const entry = fixture.node.cards()[1]!;
     const { file, release } = heldFile(fixture.node.open(1));
@@ -51,7 +51,7 @@ describe('close', () => {
     expect(device.released).toBeUndefined();
   });
 
-  it('gives everything back at once when nothing is under way', () => {
+  it('releases everything at once if no call is in progress', () => {
     const device = fixture.setUp();
     device.close();
     expect(device.released).toBeUndefined();

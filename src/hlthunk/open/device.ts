@@ -1,10 +1,10 @@
 /**
- * An open card: its file and everything made through it. Opening is in open.ts, what the card can tell in device-info.ts.
+ * An open card: its file and everything made through it. Opening is in open.ts, information about the card in device-info.ts.
  *
- * A device has the card to itself: the driver gives out one compute context. Closing gives everything back, in the order that
- * hardware needs: transfers end, descriptors and mappings that hold the file go, the file is closed (the driver then waits for the
- * engines and drops what the card could reach), and only then is memory released that the card could have written to. A call to the
- * driver that is under way can put that off: see {@link Device.released}.
+ * A device has the card to itself: the driver allows one compute context. Closing releases everything, in the order that
+ * hardware needs: transfers end, descriptors and mappings that hold the file are closed, the file is closed (the driver then waits for the
+ * engines and drops the card's mappings), and only then is memory released that the card could have written to. A call in progress
+ * in the driver can defer that: see {@link Device.released}.
  */
 
 import type { CardEntry, DriverFile, DriverNode } from '../../driver/port.ts';
@@ -27,7 +27,7 @@ import { DmaMemory, foreignName } from '../memory/dma-memory.ts';
 import { type DmabufExport, DmabufImports, exportBlock, type ImportedMapping } from '../memory/dmabuf.ts';
 import { type HostMapOptions, type HostMapping, HostMemory } from '../memory/host-memory.ts';
 
-/** What a card is: HW_IP_INFO and the constants of its generation. */
+/** Properties of a card: HW_IP_INFO and the constants of its generation. */
 export interface DeviceInfo extends HwIpInfo {
   /** Constants of the ASIC. */
   readonly profile: AsicProfile;
@@ -37,23 +37,23 @@ export interface DeviceInfo extends HwIpInfo {
 export class Device implements CardTarget, Disposable {
   /** Marks the object as bound to the thread that made it. */
   readonly thread: symbol = THREAD_BOUND;
-  /** The machine that the card is of. */
+  /** The node of the card. */
   readonly node: DriverNode;
   /** The open file of the card. */
   readonly card: CardFile;
   /** What the card reports about itself (HL_INFO_HW_IP_INFO). */
   readonly info: DeviceInfo;
-  /** Index in /dev/accel/accelN. */
+  /** Index of the card in /dev/accel/accelN. */
   readonly minor: number;
-  /** Such as `0000:3b:00.0`. */
+  /** PCI address, such as `0000:3b:00.0`. */
   readonly busId: string;
   /** OCP module id, as the card reports it. */
   readonly moduleId: number;
-  /** -1 when the platform does not say. */
+  /** NUMA node; -1 if the platform does not report it. */
   readonly numaNode: number;
   /** Events and faults of the card. */
   readonly events: DeviceEvents;
-  /** Host memory that the card can reach. */
+  /** Host memory that is mapped for the card. */
   readonly hostMemory: HostMemory;
   /** Device memory in blocks. */
   readonly memory: DeviceArenas;
@@ -61,13 +61,13 @@ export class Device implements CardTarget, Disposable {
   readonly ranges: DeviceRanges;
   /** Transfers of the card. */
   readonly dma: DeviceDma;
-  /** dma-bufs of others that this card can reach. */
+  /** Imported dma-bufs. */
   readonly imports: DmabufImports;
   readonly #ownsNode: boolean;
   #released: Promise<void> | undefined = undefined;
 
   /**
-   * Takes ownership of `file`, which is closed when this throws.
+   * Takes ownership of `file`, which is closed if this throws.
    * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND for a card of an unknown generation; ERR_GAUDI_* of INFO
    */
   constructor(node: DriverNode, file: DriverFile, entry: CardEntry, options: DeviceOptions = {}) {
@@ -103,7 +103,7 @@ export class Device implements CardTarget, Disposable {
     return this.card.closed;
   }
 
-  /** Whether a value is a device that was opened, and not what merely has one as its prototype. */
+  /** Whether a value is a device made by this class, not an object with its prototype. */
   static isGenuine(value: unknown): value is Device {
     return typeof value === 'object' && value !== null && #released in value;
   }
@@ -113,7 +113,7 @@ export class Device implements CardTarget, Disposable {
     return this.hostMemory.pinnedBytes;
   }
 
-  /** Whether the driver imports dma-bufs. */
+  /** Whether the driver can import dma-bufs. */
   get canImportDmabuf(): boolean {
     return this.imports.canImport;
   }
@@ -123,7 +123,7 @@ export class Device implements CardTarget, Disposable {
     return this.info.dramEnabled !== 0;
   }
 
-  /** Names a block to others by the dma-buf of its arena: see {@link exportBlock}. */
+  /** Exports a block by the dma-buf of its arena: see {@link exportBlock}. */
   exportDmabuf(block: DeviceBlock): DmabufExport {
     if (!DmaMemory.isGenuine(block) || block.card !== this.card) {
       throw invalidArgument('block', `must be memory of ${this.card.name}`, foreignName(block));
@@ -136,7 +136,7 @@ export class Device implements CardTarget, Disposable {
     return this.imports.register(fd, byteLength, offset);
   }
 
-  /** Pins host memory and gives it a device address: see {@link HostMemory.map}. The caller keeps the memory mapped. */
+  /** Pins host memory and maps it to a device address: see {@link HostMemory.map}. The caller keeps the memory mapped. */
   hostMemoryMap(address: number, byteLength: number, options?: HostMapOptions): HostMapping {
     return this.hostMemory.map(address, byteLength, options);
   }
@@ -147,14 +147,14 @@ export class Device implements CardTarget, Disposable {
   }
 
   /**
-   * Defined while a closed device has a call under way in the driver (100 ms at most), which keeps the card: resolves, never rejects,
-   * when the card can be opened again. Memory that was mapped into the card must stay what it was until then.
+   * Defined while a closed device has a call in progress in the driver (100 ms at most), which keeps the card: resolves, never rejects,
+   * when the card can be opened again. Memory that was mapped for the card must not be reused until then.
    */
   get released(): Promise<void> | undefined {
     return this.#released;
   }
 
-  /** Ends all transfers with CANCELED and gives everything back; what was made through the device is dead then. Idempotent. */
+  /** Ends all transfers with CANCELED and releases everything; objects made through the device are then unusable. Idempotent. */
   close(): void {
     if (this.card.closed) return;
     this.dma.abort(Status.CANCELED);
@@ -169,7 +169,7 @@ export class Device implements CardTarget, Disposable {
     else this.#released = released.then(() => this.#stopped());
   }
 
-  /** The card has stopped. */
+  /** Called when the card has stopped: releases the memory that it could access. */
   #stopped(): void {
     this.dma.close();
     this.#released = undefined;
@@ -182,14 +182,14 @@ export class Device implements CardTarget, Disposable {
 }
 
 /**
- * Checks a device: the check of every call that takes one. Whether it is open is asked by what the call does.
+ * Checks a device: the argument check of every call that takes one. Whether it is open is checked by the operation.
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS
  */
 export function checkDevice(device: Device): void {
   if (!Device.isGenuine(device)) throw invalidArgument('device', 'must be an opened device', device);
 }
 
-/** An open control node: INFO only, any number of them, beside the owner of the card. Made by `openControl`. */
+/** An open control node: INFO only, any number of them, in parallel to the user of the card. Made by `openControl`. */
 export class ControlDevice implements CardTarget, Disposable {
   /** The open file of the card. */
   readonly card: CardFile;
@@ -209,7 +209,7 @@ export class ControlDevice implements CardTarget, Disposable {
     return this.card.closed;
   }
 
-  /** Idempotent. */
+  /** Closes the control node. Idempotent. */
   close(): void {
     this.card.close();
   }

@@ -1,4 +1,4 @@
-/** Register blocks on emulated cards: found by name, read, seen to change, refused. */
+/** Register blocks on emulated cards: found by name, read, updated, rejected. */
 
 import { describe, expect, it } from 'vitest';
 import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
@@ -8,19 +8,19 @@ import { GaudiErrorCode, getHwBlock, open, type RegisterValue, readHwBlock, user
 const fixture = useEmulatedDevice();
 const CFG = 0x1000007ff8000000n;
 
-/** What the registers hold that are not 0. */
+/** The registers with values other than 0. */
 function set(values: readonly RegisterValue[]): Record<string, number> {
   const named = values.filter(({ value }) => value !== 0);
   return Object.fromEntries(named.map(({ name, offset, value }) => [name ?? `@${offset}`, value]));
 }
 
-/** A write by the card itself, as MSG_LONG does it. */
+/** A write by the card itself, as by MSG_LONG. */
 function deviceWrites(address: bigint, value: number): void {
   fixture.node.card(0).device.writeWord(Number(address >> 32n), Number(address & 0xffff_ffffn), value);
 }
 
 describe('register blocks', () => {
-  it('show what the card writes to them, before and after they are looked at', () => {
+  it("show the card's writes, before and after they are mapped", () => {
     const device = fixture.setUp();
     const block = userBlockOf(device, 'nic3_umr1_2');
     expect(block.address).toBe(CFG + 0x55a2000n);
@@ -34,7 +34,7 @@ describe('register blocks', () => {
     expect(set(readHwBlock(device, userBlockOf(device, 'NIC3_UMR1_3')))).toEqual({});
   });
 
-  it('show sync objects, and memory without names word by word', () => {
+  it('show sync objects, and blocks without register names word by word', () => {
     const device = fixture.setUp();
     deviceWrites(CFG + 0x4300000n + 4n * 8191n, 5);
     expect(set(readHwBlock(device, userBlockOf(device, 'DCORE1_SYNC_MNGR_OBJS')))['SOB_OBJ_8191']).toBe(5);
@@ -45,7 +45,7 @@ describe('register blocks', () => {
     expect(set(values)).toEqual({ '@32764': 9 });
   });
 
-  it('are 0 again after a reset, also where they are mapped', () => {
+  it('are 0 again after a reset, also if they are mapped', () => {
     const device = fixture.setUp();
     const block = userBlockOf(device, 'PCIE_DEC0_CMD');
     const mapping = getHwBlock(device, block.address).map();
@@ -82,12 +82,12 @@ describe('register blocks', () => {
     },
   );
 
-  it('are all handed out by gaudi2, whole', () => {
+  it('are all mapped by gaudi2, as a whole', () => {
     const device = fixture.setUp();
     for (const { address, size } of device.info.profile.userBlocks) expect(getHwBlock(device, address).size).toBe(size);
   });
 
-  it('have names; others are refused', () => {
+  it('have names; others are rejected', () => {
     const device = fixture.setUp();
     const refusal = expect.objectContaining({ code: GaudiErrorCode.INVALID_PARAMS });
     expect(() => userBlockOf(device, 'NIC12_UMR0_0')).toThrow(refusal);

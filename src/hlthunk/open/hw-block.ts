@@ -1,6 +1,6 @@
 /**
- * Blocks of registers that the driver hands to users (MEMORY MAP_BLOCK), and what is in them: gaudi2 and later; gaudi refuses. Which blocks there
- * are is in the profile of the generation, what the driver gives out is its own decision.
+ * Register blocks that the driver maps for users (MEMORY MAP_BLOCK), and their contents: gaudi2 and later; gaudi rejects it. The profile of the
+ * generation lists the blocks; the driver decides which of them it maps.
  */
 
 import type { DriverMapping } from '../../driver/port.ts';
@@ -15,7 +15,7 @@ const WORD_BYTES = 4;
 export interface RegisterValue {
   /** Byte of the block. */
   readonly offset: number;
-  /** Undefined for a word of a block whose registers no public header names. */
+  /** Undefined for a word of a block whose registers have no names in public headers. */
   readonly name: string | undefined;
   /** Unsigned 32 bits. */
   readonly value: number;
@@ -28,7 +28,7 @@ export class HwBlock {
   readonly address: bigint;
   /** mmap cookie. */
   readonly handle: bigint;
-  /** Bytes; only the whole block can be mapped. */
+  /** Size in bytes; only the whole block can be mapped. */
   readonly size: number;
 
   constructor(card: CardFile, address: bigint, handle: bigint, size: number) {
@@ -52,7 +52,7 @@ export class HwBlock {
 
 /**
  * The block of registers at a device address.
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS when it is none of the user's blocks; ERR_GAUDI_PERMISSION_DENIED on gaudi
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS if it is not a block for users; ERR_GAUDI_PERMISSION_DENIED on gaudi
  */
 export function getHwBlock(target: CardTarget, address: bigint): HwBlock {
   checkWord64('address', address);
@@ -63,7 +63,7 @@ export function getHwBlock(target: CardTarget, address: bigint): HwBlock {
 }
 
 /**
- * The block with a name of the kernel's headers, such as `NIC0_UMR0_0`, in upper or lower case.
+ * Finds a block by its name in the kernel's headers, such as `NIC0_UMR0_0`, in upper or lower case.
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a name that this generation does not have
  */
 export function userBlockOf(device: Device, name: string): UserBlock {
@@ -76,7 +76,7 @@ export function userBlockOf(device: Device, name: string): UserBlock {
 }
 
 /**
- * Reads the registers of a block: those that public headers name; every word of a block without such names. The block is mapped for the time of
+ * Reads the registers of a block: those that public headers name; every word of a block without such names. The block is mapped during
  * the call, and nothing is written.
  * @throws UcxError as {@link getHwBlock} and {@link HwBlock.map}
  */

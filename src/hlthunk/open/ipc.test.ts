@@ -1,4 +1,4 @@
-/** Handles of device memory: what they carry, what opening them checks, and that bytes arrive where they say. */
+/** Handles of device memory: their contents, the checks at opening, and transfers to the memory. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -29,7 +29,7 @@ function twoCards(): { owner: Device; device: Device } {
 }
 
 describe('ipc handles', () => {
-  it('lead another card to a block, and to a range in one', async () => {
+  it('give another card access to a block, and to a range in one', async () => {
     const { device, owner } = twoCards();
     owner.memory.allocate(5000);
     const remote = owner.memory.allocate(BYTES);
@@ -58,7 +58,7 @@ describe('ipc handles', () => {
     owner.close();
   });
 
-  it('of an arena serve every block in it', async () => {
+  it('of an arena give access to every block in it', async () => {
     const { device, owner } = twoCards();
     const blocks = [1, 2, 3].map(() => owner.memory.allocate(4096));
     const { fd, handle } = ipcWrapArena(owner, blocks[0]!);
@@ -78,7 +78,7 @@ describe('ipc handles', () => {
     owner.close();
   });
 
-  it('of an import lead a third card to the same memory', async () => {
+  it('of an import give a third card access to the same memory', async () => {
     const { device, owner } = twoCards();
     const block = owner.memory.allocate(8192);
     const exported = ipcWrapHandle(owner, { address: block.address + 4096n, byteLength: 4096 });
@@ -100,7 +100,7 @@ describe('ipc handles', () => {
     owner.close();
   });
 
-  it('carry neither the descriptor nor an address', () => {
+  it('contain neither the descriptor nor an address', () => {
     const { device, owner } = twoCards();
     const block = owner.memory.allocate(4096);
     const first = ipcWrapHandle(owner, block);
@@ -114,7 +114,7 @@ describe('ipc handles', () => {
     expect(device.imports.count).toBe(0);
   });
 
-  it('are refused for freed and foreign memory and for ranges outside', () => {
+  it('are rejected for freed and foreign memory and for ranges outside', () => {
     const { device, owner } = twoCards();
     const block = owner.memory.allocate(4096);
     expect(() => ipcWrapHandle(device, block)).toThrow(INVALID);
@@ -127,7 +127,7 @@ describe('ipc handles', () => {
     owner.close();
   });
 
-  it('are refused with foreign descriptors and with bytes that are none', async () => {
+  it('are rejected with foreign descriptors and with invalid bytes', async () => {
     const { device, owner } = twoCards();
     const { fd, handle } = ipcWrapHandle(owner, owner.memory.allocate(4096));
     const plain = openFile('/dev/null', OpenFlag.CLOEXEC);
@@ -136,7 +136,7 @@ describe('ipc handles', () => {
     for (const bytes of [undefined, handle.subarray(1), new Uint8Array(IPC_HANDLE_BYTES)]) {
       expect(() => ipcOpenHandle(device, fd, bytes as Uint8Array)).toThrow(INVALID);
     }
-    // Whatever the bytes are: a typed refusal, or a mapping inside the dma-buf.
+    // Any bytes lead to a typed error, or to a mapping inside the dma-buf.
     await fc.assert(
       fc.property(fc.nat(IPC_HANDLE_BYTES - 1), fc.nat(255), (at, value) => {
         const changed = handle.slice();
@@ -153,7 +153,7 @@ describe('ipc handles', () => {
     owner.close();
   });
 
-  it('cannot be opened where the driver does not import', () => {
+  it('cannot be opened if the driver does not import', () => {
     const device = fixture.setUp({ importDmabuf: false });
     const { fd, handle } = ipcWrapHandle(device, device.memory.allocate(4096));
     expect(() => ipcOpenHandle(device, fd, handle)).toThrow(/cannot import dma-bufs/);

@@ -1,6 +1,6 @@
 /**
- * Handles of device memory for other processes: a dma-buf, which travels by SCM_RIGHTS, and bytes that say where in it the memory lies. The bytes
- * carry no descriptor and no pointer. How the two get to the other process is its callers' business.
+ * Handles of device memory for other processes: a dma-buf, sent by SCM_RIGHTS, and bytes with the position of the memory in it. The bytes
+ * contain no descriptor and no pointer. Callers send both to the other process.
  *
  * The real hl-thunk has no such calls: they are built from the export and the import of dma-bufs.
  */
@@ -14,7 +14,7 @@ import { DmaMemory, foreignName } from '../memory/dma-memory.ts';
 import { checkFd, exportBlock, ImportedMapping } from '../memory/dmabuf.ts';
 import { checkDevice, type Device } from './device.ts';
 
-/** Bytes of a handle. */
+/** Size of a handle in bytes. */
 export const IPC_HANDLE_BYTES = 40;
 
 const VERSION = 1;
@@ -25,11 +25,11 @@ const AT_LENGTH = 16;
 const AT_GENERATION = 24;
 const AT_ARENA_LENGTH = 32;
 
-/** A piece of device memory as another process can open it. */
+/** A piece of device memory that another process can open. */
 export interface IpcHandle {
   /** Descriptor of the dma-buf; the caller owns and closes it. */
   readonly fd: number;
-  /** {@link IPC_HANDLE_BYTES} bytes: where in the dma-buf the memory lies, how long it is, of which card and arena. */
+  /** {@link IPC_HANDLE_BYTES} bytes: the position of the memory in the dma-buf, its length, its card and arena. */
   readonly handle: Uint8Array;
 }
 
@@ -40,9 +40,9 @@ export interface IpcRange {
 }
 
 /**
- * Makes a handle of a block, or of a range inside one. A process that opens it can reach the whole arena of the block: memory for a process
- * untrusted needs `dedicated`.
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a freed block, one of another card, or a range that lies in no block;
+ * Makes a handle of a block, or of a range inside one. A process that opens it has access to the whole arena of the block: memory for an
+ * untrusted process needs `dedicated`.
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a freed block, one of another card, or a range outside every block;
  *   ERR_GAUDI_OUT_OF_MEMORY without descriptors
  */
 export function ipcWrapHandle(device: Device, memory: DeviceBlock | IpcRange): IpcHandle {
@@ -70,9 +70,9 @@ export function ipcWrapArena(device: Device, block: DeviceBlock): IpcHandle {
 }
 
 /**
- * Makes a handle of memory that a card has imported: of everything that the import has mapped. A process that opens it reaches the memory as the card does, and not
- * through it.
- * @param fd a descriptor of the dma-buf that was imported; it stays the caller's
+ * Makes a handle of imported memory: of everything that the import has mapped. A process that opens it accesses the memory directly, like this card, and not
+ * through this card.
+ * @param fd a descriptor of the imported dma-buf; the caller keeps it
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an import of another card or one that has ended, and for a descriptor that is closed;
  *   ERR_GAUDI_OUT_OF_MEMORY without descriptors
  */
@@ -89,11 +89,11 @@ export function ipcWrapImport(device: Device, mapping: ImportedMapping, fd: numb
 }
 
 /**
- * Maps the memory of a handle into the address space of a card, where transfers can read and write it. The descriptor may be closed
+ * Maps the memory of a handle into the address space of a card, for transfers. The descriptor may be closed
  * afterwards.
- * @param fd the dma-buf that came with the handle
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for bytes that are no handle, a descriptor that is no dma-buf of a card of this node or too
- *   short for the handle, and where the driver cannot import; ERR_GAUDI_OUT_OF_MEMORY
+ * @param fd the dma-buf received with the handle
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an invalid handle, a descriptor that is not a dma-buf of a card of this node or too
+ * short for the handle, and if the driver cannot import; ERR_GAUDI_OUT_OF_MEMORY
  */
 export function ipcOpenHandle(device: Device, fd: number, handle: Uint8Array): ImportedMapping {
   checkDevice(device);
@@ -113,7 +113,7 @@ export function ipcOpenHandle(device: Device, fd: number, handle: Uint8Array): I
 }
 
 /**
- * Ends what {@link ipcOpenHandle} began.
+ * Closes a mapping of {@link ipcOpenHandle}.
  * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses it; ERR_GAUDI_INVALID_PARAMS the second time
  */
 export function ipcCloseHandle(mapping: ImportedMapping): void {
@@ -129,7 +129,7 @@ function wrap(device: Device, block: DeviceBlock, offset: number, byteLength: nu
   return { fd: descriptor(() => exportBlock(block).fd, 'ipcWrapHandle'), handle };
 }
 
-/** A new descriptor; a refusal by the kernel is told as one by the driver. */
+/** Returns a new descriptor; an error of the kernel is reported like one of the driver. */
 function descriptor(open: () => number, what: string): number {
   try {
     return open();
@@ -144,7 +144,7 @@ function checkBlock({ card }: Device, block: DeviceBlock): void {
   throw invalidArgument('memory', `must be device memory of ${card.name}`, foreignName(block));
 }
 
-/** What a handle says of the memory that a dma-buf is of. */
+/** The memory behind a dma-buf, as described in a handle. */
 type WholeMemory = Pick<Arena, 'generation' | 'byteLength'>;
 
 function encode(busId: string, arena: WholeMemory, offset: number, byteLength: number): Uint8Array {

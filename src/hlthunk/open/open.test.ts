@@ -66,7 +66,7 @@ describe('open', () => {
     device.close();
   });
 
-  it('refuses another generation', () => {
+  it('rejects another generation', () => {
     fixture.setUp();
     expect(() => open(fixture.node, { name: 'gaudi' })).toThrow(NOT_FOUND);
     expect(getDeviceCount(fixture.node)).toBe(1);
@@ -74,7 +74,7 @@ describe('open', () => {
     expect(getDeviceCount(fixture.node, 'gaudi')).toBe(0);
   });
 
-  it('keeps the refusal of the driver as the cause', () => {
+  it('keeps the error of the driver as the cause', () => {
     fixture.setUp({ cards: 2 });
     fixture.node.inject(1, { kind: 'open', errno: 13 });
     const refusal = expect.objectContaining({
@@ -85,7 +85,7 @@ describe('open', () => {
     expect(() => open(fixture.node, { minor: 1 })).toThrow(refusal);
   });
 
-  it('gives the file back when the card does not answer', () => {
+  it('closes the file if the card does not respond', () => {
     fixture.setUp({ cards: 2 });
     fixture.node.inject(1, { kind: 'ioctl', ioctl: 'INFO', errno: 5 });
     expect(() => open(fixture.node, { minor: 1 })).toThrow(/getHwIpInfo of card 1/);
@@ -105,7 +105,7 @@ describe('open', () => {
     expect(minorOf(openControlByBusId(node, second!.busId))).toBe(1);
     expect(minorOf(openControlByBusId(node, second!.busId.slice(5)))).toBe(1);
     expect(minorOf(openControlByModuleId(node, third!.moduleId!))).toBe(2);
-    // Where sysfs does not publish it, the card is asked.
+    // If sysfs does not publish it, it is read from the card.
     const silent: DriverNode = {
       kind: node.kind,
       cards: () => node.cards().map((entry) => ({ ...entry, moduleId: undefined })),
@@ -125,13 +125,13 @@ describe('open', () => {
     ]) {
       expect(call).toThrow(NOT_FOUND);
     }
-    // A card that refuses is passed over while there is another one that fits.
+    // A card that rejects the open is skipped if another one matches.
     node.inject(0, { kind: 'ioctl', ioctl: 'INFO', errno: 5 });
     expect(minorOf(openControlByName(node, 'gaudi2'))).toBe(1);
     expect(device.closed).toBe(false);
   });
 
-  it('opens control nodes beside the user of a card', () => {
+  it('opens control nodes while the card is in use', () => {
     fixture.setUp();
     const controls = [0, 1, 2].map(() => openControl(fixture.node, 0));
     for (const control of controls) {

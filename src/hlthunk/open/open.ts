@@ -1,5 +1,5 @@
 /**
- * Finding and opening cards, by the rules of hl-thunk: the first card that fits and opens wins; of failures the last one that is not
+ * Finding and opening cards, by the rules of hl-thunk: the first matching card that opens is used; of failures the last one that is not
  * ENOENT is reported. Device state is in device.ts.
  */
 
@@ -17,23 +17,23 @@ import { ControlDevice, Device } from './device.ts';
 /** Length of a bus id without its domain, such as `3b:00.0`. */
 const BUS_ID_WITHOUT_DOMAIN_LENGTH = 7;
 
-/** Characters of the command line of a process in an error message. */
+/** Maximum length of a process's command line in an error message. */
 const COMMAND_LENGTH_MAX = 80;
 
-/** Which card; without any wish the first that opens. */
+/** Selection of a card; without any field, the first that opens. */
 export interface CardSelection {
   /** Generation. */
   readonly name?: AsicName | undefined;
-  /** PCI address; without a domain it is that of domain 0000. */
+  /** PCI address; without a domain, domain 0000 is assumed. */
   readonly busId?: string | undefined;
   /** Index of the card in /dev/accel/accelN. */
   readonly minor?: number | undefined;
 }
 
 /**
- * Opens the primary node of the first card that fits (hlthunk_open).
- * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND when none fits; otherwise the last refusal: ERR_GAUDI_DEVICE_BUSY when the card has
- *   a user or is in reset, ERR_GAUDI_PERMISSION_DENIED
+ * Opens the primary node of the first matching card (hlthunk_open).
+ * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND if none matches; otherwise the last error: ERR_GAUDI_DEVICE_BUSY if the card is
+ * in use or in reset, ERR_GAUDI_PERMISSION_DENIED
  */
 export function open(node: DriverNode, selection: CardSelection = {}, options: DeviceOptions = {}): Device {
   checkDeviceOptions(options);
@@ -56,7 +56,7 @@ export function open(node: DriverNode, selection: CardSelection = {}, options: D
 }
 
 /**
- * Opens the card with an OCP module id (hlthunk_open_by_module_id). Asks sysfs, and the card where sysfs does not say.
+ * Opens the card with an OCP module id (hlthunk_open_by_module_id). The id is read from sysfs, or from the card if sysfs does not have it.
  * @throws like {@link open}
  */
 export function openByModuleId(node: DriverNode, moduleId: number, options: DeviceOptions = {}): Device {
@@ -78,7 +78,7 @@ export function openByModuleId(node: DriverNode, moduleId: number, options: Devi
 
 /**
  * Opens the control node of a card: INFO only, also while another process uses the card (hlthunk_open_control).
- * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND; ERR_GAUDI_PERMISSION_DENIED for a card that has failed for good
+ * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND; ERR_GAUDI_PERMISSION_DENIED for a card that has failed permanently
  */
 export function openControl(node: DriverNode, minor: number): ControlDevice {
   checkNode(node);
@@ -93,7 +93,7 @@ export function openControl(node: DriverNode, minor: number): ControlDevice {
 
 /**
  * Opens the control node of the first card of a generation, or of any (hlthunk_open_control_by_name).
- * @throws UcxError like {@link openControl}, for the last card that refused
+ * @throws UcxError like {@link openControl}, for the last card that failed to open
  */
 export function openControlByName(node: DriverNode, name?: AsicName): ControlDevice {
   checkNode(node);
@@ -107,7 +107,7 @@ export function openControlByBusId(node: DriverNode, busId: string): ControlDevi
 }
 
 /**
- * Opens the control node of the card with an OCP module id (hlthunk_open_control_by_module_id), which sysfs or the card tells.
+ * Opens the control node of the card with an OCP module id (hlthunk_open_control_by_module_id), read from sysfs or from the card.
  * @throws UcxError like {@link openControl}
  */
 export function openControlByModuleId(node: DriverNode, moduleId: number): ControlDevice {
@@ -118,7 +118,7 @@ export function openControlByModuleId(node: DriverNode, moduleId: number): Contr
   return firstControl(node, {}, isWanted, cards, `module id ${moduleId}`);
 }
 
-/** The control node of the first card that opens and is wanted; the others are closed. */
+/** The control node of the first matching card that opens; the others are closed. */
 function firstControl(
   node: DriverNode,
   selection: CardSelection,
@@ -143,7 +143,7 @@ function firstControl(
   throw failure ?? notFound(node, wanted);
 }
 
-/** Number of cards, of one generation or of all (hlthunk_get_device_count). Cards whose control node refuses do not count. */
+/** Number of cards, of one generation or of all (hlthunk_get_device_count). Cards whose control node cannot be opened do not count. */
 export function getDeviceCount(node: DriverNode, name?: AsicName): number {
   checkNode(node);
   if (name !== undefined) checkText('name', name);
@@ -200,7 +200,7 @@ function select(node: DriverNode, selection: CardSelection): readonly CardEntry[
     .filter((card) => (full === undefined || card.busId === full) && (minor === undefined || card.minor === minor));
 }
 
-/** Throws unless it is a node: of a driver, of an emulated node, or of a program that brings its own. */
+/** Throws unless it is a node: of a driver, an emulated node, or a program's own implementation. */
 function checkNode(node: DriverNode): void {
   checkMethods('node', node, ['cards', 'open', 'openControl']);
 }
@@ -229,14 +229,14 @@ function openFile(node: DriverNode, entry: CardEntry, openNode: () => DriverFile
     if (!isSyscallError(error)) throw error;
     const { minor, busId, path } = entry;
     const code = gaudiErrorOfErrno(error.errno);
-    // The driver answers EPERM for a card in a bad state, the file system EACCES for the user.
+    // The driver returns EPERM for a card in a bad state, the file system EACCES for the user.
     const hint = error.errno === Errno.EBUSY ? ` (${ownerText(node, minor)})` : '';
     const what = `open of card ${minor} (${busId}) at ${path}: ${error.errnoName}${hint}`;
     throw gaudiError(code, what, { minor, busId, path, errno: error.errnoName }, error);
   }
 }
 
-/** Who has the compute context of a card, for an error message. */
+/** The process that has the compute context of a card, for an error message. */
 function ownerText(node: DriverNode, minor: number): string {
   const pid = node.ownerOf?.(minor);
   if (pid === undefined) return 'another process has it open';

@@ -1,4 +1,4 @@
-/** Starts atomic operations of libucp on remote host memory, and names those that libucp does wrong. Replacing these is in device/atomic-loop.ts. */
+/** Starts atomic operations of libucp on remote host memory, and identifies those that libucp executes wrongly; device/atomic-loop.ts replaces these. */
 
 import type { AtomicParams, Request } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
@@ -11,19 +11,19 @@ import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { RequestKind, TRANSPORT } from '../request/request.ts';
 import { ATOMIC_OPCODES, noAtomics, REPLY_OFFSET, takeWord, wordsOf } from './atomic-words.ts';
 
-/** The minor version since which operations of bits are right: 1.13 forgets their operand where a CPU reaches the word itself, 1.18 does not. */
+/** First minor version with correct bitwise operations: 1.13 loses their operand if a CPU reaches the word itself, 1.18 does not. */
 const BITS_FIXED_MINOR = 18;
 
-/** The minor version since which UCX_PROTO_ENABLE is on by default. */
+/** First minor version with UCX_PROTO_ENABLE on by default. */
 export const PROTO_ENABLE_MINOR = 16;
-/** Transports of libucp that have atomic operations in hardware, also where the peer is looked after. */
+/** Transports of libucp with atomic operations in hardware, also with peer error handling. */
 const HARDWARE = /^(rc|dc)_/;
 
 /**
- * Checks that libucp can be asked for atomic operations. The protocols that UCX_PROTO_ENABLE turns on have those in software only at endpoints that do not look
- * after their peer; at others the call prints an error and is canceled, and before the connection is made it never returns, or ends the process (1.18).
+ * Checks that libucp supports atomic operations. The protocols of UCX_PROTO_ENABLE have them in software only at endpoints without peer error
+ * handling; at others the call prints an error and is canceled, and before the connection is established it never returns, or ends the process (1.18).
  * @param ep the handle of libucp's endpoint
- * @param isWatched it looks after its peer
+ * @param isWatched whether the endpoint has peer error handling
  * @throws UcxError ERR_UNSUPPORTED
  */
 export function requireAtomics(
@@ -36,7 +36,7 @@ export function requireAtomics(
   throw noAtomics();
 }
 
-/** True for an operation that libucp is not to be trusted with. */
+/** True for an operation that libucp executes wrongly. */
 export function isWrong({ operation }: WordOperation, { minor }: { readonly minor: number }): boolean {
   if (minor >= BITS_FIXED_MINOR) return false;
   return operation === AtomicOperation.AND || operation === AtomicOperation.OR || operation === AtomicOperation.XOR;

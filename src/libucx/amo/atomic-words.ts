@@ -1,5 +1,5 @@
 /**
- * The words of an atomic operation as libucp takes them: the operand, and the reply buffer, which is input and output. Starting the operation is in atomic-
+ * Encoding of the words of an atomic operation for libucp: the operand, and the reply buffer, which is input and output. Starting the operation is in atomic-
  * start.ts.
  */
 
@@ -11,7 +11,7 @@ import { AtomicOperation } from '../../uct/api/iface.ts';
 import { UCP_ATOMIC_OP } from '../c/abi.ts';
 import type { UcpRequest } from '../request/request.ts';
 
-/** The code of libucp for an operation. */
+/** Opcode of each operation in libucp. */
 export const ATOMIC_OPCODES: Readonly<Record<AtomicOperation, number>> = {
   [AtomicOperation.ADD]: UCP_ATOMIC_OP.ADD,
   [AtomicOperation.AND]: UCP_ATOMIC_OP.AND,
@@ -21,10 +21,10 @@ export const ATOMIC_OPCODES: Readonly<Record<AtomicOperation, number>> = {
   [AtomicOperation.CSWAP]: UCP_ATOMIC_OP.CSWAP,
 };
 
-/** Where the reply buffer begins. */
+/** Offset of the reply buffer. */
 export const REPLY_OFFSET = 8;
 
-/** The words, zeroed but for what the operation says. */
+/** The words, zeroed except for the operands of the operation. */
 export function wordsOf({ operation, value, compare, wordBytes }: WordOperation): ScratchBlock {
   const words = allocateScratch(2 * REPLY_OFFSET);
   const isSwap = operation === AtomicOperation.CSWAP;
@@ -38,7 +38,7 @@ function setWord({ view }: ScratchBlock, at: number, wordBytes: number, value: b
   else view.setBigUint64(at, value, true);
 }
 
-/** libucp has no protocol for an operation: those that software would have to do, at an endpoint which looks after its peer. */
+/** The error if libucp has no protocol for an operation: it would have to be done in software, at an endpoint with peer error handling. */
 export function noAtomics(): UcxError {
   return new UcxError({
     code: 'ERR_UNSUPPORTED',
@@ -48,7 +48,7 @@ export function noAtomics(): UcxError {
 }
 
 /**
- * Takes the word before an atomic operation that has ended. libucp cancels operations that it has no protocol for.
+ * Reads the previous value of the word after an atomic operation. libucp cancels operations without a protocol.
  * @param isOpen false once the endpoint has been closed or has failed
  */
 export function takeWord(request: UcpRequest, status: Status, isOpen: boolean): Status {

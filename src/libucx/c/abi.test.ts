@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { CompilerFolder, compilerSkipReason } from '../../../test/fixtures/c-library.ts';
 import * as abi from './abi.ts';
 
-/** The newest version that the table was written for. */
+/** The newest version that the table covers. */
 const NEWEST_MINOR = 23;
 
 type AnyStruct = abi.AbiStruct<Readonly<Record<string, number>>>;
@@ -15,7 +15,7 @@ function isStruct(value: unknown): value is AnyStruct {
   return typeof value === 'object' && value !== null && 'cName' in value;
 }
 
-/** Our constants by their names in C. */
+/** The constants of abi.ts by their names in C. */
 function constants(): Record<string, number> {
   const all: Record<string, number> = { UCP_ENTITY_NAME_MAX: abi.UCP_ENTITY_NAME_MAX };
   for (const [name, value] of exported) {
@@ -25,7 +25,7 @@ function constants(): Record<string, number> {
   return all;
 }
 
-/** The version since which there is a struct, a constant, or a member of a struct by its path. */
+/** First version with a struct, a constant, or a member of a struct, given by its path. */
 function since(...names: readonly string[]): number {
   return Math.max(0, ...names.map((name) => (abi.SINCE_MINOR as Readonly<Record<string, number>>)[name] ?? 0));
 }
@@ -43,7 +43,7 @@ function expressions(minor: number): Record<string, number> {
   return all;
 }
 
-/** What a compiler says of expressions. */
+/** The values that a compiler computes for expressions. */
 function compiled(list: readonly string[]): Record<string, number> {
   using folder = new CompilerFolder();
   const lines = list.map((expression) => `printf("%s = %lld\\n", "${expression}", (long long)(${expression}));`);
@@ -87,7 +87,7 @@ describe('the interface of libucp', () => {
     expect(known.length).toBeGreaterThan(15);
   });
 
-  it('says of every version what there is', () => {
+  it('returns the members of every version', () => {
     const names = new Set([
       ...Object.keys(constants()),
       ...structs.map(({ cName }) => cName),

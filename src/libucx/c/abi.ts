@@ -1,10 +1,10 @@
 /**
- * The part of the C interface of libucp that is used here, as data: sizes and offsets of structs, field masks, flags, codes. No behaviour, and not the
- * functions (functions.ts).
+ * The part of the C interface of libucp that is used here, as data: sizes and offsets of structs, field masks, flags, codes. No behaviour;
+ * functions are in functions.ts.
  *
  * Source: ucp/api/ucp.h and ucp_def.h of UCX 1.13 to 1.23, x86-64. In these versions a struct only ever grew at its end, so that every offset is
- * right in all of them. What is not in {@link SINCE_MINOR} is in all of them too. A library reads and writes what the field mask names,
- * and knows: allocate structs zeroed at `size`, the largest there is.
+ * valid in all of them. Members that are not in {@link SINCE_MINOR} exist in all of them. A library reads and writes the members in the field mask
+ * that it supports: allocate structs zeroed at `size`, the largest.
  *
  * Constants have the names of C: the name of the object, an underscore, the name of the member.
  */
@@ -19,12 +19,12 @@ export interface AbiStruct<F> {
   readonly at: F;
 }
 
-/** The version of this interface that is asked for in ucp_init_version: the oldest one that is supported. */
+/** The interface version passed to ucp_init_version: the oldest supported one. */
 export const UCP_API_MAJOR = 1;
 /** See {@link UCP_API_MAJOR}. */
 export const UCP_API_MINOR = 13;
 
-/** The minor version since which there is what was not in 1.13. An older library ignores these bits and leaves these members alone. */
+/** First minor version of interfaces that are not in 1.13. An older library ignores these bits and does not write these members. */
 export const SINCE_MINOR = {
   UCP_AM_SEND_FLAG_COPY_HEADER: 14,
   UCP_EP_ATTR_FIELD_TRANSPORTS: 14,
@@ -35,7 +35,7 @@ export const SINCE_MINOR = {
   ucp_transport_entry_t: 14,
 } as const;
 
-/** Bytes of the names of a context, a worker and an endpoint, with the zero byte at their end. */
+/** Size of the names of a context, a worker and an endpoint in bytes, including the terminating zero byte. */
 export const UCP_ENTITY_NAME_MAX = 32;
 
 /** Features of a context. */
@@ -49,7 +49,7 @@ export const UCP_FEATURE = {
   AM: 0x40,
 } as const;
 
-/** Which threads may call at the same time. */
+/** Threads that may call at the same time. */
 export const UCS_THREAD_MODE = { SINGLE: 0, SERIALIZED: 1, MULTI: 2 } as const;
 
 /** The memory type that has the same number in every version; for others see `Libucp.memoryTypes`. */
@@ -68,7 +68,7 @@ export const UCP_PARAM_FIELD = {
   NAME: 0x100,
 } as const;
 
-/** What ucp_init_version takes. */
+/** Parameters of ucp_init_version. */
 export const UCP_PARAMS = {
   cName: 'ucp_params_t',
   size: 88,
@@ -94,7 +94,7 @@ export const UCP_ATTR_FIELD = {
   NAME: 0x8,
 } as const;
 
-/** What ucp_context_query fills in. */
+/** Result of ucp_context_query. */
 export const UCP_CONTEXT_ATTR = {
   cName: 'ucp_context_attr_t',
   size: 72,
@@ -114,10 +114,10 @@ export const UCP_WORKER_PARAM_FIELD = {
   CLIENT_ID: 0x100,
 } as const;
 
-/** `ucp_worker_params_t.flags`: says nothing of requests that are pending when the worker is destroyed. */
+/** `ucp_worker_params_t.flags`: suppresses warnings about requests that are pending when the worker is destroyed. */
 export const UCP_WORKER_FLAG = { IGNORE_REQUEST_LEAK: 0x1 } as const;
 
-/** What ucp_worker_create takes. `cpu_mask` has 128 bytes. */
+/** Parameters of ucp_worker_create. `cpu_mask` has 128 bytes. */
 export const UCP_WORKER_PARAMS = {
   cName: 'ucp_worker_params_t',
   size: 200,
@@ -145,7 +145,7 @@ export const UCP_WORKER_ATTR_FIELD = {
   MAX_INFO_STRING: 0x20,
 } as const;
 
-/** What ucp_worker_query fills in. */
+/** Result of ucp_worker_query. */
 export const UCP_WORKER_ATTR = {
   cName: 'ucp_worker_attr_t',
   size: 88,
@@ -180,10 +180,10 @@ export const UCP_ERR_HANDLING_MODE = { NONE: 0, PEER: 1 } as const;
 /** `ucp_ep_params_t.flags`. */
 export const UCP_EP_PARAMS_FLAGS = { CLIENT_SERVER: 0x1, NO_LOOPBACK: 0x2, SEND_CLIENT_ID: 0x4 } as const;
 
-/** `flags` of ucp_ep_close_nbx: what is outstanding is cancelled, and the peer not told. */
+/** `flags` of ucp_ep_close_nbx: outstanding operations are cancelled, and the peer is not notified. */
 export const UCP_EP_CLOSE_FLAG = { FORCE: 0x1 } as const;
 
-/** What ucp_ep_create takes. */
+/** Parameters of ucp_ep_create. */
 export const UCP_EP_PARAMS = {
   cName: 'ucp_ep_params_t',
   size: 104,
@@ -214,8 +214,8 @@ export const UCP_EP_ATTR_FIELD = {
 } as const;
 
 /**
- * What ucp_ep_query fills in; each sockaddr has 128 bytes. The caller provides the array of {@link UCP_TRANSPORT_ENTRY} with its number of entries
- * and the size of one, and gets the number that was filled in.
+ * Result of ucp_ep_query; each sockaddr has 128 bytes. The caller provides the array of {@link UCP_TRANSPORT_ENTRY} with its number of entries
+ * and the size of one, and receives the number of filled entries.
  */
 export const UCP_EP_ATTR = {
   cName: 'ucp_ep_attr_t',
@@ -251,7 +251,7 @@ export const UCP_MEM_MAP_PARAM_FIELD = {
 /** `ucp_mem_map_params_t.flags`. */
 export const UCP_MEM_MAP = { NONBLOCK: 0x1, ALLOCATE: 0x2, FIXED: 0x4, LOCK: 0x10 } as const;
 
-/** What ucp_mem_map takes. */
+/** Parameters of ucp_mem_map. */
 export const UCP_MEM_MAP_PARAMS = {
   cName: 'ucp_mem_map_params_t',
   size: 48,
@@ -261,7 +261,7 @@ export const UCP_MEM_MAP_PARAMS = {
 /** `ucp_mem_attr_t.field_mask`. */
 export const UCP_MEM_ATTR_FIELD = { ADDRESS: 0x1, LENGTH: 0x2, MEM_TYPE: 0x4 } as const;
 
-/** What ucp_mem_query fills in. */
+/** Result of ucp_mem_query. */
 export const UCP_MEM_ATTR = {
   cName: 'ucp_mem_attr_t',
   size: 32,
@@ -281,7 +281,7 @@ export const UCP_OP_ATTR_FIELD = {
   MEMH: 0x100,
 } as const;
 
-/** `ucp_request_param_t.op_attr_mask`: how to complete. */
+/** `ucp_request_param_t.op_attr_mask`: mode of completion. */
 export const UCP_OP_ATTR_FLAG = {
   NO_IMM_CMPL: 0x10000,
   FAST_CMPL: 0x20000,
@@ -289,7 +289,7 @@ export const UCP_OP_ATTR_FLAG = {
   MULTI_SEND: 0x80000,
 } as const;
 
-/** What every operation takes. All zeros: bytes, no callback. */
+/** Parameters of every operation. All zeros: bytes, no callback. */
 export const UCP_REQUEST_PARAM = {
   cName: 'ucp_request_param_t',
   size: 96,
@@ -307,7 +307,7 @@ export const UCP_REQUEST_PARAM = {
   },
 } as const;
 
-/** What a tag receive or probe has found. */
+/** Result of a tag receive or probe. */
 export const UCP_TAG_RECV_INFO = { cName: 'ucp_tag_recv_info_t', size: 16, at: { sender_tag: 0, length: 8 } } as const;
 
 /** `ucp_am_handler_param_t.field_mask`. */
@@ -319,20 +319,20 @@ export const UCP_AM_SEND_FLAG = { REPLY: 0x1, EAGER: 0x2, RNDV: 0x4, COPY_HEADER
 /** `ucp_am_recv_param_t.recv_attr`. */
 export const UCP_AM_RECV_ATTR = { FIELD_REPLY_EP: 0x1, FLAG_DATA: 0x10000, FLAG_RNDV: 0x20000 } as const;
 
-/** What ucp_worker_set_am_recv_handler takes. Without a `cb` it removes the handler. */
+/** Parameters of ucp_worker_set_am_recv_handler. Without a `cb` it removes the handler. */
 export const UCP_AM_HANDLER_PARAM = {
   cName: 'ucp_am_handler_param_t',
   size: 32,
   at: { field_mask: 0, id: 8, flags: 12, cb: 16, arg: 24 },
 } as const;
 
-/** What the handler of an active message gets. */
+/** Parameters of the handler of an active message. */
 export const UCP_AM_RECV_PARAM = { cName: 'ucp_am_recv_param_t', size: 16, at: { recv_attr: 0, reply_ep: 8 } } as const;
 
 /** `ucp_listener_params_t.field_mask`. */
 export const UCP_LISTENER_PARAM_FIELD = { SOCK_ADDR: 0x1, ACCEPT_HANDLER: 0x2, CONN_HANDLER: 0x4 } as const;
 
-/** What ucp_listener_create takes. */
+/** Parameters of ucp_listener_create. */
 export const UCP_LISTENER_PARAMS = {
   cName: 'ucp_listener_params_t',
   size: 56,
@@ -350,7 +350,7 @@ export const UCP_LISTENER_PARAMS = {
 /** `ucp_listener_attr_t.field_mask`. */
 export const UCP_LISTENER_ATTR_FIELD = { SOCKADDR: 0x1 } as const;
 
-/** What ucp_listener_query fills in; the sockaddr has 128 bytes. */
+/** Result of ucp_listener_query; the sockaddr has 128 bytes. */
 export const UCP_LISTENER_ATTR = {
   cName: 'ucp_listener_attr_t',
   size: 136,
@@ -360,7 +360,7 @@ export const UCP_LISTENER_ATTR = {
 /** `ucp_conn_request_attr_t.field_mask`. */
 export const UCP_CONN_REQUEST_ATTR_FIELD = { CLIENT_ADDR: 0x1, CLIENT_ID: 0x2 } as const;
 
-/** What ucp_conn_request_query fills in; the sockaddr has 128 bytes. */
+/** Result of ucp_conn_request_query; the sockaddr has 128 bytes. */
 export const UCP_CONN_REQUEST_ATTR = {
   cName: 'ucp_conn_request_attr_t',
   size: 144,
@@ -370,7 +370,7 @@ export const UCP_CONN_REQUEST_ATTR = {
 /** Opcodes of ucp_atomic_op_nbx. */
 export const UCP_ATOMIC_OP = { ADD: 0, SWAP: 1, CSWAP: 2, AND: 3, OR: 4, XOR: 5 } as const;
 
-/** Classes of datatypes, in the low bits; the size of an element of contiguous data stands above them. */
+/** Classes of datatypes, in the low bits; the size of an element of contiguous data is in the bits above. */
 export const UCP_DATATYPE = { CONTIG: 0, STRIDED: 1, IOV: 2, GENERIC: 7, SHIFT: 3 } as const;
 
 /** The datatype of contiguous elements (`ucp_dt_make_contig`). `count` of an operation counts elements. */
@@ -378,7 +378,7 @@ export function ucpDtMakeContig(elementBytes: number): number {
   return elementBytes * 2 ** UCP_DATATYPE.SHIFT + UCP_DATATYPE.CONTIG;
 }
 
-/** An element of a list of buffers: `count` of an operation counts these. */
+/** An element of a list of buffers: `count` of an operation is the number of elements. */
 export const UCP_DT_IOV = { cName: 'ucp_dt_iov_t', size: 16, at: { buffer: 0, length: 8 } } as const;
 
 /** The functions of a generic datatype, for ucp_dt_create_generic. */

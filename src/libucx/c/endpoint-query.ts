@@ -8,7 +8,7 @@ import type { Libucp } from './library.ts';
 
 const LANES_MAX = 64;
 
-/** Asks for everything that there is; what libucp does not know, as the addresses of an endpoint by worker address, is left out. */
+/** Queries all attributes; those that libucp does not provide, such as the addresses of an endpoint by worker address, are omitted. */
 export function queryEndpoint(libucp: Libucp, ep: number): EndpointAttributes {
   return {
     localAddress: addressOf(libucp, ep, UCP_EP_ATTR_FIELD.LOCAL_SOCKADDR, 'local_sockaddr'),

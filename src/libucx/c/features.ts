@@ -1,6 +1,6 @@
 /**
- * The features of a context of libucp: their bits, the check that an operation has its feature, and what versions differ in. Without the check, libucp
- * refuses without a reason or crashes.
+ * The features of a context of libucp: their bits, the check that an operation has its feature, and differences between versions. Without the check, libucp
+ * rejects the operation without a reason or crashes.
  */
 
 import { type Feature, missingFeature } from '../../ucp/api/features.ts';
@@ -15,15 +15,15 @@ const BITS: Readonly<Record<Feature, number>> = {
   am: UCP_FEATURE.AM,
 };
 
-/** The first version whose ucp_worker_fence may flush, and return when the peers have answered: seen in 1.18, 1.13 never waits. */
+/** First version whose ucp_worker_fence may flush, and return when the peers have answered: observed in 1.18, 1.13 never waits. */
 const FENCE_BLOCKS_MINOR = 14;
 
-/** True where ucp_worker_fence is not called: it would wait for peers that are driven by the same thread. */
+/** True if ucp_worker_fence must not be called: it would wait for peers that the same thread drives. */
 export function fenceBlocks({ minor }: { readonly minor: number }): boolean {
   return minor >= FENCE_BLOCKS_MINOR;
 }
 
-/** The bits for ucp_init, waking up included. */
+/** The bits for ucp_init, including wake-up. */
 export function featureBits(features: readonly Feature[]): number {
   return features.reduce<number>((bits, feature) => bits | BITS[feature], UCP_FEATURE.WAKEUP);
 }

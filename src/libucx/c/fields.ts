@@ -1,11 +1,11 @@
-/** Structs of C in scratch memory, written and read by member names, for cold paths: creating objects and queries. */
+/** C structs in scratch memory, written and read by member names, for cold paths: creating objects and queries. */
 
 import { allocateScratch, type InetAddress, type ScratchBlock, textAt, unpackSockaddr } from '../../sys/index.ts';
 import type { AbiStruct } from './abi.ts';
 
 const SOCKADDR_STORAGE_BYTES = 128;
 
-/** A struct, zeroed. Free it when libucp has returned. */
+/** A struct, initially zero. Free it after libucp has returned. */
 export class Fields<F extends Readonly<Record<string, number>>> implements Disposable {
   readonly block: ScratchBlock;
   readonly #at: F;
@@ -24,7 +24,7 @@ export class Fields<F extends Readonly<Record<string, number>>> implements Dispo
     return this;
   }
 
-  /** A number of 64 bits, or an address. */
+  /** Sets a 64-bit number or an address. */
   setU64(member: keyof F, value: number | bigint): this {
     this.block.view.setBigUint64(this.#at[member]!, BigInt(value), true);
     return this;
@@ -34,17 +34,17 @@ export class Fields<F extends Readonly<Record<string, number>>> implements Dispo
     return this.block.view.getBigUint64(this.#at[member]!, true);
   }
 
-  /** An address, or a number below 2^53. */
+  /** Reads an address, or a number below 2^53. */
   number(member: keyof F): number {
     return Number(this.u64(member));
   }
 
-  /** The text that a member points to. */
+  /** Reads the text that a member points to. */
   text(member: keyof F): string {
     return textAt(this.number(member));
   }
 
-  /** The address in a member of type `sockaddr_storage`; undefined where libucp has set none. */
+  /** The address in a member of type `sockaddr_storage`; undefined if libucp has set none. */
   inetAddress(member: keyof F): InetAddress | undefined {
     using address = allocateScratch(SOCKADDR_STORAGE_BYTES);
     const at = this.#at[member]!;
@@ -57,7 +57,7 @@ export class Fields<F extends Readonly<Record<string, number>>> implements Dispo
   }
 }
 
-/** Eight bytes that a function of libucp writes a handle or a number to. */
+/** Eight bytes for a handle or a number that a function of libucp returns. */
 export class OutValue implements Disposable {
   readonly block: ScratchBlock = allocateScratch(8);
 

@@ -1,11 +1,11 @@
 /**
- * The functions of libucp that are used here, each declared once. Nothing here checks an argument: a wrong address is a SIGSEGV.
+ * The functions of libucp that are used here, each declared once. Arguments are not checked: a wrong address is a SIGSEGV.
  *
- * Pointers and handles are Numbers. What is told apart from them:
+ * Pointers and handles are Numbers. Other types:
  * - a status is `int8_t`: ucs_status_t is an enumeration packed into one byte, and C leaves the rest of the register undefined;
  * - a status pointer is `int64_t`: 0 is done, less than 0 a status, more than 0 a request;
  * - tags and remote addresses are `uint64_t` and take a Number, exact up to 2^53, or a bigint, exact always. A bigint costs 5 ns more, one that was just
- *   computed 15 ns. The Number -1 is a mask of 64 ones.
+ * computed 15 ns. The Number -1 is a mask of 64 one bits.
  */
 
 import type { NativeType } from '../../sys/index.ts';
@@ -18,7 +18,7 @@ const INT = 'int';
 const TEXT = 'str';
 const STATUS = 'int8_t';
 const STATUS_POINTER = 'int64_t';
-/** A pointer that is returned: no address reaches 2^63. */
+/** A returned pointer: no address reaches 2^63. */
 const ADDRESS = 'int64_t';
 const VOID = 'void';
 
@@ -26,16 +26,16 @@ const VOID = 'void';
 type Pointer = number;
 /** A value of ucs_status_t. */
 type StatusNumber = number;
-/** 0: done; less: a status; more: a request. */
+/** 0: done; negative: a status; positive: a request. */
 type StatusPointer = number;
 /** A tag or a remote address. */
 type Integer64 = number | bigint;
 
-/** How a function is called; `F` is its type. */
+/** Signature of a function; `F` is its type. */
 interface Declaration<F> {
   readonly result: NativeType;
   readonly parameters: NativeType[];
-  /** Never there: carries the type. */
+  /** Never set: carries the type. */
   readonly type?: F;
 }
 
@@ -55,7 +55,7 @@ type RemoteTransfer = (
 /** ucp_tag_send_nbx and ucp_tag_send_sync_nbx. */
 type TagSend = (ep: Pointer, buffer: Pointer, count: number, tag: Integer64, param: Pointer) => StatusPointer;
 
-/** By name, in the order of ucp.h; the last ones are those of libucs, which libucp brings along. */
+/** Functions by name, in the order of ucp.h; the last ones are those of libucs, on which libucp depends. */
 export const FUNCTIONS = {
   ucp_get_version: declare(VOID, [POINTER, POINTER, POINTER]) as Declaration<
     (major: Pointer, minor: Pointer, release: Pointer) => void
@@ -73,7 +73,7 @@ export const FUNCTIONS = {
     (major: number, minor: number, params: Pointer, config: Pointer, context: Pointer) => StatusNumber
   >,
   ucp_cleanup: declare(VOID, [POINTER]) as Declaration<(context: Pointer) => void>,
-  /** Writes to a stream of C. */
+  /** Prints to a C stream. */
   ucp_context_print_info: declare(VOID, [POINTER, POINTER]) as Declaration<(context: Pointer, stream: Pointer) => void>,
   ucp_context_query: declare(STATUS, [POINTER, POINTER]) as Declaration<
     (context: Pointer, attr: Pointer) => StatusNumber
@@ -190,7 +190,7 @@ export const FUNCTIONS = {
   ucp_stream_send_nbx: declare(STATUS_POINTER, [POINTER, POINTER, SIZE, POINTER]) as Declaration<
     (ep: Pointer, buffer: Pointer, count: number, param: Pointer) => StatusPointer
   >,
-  /** 0: no data; less: a status; more: the data. */
+  /** 0: no data; negative: a status; positive: the data. */
   ucp_stream_recv_data_nb: declare(STATUS_POINTER, [POINTER, POINTER]) as Declaration<
     (ep: Pointer, length: Pointer) => StatusPointer
   >,
@@ -208,7 +208,7 @@ export const FUNCTIONS = {
   ucs_status_string: declare(TEXT, [STATUS]) as Declaration<(status: number) => string>,
 } as const;
 
-/** The bound functions. Hot paths keep those that they call in fields of their own. */
+/** The bound functions. Hot paths keep those that they call in their own fields. */
 export type LibucpFunctions = {
   readonly [N in keyof typeof FUNCTIONS]: (typeof FUNCTIONS)[N] extends Declaration<infer F> ? F : never;
 };

@@ -39,7 +39,7 @@ function refuses(path: string, code: string, message: RegExp): void {
   expect(() => openLibucp({ PATH: path })).toThrow(
     expect.objectContaining({ code, message: expect.stringMatching(message), details: { path } }),
   );
-  // A refusal is no answer to keep: the library may be installed by now.
+  // A failure is not cached: the library may be installed by now.
   expect(() => openLibucp({ PATH: path })).toThrow(expect.objectContaining({ code }));
 }
 
@@ -64,7 +64,7 @@ describe('a library that cannot be libucp', () => {
     refuses(next, VERSION, /is UCX 2\.0\.0; it must be 1\.13 or newer, and 1\.x/);
   });
 
-  it.skipIf(compilerReason !== undefined)('lacks functions, which are named', () => {
+  it.skipIf(compilerReason !== undefined)('lacks functions, which are reported by name', () => {
     const path = compileFakeLibucp(folder, 'lacking.so', {
       version: [1, 17, 0],
       without: ['ucp_put_nbx', 'ucp_stream_recv_data_nb'],
@@ -74,7 +74,7 @@ describe('a library that cannot be libucp', () => {
 });
 
 describe('a library that is libucp', () => {
-  it.skipIf(compilerReason !== undefined)('tells its version and its memory types', () => {
+  it.skipIf(compilerReason !== undefined)('reports its version and its memory types', () => {
     const path = compileFakeLibucp(folder, 'new.so', {
       version: [1, 22, 3],
       memoryTypes: ['host', 'cuda', 'gaudi'],
@@ -106,7 +106,7 @@ describe('the functions of libucp', () => {
     for (const block of blocks) block.free();
   });
 
-  /** A zeroed struct with the integers that are given, of 32 bits each. */
+  /** A zeroed struct with the given integers, of 32 bits each. */
   function struct(size: number, fields: readonly (readonly [offset: number, value: number])[] = []): ScratchBlock {
     const block = allocateScratch(size);
     blocks.push(block);
@@ -129,7 +129,7 @@ describe('the functions of libucp', () => {
     ]);
     done(functions.ucp_config_read(null, null, out.address));
     const config = pointerAt(out);
-    // Not by self alone: without a transport that needs its thread for events libucp crashes when it chooses a protocol (1.23).
+    // Not self alone: without a transport that needs its thread for events libucp crashes when it selects a protocol (1.23).
     done(functions.ucp_config_modify(config, 'TLS', 'self,posix'));
     done(functions.ucp_init_version(1, 13, contextParams.address, config, out.address));
     functions.ucp_config_release(config);
@@ -208,7 +208,7 @@ describe('loading libucp', () => {
     readonly environment: Readonly<Record<string, string | null>>;
   }
 
-  /** Runs the program that loads libucp, and returns what it says; it must say nothing else. */
+  /** Runs the program that loads libucp, and returns its output; it must print nothing else. */
   function answerOf(variables: Readonly<Record<string, string>>): Answer {
     const program = built(new URL('../../../test/fixtures/libucp-load-program.ts', import.meta.url));
     const options = { encoding: 'utf8', env: { ...process.env, ...variables } } as const;
@@ -219,11 +219,11 @@ describe('loading libucp', () => {
     'leaves signals, output, environment and the code of libc as they were',
     { timeout: 60_000 },
     () => {
-      // The variable is one of ours, which libucp does not know.
+      // This variable belongs to this package; libucp does not know it.
       const { before, after, codeBefore, codeAfter, statuses, environment } = answerOf({
         UCX_GAUDI_DRIVER: 'emulator',
       });
-      // Patched under threads that run, and tried out by moving the end of their heap: a crash now and then.
+      // They would be patched while other threads run, and tested by moving the end of the heap: a crash now and then.
       expect(codeAfter).toEqual(codeBefore);
       expect(statuses).toEqual([0, 0]);
       expect(after).toEqual(before);
@@ -231,7 +231,7 @@ describe('loading libucp', () => {
     },
   );
 
-  it.skipIf(libucp === undefined)('heeds what the user has set', { timeout: 60_000 }, () => {
+  it.skipIf(libucp === undefined)('honours variables set by the user', { timeout: 60_000 }, () => {
     const { before, after, environment } = answerOf({ UCX_HANDLE_ERRORS: 'bt' });
     expect(environment).toMatchObject({ UCX_HANDLE_ERRORS: 'bt', UCX_DEBUG_SIGNO: null });
     const changed = after.flatMap((handler, index) => (handler === before[index] ? [] : [index + 1]));

@@ -1,6 +1,6 @@
 /**
- * The UCX library of the machine: finds it, refuses what cannot be used, and binds its functions. A thread has one library, which all contexts share and none
- * closes.
+ * The UCX library of the machine: finds it, rejects unusable ones, and binds its functions. A thread has one library, which all contexts share and which is
+ * never closed.
  */
 
 import {
@@ -18,36 +18,36 @@ import { UCP_API_MAJOR, UCP_API_MINOR } from './abi.ts';
 import type { LibucxConfig } from './config.ts';
 import { FUNCTIONS, type LibucpFunctions } from './functions.ts';
 
-/** Prints tables of configuration: to a stream, with a prefix of all names. */
+/** Prints configuration tables: to a stream, with a prefix for all names. */
 const PRINT_TABLES = 'ucs_config_parser_print_all_opts';
 type PrintTables = (stream: number, prefix: string, flags: number, tables: number, filter: number) => void;
-/** The list of the tables of libucs, libucp and the transports that are loaded. */
+/** The list of the tables of libucs, libucp and the loaded transports. */
 const TABLES = 'ucs_config_global_list';
-/** UCS_CONFIG_PRINT_CONFIG, _DOC with the names that are inherited, _HIDDEN. */
+/** UCS_CONFIG_PRINT_CONFIG, _DOC (which includes inherited names), _HIDDEN. */
 const PRINT_FLAGS = 0b1101;
 /** The array of the names of memory types in libucs. */
 const MEMORY_TYPE_NAMES = 'ucs_memory_type_names';
-/** What stands behind the last memory type. */
+/** The entry after the last memory type. */
 const MEMORY_TYPE_UNKNOWN = 'unknown';
-/** Memory types at most that are looked at: twenty more than there are in 1.23. */
+/** Maximum number of memory types that are read: twenty more than in 1.23. */
 const MEMORY_TYPES_MAX = 30;
 
 /**
- * Variables that libucs reads once, while it is loaded, with values for a Node.js process: no signal handlers, as Node.js handles fatal signals, and no
- * warnings about variables `UCX_...` of this package. What the user has set stays.
+ * Variables that libucs reads once, while it is loaded, with values for a Node.js process: no signal handlers, because Node.js handles fatal signals, and no
+ * warnings about variables `UCX_...` of this package. Values set by the user have precedence.
  */
 const ENVIRONMENT_AT_LOAD: Readonly<Record<string, string>> = {
   UCX_HANDLE_ERRORS: 'none',
   UCX_DEBUG_SIGNO: '0',
   UCX_WARN_UNUSED_ENV_VARS: 'n',
-  // libucm would write other instructions over mmap, munmap and brk of the C library while threads of Node.js run them: seen to crash (1.13). Without it libucp
-  // keeps no cache of registrations; mapping registers memory.
+  // libucm would overwrite instructions of mmap, munmap and brk in the C library while threads of Node.js run them: observed to crash (1.13). Without it libucp
+  // has no registration cache; mapping registers memory.
   UCX_MEM_EVENTS: 'n',
 };
 
-/** A library that is loaded. */
+/** A loaded library. */
 export interface Libucp {
-  /** What it was opened by: a path, or a name. */
+  /** The path or name that opened it. */
   readonly path: string;
   /** The file that was loaded. */
   readonly file: string;
@@ -55,20 +55,20 @@ export interface Libucp {
   readonly minor: number;
   /** `1.13.1`. */
   readonly version: string;
-  /** The names of the memory types that it knows; the place of a name is the number of the type. */
+  /** The names of its memory types; the index of a name is the number of the type. */
   readonly memoryTypes: readonly string[];
   readonly functions: LibucpFunctions;
-  /** The variables that it and its transports read, known once it has a context; undefined where this library does not tell. */
+  /** The variables that it and its transports read, available once it has a context; undefined if this library does not report them. */
   variables(): ReadonlySet<string> | undefined;
 }
 
-/** The libraries of this thread by what they were opened by. */
+/** The libraries of this thread by the path or name that opened them. */
 const loaded = new Map<string, Libucp>();
 
 /**
- * Opens the library, once in a thread: the same answer again for the same path. It stays loaded to the end of the process.
- * @throws UcxError ERR_LIBUCX_NOT_FOUND when it is not installed; ERR_LIBUCX_UNUSABLE when it cannot be loaded, is another library, or has not all
- *   functions; ERR_LIBUCX_VERSION when it is older than 1.13 or not 1.x
+ * Opens the library, once per thread: the same result for the same path. It stays loaded until the process ends.
+ * @throws UcxError ERR_LIBUCX_NOT_FOUND if it is not installed; ERR_LIBUCX_UNUSABLE if it cannot be loaded, is another library, or lacks
+ * functions; ERR_LIBUCX_VERSION if it is older than 1.13 or not 1.x
  */
 export function openLibucp({ PATH: path }: Pick<LibucxConfig, 'PATH'>): Libucp {
   let libucp = loaded.get(path);
@@ -96,7 +96,7 @@ function load(path: string): DynamicLibrary {
       error,
     );
   } finally {
-    // What runs later, and what is started by this process, shall see what the user has set and nothing else.
+    // Later code, and child processes, must see only the variables that the user has set.
     for (const [name] of ours) setEnvironment(name, undefined);
   }
 }
@@ -128,10 +128,10 @@ function bind(library: DynamicLibrary): Libucp {
   };
 }
 
-/** All tables of libucs as a configuration file, of which the names and what they answer to are taken. */
+/** All tables of libucs printed as a configuration file, from which the names and their aliases are extracted. */
 function variablesOf(library: DynamicLibrary): ReadonlySet<string> | undefined {
   if (!library.has(PRINT_TABLES) || !library.has(TABLES)) return undefined;
-  // Newer libraries have a filter behind the tables, which is NULL for all; older ones do not look at it.
+  // Newer libraries have a filter argument after the tables, NULL for all; older ones ignore it.
   const print = library.function<PrintTables>(PRINT_TABLES, 'void', ['uint64_t', 'str', 'int', 'uint64_t', 'uint64_t']);
   const tables = library.symbolAddress(TABLES);
   const text = textWrittenBy((stream) => print(stream, 'UCX_', PRINT_FLAGS, tables, 0));

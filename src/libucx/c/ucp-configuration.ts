@@ -1,5 +1,5 @@
 /**
- * The configuration of libucp: its own files and environment, overridden by the configuration of this program. The latter is put into the environment of C
+ * The configuration of libucp: its own files and environment, overridden by the configuration of this program. The latter is put into the C environment
  * while libucp reads it, because ucp_config_modify does not reach the transports in every version and warns about variables of others.
  */
 
@@ -14,13 +14,13 @@ import type { LibucpFunctions } from './functions.ts';
 import type { Libucp } from './library.ts';
 
 const PREFIX = 'UCX_';
-/** Names in UCX_TLS that are transports of this library only, and names in UCX_ACC_DEVICES that are cards: libucp would warn of them. */
+/** Names in UCX_TLS of transports of this library only, and names of cards in UCX_ACC_DEVICES: libucp would warn about them. */
 const OWN_TRANSPORT = /^gaudi(_copy|_cpy|_ipc)?$/;
 const OWN_DEVICE = /^gaudi/;
-/** Variables whose values libucp wants for a memory type each, such as `host:512k`; this library also takes one for host memory. */
+/** Variables for which libucp requires a value per memory type, such as `host:512k`; this library also accepts a single one for host memory. */
 const BY_MEMORY_TYPE: readonly string[] = ['RNDV_FRAG_SIZE', 'RNDV_FRAG_ALLOC_COUNT'];
 
-/** Fields of this library that libucp has too, with the same meaning. Others are not shown to it. */
+/** Fields of this library that libucp has too, with the same meaning. Others are not passed to it. */
 const SHARED: ReadonlySet<string> = new Set([
   'TLS',
   'NET_DEVICES',
@@ -60,14 +60,14 @@ const SHARED: ReadonlySet<string> = new Set([
   'TCP_KEEPCNT',
 ]);
 
-/** What libucs reads once out of the environment of C, while it is loaded: it cannot be changed later. */
+/** Variables that libucs reads once from the C environment, while it is loaded: they cannot be changed later. */
 const READ_AT_LOAD =
   /^(LOG|MEM|MEMTRACK|ASYNC|VFS|STATS|PROFILE|MODULE|BUILTIN_MEMCPY|ERROR|RCACHE_STAT)_|^(HANDLE_ERRORS|DEBUG_SIGNO|GDB_COMMAND|MODULES|TOPO_PRIO|RCACHE_CHECK_PFN|MEMTYPE_CACHE)$/;
 
-/** How libucp has switches turned off. */
+/** Values that turn switches of libucp off. */
 const OFF = /^(n|no|off|0)$/i;
 
-/** What this engine wants otherwise than libucp, unless it is set: shared memory that tells when the peer is gone, as the native engine's does. */
+/** Defaults of this engine that differ from libucp: shared memory that detects the end of the peer, as that of the native engine does. */
 const DEFAULTS: readonly (readonly [name: string, value: string])[] = [
   ['UCX_POSIX_ERROR_HANDLING', 'y'],
   ['UCX_SYSV_ERROR_HANDLING', 'y'],
@@ -76,7 +76,7 @@ const DEFAULTS: readonly (readonly [name: string, value: string])[] = [
 /** The configuration of one context. */
 export class UcpConfiguration {
   readonly #functions: LibucpFunctions;
-  /** Variables, and their values. */
+  /** Variables and their values. */
   readonly #settings: ReadonlyMap<string, string>;
 
   constructor(functions: LibucpFunctions, config: Config) {
@@ -84,19 +84,19 @@ export class UcpConfiguration {
     this.#settings = settingsOf(config);
   }
 
-  /** Whether a switch that libucp turns on by default is on. A file of libucp's own that turns it off is not looked into. */
+  /** Whether a switch is on that libucp turns on by default. Configuration files of libucp itself are not considered. */
   isOn(name: string): boolean {
     return !OFF.test(this.#settings.get(name) ?? getEnvironment(name) ?? '');
   }
 
-  /** Runs what reads the configuration of transports: creating contexts and workers. */
+  /** Runs code that reads the configuration of transports: creating contexts and workers. */
   run<T>(read: () => T): T {
     return withEnvironment(this.#settings, read);
   }
 
   /**
-   * Runs something with the configuration of libucp (ucp_config_t).
-   * @throws UcxError ERR_CONFIG_VALUE for a value that libucp refuses
+   * Runs code with the configuration of libucp (ucp_config_t).
+   * @throws UcxError ERR_CONFIG_VALUE for a value that libucp rejects
    */
   use<T>(run: (ucpConfig: number) => T): T {
     using out = new OutValue();
@@ -109,7 +109,7 @@ export class UcpConfiguration {
     }
   }
 
-  /** Which of the values libucp refuses: each is tried alone. */
+  /** Finds the value that libucp rejects: each is tried alone. */
   #refusal(status: number): UcxError {
     for (const [name, value] of this.#settings) {
       if (this.#accepts(name, value)) continue;
@@ -126,7 +126,7 @@ export class UcpConfiguration {
   #accepts(name: string, value: string): boolean {
     using out = new OutValue();
     const read = (): number => this.#functions.ucp_config_read(null, null, out.address);
-    // The others may be in the environment of the process too.
+    // The others may also be in the environment of the process.
     const alone = new Map([...this.#settings.keys()].map((other) => [other, other === name ? value : undefined]));
     if (withEnvironment(alone, read) < 0) return false;
     this.#functions.ucp_config_release(out.value);
@@ -135,7 +135,7 @@ export class UcpConfiguration {
 }
 
 /**
- * Warns of variables that neither this library nor libucp reads, unless UCX_WARN_UNUSED_ENV_VARS says otherwise. libucp knows its transports once it has
+ * Warns about variables that neither this library nor libucp reads, unless UCX_WARN_UNUSED_ENV_VARS disables it. libucp has loaded its transports once there is
  * a context.
  */
 export function warnOfUnused({ variables, version }: Libucp, config: Config, log: Log): void {
@@ -151,12 +151,12 @@ export function warnOfUnused({ variables, version }: Libucp, config: Config, log
   }
 }
 
-/** The name of a field of this library. */
+/** The name of a variable as a field of this library. */
 function ownName(variable: string): string {
   return variable.slice(PREFIX.length);
 }
 
-/** The name that a variable has for libucp: a prefix of the program's own may stand before that of UCX. */
+/** The name of a variable for libucp: the program's own prefix may precede that of UCX. */
 function ucpName(variable: string): string | undefined {
   const at = variable.indexOf(PREFIX);
   return at < 0 ? undefined : variable.slice(at);
@@ -175,7 +175,7 @@ function settingsOf(config: Config): Map<string, string> {
   return settings;
 }
 
-/** Runs something with variables in the environment of C; the values before come back. */
+/** Runs code with variables in the C environment, and restores the previous values. */
 function withEnvironment<T>(settings: ReadonlyMap<string, string | undefined>, run: () => T): T {
   const before = [...settings.keys()].map((name) => [name, getEnvironment(name)] as const);
   for (const [name, value] of settings) setEnvironment(name, value);
@@ -186,14 +186,14 @@ function withEnvironment<T>(settings: ReadonlyMap<string, string | undefined>, r
   }
 }
 
-/** What libucp reads where this library takes more. */
+/** Converts a value that only this library accepts to one that libucp accepts. */
 function readable(name: string, text: string): string {
   if (name === 'TLS') return withoutOwn(text, OWN_TRANSPORT, 'self');
   if (name === 'ACC_DEVICES') return withoutOwn(text, OWN_DEVICE, 'all');
   return BY_MEMORY_TYPE.includes(name) && !text.includes(':') ? `host:${text}` : text;
 }
 
-/** A list without the names of this library. @param otherwise for a list of nothing else; for UCX_TLS the process itself at least */
+/** A list without the names of this library. @param otherwise result for a list that contains nothing else; for UCX_TLS at least the process itself */
 function withoutOwn(text: string, own: RegExp, otherwise: string): string {
   const isNegated = text.startsWith('^');
   const names = text.slice(isNegated ? 1 : 0).split(',');

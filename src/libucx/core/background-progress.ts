@@ -1,32 +1,32 @@
 /**
- * Background progress of a worker with endpoints by socket addresses: libucp answers a peer that connects or closes inside progress only. It sleeps on the
+ * Background progress of a worker with endpoints by socket addresses: libucp answers a peer that connects or closes only during progress. It sleeps on the
  * events of libucp, and does not keep the process alive.
  */
 
 import type { Progressable } from '../../ucp/api/awaited/progress-driver.ts';
 import { throwLater } from '../../ucs/debug/uncaught.ts';
 
-/** Calls of progress at most before the event loop runs. */
+/** Maximum number of progress calls before the event loop runs. */
 const CALLS_MAX = 64;
 
 /** The background progress of one worker. */
 export class BackgroundProgress {
   readonly #worker: Progressable;
   readonly #endpoints: Set<{ readonly closed: boolean }> = new Set();
-  /** Of the sleep at hand: an older one that is woken again does nothing. */
+  /** Identifies the current sleep: an older one that wakes has no effect. */
   #ticket: object | undefined;
 
   constructor(worker: Progressable) {
     this.#worker = worker;
   }
 
-  /** Runs until the endpoint is closed: closing drives progress itself. */
+  /** Runs until the endpoint is closed: closing makes progress itself. */
   keepProgressing(endpoint: { readonly closed: boolean }): void {
     this.#endpoints.add(endpoint);
     if (this.#ticket === undefined) this.#sleep();
   }
 
-  /** The worker is closing. */
+  /** Stops when the worker closes. */
   close(): void {
     this.#endpoints.clear();
   }

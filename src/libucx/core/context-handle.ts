@@ -1,4 +1,4 @@
-/** The handle of a context of libucp: creating it, and what it prints about itself. Using it is in context.ts. */
+/** The handle of a context of libucp: creating it, and the text that libucp prints about it. Its use is in context.ts. */
 
 import { textWrittenBy } from '../../sys/index.ts';
 import { FEATURES } from '../../ucp/api/features.ts';
@@ -29,7 +29,7 @@ export function initContext(functions: LibucpFunctions, configuration: UcpConfig
 }
 
 /**
- * What libucp prints of a context with this configuration: its components, memory domains, transports and devices, in words of its own.
+ * The text that libucp prints about a context with this configuration: its components, memory domains, transports and devices.
  * @throws UcxError ERR_CONFIG_VALUE; of ucp_init, such as NO_DEVICE
  */
 export function printedContext({ functions }: Libucp, config: Config): string {

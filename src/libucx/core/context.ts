@@ -1,6 +1,6 @@
 /**
- * A context over libucp: the library, the memory mapped with it, and a native context beside it, which knows and moves memory of cards on this machine.
- * Workers communicate, contexts own.
+ * A context over libucp: the library, the memory mapped with it, and a native context beside it, which manages and moves memory of cards on this machine.
+ * Communication is in the workers.
  */
 
 import { checkMapParams } from '../../ucp/api/check-options.ts';
@@ -39,7 +39,7 @@ import { initContext } from './context-handle.ts';
 import { probeDevice, probeOn } from './device-probe.ts';
 import { Worker } from './worker.ts';
 
-/** What a context is made of. */
+/** Parts of a context. */
 export interface ContextParams<Device> {
   readonly libucp: Libucp;
   readonly engine: Engine;
@@ -51,12 +51,12 @@ export interface ContextParams<Device> {
   readonly progressSpinNs: number;
   /** See UCX_REQUESTS_MAX. */
   readonly requestsMax: number;
-  /** Host memory through which that of cards goes: bytes of a fragment, and how many (UCX_RNDV_FRAG_SIZE, UCX_RNDV_FRAG_ALLOC_COUNT). */
+  /** Host memory for staging device memory: bytes of a fragment, and the number of fragments (UCX_RNDV_FRAG_SIZE, UCX_RNDV_FRAG_ALLOC_COUNT). */
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
-  /** The transports of this library on this machine; closed with this context. */
+  /** The native context with the transports of this machine; closed with this context. */
   readonly node: CopyingContext<Device>;
-  /** Runs when the workers are closed: the last look at the statistics. */
+  /** Called when the workers are closed, before the statistics are final. */
   readonly onClosing?: () => void;
 }
 
@@ -80,7 +80,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   readonly #onClosing: () => void;
   #isLeaked = false;
 
-  /** @throws UcxError ERR_CONFIG_VALUE; what ucp_init says */
+  /** @throws UcxError ERR_CONFIG_VALUE; errors of ucp_init */
   constructor(params: ContextParams<Device>) {
     super();
     this.libucp = params.libucp;
@@ -171,8 +171,8 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   }
 
   /**
-   * Tries libucp on memory of a card, where it says that it takes such memory: what it does not reach goes through host memory. To be called before anything is
-   * mapped. Where this program has no card there is nothing to try.
+   * Probes libucp on memory of a card, if it claims to support such memory: memory that it does not reach is staged through host memory. Call this before
+   * anything is mapped. Without a card in this program there is nothing to probe.
    */
   async probeAccess(): Promise<void> {
     const { isDirect, memoryType } = this.#access;
@@ -183,7 +183,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     );
   }
 
-  /** A worker of libucp could not be destroyed; its context cannot be either. */
+  /** Records that a worker of libucp could not be destroyed; then its context cannot be destroyed either. */
   onWorkerLeaked(): void {
     this.#isLeaked = true;
   }

@@ -1,4 +1,4 @@
-/** The probe of libucp on memory of a card, with functions that take the place of libucp: one that reaches the memory, and what others do instead. */
+/** The probe of libucp on memory of a card, with functions that replace libucp: one that reaches the memory, and deviations from it. */
 
 import { describe, expect, it } from 'vitest';
 import { useContexts } from '../../../test/fixtures/contexts.ts';
@@ -15,23 +15,23 @@ const MEMORY_TYPE = 9;
 const KEY = Uint8Array.of(1, 2, 3, 4);
 const REQUEST = 77;
 
-/** What goes otherwise than in a libucp that reaches the memory. */
+/** Deviations from a libucp that reaches the memory. */
 interface Deviation {
-  /** Functions that fail, and with what. */
+  /** Failing functions with their status. */
   readonly failing?: Readonly<Record<string, Status>>;
   /** Puts, or gets, end with OK and move nothing. */
   readonly moves?: { readonly put: boolean; readonly get: boolean };
-  /** Calls of progress that an operation takes. */
+  /** Number of progress calls that an operation takes. */
   readonly turns?: number;
-  /** No transport looks after its peer. */
+  /** No transport has peer error handling. */
   readonly hasNoErrorHandling?: boolean;
 }
 
-/** The memory of a card, and a libucp that is given its address. */
+/** The memory of a card, and a libucp that receives its address. */
 class FakeLibucp {
   readonly hbm: Uint8Array = new Uint8Array(PROBE_BYTES);
   readonly clock: ManualClock = new ManualClock();
-  /** Objects that libucp has made and not destroyed. */
+  /** Objects that libucp has created and not destroyed. */
   readonly live: Set<string> = new Set();
   mapped: unknown = undefined;
   isForced = false;
@@ -160,7 +160,7 @@ describe('the probe of libucp on memory of a card', () => {
     },
   );
 
-  it('makes do without error handling where no transport has it', async () => {
+  it('works without error handling if no transport has it', async () => {
     const libucp = new FakeLibucp({ hasNoErrorHandling: true });
     expect(await libucp.probe()).toBeUndefined();
     expect([...libucp.live]).toEqual(['tried']);
@@ -192,7 +192,7 @@ describe('the probe of libucp on memory of a card', () => {
     expect([...libucp.live]).toEqual([]);
   });
 
-  it('fails where an operation does not end, and leaves nothing but what libucp may still write to', async () => {
+  it('fails if an operation does not end, and releases everything except memory that libucp may still write to', async () => {
     const libucp = new FakeLibucp({ turns: 1e6 });
     expect(await libucp.probe()).toMatch(/ucp_get_nbx/);
     expect(libucp.clock.nowNs()).toBeLessThanOrEqual(3e9);
@@ -204,9 +204,9 @@ describe('the probe of libucp on memory of a card', () => {
 describe('the memory that is tried', () => {
   const fixture = useContexts();
 
-  it('is of a card, moved by the transports of the node, and is given back', async () => {
+  it('is of a card, moved by the transports of the node, and is freed', async () => {
     const { context } = await fixture.open();
-    // The first free place, which the probe takes and gives back.
+    // The first free block, which the probe allocates and frees.
     const place = (): bigint => {
       const memory = context.memMap({ allocate: PROBE_BYTES, memoryType: MemoryType.GAUDI });
       context.memUnmap(memory);
@@ -224,7 +224,7 @@ describe('the memory that is tried', () => {
     expect(place()).toBe(before);
   });
 
-  it('is none where the driver takes no transfers: that is the reason', async () => {
+  it('is missing if the driver supports no transfers: that is the reason', async () => {
     const node = fixture.node({ asic: 'gaudi3' });
     const { context } = await fixture.openOn(node);
     const reason = await probeOn(context, async (memory) => {
@@ -235,10 +235,10 @@ describe('the memory that is tried', () => {
   });
 });
 
-describe('the answer after the probe', () => {
+describe('the result after the probe', () => {
   const direct = { isDirect: true, memoryType: 9, reason: 'UCX 1.21.0 knows memory type gaudi' };
 
-  it('is direct only where the probe has succeeded', () => {
+  it('is direct only if the probe has succeeded', () => {
     expect(accessAfterProbe(direct, undefined)).toEqual({
       ...direct,
       reason: 'UCX 1.21.0 knows memory type gaudi, and reaches a card of this program',

@@ -1,6 +1,6 @@
 /**
- * Probe whether libucp reaches memory of a card: it writes and reads a few bytes there, and compares them with what the transports of this library write and
- * read. That libucp knows the memory type is not enough: its Gaudi module knows the memory of its own allocator only.
+ * Probe whether libucp reaches memory of a card: it writes and reads a few bytes there, and compares them with those that the transports of this library
+ * write and read. Support of the memory type is not enough: the Gaudi module of libucp supports only memory of its own allocator.
  */
 
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
@@ -23,18 +23,18 @@ import { mapByUcp } from '../mem/memory-map.ts';
 import { packUcx, unpackUcx } from '../mem/remote-key.ts';
 import { createWorker, workerAddress } from './worker-handle.ts';
 
-/** Bytes that are moved each way. */
+/** Number of bytes that are moved in each direction. */
 export const PROBE_BYTES = 4096;
-/** Time for one operation of libucp. */
+/** Time limit of one operation of libucp. */
 const OPERATION_NS = 2e9;
-/** Zeros behind an address: libucp reads it without knowing its length. */
+/** Zeros after an address: libucp reads it without its length. */
 const ADDRESS_PADDING = 64;
 const FACTORS = [31, 57] as const;
 
-/** What the probe needs of the context over libucp. */
+/** The parts of the context over libucp that the probe uses. */
 export type ProbingContext = Pick<EngineContext, 'libucp' | 'handle' | 'configuration'> & { readonly clock: Clock };
 
-/** Memory of a card, {@link PROBE_BYTES} of it, as the transports of this library move it. */
+/** {@link PROBE_BYTES} of memory of a card, accessed by the transports of this library. */
 export interface ProbedMemory {
   readonly address: number;
   write(bytes: Uint8Array): Promise<void>;
@@ -42,9 +42,9 @@ export interface ProbedMemory {
 }
 
 /**
- * Tries libucp on memory of a card. Everything that it takes is given back, but what libucp may still write to.
+ * Probes libucp on memory of a card. Releases all resources except memory that libucp may still write to.
  * @param memoryType the number of the memory type in libucp
- * @returns why libucp does not reach it; undefined where it does
+ * @returns the reason why libucp does not reach it; undefined if it does
  */
 export async function probeDevice(
   context: ProbingContext,
@@ -65,8 +65,8 @@ export async function probeDevice(
 }
 
 /**
- * Runs the probe on memory of the first card of a context with the transports of the node, which is given back.
- * @returns what `probe` returns; why there is no such memory
+ * Runs the probe on memory of the first card of a context with the transports of the node, and frees the memory.
+ * @returns the result of `probe`; the reason if there is no such memory
  */
 export async function probeOn(
   node: Context,
@@ -113,7 +113,7 @@ async function compare(libucp: ProbeOfLibucp, memory: ProbedMemory): Promise<str
   return Buffer.compare(found, others) === 0 ? undefined : 'ucp_put_nbx ends, and the bytes are not there';
 }
 
-/** A worker of libucp with an endpoint to itself and a key of the memory. */
+/** A worker of libucp with a loopback endpoint and a key of the memory. */
 class ProbeOfLibucp {
   readonly #context: ProbingContext;
   readonly #address: number;
@@ -124,10 +124,10 @@ class ProbeOfLibucp {
   #ep = 0;
   #rkey = 0;
   #isWatched = true;
-  /** An operation has not ended: libucp may still touch the host memory. */
+  /** An operation has not ended: libucp may still access the host memory. */
   #isLost = false;
 
-  /** @throws UcxError of the call of libucp that fails; nothing is held then */
+  /** @throws UcxError of the failing call of libucp; all resources are then released */
   constructor(context: ProbingContext, memoryType: number, address: number) {
     this.#context = context;
     this.#address = address;
@@ -143,7 +143,7 @@ class ProbeOfLibucp {
     }
   }
 
-  /** The bytes of the memory as libucp reads them. @throws UcxError */
+  /** Reads the bytes of the memory by libucp. @throws UcxError */
   get(): Uint8Array {
     const { ucp_get_nbx } = this.#context.libucp.functions;
     this.#run('ucp_get_nbx', () =>
@@ -152,7 +152,7 @@ class ProbeOfLibucp {
     return this.#host.u8.slice(0, PROBE_BYTES);
   }
 
-  /** Has libucp write bytes to the memory, and waits until they are there. @throws UcxError */
+  /** Writes bytes to the memory by libucp, and waits for completion. @throws UcxError */
   put(bytes: Uint8Array): void {
     const { ucp_put_nbx, ucp_ep_flush_nbx } = this.#context.libucp.functions;
     this.#host.u8.set(bytes);
@@ -173,7 +173,7 @@ class ProbeOfLibucp {
     this.#param[Symbol.dispose]();
   }
 
-  /** An endpoint to the worker itself, with an eye on the peer where a transport has one. */
+  /** Makes a loopback endpoint, with peer error handling if a transport has it. */
   #connect(): number {
     const { functions } = this.#context.libucp;
     const bytes = workerAddress(functions, this.#worker);
@@ -201,12 +201,12 @@ class ProbeOfLibucp {
     try {
       this.#run('ucp_ep_close_nbx', () => ucp_ep_close_nbx(this.#ep, this.#param.address));
     } catch (error) {
-      // Closing never fails: the worker goes with it.
+      // Closing never fails: destroying the worker releases it.
       if (!isUcxError(error)) throw error;
     }
   }
 
-  /** Runs an operation to its end, for as long as it may take. @throws UcxError with its status; ERR_TIMED_OUT */
+  /** Runs an operation to its end, within the time limit. @throws UcxError with its status; ERR_TIMED_OUT */
   #run(what: string, start: () => number): void {
     const { libucp, clock } = this.#context;
     const { ucp_worker_progress, ucp_request_check_status, ucp_request_free } = libucp.functions;

@@ -8,13 +8,13 @@ import { UCP_EP_PARAM_FIELD, UCP_EP_PARAMS, UCP_ERR_HANDLING_MODE } from '../c/a
 import { Fields, OutValue } from '../c/fields.ts';
 import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 
-/** Zeros behind an address: libucp reads it without knowing its length. */
+/** Zeros after an address: libucp reads it without its length. */
 const ADDRESS_PADDING = 64;
 
 /**
  * Connects to a worker.
- * @param ucx the address as libucp has packed it
- * @param nodeAddress the one for the transports of the node
+ * @param ucx the address packed by libucp
+ * @param nodeAddress address for the transports of the node
  * @throws UcxError ERR_UNREACHABLE and others of ucp_ep_create
  */
 export function connectToAddress(
@@ -32,8 +32,8 @@ export function connectToAddress(
 }
 
 /**
- * Creates an endpoint. Where the application does not say whether the peer is looked after, it is, unless libucp has no transport that can.
- * @param describe sets the members that name the peer, and returns their bits
+ * Creates an endpoint. By default it has peer error handling, unless libucp has no transport with it.
+ * @param describe sets the members that identify the peer, and returns their bits
  */
 export function createEndpoint(
   worker: EngineWorker,

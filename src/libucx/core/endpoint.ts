@@ -1,6 +1,3 @@
-/** Time that a close by force gives its last message: a peer that takes none sees an endpoint that is gone. */
-const FORCED_BYE_NS = 50e6;
-
 /** An endpoint over libucp: the operations of both tiers on memory that libucp reaches. Operations on memory of cards are passed to device/transfers.ts. */
 
 import { resolveTransfer, resultOf } from '../../ucp/api/awaited/awaited-options.ts';
@@ -44,6 +41,9 @@ import { addressIn, checkKept, isHost } from '../request/buffers.ts';
 import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
 import { explainOver } from './explain.ts';
 
+/** Time limit for the close message of a close by force: without it, the peer detects that the endpoint is closed. */
+const FORCED_CLOSE_MESSAGE_NS = 50e6;
+
 const NO_BYTES = new Uint8Array(0);
 
 /** An endpoint. */
@@ -51,29 +51,29 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
   readonly messageTransport: string | undefined = undefined;
   /** The handle of libucp. */
   readonly handle: number;
-  /** Operations on memory of cards that are in flight: a flush waits for them. */
+  /** Number of operations on memory of cards in flight: a flush waits for them. */
   unconfirmed = 0;
-  /** Operations wait for those before a fence. */
+  /** Whether operations wait for those before a fence. */
   isFenced = false;
-  /** Called first if it fails: while it connects, the application does not know the endpoint. */
+  /** Called first on failure: during connection establishment, the application does not have the endpoint yet. */
   onceFailed: ((status: Status) => void) | undefined = undefined;
-  /** Runs when it has been closed by force. */
+  /** Called when it has been closed by force. */
   onceDropped: (() => void) | undefined = undefined;
   readonly #worker: EngineWorker;
   readonly #functions: LibucpFunctions;
   readonly #keys: Set<RemoteKey> = new Set();
   readonly #stream: EndpointStream;
-  /** The worker address of the peer for the transports of the node; empty where it is not known. */
+  /** The worker address of the peer for the transports of the node; empty if unknown. */
   readonly #nodeAddress: Uint8Array;
   #nodeEndpoint: ApiEndpoint | undefined;
-  /** libucp looks after the peer, and can drop it by force. */
+  /** Whether libucp has peer error handling for it, and can drop it by force. */
   readonly #isWatched: boolean;
-  /** libucp was asked whether it has atomic operations here, and has. */
+  /** Whether libucp was found to support atomic operations here. */
   #hasAtomics = false;
   #failure: Status = Status.OK;
   closedByPeer: boolean | undefined = undefined;
 
-  /** @param handle of libucp, which reports its failure to the worker */
+  /** @param handle of libucp, whose failure is reported to the worker */
   constructor(worker: EngineWorker, handle: number, nodeAddress: Uint8Array, { options, isWatched }: EndpointHandling) {
     super(worker.promises);
     this.#worker = worker;
@@ -97,7 +97,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     return this.closed ? [] : queryEndpoint(this.#worker.context.libucp, this.handle).transports;
   }
 
-  /** The endpoint to the same peer over the transports of the node; undefined where they do not reach it. */
+  /** The endpoint to the same peer over the transports of the node; undefined if they do not reach it. */
   get nodeEndpoint(): ApiEndpoint | undefined {
     this.#nodeEndpoint ??= this.#worker.nodeEndpoint(this.#nodeAddress);
     return this.#nodeEndpoint;
@@ -215,7 +215,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     return this.sendMessage(request, id, header, params);
   }
 
-  /** Sends a message that has been described; also for the engine's own. */
+  /** Sends a message whose request is initialized; also for the engine's own messages. */
   sendMessage(
     request: UcpRequest,
     id: number,
@@ -241,7 +241,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     const request = this.#describe('stream/libucp', local, localOffset, byteLength);
     if (typeof request === 'number') return request;
     const { buffers, requests } = this.#worker;
-    // libucp 1.13 ends the process of a receiver that finds a message without bytes.
+    // libucp 1.13 ends the process of a receiver that matches a message without bytes.
     if (request.byteLength === 0) return requests.started(request, Status.OK, params);
     const started = this.#functions.ucp_stream_send_nbx(this.handle, buffers.address, buffers.count, requests.param);
     return requests.started(request, started, params);
@@ -268,13 +268,13 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     return this.flushAll(params);
   }
 
-  /** The flush of an endpoint that may be closing. */
+  /** Flushes an endpoint that may be closing. */
   flushAll(params: RequestParams | undefined): Status | Request {
     if (this.unconfirmed > 0 || this.#nodeEndpoint !== undefined) return this.#worker.devices.flush(this, params);
     return this.flushUcp(params);
   }
 
-  /** What libucp has been given alone. */
+  /** Flushes only the operations given to libucp. */
   flushUcp(params: RequestParams | undefined): Status | Request {
     const { requests } = this.#worker;
     const request = requests.begin(RequestKind.SEND, 'flush');
@@ -315,7 +315,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     this.#worker.promises.wake();
   }
 
-  /** A failure; for the worker. The peer has said that it closes, or libucp has reported it. */
+  /** Records a failure; called by the worker. The peer has sent a close message, or libucp has reported the failure. */
   onFailed(status: Status, closedByPeer = false): void {
     if (this.#failure === Status.OK) {
       this.#failure = status;
@@ -379,7 +379,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     const outcome = await promises.run(name, options.signal, (params) =>
       this.#rma(name === 'put', local, localOffset, byteLength, rkey, remoteOffset, params),
     );
-    // Also on an endpoint that is being closed: it finishes what was started on it.
+    // Also on an endpoint that is being closed: completes what was started on it.
     if (name === 'put' && byteLength > 0) await promises.run(name, undefined, (params) => this.flushAll(params));
     return resultOf(outcome, byteLength);
   }
@@ -388,8 +388,8 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     const { promises } = this.#worker;
     this.#stream.cancelAll();
     await promises.until(() => this.isForced || this.awaited === 0);
-    // libucp would cancel it if it is closed by force.
-    await this.#worker.teardown.closed(this.#sendBye(), () => this.isForced, FORCED_BYE_NS);
+    // libucp would cancel it on a close by force.
+    await this.#worker.teardown.closed(this.#sendCloseMessage(), () => this.isForced, FORCED_CLOSE_MESSAGE_NS);
     if (!this.isForced && this.#failure === Status.OK) {
       const flush = this.flushAll({ noImmediateCompletion: true });
       await promises.until(() => this.isForced || typeof flush === 'number' || flush.isCompleted);
@@ -405,10 +405,10 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     await this.#nodeEndpoint?.close({ force: true });
   }
 
-  /** Tells a peer of this engine, behind everything that was sent. @returns a request; OK where there is no one to tell */
-  #sendBye(): Status | Request {
+  /** Sends a close message to a peer of this engine, after all earlier messages. @returns a request; OK if there is no peer to notify */
+  #sendCloseMessage(): Status | Request {
     const { requests, buffers } = this.#worker;
-    // What is not sent at once could not be given up without an eye on the peer.
+    // A message that is not sent at once could not be cancelled without peer error handling.
     const isGone = this.#failure !== Status.OK || (this.isForced && !this.#isWatched);
     if (!this.#tellsEnd || isGone) return Status.OK;
     const request = requests.begin(RequestKind.SEND, 'close');
@@ -417,7 +417,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     return this.sendMessage(request, CLOSE_AM_ID, undefined, { noImmediateCompletion: true });
   }
 
-  /** Both ends tell each other of their end by a message. By socket addresses, and with other programs, libucp does it, without telling why. */
+  /** Whether both ends send each other a close message. By socket addresses, and with other programs, libucp notifies the peer, without a reason. */
   get #tellsEnd(): boolean {
     return (this.#worker.context.features & UCP_FEATURE.AM) !== 0 && this.#nodeAddress.byteLength > 0;
   }
@@ -444,7 +444,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     return request;
   }
 
-  /** A request with the local memory that it sends described; a status where it cannot be started. */
+  /** Initializes a request with the local memory that it sends; returns a status if it cannot be started. */
   #describe(protocol: string, local: LocalBuffer, offset: number, byteLength: number): UcpRequest | Status {
     const { requests, buffers } = this.#worker;
     if (this.#failure !== Status.OK) {
@@ -464,7 +464,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     return request;
   }
 
-  /** Checks that an operation is possible: the endpoint is open, the context has its feature, its parameters are some. */
+  /** Checks that an operation is possible: the endpoint is open, the context has its feature, its parameters are valid. */
   #require(feature: number, params?: RequestParams): void {
     this.check(params);
     requireFeature(this.#worker.context.features, feature);

@@ -1,4 +1,4 @@
-/** Explanations of operations over libucp: the protocol, and the path of memory of cards. Text and data, no decisions. */
+/** Explanations of operations over libucp: the protocol, and the path for memory of cards. Text and data, no decisions. */
 
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../ucp/api/endpoint.ts';
 import type { ChosenProtocol, ExplainedChoice, Explanation, RejectedProtocol } from '../../ucp/api/explanation.ts';
@@ -17,7 +17,7 @@ const NODE_TRANSPORT = 'gaudi_ipc';
 const WORDS = [4, 8] as const;
 const KIB = 1024;
 
-/** What is explained. */
+/** The explained operation. */
 interface Question {
   readonly context: EngineContext;
   readonly endpoint: EngineEndpoint;
@@ -26,7 +26,7 @@ interface Question {
   readonly rkey: UcpRemoteKey;
 }
 
-/** The one path for all sizes, and why not the others. */
+/** The one path for all sizes, and the reasons against the others. */
 interface Answer {
   readonly protocol: string;
   readonly note?: string | undefined;
@@ -75,7 +75,7 @@ function choiceOf(question: Question): ExplainedChoice {
   }
 }
 
-/** libucp alone. */
+/** Explains an operation of libucp alone. */
 function alone({ endpoint, operation, local, rkey }: Question): Omit<Answer, 'rejected'> {
   const lanes = endpoint.transports;
   const memory = isHost(local) && rkey.exportId === 0 ? [] : ['device addresses go straight in'];
@@ -105,7 +105,7 @@ function explainAtomic(question: Question): Answer {
   };
 }
 
-/** What the transports of the node say, and that libucp could do it, too. */
+/** The explanation of the transports of the node; libucp is listed as an alternative. */
 function byNode(question: Question, operation: 'put' | 'get'): ExplainedChoice {
   const { endpoint, local, rkey } = question;
   const node = explainByNode(endpoint, operation, local, rkey)!;
@@ -149,7 +149,7 @@ function headOf({ operation, local, rkey }: Question): Pick<ExplainedChoice, 'op
   return { operation, local: memoryTypeName(localType), remote: memoryTypeName(rkey.memoryType) };
 }
 
-/** An explanation without estimates: there is no performance model of libucp. */
+/** An explanation without estimates: libucp has no performance model here. */
 function explained(question: Question, { protocol, note, rejected }: Answer): ExplainedChoice {
   const row = { protocol, transport: LIBUCP, estimatedNs: undefined, note };
   const isAtomic = question.operation === 'atomic';

@@ -1,5 +1,5 @@
 /**
- * Listeners and connections by socket addresses over libucp, for one worker: joins the objects of ucp/api/sockets, which are the same for every engine, with
+ * Listeners and connections by socket addresses over libucp, for one worker: connects the objects of ucp/api/sockets, which are the same for every engine, with
  * the handles of libucp.
  */
 
@@ -57,7 +57,7 @@ class UcpListener implements SocketListener {
     this.address = { address: address.address, port: portOf(worker, this.handle) };
   }
 
-  /** Sends a client away. */
+  /** Rejects a client. */
   reject(request: number): void {
     if (!this.waiting.delete(request)) return;
     this.#worker.functions.ucp_listener_reject(this.handle, request);
@@ -72,15 +72,15 @@ class UcpListener implements SocketListener {
   }
 }
 
-/** The listeners and the attempts to connect of one worker. */
+/** The listeners and connection attempts of one worker. */
 export class SocketEndpoints {
   readonly #worker: EngineWorker;
   readonly #driver: Driver;
   readonly #callback: NativeCallback;
   readonly #listeners: Map<number, { readonly shown: Listener; readonly socket: UcpListener }> = new Map();
-  /** Clients that libucp has reported inside its progress: the listener and the handle. */
+  /** Connection requests that libucp has reported during its progress: the listener and the handle. */
   readonly #asked: [listener: number, request: number][] = [];
-  /** Attempts, and the endpoints that come of them. */
+  /** Attempts, with their endpoints. */
   readonly #attempts: Map<UcpRequest, EngineEndpoint> = new Map();
   readonly #backgroundProgress: BackgroundProgress;
   #nextIndex = 1;
@@ -99,12 +99,12 @@ export class SocketEndpoints {
     });
   }
 
-  /** True when progress has something to do. */
+  /** True if there is work for progress. */
   get isDue(): boolean {
     return this.#asked.length > 0;
   }
 
-  /** Shows new clients to their listeners. */
+  /** Passes new clients to their listeners. */
   progress(): number {
     let count = 0;
     for (; this.#asked.length > 0; count++) {
@@ -157,7 +157,7 @@ export class SocketEndpoints {
       end(Status.CANCELED);
       return true;
     };
-    // A flush ends when the server has answered and the lanes stand.
+    // A flush ends when the server has answered and the lanes are established.
     const flush = endpoint.flushUcp({ noImmediateCompletion: true });
     if (typeof flush === 'number') requests.discard(request);
     if (typeof flush === 'number') return flush;
@@ -168,7 +168,7 @@ export class SocketEndpoints {
     return requests.adopt(request, params);
   }
 
-  /** Closes listeners and gives up attempts. Idempotent. */
+  /** Closes listeners and cancels attempts. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -178,7 +178,7 @@ export class SocketEndpoints {
     for (const request of [...this.#attempts.keys()]) request.cancel();
   }
 
-  /** libucp calls no more. */
+  /** Releases the callbacks, which libucp does not call any more. */
   free(): void {
     this.#callback.close();
   }
@@ -194,15 +194,15 @@ export class SocketEndpoints {
     });
   }
 
-  /** The other end connects and closes by messages that libucp exchanges in progress. */
+  /** Starts background progress: the other end connects and closes by messages that libucp exchanges during progress. */
   #keepProgressing(endpoint: EngineEndpoint): void {
     this.#backgroundProgress.keepProgressing(endpoint);
     endpoint.onceDropped = () => this.#worker.teardown.dropLanes();
   }
 
-  /** The attempt has succeeded or failed; later results are ignored. */
+  /** Ends an attempt with its result; later results are ignored. */
   #settle(request: UcpRequest, endpoint: EngineEndpoint, options: ConnectNbxOptions, status: Status): void {
-    // The request may be that of another attempt by now.
+    // The request may belong to another attempt by now.
     if (this.#attempts.get(request) !== endpoint) return;
     this.#attempts.delete(request);
     endpoint.onceFailed = undefined;
@@ -221,7 +221,7 @@ export class SocketEndpoints {
 
   #onRequest(index: number, request: number): void {
     const listener = this.#listeners.get(index);
-    // A listener that was closed while libucp reported: it has taken its clients with it.
+    // The listener was closed while libucp reported: its clients were rejected.
     if (listener === undefined) return;
     const { shown, socket } = listener;
     const { clientAddress, clientId } = queryClient(this.#worker, request);
@@ -262,7 +262,7 @@ function listen(worker: EngineWorker, address: SocketAddress, callback: number, 
   params.setU64('sockaddr.addr', sockaddr.address).setU32('sockaddr.addrlen', length);
   params.setU64('conn_handler.cb', callback).setU64('conn_handler.arg', index);
   const status = worker.functions.ucp_listener_create(worker.handle, params.address, out.address);
-  // libucp answers EADDRINUSE with BUSY, and nothing else.
+  // libucp maps only EADDRINUSE to BUSY.
   if (status === Status.BUSY) throw new SyscallError('bind', Errno.EADDRINUSE, printSocketAddress(address));
   checkStatus(status, `listen at ${printSocketAddress(address)}`);
   return out.value;

@@ -1,4 +1,4 @@
-/** The handle of a worker of libucp: creating it, its address, its descriptor. Using it is in worker.ts. */
+/** The handle of a worker of libucp: creating it, its address, its descriptor. Its use is in worker.ts. */
 
 import { addressOf, memcpy } from '../../sys/index.ts';
 import { checkStatus } from '../../ucs/type/error.ts';
@@ -30,7 +30,7 @@ export function createWorker(
   return worker.value;
 }
 
-/** The address of a worker, as libucp packs it. */
+/** The address of a worker, packed by libucp. */
 export function workerAddress(functions: LibucpFunctions, worker: number): Uint8Array {
   using attributes = new Fields(UCP_WORKER_ATTR);
   attributes.setU64('field_mask', UCP_WORKER_ATTR_FIELD.ADDRESS);
@@ -42,7 +42,7 @@ export function workerAddress(functions: LibucpFunctions, worker: number): Uint8
   return bytes;
 }
 
-/** The descriptor that becomes readable when an armed worker has an event; it belongs to libucp. */
+/** The descriptor that becomes readable when an armed worker has an event; owned by libucp. */
 export function workerEventFd(functions: LibucpFunctions, worker: number): number {
   using fd = new OutValue();
   checkStatus(functions.ucp_worker_get_efd(worker, fd.address), 'ucp_worker_get_efd');

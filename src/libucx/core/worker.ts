@@ -1,4 +1,4 @@
-/** A worker over libucp: progress, events, tag matching, and what endpoints need of it. It makes progress on the worker of the node's transports, too. */
+/** A worker over libucp: progress, events, tag matching, and services for endpoints. It also makes progress on the worker of the node's transports. */
 
 import { allocateScratch, EventAlarm, EventFd, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
 import { AM_HEADER_BYTES_MAX, type AmCallback, type MessageQueue } from '../../ucp/api/active-message.ts';
@@ -50,9 +50,9 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
   readonly streams: StreamReceives;
   readonly teardown: Teardown = new Teardown(this);
   readonly errorCallback: NativeCallback;
-  /** What moves memory of cards. */
+  /** Operations on memory of cards. */
   readonly devices: DeviceTransfers;
-  /** For the header of the message that is sent now. */
+  /** Memory for the header of the message that is being sent. */
   headers: ScratchBlock;
   /** The worker of the node's transports. */
   readonly node: CopyingWorker;
@@ -62,15 +62,15 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
   readonly #alarm: EventAlarm;
   /** Endpoints by the handle of libucp. */
   readonly #endpoints: Map<number, Endpoint> = new Map();
-  /** Endpoints that libucp has reported as failed, inside a call of C. */
+  /** Endpoints that libucp has reported as failed, during a call of C. */
   #failed: [Endpoint, Status, boolean][] = [];
-  /** Called when libucp or the node has something new. */
+  /** Called when libucp or the node has a new event. */
   readonly #sleepers: Set<() => void> = new Set();
   #isNodeAsleep = false;
   #address: Uint8Array | undefined;
   #progressCalls = 0;
 
-  /** Made by Context.worker. */
+  /** Created by Context.worker. */
   constructor(context: EngineContext, options: WorkerOptions) {
     super(
       options,
@@ -81,7 +81,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     this.context = context;
     this.functions = context.libucp.functions;
     this.handle = createWorker(context, this.clientId);
-    // After the checks of options: a refusal would leak it.
+    // After the checks of options: if they failed, the block would leak.
     this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
     this.streams = new StreamReceives();
     this.node = context.node.worker();
@@ -196,7 +196,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     return this.devices.isUsed ? this.devices.flushAll(params) : this.flushUcp(params);
   }
 
-  /** What libucp has been given alone. */
+  /** Flushes only the operations given to libucp. */
   flushUcp(params: RequestParams | undefined): Status | Request {
     const request = this.requests.begin(RequestKind.SEND, 'flush');
     if (request === undefined) return Status.NO_RESOURCE;
@@ -216,7 +216,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     for (const endpoint of this.#endpoints.values()) if (!endpoint.closed) endpoint.fence();
   }
 
-  // What messages need.
+  // Services for messages.
 
   left(ep: number): void {
     this.#noteFailure(ep, Status.CONNECTION_RESET, true);
@@ -245,7 +245,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     return receiveMessageData(this, message, local, localOffset, byteLength, params);
   }
 
-  // What requests need.
+  // Services for requests.
 
   freeRequest(request: UcpRequest): void {
     this.requests.free(request);
@@ -256,7 +256,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     return this.requests.cancel(this.handle, request);
   }
 
-  // What endpoints need.
+  // Services for endpoints.
 
   adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): Endpoint {
     const endpoint = new Endpoint(this, handle, nodeAddress, handling);
@@ -268,12 +268,12 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     this.#endpoints.delete(endpoint.handle);
   }
 
-  /** The endpoint with a handle of libucp; one that only the peer has asked for is made known. */
+  /** The endpoint of a handle of libucp; one that the peer has initiated is registered. */
   endpointOf(handle: number): Endpoint {
     return this.#endpoints.get(handle) ?? this.adopt(handle, new Uint8Array(0), { options: {}, isWatched: false });
   }
 
-  /** An endpoint over the transports of the node; undefined where these do not reach the worker with the address. */
+  /** An endpoint over the transports of the node; undefined if they do not reach the worker with the address. */
   nodeEndpoint(address: Uint8Array): ApiEndpoint | undefined {
     if (address.byteLength === 0) return undefined;
     try {
@@ -284,14 +284,14 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     }
   }
 
-  /** Memory for the headers of messages, until the next call: what is in use now belongs to a request. */
+  /** Memory for the headers of messages, until the next call: the block in use now belongs to a request. */
   takeHeader(): ScratchBlock {
     const block = this.headers;
     this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
     return block;
   }
 
-  // What sleeping needs.
+  // Services for sleeping.
 
   sleepOn(wake: () => void): void {
     const { functions } = this;
@@ -300,23 +300,23 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     const hasArrived = this.arrivals.hasWaiting || this.streams.look();
     const isNew = this.requests.look() || hasArrived || this.#failed.length > 0;
     const isDue = isNew || this.#sockets.isDue || this.devices.isDue;
-    // Armed or not: what has happened since the last progress is looked at first.
+    // Armed or not: events since the last progress are handled first.
     if (isDue || functions.ucp_worker_arm(this.handle) !== Status.OK) setImmediate(() => this.#wakeSleepers());
     else this.#alarm.arm();
   }
 
-  /** The transports of the node have something to do. */
+  /** Whether the transports of the node have work to do. */
   get isNodeBusy(): boolean {
     return this.node.requestsInUse > 0 || this.devices.isCopying;
   }
 
-  /** Checks that an operation is possible: the worker is open, the context has its feature, its parameters are some. */
+  /** Checks that an operation is possible: the worker is open, the context has its feature, its parameters are valid. */
   #require(feature: number, params?: RequestParams): void {
     this.check(params);
     requireFeature(this.context.features, feature);
   }
 
-  /** Has the transports of the node end the sleep as well. */
+  /** Makes the transports of the node end the sleep as well. */
   #joinNode(): void {
     if (this.#isNodeAsleep) return;
     this.#isNodeAsleep = true;
@@ -333,7 +333,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     for (const wake of sleepers) wake();
   }
 
-  /** Inside a call of C: progress reports it afterwards. */
+  /** Records a failure during a call of C: progress reports it afterwards. */
   #noteFailure(ep: number, status: Status, closedByPeer: boolean): void {
     const endpoint = this.#endpoints.get(ep);
     if (endpoint !== undefined) this.#failed.push([endpoint, status, closedByPeer]);

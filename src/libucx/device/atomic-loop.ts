@@ -1,6 +1,6 @@
 /**
- * An atomic operation made of compare-and-swap, for those that libucp does wrong (atomic-start.ts): it repeats the swap, with the value that it found, until
- * no other operation came between.
+ * An atomic operation implemented with compare-and-swap, for those that libucp executes wrongly (atomic-start.ts): it repeats the swap, with the value that it
+ * read, until no other operation intervenes.
  *
  * ```
  * READY --swap started--> SWAPPING --the word was as expected--> DONE
@@ -18,7 +18,7 @@ import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import type { UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
 
-/** Where the loop is: see the diagram above. */
+/** State of the loop: see the diagram above. */
 const LoopState = { READY: 0, SWAPPING: 1, DONE: 2 } as const;
 type LoopState = (typeof LoopState)[keyof typeof LoopState];
 
@@ -27,7 +27,7 @@ export class SwapLoop extends DeviceOperation {
   readonly #worker: EngineWorker;
   readonly #call: WordOperation;
   readonly #word: readonly [UcpRemoteKey, number];
-  /** What the word is taken to be; at first a guess, and the answer tells. */
+  /** Expected value of the word; initially a guess, corrected by each reply. */
   #expected = 0n;
   #state: LoopState = LoopState.READY;
 

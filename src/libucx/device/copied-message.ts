@@ -1,5 +1,5 @@
 /**
- * A message whose bytes are copied between libucp and memory of cards: its pieces, the fragments in use, and the request that ends with the last of them. The
+ * A message whose bytes are copied between libucp and memory of cards: its pieces, the fragments in use, and the request that ends with the last copy. The
  * directions are outgoing.ts and incoming.ts.
  */
 
@@ -12,13 +12,13 @@ import type { Staging } from './staging.ts';
 /** The message. */
 export abstract class CopiedMessage {
   readonly byteLength: number;
-  /** Why its bytes could not be copied. */
+  /** The reason why its bytes could not be copied. */
   failure: Status = Status.OK;
   protected readonly staging: Staging;
   protected readonly pieces: readonly Piece<LocalMemory>[];
-  /** Fragments that a card copies, or that wait for it. */
+  /** Number of fragments that a card is copying, or that wait for it. */
   protected fragmentsInUse = 0;
-  /** Ended by libucp; its bytes are still being copied. */
+  /** The request that libucp has ended while its bytes are still being copied. */
   #ended: UcpRequest | undefined;
   #status: Status = Status.OK;
 
@@ -29,8 +29,8 @@ export abstract class CopiedMessage {
   }
 
   /**
-   * libucp has ended the message, and asks for no more.
-   * @returns false when the cards copy nothing any more; else the request is ended when they do not
+   * Called when libucp has ended the message and requests no more bytes.
+   * @returns false if no copies are in progress; else the request is ended after the last one
    */
   linger(request: UcpRequest, status: Status): boolean {
     this.finish();
@@ -40,10 +40,10 @@ export abstract class CopiedMessage {
     return true;
   }
 
-  /** Starts the last copies, or gives up fragments that are not needed. */
+  /** Starts the last copies, or releases unused fragments. */
   protected abstract finish(): void;
 
-  /** Gives back a fragment that is counted, after its copy. */
+  /** Releases a counted fragment, after its copy. */
   protected release(fragment: UcpMemory): void {
     this.staging.release(fragment);
     this.fragmentsInUse -= 1;

@@ -1,4 +1,4 @@
-/** Receives the data of a message of the engine itself into memory of any kind, also if the worker has no free request at the moment. */
+/** Receives the data of an internal message into memory of any kind, also if the worker has no free request at the moment. */
 
 import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
@@ -42,7 +42,7 @@ export class DataReceive {
     if (typeof started === 'number') this.#onEnd(started);
   }
 
-  /** Gives the data up, unless they are being received. */
+  /** Drops the data, unless it is being received. */
   cancel(): void {
     if (!this.#isWaiting) return;
     this.#isWaiting = false;

@@ -1,6 +1,6 @@
 /**
- * Flush of an endpoint or a worker: the operations on memory of cards in flight, then libucp and the transports of the node. Also the barrier that operations
- * wait for after a fence.
+ * Flush of an endpoint or a worker: the operations on memory of cards in flight, then libucp and the transports of the node. Also the barrier for operations
+ * after a fence.
  */
 
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
@@ -10,12 +10,12 @@ import type { UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker, type OperationWaiter } from './operation.ts';
 import type { Staging } from './staging.ts';
 
-/** Flushes something, such as what libucp has been given. */
+/** Flushes one part, such as the operations given to libucp. */
 type FlushPart = (params: RequestParams) => Status | Request;
 
-/** The operations in flight, then several flushes at once. */
+/** Waits for the operations in flight, then runs several flushes at once. */
 class FlushParts implements OperationWaiter {
-  /** Of the first flush that failed. */
+  /** Status of the first flush that failed. */
   failure: Status = Status.OK;
   readonly #unstarted: Set<FlushPart>;
   readonly #wake: () => void;
@@ -23,8 +23,8 @@ class FlushParts implements OperationWaiter {
   #inFlight = 0;
 
   /**
-   * @param before operations that are waited for first
-   * @param wake asks for {@link advance}
+   * @param before operations to wait for first
+   * @param wake schedules {@link advance}
    */
   constructor(before: readonly DeviceOperation[], parts: readonly FlushPart[], wake: () => void) {
     this.#unstarted = new Set(parts);
@@ -38,14 +38,14 @@ class FlushParts implements OperationWaiter {
     if (this.#awaited === 0) this.#wake();
   }
 
-  /** Starts what is not started; true when all have ended. */
+  /** Starts pending flushes; returns true if all have ended. */
   advance(): boolean {
     if (this.#awaited > 0) return false;
     for (const part of this.#unstarted) this.#start(part);
     return this.#unstarted.size === 0 && this.#inFlight === 0;
   }
 
-  /** Starts no more, and waits for no other operation. */
+  /** Starts no more flushes, and waits for no other operation. */
   giveUp(): void {
     this.#unstarted.clear();
     this.#awaited = 0;

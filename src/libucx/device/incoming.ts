@@ -1,6 +1,6 @@
 /**
- * A message that is received into memory of cards, at least in part: the pieces that libucp delivers are gathered in fragments, which the cards copy
- * meanwhile. The receive ends when they have.
+ * A message that is received into memory of cards, at least in part: the pieces delivered by libucp are gathered in fragments, which the cards copy
+ * meanwhile. The receive ends with the last copy.
  */
 
 import { memcpy } from '../../sys/index.ts';
@@ -12,13 +12,13 @@ import { CopiedMessage } from './copied-message.ts';
 
 /** The message. */
 export class IncomingMessage extends CopiedMessage {
-  /** What is gathered: a fragment, where its bytes belong, and how many they are. */
+  /** The current fragment, the destination of its bytes, and their number. */
   #fragment: UcpMemory | undefined;
   #memory: UcpMemory | undefined;
   #offset = 0;
   #filled = 0;
 
-  /** Takes `[offset, offset + byteLength)` of the message from an address. */
+  /** Receives `[offset, offset + byteLength)` of the message from an address. */
   unpack(offset: number, address: number, byteLength: number): void {
     eachPart(this.pieces, offset, byteLength, (memory, at, bytes, position) => {
       const from = address + position;
@@ -57,7 +57,7 @@ export class IncomingMessage extends CopiedMessage {
     }
   }
 
-  /** The byte comes next behind what is gathered. */
+  /** Whether the byte follows the gathered ones. */
   #continues(memory: UcpMemory, offset: number): boolean {
     return this.#fragment !== undefined && this.#memory === memory && this.#offset + this.#filled === offset;
   }
@@ -69,7 +69,7 @@ export class IncomingMessage extends CopiedMessage {
     this.#filled = 0;
   }
 
-  /** Has the card fetch what is gathered. */
+  /** Starts the copy of the gathered bytes to the card. */
   #flush(): void {
     const fragment = this.#fragment;
     if (fragment === undefined) return;

@@ -1,5 +1,5 @@
 /**
- * An operation that another one carries out: a put or get by the transports of the node, or an operation that waits for the barrier of a fence. What it reports
+ * An operation executed by another one: a put or get by the transports of the node, or an operation that waits for the barrier of a fence. Its result
  * becomes the result of the request.
  *
  * ```
@@ -19,7 +19,7 @@ import { DeviceOperation, type OperationTracker, type OperationWaiter } from './
 /** Starts the operation itself. */
 export type InnerStart = (params: RequestParams) => Status | Request;
 
-/** Where the operation is in its life: see the diagram above. */
+/** State of the operation: see the diagram above. */
 const InnerState = { BLOCKED: 0, WAITING: 1, RUNNING: 2, DONE: 3 } as const;
 type InnerState = (typeof InnerState)[keyof typeof InnerState];
 
@@ -28,7 +28,7 @@ export class InnerOperation extends DeviceOperation implements OperationWaiter {
   readonly #begin: InnerStart;
   #state: InnerState;
 
-  /** @param barrier begins when this has ended; undefined to begin at once */
+  /** @param barrier operation that has to end first; undefined to begin at once */
   constructor(
     tracker: OperationTracker,
     [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
@@ -73,7 +73,7 @@ export class InnerOperation extends DeviceOperation implements OperationWaiter {
     try {
       return this.#begin({ noImmediateCompletion: true, callback: this.#onEnd });
     } catch (error) {
-      // Behind a barrier, keys and memory may be gone by now, and the endpoint may be closing.
+      // After a barrier, keys and memory may be released, and the endpoint may be closing.
       this.request!.error = error;
       return isUcxError(error) ? (error.status as Status) : Status.IO_ERROR;
     } finally {
@@ -81,7 +81,7 @@ export class InnerOperation extends DeviceOperation implements OperationWaiter {
     }
   }
 
-  /** Called from inside calls of C, too. */
+  /** Also called inside calls of C. */
   readonly #onEnd = (ended: Request, status: Status): void => {
     const request = this.request!;
     request.transport = ended.transport;

@@ -1,5 +1,5 @@
 /**
- * Messages from and to memory of cards as libucp takes them: a generic datatype whose functions copy. A message stays one message, and is matched and ordered
+ * Messages from and to memory of cards for libucp: a generic datatype whose functions copy. A message stays one message, and is matched and ordered
  * like any other: the peer may be any program that uses libucp.
  */
 
@@ -20,11 +20,11 @@ const U64 = 'uint64_t';
 /** The messages of one worker. */
 export class DeviceMessages {
   readonly #staging: Staging;
-  /** By the number that libucp knows them by, in the place of an address. */
+  /** Messages by the number that libucp receives in place of an address. */
   readonly #outgoing: Map<number, OutgoingMessage> = new Map();
   readonly #incoming: Map<number, IncomingMessage> = new Map();
   #lastNumber = 0;
-  /** The datatype of libucp, and the functions that it calls; made for the first message. */
+  /** The datatype of libucp, and its functions; created for the first message. */
   #datatype = 0;
   #callbacks: readonly NativeCallback[] = [];
 
@@ -33,8 +33,8 @@ export class DeviceMessages {
   }
 
   /**
-   * Describes a message to libucp, in the parameters of the operation that is started now.
-   * @returns what stands for its address
+   * Sets the datatype of a message in the parameters of the operation that is being started.
+   * @returns the number that is passed in place of its address
    */
   describe(
     request: UcpRequest,
@@ -52,7 +52,7 @@ export class DeviceMessages {
     return this.#lastNumber;
   }
 
-  /** Puts bytes that have arrived into memory, for a request that ends with {@link Requests.endedAtOnce}. */
+  /** Copies received bytes into memory, for a request that ends with {@link Requests.endedAtOnce}. */
   copyOut(
     request: UcpRequest,
     pieces: readonly Piece<LocalMemory>[],
@@ -65,7 +65,7 @@ export class DeviceMessages {
     if (byteLength > 0) message.unpack(0, addressOf(source) + offset, byteLength);
   }
 
-  /** libucp knows no message any more. */
+  /** Releases the datatype; libucp has no message any more. */
   close(): void {
     if (this.#datatype === 0) return;
     this.#staging.worker.functions.ucp_dt_destroy(this.#datatype);
@@ -84,7 +84,7 @@ export class DeviceMessages {
     };
   }
 
-  /** A message in flight cannot be withdrawn: the connection fails, so that its receiver does not take the zeros in it for data. */
+  /** Fails the connection, because a message in flight cannot be withdrawn and its receiver must not treat its zeros as data. */
   #giveUp({ sender }: UcpRequest, failure: Status): void {
     const { log } = this.#staging.worker.context;
     log.error('a message could not be read from a card, and its receiver gets zeros: the connection is given up');

@@ -1,6 +1,6 @@
 /**
- * An operation on memory of cards that takes several steps, and the tracker of those in flight: flushes wait for them, and they end when their endpoint is
- * closed.
+ * An operation on memory of cards that takes several steps, and the tracker of those in flight: flushes wait for them, and closing their endpoint
+ * ends them.
  *
  * ```
  * STARTING --start() returns--> RUNNING --end(): the request ends too--> ENDED
@@ -13,19 +13,19 @@ import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
 import type { Staging } from './staging.ts';
 
-/** Waits for the end of operations. */
+/** Waits for operations to end. */
 export interface OperationWaiter {
   operationEnded(): void;
 }
 
-/** Where an operation is in its life: see the diagram above. */
+/** State of an operation: see the diagram above. */
 const OperationState = { STARTING: 0, RUNNING: 1, ENDED: 2 } as const;
 type OperationState = (typeof OperationState)[keyof typeof OperationState];
 
 /** An operation. */
 export abstract class DeviceOperation {
   readonly endpoint: EngineEndpoint;
-  /** Undefined for an operation of the engine itself. */
+  /** Undefined for an internal operation. */
   readonly request: UcpRequest | undefined;
   /** OK until it fails. */
   failure: Status = Status.OK;
@@ -43,27 +43,27 @@ export abstract class DeviceOperation {
     tracker.add(this);
   }
 
-  /** It has ended. If {@link start} ended it, the request has not. */
+  /** Whether it has ended. If {@link start} ended it, the request has not. */
   get hasEnded(): boolean {
     return this.#state === OperationState.ENDED;
   }
 
-  /** Starts what can be started. */
+  /** Starts as much as possible. */
   start(): void {
     this.advance();
     if (!this.hasEnded) this.#state = OperationState.RUNNING;
   }
 
-  /** Does the next steps, and calls {@link end} when there are none. */
+  /** Executes the next steps, and calls {@link end} when there are none left. */
   protected abstract advance(): void;
 
-  /** The endpoint has failed, or is closed: nothing may be started on it any more. What is in flight ends by itself. */
+  /** Called when the endpoint has failed or is closed: nothing may be started on it any more. Steps in flight end by themselves. */
   abort(status: Status): void {
     if (this.failure === Status.OK) this.failure = status;
     this.wake();
   }
 
-  /** Has {@link advance} run soon. From anywhere, calls of C included. */
+  /** Schedules {@link advance}. May be called from anywhere, including calls of C. */
   wake(): void {
     if (this.#isScheduled || this.hasEnded) return;
     this.#isScheduled = true;
@@ -82,7 +82,7 @@ export abstract class DeviceOperation {
     if (!isStarting) this.request?.end(this.failure);
   }
 
-  /** Calls a waiter at the end. */
+  /** Adds a waiter that is called at the end. */
   addWaiter(waiter: OperationWaiter): void {
     this.#waiters ??= [];
     this.#waiters.push(waiter);
@@ -107,7 +107,7 @@ export class OperationTracker {
     return [...this.#ofEndpoints.keys()];
   }
 
-  /** Operations of an endpoint that are in flight. */
+  /** Operations of an endpoint in flight. */
   of(endpoint: EngineEndpoint): readonly DeviceOperation[] {
     return [...(this.#ofEndpoints.get(endpoint) ?? [])];
   }
@@ -128,7 +128,7 @@ export class OperationTracker {
     if (operations.size === 0) this.#ofEndpoints.delete(endpoint);
   }
 
-  /** See {@link DeviceOperation.abort}, for all of an endpoint. */
+  /** See {@link DeviceOperation.abort}, for all operations of an endpoint. */
   abort(endpoint: EngineEndpoint, status: Status): void {
     for (const operation of this.of(endpoint)) operation.abort(status);
   }

@@ -1,6 +1,6 @@
 /**
- * A message that is sent from memory of cards, at least in part: libucp asks for its bytes piece by piece, from inside its calls, and fragments are read
- * ahead. Which messages are sent so is decided in request/buffers.ts.
+ * A message that is sent from memory of cards, at least in part: libucp requests its bytes piece by piece, inside its calls, and fragments are read
+ * ahead. request/buffers.ts decides which messages are sent this way.
  */
 
 import { memcpy, memset } from '../../sys/index.ts';
@@ -10,7 +10,7 @@ import type { UcpMemory } from '../mem/memory-handle.ts';
 import { addressIn, isHost } from '../request/buffers.ts';
 import { CopiedMessage } from './copied-message.ts';
 
-/** Fragments of one message: one that libucp empties, and one that the card fills meanwhile. */
+/** Fragments per message: one that libucp reads, and one that the card fills meanwhile. */
 const WINDOWS_MAX = 2;
 
 /** Bytes of a message that are read, or being read, into a fragment. */
@@ -20,19 +20,19 @@ interface ReadWindow {
   readonly fragment: UcpMemory;
   /** INPROGRESS while the card reads. */
   status: Status;
-  /** libucp needs it no more: its fragment goes back when the card has read. */
+  /** Whether libucp needs it no more: its fragment is released when the card has finished. */
   isDropped: boolean;
 }
 
-/** The message. The peer gets zeros in the place of bytes that could not be read. */
+/** An outgoing message. Bytes that could not be read are sent as zeros. */
 export class OutgoingMessage extends CopiedMessage {
-  /** In the order of the message, one behind the other. */
+  /** Contiguous, in the order of the message. */
   readonly #windows: ReadWindow[] = [];
 
-  /** Copies `[offset, offset + max)` of the message, as far as it goes, to an address; returns the bytes. */
+  /** Copies bytes from `[offset, offset + max)` of the message to an address; returns their number. */
   pack(offset: number, address: number, max: number): number {
     const rest = this.byteLength - offset;
-    // Where a message goes as one piece, libucp sets no bound (1.18): all ones, which is -1 here.
+    // For a message in one piece, libucp sets no limit (1.18): all ones, which is -1 here.
     const byteLength = max < 0 ? rest : Math.min(max, rest);
     eachPart(this.pieces, offset, byteLength, (memory, at, bytes, position) => {
       const to = address + position;
@@ -46,7 +46,7 @@ export class OutgoingMessage extends CopiedMessage {
     this.#drop(this.#windows.splice(0));
   }
 
-  /** Gives the fragment of a dropped window back, once the card has read. */
+  /** Releases the fragment of a dropped window, once the card has finished. */
   #retire({ fragment, status, isDropped }: ReadWindow): void {
     if (isDropped && status !== Status.INPROGRESS) this.release(fragment);
   }
@@ -83,16 +83,16 @@ export class OutgoingMessage extends CopiedMessage {
     if (!isWhole && this.failure === Status.OK) this.#readAhead();
   }
 
-  /** The window with a byte of the message; undefined when there is no fragment for it. */
+  /** The window that contains a byte of the message; undefined if no fragment is available. */
   #windowAt(position: number): ReadWindow | undefined {
     const [first] = this.#windows;
     if (first !== undefined && position >= first.begin && position < first.end) return first;
-    // libucp may ask for bytes out of order, over several lanes.
+    // libucp may request bytes out of order, over several lanes.
     this.#drop(this.#windows.splice(0));
     return this.#open(position);
   }
 
-  /** Reads a fragment of the device memory at, or next after, a byte of the message. */
+  /** Reads a fragment of the first device memory at or after a byte of the message. */
   #open(position: number): ReadWindow | undefined {
     const piece = this.pieces.find(({ memory, start, byteLength }) => position < start + byteLength && !isHost(memory));
     if (piece === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** Chooses the path of a put or get that touches memory of a card. It moves nothing. */
+/** Selects the path of a put or get that accesses memory of a card. It moves nothing. */
 
 import type { ExplainedOperation } from '../../ucp/api/endpoint.ts';
 import type { Explanation } from '../../ucp/api/explanation.ts';
@@ -11,16 +11,16 @@ import { isHost, isKnown } from '../request/buffers.ts';
 export const DevicePath = {
   /** The transports of the node: both memories are on this machine. */
   NODE: 0,
-  /** libucp alone: it knows both memories. */
+  /** libucp alone: both memories are known to it. */
   DIRECT: 1,
-  /** Fragments here: host memory is at the other end. */
+  /** Local fragments: host memory is at the other end. */
   PIPELINE: 2,
   /** Messages to the owner of the card. */
   REMOTE: 3,
 } as const;
 export type DevicePath = (typeof DevicePath)[keyof typeof DevicePath];
 
-/** Chooses the path of a put or get. */
+/** Selects the path of a put or get. */
 export function choosePath(
   endpoint: EngineEndpoint,
   operation: 'put' | 'get',
@@ -32,7 +32,7 @@ export function choosePath(
   return rkey.exportId === 0 ? DevicePath.PIPELINE : DevicePath.REMOTE;
 }
 
-/** True where the transports of the node move any number of bytes between the memories. Asked once for a key and a kind of local memory. */
+/** True if the transports of the node move any number of bytes between the memories. Computed once for a key and a kind of local memory. */
 export function reachesByNode(
   endpoint: EngineEndpoint,
   operation: 'put' | 'get',
@@ -49,7 +49,7 @@ export function reachesByNode(
   return (rkey.nodeReaches & bit) !== 0;
 }
 
-/** What the transports of the node say; undefined where they do not reach the peer. */
+/** The explanation of the transports of the node; undefined if they do not reach the peer. */
 export function explainByNode(
   endpoint: EngineEndpoint,
   operation: ExplainedOperation,

@@ -1,6 +1,6 @@
 /**
- * Put and get between memory of a card here and host memory of the peer, through fragments: while libucp sends one window, the card copies the next. The windows are
- * those of ucp/staging.
+ * Put and get between memory of a local card and host memory of the peer, through fragments: while libucp sends one window, the card copies the
+ * next. The windows are those of ucp/staging.
  */
 
 import type { CopyDone } from '../../ucp/staging/device-copier.ts';
@@ -11,7 +11,7 @@ import type { UcpMemory } from '../mem/memory-handle.ts';
 import { RequestKind, type UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
 
-/** Windows in flight of one operation. */
+/** Maximum number of windows in flight of one operation. */
 const DEPTH = 4;
 
 /** A put or get. */

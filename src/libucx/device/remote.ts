@@ -1,6 +1,6 @@
 /**
- * Put, get and atomic operations on memory of cards that no transport of this machine reaches: messages to the owner, whose worker runs them and answers. The side of
- * the owner is service.ts.
+ * Put, get and atomic operations on memory of cards that no transport of this machine reaches: messages to the owner, whose worker executes and
+ * answers them. The owner's side is service.ts.
  *
  * ```
  * WAITING --room at the peer--> ADMITTED --message sent--> ASKED --answer--> ANSWERED --nothing in flight--> end
@@ -26,19 +26,19 @@ import { DataReceive } from './data-receive.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
 import { type DeviceMessage, firstWord, packMessage } from './wire.ts';
 
-/** Operations of one endpoint that its peer has been asked for and has not answered. */
+/** Maximum number of unanswered operations of one endpoint. */
 const UNANSWERED_MAX = 16;
 const NO_PAYLOAD: Range = { memory: new Uint8Array(0), offset: 0, byteLength: 0 };
 
-/** What the owner of the memory is asked for. */
+/** Request to the owner of the memory. */
 interface Question {
-  /** The message, with the id of a request. */
+  /** Packs the message, with a request id. */
   pack(requestId: number): Uint8Array;
-  /** Bytes that go with it, those of a put. */
+  /** Payload of a put. */
   readonly payload?: Range;
-  /** Where the bytes of the answer belong, those of a get. */
+  /** Destination of the bytes of a get. */
   readonly target?: Range;
-  /** Bytes of the word that the answer tells, that of an atomic operation. */
+  /** Size of the word returned by an atomic operation. */
   readonly wordBytes?: number;
 }
 
@@ -49,9 +49,9 @@ interface Range {
   readonly byteLength: number;
 }
 
-/** Where an operation is in its life: see the diagram above. */
+/** State of an operation: see the diagram above. */
 const RemoteState = {
-  /** The peer has been asked for too many others. */
+  /** The limit of unanswered operations is reached. */
   WAITING: 0,
   /** It has a request id. */
   ADMITTED: 1,
@@ -60,14 +60,14 @@ const RemoteState = {
 } as const;
 type RemoteState = (typeof RemoteState)[keyof typeof RemoteState];
 
-/** An operation that the owner of the memory runs. */
+/** An operation that the owner of the memory executes. */
 export class RemoteOperation extends DeviceOperation {
-  /** By which the answer names it, among the operations of its endpoint. */
+  /** Id in the answer, unique among the operations of its endpoint. */
   requestId = 0;
   readonly #remote: RemoteCards;
   readonly #question: Question;
   #state: RemoteState = RemoteState.WAITING;
-  /** libucp sends the message; the answer may come before that ends. */
+  /** libucp is sending the message; the answer may arrive before that ends. */
   #isSending = false;
   #receive: DataReceive | undefined;
 
@@ -82,13 +82,13 @@ export class RemoteOperation extends DeviceOperation {
     this.#question = question;
   }
 
-  /** The peer has room for one more. */
+  /** Called when the limit allows one more operation. */
   admit(): void {
     this.#state = RemoteState.ADMITTED;
     this.wake();
   }
 
-  /** Takes the answer. One that comes after a failure is ignored: the local memory is the caller's again. */
+  /** Handles the answer. One that arrives after a failure is ignored: the local memory belongs to the caller again. */
   answer({ id, frame }: DeviceMessage, message: ReceivedMessage): void {
     if (this.#state === RemoteState.ANSWERED || this.failure !== Status.OK) return;
     this.#state = RemoteState.ANSWERED;
@@ -156,7 +156,7 @@ export class RemoteOperation extends DeviceOperation {
   }
 }
 
-/** The question of a put or get. */
+/** The request of a put or get. */
 export function transferQuestion(transfer: RemoteTransfer): Question {
   const { isPut, local, localOffset, byteLength, rkey, remoteOffset } = transfer;
   const id = isPut ? MessageId.PUT : MessageId.GET;
@@ -166,7 +166,7 @@ export function transferQuestion(transfer: RemoteTransfer): Question {
   return isPut ? { pack, payload: range } : { pack, target: range };
 }
 
-/** The question of an atomic operation. */
+/** The request of an atomic operation. */
 export function atomicQuestion(call: WordOperation, { exportId }: UcpRemoteKey, remoteOffset: number): Question {
   const { operation, value, compare, wordBytes } = call;
   const asked = { remoteOffset, operation, wordBytes, value, compare };
@@ -177,25 +177,25 @@ export function atomicQuestion(call: WordOperation, { exportId }: UcpRemoteKey, 
 
 /** The operations on one endpoint. */
 interface Window {
-  /** Those that the peer was asked for, by request id. */
+  /** Unanswered operations, by request id. */
   readonly asked: Map<number, RemoteOperation>;
-  /** Those that wait for room. */
+  /** Operations that wait for the limit. */
   readonly waiting: Set<RemoteOperation>;
 }
 
-/** The operations of one worker that owners elsewhere run. */
+/** The operations of one worker that remote owners execute. */
 export class RemoteCards {
   readonly #windows: Map<EngineEndpoint, Window> = new Map();
   #lastId = 0;
 
-  /** Takes an answer that has arrived from the peer of an endpoint; one without an operation is dropped. */
+  /** Handles an answer from the peer of an endpoint; one without an operation is dropped. */
   answered(endpoint: EngineEndpoint, answer: DeviceMessage, message: ReceivedMessage): void {
-    // REPLY and DATA have the request at the same place.
+    // REPLY and DATA have the request id at the same place.
     const { request } = readReply(answer.frame);
     this.#windows.get(endpoint)?.asked.get(request)?.answer(answer, message);
   }
 
-  /** @returns false when too many are asked for: {@link RemoteOperation.admit} tells when there is room */
+  /** @returns false at the limit: {@link RemoteOperation.admit} is called when it allows the operation */
   tryAdmit(operation: RemoteOperation): boolean {
     const { endpoint } = operation;
     let window = this.#windows.get(endpoint);
@@ -211,7 +211,7 @@ export class RemoteCards {
     return true;
   }
 
-  /** An operation has ended. */
+  /** Removes an ended operation. */
   leave(operation: RemoteOperation, wasAdmitted: boolean): void {
     const { endpoint, requestId } = operation;
     const window = this.#windows.get(endpoint);

@@ -1,6 +1,6 @@
 /**
- * The owner's side of operations on memory of cards that peers ask for by messages: checks the question, has the data copied, and answers. A question with a wrong key
- * or range is refused.
+ * The owner's side of operations on memory of cards that peers request by messages: checks the request, copies the data, and answers. A request with a
+ * wrong key or range is rejected.
  */
 
 import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
@@ -29,24 +29,24 @@ import { type DeviceMessage, exportIdAt, firstWord, packMessage } from './wire.t
 const NO_BYTES = new Uint8Array(0);
 const WORD_BYTES_MAX = 8;
 
-/** Memory that a peer may use. */
+/** A range of memory that a peer may access. */
 interface Place {
   readonly memory: UcpMemory;
   readonly offset: number;
   readonly byteLength: number;
 }
 
-/** An answer that waits for a request of the worker. */
+/** An answer that waits for a free request of the worker. */
 interface Answer {
   readonly endpoint: EngineEndpoint;
-  /** The request of the peer. */
+  /** The request id of the peer. */
   readonly request: number;
   readonly header: Uint8Array;
-  /** The memory whose bytes go with it. */
+  /** The memory whose bytes are the payload. */
   readonly place: Place | undefined;
 }
 
-/** Staging of one word at a time, through a fragment of its own. */
+/** Staging of one word at a time, through a separate fragment. */
 class WordPort implements StagingPort<UcpMemory> {
   readonly #staging: Staging;
   #fragment: UcpMemory | undefined;
@@ -78,7 +78,7 @@ class WordPort implements StagingPort<UcpMemory> {
 export class DeviceService {
   readonly #staging: Staging;
   readonly #words: DeviceWords<UcpMemory>;
-  /** Endpoints that are closed: answers for them are dropped. */
+  /** Closed endpoints: answers for them are dropped. */
   readonly #gone: WeakSet<EngineEndpoint> = new WeakSet();
   readonly #receives: Map<DataReceive, EngineEndpoint> = new Map();
   #inFlight = 0;
@@ -88,12 +88,12 @@ export class DeviceService {
     this.#words = new DeviceWords(new WordPort(staging));
   }
 
-  /** Nothing is being done for a peer. */
+  /** Whether no operation of a peer is in progress. */
   get isIdle(): boolean {
     return this.#inFlight === 0;
   }
 
-  /** Runs what a peer asks for. */
+  /** Executes the request of a peer. */
   serve(endpoint: EngineEndpoint, { id, frame }: DeviceMessage, message: ReceivedMessage): void {
     if (id === MessageId.ATOMIC) {
       this.#modify(endpoint, readAtomic(frame), frame);
@@ -106,7 +106,7 @@ export class DeviceService {
     else this.#answer(endpoint, request, packMessage(writeData(firstWord(MessageId.DATA), request, 0)), place);
   }
 
-  /** An endpoint is closed, or has failed. */
+  /** Called when an endpoint is closed, or has failed. */
   endpointGone(endpoint: EngineEndpoint): void {
     this.#gone.add(endpoint);
     for (const [receive, sender] of [...this.#receives]) if (sender === endpoint) receive.cancel();
@@ -140,7 +140,7 @@ export class DeviceService {
     if (typeof started === 'number') this.#ended();
   }
 
-  /** The memory that a peer names; undefined for a key that is wrong or a range outside the memory. */
+  /** The memory range of a request; undefined for a wrong key or a range outside the memory. */
   #placeOf(exportId: number, offset: number, byteLength: number): Place | undefined {
     const memory = this.#staging.worker.context.memory.exported(exportId);
     if (memory === undefined || offset + byteLength > memory.byteLength || byteLength === 0) return undefined;

@@ -1,4 +1,4 @@
-/** Staging of a worker over libucp: fragments that come late, to a worker that makes progress or has closed. */
+/** Staging of a worker over libucp: fragments that become available late, for a worker that makes progress or is closed. */
 
 import { describe, expect, it } from 'vitest';
 import { FragmentPool } from '../../ucp/staging/fragment-pool.ts';
@@ -15,8 +15,8 @@ function makeStaging(): { readonly staging: Staging; readonly fragments: Fragmen
   return { staging: new Staging(worker), fragments };
 }
 
-describe('a fragment that comes late', () => {
-  it('is given to its user in the next progress', () => {
+describe('a fragment that becomes available late', () => {
+  it('is passed to its user in the next progress', () => {
     const { staging, fragments } = makeStaging();
     const users: [UcpMemory | undefined, Status][] = [];
     staging.acquire((fragment, status) => void users.push([fragment, status]));
@@ -29,7 +29,7 @@ describe('a fragment that comes late', () => {
     expect(fragments.inUse).toBe(1);
   });
 
-  it('goes back to the pool if the worker has closed', () => {
+  it('returns to the pool if the worker is closed', () => {
     const { staging, fragments } = makeStaging();
     const other = fragments.tryAcquire()!;
     let isCalled = false;

@@ -1,6 +1,6 @@
 /**
- * Staging in one worker of this engine: copies between fragments and memory of cards by the worker of the node's transports, a fragment for calls of C that cannot
- * wait, and tasks for the next progress.
+ * Staging in one worker of this engine: copies between fragments and memory of cards by the worker of the node's transports, a fragment for calls of C that
+ * cannot wait, and tasks for the next progress.
  */
 
 import { memcpy } from '../../sys/index.ts';
@@ -13,7 +13,7 @@ import type { UcpMemory } from '../mem/memory-handle.ts';
 /** Longest wait inside a call of C: a card that takes longer has failed. */
 const WAIT_NS_MAX = 20e9;
 
-/** What all transfers of device memory in one worker share. */
+/** State that all transfers of device memory in one worker share. */
 export class Staging implements StagingPort<UcpMemory> {
   readonly worker: EngineWorker;
   readonly fragments: FragmentPool<UcpMemory>;
@@ -30,17 +30,17 @@ export class Staging implements StagingPort<UcpMemory> {
     this.fragments = worker.context.fragments;
   }
 
-  /** There is something to do for {@link progress}. */
+  /** Whether there is work for {@link progress}. */
   get isDue(): boolean {
     return this.#tasks.length > 0;
   }
 
-  /** Copies are in flight: the worker of the node has to make progress. */
+  /** Whether copies are in flight: the worker of the node has to make progress. */
   get isCopying(): boolean {
     return this.#copying > 0;
   }
 
-  /** Runs a task in the next progress, where every call is allowed. May be called from inside calls of C. */
+  /** Schedules a task for the next progress, where every call is permitted. May be called inside calls of C. */
   schedule(task: () => void): void {
     this.#tasks.push(task);
     this.worker.promises.wake();
@@ -53,21 +53,21 @@ export class Staging implements StagingPort<UcpMemory> {
     return count;
   }
 
-  /** Gets a fragment of the pool: during this call, or from a task. */
+  /** Acquires a fragment of the pool: `run` is called during this call, or from a task. */
   acquire(run: FragmentUser<UcpMemory>): void {
     const fragment = this.fragments.tryAcquire();
     if (fragment !== undefined) run(fragment, Status.OK);
     else this.fragments.acquire((next, status) => this.#acquired(next, () => run(next, status)));
   }
 
-  /** Allocates a fragment that is not of the pool: operations of other workers of the context, which may make no progress, cannot hold it. Freed with this. */
+  /** Allocates a fragment outside the pool: operations of other workers of the context, which may make no progress, cannot hold it. Freed with this object. */
   reserve(byteLength: number): UcpMemory {
     const fragment = this.worker.context.memory.map({ allocate: byteLength });
     this.#reserved.add(fragment);
     return fragment;
   }
 
-  /** Gives a fragment back. May be called from inside calls of C. */
+  /** Releases a fragment. May be called inside calls of C. */
   release(fragment: UcpMemory): void {
     this.fragments.release(fragment);
   }
@@ -77,7 +77,7 @@ export class Staging implements StagingPort<UcpMemory> {
     this.startCopy(isToCard, copy, (status, error) => this.schedule(() => done(status, error)));
   }
 
-  /** The same, but `done` is called from inside calls of C, too: it may only take note, or {@link schedule}. */
+  /** Like {@link copy}, but `done` may also be called inside calls of C: it may only record the result, or {@link schedule}. */
   startCopy(isToCard: boolean, copy: DeviceCopy<UcpMemory>, done: CopyDone): void {
     this.#copying += 1;
     const onNode = { ...copy, device: copy.device.node, fragment: copy.fragment.node };
@@ -87,7 +87,7 @@ export class Staging implements StagingPort<UcpMemory> {
     });
   }
 
-  /** Copies at once, in pieces, and returns when the bytes are there: for calls of C that find no fragment. */
+  /** Copies at once, in pieces, and returns when the bytes are copied: for calls of C without an available fragment. */
   copyNow(isToCard: boolean, device: UcpMemory, offset: number, address: number, byteLength: number): Status {
     for (let done = 0; done < byteLength; ) {
       this.#ownFragment ??= this.reserve(this.fragments.fragmentBytes);
@@ -108,7 +108,7 @@ export class Staging implements StagingPort<UcpMemory> {
     return Status.OK;
   }
 
-  /** Waits for the end of a copy, in calls of C and of the application: DMA takes microseconds. @returns its status; TIMED_OUT if the card does not answer */
+  /** Waits for the end of a copy, in calls of C and of the application: DMA takes microseconds. @returns its status; TIMED_OUT if the card does not finish */
   wait(statusOf: () => Status): Status {
     const { context, node } = this.worker;
     const deadline = context.clock.nowNs() + WAIT_NS_MAX;
@@ -119,13 +119,13 @@ export class Staging implements StagingPort<UcpMemory> {
     return statusOf();
   }
 
-  /** Nothing is copied any more. */
+  /** Closes the staging when no copies are in flight. */
   close(): void {
     this.#isClosed = true;
     for (const fragment of this.#reserved) this.worker.context.memory.unmap(fragment);
   }
 
-  /** A fragment has come late. A worker that has closed meanwhile runs no more tasks. */
+  /** Called when a fragment is available late. A worker that is closed meanwhile runs no more tasks. */
   #acquired(fragment: UcpMemory | undefined, task: () => void): void {
     if (!this.#isClosed) this.schedule(task);
     else if (fragment !== undefined) this.release(fragment);

@@ -1,6 +1,6 @@
 /**
- * Operations on memory of cards over libucp, for one worker: chooses the path of each, tracks those in flight, and ends those of a closed endpoint. How bytes
- * move is in inner-operation.ts, pipeline.ts, remote.ts and messages.ts.
+ * Operations on memory of cards over libucp, for one worker: selects the path of each, tracks those in flight, and ends those of a closed endpoint. The
+ * paths are in inner-operation.ts, pipeline.ts, remote.ts and messages.ts.
  */
 
 import { isList, type Piece, piecesOf } from '../../ucp/api/local-bytes.ts';
@@ -29,7 +29,7 @@ import { DeviceService } from './service.ts';
 import { Staging } from './staging.ts';
 import { parseMessage } from './wire.ts';
 
-/** The operations of one worker that touch memory of cards. */
+/** The operations of one worker that access memory of cards. */
 export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   readonly #worker: EngineWorker;
   readonly #staging: Staging;
@@ -37,7 +37,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   readonly #messages: DeviceMessages;
   readonly #remote: RemoteCards = new RemoteCards();
   readonly #service: DeviceService;
-  /** By endpoint: operations wait for it. */
+  /** Barriers that operations wait for, by endpoint. */
   readonly #barriers: Map<EngineEndpoint, DeviceFlush> = new Map();
   #flushes = 0;
 
@@ -51,23 +51,23 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
       worker.arrivals.serve(STAGING_AM_ID, (message) => this.#onMessage(message));
   }
 
-  /** Nothing is in flight. */
+  /** Whether no operation is in flight. */
   get isIdle(): boolean {
     const { isCopying, isDue } = this.#staging;
     return this.#tracker.isEmpty && this.#flushes === 0 && this.#service.isIdle && !isCopying && !isDue;
   }
 
-  /** Operations are in flight, here or with the transports of the node: libucp does not know all that a flush waits for. */
+  /** Whether operations are in flight, here or in the transports of the node: then libucp does not cover everything that a flush waits for. */
   get isUsed(): boolean {
     return !this.#tracker.isEmpty || this.#worker.node.requestsInUse > 0;
   }
 
-  /** There is something to do for {@link progress}. */
+  /** Whether there is work for {@link progress}. */
   get isDue(): boolean {
     return this.#staging.isDue;
   }
 
-  /** Cards copy for this worker: the worker of the node has to make progress. */
+  /** Whether cards copy for this worker: the worker of the node has to make progress. */
   get isCopying(): boolean {
     return this.#staging.isCopying;
   }
@@ -110,7 +110,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     return this.#start(new DeviceFlush(this.#tracker, endpoint, request), request, params);
   }
 
-  /** Flushes libucp, the transports of the node and what is in flight on all endpoints. */
+  /** Flushes libucp, the transports of the node and the operations in flight on all endpoints. */
   flushAll(params: RequestParams | undefined): Status | Request {
     const request = this.#begin('flush', undefined, 0);
     if (request === undefined) return Status.NO_RESOURCE;
@@ -175,7 +175,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     this.#service.endpointGone(endpoint);
   }
 
-  /** libucp knows no message any more, and the node's worker is still there. */
+  /** Called when libucp has no message any more and the node's worker still exists. */
   close(): void {
     this.#messages.close();
     this.#staging.close();
@@ -192,7 +192,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     return this.#start(this.#operationOf(path, request, transfer), request, params);
   }
 
-  /** Both memories are known to libucp. */
+  /** Starts a transfer by libucp, to which both memories are known. */
   #direct(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request {
     const { isPut, endpoint, local, localOffset, byteLength, rkey, remoteOffset } = transfer;
     const { requests, functions, buffers } = this.#worker;
@@ -231,7 +231,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     if (!operation.hasEnded) return requests.adopt(request, params);
     const { error } = request;
     if (error === undefined) return requests.endedAtOnce(request, operation.failure, params);
-    // What a call of the node's transports throws, this call throws.
+    // Exceptions of the node's transports are passed on.
     requests.discard(request);
     throw error;
   }
@@ -243,7 +243,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
 
   #onMessage(message: ReceivedMessage): void {
     const parsed = parseMessage(message.header);
-    // Workers of this engine ask for a reply endpoint with every message.
+    // Workers of this engine request a reply endpoint with every message.
     if (parsed === undefined || message.sender === undefined) return;
     const endpoint = message.sender as EngineEndpoint;
     if (parsed.isQuestion) this.#service.serve(endpoint, parsed, message);

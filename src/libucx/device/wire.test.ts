@@ -1,4 +1,4 @@
-/** Messages about memory of cards: what is packed is read again, and nothing that arrives throws. Their fields are tested with ucp/wire. */
+/** Messages about memory of cards: packed messages are parsed, and no received bytes cause an exception. Their fields are tested with ucp/wire. */
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -24,7 +24,7 @@ const atomic = fc.record({
 });
 
 describe('messages about memory of cards', () => {
-  it('are read as they were packed', async () => {
+  it('are parsed as they were packed', async () => {
     await fc.assert(
       fc.asyncProperty(rma, atomic, length, async (transfer, call, exportId) => {
         for (const id of [MessageId.PUT, MessageId.GET]) {
@@ -51,7 +51,7 @@ describe('messages about memory of cards', () => {
     );
   });
 
-  it('of other programs, versions, ids and lengths are none', async () => {
+  it('of other programs, versions, ids and lengths are rejected', async () => {
     const question = packMessage(writeRma(firstWord(MessageId.GET), { request: 1, remoteOffset: 2, byteLength: 3 }), 4);
     const other = (id: number): Uint8Array => packMessage(new Int32Array([firstWord(id), 0, 0, 0]));
     expect([other(MessageId.WIREUP), other(MessageId.RTR), other(255)].map(parseMessage)).toEqual([

@@ -1,8 +1,8 @@
 /**
- * Messages of workers of this engine about memory of cards: those of ucp/wire, as headers of active messages of libucp. Bytes only; a message that arrives may be
- * wrong.
+ * Messages between workers of this engine about memory of cards: those of ucp/wire, as headers of active messages of libucp. Encoding only; received
+ * messages may be invalid.
  *
- *   first word   magic, version and MessageId, in the place of the endpoint, which libucp names
+ * first word   magic, version and MessageId, in the place of the endpoint, which libucp provides
  *   others       as in ucp/wire: PUT, GET and ATOMIC, answered by REPLY, a GET that succeeds by DATA
  *   8 bytes      PUT, GET and ATOMIC: key of the memory
  *
@@ -19,7 +19,7 @@ const KEY_BYTES = 8;
 const QUESTIONS: ReadonlySet<number> = new Set([MessageId.PUT, MessageId.GET, MessageId.ATOMIC]);
 const ANSWERS: ReadonlySet<number> = new Set([MessageId.REPLY, MessageId.DATA]);
 
-/** A message that has arrived: its id, and a frame for the readers of ucp/wire. */
+/** A received message: its id, and a frame for the readers of ucp/wire. */
 export interface DeviceMessage {
   readonly id: number;
   readonly isQuestion: boolean;
@@ -31,7 +31,7 @@ export function firstWord(id: number): number {
   return (MAGIC << 16) | (VERSION << 8) | id;
 }
 
-/** The bytes of a message. @param exportId names the memory of a question */
+/** The bytes of a message. @param exportId identifies the memory of a request */
 export function packMessage(header: Int32Array, exportId?: number): Uint8Array {
   const words = new Int32Array(header.length + (exportId === undefined ? 0 : KEY_BYTES / 4));
   words.set(header);
@@ -42,7 +42,7 @@ export function packMessage(header: Int32Array, exportId?: number): Uint8Array {
   return new Uint8Array(words.buffer);
 }
 
-/** Reads what tells messages apart; undefined for a message of another program or version, or of another length. */
+/** Parses the id and length of a message; undefined for a message of another program or version, or of another length. */
 export function parseMessage(header: Uint8Array): DeviceMessage | undefined {
   const { byteLength } = header;
   if (byteLength === 0 || byteLength % 4 !== 0) return undefined;
@@ -56,7 +56,7 @@ export function parseMessage(header: Uint8Array): DeviceMessage | undefined {
   return { id, isQuestion, frame: { bytes, words, offset: 0, byteLength, source: '' } };
 }
 
-/** The memory that a question names. */
+/** The export id of the memory in a request. */
 export function exportIdAt({ words }: AmFrame, keyAt: number): number {
   return joinWords(words[keyAt >> 2]!, words[(keyAt >> 2) + 1]!);
 }

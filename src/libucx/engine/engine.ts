@@ -1,4 +1,4 @@
-/** The parts of the engine over libucp as they see each other: a context, its workers, their endpoints. Types only. */
+/** The interfaces between the parts of the engine over libucp: a context, its workers, their endpoints. Types only. */
 
 import type { NativeCallback, ScratchBlock } from '../../sys/index.ts';
 import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
@@ -33,51 +33,51 @@ export interface EngineContext {
   readonly clock: Clock;
   readonly progressSpinNs: number;
   readonly requestsMax: number;
-  /** Whether libucp is given addresses of cards. */
+  /** Whether addresses of cards are passed to libucp. */
   readonly access: DeviceAccess;
-  /** Host memory through which that of cards goes. */
+  /** Host memory for staging memory of cards. */
   readonly fragments: FragmentPool<UcpMemory>;
-  /** The transports of this library on this machine. */
+  /** The native context with the transports of this machine. */
   readonly node: CopyingContext;
-  /** Bits of the features that it has (UCP_FEATURE). */
+  /** Bits of its features (UCP_FEATURE). */
   readonly features: number;
   readonly memory: MemoryMap;
   readonly configuration: UcpConfiguration;
   /** The handle of libucp. */
   readonly handle: number;
   forget(worker: object): void;
-  /** A worker of libucp could not be destroyed; its context cannot be either. */
+  /** Called when a worker of libucp could not be destroyed; then its context cannot be destroyed either. */
   onWorkerLeaked(): void;
 }
 
 /** An endpoint of a worker. */
 export interface EngineEndpoint extends ApiEndpoint, KeyOwner {
-  /** Operations on memory of cards that are in flight: a flush waits for them. */
+  /** Number of operations on memory of cards in flight: a flush waits for them. */
   unconfirmed: number;
-  /** Operations wait for those before a fence. */
+  /** Whether operations wait for those before a fence. */
   isFenced: boolean;
-  /** Called first if it fails: while it connects, the application does not know the endpoint. */
+  /** Called first on failure: during connection establishment, the application does not have the endpoint yet. */
   onceFailed: ((status: Status) => void) | undefined;
-  /** Runs when it has been closed by force. */
+  /** Called when it has been closed by force. */
   onceDropped: (() => void) | undefined;
-  /** The endpoint to the same peer over the transports of the node; undefined where they do not reach it. */
+  /** The endpoint to the same peer over the transports of the node; undefined if they do not reach it. */
   readonly nodeEndpoint: ApiEndpoint | undefined;
-  /** {@link nodeEndpoint} has been asked for, and is there. */
+  /** Whether {@link nodeEndpoint} has been created. */
   readonly hasNodeEndpoint: boolean;
-  /** Flushes what libucp has been given alone. */
+  /** Flushes only the operations given to libucp. */
   flushUcp(params: RequestParams | undefined): Status | Request;
-  /** Sends a message that has been described; also for the engine's own. */
+  /** Sends a message whose request is initialized; also for the engine's own messages. */
   sendMessage(
     request: UcpRequest,
     id: number,
     header: Uint8Array | undefined,
     params: AmSendParams | undefined,
   ): Status | Request;
-  /** libucp has reported a failure. */
+  /** Called when libucp has reported a failure. */
   onFailed(status: Status): void;
 }
 
-/** Bytes of a message or a stream that lie in memory of this program. */
+/** Received bytes of a message or a stream, in memory of this program. */
 export interface ArrivedBytes {
   readonly source: Uint8Array;
   readonly dataOffset: number;
@@ -85,7 +85,7 @@ export interface ArrivedBytes {
   isReceived: boolean;
 }
 
-/** A put or get, as it was asked for. */
+/** The arguments of a put or get. */
 export interface RemoteTransfer {
   readonly isPut: boolean;
   readonly endpoint: EngineEndpoint;
@@ -96,7 +96,7 @@ export interface RemoteTransfer {
   readonly remoteOffset: number;
 }
 
-/** What moves memory of cards, and what only the node's transports reach. */
+/** Operations on memory of cards, and on memory that only the node's transports reach. */
 export interface DeviceOperations {
   /** Starts a put or get. */
   transfer(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request;
@@ -107,13 +107,13 @@ export interface DeviceOperations {
     remoteOffset: number,
     params: RequestParams | undefined,
   ): Status | Request;
-  /** Flushes what is in flight, libucp and the node's transports. */
+  /** Flushes the operations in flight, libucp and the node's transports. */
   flush(endpoint: EngineEndpoint, params: RequestParams | undefined): Status | Request;
-  /** As {@link flush} for all endpoints of the worker. */
+  /** Like {@link flush} for all endpoints of the worker. */
   flushAll(params: RequestParams | undefined): Status | Request;
   /**
-   * Orders what was started on the endpoint before against what is started after.
-   * @param isAlone the fence covers operations of libucp too, because libucp was not called
+   * Orders earlier operations of the endpoint before later ones.
+   * @param isAlone whether the fence also covers operations of libucp, because libucp was not called
    */
   fence(endpoint: EngineEndpoint, isAlone: boolean): void;
   /** Starts an operation when the barrier of its endpoint has ended. */
@@ -123,9 +123,9 @@ export interface DeviceOperations {
     begin: (params: RequestParams) => Status | Request,
     params: RequestParams | undefined,
   ): Status | Request;
-  /** The endpoint is closed, or has failed: what waits for its peer ends with a status. */
+  /** Called when the endpoint is closed, or has failed: operations that wait for its peer end with a status. */
   endpointGone(endpoint: EngineEndpoint, status: Status): void;
-  /** Puts bytes that have arrived into local memory. */
+  /** Copies received bytes into local memory. */
   copyOut(
     arrived: ArrivedBytes,
     local: LocalBuffer,
@@ -134,13 +134,13 @@ export interface DeviceOperations {
   ): Status | Request;
 }
 
-/** What the streams of one worker share. */
+/** State that the streams of one worker share. */
 export interface StreamTracker {
-  /** Where libucp writes how many bytes there are. */
+  /** Memory to which libucp writes the number of bytes. */
   readonly length: ScratchBlock;
-  /** Takes over what arrives in a stream from now on. */
+  /** Registers a stream: its arriving bytes are collected from now on. */
   add(stream: object): void;
-  /** Leaves a stream alone. */
+  /** Removes a stream. */
   remove(stream: object): void;
 }
 
@@ -159,15 +159,15 @@ export interface EngineWorker {
   readonly devices: DeviceOperations;
   /** The worker of the node's transports. */
   readonly node: CopyingWorker;
-  /** Called by libucp when an endpoint fails. */
+  /** Callback for libucp on the failure of an endpoint. */
   readonly errorCallback: NativeCallback;
-  /** For the header of the message that is sent now. */
+  /** Memory for the header of the message that is being sent. */
   readonly headers: ScratchBlock;
-  /** Memory for headers, until the next call: what is in use now belongs to a request. */
+  /** Memory for headers, until the next call: the block in use now belongs to a request. */
   takeHeader(): ScratchBlock;
-  /** Makes the endpoint of a handle of libucp, and takes it into the tracker. */
+  /** Makes the endpoint of a handle of libucp, and registers it. */
   adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): EngineEndpoint;
-  /** An endpoint over the transports of the node; undefined where these do not reach the worker with the address. */
+  /** An endpoint over the transports of the node; undefined if they do not reach the worker with the address. */
   nodeEndpoint(address: Uint8Array): ApiEndpoint | undefined;
   forgetEndpoint(endpoint: EngineEndpoint): void;
   /** Receives the data of an active message. */
@@ -179,13 +179,13 @@ export interface EngineWorker {
     params: RequestParams | undefined,
   ): Status | Request;
   fence(): void;
-  /** Flushes what libucp has been given alone. */
+  /** Flushes only the operations given to libucp. */
   flushUcp(params: RequestParams | undefined): Status | Request;
 }
 
-/** What happens when the peer of an endpoint is gone, as asked for and as libucp does it. */
+/** Error handling of an endpoint, as requested and as libucp provides it. */
 export interface EndpointHandling {
   readonly options: EndpointOptions;
-  /** libucp looks after the peer, and can drop it by force. */
+  /** Whether libucp has peer error handling for it, and can drop it by force. */
   readonly isWatched: boolean;
 }

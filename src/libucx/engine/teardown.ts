@@ -1,4 +1,4 @@
-/** Teardown of one worker: which operations it waits for, and how long. libucp never ends some operations of a peer that is gone. */
+/** Teardown of one worker: the operations that it waits for, and its close timeout. libucp never ends some operations of a peer that is gone. */
 
 import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
@@ -6,10 +6,10 @@ import { throwLater } from '../../ucs/debug/uncaught.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import type { Status } from '../../ucs/type/status.ts';
 
-/** Time that libucp has to end what may hang. */
+/** Time limit for operations of libucp that may hang. */
 const CLOSE_TIMEOUT_NS = 1e9;
 
-/** The worker. */
+/** The services of the worker for its teardown. */
 export interface TeardownWorker {
   readonly context: { readonly clock: Clock };
   readonly promises: PromiseTier;
@@ -20,26 +20,26 @@ export interface TeardownWorker {
 /** The teardown. */
 export class Teardown {
   readonly #worker: TeardownWorker;
-  /** Of everything together, once the worker is closing. */
+  /** Deadline of the whole teardown, once the worker is closing. */
   #closeTimeoutEnds = Number.POSITIVE_INFINITY;
 
   constructor(worker: TeardownWorker) {
     this.#worker = worker;
   }
 
-  /** The worker is closing. */
+  /** Called when the worker starts closing. */
   begin(): void {
     this.#closeTimeoutEnds = this.#worker.context.clock.nowNs() + CLOSE_TIMEOUT_NS;
   }
 
-  /** Waits for something, for a while. */
+  /** Waits for a condition, up to the close timeout. */
   async waitFor(isOver: () => boolean): Promise<void> {
     const { clock } = this.#worker.context;
     const closeTimeoutEnds = clock.nowNs() + CLOSE_TIMEOUT_NS;
     await this.#worker.promises.until(() => isOver() || clock.nowNs() > closeTimeoutEnds);
   }
 
-  /** Waits for the closing of an endpoint. Where it may hang, for a while: the peer may never answer what libucp waits for. */
+  /** Waits for an endpoint to close. If that may hang, only up to a time-out: the peer may never answer. */
   async closed(closing: Status | Request, mayHang: () => boolean, timeoutNs: number = CLOSE_TIMEOUT_NS): Promise<void> {
     if (typeof closing === 'number') return;
     const { clock } = this.#worker.context;
@@ -49,8 +49,8 @@ export class Teardown {
   }
 
   /**
-   * Drives progress for a while: libucp drops the lanes of an endpoint that was closed by force in progress, and the peer sees it then. It is not waited for, as
-   * what hangs on other endpoints may hold it up.
+   * Makes progress for a limited time: during progress, libucp drops the lanes of an endpoint that was closed by force, and the peer detects it then. The
+   * result is not waited for, because hanging operations on other endpoints may delay it.
    */
   dropLanes(): void {
     const worker = this.#worker;
@@ -61,7 +61,7 @@ export class Teardown {
     this.waitFor(() => isOver() || worker.closed).catch(throwLater);
   }
 
-  /** Gives a request back as soon as it has ended. @returns whether it has */
+  /** Frees a request as soon as it has ended. @returns a function that returns whether it has */
   freeEventually(request: Request): () => boolean {
     let isOver = false;
     const end = (ended: Request): void => {

@@ -1,4 +1,4 @@
-/** When addresses of cards go straight into libucp. No such libucp and no card is here: everything is given as data. */
+/** Decision whether addresses of cards are passed to libucp. It uses neither libucp nor a card: all inputs are data. */
 
 import { describe, expect, it } from 'vitest';
 import { type DeviceAccessInput, deviceAccess } from './device-access.ts';
@@ -23,7 +23,7 @@ const ABLE: DeviceAccessInput = {
 };
 
 describe('device addresses', () => {
-  it('go straight in where libucp knows the type, serves it, and the cards are real', () => {
+  it('are passed directly if libucp has the type, supports it, and the cards are real', () => {
     expect(deviceAccess(ABLE)).toEqual({ isDirect: true, memoryType: 9, reason: 'UCX 1.21.0 knows memory type gaudi' });
   });
 

@@ -1,37 +1,37 @@
-/** Decides, from data, whether libucp can be given addresses of cards or needs host fragments, and why. It calls neither libucp nor a card. */
+/** Decides, from data, whether libucp accepts addresses of cards or needs host fragments, and why. It calls neither libucp nor a card. */
 
-/** The memory type as UCX calls it. */
+/** Name of the memory type in UCX. */
 const GAUDI = 'gaudi';
 
-/** What the answer depends on. */
+/** Inputs of the decision. */
 export interface DeviceAccessInput {
-  /** Of libucp, such as `1.13.1`. */
+  /** Version of libucp, such as `1.13.1`. */
   readonly version: string;
-  /** The memory types that it knows; the place of a name is the number of the type. */
+  /** The names of its memory types; the index of a name is the number of the type. */
   readonly memoryTypes: readonly string[];
-  /** Bits of those that its context can use on this machine (ucp_context_attr_t.memory_types). */
+  /** Bits of the types that its context supports on this machine (ucp_context_attr_t.memory_types). */
   readonly usableTypes: bigint;
-  /** The cards are emulated. */
+  /** Whether the cards are emulated. */
   readonly emulated: boolean;
 }
 
-/** The answer. */
+/** The decision. */
 export interface DeviceAccess {
-  /** Device addresses go straight in. */
+  /** Whether device addresses are passed to libucp. */
   readonly isDirect: boolean;
-  /** The number of the memory type; 0, host memory, where they do not. */
+  /** The number of the memory type; 0, host memory, if they are not. */
   readonly memoryType: number;
   readonly reason: string;
 }
 
-/** The answer once libucp was tried on memory of a card. @param refusal why it does not reach it, by probeDevice; undefined where it does */
+/** The decision after libucp was probed on memory of a card. @param refusal reason of probeDevice why it does not reach it; undefined if it does */
 export function accessAfterProbe(access: DeviceAccess, refusal: string | undefined): DeviceAccess {
   if (refusal === undefined) return { ...access, reason: `${access.reason}, and reaches a card of this program` };
   const reason = `${access.reason}, but does not reach a card of this program: ${refusal}`;
   return { isDirect: false, memoryType: 0, reason };
 }
 
-/** Gives the answer, as far as libucp tells by itself. */
+/** Decides from the properties that libucp reports. */
 export function deviceAccess({ version, memoryTypes, usableTypes, emulated }: DeviceAccessInput): DeviceAccess {
   const memoryType = memoryTypes.indexOf(GAUDI);
   const staged = (reason: string): DeviceAccess => ({ isDirect: false, memoryType: 0, reason });

@@ -1,6 +1,6 @@
 /**
  * Worker addresses and remote keys of this engine: the bytes of libucp unchanged, so that programs in other languages can use them, followed by the part of
- * this library and a checksum. libucp reads addresses and keys without knowing their length.
+ * this library and a checksum. libucp reads addresses and keys without their length.
  */
 
 import { crc32 } from 'node:zlib';
@@ -10,29 +10,29 @@ import { Status } from '../../ucs/type/status.ts';
 /** `gUCX`, little-endian: the last four bytes. */
 const MAGIC = 0x5843_5567;
 const VERSION = 2;
-/** Behind the two parts: their lengths, the version, a checksum over all before it, the magic. */
+/** After the two parts: their lengths, the version, a checksum over all previous bytes, the magic. */
 const TAIL_BYTES = 20;
-/** Longest address or key that is read. */
+/** Maximum length of a parsed address or key. */
 const BYTES_MAX = 65_536;
 
-/** What is sent. */
+/** The parts of an address or key. */
 export interface Envelope {
-  /** The bytes of libucp; empty where it has none. */
+  /** The bytes of libucp; empty if it has none. */
   readonly ucx: Uint8Array;
-  /** What this library adds. */
+  /** The part of this library. */
   readonly own: Uint8Array;
 }
 
-/** What the bytes are, for errors. */
+/** Kind of the bytes, for errors. */
 export type EnvelopeKind = 'worker address' | 'remote key';
 
-/** What tells that they are of a program that does not use this library. */
+/** Options which declare that the bytes are from a program that does not use this library. */
 const RAW_OPTION: Readonly<Record<EnvelopeKind, string>> = {
   'worker address': 'option rawAddress',
   'remote key': 'option raw',
 };
 
-/** Puts both together. */
+/** Packs both parts. */
 export function packEnvelope({ ucx, own }: Envelope): Uint8Array {
   const at = ucx.byteLength + own.byteLength;
   const packed = new Uint8Array(at + TAIL_BYTES);
@@ -48,8 +48,8 @@ export function packEnvelope({ ucx, own }: Envelope): Uint8Array {
 }
 
 /**
- * Takes both apart.
- * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED that say what is wrong
+ * Unpacks both parts.
+ * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED with the violated rule
  */
 export function unpackEnvelope(packed: Uint8Array, kind: EnvelopeKind): Envelope {
   const { byteLength } = checkBytes(packed, kind);
@@ -69,8 +69,8 @@ export function unpackEnvelope(packed: Uint8Array, kind: EnvelopeKind): Envelope
 }
 
 /**
- * Bytes of libucp that another program has sent.
- * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED for what cannot be such
+ * Checks bytes of libucp from another program.
+ * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED for invalid bytes
  */
 export function rawBytes(packed: Uint8Array, kind: EnvelopeKind): Envelope {
   if (checkBytes(packed, kind).byteLength === 0) throw malformed(kind, 'is empty');
@@ -84,7 +84,7 @@ function checkBytes(packed: Uint8Array, kind: EnvelopeKind): Uint8Array {
   return packed;
 }
 
-/** The error for bytes that are no address or no key. */
+/** The error for bytes that are not an address or a key. */
 export function malformed(kind: EnvelopeKind, rule: string): UcxError {
   return new UcxError({
     code: kind === 'remote key' ? 'ERR_RKEY_MALFORMED' : 'ERR_ADDRESS_MALFORMED',

@@ -7,19 +7,19 @@ import { type NativeMemory, OwnedMemory } from '../../ucp/api/owned-memory.ts';
 
 /** Mapped memory. */
 export class UcpMemory extends OwnedMemory {
-  /** The handle of libucp; 0 for device memory that it does not know. */
+  /** The handle of libucp; 0 for device memory that is unknown to it. */
   readonly memh: number;
-  /** The same memory for the transports of the node. */
+  /** The handle of the same memory for the transports of the node. */
   readonly node: MemoryHandle;
-  /** Where libucp has allocated it. */
+  /** Its allocation by libucp, if any. */
   readonly allocation: ForeignMemory | undefined;
-  /** Address of the first byte as libucp takes it; 0 for device memory that it does not know. */
+  /** Address of the first byte for libucp; 0 for device memory that is unknown to it. */
   readonly ucpAddress: number;
-  /** By which peers name device memory in messages; 0 for host memory. */
+  /** Id of device memory in messages of peers; 0 for host memory. */
   readonly exportId: number;
-  /** The packed remote key, made at its first use. */
+  /** The packed remote key, created at its first use. */
   packed: Uint8Array | undefined = undefined;
-  /** Operations in flight that use it. */
+  /** Number of operations in flight that use it. */
   inFlight = 0;
 
   constructor(
@@ -40,13 +40,13 @@ export class UcpMemory extends OwnedMemory {
   }
 }
 
-/** Memory on the local side of an operation, once it is known to be of this engine. */
+/** Memory on the local side of an operation, after the check that it belongs to this engine. */
 export type LocalMemory = UcpMemory | Uint8Array;
 
-/** Local memory of a message likewise. */
+/** Local memory of a message, after the same check. */
 export type LocalBuffer = LocalMemory | readonly PieceOf<LocalMemory>[];
 
-/** Keeps memory mapped until {@link unpin}: an operation uses it. */
+/** Keeps memory mapped for an operation until {@link unpin}. */
 export function pin(local: LocalBuffer): void {
   if (local instanceof OwnedMemory) local.inFlight += 1;
   else if (isList(local)) for (const { memory } of local) pin(memory);

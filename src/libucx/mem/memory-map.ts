@@ -30,7 +30,7 @@ import { packRemoteKey } from './remote-key.ts';
 
 const EXPORT_ID_BYTES = 6;
 
-/** The context whose memory it is. */
+/** The context that owns the memory. */
 export interface MemoryOwner {
   readonly libucp: Libucp;
   /** The handle of libucp. */
@@ -46,7 +46,7 @@ export class MemoryMap {
   readonly #owner: MemoryOwner;
   readonly #node: Context;
   readonly #handles: Set<UcpMemory> = new Set();
-  /** Device memory by the number that peers name it with. */
+  /** Device memory by its export id. */
   readonly #exported: Map<number, UcpMemory> = new Map();
 
   constructor(owner: MemoryOwner, node: Context) {
@@ -62,7 +62,7 @@ export class MemoryMap {
     if (isObject && 'dmabuf' in params) throw noDmabufs();
     const isAllocated = isObject && 'allocate' in params;
     const { memoryType = MemoryType.HOST, shared = false } = isAllocated ? params : {};
-    // Memory that can be exported is of the node.
+    // Memory that can be exported is allocated by the node.
     const isOfLibucp = isAllocated && memoryType === MemoryType.HOST && shared === false;
     const memory = isOfLibucp ? this.#allocate(params.allocate) : this.#register(params);
     this.#handles.add(memory);
@@ -78,7 +78,7 @@ export class MemoryMap {
       throw statusError(Status.BUSY, `unmap memory at ${place} that ${memory.inFlight} operations use`);
     }
     this.#node.memUnmap(memory.node);
-    // The transports of the node keep pages for the next time; these go back to libucp, and what comes to their addresses is something else.
+    // The transports of the node cache pages; these return to libucp, and their addresses will be reused for other memory.
     if (memory.allocation !== undefined)
       this.#node.memoryUnmapped(memory.allocation.address, memory.allocation.byteLength);
     this.#forget(memory);
@@ -102,12 +102,12 @@ export class MemoryMap {
     return memory.packed.slice();
   }
 
-  /** Device memory that a peer names. */
+  /** The device memory with an export id. */
   exported(exportId: number): UcpMemory | undefined {
     return this.#exported.get(exportId);
   }
 
-  /** The handle, if it is mapped and of this context. @throws UcxError ERR_INVALID_PARAM */
+  /** Returns the handle, if it is mapped and belongs to this context. @throws UcxError ERR_INVALID_PARAM */
   check(handle: MemoryHandle): UcpMemory {
     if (!(OwnedMemory.isGenuine(handle) && handle instanceof UcpMemory) || handle.owner !== this.#owner) {
       throw invalidParam('handle', 'must be memory that this context has mapped', handle);
@@ -116,17 +116,17 @@ export class MemoryMap {
     return handle;
   }
 
-  /** Gives everything back; the context of the node is closed afterwards. */
+  /** Unmaps all memory; the context of the node is closed afterwards. */
   close(): void {
     for (const memory of this.#handles) this.#forget(memory);
   }
 
-  /** Host memory that libucp allocates: its shared-memory transports reach it without a copy. */
+  /** Allocates host memory by libucp: its shared-memory transports reach it without a copy. */
   #allocate(byteLength: number): UcpMemory {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
       throw invalidParam('allocate', 'must be a positive integer', byteLength);
     }
-    // libucp fills the shared memory of the machine before it gives up.
+    // libucp exhausts the shared memory of the machine before it fails.
     if (byteLength > VIEW_LENGTH_MAX) throw statusError(Status.NO_MEMORY, `allocate ${byteLength} bytes`);
     const memh = this.#ucpMap(0, byteLength, UCP_MEM_MAP.ALLOCATE);
     const unmap = (): void => this.#ucpUnmap(memh);
@@ -146,7 +146,7 @@ export class MemoryMap {
     }
   }
 
-  /** Memory that is there, which the node checks, or that a card has. */
+  /** Registers existing memory, which the node checks, or memory of a card. */
   #register(params: MapParams): UcpMemory {
     const node = this.#node.memMap(params);
     if (node.bytes === undefined) {
@@ -162,7 +162,7 @@ export class MemoryMap {
     }
   }
 
-  /** Device memory that libucp does not take goes through host memory, as where it knows none: 0. */
+  /** Registers device memory; 0 if libucp does not accept it: it is then staged through host memory. */
   #registerDevice({ address, byteLength }: MemoryHandle): number {
     try {
       return this.#ucpMap(Number(address), byteLength, 0, this.#owner.access.memoryType);
@@ -210,13 +210,13 @@ function noDmabufs(): UcxError {
   return statusError(Status.UNSUPPORTED, `map a dma-buf over engine libucx (${why})`);
 }
 
-/** What libucp maps. */
+/** Parameters of a mapping by libucp. */
 export interface UcpMapping {
   readonly address: number;
   readonly byteLength: number;
   /** Bits of UCP_MEM_MAP. */
   readonly flags: number;
-  /** As libucp counts memory types. */
+  /** Number of the memory type in libucp. */
   readonly memoryType: number;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Remote keys of the engine over libucp: a key of libucp for host memory, a key of the transports of the node for memory of cards on the same machine, and
- * the number by which the owner of memory of a card finds it.
+ * the export id by which the owner finds memory of a card.
  */
 
 import { addressOf, allocateScratch, memcpy } from '../../sys/index.ts';
@@ -15,10 +15,10 @@ import type { LibucpFunctions } from '../c/functions.ts';
 import { malformed, packEnvelope, rawBytes, unpackEnvelope } from './envelope.ts';
 import type { UcpMemory } from './memory-handle.ts';
 
-/** u8 memory type, 7 bytes of zeros, u64 address, u64 length, u64 number by which the owner knows device memory; then the key of the node. */
+/** u8 memory type, 7 bytes of zeros, u64 address, u64 length, u64 export id of device memory; then the key of the node. */
 const FIELDS_BYTES = 32;
 
-/** What a key says. */
+/** The fields of a key. */
 export interface KeyFields {
   readonly memoryType: MemoryType;
   readonly address: bigint;
@@ -60,8 +60,8 @@ export function packUcx(functions: LibucpFunctions, context: number, memh: numbe
 }
 
 /**
- * Reads a key, of this engine unless it says whose memory it is.
- * @param raw what is known of the memory behind the key of a program that does not use this library
+ * Parses a key, of this engine unless `raw` is given.
+ * @param raw properties of the memory of a key from a program that does not use this library
  * @throws UcxError ERR_RKEY_MALFORMED
  */
 export function readRemoteKey(packed: Uint8Array, raw: RawRemoteMemory | undefined): KeyFields {
@@ -96,31 +96,31 @@ function parse(packed: Uint8Array): KeyFields {
   };
 }
 
-/** The endpoint behind a key. */
+/** The endpoint of a key. */
 export interface KeyOwner {
   readonly handle: number;
-  /** libucp is given addresses of cards here. */
+  /** Whether addresses of cards are passed to libucp here. */
   readonly isDirect: boolean;
-  /** The key for the transports of the node; undefined where they do not reach the peer. */
+  /** The key for the transports of the node; undefined if they do not reach the peer. */
   unpackNodeKey(packed: Uint8Array): RemoteKey | undefined;
-  /** A key has been released. */
+  /** Called when a key has been released. */
   forgetKey(key: RemoteKey): void;
 }
 
 /** An unpacked remote key. */
 export class UcpRemoteKey extends OwnedRemoteKey {
   declare readonly owner: KeyOwner;
-  /** The key of libucp; 0 for device memory that it does not know here or there. */
+  /** The key of libucp; 0 for device memory that is unknown to it at either end. */
   readonly handle: number;
-  /** The address as libucp takes it. */
+  /** The address for libucp. */
   readonly remoteAddress: number;
-  /** By which the owner knows device memory; 0 for host memory. */
+  /** Export id of device memory; 0 for host memory. */
   readonly exportId: number;
-  /** The key for the transports of the node, for device memory that these reach. */
+  /** The key for the transports of the node, for device memory that they reach. */
   readonly node: RemoteKey | undefined;
-  /** Always: libucp would unmap them while they are read. */
+  /** Always undefined: libucp would unmap them while they are read. */
   readonly bytes: undefined = undefined;
-  /** Operations and kinds of local memory for which the transports of the node were asked, and those that they support: see device/paths.ts. */
+  /** Cached queries of the transports of the node: queried operations and kinds of local memory, and supported ones; see device/paths.ts. */
   nodeAsked = 0;
   nodeReaches = 0;
   readonly #functions: LibucpFunctions;
@@ -153,7 +153,7 @@ export class UcpRemoteKey extends OwnedRemoteKey {
 
 /** Unpacks a key of libucp at an endpoint, and returns its handle. Throws UcxError of ucp_ep_rkey_unpack. */
 export function unpackUcx(functions: LibucpFunctions, ep: number, ucx: Uint8Array): number {
-  // Aligned, and with zeros behind it: libucp reads what the key says that it has.
+  // Aligned, and followed by zeros: libucp reads as many bytes as the key specifies.
   using block = allocateScratch(ucx.byteLength + FIELDS_BYTES);
   using rkey = new OutValue();
   block.u8.set(ucx);

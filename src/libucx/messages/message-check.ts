@@ -1,11 +1,11 @@
-/** Checks of every active message that is sent, whatever memory its data is in. */
+/** Checks of every active message that is sent, for data in any memory. */
 
 import { AM_HEADER_BYTES_MAX, checkAmId } from '../../ucp/api/active-message.ts';
 import type { AmSendParams } from '../../ucp/api/request.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 
 /**
- * Checks what is sent beside the data.
+ * Checks the id and header of a message.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkMessage(id: number, header: Uint8Array | undefined, params: AmSendParams | undefined): void {

@@ -12,7 +12,7 @@ import type { Descriptor } from '../request/arrivals.ts';
 import { cutList } from '../request/buffers.ts';
 import { RequestKind } from '../request/request.ts';
 
-/** See AmMessageBase.receiveNbx. @throws UcxError ERR_INVALID_PARAM for memory that is too short; the data can be received again then */
+/** See AmMessageBase.receiveNbx. @throws UcxError ERR_INVALID_PARAM for memory that is too short; the data can then be received again */
 export function receiveMessageData(
   worker: EngineWorker,
   message: ReceivedMessage,

@@ -1,6 +1,6 @@
 /**
- * Receives of the streams of one worker. They wait here, because libucp cannot cancel them: bytes are taken as soon as they have arrived, since libucp drops
- * them when the endpoint fails, and the next receive copies them. Sending is in endpoint.ts.
+ * Receives of the streams of one worker. They are queued here, because libucp cannot cancel them: bytes are taken as soon as they have arrived, since libucp
+ * drops them when the endpoint fails, and the next receive copies them. Sending is in endpoint.ts.
  */
 
 import { addressOf, allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
@@ -13,17 +13,17 @@ import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts
 import { addressIn, checkKept, isHost } from '../request/buffers.ts';
 import { TRANSPORT, type UcpRequest } from '../request/request.ts';
 
-/** Turns without a report of libucp after which streams are looked at all the same. A power of two. */
+/** Progress calls without a report of libucp after which streams are checked all the same. A power of two. */
 const QUIET_TURNS_MASK = 63;
 
-/** A receive that waits. */
+/** A pending receive. */
 class StreamReceive {
   readonly request: UcpRequest;
   readonly pieces: readonly Piece<LocalMemory>[];
   readonly waitAll: boolean;
-  /** Bytes that it has got. */
+  /** Number of bytes received. */
   done = 0;
-  /** Its call has not returned: the end is told by what that returns. */
+  /** Its call has not returned yet: the result is the return value of that call. */
   isStarting = true;
   hasEnded = false;
   status: Status = Status.OK;
@@ -42,13 +42,13 @@ class StreamReceive {
   }
 }
 
-/** The streams of one worker that are received from. */
+/** The streams of one worker with receives. */
 export class StreamReceives implements StreamTracker {
   readonly length: ScratchBlock = allocateScratch(8);
   readonly #streams: Set<EndpointStream> = new Set();
   #turns = 0;
 
-  /** @param events what libucp has reported */
+  /** @param events number of events that libucp has reported */
   progress(events: number): number {
     this.#turns = (this.#turns + 1) & QUIET_TURNS_MASK;
     if (this.#streams.size === 0 || (events === 0 && this.#turns !== 0)) return 0;
@@ -60,7 +60,7 @@ export class StreamReceives implements StreamTracker {
     return count;
   }
 
-  /** Looks whether bytes are there that a receive waits for: before sleeping. */
+  /** Checks, before sleeping, whether bytes for pending receives have arrived. */
   look(): boolean {
     for (const stream of this.#streams) if (stream.isReady) return true;
     return false;
@@ -79,7 +79,7 @@ export class StreamReceives implements StreamTracker {
   }
 }
 
-/** Bytes that libucp has handed over; it keeps them until they are released. */
+/** Bytes passed on by libucp, which keeps them until they are released. */
 interface Chunk {
   readonly address: number;
   readonly byteLength: number;
@@ -91,12 +91,12 @@ export class EndpointStream {
   /** The handle of libucp's endpoint. */
   readonly #ep: number;
   readonly #receives: StreamReceive[] = [];
-  /** What libucp has handed over, in order, and how many bytes of the first chunk are used up. */
+  /** Chunks from libucp, in order, and the number of consumed bytes of the first one. */
   readonly #chunks: Chunk[] = [];
   #chunkUsed = 0;
-  /** Bytes are being copied to a card. */
+  /** Whether bytes are being copied to a card. */
   #isCopying = false;
-  /** How the endpoint has failed: what has arrived before is received all the same. */
+  /** Status of the failed endpoint: bytes that arrived before are received all the same. */
   #failure: Status = Status.OK;
 
   constructor(worker: EngineWorker, ep: number) {
@@ -104,17 +104,17 @@ export class EndpointStream {
     this.#ep = ep;
   }
 
-  /** Whether bytes have arrived that no receive has got. */
+  /** Whether bytes have arrived that no receive has consumed. */
   get hasBytes(): boolean {
     return this.#chunks.length > 0 || this.#fetch();
   }
 
-  /** Whether a receive waits for bytes that are there. */
+  /** Whether bytes for a pending receive have arrived. */
   get isReady(): boolean {
     return this.#receives.length > 0 && this.hasBytes;
   }
 
-  /** Takes over what has arrived. */
+  /** Takes the arrived bytes from libucp. */
   collect(): void {
     while (this.#fetch());
   }
@@ -146,7 +146,7 @@ export class EndpointStream {
     return requests.adopt(request, params);
   }
 
-  /** Takes what has arrived; undefined when nothing has, or when receives wait. */
+  /** Takes arrived bytes; undefined if there are none, or if receives are pending. */
   take(): Uint8Array | undefined {
     if (this.#receives.length > 0 || !this.hasBytes) return undefined;
     const { address, byteLength } = this.#chunks[0]!;
@@ -156,7 +156,7 @@ export class EndpointStream {
     return bytes;
   }
 
-  /** Gives what has arrived to the receives, in order. @returns how many have ended */
+  /** Passes arrived bytes to the receives, in order. @returns number of receives that have ended */
   serve(): number {
     let count = 0;
     while (!this.#isCopying && this.#receives.length > 0 && this.hasBytes) {
@@ -172,18 +172,18 @@ export class EndpointStream {
     return count;
   }
 
-  /** The endpoint has failed. */
+  /** Called when the endpoint has failed. */
   fail(status: Status): void {
     this.#failure = status;
     this.serve();
   }
 
-  /** Ends the receives of an endpoint that is being closed. One whose bytes are being copied to a card ends with them. */
+  /** Cancels the receives of an endpoint that is being closed. One whose bytes are being copied to a card ends with the copy. */
   cancelAll(): void {
     for (const receive of this.#receives.splice(this.#isCopying ? 1 : 0)) receive.end(Status.CANCELED);
   }
 
-  /** Drops what has not been received. */
+  /** Drops the bytes that have not been received. */
   close(): void {
     while (this.#chunks.length > 0) this.#release();
     this.#worker.streams.remove(this);
@@ -212,7 +212,7 @@ export class EndpointStream {
     return true;
   }
 
-  /** Copies through a copy of the chunk; false when that goes on, or could not be started. */
+  /** Copies through a copy of the chunk; returns false if that is in progress, or could not be started. */
   #copyToCards(receive: StreamReceive, bytes: number): boolean {
     const source = new Uint8Array(bytes);
     if (bytes > 0) memcpy(addressOf(source), this.#chunks[0]!.address + this.#chunkUsed, bytes);
@@ -235,7 +235,7 @@ export class EndpointStream {
     return started === Status.OK;
   }
 
-  /** Bytes have come to where they belong. @returns 1 when the receive has ended */
+  /** Advances a receive after bytes were copied to it. @returns 1 if it has ended */
   #advance(receive: StreamReceive, bytes: number): number {
     receive.done += bytes;
     this.#chunkUsed += bytes;
@@ -256,7 +256,7 @@ export class EndpointStream {
     return receives.length;
   }
 
-  /** Takes a receive back that has got nothing yet. */
+  /** Cancels a receive that has received nothing yet. */
   #abandon(receive: StreamReceive): boolean {
     const at = this.#receives.indexOf(receive);
     if (at < 0 || receive.done > 0 || (at === 0 && this.#isCopying)) return false;

@@ -11,11 +11,11 @@ import type { EngineWorker } from '../engine/engine.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
 
-/** A message that a probe has taken out of the matching. */
+/** A message that a probe has removed from matching. */
 class TakenMessage implements TagMessage {
   readonly senderTag: bigint;
   readonly byteLength: number;
-  /** Of libucp; 0 once it was received, and for one that was only looked at. */
+  /** Handle of libucp; 0 once it was received, and for one that was only probed. */
   handle: number;
 
   constructor(senderTag: bigint, byteLength: number, handle: number) {

@@ -1,6 +1,6 @@
 /**
- * Active messages of one worker as they arrive: the callback of libucp copies them, and handlers run after its progress has returned, where every call is
- * allowed. The data of long messages stays with libucp until it is received.
+ * Active messages that arrive at one worker: the callback of libucp copies them, and handlers run after its progress has returned, where every call is
+ * permitted. The data of long messages stays with libucp until it is received.
  */
 
 import { addressOf, allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
@@ -14,22 +14,22 @@ import { UCP_AM_HANDLER_PARAM, UCP_AM_HANDLER_PARAM_FIELD, UCP_AM_RECV_ATTR, UCP
 import { Fields } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 
-/** The id by which workers of this engine ask each other for memory of cards. */
+/** AM id of requests between workers of this engine for memory of cards. */
 export const STAGING_AM_ID = 65_534;
-/** The id by which endpoints of this engine tell that they are being closed: libucp itself does not say so to those that were made by worker addresses. */
+/** AM id of close messages between endpoints of this engine: libucp itself does not notify endpoints that were made by worker addresses. */
 export const CLOSE_AM_ID = 65_533;
 
 const BYTES_MIN = 256;
-/** Copies that are kept for the next messages, and the longest one. */
+/** Maximum number of copies that are kept for later messages, and maximum size of one. */
 const KEPT_MAX = 64;
 const KEPT_BYTES_MAX = 65_536;
 
-/** Where the data of a long message waits: what libucp calls its descriptor. */
+/** Location of the data of a long message: the data descriptor of libucp. */
 export interface Descriptor {
   readonly address: number;
 }
 
-/** A message and the memory that it is copied to. */
+/** A message and its copy. */
 class Arrival {
   readonly message: ReceivedMessage;
   bytes: Uint8Array = new Uint8Array(BYTES_MIN);
@@ -49,7 +49,7 @@ class Arrival {
 /** The endpoints by their handles of libucp. */
 export interface Senders {
   endpointOf(ep: number): object;
-  /** The peer closes its endpoint. Called inside a call of C. */
+  /** Called inside a call of C when the peer closes its endpoint. */
   left(ep: number): void;
 }
 
@@ -63,7 +63,7 @@ export class Arrivals implements MessageHandlers {
   readonly #param: ScratchBlock = allocateScratch(UCP_AM_RECV_PARAM.size);
   readonly #free: Arrival[] = [];
   #waiting: Arrival[] = [];
-  /** Descriptors of long messages that libucp waits for, by their addresses. */
+  /** Descriptors of long messages that libucp keeps, by their addresses. */
   readonly #held: Set<number> = new Set();
   readonly #senders: Senders;
 
@@ -82,14 +82,14 @@ export class Arrivals implements MessageHandlers {
     });
   }
 
-  /** Takes messages, where the context has the feature. */
+  /** Starts receiving messages, if the context has the feature. */
   open(): void {
-    // The highest id first: a table that grows beyond 2^16 entries forgets those that it has (1.13).
+    // The highest id first: if the table grows beyond 2^16 entries, it loses existing ones (1.13).
     this.serve(AM_IDS - 1, undefined);
     this.serve(CLOSE_AM_ID, undefined);
   }
 
-  /** True when messages wait for their handlers. */
+  /** True if messages wait for their handlers. */
   get hasWaiting(): boolean {
     return this.#waiting.length > 0;
   }
@@ -110,7 +110,7 @@ export class Arrivals implements MessageHandlers {
     this.serve(id, handler);
   }
 
-  /** Sets a handler, also for the engine's own id. */
+  /** Sets a handler, also for internal ids. */
   serve(id: number, handler: MessageHandler | undefined): void {
     const { ID, CB, ARG } = UCP_AM_HANDLER_PARAM_FIELD;
     using param = new Fields(UCP_AM_HANDLER_PARAM);
@@ -118,13 +118,13 @@ export class Arrivals implements MessageHandlers {
       .setU64('field_mask', ID | CB | ARG)
       .setU32('id', id)
       .setU64('arg', id);
-    // Also without a handler: libucp fails long messages that nothing takes, and prints warnings about short ones.
+    // Also without a handler: libucp fails long messages without a receiver, and prints warnings about short ones.
     param.setU64('cb', this.#callback.address);
     checkStatus(this.#functions.ucp_worker_set_am_recv_handler(this.#worker, param.address), `AM handler ${id}`);
     this.#handlers[id] = handler;
   }
 
-  /** Runs the handlers of what has arrived. What one throws leaves here, and the others run in the next progress. */
+  /** Runs the handlers of arrived messages. An exception is passed on, and the other handlers run in the next progress. */
   dispatch(): number {
     let count = 0;
     for (; this.#waiting.length > 0; count++) {
@@ -138,24 +138,24 @@ export class Arrivals implements MessageHandlers {
     return count;
   }
 
-  /** Hands over the data of a long message to what receives it. @returns the descriptor of libucp */
+  /** Passes the data of a long message to its receive. @returns the descriptor of libucp */
   take({ address }: Descriptor): number {
     this.#held.delete(address);
     return address;
   }
 
-  /** Gives up the data of a long message; without effect when the worker was closed. */
+  /** Drops the data of a long message; without effect if the worker was closed. */
   release({ address }: Descriptor): void {
     if (this.#held.delete(address)) this.#functions.ucp_am_data_release(this.#worker, address);
   }
 
-  /** Drops what has not been received, before the worker of libucp is destroyed. */
+  /** Drops unreceived messages, before the worker of libucp is destroyed. */
   drop(): void {
     this.#waiting = [];
     for (const address of this.#held) this.release({ address });
   }
 
-  /** libucp calls no more. */
+  /** Releases the callback, which libucp does not call any more. */
   close(): void {
     this.#callback.close();
     this.#param.free();
@@ -166,14 +166,14 @@ export class Arrivals implements MessageHandlers {
     try {
       handler?.(message);
     } finally {
-      // A handler that does not want the data releases the sender.
+      // A handler that does not receive the data releases the sender.
       if (message.waiting !== undefined && !message.isTaken && !message.isReceived) {
         this.release(message.waiting as Descriptor);
       }
     }
   }
 
-  /** The callback of C. @returns INPROGRESS to keep the descriptor of a long message */
+  /** The C callback. @returns INPROGRESS to keep the descriptor of a long message */
   #onMessage(
     id: number,
     header: number,

@@ -1,4 +1,4 @@
-/** Local memory as libucp takes it: an address and a length, a list of such, or a datatype that copies from and to cards. */
+/** Local memory in the form that libucp accepts: an address and a length, a list of these, or a datatype that copies from and to cards. */
 
 import { addressOf, allocateScratch } from '../../sys/index.ts';
 import { bytesOf, checkLocal, cut, isList, type Piece, type PieceOf, piecesOf } from '../../ucp/api/local-bytes.ts';
@@ -11,31 +11,31 @@ import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts
 import type { UcpRequest } from './request.ts';
 import type { Requests } from './requests.ts';
 
-/** What describes memory that libucp cannot be given. */
+/** Provides datatypes for memory that cannot be passed to libucp. */
 export interface DeviceDatatypes {
   /**
-   * Sets the datatype of a request whose message lies on cards, at least in part.
-   * @param isReceived the operation writes the memory
-   * @returns what libucp gets for the address
+   * Sets the datatype of a request whose message is in memory of cards, at least in part.
+   * @param isReceived whether the operation writes the memory
+   * @returns the value to be passed as the address
    */
   describe(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number, isReceived: boolean): number;
 }
 
-/** The context that memory must be of. */
+/** The context that the memory must belong to. */
 export interface BuffersOwner {
   readonly access: DeviceAccess;
 }
 
-/** The local side of the operations of one worker, described one after the other. */
+/** The local side of the operations of one worker, one at a time. */
 export class Buffers {
-  /** What is given to libucp, after {@link describe}. */
+  /** The address for libucp, after {@link describe}. */
   address = 0;
   count = 0;
   readonly #owner: BuffersOwner;
   readonly #requests: Requests;
   readonly #devices: DeviceDatatypes;
 
-  /** @param owner the context that memory must be of */
+  /** @param owner the context that the memory must belong to */
   constructor(owner: BuffersOwner, requests: Requests, devices: DeviceDatatypes) {
     this.#owner = owner;
     this.#requests = requests;
@@ -43,8 +43,8 @@ export class Buffers {
   }
 
   /**
-   * Checks local memory and describes it to libucp; it stays pinned until the request has ended.
-   * @throws UcxError ERR_INVALID_PARAM; the request is as it was then
+   * Checks local memory and sets it in the parameters of a request; it stays pinned until the request has ended.
+   * @throws UcxError ERR_INVALID_PARAM; the request is then unchanged
    */
   describe(request: UcpRequest, local: LocalBuffer, offset: number, byteLength: number, isReceived: boolean): void {
     if (!isList(local)) {
@@ -74,7 +74,7 @@ export class Buffers {
     }
   }
 
-  /** The address of bytes of one piece of host memory; -1 for everything else, also for what {@link describe} refuses with the reason. */
+  /** The address of bytes in one piece of host memory; -1 for all other memory, including what {@link describe} rejects with a reason. */
   plainAddress(local: LocalBuffer, offset: number, byteLength: number): number {
     const isRange = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
     if (!isRange) return -1;
@@ -87,7 +87,7 @@ export class Buffers {
     return isUsable && offset + byteLength <= local.byteLength ? local.ucpAddress + offset : -1;
   }
 
-  /** Checks local memory that is not going to be used. @throws UcxError ERR_INVALID_PARAM */
+  /** Checks local memory that will not be used. @throws UcxError ERR_INVALID_PARAM */
   check(local: LocalBuffer, offset: number, byteLength: number): void {
     piecesOf<LocalMemory>(this.#owner, local, offset, byteLength);
   }
@@ -98,7 +98,7 @@ export class Buffers {
     pin(local);
   }
 
-  /** The list lives as long as the request. */
+  /** The list exists as long as the request. */
   #describeList(request: UcpRequest, pieces: readonly Piece<LocalMemory>[]): void {
     const used = pieces.filter(({ byteLength }) => byteLength > 0);
     const list = allocateScratch(used.length * UCP_DT_IOV.size);
@@ -115,7 +115,7 @@ export class Buffers {
 }
 
 /**
- * Checks that memory stays where it is: V8 takes the pages of a buffer that shrinks away, even while it is written.
+ * Checks that memory cannot shrink: V8 unmaps the pages of a buffer that shrinks, even while it is written.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkKept(local: LocalMemory): void {
@@ -129,18 +129,18 @@ export function isHost(local: LocalMemory): boolean {
   return local instanceof Uint8Array || local.bytes !== undefined;
 }
 
-/** True for memory that libucp can be given. */
+/** True for memory that can be passed to libucp. */
 export function isKnown(local: LocalMemory): boolean {
   return local instanceof Uint8Array || local.bytes !== undefined || local.memh !== 0;
 }
 
-/** The address of a byte of memory that libucp can be given; 0 where there are no bytes. */
+/** The address of a byte of memory that can be passed to libucp; 0 if there are no bytes. */
 export function addressIn(local: LocalMemory, offset: number): number {
   if (!(local instanceof Uint8Array)) return local.ucpAddress + offset;
   return local.length === 0 ? 0 : addressOf(local) + offset;
 }
 
-/** A list that ends with the message. */
+/** A list cut to the length of the message. */
 export function cutList(list: readonly PieceOf<LocalMemory>[], byteLength: number): readonly PieceOf<LocalMemory>[] {
   let start = 0;
   const pieces = list.map((piece) => {

@@ -1,4 +1,4 @@
-/** A request of the engine over libucp. Starting it and finding its end is in requests.ts. */
+/** A request of the engine over libucp. requests.ts starts it and detects its end. */
 
 import type { ScratchBlock } from '../../sys/index.ts';
 import type { Request as ApiRequest, RequestCallback } from '../../ucp/api/request.ts';
@@ -7,14 +7,14 @@ import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import { type LocalBuffer, unpin } from '../mem/memory-handle.ts';
 
-/** What requests say that carries them: which of its lanes libucp takes is its secret. */
+/** Transport name that requests report: libucp does not disclose which of its lanes it uses. */
 export const TRANSPORT = 'libucp';
 
-/** What a request does: which callback tells of its end. */
+/** Kind of a request: selects the callback that reports its end. */
 export const RequestKind = { NONE: 0, SEND: 1, TAG_RECV: 2, AM_RECV: 3, COMPOSITE: 4 } as const;
 export type RequestKind = (typeof RequestKind)[keyof typeof RequestKind];
 
-/** What a request needs of its worker. */
+/** The services of the worker for a request. */
 export interface RequestOwner {
   freeRequest(request: UcpRequest): void;
   cancelRequest(request: UcpRequest): boolean;
@@ -28,7 +28,7 @@ export interface MessageSender {
 /** A request. */
 export class UcpRequest implements ApiRequest {
   readonly thread: symbol = THREAD_BOUND;
-  /** By which callbacks of C name it. */
+  /** Index that callbacks of C pass. */
   readonly index: number;
   kind: RequestKind = RequestKind.NONE;
   status: Status = Status.OK;
@@ -37,34 +37,34 @@ export class UcpRequest implements ApiRequest {
   userData: unknown = undefined;
   byteLength = 0;
   receivedBytes = 0;
-  /** Tag of the message that a receive has got, as two words. */
+  /** Tag of the received message, as two words. */
   tagLow = 0;
   tagHigh = 0;
   atomicResult = 0n;
   protocol = '';
   transport: string | undefined = undefined;
   device: string | undefined = undefined;
-  /** The request of libucp; 0 where there is none. */
+  /** The request of libucp; 0 if there is none. */
   handle = 0;
-  /** It has ended, but its callback has not run. */
+  /** Whether it has ended without its callback having run. */
   hasEnded = false;
-  /** Its end was waited for. */
+  /** Whether its cancellation was requested. */
   isCanceled = false;
-  /** Its end is looked for in progress; else a callback tells. */
+  /** Whether progress polls for its end; otherwise a callback reports it. */
   isPolled = false;
-  /** The endpoint that a message goes out by: it fails where the message cannot be read. */
+  /** The sending endpoint of a message: it fails if the message cannot be read. */
   sender: MessageSender | undefined = undefined;
   /** Local memory, which must be neither collected nor unmapped before the end. */
   pinned: LocalBuffer | undefined = undefined;
   /** Memory that libucp reads or writes until the end: lists, headers, words of atomic operations. */
   scratch: ScratchBlock | undefined = undefined;
-  /** The header of an active message likewise. */
+  /** The header of an active message, used until the end. */
   header: ScratchBlock | undefined = undefined;
-  /** Runs at the end, before the callback: takes results and releases what the operation holds. May change the status. */
+  /** Called at the end, before the callback: stores results and releases the resources of the operation. May change the status. */
   settle: ((request: UcpRequest, status: Status) => Status) | undefined = undefined;
-  /** Called first: true if the operation continues without libucp; its owner ends it then. */
+  /** Called first: returns true if the operation continues without libucp; its owner then ends it. */
   linger: ((request: UcpRequest, status: Status) => boolean) | undefined = undefined;
-  /** Ends a composite operation early; false when it is too late. */
+  /** Ends a composite operation early; returns false if it is too late. */
   abandon: (() => boolean) | undefined = undefined;
   readonly #owner: RequestOwner;
 
@@ -89,7 +89,7 @@ export class UcpRequest implements ApiRequest {
     return this.#owner.cancelRequest(this);
   }
 
-  /** Makes the request a new operation in progress. */
+  /** Initializes the request for a new operation. */
   begin(kind: RequestKind, protocol: string): void {
     this.kind = kind;
     this.protocol = protocol;

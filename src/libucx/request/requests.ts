@@ -1,5 +1,5 @@
 /**
- * The requests of one worker: their parameters for C, and how their end is found. A few are polled in every progress, which is fastest; callbacks of libucp
+ * The requests of one worker: their parameters for C, and the detection of their end. A few are polled in every progress, which is fastest; callbacks of libucp
  * report the others. Callbacks of the application never run inside calls of C.
  */
 
@@ -15,13 +15,13 @@ import type { LibucpFunctions } from '../c/functions.ts';
 import { type LocalBuffer, pin } from '../mem/memory-handle.ts';
 import { RequestKind, type RequestOwner, TRANSPORT, UcpRequest } from './request.ts';
 
-/** Requests that are asked after in progress: 16 ns each, against 70 ns for a callback. */
+/** Maximum number of requests that are polled in progress: 16 ns each, compared to 70 ns for a callback. */
 const POLLED_MAX = 4;
-/** Requests that are asked after at most, with those of sends that did not end at once. */
+/** Maximum number of polled requests, including those of sends that did not end at once. */
 const FOLLOWED_MAX = 32;
-/** Ended requests of libucp that are given back together, when there is nothing else to do. */
+/** Number of ended requests of libucp that are freed together, when there is nothing else to do. */
 const SPENT_MAX = 16;
-/** Calls of progress without a report of libucp after which the polled requests are tested nevertheless. A power of two. */
+/** Progress calls without a report of libucp after which the polled requests are tested all the same. A power of two. */
 const QUIET_CALLS_MASK = 63;
 
 const WORD = 4;
@@ -37,25 +37,25 @@ const MEMH = PARAM.memh / WORD;
 const RECV_INFO = PARAM.recv_info / WORD;
 const CALLBACK_BITS = UCP_OP_ATTR_FIELD.CALLBACK | UCP_OP_ATTR_FIELD.USER_DATA;
 
-/** The requests. */
+/** The requests of one worker. */
 export class Requests {
-  /** The parameters of the operation that is started now (ucp_request_param_t). */
+  /** The parameters of the operation that is being started (ucp_request_param_t). */
   readonly param: number;
-  /** Parameters that say nothing: bytes, and no callback. For sends that mostly end at once, which need no request then. */
+  /** Empty parameters: bytes, and no callback. For sends that usually end at once, which then need no request. */
   readonly plainParam: number;
   /** The same with the handle of mapped memory. */
   readonly #mappedParam: number;
   readonly #mappedWords: Uint32Array;
-  /** The handle in it. */
+  /** The handle in these parameters. */
   #memh = 0;
-  /** Where libucp writes what a receive that ends at once has got: a tag and a length, or a length. */
+  /** Memory for the result of a receive that ends at once: a tag and a length, or a length. */
   readonly info: number;
   readonly #words: Uint32Array;
   readonly #infoWords: Uint32Array;
   readonly #blocks: readonly ScratchBlock[];
   readonly #functions: LibucpFunctions;
   readonly #pool: ObjectPool<UcpRequest>;
-  /** By index. */
+  /** Requests by index. */
   readonly #all: (UcpRequest | undefined)[] = [];
   /** Indices of requests that the pool has not kept. */
   readonly #freeIndices: number[] = [];
@@ -63,15 +63,15 @@ export class Requests {
   /** Addresses of the callbacks, by the kind of the request. */
   readonly #callbackOf: readonly number[];
   readonly #polled: UcpRequest[] = [];
-  /** Requests of libucp that have ended, and that it has not got back: waiters continue before that. */
+  /** Ended requests of libucp that have not been freed: waiters continue before that. */
   readonly #spent: number[] = [];
-  /** Ended inside a call of C, with the status in {@link #statuses}: their callbacks have not run. */
+  /** Requests that ended inside a call of C, with the status in {@link #statuses}: their callbacks have not run. */
   #ended: UcpRequest[] = [];
   #statuses: Status[] = [];
   #progressCalls = 0;
   #inProgress = 0;
 
-  /** @param requestsMax requests in use at most; beyond it operations return NO_RESOURCE: see UCX_REQUESTS_MAX */
+  /** @param requestsMax maximum number of requests in use; beyond it operations return NO_RESOURCE: see UCX_REQUESTS_MAX */
   constructor(functions: LibucpFunctions, owner: RequestOwner, requestsMax: number) {
     this.#functions = functions;
     this.#pool = new ObjectPool(requestsMax, () => {
@@ -119,22 +119,22 @@ export class Requests {
     this.#callbackOf = [0, send.address, tagReceive.address, receive.address];
   }
 
-  /** Requests in use. */
+  /** Number of requests in use. */
   get inUse(): number {
     return this.#pool.inUse;
   }
 
-  /** Operations that libucp has not ended. */
+  /** Number of operations that libucp has not ended. */
   get inProgress(): number {
     return this.#inProgress;
   }
 
-  /** True when some have ended and their callbacks have not run. */
+  /** True if requests have ended without their callbacks having run. */
   get hasEnded(): boolean {
     return this.#ended.length > 0;
   }
 
-  /** A request for an operation of libucp, with its parameters in {@link param}; undefined at the bound. */
+  /** A request for an operation of libucp, with its parameters in {@link param}; undefined at the limit. */
   begin(kind: RequestKind, protocol: string): UcpRequest | undefined {
     const request = this.#pool.get();
     if (request === undefined) return undefined;
@@ -150,13 +150,13 @@ export class Requests {
       words[CALLBACK + 1] = highOf(address);
       words[USER_DATA] = request.index;
     }
-    // A receive that ends at once does not tell its tag (1.13); a request does.
+    // A receive that ends at once does not return its tag (1.13); a request does.
     if (kind === RequestKind.TAG_RECV) words[MASK]! |= UCP_OP_ATTR_FLAG.NO_IMM_CMPL;
     else if (kind !== RequestKind.SEND) this.#setAddress(UCP_OP_ATTR_FIELD.RECV_INFO, RECV_INFO, this.info);
     return request;
   }
 
-  /** {@link plainParam}, with the handle of libucp where there is one: it registers nothing then. */
+  /** {@link plainParam}, with the memory handle of libucp if there is one: libucp then registers nothing. */
   plainParamFor(local: LocalBuffer): number {
     if (!(local instanceof OwnedMemory) || local.memh === 0) return this.plainParam;
     if (local.memh !== this.#memh) {
@@ -167,7 +167,7 @@ export class Requests {
     return this.#mappedParam;
   }
 
-  /** True where an operation on plain memory may be started with {@link plainParamFor}: its request will be had, and looked for in progress. */
+  /** True if an operation on plain memory may be started with {@link plainParamFor}: a request will be available, and polled in progress. */
   canFollow(kind: RequestKind, params: RequestParams | undefined): boolean {
     const most = kind === RequestKind.TAG_RECV ? POLLED_MAX : FOLLOWED_MAX;
     return (
@@ -176,8 +176,8 @@ export class Requests {
   }
 
   /**
-   * Takes what libucp has returned for an operation that was started with {@link plainParamFor}.
-   * @param pointer 0 or a failure when the operation has ended, else the request of libucp
+   * Handles the result of an operation that was started with {@link plainParamFor}.
+   * @param pointer 0 or a failure if the operation has ended, else the request of libucp
    * @param local stays pinned until the end
    */
   follow(
@@ -202,7 +202,7 @@ export class Requests {
     return this.adopt(request, params);
   }
 
-  /** A request for what is made of several operations; undefined at the bound. */
+  /** A request for an operation made of several operations; undefined at the limit. */
   beginComposite(protocol: string): UcpRequest | undefined {
     const request = this.#pool.get();
     request?.begin(RequestKind.COMPOSITE, protocol);
@@ -219,13 +219,13 @@ export class Requests {
     this.#setAddress(UCP_OP_ATTR_FIELD.DATATYPE, DATATYPE, datatype);
   }
 
-  /** A memory type of libucp. */
+  /** Sets the memory type in the numbering of libucp. */
   setMemoryType(memoryType: number): void {
     this.#words[MASK]! |= UCP_OP_ATTR_FIELD.MEMORY_TYPE;
     this.#words[MEMORY_TYPE] = memoryType;
   }
 
-  /** The handle of the memory that the operation is given; 0 for none. */
+  /** Sets the memory handle of the operation; 0 for none. */
   setMemh(memh: number): void {
     if (memh !== 0) this.#setAddress(UCP_OP_ATTR_FIELD.MEMH, MEMH, memh);
   }
@@ -235,8 +235,8 @@ export class Requests {
   }
 
   /**
-   * Takes what libucp has returned.
-   * @param pointer 0 or a failure when the operation has ended, else the request of libucp
+   * Handles the result of starting an operation.
+   * @param pointer 0 or a failure if the operation has ended, else the request of libucp
    */
   started(request: UcpRequest, pointer: number, params: RequestParams | undefined): Status | Request {
     if (pointer <= 0) return this.endedAtOnce(request, pointer as Status, params);
@@ -247,7 +247,7 @@ export class Requests {
     return this.adopt(request, params);
   }
 
-  /** As {@link started} for a receive of a tagged message, which may have met a message that was there. */
+  /** Like {@link started} for a receive of a tagged message, which may have matched a message that had arrived. */
   receiveStarted(request: UcpRequest, pointer: number, params: RequestParams | undefined): Status | Request {
     if (pointer > 0 && request.isPolled) {
       const status = this.#functions.ucp_tag_recv_request_test(pointer, this.info) as Status;
@@ -260,7 +260,7 @@ export class Requests {
     return this.started(request, pointer, params);
   }
 
-  /** Gives an operation that goes on to the application. */
+  /** Returns a continuing operation to the application. */
   adopt(request: UcpRequest, params: RequestParams | undefined): Request {
     if (params !== undefined) {
       request.callback = params.callback;
@@ -269,7 +269,7 @@ export class Requests {
     return request;
   }
 
-  /** An operation has ended while it was started. */
+  /** Handles an operation that ended while it was started. */
   endedAtOnce(request: UcpRequest, status: Status, params: RequestParams | undefined): Status | Request {
     if (request.linger?.(request, status) === true) return this.adopt(request, params);
     if (params?.noImmediateCompletion !== true) {
@@ -285,7 +285,7 @@ export class Requests {
     return request.kind === RequestKind.NONE ? request.status : request;
   }
 
-  /** Takes the tag and the length of a received message out of {@link info}. */
+  /** Reads the tag and the length of a received message from {@link info}. */
   takeTagInfo(request: UcpRequest): void {
     const words = this.#infoWords;
     request.tagLow = words[0]!;
@@ -294,8 +294,8 @@ export class Requests {
   }
 
   /**
-   * Ends what libucp has ended, after it has made progress.
-   * @param events what it has reported
+   * Ends the requests that libucp has ended, after it has made progress.
+   * @param events number of events that libucp has reported
    */
   progress(events: number): number {
     let count = 0;
@@ -314,7 +314,7 @@ export class Requests {
     return this.#ended.length > 0;
   }
 
-  /** Looks for the ends of the polled requests now: also a call that starts an operation may have ended others. */
+  /** Polls the polled requests now: also a call that starts an operation may have ended others. */
   #poll(): number {
     const polled = this.#polled;
     let kept = 0;
@@ -329,12 +329,12 @@ export class Requests {
       }
     }
     const count = polled.length - kept;
-    // Not by setting the length, which gives the memory of an empty array back.
+    // Not by setting the length, which releases the memory of an empty array.
     for (let i = 0; i < count; i++) polled.pop();
     return count;
   }
 
-  /** As {@link #poll} and {@link #tell} for one request, when there is no other: what waiting for one message comes to. */
+  /** Like {@link #poll} and {@link #tell} for a single request: the usual case of waiting for one message. */
   #endOnly(request: UcpRequest): number {
     const status = this.#statusOf(request);
     if (status === Status.INPROGRESS) return 0;
@@ -362,7 +362,7 @@ export class Requests {
     this.#note(request, status);
   }
 
-  /** Notes the end of an operation: its callback runs when libucp has returned. */
+  /** Records the end of an operation: its callback runs when libucp has returned. */
   #note(request: UcpRequest, status: Status): void {
     request.handle = 0;
     this.#inProgress -= 1;
@@ -387,7 +387,7 @@ export class Requests {
     return count;
   }
 
-  /** Asks libucp to give up an operation. @returns true when it has ended with CANCELED; else it ends by itself, completed or canceled */
+  /** Requests cancellation by libucp. @returns true if it has ended with CANCELED; else it ends by itself, completed or canceled */
   cancel(worker: number, request: UcpRequest): boolean {
     if (request.isCompleted) return false;
     request.isCanceled = true;
@@ -404,14 +404,14 @@ export class Requests {
     return true;
   }
 
-  /** Asks libucp to give up all of a kind. */
+  /** Requests cancellation of all matching requests. */
   cancelAll(worker: number, isMeant: (request: UcpRequest) => boolean): void {
     for (const request of this.#all) {
       if (request !== undefined && request.kind !== RequestKind.NONE && isMeant(request)) this.cancel(worker, request);
     }
   }
 
-  /** libucp makes no progress any more: what it has not ended ends with CANCELED, as if it had. Returns how many of each kind. */
+  /** Ends all operations with CANCELED, when libucp makes no progress any more. Returns how many of each kind. */
   abandonAll(): { readonly sends: number; readonly others: number } {
     this.#freeSpent();
     const abandoned = this.#all.filter(
@@ -430,14 +430,14 @@ export class Requests {
     this.#recycle(request);
   }
 
-  /** Gives back a request that was never started. */
+  /** Releases a request that was never started. */
   discard(request: UcpRequest): void {
     request.callback = undefined;
     request.end(Status.CANCELED);
     this.#recycle(request);
   }
 
-  /** Gives the callbacks back; libucp knows no request any more. */
+  /** Releases the callbacks; libucp has no request any more. */
   close(): void {
     for (const callback of this.#callbacks) callback.close();
     for (const block of this.#blocks) block.free();

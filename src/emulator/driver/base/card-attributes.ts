@@ -6,9 +6,9 @@ import { type AsicName, HL_DEVICE_STATUS_TEXT } from '../../../uapi/index.ts';
 import type { CardPort } from './card-port.ts';
 import { CLOCK_MHZ } from './clock-rates.ts';
 
-/** The version that the emulated firmware tells. */
+/** Version reported by the emulated firmware. */
 export const FIRMWARE_VERSION = 'gaudi-ucx-emulator-fw-1.22.0-sec-11';
-/** The version that a firmware component has where only a number is shown. */
+/** Version of a firmware component where only a number is shown. */
 const COMPONENT_VERSION = '0x00000001';
 /** Power limits in microwatts: those of the OAM cards of each generation. */
 const MAX_POWER_UW: Readonly<Record<AsicName, number>> = { gaudi: 350e6, gaudi2: 600e6, gaudi3: 900e6 };
@@ -40,7 +40,7 @@ const READERS: Readonly<Record<string, (card: CardPort) => string>> = {
   vrm_ver: () => COMPONENT_VERSION,
 };
 
-/** The value of an attribute without the trailing newline; undefined for a name that the driver does not have or that cannot be read. */
+/** The value of an attribute without the trailing newline; undefined for a name that the driver does not have or that is not readable. */
 export function readCardAttribute(card: CardPort, name: string): string | undefined {
   return Object.hasOwn(READERS, name) ? READERS[name]!(card) : undefined;
 }

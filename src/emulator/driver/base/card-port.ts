@@ -1,5 +1,5 @@
 /**
- * What the parts of the driver see of their card (struct hl_device). Types only: card.ts implements it, so that the card can own
+ * The card (struct hl_device) as seen by the parts of the driver. Types only: card.ts implements it, so that the card can own
  * contexts and files while these refer to their card.
  */
 
@@ -15,10 +15,10 @@ import type { ErrorRecords } from './error-records.ts';
 import type { Notifier } from './notifier.ts';
 import type { Waiters } from './waiters.ts';
 
-/** How often and when the primary node was opened (INFO OPEN_STATS, LAST_ERR_OPEN_DEV_TIME). */
+/** Number and times of opens of the primary node (INFO OPEN_STATS, LAST_ERR_OPEN_DEV_TIME). */
 export interface OpenRecord {
   opens: number;
-  /** When the node was opened last, and how long it was open the time before; nanoseconds. */
+  /** Time of the last open, and duration of the one before; nanoseconds. */
   openedAtNs: number;
   lastPeriodNs: number;
   lastErrorNs: number;
@@ -41,26 +41,26 @@ export interface CardPort {
   readonly status: HlDeviceStatus;
   /** Whether the primary node is open. */
   readonly hasContext: boolean;
-  /** Refused submissions of all contexts that the card has had. */
+  /** Rejected submissions of all contexts of the card. */
   readonly dropTotals: CsCounters;
-  /** Device memory given out to contexts, in bytes. */
+  /** Device memory allocated by contexts, in bytes. */
   dramUsedBytes: number;
-  /** Multi-waits that block right now. */
+  /** Number of multi-waits that block at present. */
   multiWaits: number;
-  /** Coresight is being programmed (DEBUG SET_MODE). */
+  /** Whether coresight is being programmed (DEBUG SET_MODE). */
   debugMode: boolean;
   /** A fault waits for the user to close the file; until then nothing runs (the release watchdog is active). */
   readonly releasePending: boolean;
-  /** Unplugged: every file answers ENODEV. */
+  /** Unplugged: every file returns ENODEV. */
   readonly removed: boolean;
   readonly hardResets: number;
   readonly computeResets: number;
   /** The event fds that users registered. */
   readonly notifiers: Set<Notifier>;
-  /** Lets everything run that can, and notices what has become of it: time-outs, the death of an engine. */
+  /** Runs everything that can run, and handles the results: time-outs, the failure of an engine. */
   service(): void;
-  /** Watches the time-out of the oldest incomplete submission, unless it is watched already. */
+  /** Starts the time-out of the oldest incomplete submission, unless it is running. */
   watchTimeout(): void;
-  /** Blocks until no engine touches memory for the card any more: its translations may go then. */
+  /** Blocks until no engine accesses memory for the card: then its translations may be removed. */
   waitForEngines(): void;
 }

@@ -1,8 +1,8 @@
 /**
- * Counts of refused submissions by reason (struct hl_cs_counters of the driver). It decides no refusal.
+ * Counters of rejected submissions by reason (struct hl_cs_counters of the driver). The decisions are elsewhere.
  */
 
-/** One set of counts: those of a context, or sums of several. */
+/** One set of counters: those of a context, or sums of several. */
 export class CsCounters {
   outOfMemory = 0;
   parsing = 0;

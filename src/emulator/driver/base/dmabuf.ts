@@ -1,8 +1,8 @@
 /**
- * The dma-bufs of an emulated node: device memory behind real file descriptors, which travel between files, cards and processes.
+ * The dma-bufs of an emulated node: device memory behind real file descriptors, which are passed between files, cards and processes.
  *
- * A dma-buf is the reading end of a pipe: a descriptor of its own inode that cannot be mapped, as the driver's cannot. The driver keeps the writing
- * end and learns by poll when every copy of the other one is closed. No bytes go through the pipe.
+ * A dma-buf is the read end of a pipe: a descriptor with its own inode that cannot be mapped, like that of the driver. The driver keeps the write
+ * end and learns by poll when every copy of the read end is closed. No bytes go through the pipe.
  */
 
 import {
@@ -55,7 +55,7 @@ export class ExportedDmabuf {
     this.#onClose = onClose;
   }
 
-  /** True while a descriptor of it is open; importers count, because they hold one. Once false, it is gone. */
+  /** True while a descriptor of it is open; importers count, because they hold one. Once false, it stays false. */
   get alive(): boolean {
     if (this.#closed) return false;
     if ((pollNow(this.#writeEnd, PollEvent.OUT) & PollEvent.ERR) === 0) return true;
@@ -63,7 +63,7 @@ export class ExportedDmabuf {
     return false;
   }
 
-  /** Tells `onRevoked` when the exporter takes the memory away. */
+  /** Registers `onRevoked`, called when the exporter withdraws the memory. */
   attach(onRevoked: () => void): void {
     this.#importers.add(onRevoked);
   }
@@ -72,7 +72,7 @@ export class ExportedDmabuf {
     this.#importers.delete(onRevoked);
   }
 
-  /** The exporter is gone: importers lose the memory. Descriptors that are still open lead nowhere. */
+  /** Called when the exporter is closed: importers lose the memory. Descriptors that are still open refer to nothing. */
   revoke(): void {
     if (this.#closed) return;
     for (const onRevoked of this.#importers) onRevoked();
@@ -97,9 +97,9 @@ export class DmabufRegistry {
   }
 
   /**
-   * Makes a dma-buf.
+   * Creates a dma-buf.
    * @param flags O_* flags of the descriptor: O_CLOEXEC or none
-   * @returns the descriptor, which the user owns, and the driver's side of it
+   * @returns the descriptor, which the user owns, and the driver's end
    * @throws SyscallError EMFILE, ENFILE
    */
   create(source: DmabufSource, flags: number): { readonly fd: number; readonly dmabuf: ExportedDmabuf } {
@@ -111,7 +111,7 @@ export class DmabufRegistry {
     return { fd, dmabuf };
   }
 
-  /** The dma-buf of a descriptor; or an errno: EBADF for a closed one, EINVAL for what no card of this node exported. */
+  /** The dma-buf of a descriptor; or an errno: EBADF for a closed one, EINVAL for one that no card of this node exported. */
   find(fd: number): ExportedDmabuf | number {
     try {
       const dmabuf = this.#known.get(inodeKey(fd));
@@ -122,7 +122,7 @@ export class DmabufRegistry {
   }
 }
 
-/** Device and inode: the writing end keeps the number from being reused while the dma-buf is known. */
+/** Device and inode: the write end prevents reuse of the number while the dma-buf is registered. */
 function inodeKey(fd: number): string {
   const { dev, ino } = fstat(fd);
   return `${dev}:${ino}`;

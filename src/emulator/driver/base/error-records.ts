@@ -1,6 +1,6 @@
 /**
- * What a card remembers of faults for INFO (struct hl_error_info): the first of each kind since the card was opened. It tells users
- * by their event fds and decides nothing about resets.
+ * Fault records of a card for INFO (struct hl_error_info): the first of each kind since the card was opened. It notifies users
+ * by their event fds; resets are decided elsewhere.
  */
 
 import { type AsicProfile, engineIdOf, HL_NOTIFIER_EVENT, HL_RAZWI } from '../../../uapi/index.ts';
@@ -9,17 +9,17 @@ import type { FaultListener } from '../../device/engine-access.ts';
 import type { Stream } from '../../device/stream.ts';
 import type { UserMapping } from './user-mapping.ts';
 
-/** The card as far as its fault records need it. */
+/** The operations of a card that its fault records need. */
 export interface FaultReporter {
   readonly profile: AsicProfile;
   readonly config: { readonly clock: Clock };
-  /** What is mapped right now. */
+  /** The current mappings. */
   userMappings(): readonly UserMapping[];
-  /** Tells registered users of events (bits of HL_NOTIFIER_EVENT). */
+  /** Notifies registered users of events (bits of HL_NOTIFIER_EVENT). */
   notify(events: number): void;
 }
 
-/** An access without translation, with what was mapped then. */
+/** An access without translation, with the mappings at that time. */
 export interface PageFaultRecord {
   readonly timestampNs: number;
   readonly address: bigint;
@@ -36,7 +36,7 @@ export interface RazwiRecord {
   readonly flags: number;
 }
 
-/** A packet that the hardware does not know. */
+/** A packet with an undefined opcode. */
 export interface UndefinedOpcodeRecord {
   readonly timestampNs: number;
   readonly engineId: number;
@@ -44,7 +44,7 @@ export interface UndefinedOpcodeRecord {
   readonly opcode: number;
 }
 
-/** A submission that took too long. */
+/** A submission that timed out. */
 export interface CsTimeoutRecord {
   readonly timestampNs: number;
   readonly seq: number;
@@ -78,7 +78,7 @@ export class ErrorRecords implements FaultListener {
     return this.#csTimeout;
   }
 
-  /** An access without translation: the memory management unit reports it, and the fabric that no device answered. */
+  /** Records an access without translation: a page fault of the memory management unit, and a RAZWI because no device responded. */
   pageFault(stream: Stream, high: number, low: number): void {
     const address = addressOfHalves(high, low);
     this.#pageFault ??= {
@@ -91,13 +91,13 @@ export class ErrorRecords implements FaultListener {
     this.#card.notify(HL_NOTIFIER_EVENT.PAGE_FAULT | HL_NOTIFIER_EVENT.RAZWI);
   }
 
-  /** An access that the hardware refuses. */
+  /** Records an access that the hardware rejects. */
   razwi(stream: Stream, high: number, low: number): void {
     this.#recordRazwi(stream, addressOfHalves(high, low), HL_RAZWI.HBW | HL_RAZWI.RR);
     this.#card.notify(HL_NOTIFIER_EVENT.RAZWI);
   }
 
-  /** A packet that stopped its stream. */
+  /** Records a packet that stopped its stream. */
   undefinedOpcode(stream: Stream, opcode: number): void {
     this.#undefinedOpcode ??= {
       timestampNs: this.#now(),
@@ -108,12 +108,12 @@ export class ErrorRecords implements FaultListener {
     this.#card.notify(HL_NOTIFIER_EVENT.UNDEFINED_OPCODE);
   }
 
-  /** A submission timed out. The caller notifies. */
+  /** Records the time-out of a submission. The caller notifies. */
   csTimeout(seq: number): void {
     this.#csTimeout ??= { timestampNs: this.#now(), seq };
   }
 
-  /** Forgets everything: the driver records anew for every user of the card (hl_enable_err_info_capture). */
+  /** Clears all records: the driver records anew for every user of the card (hl_enable_err_info_capture). */
   clear(): void {
     this.#pageFault = undefined;
     this.#razwi = undefined;

@@ -1,12 +1,12 @@
 /**
- * The event notifier of one open file: an event fd that the user registered and the events that it has not read yet.
- * It does not know what the events mean.
+ * The event notifier of one open file: an event fd that the user registered and the unread events.
+ * It does not interpret the events.
  */
 
 import { readlinkSync } from 'node:fs';
 import { close, dup, Errno, isSyscallError, PollEvent, pollNow, write } from '../../../sys/index.ts';
 
-/** What the link of an event fd in /proc points to. */
+/** Target of the link of an event fd in /proc. */
 const EVENT_FD_LINK = 'anon_inode:[eventfd]';
 
 /** One event fd registration per file (struct hl_notifier_event). */
@@ -21,7 +21,7 @@ export class Notifier {
 
   /**
    * Registers an event fd; the driver keeps a reference of its own.
-   * @returns 0, EINVAL when one is registered already, EBADF for what is no descriptor, EINVAL for one that is no event fd
+   * @returns 0, EINVAL if one is registered already, EBADF for an invalid descriptor, EINVAL for one that is not an event fd
    */
   register(fd: number): number {
     if (this.registered) return Errno.EINVAL;
@@ -40,18 +40,18 @@ export class Notifier {
     return 0;
   }
 
-  /** Gives the event fd back. Returns 0, or EINVAL when none is registered. */
+  /** Releases the event fd. Returns 0, or EINVAL if none is registered. */
   unregister(): number {
     if (!this.registered) return Errno.EINVAL;
     this.close();
     return 0;
   }
 
-  /** Adds events (bits of HL_NOTIFIER_EVENT) and signals the event fd. Without one they are lost, as in the driver. */
+  /** Adds events (bits of HL_NOTIFIER_EVENT) and signals the event fd. Without an event fd they are lost, as in the driver. */
   raise(events: number): void {
     if (!this.registered) return;
     this.#events |= events;
-    // A counter that is full is readable all the same, and writing to one that blocks would hold the driver.
+    // A full counter is readable all the same, and writing to one that blocks would block the driver.
     if ((pollNow(this.#fd, PollEvent.OUT) & PollEvent.OUT) !== 0) write(this.#fd, this.#one);
   }
 
@@ -62,7 +62,7 @@ export class Notifier {
     return events;
   }
 
-  /** Drops the registration. Idempotent. */
+  /** Releases the registration. Idempotent. */
   close(): void {
     if (this.#fd < 0) return;
     close(this.#fd);

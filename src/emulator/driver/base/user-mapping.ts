@@ -1,5 +1,5 @@
 /**
- * A mapping in the address space of a card as others see it: for INFO USER_MAPPINGS and fault records. A type only.
+ * A mapping in the address space of a card, for INFO USER_MAPPINGS and fault records. A type only.
  */
 
 /** One mapping of a context, as INFO USER_MAPPINGS lists it. */

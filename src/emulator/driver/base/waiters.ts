@@ -1,33 +1,33 @@
 /**
- * Waiting for a card to get further: blocking, as a system call blocks, or by a promise that the event loop resolves.
- * It does not know what is waited for.
+ * Waiting for progress of a card: blocking, as a system call does, or by a promise that the event loop resolves.
+ * The conditions are those of its callers.
  */
 
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
 import type { DmaEngines } from '../../device/dma-engines.ts';
 
-/** Rounds of a blocking wait before it pauses between them, and for how long. */
+/** Rounds of a blocking wait before it pauses between rounds, and the pause. */
 const SPIN_ROUNDS = 256;
 const PAUSE_MS = 0.05;
 /** A word that never changes: waiting for it is a pause. */
 const pause: Int32Array<SharedArrayBuffer> = new Int32Array(new SharedArrayBuffer(4));
 
-/** A place in the line of those who want to hear of progress. */
+/** A registration for the next progress. */
 export interface ProgressTicket {
-  /** Resolves after the next progress of the node, or when the time is over. */
+  /** Resolves after the next progress of the node, or on time-out. */
   readonly progress: Promise<void>;
-  /** Gives the place up. */
+  /** Cancels the registration. */
   cancel(): void;
 }
 
-/** Those who wait for one card. */
+/** The waiters for one card. */
 export class Waiters {
   readonly #engines: DmaEngines;
   readonly #clock: Clock;
   readonly #pump: () => void;
   readonly #waiting: Set<() => void> = new Set();
 
-  /** @param pump lets everything run that can run */
+  /** @param pump runs everything that can run */
   constructor(engines: DmaEngines, clock: Clock, pump: () => void) {
     this.#engines = engines;
     this.#clock = clock;
@@ -39,8 +39,8 @@ export class Waiters {
   }
 
   /**
-   * Blocks the thread until `done` or until the time is over. What can run meanwhile runs.
-   * @returns whether it was done
+   * Blocks the thread until `done` or time-out. Runs what can run meanwhile.
+   * @returns the last result of `done`
    */
   block(timeoutNs: number, done: () => boolean): boolean {
     const deadline = this.#clock.nowNs() + timeoutNs;
@@ -53,12 +53,12 @@ export class Waiters {
       const remaining = deadline - this.#clock.nowNs();
       if (remaining <= 0) return false;
       this.#engines.waitProgress(remaining, look);
-      // Without engine threads the wait above does not wait: a queue that hangs must not burn a processor until its time-out.
+      // Without engine threads the wait above returns at once: a hung queue must not use a processor until its time-out.
       if (round >= SPIN_ROUNDS) Atomics.wait(pause, 0, 0, PAUSE_MS);
     }
   }
 
-  /** Takes a ticket that resolves at the next progress, or after `timeoutNs`. Keeps the process alive meanwhile. */
+  /** Returns a ticket that resolves at the next progress, or after `timeoutNs`. Keeps the process alive meanwhile. */
   take(timeoutNs: number): ProgressTicket {
     let resolve: () => void = () => {};
     const progress = new Promise<void>((settle) => {
@@ -76,7 +76,7 @@ export class Waiters {
     return { progress, cancel: finish };
   }
 
-  /** Wakes all waits after an event: descriptors done, status changed, an interrupt. */
+  /** Wakes all waiters after an event: descriptors done, status changed, an interrupt. */
   wake(): void {
     for (const finish of [...this.#waiting]) finish();
   }

@@ -1,10 +1,10 @@
 /**
- * 64-bit values in the 32-bit words of argument blocks. For the control path: bigint and rounding numbers.
+ * 64-bit values in the 32-bit words of argument blocks. For the control path: bigint and rounded numbers.
  */
 
 import { highWord, joinBig, joinWords, lowWord } from '../../../ucs/type/int64.ts';
 
-/** Zeroes the first `count` words, as the driver does before it fills in an answer. */
+/** Zeroes the first `count` words, as the driver does before it fills in a result. */
 export function clearWords(words: Uint32Array, count: number): void {
   for (let i = 0; i < count; i++) words[i] = 0;
 }

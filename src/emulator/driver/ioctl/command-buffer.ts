@@ -1,5 +1,5 @@
 /**
- * The CB ioctl: command buffers of the driver. Their memory and handles are in buffer-table.ts.
+ * The CB ioctl: command buffers allocated by the driver. Their memory and handles are in buffer-table.ts.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';

@@ -40,12 +40,12 @@ export class Context {
   readonly deviceMemory: DeviceMemoryTable;
   /** Memory of other contexts, mapped through dma-bufs. */
   readonly imports: DmabufImports;
-  /** Where command buffers of the user may lie. */
+  /** Address ranges where command buffers of the user may lie. */
   readonly userCbRanges: UserCbRanges;
   readonly submissions: SubmissionTable;
   readonly syncStream: SyncStream;
   readonly interrupts: UserInterrupts;
-  /** The chunks of the submission at hand. */
+  /** The chunks of the current submission. */
   readonly chunks: ChunkList = new ChunkList();
   readonly counters: CsCounters = new CsCounters();
   #closed = false;
@@ -72,12 +72,12 @@ export class Context {
     return this.#closed;
   }
 
-  /** Something outside still holds the context: a live dma-buf, a buffer that is still mapped, a submission that is not done. */
+  /** Whether the context is still in use: a live dma-buf, a buffer that is still mapped, an incomplete submission. */
   get stillInUse(): boolean {
     return this.deviceMemory.hasLiveExports || this.buffers.hasMappedBuffers || this.submissions.pendingCount > 0;
   }
 
-  /** Every mapping in the address space of the card. */
+  /** All mappings in the address space of the card. */
   mappings(): readonly UserMapping[] {
     return [...this.hostMappings.list(), ...this.deviceMemory.list(), ...this.imports.list()];
   }

@@ -1,6 +1,6 @@
 /**
- * The DEBUG ioctl: debug mode and coresight, the trace units of the card. There is no trace to be had from an emulated card: what is programmed
- * is accepted and has no effect.
+ * The DEBUG ioctl: debug mode and coresight, the trace units of the card. An emulated card produces no trace: parameters
+ * are accepted and have no effect.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';

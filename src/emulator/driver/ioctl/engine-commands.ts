@@ -1,7 +1,7 @@
 /**
  * CS with ENGINE_CORE_COMMAND or ENGINES_COMMAND: halting and running the cores beside the engines, stalling and resuming engines of gaudi2.
  *
- * No core runs a program here, so halting one is checked and changes nothing. A stalled EDMA begins no transfer, a stalled MME has its queue
+ * No core runs a program here, so halting one is checked and has no effect. A stalled EDMA starts no transfer, a stalled MME has its queue
  * manager stopped; TPCs have no kernels to stall. Source: drivers/accel/habanalabs/common/command_submission.c (cs_ioctl_engine_cores,
  * cs_ioctl_engines) and gaudi2/gaudi2.c (gaudi2_set_engines), Linux 6.12.
  */
@@ -31,7 +31,7 @@ export function engineCommandIoctl(context: Context, block: ArgumentBlock, flags
   return errno === 0 ? acceptNothing(block) : refuse(block, errno);
 }
 
-/** @returns 0 or an errno; engines in front of one that cannot be stalled have been stalled then */
+/** @returns 0 or an errno; then the engines before the one that cannot be stalled are stalled */
 function runCommand(context: Context, block: ArgumentBlock, isOfCores: boolean): number {
   const { words } = block;
   const { userMemory, card } = context;

@@ -1,5 +1,5 @@
 /**
- * Open files of emulated cards: the ioctl framing of the driver and its dispatch. What the ioctls do is in the file of each.
+ * Open files of emulated cards: the ioctl framing of the driver and the dispatch. Each ioctl has its own file.
  */
 
 import type { ArgumentBlock, DriverFile, DriverMapping } from '../../../driver/port.ts';
@@ -24,7 +24,7 @@ import { memoryIoctl } from './memory.ts';
 import { submitIoctl } from './submit.ts';
 import { abortedWait, PolledWait, waitIoctl } from './wait.ts';
 
-/** Driver numbers after the base of the family: what both families have in common. */
+/** Driver numbers after the base of the family, common to both families. */
 const INFO = 0;
 const CB = 1;
 const CS = 2;
@@ -34,7 +34,7 @@ const DEBUG = 5;
 
 /**
  * Index of the ioctl in its family, or a negative errno for a number that the driver does not have.
- * @param unknownErrno for a number that is not of the DRM family's: drm_ioctl has another than hl_ioctl_control
+ * @param unknownErrno for a number outside the DRM family: drm_ioctl and hl_ioctl_control differ
  */
 function driverNumber(request: number, block: ArgumentBlock, unknownErrno: number): number {
   const number = request & 0xff;
@@ -48,7 +48,7 @@ function driverNumber(request: number, block: ArgumentBlock, unknownErrno: numbe
   return number >= 1 && number <= DEBUG + 1 ? number - 1 : -Errno.ENOTTY;
 }
 
-/** What primary and control files share. */
+/** Common part of primary and control files. */
 export abstract class EmulatedFile implements DriverFile {
   readonly numbers: IoctlNumbers;
   /** Memory of the process that opened the file. */
@@ -76,7 +76,7 @@ export abstract class EmulatedFile implements DriverFile {
   abstract ioctlAsync(request: number, block: ArgumentBlock): Promise<number>;
   abstract mmap(byteLength: number, offset: bigint): DriverMapping;
   /**
-   * What {@link mmap} maps, for another process that maps it itself.
+   * Returns the pages that {@link mmap} maps, for another process that maps them itself.
    * @throws SyscallError like mmap
    */
   abstract share(byteLength: number, offset: bigint): SharedPages;
@@ -100,7 +100,7 @@ export class PrimaryFile extends EmulatedFile {
     card.notifiers.add(this.#notifier);
   }
 
-  /** WAIT_CS without blocking the thread: polls, and polls again after every progress of the card, until the time is over. */
+  /** WAIT_CS without blocking the thread: polls, and polls again after every progress of the card, until time-out. */
   async ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
     if (driverNumber(request, block, this.unknownErrno) !== WAIT_CS) return this.ioctl(request, block);
     const wait = new PolledWait(block, this.card.config.clock);
@@ -123,7 +123,7 @@ export class PrimaryFile extends EmulatedFile {
     }
   }
 
-  /** The first poll is the ioctl; what follows is its wait, which goes on when the card is reset meanwhile. */
+  /** The first poll is the ioctl; later ones are its wait, which continues even if the card is reset meanwhile. */
   #pollWait(request: number, block: ArgumentBlock, isFirst: boolean): number {
     if (isFirst) return this.ioctl(request, block);
     if (this.closed) return abortedWait(block);

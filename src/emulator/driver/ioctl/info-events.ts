@@ -55,11 +55,11 @@ function undefinedOpcode({ card }: InfoRequest): Uint8Array {
 function pageFault({ card }: InfoRequest): Uint8Array {
   const record = card.records.lastPageFault;
   if (record === undefined) return encode(HL_PAGE_FAULT_INFO, {});
-  // Gaudi2 does not tell which engine it was.
+  // Gaudi2 does not report the engine.
   return encode(HL_PAGE_FAULT_INFO, { timestamp: BigInt(record.timestampNs), addr: record.address });
 }
 
-/** The mappings at the time of the page fault; the number needed goes back in the arguments. */
+/** The mappings at the time of the page fault; the required number is returned in the arguments. */
 function userMappings({ card, words, returnSize }: InfoRequest): Uint8Array | number {
   const mappings = card.records.lastPageFault?.mappings ?? [];
   const bytes = new Uint8Array(mappings.length * HL_USER_MAPPING.size);

@@ -1,5 +1,5 @@
 /**
- * INFO ops that the driver passes to the firmware of the card. The emulated one has no secrets: its attestation is empty but for the nonce.
+ * INFO ops that the driver passes to the firmware of the card. The emulated firmware has no keys: its attestation is empty except for the nonce.
  */
 
 import { Errno } from '../../../sys/index.ts';
@@ -7,7 +7,7 @@ import { HL_INFO_ARGS, HL_INFO_OP, HL_INFO_SEC_ATTEST, HL_INFO_SIGNED } from '..
 import { encode, type InfoOps, operational } from './info-op.ts';
 
 const ARGS = HL_INFO_ARGS.words;
-/** Replaced and pending rows of HBM: a count, of which there are none. */
+/** Number of replaced and pending rows of HBM: always 0. */
 const ROWS_BYTES = 4;
 
 /** The ops. */

@@ -1,5 +1,5 @@
 /**
- * INFO ops about what the card is: constants of the ASIC and of the board.
+ * INFO ops about constants of the ASIC and of the board.
  */
 
 import { Errno } from '../../../sys/index.ts';
@@ -23,7 +23,7 @@ import { CLOCK_MHZ } from '../base/clock-rates.ts';
 import { always, encode, type InfoOps, type InfoRequest, operational } from './info-op.ts';
 
 const ARGS = HL_INFO_ARGS.words;
-/** A device without DRAM reports at most this much (struct hl_info_hw_ip_info). */
+/** A device without DRAM reports at most this many bytes (struct hl_info_hw_ip_info). */
 const DRAM_BYTES_MIN = 4096n;
 
 const SERVER_TYPE: Readonly<Record<AsicName, number>> = {
@@ -32,11 +32,11 @@ const SERVER_TYPE: Readonly<Record<AsicName, number>> = {
   gaudi3: HL_SERVER_TYPE.UNKNOWN,
 };
 
-/** PLLs that the firmware knows: indices 0 to this. */
+/** Number of PLLs of the firmware: indices start at 0. */
 const PLL_COUNT = 16;
 const PLL_OUTPUTS_MHZ: readonly number[] = [1000, 500, 250, 125];
 
-/** Text as a NUL-terminated field. */
+/** Text as a NUL-terminated field of fixed length. */
 function text(value: string, byteLength: number): Uint8Array {
   const bytes = new Uint8Array(byteLength);
   new TextEncoder().encodeInto(value, bytes.subarray(0, byteLength - 1));
@@ -96,7 +96,7 @@ function clockRate({ card }: InfoRequest): Uint8Array {
   return encode(HL_INFO_CLK_RATE, { cur_clk_rate_mhz: current, max_clk_rate_mhz: max });
 }
 
-/** The firmware refuses an index that it does not know. */
+/** The firmware rejects an unknown index. */
 function pllFrequency({ words }: InfoRequest): Uint8Array | number {
   if (words[ARGS.pll_index]! >= PLL_COUNT) return Errno.EINVAL;
   return encode(HL_PLL_FREQUENCY_INFO, { output: PLL_OUTPUTS_MHZ });
@@ -108,6 +108,6 @@ export const HARDWARE_OPS: InfoOps = [
   [HL_INFO_OP.SYNC_MANAGER, always(syncManager)],
   [HL_INFO_OP.CLK_RATE, operational(clockRate)],
   [HL_INFO_OP.PLL_FREQUENCY, operational(pllFrequency)],
-  // No ASIC of the driver lets the user choose the page size.
+  // No ASIC of the driver supports a choice of the page size.
   [HL_INFO_OP.DEV_MEM_ALLOC_PAGE_SIZES, always(() => encode(HL_INFO_DEV_MEMALLOC_PAGE_SIZES, {}))],
 ];

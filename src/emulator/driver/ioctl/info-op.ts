@@ -1,5 +1,5 @@
 /**
- * What an INFO op is: the type of the entries of the op tables, and how an answer is built from a struct.
+ * INFO ops: the type of the entries of the op tables, and the encoding of results as structs.
  */
 
 import type { Struct, StructFields, StructValues } from '../../../uapi/index.ts';
@@ -14,38 +14,38 @@ export interface InfoRequest {
   readonly context: Context | undefined;
   /** Undefined on the control node. */
   readonly notifier: Notifier | undefined;
-  /** The argument block; ops with a second answer write it here. */
+  /** The argument block; ops with a second result write it here. */
   readonly words: Uint32Array;
   readonly returnSize: number;
 }
 
 /** One op. */
 export interface InfoOp {
-  /** Works whatever the status of the card; others answer EBUSY when it is not operational. */
+  /** Whether it works in every status of the card; other ops return EBUSY unless the card is operational. */
   readonly always: boolean;
-  /** Needs a buffer: without one EINVAL. */
+  /** Whether it needs a buffer: without one it fails with EINVAL. */
   readonly returnsData: boolean;
-  /** The bytes to copy to the caller, of which it gets as many as it has room for; or a positive errno, 0 for nothing to copy. */
+  /** The bytes for the caller, cut to the size of its buffer; or a positive errno, or 0 if there is nothing to copy. */
   readonly answer: (request: InfoRequest) => Uint8Array | number;
 }
 
 /** A table of ops by number. */
 export type InfoOps = readonly (readonly [number, InfoOp])[];
 
-/** An op that works always. */
+/** An op that works in every status. */
 export function always(answer: InfoOp['answer']): InfoOp {
   return { always: true, returnsData: true, answer };
 }
 
-/** An op of an operational card. */
+/** An op that needs an operational card. */
 export function operational(answer: InfoOp['answer']): InfoOp {
   return { always: false, returnsData: true, answer };
 }
 
-/** The bytes of the last answer with a struct, and the view to write them: an answer is copied out before the next one is made. */
+/** The bytes of the last result of each struct, and the view for writing them: a result is copied out before the next one is made. */
 const answers: WeakMap<object, { readonly bytes: Uint8Array; readonly view: DataView }> = new WeakMap();
 
-/** The bytes of a struct, until the next answer with the same struct. */
+/** The bytes of a struct, valid until the next result with the same struct. */
 export function encode<F extends StructFields>(struct: Struct<F>, values: Partial<StructValues<F>>): Uint8Array {
   let answer = answers.get(struct);
   if (answer === undefined) {

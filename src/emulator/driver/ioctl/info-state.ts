@@ -1,5 +1,5 @@
 /**
- * INFO ops about how the card is: status, use, counters, idleness.
+ * INFO ops about the state of the card: status, use, counters, idleness.
  */
 
 import { clockMonotonicRawNs, Errno } from '../../../sys/index.ts';
@@ -45,7 +45,7 @@ function dramUsage({ card, context }: InfoRequest): Uint8Array {
   });
 }
 
-/** Engine ids that have work, as bits of 64-bit words. */
+/** Ids of busy engines, as bits of 64-bit words. */
 function busyEngines({ card }: InfoRequest): bigint[] {
   const mask = new Array<bigint>(BUSY_MASK_WORDS).fill(0n);
   for (const stream of card.device.usedStreams()) {
@@ -104,7 +104,7 @@ function openStats({ card }: InfoRequest): Uint8Array {
   });
 }
 
-/** Text about the engines in use, into a buffer of 1 KiB to 1 MiB; its length goes back in the arguments. */
+/** Text about the engines in use, into a buffer of 1 KiB to 1 MiB; its length is returned in the arguments. */
 function engineStatus({ card, words, returnSize }: InfoRequest): Uint8Array | number {
   if (returnSize < HL_ENGINES_DATA_MIN_SIZE || returnSize > HL_ENGINES_DATA_MAX_SIZE) return Errno.EINVAL;
   const lines = ['', 'QUEUE                 is_idle  pending'];

@@ -1,5 +1,5 @@
 /**
- * The INFO ioctl: its framing and the table of its ops. What the ops answer is in the info-*.ts files by theme.
+ * The INFO ioctl: its framing and the table of its ops. The ops themselves are in the info-*.ts files by topic.
  *
  * Source: drivers/accel/habanalabs/common/habanalabs_ioctl.c, Linux 6.12.
  */
@@ -30,7 +30,7 @@ const OPS: ReadonlyMap<number, InfoOp> = new Map<number, InfoOp>([
 /**
  * The ioctl.
  * @param userMemory of the caller
- * @param context undefined on the control node, as is the notifier
+ * @param context undefined on the control node, like the notifier
  */
 export function infoIoctl(
   card: CardPort,

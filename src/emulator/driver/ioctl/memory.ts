@@ -1,5 +1,5 @@
 /**
- * The MEMORY ioctl: reads its arguments and hands them to the table that they are about.
+ * The MEMORY ioctl: decodes its arguments and dispatches to the tables of the context.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
@@ -111,7 +111,7 @@ function registerDmabuf(context: Context, words: Uint32Array): number {
   return answerAddress(words, mapped);
 }
 
-/** The answer of what maps: the device address, or 0 and an errno. */
+/** Writes the result of a mapping: the device address, or 0 and an errno. */
 function answerAddress(words: Uint32Array, mapped: bigint | number): number {
   clearWords(words, ARGS_WORDS);
   if (typeof mapped === 'number') return -mapped;

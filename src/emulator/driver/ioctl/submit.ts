@@ -33,7 +33,7 @@ const FOREIGN_RESTORE_NS_MAX = 20e6;
 const IN = HL_CS_ARGS.in.words;
 const CHUNK = HL_CS_CHUNK.words;
 const CHUNK_WORDS: number = HL_CS_CHUNK.size / 4;
-/** Smallest command buffer that a chunk may name: one packet. */
+/** Minimum size of a command buffer in a chunk: one packet. */
 const CB_BYTES_MIN = 8;
 
 const STAGED = HL_CS_FLAGS.STAGED_SUBMISSION;
@@ -56,7 +56,7 @@ export function submitIoctl(context: Context, block: ArgumentBlock): number {
   if (refused !== 0) return refuse(block, refused);
   if ((flags & SYNC_TYPES) !== 0) return context.syncStream.submitIoctl(block, flags);
   if ((flags & COMMAND_TYPES) !== 0) return engineCommandIoctl(context, block, flags);
-  // The driver reads a register behind PCI, which pushes posted writes to memory; here none are posted.
+  // The driver reads a register over PCI, which flushes posted writes to memory; here none are posted.
   if ((flags & HL_CS_FLAGS.FLUSH_PCI_HBW_WRITES) !== 0) return acceptNothing(block);
   if ((flags & HL_CS_FLAGS.FORCE_RESTORE) !== 0 && words[IN.num_chunks_restore] !== 0) {
     const failed = restore(context, block);
@@ -65,7 +65,7 @@ export function submitIoctl(context: Context, block: ArgumentBlock): number {
   return submitDefault(context, block, flags);
 }
 
-/** Checks that need no chunk; 0 or an errno. */
+/** Checks that do not depend on chunks; returns 0 or an errno. */
 function checkType(context: Context, flags: number, chunks: number): number {
   const { card } = context;
   const { capabilities } = card.profile;
@@ -110,7 +110,7 @@ function submitDefault(context: Context, block: ArgumentBlock, flags: number): n
   return accept(block, submission.staged?.firstSeq ?? submission.seq);
 }
 
-/** Opens a slot for the checked chunks, or says why not: an errno. */
+/** Opens a slot for the checked chunks; or returns an errno. */
 function openSubmission(context: Context, flags: number, timeoutSeconds: number): Submission | number {
   const { submissions, counters, chunks, card } = context;
   submissions.retire();
@@ -127,7 +127,7 @@ function openSubmission(context: Context, flags: number, timeoutSeconds: number)
   return submission;
 }
 
-/** Room is judged as if every chunk of the submission went to its queue: what the queues hold plus what comes. */
+/** Checks the queue room as if every chunk of the submission went to its queue: entries in use plus new ones. */
 function hasQueueRoom(chunks: ChunkList): boolean {
   for (let i = 0; i < chunks.length; i++) {
     const stream = chunks.items[i]!.stream!;
@@ -149,7 +149,7 @@ function countOn(chunks: ChunkList, stream: Stream): number {
   return count;
 }
 
-/** A closure of its own, so that a submission that does not hang allocates no scope for one. */
+/** A separate closure, so that a submission that does not hang allocates no scope for one. */
 function hangsAs(submission: Submission): () => boolean {
   return () => submission.hung;
 }
@@ -163,7 +163,7 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
     const chunk = chunks.items[i]!;
     const stream = chunk.stream!;
     const job = submission.addJob(stream);
-    // What is not tracked may end after the submission has.
+    // Untracked jobs may end after the submission.
     job.stampAddress = stream.tracked ? stamp : 0;
     stream.outstanding += 1;
     submission.multiWait ||= stream.streamMaster;
@@ -171,11 +171,11 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
   }
   const { card } = context;
   if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout();
-  // What is complete at once may be what a waiter waits for: the last member of a staged submission.
+  // A submission that completes at once may be the awaited one: the last member of a staged submission.
   else if (card.waiters.count > 0) card.waiters.wake();
 }
 
-/** The restore phase: a submission of its own that must be complete before the next one starts. */
+/** The restore phase: a separate submission that must be complete before the next one starts. */
 function restore(context: Context, block: ArgumentBlock): number {
   const { words } = block;
   const refused = readChunks(
@@ -233,7 +233,7 @@ function checkChunk(context: Context, words: Uint32Array, at: number): number {
     : resolveUserBuffer(context, chunk, low, high);
 }
 
-/** A command buffer of the driver, named by its handle. Its packets are parsed now. */
+/** Resolves a command buffer of the driver by its handle. Its packets are parsed now. */
 function resolveKernelBuffer(context: Context, chunk: CheckedChunk, low: number, high: number): number {
   const buffer = context.buffers.findCommandBuffer(low >>> 0, high >>> 0);
   if (buffer === undefined) return Errno.EINVAL;
@@ -244,7 +244,7 @@ function resolveKernelBuffer(context: Context, chunk: CheckedChunk, low: number,
   return errno;
 }
 
-/** A command buffer in memory of the user. Only its range is looked at: what is not mapped faults when the card fetches it. */
+/** Resolves a command buffer in user memory. Only its range is checked: unmapped pages fault when the card fetches it. */
 function resolveUserBuffer(context: Context, chunk: CheckedChunk, low: number, high: number): number {
   if (!context.userCbRanges.contain(high, low, chunk.byteLength)) return Errno.EFAULT;
   chunk.memory = undefined;

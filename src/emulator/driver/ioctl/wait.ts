@@ -1,5 +1,5 @@
 /**
- * The WAIT_CS ioctl: waiting for one submission or for the first of several. Waiting for interrupts is in user-interrupts.ts.
+ * The WAIT_CS ioctl: waiting for one or several submissions. Waiting for interrupts is in user-interrupts.ts.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
@@ -27,7 +27,7 @@ const MULTI_WAITS_MAX = 2;
 
 /**
  * The ioctl. Blocks the thread up to the time-out, as the driver does.
- * @param isWaiting true for another look of a wait that has begun: it ends with what becomes of the submission, also after a reset
+ * @param isWaiting true for a repeated poll of a started wait: it ends with the result of the submission, also after a reset
  */
 export function waitIoctl(context: Context, block: ArgumentBlock, isWaiting = false): number {
   const { card } = context;
@@ -41,7 +41,7 @@ export function waitIoctl(context: Context, block: ArgumentBlock, isWaiting = fa
   return waitForOne(context, block);
 }
 
-/** The answer to a wait whose file was closed. */
+/** The result of a wait whose file was closed. */
 export function abortedWait(block: ArgumentBlock): number {
   return answer(block, -Errno.EIO, HL_WAIT_CS_STATUS.ABORTED);
 }
@@ -80,7 +80,7 @@ function answerState(context: Context, block: ArgumentBlock, submission: Submiss
   }
 }
 
-/** A submission outside the window: complete, and with its timestamp once if it had one. */
+/** A submission outside the window: complete, and with its timestamp, once, if it had one. */
 function answerFromStore(context: Context, block: ArgumentBlock, seq: number): number {
   const outcome = context.submissions.takeOutcome(seq);
   answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
@@ -89,7 +89,7 @@ function answerFromStore(context: Context, block: ArgumentBlock, seq: number): n
   return 0;
 }
 
-/** @param holdsSlot the caller has one of the places for multi-waits already */
+/** @param holdsSlot whether the caller already holds a slot for multi-waits */
 function waitForMultiple(context: Context, block: ArgumentBlock, holdsSlot: boolean): number {
   const { card, submissions } = context;
   if (!card.profile.capabilities.multiCs) return answer(block, -Errno.EPERM, HL_WAIT_CS_STATUS.BUSY);
@@ -134,7 +134,7 @@ function readSequences(context: Context, count: number): number[] {
   return Array.from({ length: count }, (_, i) => readNumber(words, index + 2 * i));
 }
 
-/** Bit n is set when the nth submission is not pending. */
+/** Bit n is set if the nth submission is not pending. */
 function completionMap(context: Context, sequences: readonly number[]): number {
   let map = 0;
   for (const [index, seq] of sequences.entries()) {
@@ -145,7 +145,7 @@ function completionMap(context: Context, sequences: readonly number[]): number {
   return map >>> 0;
 }
 
-/** A wait that is polled instead of blocking: keeps the arguments, because every poll overwrites them with an answer. */
+/** A wait that is polled instead of blocking: keeps the arguments, because every poll overwrites them with a result. */
 export class PolledWait {
   readonly #arguments: Uint32Array;
   readonly #clock: Clock;
@@ -160,7 +160,7 @@ export class PolledWait {
     this.#deadlineNs = clock.nowNs() + timeoutOf(this.#arguments, this.#timeoutWord);
   }
 
-  /** True for a wait for several submissions, of which a card has few at a time. */
+  /** True for a wait for several submissions; a card limits their number. */
   get isMulti(): boolean {
     return (this.#arguments[IN.flags]! & HL_WAIT_CS_FLAGS.MULTI_CS) !== 0;
   }
@@ -176,7 +176,7 @@ export class PolledWait {
     block.words[this.#timeoutWord + 1] = 0;
   }
 
-  /** True when the answer to the last poll is the answer to the wait. */
+  /** True if the result of the last poll is the result of the wait. */
   isOver(result: number, block: ArgumentBlock): boolean {
     return result !== 0 || block.words[OUT.status] !== HL_WAIT_CS_STATUS.BUSY || this.remainingNs === 0;
   }

@@ -1,7 +1,7 @@
 /**
- * Buffers of the driver that a context has: command buffers and timestamp buffers, with their handles and mappings (struct hl_mem_mgr).
+ * Driver buffers of a context: command buffers and timestamp buffers, with their handles and mappings (struct hl_mem_mgr).
  *
- * A buffer is a memfd, so that the driver and the user see it through mappings of their own: either can go first. Handles share
+ * A buffer is a memfd, so that driver and user have separate mappings of it and either can be removed first. Handles share
  * one number space. Source: drivers/accel/habanalabs/common/memory_mgr.c, Linux 6.12.
  */
 
@@ -28,11 +28,11 @@ export interface SharedPages {
   /** The driver's own descriptor of a file that cannot shrink; valid until the file that shared it is closed. */
   readonly fd: number;
   readonly byteLength: number;
-  /** The process has unmapped them. Idempotent. */
+  /** Notifies that the process has unmapped the pages. Idempotent. */
   release(): void;
 }
 
-/** A mapped buffer as the port has it: tells when it goes. */
+/** A mapped buffer for the driver port; notifies when it is closed. */
 export class BufferMapping implements DriverMapping {
   readonly address: number;
   readonly byteLength: number;
@@ -55,20 +55,20 @@ export class BufferMapping implements DriverMapping {
   }
 }
 
-/** One buffer. Lives until it is destroyed and not mapped. */
+/** One buffer. It exists until it is destroyed and unmapped. */
 export class DriverBuffer {
   readonly id: number;
   readonly type: HandleType;
-  /** Bytes as the driver counts them. */
+  /** Size in bytes as the driver counts it. */
   readonly byteLength: number;
-  /** The driver's view; host memory for the card. */
+  /** The driver's mapping; host memory for the card. */
   readonly memory: PhysicalMemory;
   readonly mapping: MappedMemory;
-  /** Device address of a command buffer that was made with MAP; 0 for none. */
+  /** Device address of a command buffer created with MAP; 0 for none. */
   deviceAddress = 0n;
-  /** The user has destroyed it; it may still be mapped. */
+  /** Destroyed by the user; it may still be mapped. */
   destroyed = false;
-  /** The user has it mapped now. */
+  /** Whether the user has it mapped. */
   mapped = false;
   readonly #fd: number;
 
@@ -81,7 +81,7 @@ export class DriverBuffer {
     this.#fd = memfdCreate(type === HandleType.CB ? 'gaudi-cb' : 'gaudi-ts', { sealing: true });
     try {
       ftruncate(this.#fd, bytes);
-      // Other processes get the descriptor: a file that shrinks under the driver's mapping would end the process.
+      // Other processes receive the descriptor: a file that shrinks under the driver's mapping would end the process.
       addSeals(this.#fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
       this.mapping = mapFile(this.#fd, bytes, 0);
     } catch (error) {
@@ -95,12 +95,12 @@ export class DriverBuffer {
     return packHandle(this.type, this.id);
   }
 
-  /** The file behind it, which the buffer owns. */
+  /** The file of the buffer, which the buffer owns. */
   get fd(): number {
     return this.#fd;
   }
 
-  /** Another mapping of the same bytes, for the user. */
+  /** Maps the same bytes once more, for the user. */
   mapForUser(onClose: () => void): DriverMapping {
     return new BufferMapping(mapFile(this.#fd, this.mapping.byteLength, 0), onClose);
   }
@@ -128,12 +128,12 @@ export class BufferTable {
     return false;
   }
 
-  /** The number of buffers that exist. */
+  /** Number of existing buffers. */
   get size(): number {
     return this.#buffers.size;
   }
 
-  /** Makes a zeroed buffer; or says why not: an errno. */
+  /** Creates a zeroed buffer; or returns an errno. */
   create(type: HandleType, byteLength: number): DriverBuffer | number {
     try {
       const buffer = new DriverBuffer(smallestFreeId(this.#buffers), type, byteLength);
@@ -145,14 +145,14 @@ export class BufferTable {
     }
   }
 
-  /** The buffer behind the words of a handle, if it is of that type. Destroyed ones are found while they are mapped. */
+  /** Finds the buffer of a handle, if it has that type. Destroyed buffers are found while they are mapped. */
   find(type: HandleType, low: number, high: number): DriverBuffer | undefined {
     if (handleType(high) !== type) return undefined;
     const buffer = this.#buffers.get(handleId(low, high));
     return buffer?.type === type ? buffer : undefined;
   }
 
-  /** The command buffer behind the words of a handle. */
+  /** Finds the command buffer of a handle. */
   findCommandBuffer(low: number, high: number): DriverBuffer | undefined {
     return this.find(HandleType.CB, low, high);
   }
@@ -162,7 +162,7 @@ export class BufferTable {
     return [...this.#buffers.values()].filter((buffer) => buffer.deviceAddress !== 0n);
   }
 
-  /** Takes the user's reference; the buffer goes when it is not mapped. False when that has happened before. */
+  /** Releases the user's reference; the buffer is freed when it is not mapped. Returns false if it was released before. */
   destroy(buffer: DriverBuffer): boolean {
     if (buffer.destroyed) return false;
     buffer.destroyed = true;
@@ -172,7 +172,7 @@ export class BufferTable {
 
   /**
    * Maps a buffer or a block of registers.
-   * @throws SyscallError EINVAL for an unknown handle, a length that is not that of the buffer in pages, or a second mapping; ENOMEM
+   * @throws SyscallError EINVAL for an unknown handle, a length that differs from that of the buffer in pages, or a second mapping; ENOMEM
    */
   mmap(byteLength: number, offset: bigint): DriverMapping {
     const { type, id } = unpackHandle(offset);
@@ -187,7 +187,7 @@ export class BufferTable {
   }
 
   /**
-   * What {@link mmap} maps, for another process. It counts as mapped until it is released.
+   * Returns what {@link mmap} maps, for another process. It counts as mapped until it is released.
    * @throws SyscallError like mmap
    */
   share(byteLength: number, offset: bigint): SharedPages {
@@ -203,7 +203,7 @@ export class BufferTable {
     };
   }
 
-  /** Takes all handles away. What the user has mapped stays with the mapping. */
+  /** Drops all handles. Existing mappings of the user stay valid. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -236,7 +236,7 @@ export class BufferTable {
   }
 }
 
-/** The error of an mmap that the driver refuses. */
+/** The error of a rejected mmap. */
 export function refused(summary: string): SyscallError {
   return new SyscallError('mmap', Errno.EINVAL, summary);
 }

@@ -6,10 +6,10 @@ import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
 import type { DriverBuffer } from './buffer-table.ts';
 import { HOST_PAGE_BYTES, type VaRange } from './va-space.ts';
 
-/** Device addresses that a context keeps for command buffers (CB_VA_POOL_SIZE). */
+/** Range of device addresses that a context reserves for command buffers (CB_VA_POOL_SIZE). */
 const POOL_BYTES = 4 * 2 ** 30;
 
-/** The device addresses of mapped command buffers. The pool is taken from the host range when the first buffer is mapped. */
+/** The device addresses of mapped command buffers. The pool is allocated from the host range when the first buffer is mapped. */
 export class CommandBufferVa {
   readonly #range: VaRange;
   #pool: RangeAllocator | undefined;
@@ -19,7 +19,7 @@ export class CommandBufferVa {
     this.#range = range;
   }
 
-  /** Maps a buffer for the card. Returns its address, or 0 when there are no addresses left. */
+  /** Maps a buffer for the card. Returns its address, or 0 if the addresses are exhausted. */
   map(buffer: DriverBuffer): bigint {
     if (this.#pool === undefined) {
       const alignment = HOST_PAGE_BYTES;
@@ -43,7 +43,7 @@ export class CommandBufferVa {
     buffer.deviceAddress = 0n;
   }
 
-  /** Gives the pool back. */
+  /** Releases the pool. */
   close(): void {
     if (this.#pool !== undefined) this.#range.free(this.#poolOffset);
     this.#pool = undefined;

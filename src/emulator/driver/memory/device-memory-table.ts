@@ -1,7 +1,7 @@
 /**
  * Device memory of one context: allocations, their mappings and exports (MEMORY ALLOC, FREE, MAP, UNMAP, EXPORT_DMABUF_FD).
  *
- * Where HBM has no virtual addresses (gaudi) the driver only keeps accounts, and the user manages the memory.
+ * On ASICs whose HBM has no virtual addresses (gaudi), the driver only accounts for memory, which the user manages.
  * Source: drivers/accel/habanalabs/common/memory.c, Linux 6.12.
  */
 
@@ -32,7 +32,7 @@ interface DeviceMapping {
   readonly offset: number;
 }
 
-/** What EXPORT_DMABUF_FD asks for. */
+/** Arguments of EXPORT_DMABUF_FD. */
 export interface ExportRequest {
   readonly address: bigint;
   readonly byteLength: bigint;
@@ -53,7 +53,7 @@ export class DeviceMemoryTable {
   readonly #mappings: Map<bigint, DeviceMapping> = new Map();
   /** Exports of physical ranges, which belong to no allocation. */
   readonly #physicalExports: Set<ExportedDmabuf> = new Set();
-  /** Bytes of this context (ctx->dram_phys_mem); the user may make it any number where the driver only keeps accounts. */
+  /** Bytes of this context (ctx->dram_phys_mem); the user may set any number if the driver only accounts. */
   #usedBytes = 0;
 
   constructor(card: CardPort, va: VaSpace) {
@@ -68,21 +68,21 @@ export class DeviceMemoryTable {
     return this.#usedBytes;
   }
 
-  /** Some dma-buf of the context still has a descriptor. */
+  /** Whether a dma-buf of the context still has an open descriptor. */
   get hasLiveExports(): boolean {
     for (const dmabuf of this.#exports()) if (dmabuf.alive) return true;
     return false;
   }
 
-  /** What is mapped. */
+  /** All mappings. */
   *list(): Iterable<UserMapping> {
     for (const [address, { allocation }] of this.#mappings) yield { address, byteLength: allocation.byteLength };
   }
 
   /**
-   * Allocates.
-   * @param flags of HL_MEM: CONTIGUOUS wants one run of pages
-   * @returns the handle (0 where the driver only keeps accounts); or a negative errno: EINVAL for no bytes, ENOMEM
+   * Allocates device memory.
+   * @param flags of HL_MEM: CONTIGUOUS requires one run of pages
+   * @returns the handle (0 if the driver only accounts); or a negative errno: EINVAL for zero bytes, ENOMEM
    */
   allocate(byteLength: number, flags: number): number {
     if (byteLength === 0) return -Errno.EINVAL;
@@ -103,8 +103,8 @@ export class DeviceMemoryTable {
   }
 
   /**
-   * Frees.
-   * @param handle low word of the handle; where the driver only keeps accounts, `byteLength` is believed instead
+   * Frees device memory.
+   * @param handle low word of the handle; unused if the driver only accounts, which then subtracts `byteLength` unchecked
    * @returns 0, or EINVAL for an unknown or still mapped allocation
    */
   free(handle: number, byteLength: number): number {
@@ -121,7 +121,7 @@ export class DeviceMemoryTable {
 
   /**
    * Maps an allocation.
-   * @returns the device address; or an errno: EINVAL for an unknown handle, ENOMEM without address space
+   * @returns the device address; or an errno: EINVAL for an unknown handle, ENOMEM if the address space is exhausted
    */
   map(handle: number, hint: bigint, flags: number): bigint | number {
     const { dram } = this.#va;
@@ -141,7 +141,7 @@ export class DeviceMemoryTable {
     return address;
   }
 
-  /** Unmaps. Returns 0, EINVAL while it is exported, or undefined when no mapping of device memory starts at `address`. */
+  /** Unmaps. Returns 0, EINVAL while it is exported, or undefined if no mapping of device memory starts at `address`. */
   unmap(address: bigint): number | undefined {
     const mapping = this.#mappings.get(address);
     if (mapping === undefined) return undefined;
@@ -153,7 +153,7 @@ export class DeviceMemoryTable {
     return 0;
   }
 
-  /** Makes a dma-buf. Returns its descriptor or a negative errno. */
+  /** Creates a dma-buf. Returns its descriptor or a negative errno. */
   exportDmabuf(request: ExportRequest): number {
     const { address, byteLength, offset } = request;
     if (byteLength === 0n || (address | byteLength | offset) % EXPORT_ALIGNMENT !== 0n) return -Errno.EINVAL;
@@ -166,7 +166,7 @@ export class DeviceMemoryTable {
     return this.#create(runs, request.flags, allocation.exports);
   }
 
-  /** Takes exported memory away from its importers, unmaps and frees everything. The engines of the card have finished. */
+  /** Revokes exports, then unmaps and frees everything. The engines of the card have finished. */
   close(): void {
     for (const dmabuf of [...this.#exports()]) dmabuf.revoke();
     for (const mapping of this.#mappings.values()) this.#drop(mapping);
@@ -186,7 +186,7 @@ export class DeviceMemoryTable {
     this.#card.dramUsedBytes += byteLength;
   }
 
-  /** Pages as runs in ascending order: one run where possible, else page by page unless it must be one. */
+  /** Allocates pages as runs in ascending order: one run if possible, else single pages unless contiguous memory is required. */
   #allocateRuns(pages: number, contiguous: boolean): MemoryRun[] | undefined {
     const whole = this.#physical.allocate(pages * this.#pageBytes, this.#pageBytes);
     if (whole >= 0) return [{ offset: this.#firstByte + whole, byteLength: pages * this.#pageBytes }];

@@ -1,5 +1,5 @@
 /**
- * Device memory of other cards, or of this one, that a context has mapped through dma-bufs (MEMORY REG_DMABUF_FD of the vendor's driver).
+ * Device memory of any card that a context has mapped through dma-bufs (MEMORY REG_DMABUF_FD of the vendor's driver).
  */
 
 import { close, dup, Errno, isSyscallError } from '../../../sys/index.ts';
@@ -11,14 +11,14 @@ import { HOST_PAGE_BYTES, HUGE_PAGE_BYTES, type VaSpace } from './va-space.ts';
 /** One import. */
 interface Import {
   readonly dmabuf: ExportedDmabuf;
-  /** A descriptor of the importer's own: it keeps the dma-buf alive. */
+  /** The importer's own descriptor, which keeps the dma-buf alive. */
   readonly fd: number;
   readonly offset: number;
   readonly byteLength: number;
   readonly onRevoked: () => void;
 }
 
-/** The imports of one context. They lie in the host range: peer memory is reached through the PCIe port. */
+/** The imports of one context. They are mapped in the host range: peer memory is reached through the PCIe port. */
 export class DmabufImports {
   readonly #card: CardPort;
   readonly #va: VaSpace;
@@ -29,7 +29,7 @@ export class DmabufImports {
     this.#va = va;
   }
 
-  /** What is mapped. */
+  /** All mappings. */
   *list(): Iterable<UserMapping> {
     for (const [address, { byteLength }] of this.#imports) yield { address, byteLength };
   }
@@ -37,7 +37,7 @@ export class DmabufImports {
   /**
    * Maps the first `byteLength` bytes of a dma-buf.
    * @returns the device address; or an errno: EBADF, EINVAL for a foreign descriptor or a length outside the dma-buf, ENXIO for memory
-   *   of a card to which no link leads, ENOMEM, EMFILE
+   * of a card without a link to this one, ENOMEM, EMFILE
    */
   map(fd: number, byteLength: number): bigint | number {
     const dmabuf = this.#card.dmabufs.find(fd);
@@ -54,8 +54,8 @@ export class DmabufImports {
       return Errno.ENOMEM;
     }
     this.#mapRuns(dmabuf, offset, bytes);
-    // The addresses stay taken until UNMAP: touching them is a page fault. What engines have taken still reads and writes the memory, which
-    // will be given to others.
+    // The addresses stay allocated until UNMAP: accesses are page faults. Descriptors that engines have taken still access the memory, which
+    // is allocated anew later.
     const onRevoked = (): void => {
       host.table.unmap(offset, bytes);
       this.#card.waitForEngines();
@@ -66,7 +66,7 @@ export class DmabufImports {
     return address;
   }
 
-  /** Unmaps an import; false when none starts at `address`. */
+  /** Unmaps an import; returns false if none starts at `address`. */
   unmap(address: bigint): boolean {
     const found = this.#imports.get(address);
     if (found === undefined) return false;
@@ -100,7 +100,7 @@ export class DmabufImports {
   }
 }
 
-/** A descriptor of the driver's own, or a negative errno. */
+/** Duplicates a descriptor for the driver; or returns a negative errno. */
 function duplicate(fd: number): number {
   try {
     return dup(fd);

@@ -1,5 +1,5 @@
 /**
- * Host memory that a context has pinned and mapped for the card (MEMORY MAP with USERPTR). It does not choose addresses (va-space.ts).
+ * Host memory that a context has pinned and mapped for the card (MEMORY MAP with USERPTR). Addresses are chosen in va-space.ts.
  */
 
 import { Errno } from '../../../sys/index.ts';
@@ -14,7 +14,7 @@ interface HostMapping {
   readonly range: VaRange;
   /** Offset of the first page in the range. */
   readonly offset: number;
-  /** Bytes of its pages. */
+  /** Size of its pages in bytes. */
   readonly byteLength: number;
   readonly pages: PinnedPages;
 }
@@ -40,7 +40,7 @@ export class HostMappings {
     return this.#pinnedBytes;
   }
 
-  /** What is mapped. */
+  /** All mappings. */
   *list(): Iterable<UserMapping> {
     for (const [address, mapping] of this.#mappings) yield { address, byteLength: mapping.byteLength };
   }
@@ -49,8 +49,8 @@ export class HostMappings {
    * Pins and maps a range of the caller's memory, at any alignment.
    * @param hint preferred device address or 0
    * @param flags of HL_MEM: FORCE_HINT
-   * @returns the device address of the first byte; or an errno: EINVAL for no bytes or a wrap-around, EFAULT for memory that
-   *   cannot be pinned, ENOMEM without address space
+   * @returns the device address of the first byte; or an errno: EINVAL for zero bytes or a wrap-around, EFAULT for memory that
+   * cannot be pinned, ENOMEM if the address space is exhausted
    */
   map(address: number, byteLength: number, hint: bigint, flags: number): bigint | number {
     if (byteLength === 0 || address + byteLength >= 2 ** 64) return Errno.EINVAL;
@@ -77,9 +77,9 @@ export class HostMappings {
   }
 
   /**
-   * Unmaps and unpins. Returns once no engine touches the memory any more.
+   * Unmaps and unpins. Returns once no engine accesses the memory any more.
    * @param address exactly what {@link map} returned
-   * @returns false when no host mapping starts there
+   * @returns false if no host mapping starts there
    */
   unmap(address: bigint): boolean {
     const mapping = this.#mappings.get(address);

@@ -1,7 +1,7 @@
 /**
  * Blocks of registers that a user may map (MEMORY MAP_BLOCK). The registers themselves are in device/register-file.ts.
  *
- * What the user stores through such a mapping changes the registers' values; it does not set off what a write by the card would.
+ * Stores of the user through such a mapping change the values of registers; they do not have the effects of a write by the card.
  */
 
 import type { DriverMapping } from '../../../driver/port.ts';
@@ -9,23 +9,23 @@ import { Errno, mapFile, SyscallError } from '../../../sys/index.ts';
 import { HandleType, PAGE_SIZE, packHandle } from '../../../uapi/index.ts';
 import type { CardPort } from '../base/card-port.ts';
 
-/** What MAP_BLOCK answers. */
+/** Result of MAP_BLOCK. */
 export interface BlockHandle {
   readonly handle: bigint;
   readonly byteLength: number;
 }
 
-/** The register blocks of one context. Their ids are their places in the profile. */
+/** The register blocks of one context. Their ids are their indices in the profile. */
 export class HwBlocks {
   readonly #card: CardPort;
-  /** Mapped now, by id. */
+  /** Mapped blocks by id. */
   readonly #mapped: Set<DriverMapping> = new Set();
 
   constructor(card: CardPort) {
     this.#card = card;
   }
 
-  /** The handle of the block at an address; or an errno: EPERM where the ASIC has no user blocks, EINVAL for another address. */
+  /** The handle of the block at an address; or an errno: EPERM if the ASIC has no user blocks, EINVAL for another address. */
   find(address: bigint): BlockHandle | number {
     const { profile } = this.#card;
     if (!profile.capabilities.mapBlock) return Errno.EPERM;
@@ -46,7 +46,7 @@ export class HwBlocks {
   }
 
   /**
-   * A whole block for another process. It is the card's until {@link close}, so there is nothing to release.
+   * Returns a whole block for another process. The card owns it until {@link close}, so it needs no release.
    * @throws SyscallError like {@link mmap}
    */
   share(byteLength: number, id: number): { readonly fd: number; readonly byteLength: number; release(): void } {
@@ -59,7 +59,7 @@ export class HwBlocks {
     return { fd, byteLength: block.size, release: () => {} };
   }
 
-  /** Drops the mappings: the user's views read zeros from now on, and those in other processes show registers of no card. */
+  /** Drops the mappings: the user's views read zeros from now on, and those in other processes are no longer connected to a card. */
   close(): void {
     for (const mapping of this.#mapped) mapping.close();
     this.#mapped.clear();

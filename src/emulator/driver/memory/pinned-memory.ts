@@ -1,5 +1,5 @@
 /**
- * Pinning: how memory of a caller becomes memory that the engines reach. It does not give it device addresses (host-mappings.ts).
+ * Pinning: makes memory of a caller accessible to the engines. Device addresses are assigned in host-mappings.ts.
  */
 
 import {
@@ -20,26 +20,26 @@ import { HOST_MEMORY, HOST_WINDOW_BYTES_MAX, PhysicalMemory } from '../../device
 /** Pinned pages. */
 export interface PinnedPages {
   readonly memory: PhysicalMemory;
-  /** Gives them back. No engine touches them any more. */
+  /** Unpins them. No engine accesses them any more. */
   unpin(): void;
 }
 
-/** What another process says of the pages that it wants pinned by the ioctl at hand. */
+/** Information from another process about the pages to be pinned by the current ioctl. */
 export interface ForeignPages {
-  /** It has backed them: only the process itself can. */
+  /** Whether the process has populated the pages: only the process itself can. */
   readonly populated: boolean;
-  /** The file that is mapped there, of checked and sealed length, and the byte of it at the first page; undefined for private memory. */
+  /** The file mapped there, of checked and sealed length, and the offset of the first page in it; undefined for private memory. */
   readonly file?: { readonly fd: number; readonly offset: number } | undefined;
 }
 
-/** Pins whole pages of this process: each is there, backed and writable. Undefined when one is not. */
+/** Pins whole pages of this process: each is mapped, populated and writable. Returns undefined if one is not. */
 export function pinOwnPages(address: number, byteLength: number): PinnedPages | undefined {
   const result = madvise(address, byteLength, MadviseAdvice.POPULATE_WRITE);
-  // Kernels before 5.14 do not know the advice.
+  // Kernels before 5.14 do not support this advice.
   const isThere = result === 0 || (result === -Errno.EINVAL && isReadable(address, byteLength));
   if (!isThere) return undefined;
-  // Pages that are pinned stay although their memory is unmapped, which no process can do for itself. Where that can happen, because the program has
-  // given an ArrayBuffer away and it was collected, the kernel copies: it stops where a memcpy would end the process.
+  // Pinned pages stay valid when their memory is unmapped, which a process cannot do for itself. If that can happen, because the program has
+  // transferred an ArrayBuffer that was then collected, the kernel copies: it returns an error where a memcpy would end the process.
   if (!isOwnMapping(address, byteLength)) {
     return pinned(new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined, process.pid), () => {});
   }
@@ -48,8 +48,8 @@ export function pinOwnPages(address: number, byteLength: number): PinnedPages | 
 }
 
 /**
- * Pins whole pages of another process: those of a file through a mapping of it here, others by their address there. Of the latter this
- * checks what the process says, page by page up to a number, and then samples. Undefined when a page is not there.
+ * Pins whole pages of another process: those of a file through a mapping in this process, others by their address there. For the latter it
+ * checks the information of the process, page by page up to a limit, and then by samples. Returns undefined if a page is not mapped.
  * @throws SyscallError ENOMEM
  */
 export function pinForeignPages(

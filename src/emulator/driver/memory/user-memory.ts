@@ -1,8 +1,8 @@
 /**
  * copy_from_user and copy_to_user of the emulated driver: memory of the caller, addressed by numbers that may be wrong.
  *
- * Addresses inside the argument block are read from its words. Any other address goes through the kernel, which answers EFAULT where a
- * plain load would kill the process.
+ * Addresses inside the argument block are read from its words. All other addresses are accessed through the kernel, which returns EFAULT where a
+ * plain load would end the process.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
@@ -10,28 +10,28 @@ import { allocateScratch, copyFromProcess, copyToProcess, type ScratchBlock } fr
 import { joinWords } from '../../../ucs/type/int64.ts';
 import { type ForeignPages, type PinnedPages, pinForeignPages, pinOwnPages } from './pinned-memory.ts';
 
-/** User addresses end here on x86-64. */
+/** End of user addresses on x86-64. */
 const USER_ADDRESS_END = 2 ** 47;
 
 /** Largest structure or array that an ioctl reads at once: 512 chunks of 64 bytes. */
 const SCRATCH_BYTES = 32768;
 
-/** Nothing is pinned unless the caller says otherwise. */
+/** No information about pages: none is populated. */
 export const NO_PAGES: ForeignPages = { populated: false };
-/** Pages that the caller has backed, wherever they come from. */
+/** Pages that the caller has populated, of any origin. */
 export const POPULATED_PAGES: ForeignPages = { populated: true };
 
-/** The process id that means this process. */
+/** The process id that stands for this process. */
 export const OWN_PROCESS = 0;
 
 /** Memory of the caller of an ioctl. */
 export class UserMemory {
-  /** Result of {@link readWords}: where the words are. */
+  /** Result of {@link readWords}: the array that contains the words. */
   words: Uint32Array = new Uint32Array(0);
   index = 0;
-  /** Words of the argument block, from its start, that hold an answer written by {@link writeAnswer} since it was set to 0. */
+  /** Words of the argument block, from its start, that contain results of {@link writeAnswer} since this was set to 0. */
   answeredWords = 0;
-  /** Where the caller is another process: what it says of the pages to pin. */
+  /** If the caller is another process: its information about the pages to pin. */
   foreignPages: ForeignPages = NO_PAGES;
   /** The process whose memory it is; {@link OWN_PROCESS} for this one. */
   readonly owner: number;
@@ -47,7 +47,7 @@ export class UserMemory {
   /**
    * Makes `count` words at a user address readable in {@link words} from {@link index} on, until the next call.
    * @param block the argument block of the ioctl, which may contain the words itself
-   * @returns false when the address is bad: EFAULT
+   * @returns false if the address is invalid: EFAULT
    */
   readWords(block: ArgumentBlock, low: number, high: number, count: number): boolean {
     const address = joinWords(low, high);
@@ -63,7 +63,7 @@ export class UserMemory {
     return this.#copyIn(address, scratch.address, count * 4);
   }
 
-  /** Reads `target.byteLength` bytes at a user address; false when any of them is bad: EFAULT. */
+  /** Reads `target.byteLength` bytes at a user address; false if any of them is not readable: EFAULT. */
   read(address: number, target: Uint8Array): boolean {
     const scratch = this.#buffer();
     for (let done = 0; done < target.byteLength; done += SCRATCH_BYTES) {
@@ -74,7 +74,7 @@ export class UserMemory {
     return true;
   }
 
-  /** Writes bytes to a user address; false when any of it is bad: EFAULT. */
+  /** Writes bytes to a user address; false if any of it is not writable: EFAULT. */
   write(address: number, source: Uint8Array): boolean {
     const scratch = this.#buffer();
     for (let done = 0; done < source.byteLength; done += SCRATCH_BYTES) {
@@ -86,7 +86,7 @@ export class UserMemory {
     return true;
   }
 
-  /** Like {@link write}, where the address may lie in the argument block itself: the answer then goes there directly. */
+  /** Like {@link write}, for an address that may lie in the argument block itself: the bytes are then stored there directly. */
   writeAnswer(block: ArgumentBlock, address: number, source: Uint8Array): boolean {
     const inside = address - block.address;
     const { words } = block;
@@ -96,7 +96,7 @@ export class UserMemory {
     return true;
   }
 
-  /** Pins whole pages for the engines; undefined when one of them is not there: EFAULT. Throws SyscallError ENOMEM. */
+  /** Pins whole pages for the engines; undefined if one of them is not mapped: EFAULT. Throws SyscallError ENOMEM. */
   pin(address: number, byteLength: number): PinnedPages | undefined {
     if (this.owner === OWN_PROCESS) return pinOwnPages(address, byteLength);
     return pinForeignPages(this.owner, address, byteLength, this.foreignPages);
@@ -119,7 +119,7 @@ export class UserMemory {
   }
 }
 
-/** True when a range can be user memory at all. */
+/** True if a range can be user memory. */
 export function isUserRange(address: number, byteLength: number): boolean {
   return address > 0 && address + byteLength <= USER_ADDRESS_END;
 }

@@ -23,7 +23,7 @@ function range(pages: number, reserved: readonly [number, number][] = [], pageBy
 const plain = { alignment: PAGE, hint: 0n, force: false };
 
 describe('a range of device addresses', () => {
-  it('hands out the smallest block that is large enough, the lowest among equals', () => {
+  it('allocates the smallest block that is large enough, the lowest among equals', () => {
     const space = range(16);
     const offsets = Array.from({ length: 16 }, () => space.allocate({ ...plain, byteLength: PAGE }));
     expect(offsets).toEqual(offsets.map((_, index) => index * PAGE));
@@ -34,7 +34,7 @@ describe('a range of device addresses', () => {
     expect(space.usedBytes).toBe(13 * PAGE);
   });
 
-  it('takes aligned free hints, ignores others, and fails them when forced', () => {
+  it('honours aligned free hints, ignores others, and fails them when forced', () => {
     const space = range(16);
     const hint = (page: number, force = false) => ({
       ...plain,
@@ -51,14 +51,14 @@ describe('a range of device addresses', () => {
     expect(space.allocate(hint(16, true))).toBe(-1);
   });
 
-  it('gives reserved parts for a hint only', () => {
+  it('allocates reserved parts for a hint only', () => {
     const space = range(4, [[0, 2]]);
     const offsets = [1, 2, 3].map(() => space.allocate({ ...plain, byteLength: PAGE }));
     expect(offsets).toEqual([2 * PAGE, 3 * PAGE, -1]);
     expect(space.allocate({ ...plain, byteLength: PAGE, hint: BASE + BigInt(PAGE) })).toBe(PAGE);
   });
 
-  it('works in whole pages where the page is no power of two', () => {
+  it('uses whole pages if the page size is not a power of two', () => {
     const page = 0x30000000;
     const space = range(8, [], page);
     expect(space.allocate({ byteLength: 1, alignment: 1, hint: 0n, force: false })).toBe(0);

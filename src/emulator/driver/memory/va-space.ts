@@ -1,7 +1,7 @@
 /**
- * Device virtual addresses of one context: which ones are given out (get_va_block of the driver). What they lead to is in device/mmu.ts.
+ * Device virtual addresses of one context: allocation of address blocks (get_va_block of the driver). Their translations are in device/mmu.ts.
  *
- * Addresses are offsets from the base of their range, exact JavaScript numbers; only the edges speak bigint.
+ * Addresses are offsets from the base of their range, exact JavaScript numbers; only the interfaces use bigint.
  * Source: drivers/accel/habanalabs/common/memory.c, Linux 6.12.
  */
 
@@ -16,14 +16,14 @@ export const HOST_PAGE_BYTES = 4096;
 /** Huge pages of host memory. */
 export const HUGE_PAGE_BYTES = 0x200000;
 
-/** Wishes for a block of addresses. */
+/** Requirements of a block of addresses. */
 export interface VaRequest {
   readonly byteLength: number;
-  /** Alignment of the address. Ranges whose page is no power of two are always aligned to their page. */
+  /** Alignment of the address. Ranges whose page size is not a power of two are always aligned to their page. */
   readonly alignment: number;
-  /** Preferred address; 0 for none. Ignored when it cannot be had, unless `force`. */
+  /** Preferred address; 0 for none. Ignored if it is not available, unless `force`. */
   readonly hint: bigint;
-  /** HL_MEM_FORCE_HINT: the hint or nothing. */
+  /** HL_MEM_FORCE_HINT: fails if the hint is not available. */
   readonly force: boolean;
 }
 
@@ -36,7 +36,7 @@ export class VaRange {
   readonly #allocator: RangeAllocator;
   readonly #faults: FaultPlan;
 
-  /** @param reserved parts of the range that are given out for a hint only */
+  /** @param reserved parts of the range that are allocated for a hint only */
   constructor(
     range: AddressRange,
     pageBytes: number,
@@ -56,14 +56,14 @@ export class VaRange {
     }
   }
 
-  /** Bytes given out. */
+  /** Number of allocated bytes. */
   get usedBytes(): number {
     return this.#allocator.usedBytes;
   }
 
   /**
-   * Takes a block: the hint when it is aligned and free, else the smallest free block that is large enough, the lowest among equals.
-   * @returns its offset in the range, or -1 when there is none
+   * Allocates a block: the hint if it is aligned and free, else the smallest free block that is large enough, the lowest among equals.
+   * @returns its offset in the range, or -1 if there is none
    */
   allocate(request: VaRequest): number {
     if (this.#faults.exhausts('va')) return -1;
@@ -78,7 +78,7 @@ export class VaRange {
     return this.#allocator.allocate(length, alignment, hint >= 0 ? { at: hint } : {});
   }
 
-  /** Gives a block back. */
+  /** Releases a block. */
   free(offset: number): void {
     this.#allocator.free(offset);
   }
@@ -94,7 +94,7 @@ export class VaRange {
   }
 }
 
-/** What an address space needs to know of its card. */
+/** The properties of a card that an address space depends on. */
 export interface VaSpaceOwner {
   readonly profile: AsicProfile;
   readonly device: GaudiDevice;
@@ -105,9 +105,9 @@ export interface VaSpaceOwner {
 export class VaSpace {
   /** Host memory in small pages. */
   readonly host: VaRange;
-  /** Host memory in huge pages; the same object where there is no separate range. */
+  /** Host memory in huge pages; the same object if there is no separate range. */
   readonly hostHuge: VaRange;
-  /** Device memory; undefined where it has physical addresses only. */
+  /** Device memory; undefined if it has physical addresses only. */
   readonly dram: VaRange | undefined;
 
   constructor({ profile, device, faults }: VaSpaceOwner) {

@@ -1,12 +1,12 @@
 /**
- * The chunks of the submission at hand after their checks: what will run on which stream. Reused from call to call, so that a
+ * The checked chunks of the current submission: their command buffers and streams. Reused from call to call, so that a
  * submission allocates nothing.
  */
 
 import type { PhysicalMemory } from '../../device/physical-memory.ts';
 import type { Stream } from '../../device/stream.ts';
 
-/** A chunk that passed its checks: what will run where. Slots are reused from call to call. */
+/** A checked chunk: command buffer and stream. Slots are reused from call to call. */
 export class CheckedChunk {
   stream: Stream | undefined = undefined;
   /** A command buffer of the driver; undefined for one that the card fetches from the address in `high` and `low`. */
@@ -16,7 +16,7 @@ export class CheckedChunk {
   byteLength = 0;
 }
 
-/** Checked chunks of the submission at hand. */
+/** Checked chunks of the current submission. */
 export class ChunkList {
   readonly items: CheckedChunk[] = [];
   length = 0;

@@ -1,5 +1,5 @@
 /**
- * What the parts of a context see of it (struct hl_ctx). Types only: context.ts implements it and owns the parts.
+ * The context (struct hl_ctx) as seen by its parts. Types only: context.ts implements it and owns the parts.
  */
 
 import type { GaudiDevice } from '../../device/gaudi-device.ts';

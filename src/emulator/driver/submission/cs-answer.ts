@@ -1,5 +1,5 @@
 /**
- * The answers of the CS ioctl. Every answer but EAGAIN clears the argument block first.
+ * Results of the CS ioctl. All results except EAGAIN clear the argument block first.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
@@ -10,7 +10,7 @@ const OUT = HL_CS_ARGS.out.words;
 const ARGS_WORDS: number = HL_CS_ARGS.size / 4;
 const ALL_ONES = 0xffff_ffff;
 
-/** Accepts: the sequence number to wait for. */
+/** Accepts a submission: returns the sequence number to wait for. */
 export function accept(block: ArgumentBlock, seq: number): number {
   clear(block);
   block.words[OUT.seq] = seq;
@@ -18,7 +18,7 @@ export function accept(block: ArgumentBlock, seq: number): number {
   return 0;
 }
 
-/** Nothing was submitted and nothing is wrong: the sequence number is all ones. */
+/** Success without a submission: the sequence number is all ones. */
 export function acceptNothing(block: ArgumentBlock): number {
   clear(block);
   block.words[OUT.seq] = ALL_ONES;
@@ -26,7 +26,7 @@ export function acceptNothing(block: ArgumentBlock): number {
   return 0;
 }
 
-/** Answers with an errno: the block is cleared, the sequence number all ones, the status the errno. */
+/** Rejects a submission: the block is cleared, the sequence number is all ones, the status is the errno. */
 export function refuse(block: ArgumentBlock, errno: number): number {
   acceptNothing(block);
   block.words[OUT.status] = -errno;

@@ -1,6 +1,6 @@
 /**
- * The driver's look into a command buffer for an external queue of gaudi, before it is copied and run: which packets may pass.
- * It changes nothing. Source: gaudi_validate_cb, drivers/accel/habanalabs/gaudi/gaudi.c, Linux 6.12, with the MMU on.
+ * The driver's check of a command buffer for an external queue of gaudi, before it is copied and run: the permitted packets.
+ * It changes nothing. Source: gaudi_validate_cb, drivers/accel/habanalabs/gaudi/gaudi.c, Linux 6.12, with the MMU enabled.
  */
 
 import { Errno } from '../../../sys/index.ts';
@@ -27,12 +27,12 @@ const ACCEPTED: ReadonlySet<number> = new Set([
   PacketOpcode.LOAD_AND_EXE,
 ]);
 
-/** LOAD_AND_EXE with destination 1 loads scalars, that is packets. */
+/** LOAD_AND_EXE with destination 1 loads scalars, which are packets. */
 const LOAD_AND_EXE_SCALARS = 1;
 
 /**
  * Parses `byteLength` bytes of packets.
- * @returns 0, EINVAL for an unknown packet or one that runs over the end, EPERM for a privileged one
+ * @returns 0, EINVAL for an unknown packet or one that extends past the end, EPERM for a privileged one
  */
 export function parseExternalBuffer(memory: PhysicalMemory, byteLength: number): number {
   const { words } = memory.window(0);

@@ -2,8 +2,8 @@
  * Command submissions of one context: their slots, jobs, completion and outcome. It does not parse ioctl arguments (submit.ts)
  * and does not execute packets (device/command-processor.ts).
  *
- * Completion is not an event here but a question: a submission is complete when its jobs are done, which the shared memory of the
- * engines tells. {@link SubmissionTable.retire} asks it for the oldest ones and frees what they held.
+ * Completion is polled: a submission is complete when its jobs are done, which the memory shared with the engines
+ * shows. {@link SubmissionTable.retire} checks the oldest submissions and releases their slots.
  */
 
 import { type MappedMemory, mapAnonymous } from '../../../sys/index.ts';
@@ -12,11 +12,11 @@ import { Job, type Stream } from '../../device/stream.ts';
 
 const STAMP_BYTES = 8;
 
-/** What became of a submission. */
+/** State of a submission. */
 export const SubmissionState = { FREE: 0, PENDING: 1, COMPLETED: 2, TIMED_OUT: 3, ABORTED: 4 } as const;
 export type SubmissionState = (typeof SubmissionState)[keyof typeof SubmissionState];
 
-/** Outcomes of old submissions with a timestamp that are remembered (struct hl_cs_outcome_store of the driver). */
+/** Maximum number of stored outcomes of old submissions with a timestamp (struct hl_cs_outcome_store of the driver). */
 const OUTCOMES_MAX = 256;
 
 /** One submission, in the slot `seq & (max pending - 1)`. */
@@ -33,13 +33,13 @@ export class Submission {
   readonly streams: Stream[] = [];
   /** The group of a staged submission; completes with its last member. */
   staged: StagedGroup | undefined = undefined;
-  /** Went through a stream-master queue: a multi-wait may name it. */
+  /** Whether it used a stream-master queue: a multi-wait may name it. */
   multiWait = false;
   /** A SIGNAL submission: a WAIT one may name it. */
   signal = false;
-  /** Held back by a fault plan: not complete whatever its jobs say. */
+  /** Injected: completion is withheld, whatever the state of its jobs. */
   withheld = false;
-  /** Held back by a fault plan: its engines do not run it. */
+  /** Injected: its engines do not run it. */
   hung = false;
 
   begin(seq: number, flags: number, timeoutSeconds: number): void {
@@ -69,12 +69,12 @@ export class Submission {
     return job;
   }
 
-  /** True when it will not change any more. */
+  /** True if its state is final. */
   get ended(): boolean {
     return this.state !== SubmissionState.PENDING;
   }
 
-  /** Leaves jobs that are not done to their streams, which still refer to them: later submissions in the slot get others. */
+  /** Leaves unfinished jobs to their streams, which still refer to them: later submissions in the slot use new ones. */
   abandonJobs(): void {
     for (let i = 0; i < this.jobCount; i++) {
       const job = this.jobs[i]!;
@@ -99,7 +99,7 @@ export class StagedGroup {
   readonly firstSeq: number;
   readonly members: Submission[] = [];
   closed = false;
-  /** Remembered, because the slots of members that are complete are used again. */
+  /** Stored, because the slots of complete members are reused. */
   #done = false;
 
   constructor(firstSeq: number) {
@@ -112,7 +112,7 @@ export class StagedGroup {
   }
 }
 
-/** What is remembered of a submission that left its slot. */
+/** Stored outcome of a submission that left its slot. */
 export interface Outcome {
   readonly timestampNs: number;
 }
@@ -125,7 +125,7 @@ export class SubmissionTable {
   oldest = 1;
   readonly #slots: (Submission | undefined)[];
   readonly #mask: number;
-  /** A 64-bit time per slot, written by the engines; mapped when the first timestamp is asked for. */
+  /** A 64-bit time per slot, written by the engines; mapped at the first use of a timestamp. */
   #stamps: MappedMemory | undefined;
   readonly #outcomes: Map<number, Outcome> = new Map();
   readonly #stagedGroups: Map<number, StagedGroup> = new Map();
@@ -136,7 +136,7 @@ export class SubmissionTable {
     this.#mask = maxPending - 1;
   }
 
-  /** Where the time of completion of a submission is to be written. */
+  /** Address for the time of completion of a submission. */
   stampAddress(submission: Submission): number {
     this.#stamps ??= mapAnonymous(this.#slots.length * STAMP_BYTES);
     return this.#stamps.address + (submission.seq & this.#mask) * STAMP_BYTES;
@@ -177,20 +177,20 @@ export class SubmissionTable {
     return slot;
   }
 
-  /** The submission while it is in the window of the last max-pending ones. */
+  /** The submission, if it is among the last max-pending ones. */
   find(seq: number): Submission | undefined {
     const slot = this.#slots[seq & this.#mask];
     return slot !== undefined && slot.seq === seq && slot.state !== SubmissionState.FREE ? slot : undefined;
   }
 
-  /** Takes the outcome of a submission that left the window: each can be read once. */
+  /** Removes the outcome of a submission that left the window: each can be read once. */
   takeOutcome(seq: number): Outcome | undefined {
     const outcome = this.#outcomes.get(seq);
     this.#outcomes.delete(seq);
     return outcome;
   }
 
-  /** Asks a pending submission whether it is complete, and marks it. */
+  /** Checks whether a pending submission is complete, and updates its state. */
   poll(submission: Submission): SubmissionState {
     if (submission.state !== SubmissionState.PENDING) return submission.state;
     const done = submission.staged === undefined ? submission.jobsDone : submission.staged.done;
@@ -207,13 +207,13 @@ export class SubmissionTable {
     }
   }
 
-  /** The oldest submission that is not complete: the one whose time-out runs. */
+  /** The oldest incomplete submission: the one whose time-out runs. */
   get head(): Submission | undefined {
     this.retire();
     return this.oldest < this.nextSeq ? this.find(this.oldest) : undefined;
   }
 
-  /** Ends everything pending: `timedOut` with that state, the rest aborted. */
+  /** Ends everything pending: `timedOut` with that state, the others as aborted. */
   abort(timedOut: Submission | undefined): void {
     for (let seq = this.oldest; seq < this.nextSeq; seq++) {
       const submission = this.find(seq);
@@ -235,7 +235,7 @@ export class SubmissionTable {
     return group;
   }
 
-  /** The staged group that is still open under `firstSeq`. */
+  /** The staged group that is still open for `firstSeq`. */
   findStaged(firstSeq: number): StagedGroup | undefined {
     const group = this.#stagedGroups.get(firstSeq);
     return group === undefined || group.closed ? undefined : group;
@@ -253,7 +253,7 @@ export class SubmissionTable {
     if (abandons) submission.abandonJobs();
   }
 
-  /** Keeps the outcome of a submission that is about to lose its slot, if it has a timestamp. */
+  /** Stores the outcome of a submission that is about to lose its slot, if it has a timestamp. */
   #remember(leaving: Submission): void {
     if ((leaving.flags & HL_CS_FLAGS.TIMESTAMP) === 0 || leaving.state !== SubmissionState.COMPLETED) return;
     this.#outcomes.set(leaving.seq, { timestampNs: this.timestampNs(leaving) });

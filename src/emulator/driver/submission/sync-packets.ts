@@ -1,5 +1,5 @@
 /**
- * The command buffers that the driver writes for signals and waits. It knows packets and registers; what is signalled when is sync-stream.ts.
+ * The command buffers that the driver writes for signals and waits. It encodes packets; the sequence of signals is in sync-stream.ts.
  */
 
 import {
@@ -25,7 +25,7 @@ const GROUP_SOBS = 8;
 const ARM_TARGET_SHIFT = 17;
 const CONFIG_MSB_SID_SHIFT = 16;
 
-/** Writes signal and wait packets for one ASIC. The sync objects of the driver are those of the first sync manager. */
+/** Writes signal and wait packets for one ASIC. The driver uses the sync objects of the first sync manager. */
 export class SignalPackets {
   readonly #profile: AsicProfile;
 
@@ -38,12 +38,12 @@ export class SignalPackets {
     return this.#manager.sobObj + sob * 4;
   }
 
-  /** Whether the queue has a fence that is known. */
+  /** Whether the queue has a known fence register. */
   canWait(queue: QueueEntry): boolean {
     return this.#profile.fences.some(({ firstQueue }) => firstQueue === queue.firstOfQman);
   }
 
-  /** Adds 1 to a sync object, behind everything before it on the queue. */
+  /** Adds 1 to a sync object, after everything before it on the queue. */
   signal(sob: number): PhysicalMemory {
     return this.#buffer([[this.sobOffset(sob), SOB_INCREMENT]], false);
   }
@@ -71,7 +71,7 @@ export class SignalPackets {
     return this.#profile.sync.managers[0]!;
   }
 
-  /** A buffer of register writes, with a fence behind them if wanted. */
+  /** A buffer of register writes, followed by a fence if requested. */
   #buffer(writes: readonly (readonly [number, number])[], waits: boolean): PhysicalMemory {
     const byteLength = writes.length * MSG_LONG_BYTES + (waits ? SHORT_PACKET_BYTES : 0);
     const words = new Uint32Array(byteLength / 4);

@@ -21,9 +21,9 @@ const OUT = HL_CS_ARGS.out.words;
 const CHUNK = HL_CS_CHUNK.words;
 const CHUNK_WORDS: number = HL_CS_CHUNK.size / 4;
 
-/** A sync object counts to here (HL_MAX_SOB_VAL); then the other one of the queue takes over. */
+/** End of the count of a sync object (HL_MAX_SOB_VAL); then the queue switches to its other one. */
 const SOB_VALUE_END = 0x8000;
-/** Sync objects and monitors that the driver keeps before those of the sync streams. */
+/** Sync objects and monitors that the driver reserves before those of the sync streams. */
 const DRIVER_SOBS = { gaudi: 128, gaudi2: 85 } as const;
 const DRIVER_MONITORS = { gaudi: 64, gaudi2: 125 } as const;
 
@@ -33,9 +33,9 @@ interface SignalQueue {
   readonly sobs: readonly [number, number];
   readonly monitor: number;
   current: 0 | 1;
-  /** Value that the current sync object will have after everything promised so far. */
+  /** Value of the current sync object after all signals submitted so far. */
   value: number;
-  /** The last submission that signals the sync object which is not current. */
+  /** The last submission that signals the sync object that is not current. */
   otherLastSeq: number;
 }
 
@@ -48,12 +48,12 @@ interface Reservation {
   readonly count: number;
 }
 
-/** What a signal submission promised. */
+/** The signal of a submission. */
 interface Signal {
   readonly sob: number;
-  /** Value of the sync object when the submission is through. */
+  /** Value of the sync object after the submission. */
   readonly value: number;
-  /** Signals of a reservation that its user raises one by one; 0 for a signal of the driver. */
+  /** Signals of a reservation that the user raises one by one; 0 for a signal of the driver. */
   readonly encapsulated: number;
 }
 
@@ -95,7 +95,7 @@ export class SyncStream {
     return this.#reservations.has(handleId);
   }
 
-  /** A default submission will raise the signals of a reservation: WAIT submissions may name it. The reservation is used up. */
+  /** Binds a reservation to a default submission that will raise its signals: WAIT submissions may name it. The reservation is consumed. */
   bind(handleId: number, submission: Submission): void {
     const reservation = this.#reservations.get(handleId);
     if (reservation === undefined) return;
@@ -168,7 +168,7 @@ export class SyncStream {
     return 0;
   }
 
-  /** Only the last reservation of a queue can be taken back, while nothing was promised after it. */
+  /** Only the last reservation of a queue can be cancelled, while no signal follows it. */
   #unreserve(block: ArgumentBlock): number {
     const reservation = this.#reservations.get(block.words[IN.encaps_sig_handle_id]!);
     if (reservation === undefined) return refuse(block, Errno.EINVAL);
@@ -179,7 +179,7 @@ export class SyncStream {
     return accept(block, 0);
   }
 
-  /** Promises `count` more signals; the value before them, or undefined when both sync objects of the queue are in use. */
+  /** Adds `count` signals; returns the value before them, or undefined if both sync objects of the queue are in use. */
   #advance(queue: SignalQueue, count: number): number | undefined {
     if (queue.value + count >= SOB_VALUE_END) {
       const { submissions } = this.#context;
@@ -215,7 +215,7 @@ export class SyncStream {
     if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout();
   }
 
-  /** The signals of a queue; undefined for a queue that has none. */
+  /** The signals of a queue; undefined for a queue without any. */
   #signalQueue(queueId: number): SignalQueue | undefined {
     const known = this.#queues.get(queueId);
     if (known !== undefined) return known;
@@ -237,7 +237,7 @@ export class SyncStream {
     return opened;
   }
 
-  /** Remembers what a submission signals while it can be waited for. */
+  /** Stores the signal of a submission while it can be waited for. */
   #rememberSignal(seq: number, signal: Signal): void {
     this.#signals.set(seq, signal);
     for (const old of this.#signals.keys()) {
@@ -247,7 +247,7 @@ export class SyncStream {
   }
 }
 
-/** External queues of gaudi; every queue of gaudi2 but those of the network and of the driver. */
+/** External queues of gaudi; every queue of gaudi2 except those of the network and of the driver. */
 function supportsSignals({ kind, engine }: QueueEntry): boolean {
   return kind === 'external' || (kind === 'hw' && engine !== 'nic');
 }

@@ -1,6 +1,6 @@
 /**
- * The time-out of the oldest incomplete submission of a card (the TDR of the driver): only that one's time runs, from the moment at
- * which it is seen to be the oldest. What happens when it is over is the card's decision.
+ * The time-out of the oldest incomplete submission of a card (the TDR of the driver): only the oldest one's time runs, from the moment at
+ * which it is found to be the oldest. The card handles the expiry.
  */
 
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
@@ -8,17 +8,17 @@ import type { Submission, SubmissionTable } from './submission.ts';
 
 const NS_PER_S = 1e9;
 
-/** The watch of one card. */
+/** The time-out watch of one card. */
 export class TimeoutWatch {
   readonly #clock: Clock;
   readonly #onTimer: () => void;
   #timer: Timer | undefined;
   #timerNs = 0;
-  /** The submission whose time runs, and since when; 0 for none. */
+  /** The submission whose time runs, and its start; 0 for none. */
   #headSeq = 0;
   #headSinceNs = 0;
 
-  /** @param onTimer called when it is time to ask {@link expired} */
+  /** @param onTimer called when {@link expired} has to be checked */
   constructor(clock: Clock, onTimer: () => void) {
     this.#clock = clock;
     this.#onTimer = onTimer;
@@ -29,13 +29,13 @@ export class TimeoutWatch {
     return this.#timer !== undefined;
   }
 
-  /** Watches the oldest incomplete submission, if there is one. */
+  /** Starts to watch the oldest incomplete submission, if there is one. */
   watch(submissions: SubmissionTable): void {
     const { head } = submissions;
     if (head !== undefined) this.#arm(this.#deadlineOf(head));
   }
 
-  /** The oldest incomplete submission when its time is over; otherwise it is watched on. */
+  /** The oldest incomplete submission if its time has expired; otherwise the watch continues. */
   expired(submissions: SubmissionTable): Submission | undefined {
     const { head } = submissions;
     if (head === undefined) return undefined;
@@ -45,7 +45,7 @@ export class TimeoutWatch {
     return undefined;
   }
 
-  /** Watches nothing any more. */
+  /** Stops watching. */
   cancel(): void {
     this.#timer?.cancel();
     this.#timer = undefined;

@@ -1,5 +1,5 @@
 /**
- * The address ranges in which the driver accepts command buffers of users. It looks at no mapping, as the driver does not.
+ * The address ranges in which the driver accepts command buffers of users. Like the driver, it does not check mappings.
  * Source: gaudi_parse_cb_no_ext_queue and gaudi2_validate_cb_address, drivers/accel/habanalabs, Linux 6.12.
  */
 
@@ -29,7 +29,7 @@ export class UserCbRanges {
     }));
   }
 
-  /** Whether one range has all of a buffer. An empty buffer is in none. */
+  /** Whether one range contains the whole buffer. No range contains an empty buffer. */
   contain(high: number, low: number, byteLength: number): boolean {
     if (byteLength === 0) return false;
     for (let i = 0; i < this.#ranges.length; i++) {

@@ -1,6 +1,6 @@
 /**
  * User interrupts of a context: waiting for a counter that the card raises together with an interrupt (WAIT_CS with INTERRUPT), and
- * timestamps that the driver writes when it happens (REGISTER_INTERRUPT).
+ * timestamps that the driver writes when it is raised (REGISTER_INTERRUPT).
  *
  * Source: drivers/accel/habanalabs/common/command_submission.c and irq.c, Linux 6.12.
  */
@@ -23,16 +23,16 @@ import { answer, timeoutOf, writeTimestamp } from './wait-answer.ts';
 const IN = HL_WAIT_CS_ARGS.in.words;
 const COUNTER_BYTES = 8;
 
-/** Interrupt ids that stand for any completion queue and for any decoder. */
+/** Interrupt ids for any completion queue and for any decoder. */
 const ANY_CQ_ID = 0xfff;
 const ANY_DECODER_ID = 0xffe;
 
-/** Records that a context may have registered and not yet seen complete; the driver is bounded by its buffers of timestamps. */
+/** Maximum number of incomplete registered records of a context; the driver is limited by its timestamp buffers. */
 const RECORDS_MAX = 65536;
 
-/** A counter of 64 bits: in a command buffer of the driver or in memory of the user. */
+/** A 64-bit counter, in a command buffer of the driver or in user memory. */
 interface Counter {
-  /** Its value, or undefined when it cannot be read any more. */
+  /** Its value, or undefined if it is no longer readable. */
   read(): bigint | undefined;
 }
 
@@ -57,17 +57,17 @@ export class UserInterrupts {
     this.#context = context;
   }
 
-  /** Interrupts that the card has raised. */
+  /** Number of interrupts that the card has raised. */
   get raised(): number {
     return this.#raised;
   }
 
-  /** Timestamps that are registered and not written yet. */
+  /** Number of timestamps that are registered and not written yet. */
   get registered(): number {
     return this.#records.size;
   }
 
-  /** The card has raised an interrupt: those who wait look at their counters again. */
+  /** Called when the card raises an interrupt: waiters read their counters again. */
   raise(vector: number): void {
     this.#raised += 1;
     for (const [key, record] of this.#records) {
@@ -134,7 +134,7 @@ export class UserInterrupts {
     return answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
   }
 
-  /** Writes the time when the counter has reached the target. True when the record is done with. */
+  /** Writes the time if the counter has reached the target. Returns true if the record is complete. */
   #complete({ counter, target, buffer, offset }: InterruptRecord): boolean {
     const value = counter.read();
     if (value === undefined) return true;
@@ -170,7 +170,7 @@ export class UserInterrupts {
   }
 }
 
-/** Whether interrupt `vector` is the one, or one of those, that `wanted` names. */
+/** Whether `wanted` names interrupt `vector`, directly or as one of a group. */
 function isFor(wanted: number, vector: number): boolean {
   return wanted === ANY_CQ_ID || wanted === ANY_DECODER_ID || wanted === vector;
 }

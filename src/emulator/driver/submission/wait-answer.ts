@@ -1,5 +1,5 @@
 /**
- * The answers of the WAIT_CS ioctl, and the time-out of its arguments. What is waited for is in wait.ts and user-interrupts.ts.
+ * Results of the WAIT_CS ioctl, and the time-out of its arguments. The waits are in wait.ts and user-interrupts.ts.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
@@ -10,10 +10,10 @@ import { readNumber } from '../base/words.ts';
 const NS_PER_US = 1000;
 const OUT = HL_WAIT_CS_ARGS.out.words;
 const ARGS_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
-/** A time-out that stands for ever; longer ones are cut to it. */
+/** Time-out that stands for an unlimited wait; longer ones are reduced to it. */
 const TIMEOUT_NS_MAX = 2 ** 50;
 
-/** Clears the block, then fills in the status: the answer is copied back whatever the result. */
+/** Clears the block, then fills in the status: it is copied back whatever the result. */
 export function answer(block: ArgumentBlock, result: number, status: number): number {
   const { words } = block;
   for (let i = 0; i < ARGS_WORDS; i++) words[i] = 0;
@@ -21,14 +21,14 @@ export function answer(block: ArgumentBlock, result: number, status: number): nu
   return result;
 }
 
-/** Adds a timestamp to an answer. */
+/** Adds a timestamp to a result. */
 export function writeTimestamp(block: ArgumentBlock, timestampNs: number): void {
   block.words[OUT.flags] = block.words[OUT.flags]! | HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD;
   block.words[OUT.timestamp_nsec] = timestampNs;
   block.words[OUT.timestamp_nsec + 1] = highOf(timestampNs);
 }
 
-/** The time-out at a word of the block, microseconds to nanoseconds, cut to what a timer can hold. */
+/** The time-out at a word of the block, converted from microseconds to nanoseconds and limited to the range of a timer. */
 export function timeoutOf(words: Uint32Array, word: number): number {
   return Math.min(TIMEOUT_NS_MAX, readNumber(words, word) * NS_PER_US);
 }
