@@ -278,7 +278,9 @@ export class ActiveMessages {
     request.amHeader = kept;
     request.pieces = pieces;
     if (isEager) {
-      const isShort = shortBytes(connection, partsOf(request), AM_BYTES + padded + total) !== undefined;
+      // A header and data are two pieces.
+      const isOnePiece = kept.byteLength === 0 || total === 0;
+      const isShort = isOnePiece && shortBytes(connection, partsOf(request), AM_BYTES, padded + total) !== undefined;
       request.protocolName = isShort ? 'eager/short' : 'eager/bcopy';
     } else {
       request.protocolName = 'rndv';
@@ -315,8 +317,7 @@ export class ActiveMessages {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     const { amHeader } = request;
     const padded = paddedTo8(amHeader.byteLength);
-    if (request.requestId === 0 && !connection.canOffer) return Status.NO_RESOURCE;
-    this.#rendezvous.offerKeyed(request, connection, AM_RTS_BYTES + padded);
+    if (!this.#rendezvous.offerKeyed(request, connection, AM_RTS_BYTES + padded)) return Status.NO_RESOURCE;
     const { key } = request;
     const packed = key?.packed ?? NO_BYTES;
     const words = writeAmRts(connection.remoteId, {

@@ -65,15 +65,18 @@ export function sendMessage(
 
 /**
  * The host memory of a message that goes by short; undefined for a message that is packed (bcopy), because it is longer or in several pieces.
- * @param total bytes of header and payload
+ * @param byteLength bytes of the payload
  */
 export function shortBytes(
   connection: Connection,
   pieces: readonly LocalPiece[],
-  total: number,
+  headerBytes: number,
+  byteLength: number,
 ): Uint8Array | undefined {
-  if (total > connection.amShortMax || pieces.length > 1) return undefined;
-  return pieces.length === 0 ? NO_BYTES : hostBytes(pieces[0]!.memory);
+  if (headerBytes + byteLength > connection.amShortMax) return undefined;
+  // Empty memory may be detached.
+  if (byteLength === 0) return NO_BYTES;
+  return pieces.length === 1 ? hostBytes(pieces[0]!.memory) : undefined;
 }
 
 /** Sends a message whose payload is a part of several pieces of host memory. Returns like {@link sendMessage}. */
@@ -87,15 +90,13 @@ export function sendPieces(
 ): Status {
   const { amLane } = connection;
   if (amLane === undefined) return Status.UNREACHABLE;
-  const total = header.byteLength + byteLength;
-  // Empty memory may be detached.
-  const bytes = byteLength === 0 ? NO_BYTES : shortBytes(connection, pieces, total);
+  const bytes = shortBytes(connection, pieces, header.byteLength, byteLength);
   if (bytes !== undefined) {
     const at = byteLength === 0 ? 0 : pieces[0]!.offset + offset - pieces[0]!.start;
     return sendMessage(connection, messageId, header, bytes, at, byteLength);
   }
   if (connection.isLoopback) amLane.activity.busy = true;
-  if (total > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
+  if (header.byteLength + byteLength > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
   PACKER.header = header;
   PACKER.bytes = undefined;
   PACKER.pieces = pieces;

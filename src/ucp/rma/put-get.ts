@@ -15,7 +15,7 @@ import type { Request } from '../base/request.ts';
 import type { RmaRequest } from '../base/rma-request.ts';
 import type { Lane } from '../lane/lane.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
-import type { RemoteKey } from '../mem/remote-key.ts';
+import type { RemoteKey, ShortPath } from '../mem/remote-key.ts';
 import { type Candidate, Operation, Protocol } from '../proto/selection.ts';
 import { initFlush, tryFlush } from './flush.ts';
 import { initParts, placesOf, type RmaPlace } from './internal-rma.ts';
@@ -61,7 +61,7 @@ export class RmaProtocol {
     // A short put of plain bytes whose plan is known. The transport checks the ranges; what it refuses gets its reason below.
     if (params === undefined && local instanceof Uint8Array && rkey?.owner === connection && !isObserved()) {
       const { shortPut } = rkey;
-      if (shortPut !== undefined && byteLength > 0 && byteLength <= shortPut.bytesMax && isIdle(connection)) {
+      if (isUsable(shortPut, byteLength, connection)) {
         shortPut.activity.busy = true;
         const status = shortPut.endpoint.putShort(local, localOffset, byteLength, remoteOffset, shortPut.part);
         if (status === Status.OK) return status;
@@ -94,7 +94,7 @@ export class RmaProtocol {
     // As for puts, where nothing is left to wait for.
     if (params === undefined && local instanceof Uint8Array && rkey?.owner === connection && !isObserved()) {
       const { shortGet } = rkey;
-      if (shortGet !== undefined && byteLength > 0 && byteLength <= shortGet.bytesMax && isIdle(connection)) {
+      if (isUsable(shortGet, byteLength, connection)) {
         const { endpoint, part } = shortGet;
         const status = endpoint.getShort(local, localOffset, byteLength, remoteOffset, part, ENDED_IN_CALL);
         if (status === Status.OK) return status;
@@ -174,6 +174,11 @@ export class RmaProtocol {
     if (!connection.hasRails || rmaRails.railsMax < 2 || protocol !== Protocol.ZCOPY) return NO_PARTS;
     return placesOf(connection, operation, place, rmaRails);
   }
+}
+
+/** Whether a transfer can use a short path now. */
+function isUsable(path: ShortPath | undefined, byteLength: number, connection: PeerConnection): path is ShortPath {
+  return path !== undefined && byteLength > 0 && byteLength <= path.bytesMax && isIdle(connection);
 }
 
 /** Whether an operation may start at once. */

@@ -54,8 +54,10 @@ export class Rendezvous {
   /**
    * As {@link offer}, with an id for the peer, and with the key of its memory if the receiver may read it and `headerBytes` of the message leave room
    * for it. A repeated attempt to send keeps both.
+   * @returns false if the peer keeps no more offers: the request has to wait
    */
-  offerKeyed(request: SendRequest, connection: Connection, headerBytes: number): void {
+  offerKeyed(request: SendRequest, connection: Connection, headerBytes: number): boolean {
+    if (request.requestId === 0 && !connection.canOffer) return false;
     if (request.transfer === undefined) {
       const { pieces, byteLength } = request;
       const isReadable = byteLength > 0 && isReadScheme(this.#host.context.scheme);
@@ -64,6 +66,7 @@ export class Rendezvous {
       this.#sender.offer(request, pieces, key);
     }
     if (request.requestId === 0) connection.expect(request);
+    return true;
   }
 
   /** Receives `pieces` from the peer's request, then answers it and ends `request`. */

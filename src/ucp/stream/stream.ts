@@ -90,7 +90,7 @@ export class Streams {
     request.pieces = pieces;
     request.byteLength = total;
     request.operation = 'stream';
-    const isShort = shortBytes(connection, pieces, STREAM_BYTES + total) !== undefined;
+    const isShort = shortBytes(connection, pieces, STREAM_BYTES, total) !== undefined;
     request.protocolName = isShort ? 'eager/short' : 'eager/bcopy';
     this.#host.counters.count(WorkerCounter.STREAM_TX);
     request.starter = () => outgoing.start(request);

@@ -290,8 +290,9 @@ export class TagProtocol {
     const fits = TAG_BYTES + total <= connection.amBcopyMax && total < connection.rendezvousThreshold;
     if (total === 0 || (isHost && fits)) {
       request.starter = sync ? this.#startSync : this.#startEager;
-      const isShort = shortBytes(connection, pieces, TAG_BYTES + total) !== undefined;
-      request.protocolName = `${sync ? 'eager_sync' : 'eager'}/${isShort ? 'short' : 'bcopy'}`;
+      const isShort = shortBytes(connection, pieces, TAG_BYTES, total) !== undefined;
+      if (sync) request.protocolName = isShort ? 'eager_sync/short' : 'eager_sync/bcopy';
+      else request.protocolName = isShort ? 'eager/short' : 'eager/bcopy';
     } else {
       this.#host.counters.count(WorkerCounter.TX_RNDV);
       request.starter = this.#startRts;
@@ -341,8 +342,7 @@ export class TagProtocol {
 
   readonly #startRts = (request: SendRequest, connection: Connection): Status => {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
-    if (request.requestId === 0 && !connection.canOffer) return Status.NO_RESOURCE;
-    this.#rendezvous.offerKeyed(request, connection, TAG_RTS_BYTES);
+    if (!this.#rendezvous.offerKeyed(request, connection, TAG_RTS_BYTES)) return Status.NO_RESOURCE;
     const { requestId, tagLow, tagHigh, byteLength, key } = request;
     const rts = { request: requestId, tagLow, tagHigh, byteLength, keyOffset: key?.offset ?? 0 };
     const header = writeTagRts(connection.remoteId, rts);

@@ -146,12 +146,18 @@ export class Outgoing {
   }
 }
 
+/** The free frames of one length. */
+interface FrameClass {
+  readonly byteLength: number;
+  readonly free: Outgoing[];
+}
+
 /** The pool of frames of one interface. */
 export class OutgoingPool {
   /** Padding, and the replacement for lost memory. */
   readonly zeros: ScratchBlock = allocateScratch(ZERO_BYTES);
   /** By the length of their frames, the shortest first. */
-  readonly #classes: readonly { readonly byteLength: number; readonly free: Outgoing[] }[];
+  readonly #classes: readonly FrameClass[];
   readonly #all: Outgoing[] = [];
 
   /** @param largeBytes length of the longest frame that is copied */
@@ -162,13 +168,12 @@ export class OutgoingPool {
 
   /** A frame with room for a header and an end. */
   takeSmall(): Outgoing {
-    return this.take(SMALL_BYTES);
+    return this.#takeOf(this.#classes[0]!);
   }
 
   /** A frame with room for `byteLength` bytes, at most those of the longest frame. */
   take(byteLength: number): Outgoing {
-    const fitting = this.#classes.find((each) => each.byteLength >= byteLength)!;
-    return fitting.free.pop() ?? this.#make(fitting.byteLength, fitting.free);
+    return this.#takeOf(this.#classes.find((each) => each.byteLength >= byteLength)!);
   }
 
   put(outgoing: Outgoing): void {
@@ -189,6 +194,10 @@ export class OutgoingPool {
   close(): void {
     for (const { block } of this.#all) block.free();
     this.zeros.free();
+  }
+
+  #takeOf({ byteLength, free }: FrameClass): Outgoing {
+    return free.pop() ?? this.#make(byteLength, free);
   }
 
   #make(byteLength: number, home: Outgoing[]): Outgoing {
