@@ -25,6 +25,7 @@ import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { printLinks } from '../config/links.ts';
 import { type EmulatedNodeOptions, resolveNodeOptions } from '../config/node-config.ts';
+import { DeviceService } from '../devices/device-service.ts';
 import { EmulatedNode } from '../node.ts';
 import type { CardStatus, NodeStatus } from './node-status.ts';
 import { ServedClient } from './served-client.ts';
@@ -77,6 +78,8 @@ export class NodeServer {
   /** The files of all clients, and their owners, for polling. */
   #files: readonly ServedFile[] = [];
   #owners: readonly ServedClient[] = [];
+  readonly #devices: DeviceService;
+  #endsUnused = false;
   #onClosed: () => void = () => {};
   #closed = false;
 
@@ -104,6 +107,12 @@ export class NodeServer {
       poll: () => this.#poll(),
       setSleeping: (on) => this.#setSleeping(on),
     });
+    this.#devices = new DeviceService({
+      node: this.node,
+      log: this.#log,
+      wake: () => this.#loop.wake(),
+      onEnd: () => this.#endIfUnused(),
+    });
     this.#accepting = pollReadable(this.#listener.fd, () => this.#accept());
     this.closed = new Promise((resolve) => {
       this.#onClosed = resolve;
@@ -125,6 +134,15 @@ export class NodeServer {
     };
   }
 
+  /** Makes the server accept no more clients, and end once it has neither clients nor mounts of device nodes. */
+  closeWhenUnused(): void {
+    if (this.#closed) return;
+    this.#endsUnused = true;
+    this.#accepting.close();
+    this.#listener.close();
+    this.#endIfUnused();
+  }
+
   /** Ends the server: clients lose their cards, the socket is removed. Idempotent. */
   close(): void {
     if (this.#closed) return;
@@ -132,6 +150,7 @@ export class NodeServer {
     this.#accepting.close();
     this.#listener.close();
     this.#loop.close();
+    this.#devices.close();
     this.node.close();
     this.#scratch.free();
     // A client that detects the end of its connection may start another server.
@@ -177,6 +196,7 @@ export class NodeServer {
           this.#clients.size - this.#unauthenticatedPeers.size >= CLIENTS_MAX
             ? `it has ${CLIENTS_MAX} clients and takes no more`
             : undefined,
+        devices: this.#devices,
         status: () => this.status(),
         shutdown: () => setImmediate(() => this.close()),
         onFiles: () => this.#listFiles(),
@@ -184,6 +204,7 @@ export class NodeServer {
         onGone: (gone) => {
           this.#clients.delete(gone);
           this.#unauthenticatedPeers.delete(gone);
+          this.#endIfUnused();
         },
       });
       this.#clients.add(client);
@@ -193,6 +214,12 @@ export class NodeServer {
       if (!isSyscallError(error)) throw error;
       this.#log.warn(`a client cannot be taken: ${error.message}`);
     }
+  }
+
+  /** In a turn of its own: the last mount may end within a poll. */
+  #endIfUnused(): void {
+    if (!this.#endsUnused || this.#clients.size > 0 || this.#devices.mounts > 0) return;
+    setImmediate(() => this.close());
   }
 
   /** Evicts the oldest connections without a hello until there is room for one more of this process. */
@@ -224,6 +251,7 @@ export class NodeServer {
       // A dropped client removes its files from the list: those of this round are closed and hold nothing.
       if (owners[i]!.poll(files[i]!)) served = true;
     }
+    if (this.#devices.poll()) served = true;
     if (!served) this.node.pump();
     return served;
   }
