@@ -69,7 +69,12 @@ export function readMounts(tid: number | 'thread-self' = 'thread-self'): readonl
     .map((line) => {
       const fields = line.split(' ');
       const separator = fields.indexOf('-');
-      return { id: Number(fields[0]), device: fields[2]!, target: withoutEscapes(fields[4]!), type: fields[separator + 1]! };
+      return {
+        id: Number(fields[0]),
+        device: fields[2]!,
+        target: withoutEscapes(fields[4]!),
+        type: fields[separator + 1]!,
+      };
     });
 }
 

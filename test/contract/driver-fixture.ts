@@ -80,6 +80,11 @@ export class DriverFixture {
     });
   }
 
+  /** Whether the card is an emulated one behind a device node, whose mappings the kernel makes: the handles of timestamp buffers differ. */
+  get isDeviceNode(): boolean {
+    return this.node.kind === 'kernel' && this.node.attribute(0, 'fw_os_ver')?.includes('emulator') === true;
+  }
+
   /** Opens the card, after the previous file was closed. */
   open(): void {
     this.client = new DriverClient(this.node.open(0));

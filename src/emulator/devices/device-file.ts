@@ -149,7 +149,7 @@ export class DeviceFiles {
   #openPrimary(device: DeviceNode): OpenDevice {
     const { node, channel, log } = this.#init;
     const pid = this.#callingProcess();
-    const mmapFile = new MmapFile();
+    const mmapFile = new MmapFile(pid, device.ino);
     let file: EmulatedFile | undefined;
     try {
       file = node.openMapped(device.minor, pid, mmapFile);

@@ -69,8 +69,8 @@ export class DriverBuffer {
   deviceAddress = 0n;
   /** Destroyed by the user; it may still be mapped. */
   destroyed = false;
-  /** Whether the user has it mapped. */
-  mapped = false;
+  readonly #isMapped: (() => boolean) | undefined;
+  #mapped = false;
   /** The mmap cookie. */
   readonly handle: bigint;
   readonly #fd: number;
@@ -89,6 +89,7 @@ export class DriverBuffer {
     this.byteLength = byteLength;
     this.#mmapFile = mmapFile;
     this.#place = place;
+    this.#isMapped = place === undefined ? undefined : () => mmapFile!.isMapped(place);
     const bytes = roundUp(byteLength);
     if (place !== undefined) {
       this.#fd = place.fd;
@@ -114,6 +115,15 @@ export class DriverBuffer {
     this.memory = new PhysicalMemory(HOST_MEMORY, this.mapping.address, bytes, () => this.mapping.buffer);
   }
 
+  /** Whether the user has it mapped. Mappings that the kernel makes are not reported: there it is looked up. */
+  get mapped(): boolean {
+    return this.#isMapped?.() ?? this.#mapped;
+  }
+
+  set mapped(mapped: boolean) {
+    this.#mapped = mapped;
+  }
+
   /** The file of the buffer, which the buffer owns. */
   get fd(): number {
     return this.#fd;
@@ -137,6 +147,8 @@ export class BufferTable {
   readonly #buffers: Map<number, DriverBuffer> = new Map();
   readonly #blocks: HwBlocks;
   readonly #mmapFile: MmapFile | undefined;
+  /** Destroyed buffers that were mapped still: nothing tells when the kernel unmaps them. */
+  readonly #leftMapped: Set<DriverBuffer> = new Set();
   #closed = false;
 
   constructor(blocks: HwBlocks, mmapFile?: MmapFile) {
@@ -146,6 +158,7 @@ export class BufferTable {
 
   /** True while the user has a buffer mapped, destroyed or not. */
   get hasMappedBuffers(): boolean {
+    if (this.#mmapFile !== undefined) return this.#mmapFile.hasMappings;
     for (const buffer of this.#buffers.values()) if (buffer.mapped) return true;
     return false;
   }
@@ -157,6 +170,7 @@ export class BufferTable {
 
   /** Creates a zeroed buffer; or returns an errno. */
   create(type: HandleType, byteLength: number): DriverBuffer | number {
+    this.#dropUnmapped();
     try {
       const id = this.#mmapFile === undefined ? smallestFreeId(this.#buffers) : 0;
       const buffer = new DriverBuffer(id, type, byteLength, this.#mmapFile);
@@ -228,12 +242,13 @@ export class BufferTable {
 
   /**
    * Checks a mapping that the kernel makes of the mmap file.
-   * @throws SyscallError EINVAL as {@link mmap}, except for a second mapping
+   * @throws SyscallError EINVAL as {@link mmap}
    */
   checkMmap(byteLength: number, offset: bigint): void {
+    this.#dropUnmapped();
     const { type, id } = unpackHandle(offset);
     if (type === HandleType.HW_BLOCK) this.#blocks.checkMmap(byteLength, Number(id));
-    else this.#forUser(byteLength, offset);
+    else if (this.#forUser(byteLength, offset).mapped) throw refused('the buffer is mapped already');
   }
 
   /** Drops all handles. Existing mappings of the user stay valid. */
@@ -269,8 +284,18 @@ export class BufferTable {
     this.#dropUnused(buffer);
   }
 
+  /** Frees the destroyed buffers that the user has unmapped meanwhile. */
+  #dropUnmapped(): void {
+    for (const buffer of this.#leftMapped) this.#dropUnused(buffer);
+  }
+
   #dropUnused(buffer: DriverBuffer): void {
-    if (this.#closed || buffer.mapped || !buffer.destroyed) return;
+    if (this.#closed || !buffer.destroyed) return;
+    if (buffer.mapped) {
+      if (this.#mmapFile !== undefined) this.#leftMapped.add(buffer);
+      return;
+    }
+    this.#leftMapped.delete(buffer);
     this.#buffers.delete(buffer.id);
     buffer.close();
   }

@@ -1,12 +1,14 @@
 /**
  * One sparse file with everything of a context that a user may map, each at the offset that is its mmap cookie. For device nodes whose mappings the kernel
- * makes by itself (FUSE passthrough): it maps the offset that the program passes, and asks no driver.
+ * makes by itself (FUSE passthrough): it maps the offset that the program passes, and tells the driver of no mapping and no unmapping.
  *
  * Therefore the pages of two handles must not overlap: an id is the number of the first page below the offset of its type.
  */
 
+import { readFileSync } from 'node:fs';
 import { close, Errno, ftruncate, memfdCreate, punchHole, SyscallError } from '../../../sys/index.ts';
-import { HandleType, PAGE_SIZE, packHandle } from '../../../uapi/index.ts';
+import { HandleType, PAGE_SIZE, packHandle, unpackHandle } from '../../../uapi/index.ts';
+import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
 
 /** Offsets of files are signed: the cookie of the driver for timestamp buffers (0x10) is none. */
 const TIMESTAMP_TYPE = 0x6 as HandleType;
@@ -24,13 +26,20 @@ export interface MmapPlace {
 /** The file. */
 export class MmapFile {
   readonly fd: number;
-  /** Pages after the last allocated ones. They are reused as late as possible: a program may still have a destroyed buffer mapped. */
-  #next = 1;
-  /** Number of pages by id. */
-  readonly #buffers: Map<number, number> = new Map();
+  readonly #owner: number;
+  readonly #inode: string;
+  /** Mappings of the device node that are older than this file: those of an earlier context. */
+  readonly #earlier: ReadonlySet<string>;
+  readonly #pages: RangeAllocator = new RangeAllocator(PAGES_MAX);
 
-  /** @throws SyscallError EMFILE, ENFILE */
-  constructor() {
+  /**
+   * @param owner the process that maps it
+   * @param inode number of the file that it maps: in /proc the kernel shows that one
+   * @throws SyscallError EMFILE, ENFILE
+   */
+  constructor(owner: number, inode: number) {
+    this.#owner = owner;
+    this.#inode = ` ${inode} `;
     this.fd = memfdCreate('gaudi-mmap');
     try {
       ftruncate(this.fd, FILE_BYTES);
@@ -38,6 +47,8 @@ export class MmapFile {
       close(this.fd);
       throw error;
     }
+    this.#pages.reserve(0, 1);
+    this.#earlier = new Set(this.#mappings());
   }
 
   /** The type in the cookies of this file for a type of the driver. */
@@ -47,11 +58,8 @@ export class MmapFile {
 
   /** Allocates the pages of a buffer. Throws SyscallError ENOMEM. */
   allocate(type: HandleType, byteLength: number): MmapPlace {
-    const pages = Math.ceil(byteLength / PAGE_SIZE);
-    const id = this.#findFree(this.#next, pages) ?? this.#findFree(1, pages);
-    if (id === undefined) throw new SyscallError('mmap', Errno.ENOMEM, `${pages} pages of the mmap file`);
-    this.#buffers.set(id, pages);
-    this.#next = id + pages;
+    const id = this.#pages.allocate(Math.ceil(byteLength / PAGE_SIZE));
+    if (id < 0) throw new SyscallError('mmap', Errno.ENOMEM, `${byteLength} bytes of the mmap file`);
     return this.at(type, id);
   }
 
@@ -62,26 +70,38 @@ export class MmapFile {
 
   /** Frees the pages of a buffer: they read as zeros from now on. */
   free({ id, offset }: MmapPlace): void {
-    const pages = this.#buffers.get(id);
-    if (pages === undefined) return;
-    this.#buffers.delete(id);
-    punchHole(this.fd, offset, pages * PAGE_SIZE);
+    punchHole(this.fd, offset, this.#pages.free(id) * PAGE_SIZE);
+  }
+
+  /** Whether the process has mapped the pages. Processes that have inherited the mapping do not count. */
+  isMapped({ offset }: MmapPlace): boolean {
+    return this.#mappedOffsets().includes(offset);
+  }
+
+  /** Whether the process has mapped any buffer. */
+  get hasMappings(): boolean {
+    return this.#mappedOffsets().some((offset) => unpackHandle(offset).type !== HandleType.HW_BLOCK);
+  }
+
+  /** The offsets at which mappings of the process begin. */
+  #mappedOffsets(): readonly bigint[] {
+    const mappings = this.#mappings().filter((line) => !this.#earlier.has(line));
+    return mappings.map((line) => BigInt(`0x${line.split(' ')[2]}`));
+  }
+
+  /** The lines of its mappings of the device node in /proc. */
+  #mappings(): readonly string[] {
+    let maps: string;
+    try {
+      maps = readFileSync(`/proc/${this.#owner}/maps`, 'latin1');
+    } catch {
+      return []; // It has ended.
+    }
+    return maps.split('\n').filter((line) => line.includes(this.#inode));
   }
 
   /** Closes the file; mappings of it stay. */
   close(): void {
     close(this.fd);
-  }
-
-  /** The first free pages from `first` on. */
-  #findFree(first: number, pages: number): number | undefined {
-    let id = first;
-    if (first === this.#next) return id + pages <= PAGES_MAX ? id : undefined;
-    // The numbers have wrapped around, once in 16 TiB of buffers.
-    for (const [used, count] of [...this.#buffers].sort((a, b) => a[0] - b[0])) {
-      if (used - id >= pages) return id;
-      id = Math.max(id, used + count);
-    }
-    return id + pages <= PAGES_MAX ? id : undefined;
   }
 }
