@@ -7,15 +7,18 @@ import { closeSync, openSync, rmSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import {
   allocateScratch,
+  dup,
   isSyscallError,
   listenUnix,
   type PollSubscription,
   pollReadable,
+  readMounts,
   type ScratchBlock,
   SocketType,
   tryLockFile,
   type UnixListener,
   type UnixSocket,
+  unmount,
 } from '../../sys/index.ts';
 import { UnauthenticatedPeers } from '../../ucs/datastruct/unauthenticated-peers.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
@@ -26,6 +29,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { printLinks } from '../config/links.ts';
 import { type EmulatedNodeOptions, resolveNodeOptions } from '../config/node-config.ts';
 import { DeviceService } from '../devices/device-service.ts';
+import { mountDeviceTree } from '../devices/private-tree.ts';
 import { EmulatedNode } from '../node.ts';
 import type { CardStatus, NodeStatus } from './node-status.ts';
 import { ServedClient } from './served-client.ts';
@@ -52,6 +56,8 @@ export interface NodeServerOptions {
   readonly node?: EmulatedNodeOptions;
   /** Path of the socket; its folder is created if it does not exist. */
   readonly socketPath: string;
+  /** An existing folder on which the device nodes of the node are mounted, as `dev` and `sys`, until the server ends. Needs CAP_SYS_ADMIN. Default none. */
+  readonly devices?: string;
 }
 
 /** A running server. */
@@ -79,6 +85,7 @@ export class NodeServer {
   #files: readonly ServedFile[] = [];
   #owners: readonly ServedClient[] = [];
   readonly #devices: DeviceService;
+  readonly #folder: string | undefined;
   #endsUnused = false;
   #onClosed: () => void = () => {};
   #closed = false;
@@ -88,7 +95,7 @@ export class NodeServer {
    * @throws UcxError ERR_INVALID_PARAM for invalid options, ERR_NODE_RUNNING if a server uses the socket; SyscallError
    */
   constructor(options: NodeServerOptions) {
-    checkOptions(options, 'options', ['node', 'socketPath']);
+    checkOptions(options, 'options', ['node', 'socketPath', 'devices']);
     const config = resolveNodeOptions({ inlineBytesMax: INLINE_BYTES_MAX, ...options.node });
     this.socketPath = options.socketPath;
     this.#log = new LimitedLog(config.log.child('server'), config.clock);
@@ -113,7 +120,18 @@ export class NodeServer {
       wake: () => this.#loop.wake(),
       onEnd: () => this.#endIfUnused(),
     });
-    this.#accepting = pollReadable(this.#listener.fd, () => this.#accept());
+    this.#folder = options.devices;
+    try {
+      if (this.#folder !== undefined) mountDevices(this.#folder, this.#devices);
+      this.#accepting = pollReadable(this.#listener.fd, () => this.#accept());
+    } catch (error) {
+      this.#listener.close();
+      this.#loop.close();
+      this.#devices.close();
+      this.node.close();
+      closeSync(this.#lockFd);
+      throw error;
+    }
     this.closed = new Promise((resolve) => {
       this.#onClosed = resolve;
     });
@@ -150,6 +168,7 @@ export class NodeServer {
     this.#accepting.close();
     this.#listener.close();
     this.#loop.close();
+    if (this.#folder !== undefined) unmountDevices(this.#folder);
     this.#devices.close();
     this.node.close();
     this.#scratch.free();
@@ -276,6 +295,16 @@ export class NodeServer {
       portsDown: card.links.down(minor),
     };
   }
+}
+
+/** Mounts the device nodes on a folder, instead of those of a server that has ended without unmounting them. */
+function mountDevices(folder: string, devices: DeviceService): void {
+  unmountDevices(folder);
+  mountDeviceTree(folder, (fuse, device) => devices.attach(dup(fuse), device));
+}
+
+function unmountDevices(folder: string): void {
+  if (readMounts().findLast(({ target }) => target === folder)?.type === 'fuse') unmount(folder);
 }
 
 /** Takes the lock beside the socket, which is released when this process ends, for any reason. */

@@ -3,11 +3,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
+import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { extname, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
+import { GAUDI_CONFIG_TABLE } from '../../assembly/config.ts';
 import { becomeProgram } from '../../assembly/device-run.ts';
 import {
   connectNodeServer,
@@ -15,6 +17,7 @@ import {
   type RemoteNode,
   readNodeDescription,
 } from '../../assembly/node-server.ts';
+import { readProgram } from '../../assembly/program.ts';
 import { Errno } from '../../sys/index.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -49,8 +52,8 @@ export function runCommand(): Command {
 }
 
 async function run(file: string, args: readonly string[], options: RunOptions): Promise<void> {
-  const { socket } = options;
-  const server = socket === undefined ? await startServer(options) : connectNodeServer(resolve(socket));
+  const socket = socketOf(options);
+  const server = socket === undefined ? await startServer(options) : connectNodeServer(socket);
   try {
     becomeProgram(server, file, args);
   } catch (error) {
@@ -59,6 +62,13 @@ async function run(file: string, args: readonly string[], options: RunOptions): 
     if (!(error instanceof Error && 'syscall' in error && error.syscall === 'execve')) return;
     process.exitCode = 'errno' in error && error.errno === Errno.ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
   }
+}
+
+/** The socket of a running node server: the given one, else that of UCX_GAUDI_DRIVER; undefined for a node of its own. */
+function socketOf({ socket }: RunOptions): string | undefined {
+  if (socket !== undefined) return resolve(socket);
+  const { DRIVER } = readProgram().config.get(GAUDI_CONFIG_TABLE);
+  return typeof DRIVER === 'object' ? DRIVER.socket : undefined;
 }
 
 /**
@@ -77,7 +87,10 @@ async function startServer(options: RunOptions): Promise<RemoteNode> {
     detached: true,
     stdio: ['ignore', 'ignore', 'inherit', 'pipe'],
   });
-  const line = await firstLine(shell.stdio[3] as Readable);
+  // Its end tells the server that this process has become the program, or has ended.
+  const channel = shell.stdio[3] as Socket;
+  const line = await firstLine(channel);
+  channel.unref();
   if (shell.exitCode === null) await once(shell, 'exit');
   if (line === '') {
     rmSync(folder, { recursive: true, force: true });
