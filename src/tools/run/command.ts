@@ -51,9 +51,9 @@ export function runCommand(): Command {
     .action(run);
 }
 
-async function run(file: string, args: readonly string[], options: RunOptions): Promise<void> {
+async function run(file: string, args: readonly string[], options: RunOptions, command: Command): Promise<void> {
   const socket = socketOf(options);
-  const server = socket === undefined ? await startServer(options) : connectNodeServer(socket);
+  const server = socket === undefined ? await startServer(options, command) : connectNodeServer(socket);
   try {
     becomeProgram(server, file, args);
   } catch (error) {
@@ -75,7 +75,7 @@ function socketOf({ socket }: RunOptions): string | undefined {
  * Starts a node server, which is not a child of this process: the program that it becomes expects no children.
  * @throws UcxError ERR_NODE_START, ERR_INVALID_PARAM
  */
-async function startServer(options: RunOptions): Promise<RemoteNode> {
+async function startServer(options: RunOptions, command: Command): Promise<RemoteNode> {
   const { config, asic, cards, hbm, links, dmaThreads } = options;
   const given = Object.entries({ asic, cards, hbm, links, dmaThreads }).filter(([, value]) => value !== undefined);
   const file = config === undefined ? {} : readNodeDescription(config);
@@ -102,6 +102,7 @@ async function startServer(options: RunOptions): Promise<RemoteNode> {
   }
   const answer = JSON.parse(line) as ServerAnswer;
   if (answer.serving) return connectNodeServer(socket);
+  if (answer.code === 'ERR_INVALID_PARAM') command.error(answer.message);
   throw new UcxError({ code: answer.code ?? 'ERR_NODE_START', status: Status.IO_ERROR, message: answer.message });
 }
 
