@@ -2,8 +2,16 @@
 
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 
-/** Unit tests that replace modules of the sources, which no other file of the process may have loaded. */
-const OWN_PROCESS = ['src/emulator/node-construction.test.ts', 'src/hlthunk/memory/arena.test.ts'];
+/**
+ * Unit tests with a process of their own: two replace modules of the sources, which no other file of the process may have loaded; two force garbage
+ * collections, each of which takes as long as the heap of the process is large.
+ */
+const OWN_PROCESS = [
+  'src/emulator/node-construction.test.ts',
+  'src/hlthunk/memory/arena.test.ts',
+  'src/ucs/rcache/model.test.ts',
+  'src/ucs/rcache/rcache.test.ts',
+];
 
 /**
  * Tests of more than one module that load no foreign library and start no process to kill. What else is in test/ has processes of its own: a fault in

@@ -75,7 +75,10 @@ export class DriverFixture {
       this.host.close();
       this.node.close();
       // Threads close their descriptors asynchronously after they were told to end.
-      await vi.waitFor(() => expect(openFileDescriptors()).toBeLessThanOrEqual(before.fds), { timeout: 10_000 });
+      await vi.waitFor(() => expect(openFileDescriptors()).toBeLessThanOrEqual(before.fds), {
+        timeout: 10_000,
+        interval: 2,
+      });
       expect(mappings()).toBe(before.mappings);
     });
   }
