@@ -1,6 +1,7 @@
 /** How the tests run: files that keep to themselves share processes, the others have one each. The tiers are folders (see docs/TESTING.md). */
 
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /**
  * Unit tests with a process of their own: two replace modules of the sources, which no other file of the process may have loaded; two force garbage
@@ -19,8 +20,26 @@ const OWN_PROCESS = [
  */
 const SHARED = [
   'test/property/{model,tag-matching}.test.ts',
-  'test/contract/{connection-manager,dma-faults,driver-file,endpoint-*,errno-index,memory-domain}.test.ts',
+  'test/contract/{connection-manager,dma-faults,driver-file,endpoint-*,errno-index,memory-domain,ucp-dmabuf}.test.ts',
+  'test/fixtures/{equal-bytes,test-log}.test.ts',
+  'test/integration/{faults,links,log-contents,message-trace,own-device-memory,protocol-names,protocol-settings}.test.ts',
+  'test/integration/{put-get,resource-choice,wireup}.test.ts',
+  'test/simulation/simulation.test.ts',
 ];
+
+/** Files that take longest, though some are short: begun last, one of them would run alone at the end. Vitest knows durations only from an earlier run. */
+const LONGEST =
+  /(docs|law|simulation|chaos|perftest|libucx-gaudi|libucx-interop|libucx-tools|command-line|node-command|hardware-tools|demo-exchange|package|two-nodes|ucp-[a-z-]+)\.test\.ts$/;
+
+/** Runs the longest files first. */
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const isLong = ({ project, moduleId }: TestSpecification): boolean =>
+      project.name === 'process' && LONGEST.test(moduleId);
+    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+  }
+}
 
 const SETUP = ['test/fixtures/signal-storm.ts', 'test/fixtures/fail-on-warnings.ts'];
 
@@ -29,8 +48,8 @@ const config: ViteUserConfig = defineConfig({
     // Emulated cards are what the tests ask for, unless the environment says otherwise.
     env: { UCX_GAUDI_DRIVER: process.env['UCX_GAUDI_DRIVER'] ?? 'emulator' },
     globalSetup: ['test/fixtures/build.ts'],
-    maxWorkers: 2,
     watch: false,
+    sequence: { sequencer: LongestFirst },
     teardownTimeout: 5_000,
     // A test that cannot fail is no test.
     passWithNoTests: false,
@@ -44,6 +63,8 @@ const config: ViteUserConfig = defineConfig({
           exclude: OWN_PROCESS,
           setupFiles: SETUP,
           pool: 'forks',
+          maxWorkers: 2,
+          sequence: { groupOrder: 1 },
           isolate: false,
           testTimeout: 20_000,
           hookTimeout: 20_000,
@@ -57,6 +78,9 @@ const config: ViteUserConfig = defineConfig({
           exclude: SHARED,
           setupFiles: SETUP,
           pool: 'forks',
+          // One more than the processors of the gate: most of these files wait for processes that they have started.
+          maxWorkers: 3,
+          sequence: { groupOrder: 0 },
           isolate: true,
           testTimeout: 20_000,
           hookTimeout: 20_000,
