@@ -48,6 +48,7 @@ const config: ViteUserConfig = defineConfig({
     // Emulated cards are what the tests ask for, unless the environment says otherwise.
     env: { UCX_GAUDI_DRIVER: process.env['UCX_GAUDI_DRIVER'] ?? 'emulator' },
     globalSetup: ['test/fixtures/build.ts'],
+    maxWorkers: 2,
     watch: false,
     sequence: { sequencer: LongestFirst },
     teardownTimeout: 5_000,
@@ -63,8 +64,6 @@ const config: ViteUserConfig = defineConfig({
           exclude: OWN_PROCESS,
           setupFiles: SETUP,
           pool: 'forks',
-          maxWorkers: 2,
-          sequence: { groupOrder: 1 },
           isolate: false,
           testTimeout: 20_000,
           hookTimeout: 20_000,
@@ -78,9 +77,6 @@ const config: ViteUserConfig = defineConfig({
           exclude: SHARED,
           setupFiles: SETUP,
           pool: 'forks',
-          // One more than the processors of the gate: most of these files wait for processes that they have started.
-          maxWorkers: 3,
-          sequence: { groupOrder: 0 },
           isolate: true,
           testTimeout: 20_000,
           hookTimeout: 20_000,
