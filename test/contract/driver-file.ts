@@ -8,6 +8,7 @@ import { engineCases } from './driver-file-engines.ts';
 import { infoCases } from './driver-file-info.ts';
 import { memoryCases } from './driver-file-memory.ts';
 import { openCases } from './driver-file-open.ts';
+import { packetCases } from './driver-file-packets.ts';
 import { submissionCases } from './driver-file-submission.ts';
 import { waitCases } from './driver-file-wait.ts';
 
@@ -22,6 +23,7 @@ export function driverFileContract(name: string, asic: PacketAsic, makeNode: () 
     bufferCases(asic, makeNode);
     memoryCases(asic, makeNode);
     submissionCases(asic, makeNode);
+    packetCases(asic, makeNode);
     engineCases(asic, makeNode);
     waitCases(asic, makeNode);
   });

@@ -47,6 +47,7 @@ const EXHAUSTED_TEST = 'run out of memory, addresses and descriptors';
 const DMABUF_TEST = 'checks alignment and bounds';
 const LINK_TEST = 'that are absent prevent the import of memory of the other card: ENXIO';
 const STAGED_TEST = 'completes a staged submission with its last member';
+const INTERNAL_TEST = 'accepts internal queues only in all members of a staged submission but the last';
 const BLOCK_TEST = 'maps whole blocks of registers if the ASIC has them';
 const PARSER_TEST = 'parses command buffers for external queues';
 const FREE_TEST = 'frees only known handles that are not mapped';
@@ -148,7 +149,7 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   rule('CS', 'a hardware queue without USER_ALLOC_CB', 'EINVAL', CB_CHECK_TEST),
   rule('CS', 'unknown kernel command buffer, or a size that is not its own', 'EINVAL', CB_CHECK_TEST),
   rule('CS', 'a user command buffer outside the ranges', 'EFAULT', CB_CHECK_TEST),
-  rule('CS', 'only internal queues', 'EINVAL', CB_CHECK_TEST),
+  rule('CS', 'only internal queues, where completion is tracked', 'EINVAL', INTERNAL_TEST),
   rule('CS', 'an unknown packet, or one over the end', 'EINVAL', PARSER_TEST),
   rule('CS', 'a privileged packet', 'EPERM', PARSER_TEST),
   rule('CS', 'the slot is busy', 'EAGAIN', 'answers EAGAIN when all submissions are in flight'),

@@ -302,9 +302,8 @@ export class CommandProcessor {
     return 'next';
   }
 
-  /** MSG_SHORT: value; 16-bit offset and base in ctl. */
+  /** MSG_SHORT: value; 16-bit offset and base in ctl. It has no predicate: bits 0 to 4 belong to the offset. */
   #messageShort(stream: Stream, value: number, control: number): Outcome {
-    if (packetPredicate(control) !== 0) return 'next';
     const base = this.#options.registers.messageBase(stream, msgShortBase(control));
     return this.#register(stream, base + msgShortOffset(control), value);
   }
