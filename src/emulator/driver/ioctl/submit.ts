@@ -47,6 +47,8 @@ const EXECUTE: Phase = { pointer: IN.chunks_execute, count: IN.num_chunks_execut
 
 const STAGED = HL_CS_FLAGS.STAGED_SUBMISSION;
 const STAGED_MEMBER: number = STAGED | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST | HL_CS_FLAGS.STAGED_SUBMISSION_LAST;
+/** Only the first member of a staged submission takes a reservation: elsewhere the driver ignores ENCAP_SIGNALS. */
+const ENCAPSULATING: number = STAGED | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST | HL_CS_FLAGS.ENCAP_SIGNALS;
 const SYNC_TYPES: number =
   HL_CS_FLAGS.SIGNAL |
   HL_CS_FLAGS.WAIT |
@@ -99,8 +101,9 @@ function submitDefault(context: Context, block: ArgumentBlock, flags: number): n
   const staged = (flags & STAGED) !== 0 && (flags & HL_CS_FLAGS.STAGED_SUBMISSION_FIRST) === 0;
   const group = staged ? context.submissions.findStaged(readNumber(words, IN.seq)) : undefined;
   if (staged && group === undefined) return refuse(block, Errno.EINVAL);
-  const reservation = (flags & HL_CS_FLAGS.ENCAP_SIGNALS) === 0 ? 0 : words[IN.encaps_sig_handle_id]!;
-  if (reservation !== 0 && !context.syncStream.isReserved(reservation)) return refuse(block, Errno.EINVAL);
+  const encapsulates = (flags & ENCAPSULATING) === ENCAPSULATING;
+  const reservation = words[IN.encaps_sig_handle_id]!;
+  if (encapsulates && !context.syncStream.isReserved(reservation)) return refuse(block, Errno.EINVAL);
   const submission = openSubmission(context, flags, timeoutSeconds);
   if (typeof submission === 'number') return submission === Errno.EAGAIN ? -submission : refuse(block, submission);
   if ((flags & STAGED) !== 0) {
@@ -108,7 +111,7 @@ function submitDefault(context: Context, block: ArgumentBlock, flags: number): n
     submission.staged.members.push(submission);
     submission.staged.closed = (flags & HL_CS_FLAGS.STAGED_SUBMISSION_LAST) !== 0;
   }
-  if (reservation !== 0) context.syncStream.bind(reservation, submission);
+  if (encapsulates) context.syncStream.bind(reservation, submission);
   startJobs(context, submission, chunks);
   return accept(block, submission.staged?.firstSeq ?? submission.seq);
 }
@@ -117,15 +120,15 @@ function submitDefault(context: Context, block: ArgumentBlock, flags: number): n
 function openSubmission(context: Context, flags: number, timeoutSeconds: number): Submission | number {
   const { submissions, counters, chunks, card } = context;
   submissions.retire();
+  if (!submissions.hasRoom) {
+    counters.maxCsInFlight += 1;
+    return Errno.EAGAIN;
+  }
   if (!hasQueueRoom(chunks)) {
     counters.queueFull += 1;
     return hasOverlongInternal(chunks) ? Errno.ENOMEM : Errno.EAGAIN;
   }
-  const submission = submissions.open(flags, timeoutSeconds);
-  if (submission === undefined) {
-    counters.maxCsInFlight += 1;
-    return Errno.EAGAIN;
-  }
+  const submission = submissions.open(flags, timeoutSeconds)!;
   card.faults.strike(submission);
   return submission;
 }
