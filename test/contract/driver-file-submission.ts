@@ -104,6 +104,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
 
   describe('CS execution', () => {
     const fixture = new DriverFixture(asic, makeNode);
+    const counters = () => fixture.client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out;
     const nop = (): void => void writeNop(fixture.commands, 0, packetCtl(PacketOpcode.NOP));
 
     it('numbers submissions from 1 and completes one that does nothing', () => {
@@ -190,6 +191,29 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
         expect(dropped.ctx_queue_full_drop_cnt).toBe(1n);
       });
     }
+
+    it('answers EAGAIN when a queue is full, counts it, and accepts more when it is not', () => {
+      const { client, profile } = fixture;
+      fixture.mapAll();
+      const fence = fixture.chunk(0, (words) => writeFence(words, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1)));
+      const noOperation = fixture.chunk(0, (words) => writeNop(words, 0, packetCtl(PacketOpcode.NOP)));
+      const nops = (count: number) => Array.from({ length: count }, () => noOperation);
+      const queueFull = () => {
+        const { total_queue_full_drop_cnt, ctx_queue_full_drop_cnt } = counters();
+        return [total_queue_full_drop_cnt, ctx_queue_full_drop_cnt];
+      };
+      const [before] = queueFull();
+      const seq = client.submit([fence, ...nops(511)]).out.seq;
+      for (let i = 512; i < profile.queues[0]!.length - 512; i += 512) expect(client.submit(nops(512)).result).toBe(0);
+      expect(client.submit(nops(511)).result).toBe(0);
+      expect(client.submit(nops(2)).result).toBe(-Errno.EAGAIN);
+      expect(client.submit(nops(1)).result).toBe(0);
+      expect(client.submit(nops(1)).result).toBe(-Errno.EAGAIN);
+      expect(queueFull()).toEqual([before! + 2n, 2n]);
+      fixture.raiseFence(profile.cfg.start + BigInt(profile.fences[0]!.fence0));
+      expect(client.wait(seq, 10_000_000).out.status).toBe(0);
+      expect(client.submit(nops(511)).result).toBe(0);
+    });
 
     it('answers EAGAIN when all submissions are in flight', () => {
       const { client, profile } = fixture;
