@@ -214,6 +214,35 @@ function interruptCases(fixture: DriverFixture): void {
     block.free();
   });
 
+  it('wakes the waiters of the raised interrupt, and those of any', async () => {
+    const { client, host, profile } = fixture;
+    const hostVa = fixture.mapAll();
+    const start = (id: number, target: bigint) => {
+      const block = allocateScratch(HL_WAIT_CS_ARGS.size);
+      const addr = BigInt(host.address + 8);
+      HL_WAIT_CS_ARGS.in.encode({ flags: flagsOf(id), addr, target, interrupt_timeout_us: 60_000_000n }, block.view);
+      return client.file.ioctlAsync(client.file.numbers.WAIT_CS, block).then((result) => {
+        const { status } = HL_WAIT_CS_ARGS.out.decode(block.view);
+        block.free();
+        return [result, status];
+      });
+    };
+    const raise = (id: number, value: number) => {
+      fixture.run(0, (words) => {
+        const at = writeMsgLong(words, 0, msgLongCtl(), value, ...halves(hostVa + 8n));
+        return writeMsgLong(words, at, msgLongCtl(), id, ...halves(profile.va.reservedHost[0]!.start));
+      });
+    };
+    const completed = [0, HL_WAIT_CS_STATUS.COMPLETED];
+    const [one, any, later, other] = [start(50, 1n), start(0xfff, 1n), start(50, 2n), start(51, 1n)];
+    raise(50, 1);
+    expect(await Promise.all([one, any])).toEqual([completed, completed]);
+    raise(51, 1);
+    expect(await other).toEqual(completed);
+    raise(50, 2);
+    expect(await later).toEqual(completed);
+  });
+
   it('completes when the card raises the counter and the interrupt', () => {
     const { client, profile } = fixture;
     fixture.mapAll();

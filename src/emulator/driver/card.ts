@@ -164,13 +164,13 @@ export class Card implements CardPort, FaultReporter {
   progress(): void {
     this.service();
     this.#file?.context.submissions.retire();
-    if (this.waiters.count > 0) this.waiters.wake();
+    if (this.waiters.any) this.waiters.wake();
   }
 
   /** Puts the card into a status, for tests and fault plans. */
   setStatus(status: HlDeviceStatus): void {
     this.#status = status;
-    this.waiters.wake();
+    this.waiters.wakeAll();
   }
 
   /** Notifies registered users of events (bits of HL_NOTIFIER_EVENT). */
@@ -210,7 +210,7 @@ export class Card implements CardPort, FaultReporter {
       this.releasePending = true;
       this.#watchdog = this.config.clock.setTimer(RELEASE_WATCHDOG_NS, () => this.#reset());
     }
-    this.waiters.wake();
+    this.waiters.wakeAll();
   }
 
   /** Takes links of the card down or up. Throws UcxError ERR_INVALID_PARAM. */
@@ -224,7 +224,7 @@ export class Card implements CardPort, FaultReporter {
     this.removed = true;
     this.links.unplug(this.place.minor);
     this.#file?.context.submissions.abort(undefined);
-    this.waiters.wake();
+    this.waiters.wakeAll();
   }
 
   /** Closes the primary file, if it is open. The engines must still be running. */
@@ -271,7 +271,7 @@ export class Card implements CardPort, FaultReporter {
     } else if (this.releasePending || held) this.#reset();
     else if (this.profile.capabilities.resetOnClose || !idle) this.#resetAfterRelease();
     else this.device.resetState();
-    this.waiters.wake();
+    this.waiters.wakeAll();
   }
 
   /** The compute reset after a release: complete when `close` returns, so that the card can be opened again at once. */

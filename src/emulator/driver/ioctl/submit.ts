@@ -178,7 +178,7 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
   const { card } = context;
   if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout();
   // A submission that completes at once may be the awaited one: the last member of a staged submission.
-  else if (card.waiters.count > 0) card.waiters.wake();
+  else if (card.waiters.any) card.waiters.wake();
 }
 
 /** The restore phase: a separate submission that must be complete before the next one starts. */
