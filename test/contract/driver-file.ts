@@ -11,6 +11,7 @@ import { openCases } from './driver-file-open.ts';
 import { packetCases } from './driver-file-packets.ts';
 import { signalCases } from './driver-file-signals.ts';
 import { submissionCases } from './driver-file-submission.ts';
+import { transferCases } from './driver-file-transfers.ts';
 import { waitCases } from './driver-file-wait.ts';
 
 /**
@@ -26,6 +27,7 @@ export function driverFileContract(name: string, asic: PacketAsic, makeNode: () 
     submissionCases(asic, makeNode);
     signalCases(asic, makeNode);
     packetCases(asic, makeNode);
+    transferCases(asic, makeNode);
     engineCases(asic, makeNode);
     waitCases(asic, makeNode);
   });

@@ -35,6 +35,8 @@ import { TimeoutWatch } from './submission/timeout-watch.ts';
 
 /** Time within which a user has to close the file after a fault, if an event fd is registered, before the card resets (driver: 30 s). */
 const RELEASE_WATCHDOG_NS = 30e9;
+/** Pause between two turns of command processors whose program goes on and on. */
+const TURN_PAUSE_NS = 1e6;
 /** Limit of the wait for engines to finish. One that takes longer hangs: a thread cannot be interrupted in a copy. */
 const ENGINES_WAIT_NS = 600e9;
 
@@ -76,6 +78,8 @@ export class Card implements CardPort, FaultReporter {
   #status: HlDeviceStatus = HL_DEVICE_STATUS.OPERATIONAL;
   #file: PrimaryFile | undefined;
   #watchdog: Timer | undefined;
+  /** The next turn of command processors that did not finish their work in one. */
+  #turn: Timer | undefined;
   readonly #engines: DmaEngines;
   readonly #timeouts: TimeoutWatch;
 
@@ -103,6 +107,7 @@ export class Card implements CardPort, FaultReporter {
       traffic: new CardTraffic(place.minor, linkTraffic),
       inlineBytesMax: config.inlineBytesMax,
       faults: this.records,
+      onTurnEnd: () => this.#continueSoon(),
       onInterrupt: (vector) => this.#file?.context.interrupts.raise(vector),
     });
     this.waiters = new Waiters(engines, config.clock, () => this.service());
@@ -308,8 +313,18 @@ export class Card implements CardPort, FaultReporter {
     this.setStatus(HL_DEVICE_STATUS.MALFUNCTION);
   }
 
+  /** Runs the command processors again after other work of this thread. */
+  #continueSoon(): void {
+    this.#turn ??= this.config.clock.setTimer(TURN_PAUSE_NS, () => {
+      this.#turn = undefined;
+      this.progress();
+    });
+  }
+
   #cancelTimers(): void {
     this.#timeouts.cancel();
+    this.#turn?.cancel();
+    this.#turn = undefined;
     this.#watchdog?.cancel();
     this.#watchdog = undefined;
   }
