@@ -14,6 +14,7 @@ import { benchIoctl } from './ioctl.ts';
 import { benchNodeServer } from './node-server.ts';
 import { benchRegistrationCache } from './registration-cache.ts';
 import { benchRegistrationClaims } from './registration-claims.ts';
+import { benchScale } from './scale.ts';
 import { benchSharedMemory } from './shared-memory.ts';
 import { benchSmallPut } from './small-put.ts';
 import { benchStartUp } from './start-up.ts';
@@ -30,6 +31,7 @@ const ALL: Readonly<Record<string, Bench>> = {
   'device-memory': benchDeviceMemory,
   engines: benchEngines,
   endpoints: benchEndpoints,
+  scale: benchScale,
   'small-put': benchSmallPut,
   instrumentation: benchInstrumentation,
   'copy-bandwidth': benchCopyBandwidth,
