@@ -100,14 +100,17 @@ export class PrimaryFile extends EmulatedFile {
     card.notifiers.add(this.#notifier);
   }
 
-  /** WAIT_CS without blocking the thread: polls, and polls again after every progress of the card, until time-out. */
+  /**
+   * WAIT_CS without blocking the thread: polls, and polls again until time-out: after every progress of the card, or, for an interrupt, when it is
+   * raised.
+   */
   async ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
     if (driverNumber(request, block, this.unknownErrno) !== WAIT_CS) return this.ioctl(request, block);
     const wait = new PolledWait(block, this.card.config.clock);
     let holdsSlot = false;
     for (let isFirst = true; ; isFirst = false) {
       // The ticket is taken before the poll: progress in between resolves it.
-      const ticket = this.card.waiters.take(wait.remainingNs);
+      const ticket = this.card.waiters.take(wait.remainingNs, wait.interrupt);
       wait.writePoll(block);
       const result = this.#pollWait(request, block, isFirst);
       if (wait.isOver(result, block)) {

@@ -14,8 +14,10 @@ import {
   HL_WAIT_MULTI_CS_LIST_MAX_LEN,
 } from '../../../uapi/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
+import { NO_INTERRUPT } from '../base/waiters.ts';
 import { readNumber } from '../base/words.ts';
 import { type Submission, SubmissionState } from '../submission/submission.ts';
+import { interruptOf } from '../submission/user-interrupts.ts';
 import { answer, timeoutOf, writeTimestamp } from '../submission/wait-answer.ts';
 import type { Context } from './context.ts';
 
@@ -151,11 +153,15 @@ export class PolledWait {
   readonly #clock: Clock;
   readonly #deadlineNs: number;
   readonly #timeoutWord: number;
+  /** The interrupt that the wait is for; NO_INTERRUPT for a wait for submissions. */
+  readonly interrupt: number;
 
   constructor(block: ArgumentBlock, clock: Clock) {
     this.#arguments = block.words.slice(0, ARGS_WORDS);
     this.#clock = clock;
-    const isInterrupt = (this.#arguments[IN.flags]! & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0;
+    const flags = this.#arguments[IN.flags]!;
+    const isInterrupt = (flags & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0;
+    this.interrupt = isInterrupt ? interruptOf(flags) : NO_INTERRUPT;
     this.#timeoutWord = isInterrupt ? IN.interrupt_timeout_us : IN.timeout_us;
     this.#deadlineNs = clock.nowNs() + timeoutOf(this.#arguments, this.#timeoutWord);
   }
