@@ -7,6 +7,7 @@ import os from 'node:os';
 import { benchCUcx, TABLE_ONLY } from './c-ucx/c-ucx.ts';
 import { benchCopyBandwidth } from './copy-bandwidth.ts';
 import { benchDeviceMemory } from './device-memory.ts';
+import { benchDeviceNodes } from './device-nodes.ts';
 import { benchEndpoints } from './endpoints.ts';
 import { benchEngines } from './engines.ts';
 import { benchInstrumentation } from './instrumentation.ts';
@@ -14,6 +15,7 @@ import { benchIoctl } from './ioctl.ts';
 import { benchNodeServer } from './node-server.ts';
 import { benchRegistrationCache } from './registration-cache.ts';
 import { benchRegistrationClaims } from './registration-claims.ts';
+import { benchScale } from './scale.ts';
 import { benchSharedMemory } from './shared-memory.ts';
 import { benchSmallPut } from './small-put.ts';
 import { benchStartUp } from './start-up.ts';
@@ -25,11 +27,13 @@ const ALL: Readonly<Record<string, Bench>> = {
   'start-up': benchStartUp,
   ioctl: benchIoctl,
   'node-server': benchNodeServer,
+  'device-nodes': benchDeviceNodes,
   'shared-memory': benchSharedMemory,
   'c-ucx-table': () => benchCUcx(TABLE_ONLY),
   'device-memory': benchDeviceMemory,
   engines: benchEngines,
   endpoints: benchEndpoints,
+  scale: benchScale,
   'small-put': benchSmallPut,
   instrumentation: benchInstrumentation,
   'copy-bandwidth': benchCopyBandwidth,

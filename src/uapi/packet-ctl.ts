@@ -86,6 +86,26 @@ export const Gaudi2LinDmaCtl = {
   CONTEXT_ID_MASK: 0x00ffff00,
 } as const;
 
+/**
+ * Bit fields of the control word of WREG_32 and WREG_BULK (hl-thunk). REG (gaudi2, WREG_32): the value is the scalar register that bits 0 and 1
+ * of the first word name.
+ */
+export const WregCtl = {
+  REG: 0x20,
+  OFFSET_SHIFT: 8,
+  OFFSET_MASK: 0x00ffff00,
+} as const;
+
+/** Bit of the control word of CP_DMA: the upper command processor runs the buffer itself; gaudi2 (hl-thunk). */
+export const CP_DMA_UPPER_CP = 0x20;
+
+/** Bit fields of the first word of REPEAT (hl-thunk). */
+export const RepeatCfg = {
+  /** Start of the loop when clear, end when set. */
+  SORE: 0x1,
+  OUTER: 0x2,
+} as const;
+
 /** Bit fields of the first word of FENCE. */
 export const FenceCfg = {
   DEC_VAL_MASK: 0x0000000f,
@@ -128,6 +148,8 @@ export interface LinDmaOptions extends PacketBarriers {
   readonly memset?: boolean;
   /** Write the completion message of the engine. */
   readonly wrComp?: boolean;
+  /** Reverse the bytes of every element of 2, 4 or 8 bytes; gaudi2 only. */
+  readonly swapBytes?: 2 | 4 | 8;
 }
 
 /** What a MSG_LONG or MSG_SHORT packet sends. */
@@ -151,6 +173,7 @@ export function linDmaCtl(asic: PacketAsic, options: LinDmaOptions = {}): number
   if (asic === 'gaudi') ctl |= GaudiLinDmaCtl.LIN;
   if (options.memset === true) ctl |= GaudiLinDmaCtl.MEMSET; // the same bit as on gaudi2
   if (options.wrComp === true) ctl |= GaudiLinDmaCtl.WRCOMP_EN; // the same bit as on gaudi2
+  if (options.swapBytes !== undefined) ctl |= Math.log2(options.swapBytes) << Gaudi2LinDmaCtl.ENDIAN_SHIFT;
   return ctl >>> 0;
 }
 
@@ -178,7 +201,19 @@ function msgOp(ctl: number, options: MsgOptions): number {
  * @param registerOffset bytes from the engine's own register block, 0 to 0xFFFF
  */
 export function wreg32Ctl(registerOffset: number, barriers: PacketBarriers = {}): number {
-  return (packetCtl(PacketOpcode.WREG_32, barriers) | (registerOffset & MsgCtl.OFFSET_MASK)) >>> 0;
+  return wregCtl(PacketOpcode.WREG_32, registerOffset, barriers);
+}
+
+/**
+ * The control word of WREG_BULK.
+ * @param registerOffset like {@link wreg32Ctl}: the first register
+ */
+export function wregBulkCtl(registerOffset: number, barriers: PacketBarriers = {}): number {
+  return wregCtl(PacketOpcode.WREG_BULK, registerOffset, barriers);
+}
+
+function wregCtl(opcode: number, registerOffset: number, barriers: PacketBarriers): number {
+  return (packetCtl(opcode, barriers) | ((registerOffset << WregCtl.OFFSET_SHIFT) & WregCtl.OFFSET_MASK)) >>> 0;
 }
 
 /** The first word of FENCE: wait until counter `id` (0 to 3) is at least `target` (0 to 255), then subtract `decrement` (0 to 15). */
@@ -200,6 +235,24 @@ export function packetEngBarrier(ctl: number): boolean {
 /** Whether the packet waits for earlier messages. */
 export function packetMsgBarrier(ctl: number): boolean {
   return (ctl & PacketCtl.MB) !== 0;
+}
+
+const HAS_PREDICATE: ReadonlySet<number> = new Set([
+  PacketOpcode.WREG_32,
+  PacketOpcode.WREG_BULK,
+  PacketOpcode.MSG_LONG,
+  PacketOpcode.MSG_PROT,
+  PacketOpcode.CP_DMA,
+  PacketOpcode.REPEAT,
+  PacketOpcode.FENCE,
+  PacketOpcode.ARB_POINT,
+  PacketOpcode.CB_LIST,
+  PacketOpcode.LOAD_AND_EXE,
+]);
+
+/** Whether a packet has a predicate, in {@link PREDICATE_MASK} of its control word (hl-thunk). MSG_SHORT and LIN_DMA have other fields there. */
+export function hasPredicate(opcode: number): boolean {
+  return HAS_PREDICATE.has(opcode);
 }
 
 /** The predicate register that decides whether the packet executes; 0: always. */
@@ -232,9 +285,14 @@ export function msgShortOffset(ctl: number): number {
   return ctl & MsgCtl.OFFSET_MASK;
 }
 
-/** The register of a WREG_32, in bytes from the engine's register block. */
-export function wreg32Offset(ctl: number): number {
-  return ctl & MsgCtl.OFFSET_MASK;
+/** The register of a WREG_32, or the first one of a WREG_BULK, in bytes from the engine's register block. */
+export function wregOffset(ctl: number): number {
+  return (ctl & WregCtl.OFFSET_MASK) >>> WregCtl.OFFSET_SHIFT;
+}
+
+/** Bytes of the elements whose byte order a LIN_DMA of gaudi2 reverses: 2, 4 or 8; 1 for none. */
+export function linDmaSwapBytes(ctl: number): number {
+  return 1 << ((ctl & Gaudi2LinDmaCtl.ENDIAN_MASK) >>> Gaudi2LinDmaCtl.ENDIAN_SHIFT);
 }
 
 /** The counter of a FENCE, from its first word. */

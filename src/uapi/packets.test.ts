@@ -69,7 +69,9 @@ describe('control words', () => {
     ['MSG_LONG behind the barriers', ctl.msgLongCtl({ engBarrier: true, msgBarrier: true }), 0xa3000000],
     ['MSG_LONG of a timestamp', ctl.msgLongCtl({ timestamp: true }), 0x03100000],
     ['MSG_SHORT', ctl.msgShortCtl(3, 0x1234), 0x04c01234],
-    ['WREG_32', ctl.wreg32Ctl(0x8a0, { regBarrier: true }), 0x410008a0],
+    ['WREG_32', ctl.wreg32Ctl(0x8a0, { regBarrier: true }), 0x4108a000],
+    ['WREG_BULK', ctl.wregBulkCtl(0xffff), 0x02ffff00],
+    ['LIN_DMA that swaps 32 bits', ctl.linDmaCtl('gaudi2', { swapBytes: 4 }), 0x09000004],
     ['NOP', ctl.packetCtl(ctl.PacketOpcode.NOP, { msgBarrier: true }), 0x8a000000],
     ['FENCE configuration', ctl.fenceCfg(2, 5, 1), 0x80050001],
   ])('%s', (_name, actual, expected) => {
@@ -100,6 +102,19 @@ describe('control words', () => {
     );
   });
 
+  it('of swaps come apart', () => {
+    expect(ctl.linDmaSwapBytes(ctl.linDmaCtl('gaudi2'))).toBe(1);
+    for (const swapBytes of [2, 4, 8] as const) {
+      expect(ctl.linDmaSwapBytes(ctl.linDmaCtl('gaudi2', { swapBytes }))).toBe(swapBytes);
+    }
+  });
+
+  it('have predicates where no other field is', () => {
+    const without = [ctl.PacketOpcode.MSG_SHORT, ctl.PacketOpcode.LIN_DMA, ctl.PacketOpcode.NOP, ctl.PacketOpcode.WAIT];
+    expect(without.filter(ctl.hasPredicate)).toEqual([]);
+    expect(ctl.hasPredicate(ctl.PacketOpcode.LOAD_AND_EXE)).toBe(true);
+  });
+
   it('of messages, registers, fences and arbitration come apart', () => {
     fc.assert(
       fc.property(
@@ -112,7 +127,7 @@ describe('control words', () => {
           const short = ctl.msgShortCtl(id, offset, { timestamp });
           expect([ctl.msgShortBase(short), ctl.msgShortOffset(short)]).toEqual([id, offset]);
           expect(ctl.msgOperation(short)).toBe(timestamp ? 1 : 0);
-          expect(ctl.wreg32Offset(ctl.wreg32Ctl(offset))).toBe(offset);
+          expect(ctl.wregOffset(ctl.wreg32Ctl(offset))).toBe(offset);
           const cfg = ctl.fenceCfg(id, target, dec);
           expect([ctl.fenceId(cfg), ctl.fenceTarget(cfg), ctl.fenceDecrement(cfg)]).toEqual([id, target, dec]);
         },

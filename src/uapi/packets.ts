@@ -153,3 +153,14 @@ export function writeLoadAndExe(
 ): number {
   return writeMsgLong(words, index, ctl, cfg, srcLo, srcHi);
 }
+
+/** Writes a CB_LIST of gaudi2: runs the entry of the table, a CP_DMA packet, whose number is the 32-bit word at the index address. */
+export function writeCbList(
+  words: Uint32Array,
+  index: number,
+  ctl: number,
+  [indexLo, indexHi]: readonly [number, number],
+  [tableLo, tableHi]: readonly [number, number],
+): number {
+  return writeLinDma(words, index, ctl, 0, indexLo, indexHi, tableLo, tableHi);
+}

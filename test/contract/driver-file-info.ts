@@ -52,6 +52,7 @@ export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       const { hw, profile } = fixture;
       expect(hw.device_id).toBe(profile.pciDeviceId);
       expect(hw.dram_page_size).toBe(profile.dram.pageSize);
+      expect(hw.device_mem_alloc_default_page_size).toBe(asic === 'gaudi' ? 2n ** 21n : 768n * 2n ** 20n);
       expect(hw.dram_size % hw.dram_page_size).toBe(0n);
       expect(hw.dram_enabled).toBe(1);
       expect(hw.sram_base_address).toBe(profile.sram.start);

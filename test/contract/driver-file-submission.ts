@@ -105,6 +105,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
 
   describe('CS execution', () => {
     const fixture = new DriverFixture(asic, makeNode);
+    const counters = () => fixture.client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out;
     const nop = (): void => void writeNop(fixture.commands, 0, packetCtl(PacketOpcode.NOP));
 
     it('numbers submissions from 1 and completes one that does nothing', () => {
@@ -160,100 +161,6 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       expect(client.wait(waiting.out.seq, 1_000_000)).toMatchObject({ result: 0, out: { status: 0 } });
     });
 
-    it('signals and waits between queues', () => {
-      const { client } = fixture;
-      fixture.mapAll();
-      const signal = client.submit([{ queue: 0, cb: 0n, byteLength: 0 }], { cs_flags: HL_CS_FLAGS.SIGNAL });
-      expect(signal.result).toBe(0);
-      expect(signal.out.sob_count_before_submission).toBe(0);
-      expect(client.wait(signal.out.seq, 1_000_000).out.status).toBe(0);
-      client.data.setBigUint64(512, signal.out.seq, true);
-      const chunk = { queue: 4, cb: BigInt(client.dataAddress + 512), byteLength: 1 };
-      const wait = client.submit([chunk], { cs_flags: HL_CS_FLAGS.WAIT });
-      expect({ result: wait.result, seq: wait.out.seq }).toEqual({ result: 0, seq: NO_SEQ });
-      const two = client.submit([{ ...chunk, byteLength: 2 }], { cs_flags: HL_CS_FLAGS.WAIT });
-      expect(two.result).toBe(-Errno.EINVAL);
-      client.data.setBigUint64(512, 1000n, true);
-      expect(client.submit([chunk], { cs_flags: HL_CS_FLAGS.WAIT }).result).toBe(-Errno.EINVAL);
-    });
-
-    it('blocks a wait until its signal, which follows a fence', () => {
-      const { client, profile } = fixture;
-      fixture.mapAll();
-      writeFence(fixture.commands, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
-      fixture.submitCommands(8, 0);
-      const signal = client.submit([{ queue: 0, cb: 0n, byteLength: 0 }], { cs_flags: HL_CS_FLAGS.SIGNAL });
-      client.data.setBigUint64(512, signal.out.seq, true);
-      const chunk = { queue: 4, cb: BigInt(client.dataAddress + 512), byteLength: 1 };
-      const wait = client.submit([chunk], { cs_flags: HL_CS_FLAGS.WAIT });
-      expect(wait.result).toBe(0);
-      expect(client.wait(wait.out.seq).out.status).toBe(1);
-      const fence = profile.cfg.start + BigInt(profile.fences[0]!.fence0);
-      fixture.raiseFence(fence);
-      expect(client.wait(wait.out.seq, 1_000_000)).toMatchObject({ result: 0, out: { status: 0 } });
-    });
-
-    it('reserves signals, and cancels the last reservation only', () => {
-      const { client } = fixture;
-      const reserve = (count: number, queue = 0) => {
-        const cs_flags = HL_CS_FLAGS.RESERVE_SIGNALS_ONLY;
-        return client.cs({ cs_flags, encaps_signals_count: count, encaps_signals_q_idx: queue });
-      };
-      const unreserve = (id: number) => {
-        return client.cs({ cs_flags: HL_CS_FLAGS.UNRESERVE_SIGNALS_ONLY, encaps_sig_handle_id: id }).result;
-      };
-      expect(reserve(0x8000).result).toBe(-Errno.EINVAL);
-      expect(reserve(4, 5000).result).toBe(-Errno.EINVAL);
-      const one = reserve(4);
-      const two = reserve(3);
-      expect([one.result, one.out.count, two.out.count]).toEqual([0, 4, 7]);
-      expect(two.out.sob_count_before_submission).toBe(0);
-      expect(unreserve(one.out.handle_id)).toBe(-Errno.EINVAL);
-      expect(unreserve(two.out.handle_id)).toBe(0);
-      expect(unreserve(one.out.handle_id)).toBe(0);
-      expect(unreserve(one.out.handle_id)).toBe(-Errno.EINVAL);
-    });
-
-    it('has two sync objects for the signals of a queue', () => {
-      const { client } = fixture;
-      fixture.mapAll();
-      writeFence(fixture.commands, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
-      fixture.submitCommands(8, 0);
-      const signal = client.submit([{ queue: 0, cb: 0n, byteLength: 0 }], { cs_flags: HL_CS_FLAGS.SIGNAL });
-      const reserve = (count: number) => {
-        return client.cs({ cs_flags: HL_CS_FLAGS.RESERVE_SIGNALS_ONLY, encaps_signals_count: count });
-      };
-      const rest = reserve(0x7ffe).out;
-      expect(rest.sob_base_addr_offset).toBe(signal.out.sob_base_addr_offset);
-      expect(reserve(0x7fff).out.sob_base_addr_offset).toBe(signal.out.sob_base_addr_offset + 4);
-      // The first one still has a pending signal.
-      expect(reserve(1).result).toBe(-Errno.EINVAL);
-    });
-
-    it('waits for signals that a submission raises itself', () => {
-      const { client, profile } = fixture;
-      fixture.mapAll();
-      const reservation = { cs_flags: HL_CS_FLAGS.RESERVE_SIGNALS_ONLY, encaps_signals_count: 2 };
-      const reserved = client.cs(reservation).out;
-      writeFence(fixture.commands, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
-      const sob = profile.cfg.start + BigInt(reserved.sob_base_addr_offset);
-      writeMsgLong(fixture.commands, 2, msgLongCtl(), 0x8000_0002, ...halves(sob));
-      const cs_flags = HL_CS_FLAGS.ENCAP_SIGNALS;
-      expect(fixture.submitCommands(24, 0, { cs_flags, encaps_sig_handle_id: 77 }).result).toBe(-Errno.EINVAL);
-      const raising = fixture.submitCommands(24, 0, { cs_flags, encaps_sig_handle_id: reserved.handle_id });
-      expect(raising.result).toBe(0);
-      const wait = (offset: number, flags: number = HL_CS_FLAGS.ENCAP_SIGNALS) => {
-        const chunk = { queue: 4, cb: raising.out.seq, byteLength: offset };
-        return client.submit([chunk], { cs_flags: HL_CS_FLAGS.WAIT | flags });
-      };
-      expect(wait(3).result).toBe(-Errno.EINVAL);
-      const waiting = wait(2);
-      expect(waiting.result).toBe(0);
-      expect(client.wait(waiting.out.seq).out.status).toBe(1);
-      fixture.raiseFence(profile.cfg.start + BigInt(profile.fences[0]!.fence0));
-      expect(client.wait(waiting.out.seq, 1_000_000).out.status).toBe(0);
-    });
-
     it('restores before it executes, and fails with the error of the restore phase', () => {
       const { client } = fixture;
       fixture.mapAll();
@@ -285,6 +192,29 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
         expect(dropped.ctx_queue_full_drop_cnt).toBe(callsUntilEagain(fixture));
       });
     }
+
+    it('answers EAGAIN when a queue is full, counts it, and accepts more when it is not', () => {
+      const { client, profile } = fixture;
+      fixture.mapAll();
+      const fence = fixture.chunk(0, (words) => writeFence(words, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1)));
+      const noOperation = fixture.chunk(0, (words) => writeNop(words, 0, packetCtl(PacketOpcode.NOP)));
+      const nops = (count: number) => Array.from({ length: count }, () => noOperation);
+      const queueFull = () => {
+        const { total_queue_full_drop_cnt, ctx_queue_full_drop_cnt } = counters();
+        return [total_queue_full_drop_cnt, ctx_queue_full_drop_cnt];
+      };
+      const [before] = queueFull();
+      const seq = client.submit([fence, ...nops(511)]).out.seq;
+      for (let i = 512; i < profile.queues[0]!.length - 512; i += 512) expect(client.submit(nops(512)).result).toBe(0);
+      expect(client.submit(nops(511)).result).toBe(0);
+      expect(client.submit(nops(2)).result).toBe(-Errno.EAGAIN);
+      expect(client.submit(nops(1)).result).toBe(0);
+      expect(client.submit(nops(1)).result).toBe(-Errno.EAGAIN);
+      expect(queueFull()).toEqual([before! + 2n, 2n]);
+      fixture.raiseFence(profile.cfg.start + BigInt(profile.fences[0]!.fence0));
+      expect(client.wait(seq, 10_000_000).out.status).toBe(0);
+      expect(client.submit(nops(511)).result).toBe(0);
+    });
 
     it('answers EAGAIN when all submissions are in flight', () => {
       const { client, profile } = fixture;

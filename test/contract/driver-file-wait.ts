@@ -1,6 +1,6 @@
 /** Contract cases: WAIT_CS. */
 
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { DriverNode } from '../../src/driver/port.ts';
 import { allocateScratch, Errno } from '../../src/sys/index.ts';
 import {
@@ -8,6 +8,8 @@ import {
   HL_CB_FLAGS,
   HL_CB_OP,
   HL_CS_FLAGS,
+  HL_INFO_CS_COUNTERS,
+  HL_INFO_OP,
   HL_MEM_OP,
   HL_WAIT_CS_ARGS,
   HL_WAIT_CS_FLAGS,
@@ -102,6 +104,7 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
         expect(fixture.client.waitCs({ flags: HL_WAIT_CS_FLAGS.INTERRUPT }).result).toBe(-Errno.EPERM);
       });
       stagedCases(fixture);
+      internalStagedCases(fixture);
     } else {
       interruptCases(fixture);
     }
@@ -143,6 +146,36 @@ function stagedCases(fixture: DriverFixture): void {
   });
 }
 
+function internalStagedCases(fixture: DriverFixture): void {
+  const { STAGED_SUBMISSION: STAGED, STAGED_SUBMISSION_FIRST: FIRST, STAGED_SUBMISSION_LAST: LAST } = HL_CS_FLAGS;
+  /** A queue of a TPC, which does not signal completion. */
+  const INTERNAL = 41;
+
+  it('accepts internal queues only in all members of a staged submission but the last', async () => {
+    const { client, host } = fixture;
+    const hostVa = fixture.mapAll();
+    const message = (value: number) =>
+      fixture.chunk(INTERNAL, (words) =>
+        writeMsgLong(words, 0, msgLongCtl(), value, ...halves(hostVa + 4n * BigInt(value))),
+      );
+    const first = client.submit([message(1)], { cs_flags: STAGED | FIRST });
+    expect(first).toMatchObject({ result: 0, out: { seq: 1n } });
+    expect(client.submit([message(2)], { cs_flags: STAGED, seq: 1n })).toMatchObject({ result: 0, out: { seq: 1n } });
+    const before = client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out.ctx_validation_drop_cnt;
+    expect(client.submit([message(3)], { cs_flags: STAGED | LAST, seq: 1n }).result).toBe(-Errno.EINVAL);
+    expect(client.submit([message(3)], { cs_flags: STAGED | FIRST | LAST }).result).toBe(-Errno.EINVAL);
+    expect(client.submit([message(3)]).result).toBe(-Errno.EINVAL);
+    const { ctx_validation_drop_cnt } = client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out;
+    expect(ctx_validation_drop_cnt - before).toBe(3n);
+    expect(client.wait(1n).out.status).toBe(HL_WAIT_CS_STATUS.BUSY);
+    const last = fixture.chunk(0, (words) => writeNop(words, 0, packetCtl(PacketOpcode.NOP)));
+    expect(client.submit([message(3), last], { cs_flags: STAGED | LAST, seq: 1n }).result).toBe(0);
+    expect(client.wait(1n, 1_000_000).out.status).toBe(HL_WAIT_CS_STATUS.COMPLETED);
+    // The internal queues do not signal completion: they may be later.
+    await vi.waitFor(() => expect([...host.words.subarray(1, 4)]).toEqual([1, 2, 3]));
+  });
+}
+
 function interruptCases(fixture: DriverFixture): void {
   const flagsOf = (id: number, more = 0): number =>
     (HL_WAIT_CS_FLAGS.INTERRUPT | more | (id << WAIT_CS_INTERRUPT_SHIFT)) >>> 0;
@@ -179,6 +212,35 @@ function interruptCases(fixture: DriverFixture): void {
     expect(await waiting).toBe(0);
     expect(HL_WAIT_CS_ARGS.out.decode(block.view).status).toBe(HL_WAIT_CS_STATUS.COMPLETED);
     block.free();
+  });
+
+  it('wakes the waiters of the raised interrupt, and those of any', async () => {
+    const { client, host, profile } = fixture;
+    const hostVa = fixture.mapAll();
+    const start = (id: number, target: bigint) => {
+      const block = allocateScratch(HL_WAIT_CS_ARGS.size);
+      const addr = BigInt(host.address + 8);
+      HL_WAIT_CS_ARGS.in.encode({ flags: flagsOf(id), addr, target, interrupt_timeout_us: 60_000_000n }, block.view);
+      return client.file.ioctlAsync(client.file.numbers.WAIT_CS, block).then((result) => {
+        const { status } = HL_WAIT_CS_ARGS.out.decode(block.view);
+        block.free();
+        return [result, status];
+      });
+    };
+    const raise = (id: number, value: number) => {
+      fixture.run(0, (words) => {
+        const at = writeMsgLong(words, 0, msgLongCtl(), value, ...halves(hostVa + 8n));
+        return writeMsgLong(words, at, msgLongCtl(), id, ...halves(profile.va.reservedHost[0]!.start));
+      });
+    };
+    const completed = [0, HL_WAIT_CS_STATUS.COMPLETED];
+    const [one, any, later, other] = [start(50, 1n), start(0xfff, 1n), start(50, 2n), start(51, 1n)];
+    raise(50, 1);
+    expect(await Promise.all([one, any])).toEqual([completed, completed]);
+    raise(51, 1);
+    expect(await other).toEqual(completed);
+    raise(50, 2);
+    expect(await later).toEqual(completed);
   });
 
   it('completes when the card raises the counter and the interrupt', () => {

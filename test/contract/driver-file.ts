@@ -8,7 +8,10 @@ import { engineCases } from './driver-file-engines.ts';
 import { infoCases } from './driver-file-info.ts';
 import { memoryCases } from './driver-file-memory.ts';
 import { openCases } from './driver-file-open.ts';
+import { packetCases } from './driver-file-packets.ts';
+import { signalCases } from './driver-file-signals.ts';
 import { submissionCases } from './driver-file-submission.ts';
+import { transferCases } from './driver-file-transfers.ts';
 import { waitCases } from './driver-file-wait.ts';
 
 /**
@@ -22,6 +25,9 @@ export function driverFileContract(name: string, asic: PacketAsic, makeNode: () 
     bufferCases(asic, makeNode);
     memoryCases(asic, makeNode);
     submissionCases(asic, makeNode);
+    signalCases(asic, makeNode);
+    packetCases(asic, makeNode);
+    transferCases(asic, makeNode);
     engineCases(asic, makeNode);
     waitCases(asic, makeNode);
   });

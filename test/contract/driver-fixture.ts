@@ -23,12 +23,15 @@ import {
   writeLinDma,
   writeMsgLong,
 } from '../../src/uapi/index.ts';
-import { DriverClient } from './driver-client.ts';
+import { type Chunk, DriverClient } from './driver-client.ts';
 
 /** Bytes of host memory of a case. */
 export const HOST_BYTES: number = 16 * 2 ** 20;
 /** Offset of command buffers in it. */
 const COMMANDS_OFFSET: number = HOST_BYTES - 65536;
+/** Offset of the programs of {@link DriverFixture.chunk}, and bytes of one. */
+const PROGRAMS_OFFSET: number = COMMANDS_OFFSET + 8192;
+const PROGRAM_BYTES = 1024;
 
 /** Bytes of a chunk of scratch memory. */
 const SCRATCH_CHUNK_BYTES = 65536;
@@ -57,6 +60,7 @@ export class DriverFixture {
   hostVa = 0n;
   #handle: bigint | undefined;
   #commandHandle: bigint | undefined;
+  #programs = 0;
 
   constructor(asic: PacketAsic, makeNode: () => DriverNode) {
     this.asic = asic;
@@ -75,7 +79,10 @@ export class DriverFixture {
       this.host.close();
       this.node.close();
       // Threads close their descriptors asynchronously after they were told to end.
-      await vi.waitFor(() => expect(openFileDescriptors()).toBeLessThanOrEqual(before.fds), { timeout: 10_000 });
+      await vi.waitFor(() => expect(openFileDescriptors()).toBeLessThanOrEqual(before.fds), {
+        timeout: 10_000,
+        interval: 2,
+      });
       expect(mappings()).toBe(before.mappings);
     });
   }
@@ -150,6 +157,29 @@ export class DriverFixture {
     }
     this.commands.copyWithin(0, at, at + MSG_LONG_BYTES / 4);
     expect(this.submitCommands(MSG_LONG_BYTES, 1).result).toBe(0);
+  }
+
+  /**
+   * Writes packets into a command buffer of the kind that the queue takes, and returns the chunk for them; up to 56 live at the same time.
+   * @param write writes the packets and returns the number of words
+   */
+  chunk(queue: number, write: (words: Uint32Array) => number): Chunk {
+    const offset = PROGRAMS_OFFSET + (this.#programs++ % 56) * PROGRAM_BYTES;
+    const words = new Uint32Array(this.host.buffer, offset, PROGRAM_BYTES / 4);
+    const byteLength = write(words) * 4;
+    if (this.profile.queues[queue]!.kind !== 'external') return { queue, cb: this.hostVa + BigInt(offset), byteLength };
+    const cb = this.client.createCommandBuffer(PROGRAM_BYTES).out;
+    const mapping = this.client.file.mmap(4096, cb);
+    new Uint32Array(mapping.buffer).set(words.subarray(0, byteLength / 4));
+    mapping.close();
+    return { queue, cb, byteLength, flags: 0 };
+  }
+
+  /** Submits packets on a queue that signals completion, and waits for them. */
+  run(queue: number, write: (words: Uint32Array) => number): void {
+    const { result, out } = this.client.submit([this.chunk(queue, write)]);
+    expect(result).toBe(0);
+    expect(this.client.wait(out.seq, 10_000_000)).toMatchObject({ result: 0, out: { status: 0 } });
   }
 
   /** Copies `byteLength` bytes between device addresses and waits for it. */

@@ -47,6 +47,7 @@ const EXHAUSTED_TEST = 'run out of memory, addresses and descriptors';
 const DMABUF_TEST = 'checks alignment and bounds';
 const LINK_TEST = 'that are absent prevent the import of memory of the other card: ENXIO';
 const STAGED_TEST = 'completes a staged submission with its last member';
+const INTERNAL_TEST = 'accepts internal queues only in all members of a staged submission but the last';
 const BLOCK_TEST = 'maps whole blocks of registers if the ASIC has them';
 const PARSER_TEST = 'parses command buffers for external queues';
 const FREE_TEST = 'frees only known handles that are not mapped';
@@ -148,11 +149,17 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   rule('CS', 'a hardware queue without USER_ALLOC_CB', 'EINVAL', CB_CHECK_TEST),
   rule('CS', 'unknown kernel command buffer, or a size that is not its own', 'EINVAL', CB_CHECK_TEST),
   rule('CS', 'a user command buffer outside the ranges', 'EFAULT', CB_CHECK_TEST),
-  rule('CS', 'only internal queues', 'EINVAL', CB_CHECK_TEST),
+  rule('CS', 'only internal queues, where completion is tracked', 'EINVAL', INTERNAL_TEST),
   rule('CS', 'an unknown packet, or one over the end', 'EINVAL', PARSER_TEST),
   rule('CS', 'a privileged packet', 'EPERM', PARSER_TEST),
   rule('CS', 'the slot is busy', 'EAGAIN', 'answers EAGAIN when all submissions are in flight'),
-  rule('CS', 'a queue has no room', 'EAGAIN', 'answers EAGAIN when a queue has no room for the chunks'),
+  rule(
+    'CS',
+    'a queue has no room',
+    'EAGAIN',
+    'answers EAGAIN when a queue is full, counts it, and accepts more when it is not',
+  ),
+  rule('CS', 'an internal queue has no room', 'EAGAIN', 'answers EAGAIN when a queue has no room for the chunks'),
   rule('CS', 'the restore phase does not end', 'ENOEXEC', 'ends the restore phase of a submission with ENOEXEC'),
   rule('CS WAIT', 'not one signal, or one that was not submitted', 'EINVAL', SIGNAL_TEST),
   rule('CS RESERVE', 'too many, or a bad queue', 'EINVAL', RESERVE_TEST),
@@ -160,7 +167,19 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
     'CS SIGNAL, RESERVE',
     'both sync objects are in use',
     'EINVAL',
-    'has two sync objects for the signals of a queue',
+    'refuses to switch sync objects while the other one has references, reservations included',
+  ),
+  rule(
+    'CS SIGNAL',
+    'the queue has no room',
+    'EAGAIN',
+    'answers EAGAIN to a signal of a full queue, and takes a wait there for complete',
+  ),
+  rule(
+    'CS',
+    'ENCAP_SIGNALS without a reservation',
+    'EINVAL',
+    'waits for signals that a staged submission raises itself',
   ),
   rule('CS UNRESERVE', 'not the last reservation', 'EINVAL', RESERVE_TEST),
   rule('WAIT_CS', 'not submitted yet', 'EINVAL', 'refuses unknown sequence numbers'),

@@ -1,52 +1,46 @@
 /**
- * Executes the packets of command buffers on the streams of one card. It checks no permissions: the driver above it parses
- * submissions; here packets are executed as hardware does.
+ * Executes the packets of command buffers on the streams of one card: fetches them, and keeps the order of buffers and loops. The effects of the
+ * packets are in packet-executor.ts. It checks no permissions: the driver above it parses submissions.
  *
  * Data packets (LIN_DMA, MSG_LONG to memory) are translated at once and passed to the stream's channel; small ones run in this thread if
- * the stream is idle (linear-dma.ts). Packets that access registers wait until the stream has drained, which satisfies
- * every barrier. A stream that cannot continue (fence, full channel, registers behind data) is kept and retried by {@link pump}.
+ * the stream is idle (linear-dma.ts). A stream that cannot continue (fence, full channel, registers behind data) is kept and retried by
+ * {@link CommandProcessor.pump}.
  */
 
 import {
-  arbPointPriority,
-  arbPointRelease,
-  fenceDecrement,
-  fenceId,
-  fenceTarget,
-  msgOperation,
-  msgShortBase,
-  msgShortOffset,
+  type AsicProfile,
   PacketOpcode,
   packetBytes,
   packetOpcode,
   packetPredicate,
-  wreg32Offset,
+  RepeatCfg,
+  SHORT_PACKET_BYTES,
+  wregBulkBytes,
 } from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { highOf } from '../../ucs/type/int64.ts';
 import { type AddressMap, Target } from './address-map.ts';
+import { DmaCores } from './dma-core.ts';
 import type { DmaEngines } from './dma-engines.ts';
 import { Opcode } from './dma-ring.ts';
 import { EngineAccess, type FaultListener } from './engine-access.ts';
-import { LinearDma, type Outcome } from './linear-dma.ts';
+import { EngineReader } from './engine-reader.ts';
+import { LinearDma } from './linear-dma.ts';
 import type { WordAccess } from './memory-access.ts';
+import { type BufferQueue, type DeviceRegisters, PacketExecutor } from './packet-executor.ts';
 import { PACKET_BYTES_MAX, PacketFetch } from './packet-fetch.ts';
 import { PhysicalMemory } from './physical-memory.ts';
 import { Job, type PendingBuffer, Stall, type Stream } from './stream.ts';
+import { SwappedDma } from './swapped-dma.ts';
 import type { CardTraffic } from './traffic.ts';
+import { TurnBudget } from './turn-budget.ts';
 
-/** Receives the writes of packets that do not go to memory. */
-export interface DeviceRegisters {
-  /** Writes a configuration register; `offset` counts from CFG_BASE. May add to fences of the device. */
-  writeRegister(offset: number, value: number): void;
-  /** Offset from CFG_BASE of message base 0..3 of a stream (CP_MSG_BASE). */
-  messageBase(stream: Stream, base: number): number;
-  /** Offset from CFG_BASE of the register block of a stream's engine; negative if unknown. */
-  engineBase(stream: Stream): number;
-}
+/** Buffers of CP_DMA that a lower command processor queues; beyond it the upper one waits. */
+const LOWER_BUFFERS_MAX = 1024;
 
 /** Dependencies of a command processor, provided by its card. */
 export interface CommandProcessorOptions {
+  readonly profile: AsicProfile;
   readonly addressMap: AddressMap;
   readonly engines: DmaEngines;
   readonly access: WordAccess;
@@ -56,23 +50,51 @@ export interface CommandProcessorOptions {
   /** Transfers up to this size run in the submitting thread when their stream is idle; 0 never. */
   readonly inlineBytesMax: number;
   readonly traffic: CardTraffic;
+  /** Writes 32 bits to any device address. */
+  readonly writeWord: (high: number, low: number, value: number) => void;
+  /** Called when a turn has ended with work left: {@link CommandProcessor.pump} has to be called soon. */
+  readonly onTurnEnd: () => void;
 }
 
 /** Executes packets. One per card. */
-export class CommandProcessor {
+export class CommandProcessor implements BufferQueue {
   readonly #options: CommandProcessorOptions;
   readonly #map: AddressMap;
   readonly #reach: EngineAccess;
-  readonly #linearDma: LinearDma;
+  readonly #reader: EngineReader;
+  readonly #swappedDma: SwappedDma;
+  readonly #executor: PacketExecutor;
+  readonly #budget: TurnBudget = new TurnBudget();
   readonly #fetch: PacketFetch = new PacketFetch();
+  /** The buffer that a submission starts: a new object only for one that has to wait. */
+  readonly #direct: PendingBuffer = directBuffer();
   /** Streams with pending buffers. */
   readonly #blocked: Set<Stream> = new Set();
 
   constructor(options: CommandProcessorOptions) {
+    const { profile, registers, traffic } = options;
+    const budget = this.#budget;
     this.#options = options;
     this.#map = options.addressMap;
-    this.#reach = new EngineAccess(options.addressMap, options.faults);
-    this.#linearDma = new LinearDma({ ...options, access: this.#reach });
+    const access = new EngineAccess(options.addressMap, options.faults);
+    this.#reach = access;
+    const linearDma = new LinearDma({ ...options, access });
+    this.#reader = new EngineReader(access);
+    this.#swappedDma = new SwappedDma({ access, linearDma, budget, traffic });
+    const readRegister = (offset: number): number => registers.readRegister(offset);
+    this.#executor = new PacketExecutor({
+      asic: profile.name === 'gaudi' ? 'gaudi' : 'gaudi2',
+      engines: options.engines,
+      access,
+      words: options.access,
+      reader: this.#reader,
+      registers,
+      clock: options.clock,
+      linearDma,
+      swappedDma: this.#swappedDma,
+      dmaCores: new DmaCores({ profile, linearDma, budget, readRegister, writeWord: options.writeWord }),
+      buffers: this,
+    });
   }
 
   /** True if a stream waits for a fence, for its channel or behind another buffer. */
@@ -97,22 +119,41 @@ export class CommandProcessor {
     byteLength: number,
     isHeld?: () => boolean,
   ): void {
-    let offset = 0;
-    if (stream.pending.length === 0 && !stream.stopped && isHeld === undefined) {
-      offset = this.#run(stream, job, memory, high, low, 0, byteLength);
-      if (offset === byteLength && this.#decoded(stream, job)) return;
-    }
-    const rest: PendingBuffer = { job, memory, high, low, offset, end: byteLength, isHeld };
-    stream.pending.push(stream.copies && memory !== undefined ? copied(rest, memory) : rest);
-    this.#blocked.add(stream);
+    this.#budget.begin();
+    const buffer = this.#direct;
+    buffer.job = job;
+    buffer.memory = memory;
+    buffer.high = high;
+    buffer.low = low;
+    buffer.offset = 0;
+    buffer.end = byteLength;
+    buffer.isHeld = isHeld;
+    buffer.isStarted = false;
+    this.#start(stream, buffer);
+    this.#endTurn();
   }
 
   /** Retries every waiting stream until none makes progress. Arbiters grant when nothing else can run. */
   pump(): void {
     if (this.#blocked.size === 0) return;
+    this.#budget.begin();
     do {
       while (this.#advanceAll()) {}
     } while (this.#grant());
+    this.#endTurn();
+  }
+
+  fetch(stream: Stream, job: Job, words: Int32Array, index: number): boolean {
+    const lower = stream.lower!;
+    if (lower.pending.length >= LOWER_BUFFERS_MAX) return false;
+    this.#start(lower, fetchedBuffer(job.fetch(), words, index));
+    return true;
+  }
+
+  chain(stream: Stream, job: Job, words: Int32Array, index: number): boolean {
+    if (!this.#budget.take(1)) return false;
+    stream.chained.push(fetchedBuffer(job.fetch(), words, index));
+    return true;
   }
 
   /** Forgets the waiting streams, for a reset. */
@@ -122,6 +163,30 @@ export class CommandProcessor {
 
   close(): void {
     this.#fetch.close();
+    this.#reader.close();
+    this.#swappedDma.close();
+  }
+
+  /** Runs a buffer, or queues it behind others of its stream. */
+  #start(stream: Stream, buffer: PendingBuffer): void {
+    if (stream.pending.length === 0 && !stream.stopped && buffer.isHeld === undefined) {
+      if (this.#runBuffer(stream, buffer)) {
+        if (stream.chained.length === 0) return;
+        stream.takeChained();
+        this.#blocked.add(stream);
+        this.#advance(stream);
+        if (stream.pending.length === 0) this.#blocked.delete(stream);
+        return;
+      }
+    }
+    const { memory } = buffer;
+    const waiting = buffer === this.#direct ? { ...buffer } : buffer;
+    stream.pending.push(stream.copies && memory !== undefined ? copied(stream, waiting, memory) : waiting);
+    this.#blocked.add(stream);
+  }
+
+  #endTurn(): void {
+    if (this.#budget.exhausted) this.#options.onTurnEnd();
   }
 
   #advanceAll(): boolean {
@@ -144,14 +209,26 @@ export class CommandProcessor {
     let progress = false;
     for (let head = stream.pending[0]; head !== undefined && !stream.stopped; head = stream.pending[0]) {
       if (head.isHeld?.() === true) return progress;
-      const { job, offset, end } = head;
-      head.offset = this.#run(stream, job, head.memory, head.high, head.low, offset, end);
+      const { offset } = head;
+      const isDone = this.#runBuffer(stream, head);
       if (head.offset !== offset) progress = true;
-      if (head.offset !== end || !this.#decoded(stream, job)) return progress;
+      if (!isDone) return progress;
       stream.pending.shift();
+      stream.takeChained();
       progress = true;
     }
     return progress;
+  }
+
+  /** Executes packets of a buffer from its position on; returns true if it is finished. */
+  #runBuffer(stream: Stream, buffer: PendingBuffer): boolean {
+    if (!buffer.isStarted) {
+      stream.cp.begin();
+      buffer.isStarted = true;
+    }
+    const { job, end } = buffer;
+    buffer.offset = this.#run(stream, buffer);
+    return buffer.offset === end && this.#decoded(stream, job);
   }
 
   /** Called when all packets of a job are executed or in the channel. Returns false while the channel has no room for the completion time stamp. */
@@ -171,16 +248,9 @@ export class CommandProcessor {
    * Executes packets from byte `at` of a buffer on; returns the position where it stopped: `end`, or the packet to retry. A buffer that the
    * card fetches may span several translations, and a packet two of them.
    */
-  #run(
-    stream: Stream,
-    job: Job,
-    memory: PhysicalMemory | undefined,
-    high: number,
-    low: number,
-    at: number,
-    end: number,
-  ): number {
+  #run(stream: Stream, { job, memory, high, low, offset: at, end }: PendingBuffer): number {
     const written = job.position;
+    const { cp } = stream;
     this.#fetch.begin();
     let next = at;
     let piece = memory;
@@ -201,22 +271,55 @@ export class CommandProcessor {
       if (fetched < PACKET_BYTES_MAX && pieceEnd < end) fetched = this.#gather(high, low, next, end);
       else this.#fetch.show(piece!, base + next, fetched);
       const { words, index } = this.#fetch;
-      const opcode = packetOpcode(words[index + 1]!);
-      const bytes = packetBytes(opcode);
+      const isBulk = cp.bulkLeft > 0;
+      const opcode = isBulk ? PacketOpcode.WREG_BULK : packetOpcode(words[index + 1]!);
+      const bytes = isBulk ? SHORT_PACKET_BYTES : packetBytes(opcode);
       if (fetched < bytes && next + fetched < end) {
         this.#reach.reach(stream, high, low, next + fetched);
         stream.stopped = true;
         break;
       }
-      if (bytes === 0 || next + bytes > end) {
-        this.#undefined(stream, opcode);
+      const whole = opcode === PacketOpcode.WREG_BULK && !isBulk ? wregBulkBytes(words[index]!) : bytes;
+      if (bytes === 0 || next + whole > end) {
+        this.#executor.undefinedOpcode(stream, opcode);
         break;
       }
-      if (this.#packet(stream, job, opcode, words, index) === 'blocked') break;
-      next += bytes;
+      if (opcode === PacketOpcode.REPEAT) {
+        const target = this.#repeat(stream, words, index, next);
+        if (target < 0) break;
+        // The start of the loop may be in an earlier translation.
+        if (target < next && memory === undefined) pieceEnd = target;
+        next = target;
+        continue;
+      }
+      const outcome = isBulk
+        ? this.#executor.writeBulk(stream, job, words, index)
+        : this.#executor.execute(stream, job, opcode, words, index);
+      if (outcome === 'blocked') break;
+      // The values of a WREG_BULK that is executed follow one by one.
+      next += cp.bulkLeft > 0 ? bytes : whole;
     }
     if (job.channel !== undefined && job.position !== written) job.channel.publish();
     return next;
+  }
+
+  /**
+   * REPEAT at byte `at`: the start of a loop, or its end, which goes back while its predicate holds (inferred: no public source describes it; a loop
+   * has no other count, and LOAD_AND_EXE inside it loads the predicate anew).
+   * @returns the byte to continue at; negative if the turn is over
+   */
+  #repeat({ cp, stall }: Stream, words: Int32Array, index: number, at: number): number {
+    if (stall === Stall.PACKETS) return -1;
+    const configuration = words[index]!;
+    const level = (configuration & RepeatCfg.OUTER) === 0 ? 0 : 1;
+    const next = at + SHORT_PACKET_BYTES;
+    if ((configuration & RepeatCfg.SORE) === 0) {
+      cp.loops[level] = next;
+      return next;
+    }
+    const start = cp.loops[level];
+    if (start < 0 || !cp.holds(packetPredicate(words[index + 1]!))) return next;
+    return this.#budget.take(1) ? start : -1;
   }
 
   /** Fetches the packet at byte `at` of a buffer from several translations; returns the number of bytes before the first untranslated one. */
@@ -234,123 +337,22 @@ export class CommandProcessor {
     }
     return fetched;
   }
-
-  #undefined(stream: Stream, opcode: number): void {
-    stream.stopped = true;
-    this.#options.faults.undefinedOpcode(stream, opcode);
-  }
-
-  #packet(stream: Stream, job: Job, opcode: number, words: Int32Array, index: number): Outcome {
-    const { stall } = stream;
-    if (stall === Stall.PACKETS || (stall === Stall.TRANSFERS && opcode === PacketOpcode.LIN_DMA)) return 'blocked';
-    switch (opcode) {
-      case PacketOpcode.LIN_DMA:
-        return this.#linearDma.execute(stream, job, words, index);
-      case PacketOpcode.MSG_LONG:
-        return this.#messageLong(stream, job, words, index);
-      case PacketOpcode.NOP:
-        return 'next';
-      case PacketOpcode.FENCE:
-        return this.#fence(stream, words[index]!);
-      case PacketOpcode.MSG_SHORT:
-        return this.#messageShort(stream, words[index]!, words[index + 1]!);
-      case PacketOpcode.CP_DMA:
-        return this.#commandBufferFetch(stream, job, words, index);
-      case PacketOpcode.ARB_POINT:
-        return this.#arbitrate(stream, words[index]!);
-      case PacketOpcode.WREG_32:
-        return this.#writeOwnRegister(stream, words[index]!, words[index + 1]!);
-      default:
-        // REPEAT and LOAD_AND_EXE are among these, although the driver of gaudi accepts them: the emulator has no predicates to load and
-        // no scalars to execute.
-        this.#undefined(stream, opcode);
-        return 'blocked';
-    }
-  }
-
-  /** MSG_LONG: value, ctl, address. A 32-bit write, or the low word of the time stamp. */
-  #messageLong(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
-    if (packetPredicate(words[index + 1]!) !== 0) return 'next';
-    const map = this.#map;
-    const low = words[index + 2]!;
-    const high = words[index + 3]!;
-    const isTime = msgOperation(words[index + 1]!) === 1;
-    const value = isTime ? this.#options.clock.nowNs() | 0 : words[index]!;
-    const target = map.decode(high, low);
-    if (target === Target.REGISTER) return this.#register(stream, map.offset, value);
-    if (target === Target.UNMAPPED || map.available < 4) {
-      this.#options.faults.pageFault(stream, high, low);
-      return 'next';
-    }
-    if (stream.drained) {
-      this.#options.access.write(map.memory, map.offset, value);
-      return 'next';
-    }
-    const channel = job.channelOf(stream, this.#options.engines);
-    if (channel.room === 0) return 'blocked';
-    const { pid } = map.memory;
-    if (pid !== 0) channel.aimAt(pid);
-    const write = pid === 0 ? Opcode.WRITE32 : Opcode.WRITE32_TO;
-    channel.immediate(write, value, 0, map.memory.address + map.offset, 4);
-    job.position = channel.position;
-    return 'next';
-  }
-
-  #register(stream: Stream, offset: number, value: number): Outcome {
-    if (!stream.drained) return 'blocked';
-    this.#options.registers.writeRegister(offset, value);
-    return 'next';
-  }
-
-  /** MSG_SHORT: value; 16-bit offset and base in ctl. */
-  #messageShort(stream: Stream, value: number, control: number): Outcome {
-    if (packetPredicate(control) !== 0) return 'next';
-    const base = this.#options.registers.messageBase(stream, msgShortBase(control));
-    return this.#register(stream, base + msgShortOffset(control), value);
-  }
-
-  /** FENCE: decrement 0-3, target 16-23, counter 30-31 of the first word. */
-  #fence(stream: Stream, word: number): Outcome {
-    const counter = fenceId(word);
-    if (!stream.drained || stream.fences[counter]! < fenceTarget(word)) return 'blocked';
-    stream.fences[counter] = stream.fences[counter]! - fenceDecrement(word);
-    return 'next';
-  }
-
-  /** ARB_POINT: acquires the arbiter of the QMAN, or releases it after all earlier packets. The reserved bits of gaudi are 0. */
-  #arbitrate(stream: Stream, word: number): Outcome {
-    if (!arbPointRelease(word)) {
-      return stream.arbiter.take(stream, arbPointPriority('gaudi2', word)) ? 'next' : 'blocked';
-    }
-    if (!stream.drained) return 'blocked';
-    stream.arbiter.release(stream);
-    return 'next';
-  }
-
-  /** WREG_32: a register of the engine of the stream. */
-  #writeOwnRegister(stream: Stream, value: number, control: number): Outcome {
-    return this.#register(stream, this.#options.registers.engineBase(stream) + wreg32Offset(control), value);
-  }
-
-  /** CP_DMA: the lower command processor fetches and runs a command buffer; the upper one continues. */
-  #commandBufferFetch(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
-    const lower = stream.lower;
-    if (lower === undefined) {
-      this.#undefined(stream, PacketOpcode.CP_DMA);
-      return 'blocked';
-    }
-    const fetched = new Job();
-    job.fetched ??= [];
-    job.fetched.push(fetched);
-    this.execute(lower, fetched, undefined, words[index + 3]!, words[index + 2]!, words[index]! >>> 0);
-    return 'next';
-  }
 }
 
-/** The remaining part of a buffer that the driver copied at submission. */
-function copied(rest: PendingBuffer, memory: PhysicalMemory): PendingBuffer {
-  const { offset, end } = rest;
-  const bytes = memory.window(offset).u8.slice(offset, end);
+function directBuffer(): PendingBuffer {
+  return { job: new Job(), memory: undefined, high: 0, low: 0, offset: 0, end: 0, isHeld: undefined, isStarted: false };
+}
+
+/** The buffer that a CP_DMA packet names. */
+function fetchedBuffer(job: Job, words: Int32Array, index: number): PendingBuffer {
+  const place = { high: words[index + 3]!, low: words[index + 2]!, end: words[index]! >>> 0 };
+  return { job, memory: undefined, ...place, offset: 0, isHeld: undefined, isStarted: false };
+}
+
+/** A buffer that the driver copied at submission: the part that is not executed, or all of it if it has a loop. */
+function copied({ cp }: Stream, rest: PendingBuffer, memory: PhysicalMemory): PendingBuffer {
+  const from = cp.hasLoops ? 0 : rest.offset;
+  const bytes = memory.window(from).u8.slice(from, rest.end);
   const copy = new PhysicalMemory('patched command buffer', 0, bytes.byteLength, () => bytes.buffer);
-  return { ...rest, memory: copy, offset: 0, end: bytes.byteLength };
+  return { ...rest, memory: copy, offset: rest.offset - from, end: bytes.byteLength };
 }

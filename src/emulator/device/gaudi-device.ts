@@ -43,6 +43,8 @@ export interface GaudiDeviceOptions {
   /** See CommandProcessorOptions. */
   readonly inlineBytesMax: number;
   readonly faults: FaultListener;
+  /** Called when command processors have work left for another turn: {@link GaudiDevice.pump} has to be called soon. */
+  readonly onTurnEnd: () => void;
   /** Called when the device writes to the MSI-X doorbell: interrupt `vector`. */
   readonly onInterrupt: (vector: number) => void;
 }
@@ -136,6 +138,7 @@ export class GaudiDevice {
       onInterrupt: options.onInterrupt,
     });
     this.processor = new CommandProcessor({
+      profile,
       addressMap: this.addressMap,
       engines: options.engines,
       access: this.#access,
@@ -144,6 +147,8 @@ export class GaudiDevice {
       clock: options.clock,
       inlineBytesMax: options.inlineBytesMax,
       traffic: options.traffic,
+      writeWord: (high, low, value) => this.writeWord(high, low, value),
+      onTurnEnd: options.onTurnEnd,
     });
   }
 

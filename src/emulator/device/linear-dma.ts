@@ -114,7 +114,7 @@ export class LinearDma {
   /** Executes a fill, or a transfer that spans translations or faults. */
   #byPieces(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
     const byteLength = words[index]! >>> 0;
-    if (stream.movedBytes === 0 && !this.#isReachable(stream, words, index)) return 'next';
+    if (stream.movedBytes === 0 && !this.isReachable(stream, words, index)) return 'next';
     const channel = job.channelOf(stream, this.#engines);
     const fills = linDmaMemset(words[index + 1]!);
     while (stream.movedBytes < byteLength) {
@@ -138,8 +138,8 @@ export class LinearDma {
     return 'next';
   }
 
-  /** Whether every byte of the transfer can move; reports the fault otherwise. */
-  #isReachable(stream: Stream, words: Int32Array, index: number): boolean {
+  /** Whether every byte of the transfer at `words[index]` can move; reports the fault otherwise. */
+  isReachable(stream: Stream, words: Int32Array, index: number): boolean {
     const byteLength = words[index]! >>> 0;
     for (let done = 0; done < byteLength; ) {
       const piece = this.#nextPiece(stream, words, index, done);

@@ -5,7 +5,7 @@
 
 import { addSeals, close, ftruncate, type MappedMemory, mapFile, memfdCreate, SealFlag } from '../../sys/index.ts';
 import { type AsicProfile, STREAMS_PER_QMAN } from '../../uapi/index.ts';
-import type { DeviceRegisters } from './command-processor.ts';
+import type { DeviceRegisters } from './packet-executor.ts';
 import type { Stream } from './stream.ts';
 import { SyncManager } from './sync-manager.ts';
 

@@ -5,6 +5,7 @@
 
 import type { QueueEntry } from '../../uapi/index.ts';
 import { Arbiter } from './arbiter.ts';
+import { CpState } from './cp-state.ts';
 import type { DmaChannel, DmaEngines } from './dma-engines.ts';
 import type { PhysicalMemory } from './physical-memory.ts';
 
@@ -14,6 +15,9 @@ const FENCES = 4;
 /** What a stalled engine does not execute: new transfers, or packets at all. */
 export const Stall = { NONE: 0, TRANSFERS: 1, PACKETS: 2 } as const;
 export type Stall = (typeof Stall)[keyof typeof Stall];
+
+/** Number of command buffers of a job from which on those that are done are removed. */
+const FETCHED_MIN = 64;
 
 /** One job: a command buffer on a stream. Done when it is decoded and its channel has passed `position`. */
 export class Job {
@@ -25,8 +29,11 @@ export class Job {
   position = 0;
   /** Host virtual address for the time of completion in nanoseconds (64 bits); 0 for none. */
   stampAddress = 0;
-  /** The buffers that the lower command processor fetched for it (CP_DMA). */
+  /** The command buffers that its packets name (CP_DMA, CB_LIST). Those that are done are removed now and then. */
   fetched: Job[] | undefined = undefined;
+  /** The job whose packets have named the command buffer; undefined for a job of the driver. */
+  #root: Job | undefined = undefined;
+  #pruneAt = FETCHED_MIN;
 
   /** Returns the channel of its stream, which receives its descriptors from now on. */
   channelOf(stream: Stream, engines: DmaEngines): DmaChannel {
@@ -35,7 +42,22 @@ export class Job {
     return channel;
   }
 
+  /** Creates the job of a command buffer that a packet names. It belongs to the job of the driver, however deep the buffers nest. */
+  fetch(): Job {
+    const root = this.#root ?? this;
+    const job = new Job();
+    job.#root = root;
+    root.fetched ??= [];
+    if (root.fetched.length >= root.#pruneAt) {
+      root.fetched = root.fetched.filter((each) => !each.done);
+      root.#pruneAt = Math.max(FETCHED_MIN, 2 * root.fetched.length);
+    }
+    root.fetched.push(job);
+    return job;
+  }
+
   reset(): void {
+    this.#pruneAt = FETCHED_MIN;
     this.decoded = false;
     this.channel = undefined;
     this.position = 0;
@@ -52,17 +74,19 @@ export class Job {
 
 /** A command buffer that waits in a stream, from the packet at which it stopped. */
 export interface PendingBuffer {
-  readonly job: Job;
+  job: Job;
   /** Copy held by the driver; undefined for a buffer that the card fetches from the device address in `high` and `low`. */
-  readonly memory: PhysicalMemory | undefined;
-  readonly high: number;
-  readonly low: number;
+  memory: PhysicalMemory | undefined;
+  high: number;
+  low: number;
   /** Byte of the buffer where the next packet starts. */
   offset: number;
   /** One past the last byte. */
-  readonly end: number;
+  end: number;
   /** Injected hang: while it returns true, neither this buffer nor those behind it run. */
-  readonly isHeld: (() => boolean) | undefined;
+  isHeld: (() => boolean) | undefined;
+  /** Whether its first packet was tried. */
+  isStarted: boolean;
 }
 
 /** A stream: an upper command processor with a lower one that CP_DMA feeds. */
@@ -72,6 +96,9 @@ export class Stream {
   /** The lower command processor of the same QMAN; it has none itself. */
   readonly lower: Stream | undefined;
   readonly pending: PendingBuffer[] = [];
+  /** Buffers that packets of the current one have named for the same command processor: they run behind it. */
+  readonly chained: PendingBuffer[] = [];
+  readonly cp: CpState = new CpState();
   readonly fences: Int32Array = new Int32Array(FENCES);
   /** Acquired by ARB_POINT: one for all streams of the QMAN. */
   readonly arbiter: Arbiter;
@@ -127,10 +154,17 @@ export class Stream {
     return this.pending.length === 0 && this.drained && (this.lower === undefined || this.lower.idle);
   }
 
+  /** Puts the chained buffers before the waiting ones. */
+  takeChained(): void {
+    if (this.chained.length > 0) this.pending.unshift(...this.chained.splice(0));
+  }
+
   /** Forgets waiting buffers. Descriptors in the channel are executed all the same. */
   dropPending(): void {
     this.pending.length = 0;
+    this.chained.length = 0;
     this.movedBytes = 0;
+    this.cp.abandon();
     this.lower?.dropPending();
   }
 
@@ -138,6 +172,7 @@ export class Stream {
   reset(): void {
     this.dropPending();
     this.arbiter.reset();
+    this.cp.reset();
     this.fences.fill(0);
     this.stopped = false;
     this.stall = Stall.NONE;

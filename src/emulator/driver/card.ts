@@ -36,6 +36,8 @@ import { TimeoutWatch } from './submission/timeout-watch.ts';
 
 /** Time within which a user has to close the file after a fault, if an event fd is registered, before the card resets (driver: 30 s). */
 const RELEASE_WATCHDOG_NS = 30e9;
+/** Pause between two turns of command processors whose program goes on and on. */
+const TURN_PAUSE_NS = 1e6;
 /** Limit of the wait for engines to finish. One that takes longer hangs: a thread cannot be interrupted in a copy. */
 const ENGINES_WAIT_NS = 600e9;
 
@@ -77,6 +79,8 @@ export class Card implements CardPort, FaultReporter {
   #status: HlDeviceStatus = HL_DEVICE_STATUS.OPERATIONAL;
   #file: PrimaryFile | undefined;
   #watchdog: Timer | undefined;
+  /** The next turn of command processors that did not finish their work in one. */
+  #turn: Timer | undefined;
   readonly #engines: DmaEngines;
   readonly #timeouts: TimeoutWatch;
 
@@ -104,6 +108,7 @@ export class Card implements CardPort, FaultReporter {
       traffic: new CardTraffic(place.minor, linkTraffic),
       inlineBytesMax: config.inlineBytesMax,
       faults: this.records,
+      onTurnEnd: () => this.#continueSoon(),
       onInterrupt: (vector) => this.#file?.context.interrupts.raise(vector),
     });
     this.waiters = new Waiters(engines, config.clock, () => this.service());
@@ -171,13 +176,13 @@ export class Card implements CardPort, FaultReporter {
   progress(): void {
     this.service();
     this.#file?.context.submissions.retire();
-    if (this.waiters.count > 0) this.waiters.wake();
+    if (this.waiters.any) this.waiters.wake();
   }
 
   /** Puts the card into a status, for tests and fault plans. */
   setStatus(status: HlDeviceStatus): void {
     this.#status = status;
-    this.waiters.wake();
+    this.waiters.wakeAll();
   }
 
   /** Notifies registered users of events (bits of HL_NOTIFIER_EVENT). */
@@ -217,7 +222,7 @@ export class Card implements CardPort, FaultReporter {
       this.releasePending = true;
       this.#watchdog = this.config.clock.setTimer(RELEASE_WATCHDOG_NS, () => this.#reset());
     }
-    this.waiters.wake();
+    this.waiters.wakeAll();
   }
 
   /** Takes links of the card down or up. Throws UcxError ERR_INVALID_PARAM. */
@@ -231,7 +236,7 @@ export class Card implements CardPort, FaultReporter {
     this.removed = true;
     this.links.unplug(this.place.minor);
     this.#file?.context.submissions.abort(undefined);
-    this.waiters.wake();
+    this.waiters.wakeAll();
   }
 
   /** Closes the primary file, if it is open. The engines must still be running. */
@@ -278,7 +283,7 @@ export class Card implements CardPort, FaultReporter {
     } else if (this.releasePending || held) this.#reset();
     else if (this.profile.capabilities.resetOnClose || !idle) this.#resetAfterRelease();
     else this.device.resetState();
-    this.waiters.wake();
+    this.waiters.wakeAll();
   }
 
   /** The compute reset after a release: complete when `close` returns, so that the card can be opened again at once. */
@@ -315,8 +320,18 @@ export class Card implements CardPort, FaultReporter {
     this.setStatus(HL_DEVICE_STATUS.MALFUNCTION);
   }
 
+  /** Runs the command processors again after other work of this thread. */
+  #continueSoon(): void {
+    this.#turn ??= this.config.clock.setTimer(TURN_PAUSE_NS, () => {
+      this.#turn = undefined;
+      this.progress();
+    });
+  }
+
   #cancelTimers(): void {
     this.#timeouts.cancel();
+    this.#turn?.cancel();
+    this.#turn = undefined;
     this.#watchdog?.cancel();
     this.#watchdog = undefined;
   }

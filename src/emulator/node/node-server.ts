@@ -4,7 +4,6 @@
  */
 
 import { closeSync, openSync, rmSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
 import {
   allocateScratch,
   dup,
@@ -44,11 +43,10 @@ const UNAUTHENTICATED_PEERS_MAX = 64;
 const SOCKET_MASK = 0o177;
 const NS_PER_S = 1e9;
 /**
- * Transfers up to this size run in the thread that serves ioctls if their stream is idle: waking an engine thread takes as long. If
- * there are fewer processors than busy threads (client, server, engine), an engine thread only alternates with them: there, all
- * but the longest transfers run inline, while other clients wait.
+ * Transfers up to this size run in the thread that serves ioctls if their stream is idle: waking an engine thread takes as long. Longer ones
+ * must not: a submission returns before its transfers end, so that queues fill, and other clients do not wait for them.
  */
-const INLINE_BYTES_MAX: number = availableParallelism() < 3 ? 64 * 2 ** 20 : 2 ** 20;
+const INLINE_BYTES_MAX: number = 256 * 2 ** 10;
 
 /** Options of a server. */
 export interface NodeServerOptions {

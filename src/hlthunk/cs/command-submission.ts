@@ -40,6 +40,9 @@ export interface JobOptions {
   readonly timeoutSeconds?: number;
 }
 
+/** Flags of the first member of a staged submission. */
+const STAGED_FIRST: number = HL_CS_FLAGS.STAGED_SUBMISSION | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST;
+
 /** Parts of a submission besides its chunks. */
 export interface SubmissionOptions extends JobOptions {
   /** Chunks that are executed first, with FORCE_RESTORE. */
@@ -47,8 +50,8 @@ export interface SubmissionOptions extends JobOptions {
   /** Sequence number of the first member of a staged submission. */
   readonly stagedSeq?: bigint;
   /**
-   * Signals of reserveEncapsSignals that the packets raise; then waitForReservedEncapsSignals can wait for them. The submission consumes the reservation. For
-   * a staged submission they belong to the first member.
+   * Signals of reserveEncapsSignals that the packets raise; then waitForReservedEncapsSignals can wait for them. The submission consumes the reservation.
+   * Only the first member of a staged submission takes them (flags STAGED_SUBMISSION and STAGED_SUBMISSION_FIRST): the driver ignores others.
    */
   readonly encapsSignals?: EncapsSignals;
 }
@@ -89,6 +92,13 @@ export function commandSubmission(
   const { encapsSignals } = options;
   if (encapsSignals !== undefined) {
     checkReserved('encapsSignals', encapsSignals, card);
+    if (((options.flags ?? 0) & STAGED_FIRST) !== STAGED_FIRST) {
+      throw invalidArgument(
+        'encapsSignals',
+        'needs the flags of the first member of a staged submission',
+        options.flags,
+      );
+    }
     if (options.stagedSeq !== undefined) {
       throw invalidArgument('encapsSignals', 'must not be given beside stagedSeq', encapsSignals.id);
     }

@@ -10,7 +10,7 @@ export class EncapsSignals {
   readonly id: number;
   /** Offset of the sync object from the base of the card's registers (cfg.start of its profile): packets add to it. */
   readonly sobBaseAddrOffset: number;
-  /** Value of the sync object when all signals have been raised. */
+  /** Value of the sync object after the next signal behind the reservation: all reserved ones have been raised at one less. */
   readonly count: number;
   /** False once a submission has consumed the reservation, or it was released. */
   live = true;

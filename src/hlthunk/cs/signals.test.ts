@@ -35,6 +35,7 @@ const BOTH = ['gaudi2', 'gaudi'] as const;
 const ADD = 0x8000_0000;
 /** A queue that is neither fenced nor waiting. */
 const RAISING_QUEUE = 1;
+const STAGED_FIRST = HL_CS_FLAGS.STAGED_SUBMISSION | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST;
 const refusal = (argument: string): unknown =>
   expect.objectContaining({
     code: GaudiErrorCode.INVALID_PARAMS,
@@ -73,10 +74,10 @@ describe.each(BOTH)('signals of %s', (asic) => {
     const device = fixture.setUp({ asic });
     commandSubmission(device, [block(device)]);
     const signal = signalSubmission(device, 0)!;
-    expect(signal).toMatchObject({ seq: 2n, sobCountBeforeSubmission: 0 });
+    expect(signal).toMatchObject({ seq: 2n, sobCountBeforeSubmission: 1 });
     expect(signalSubmission(device, 0, { timeoutSeconds: 60 })).toMatchObject({
       sobBaseAddrOffset: signal.sobBaseAddrOffset,
-      sobCountBeforeSubmission: 1,
+      sobCountBeforeSubmission: 2,
     });
     const waiting = waitForSignal(device, signal.seq, 4)!;
     expect(waitForCs(device, waiting, 0).status).toBe(HL_WAIT_CS_STATUS.BUSY);
@@ -85,31 +86,10 @@ describe.each(BOTH)('signals of %s', (asic) => {
     expect(waitForSignal(device, signal.seq, 4)).toBe(ALREADY_SIGNALED);
   });
 
-  it('are reserved, raised by packets, and waited for one by one', () => {
-    const device = fixture.setUp({ asic });
-    const reserved = reserveEncapsSignals(device, 0, 2)!;
-    expect(reserved.count).toBe(2);
-    const sob = device.info.profile.cfg.start + BigInt(reserved.sobBaseAddrOffset);
-    const chunk = block(device, (words, at) =>
-      writeMsgLong(words, at, msgLongCtl(), ADD | 2, lowWord(sob), highWord(sob)),
-    );
-    const staged = asic === 'gaudi' ? HL_CS_FLAGS.STAGED_SUBMISSION | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST : 0;
-    const last = asic === 'gaudi' ? HL_CS_FLAGS.STAGED_SUBMISSION_LAST : 0;
-    const seq = commandSubmission(device, [chunk], { flags: staged | last, encapsSignals: reserved })!;
-    expect(reserved.live).toBe(false);
-    expect(() => waitForReservedEncapsSignals(device, seq, 3, 4)).toThrow(INVALID);
-    const waiting = [1, 2].map((offset) => waitForReservedEncapsSignals(device, seq, offset, 4)!);
-    expect(waiting.map((each) => waitForCs(device, each, 0).status)).toEqual([1, 1]);
-    raise(device);
-    for (const each of waiting) expect(waitForCs(device, each, 1e7).status).toBe(HL_WAIT_CS_STATUS.COMPLETED);
-    expect(() => commandSubmission(device, [chunk], { encapsSignals: reserved })).toThrow(refusal('encapsSignals'));
-    expect(() => unreserveEncapsSignals(device, reserved)).toThrow(refusal('signals'));
-  });
-
   it('are released in the reverse order, once', () => {
     const device = fixture.setUp({ asic });
     const [one, two] = [reserveEncapsSignals(device, 0, 4)!, reserveEncapsSignals(device, 0, 3)!];
-    expect([one.count, two.count]).toEqual([4, 7]);
+    expect([one.count, two.count]).toEqual([5, 8]);
     expect(() => unreserveEncapsSignals(device, one)).toThrow(INVALID);
     expect(one.live).toBe(true);
     expect([unreserveEncapsSignals(device, two), unreserveEncapsSignals(device, one)]).toEqual([true, true]);
@@ -137,7 +117,7 @@ describe.each(BOTH)('signals of %s', (asic) => {
     expect(() => commandSubmission(device, [nop], { encapsSignals: foreign })).toThrow(refusal('encapsSignals'));
     expect(() => unreserveEncapsSignals(device, foreign)).toThrow(refusal('signals'));
     const own = reserveEncapsSignals(device, 0, 1)!;
-    const both = { encapsSignals: own, stagedSeq: 1n };
+    const both = { encapsSignals: own, stagedSeq: 1n, flags: STAGED_FIRST };
     expect(() => commandSubmission(device, [nop], both)).toThrow(refusal('encapsSignals'));
     for (const count of [0, -1, 0.5, 0x8000]) {
       expect(() => reserveEncapsSignals(device, 0, count)).toThrow(refusal('count'));
@@ -148,5 +128,39 @@ describe.each(BOTH)('signals of %s', (asic) => {
     expect(() => waitForSignal(device, 999n, 0)).toThrow(INVALID);
     other.close();
     expect(() => signalSubmission(other, 0)).toThrow(expect.objectContaining({ code: 'ERR_CLOSED' }));
+  });
+});
+
+describe('encapsulated signals', () => {
+  it('are reserved, raised by packets of a staged submission, and waited for one by one', () => {
+    const device = fixture.setUp({ asic: 'gaudi' });
+    const reserved = reserveEncapsSignals(device, 0, 2)!;
+    expect(reserved.count).toBe(3);
+    const sob = device.info.profile.cfg.start + BigInt(reserved.sobBaseAddrOffset);
+    const chunk = block(device, (words, at) =>
+      writeMsgLong(words, at, msgLongCtl(), ADD | 2, lowWord(sob), highWord(sob)),
+    );
+    expect(() => commandSubmission(device, [chunk], { encapsSignals: reserved })).toThrow(refusal('encapsSignals'));
+    const flags = STAGED_FIRST | HL_CS_FLAGS.STAGED_SUBMISSION_LAST;
+    const seq = commandSubmission(device, [chunk], { flags, encapsSignals: reserved })!;
+    expect(reserved.live).toBe(false);
+    expect(() => waitForReservedEncapsSignals(device, seq, 3, 4)).toThrow(INVALID);
+    const waiting = [1, 2].map((offset) => waitForReservedEncapsSignals(device, seq, offset, 4)!);
+    expect(waiting.map((each) => waitForCs(device, each, 0).status)).toEqual([1, 1]);
+    raise(device);
+    for (const each of waiting) expect(waitForCs(device, each, 1e7).status).toBe(HL_WAIT_CS_STATUS.COMPLETED);
+    expect(() => commandSubmission(device, [chunk], { encapsSignals: reserved })).toThrow(refusal('encapsSignals'));
+    expect(() => unreserveEncapsSignals(device, reserved)).toThrow(refusal('signals'));
+  });
+
+  it('need staged submissions, which gaudi2 does not have', () => {
+    const device = fixture.setUp({ asic: 'gaudi2' });
+    const reserved = reserveEncapsSignals(device, 0, 2)!;
+    const options = { flags: STAGED_FIRST, encapsSignals: reserved };
+    expect(() => commandSubmission(device, [block(device)], options)).toThrow(
+      expect.objectContaining({ code: GaudiErrorCode.PERMISSION_DENIED }),
+    );
+    expect(reserved.live).toBe(true);
+    expect(unreserveEncapsSignals(device, reserved)).toBe(true);
   });
 });

@@ -26,9 +26,9 @@ const BLOCK_BYTES: number = SEQUENCE_AT + 8;
 export interface SignalSubmission {
   /** Sequence number for waitForCs and waitForSignal. */
   readonly seq: bigint;
-  /** Offset of the sync object from the base of the card's registers. */
+  /** Offset of the sync object from the base of the card's registers; after its last value that of the next one, which the driver reports. */
   readonly sobBaseAddrOffset: number;
-  /** Value of the sync object before the submission. */
+  /** Value of that sync object with the signal, as the driver reports it: 1 for the first signal, 0 with the last value of the previous sync object. */
   readonly sobCountBeforeSubmission: number;
 }
 

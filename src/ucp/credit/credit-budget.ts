@@ -6,9 +6,9 @@
 /** What a kept message takes besides its bytes: objects, list links and the headers of its buffer. */
 export const KEPT_OVERHEAD_BYTES = 256;
 /** Smallest window, as long as the budget has that much. */
-export const WINDOW_BYTES_MIN = 65_536;
-/** A new connection gets this part of what is left. */
-const SHARE = 64;
+export const WINDOW_BYTES_MIN = 32_768;
+/** A new connection gets this part of what is left: with the default budget, 1 MiB is the first window, and a thousand connections have one each. */
+const SHARE = 256;
 /** Words of a window on the wire hold any of these. */
 const BUDGET_BYTES_MAX: number = 2 ** 50;
 

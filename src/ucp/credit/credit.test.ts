@@ -30,16 +30,22 @@ describe('a budget', () => {
     const budget = new CreditBudget(256 * MIB);
     const first = ends(budget).window;
     const second = ends(budget).window;
-    expect([first.windowBytes, second.windowBytes]).toEqual([4 * MIB, Math.floor((252 * MIB) / 64)]);
+    expect([first.windowBytes, second.windowBytes]).toEqual([MIB, Math.floor((255 * MIB) / 256)]);
     first.close();
     second.close();
     second.close();
     expect(budget.grantedBytes).toBe(0);
   });
 
+  it('has a window for each of a thousand connections', () => {
+    const budget = new CreditBudget(256 * MIB);
+    const windows = Array.from({ length: 1000 }, () => ends(budget).window);
+    expect(Math.min(...windows.map(({ windowBytes }) => windowBytes))).toBe(WINDOW_BYTES_MIN);
+  });
+
   it('is never exceeded; who came too late gets what others give back', () => {
     const budget = new CreditBudget(4 * MIB);
-    const windows = Array.from({ length: 100 }, () => ends(budget));
+    const windows = Array.from({ length: 200 }, () => ends(budget));
     expect(budget.grantedBytes).toBe(4 * MIB);
     const isEmpty = ({ window }: { readonly window: InboundWindow }): boolean => window.windowBytes === 0;
     expect(windows.findIndex(isEmpty)).toBe((4 * MIB) / WINDOW_BYTES_MIN);

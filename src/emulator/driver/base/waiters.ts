@@ -1,5 +1,5 @@
 /**
- * Waiting for progress of a card: blocking, as a system call does, or by a promise that the event loop resolves.
+ * Waiting for progress of a card or for one of its interrupts: blocking, as a system call does, or by a promise that the event loop resolves.
  * The conditions are those of its callers.
  */
 
@@ -12,9 +12,12 @@ const PAUSE_MS = 0.05;
 /** A word that never changes: waiting for it is a pause. */
 const pause: Int32Array<SharedArrayBuffer> = new Int32Array(new SharedArrayBuffer(4));
 
-/** A registration for the next progress. */
+/** Not an interrupt: a wait for progress. */
+export const NO_INTERRUPT = -1;
+
+/** A registration for the next progress, or the next interrupt. */
 export interface ProgressTicket {
-  /** Resolves after the next progress of the node, or on time-out. */
+  /** Resolves after the next progress of the node or the interrupt, or on time-out. */
   readonly progress: Promise<void>;
   /** Cancels the registration. */
   cancel(): void;
@@ -26,6 +29,8 @@ export class Waiters {
   readonly #clock: Clock;
   readonly #pump: () => void;
   readonly #waiting: Set<() => void> = new Set();
+  /** The waiters for each interrupt (wait_list_head of struct hl_user_interrupt). */
+  readonly #lists: Map<number, Set<() => void>> = new Map();
 
   /** @param pump runs everything that can run */
   constructor(engines: DmaEngines, clock: Clock, pump: () => void) {
@@ -34,8 +39,9 @@ export class Waiters {
     this.#pump = pump;
   }
 
-  get count(): number {
-    return this.#waiting.size;
+  /** Whether anything waits. */
+  get any(): boolean {
+    return this.#waiting.size > 0 || this.#lists.size > 0;
   }
 
   /**
@@ -58,8 +64,11 @@ export class Waiters {
     }
   }
 
-  /** Returns a ticket that resolves at the next progress, or after `timeoutNs`. Keeps the process alive meanwhile. */
-  take(timeoutNs: number): ProgressTicket {
+  /**
+   * Returns a ticket that resolves at the next progress, or after `timeoutNs`. Keeps the process alive meanwhile.
+   * @param interrupt resolves at this interrupt, and not at progress
+   */
+  take(timeoutNs: number, interrupt: number = NO_INTERRUPT): ProgressTicket {
     let resolve: () => void = () => {};
     const progress = new Promise<void>((settle) => {
       resolve = settle;
@@ -68,16 +77,52 @@ export class Waiters {
     timer.ref();
     const finish = (): void => {
       timer.cancel();
-      this.#waiting.delete(finish);
+      this.#remove(interrupt, finish);
       resolve();
     };
-    this.#waiting.add(finish);
+    this.#add(interrupt, finish);
     this.#engines.requestProgressEvent();
     return { progress, cancel: finish };
   }
 
-  /** Wakes all waiters after an event: descriptors done, status changed, an interrupt. */
+  /** Wakes the waiters for progress: descriptors done, a queue that continues. Those for interrupts sleep on. */
   wake(): void {
     for (const finish of [...this.#waiting]) finish();
+    // The next descriptor may be what an interrupt follows.
+    if (this.#lists.size > 0) this.#engines.requestProgressEvent();
+  }
+
+  /** Wakes the waiters for an interrupt. */
+  wakeInterrupt(interrupt: number): void {
+    const list = this.#lists.get(interrupt);
+    if (list !== undefined) for (const finish of [...list]) finish();
+  }
+
+  /** Wakes all waiters: the status has changed. */
+  wakeAll(): void {
+    for (const list of [...this.#lists.values()]) for (const finish of [...list]) finish();
+    this.wake();
+  }
+
+  #add(interrupt: number, finish: () => void): void {
+    if (interrupt === NO_INTERRUPT) {
+      this.#waiting.add(finish);
+      return;
+    }
+    let list = this.#lists.get(interrupt);
+    if (list === undefined) {
+      list = new Set();
+      this.#lists.set(interrupt, list);
+    }
+    list.add(finish);
+  }
+
+  #remove(interrupt: number, finish: () => void): void {
+    if (interrupt === NO_INTERRUPT) {
+      this.#waiting.delete(finish);
+      return;
+    }
+    const list = this.#lists.get(interrupt);
+    if (list?.delete(finish) === true && list.size === 0) this.#lists.delete(interrupt);
   }
 }

@@ -101,7 +101,10 @@ export class PrimaryFile extends EmulatedFile {
     card.notifiers.add(this.#notifier);
   }
 
-  /** WAIT_CS without blocking the thread: polls, and polls again after every progress of the card, until time-out. */
+  /**
+   * WAIT_CS without blocking the thread: polls, and polls again until time-out: after every progress of the card, or, for an interrupt, when it is
+   * raised.
+   */
   async ioctlAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
     if (driverNumber(request, block, this.unknownErrno) !== WAIT_CS) return this.ioctl(request, block);
     const wait = new PolledWait(block, this.card.config.clock);
@@ -109,7 +112,7 @@ export class PrimaryFile extends EmulatedFile {
     let holdsSlot = false;
     for (let isFirst = true; ; isFirst = false) {
       // The ticket is taken before the poll: progress in between resolves it.
-      const ticket = this.card.waiters.take(wait.remainingNs);
+      const ticket = this.card.waiters.take(wait.remainingNs, wait.interrupt);
       wait.writePoll(block);
       const result = this.#pollWait(request, block, isFirst);
       if (wait.isOver(result, block)) {
@@ -125,7 +128,7 @@ export class PrimaryFile extends EmulatedFile {
       await ticket.progress;
       if (interruption?.raised === true) {
         if (holdsSlot) this.card.multiWaits -= 1;
-        return wait.interrupt(block);
+        return wait.interrupted(block);
       }
       // Other callers of the file may have run ioctls meanwhile.
       this.userMemory.caller = caller;

@@ -70,7 +70,8 @@ function hwIpInfo({ card }: InfoRequest): Uint8Array {
     dram_page_size: dram.pageSize,
     edma_enabled_mask: engines.edmaMask,
     number_of_user_interrupts: interrupts.userInterruptCount,
-    device_mem_alloc_default_page_size: profile.capabilities.dramMmu ? dram.pageSize : 0n,
+    // Both property functions set it to dram_page_size (gaudi.c and gaudi2.c, Linux 6.12).
+    device_mem_alloc_default_page_size: dram.pageSize,
     // nic_ports_mask and nic_ports_external_mask in the vendor's newest header.
     reserved4: reportNicPorts ? 2n ** BigInt(engines.nicCount) - 1n : 0n,
     reserved5: reportNicPorts ? engines.nicScaleOutMask : 0n,

@@ -36,8 +36,19 @@ const CHUNK_WORDS: number = HL_CS_CHUNK.size / 4;
 /** Minimum size of a command buffer in a chunk: one packet. */
 const CB_BYTES_MIN = 8;
 
+/** The words of the arguments that have the chunks of a phase. */
+interface Phase {
+  readonly pointer: number;
+  readonly count: number;
+}
+
+const RESTORE: Phase = { pointer: IN.chunks_restore, count: IN.num_chunks_restore };
+const EXECUTE: Phase = { pointer: IN.chunks_execute, count: IN.num_chunks_execute };
+
 const STAGED = HL_CS_FLAGS.STAGED_SUBMISSION;
 const STAGED_MEMBER: number = STAGED | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST | HL_CS_FLAGS.STAGED_SUBMISSION_LAST;
+/** Only the first member of a staged submission takes a reservation: elsewhere the driver ignores ENCAP_SIGNALS. */
+const ENCAPSULATING: number = STAGED | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST | HL_CS_FLAGS.ENCAP_SIGNALS;
 const SYNC_TYPES: number =
   HL_CS_FLAGS.SIGNAL |
   HL_CS_FLAGS.WAIT |
@@ -84,20 +95,15 @@ function checkType(context: Context, flags: number, chunks: number): number {
 function submitDefault(context: Context, block: ArgumentBlock, flags: number): number {
   const { words } = block;
   const chunks = context.chunks;
-  const refused = readChunks(
-    context,
-    block,
-    words[IN.chunks_execute]! | 0,
-    words[IN.chunks_execute + 1]! | 0,
-    words[IN.num_chunks_execute]!,
-  );
+  const refused = readChunks(context, block, EXECUTE, needsCompletion(flags));
   if (refused !== 0) return refuse(block, refused);
   const timeoutSeconds = timeoutSecondsOf(context.card.config, words, flags);
   const staged = (flags & STAGED) !== 0 && (flags & HL_CS_FLAGS.STAGED_SUBMISSION_FIRST) === 0;
   const group = staged ? context.submissions.findStaged(readNumber(words, IN.seq)) : undefined;
   if (staged && group === undefined) return refuse(block, Errno.EINVAL);
-  const reservation = (flags & HL_CS_FLAGS.ENCAP_SIGNALS) === 0 ? 0 : words[IN.encaps_sig_handle_id]!;
-  if (reservation !== 0 && !context.syncStream.isReserved(reservation)) return refuse(block, Errno.EINVAL);
+  const encapsulates = (flags & ENCAPSULATING) === ENCAPSULATING;
+  const reservation = words[IN.encaps_sig_handle_id]!;
+  if (encapsulates && !context.syncStream.isReserved(reservation)) return refuse(block, Errno.EINVAL);
   const submission = openSubmission(context, flags, timeoutSeconds);
   if (typeof submission === 'number') return submission === Errno.EAGAIN ? -submission : refuse(block, submission);
   if ((flags & STAGED) !== 0) {
@@ -105,7 +111,7 @@ function submitDefault(context: Context, block: ArgumentBlock, flags: number): n
     submission.staged.members.push(submission);
     submission.staged.closed = (flags & HL_CS_FLAGS.STAGED_SUBMISSION_LAST) !== 0;
   }
-  if (reservation !== 0) context.syncStream.bind(reservation, submission);
+  if (encapsulates) context.syncStream.bind(reservation, submission);
   startJobs(context, submission, chunks);
   return accept(block, submission.staged?.firstSeq ?? submission.seq);
 }
@@ -114,15 +120,15 @@ function submitDefault(context: Context, block: ArgumentBlock, flags: number): n
 function openSubmission(context: Context, flags: number, timeoutSeconds: number): Submission | number {
   const { submissions, counters, chunks, card } = context;
   submissions.retire();
+  if (!submissions.hasRoom) {
+    counters.maxCsInFlight += 1;
+    return Errno.EAGAIN;
+  }
   if (!hasQueueRoom(chunks)) {
     counters.queueFull += 1;
     return hasOverlongInternal(chunks) ? Errno.ENOMEM : Errno.EAGAIN;
   }
-  const submission = submissions.open(flags, timeoutSeconds);
-  if (submission === undefined) {
-    counters.maxCsInFlight += 1;
-    return Errno.EAGAIN;
-  }
+  const submission = submissions.open(flags, timeoutSeconds)!;
   card.faults.strike(submission);
   return submission;
 }
@@ -172,19 +178,13 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
   const { card } = context;
   if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout();
   // A submission that completes at once may be the awaited one: the last member of a staged submission.
-  else if (card.waiters.count > 0) card.waiters.wake();
+  else if (card.waiters.any) card.waiters.wake();
 }
 
 /** The restore phase: a separate submission that must be complete before the next one starts. */
 function restore(context: Context, block: ArgumentBlock): number {
   const { words } = block;
-  const refused = readChunks(
-    context,
-    block,
-    words[IN.chunks_restore]! | 0,
-    words[IN.chunks_restore + 1]! | 0,
-    words[IN.num_chunks_restore]!,
-  );
+  const refused = readChunks(context, block, RESTORE, true);
   if (refused !== 0) return refused;
   const timeoutSeconds = timeoutSecondsOf(context.card.config, words, 0);
   const submission = openSubmission(context, 0, timeoutSeconds);
@@ -197,11 +197,23 @@ function restore(context: Context, block: ArgumentBlock): number {
   return submissions.poll(submission) === SubmissionState.COMPLETED ? 0 : Errno.ENOEXEC;
 }
 
-/** Reads and checks the chunks into the context's list; 0 or an errno. */
-function readChunks(context: Context, block: ArgumentBlock, low: number, high: number, count: number): number {
+/** Whether the driver tracks completion: of all submissions but the staged ones before the last (cs_needs_completion, Linux 6.12). */
+function needsCompletion(flags: number): boolean {
+  return (flags & STAGED) === 0 || (flags & HL_CS_FLAGS.STAGED_SUBMISSION_LAST) !== 0;
+}
+
+/**
+ * Reads and checks the chunks of a phase into the context's list; 0 or an errno.
+ * @param completes whether one of them must go to a queue that signals completion
+ */
+function readChunks(context: Context, block: ArgumentBlock, phase: Phase, completes: boolean): number {
   const { chunks, counters, userMemory } = context;
+  const { words } = block;
+  const count = words[phase.count]!;
   chunks.length = 0;
   if (count > HL_MAX_JOBS_PER_CS) return Errno.EINVAL;
+  const low = words[phase.pointer]! | 0;
+  const high = words[phase.pointer + 1]! | 0;
   if (!userMemory.readWords(block, low, high, count * CHUNK_WORDS)) return Errno.EFAULT;
   let tracked = false;
   for (let i = 0; i < count; i++) {
@@ -212,8 +224,9 @@ function readChunks(context: Context, block: ArgumentBlock, low: number, high: n
     }
     tracked ||= chunks.items[i]!.stream!.tracked;
   }
-  if (!tracked) return Errno.EINVAL;
-  return 0;
+  if (tracked || !completes) return 0;
+  counters.validation += 1;
+  return Errno.EINVAL;
 }
 
 /** Checks one chunk and appends it to the list; 0 or an errno. */

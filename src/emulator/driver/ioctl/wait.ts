@@ -14,9 +14,10 @@ import {
   HL_WAIT_MULTI_CS_LIST_MAX_LEN,
 } from '../../../uapi/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
-import type { ProgressTicket } from '../base/waiters.ts';
+import { NO_INTERRUPT, type ProgressTicket } from '../base/waiters.ts';
 import { readNumber } from '../base/words.ts';
 import { type Submission, SubmissionState } from '../submission/submission.ts';
+import { interruptOf } from '../submission/user-interrupts.ts';
 import { answer, timeoutOf, writeTimestamp } from '../submission/wait-answer.ts';
 import type { Context } from './context.ts';
 
@@ -174,11 +175,15 @@ export class PolledWait {
   readonly #clock: Clock;
   readonly #deadlineNs: number;
   readonly #timeoutWord: number;
+  /** The interrupt that the wait is for; NO_INTERRUPT for a wait for submissions. */
+  readonly interrupt: number;
 
   constructor(block: ArgumentBlock, clock: Clock) {
     this.#arguments = block.words.slice(0, ARGS_WORDS);
     this.#clock = clock;
-    const isInterrupt = (this.#arguments[IN.flags]! & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0;
+    const flags = this.#arguments[IN.flags]!;
+    const isInterrupt = (flags & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0;
+    this.interrupt = isInterrupt ? interruptOf(flags) : NO_INTERRUPT;
     this.#timeoutWord = isInterrupt ? IN.interrupt_timeout_us : IN.timeout_us;
     this.#deadlineNs = clock.nowNs() + timeoutOf(this.#arguments, this.#timeoutWord);
   }
@@ -193,7 +198,7 @@ export class PolledWait {
   }
 
   /** The result of a wait that a signal has ended: the arguments are those of the caller, for a repetition (hl_cs_wait_ioctl, Linux 6.12). */
-  interrupt(block: ArgumentBlock): number {
+  interrupted(block: ArgumentBlock): number {
     block.words.set(this.#arguments);
     return -Errno.EINTR;
   }

@@ -37,6 +37,8 @@ export class Submission {
   multiWait = false;
   /** A SIGNAL submission: a WAIT one may name it. */
   signal = false;
+  /** Called once, when its state becomes final; undefined for none. */
+  onEnd: (() => void) | undefined = undefined;
   /** Injected: completion is withheld, whatever the state of its jobs. */
   withheld = false;
   /** Injected: its engines do not run it. */
@@ -51,6 +53,7 @@ export class Submission {
     this.staged = undefined;
     this.multiWait = false;
     this.signal = false;
+    this.onEnd = undefined;
     this.withheld = false;
     this.hung = false;
   }
@@ -169,7 +172,7 @@ export class SubmissionTable {
       slot = new Submission();
       this.#slots[index] = slot;
     } else {
-      if (slot.state !== SubmissionState.FREE && this.poll(slot) === SubmissionState.PENDING) return undefined;
+      if (!this.hasRoom) return undefined;
       this.#remember(slot);
     }
     slot.begin(this.nextSeq, flags, timeoutSeconds);
@@ -196,6 +199,21 @@ export class SubmissionTable {
     const done = submission.staged === undefined ? submission.jobsDone : submission.staged.done;
     if (done) this.#settle(submission, SubmissionState.COMPLETED);
     return submission.state;
+  }
+
+  /** Checks all pending submissions, also those behind an incomplete one. */
+  pollAll(): void {
+    for (let seq = this.oldest; seq < this.nextSeq; seq++) {
+      const submission = this.find(seq);
+      if (submission !== undefined) this.poll(submission);
+    }
+    this.retire();
+  }
+
+  /** Whether {@link open} has a slot: the submission that had it is complete. */
+  get hasRoom(): boolean {
+    const slot = this.#slots[this.nextSeq & this.#mask];
+    return slot === undefined || slot.state === SubmissionState.FREE || this.poll(slot) !== SubmissionState.PENDING;
   }
 
   /** Retires complete submissions from the oldest on. */
@@ -251,6 +269,10 @@ export class SubmissionTable {
       if (!stream.tracked) abandons = true;
     }
     if (abandons) submission.abandonJobs();
+    const { onEnd } = submission;
+    if (onEnd === undefined) return;
+    submission.onEnd = undefined;
+    onEnd();
   }
 
   /** Stores the outcome of a submission that is about to lose its slot, if it has a timestamp. */

@@ -10,9 +10,11 @@ import { Errno } from '../../../sys/index.ts';
 import { HL_CS_ARGS, HL_CS_CHUNK, HL_CS_FLAGS, type QueueEntry } from '../../../uapi/index.ts';
 import type { PhysicalMemory } from '../../device/physical-memory.ts';
 import { readNumber } from '../base/words.ts';
+import { smallestFreeId } from '../memory/handle-ids.ts';
 import type { ContextPort } from './context-port.ts';
 import { accept, acceptNothing, refuse } from './cs-answer.ts';
 import { timeoutSecondsOf } from './cs-timeout.ts';
+import { type Signal, SignalQueue, SOB_VALUE_END } from './signal-queue.ts';
 import { type Submission, SubmissionState } from './submission.ts';
 import { SignalPackets } from './sync-packets.ts';
 
@@ -21,50 +23,34 @@ const OUT = HL_CS_ARGS.out.words;
 const CHUNK = HL_CS_CHUNK.words;
 const CHUNK_WORDS: number = HL_CS_CHUNK.size / 4;
 
-/** End of the count of a sync object (HL_MAX_SOB_VAL); then the queue switches to its other one. */
-const SOB_VALUE_END = 0x8000;
 /** Sync objects and monitors that the driver reserves before those of the sync streams. */
 const DRIVER_SOBS = { gaudi: 128, gaudi2: 85 } as const;
 const DRIVER_MONITORS = { gaudi: 64, gaudi2: 125 } as const;
 
-/** The signals of one queue: two sync objects in turn. */
-interface SignalQueue {
-  readonly queue: QueueEntry;
-  readonly sobs: readonly [number, number];
-  readonly monitor: number;
-  current: 0 | 1;
-  /** Value of the current sync object after all signals submitted so far. */
-  value: number;
-  /** The last submission that signals the sync object that is not current. */
-  otherLastSeq: number;
-}
+/** Maximum number of reservations of a context; the driver is limited by its memory. */
+const RESERVATIONS_MAX = 65536;
 
-/** A reservation of signals. */
+/** A reservation of signals (struct hl_cs_encaps_sig_handle), until it is released and no submission refers to it. */
 interface Reservation {
   readonly id: number;
   readonly queue: SignalQueue;
-  readonly sob: number;
-  readonly before: number;
+  /** The first of its signals. */
+  readonly first: Signal;
   readonly count: number;
-}
-
-/** The signal of a submission. */
-interface Signal {
-  readonly sob: number;
-  /** Value of the sync object after the submission. */
-  readonly value: number;
-  /** Signals of a reservation that the user raises one by one; 0 for a signal of the driver. */
-  readonly encapsulated: number;
+  /** The first member of the staged submission that raises the signals; 0 before there is one. */
+  seq: number;
+  /** Incomplete submissions that refer to it. */
+  references: number;
 }
 
 /** The sync streams of one context. */
 export class SyncStream {
   readonly #context: ContextPort;
   readonly #queues: Map<number, SignalQueue> = new Map();
+  /** The signals of incomplete SIGNAL submissions, by sequence number. */
   readonly #signals: Map<number, Signal> = new Map();
   readonly #reservations: Map<number, Reservation> = new Map();
   readonly #packets: SignalPackets;
-  #nextReservation = 1;
 
   constructor(context: ContextPort) {
     this.#context = context;
@@ -90,64 +76,101 @@ export class SyncStream {
       : this.#wait(block, queue, chunk, flags, timeoutSeconds);
   }
 
-  /** Whether a default submission may raise the signals of a reservation (ENCAP_SIGNALS). */
+  /** Whether a staged submission may raise the signals of a reservation (ENCAP_SIGNALS). */
   isReserved(handleId: number): boolean {
-    return this.#reservations.has(handleId);
+    return this.#reservations.get(handleId)?.seq === 0;
   }
 
-  /** Binds a reservation to a default submission that will raise its signals: WAIT submissions may name it. The reservation is consumed. */
+  /** Binds a reservation to the first member of a staged submission that will raise its signals: WAIT submissions may name it. */
   bind(handleId: number, submission: Submission): void {
-    const reservation = this.#reservations.get(handleId);
-    if (reservation === undefined) return;
-    this.#reservations.delete(handleId);
-    const { sob, before, count } = reservation;
-    submission.signal = true;
-    this.#rememberSignal(submission.seq, { sob, value: before + count, encapsulated: count });
+    const reservation = this.#reservations.get(handleId)!;
+    reservation.seq = submission.seq;
+    reservation.references += 1;
+    submission.onEnd = () => {
+      reservation.first.object.references -= 1;
+      this.#release(reservation);
+    };
   }
 
   #signal(block: ArgumentBlock, queue: SignalQueue, flags: number, timeoutSeconds: number): number {
-    const advanced = this.#advance(queue, 1);
-    if (advanced === undefined) return refuse(block, Errno.EINVAL);
-    const submission = this.#open(flags, timeoutSeconds);
-    if (submission === undefined) {
-      queue.value -= 1;
-      return -Errno.EAGAIN;
-    }
+    if (queue.wraps(1) && !this.#prepareSwitch(queue)) return refuse(block, Errno.EINVAL);
+    const submission = this.#open(queue, flags, timeoutSeconds);
+    if (submission === undefined) return -Errno.EAGAIN;
+    const signal = queue.takeSignal();
     submission.signal = true;
-    const sob = queue.sobs[queue.current];
-    this.#rememberSignal(submission.seq, { sob, value: queue.value, encapsulated: 0 });
-    this.#start(submission, queue.queue, this.#packets.signal(sob));
-    accept(block, submission.seq);
-    block.words[OUT.sob_base_addr_offset] = this.#packets.sobOffset(sob);
-    block.words[OUT.sob_count_before_submission] = advanced;
+    this.#signals.set(submission.seq, signal);
+    const { seq } = submission;
+    submission.onEnd = () => {
+      signal.object.references -= 1;
+      this.#signals.delete(seq);
+    };
+    this.#start(submission, queue.queue, this.#packets.signal(signal.object.id));
+    accept(block, seq);
+    // Both describe the state after the signal: with the last value of a sync object, they are those of the other one.
+    block.words[OUT.sob_base_addr_offset] = this.#packets.sobOffset(queue.current.id);
+    block.words[OUT.sob_count_before_submission] = queue.next - 1;
     return 0;
   }
 
+  /** A wait for one signal. One that has completed needs no wait. */
   #wait(block: ArgumentBlock, queue: SignalQueue, chunk: Uint32Array, flags: number, timeoutSeconds: number): number {
+    if ((flags & HL_CS_FLAGS.ENCAP_SIGNALS) !== 0)
+      return this.#waitReserved(block, queue, chunk, flags, timeoutSeconds);
     const { userMemory, submissions } = this.#context;
-    const isEncapsulated = (flags & HL_CS_FLAGS.ENCAP_SIGNALS) !== 0;
-    let seq = readNumber(chunk, CHUNK.encaps_signal_seq);
-    if (!isEncapsulated) {
-      if (chunk[CHUNK.num_signal_seq_arr] !== 1) return refuse(block, Errno.EINVAL);
-      const [low, high] = [chunk[CHUNK.signal_seq_arr]!, chunk[CHUNK.signal_seq_arr + 1]!];
-      if (!userMemory.readWords(block, low, high, 2)) return refuse(block, Errno.EFAULT);
-      seq = readNumber(userMemory.words, userMemory.index);
-    }
+    if (chunk[CHUNK.num_signal_seq_arr] !== 1) return refuse(block, Errno.EINVAL);
+    const [low, high] = [chunk[CHUNK.signal_seq_arr]!, chunk[CHUNK.signal_seq_arr + 1]!];
+    if (!userMemory.readWords(block, low, high, 2)) return refuse(block, Errno.EFAULT);
+    const seq = readNumber(userMemory.words, userMemory.index);
     if (seq >= submissions.nextSeq) return refuse(block, Errno.EINVAL);
     const signalling = submissions.find(seq);
     if (signalling === undefined) return acceptNothing(block);
-    const signal = this.#signals.get(seq);
-    if (!signalling.signal || signal === undefined) return refuse(block, Errno.EINVAL);
-    const later = isEncapsulated ? signal.encapsulated - chunk[CHUNK.encaps_signal_offset]! : 0;
-    if (isEncapsulated !== signal.encapsulated > 0 || later < 0) return refuse(block, Errno.EINVAL);
+    if (!signalling.signal) return refuse(block, Errno.EINVAL);
     if (submissions.poll(signalling) !== SubmissionState.PENDING) return acceptNothing(block);
-    const submission = this.#open(flags, timeoutSeconds);
-    if (submission === undefined) return -Errno.EAGAIN;
-    this.#start(
-      submission,
-      queue.queue,
-      this.#packets.wait(queue.queue, queue.monitor, signal.sob, signal.value - later),
-    );
+    const signal = this.#signals.get(seq)!;
+    return this.#submitWait(block, queue, signal, { flags, timeoutSeconds });
+  }
+
+  /** A wait for some of the signals that a staged submission raises. One whose reservation is gone needs no wait. */
+  #waitReserved(
+    block: ArgumentBlock,
+    queue: SignalQueue,
+    chunk: Uint32Array,
+    flags: number,
+    timeoutSeconds: number,
+  ): number {
+    const { submissions } = this.#context;
+    const seq = readNumber(chunk, CHUNK.encaps_signal_seq);
+    const reservation = [...this.#reservations.values()].find((each) => each.seq !== 0 && each.seq === seq);
+    if (reservation === undefined) return acceptNothing(block);
+    const offset = chunk[CHUNK.encaps_signal_offset]!;
+    if (offset > reservation.count) return refuse(block, Errno.EINVAL);
+    const signalling = submissions.find(seq);
+    if (signalling === undefined || submissions.poll(signalling) !== SubmissionState.PENDING)
+      return acceptNothing(block);
+    const { object, value } = reservation.first;
+    // Offset 1 is the first signal, and so is 0.
+    const signal = { object, value: value + Math.max(0, offset - 1) };
+    return this.#submitWait(block, queue, signal, { flags, timeoutSeconds, reservation });
+  }
+
+  #submitWait(
+    block: ArgumentBlock,
+    queue: SignalQueue,
+    { object, value }: Signal,
+    options: { readonly flags: number; readonly timeoutSeconds: number; readonly reservation?: Reservation },
+  ): number {
+    const { submissions } = this.#context;
+    const submission = this.#open(queue, options.flags, options.timeoutSeconds);
+    // The driver takes a full queue for a signal that has completed meanwhile, but not a full window.
+    if (submission === undefined) return submissions.hasRoom ? acceptNothing(block) : -Errno.EAGAIN;
+    const { reservation } = options;
+    object.references += 1;
+    if (reservation !== undefined) reservation.references += 1;
+    submission.onEnd = () => {
+      object.references -= 1;
+      if (reservation !== undefined) this.#release(reservation);
+    };
+    this.#start(submission, queue.queue, this.#packets.wait(queue.queue, queue.monitor, object.id, value));
     return accept(block, submission.seq);
   }
 
@@ -155,52 +178,57 @@ export class SyncStream {
     const { words } = block;
     const count = words[IN.encaps_signals_count]!;
     const queue = this.#signalQueue(words[IN.encaps_signals_q_idx]!);
-    if (count === 0 || count >= SOB_VALUE_END || queue === undefined) return refuse(block, Errno.EINVAL);
-    const before = this.#advance(queue, count);
-    if (before === undefined) return refuse(block, Errno.EINVAL);
-    const id = this.#nextReservation++;
-    const sob = queue.sobs[queue.current];
-    this.#reservations.set(id, { id, queue, sob, before, count });
+    if (count >= SOB_VALUE_END || queue === undefined) return refuse(block, Errno.EINVAL);
+    if (queue.wraps(count) && !this.#prepareSwitch(queue)) return refuse(block, Errno.EINVAL);
+    if (this.#reservations.size >= RESERVATIONS_MAX) return refuse(block, Errno.EINVAL);
+    const first = queue.takeSignals(count);
+    const id = smallestFreeId(this.#reservations);
+    this.#reservations.set(id, { id, queue, first, count, seq: 0, references: 0 });
     accept(block, 0);
     block.words[OUT.handle_id] = id;
-    block.words[OUT.count] = queue.value;
-    block.words[OUT.sob_base_addr_offset] = this.#packets.sobOffset(sob);
+    block.words[OUT.count] = queue.next;
+    block.words[OUT.sob_base_addr_offset] = this.#packets.sobOffset(first.object.id);
     return 0;
   }
 
-  /** Only the last reservation of a queue can be cancelled, while no signal follows it. */
+  /** Only the last reservation of a queue can be cancelled, while no signal follows it and no submission raises its signals. */
   #unreserve(block: ArgumentBlock): number {
     const reservation = this.#reservations.get(block.words[IN.encaps_sig_handle_id]!);
-    if (reservation === undefined) return refuse(block, Errno.EINVAL);
-    const { queue, sob, before, count } = reservation;
-    if (queue.sobs[queue.current] !== sob || queue.value !== before + count) return refuse(block, Errno.EINVAL);
-    queue.value = before;
+    if (reservation === undefined || reservation.seq !== 0) return refuse(block, Errno.EINVAL);
+    if (!reservation.queue.giveBack(reservation.first, reservation.count)) return refuse(block, Errno.EINVAL);
     this.#reservations.delete(reservation.id);
     return accept(block, 0);
   }
 
-  /** Adds `count` signals; returns the value before them, or undefined if both sync objects of the queue are in use. */
-  #advance(queue: SignalQueue, count: number): number | undefined {
-    if (queue.value + count >= SOB_VALUE_END) {
-      const { submissions } = this.#context;
-      const other = submissions.find(queue.otherLastSeq);
-      if (other !== undefined && submissions.poll(other) === SubmissionState.PENDING) return undefined;
-      queue.current = queue.current === 0 ? 1 : 0;
-      queue.otherLastSeq = submissions.nextSeq - 1;
-      queue.value = 0;
-      this.#context.device.registers.writeRegister(this.#packets.sobOffset(queue.sobs[queue.current]), 0);
-    }
-    const before = queue.value;
-    queue.value += count;
-    return before;
+  /** Drops the reference of a submission that has ended: the last one removes the reservation. */
+  #release(reservation: Reservation): void {
+    reservation.references -= 1;
+    if (reservation.references === 0) this.#reservations.delete(reservation.id);
   }
 
-  #open(flags: number, timeoutSeconds: number): Submission | undefined {
-    const { submissions, counters, card } = this.#context;
+  /** Clears the other sync object of a queue before the switch to it; returns false while it has references. */
+  #prepareSwitch(queue: SignalQueue): boolean {
+    this.#context.submissions.pollAll();
+    if (!queue.canSwitch) return false;
+    this.#context.device.registers.writeRegister(this.#packets.sobOffset(queue.other.id), 0);
+    return true;
+  }
+
+  /** Opens a submission; undefined while the window or the queue has no room. */
+  #open({ queue }: SignalQueue, flags: number, timeoutSeconds: number): Submission | undefined {
+    const { submissions, counters, card, device } = this.#context;
     submissions.retire();
-    const submission = submissions.open(flags, timeoutSeconds);
-    if (submission === undefined) counters.maxCsInFlight += 1;
-    else card.faults.strike(submission);
+    if (!submissions.hasRoom) {
+      counters.maxCsInFlight += 1;
+      return undefined;
+    }
+    const stream = device.stream(queue.id);
+    if (stream.outstanding >= stream.length) {
+      counters.queueFull += 1;
+      return undefined;
+    }
+    const submission = submissions.open(flags, timeoutSeconds)!;
+    card.faults.strike(submission);
     return submission;
   }
 
@@ -224,26 +252,9 @@ export class SyncStream {
     if (queue === undefined || !supportsSignals(queue) || !this.#packets.canWait(queue)) return undefined;
     const index = profile.queues.filter((other) => other.id < queueId && supportsSignals(other)).length;
     const asic = profile.name === 'gaudi' ? 'gaudi' : 'gaudi2';
-    const firstSob = DRIVER_SOBS[asic] + 2 * index;
-    const opened: SignalQueue = {
-      queue,
-      sobs: [firstSob, firstSob + 1],
-      monitor: DRIVER_MONITORS[asic] + index,
-      current: 0,
-      value: 0,
-      otherLastSeq: 0,
-    };
+    const opened = new SignalQueue(queue, DRIVER_SOBS[asic] + 2 * index, DRIVER_MONITORS[asic] + index);
     this.#queues.set(queueId, opened);
     return opened;
-  }
-
-  /** Stores the signal of a submission while it can be waited for. */
-  #rememberSignal(seq: number, signal: Signal): void {
-    this.#signals.set(seq, signal);
-    for (const old of this.#signals.keys()) {
-      if (this.#context.submissions.find(old) !== undefined) return;
-      this.#signals.delete(old);
-    }
   }
 }
 

@@ -48,7 +48,10 @@ interface InterruptRecord {
 /** The interrupts of one context. */
 export class UserInterrupts {
   readonly #context: ContextPort;
+  /** By buffer and offset. */
   readonly #records: Map<string, InterruptRecord> = new Map();
+  /** The records of each interrupt, by the same keys. */
+  readonly #lists: Map<number, Map<string, InterruptRecord>> = new Map();
   readonly #wide: Uint8Array = new Uint8Array(COUNTER_BYTES);
   readonly #wideView: DataView = new DataView(this.#wide.buffer);
   #raised = 0;
@@ -67,13 +70,14 @@ export class UserInterrupts {
     return this.#records.size;
   }
 
-  /** Called when the card raises an interrupt: waiters read their counters again. */
+  /** Called when the card raises an interrupt: its waiters, and those for any of its kind, read their counters again. */
   raise(vector: number): void {
     this.#raised += 1;
-    for (const [key, record] of this.#records) {
-      if (isFor(record.interrupt, vector) && this.#complete(record)) this.#records.delete(key);
-    }
-    this.#context.card.waiters.wake();
+    this.#serve(vector);
+    const { interrupts, engines } = this.#context.card.profile;
+    const user = vector - interrupts.firstUserInterrupt;
+    if (user >= 0 && user < interrupts.userInterruptCount) this.#serve(ANY_CQ_ID);
+    else if (vector < engines.decoderCount) this.#serve(ANY_DECODER_ID);
   }
 
   /** WAIT_CS with INTERRUPT. */
@@ -81,7 +85,7 @@ export class UserInterrupts {
     const { words } = block;
     const flags = words[IN.flags]!;
     if (!this.#context.card.profile.capabilities.userInterrupts) return refuse(block, Errno.EPERM);
-    const interrupt = (flags >>> WAIT_CS_INTERRUPT_SHIFT) & 0xfff;
+    const interrupt = interruptOf(flags);
     if (!this.#isKnown(interrupt)) return refuse(block, Errno.EINVAL);
     const isKernelCq = (flags & HL_WAIT_CS_FLAGS.INTERRUPT_KERNEL_CQ) !== 0;
     const counter = isKernelCq ? this.#kernelCounter(words) : this.#userCounter(words);
@@ -94,6 +98,28 @@ export class UserInterrupts {
   /** Drops the registered records. */
   close(): void {
     this.#records.clear();
+    this.#lists.clear();
+  }
+
+  #serve(interrupt: number): void {
+    const list = this.#lists.get(interrupt);
+    if (list !== undefined) for (const [key, record] of list) if (this.#complete(record)) this.#drop(key);
+    this.#context.card.waiters.wakeInterrupt(interrupt);
+  }
+
+  #keep(key: string, record: InterruptRecord): void {
+    this.#drop(key);
+    this.#records.set(key, record);
+    const list = this.#lists.get(record.interrupt) ?? new Map<string, InterruptRecord>();
+    this.#lists.set(record.interrupt, list);
+    list.set(key, record);
+  }
+
+  #drop(key: string): void {
+    const record = this.#records.get(key);
+    if (record === undefined) return;
+    this.#records.delete(key);
+    this.#lists.get(record.interrupt)?.delete(key);
   }
 
   #wait(block: ArgumentBlock, counter: Counter, target: bigint): number {
@@ -126,11 +152,11 @@ export class UserInterrupts {
     const key = `${buffer.id}:${offset}`;
     const record: InterruptRecord = { interrupt, counter, target, buffer, offset };
     if (this.#complete(record)) {
-      this.#records.delete(key);
+      this.#drop(key);
       return answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
     }
     if (this.#records.size >= RECORDS_MAX && !this.#records.has(key)) return refuse(block, Errno.ENOMEM);
-    this.#records.set(key, record);
+    this.#keep(key, record);
     return answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
   }
 
@@ -170,9 +196,9 @@ export class UserInterrupts {
   }
 }
 
-/** Whether `wanted` names interrupt `vector`, directly or as one of a group. */
-function isFor(wanted: number, vector: number): boolean {
-  return wanted === ANY_CQ_ID || wanted === ANY_DECODER_ID || wanted === vector;
+/** The interrupt of a wait with these flags. */
+export function interruptOf(flags: number): number {
+  return (flags >>> WAIT_CS_INTERRUPT_SHIFT) & 0xfff;
 }
 
 function refuse(block: ArgumentBlock, errno: number): number {

@@ -19,6 +19,7 @@ import {
   SlotState,
   SlotWord,
   slotAt,
+  takeDoorbells,
 } from './directory-layout.ts';
 import { Sender } from './sender.ts';
 
@@ -26,16 +27,23 @@ import { Sender } from './sender.ts';
 const CHECKED_PER_SLEEP = 8;
 /** Time between two attempts to attach a sender for which this process lacks descriptors or memory. */
 const RETRY_NS = 5e6;
+/** Rings that are polled though they are idle: their senders need not ring. */
+const IDLE_POLLED_MAX = 8;
+/** Calls of {@link Directory.deliver} between two senders that are reviewed; a power of two. */
+const CALLS_PER_REVIEW = 16;
 
 /** A directory. */
 export class Directory {
   readonly segment: Segment;
   readonly #words: Int32Array;
-  /** In the order of polling. */
   readonly #senders: Sender[] = [];
+  /** Those whose rings are polled; the others ring a doorbell. */
+  readonly #polled: Sender[] = [];
   readonly #bySlot: (Sender | undefined)[] = new Array<Sender | undefined>(SLOTS).fill(undefined);
   #changesSeen = 0;
   #nextChecked = 0;
+  #nextReviewed = 0;
+  #calls = 0;
   #delivering = false;
   /** Time of the next attempt to attach waiting senders; infinity if there are none. */
   #retryAtNs = Number.POSITIVE_INFINITY;
@@ -63,6 +71,9 @@ export class Directory {
   deliver(handler: AmHandler | undefined): number {
     if (this.#delivering) return 0;
     if (this.#words[DirectoryWord.CHANGES] !== this.#changesSeen || this.retryNs === 0) this.#takeChanges();
+    if (this.#words[DirectoryWord.DOORBELL_SUMMARY] !== 0) takeDoorbells(this.#words, this.#onDoorbell);
+    this.#calls = (this.#calls + 1) & (CALLS_PER_REVIEW - 1);
+    if (this.#calls === 0 && this.#senders.length > IDLE_POLLED_MAX) this.#reviewNext();
     if (handler === undefined) return 0;
     this.#delivering = true;
     try {
@@ -75,7 +86,8 @@ export class Directory {
   /** Whether {@link deliver} has something to do. */
   get hasNews(): boolean {
     if (Atomics.load(this.#words, DirectoryWord.CHANGES) !== this.#changesSeen || this.retryNs === 0) return true;
-    return this.#senders.some(({ ring }) => ring.hasMessage);
+    if (Atomics.load(this.#words, DirectoryWord.DOORBELL_SUMMARY) !== 0) return true;
+    return this.#polled.some(({ ring }) => ring.hasMessage);
   }
 
   /** Time until the next attempt to attach waiting senders; infinity if there are none. */
@@ -89,12 +101,13 @@ export class Directory {
     Atomics.store(this.#words, DirectoryWord.ATTENTION, sleeping ? Attention.SLEEPING : Attention.AWAKE);
   }
 
-  /** Checks whether some of the senders have died, others in every call. */
+  /** Checks whether some of the senders have died or wait for this end, others in every call. */
   checkSome(): void {
     for (let i = Math.min(CHECKED_PER_SLEEP, this.#senders.length); i > 0; i--) {
       this.#nextChecked = (this.#nextChecked + 1) % this.#senders.length;
       const sender = this.#senders[this.#nextChecked]!;
-      if (!sender.alive) sender.ring.closing = true;
+      if (!sender.alive) this.#beginClosing(sender);
+      else if (sender.ring.hasMessage) this.#startPolling(sender);
     }
   }
 
@@ -111,27 +124,75 @@ export class Directory {
       if (isNew) unlinkIfThere(segmentPath(this.#nameIn(slot), this.#folder));
     }
     this.#senders.length = 0;
+    this.#polled.length = 0;
     this.#log.tellLeft();
     this.segment.close();
   }
 
   #poll(handler: AmHandler): number {
-    const senders = this.#senders;
+    const polled = this.#polled;
     let total = 0;
-    for (let i = 0; i < senders.length; i++) {
-      const sender = senders[i]!;
+    for (let i = 0; i < polled.length; i++) {
+      const sender = polled[i]!;
       let count = sender.ring.poll(handler);
       if (count < 0) {
         count = -1 - count;
         sender.wake();
       }
       total += count;
-      if (count === 0 && sender.ring.closing) {
+      if (count > 0) sender.isActive = true;
+      else if (sender.ring.closing) {
         this.#release(sender);
         i -= 1;
       }
     }
     return total;
+  }
+
+  readonly #onDoorbell = (slot: number): void => {
+    // A ring that is not attached yet is polled as soon as it is.
+    const sender = this.#bySlot[slot];
+    if (sender !== undefined) this.#startPolling(sender);
+  };
+
+  /** Ends the polling of one sender that was idle for a round of reviews, and finds a message whose doorbell was lost. */
+  #reviewNext(): void {
+    this.#nextReviewed = (this.#nextReviewed + 1) % this.#senders.length;
+    const sender = this.#senders[this.#nextReviewed]!;
+    if (!sender.isPolled) {
+      if (sender.ring.hasMessage) this.#startPolling(sender);
+    } else if (sender.isActive) sender.isActive = false;
+    else if (this.#polled.length > IDLE_POLLED_MAX && !sender.ring.closing) this.#stopPolling(sender);
+  }
+
+  #startPolling(sender: Sender): void {
+    if (sender.isPolled) return;
+    sender.isPolled = true;
+    sender.isActive = true;
+    this.#polled.push(sender);
+    this.#setPolled(sender, 1);
+  }
+
+  #stopPolling(sender: Sender): void {
+    this.#setPolled(sender, 0);
+    // Looked at after that: a sender publishes a message before it reads whether it must ring.
+    if (sender.ring.hasMessage) this.#setPolled(sender, 1);
+    else this.#dropPolled(sender);
+  }
+
+  #dropPolled(sender: Sender): void {
+    sender.isPolled = false;
+    this.#polled.splice(this.#polled.indexOf(sender), 1);
+  }
+
+  #setPolled({ slot }: Sender, polled: 0 | 1): void {
+    Atomics.store(this.#words, slotAt(slot) + SlotWord.POLLED, polled);
+  }
+
+  /** The remaining messages of a sender are delivered, then it is released. */
+  #beginClosing(sender: Sender): void {
+    sender.ring.closing = true;
+    this.#startPolling(sender);
   }
 
   #takeChanges(): void {
@@ -142,7 +203,7 @@ export class Directory {
       const state = this.#stateOf(slot);
       const known = this.#bySlot[slot];
       if (known !== undefined) {
-        if (state === SlotState.CLOSED || (isScarce && !known.alive)) known.ring.closing = true;
+        if (state === SlotState.CLOSED || (isScarce && !known.alive)) this.#beginClosing(known);
       } else if (state === SlotState.READY || state === SlotState.CLOSED) this.#takeIn(slot, state);
       else if (isScarce) this.#freeAbandoned(slot);
     }
@@ -167,6 +228,7 @@ export class Directory {
     sender.ring.closing = state === SlotState.CLOSED;
     this.#senders.push(sender);
     this.#bySlot[slot] = sender;
+    this.#startPolling(sender);
   }
 
   /** Frees the slot of a process that died between claiming it and announcing its ring, or after its ring was refused. */
@@ -177,6 +239,7 @@ export class Directory {
 
   #release(sender: Sender): void {
     this.#senders.splice(this.#senders.indexOf(sender), 1);
+    this.#dropPolled(sender);
     this.#bySlot[sender.slot] = undefined;
     sender.close();
     if (sender.ring.corrupt) this.#refuse(sender.slot, 'it holds what is no message');
@@ -193,6 +256,7 @@ export class Directory {
   }
 
   #free(slot: number): void {
+    Atomics.store(this.#words, slotAt(slot) + SlotWord.POLLED, 0);
     Atomics.store(this.#words, slotAt(slot) + SlotWord.STATE, SlotState.EMPTY);
     Atomics.store(this.#words, slotAt(slot) + SlotWord.OWNER, 0);
   }

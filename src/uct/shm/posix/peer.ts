@@ -8,6 +8,7 @@ import {
   DIRECTORY_BYTES,
   DIRECTORY_VERSION,
   DirectoryWord,
+  ringDoorbell,
   SLOTS,
   SlotState,
   SlotWord,
@@ -23,6 +24,8 @@ export class Peer {
   readonly #line: WakeLine;
   /** The slot of the announced ring; negative if there is none. */
   #slot = -1;
+  /** Index of its word POLLED. */
+  #polledAt = 0;
 
   private constructor(directory: Segment, line: WakeLine) {
     this.#directory = directory;
@@ -67,6 +70,7 @@ export class Peer {
       this.#directory.bytes.set(ringName, (at + SlotWord.NAME) * 4);
       Atomics.store(words, at + SlotWord.STATE, SlotState.READY);
       this.#slot = slot;
+      this.#polledAt = at + SlotWord.POLLED;
       this.#countChange();
       return Status.OK;
     }
@@ -76,10 +80,17 @@ export class Peer {
   }
 
   /**
-   * Checks the receiver after a message was published, and wakes it if it sleeps.
+   * Notifies the receiver of a message in the announced ring.
    * @returns OK, or CONNECTION_RESET if it has closed
    */
-  keepProgressing(): Status {
+  messagePublished(): Status {
+    // Read after the message was published, as the receiver clears it before it looks at the ring for the last time.
+    if (this.#words[this.#polledAt] === 0) ringDoorbell(this.#words, this.#slot);
+    return this.#keepProgressing();
+  }
+
+  /** Checks the receiver after a change, and wakes it if it sleeps. Returns OK, or CONNECTION_RESET if it has closed. */
+  #keepProgressing(): Status {
     const words = this.#words;
     const attention = words[DirectoryWord.ATTENTION];
     if (attention === Attention.AWAKE) return Status.OK;
@@ -124,7 +135,7 @@ export class Peer {
 
   #countChange(): void {
     Atomics.add(this.#words, DirectoryWord.CHANGES, 1);
-    this.keepProgressing();
+    this.#keepProgressing();
   }
 
   /** Of several senders that see the receiver asleep, only one writes to its pipe. */

@@ -153,7 +153,7 @@ export class PosixEndpoint implements UctEndpoint {
     const status = ring.push(id, header, headerWords, payload, payloadOffset, payloadLength);
     if (status !== Status.OK) return this.#refused();
     this.#counters.short(Transfer.AM, headerWords * 4 + payloadLength);
-    return this.#peer.keepProgressing();
+    return this.#peer.messagePublished();
   }
 
   amBcopy(id: number, packer: AmPacker): Status {
@@ -165,7 +165,7 @@ export class PosixEndpoint implements UctEndpoint {
     const bytes = ring.pack(id, packer);
     if (bytes < 0) return bytes === Status.NO_RESOURCE ? this.#refused() : (bytes as Status);
     this.#counters.bcopy(Transfer.AM, bytes);
-    return this.#peer.keepProgressing();
+    return this.#peer.messagePublished();
   }
 
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey): Status {

@@ -10,7 +10,7 @@ import type { Iface, UctEndpoint } from '../../api/iface.ts';
 import { Segment } from '../../base/segment.ts';
 import { NODE_ADDRESS_BYTES } from '../base/node-address.ts';
 import { POSIX_CONFIG_TABLE } from './config.ts';
-import { DIRECTORY_BYTES, SLOTS, SlotState, SlotWord, slotAt } from './directory-layout.ts';
+import { DIRECTORY_BYTES, DirectoryWord, SLOTS, SlotState, SlotWord, slotAt } from './directory-layout.ts';
 import { PosixMd } from './posix-md.ts';
 import { ElementWord, RING_HEADER_BYTES, RingWord } from './ring-layout.ts';
 
@@ -168,6 +168,109 @@ describe('an interface', () => {
     receiver.close();
     receiver.close();
     expect(() => receiver.connect(other.address)).toThrow(expect.objectContaining({ code: 'ERR_CLOSED' }));
+  });
+});
+
+describe('an interface with more senders than it polls', () => {
+  const SENDERS = 40;
+  /** Calls of progress after which every sender was reviewed twice. */
+  const REVIEWS = SENDERS * 16 * 2;
+  let endpoints: UctEndpoint[] = [];
+
+  beforeEach(() => {
+    endpoints = Array.from({ length: SENDERS }, () => receiver.connect(receiver.address));
+    for (const endpoint of endpoints) expect(send(endpoint)).toBe(Status.OK);
+    for (let i = 0; i < REVIEWS; i++) receiver.progress();
+    expect(received).toBe(SENDERS);
+    received = 0;
+  });
+
+  function polled(): number[] {
+    const seen = directory();
+    const slots = Array.from({ length: SENDERS }, (_, slot) => slot);
+    const found = slots.filter((slot) => seen.words[slotAt(slot) + SlotWord.POLLED] === 1);
+    seen.close();
+    return found;
+  }
+
+  it('polls few of the idle ones, and all that have sent since', () => {
+    const before = polled();
+    expect(before).toHaveLength(8);
+    for (const endpoint of endpoints) expect(send(endpoint)).toBe(Status.OK);
+    receiver.progress();
+    expect(received).toBe(SENDERS);
+    expect(polled()).toHaveLength(SENDERS);
+    for (let i = 0; i < REVIEWS; i++) receiver.progress();
+    expect(polled()).toHaveLength(8);
+  });
+
+  it('delivers the messages of each in order', () => {
+    const next = new Int32Array(SENDERS);
+    const sent = new Int32Array(SENDERS);
+    receiver.setAmHandler((_id, frame) => {
+      const [sender, sequence] = [frame.words[frame.offset / 4]!, frame.words[frame.offset / 4 + 1]!];
+      expect(sequence).toBe(next[sender]);
+      next[sender]! += 1;
+    });
+    let state = 1;
+    const random = (end: number): number => {
+      state = (Math.imul(state, 1103515245) + 12345) & 0x7fffffff;
+      return (state >> 8) % end;
+    };
+    for (let i = 0; i < 100_000; i++) {
+      const sender = random(SENDERS);
+      const header = Int32Array.of(sender, sent[sender]!);
+      const burst = random(3) > 0;
+      if (burst && endpoints[sender]!.amShort(1, header, 2, undefined, 0, 0) === Status.OK) sent[sender]! += 1;
+      else receiver.progress();
+    }
+    while (receiver.progress() > 0);
+    expect(next).toEqual(sent);
+  });
+
+  it('finds a message whose doorbell was lost', () => {
+    const silent = Array.from({ length: SENDERS }, (_, slot) => slot).find((slot) => !polled().includes(slot))!;
+    expect(send(endpoints[silent]!)).toBe(Status.OK);
+    const seen = directory();
+    seen.words[DirectoryWord.DOORBELL_SUMMARY] = 0;
+    seen.close();
+    for (let i = 0; i < REVIEWS; i++) receiver.progress();
+    expect(received).toBe(1);
+  });
+
+  it('ignores the doorbells of slots without a ring', () => {
+    const seen = directory();
+    seen.words.fill(-1, DirectoryWord.DOORBELLS, DirectoryWord.DOORBELLS + SLOTS / 32);
+    seen.words[DirectoryWord.DOORBELL_SUMMARY] = -1;
+    seen.close();
+    expect(receiver.progress()).toBe(0);
+    expect(polled()).toHaveLength(SENDERS);
+  });
+
+  it('wakes up by the message of one that is not polled', async () => {
+    const silent = Array.from({ length: SENDERS }, (_, slot) => slot).find((slot) => !polled().includes(slot))!;
+    const woken = receiver.wait(60e9);
+    expect(send(endpoints[silent]!)).toBe(Status.OK);
+    await woken;
+    receiver.progress();
+    expect(received).toBe(1);
+    expect(send(endpoints[silent]!)).toBe(Status.OK);
+    await receiver.wait(60e9);
+    receiver.progress();
+    expect(received).toBe(2);
+  });
+
+  it('releases those that have closed while they were not polled', () => {
+    for (const endpoint of endpoints) {
+      expect(send(endpoint)).toBe(Status.OK);
+      endpoint.close();
+    }
+    while (receiver.progress() > 0);
+    receiver.progress();
+    expect(received).toBe(SENDERS);
+    const seen = directory();
+    for (let slot = 0; slot < SENDERS; slot++) expect(seen.words[slotAt(slot) + SlotWord.OWNER]).toBe(0);
+    seen.close();
   });
 });
 

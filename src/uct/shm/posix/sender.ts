@@ -13,6 +13,10 @@ import { WakeLine } from './wake-pipe.ts';
 export class Sender {
   readonly slot: number;
   readonly ring: RingReader;
+  /** Whether every call of progress polls the ring. */
+  isPolled = false;
+  /** Whether a message was delivered since the receiver last decided what to poll. */
+  isActive = false;
   readonly #line: WakeLine | undefined;
 
   private constructor(slot: number, ring: RingReader, line: WakeLine | undefined) {

@@ -1,0 +1,65 @@
+/**
+ * State of one command processor besides its buffers: predicates, scalars, loops, and the progress of packets that take several turns. It
+ * executes nothing.
+ */
+
+import type { StridedTransfer } from './strided-transfer.ts';
+
+/** 32-bit scalar registers (hl-thunk: R0 to R3). */
+const SCALARS = 4;
+const NO_LOOP = -1;
+
+/** The state. */
+export class CpState {
+  /** Bit n is predicate n. Predicate 0 is always set. */
+  predicates = 1;
+  readonly scalars: Int32Array = new Int32Array(SCALARS);
+  /** Byte behind the start of the inner and of the outer loop in the current buffer; negative without one. */
+  readonly loops: [number, number] = [NO_LOOP, NO_LOOP];
+  /** Progress of LOAD_AND_EXE: 0 before the load, 1 after it, 2 after the first of two packets. */
+  step = 0;
+  /** Values of a WREG_BULK that follow in the buffer, in units of 64 bits; whether the lower half of the next one is written; its register. */
+  bulkLeft = 0;
+  bulkHalf = false;
+  bulkRegister = 0;
+  /** The transfer of the DMA core that a write to its COMMIT register has started, until its last row is in the channel. */
+  transfer: StridedTransfer | undefined = undefined;
+  /** Bytes of a transfer with reversed byte order that are done. */
+  swappedBytes = 0;
+  /** A completion message of the engine waits until the transfer has ended. */
+  completing = false;
+
+  /** Whether a packet with this predicate executes. */
+  holds(predicate: number): boolean {
+    return ((this.predicates >>> predicate) & 1) !== 0;
+  }
+
+  /** Whether the current buffer has the start of a loop. */
+  get hasLoops(): boolean {
+    return this.loops[0] >= 0 || this.loops[1] >= 0;
+  }
+
+  /** Called at the first packet of a buffer. */
+  begin(): void {
+    this.loops[0] = NO_LOOP;
+    this.loops[1] = NO_LOOP;
+  }
+
+  /** Forgets the packet in progress. */
+  abandon(): void {
+    this.begin();
+    this.step = 0;
+    this.bulkLeft = 0;
+    this.bulkHalf = false;
+    this.transfer = undefined;
+    this.swappedBytes = 0;
+    this.completing = false;
+  }
+
+  /** Returns to the state after a reset. */
+  reset(): void {
+    this.abandon();
+    this.predicates = 1;
+    this.scalars.fill(0);
+  }
+}
