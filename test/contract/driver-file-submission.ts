@@ -1,7 +1,6 @@
 /** Contract cases: CS. */
 
 import { describe, expect, it } from 'vitest';
-import { EAGAIN_RETRIES_MAX } from '../../src/driver/kernel/retry-budget.ts';
 import type { DriverNode } from '../../src/driver/port.ts';
 import { Errno } from '../../src/sys/index.ts';
 import {
@@ -189,7 +188,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
         const chunks = [{ queue: 0, cb: out, byteLength: 8, flags: 0 }, ...Array.from({ length: 400 }, () => tpc)];
         expect([1, 2, 3].map(() => client.submit(chunks).result)).toEqual([0, 0, -Errno.EAGAIN]);
         const dropped = client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out;
-        expect(dropped.ctx_queue_full_drop_cnt).toBe(callsUntilEagain(fixture));
+        expect(dropped.ctx_queue_full_drop_cnt).toBe(fixture.callsUntilEagain);
       });
     }
 
@@ -210,7 +209,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       expect(client.submit(nops(2)).result).toBe(-Errno.EAGAIN);
       expect(client.submit(nops(1)).result).toBe(0);
       expect(client.submit(nops(1)).result).toBe(-Errno.EAGAIN);
-      expect(queueFull()).toEqual([before! + 2n, 2n]);
+      expect(queueFull()).toEqual([before! + 2n * fixture.callsUntilEagain, 2n * fixture.callsUntilEagain]);
       fixture.raiseFence(profile.cfg.start + BigInt(profile.fences[0]!.fence0));
       expect(client.wait(seq, 10_000_000).out.status).toBe(0);
       expect(client.submit(nops(511)).result).toBe(0);
@@ -224,12 +223,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       for (let i = 0; i < profile.maxPendingCs; i++) expect(fixture.submitCommands(8).result).toBe(0);
       expect(fixture.submitCommands(8).result).toBe(-Errno.EAGAIN);
       const dropped = client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out;
-      expect(dropped.ctx_max_cs_in_flight_drop_cnt).toBe(callsUntilEagain(fixture));
+      expect(dropped.ctx_max_cs_in_flight_drop_cnt).toBe(fixture.callsUntilEagain);
     });
   });
-}
-
-/** Number of refused calls of the driver for one EAGAIN: the port over the kernel repeats the call before it returns that. */
-function callsUntilEagain({ node }: DriverFixture): bigint {
-  return node.kind === 'kernel' ? BigInt(1 + EAGAIN_RETRIES_MAX) : 1n;
 }

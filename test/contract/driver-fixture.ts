@@ -1,6 +1,7 @@
 /** The common part of the cases of the driver contract: a card opened for one case, with host memory, and a leak check. */
 
 import { afterEach, beforeAll, beforeEach, expect, vi } from 'vitest';
+import { EAGAIN_RETRIES_MAX } from '../../src/driver/kernel/retry-budget.ts';
 import type { DriverNode } from '../../src/driver/port.ts';
 import {
   type MappedMemory,
@@ -90,6 +91,11 @@ export class DriverFixture {
   /** Whether the card is an emulated one behind a device node, whose mappings the kernel makes: the handles of timestamp buffers differ. */
   get isDeviceNode(): boolean {
     return this.node.kind === 'kernel' && this.node.attribute(0, 'fw_os_ver')?.includes('emulator') === true;
+  }
+
+  /** Number of refused calls of the driver for one EAGAIN: the port over the kernel repeats the call before it returns that. */
+  get callsUntilEagain(): bigint {
+    return this.node.kind === 'kernel' ? BigInt(1 + EAGAIN_RETRIES_MAX) : 1n;
   }
 
   /** Opens the card, after the previous file was closed. */
