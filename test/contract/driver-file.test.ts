@@ -8,8 +8,7 @@ import { useErrnoRecord } from '../fixtures/errno-record.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 import { driverFileContract } from './driver-file.ts';
 
-// Faults are injected into emulated nodes only.
-if (process.env['UCX_GAUDI_DRIVER'] !== 'kernel') useErrnoRecord();
+useErrnoRecord();
 
 /** With real cards, or device nodes of emulated ones, only those are asked for. */
 const EMULATED = process.env['UCX_GAUDI_DRIVER'] === 'kernel' ? [] : (['gaudi', 'gaudi2'] as const);
