@@ -1,7 +1,6 @@
 /** Contract cases: CS. */
 
 import { describe, expect, it } from 'vitest';
-import { EAGAIN_RETRIES_MAX } from '../../src/driver/kernel/retry-budget.ts';
 import type { DriverNode } from '../../src/driver/port.ts';
 import { Errno } from '../../src/sys/index.ts';
 import {
@@ -20,7 +19,7 @@ import {
   writeShortPacket,
 } from '../../src/uapi/index.ts';
 import { requires } from '../fixtures/requires.ts';
-import { DriverFixture, halves } from './driver-fixture.ts';
+import { callsUntilEagain, DriverFixture, halves } from './driver-fixture.ts';
 
 const NO_SEQ = 0xffff_ffff_ffff_ffffn;
 
@@ -228,9 +227,4 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       expect(dropped.ctx_max_cs_in_flight_drop_cnt).toBe(callsUntilEagain(fixture));
     });
   });
-}
-
-/** Number of refused calls of the driver for one EAGAIN: the port over the kernel repeats the call before it returns that. */
-function callsUntilEagain({ node }: DriverFixture): bigint {
-  return node.kind === 'kernel' ? BigInt(1 + EAGAIN_RETRIES_MAX) : 1n;
 }

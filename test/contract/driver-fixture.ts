@@ -1,6 +1,7 @@
 /** The common part of the cases of the driver contract: a card opened for one case, with host memory, and a leak check. */
 
 import { afterEach, beforeAll, beforeEach, expect, vi } from 'vitest';
+import { EAGAIN_RETRIES_MAX } from '../../src/driver/kernel/retry-budget.ts';
 import type { DriverNode } from '../../src/driver/port.ts';
 import {
   type MappedMemory,
@@ -191,4 +192,9 @@ export class DriverFixture {
     expect(result).toBe(0);
     expect(this.client.wait(out.seq, 10_000_000)).toMatchObject({ result: 0, out: { status: 0 } });
   }
+}
+
+/** Number of refused calls of the driver for one EAGAIN: the port over the kernel repeats the call before it returns that. */
+export function callsUntilEagain({ node }: DriverFixture): bigint {
+  return node.kind === 'kernel' ? BigInt(1 + EAGAIN_RETRIES_MAX) : 1n;
 }
