@@ -93,11 +93,6 @@ export class DriverFixture {
     return this.node.kind === 'kernel' && this.node.attribute(0, 'fw_os_ver')?.includes('emulator') === true;
   }
 
-  /** Number of refused calls of the driver for one EAGAIN: the port over the kernel repeats the call before it returns that. */
-  get callsUntilEagain(): bigint {
-    return this.node.kind === 'kernel' ? BigInt(1 + EAGAIN_RETRIES_MAX) : 1n;
-  }
-
   /** Opens the card, after the previous file was closed. */
   open(): void {
     this.client = new DriverClient(this.node.open(0));
@@ -197,4 +192,9 @@ export class DriverFixture {
     expect(result).toBe(0);
     expect(this.client.wait(out.seq, 10_000_000)).toMatchObject({ result: 0, out: { status: 0 } });
   }
+}
+
+/** Number of refused calls of the driver for one EAGAIN: the port over the kernel repeats the call before it returns that. */
+export function callsUntilEagain({ node }: DriverFixture): bigint {
+  return node.kind === 'kernel' ? BigInt(1 + EAGAIN_RETRIES_MAX) : 1n;
 }
