@@ -10,6 +10,7 @@ import { benchDeviceMemory } from './device-memory.ts';
 import { benchDeviceNodes } from './device-nodes.ts';
 import { benchEndpoints } from './endpoints.ts';
 import { benchEngines } from './engines.ts';
+import { benchGarbage } from './garbage.ts';
 import { benchInstrumentation } from './instrumentation.ts';
 import { benchIoctl } from './ioctl.ts';
 import { benchNodeServer } from './node-server.ts';
@@ -35,6 +36,7 @@ const ALL: Readonly<Record<string, Bench>> = {
   endpoints: benchEndpoints,
   scale: benchScale,
   'small-put': benchSmallPut,
+  garbage: benchGarbage,
   instrumentation: benchInstrumentation,
   'copy-bandwidth': benchCopyBandwidth,
   'registration-claims': benchRegistrationClaims,
