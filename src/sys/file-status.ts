@@ -6,12 +6,19 @@
 import * as fs from 'node:fs';
 import { Errno } from './errno.ts';
 import { errnoOf } from './file.ts';
-import { errno, fallocate, mkfifoCall } from './libc.ts';
+import { errno, fallocate, mkfifoCall, statxCall } from './libc.ts';
 import { PAGE_SIZE } from './mapped-memory.ts';
+import { allocateScratch } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
 
 /** Maximum size of one call of {@link reserveFile}: a millisecond at most. A power of two. */
 const RESERVE_BYTES_MAX = 2 ** 21;
+
+/** `include/uapi/linux/fcntl.h` and `stat.h`; offsets in struct statx. */
+const AT_FDCWD = -100;
+const AT_STATX_DONT_SYNC = 0x4000;
+const STATX_INO = 0x100;
+const STATX = { INO: 32, DEV_MAJOR: 136, DEV_MINOR: 140, BYTES: 256 } as const;
 
 /** Kinds of files that callers distinguish. */
 export const FileKind = { FILE: 'file', FIFO: 'fifo', OTHER: 'other' } as const;
@@ -37,6 +44,25 @@ export function fileStatus(fd: number): FileStatus {
   }
   const kind = stats.isFile() ? FileKind.FILE : stats.isFIFO() ? FileKind.FIFO : FileKind.OTHER;
   return { kind, uid: stats.uid, mode: stats.mode & 0o7777, byteLength: stats.size };
+}
+
+/** Result of {@link descriptorFile}. */
+export interface DescriptorFile {
+  /** Device number of the file system, as in /proc/PID/mountinfo: `0:52`. */
+  readonly device: string;
+  readonly ino: number;
+}
+
+/**
+ * The file behind a descriptor of a thread, also where its mount was removed. Asks no file system: a process can use it for files that it serves itself.
+ * @returns undefined if there is no such descriptor, or no such thread any more
+ */
+export function descriptorFile(tid: number, fd: number): DescriptorFile | undefined {
+  using found = allocateScratch(STATX.BYTES);
+  const { address, view } = found;
+  if (statxCall(AT_FDCWD, `/proc/${tid}/fd/${fd}`, AT_STATX_DONT_SYNC, STATX_INO, address) !== 0) return undefined;
+  const [major, minor] = [view.getUint32(STATX.DEV_MAJOR, true), view.getUint32(STATX.DEV_MINOR, true)];
+  return { device: `${major}:${minor}`, ino: Number(view.getBigUint64(STATX.INO, true)) };
 }
 
 /**

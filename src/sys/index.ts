@@ -31,7 +31,15 @@ export {
   tryLockFile,
   write,
 } from './file.ts';
-export { FileKind, type FileStatus, fileStatus, mkfifo, reserveFile } from './file-status.ts';
+export {
+  type DescriptorFile,
+  descriptorFile,
+  FileKind,
+  type FileStatus,
+  fileStatus,
+  mkfifo,
+  reserveFile,
+} from './file-status.ts';
 export { ForeignMemory } from './foreign-memory.ts';
 export { closeBacking, openBacking, openFuse, readFuse, writeFuse } from './fuse.ts';
 export { FUTEX_TIMEOUT_NS_MAX, futexWait, futexWake } from './futex.ts';

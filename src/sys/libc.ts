@@ -303,6 +303,8 @@ export const pidfdGetfdCall: (number: number, pidfd: number, fd: number, flags: 
   'int64_t',
   ['int64_t', 'int', 'int', 'uint32_t'],
 );
+export const statxCall: (directory: number, path: string, flags: number, mask: number, address: number) => number =
+  declare('statx', 'int', ['int', 'str', 'int', 'uint32_t', POINTER]);
 /** `syscall(SYS_seccomp, ...)`: the C library has no function for it. */
 export const seccompCall: (number: number, operation: number, flags: number, address: number) => number = declare(
   'syscall',

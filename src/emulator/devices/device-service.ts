@@ -29,7 +29,7 @@ export interface DeviceServiceHost {
   readonly log: LimitedLog;
   /** Called when there may be work for {@link DeviceService.poll}. */
   readonly wake: () => void;
-  /** Called when a mount has ended. */
+  /** Called when a mount or the supervision of programs has ended. */
   readonly onEnd: () => void;
 }
 
@@ -102,9 +102,9 @@ export class DeviceService {
     this.#tree = new DeviceTree(host.node);
   }
 
-  /** Number of mounts that are not unmounted. */
-  get mounts(): number {
-    return this.#sessions.size;
+  /** Whether there are mounts, or programs that have had one: their filtered calls fail once this process ends. */
+  get isUsed(): boolean {
+    return this.#sessions.size > 0 || this.#supervised.size > 0;
   }
 
   /**
@@ -133,7 +133,9 @@ export class DeviceService {
     const supervised: Supervised = {
       supervisor,
       subscription: pollReadable(listener, () => {
-        if (!supervisor.serve()) this.#endSupervision(supervised);
+        if (supervisor.serve()) return;
+        this.#endSupervision(supervised);
+        this.#host.onEnd();
       }),
     };
     this.#supervised.add(supervised);

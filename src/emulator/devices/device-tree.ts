@@ -10,8 +10,8 @@ import type { EmulatedNode } from '../node.ts';
 
 /** Major of the device numbers: that of accel devices (ACCEL_MAJOR of drm/drm_accel.h, Linux 6.12). */
 const DEVICE_MAJOR = 261;
-/** Numbers of the files of device nodes begin here, so that a descriptor can be recognised by its number. */
-export const DEVICE_INO_FIRST = 0x4755_0000;
+/** Numbers of the files of device nodes begin here. */
+const DEVICE_INO_FIRST = 0x4755_0000;
 const FOLDER_INO_FIRST = 1;
 /** Base class of processing accelerators. */
 const PCI_CLASS = '0x120000';

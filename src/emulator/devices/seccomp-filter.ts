@@ -5,7 +5,7 @@
  * | --- | --- |
  * | fstat, newfstatat and statx of a descriptor | A FUSE file has no device number |
  * | ioctl MEMORY of both families | A FUSE answer cannot contain a descriptor, as the export of a dma-buf returns |
- * | mmap of a file, shared | The kernel maps the file behind a device node without asking, at any offset |
+ * | mmap of a file, but not of a program or library (MAP_DENYWRITE, which has no other effect) | The kernel maps the file behind a device node without asking, at any offset |
  */
 
 import type { BpfInstruction } from '../../sys/index.ts';
@@ -29,6 +29,7 @@ const MAP_TYPE = 0x0f;
 const MAP_SHARED = 1;
 const MAP_SHARED_VALIDATE = 3;
 const MAP_ANONYMOUS = 0x20;
+const MAP_DENYWRITE = 0x800;
 const MEMORY_REQUESTS = [
   (HABANALABS_IOCTL_TYPE << 8) | (HABANALABS_COMMAND_BASE + IoctlKind.MEMORY),
   (DRM_IOCTL_TYPE << 8) | (DRM_COMMAND_BASE + IoctlKind.MEMORY),
@@ -73,7 +74,9 @@ const LINES: readonly Line[] = [
   and(MAP_TYPE),
   ifEqual(MAP_SHARED, 'notify'),
   ifEqual(MAP_SHARED_VALIDATE, 'notify'),
-  give(RET_ALLOW),
+  load(argument(3)),
+  ifSet(MAP_DENYWRITE, 'allow'),
+  give(RET_USER_NOTIF),
   'newfstatat',
   load(argument(3)),
   ifSet(AT_EMPTY_PATH, 'notify'),

@@ -5,17 +5,16 @@
  * export that proceeds is refused by device-file.ts.
  */
 
-import { readFileSync } from 'node:fs';
 import {
   allocateScratch,
   close as closeFd,
   copyFromProcess,
   copyToProcess,
+  descriptorFile,
   Errno,
   isSyscallError,
   PollEvent,
   pollNow,
-  readMounts,
   type ScratchBlock,
   type SeccompListener,
 } from '../../sys/index.ts';
@@ -23,7 +22,6 @@ import { HL_MEM_ARGS, HL_MEM_OP, ioctlSize } from '../../uapi/index.ts';
 import { EXPORT_FLAGS_WORD, GIVEN_WORD } from '../driver/base/ioctl-request.ts';
 import type { PrimaryFile } from '../driver/ioctl/file.ts';
 import type { DeviceNode } from './device-tree.ts';
-import { DEVICE_INO_FIRST } from './device-tree.ts';
 import { SystemCall } from './seccomp-filter.ts';
 
 const MEMORY_BYTES: number = HL_MEM_ARGS.size;
@@ -115,29 +113,10 @@ export class Supervisor {
     const listener = this.#listener;
     const fd = listener.argument(listener.number === SystemCall.MMAP ? 4 : 0) | 0;
     if (fd < 0) return undefined;
-    let text: string;
-    try {
-      text = readFileSync(`/proc/${listener.tid}/fdinfo/${fd}`, 'latin1');
-    } catch {
-      // No such descriptor, or no such thread any more: the kernel answers.
-      return undefined;
-    }
-    const ino = Number(/^ino:\s+(\d+)$/m.exec(text)?.[1] ?? 0);
-    if (ino < DEVICE_INO_FIRST) return undefined;
-    const device = this.#host.device(ino);
-    const id = Number(/^mnt_id:\s+(\d+)$/m.exec(text)?.[1]);
-    const fileSystem = device === undefined ? undefined : this.#fileSystemOf(id);
-    return device === undefined || fileSystem === undefined ? undefined : { device, fileSystem };
-  }
-
-  /** The device number of a served file system by the id of its mount, in the namespace of the caller. */
-  #fileSystemOf(mountId: number): string | undefined {
-    try {
-      const found = readMounts(this.#listener.tid).find(({ id }) => id === mountId)?.device;
-      return found !== undefined && this.#host.isServed(found) ? found : undefined;
-    } catch {
-      return undefined; // The thread has ended.
-    }
+    const file = descriptorFile(listener.tid, fd);
+    if (file === undefined || !this.#host.isServed(file.device)) return undefined;
+    const device = this.#host.device(file.ino);
+    return device === undefined ? undefined : { device, fileSystem: file.device };
   }
 
   #fstat({ device, fileSystem }: Descriptor): void {

@@ -235,7 +235,7 @@ export class NodeServer {
 
   /** In a turn of its own: the last mount may end within a poll. */
   #endIfUnused(): void {
-    if (!this.#endsUnused || this.#clients.size > 0 || this.#devices.mounts > 0) return;
+    if (!this.#endsUnused || this.#clients.size > 0 || this.#devices.isUsed) return;
     setImmediate(() => this.close());
   }
 

@@ -106,9 +106,9 @@ export function nodeCommand(): Command {
   return node;
 }
 
-/** The folder for the device nodes, which must exist. */
+/** The folder for the device nodes, which must exist. The C library's realpath, unlike that of Node, does not ask a mount whose server was killed. */
 function devicesOf({ devices }: UpOptions): string | undefined {
-  return devices === undefined ? undefined : realpathSync(devices);
+  return devices === undefined ? undefined : realpathSync.native(devices);
 }
 
 function socketOf({ socket }: SocketOption): string {
