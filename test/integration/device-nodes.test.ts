@@ -111,20 +111,21 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
     expect(python(['cards', '8'], [])).toEqual(DONE);
   });
 
-  it('map whole buffers by their handles, and nothing else', () => {
-    expect(python(['buffers'])).toEqual(DONE);
+  it('map whole buffers by their handles, and nothing else; refuse arguments in bad memory', () => {
+    expect(python(['buffers,arguments'])).toEqual(DONE);
   });
 
-  it('are released by the last descriptor; descriptors cross in both directions', () => {
-    expect(python(['descriptors'])).toEqual(DONE);
+  it('are released by the last descriptor; descriptors cross in both directions, and to another user', () => {
+    expect(python(['descriptors,other_user'])).toEqual(DONE);
   });
 
-  it('end waits by signals', () => {
-    expect(python(['signals'])).toEqual(DONE);
+  it('have thousands of waits at the same time, which end by signals and SIGKILL, and outlast their descriptor', () => {
+    expect(python(['waits,signals,closing,killed'])).toEqual(DONE);
   });
 
-  it('have hundreds of waits at the same time', () => {
-    expect(python(['waits'])).toEqual(DONE);
+  it('outlast their mount if it is detached, and fail if it is aborted', async () => {
+    expect(python(['detached,forced'])).toEqual(DONE);
+    await vi.waitFor(() => expect(servers()).toEqual([]), { timeout: 10_000 });
   });
 
   it('answer random requests with errors of the driver', () => {
@@ -154,14 +155,18 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
     await server.stop();
   });
 
-  it('are mounted on a folder by a server, and refuse exports there', () => {
+  it('are mounted on a folder by a server, also after one that was killed, and refuse exports there', async () => {
     const place = mkdtempSync(join(tmpdir(), 'gaudi-ucx-devices-'));
     const socket = `${place}.sock`;
     const node = (...args: string[]): string =>
       spawnSync(process.execPath, [MAIN, 'node', ...args, '--socket', socket], { encoding: 'utf8', env: environment() })
         .stdout;
-    expect(node('up', '--cards', '1', '--devices', place)).toContain('node server up');
+    const up = (): string => node('up', '--cards', '1', '--devices', place);
+    const pid = Number(/pid (\d+)/.exec(up())![1]);
+    process.kill(pid, 'SIGKILL');
+    await vi.waitFor(() => expect(() => readdirSync(place)).toThrow('ENOTCONN'));
     try {
+      expect(up()).toContain('node server up');
       const { stdout, stderr } = spawnSync('python3', [PYTHON, 'refused', place], { encoding: 'utf8' });
       expect([stdout, stderr]).toEqual(['done\n', '']);
       expect(readFileSync(`${socket}.log`, 'utf8')).toContain(
