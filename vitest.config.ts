@@ -1,9 +1,18 @@
 /** How the tests run: files that keep to themselves share processes, the others have one each. The tiers are folders (see docs/TESTING.md). */
 
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** Unit tests that replace modules of the sources, which no other file of the process may have loaded. */
-const OWN_PROCESS = ['src/emulator/node-construction.test.ts', 'src/hlthunk/memory/arena.test.ts'];
+/**
+ * Unit tests with a process of their own: two replace modules of the sources, which no other file of the process may have loaded; two force garbage
+ * collections, each of which takes as long as the heap of the process is large.
+ */
+const OWN_PROCESS = [
+  'src/emulator/node-construction.test.ts',
+  'src/hlthunk/memory/arena.test.ts',
+  'src/ucs/rcache/model.test.ts',
+  'src/ucs/rcache/rcache.test.ts',
+];
 
 /**
  * Tests of more than one module that load no foreign library and start no process to kill. What else is in test/ has processes of its own: a fault in
@@ -11,8 +20,26 @@ const OWN_PROCESS = ['src/emulator/node-construction.test.ts', 'src/hlthunk/memo
  */
 const SHARED = [
   'test/property/{model,tag-matching}.test.ts',
-  'test/contract/{connection-manager,dma-faults,driver-file,endpoint-*,errno-index,memory-domain}.test.ts',
+  'test/contract/{connection-manager,dma-faults,driver-file,endpoint-*,errno-index,memory-domain,ucp-dmabuf}.test.ts',
+  'test/fixtures/{equal-bytes,test-log}.test.ts',
+  'test/integration/{faults,links,log-contents,message-trace,own-device-memory,protocol-names,protocol-settings}.test.ts',
+  'test/integration/{put-get,resource-choice,wireup}.test.ts',
+  'test/simulation/simulation.test.ts',
 ];
+
+/** Files that take longest, though some are short: begun last, one of them would run alone at the end. Vitest knows durations only from an earlier run. */
+const LONGEST =
+  /(docs|law|simulation|chaos|perftest|libucx-gaudi|libucx-interop|libucx-tools|command-line|node-command|hardware-tools|demo-exchange|package|two-nodes|ucp-[a-z-]+)\.test\.ts$/;
+
+/** Runs the longest files first. */
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const isLong = ({ project, moduleId }: TestSpecification): boolean =>
+      project.name === 'process' && LONGEST.test(moduleId);
+    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+  }
+}
 
 const SETUP = ['test/fixtures/signal-storm.ts', 'test/fixtures/fail-on-warnings.ts'];
 
@@ -23,6 +50,7 @@ const config: ViteUserConfig = defineConfig({
     globalSetup: ['test/fixtures/build.ts'],
     maxWorkers: 2,
     watch: false,
+    sequence: { sequencer: LongestFirst },
     teardownTimeout: 5_000,
     // A test that cannot fail is no test.
     passWithNoTests: false,

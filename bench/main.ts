@@ -7,6 +7,7 @@ import os from 'node:os';
 import { benchCUcx, TABLE_ONLY } from './c-ucx/c-ucx.ts';
 import { benchCopyBandwidth } from './copy-bandwidth.ts';
 import { benchDeviceMemory } from './device-memory.ts';
+import { benchDeviceNodes } from './device-nodes.ts';
 import { benchEndpoints } from './endpoints.ts';
 import { benchEngines } from './engines.ts';
 import { benchInstrumentation } from './instrumentation.ts';
@@ -26,6 +27,7 @@ const ALL: Readonly<Record<string, Bench>> = {
   'start-up': benchStartUp,
   ioctl: benchIoctl,
   'node-server': benchNodeServer,
+  'device-nodes': benchDeviceNodes,
   'shared-memory': benchSharedMemory,
   'c-ucx-table': () => benchCUcx(TABLE_ONLY),
   'device-memory': benchDeviceMemory,

@@ -17,12 +17,12 @@ export interface DeclaredTable {
   readonly unread: readonly string[];
 }
 
-/** The program of the repository at `root`, as tsconfig.json has it. */
+/** The program of the sources at `root`, as tsconfig.json has it, without their tests. */
 export function repositoryProgram(root: string): ts.Program {
   const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile) as { config: unknown };
   const { options, fileNames } = ts.parseJsonConfigFileContent(config, ts.sys, root);
   return ts.createProgram(
-    fileNames.filter((file) => relative(root, file).startsWith('src/')),
+    fileNames.filter((file) => relative(root, file).startsWith('src/') && !file.endsWith('.test.ts')),
     options,
   );
 }

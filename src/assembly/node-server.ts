@@ -66,9 +66,15 @@ export function readNodeDescription(file: string): NodeDescription {
 
 /**
  * Starts a node server in this process. Fields that the description omits are taken from UCX_GAUDI_EMULATOR_*.
+ * @param devices an existing folder for the device nodes; none by default
  * @throws UcxError ERR_INVALID_PARAM, ERR_NODE_RUNNING; SyscallError
  */
-export function startNodeServer(program: Program, socketPath: string, description: NodeDescription): NodeServer {
+export function startNodeServer(
+  program: Program,
+  socketPath: string,
+  description: NodeDescription,
+  devices?: string,
+): NodeServer {
   const { asic, cards, hbm, links, dmaThreads } = description;
   const node: EmulatedNodeOptions = {
     ...nodeOptions(program),
@@ -78,7 +84,7 @@ export function startNodeServer(program: Program, socketPath: string, descriptio
     ...(links === undefined ? {} : { absentLinks: parseLinks(links) }),
     ...(dmaThreads === undefined ? {} : { dmaThreads: Number(dmaThreads) }),
   };
-  return new NodeServer({ node, socketPath });
+  return new NodeServer({ node, socketPath, ...(devices === undefined ? {} : { devices }) });
 }
 
 /** Creates the folder of the socket of a node server, for this user only. Throws SyscallError. */

@@ -16,7 +16,8 @@ import { readCardAttribute } from './driver/base/card-attributes.ts';
 import { DmabufRegistry } from './driver/base/dmabuf.ts';
 import { Card } from './driver/card.ts';
 import type { DebugFs } from './driver/debugfs/debugfs.ts';
-import type { EmulatedFile } from './driver/ioctl/file.ts';
+import type { EmulatedFile, PrimaryFile } from './driver/ioctl/file.ts';
+import type { MmapFile } from './driver/memory/mmap-file.ts';
 import { OWN_PROCESS } from './driver/memory/user-memory.ts';
 import type { Fault } from './faults/fault-plan.ts';
 
@@ -85,6 +86,15 @@ export class EmulatedNode implements DriverNode {
   openFor(minor: number, pid: number, control: boolean): EmulatedFile {
     const card = this.#present(minor);
     return control ? card.openControl(pid) : card.open(pid);
+  }
+
+  /**
+   * Opens the primary node of a card for a device node whose mappings the kernel makes.
+   * @param mmapFile the file that it maps; the caller closes it after the returned file
+   * @throws SyscallError like {@link open}
+   */
+  openMapped(minor: number, pid: number, mmapFile: MmapFile): PrimaryFile {
+    return this.#present(minor).open(pid, mmapFile);
   }
 
   attribute(minor: number, name: string): string | undefined {

@@ -8,6 +8,7 @@ export { Errno, type ErrnoName, errnoName, errnoText } from './errno.ts';
 export { EventAlarm } from './event-alarm.ts';
 export { EventFd } from './event-fd.ts';
 export { EVENTS_MAX, EventSet, ReadyFor } from './event-set.ts';
+export { execute } from './execute.ts';
 export {
   close,
   dup,
@@ -32,6 +33,7 @@ export {
 } from './file.ts';
 export { FileKind, type FileStatus, fileStatus, mkfifo, reserveFile } from './file-status.ts';
 export { ForeignMemory } from './foreign-memory.ts';
+export { closeBacking, openBacking, openFuse, readFuse, writeFuse } from './fuse.ts';
 export { FUTEX_TIMEOUT_NS_MAX, futexWait, futexWake } from './futex.ts';
 export {
   AddressFamily,
@@ -74,6 +76,15 @@ export {
   memset,
 } from './memory.ts';
 export { textWrittenBy } from './memory-stream.ts';
+export {
+  type MountEntry,
+  MountFlag,
+  type MountOptions,
+  mount,
+  readMounts,
+  unmount,
+  unshareMounts,
+} from './mount.ts';
 export { bootId, deviceOfPath, networkNamespace, pidNamespace } from './namespace.ts';
 export {
   NativeCallback,
@@ -88,9 +99,11 @@ export {
   getpid,
   gettid,
   isProcessAlive,
+  pidfdGetfd,
   pidfdOpen,
   processCommand,
   processExists,
+  processOfThread,
   processStartTime,
   schedGetAffinity,
   schedSetAffinity,
@@ -98,6 +111,7 @@ export {
   setParentDeathSignal,
 } from './process.ts';
 export { allocateScratch, ScratchBlock, type ScratchStatistics, scratchStatistics } from './scratch.ts';
+export { type BpfInstruction, installSeccompFilter, SeccompListener } from './seccomp.ts';
 export { type FileRange, mapShareable, ShareableMemory, shareableRange } from './shareable-memory.ts';
 export { mapLarge, mapSharedWindow, type SharedWindow, unmapLarge } from './shared-window.ts';
 export { isSyscallError, SyscallError, statusOfErrno } from './syscall-error.ts';

@@ -285,3 +285,27 @@ export const clockGettime: (clock: number, address: number) => number = declare(
   'int',
   POINTER,
 ]);
+
+type Text = string | null;
+export const mountCall: (source: Text, target: string, type: Text, flags: number, data: Text) => number = declare(
+  'mount',
+  'int',
+  ['str', 'str', 'str', 'uint64_t', 'str'],
+);
+export const umount2: (target: string, flags: number) => number = declare('umount2', 'int', ['str', 'int']);
+export const unshareCall: (flags: number) => number = declare('unshare', 'int', ['int']);
+export const signalCall: (signal: number, handler: number) => number = declare('signal', 'int64_t', ['int', 'int64_t']);
+/** Returns only if it fails. */
+export const execvp: (file: string, argv: number) => number = declare('execvp', 'int', ['str', POINTER]);
+/** `syscall(SYS_pidfd_getfd, ...)`: in the C library since 2.36 only. */
+export const pidfdGetfdCall: (number: number, pidfd: number, fd: number, flags: number) => number = declare(
+  'syscall',
+  'int64_t',
+  ['int64_t', 'int', 'int', 'uint32_t'],
+);
+/** `syscall(SYS_seccomp, ...)`: the C library has no function for it. */
+export const seccompCall: (number: number, operation: number, flags: number, address: number) => number = declare(
+  'syscall',
+  'int64_t',
+  ['int64_t', 'uint32_t', 'uint32_t', POINTER],
+);

@@ -12,6 +12,7 @@ import {
   errno,
   gettidCall,
   kill,
+  pidfdGetfdCall,
   pidfdOpenCall,
   prctl,
   schedGetaffinityCall,
@@ -26,6 +27,7 @@ const PR_SET_PDEATHSIG = 1;
 const PR_SET_PTRACER = 0x59616d61;
 const SIGKILL = 9;
 const SYS_PIDFD_OPEN = 434;
+const SYS_PIDFD_GETFD = 438;
 const CLOCK_MONOTONIC_RAW = 4;
 const CPU_MASK_BYTES = 128;
 const CPU_COUNT_MAX = CPU_MASK_BYTES * 8;
@@ -149,6 +151,29 @@ export function pidfdOpen(pid: number): number {
   const fd = noteDescriptor(pidfdOpenCall(SYS_PIDFD_OPEN, pid, 0));
   if (fd < 0) throw new SyscallError('pidfd_open', errno(), `pid ${pid}`);
   return fd;
+}
+
+/**
+ * A duplicate of a descriptor of another process, close-on-exec.
+ * @param pidfd of {@link pidfdOpen}
+ * @returns the fd, which the caller owns
+ * @throws SyscallError EBADF for a descriptor that the process does not have, EPERM without the right to trace it, ESRCH, EMFILE
+ */
+export function pidfdGetfd(pidfd: number, fd: number): number {
+  const own = noteDescriptor(pidfdGetfdCall(SYS_PIDFD_GETFD, pidfd, fd, 0));
+  if (own < 0) throw new SyscallError('pidfd_getfd', errno(), `fd ${fd}`);
+  return own;
+}
+
+/** The process that a thread belongs to; undefined for a thread that has ended. */
+export function processOfThread(tid: number): number | undefined {
+  try {
+    return Number(/^Tgid:\s+(\d+)$/m.exec(readFileSync(`/proc/${tid}/status`, 'latin1'))?.[1]);
+  } catch (error) {
+    const code = errnoOf(error);
+    if (code === Errno.ENOENT || code === Errno.ESRCH) return undefined;
+    throw new SyscallError('open', code, `/proc/${tid}/status`, error);
+  }
 }
 
 let timespec: ScratchBlock | undefined;

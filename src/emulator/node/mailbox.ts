@@ -1,5 +1,5 @@
 /**
- * Layout of the memory through which a process runs ioctls of one open file on a node server. Constants only: waiting
+ * Layout of the memory through which a process runs ioctls of one open file on a node server. No behaviour: waiting
  * is implemented in remote-file.ts and served-file.ts.
  *
  * A mailbox is a header and slots. A slot holds one ioctl at a time: the client writes the request and then its sequence number, the server
@@ -7,8 +7,10 @@
  * are on separate cache lines. Offsets are in 32-bit words.
  */
 
+import { argumentWords } from '../driver/base/ioctl-request.ts';
+
 /** Version of this layout and of the messages; both sides must have the same. */
-export const NODE_PROTOCOL_VERSION = 4;
+export const NODE_PROTOCOL_VERSION = 5;
 
 /** Maximum number of transferred words of an argument block: an ioctl has at most 16383 bytes. */
 export const BLOCK_WORDS_MAX = 4096;
@@ -50,4 +52,9 @@ export const MAILBOX_BYTES: number = Math.ceil(((HEADER_WORDS + SLOTS * SLOT_WOR
 /** First word of a slot. */
 export function slotWord(slot: number): number {
   return HEADER_WORDS + slot * SLOT_WORDS;
+}
+
+/** Number of words, out of a block of `blockWords`, that are sent with a request. */
+export function travellingWords(request: number, blockWords: number): number {
+  return Math.min(blockWords, Math.max(BLOCK_WORDS_MIN, argumentWords(request)));
 }

@@ -6,15 +6,18 @@
 import { closeSync, openSync, rmSync } from 'node:fs';
 import {
   allocateScratch,
+  dup,
   isSyscallError,
   listenUnix,
   type PollSubscription,
   pollReadable,
+  readMounts,
   type ScratchBlock,
   SocketType,
   tryLockFile,
   type UnixListener,
   type UnixSocket,
+  unmount,
 } from '../../sys/index.ts';
 import { UnauthenticatedPeers } from '../../ucs/datastruct/unauthenticated-peers.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
@@ -24,6 +27,8 @@ import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { printLinks } from '../config/links.ts';
 import { type EmulatedNodeOptions, resolveNodeOptions } from '../config/node-config.ts';
+import { DeviceService } from '../devices/device-service.ts';
+import { mountDeviceTree } from '../devices/private-tree.ts';
 import { EmulatedNode } from '../node.ts';
 import type { CardStatus, NodeStatus } from './node-status.ts';
 import { ServedClient } from './served-client.ts';
@@ -49,6 +54,8 @@ export interface NodeServerOptions {
   readonly node?: EmulatedNodeOptions;
   /** Path of the socket; its folder is created if it does not exist. */
   readonly socketPath: string;
+  /** An existing folder on which the device nodes of the node are mounted, as `dev` and `sys`, until the server ends. Needs CAP_SYS_ADMIN. Default none. */
+  readonly devices?: string;
 }
 
 /** A running server. */
@@ -75,6 +82,9 @@ export class NodeServer {
   /** The files of all clients, and their owners, for polling. */
   #files: readonly ServedFile[] = [];
   #owners: readonly ServedClient[] = [];
+  readonly #devices: DeviceService;
+  readonly #folder: string | undefined;
+  #endsUnused = false;
   #onClosed: () => void = () => {};
   #closed = false;
 
@@ -83,7 +93,7 @@ export class NodeServer {
    * @throws UcxError ERR_INVALID_PARAM for invalid options, ERR_NODE_RUNNING if a server uses the socket; SyscallError
    */
   constructor(options: NodeServerOptions) {
-    checkOptions(options, 'options', ['node', 'socketPath']);
+    checkOptions(options, 'options', ['node', 'socketPath', 'devices']);
     const config = resolveNodeOptions({ inlineBytesMax: INLINE_BYTES_MAX, ...options.node });
     this.socketPath = options.socketPath;
     this.#log = new LimitedLog(config.log.child('server'), config.clock);
@@ -102,7 +112,24 @@ export class NodeServer {
       poll: () => this.#poll(),
       setSleeping: (on) => this.#setSleeping(on),
     });
-    this.#accepting = pollReadable(this.#listener.fd, () => this.#accept());
+    this.#devices = new DeviceService({
+      node: this.node,
+      log: this.#log,
+      wake: () => this.#loop.wake(),
+      onEnd: () => this.#endIfUnused(),
+    });
+    this.#folder = options.devices;
+    try {
+      if (this.#folder !== undefined) mountDevices(this.#folder, this.#devices);
+      this.#accepting = pollReadable(this.#listener.fd, () => this.#accept());
+    } catch (error) {
+      this.#listener.close();
+      this.#loop.close();
+      this.#devices.close();
+      this.node.close();
+      closeSync(this.#lockFd);
+      throw error;
+    }
     this.closed = new Promise((resolve) => {
       this.#onClosed = resolve;
     });
@@ -123,6 +150,15 @@ export class NodeServer {
     };
   }
 
+  /** Makes the server accept no more clients, and end once it has neither clients nor mounts of device nodes. */
+  closeWhenUnused(): void {
+    if (this.#closed) return;
+    this.#endsUnused = true;
+    this.#accepting.close();
+    this.#listener.close();
+    this.#endIfUnused();
+  }
+
   /** Ends the server: clients lose their cards, the socket is removed. Idempotent. */
   close(): void {
     if (this.#closed) return;
@@ -130,6 +166,8 @@ export class NodeServer {
     this.#accepting.close();
     this.#listener.close();
     this.#loop.close();
+    if (this.#folder !== undefined) unmountDevices(this.#folder);
+    this.#devices.close();
     this.node.close();
     this.#scratch.free();
     // A client that detects the end of its connection may start another server.
@@ -175,6 +213,7 @@ export class NodeServer {
           this.#clients.size - this.#unauthenticatedPeers.size >= CLIENTS_MAX
             ? `it has ${CLIENTS_MAX} clients and takes no more`
             : undefined,
+        devices: this.#devices,
         status: () => this.status(),
         shutdown: () => setImmediate(() => this.close()),
         onFiles: () => this.#listFiles(),
@@ -182,6 +221,7 @@ export class NodeServer {
         onGone: (gone) => {
           this.#clients.delete(gone);
           this.#unauthenticatedPeers.delete(gone);
+          this.#endIfUnused();
         },
       });
       this.#clients.add(client);
@@ -191,6 +231,12 @@ export class NodeServer {
       if (!isSyscallError(error)) throw error;
       this.#log.warn(`a client cannot be taken: ${error.message}`);
     }
+  }
+
+  /** In a turn of its own: the last mount may end within a poll. */
+  #endIfUnused(): void {
+    if (!this.#endsUnused || this.#clients.size > 0 || this.#devices.mounts > 0) return;
+    setImmediate(() => this.close());
   }
 
   /** Evicts the oldest connections without a hello until there is room for one more of this process. */
@@ -222,6 +268,7 @@ export class NodeServer {
       // A dropped client removes its files from the list: those of this round are closed and hold nothing.
       if (owners[i]!.poll(files[i]!)) served = true;
     }
+    if (this.#devices.poll()) served = true;
     if (!served) this.node.pump();
     return served;
   }
@@ -246,6 +293,16 @@ export class NodeServer {
       portsDown: card.links.down(minor),
     };
   }
+}
+
+/** Mounts the device nodes on a folder, instead of those of a server that has ended without unmounting them. */
+function mountDevices(folder: string, devices: DeviceService): void {
+  unmountDevices(folder);
+  mountDeviceTree(folder, (fuse, device) => devices.attach(dup(fuse), device));
+}
+
+function unmountDevices(folder: string): void {
+  if (readMounts().findLast(({ target }) => target === folder)?.type === 'fuse') unmount(folder);
 }
 
 /** Takes the lock beside the socket, which is released when this process ends, for any reason. */

@@ -22,9 +22,6 @@ import {
 import { HandleType, type IoctlNumbers, unpackHandle } from '../../uapi/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { highOf } from '../../ucs/type/int64.ts';
-import { abortedWait } from '../driver/ioctl/wait.ts';
-import { BufferMapping } from '../driver/memory/buffer-table.ts';
-import type { Connection, Reply } from './connection.ts';
 import {
   DescriptorUse,
   descriptorUse,
@@ -35,8 +32,10 @@ import {
   pinnedPages,
   pinsMemory,
   takenWord,
-  travellingWords,
-} from './ioctl-request.ts';
+} from '../driver/base/ioctl-request.ts';
+import { abortedWait } from '../driver/ioctl/wait.ts';
+import { BufferMapping } from '../driver/memory/buffer-table.ts';
+import type { Connection, Reply } from './connection.ts';
 import {
   ANSWER_BLOCK,
   ANSWER_RESULT,
@@ -56,6 +55,7 @@ import {
   REQUEST_WORDS,
   SERVER_SLEEPING,
   slotWord,
+  travellingWords,
 } from './mailbox.ts';
 import type { Message } from './message.ts';
 

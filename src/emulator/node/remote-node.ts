@@ -81,6 +81,25 @@ export class RemoteNode implements DriverNode {
     this.#connection.request({ op: 'fault', minor, fault });
   }
 
+  /**
+   * Has the server serve a mount of device nodes, also after this connection.
+   * @param fuse descriptor of /dev/fuse, which stays the caller's
+   * @param device number of the file system, such as `0:52`
+   * @throws SyscallError ENODEV if the server has ended
+   */
+  serveDevices(fuse: number, device: string): void {
+    this.#connection.request({ op: 'devices', device }, fuse);
+  }
+
+  /**
+   * Has the server answer the system calls that a filter reports, also after this connection.
+   * @param listener descriptor of the supervisor, which stays the caller's
+   * @throws SyscallError ENODEV if the server has ended
+   */
+  supervise(listener: number): void {
+    this.#connection.request({ op: 'supervise' }, listener);
+  }
+
   /** The state of the server. Throws SyscallError ENODEV if it has ended. */
   status(): NodeStatus {
     return this.#connection.request({ op: 'status' }).message['status'] as NodeStatus;

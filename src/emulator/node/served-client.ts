@@ -7,6 +7,7 @@ import { fstatSync } from 'node:fs';
 import {
   close as closeFd,
   copyFromProcess,
+  dup,
   Errno,
   getSeals,
   isSyscallError,
@@ -24,8 +25,7 @@ import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { readFault } from '../faults/read-fault.ts';
-import type { EmulatedNode } from '../node.ts';
+import type { DeviceService } from '../devices/device-service.ts';
 import {
   argumentWords,
   DescriptorUse,
@@ -36,7 +36,9 @@ import {
   pinnedPages,
   pinsMemory,
   takenWord,
-} from './ioctl-request.ts';
+} from '../driver/base/ioctl-request.ts';
+import { readFault } from '../faults/read-fault.ts';
+import type { EmulatedNode } from '../node.ts';
 import { BLOCK_WORDS_MAX, NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import {
   DESCRIPTORS_MAX,
@@ -80,6 +82,8 @@ export interface ClientHost {
   readonly endTurn: () => void;
   /** The reason for rejecting a new client; undefined if it can be accepted. */
   readonly refusal: () => string | undefined;
+  /** Device nodes for programs that open cards by their paths. */
+  readonly devices: DeviceService;
   readonly status: () => NodeStatus;
   readonly shutdown: () => void;
   readonly onFiles: () => void;
@@ -259,6 +263,12 @@ export class ServedClient {
         return { fields: { links: node.links(minorOf(message)) } };
       case 'transfers':
         return { fields: { transfers: node.transfers() } };
+      case 'devices':
+        this.#host.devices.attach(descriptorOf(fd), textField(message, 'device', NAME_MAX));
+        return { fields: {} };
+      case 'supervise':
+        this.#host.devices.supervise(descriptorOf(fd));
+        return { fields: {} };
       case 'status':
         return { fields: { status: this.#host.status() } };
       case 'fault':
@@ -384,6 +394,12 @@ export class ServedClient {
   #notice(): void {
     if (!this.#gone) this.#socket.sendmsg(SETTLED);
   }
+}
+
+/** A duplicate of the descriptor of a message, for an object that keeps it. */
+function descriptorOf(fd: number): number {
+  if (fd < 0) throw new ProtocolError('a message without its descriptor');
+  return dup(fd);
 }
 
 function isSealed(fd: number): boolean {

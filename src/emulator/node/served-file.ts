@@ -16,11 +16,18 @@ import {
   SealFlag,
 } from '../../sys/index.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
+import {
+  argumentWords,
+  DescriptorUse,
+  descriptorUse,
+  ioctlKind,
+  isShortWait,
+  mayBlock,
+} from '../driver/base/ioctl-request.ts';
 import type { EmulatedFile } from '../driver/ioctl/file.ts';
 import type { SharedPages } from '../driver/memory/buffer-table.ts';
 import type { ForeignPages } from '../driver/memory/pinned-memory.ts';
 import { NO_PAGES, POPULATED_PAGES } from '../driver/memory/user-memory.ts';
-import { argumentWords, DescriptorUse, descriptorUse, ioctlKind, isShortWait, mayBlock } from './ioctl-request.ts';
 import {
   ANSWER_BLOCK,
   ANSWER_RESULT,

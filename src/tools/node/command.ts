@@ -1,7 +1,7 @@
 /** `gaudi-ucx node`: starts, shows, breaks and ends the node server. */
 
 import { spawn } from 'node:child_process';
-import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readFileSync, realpathSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
 import {
@@ -29,6 +29,7 @@ interface SocketOption {
 interface UpOptions extends SocketOption, NodeDescription {
   readonly config?: string;
   readonly foreground?: boolean;
+  readonly devices?: string;
 }
 
 interface FaultOptions extends SocketOption, FaultArguments {
@@ -56,6 +57,7 @@ export function nodeCommand(): Command {
     .option('--dma-threads <number>', 'threads that run the DMA engines')
     .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads; options win')
     .option(SOCKET, SOCKET_HELP)
+    .option('--devices <folder>', 'mount device nodes for programs there, as dev and sys (root only)')
     .option('--foreground', 'serve in this process until a signal or node down ends it')
     .action(up);
   node
@@ -104,6 +106,11 @@ export function nodeCommand(): Command {
   return node;
 }
 
+/** The folder for the device nodes, which must exist. */
+function devicesOf({ devices }: UpOptions): string | undefined {
+  return devices === undefined ? undefined : realpathSync(devices);
+}
+
 function socketOf({ socket }: SocketOption): string {
   return socket === undefined ? nodeSocketPath(startProgram()) : resolve(socket);
 }
@@ -129,7 +136,7 @@ async function serve(options: UpOptions, command: Command): Promise<void> {
   const given = Object.entries({ asic, cards, hbm, links, dmaThreads }).filter(([, value]) => value !== undefined);
   const server = readArguments(command, () => {
     const file = config === undefined ? {} : readNodeDescription(config);
-    return startNodeServer(startProgram(), socket, { ...file, ...Object.fromEntries(given) });
+    return startNodeServer(startProgram(), socket, { ...file, ...Object.fromEntries(given) }, devicesOf(options));
   });
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => server.close());
   announce(server);
@@ -160,6 +167,8 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
     const value = options[name];
     if (value !== undefined) args.push(`--${name}`, value);
   }
+  const devices = devicesOf(options);
+  if (devices !== undefined) args.push('--devices', devices);
   if (options.dmaThreads !== undefined) args.push('--dma-threads', options.dmaThreads);
   prepareNodeFolder(socket);
   const logPath = `${socket}.log`;

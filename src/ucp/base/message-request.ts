@@ -1,10 +1,11 @@
 /** Requests of messages: sends and receives of tag matching, active messages and streams, and messages of the protocols themselves that wait for room. */
 
+import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { isLackOfResources, Status } from '../../ucs/type/status.ts';
-import { areIntact, holdsBytes } from '../api/local-bytes.ts';
+import { areHost, areIntact, areMapped, bytesOf, holdsBytes, hostBytes, scatter } from '../api/local-bytes.ts';
 import type { Lane } from '../lane/lane.ts';
-import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
+import type { LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import { sendMessage } from './message-packer.ts';
 import { type Connection, notInitialized, Request, type RequestOwner, type Starter } from './request.ts';
 
@@ -93,6 +94,45 @@ export class ReceiveRequest extends Request {
     this.tagLow = 0;
     this.tagHigh = 0;
     this.messageBytes = 0;
+  }
+
+  /** Receives into one checked piece of local memory. */
+  setMemory(local: LocalMemory, localOffset: number, byteLength: number): void {
+    this.byteLength = byteLength;
+    this.bytes = hostBytes(local);
+    if (this.bytes === undefined) this.pieces = [{ memory: local, offset: localOffset, byteLength, start: 0 }];
+    this.localOffset = localOffset;
+    this.handle = local instanceof Uint8Array ? undefined : local;
+  }
+
+  /** Receives into a checked list. */
+  setPieces(pieces: readonly LocalPiece[]): void {
+    this.pieces = pieces;
+    this.byteLength = bytesOf(pieces);
+  }
+
+  /** True if the processor can access the memory. */
+  get isHost(): boolean {
+    return this.bytes !== undefined || areHost(this.pieces);
+  }
+
+  /** False if some of the memory was unmapped, detached or shortened meanwhile. */
+  get isMapped(): boolean {
+    const { bytes } = this;
+    if (bytes === undefined) return areMapped(this.pieces);
+    return this.handle?.mapped !== false && holdsBytes(bytes, this.localOffset, this.byteLength);
+  }
+
+  /** The memory, as a list. */
+  get asPieces(): readonly LocalPiece[] {
+    const { bytes, handle, localOffset: offset, byteLength } = this;
+    return bytes === undefined ? this.pieces : [{ memory: handle ?? bytes, offset, byteLength, start: 0 }];
+  }
+
+  /** Stores bytes of a message in host memory, `at` bytes behind its begin. */
+  store(at: number, source: Uint8Array, from: number, byteLength: number): void {
+    if (this.bytes === undefined) scatter(this.pieces, at, byteLength, source, from);
+    else copyBytes(this.bytes, this.localOffset + at, source, from, byteLength);
   }
 
   start(): Status {

@@ -5,9 +5,19 @@
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { checkLocal, checkPieces, isList } from '../api/local-bytes.ts';
 import type { RequestParams } from '../api/request.ts';
+import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { ReceiveRequest, SendRequest } from './message-request.ts';
-import { ConnectRequest, FlushRequest, type Request, type RequestOwner, RequestState, start } from './request.ts';
+import {
+  type Connection,
+  ConnectRequest,
+  FlushRequest,
+  type Request,
+  type RequestOwner,
+  RequestState,
+  start,
+} from './request.ts';
 import { AtomicRequest, RmaRequest } from './rma-request.ts';
 
 /** Requests for sends of messages, of all that a worker may have: their ends may need receives of both workers, which need requests too. */
@@ -23,11 +33,16 @@ export class RequestPool {
   readonly receives: ObjectPool<ReceiveRequest>;
   readonly flushes: ObjectPool<FlushRequest>;
   readonly connects: ObjectPool<ConnectRequest>;
+  readonly #context: object;
   readonly #requestsMax: number;
   #inUse = 0;
 
-  /** @param requestsMax requests in use at most; beyond it operations return NO_RESOURCE: see UCX_REQUESTS_MAX */
-  constructor(owner: RequestOwner, requestsMax: number) {
+  /**
+   * @param context whose mapped memory receives may be into
+   * @param requestsMax requests in use at most; beyond it operations return NO_RESOURCE: see UCX_REQUESTS_MAX
+   */
+  constructor(owner: RequestOwner, context: object, requestsMax: number) {
+    this.#context = context;
     this.#requestsMax = requestsMax;
     this.rmas = poolOf(requestsMax, () => new RmaRequest(owner));
     this.atomics = poolOf(requestsMax, () => new AtomicRequest(owner));
@@ -46,6 +61,26 @@ export class RequestPool {
   take<R extends Request>(pool: ObjectPool<R>): R | undefined {
     const request = this.#inUse < this.#requestsMax ? pool.get() : undefined;
     if (request !== undefined) this.#inUse += 1;
+    return request;
+  }
+
+  /**
+   * A receive into local memory, checked; undefined at the bound.
+   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED for memory that is unmapped
+   */
+  takeReceive(
+    connection: Connection | undefined,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+  ): ReceiveRequest | undefined {
+    const pieces = isList(local) ? checkPieces(this.#context, local) : undefined;
+    if (!isList(local)) checkLocal(this.#context, local, localOffset, byteLength);
+    const request = this.take(this.receives);
+    if (request === undefined) return undefined;
+    request.begin(connection, connection?.amLane);
+    if (pieces !== undefined) request.setPieces(pieces);
+    else if (!isList(local)) request.setMemory(local, localOffset, byteLength);
     return request;
   }
 

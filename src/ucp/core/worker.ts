@@ -124,7 +124,7 @@ export class Worker
     );
     this.context = context;
     this.warnings = new LimitedLog(context.log, context.clock);
-    this.requests = new RequestPool(this, context.requestsMax);
+    this.requests = new RequestPool(this, context, context.requestsMax);
     this.observation = new Observation(context);
     this.openIfaces = openIfaces(context.resources.mds, context.log);
     this.ifaces = this.openIfaces.map(({ iface }) => iface);

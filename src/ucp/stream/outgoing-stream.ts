@@ -72,14 +72,14 @@ export class OutgoingStream {
   }
 
   /** The starter of a send. */
-  start(request: SendRequest): Status {
+  readonly start = (request: SendRequest): Status => {
     const connection = this.#connection;
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     if (this.#waiting.length > 0 || this.#isStaging) return this.#wait(request);
     if (!areHost(request.pieces)) return this.#stage(request);
     const status = this.#sendRest(request);
     return status ?? this.#wait(request);
-  }
+  };
 
   /** There is credit. */
   resume(): void {

@@ -5,17 +5,17 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { areHost, areMapped, bytesOf, hostBytes, piecesOf, scatter } from '../api/local-bytes.ts';
+import { bytesOf, checkLocal, checkPieces, hostBytes, isList } from '../api/local-bytes.ts';
 import type { RequestParams, StreamRecvParams } from '../api/request.ts';
 import { postStreamCredit } from '../base/credit-messages.ts';
 import { shortBytes } from '../base/message-packer.ts';
 import type { ReceiveRequest, SendRequest } from '../base/message-request.ts';
 import { isObserved } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import type { Connection, Request } from '../base/request.ts';
+import { type Connection, notInitialized, type Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
-import type { LocalBuffer } from '../mem/memory-handle.ts';
+import type { LocalBuffer, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { CreditCode } from '../wire/credit.ts';
 import { readStream, STREAM_ASKED, STREAM_BYTES } from '../wire/stream.ts';
@@ -68,22 +68,29 @@ export class Streams {
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request {
-    const pieces = piecesOf(this.#host.context, local, localOffset, byteLength);
-    const total = bytesOf(pieces);
+    if (isList(local)) {
+      const pieces = checkPieces(this.#host.context, local);
+      if (connection.failure !== Status.OK) return connection.failure;
+      return this.#start(connection, pieces, params);
+    }
+    checkLocal(this.#host.context, local, localOffset, byteLength);
     if (connection.failure !== Status.OK) return connection.failure;
-    const lane = connection.messageLane();
-    if (total === 0) return Status.OK;
+    const bytes = hostBytes(local);
     const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
-    const [first] = pieces;
-    const bytes = first !== undefined && pieces.length === 1 ? hostBytes(first.memory) : undefined;
-    const { outgoing } = this.#stateOf(connection);
-    if (isImmediate && first !== undefined && bytes !== undefined && !connection.hasPending) {
-      const status = outgoing.sendAtOnce(bytes, first.offset, total);
+    if (byteLength > 0 && isImmediate && bytes !== undefined && !connection.hasPending) {
+      const status = this.#stateOf(connection).outgoing.sendAtOnce(bytes, localOffset, byteLength);
       if (status !== Status.NO_RESOURCE) {
         this.#host.counters.count(WorkerCounter.STREAM_TX);
         return status;
       }
     }
+    return this.#start(connection, [{ memory: local, offset: localOffset, byteLength, start: 0 }], params);
+  }
+
+  #start(connection: Connection, pieces: readonly LocalPiece[], params: RequestParams | undefined): Status | Request {
+    const lane = connection.messageLane();
+    const total = bytesOf(pieces);
+    if (total === 0) return Status.OK;
     const request = this.#host.requests.take(this.#host.requests.sends);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(connection, lane);
@@ -93,7 +100,7 @@ export class Streams {
     const isShort = shortBytes(connection, pieces, STREAM_BYTES, total) !== undefined;
     request.protocolName = isShort ? 'eager/short' : 'eager/bcopy';
     this.#host.counters.count(WorkerCounter.STREAM_TX);
-    request.starter = () => outgoing.start(request);
+    request.starter = this.#stateOf(connection).outgoing.start;
     return this.#host.start(request, params);
   }
 
@@ -105,23 +112,26 @@ export class Streams {
     byteLength: number,
     params: StreamRecvParams | undefined,
   ): Status | Request {
-    const pieces = piecesOf(this.#host.context, local, localOffset, byteLength);
-    const state = this.#stateOf(connection);
-    if (connection.failure !== Status.OK && state.byteLength === 0) return connection.failure;
-    const request = this.#host.requests.take(this.#host.requests.receives);
+    const request = this.#host.requests.takeReceive(connection, local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
-    request.begin(connection, connection.amLane);
+    if (connection.failure !== Status.OK && this.#stateOf(connection).byteLength === 0) {
+      this.#host.requests.discard(request);
+      return connection.failure;
+    }
     request.waitAll = params?.waitAll === true;
-    request.pieces = pieces;
-    request.byteLength = bytesOf(pieces);
     request.protocolName = 'stream/recv';
-    request.starter = () => {
-      state.receives.push(request);
-      this.#serve(state, connection);
-      return Status.INPROGRESS;
-    };
+    request.starter = this.#startReceive;
     return this.#host.start(request, params);
   }
+
+  readonly #startReceive = (request: ReceiveRequest): Status => {
+    const { connection } = request;
+    if (connection === undefined) return notInitialized();
+    const state = this.#stateOf(connection);
+    state.receives.push(request);
+    this.#serve(state, connection);
+    return Status.INPROGRESS;
+  };
 
   /** Takes what has arrived, without a copy (ucp_stream_recv_data_nb); undefined when nothing has. */
   takeData(connection: Connection): Uint8Array | undefined {
@@ -165,7 +175,7 @@ export class Streams {
       if (cost > 0) connection.inbound.release(cost);
       return;
     }
-    const [request] = state.receives;
+    const request = state.receives[0];
     const taken = takeDirectly(state, request, frame.bytes, start, length);
     if (taken < length) {
       state.chunks.push({ bytes: frame.bytes.slice(start + taken, start + length), offset: 0, cost });
@@ -260,12 +270,12 @@ export class Streams {
   #serve(state: StreamState, connection: Connection): void {
     while (!state.busy && state.chunks.length > 0 && state.receives.length > 0) {
       const request = state.receives[0]!;
-      if (!areMapped(request.pieces)) {
+      if (!request.isMapped) {
         state.receives.shift();
         request.end(Status.INVALID_ADDR);
         continue;
       }
-      if (areHost(request.pieces)) this.#fill(state, request, connection);
+      if (request.isHost) this.#fill(state, request, connection);
       else if (!this.#stage(state, request, connection)) return;
       this.#endFirst(state, request);
     }
@@ -285,7 +295,7 @@ export class Streams {
     while (state.chunks.length > 0 && request.done < request.byteLength) {
       const chunk = state.chunks[0]!;
       const bytes = Math.min(chunk.bytes.byteLength - chunk.offset, request.byteLength - request.done);
-      scatter(request.pieces, request.done, bytes, chunk.bytes, chunk.offset);
+      request.store(request.done, chunk.bytes, chunk.offset, bytes);
       this.#consume(state, connection, chunk, bytes);
       request.done += bytes;
     }
@@ -348,9 +358,9 @@ function takeDirectly(
   length: number,
 ): number {
   if (request === undefined || busy || chunks.length > 0) return 0;
-  if (!areHost(request.pieces) || !areMapped(request.pieces)) return 0;
+  if (!request.isHost || !request.isMapped) return 0;
   const taken = Math.min(length, request.byteLength - request.done);
-  scatter(request.pieces, request.done, taken, bytes, start);
+  request.store(request.done, bytes, start, taken);
   request.done += taken;
   return taken;
 }

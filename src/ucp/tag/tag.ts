@@ -2,23 +2,12 @@
  * Tag matching: sends, receives and probes. Which receive takes which message is decided in matching.ts; long messages move in rndv/.
  */
 
-import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import type { PieceOf } from '../api/local-bytes.ts';
-import {
-  areHost,
-  areMapped,
-  bytesOf,
-  checkLocal,
-  checkPieces,
-  cut,
-  holdsBytes,
-  hostBytes,
-  isList,
-} from '../api/local-bytes.ts';
+import { areHost, areMapped, bytesOf, checkLocal, checkPieces, cut, hostBytes, isList } from '../api/local-bytes.ts';
 import type { RequestParams } from '../api/request.ts';
 import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/tag.ts';
 import type { TagMessage } from '../api/worker.ts';
@@ -140,7 +129,7 @@ export class TagProtocol {
     const isExact = mask === undefined || mask === TAG_MASK_FULL;
     const maskLow = isExact ? -1 : tagLow('mask', mask);
     const maskHigh = isExact ? -1 : tagHigh(mask);
-    const request = this.#initReceive(local, localOffset, byteLength);
+    const request = this.#newReceive(local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     request.tagLow = low;
     request.tagHigh = high;
@@ -170,7 +159,7 @@ export class TagProtocol {
     if (!(probed instanceof TakenMessage) || probed.message === undefined) {
       throw invalidParam('message', 'must come from tagProbe with remove, and be received once', probed);
     }
-    const request = this.#initReceive(local, localOffset, byteLength);
+    const request = this.#newReceive(local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     const { message } = probed;
     probed.message = undefined;
@@ -350,34 +339,12 @@ export class TagProtocol {
     return status === Status.OK ? Status.INPROGRESS : status;
   };
 
-  /** A receive into checked memory; undefined when there is no request. */
-  #initReceive(local: LocalBuffer, localOffset: number, byteLength: number): ReceiveRequest | undefined {
-    const { context } = this.#host;
-    if (isList(local)) return this.#initList(checkPieces(context, local));
-    checkLocal(context, local, localOffset, byteLength);
-    const bytes = hostBytes(local);
-    if (bytes === undefined) return this.#initList([{ memory: local, offset: localOffset, byteLength, start: 0 }]);
-    const request = this.#newReceive(byteLength);
+  /** A receive into local memory; undefined when there is no request. */
+  #newReceive(local: LocalBuffer, localOffset: number, byteLength: number): ReceiveRequest | undefined {
+    const request = this.#host.requests.takeReceive(undefined, local, localOffset, byteLength);
     if (request === undefined) return undefined;
-    request.bytes = bytes;
-    request.localOffset = localOffset;
-    if (!(local instanceof Uint8Array)) request.handle = local;
-    return request;
-  }
-
-  #initList(pieces: readonly LocalPiece[]): ReceiveRequest | undefined {
-    const request = this.#newReceive(bytesOf(pieces));
-    if (request !== undefined) request.pieces = pieces;
-    return request;
-  }
-
-  #newReceive(byteLength: number): ReceiveRequest | undefined {
-    const request = this.#host.requests.take(this.#host.requests.receives);
-    if (request === undefined) return undefined;
-    request.begin(undefined, undefined);
     request.starter = this.#startReceive;
     request.protocolName = 'tag/recv';
-    request.byteLength = byteLength;
     return request;
   }
 
@@ -409,7 +376,7 @@ export class TagProtocol {
       request.end(Status.MESSAGE_TRUNCATED);
       return;
     }
-    const pieces = cut(piecesOfReceive(request), message.byteLength);
+    const pieces = cut(request.asPieces, message.byteLength);
     this.#rendezvous.receive(request, connection, peerRequest, pieces, content);
   }
 
@@ -419,23 +386,17 @@ export class TagProtocol {
       request.end(Status.MESSAGE_TRUNCATED);
       return;
     }
-    const { handle, bytes: target, localOffset, pieces } = request;
-    if (target === undefined) {
-      this.#rendezvous.staging.deliver(pieces, bytes, start, length, (status) => request.end(status));
+    if (request.bytes === undefined) {
+      this.#rendezvous.staging.deliver(request.pieces, bytes, start, length, (status) => request.end(status));
       return;
     }
-    if (handle?.mapped === false || !holdsBytes(target, localOffset, length)) {
+    if (!request.isMapped) {
       request.end(Status.INVALID_ADDR);
       return;
     }
-    copyBytes(target, localOffset, bytes, start, length);
+    request.store(0, bytes, start, length);
     request.end(Status.OK);
   }
-}
-
-/** The memory of a receive, as a list. */
-function piecesOfReceive({ handle, bytes, localOffset, byteLength, pieces }: ReceiveRequest): readonly LocalPiece[] {
-  return bytes === undefined ? pieces : [{ memory: handle ?? bytes, offset: localOffset, byteLength, start: 0 }];
 }
 
 function endWith(request: Request, status: Status): void {

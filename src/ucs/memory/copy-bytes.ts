@@ -14,13 +14,17 @@ export function copyBytes(target: Uint8Array, to: number, source: Uint8Array, fr
   }
 }
 
-/**
- * Like {@link copyBytes} for ranges that may overlap, like memmove. Reading the `buffer` properties takes longer than copying a few bytes: use
- * {@link copyBytes} if the ranges cannot overlap.
- */
+/** Holds a few bytes between their load and their store. */
+const scratch = new Uint8Array(LOOP_BYTES_MAX);
+
+/** Like {@link copyBytes} for ranges that may overlap, like memmove. */
 export function moveBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
-  if (target.buffer === source.buffer) target.set(source.subarray(from, from + byteLength), to);
-  else copyBytes(target, to, source, from, byteLength);
+  if (byteLength <= LOOP_BYTES_MAX) {
+    for (let i = 0; i < byteLength; i++) scratch[i] = source[from + i]!;
+    for (let i = 0; i < byteLength; i++) target[to + i] = scratch[i]!;
+  } else {
+    target.set(source.subarray(from, from + byteLength), to);
+  }
 }
 
 /**

@@ -40,6 +40,9 @@ const READERS: Readonly<Record<string, (card: CardPort) => string>> = {
   vrm_ver: () => COMPONENT_VERSION,
 };
 
+/** The names of the readable attributes. */
+export const CARD_ATTRIBUTES: readonly string[] = Object.keys(READERS);
+
 /** The value of an attribute without the trailing newline; undefined for a name that the driver does not have or that is not readable. */
 export function readCardAttribute(card: CardPort, name: string): string | undefined {
   return Object.hasOwn(READERS, name) ? READERS[name]!(card) : undefined;

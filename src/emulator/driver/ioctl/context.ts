@@ -13,6 +13,7 @@ import { DeviceMemoryTable } from '../memory/device-memory-table.ts';
 import { DmabufImports } from '../memory/dmabuf-imports.ts';
 import { HostMappings } from '../memory/host-mappings.ts';
 import { HwBlocks } from '../memory/hw-blocks.ts';
+import type { MmapFile } from '../memory/mmap-file.ts';
 import { UserMemory } from '../memory/user-memory.ts';
 import { VaSpace } from '../memory/va-space.ts';
 import { ChunkList } from '../submission/chunk-list.ts';
@@ -50,15 +51,18 @@ export class Context {
   readonly counters: CsCounters = new CsCounters();
   #closed = false;
 
-  /** @param owner the process that opened the card, see {@link UserMemory.owner} */
-  constructor(card: CardPort, owner: number) {
+  /**
+   * @param owner the process that opened the card, see {@link UserMemory.owner}
+   * @param mmapFile the file that the kernel maps; undefined if mappings are made by the driver
+   */
+  constructor(card: CardPort, owner: number, mmapFile?: MmapFile) {
     this.card = card;
     this.device = card.device;
     this.userMemory = new UserMemory(owner);
     this.va = new VaSpace(card);
-    this.blocks = new HwBlocks(card);
+    this.blocks = new HwBlocks(card, mmapFile);
     this.commandBufferVa = new CommandBufferVa(this.va.host);
-    this.buffers = new BufferTable(this.blocks);
+    this.buffers = new BufferTable(this.blocks, mmapFile);
     this.hostMappings = new HostMappings(card, this.va, this.userMemory);
     this.deviceMemory = new DeviceMemoryTable(card, this.va);
     this.imports = new DmabufImports(card, this.va);

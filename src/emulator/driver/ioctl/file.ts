@@ -22,7 +22,7 @@ import { debugIoctl } from './debug.ts';
 import { infoIoctl } from './info.ts';
 import { memoryIoctl } from './memory.ts';
 import { submitIoctl } from './submit.ts';
-import { abortedWait, PolledWait, waitIoctl } from './wait.ts';
+import { abortedWait, type Interruption, PolledWait, waitIoctl } from './wait.ts';
 
 /** Driver numbers after the base of the family, common to both families. */
 const INFO = 0;
@@ -73,7 +73,8 @@ export abstract class EmulatedFile implements DriverFile {
     return this.dispatch(number, block);
   }
 
-  abstract ioctlAsync(request: number, block: ArgumentBlock): Promise<number>;
+  /** @param interruption ends the wait early, as a signal does */
+  abstract ioctlAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number>;
   abstract mmap(byteLength: number, offset: bigint): DriverMapping;
   /**
    * Returns the pages that {@link mmap} maps, for another process that maps them itself.
@@ -104,9 +105,10 @@ export class PrimaryFile extends EmulatedFile {
    * WAIT_CS without blocking the thread: polls, and polls again until time-out: after every progress of the card, or, for an interrupt, when it is
    * raised.
    */
-  async ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
+  async ioctlAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
     if (driverNumber(request, block, this.unknownErrno) !== WAIT_CS) return this.ioctl(request, block);
     const wait = new PolledWait(block, this.card.config.clock);
+    const { caller } = this.userMemory;
     let holdsSlot = false;
     for (let isFirst = true; ; isFirst = false) {
       // The ticket is taken before the poll: progress in between resolves it.
@@ -122,7 +124,14 @@ export class PrimaryFile extends EmulatedFile {
         holdsSlot = true;
         this.card.multiWaits += 1;
       }
+      interruption?.attach(ticket);
       await ticket.progress;
+      if (interruption?.raised === true) {
+        if (holdsSlot) this.card.multiWaits -= 1;
+        return wait.interrupted(block);
+      }
+      // Other callers of the file may have run ioctls meanwhile.
+      this.userMemory.caller = caller;
     }
   }
 
@@ -142,6 +151,12 @@ export class PrimaryFile extends EmulatedFile {
   share(byteLength: number, offset: bigint): SharedPages {
     this.#checkMmap();
     return this.context.buffers.share(byteLength, offset);
+  }
+
+  /** Checks a mapping that the kernel makes for a device node. Throws SyscallError like {@link mmap}. */
+  checkMmap(byteLength: number, offset: bigint): void {
+    this.#checkMmap();
+    this.context.buffers.checkMmap(byteLength, offset);
   }
 
   close(): void {

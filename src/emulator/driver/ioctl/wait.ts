@@ -14,7 +14,7 @@ import {
   HL_WAIT_MULTI_CS_LIST_MAX_LEN,
 } from '../../../uapi/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
-import { NO_INTERRUPT } from '../base/waiters.ts';
+import { NO_INTERRUPT, type ProgressTicket } from '../base/waiters.ts';
 import { readNumber } from '../base/words.ts';
 import { type Submission, SubmissionState } from '../submission/submission.ts';
 import { interruptOf } from '../submission/user-interrupts.ts';
@@ -46,6 +46,28 @@ export function waitIoctl(context: Context, block: ArgumentBlock, isWaiting = fa
 /** The result of a wait whose file was closed. */
 export function abortedWait(block: ArgumentBlock): number {
   return answer(block, -Errno.EIO, HL_WAIT_CS_STATUS.ABORTED);
+}
+
+/** A signal for a wait: ends it early. */
+export class Interruption {
+  #ticket: ProgressTicket | undefined;
+  #raised = false;
+
+  get raised(): boolean {
+    return this.#raised;
+  }
+
+  /** Sets what the wait sleeps on. */
+  attach(ticket: ProgressTicket): void {
+    this.#ticket = ticket;
+    if (this.#raised) ticket.cancel();
+  }
+
+  /** Ends the wait. */
+  raise(): void {
+    this.#raised = true;
+    this.#ticket?.cancel();
+  }
 }
 
 function waitForOne(context: Context, block: ArgumentBlock): number {
@@ -173,6 +195,12 @@ export class PolledWait {
 
   get remainingNs(): number {
     return Math.max(0, this.#deadlineNs - this.#clock.nowNs());
+  }
+
+  /** The result of a wait that a signal has ended: the arguments are those of the caller, for a repetition (hl_cs_wait_ioctl, Linux 6.12). */
+  interrupted(block: ArgumentBlock): number {
+    block.words.set(this.#arguments);
+    return -Errno.EINTR;
   }
 
   /** Writes the arguments with a time-out of 0. */

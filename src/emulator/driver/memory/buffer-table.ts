@@ -22,6 +22,7 @@ import { HandleType, handleId, handleType, PAGE_SIZE, packHandle, unpackHandle }
 import { HOST_MEMORY, PhysicalMemory } from '../../device/physical-memory.ts';
 import { smallestFreeId } from './handle-ids.ts';
 import type { HwBlocks } from './hw-blocks.ts';
+import type { MmapFile, MmapPlace } from './mmap-file.ts';
 
 /** Pages of the driver that another process maps. */
 export interface SharedPages {
@@ -68,16 +69,39 @@ export class DriverBuffer {
   deviceAddress = 0n;
   /** Destroyed by the user; it may still be mapped. */
   destroyed = false;
-  /** Whether the user has it mapped. */
-  mapped = false;
+  readonly #isMapped: (() => boolean) | undefined;
+  #mapped = false;
+  /** The mmap cookie. */
+  readonly handle: bigint;
   readonly #fd: number;
+  readonly #mmapFile: MmapFile | undefined;
+  readonly #place: MmapPlace | undefined;
 
-  /** @throws SyscallError ENOMEM, EMFILE */
-  constructor(id: number, type: HandleType, byteLength: number) {
-    this.id = id;
+  /**
+   * @param mmapFile the file of the context that has its buffers, and chooses their ids; undefined for a file of its own
+   * @throws SyscallError ENOMEM, EMFILE
+   */
+  constructor(id: number, type: HandleType, byteLength: number, mmapFile?: MmapFile) {
+    const place = mmapFile?.allocate(type, byteLength);
+    this.id = place?.id ?? id;
     this.type = type;
+    this.handle = packHandle(mmapFile?.typeOf(type) ?? type, this.id);
     this.byteLength = byteLength;
+    this.#mmapFile = mmapFile;
+    this.#place = place;
+    this.#isMapped = place === undefined ? undefined : () => mmapFile!.isMapped(place);
     const bytes = roundUp(byteLength);
+    if (place !== undefined) {
+      this.#fd = place.fd;
+      try {
+        this.mapping = mapFile(place.fd, bytes, place.offset);
+      } catch (error) {
+        mmapFile!.free(place);
+        throw error;
+      }
+      this.memory = new PhysicalMemory(HOST_MEMORY, this.mapping.address, bytes, () => this.mapping.buffer);
+      return;
+    }
     this.#fd = memfdCreate(type === HandleType.CB ? 'gaudi-cb' : 'gaudi-ts', { sealing: true });
     try {
       ftruncate(this.#fd, bytes);
@@ -91,8 +115,13 @@ export class DriverBuffer {
     this.memory = new PhysicalMemory(HOST_MEMORY, this.mapping.address, bytes, () => this.mapping.buffer);
   }
 
-  get handle(): bigint {
-    return packHandle(this.type, this.id);
+  /** Whether the user has it mapped. Mappings that the kernel makes are not reported: there it is looked up. */
+  get mapped(): boolean {
+    return this.#isMapped?.() ?? this.#mapped;
+  }
+
+  set mapped(mapped: boolean) {
+    this.#mapped = mapped;
   }
 
   /** The file of the buffer, which the buffer owns. */
@@ -102,13 +131,14 @@ export class DriverBuffer {
 
   /** Maps the same bytes once more, for the user. */
   mapForUser(onClose: () => void): DriverMapping {
-    return new BufferMapping(mapFile(this.#fd, this.mapping.byteLength, 0), onClose);
+    return new BufferMapping(mapFile(this.#fd, this.mapping.byteLength, this.#place?.offset ?? 0), onClose);
   }
 
   close(): void {
     this.memory.forget();
     this.mapping.close();
-    closeFd(this.#fd);
+    if (this.#place === undefined) closeFd(this.#fd);
+    else this.#mmapFile!.free(this.#place);
   }
 }
 
@@ -116,14 +146,19 @@ export class DriverBuffer {
 export class BufferTable {
   readonly #buffers: Map<number, DriverBuffer> = new Map();
   readonly #blocks: HwBlocks;
+  readonly #mmapFile: MmapFile | undefined;
+  /** Destroyed buffers that were mapped still: nothing tells when the kernel unmaps them. */
+  readonly #leftMapped: Set<DriverBuffer> = new Set();
   #closed = false;
 
-  constructor(blocks: HwBlocks) {
+  constructor(blocks: HwBlocks, mmapFile?: MmapFile) {
     this.#blocks = blocks;
+    this.#mmapFile = mmapFile;
   }
 
   /** True while the user has a buffer mapped, destroyed or not. */
   get hasMappedBuffers(): boolean {
+    if (this.#mmapFile !== undefined) return this.#mmapFile.hasMappings;
     for (const buffer of this.#buffers.values()) if (buffer.mapped) return true;
     return false;
   }
@@ -135,8 +170,10 @@ export class BufferTable {
 
   /** Creates a zeroed buffer; or returns an errno. */
   create(type: HandleType, byteLength: number): DriverBuffer | number {
+    this.#dropUnmapped();
     try {
-      const buffer = new DriverBuffer(smallestFreeId(this.#buffers), type, byteLength);
+      const id = this.#mmapFile === undefined ? smallestFreeId(this.#buffers) : 0;
+      const buffer = new DriverBuffer(id, type, byteLength, this.#mmapFile);
       this.#buffers.set(buffer.id, buffer);
       return buffer;
     } catch (error) {
@@ -147,7 +184,7 @@ export class BufferTable {
 
   /** Finds the buffer of a handle, if it has that type. Destroyed buffers are found while they are mapped. */
   find(type: HandleType, low: number, high: number): DriverBuffer | undefined {
-    if (handleType(high) !== type) return undefined;
+    if (handleType(high) !== (this.#mmapFile?.typeOf(type) ?? type)) return undefined;
     const buffer = this.#buffers.get(handleId(low, high));
     return buffer?.type === type ? buffer : undefined;
   }
@@ -208,6 +245,17 @@ export class BufferTable {
     };
   }
 
+  /**
+   * Checks a mapping that the kernel makes of the mmap file.
+   * @throws SyscallError EINVAL as {@link mmap}
+   */
+  checkMmap(byteLength: number, offset: bigint): void {
+    this.#dropUnmapped();
+    const { type, id } = unpackHandle(offset);
+    if (type === HandleType.HW_BLOCK) this.#blocks.checkMmap(byteLength, Number(id));
+    else if (this.#forUser(byteLength, offset).mapped) throw refused('the buffer is mapped already');
+  }
+
   /** Drops all handles. Existing mappings of the user stay valid. */
   close(): void {
     if (this.#closed) return;
@@ -218,14 +266,21 @@ export class BufferTable {
 
   /** Checks the arguments of a mapping and marks the buffer as mapped. */
   #takeForUser(byteLength: number, offset: bigint): DriverBuffer {
+    const buffer = this.#forUser(byteLength, offset);
+    if (buffer.mapped) throw refused('the buffer is mapped already');
+    buffer.mapped = true;
+    return buffer;
+  }
+
+  /** The buffer at an offset, all of which is to be mapped. */
+  #forUser(byteLength: number, offset: bigint): DriverBuffer {
     const { type, id } = unpackHandle(offset);
     const buffer = this.#buffers.get(Number(id));
-    if (buffer === undefined || buffer.type !== type) throw refused(`no buffer at offset 0x${offset.toString(16)}`);
+    const isType = buffer !== undefined && type === (this.#mmapFile?.typeOf(buffer.type) ?? buffer.type);
+    if (buffer === undefined || !isType) throw refused(`no buffer at offset 0x${offset.toString(16)}`);
     if (roundUp(byteLength) !== buffer.mapping.byteLength || byteLength <= 0) {
       throw refused(`${byteLength} bytes of a buffer that has ${buffer.byteLength}`);
     }
-    if (buffer.mapped) throw refused('the buffer is mapped already');
-    buffer.mapped = true;
     return buffer;
   }
 
@@ -234,8 +289,18 @@ export class BufferTable {
     this.#dropUnused(buffer);
   }
 
+  /** Frees the destroyed buffers that the user has unmapped meanwhile. */
+  #dropUnmapped(): void {
+    for (const buffer of this.#leftMapped) this.#dropUnused(buffer);
+  }
+
   #dropUnused(buffer: DriverBuffer): void {
-    if (this.#closed || buffer.mapped || !buffer.destroyed) return;
+    if (this.#closed || !buffer.destroyed) return;
+    if (buffer.mapped) {
+      if (this.#mmapFile !== undefined) this.#leftMapped.add(buffer);
+      return;
+    }
+    this.#leftMapped.delete(buffer);
     this.#buffers.delete(buffer.id);
     buffer.close();
   }

@@ -6,8 +6,9 @@
 
 import type { DriverMapping } from '../../../driver/port.ts';
 import { Errno, mapFile, SyscallError } from '../../../sys/index.ts';
-import { HandleType, PAGE_SIZE, packHandle } from '../../../uapi/index.ts';
+import { type AsicProfile, HandleType, PAGE_SIZE, packHandle } from '../../../uapi/index.ts';
 import type { CardPort } from '../base/card-port.ts';
+import type { MmapFile } from './mmap-file.ts';
 
 /** Result of MAP_BLOCK. */
 export interface BlockHandle {
@@ -21,8 +22,12 @@ export class HwBlocks {
   /** Mapped blocks by id. */
   readonly #mapped: Set<DriverMapping> = new Set();
 
-  constructor(card: CardPort) {
+  readonly #mmapFile: MmapFile | undefined;
+
+  /** @param mmapFile the file of the context in which the blocks are mapped; undefined for files of their own */
+  constructor(card: CardPort, mmapFile?: MmapFile) {
     this.#card = card;
+    this.#mmapFile = mmapFile;
   }
 
   /** The handle of the block at an address; or an errno: EPERM if the ASIC has no user blocks, EINVAL for another address. */
@@ -31,7 +36,13 @@ export class HwBlocks {
     if (!profile.capabilities.mapBlock) return Errno.EPERM;
     const id = profile.userBlocks.findIndex((block) => block.address === address);
     if (id < 0) return Errno.EINVAL;
-    return { handle: packHandle(HandleType.HW_BLOCK, id), byteLength: profile.userBlocks[id]!.size };
+    const byteLength = profile.userBlocks[id]!.size;
+    if (this.#mmapFile === undefined) return { handle: packHandle(HandleType.HW_BLOCK, id), byteLength };
+    const page = firstPage(profile, id);
+    // The kernel maps the file without asking: the registers must be in it before.
+    const place = this.#mmapFile.at(HandleType.HW_BLOCK, page);
+    this.#card.device.registers.shareBlock(Number(address - profile.cfg.start), byteLength, place);
+    return { handle: packHandle(HandleType.HW_BLOCK, page), byteLength };
   }
 
   /**
@@ -59,10 +70,26 @@ export class HwBlocks {
     return { fd, byteLength: block.size, release: () => {} };
   }
 
+  /** Checks a mapping that the kernel makes of the mmap file. Throws SyscallError EINVAL like {@link mmap}. */
+  checkMmap(byteLength: number, page: number): void {
+    const { profile } = this.#card;
+    const id = profile.userBlocks.findIndex((_block, index) => firstPage(profile, index) === page);
+    if (id < 0 || byteLength !== profile.userBlocks[id]!.size) {
+      throw new SyscallError('mmap', Errno.EINVAL, `${byteLength} bytes of the register block at page ${page}`);
+    }
+  }
+
   /** Drops the mappings: the user's views read zeros from now on, and those in other processes are no longer connected to a card. */
   close(): void {
     for (const mapping of this.#mapped) mapping.close();
     this.#mapped.clear();
     this.#card.device.registers.unshare();
   }
+}
+
+/** Page of a block in an mmap file: that after the blocks before it. */
+function firstPage(profile: AsicProfile, id: number): number {
+  let page = 1;
+  for (let before = 0; before < id; before++) page += profile.userBlocks[before]!.size / PAGE_SIZE;
+  return page;
 }

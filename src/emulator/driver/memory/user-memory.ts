@@ -36,12 +36,13 @@ export class UserMemory {
   /** The process whose memory it is; {@link OWN_PROCESS} for this one. */
   readonly owner: number;
   #scratch: ScratchBlock | undefined;
-  readonly #pid: number;
+  /** The process, or a thread of it, whose memory the current ioctl accesses: {@link owner}, unless another process has inherited the file. */
+  caller: number;
 
   /** @param owner another process of the same user, or {@link OWN_PROCESS} */
   constructor(owner: number = OWN_PROCESS) {
     this.owner = owner;
-    this.#pid = owner === OWN_PROCESS ? process.pid : owner;
+    this.caller = owner === OWN_PROCESS ? process.pid : owner;
   }
 
   /**
@@ -81,7 +82,7 @@ export class UserMemory {
       const piece = Math.min(SCRATCH_BYTES, source.byteLength - done);
       scratch.u8.set(piece === source.byteLength ? source : source.subarray(done, done + piece));
       if (!isUserRange(address + done, piece)) return false;
-      if (copyToProcess(this.#pid, address + done, scratch.address, piece) !== piece) return false;
+      if (copyToProcess(this.caller, address + done, scratch.address, piece) !== piece) return false;
     }
     return true;
   }
@@ -99,7 +100,7 @@ export class UserMemory {
   /** Pins whole pages for the engines; undefined if one of them is not mapped: EFAULT. Throws SyscallError ENOMEM. */
   pin(address: number, byteLength: number): PinnedPages | undefined {
     if (this.owner === OWN_PROCESS) return pinOwnPages(address, byteLength);
-    return pinForeignPages(this.owner, address, byteLength, this.foreignPages);
+    return pinForeignPages(this.caller, address, byteLength, this.foreignPages);
   }
 
   /** Releases the scratch memory. */
@@ -110,7 +111,7 @@ export class UserMemory {
 
   #copyIn(address: number, target: number, byteLength: number): boolean {
     if (!isUserRange(address, byteLength)) return false;
-    return copyFromProcess(this.#pid, address, target, byteLength) === byteLength;
+    return copyFromProcess(this.caller, address, target, byteLength) === byteLength;
   }
 
   #buffer(): ScratchBlock {

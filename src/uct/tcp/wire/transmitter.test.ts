@@ -5,13 +5,15 @@ import { frame, keyed, TcpInterfaces } from '../../../../test/fixtures/tcp-inter
 import { Status } from '../../../ucs/type/status.ts';
 import { END_BYTES, FrameType, HEADER_BYTES } from './frame.ts';
 
-/** More than the buffers of both sockets can hold. */
+/** More than the buffers of both sockets can hold: the kernel lets that of the peer grow to 6 MiB. */
 const GET_BYTES = 8 * 2 ** 20;
+/** Several segments of the loopback device: with less the kernel sends one at a time and waits for its delayed acknowledgement. */
+const SEND_BUFFER = '256k';
 
 const net = new TcpInterfaces();
 
 it('answers puts in their order while a long answer to a get waits', async () => {
-  const side = net.open({ SNDBUF: '16k' });
+  const side = net.open({ SNDBUF: SEND_BUFFER });
   const { memory, key } = keyed(side, GET_BYTES);
   const words = [...key.words];
   const unknown = words.with(0, 7777);
@@ -27,6 +29,7 @@ it('answers puts in their order while a long answer to a get waits', async () =>
   peer.write(put(words));
   await net.until([side], () => memory.bytes[0] === 1);
   for (let turn = 0; turn < 10; turn++) side.iface.progress();
+  expect(memory.inFlight).toBe(1);
   peer.socket.resume();
   await net.until([side], () => answersOf(peer.received).length === 2);
 

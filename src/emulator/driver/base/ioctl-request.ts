@@ -1,9 +1,9 @@
 /**
- * Properties of an ioctl for its transfer to a node server: kind, number of words, whether it blocks, takes or returns
- * a file descriptor, or pins memory. Its execution belongs to the driver.
+ * Properties of an ioctl for its transfer from another process: kind, number of words, whether it blocks, takes or returns
+ * a file descriptor, or pins memory. Its execution is not here.
  */
 
-import { PAGE_SIZE } from '../../sys/index.ts';
+import { PAGE_SIZE } from '../../../sys/index.ts';
 import {
   DRM_COMMAND_BASE,
   DRM_IOCTL_TYPE,
@@ -15,9 +15,8 @@ import {
   HL_MEM_OP,
   HL_WAIT_CS_ARGS,
   HL_WAIT_CS_FLAGS,
-} from '../../uapi/index.ts';
-import { readNumber } from '../driver/base/words.ts';
-import { BLOCK_WORDS_MIN } from './mailbox.ts';
+} from '../../../uapi/index.ts';
+import { readNumber } from './words.ts';
 
 const MEMORY_IN = HL_MEM_ARGS.in.words;
 const INFO = HL_INFO_ARGS.words;
@@ -42,11 +41,6 @@ export function ioctlKind(request: number): number {
 /** Number of argument words encoded in a request number. */
 export function argumentWords(request: number): number {
   return (((request >>> 16) & 0x3fff) + 3) >>> 2;
-}
-
-/** Number of words, out of a block of `blockWords`, that are sent with a request. */
-export function travellingWords(request: number, blockWords: number): number {
-  return Math.min(blockWords, Math.max(BLOCK_WORDS_MIN, argumentWords(request)));
 }
 
 /** Whether the ioctl takes or returns a descriptor. */

@@ -1,0 +1,51 @@
+/**
+ * Runs a program on the device nodes of an emulated node: this process becomes the program. The node server is another process, which ends with the last
+ * process that sees the device nodes, unless it was there before.
+ */
+
+import { DEVICE_FILTER, enterPrivateTree, type RemoteNode } from '../emulator/index.ts';
+import {
+  close as closeFd,
+  Errno,
+  execute,
+  installSeccompFilter,
+  isSyscallError,
+  type SyscallError,
+} from '../sys/index.ts';
+import { UcxError } from '../ucs/type/error.ts';
+import { Status } from '../ucs/type/status.ts';
+
+/**
+ * Replaces this process by a program that sees the cards of a node server as device nodes. Exit code, signals, terminal and standard descriptors are those
+ * of the program.
+ * @param server a connection, which ends with the call
+ * @param file a path, or a name that is looked up in PATH
+ * @throws UcxError ERR_DEVICE_NODES if this process may not mount device nodes; SyscallError ENOENT, EACCES and others of execve
+ */
+export function becomeProgram(server: RemoteNode, file: string, args: readonly string[]): never {
+  try {
+    enterPrivateTree((fuse, device) => server.serveDevices(fuse, device));
+    const listener = installSeccompFilter(DEVICE_FILTER);
+    server.supervise(listener);
+    closeFd(listener);
+  } catch (error) {
+    throw isSyscallError(error) ? cannotMount(error) : error;
+  }
+  server.close();
+  return execute(file, args);
+}
+
+/** The reason why device nodes cannot be had, and what they need. */
+function cannotMount(cause: SyscallError): UcxError {
+  const needs =
+    cause.errno === Errno.EPERM || cause.errno === Errno.EACCES
+      ? 'needs CAP_SYS_ADMIN, outside of user namespaces: root'
+      : 'needs FUSE with passthrough (Linux 6.9), overlayfs and seccomp';
+  return new UcxError({
+    code: 'ERR_DEVICE_NODES',
+    status: Status.UNSUPPORTED,
+    message: `device nodes of emulated cards cannot be made: ${cause.message}; it ${needs}`,
+    details: { errno: cause.errno },
+    cause,
+  });
+}

@@ -1,0 +1,306 @@
+/**
+ * An open device node: its ioctls from the kernel, run by the driver of the emulated node in memory of the calling thread. Names are in file-system.ts.
+ */
+
+import {
+  closeBacking,
+  close as closeFd,
+  Errno,
+  isSyscallError,
+  openBacking,
+  pidfdGetfd,
+  pidfdOpen,
+  processOfThread,
+} from '../../sys/index.ts';
+import { ioctlSize } from '../../uapi/index.ts';
+import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import {
+  DescriptorUse,
+  descriptorUse,
+  ioctlKind,
+  isShortWait,
+  mayBlock,
+  pinsMemory,
+  takenWord,
+} from '../driver/base/ioctl-request.ts';
+import type { EmulatedFile } from '../driver/ioctl/file.ts';
+import { Interruption } from '../driver/ioctl/wait.ts';
+import { MmapFile } from '../driver/memory/mmap-file.ts';
+import { NO_PAGES, POPULATED_PAGES } from '../driver/memory/user-memory.ts';
+import type { EmulatedNode } from '../node.ts';
+import type { DeviceNode } from './device-tree.ts';
+import { FuseOp, INTERRUPT_IN, IOCTL_IN, IOCTL_OUT, OPEN_OUT, OpenedFlag, RELEASE_IN } from './fuse-abi.ts';
+import type { FuseChannel, Unanswered } from './fuse-channel.ts';
+
+/** Words of the longest argument block, and of the shortest: every ioctl of the driver finds its arguments in it. */
+const BLOCK_WORDS_MAX = 4096;
+const BLOCK_WORDS_MIN = 32;
+/**
+ * Address of argument blocks: none that a program can have. As in the kernel, the arguments are a copy, and pointers in them lead to memory of the
+ * program, also where they point to the arguments themselves.
+ */
+const NO_ADDRESS = 2 ** 52;
+
+/** What the open device nodes of a mount need. */
+export interface DeviceFilesInit {
+  readonly node: EmulatedNode;
+  readonly channel: FuseChannel;
+  readonly log: LimitedLog;
+}
+
+/** An open device node. */
+interface OpenDevice {
+  readonly device: DeviceNode;
+  readonly file: EmulatedFile;
+  readonly pid: number;
+  /** Of a primary node: the file that its mappings go to, and its registration in the kernel. */
+  readonly mmapFile: MmapFile | undefined;
+  readonly backing: number;
+}
+
+/** A wait in progress. */
+interface Wait {
+  readonly interruption: Interruption;
+}
+
+/** The open device nodes of one mount. */
+export class DeviceFiles {
+  readonly #init: DeviceFilesInit;
+  readonly #open: Map<number, OpenDevice> = new Map();
+  readonly #waits: Map<number, Wait> = new Map();
+  readonly #block: Uint32Array<ArrayBuffer> = new Uint32Array(BLOCK_WORDS_MAX);
+  /** Views of its first words, by their number. */
+  readonly #blocks: { readonly address: number; readonly words: Uint32Array }[] = [];
+  #nextHandle = 1;
+  #closed = false;
+
+  constructor(init: DeviceFilesInit) {
+    this.#init = init;
+  }
+
+  /** Number of ioctls that wait. */
+  get waiting(): number {
+    return this.#waits.size;
+  }
+
+  /** Ends the wait that the current INTERRUPT names, if it waits still. */
+  interrupt(): void {
+    const { words } = this.#init.channel;
+    const at = INTERRUPT_IN.UNIQUE / 4;
+    this.#waits.get(keyOf(words[at]!, words[at + 1]!))?.interruption.raise();
+  }
+
+  /** Answers the current request of the channel, about a device node. */
+  answer(device: DeviceNode): void {
+    const { channel } = this.#init;
+    switch (channel.opcode) {
+      case FuseOp.IOCTL:
+        this.#ioctl();
+        return;
+      case FuseOp.OPEN:
+        this.#openDevice(device);
+        return;
+      case FuseOp.RELEASE:
+        this.#release(channel.words[RELEASE_IN.HANDLE / 4]!);
+        channel.fail(0);
+        return;
+      // The driver has no such functions.
+      case FuseOp.READ:
+      case FuseOp.WRITE:
+        channel.fail(Errno.EINVAL);
+        return;
+      default:
+        // For POLL and FLUSH this is the answer for ever: a device node is always ready, and closing a descriptor needs no message.
+        channel.fail(Errno.ENOSYS);
+    }
+  }
+
+  /** Releases all: the file system is unmounted. */
+  close(): void {
+    this.#closed = true;
+    for (const handle of [...this.#open.keys()]) this.#release(handle);
+    for (const { interruption } of this.#waits.values()) interruption.raise();
+  }
+
+  #openDevice(device: DeviceNode): void {
+    const { channel } = this.#init;
+    try {
+      const opened = device.control ? this.#openControl(device) : this.#openPrimary(device);
+      const handle = this.#nextHandle++;
+      this.#open.set(handle, opened);
+      channel.answerWords[OPEN_OUT.HANDLE / 4] = handle;
+      // Reading and writing come here, to be refused; only mappings go to the file behind.
+      const kind = device.control ? OpenedFlag.NONSEEKABLE : OpenedFlag.PASSTHROUGH;
+      channel.answerWords[OPEN_OUT.FLAGS / 4] = OpenedFlag.DIRECT_IO | OpenedFlag.NOFLUSH | kind;
+      channel.answerWords[OPEN_OUT.BACKING / 4] = opened.backing;
+      channel.send(OPEN_OUT.END);
+    } catch (error) {
+      if (!isSyscallError(error)) throw error;
+      channel.fail(error.errno);
+    }
+  }
+
+  #openControl(device: DeviceNode): OpenDevice {
+    const pid = this.#callingProcess();
+    const file = this.#init.node.openFor(device.minor, pid, true);
+    return { device, file, pid, mmapFile: undefined, backing: 0 };
+  }
+
+  #openPrimary(device: DeviceNode): OpenDevice {
+    const { node, channel, log } = this.#init;
+    const pid = this.#callingProcess();
+    const mmapFile = new MmapFile(pid, device.ino);
+    let file: EmulatedFile | undefined;
+    try {
+      file = node.openMapped(device.minor, pid, mmapFile);
+      return { device, file, pid, mmapFile, backing: openBacking(channel.fd, mmapFile.fd) };
+    } catch (error) {
+      if (file !== undefined)
+        log.warn(`mappings of device nodes are not possible: ${String((error as Error).message)}`);
+      file?.close();
+      mmapFile.close();
+      throw error;
+    }
+  }
+
+  #release(handle: number): void {
+    const opened = this.#open.get(handle);
+    if (opened === undefined) return;
+    this.#open.delete(handle);
+    opened.file.close();
+    if (opened.mmapFile === undefined) return;
+    closeBacking(this.#init.channel.fd, opened.backing);
+    opened.mmapFile.close();
+  }
+
+  #callingProcess(): number {
+    const { tid } = this.#init.channel;
+    return processOfThread(tid) ?? tid;
+  }
+
+  #ioctl(): void {
+    const { channel } = this.#init;
+    const { words } = channel;
+    const opened = this.#open.get(words[IOCTL_IN.HANDLE / 4]!);
+    if (opened === undefined) {
+      channel.fail(Errno.EBADF);
+      return;
+    }
+    const request = words[IOCTL_IN.REQUEST / 4]! | 0;
+    const block = this.#takeBlock(request, words[IOCTL_IN.IN_SIZE / 4]!);
+    const outSize = words[IOCTL_IN.OUT_SIZE / 4]!;
+    const kind = ioctlKind(request);
+    const { userMemory } = opened.file;
+    userMemory.caller = channel.tid;
+    userMemory.foreignPages = NO_PAGES;
+    const use = descriptorUse(kind, block.words, block.words.length);
+    if (use !== DescriptorUse.NONE)
+      this.#answer(channel.current, this.#withDescriptor(opened, request, block, use), block.words, outSize);
+    else if (isShortWait(kind, ioctlSize(request) >>> 2)) this.#answer(channel.current, -Errno.EFAULT, block.words, 0);
+    else if (mayBlock(kind, block.words)) this.#wait(opened, request, block.words.slice(), outSize);
+    else {
+      if (pinsMemory(kind, block.words)) this.#preparePinning(opened);
+      this.#answer(channel.current, this.#run(opened.file, request, block), block.words, outSize);
+    }
+  }
+
+  /** The argument block: the bytes that the kernel has read from the program, then zeros. */
+  #takeBlock(request: number, inSize: number): { readonly address: number; readonly words: Uint32Array } {
+    const { words } = this.#init.channel;
+    const count = Math.max(BLOCK_WORDS_MIN, (ioctlSize(request) + 3) >>> 2);
+    const given = Math.min(count, (inSize + 3) >>> 2);
+    const from = IOCTL_IN.DATA / 4;
+    const block = this.#block;
+    for (let i = 0; i < given; i++) block[i] = words[from + i]!;
+    for (let i = given; i < count; i++) block[i] = 0;
+    // Bytes behind the last one are those of an earlier request.
+    if (inSize % 4 !== 0 && given > 0) block[given - 1]! &= (1 << (8 * (inSize % 4))) - 1;
+    this.#blocks[count] ??= { address: NO_ADDRESS, words: block.subarray(0, count) };
+    return this.#blocks[count];
+  }
+
+  /** Pinned pages are used after the ioctl, when its thread may have ended: they are those of its process. The kernel populates what is accessed. */
+  #preparePinning({ file }: OpenDevice): void {
+    file.userMemory.caller = this.#callingProcess();
+    file.userMemory.foreignPages = POPULATED_PAGES;
+  }
+
+  #run(file: EmulatedFile, request: number, block: { readonly address: number; readonly words: Uint32Array }): number {
+    try {
+      return file.ioctl(request, block);
+    } catch (error) {
+      this.#init.log.warn(`defect in an ioctl: ${String((error as Error).stack)}`);
+      return -Errno.EIO;
+    }
+  }
+
+  /** An ioctl that takes a descriptor of the caller. One that returns a descriptor cannot: this answer has no room for it. */
+  #withDescriptor(
+    { file, pid }: OpenDevice,
+    request: number,
+    block: { readonly address: number; readonly words: Uint32Array },
+    use: DescriptorUse,
+  ): number {
+    if (use === DescriptorUse.GIVES) {
+      this.#init.log.warn(
+        `process ${pid} cannot export a dma-buf: a device node gives descriptors only to programs that gaudi-ucx run has started`,
+      );
+      return -Errno.EOPNOTSUPP;
+    }
+    const word = takenWord(ioctlKind(request));
+    const given = block.words[word]!;
+    const fd = fetchDescriptor(this.#callingProcess(), given | 0);
+    if (fd < -1) return fd;
+    block.words[word] = fd;
+    const result = this.#run(file, request, block);
+    if (fd >= 0) closeFd(fd);
+    // The program sees its own number again where the driver leaves the arguments alone.
+    if (block.words[word] === fd >>> 0) block.words[word] = given;
+    return result;
+  }
+
+  #wait({ file }: OpenDevice, request: number, words: Uint32Array, outSize: number): void {
+    const unanswered = this.#init.channel.current;
+    const key = keyOf(unanswered.uniqueLow, unanswered.uniqueHigh);
+    const interruption = new Interruption();
+    this.#waits.set(key, { interruption });
+    const settle = (result: number): void => {
+      this.#waits.delete(key);
+      if (!this.#closed) this.#answer(unanswered, result, words, outSize);
+    };
+    file.ioctlAsync(request, { address: NO_ADDRESS, words }, interruption).then(settle, (error: unknown) => {
+      this.#init.log.warn(`defect in a wait: ${String((error as Error).stack)}`);
+      settle(-Errno.EIO);
+    });
+  }
+
+  /** Answers with the words as data: the kernel copies them into the arguments, also after a failure, as the driver does. */
+  #answer(request: Unanswered, result: number, words: Uint32Array, outSize: number): void {
+    const { channel } = this.#init;
+    const { answerWords } = channel;
+    answerWords[IOCTL_OUT.RESULT / 4] = result;
+    const to = IOCTL_OUT.DATA / 4;
+    const count = Math.min(words.length, (outSize + 3) >>> 2);
+    for (let i = 0; i < count; i++) answerWords[to + i] = words[i]!;
+    channel.send(IOCTL_OUT.DATA + outSize, request);
+  }
+}
+
+/** A duplicate of a descriptor of a process; -1 if it has no such descriptor; another negative errno. */
+function fetchDescriptor(pid: number, fd: number): number {
+  let pidfd = -1;
+  try {
+    pidfd = pidfdOpen(pid);
+    return pidfdGetfd(pidfd, fd);
+  } catch (error) {
+    if (!isSyscallError(error)) throw error;
+    return error.errno === Errno.EBADF ? -1 : -error.errno;
+  } finally {
+    if (pidfd >= 0) closeFd(pidfd);
+  }
+}
+
+/** The number of a request as a key; exact, because the kernel counts from 0 in steps of 2. */
+function keyOf(low: number, high: number): number {
+  return (high >>> 0) * 2 ** 32 + (low >>> 0);
+}

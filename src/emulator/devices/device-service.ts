@@ -1,0 +1,166 @@
+/**
+ * Serves a node to programs through device nodes: its FUSE mounts, and the supervisors of programs. It mounts nothing, and starts no programs.
+ */
+
+import {
+  close as closeFd,
+  isSyscallError,
+  type PollSubscription,
+  pollReadable,
+  SeccompListener,
+} from '../../sys/index.ts';
+import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import type { PrimaryFile } from '../driver/ioctl/file.ts';
+import type { EmulatedNode } from '../node.ts';
+import { DeviceFiles } from './device-file.ts';
+import { DeviceTree } from './device-tree.ts';
+import { TreeFileSystem } from './file-system.ts';
+import { FuseOp } from './fuse-abi.ts';
+import { FuseChannel } from './fuse-channel.ts';
+import { Supervisor } from './supervisor.ts';
+
+/** Requests of one mount that are served before others have their turn. */
+const REQUESTS_PER_TURN = 16;
+
+/** What the service needs of its process. */
+export interface DeviceServiceHost {
+  readonly node: EmulatedNode;
+  readonly log: LimitedLog;
+  /** Called when there may be work for {@link DeviceService.poll}. */
+  readonly wake: () => void;
+  /** Called when a mount has ended. */
+  readonly onEnd: () => void;
+}
+
+/** A mounted file system. */
+class Session {
+  readonly channel: FuseChannel;
+  readonly #tree: DeviceTree;
+  readonly #names: TreeFileSystem;
+  readonly #files: DeviceFiles;
+  readonly subscription: PollSubscription;
+
+  constructor(fd: number, tree: DeviceTree, { node, log, wake }: DeviceServiceHost) {
+    this.channel = new FuseChannel(fd);
+    this.#tree = tree;
+    this.#names = new TreeFileSystem(tree, this.channel);
+    this.#files = new DeviceFiles({ node, channel: this.channel, log });
+    this.subscription = pollReadable(fd, wake);
+  }
+
+  /** Answers waiting requests. Returns whether there were any. Throws SyscallError ENODEV once the file system is unmounted. */
+  serve(): boolean {
+    for (let turn = 0; turn < REQUESTS_PER_TURN; turn++) {
+      if (!this.channel.read()) return turn > 0;
+      const device = this.#tree.device(this.channel.node);
+      if (device !== undefined && this.channel.opcode === FuseOp.IOCTL) this.#files.answer(device);
+      else if (this.channel.opcode === FuseOp.INTERRUPT) this.#files.interrupt();
+      else if (!this.#names.answer()) this.#files.answer(device!);
+    }
+    return true;
+  }
+
+  close(): void {
+    this.#files.close();
+    this.subscription.close();
+    closeFd(this.channel.fd);
+    this.channel.free();
+  }
+}
+
+/** Supervised programs. */
+interface Supervised {
+  readonly supervisor: Supervisor;
+  readonly subscription: PollSubscription;
+}
+
+/** The service. */
+export class DeviceService {
+  readonly #host: DeviceServiceHost;
+  readonly #tree: DeviceTree;
+  readonly #sessions: Set<Session> = new Set();
+  readonly #supervised: Set<Supervised> = new Set();
+  /** Device numbers of the mounts. */
+  readonly #fileSystems: Map<string, Session> = new Map();
+
+  constructor(host: DeviceServiceHost) {
+    this.#host = host;
+    this.#tree = new DeviceTree(host.node);
+  }
+
+  /** Number of mounts that are not unmounted. */
+  get mounts(): number {
+    return this.#sessions.size;
+  }
+
+  /**
+   * Serves a mount. Takes ownership of the descriptor of /dev/fuse.
+   * @param device number of the mounted file system, such as `0:52`
+   * @throws SyscallError EMFILE
+   */
+  attach(fd: number, device: string): void {
+    const session = new Session(fd, this.#tree, this.#host);
+    this.#sessions.add(session);
+    this.#fileSystems.set(device, session);
+    this.#host.wake();
+  }
+
+  /**
+   * Answers the filtered system calls of programs (DEVICE_FILTER). Takes ownership of the listener's descriptor.
+   * @throws SyscallError EMFILE
+   */
+  supervise(listener: number): void {
+    const supervisor = new Supervisor(new SeccompListener(listener), {
+      device: (ino) => this.#tree.device(ino),
+      isServed: (device) => this.#fileSystems.has(device),
+      primary: (minor) => this.#primary(minor),
+      onDefect: (error) => this.#host.log.warn(`defect in a system call: ${String((error as Error).stack)}`),
+    });
+    const supervised: Supervised = {
+      supervisor,
+      subscription: pollReadable(listener, () => {
+        if (!supervisor.serve()) this.#endSupervision(supervised);
+      }),
+    };
+    this.#supervised.add(supervised);
+  }
+
+  /** Serves what waits in the mounts. Returns whether anything did. */
+  poll(): boolean {
+    let served = false;
+    for (const session of this.#sessions) {
+      try {
+        if (session.serve()) served = true;
+      } catch (error) {
+        if (!isSyscallError(error)) throw error;
+        this.#end(session);
+      }
+    }
+    return served;
+  }
+
+  /** Ends all mounts and supervisors: programs get ENOTCONN. Idempotent. */
+  close(): void {
+    for (const session of this.#sessions) session.close();
+    this.#sessions.clear();
+    this.#fileSystems.clear();
+    for (const supervised of this.#supervised) this.#endSupervision(supervised);
+  }
+
+  #primary(minor: number): PrimaryFile | undefined {
+    return this.#host.node.card(minor).file;
+  }
+
+  #endSupervision(supervised: Supervised): void {
+    this.#supervised.delete(supervised);
+    supervised.subscription.close();
+    supervised.supervisor.close();
+  }
+
+  #end(session: Session): void {
+    session.close();
+    this.#sessions.delete(session);
+    for (const [device, each] of this.#fileSystems) if (each === session) this.#fileSystems.delete(device);
+    this.#host.onEnd();
+  }
+}

@@ -1,0 +1,166 @@
+/**
+ * The files that a machine with the cards of a node has below /dev and /sys, as a tree of names. In the layouts of all kernels with the driver: see
+ * driver/kernel/discovery.ts. Reading a file of /sys reads the card; opening a device node is in device-file.ts.
+ */
+
+import { PCI_VENDOR_HABANALABS } from '../../uapi/index.ts';
+import type { CardPlace } from '../config/card-places.ts';
+import { CARD_ATTRIBUTES } from '../driver/base/card-attributes.ts';
+import type { EmulatedNode } from '../node.ts';
+
+/** Major of the device numbers: that of accel devices (ACCEL_MAJOR of drm/drm_accel.h, Linux 6.12). */
+const DEVICE_MAJOR = 261;
+/** Numbers of the files of device nodes begin here, so that a descriptor can be recognised by its number. */
+export const DEVICE_INO_FIRST = 0x4755_0000;
+const FOLDER_INO_FIRST = 1;
+/** Base class of processing accelerators. */
+const PCI_CLASS = '0x120000';
+
+/** A folder. */
+export interface Folder {
+  readonly kind: 'folder';
+  readonly ino: number;
+  readonly children: Map<string, TreeNode>;
+}
+
+/** A symbolic link. */
+export interface Link {
+  readonly kind: 'link';
+  readonly ino: number;
+  readonly target: string;
+}
+
+/** A readable file. */
+export interface Attribute {
+  readonly kind: 'attribute';
+  readonly ino: number;
+  /** Its text; undefined once the card was removed. */
+  readonly read: () => string | undefined;
+}
+
+/** A device node. */
+export interface DeviceNode {
+  readonly kind: 'device';
+  readonly ino: number;
+  /** The card. */
+  readonly minor: number;
+  readonly control: boolean;
+  /** Device number: st_rdev of the node. */
+  readonly major: number;
+  readonly deviceMinor: number;
+}
+
+/** A file of the tree. */
+export type TreeNode = Folder | Link | Attribute | DeviceNode;
+
+/** The tree. Its root has the folders `dev` and `sys`. */
+export class DeviceTree {
+  readonly root: Folder;
+  readonly #nodes: Map<number, TreeNode> = new Map();
+  readonly #node: EmulatedNode;
+  #nextIno: number = FOLDER_INO_FIRST;
+  #nextDevice: number = DEVICE_INO_FIRST;
+
+  constructor(node: EmulatedNode) {
+    this.#node = node;
+    this.root = this.#newFolder();
+    const { cards } = node;
+    for (const { minor } of cards.call(node)) this.#addCard(node.card(minor).place);
+    this.#text('sys/module/habanalabs/version', () => 'gaudi-ucx');
+  }
+
+  /** The file with a number; undefined if there is none. */
+  find(ino: number): TreeNode | undefined {
+    return this.#nodes.get(ino);
+  }
+
+  /** The device node with a number. */
+  device(ino: number): DeviceNode | undefined {
+    const found = this.#nodes.get(ino);
+    return found?.kind === 'device' ? found : undefined;
+  }
+
+  /** A file of a folder; undefined if there is none, and for device nodes of cards that were removed. */
+  lookup(folder: Folder, name: string): TreeNode | undefined {
+    const found = folder.children.get(name);
+    return found?.kind === 'device' && this.#node.attribute(found.minor, 'status') === undefined ? undefined : found;
+  }
+
+  #addCard(place: CardPlace): void {
+    const { minor, busId, pciPath, numaNode } = place;
+    const device = `sys/devices/${pciPath}`;
+    const up = '../'.repeat(pciPath.split('/').length + 1);
+    this.#text(`${device}/vendor`, () => `0x${PCI_VENDOR_HABANALABS.toString(16)}`);
+    this.#text(`${device}/device`, () => `0x${this.#node.config.profile.pciDeviceId.toString(16)}`);
+    this.#text(`${device}/class`, () => PCI_CLASS);
+    this.#text(`${device}/numa_node`, () => String(numaNode));
+    this.#attributes(device, minor);
+    this.#link(`${device}/driver`, `${up}bus/pci/drivers/habanalabs`);
+    this.#link(`sys/bus/pci/devices/${busId}`, `../../../devices/${pciPath}`);
+    this.#link(`sys/bus/pci/drivers/habanalabs/${busId}`, `../../../../devices/${pciPath}`);
+    // The library derives the control node from the primary one: an even minor, and the next one.
+    const primary = 2 * minor;
+    const names = [
+      { cls: 'accel', folder: 'dev/accel', primaryName: `accel${minor}`, controlName: `accel_controlD${minor}` },
+      { cls: 'habanalabs', folder: 'dev', primaryName: `hl${minor}`, controlName: `hl_controlD${minor}` },
+    ];
+    for (const { cls, folder, primaryName, controlName } of names) {
+      for (const [name, deviceMinor] of [
+        [primaryName, primary],
+        [controlName, primary + 1],
+      ] as const) {
+        this.#addDevice(`${folder}/${name}`, { minor, control: deviceMinor !== primary, deviceMinor });
+        const inSysfs = `${pciPath}/${cls}/${name}`;
+        this.#text(`sys/devices/${inSysfs}/dev`, () => `${DEVICE_MAJOR}:${deviceMinor}`);
+        this.#link(`sys/devices/${inSysfs}/device`, '../..');
+        // Linux 6.2 to 6.6 has them here, later kernels in the folder of the PCI device only.
+        this.#attributes(`sys/devices/${inSysfs}`, minor);
+        this.#link(`sys/class/${cls}/${name}`, `../../devices/${inSysfs}`);
+        if (cls === 'accel') this.#link(`sys/dev/char/${DEVICE_MAJOR}:${deviceMinor}`, `../../devices/${inSysfs}`);
+      }
+    }
+  }
+
+  #addDevice(
+    path: string,
+    init: { readonly minor: number; readonly control: boolean; readonly deviceMinor: number },
+  ): void {
+    const ino = this.#nextDevice++;
+    this.#put(path, { kind: 'device', ino, major: DEVICE_MAJOR, ...init });
+  }
+
+  #attributes(folder: string, minor: number): void {
+    for (const name of CARD_ATTRIBUTES) this.#text(`${folder}/${name}`, () => this.#node.attribute(minor, name));
+  }
+
+  #text(path: string, read: () => string | undefined): void {
+    this.#put(path, { kind: 'attribute', ino: this.#nextIno++, read });
+  }
+
+  #link(path: string, target: string): void {
+    this.#put(path, { kind: 'link', ino: this.#nextIno++, target });
+  }
+
+  /** Adds a file, with the folders that lead to it. */
+  #put(path: string, node: TreeNode): void {
+    const names = path.split('/');
+    const last = names.pop()!;
+    let folder = this.root;
+    for (const name of names) {
+      let child = folder.children.get(name);
+      if (child === undefined) {
+        child = this.#newFolder();
+        folder.children.set(name, child);
+      }
+      folder = child as Folder;
+    }
+    folder.children.set(last, node);
+    this.#nodes.set(node.ino, node);
+  }
+
+  #newFolder(): Folder {
+    const folder: Folder = { kind: 'folder', ino: this.#nextIno++, children: new Map() };
+    this.#nodes.set(folder.ino, folder);
+    return folder;
+  }
+}

@@ -1,0 +1,213 @@
+/**
+ * The FUSE file system of a device tree: names, attributes of files, texts. Open device nodes are in device-file.ts; mounting is not done here.
+ */
+
+import { Errno } from '../../sys/index.ts';
+import type { DeviceTree, Folder, TreeNode } from './device-tree.ts';
+import {
+  ATTR,
+  ATTR_OUT,
+  DIRENT,
+  ENTRY_OUT,
+  FUSE_VERSION,
+  FuseOp,
+  INIT_IN,
+  INIT_OUT,
+  InitFlag,
+  InitFlag2,
+  LOOKUP_NAME,
+  OPEN_OUT,
+  OpenedFlag,
+  OUT_HEADER,
+  READ_IN,
+  STATFS_OUT,
+  WRITE_BYTES_MAX,
+} from './fuse-abi.ts';
+import type { FuseChannel } from './fuse-channel.ts';
+
+const S_IFDIR = 0o040000;
+const S_IFLNK = 0o120000;
+const S_IFREG = 0o100000;
+const MODE: Readonly<Record<TreeNode['kind'], number>> = {
+  folder: S_IFDIR | 0o755,
+  link: S_IFLNK | 0o777,
+  attribute: S_IFREG | 0o444,
+  device: S_IFREG | 0o666,
+};
+/** Types of directory entries: DT_DIR and others of dirent.h. */
+const ENTRY_TYPE: Readonly<Record<TreeNode['kind'], number>> = { folder: 4, link: 10, attribute: 8, device: 8 };
+/** Size of a file in sysfs. */
+const PAGE_BYTES = 4096;
+/** Seconds for which the kernel may keep a name: cards are unplugged. */
+const VALID_SECONDS = 1;
+const NAME_MAX = 255;
+const BACKGROUND_MAX = 1024;
+const READAHEAD_BYTES = 4096;
+const decoder = new TextDecoder();
+const encoder = new TextEncoder();
+
+/** The requests about names and texts. */
+export class TreeFileSystem {
+  readonly #tree: DeviceTree;
+  readonly #channel: FuseChannel;
+
+  constructor(tree: DeviceTree, channel: FuseChannel) {
+    this.#tree = tree;
+    this.#channel = channel;
+  }
+
+  /** Answers the current request of the channel; returns false for one that is not about names and texts. */
+  answer(): boolean {
+    const channel = this.#channel;
+    if (channel.opcode === FuseOp.INIT) {
+      this.#init();
+      return true;
+    }
+    // These have no answer.
+    if (channel.opcode === FuseOp.FORGET || channel.opcode === FuseOp.BATCH_FORGET) return true;
+    if (channel.opcode === FuseOp.STATFS) {
+      this.#statfs();
+      return true;
+    }
+    const node = this.#tree.find(channel.node);
+    if (node === undefined) {
+      channel.fail(Errno.ENOENT);
+      return true;
+    }
+    return this.#answerAbout(node);
+  }
+
+  #answerAbout(node: TreeNode): boolean {
+    const channel = this.#channel;
+    switch (channel.opcode) {
+      case FuseOp.LOOKUP:
+        this.#lookup(node);
+        return true;
+      case FuseOp.GETATTR:
+      // Truncating on open has no effect on a device node, nor on a file of sysfs.
+      case FuseOp.SETATTR:
+        writeAttributes(channel, ATTR_OUT.ATTR, node);
+        channel.send(ATTR_OUT.END);
+        return true;
+      case FuseOp.READLINK:
+        if (node.kind === 'link') this.#sendBytes(encoder.encode(node.target));
+        else channel.fail(Errno.EINVAL);
+        return true;
+      case FuseOp.OPENDIR:
+        channel.send(OPEN_OUT.END);
+        return true;
+      case FuseOp.READDIR:
+        if (node.kind === 'folder') this.#readFolder(node);
+        else channel.fail(Errno.ENOTDIR);
+        return true;
+      case FuseOp.RELEASEDIR:
+        channel.fail(0);
+        return true;
+      default:
+        return node.kind === 'device' ? false : this.#answerAboutText(node);
+    }
+  }
+
+  #answerAboutText(node: TreeNode): boolean {
+    const channel = this.#channel;
+    if (node.kind !== 'attribute') channel.fail(Errno.ENOSYS);
+    else if (channel.opcode === FuseOp.OPEN) {
+      channel.answerView.setUint32(OPEN_OUT.FLAGS, OpenedFlag.DIRECT_IO | OpenedFlag.NOFLUSH, true);
+      channel.send(OPEN_OUT.END);
+    } else if (channel.opcode === FuseOp.READ) {
+      const text = node.read();
+      if (text === undefined) channel.fail(Errno.ENODEV);
+      else {
+        const offset = Number(channel.view.getBigUint64(READ_IN.OFFSET, true));
+        const size = channel.view.getUint32(READ_IN.SIZE, true);
+        this.#sendBytes(encoder.encode(`${text}\n`).subarray(offset, offset + size));
+      }
+    } else if (channel.opcode === FuseOp.RELEASE) channel.fail(0);
+    else channel.fail(channel.opcode === FuseOp.IOCTL ? Errno.ENOTTY : Errno.ENOSYS);
+    return true;
+  }
+
+  #init(): void {
+    const { view, answerView } = this.#channel;
+    const flags = view.getUint32(INIT_IN.FLAGS, true);
+    const minor = Math.min(view.getUint32(INIT_IN.MINOR, true), FUSE_VERSION.MINOR);
+    const wanted = InitFlag.ASYNC_READ | InitFlag.BIG_WRITES | InitFlag.PARALLEL_DIROPS | InitFlag.EXT;
+    answerView.setUint32(INIT_OUT.MAJOR, FUSE_VERSION.MAJOR, true);
+    answerView.setUint32(INIT_OUT.MINOR, minor, true);
+    answerView.setUint32(INIT_OUT.READAHEAD, READAHEAD_BYTES, true);
+    answerView.setUint32(INIT_OUT.FLAGS, (flags & wanted) >>> 0, true);
+    answerView.setUint16(INIT_OUT.MAX_BACKGROUND, BACKGROUND_MAX, true);
+    answerView.setUint16(INIT_OUT.CONGESTION, BACKGROUND_MAX, true);
+    answerView.setUint32(INIT_OUT.MAX_WRITE, WRITE_BYTES_MAX, true);
+    answerView.setUint32(INIT_OUT.TIME_GRANULARITY, 1, true);
+    answerView.setUint32(INIT_OUT.FLAGS2, view.getUint32(INIT_IN.FLAGS2, true) & InitFlag2.PASSTHROUGH, true);
+    answerView.setUint32(INIT_OUT.MAX_STACK_DEPTH, 1, true);
+    this.#channel.send(INIT_OUT.END);
+  }
+
+  #statfs(): void {
+    const { answerView } = this.#channel;
+    answerView.setUint32(STATFS_OUT.BLOCK_SIZE, PAGE_BYTES, true);
+    answerView.setUint32(STATFS_OUT.NAME_MAX, NAME_MAX, true);
+    this.#channel.send(STATFS_OUT.END);
+  }
+
+  #lookup(folder: TreeNode): void {
+    const channel = this.#channel;
+    const name = decoder.decode(channel.bytes.subarray(LOOKUP_NAME, channel.byteLength - 1));
+    const found = folder.kind === 'folder' ? this.#tree.lookup(folder, name) : undefined;
+    if (found === undefined) {
+      channel.fail(Errno.ENOENT);
+      return;
+    }
+    channel.answerWords[ENTRY_OUT.NODE / 4] = found.ino;
+    channel.answerWords[ENTRY_OUT.ENTRY_VALID / 4] = VALID_SECONDS;
+    writeAttributes(channel, ENTRY_OUT.ATTR, found);
+    channel.send(ENTRY_OUT.END);
+  }
+
+  /** Entries from the offset of the request on, as many as have room. */
+  #readFolder(folder: Folder): void {
+    const channel = this.#channel;
+    const { answerView, answerBytes } = channel;
+    const first = Number(channel.view.getBigUint64(READ_IN.OFFSET, true));
+    const room = Math.min(channel.view.getUint32(READ_IN.SIZE, true), channel.payloadMax);
+    const children = [...folder.children].filter(([name]) => this.#tree.lookup(folder, name) !== undefined);
+    const entries: readonly (readonly [string, TreeNode])[] = [['.', folder], ['..', folder], ...children];
+    let at: number = OUT_HEADER.BYTES;
+    for (let index = first; index < entries.length; index++) {
+      const [name, node] = entries[index]!;
+      const bytes = encoder.encode(name);
+      const length = Math.ceil((DIRENT.NAME + bytes.byteLength) / 8) * 8;
+      if (at + length - OUT_HEADER.BYTES > room) break;
+      answerView.setBigUint64(at + DIRENT.INO, BigInt(node.ino), true);
+      answerView.setBigUint64(at + DIRENT.OFFSET, BigInt(index + 1), true);
+      answerView.setUint32(at + DIRENT.NAME_LENGTH, bytes.byteLength, true);
+      answerView.setUint32(at + DIRENT.TYPE, ENTRY_TYPE[node.kind], true);
+      answerBytes.set(bytes, at + DIRENT.NAME);
+      at += length;
+    }
+    channel.send(at);
+  }
+
+  #sendBytes(bytes: Uint8Array): void {
+    const channel = this.#channel;
+    const piece = bytes.subarray(0, channel.payloadMax);
+    channel.answerBytes.set(piece, OUT_HEADER.BYTES);
+    channel.send(OUT_HEADER.BYTES + piece.byteLength);
+  }
+}
+
+/** Writes struct fuse_attr of a file; its times are 0. */
+function writeAttributes({ answerView }: FuseChannel, at: number, node: TreeNode): void {
+  answerView.setBigUint64(at + ATTR.INO, BigInt(node.ino), true);
+  answerView.setBigUint64(at + ATTR.SIZE, BigInt(sizeOf(node)), true);
+  answerView.setUint32(at + ATTR.MODE, MODE[node.kind], true);
+  answerView.setUint32(at + ATTR.LINKS, 1, true);
+  answerView.setUint32(at + ATTR.BLOCK_SIZE, PAGE_BYTES, true);
+}
+
+function sizeOf(node: TreeNode): number {
+  if (node.kind === 'attribute') return PAGE_BYTES;
+  return node.kind === 'link' ? encoder.encode(node.target).byteLength : 0;
+}

@@ -1,0 +1,121 @@
+/**
+ * Puts a device tree over /dev and /sys, in a mount namespace of the calling thread: nothing outside of it changes. It serves no requests.
+ *
+ * Names of both trees are merged by overlays. An overlay passes on no ioctls, so device nodes are bound over the names that it has.
+ */
+
+import { existsSync, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import {
+  close as closeFd,
+  isSyscallError,
+  MountFlag,
+  mount,
+  OpenFlag,
+  open,
+  openFuse,
+  readMounts,
+  unshareMounts,
+} from '../../sys/index.ts';
+
+/** Folders of /sys that the device tree has as well. */
+const SYS_FOLDERS = ['class', 'dev/char', 'bus/pci', 'devices', 'module'] as const;
+const FUSE_FLAGS: number = MountFlag.NOSUID;
+
+/** Serves a mount: gets the descriptor of /dev/fuse, which stays the caller's, and the device number of the file system. */
+export type ServeMount = (fuse: number, device: string) => void;
+
+/** Options for mounting a connection to /dev/fuse whose root is a folder, for all users, with permissions checked by the kernel. */
+function fuseData(fuse: number): string {
+  return `fd=${fuse},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions`;
+}
+
+/**
+ * Mounts a device tree on a folder.
+ * @param serve called at once: until it serves the mount, every access blocks
+ * @throws SyscallError EPERM without CAP_SYS_ADMIN, ENOENT, ENODEV without FUSE
+ */
+export function mountDeviceTree(folder: string, serve: ServeMount): void {
+  const fuse = openFuse();
+  try {
+    mount(folder, { source: 'gaudi-ucx', type: 'fuse', flags: FUSE_FLAGS, data: fuseData(fuse) });
+    serve(fuse, readMounts().findLast(({ target }) => target === folder)!.device);
+  } finally {
+    closeFd(fuse);
+  }
+}
+
+/**
+ * Gives the calling thread a mount namespace in which /dev and /sys have the files of a device tree besides their own. Programs that the thread starts
+ * or becomes see the same.
+ * @throws SyscallError EPERM without CAP_SYS_ADMIN; others of mount(2)
+ */
+export function enterPrivateTree(serve: ServeMount): void {
+  unshareMounts();
+  mount('/', { flags: MountFlag.REC | MountFlag.PRIVATE });
+  const opened: number[] = [];
+  const hold = (path: string): string => {
+    const fd = open(path, OpenFlag.PATH);
+    opened.push(fd);
+    return `/proc/self/fd/${fd}`;
+  };
+  try {
+    const oldDev = hold('/dev');
+    const devMounts = holdMountsBelow('/dev', hold);
+    // Covers /dev until the end: every machine has it, and its contents are held.
+    mountDeviceTree('/dev', serve);
+    const newDev = hold('/dev/dev');
+    const nodes = readdirSync('/dev/dev').map((name) => ({
+      target: join('/dev', name),
+      source: hold(join('/dev/dev', name)),
+    }));
+    for (const folder of sysTargets())
+      overlay(join('/sys', folder), hold(join('/dev/sys', folder)), hold(join('/sys', folder)), hold);
+    overlay('/dev', newDev, oldDev, hold, devMounts);
+    for (const { target, source } of nodes) mount(target, { source, flags: MountFlag.BIND });
+  } finally {
+    for (const fd of opened) closeFd(fd);
+  }
+}
+
+/** Folders of /sys to put the tree over: those that the machine has, else the nearest above them. */
+function sysTargets(): readonly string[] {
+  const targets = new Set<string>();
+  for (const folder of SYS_FOLDERS) {
+    let target: string = folder;
+    while (!existsSync(join('/sys', target))) target = dirname(target);
+    targets.add(target);
+  }
+  return [...targets].filter((target) => ![...targets].some((other) => target.startsWith(`${other}/`)));
+}
+
+interface HeldMount {
+  readonly target: string;
+  readonly source: string;
+}
+
+/** The mounts below a folder, which an overlay would hide; mounts that this thread cannot enter stay hidden. */
+function holdMountsBelow(folder: string, hold: (path: string) => string): readonly HeldMount[] {
+  const targets = new Set(readMounts().map(({ target }) => target));
+  const held: HeldMount[] = [];
+  for (const target of [...targets].filter((each) => each.startsWith(`${folder}/`)).sort()) {
+    try {
+      held.push({ target, source: hold(target) });
+    } catch (error) {
+      if (!isSyscallError(error)) throw error;
+    }
+  }
+  return held;
+}
+
+/** Mounts the merge of two folders on a target, and again the mounts below it. */
+function overlay(
+  target: string,
+  upper: string,
+  lower: string,
+  hold: (path: string) => string,
+  below: readonly HeldMount[] = holdMountsBelow(target, hold),
+): void {
+  mount(target, { source: 'gaudi-ucx', type: 'overlay', flags: MountFlag.RDONLY, data: `lowerdir=${upper}:${lower}` });
+  for (const each of below) mount(each.target, { source: each.source, flags: MountFlag.BIND | MountFlag.REC });
+}

@@ -1,0 +1,256 @@
+/**
+ * Answers the system calls of programs that a FUSE file cannot answer as a device node does: see seccomp-filter.ts. Calls on other files proceed unchanged.
+ *
+ * What it reads of a program may change before the call proceeds. That has no consequences: mappings reach the file of the open device only, and an
+ * export that proceeds is refused by device-file.ts.
+ */
+
+import { readFileSync } from 'node:fs';
+import {
+  allocateScratch,
+  close as closeFd,
+  copyFromProcess,
+  copyToProcess,
+  Errno,
+  isSyscallError,
+  PollEvent,
+  pollNow,
+  readMounts,
+  type ScratchBlock,
+  type SeccompListener,
+} from '../../sys/index.ts';
+import { HL_MEM_ARGS, HL_MEM_OP, ioctlSize } from '../../uapi/index.ts';
+import { EXPORT_FLAGS_WORD, GIVEN_WORD } from '../driver/base/ioctl-request.ts';
+import type { PrimaryFile } from '../driver/ioctl/file.ts';
+import type { DeviceNode } from './device-tree.ts';
+import { DEVICE_INO_FIRST } from './device-tree.ts';
+import { SystemCall } from './seccomp-filter.ts';
+
+const MEMORY_BYTES: number = HL_MEM_ARGS.size;
+const OP_WORD: number = HL_MEM_ARGS.in.words.op;
+const S_IFCHR_ALL = 0o020666;
+const BLOCK_BYTES = 4096;
+const O_CLOEXEC = 0o2000000;
+/** struct stat of x86-64: arch/x86/include/uapi/asm/stat.h. */
+const STAT = { DEV: 0, INO: 8, LINKS: 16, MODE: 24, RDEV: 40, BLOCK_SIZE: 56, BYTES: 144 } as const;
+/** struct statx: include/uapi/linux/stat.h. */
+const STATX = {
+  MASK: 0,
+  BLOCK_SIZE: 4,
+  LINKS: 16,
+  MODE: 28,
+  INO: 32,
+  RDEV_MAJOR: 128,
+  RDEV_MINOR: 132,
+  DEV_MAJOR: 136,
+  DEV_MINOR: 140,
+  BYTES: 256,
+} as const;
+const STATX_BASIC_STATS = 0x7ff;
+
+/** What the supervisor needs of the served devices. */
+export interface SupervisorHost {
+  /** The device node with a number. */
+  device(ino: number): DeviceNode | undefined;
+  /** Whether a file system, by its device number such as `0:52`, is one that is served here. */
+  isServed(device: string): boolean;
+  /** The open primary node of a card. */
+  primary(minor: number): PrimaryFile | undefined;
+  /** Reports a defect. */
+  onDefect(error: unknown): void;
+}
+
+/** A device node that a program has open. */
+interface Descriptor {
+  readonly device: DeviceNode;
+  readonly fileSystem: string;
+}
+
+/** The supervisor of one filter. */
+export class Supervisor {
+  readonly #listener: SeccompListener;
+  readonly #host: SupervisorHost;
+  readonly #scratch: ScratchBlock = allocateScratch(STATX.BYTES);
+
+  /** Takes ownership of the listener. */
+  constructor(listener: SeccompListener, host: SupervisorHost) {
+    this.#listener = listener;
+    this.#host = host;
+  }
+
+  /** Answers one waiting call, if one waits. Returns false once no process has the filter any more. */
+  serve(): boolean {
+    const listener = this.#listener;
+    const ready = pollNow(listener.fd, PollEvent.IN);
+    if ((ready & PollEvent.IN) === 0) return (ready & PollEvent.HUP) === 0;
+    if (!listener.receive()) return true;
+    try {
+      const descriptor = this.#descriptor();
+      if (descriptor === undefined) listener.proceed();
+      else this.#answer(descriptor);
+    } catch (error) {
+      this.#host.onDefect(error);
+      listener.answer(-1, Errno.EIO);
+    }
+    return true;
+  }
+
+  /** Ends the supervision: filtered calls fail with ENOSYS. */
+  close(): void {
+    closeFd(this.#listener.fd);
+    this.#listener.free();
+    this.#scratch.free();
+  }
+
+  #answer(descriptor: Descriptor): void {
+    const { number } = this.#listener;
+    if (number === SystemCall.IOCTL) this.#ioctl(descriptor);
+    else if (number === SystemCall.MMAP) this.#mmap(descriptor);
+    else if (number === SystemCall.STATX) this.#statx(descriptor);
+    else this.#fstat(descriptor);
+  }
+
+  /** The device node that the call is about; undefined for other files. */
+  #descriptor(): Descriptor | undefined {
+    const listener = this.#listener;
+    const fd = listener.argument(listener.number === SystemCall.MMAP ? 4 : 0) | 0;
+    if (fd < 0) return undefined;
+    let text: string;
+    try {
+      text = readFileSync(`/proc/${listener.tid}/fdinfo/${fd}`, 'latin1');
+    } catch {
+      // No such descriptor, or no such thread any more: the kernel answers.
+      return undefined;
+    }
+    const ino = Number(/^ino:\s+(\d+)$/m.exec(text)?.[1] ?? 0);
+    if (ino < DEVICE_INO_FIRST) return undefined;
+    const device = this.#host.device(ino);
+    const id = Number(/^mnt_id:\s+(\d+)$/m.exec(text)?.[1]);
+    const fileSystem = device === undefined ? undefined : this.#fileSystemOf(id);
+    return device === undefined || fileSystem === undefined ? undefined : { device, fileSystem };
+  }
+
+  /** The device number of a served file system by the id of its mount, in the namespace of the caller. */
+  #fileSystemOf(mountId: number): string | undefined {
+    try {
+      const found = readMounts(this.#listener.tid).find(({ id }) => id === mountId)?.device;
+      return found !== undefined && this.#host.isServed(found) ? found : undefined;
+    } catch {
+      return undefined; // The thread has ended.
+    }
+  }
+
+  #fstat({ device, fileSystem }: Descriptor): void {
+    const listener = this.#listener;
+    const isAt = listener.number === SystemCall.NEWFSTATAT;
+    if (isAt && !this.#isEmptyPath()) {
+      listener.proceed();
+      return;
+    }
+    const { view, u8 } = this.#scratch;
+    const [major, minor] = numbersOf(fileSystem);
+    u8.fill(0);
+    view.setBigUint64(STAT.DEV, BigInt(deviceNumber(major, minor)), true);
+    view.setBigUint64(STAT.INO, BigInt(device.ino), true);
+    view.setBigUint64(STAT.LINKS, 1n, true);
+    view.setUint32(STAT.MODE, S_IFCHR_ALL, true);
+    view.setBigUint64(STAT.RDEV, BigInt(deviceNumber(device.major, device.deviceMinor)), true);
+    view.setBigInt64(STAT.BLOCK_SIZE, BigInt(BLOCK_BYTES), true);
+    this.#return(listener.argument(isAt ? 2 : 1), STAT.BYTES);
+  }
+
+  #statx({ device, fileSystem }: Descriptor): void {
+    const listener = this.#listener;
+    if (!this.#isEmptyPath()) {
+      listener.proceed();
+      return;
+    }
+    const { view, u8 } = this.#scratch;
+    const [major, minor] = numbersOf(fileSystem);
+    u8.fill(0);
+    view.setUint32(STATX.MASK, STATX_BASIC_STATS, true);
+    view.setUint32(STATX.BLOCK_SIZE, BLOCK_BYTES, true);
+    view.setUint32(STATX.LINKS, 1, true);
+    view.setUint16(STATX.MODE, S_IFCHR_ALL, true);
+    view.setBigUint64(STATX.INO, BigInt(device.ino), true);
+    view.setUint32(STATX.RDEV_MAJOR, device.major, true);
+    view.setUint32(STATX.RDEV_MINOR, device.deviceMinor, true);
+    view.setUint32(STATX.DEV_MAJOR, major, true);
+    view.setUint32(STATX.DEV_MINOR, minor, true);
+    this.#return(listener.argument(4), STATX.BYTES);
+  }
+
+  /** Whether the path of newfstatat or statx is empty: AT_EMPTY_PATH alone only allows that. */
+  #isEmptyPath(): boolean {
+    const address = this.#listener.argument(1);
+    // Linux 6.11 and newer take a null pointer for an empty path.
+    if (address === 0) return true;
+    const { address: target, u8 } = this.#scratch;
+    return copyFromProcess(this.#listener.tid, address, target, 1) === 1 && u8[0] === 0;
+  }
+
+  /** Writes the scratch memory to the program, as the result of a successful call. */
+  #return(address: number, byteLength: number): void {
+    const listener = this.#listener;
+    const written = copyToProcess(listener.tid, address, this.#scratch.address, byteLength);
+    listener.answer(written === byteLength ? 0 : -1, written === byteLength ? 0 : Errno.EFAULT);
+  }
+
+  /** The driver refuses offsets that it has not given out, and lengths other than that of the buffer. */
+  #mmap({ device }: Descriptor): void {
+    const listener = this.#listener;
+    const file = this.#host.primary(device.minor);
+    if (device.control || file === undefined) {
+      listener.answer(-1, Errno.ENODEV);
+      return;
+    }
+    try {
+      file.checkMmap(listener.argument(1), listener.bigArgument(5));
+      listener.proceed();
+    } catch (error) {
+      if (!isSyscallError(error)) throw error;
+      listener.answer(-1, error.errno);
+    }
+  }
+
+  #ioctl({ device }: Descriptor): void {
+    const listener = this.#listener;
+    const request = listener.argument(1) | 0;
+    const address = listener.argument(2);
+    const file = device.control ? undefined : this.#host.primary(device.minor);
+    const { words, u8, address: local } = this.#scratch;
+    u8.fill(0);
+    const byteLength = Math.min(ioctlSize(request), MEMORY_BYTES);
+    const isRead = copyFromProcess(listener.tid, address, local, byteLength) === byteLength;
+    if (file === undefined || !isRead || words[OP_WORD] !== HL_MEM_OP.EXPORT_DMABUF_FD) listener.proceed();
+    else this.#export(file, request, address, byteLength);
+  }
+
+  /** Exports a dma-buf, and gives its descriptor to the program. */
+  #export(file: PrimaryFile, request: number, address: number, byteLength: number): void {
+    const listener = this.#listener;
+    const { words, address: local } = this.#scratch;
+    const cloexec = (words[EXPORT_FLAGS_WORD]! & O_CLOEXEC) !== 0;
+    words[EXPORT_FLAGS_WORD] = words[EXPORT_FLAGS_WORD]! | O_CLOEXEC;
+    let result = file.ioctl(request, { address: 2 ** 52, words: words.subarray(0, MEMORY_BYTES / 4) });
+    if (result === 0) {
+      const own = words[GIVEN_WORD]!;
+      const given = listener.addDescriptor(own, cloexec);
+      closeFd(own);
+      words[GIVEN_WORD] = given;
+      if (given < 0) result = given;
+    }
+    if (copyToProcess(listener.tid, address, local, byteLength) !== byteLength) result = -Errno.EFAULT;
+    listener.answer(result < 0 ? -1 : result, result < 0 ? -result : 0);
+  }
+}
+
+function numbersOf(fileSystem: string): readonly [number, number] {
+  const [major, minor] = fileSystem.split(':').map(Number);
+  return [major!, minor!];
+}
+
+/** A device number as in st_dev: new_encode_dev of include/linux/kdev_t.h. */
+function deviceNumber(major: number, minor: number): number {
+  return (minor & 0xff) | (major << 8) | ((minor & ~0xff) << 12);
+}

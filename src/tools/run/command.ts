@@ -1,0 +1,117 @@
+/** `gaudi-ucx run`: runs any program on the device nodes of emulated cards. */
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import type { Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { extname, join, resolve } from 'node:path';
+import type { Readable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
+import { Command } from 'commander';
+import { GAUDI_CONFIG_TABLE } from '../../assembly/config.ts';
+import { becomeProgram } from '../../assembly/device-run.ts';
+import {
+  connectNodeServer,
+  type NodeDescription,
+  type RemoteNode,
+  readNodeDescription,
+} from '../../assembly/node-server.ts';
+import { readProgram } from '../../assembly/program.ts';
+import { Errno } from '../../sys/index.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { reportFailure } from '../command-line.ts';
+import type { ServerAnswer, ServerArguments } from './server-messages.ts';
+
+const PROGRAM = new URL(`./device-server-program${extname(import.meta.url)}`, import.meta.url);
+/** Exit codes of env(1) and of shells: the program was found and cannot be run; it was not found. */
+const EXIT_CANNOT_RUN = 126;
+const EXIT_NOT_FOUND = 127;
+
+interface RunOptions extends NodeDescription {
+  readonly config?: string;
+  readonly socket?: string;
+}
+
+/** The command. */
+export function runCommand(): Command {
+  return new Command('run')
+    .description('run a program on the device nodes of emulated cards')
+    .argument('<program>', 'any program: it opens /dev/accel/accel0, or /dev/hl0')
+    .argument('[arguments...]', 'its arguments')
+    .passThroughOptions()
+    .option('--cards <number>', 'cards, 1 to 8')
+    .option('--asic <name>', 'gaudi, gaudi2 or gaudi3')
+    .option('--hbm <size>', 'HBM of a card, such as 96GiB')
+    .option('--links <links>', 'scale-up links: full, or ^ and the pairs of cards without one, such as ^0-1,2-5')
+    .option('--dma-threads <number>', 'threads that run the DMA engines')
+    .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads; options win')
+    .option('--socket <path>', 'use the node server at this socket instead of a node of its own')
+    .action(run);
+}
+
+async function run(file: string, args: readonly string[], options: RunOptions, command: Command): Promise<void> {
+  const socket = socketOf(options);
+  const server = socket === undefined ? await startServer(options, command) : connectNodeServer(socket);
+  try {
+    becomeProgram(server, file, args);
+  } catch (error) {
+    server.close();
+    reportFailure(error);
+    if (!(error instanceof Error && 'syscall' in error && error.syscall === 'execve')) return;
+    process.exitCode = 'errno' in error && error.errno === Errno.ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+  }
+}
+
+/** The socket of a running node server: the given one, else that of UCX_GAUDI_DRIVER; undefined for a node of its own. */
+function socketOf({ socket }: RunOptions): string | undefined {
+  if (socket !== undefined) return resolve(socket);
+  const { DRIVER } = readProgram().config.get(GAUDI_CONFIG_TABLE);
+  return typeof DRIVER === 'object' ? DRIVER.socket : undefined;
+}
+
+/**
+ * Starts a node server, which is not a child of this process: the program that it becomes expects no children.
+ * @throws UcxError ERR_NODE_START, ERR_INVALID_PARAM
+ */
+async function startServer(options: RunOptions, command: Command): Promise<RemoteNode> {
+  const { config, asic, cards, hbm, links, dmaThreads } = options;
+  const given = Object.entries({ asic, cards, hbm, links, dmaThreads }).filter(([, value]) => value !== undefined);
+  const file = config === undefined ? {} : readNodeDescription(config);
+  const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-run-'));
+  const socket = join(folder, 'node.sock');
+  const serverArguments: ServerArguments = { socket, description: { ...file, ...Object.fromEntries(given) } };
+  const node = [process.execPath, ...process.execArgv, fileURLToPath(PROGRAM), JSON.stringify(serverArguments)];
+  const shell = spawn('/bin/sh', ['-c', '"$@" &', 'sh', ...node], {
+    detached: true,
+    stdio: ['ignore', 'ignore', 'inherit', 'pipe'],
+  });
+  // Its end tells the server that this process has become the program, or has ended.
+  const channel = shell.stdio[3] as Socket;
+  const line = await firstLine(channel);
+  channel.unref();
+  if (shell.exitCode === null) await once(shell, 'exit');
+  if (line === '') {
+    rmSync(folder, { recursive: true, force: true });
+    throw new UcxError({
+      code: 'ERR_NODE_START',
+      status: Status.IO_ERROR,
+      message: 'the node server ended before it served',
+    });
+  }
+  const answer = JSON.parse(line) as ServerAnswer;
+  if (answer.serving) return connectNodeServer(socket);
+  if (answer.code === 'ERR_INVALID_PARAM') command.error(answer.message);
+  throw new UcxError({ code: answer.code ?? 'ERR_NODE_START', status: Status.IO_ERROR, message: answer.message });
+}
+
+/** The first line of a stream; empty if it ends before. */
+async function firstLine(stream: Readable): Promise<string> {
+  let text = '';
+  for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
+    text += String(chunk);
+    if (text.includes('\n')) break;
+  }
+  return text.split('\n')[0]!;
+}

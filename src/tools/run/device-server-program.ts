@@ -1,0 +1,37 @@
+/**
+ * The program of the node server that `gaudi-ucx run` starts: serves until no process sees its device nodes any more. Its first argument has the options of
+ * the node; on descriptor 3 it writes one line, and learns of the end of its starter.
+ */
+
+import { rmSync } from 'node:fs';
+import { Socket } from 'node:net';
+import { dirname } from 'node:path';
+import { startNodeServer } from '../../assembly/node-server.ts';
+import { readProgram } from '../../assembly/program.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import type { ServerAnswer, ServerArguments } from './server-messages.ts';
+
+const starter = new Socket({ fd: 3 });
+const { socket, description } = JSON.parse(process.argv[2]!) as ServerArguments;
+
+function answer(line: ServerAnswer): void {
+  starter.write(`${JSON.stringify(line)}\n`);
+}
+
+try {
+  const server = startNodeServer(readProgram(), socket, description);
+  // After the connection of the starter its socket has no more use.
+  const end = (): void => {
+    server.closeWhenUnused();
+    rmSync(dirname(socket), { recursive: true, force: true });
+  };
+  starter.on('close', end);
+  starter.on('error', () => {});
+  starter.resume();
+  answer({ serving: true });
+} catch (error) {
+  if (!(error instanceof Error)) throw error;
+  answer({ serving: false, message: error.message, ...(isUcxError(error) ? { code: error.code } : {}) });
+  starter.end();
+  rmSync(dirname(socket), { recursive: true, force: true });
+}

@@ -1,0 +1,15 @@
+/** What `gaudi-ucx run` and the node server that it starts tell each other. Types only. */
+
+import type { NodeDescription } from '../../assembly/node-server.ts';
+
+/** The argument of the server. */
+export interface ServerArguments {
+  /** Path of its socket, in a folder of its own that it removes. */
+  readonly socket: string;
+  readonly description: NodeDescription;
+}
+
+/** The line with which it answers. */
+export type ServerAnswer =
+  | { readonly serving: true }
+  | { readonly serving: false; readonly message: string; readonly code?: string };

@@ -1,0 +1,187 @@
+/** Device nodes of emulated cards: programs in C and Python, and the contract of driver files, use them as they use real ones. Needs root, FUSE, a compiler and Python. */
+
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it, vi } from 'vitest';
+import { connectEmulatedNode } from '../../src/emulator/index.ts';
+import { ROOT } from '../fixtures/built.ts';
+import { CompilerFolder, compilerSkipReason } from '../fixtures/c-library.ts';
+import { MAIN } from '../fixtures/command-line.ts';
+import { TestNodeServer } from '../fixtures/node-server.ts';
+
+const FIXTURES = join(ROOT, 'test/fixtures/device-nodes');
+const PYTHON = join(FIXTURES, 'checks.py');
+const FUZZ_SEED = process.env['GAUDI_UCX_FUZZ_SEED'] ?? '20240';
+const FUZZ_CALLS = process.env['GAUDI_UCX_TEST_FULL'] === '1' ? '1000000' : '10000';
+
+function skipReason(): string | undefined {
+  if (process.getuid!() !== 0) return 'not root';
+  if (!existsSync('/dev/fuse')) return 'no /dev/fuse';
+  if (spawnSync('python3', ['--version']).status !== 0) return 'no python3';
+  return compilerSkipReason();
+}
+
+const reason = skipReason();
+if (reason !== undefined) console.log(`device nodes skipped: ${reason}`);
+
+/** Servers that `run` has started. */
+function servers(): readonly string[] {
+  return readdirSync('/proc').filter((pid) => {
+    if (!/^\d+$/.test(pid)) return false;
+    try {
+      return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(`${ROOT}/dist/lib/device-server-program`);
+    } catch {
+      return false;
+    }
+  });
+}
+
+function environment(env: Readonly<Record<string, string>> = {}): NodeJS.ProcessEnv {
+  const clean = Object.fromEntries(
+    Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_|^VITEST|^NODE_ENV$/.test(name)),
+  );
+  return { ...clean, ...env };
+}
+
+function run(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  input = '',
+): readonly [number | null, string, string] {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, 'run', ...args], {
+    encoding: 'utf8',
+    cwd: ROOT,
+    env: environment(env),
+    input,
+    timeout: 120_000,
+  });
+  return [status, stdout, stderr];
+}
+
+const python = (
+  args: readonly string[],
+  options: readonly string[] = ['--cards', '2'],
+): readonly [number | null, string, string] => run([...options, '--', 'python3', PYTHON, ...args]);
+const DONE = [0, 'done\n', ''];
+
+describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' : ` (${reason})`}`, () => {
+  const folder = new CompilerFolder();
+  const copy = reason === undefined ? folder.program('copy', readFileSync(join(FIXTURES, 'copy.c'), 'utf8')) : '';
+  afterAll(() => folder[Symbol.dispose]());
+
+  it('run a C program that copies with a card found by its bus id', () => {
+    expect(run(['--', copy, '0000:19:00.0'])).toEqual([0, 'equal\n', '']);
+    expect(run(['--', copy, '0000:9b:00.0'])).toEqual([0, 'equal\n', '']);
+    expect(run(['--cards', '1', '--', copy, '0000:9b:00.0'])).toEqual([1, '', 'no card 0000:9b:00.0\n']);
+  });
+
+  it('pass on exit code, standard input and signals, and end with the program', async () => {
+    expect(run(['--', 'sh', '-c', 'cat; exit 7'], {}, 'text')).toEqual([7, 'text', '']);
+    expect(spawnSync(process.execPath, [MAIN, 'run', '--', 'sh', '-c', 'kill -TERM $$']).signal).toBe('SIGTERM');
+    const [code, , text] = run(['--', '/no/such/program']);
+    expect([code, text]).toEqual([127, expect.stringContaining('ENOENT')]);
+    expect(run(['--', '/etc/passwd'])[0]).toBe(126);
+    expect(run(['--cards', '9', '--', 'true'])).toEqual([2, '', expect.stringContaining('argument cards must be')]);
+    // The program has no children that it did not start.
+    expect(run(['--', 'python3', '-c', 'import os\ntry: os.wait()\nexcept ChildProcessError: print("none")'])).toEqual([
+      0,
+      'none\n',
+      '',
+    ]);
+    await vi.waitFor(() => expect(servers()).toEqual([]), { timeout: 10_000 });
+  });
+
+  it('are invisible outside of the program', () => {
+    const before = readFileSync('/proc/self/mountinfo', 'utf8');
+    const [, mounts] = run(['--', 'cat', '/proc/self/mountinfo']);
+    expect(mounts).toContain('/dev/accel');
+    expect(readFileSync('/proc/self/mountinfo', 'utf8')).toBe(before);
+  });
+
+  it('have device numbers, of eight cards in one process', () => {
+    expect(python(['cards', '8'], [])).toEqual(DONE);
+  });
+
+  it('map whole buffers by their handles, and nothing else', () => {
+    expect(python(['buffers'])).toEqual(DONE);
+  });
+
+  it('are released by the last descriptor; descriptors cross in both directions', () => {
+    expect(python(['descriptors'])).toEqual(DONE);
+  });
+
+  it('end waits by signals', () => {
+    expect(python(['signals'])).toEqual(DONE);
+  });
+
+  it('answer random requests with errors of the driver', () => {
+    expect(python(['fuzz', FUZZ_SEED, FUZZ_CALLS])).toEqual(DONE);
+  }, 600_000);
+
+  it('release everything of a program that is killed, and fail when the server is', async () => {
+    const server = await TestNodeServer.start({ cards: 1 });
+    const child: ChildProcess = spawn(
+      process.execPath,
+      [MAIN, 'run', '--socket', server.socketPath, '--', copy, '0000:19:00.0', 'hold'],
+      {
+        stdio: ['ignore', 'pipe', 'inherit'],
+      },
+    );
+    const [text] = await once(child.stdout!, 'data');
+    expect(String(text)).toBe('equal\n');
+    const node = connectEmulatedNode(server.socketPath);
+    expect(node.status().cards[0]).toMatchObject({ owner: child.pid });
+    const exit = once(child, 'exit');
+    child.kill('SIGKILL');
+    await exit;
+    await vi.waitFor(() => expect(node.status().cards[0]).toMatchObject({ owner: null, dramUsedBytes: 0 }));
+    node.close();
+    expect(python(['server_ends', String(server.pid)], ['--socket', server.socketPath])).toEqual(DONE);
+    await vi.waitFor(() => expect(server.exited).toBe(true));
+    await server.stop();
+  });
+
+  it('are mounted on a folder by a server, and refuse exports there', () => {
+    const place = mkdtempSync(join(tmpdir(), 'gaudi-ucx-devices-'));
+    const socket = `${place}.sock`;
+    const node = (...args: string[]): string =>
+      spawnSync(process.execPath, [MAIN, 'node', ...args, '--socket', socket], { encoding: 'utf8', env: environment() })
+        .stdout;
+    expect(node('up', '--cards', '1', '--devices', place)).toContain('node server up');
+    try {
+      const { stdout, stderr } = spawnSync('python3', [PYTHON, 'refused', place], { encoding: 'utf8' });
+      expect([stdout, stderr]).toEqual(['done\n', '']);
+      expect(readFileSync(`${socket}.log`, 'utf8')).toContain(
+        'gives descriptors only to programs that gaudi-ucx run has started',
+      );
+    } finally {
+      node('down');
+    }
+    // It is empty again: the mount has ended.
+    rmdirSync(place);
+    for (const end of ['.log', '.lock']) rmSync(socket + end, { force: true });
+  });
+
+  for (const asic of process.env['GAUDI_UCX_TEST_FULL'] === '1' ? ['gaudi', 'gaudi2'] : ['gaudi2']) {
+    it(`fulfil the contract of driver files, through the kernel driver port, on ${asic}`, () => {
+      const vitest = join(ROOT, 'node_modules/vitest/vitest.mjs');
+      const command = [process.execPath, vitest, 'run', '--reporter=json', 'test/contract/driver-file.test.ts'];
+      const [code, text] = run(['--cards', '1', '--asic', asic, '--', ...command], { UCX_GAUDI_DRIVER: 'kernel' });
+      const report = JSON.parse(text.slice(text.indexOf('{'))) as { numPassedTests: number; numFailedTests: number };
+      expect([code, report.numFailedTests]).toEqual([0, 0]);
+      expect(report.numPassedTests).toBeGreaterThan(60);
+    }, 120_000);
+  }
+
+  it('carry the demo of this package: discovery, DMA, dma-bufs between processes', () => {
+    const [code, text, errors] = run(['--cards', '2', '--', process.execPath, MAIN, 'demo'], {
+      UCX_GAUDI_DRIVER: 'kernel',
+    });
+    expect([code, errors]).toEqual([0, '']);
+    expect(text).toContain('the file came back as it went');
+    expect(text).toContain('gaudi_ipc');
+  }, 60_000);
+});
