@@ -94,6 +94,12 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
     await vi.waitFor(() => expect(servers()).toEqual([]), { timeout: 10_000 });
   });
 
+  it('need CAP_SYS_ADMIN, and say so', () => {
+    const without = ['--bounding-set', '-sys_admin', process.execPath, MAIN, 'run', '--', 'true'];
+    const { status, stderr } = spawnSync('setpriv', without, { encoding: 'utf8', env: environment() });
+    expect([status, stderr]).toEqual([1, expect.stringMatching(/EPERM.*needs CAP_SYS_ADMIN.*\(ERR_DEVICE_NODES\)\n$/)]);
+  });
+
   it('are invisible outside of the program', () => {
     const before = readFileSync('/proc/self/mountinfo', 'utf8');
     const [, mounts] = run(['--', 'cat', '/proc/self/mountinfo']);
@@ -115,6 +121,10 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
 
   it('end waits by signals', () => {
     expect(python(['signals'])).toEqual(DONE);
+  });
+
+  it('have hundreds of waits at the same time', () => {
+    expect(python(['waits'])).toEqual(DONE);
   });
 
   it('answer random requests with errors of the driver', () => {

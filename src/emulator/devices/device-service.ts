@@ -4,6 +4,7 @@
 
 import {
   close as closeFd,
+  Errno,
   isSyscallError,
   type PollSubscription,
   pollReadable,
@@ -38,10 +39,12 @@ class Session {
   readonly #tree: DeviceTree;
   readonly #names: TreeFileSystem;
   readonly #files: DeviceFiles;
+  readonly #log: LimitedLog;
   readonly subscription: PollSubscription;
 
   constructor(fd: number, tree: DeviceTree, { node, log, wake }: DeviceServiceHost) {
     this.channel = new FuseChannel(fd);
+    this.#log = log;
     this.#tree = tree;
     this.#names = new TreeFileSystem(tree, this.channel);
     this.#files = new DeviceFiles({ node, channel: this.channel, log });
@@ -52,12 +55,23 @@ class Session {
   serve(): boolean {
     for (let turn = 0; turn < REQUESTS_PER_TURN; turn++) {
       if (!this.channel.read()) return turn > 0;
-      const device = this.#tree.device(this.channel.node);
-      if (device !== undefined && this.channel.opcode === FuseOp.IOCTL) this.#files.answer(device);
-      else if (this.channel.opcode === FuseOp.INTERRUPT) this.#files.interrupt();
-      else if (!this.#names.answer()) this.#files.answer(device!);
+      try {
+        this.#answer();
+      } catch (error) {
+        // A caller whose request has no answer would wait for ever.
+        if (isSyscallError(error) && error.syscall === 'write') throw error;
+        if (!isSyscallError(error)) this.#log.error(`defect in a request: ${String((error as Error).stack)}`);
+        this.channel.fail(isSyscallError(error) ? error.errno : Errno.EIO);
+      }
     }
     return true;
+  }
+
+  #answer(): void {
+    const device = this.#tree.device(this.channel.node);
+    if (device !== undefined && this.channel.opcode === FuseOp.IOCTL) this.#files.answer(device);
+    else if (this.channel.opcode === FuseOp.INTERRUPT) this.#files.interrupt();
+    else if (!this.#names.answer()) this.#files.answer(device!);
   }
 
   close(): void {
