@@ -49,6 +49,73 @@ int main(void) {
 }
 `;
 
+const SUBMISSIONS = 20_000;
+const BATCH = 256;
+/** Targets per submission of a NOP, with a wait after each and after a batch. */
+const NOP_US_MAX = [30, 5] as const;
+
+/** Prints the medians per submission of a NOP in nanoseconds: with a wait after each, and after each batch. Its argument tells whether the command buffer is the driver's, as on gaudi. */
+const NOP_SOURCE = `
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <time.h>
+enum { SUBMISSIONS = ${SUBMISSIONS}, BATCH = ${BATCH}, USERPTR = 4, MAP = 2, USER_CB = 1 };
+struct memory { uint64_t a, b, c; uint32_t op, flags, context, elements; };
+struct chunk { uint64_t cb; uint32_t queue, size, flags, pad[11]; };
+struct submission { uint64_t restore, execute, seq; uint32_t restores, executes, timeout, flags, context; uint8_t pad[4]; };
+struct wait { uint64_t seq, timeout_us; uint32_t context, flags; uint64_t more[4]; };
+struct cb { uint64_t handle; uint32_t op, size, context, flags; };
+static long times[SUBMISSIONS];
+static struct chunk chunk = {.size = 8};
+static long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000L + t.tv_nsec; }
+static int order(const void *a, const void *b) { return (*(long *)a > *(long *)b) - (*(long *)a < *(long *)b); }
+static void check(int bad, const char *what) { if (bad) { perror(what); exit(1); } }
+static long median(int fd, int batch) {
+  int rounds = SUBMISSIONS / batch;
+  for (int i = 0; i < rounds; i++) {
+    struct wait wait = {.timeout_us = 10000000};
+    long start = now();
+    for (int j = 0; j < batch; j++) {
+      struct submission args = {.execute = (uintptr_t)&chunk, .executes = 1};
+      check(ioctl(fd, _IOWR('d', 0x42, struct submission), &args), "submit");
+      wait.seq = args.restore;
+    }
+    check(ioctl(fd, _IOWR('d', 0x43, struct wait), &wait) || (uint32_t)wait.seq, "wait");
+    times[i] = (now() - start) / batch;
+  }
+  qsort(times, rounds, sizeof times[0], order);
+  return times[rounds / 2];
+}
+int main(int argc, char **argv) {
+  int fd = open("/dev/accel/accel0", O_RDWR);
+  check(fd < 0, "open");
+  uint32_t *packet;
+  if (argv[1][0] == 'd') {
+    struct cb cb = {.size = 4096};
+    check(ioctl(fd, _IOWR('d', 0x41, cb), &cb), "command buffer");
+    chunk.cb = cb.handle;
+    packet = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, cb.handle);
+    check(packet == MAP_FAILED, "mmap");
+  } else {
+    packet = aligned_alloc(4096, 4096);
+    struct memory map = {.a = (uintptr_t)packet, .c = 4096, .op = MAP, .flags = USERPTR};
+    packet[0] = 0;
+    check(ioctl(fd, _IOWR('d', 0x44, map), &map), "map");
+    chunk.cb = map.a;
+    chunk.flags = USER_CB;
+  }
+  packet[0] = 0;
+  packet[1] = 0x0a000000;
+  printf("%ld %ld\\n", median(fd, 1), median(fd, BATCH));
+  return 0;
+}
+`;
+
 /** Runs the measurements; none, with the reason, where they are not possible. */
 export function benchDeviceNodes(): Result[] {
   const reason = missing();
@@ -61,8 +128,16 @@ export function benchDeviceNodes(): Result[] {
     const program = join(folder, 'ioctl');
     writeFileSync(`${program}.c`, SOURCE);
     execFileSync('cc', ['-O2', '-o', program, `${program}.c`]);
+    const nops = join(folder, 'nops');
+    writeFileSync(`${nops}.c`, NOP_SOURCE);
+    execFileSync('cc', ['-O2', '-o', nops, `${nops}.c`]);
     const together = ['taskset', '-c', '0'];
-    return [...measure('any processors', program, []), ...measure('one processor', program, together)];
+    return [
+      ...measure('any processors', program, []),
+      ...measure('one processor', program, together),
+      ...measureNops('gaudi', [nops, 'driver']),
+      ...measureNops('gaudi2', [nops, 'user']),
+    ];
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -85,6 +160,24 @@ function measure(where: string, program: string, prefix: readonly string[]): Res
       ratio: us / US_MAX,
       target: `<= ${US_MAX} us`,
       met: us <= US_MAX,
+    };
+  });
+}
+
+function measureNops(asic: string, program: readonly string[]): Result[] {
+  const args = ['run', '--cards', '1', '--asic', asic, '--', ...program];
+  const texts = execFileSync(process.execPath, [MAIN, ...args], { encoding: 'utf8' })
+    .trim()
+    .split(' ');
+  return ['each', `batches of ${BATCH}`].map((name, index) => {
+    const us = Number(texts[index]) / 1000;
+    const max = NOP_US_MAX[index]!;
+    return {
+      name: `device node, NOP submission on ${asic}, wait after ${name}`,
+      value: `median ${us.toFixed(1)} us`,
+      ratio: us / max,
+      target: `<= ${max} us`,
+      met: us <= max,
     };
   });
 }
