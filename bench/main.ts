@@ -1,10 +1,11 @@
 /**
  * The benchmarks; prints one line per result and exits with 1 when a target is missed. `npm run bench` runs all, `npm run bench -- NAME...` those that are named; the
- * comparison with C UCX at every size takes an hour, and runs only by its name, c-ucx.
+ * comparison with C UCX at every size takes an hour, or ten minutes with single short runs, and runs only by its name: c-ucx, c-ucx-sizes.
  */
 
 import os from 'node:os';
-import { benchCUcx, TABLE_ONLY } from './c-ucx/c-ucx.ts';
+import { benchCUcx, SIZES_ONCE, TABLE_ONLY } from './c-ucx/c-ucx.ts';
+import { benchContended } from './c-ucx/contended.ts';
 import { benchCopyBandwidth } from './copy-bandwidth.ts';
 import { benchDeviceMemory } from './device-memory.ts';
 import { benchDeviceNodes } from './device-nodes.ts';
@@ -31,6 +32,7 @@ const ALL: Readonly<Record<string, Bench>> = {
   'device-nodes': benchDeviceNodes,
   'shared-memory': benchSharedMemory,
   'c-ucx-table': () => benchCUcx(TABLE_ONLY),
+  'c-ucx-contended': benchContended,
   'device-memory': benchDeviceMemory,
   engines: benchEngines,
   endpoints: benchEndpoints,
@@ -43,7 +45,11 @@ const ALL: Readonly<Record<string, Bench>> = {
   // The last one: it fills the heap.
   'registration-cache': benchRegistrationCache,
 };
-const BY_NAME: Readonly<Record<string, Bench>> = { ...ALL, 'c-ucx': benchCUcx };
+const BY_NAME: Readonly<Record<string, Bench>> = {
+  ...ALL,
+  'c-ucx': benchCUcx,
+  'c-ucx-sizes': () => benchCUcx(SIZES_ONCE),
+};
 
 // Every line of the benchmarks says so.
 process.env['UCX_GAUDI_DRIVER'] ??= 'emulator';

@@ -30,12 +30,20 @@ export function ucxVersion(): string | undefined {
 
 export type Environment = Readonly<Record<string, string>>;
 
-/** Runs server and client of a tool on two processors; returns the row of the client's CSV. */
-export async function runPair(tool: readonly string[], args: readonly string[], env: Environment): Promise<number[]> {
+/** Processors of server and client: one each, or one for both. */
+export type Placement = 'apart' | 'together';
+
+/** Runs server and client of a tool; returns the row of the client's CSV. */
+export async function runPair(
+  tool: readonly string[],
+  args: readonly string[],
+  env: Environment,
+  placement: Placement = 'apart',
+): Promise<number[]> {
   const [program, ...before] = tool as [string, ...string[]];
   const port = await freePort();
   const start = (position: number, more: readonly string[]): ChildProcess => {
-    const all = [...before, '-p', String(port), ...pinned(position), ...more];
+    const all = [...before, '-p', String(port), ...pinned(placement === 'apart' ? position : 0), ...more];
     return spawn(program, all, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] });
   };
   const server = start(0, []);

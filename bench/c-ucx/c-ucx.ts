@@ -26,7 +26,7 @@ import { comparisonPage } from './page.ts';
 export interface Extent {
   /** Runs of each tool and case. */
   readonly rounds: number;
-  /** Of the iterations; below 1 only to see that everything runs. */
+  /** Of the iterations. */
   readonly scale: number;
   /** Longest message of the tests that are measured at every size; 0 for none of these. */
   readonly curveBytesMax: number;
@@ -39,6 +39,9 @@ export const WHOLE: Extent = { rounds: 3, scale: 1, curveBytesMax: 64 * 2 ** 20,
 
 /** The table of targets only. */
 export const TABLE_ONLY: Extent = { ...WHOLE, curveBytesMax: 0, folder: undefined };
+
+/** The table and every size to 16 MiB, in single short runs: the shape of the curves in ten minutes, and not their last digits. */
+export const SIZES_ONCE: Extent = { ...WHOLE, rounds: 1, scale: 0.3, curveBytesMax: 16 * 2 ** 20 };
 
 /** Measures everything; prints and returns what has a target. */
 export async function benchCUcx({ rounds, scale, curveBytesMax, folder }: Extent = WHOLE): Promise<Result[]> {
@@ -86,7 +89,10 @@ async function curveOf(
   return points;
 }
 
-function resultOf({ transports, test, bytes, measure, ours, theirs, ratio }: Comparison, target: number): Result {
+export function resultOf(
+  { transports, test, bytes, measure, ours, theirs, ratio }: Comparison,
+  target: number,
+): Result {
   return {
     name: `${transports} ${test} ${sizeOf(bytes)} to C UCX`,
     value: `${printed(measure, ours, bytes)} to ${printed(measure, theirs, bytes)}`,

@@ -1,6 +1,6 @@
 /** Runs cases with both tools in turns, and compares their medians. It knows no targets. */
 
-import { OURS, OVERALL_LATENCY, OVERALL_RATE, runPair, THEIRS } from '../perftest-pair.ts';
+import { OURS, OVERALL_LATENCY, OVERALL_RATE, type Placement, runPair, THEIRS } from '../perftest-pair.ts';
 import { median } from '../timing.ts';
 import { type Case, iterationsOf, type Measure, measureOf } from './cases.ts';
 
@@ -20,9 +20,14 @@ export interface Comparison {
 /**
  * Runs a case.
  * @param rounds runs of each tool
- * @param scale of the iterations; below 1 only to see that everything runs
+ * @param scale of the iterations
  */
-export async function compare(each: Case, rounds: number, scale: number): Promise<Comparison> {
+export async function compare(
+  each: Case,
+  rounds: number,
+  scale: number,
+  placement: Placement = 'apart',
+): Promise<Comparison> {
   const { transports, test, bytes } = each;
   const iterations = Math.max(2, Math.ceil(iterationsOf(each) * scale));
   const warmUp = Math.max(1, Math.floor(iterations / 10));
@@ -32,8 +37,8 @@ export async function compare(each: Case, rounds: number, scale: number): Promis
   const column = measure === 'latency' ? OVERALL_LATENCY : OVERALL_RATE;
   const [ours, theirs]: [number[], number[]] = [[], []];
   for (let round = 0; round < rounds; round++) {
-    theirs.push((await runPair(THEIRS, args, env))[column]!);
-    ours.push((await runPair(OURS, args, env))[column]!);
+    theirs.push((await runPair(THEIRS, args, env, placement))[column]!);
+    ours.push((await runPair(OURS, args, env, placement))[column]!);
   }
   const [own, other] = [median(ours), median(theirs)];
   return { transports: transports.name, test, bytes, measure, ours: own, theirs: other, ratio: own / other };

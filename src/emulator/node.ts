@@ -15,6 +15,7 @@ import { LinkTraffic } from './device/traffic.ts';
 import { readCardAttribute } from './driver/base/card-attributes.ts';
 import { DmabufRegistry } from './driver/base/dmabuf.ts';
 import { Card } from './driver/card.ts';
+import type { DebugFs } from './driver/debugfs/debugfs.ts';
 import type { EmulatedFile, PrimaryFile } from './driver/ioctl/file.ts';
 import type { MmapFile } from './driver/memory/mmap-file.ts';
 import { OWN_PROCESS } from './driver/memory/user-memory.ts';
@@ -102,6 +103,14 @@ export class EmulatedNode implements DriverNode {
   attribute(minor: number, name: string): string | undefined {
     const card = this.#closed ? undefined : this.#cards[minor];
     return card === undefined || card.removed ? undefined : readCardAttribute(card, name);
+  }
+
+  /**
+   * Returns the debugfs files of a card, by name.
+   * @throws SyscallError ENOENT for an unknown minor
+   */
+  debugFs(minor: number): DebugFs {
+    return this.#present(minor).debugFs;
   }
 
   links(minor: number): readonly PortLink[] | undefined {

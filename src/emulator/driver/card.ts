@@ -24,11 +24,14 @@ import type { CardPort, OpenRecord } from './base/card-port.ts';
 import { CsCounters } from './base/cs-counters.ts';
 import type { DmabufRegistry } from './base/dmabuf.ts';
 import { ErrorRecords, type FaultReporter } from './base/error-records.ts';
+import { isFatalEvent } from './base/hardware-events.ts';
 import type { Notifier } from './base/notifier.ts';
 import type { UserMapping } from './base/user-mapping.ts';
 import { Waiters } from './base/waiters.ts';
+import { DebugFs, type DebugFsCard } from './debugfs/debugfs.ts';
 import { Context } from './ioctl/context.ts';
 import { ControlFile, PrimaryFile } from './ioctl/file.ts';
+import type { DriverBuffer } from './memory/buffer-table.ts';
 import type { MmapFile } from './memory/mmap-file.ts';
 import { OWN_PROCESS } from './memory/user-memory.ts';
 import type { Submission } from './submission/submission.ts';
@@ -36,6 +39,8 @@ import { TimeoutWatch } from './submission/timeout-watch.ts';
 
 /** Time within which a user has to close the file after a fault, if an event fd is registered, before the card resets (driver: 30 s). */
 const RELEASE_WATCHDOG_NS = 30e9;
+/** Time between two heartbeats of the firmware (HL_HEARTBEAT_PER_USEC). */
+const HEARTBEAT_NS = 5e9;
 /** Pause between two turns of command processors whose program goes on and on. */
 const TURN_PAUSE_NS = 1e6;
 /** Limit of the wait for engines to finish. One that takes longer hangs: a thread cannot be interrupted in a copy. */
@@ -50,7 +55,7 @@ export interface CardSurroundings {
 }
 
 /** One card. */
-export class Card implements CardPort, FaultReporter {
+export class Card implements CardPort, DebugFsCard, FaultReporter {
   readonly place: CardPlace;
   readonly profile: AsicProfile;
   readonly config: NodeConfig;
@@ -73,12 +78,19 @@ export class Card implements CardPort, FaultReporter {
   removed = false;
   hardResets = 0;
   computeResets = 0;
+  csTimeoutSeconds: number;
+  skipResetOnTimeout = false;
+  releaseWatchdogNs: number = RELEASE_WATCHDOG_NS;
+  readonly eventCounts: Map<number, number> = new Map();
+  /** The debugfs files of the card. */
+  readonly debugFs: DebugFs;
   readonly #log: Log;
   /** Rejected submissions of closed contexts. */
   readonly #closedDrops: CsCounters = new CsCounters();
   #status: HlDeviceStatus = HL_DEVICE_STATUS.OPERATIONAL;
   #file: PrimaryFile | undefined;
   #watchdog: Timer | undefined;
+  #heartbeat: Timer | undefined;
   /** The next turn of command processors that did not finish their work in one. */
   #turn: Timer | undefined;
   readonly #engines: DmaEngines;
@@ -93,6 +105,7 @@ export class Card implements CardPort, FaultReporter {
     this.#log = config.log.child(`card${place.minor}`);
     this.dmabufs = dmabufs;
     this.#engines = engines;
+    this.csTimeoutSeconds = config.csTimeoutSeconds;
     this.#timeouts = new TimeoutWatch(config.clock, () => {
       this.device.pump();
       this.#checkTimeout();
@@ -112,6 +125,7 @@ export class Card implements CardPort, FaultReporter {
       onInterrupt: (vector) => this.#file?.context.interrupts.raise(vector),
     });
     this.waiters = new Waiters(engines, config.clock, () => this.service());
+    this.debugFs = new DebugFs(this);
   }
 
   get status(): HlDeviceStatus {
@@ -220,9 +234,30 @@ export class Card implements CardPort, FaultReporter {
     this.notify(HL_NOTIFIER_EVENT.DEVICE_RESET);
     if (!this.releasePending) {
       this.releasePending = true;
-      this.#watchdog = this.config.clock.setTimer(RELEASE_WATCHDOG_NS, () => this.#reset());
+      this.#watchdog = this.config.clock.setTimer(this.releaseWatchdogNs, () => this.#reset());
     }
     this.waiters.wakeAll();
+  }
+
+  /** The firmware stops answering: the driver resets the card at the next heartbeat. */
+  loseHeartbeat(): void {
+    this.#heartbeat ??= this.config.clock.setTimer(HEARTBEAT_NS, () => {
+      this.#heartbeat = undefined;
+      this.hardReset('device heartbeat failed');
+    });
+  }
+
+  /** An event that the hardware reports: it is counted, and a fatal one resets the card. */
+  hardwareEvent(event: number): void {
+    if (event >= this.profile.numOfEvents) return;
+    this.eventCounts.set(event, (this.eventCounts.get(event) ?? 0) + 1);
+    if (!isFatalEvent(this.profile.name, event)) return;
+    this.notify(HL_NOTIFIER_EVENT.GENERAL_HW_ERR);
+    this.hardReset(`hardware event ${event}`);
+  }
+
+  commandBuffers(): readonly DriverBuffer[] {
+    return this.#file?.context.buffers.commandBuffers() ?? [];
   }
 
   /** Takes links of the card down or up. Throws UcxError ERR_INVALID_PARAM. */
@@ -247,6 +282,7 @@ export class Card implements CardPort, FaultReporter {
   /** Releases the card. Its file is closed and the engines have stopped. */
   close(): void {
     this.#cancelTimers();
+    this.#heartbeat?.cancel();
     this.device.close();
   }
 
@@ -342,7 +378,7 @@ export class Card implements CardPort, FaultReporter {
     if (submissions === undefined || expired === undefined) return;
     this.records.csTimeout(expired.seq);
     this.notify(HL_NOTIFIER_EVENT.CS_TIMEOUT);
-    if ((expired.flags & HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT) === 0) {
+    if ((expired.flags & HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT) === 0 && !this.skipResetOnTimeout) {
       this.hardReset(`command submission ${expired.seq} timed out`, expired);
       return;
     }

@@ -41,6 +41,7 @@ export interface TraceDifference {
   readonly call: number;
   /** The calls, without handles and addresses; `nothing` behind the end of a trace. */
   readonly first: string;
+  /** Like {@link first}, of the second trace. */
   readonly second: string;
 }
 

@@ -7,6 +7,7 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Meter } from './meter.ts';
+import type { SpinBudget } from './spin-budget.ts';
 import { SEQUENCE_MASK, type Traffic } from './traffic.ts';
 
 /** Mask of the turns between two readings of the clock: a power of two less one. */
@@ -22,6 +23,7 @@ export interface LoopOptions {
   readonly window: number;
   /** False for a side that makes no progress while it waits. */
   readonly progresses: boolean;
+  readonly spin: SpinBudget;
 }
 
 /** A loop that can be left and entered again. */
@@ -33,12 +35,14 @@ export abstract class Loop {
   protected done = 0;
   readonly #clock: Clock;
   readonly #progresses: boolean;
+  readonly #spin: SpinBudget;
   #deadlineNs = 0;
   #turns = 0;
 
-  constructor({ clock, traffic, meter, iterations, window, progresses }: LoopOptions) {
+  constructor({ clock, traffic, meter, iterations, window, progresses, spin }: LoopOptions) {
     this.#clock = clock;
     this.#progresses = progresses;
+    this.#spin = spin;
     this.traffic = traffic;
     this.meter = meter;
     this.iterations = iterations;
@@ -67,19 +71,25 @@ export abstract class Loop {
     return this.traffic.error !== undefined || this.#clock.nowNs() >= this.#deadlineNs;
   }
 
+  /** One turn of a wait; false when the slice is over. */
+  protected wait(): boolean {
+    this.traffic.progress();
+    this.#spin.spend();
+    return !this.isOver();
+  }
+
   /** Sends a message as soon as the window has room; false when the slice is over. */
   protected trySend(sequence: number): boolean {
     const { traffic, window } = this;
     while (traffic.outstanding >= window) {
-      traffic.progress();
-      if (this.isOver()) return false;
+      if (!this.wait()) return false;
     }
     let status = traffic.send(sequence);
     while (status === Status.NO_RESOURCE) {
-      traffic.progress();
-      if (this.isOver()) return false;
+      if (!this.wait()) return false;
       status = traffic.send(sequence);
     }
+    this.#spin.renew();
     if (status < 0) throw statusError(status, 'send a message of the test');
     return true;
   }
@@ -88,8 +98,7 @@ export abstract class Loop {
   protected tryExpect(): boolean {
     let status = this.traffic.expect();
     while (status === Status.NO_RESOURCE) {
-      this.traffic.progress();
-      if (this.isOver()) return false;
+      if (!this.wait()) return false;
       status = this.traffic.expect();
     }
     if (status < 0) throw statusError(status, 'receive a message of the test');
@@ -101,8 +110,10 @@ export abstract class Loop {
     const { traffic } = this;
     while (!traffic.hasArrived(sequence, index)) {
       if (this.#progresses) traffic.progress();
+      this.#spin.spend();
       if (this.isOver()) return false;
     }
+    this.#spin.renew();
     return true;
   }
 
@@ -110,8 +121,7 @@ export abstract class Loop {
   protected tryFinish(): boolean {
     const { traffic } = this;
     while (traffic.outstanding > 0 || !traffic.flush()) {
-      traffic.progress();
-      if (this.isOver()) return false;
+      if (!this.wait()) return false;
     }
     this.meter.stop();
     return true;
@@ -190,8 +200,7 @@ export class SenderLoop extends Loop {
     const { traffic, window } = this;
     if (this.#hasAsked) return true;
     while (!traffic.hasArrived(this.#expected & SEQUENCE_MASK, this.#expected - window)) {
-      traffic.progress();
-      if (this.isOver()) return false;
+      if (!this.wait()) return false;
     }
     if (!this.tryExpect()) return false;
     this.#expected += 1;
@@ -235,8 +244,7 @@ export class ReceiverLoop extends Loop {
       }
       this.#hasAcknowledged = status !== Status.NO_RESOURCE;
       if (this.#hasAcknowledged) break;
-      traffic.progress();
-      if (this.isOver()) return false;
+      if (!this.wait()) return false;
     }
     return this.tryFinish();
   }
@@ -253,8 +261,7 @@ export class ResponderLoop extends Loop {
 
   protected override run(): boolean {
     if (this.#hasFinished()) return true;
-    do this.traffic.progress();
-    while (!this.isOver());
+    while (this.wait());
     return false;
   }
 }

@@ -4,6 +4,7 @@
  */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { schedYield } from '../../sys/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -12,6 +13,7 @@ import { type Loop, type LoopOptions, PingPongLoop, ReceiverLoop, ResponderLoop,
 import { type Measurement, Meter } from './meter.ts';
 import { openSide, type Side } from './side.ts';
 import { messageBytes, type TestSpec, warmUpOf } from './spec.ts';
+import { SpinBudget } from './spin-budget.ts';
 import { Steadiness } from './steadiness.ts';
 import { isOneSided } from './tests.ts';
 import type { Traffic } from './traffic.ts';
@@ -157,6 +159,7 @@ class Session {
       iterations,
       window,
       progresses: !spec.passive,
+      spin: new SpinBudget(schedYield),
     };
     const isAccess = isOneSided(spec.kind.operation);
     if (this.#isPingPong) return new PingPongLoop(options, role !== 'client');

@@ -55,6 +55,10 @@ export interface CardPort {
   readonly removed: boolean;
   readonly hardResets: number;
   readonly computeResets: number;
+  /** Number of events that the hardware has reported, by event (INFO HW_EVENTS). */
+  readonly eventCounts: ReadonlyMap<number, number>;
+  /** Seconds after which submissions time out by default; Infinity for never. */
+  readonly csTimeoutSeconds: number;
   /** The event fds that users registered. */
   readonly notifiers: Set<Notifier>;
   /** Runs everything that can run, and handles the results: time-outs, the failure of an engine. */

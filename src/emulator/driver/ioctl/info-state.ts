@@ -22,6 +22,7 @@ import {
   HL_OPEN_STATS_INFO,
   HL_POWER_INFO,
 } from '../../../uapi/index.ts';
+import type { CardPort } from '../base/card-port.ts';
 import { CsCounters } from '../base/cs-counters.ts';
 import { always, encode, type InfoOps, type InfoRequest, operational } from './info-op.ts';
 
@@ -34,7 +35,10 @@ const IDLE_POWER_W = 90n;
 
 function eventCounts({ card }: InfoRequest): Uint8Array | number {
   const { numOfEvents } = card.profile;
-  return numOfEvents === 0 ? 0 : new Uint8Array(numOfEvents * 4);
+  if (numOfEvents === 0) return 0;
+  const counts = new Uint32Array(numOfEvents);
+  for (const [event, count] of card.eventCounts) if (event < numOfEvents) counts[event] = count;
+  return new Uint8Array(counts.buffer);
 }
 
 function dramUsage({ card, context }: InfoRequest): Uint8Array {
@@ -104,14 +108,19 @@ function openStats({ card }: InfoRequest): Uint8Array {
   });
 }
 
-/** Text about the engines in use, into a buffer of 1 KiB to 1 MiB; its length is returned in the arguments. */
-function engineStatus({ card, words, returnSize }: InfoRequest): Uint8Array | number {
-  if (returnSize < HL_ENGINES_DATA_MIN_SIZE || returnSize > HL_ENGINES_DATA_MAX_SIZE) return Errno.EINVAL;
+/** Text about the engines in use. */
+export function engineStatusText(card: CardPort): string {
   const lines = ['', 'QUEUE                 is_idle  pending'];
   for (const stream of card.device.usedStreams()) {
     lines.push(`${stream.name.padEnd(22)}${(stream.idle ? 'Y' : 'N').padEnd(9)}${stream.pending.length}`);
   }
-  const bytes = new TextEncoder().encode(`${lines.join('\n')}\n`).subarray(0, returnSize);
+  return `${lines.join('\n')}\n`;
+}
+
+/** That text, into a buffer of 1 KiB to 1 MiB; its length is returned in the arguments. */
+function engineStatus({ card, words, returnSize }: InfoRequest): Uint8Array | number {
+  if (returnSize < HL_ENGINES_DATA_MIN_SIZE || returnSize > HL_ENGINES_DATA_MAX_SIZE) return Errno.EINVAL;
+  const bytes = new TextEncoder().encode(engineStatusText(card)).subarray(0, returnSize);
   words[ARGS.user_buffer_actual_size] = bytes.byteLength;
   return bytes;
 }

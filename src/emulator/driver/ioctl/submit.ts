@@ -97,7 +97,7 @@ function submitDefault(context: Context, block: ArgumentBlock, flags: number): n
   const chunks = context.chunks;
   const refused = readChunks(context, block, EXECUTE, needsCompletion(flags));
   if (refused !== 0) return refuse(block, refused);
-  const timeoutSeconds = timeoutSecondsOf(context.card.config, words, flags);
+  const timeoutSeconds = timeoutSecondsOf(context.card, words, flags);
   const staged = (flags & STAGED) !== 0 && (flags & HL_CS_FLAGS.STAGED_SUBMISSION_FIRST) === 0;
   const group = staged ? context.submissions.findStaged(readNumber(words, IN.seq)) : undefined;
   if (staged && group === undefined) return refuse(block, Errno.EINVAL);
@@ -186,7 +186,7 @@ function restore(context: Context, block: ArgumentBlock): number {
   const { words } = block;
   const refused = readChunks(context, block, RESTORE, true);
   if (refused !== 0) return refused;
-  const timeoutSeconds = timeoutSecondsOf(context.card.config, words, 0);
+  const timeoutSeconds = timeoutSecondsOf(context.card, words, 0);
   const submission = openSubmission(context, 0, timeoutSeconds);
   if (typeof submission === 'number') return submission;
   startJobs(context, submission, context.chunks);

@@ -194,6 +194,11 @@ export class BufferTable {
     return this.find(HandleType.CB, low, high);
   }
 
+  /** The command buffers. */
+  commandBuffers(): readonly DriverBuffer[] {
+    return [...this.#buffers.values()].filter(({ type }) => type === HandleType.CB);
+  }
+
   /** The buffers that have a device address. */
   mappedForDevice(): readonly DriverBuffer[] {
     return [...this.#buffers.values()].filter((buffer) => buffer.deviceAddress !== 0n);

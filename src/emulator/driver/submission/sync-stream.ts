@@ -70,7 +70,7 @@ export class SyncStream {
     const chunk = userMemory.words.slice(userMemory.index, userMemory.index + CHUNK_WORDS);
     const queue = this.#signalQueue(chunk[CHUNK.queue_index]!);
     if (queue === undefined) return refuse(block, Errno.EINVAL);
-    const timeoutSeconds = timeoutSecondsOf(this.#context.card.config, words, flags);
+    const timeoutSeconds = timeoutSecondsOf(this.#context.card, words, flags);
     return (flags & HL_CS_FLAGS.SIGNAL) !== 0
       ? this.#signal(block, queue, flags, timeoutSeconds)
       : this.#wait(block, queue, chunk, flags, timeoutSeconds);

@@ -62,7 +62,7 @@ export class TimeoutWatch {
 
   /** A timer that fires too early is set again then; only one that would fire too late is replaced. */
   #arm(deadlineNs: number): void {
-    if (this.#timer !== undefined && this.#timerNs <= deadlineNs) return;
+    if (deadlineNs === Number.POSITIVE_INFINITY || (this.#timer !== undefined && this.#timerNs <= deadlineNs)) return;
     this.#timer?.cancel();
     this.#timerNs = deadlineNs;
     this.#timer = this.#clock.setTimer(Math.max(0, deadlineNs - this.#clock.nowNs()), () => {

@@ -1,0 +1,116 @@
+/**
+ * The numbers and addresses that a program writes to debugfs files of the driver, as the kernel reads them, and device memory as it reaches it. The files are
+ * in debugfs.ts.
+ *
+ * Source: drivers/accel/habanalabs/common/debugfs.c, Linux 6.12; kstrtoull of lib/kstrtox.c.
+ */
+
+import { allocateScratch, Errno } from '../../../sys/index.ts';
+import { Target } from '../../device/address-map.ts';
+import type { GaudiDevice } from '../../device/gaudi-device.ts';
+import { fetchBytes, storeBytes } from '../../device/memory-access.ts';
+import type { PhysicalMemory } from '../../device/physical-memory.ts';
+
+const BITS_32 = 32n;
+/** Bytes that one step of a copy moves. */
+const COPY_BYTES = 32_768;
+
+/**
+ * Parses a number as kstrtoull does: digits of the base, one newline at the end. Base 0: `0x` for hexadecimal, a leading 0 for octal.
+ * @param max the largest value
+ * @returns the number; or -EINVAL for other text, -ERANGE for a larger one
+ */
+export function parseNumber(text: string, base: 0 | 10 | 16, max: bigint): bigint | number {
+  const trimmed = text.endsWith('\n') ? text.slice(0, -1) : text;
+  const digits = trimmed.startsWith('+') ? trimmed.slice(1) : trimmed;
+  const isHex = base !== 10 && /^0x/i.test(digits);
+  const isOctal = base === 0 && !isHex && /^0./.test(digits);
+  const rest = isHex ? digits.slice(2) : digits;
+  const pattern = isHex || base === 16 ? /^[0-9a-f]+$/i : isOctal ? /^[0-7]+$/ : /^[0-9]+$/;
+  if (!pattern.test(rest)) return -Errno.EINVAL;
+  const prefix = isHex || base === 16 ? '0x' : isOctal ? '0o' : '';
+  const value = BigInt(prefix + rest);
+  return value > max ? -Errno.ERANGE : value;
+}
+
+/** Device memory and registers as the driver accesses them: at addresses of the card, those of physical device memory included. */
+export class DeviceWindow {
+  readonly #device: GaudiDevice;
+  readonly #physicalBase: bigint;
+  #memory: PhysicalMemory | undefined;
+  #offset = 0;
+  #available = 0;
+
+  constructor(device: GaudiDevice) {
+    this.#device = device;
+    this.#physicalBase = device.profile.dram.base;
+  }
+
+  /** Reads 4 or 8 bytes at an address; -EINVAL if nothing is there (hl_access_mem). */
+  read(address: bigint, byteLength: 4 | 8): bigint | number {
+    if (!this.#find(address) || this.#available < byteLength) return -Errno.EINVAL;
+    if (this.#memory === undefined) return this.#readRegisters(byteLength);
+    const scratch = allocateScratch(8);
+    scratch.words.fill(0);
+    fetchBytes(this.#memory, this.#offset, scratch.address, byteLength);
+    const value = byteLength === 4 ? BigInt(scratch.words[0]!) : scratch.view.getBigUint64(0, true);
+    scratch.free();
+    return value;
+  }
+
+  /** Writes 4 or 8 bytes, registers with their effects; -EINVAL if nothing is there. */
+  write(address: bigint, byteLength: 4 | 8, value: bigint): number {
+    if (!this.#find(address) || this.#available < byteLength) return -Errno.EINVAL;
+    if (this.#memory === undefined) {
+      const { registers } = this.#device;
+      registers.writeRegister(this.#offset, Number(BigInt.asIntN(32, value)));
+      if (byteLength === 8) registers.writeRegister(this.#offset + 4, Number(BigInt.asIntN(32, value >> BITS_32)));
+      return 0;
+    }
+    const scratch = allocateScratch(8);
+    scratch.view.setBigUint64(0, value, true);
+    storeBytes(this.#memory, this.#offset, scratch.address, byteLength);
+    scratch.free();
+    return 0;
+  }
+
+  /** Copies bytes of memory into an array; returns false if a part of them is not mapped. */
+  copy(address: bigint, target: Uint8Array): boolean {
+    const scratch = allocateScratch(COPY_BYTES);
+    try {
+      for (let done = 0; done < target.byteLength; ) {
+        if (!this.#find(address + BigInt(done)) || this.#memory === undefined) return false;
+        const piece = Math.min(target.byteLength - done, this.#available, COPY_BYTES);
+        fetchBytes(this.#memory, this.#offset, scratch.address, piece);
+        target.set(scratch.u8.subarray(0, piece), done);
+        done += piece;
+      }
+      return true;
+    } finally {
+      scratch.free();
+    }
+  }
+
+  #readRegisters(byteLength: 4 | 8): bigint {
+    const { registers } = this.#device;
+    const low = BigInt(registers.readRegister(this.#offset) >>> 0);
+    if (byteLength === 4) return low;
+    return (BigInt(registers.readRegister(this.#offset + 4) >>> 0) << BITS_32) | low;
+  }
+
+  /** Finds what is at an address: memory, or registers if there is none; returns false for nothing. */
+  #find(address: bigint): boolean {
+    const { addressMap: map, hbm } = this.#device;
+    const target = map.decode(Number(BigInt.asIntN(32, address >> BITS_32)), Number(BigInt.asIntN(32, address)));
+    this.#memory = target === Target.MEMORY ? map.memory : undefined;
+    this.#offset = map.offset;
+    this.#available = map.available;
+    if (target !== Target.UNMAPPED) return true;
+    const physical = address - this.#physicalBase;
+    if (physical < 0n || physical >= BigInt(hbm.byteLength)) return false;
+    this.#memory = hbm;
+    this.#offset = Number(physical);
+    this.#available = hbm.byteLength - this.#offset;
+    return true;
+  }
+}

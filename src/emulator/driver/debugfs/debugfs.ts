@@ -1,0 +1,258 @@
+/**
+ * The debugfs files of a card, by name: their modes, what reading one gives and what writing to one does. Serving them as files belongs to the callers.
+ *
+ * Source: drivers/accel/habanalabs/common/debugfs.c, Linux 6.12: add_files_to_device; there the folder is debugfs/accel/<bus id>, before Linux 6.7
+ * debugfs/habanalabs/hl<minor>.
+ */
+
+import { Errno } from '../../../sys/index.ts';
+import { HL_DEVICE_STATUS, type HlDeviceStatus, reportedDramBase } from '../../../uapi/index.ts';
+import type { CardPort } from '../base/card-port.ts';
+import { HARDWARE_EVENT_REGISTER } from '../base/hardware-events.ts';
+import { engineStatusText } from '../ioctl/info-state.ts';
+import { DeviceWindow, parseNumber } from './debugfs-values.ts';
+
+const U8_MAX = 0xffn;
+const U32_MAX = 0xffff_ffffn;
+const U64_MAX = 0xffff_ffff_ffff_ffffn;
+const NS_PER_S = 1e9;
+/** The largest read by DMA (SZ_128M). */
+const DMA_BYTES_MAX: bigint = 128n * 2n ** 20n;
+/** Number of LEDs. */
+const LEDS = 3;
+
+/** The card as its debugfs files use it. */
+export interface DebugFsCard extends CardPort {
+  /** Seconds after which submissions time out; Infinity for never. */
+  csTimeoutSeconds: number;
+  skipResetOnTimeout: boolean;
+  /** Nanoseconds until a card whose fault waits for its user resets. */
+  releaseWatchdogNs: number;
+  setStatus(status: HlDeviceStatus): void;
+  hardReset(reason: string): void;
+  /** The firmware stops answering: the driver notices it at its next heartbeat. */
+  loseHeartbeat(): void;
+  /** An event of the hardware, which its firmware reports. */
+  hardwareEvent(event: number): void;
+  /** Handle, bytes and use of every command buffer. */
+  commandBuffers(): readonly { readonly handle: bigint; readonly byteLength: number; readonly mapped: boolean }[];
+}
+
+/** One file. */
+interface Node {
+  readonly mode: number;
+  /** The contents; or a negative errno. */
+  readonly read?: () => string | Uint8Array | number;
+  /** 0, or a negative errno. */
+  readonly write?: (text: string) => number;
+}
+
+/** The debugfs files of one card, with their state. */
+export class DebugFs {
+  readonly #card: DebugFsCard;
+  readonly #window: DeviceWindow;
+  readonly #nodes: ReadonlyMap<string, Node>;
+  #address = 0n;
+  #blob: Uint8Array = new Uint8Array(0);
+
+  constructor(card: DebugFsCard) {
+    this.#card = card;
+    this.#window = new DeviceWindow(card.device);
+    this.#nodes = new Map(Object.entries({ ...this.#memoryNodes(), ...this.#stateNodes(), ...this.#listNodes() }));
+  }
+
+  /** Name and mode of each file. */
+  entries(): readonly { readonly name: string; readonly mode: number }[] {
+    return [...this.#nodes].map(([name, { mode }]) => ({ name, mode }));
+  }
+
+  /**
+   * Reads a whole file from its start.
+   * @returns its contents; or a negative errno: ENOENT for an unknown name, EINVAL for a file that is only written or an address without memory, ...
+   */
+  read(name: string): string | Uint8Array | number {
+    const node = this.#nodes.get(name);
+    if (node === undefined) return -Errno.ENOENT;
+    return node.read === undefined ? -Errno.EINVAL : node.read();
+  }
+
+  /**
+   * Writes to a file, in one call.
+   * @returns the number of bytes written; or a negative errno: ENOENT for an unknown name, EINVAL for a file that is only read and for text that is
+   * no number, ERANGE for a number that is too large, ...
+   */
+  write(name: string, text: string): number {
+    const node = this.#nodes.get(name);
+    if (node === undefined) return -Errno.ENOENT;
+    const result = node.write === undefined ? -Errno.EINVAL : node.write(text);
+    return result < 0 ? result : Buffer.byteLength(text);
+  }
+
+  /** Whether the card is in reset: reading then ends at once, writing has no effect. */
+  get #inReset(): boolean {
+    const { status } = this.#card;
+    return status === HL_DEVICE_STATUS.IN_RESET || status === HL_DEVICE_STATUS.IN_RESET_AFTER_DEVICE_RELEASE;
+  }
+
+  /** Files that access device memory and registers. */
+  #memoryNodes(): Readonly<Record<string, Node>> {
+    return {
+      addr: {
+        mode: 0o644,
+        read: () => `0x${this.#address.toString(16).padStart(16, '0')}\n`,
+        write: (text) =>
+          onNumber(parseNumber(text, 0, U64_MAX), (value) => {
+            this.#address = value;
+          }),
+      },
+      data32: this.#dataNode(4),
+      data64: this.#dataNode(8),
+      dma_size: { mode: 0o200, write: (text) => this.#readByDma(text) },
+      data_dma: { mode: 0o400, read: () => this.#blob },
+    };
+  }
+
+  #dataNode(byteLength: 4 | 8): Node {
+    return {
+      mode: 0o644,
+      read: () => {
+        if (this.#inReset) return '';
+        const value = this.#window.read(this.#address, byteLength);
+        return typeof value === 'number' ? value : `0x${value.toString(16).padStart(2 * byteLength, '0')}\n`;
+      },
+      write: (text) => {
+        if (this.#inReset) return 0;
+        return onNumber(parseNumber(text, 16, byteLength === 4 ? U32_MAX : U64_MAX), (value) => {
+          const result = this.#window.write(this.#address, byteLength, value);
+          if (result === 0) this.#afterWrite(Number(value & U32_MAX));
+          this.#card.service();
+          return result;
+        });
+      },
+    };
+  }
+
+  /** A write to the register by which the hardware reports events raises one: programs inject errors so. */
+  #afterWrite(value: number): void {
+    const register = HARDWARE_EVENT_REGISTER[this.#card.profile.name];
+    if (register !== undefined && this.#address === this.#card.profile.cfg.start + register) {
+      this.#card.hardwareEvent(value);
+    }
+  }
+
+  /** Copies device memory by a DMA engine, for data_dma. */
+  #readByDma(text: string): number {
+    if (this.#inReset) return 0;
+    return onNumber(parseNumber(text, 16, U32_MAX), (byteLength) => {
+      if (byteLength === 0n || byteLength > DMA_BYTES_MAX || !this.#isInside(byteLength)) return -Errno.EINVAL;
+      const blob = new Uint8Array(Number(byteLength));
+      this.#card.waitForEngines();
+      if (!this.#window.copy(this.#address, blob)) return -Errno.EIO;
+      this.#blob = blob;
+      return 0;
+    });
+  }
+
+  /** Whether a range lies in the addresses of device memory or of the SRAM (hl_is_device_internal_memory_va). */
+  #isInside(byteLength: bigint): boolean {
+    const { profile, device } = this.#card;
+    const { dram, sram } = profile;
+    const hbmBytes = BigInt(device.hbm.byteLength);
+    const start = dram.dmmuEnd === undefined ? dram.base : reportedDramBase(dram, hbmBytes);
+    const ranges = [sram, { start, end: dram.dmmuEnd ?? dram.base + hbmBytes }];
+    return ranges.some((range) => this.#address >= range.start && this.#address + byteLength <= range.end);
+  }
+
+  /** Files that show and change the state of the driver. */
+  #stateNodes(): Readonly<Record<string, Node>> {
+    const card = this.#card;
+    const led: Node = { mode: 0o200, write: (text) => onNumber(parseNumber(text, 10, U32_MAX), () => {}) };
+    return {
+      // The driver has no clock gating any more: the file accepts everything.
+      clk_gate: { mode: 0o200, read: () => '', write: () => 0 },
+      device: { mode: 0o200, read: () => DEVICE_HELP, write: (text) => this.#command(text) },
+      stop_on_err: {
+        mode: 0o644,
+        read: () => (card.profile.name === 'gaudi' ? `${this.#stopOnError}\n` : -Errno.EOPNOTSUPP),
+        write: (text) => (card.profile.name === 'gaudi' ? this.#setStopOnError(text) : -Errno.EOPNOTSUPP),
+      },
+      dump_security_violations: { mode: 0o644, read: () => '' },
+      dump_razwi_events: { mode: 0o644, read: () => '' },
+      skip_reset_on_timeout: {
+        mode: 0o644,
+        read: () => `0x0${card.skipResetOnTimeout ? 1 : 0}\n`,
+        write: (text) =>
+          onNumber(parseNumber(text, 0, U8_MAX), (value) => {
+            card.skipResetOnTimeout = value !== 0n;
+          }),
+      },
+      timeout_locked: {
+        mode: 0o644,
+        read: () => `${card.csTimeoutSeconds === Number.POSITIVE_INFINITY ? 0 : card.csTimeoutSeconds}\n`,
+        write: (text) =>
+          onNumber(parseNumber(text, 10, U32_MAX), (value) => {
+            card.csTimeoutSeconds = value === 0n ? Number.POSITIVE_INFINITY : Number(value);
+          }),
+      },
+      device_release_watchdog_timeout: {
+        mode: 0o644,
+        read: () => `${card.releaseWatchdogNs / NS_PER_S}\n`,
+        write: (text) =>
+          onNumber(parseNumber(text, 0, U32_MAX), (value) => {
+            card.releaseWatchdogNs = Number(value) * NS_PER_S;
+          }),
+      },
+      ...Object.fromEntries(Array.from({ length: LEDS }, (_, i) => [`led${i}`, led])),
+    };
+  }
+
+  #stopOnError = 0;
+
+  #setStopOnError(text: string): number {
+    if (this.#inReset) return 0;
+    return onNumber(parseNumber(text, 10, U32_MAX), (value) => {
+      this.#stopOnError = value === 0n ? 0 : 1;
+      this.#card.hardReset('stop_on_err was written');
+    });
+  }
+
+  /** The commands of the file `device`. */
+  #command(text: string): number {
+    const card = this.#card;
+    if (text.startsWith('disable')) card.setStatus(HL_DEVICE_STATUS.MALFUNCTION);
+    else if (text.startsWith('enable')) card.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
+    else if (text.startsWith('cpu_timeout')) card.loseHeartbeat();
+    else if (!text.startsWith('suspend') && !text.startsWith('resume')) return -Errno.EINVAL;
+    return 0;
+  }
+
+  /** Files that list objects of the driver. */
+  #listNodes(): Readonly<Record<string, Node>> {
+    return {
+      command_buffers: { mode: 0o444, read: () => this.#commandBuffers() },
+      engines: { mode: 0o444, read: () => (this.#inReset ? '' : engineStatusText(this.#card)) },
+    };
+  }
+
+  #commandBuffers(): string {
+    const lines = this.#card.commandBuffers().map(({ handle, byteLength, mapped }) => {
+      const size = byteLength.toString(16).padStart(8, '0');
+      // One reference for the handle and one for the mapping. The context of a user has address space id 1.
+      const references = mapped ? 2 : 1;
+      return `   ${String(handle).padStart(3, '0')}        1    0x${size}      ${references}          ${mapped ? 1 : 0}          0\n`;
+    });
+    return lines.length === 0 ? '' : `\n${CB_HEADER}${lines.join('')}\n`;
+  }
+}
+
+const DEVICE_HELP = 'Valid values: disable, enable, suspend, resume, cpu_timeout\n';
+const CB_HEADER = ` CB ID   CTX ID   CB size    CB RefCnt    mmap?   CS counter
+---------------------------------------------------------------
+`;
+
+/** Runs an action with a parsed number; returns its errno, or that of the number. */
+function onNumber(value: bigint | number, action: (value: bigint) => unknown): number {
+  if (typeof value === 'number') return value;
+  const result = action(value);
+  return typeof result === 'number' ? result : 0;
+}
