@@ -20,7 +20,7 @@ import { nodeOptions } from './open-node.ts';
 import type { Program } from './program.ts';
 
 export type { CardStatus, ClientStatus, Fault, NodeServer, NodeStatus, RemoteNode } from '../emulator/index.ts';
-export { readFault } from '../emulator/index.ts';
+export { diffTraces, readFault } from '../emulator/index.ts';
 
 /** Options of a node as texts, from the command line or a file. */
 export interface NodeDescription {
@@ -31,6 +31,14 @@ export interface NodeDescription {
   /** `full`, or `^` and the pairs of cards without a link: `^0-1,2-5`. */
   readonly links?: string;
   readonly dmaThreads?: string;
+}
+
+/** Paths that a node server uses besides its socket. */
+export interface ServerFiles {
+  /** An existing folder for the device nodes; none by default. */
+  readonly devices?: string | undefined;
+  /** File for the trace of ioctls, or `-` for standard output; none by default. */
+  readonly trace?: string | undefined;
 }
 
 const FIELDS: readonly (keyof NodeDescription)[] = ['asic', 'cards', 'hbm', 'links', 'dmaThreads'];
@@ -66,14 +74,13 @@ export function readNodeDescription(file: string): NodeDescription {
 
 /**
  * Starts a node server in this process. Fields that the description omits are taken from UCX_GAUDI_EMULATOR_*.
- * @param devices an existing folder for the device nodes; none by default
  * @throws UcxError ERR_INVALID_PARAM, ERR_NODE_RUNNING; SyscallError
  */
 export function startNodeServer(
   program: Program,
   socketPath: string,
   description: NodeDescription,
-  devices?: string,
+  { devices, trace }: ServerFiles = {},
 ): NodeServer {
   const { asic, cards, hbm, links, dmaThreads } = description;
   const node: EmulatedNodeOptions = {
@@ -84,7 +91,12 @@ export function startNodeServer(
     ...(links === undefined ? {} : { absentLinks: parseLinks(links) }),
     ...(dmaThreads === undefined ? {} : { dmaThreads: Number(dmaThreads) }),
   };
-  return new NodeServer({ node, socketPath, ...(devices === undefined ? {} : { devices }) });
+  return new NodeServer({
+    node,
+    socketPath,
+    ...(devices === undefined ? {} : { devices }),
+    ...(trace === undefined ? {} : { trace }),
+  });
 }
 
 /** Creates the folder of the socket of a node server, for this user only. Throws SyscallError. */

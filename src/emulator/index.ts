@@ -25,3 +25,4 @@ export type { CardStatus, ClientStatus, NodeStatus } from './node/node-status.ts
 export { connectEmulatedNode, findEmulatedNode, RemoteNode } from './node/remote-node.ts';
 export { defaultSocketPath, prepareFolder } from './node/socket-path.ts';
 export { createEmulatedNode, EmulatedNode } from './node.ts';
+export { diffTraces, type TraceDifference } from './trace/trace-diff.ts';

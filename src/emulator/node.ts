@@ -20,6 +20,7 @@ import type { EmulatedFile, PrimaryFile } from './driver/ioctl/file.ts';
 import type { MmapFile } from './driver/memory/mmap-file.ts';
 import { OWN_PROCESS } from './driver/memory/user-memory.ts';
 import type { Fault } from './faults/fault-plan.ts';
+import type { IoctlTracer } from './trace/ioctl-tracer.ts';
 
 const IDENTITY_BYTES = 16;
 
@@ -30,6 +31,8 @@ export class EmulatedNode implements DriverNode {
   readonly identity: string = Buffer.from(systemRandomBytes(IDENTITY_BYTES)).toString('hex');
   /** The options of the node with their defaults. */
   readonly config: NodeConfig;
+  /** Records the ioctls of files that other processes open from now on; undefined: nothing. */
+  tracer: IoctlTracer | undefined;
   readonly #engines: DmaEngines;
   readonly #dmabufs: DmabufRegistry = new DmabufRegistry();
   readonly #linkTraffic: LinkTraffic;
@@ -85,7 +88,7 @@ export class EmulatedNode implements DriverNode {
    */
   openFor(minor: number, pid: number, control: boolean): EmulatedFile {
     const card = this.#present(minor);
-    return control ? card.openControl(pid) : card.open(pid);
+    return this.#traced(control ? card.openControl(pid) : card.open(pid));
   }
 
   /**
@@ -94,7 +97,7 @@ export class EmulatedNode implements DriverNode {
    * @throws SyscallError like {@link open}
    */
   openMapped(minor: number, pid: number, mmapFile: MmapFile): PrimaryFile {
-    return this.#present(minor).open(pid, mmapFile);
+    return this.#traced(this.#present(minor).open(pid, mmapFile));
   }
 
   attribute(minor: number, name: string): string | undefined {
@@ -193,6 +196,11 @@ export class EmulatedNode implements DriverNode {
       for (const card of cards) card.close();
       throw error;
     }
+  }
+
+  #traced<T extends EmulatedFile>(file: T): T {
+    file.tracer = this.tracer;
+    return file;
   }
 
   #present(minor: number): Card {

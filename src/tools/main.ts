@@ -12,6 +12,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   explain: async () => (await import('./explain/command.ts')).explainCommand(),
   node: async () => (await import('./node/command.ts')).nodeCommand(),
   run: async () => (await import('./run/command.ts')).runCommand(),
+  trace: async () => (await import('./trace/command.ts')).traceCommand(),
   perftest: async () => (await import('./perftest/command.ts')).perftestCommand(),
   top: async () => (await import('./top/command.ts')).topCommand(),
 };

@@ -196,7 +196,8 @@ export class DeviceFiles {
     const use = descriptorUse(kind, block.words, block.words.length);
     if (use !== DescriptorUse.NONE)
       this.#answer(channel.current, this.#withDescriptor(opened, request, block, use), block.words, outSize);
-    else if (isShortWait(kind, ioctlSize(request) >>> 2)) this.#answer(channel.current, -Errno.EFAULT, block.words, 0);
+    else if (isShortWait(kind, ioctlSize(request) >>> 2))
+      this.#answer(channel.current, opened.file.refuse(request, block, -Errno.EFAULT), block.words, 0);
     else if (mayBlock(kind, block.words)) this.#wait(opened, request, block.words.slice(), outSize);
     else {
       if (pinsMemory(kind, block.words)) this.#preparePinning(opened);
@@ -245,12 +246,12 @@ export class DeviceFiles {
       this.#init.log.warn(
         `process ${pid} cannot export a dma-buf: a device node gives descriptors only to programs that gaudi-ucx run has started`,
       );
-      return -Errno.EOPNOTSUPP;
+      return file.refuse(request, block, -Errno.EOPNOTSUPP);
     }
     const word = takenWord(ioctlKind(request));
     const given = block.words[word]!;
     const fd = fetchDescriptor(this.#callingProcess(), given | 0);
-    if (fd < -1) return fd;
+    if (fd < -1) return file.refuse(request, block, fd);
     block.words[word] = fd;
     const result = this.#run(file, request, block);
     if (fd >= 0) closeFd(fd);

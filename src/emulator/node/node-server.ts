@@ -30,6 +30,7 @@ import { type EmulatedNodeOptions, resolveNodeOptions } from '../config/node-con
 import { DeviceService } from '../devices/device-service.ts';
 import { mountDeviceTree } from '../devices/private-tree.ts';
 import { EmulatedNode } from '../node.ts';
+import { IoctlTracer } from '../trace/ioctl-tracer.ts';
 import type { CardStatus, NodeStatus } from './node-status.ts';
 import { ServedClient } from './served-client.ts';
 import type { ServedFile } from './served-file.ts';
@@ -56,6 +57,8 @@ export interface NodeServerOptions {
   readonly socketPath: string;
   /** An existing folder on which the device nodes of the node are mounted, as `dev` and `sys`, until the server ends. Needs CAP_SYS_ADMIN. Default none. */
   readonly devices?: string;
+  /** File for the trace of all ioctls, or `-` for readable lines on standard output. Default none. */
+  readonly trace?: string;
 }
 
 /** A running server. */
@@ -93,7 +96,7 @@ export class NodeServer {
    * @throws UcxError ERR_INVALID_PARAM for invalid options, ERR_NODE_RUNNING if a server uses the socket; SyscallError
    */
   constructor(options: NodeServerOptions) {
-    checkOptions(options, 'options', ['node', 'socketPath', 'devices']);
+    checkOptions(options, 'options', ['node', 'socketPath', 'devices', 'trace']);
     const config = resolveNodeOptions({ inlineBytesMax: INLINE_BYTES_MAX, ...options.node });
     this.socketPath = options.socketPath;
     this.#log = new LimitedLog(config.log.child('server'), config.clock);
@@ -120,6 +123,7 @@ export class NodeServer {
     });
     this.#folder = options.devices;
     try {
+      if (options.trace !== undefined) this.node.tracer = new IoctlTracer(options.trace, config.clock, this.#log);
       if (this.#folder !== undefined) mountDevices(this.#folder, this.#devices);
       this.#accepting = pollReadable(this.#listener.fd, () => this.#accept());
     } catch (error) {
@@ -127,6 +131,7 @@ export class NodeServer {
       this.#loop.close();
       this.#devices.close();
       this.node.close();
+      this.node.tracer?.close();
       closeSync(this.#lockFd);
       throw error;
     }
@@ -173,6 +178,7 @@ export class NodeServer {
     // A client that detects the end of its connection may start another server.
     closeSync(this.#lockFd);
     for (const client of [...this.#clients]) client.drop();
+    this.node.tracer?.close();
     this.#log.tellLeft();
     this.#onClosed();
   }

@@ -209,7 +209,8 @@ export class ServedFile {
     userMemory.foreignPages = mailbox[at + REQUEST_PINNED] === 1 ? POPULATED_PAGES : NO_PAGES;
     userMemory.answeredWords = 0;
     this.ioctls += 1;
-    if (isShortWait(kind, count)) this.#answer(slot, sequence, -Errno.EFAULT, 0, block);
+    if (isShortWait(kind, count))
+      this.#answer(slot, sequence, this.file.refuse(request, block, -Errno.EFAULT), 0, block);
     else if (mayBlock(kind, words)) this.#serveWait(slot, sequence, request, block);
     else {
       const result = this.#run(request, block);

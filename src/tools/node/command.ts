@@ -30,6 +30,7 @@ interface UpOptions extends SocketOption, NodeDescription {
   readonly config?: string;
   readonly foreground?: boolean;
   readonly devices?: string;
+  readonly trace?: string;
 }
 
 interface FaultOptions extends SocketOption, FaultArguments {
@@ -58,6 +59,10 @@ export function nodeCommand(): Command {
     .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads; options win')
     .option(SOCKET, SOCKET_HELP)
     .option('--devices <folder>', 'mount device nodes for programs there, as dev and sys (root only)')
+    .option(
+      '--trace <file>',
+      'record every ioctl there as JSON lines; - with --foreground: readable, on standard output',
+    )
     .option('--foreground', 'serve in this process until a signal or node down ends it')
     .action(up);
   node
@@ -125,6 +130,7 @@ function withServer<T>(options: SocketOption, use: (server: RemoteNode) => T): T
 }
 
 async function up(options: UpOptions, command: Command): Promise<void> {
+  if (options.foreground !== true && options.trace === '-') command.error('--trace - needs --foreground');
   if (options.foreground === true) await serve(options, command);
   else await startDetached(options, command);
 }
@@ -136,7 +142,15 @@ async function serve(options: UpOptions, command: Command): Promise<void> {
   const given = Object.entries({ asic, cards, hbm, links, dmaThreads }).filter(([, value]) => value !== undefined);
   const server = readArguments(command, () => {
     const file = config === undefined ? {} : readNodeDescription(config);
-    return startNodeServer(startProgram(), socket, { ...file, ...Object.fromEntries(given) }, devicesOf(options));
+    return startNodeServer(
+      startProgram(),
+      socket,
+      { ...file, ...Object.fromEntries(given) },
+      {
+        devices: devicesOf(options),
+        trace: options.trace,
+      },
+    );
   });
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => server.close());
   announce(server);
@@ -169,6 +183,7 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
   }
   const devices = devicesOf(options);
   if (devices !== undefined) args.push('--devices', devices);
+  if (options.trace !== undefined) args.push('--trace', resolve(options.trace));
   if (options.dmaThreads !== undefined) args.push('--dma-threads', options.dmaThreads);
   prepareNodeFolder(socket);
   const logPath = `${socket}.log`;

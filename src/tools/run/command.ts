@@ -32,6 +32,7 @@ const EXIT_NOT_FOUND = 127;
 interface RunOptions extends NodeDescription {
   readonly config?: string;
   readonly socket?: string;
+  readonly trace?: string;
 }
 
 /** The command. */
@@ -48,11 +49,15 @@ export function runCommand(): Command {
     .option('--dma-threads <number>', 'threads that run the DMA engines')
     .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads; options win')
     .option('--socket <path>', 'use the node server at this socket instead of a node of its own')
+    .option('--trace <file>', 'record every ioctl there as JSON lines; not with a running node server')
     .action(run);
 }
 
 async function run(file: string, args: readonly string[], options: RunOptions, command: Command): Promise<void> {
   const socket = socketOf(options);
+  if (options.trace === '-') command.error('--trace must be a file: standard output is that of the program');
+  if (options.trace !== undefined && socket !== undefined)
+    command.error('--trace needs a node of its own: a running node server is traced by node up --trace');
   const server = socket === undefined ? await startServer(options, command) : connectNodeServer(socket);
   try {
     becomeProgram(server, file, args);
@@ -81,7 +86,11 @@ async function startServer(options: RunOptions, command: Command): Promise<Remot
   const file = config === undefined ? {} : readNodeDescription(config);
   const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-run-'));
   const socket = join(folder, 'node.sock');
-  const serverArguments: ServerArguments = { socket, description: { ...file, ...Object.fromEntries(given) } };
+  const serverArguments: ServerArguments = {
+    socket,
+    description: { ...file, ...Object.fromEntries(given) },
+    ...(options.trace === undefined ? {} : { trace: resolve(options.trace) }),
+  };
   const node = [process.execPath, ...process.execArgv, fileURLToPath(PROGRAM), JSON.stringify(serverArguments)];
   const shell = spawn('/bin/sh', ['-c', '"$@" &', 'sh', ...node], {
     detached: true,

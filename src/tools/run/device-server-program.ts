@@ -12,14 +12,14 @@ import { isUcxError } from '../../ucs/type/error.ts';
 import type { ServerAnswer, ServerArguments } from './server-messages.ts';
 
 const starter = new Socket({ fd: 3 });
-const { socket, description } = JSON.parse(process.argv[2]!) as ServerArguments;
+const { socket, description, trace } = JSON.parse(process.argv[2]!) as ServerArguments;
 
 function answer(line: ServerAnswer): void {
   starter.write(`${JSON.stringify(line)}\n`);
 }
 
 try {
-  const server = startNodeServer(readProgram(), socket, description);
+  const server = startNodeServer(readProgram(), socket, description, { trace });
   // After the connection of the starter its socket has no more use.
   const end = (): void => {
     server.closeWhenUnused();

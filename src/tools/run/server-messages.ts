@@ -7,6 +7,8 @@ export interface ServerArguments {
   /** Path of its socket, in a folder of its own that it removes. */
   readonly socket: string;
   readonly description: NodeDescription;
+  /** File for the trace of ioctls. */
+  readonly trace?: string;
 }
 
 /** The line with which it answers. */

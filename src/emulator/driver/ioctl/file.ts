@@ -12,6 +12,7 @@ import {
   HABANALABS_IOCTLS,
   type IoctlNumbers,
 } from '../../../uapi/index.ts';
+import type { IoctlTracer, TracedCall } from '../../trace/ioctl-tracer.ts';
 import type { CardPort } from '../base/card-port.ts';
 import { Notifier } from '../base/notifier.ts';
 import type { SharedPages } from '../memory/buffer-table.ts';
@@ -55,6 +56,8 @@ export abstract class EmulatedFile implements DriverFile {
   abstract readonly userMemory: UserMemory;
   protected readonly card: CardPort;
   protected closed = false;
+  /** Records the ioctls; undefined when nothing is traced. */
+  tracer: IoctlTracer | undefined;
   protected abstract readonly unknownErrno: number;
 
   constructor(card: CardPort) {
@@ -63,6 +66,58 @@ export abstract class EmulatedFile implements DriverFile {
   }
 
   ioctl(request: number, block: ArgumentBlock): number {
+    const { tracer } = this;
+    if (tracer === undefined) return this.execute(request, block);
+    const call = this.#begin(tracer, request, block);
+    // The callers answer EIO where the driver throws.
+    let result: number = -Errno.EIO;
+    try {
+      result = this.execute(request, block);
+    } finally {
+      tracer.end(call, block.words, result);
+    }
+    return result;
+  }
+
+  /**
+   * Like {@link ioctl}, without blocking the thread in a wait.
+   * @param interruption ends the wait early, as a signal does
+   */
+  ioctlAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
+    const { tracer } = this;
+    if (tracer === undefined) return this.executeAsync(request, block, interruption);
+    return this.#traceWait(tracer, request, block, () => this.executeAsync(request, block, interruption));
+  }
+
+  async #traceWait(
+    tracer: IoctlTracer,
+    request: number,
+    block: ArgumentBlock,
+    answer: () => Promise<number>,
+  ): Promise<number> {
+    const call = this.#begin(tracer, request, block);
+    let result: number = -Errno.EIO;
+    try {
+      result = await answer();
+    } finally {
+      tracer.end(call, block.words, result);
+    }
+    return result;
+  }
+
+  /** Answers an ioctl that cannot reach the driver, so that a trace has it too. Returns `result`. */
+  refuse(request: number, block: ArgumentBlock, result: number): number {
+    const { tracer } = this;
+    tracer?.end(this.#begin(tracer, request, block), block.words, result);
+    return result;
+  }
+
+  #begin(tracer: IoctlTracer, request: number, { words }: ArgumentBlock): TracedCall {
+    const { caller } = this.userMemory;
+    return tracer.begin({ request, caller, card: this.card.place.minor, control: this.isControl }, words);
+  }
+
+  protected execute(request: number, block: ArgumentBlock): number {
     if (this.closed) return -Errno.EBADF;
     if (this.card.removed) return -Errno.ENODEV;
     const number = driverNumber(request, block, this.unknownErrno);
@@ -73,8 +128,8 @@ export abstract class EmulatedFile implements DriverFile {
     return this.dispatch(number, block);
   }
 
-  /** @param interruption ends the wait early, as a signal does */
-  abstract ioctlAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number>;
+  protected abstract readonly isControl: boolean;
+  protected abstract executeAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number>;
   abstract mmap(byteLength: number, offset: bigint): DriverMapping;
   /**
    * Returns the pages that {@link mmap} maps, for another process that maps them itself.
@@ -89,6 +144,7 @@ export abstract class EmulatedFile implements DriverFile {
 export class PrimaryFile extends EmulatedFile {
   readonly context: Context;
   readonly userMemory: UserMemory;
+  protected readonly isControl: boolean = false;
   protected readonly unknownErrno: number = Errno.EINVAL;
   readonly #notifier: Notifier = new Notifier();
   readonly #onClose: (file: PrimaryFile) => void;
@@ -105,8 +161,8 @@ export class PrimaryFile extends EmulatedFile {
    * WAIT_CS without blocking the thread: polls, and polls again until time-out: after every progress of the card, or, for an interrupt, when it is
    * raised.
    */
-  async ioctlAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
-    if (driverNumber(request, block, this.unknownErrno) !== WAIT_CS) return this.ioctl(request, block);
+  protected async executeAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
+    if (driverNumber(request, block, this.unknownErrno) !== WAIT_CS) return this.execute(request, block);
     const wait = new PolledWait(block, this.card.config.clock);
     const { caller } = this.userMemory;
     let holdsSlot = false;
@@ -137,7 +193,7 @@ export class PrimaryFile extends EmulatedFile {
 
   /** The first poll is the ioctl; later ones are its wait, which continues even if the card is reset meanwhile. */
   #pollWait(request: number, block: ArgumentBlock, isFirst: boolean): number {
-    if (isFirst) return this.ioctl(request, block);
+    if (isFirst) return this.execute(request, block);
     if (this.closed) return abortedWait(block);
     this.card.service();
     return waitIoctl(this.context, block, true);
@@ -193,6 +249,7 @@ export class PrimaryFile extends EmulatedFile {
 /** A control node: INFO only, no context. */
 export class ControlFile extends EmulatedFile {
   readonly userMemory: UserMemory;
+  protected readonly isControl: boolean = true;
   protected readonly unknownErrno: number = Errno.ENOTTY;
 
   /** @param owner see {@link UserMemory.owner} */
@@ -201,8 +258,8 @@ export class ControlFile extends EmulatedFile {
     this.userMemory = new UserMemory(owner);
   }
 
-  ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
-    return Promise.resolve(this.ioctl(request, block));
+  protected executeAsync(request: number, block: ArgumentBlock): Promise<number> {
+    return Promise.resolve(this.execute(request, block));
   }
 
   mmap(): DriverMapping {

@@ -1,0 +1,126 @@
+/** Comparison of two traces, whatever handles, addresses, descriptors and times they have. Recording is not here. */
+
+import { invalidParam } from '../../ucs/type/error.ts';
+import type { IoctlRecord, RecordedFields } from './ioctl-record.ts';
+
+/** Values that the driver gives out, by the field of the answer; the arguments refer to them. */
+const GIVEN: Readonly<Record<string, readonly string[]>> = {
+  'CB CREATE': ['cb_handle'],
+  'CB INFO': ['device_va'],
+  'MEMORY ALLOC': ['handle'],
+  'MEMORY MAP': ['device_virt_addr'],
+  'MEMORY MAP_BLOCK': ['block_handle', 'block_size'],
+  'MEMORY EXPORT_DMABUF_FD': ['fd'],
+  'MEMORY TS_ALLOC': ['handle'],
+  'MEMORY REG_DMABUF_FD': ['device_virt_addr'],
+  CS: ['seq', 'status', 'sob_base_addr_offset', 'sob_count_before_submission'],
+  WAIT_CS: ['status', 'flags', 'cs_completion_map'],
+};
+/** Fields that are compared as they are. */
+const PLAIN: ReadonlySet<string> = new Set([
+  ...['op', 'flags', 'cs_flags', 'ctx_id', 'cb_size', 'num_of_elements', 'num_chunks_restore', 'num_chunks_execute'],
+  ...['timeout', 'status', 'cs_completion_map', 'block_size', 'sob_base_addr_offset', 'sob_count_before_submission'],
+  ...['return_size', 'input_size', 'output_size', 'reg_idx', 'enable'],
+]);
+/** Arguments by operation besides those that are plain: sizes as they are, handles and addresses by their origin. */
+const USED: Readonly<Record<string, readonly string[]>> = {
+  'CB DESTROY': ['cb_handle'],
+  'CB INFO': ['cb_handle'],
+  'MEMORY ALLOC': ['=alloc_mem_size', '=alloc_page_size'],
+  'MEMORY FREE': ['free_handle'],
+  'MEMORY UNMAP': ['unmap_device_virt_addr'],
+  'MEMORY EXPORT_DMABUF_FD': ['export_dmabuf_fd_addr', '=export_dmabuf_fd_mem_size', '=export_dmabuf_fd_offset'],
+  'MEMORY REG_DMABUF_FD': ['=reg_dmabuf_fd_length'],
+  'MEMORY MAP_BLOCK': ['=map_block_block_addr'],
+};
+const HL_MEM_USERPTR = 0x4;
+
+/** The first difference of two traces. */
+export interface TraceDifference {
+  /** Number of the call in both traces, from 1. */
+  readonly call: number;
+  /** The calls, without handles and addresses; `nothing` behind the end of a trace. */
+  readonly first: string;
+  /** Like {@link first}, of the second trace. */
+  readonly second: string;
+}
+
+/**
+ * Compares the calls of two traces in their order.
+ * @returns the first difference; undefined if there is none
+ * @throws UcxError ERR_INVALID_PARAM for a line that is not one of a trace
+ */
+export function diffTraces(first: string, second: string): TraceDifference | undefined {
+  const left = normalizeTrace(first);
+  const right = normalizeTrace(second);
+  for (let i = 0; i < Math.max(left.length, right.length); i++) {
+    if (left[i] !== right[i]) return { call: i + 1, first: left[i] ?? 'nothing', second: right[i] ?? 'nothing' };
+  }
+  return undefined;
+}
+
+/** The calls of a trace as texts in which handles, addresses and processes have numbers by their first appearance. Throws as {@link diffTraces}. */
+export function normalizeTrace(text: string): readonly string[] {
+  const names = new Map<string, string>();
+  let given = 0;
+  const processes = new Map<number, number>();
+  const calls: string[] = [];
+  for (const record of readTrace(text)) {
+    // The number of polls before a completion is a matter of time.
+    if (record.request === 'WAIT_CS' && record.result === 0 && Number(record.out['status']) === 1) continue;
+    if (!processes.has(record.pid)) processes.set(record.pid, processes.size + 1);
+    const key = record.op === undefined ? record.request : `${record.request} ${record.op}`;
+    const place = `process ${processes.get(record.pid)} card ${record.card}${record.control ? ' control' : ''}`;
+    const used = usedFields(key, record.in).map((field) => {
+      if (field.startsWith('=')) return `${field.slice(1)}=${record.in[field.slice(1)]}`;
+      const value = record.in[field] ?? '';
+      return `${field}=${names.get(value) ?? (value === '0x0' ? value : 'unknown')}`;
+    });
+    const plain = Object.keys(record.in).filter((field) => PLAIN.has(field));
+    const input = [...plain.map((field) => `${field}=${record.in[field]}`), ...used].join(', ');
+    const output = (record.result < 0 ? [] : (GIVEN[key] ?? [])).map((field) => {
+      const value = record.out[field] ?? '';
+      if (PLAIN.has(field) || field === 'flags') return `${field}=${value}`;
+      names.set(value, `#${++given}`);
+      return `${field}=#${given}`;
+    });
+    calls.push(`${place}: ${key} {${input}} = ${record.errno ?? record.result} {${output.join(', ')}}`);
+  }
+  return calls;
+}
+
+function usedFields(key: string, input: RecordedFields): readonly string[] {
+  if (key === 'MEMORY MAP')
+    return (Number(input['flags']) & HL_MEM_USERPTR) !== 0 ? ['=map_host_mem_size'] : ['map_device_handle'];
+  // A wait for one submission; those for several and for interrupts have addresses there.
+  if (key === 'WAIT_CS') return Number(input['flags']) === 0 ? ['seq', '=timeout_us'] : [];
+  return USED[key] ?? [];
+}
+
+function readTrace(text: string): readonly IoctlRecord[] {
+  const lines = text.split('\n').filter((line) => line !== '');
+  return lines.map((line, index) => {
+    let value: unknown;
+    try {
+      value = JSON.parse(line);
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+    }
+    if (!isRecord(value)) throw invalidParam('trace', `must have an ioctl in line ${index + 1}`, line.slice(0, 80));
+    return value;
+  });
+}
+
+function isRecord(value: unknown): value is IoctlRecord {
+  if (typeof value !== 'object' || value === null) return false;
+  const { pid, request, result, in: input, out } = value as Partial<IoctlRecord>;
+  return (
+    typeof pid === 'number' &&
+    typeof request === 'string' &&
+    typeof result === 'number' &&
+    typeof input === 'object' &&
+    input !== null &&
+    typeof out === 'object' &&
+    out !== null
+  );
+}

@@ -1,0 +1,24 @@
+/** `gaudi-ucx trace`: compares traces of ioctls. Recording them is `gaudi-ucx node up --trace`. */
+
+import { readFileSync } from 'node:fs';
+import { Command } from 'commander';
+import { diffTraces } from '../../assembly/node-server.ts';
+import { EXIT_FAILURE, readArguments } from '../command-line.ts';
+
+/** The command with its subcommands. */
+export function traceCommand(): Command {
+  const trace = new Command('trace').description('traces of ioctls, recorded by node up --trace');
+  trace
+    .command('diff')
+    .description('compare two traces, whatever handles and addresses they have')
+    .argument('<first>', 'a trace')
+    .argument('<second>', 'another trace')
+    .action((first: string, second: string, _options: object, command: Command) => {
+      const texts = [readFileSync(first, 'utf8'), readFileSync(second, 'utf8')] as const;
+      const difference = readArguments(command, () => diffTraces(...texts));
+      if (difference === undefined) return;
+      process.stdout.write(`call ${difference.call} differs\n< ${difference.first}\n> ${difference.second}\n`);
+      process.exitCode = EXIT_FAILURE;
+    });
+  return trace;
+}
