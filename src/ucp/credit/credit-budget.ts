@@ -7,8 +7,10 @@
 export const KEPT_OVERHEAD_BYTES = 256;
 /** Smallest window, as long as the budget has that much. */
 export const WINDOW_BYTES_MIN = 32_768;
-/** A new connection gets this part of what is left: with the default budget, 1 MiB is the first window, and a thousand connections have one each. */
-const SHARE = 256;
+/** The first connection gets this part of the budget. */
+const FIRST_SHARE = 64;
+/** With so many connections a further one gets half of that, with twice as many a third: a thousand have one each. */
+const HALVING_CONNECTIONS = 12;
 /** Words of a window on the wire hold any of these. */
 const BUDGET_BYTES_MAX: number = 2 ** 50;
 
@@ -22,6 +24,7 @@ export interface Grantee {
 export class CreditBudget {
   readonly #limitBytes: number;
   #leftBytes: number;
+  #connections = 0;
   readonly #without: Set<Grantee> = new Set();
 
   /** @param limitBytes UCX_UNEXP_MAX_BYTES; Infinity for no bound */
@@ -38,6 +41,7 @@ export class CreditBudget {
   /** The window of a new connection: 0 where the budget is spent; it is granted one when there is memory again. */
   open(grantee: Grantee): number {
     const byteLength = this.#next();
+    this.#connections += 1;
     if (byteLength === 0) this.#without.add(grantee);
     this.#leftBytes -= byteLength;
     return byteLength;
@@ -46,6 +50,7 @@ export class CreditBudget {
   /** A connection is closed. */
   close(grantee: Grantee): void {
     this.#without.delete(grantee);
+    this.#connections -= 1;
   }
 
   /** Takes memory back, and gives it to connections that have none, the oldest first. */
@@ -64,6 +69,7 @@ export class CreditBudget {
   #next(): number {
     const least = Math.min(WINDOW_BYTES_MIN, this.#limitBytes);
     if (this.#leftBytes < least / 2) return 0;
-    return Math.min(this.#leftBytes, Math.max(WINDOW_BYTES_MIN, Math.floor(this.#leftBytes / SHARE)));
+    const share = this.#limitBytes / FIRST_SHARE / (1 + this.#connections / HALVING_CONNECTIONS);
+    return Math.min(this.#leftBytes, Math.max(WINDOW_BYTES_MIN, Math.floor(share)));
   }
 }
