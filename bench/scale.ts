@@ -27,11 +27,10 @@ export async function benchScale(): Promise<Result[]> {
   return results;
 }
 
-/** A worker that many others send to: its idle progress, the time of a message of one of them, and the memory of both ends of an endpoint. */
+/** A worker that many others send to: its idle progress and the time of a message of one of them. */
 async function overEndpoints(transport: string): Promise<Result[]> {
   const idle: number[] = [];
   const message: number[] = [];
-  const memory: number[] = [];
   for (const count of ENDPOINTS) {
     const config = { TLS: transport, ...(transport === 'tcp' ? { NET_DEVICES: 'lo' } : {}) };
     await using context = await Context.create({ config });
@@ -39,13 +38,12 @@ async function overEndpoints(transport: string): Promise<Result[]> {
     const receiver = context.worker();
     const address = receiver.address();
     const senders = Array.from({ length: count }, () => others.worker());
-    const before = usedBytes();
     const endpoints = senders.map((sender) => sender.endpoint(address));
     for (const [i, endpoint] of endpoints.entries()) exchange(receiver, senders[i]!, endpoint);
-    memory.push((usedBytes() - before) / count);
     for (let i = 0; i < SETTLING_CALLS; i++) receiver.progress();
     idle.push(medianPerCallNs(ROUNDS, CALLS, () => receiver.progress()));
     const [sender, endpoint] = [senders[count - 1]!, endpoints[count - 1]!];
+    for (let i = 0; i < SETTLING_CALLS; i++) exchange(receiver, sender, endpoint);
     message.push(medianPerCallNs(ROUNDS, CALLS / 5, () => exchange(receiver, sender, endpoint)));
     await Promise.all(endpoints.map((each) => each.close({ force: true })));
   }
@@ -60,13 +58,6 @@ async function overEndpoints(transport: string): Promise<Result[]> {
       met: idleMost <= IDLE_NS_MAX,
     },
     growth(what('send and receive 8 B'), message),
-    {
-      name: what('memory of both ends'),
-      value: memory.map((bytes) => `${(bytes / 1024).toFixed(1)} KiB`).join(', '),
-      ratio: undefined,
-      target: 'none',
-      met: true,
-    },
   ];
 }
 
@@ -162,10 +153,4 @@ function growth(name: string, times: readonly number[]): Result {
 
 function nanoseconds(times: readonly number[]): string {
   return `${times.map((ns) => ns.toFixed(0)).join(', ')} ns`;
-}
-
-function usedBytes(): number {
-  (globalThis as { gc?: () => void }).gc?.();
-  const { heapUsed, external } = process.memoryUsage();
-  return heapUsed + external;
 }
