@@ -10,7 +10,7 @@ export interface Bundle {
   readonly entries: Readonly<Record<string, string>>;
 }
 
-const ENGINE_THREAD = { 'engine-thread': 'src/emulator/device/engine-thread.ts' };
+const ENGINE_THREAD = { 'engine-thread': 'src/emulator/device/engine/engine-thread.ts' };
 
 const PACKAGE: Bundle = {
   folder: 'dist/lib',

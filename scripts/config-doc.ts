@@ -6,7 +6,7 @@
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { CONFIG_TABLES } from '../src/assembly/config-tables.ts';
+import { CONFIG_TABLES } from '../src/assembly/program/config-tables.ts';
 import { type AnyConfigTable, type ConfigEntry, loadConfig } from '../src/ucs/config/config.ts';
 
 const ROOT = join(import.meta.dirname, '..');

@@ -4,7 +4,7 @@
  */
 
 export { type OpenDeviceOptions, type OpenNodeOptions, openDevice, openDriverNode } from './assembly/open-device.ts';
-export { packageVersion as getVersion } from './assembly/package.ts';
+export { packageVersion as getVersion } from './assembly/program/package.ts';
 export * from './hlthunk/index.ts';
 export {
   fenceCfg,

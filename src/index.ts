@@ -5,7 +5,11 @@
  */
 
 export { Context, type ContextOptions } from './assembly/context.ts';
-export { type ConfigReadOptions, type Environment, ProgramConfig as Config } from './assembly/program-config.ts';
+export {
+  type ConfigReadOptions,
+  type Environment,
+  ProgramConfig as Config,
+} from './assembly/program/program-config.ts';
 export { GaudiErrorCode, gaudiErrorStatus, gaudiErrorText } from './hlthunk/index.ts';
 export {
   AM_HEADER_BYTES_MAX,
@@ -43,7 +47,7 @@ export type {
   SizeExplanation,
   SizeLoser,
   SizeWinner,
-} from './ucp/api/explanation.ts';
+} from './ucp/api/explain/explanation.ts';
 export { FEATURES, type Feature } from './ucp/api/features.ts';
 export {
   type AddressedMemory,

@@ -6,7 +6,7 @@ import { pathToFileURL } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { declaredTables, repositoryProgram } from '../scripts/config-fields.ts';
 import { textFiles } from '../scripts/tidy.ts';
-import { CONFIG_TABLES } from '../src/assembly/config-tables.ts';
+import { CONFIG_TABLES } from '../src/assembly/program/config-tables.ts';
 import type { AnyConfigTable } from '../src/ucs/config/config.ts';
 import { madeUpProgram } from './fixtures/made-up-program.ts';
 

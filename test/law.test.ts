@@ -138,7 +138,7 @@ describe('the law', () => {
       'src/ucs/type/used.ts': LEAF,
       'src/ucs/type/orphan.ts': LEAF,
       'src/ucs/type/dead.ts': importing('./used.ts', './missing.ts'),
-      'src/emulator/device/engine-thread.ts': importing('../../ucs/type/used.ts'),
+      'src/emulator/device/engine/engine-thread.ts': importing('../../ucs/type/used.ts'),
     };
     const breaches = BREACHES.map((breach, index) => {
       const [, from, specifier, to, rule] = breach.map((text) => text.replace('#', String(index)));

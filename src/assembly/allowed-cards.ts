@@ -4,9 +4,9 @@ import type { CardEntry, DriverNode } from '../driver/port.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
 import { ResourceFilter } from '../ucp/resources/resource-filter.ts';
 import { DeviceType } from '../uct/api/iface.ts';
-import { cardChoiceOf, chosenCards } from '../uct/gaudi/base/card-choice.ts';
-import { cardName } from '../uct/gaudi/base/gaudi-cards.ts';
-import type { Program } from './program.ts';
+import { cardChoiceOf, chosenCards } from '../uct/gaudi/base/card/card-choice.ts';
+import { cardName } from '../uct/gaudi/base/card/gaudi-cards.ts';
+import type { Program } from './program/program.ts';
 
 /** A card that may be used. */
 export interface AllowedCard {

@@ -6,9 +6,9 @@ import { device, failureOf, rkeyOf, useContexts } from '../../test/fixtures/cont
 import { open } from '../hlthunk/index.ts';
 import { MemoryType } from '../ucs/memory/memory-type.ts';
 import { Status } from '../ucs/type/status.ts';
-import { GAUDI_CONFIG_TABLE } from './config.ts';
 import { Context } from './context.ts';
-import { ProgramConfig as Config } from './program-config.ts';
+import { GAUDI_CONFIG_TABLE } from './program/config.ts';
+import { ProgramConfig as Config } from './program/program-config.ts';
 
 /** The transports of host memory between processes. */
 const SHM = ['posix/memory', 'cma/memory'];

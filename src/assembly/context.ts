@@ -15,23 +15,23 @@ import { Context as NativeContext } from '../ucp/core/context.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
 import { invalidParam } from '../ucs/type/error.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
-import { HostDmabufs } from '../uct/base/host-dmabufs.ts';
-import { hostRange } from '../uct/base/host-range.ts';
-import { cardChoiceOf } from '../uct/gaudi/base/card-choice.ts';
-import { cardAt } from '../uct/gaudi/base/device-parts.ts';
+import { HostDmabufs } from '../uct/base/host/host-dmabufs.ts';
+import { hostRange } from '../uct/base/host/host-range.ts';
+import { cardChoiceOf } from '../uct/gaudi/base/card/card-choice.ts';
 import { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
+import { cardAt } from '../uct/gaudi/base/memory/device-parts.ts';
 import { gaudiCopyComponent } from '../uct/gaudi/copy/component.ts';
 import { gaudiIpcComponent } from '../uct/gaudi/ipc/component.ts';
 import { selfComponent } from '../uct/self/component.ts';
 import { cmaComponent } from '../uct/shm/cma/component.ts';
 import { posixComponent } from '../uct/shm/posix/component.ts';
 import { tcpComponent } from '../uct/tcp/component.ts';
-import type { EngineChoice } from './config.ts';
 import { distancesOf } from './distances.ts';
 import { chooseEngine } from './engine.ts';
-import { type Instrumentation, openInstrumentation } from './instrumentation.ts';
 import { nodeTls } from './node-tls.ts';
 import { openNode } from './open-node.ts';
+import type { EngineChoice } from './program/config.ts';
+import { type Instrumentation, openInstrumentation } from './program/instrumentation.ts';
 import {
   PROGRAM_OPTIONS,
   type Program,
@@ -39,7 +39,7 @@ import {
   readProgram,
   warnOfUnused,
   withDriver,
-} from './program.ts';
+} from './program/program.ts';
 
 /** Options of a context. */
 export interface ContextOptions extends ProgramOptions {

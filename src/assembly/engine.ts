@@ -4,9 +4,9 @@ import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
 import { type Libucp, openLibucp } from '../libucx/c/library.ts';
 import type { Engine } from '../ucp/api/engine.ts';
 import { invalidParam, isUcxError } from '../ucs/type/error.ts';
-import { ENGINE_CHOICES, ENGINE_CONFIG_TABLE, type EngineChoice } from './config.ts';
-import { packageVersion } from './package.ts';
-import type { Program } from './program.ts';
+import { ENGINE_CHOICES, ENGINE_CONFIG_TABLE, type EngineChoice } from './program/config.ts';
+import { packageVersion } from './program/package.ts';
+import type { Program } from './program/program.ts';
 
 /** An engine, and its library if any. */
 export interface ChosenEngine {

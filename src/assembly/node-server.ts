@@ -15,9 +15,9 @@ import {
 import type { AsicName } from '../uapi/index.ts';
 import { memorySizeType } from '../ucs/config/value.ts';
 import { invalidParam } from '../ucs/type/error.ts';
-import { GAUDI_CONFIG_TABLE } from './config.ts';
 import { nodeOptions } from './open-node.ts';
-import type { Program } from './program.ts';
+import { GAUDI_CONFIG_TABLE } from './program/config.ts';
+import type { Program } from './program/program.ts';
 
 export type { CardStatus, ClientStatus, Fault, NodeServer, NodeStatus, RemoteNode } from '../emulator/index.ts';
 export { diffTraces, readFault } from '../emulator/index.ts';

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 import { expectNoLeaks } from '../../test/fixtures/leak-check.ts';
 import { close, GaudiErrorCode, getDeviceName, open } from '../hlthunk/index.ts';
 import { type OpenDeviceOptions, openDevice, openDriverNode } from './open-device.ts';
-import { ProgramConfig } from './program-config.ts';
+import { ProgramConfig } from './program/program-config.ts';
 
 expectNoLeaks();
 

@@ -7,7 +7,7 @@ import { type CardSelection, type Device, type DeviceOptions, open, openByModule
 import { checkOptions } from '../ucs/type/check-options.ts';
 import { invalidParam } from '../ucs/type/error.ts';
 import { openNode } from './open-node.ts';
-import { PROGRAM_OPTIONS, type ProgramOptions, startProgram, withDriver } from './program.ts';
+import { PROGRAM_OPTIONS, type ProgramOptions, startProgram, withDriver } from './program/program.ts';
 
 /** Source of the cards; everything has a default. */
 export interface OpenNodeOptions extends ProgramOptions {

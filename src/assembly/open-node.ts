@@ -19,8 +19,8 @@ import type { Config } from '../ucs/config/config.ts';
 import type { Log } from '../ucs/debug/log.ts';
 import type { Clock } from '../ucs/sys/clock.ts';
 import { isUcxError } from '../ucs/type/error.ts';
-import { cardsInTable } from '../uct/gaudi/base/mapping-table.ts';
-import { GAUDI_CONFIG_TABLE } from './config.ts';
+import { cardsInTable } from '../uct/gaudi/base/card/mapping-table.ts';
+import { GAUDI_CONFIG_TABLE } from './program/config.ts';
 
 /** Inputs of the selection. */
 export interface OpenNodeOptions {

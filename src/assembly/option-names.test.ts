@@ -12,7 +12,7 @@ import {
 } from '../hlthunk/index.ts';
 import { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
 import { openDevice, openDriverNode } from './open-device.ts';
-import { ProgramConfig } from './program-config.ts';
+import { ProgramConfig } from './program/program-config.ts';
 
 describe('options that do not exist', () => {
   let node: EmulatedNode;

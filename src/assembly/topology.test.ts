@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { FakeMachine, type FakeNetworkPlace } from '../../test/fixtures/driver/fake-machine.ts';
 import { createEmulatedNode } from '../emulator/index.ts';
-import { startProgram } from './program.ts';
+import { startProgram } from './program/program.ts';
 import { readTopology } from './topology.ts';
 
 /** A machine with interfaces at given PCI locations. */

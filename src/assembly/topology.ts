@@ -7,8 +7,8 @@ import { discoverNetworkDevices, type NetworkDevice } from '../driver/kernel/net
 import type { CardEntry, DriverNode } from '../driver/port.ts';
 import type { Config } from '../ucs/config/config.ts';
 import { chooseNetworkDevices, type Neighbour, type SystemDevice } from '../ucs/sys/topology.ts';
-import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';
-import type { ScaleOutMode } from '../uct/gaudi/base/scale-out.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/card/config.ts';
+import type { ScaleOutMode } from '../uct/gaudi/base/card/scale-out.ts';
 
 export type { NetworkDevice } from '../driver/kernel/network-devices.ts';
 

@@ -4,7 +4,7 @@ import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
 import { openLibucp } from '../libucx/c/library.ts';
 import { printedContext } from '../libucx/core/context-handle.ts';
 import { isUcxError } from '../ucs/type/error.ts';
-import type { Program } from './program.ts';
+import type { Program } from './program/program.ts';
 
 /** The library, or the reason why there is none. */
 export type UcxLibrary =

@@ -2,13 +2,35 @@
  * Linux system calls for Node.js: the one folder that uses the FFI. Re-exports only.
  */
 
-export { DynamicLibrary, type NativeType, textAt } from './dynamic-library.ts';
-export { getEnvironment, setEnvironment } from './environment.ts';
-export { Errno, type ErrnoName, errnoName, errnoText } from './errno.ts';
-export { EventAlarm } from './event-alarm.ts';
-export { EventFd } from './event-fd.ts';
-export { EVENTS_MAX, EventSet, ReadyFor } from './event-set.ts';
-export { execute } from './execute.ts';
+export { DynamicLibrary, type NativeType, textAt } from './base/dynamic-library.ts';
+export { Errno, type ErrnoName, errnoName, errnoText } from './base/errno.ts';
+export {
+  type AnonymousOptions,
+  type FileMappingOptions,
+  isOwnMapping,
+  MappedMemory,
+  type MappedMemoryStatistics,
+  mapAnonymous,
+  mapFile,
+  mappedMemoryStatistics,
+  PAGE_SIZE,
+  VIEW_LENGTH_MAX,
+  viewAt,
+} from './base/mapped-memory.ts';
+export {
+  NativeCallback,
+  type NativeCallbackFunction,
+  type NativeCallbackInit,
+  openNativeCallbacks,
+} from './base/native-callback.ts';
+export { allocateScratch, ScratchBlock, type ScratchStatistics, scratchStatistics } from './base/scratch.ts';
+export { isSyscallError, SyscallError, statusOfErrno } from './base/syscall-error.ts';
+export { closeAbandonedDescriptors, isThreadAlive } from './base/thread-descriptors.ts';
+export { EventAlarm } from './event/event-alarm.ts';
+export { EventFd } from './event/event-fd.ts';
+export { EVENTS_MAX, EventSet, ReadyFor } from './event/event-set.ts';
+export { FUTEX_TIMEOUT_NS_MAX, futexWait, futexWake } from './event/futex.ts';
+export { PollSubscription, pollReadable } from './event/poll.ts';
 export {
   close,
   dup,
@@ -30,7 +52,7 @@ export {
   setCloexec,
   tryLockFile,
   write,
-} from './file.ts';
+} from './file/file.ts';
 export {
   type DescriptorFile,
   descriptorFile,
@@ -39,36 +61,21 @@ export {
   fileStatus,
   mkfifo,
   reserveFile,
-} from './file-status.ts';
-export { ForeignMemory } from './foreign-memory.ts';
-export { closeBacking, openBacking, openFuse, readFuse, writeFuse } from './fuse.ts';
-export { FUTEX_TIMEOUT_NS_MAX, futexWait, futexWake } from './futex.ts';
+} from './file/file-status.ts';
+export { closeBacking, openBacking, openFuse, readFuse, writeFuse } from './file/fuse.ts';
+export { ioctl, ioctlAsync } from './file/ioctl.ts';
 export {
-  AddressFamily,
-  addressBytes,
-  addressText,
-  familyOf,
-  type InetAddress,
-  packSockaddr,
-  printAddress,
-  SOCKADDR_BYTES_MAX,
-  unpackSockaddr,
-} from './inet-address.ts';
-export { ioctl, ioctlAsync } from './ioctl.ts';
-export {
-  type AnonymousOptions,
-  type FileMappingOptions,
-  isOwnMapping,
-  MappedMemory,
-  type MappedMemoryStatistics,
-  mapAnonymous,
-  mapFile,
-  mappedMemoryStatistics,
-  PAGE_SIZE,
-  VIEW_LENGTH_MAX,
-  viewAt,
-} from './mapped-memory.ts';
-export { addSeals, ftruncate, getSeals, type MemfdOptions, memfdCreate, punchHole, SealFlag } from './memfd.ts';
+  type MountEntry,
+  MountFlag,
+  type MountOptions,
+  mount,
+  readMounts,
+  unmount,
+  unshareMounts,
+} from './file/mount.ts';
+export { type HostDmabufDevice, Udmabuf } from './file/udmabuf.ts';
+export { ForeignMemory } from './memory/foreign-memory.ts';
+export { addSeals, ftruncate, getSeals, type MemfdOptions, memfdCreate, punchHole, SealFlag } from './memory/memfd.ts';
 export {
   addressOf,
   copyFromProcess,
@@ -82,25 +89,13 @@ export {
   memcpy,
   memmove,
   memset,
-} from './memory.ts';
-export { textWrittenBy } from './memory-stream.ts';
-export {
-  type MountEntry,
-  MountFlag,
-  type MountOptions,
-  mount,
-  readMounts,
-  unmount,
-  unshareMounts,
-} from './mount.ts';
-export { bootId, deviceOfPath, networkNamespace, pidNamespace } from './namespace.ts';
-export {
-  NativeCallback,
-  type NativeCallbackFunction,
-  type NativeCallbackInit,
-  openNativeCallbacks,
-} from './native-callback.ts';
-export { PollSubscription, pollReadable } from './poll.ts';
+} from './memory/memory.ts';
+export { textWrittenBy } from './memory/memory-stream.ts';
+export { type FileRange, mapShareable, ShareableMemory, shareableRange } from './memory/shareable-memory.ts';
+export { mapLarge, mapSharedWindow, type SharedWindow, unmapLarge } from './memory/shared-window.ts';
+export { getEnvironment, setEnvironment } from './process/environment.ts';
+export { execute } from './process/execute.ts';
+export { bootId, deviceOfPath, networkNamespace, pidNamespace } from './process/namespace.ts';
 export {
   allowMemoryAccess,
   clockMonotonicRawNs,
@@ -117,12 +112,20 @@ export {
   schedSetAffinity,
   schedYield,
   setParentDeathSignal,
-} from './process.ts';
-export { allocateScratch, ScratchBlock, type ScratchStatistics, scratchStatistics } from './scratch.ts';
-export { type BpfInstruction, installSeccompFilter, SeccompListener } from './seccomp.ts';
-export { type FileRange, mapShareable, ShareableMemory, shareableRange } from './shareable-memory.ts';
-export { mapLarge, mapSharedWindow, type SharedWindow, unmapLarge } from './shared-window.ts';
-export { isSyscallError, SyscallError, statusOfErrno } from './syscall-error.ts';
+} from './process/process.ts';
+export { type BpfInstruction, installSeccompFilter, SeccompListener } from './process/seccomp.ts';
+export { startWorker } from './process/worker-thread.ts';
+export {
+  AddressFamily,
+  addressBytes,
+  addressText,
+  familyOf,
+  type InetAddress,
+  packSockaddr,
+  printAddress,
+  SOCKADDR_BYTES_MAX,
+  unpackSockaddr,
+} from './socket/inet-address.ts';
 export {
   GATHER_MAX,
   getSocketOption,
@@ -147,9 +150,7 @@ export {
   tcpShutdown,
   tcpSocket,
   tcpUnreadBytes,
-} from './tcp-socket.ts';
-export { closeAbandonedDescriptors, isThreadAlive } from './thread-descriptors.ts';
-export { type HostDmabufDevice, Udmabuf } from './udmabuf.ts';
+} from './socket/tcp-socket.ts';
 export {
   connectUnix,
   listenUnix,
@@ -160,5 +161,4 @@ export {
   UnixListener,
   UnixSocket,
   unixSocketPair,
-} from './unix-socket.ts';
-export { startWorker } from './worker-thread.ts';
+} from './socket/unix-socket.ts';

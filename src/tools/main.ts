@@ -2,7 +2,7 @@
 /** The command line `gaudi-ucx`: arguments in, text out, exit codes. What the commands do is in the file of each. */
 
 import { Command } from 'commander';
-import { packageVersion } from '../assembly/package.ts';
+import { packageVersion } from '../assembly/program/package.ts';
 import { reportFailure, reportUsage, watchOutput } from './command-line.ts';
 
 /** The commands, each loaded only when it is asked for: most need a part of the package only. */

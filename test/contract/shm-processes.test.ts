@@ -10,7 +10,7 @@ import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import { AtomicOperation, type Iface, type UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { MemoryDomain } from '../../src/uct/api/memory-domain.ts';
-import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/segment.ts';
+import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/key/segment.ts';
 import { built } from '../fixtures/built.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';

@@ -4,8 +4,8 @@
  */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { pollCall } from '../../src/sys/base/libc.ts';
 import { allocateScratch, PollEvent, pipe2, close as sysClose } from '../../src/sys/index.ts';
-import { pollCall } from '../../src/sys/libc.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { startSignalStorm, stopSignalStorm } from '../fixtures/signal-storm.ts';

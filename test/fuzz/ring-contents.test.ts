@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
-import type { Segment } from '../../src/uct/base/segment.ts';
+import type { Segment } from '../../src/uct/base/key/segment.ts';
 import { TransferCounters } from '../../src/uct/base/transfer-counters.ts';
 import {
   ELEMENT_HEADER_BYTES,
@@ -14,8 +14,8 @@ import {
   ringBytes,
   segmentsAt,
   writeRingHeader,
-} from '../../src/uct/shm/posix/ring-layout.ts';
-import { RingReader } from '../../src/uct/shm/posix/ring-reader.ts';
+} from '../../src/uct/shm/posix/ring/ring-layout.ts';
+import { RingReader } from '../../src/uct/shm/posix/ring/ring-reader.ts';
 import { extent } from '../fixtures/extent.ts';
 
 const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);

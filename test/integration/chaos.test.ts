@@ -14,7 +14,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { connectEmulatedNode, type NodeStatus } from '../../src/emulator/index.ts';
 import { Context, MemoryType } from '../../src/index.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
-import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/segment.ts';
+import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/key/segment.ts';
 import { built } from '../fixtures/built.ts';
 import { extent } from '../fixtures/extent.ts';
 import { keyFile } from '../fixtures/key-files.ts';

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { processExists } from '../../src/sys/index.ts';
-import { SEGMENT_FOLDER } from '../../src/uct/base/segment.ts';
+import { SEGMENT_FOLDER } from '../../src/uct/base/key/segment.ts';
 import { ROOT } from '../fixtures/built.ts';
 import { MAIN } from '../fixtures/command-line.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';

@@ -3,8 +3,8 @@
 import { describe, expect, it } from 'vitest';
 import { type Endpoint, MemoryType, type Request, Status } from '../../src/index.ts';
 import { Errno, isProcessAlive, isSyscallError, processStartTime } from '../../src/sys/index.ts';
-import { hasEnded, ownIdentity } from '../../src/uct/base/process-identity.ts';
-import { Segment, scavenge } from '../../src/uct/base/segment.ts';
+import { hasEnded, ownIdentity } from '../../src/uct/base/key/process-identity.ts';
+import { Segment, scavenge } from '../../src/uct/base/key/segment.ts';
 import { openCma, openPosix } from '../contract/uct-implementations.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import { withoutDescriptors } from '../fixtures/no-descriptors.ts';

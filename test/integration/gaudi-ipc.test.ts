@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.ts';
 import { Status } from '../../src/ucs/type/status.ts';
-import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/segment.ts';
+import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/key/segment.ts';
 import { built } from '../fixtures/built.ts';
 import type { PeerAnswer, PeerRequest } from '../fixtures/ipc-peer-program.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type Endpoint, Status } from '../../src/index.ts';
-import { scavenge } from '../../src/uct/base/segment.ts';
+import { scavenge } from '../../src/uct/base/key/segment.ts';
 import { built } from '../fixtures/built.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import { type Side, usePairs } from '../fixtures/pair.ts';

@@ -14,7 +14,7 @@ import {
   Status,
   type Worker,
 } from '../../src/index.ts';
-import { scavenge } from '../../src/uct/base/segment.ts';
+import { scavenge } from '../../src/uct/base/key/segment.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';

@@ -7,7 +7,7 @@ import { connect } from 'node:net';
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { TESTS } from '../../src/tools/perftest/tests.ts';
+import { TESTS } from '../../src/tools/perftest/options/tests.ts';
 import { ROOT } from '../fixtures/built.ts';
 import { MAIN } from '../fixtures/command-line.ts';
 import { freePort } from '../fixtures/free-port.ts';

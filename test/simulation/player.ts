@@ -10,7 +10,7 @@ import { UCP_CONFIG_TABLE } from '../../src/ucp/resources/config.ts';
 import { type Config, loadConfig } from '../../src/ucs/config/config.ts';
 import { createLog, LogLevel } from '../../src/ucs/debug/log.ts';
 import type { Clock, Timer } from '../../src/ucs/sys/clock.ts';
-import { HostDmabufs } from '../../src/uct/base/host-dmabufs.ts';
+import { HostDmabufs } from '../../src/uct/base/host/host-dmabufs.ts';
 import { selfComponent } from '../../src/uct/self/component.ts';
 import type { LaneOptions } from './lane.ts';
 import { type SimulatedMd, simulatedComponent } from './memory-domain.ts';

@@ -15,16 +15,16 @@ import {
 } from '../../sys/index.ts';
 import { type AsicProfile, reportedDramBase } from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
-import { AddressMap, AddressRegion, Target } from './address-map.ts';
-import { CommandProcessor } from './command-processor.ts';
-import type { DmaEngines } from './dma-engines.ts';
-import type { FaultListener } from './engine-access.ts';
-import { WordAccess } from './memory-access.ts';
-import { PageTable } from './mmu.ts';
-import { PhysicalMemory } from './physical-memory.ts';
+import { CommandProcessor } from './command/command-processor.ts';
+import type { DmaEngines } from './engine/dma-engines.ts';
+import { AddressMap, AddressRegion, Target } from './memory/address-map.ts';
+import { WordAccess } from './memory/memory-access.ts';
+import { PageTable } from './memory/mmu.ts';
+import { PhysicalMemory } from './memory/physical-memory.ts';
+import type { CardTraffic } from './memory/traffic.ts';
+import type { FaultListener } from './queue/engine-access.ts';
+import { type Stall, Stream } from './queue/stream.ts';
 import { RegisterFile } from './register-file.ts';
-import { type Stall, Stream } from './stream.ts';
-import type { CardTraffic } from './traffic.ts';
 
 /** Doorbell register, which the driver also maps at the start of the first reserved range of host addresses. */
 const DOORBELL_BYTES = 4;

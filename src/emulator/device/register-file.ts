@@ -5,8 +5,8 @@
 
 import { addSeals, close, ftruncate, type MappedMemory, mapFile, memfdCreate, SealFlag } from '../../sys/index.ts';
 import { type AsicProfile, STREAMS_PER_QMAN } from '../../uapi/index.ts';
-import type { DeviceRegisters } from './packet-executor.ts';
-import type { Stream } from './stream.ts';
+import type { DeviceRegisters } from './command/packet-executor.ts';
+import type { Stream } from './queue/stream.ts';
 import { SyncManager } from './sync-manager.ts';
 
 /** Maximum number of registers without effect that are stored; writes to further ones are dropped. */

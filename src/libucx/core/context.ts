@@ -3,8 +3,8 @@
  * Communication is in the workers.
  */
 
+import { ClosableContext } from '../../ucp/api/awaited/closable-context.ts';
 import { checkMapParams } from '../../ucp/api/check-options.ts';
-import { ClosableContext } from '../../ucp/api/closable-context.ts';
 import type { Context as ApiContext, ContextAttributes } from '../../ucp/api/context.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
 import type { Feature } from '../../ucp/api/features.ts';

@@ -10,11 +10,11 @@ import type {
   TransferOptions,
   TransferResult,
 } from '../../ucp/api/endpoint.ts';
-import type { Explanation } from '../../ucp/api/explanation.ts';
-import { checkLocal } from '../../ucp/api/local-bytes.ts';
+import type { Explanation } from '../../ucp/api/explain/explanation.ts';
+import { checkLocal } from '../../ucp/api/memory/local-bytes.ts';
+import { checkRemote, checkRemoteWord } from '../../ucp/api/memory/owned-remote-key.ts';
+import { checkRawMemory } from '../../ucp/api/memory/raw-bytes.ts';
 import type { RemoteKey } from '../../ucp/api/memory.ts';
-import { checkRemote, checkRemoteWord } from '../../ucp/api/owned-remote-key.ts';
-import { checkRawMemory } from '../../ucp/api/raw-bytes.ts';
 import type {
   AmSendParams,
   AtomicName,

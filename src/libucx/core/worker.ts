@@ -4,11 +4,11 @@ import { allocateScratch, EventAlarm, EventFd, NativeCallback, type ScratchBlock
 import { AM_HEADER_BYTES_MAX, type AmCallback, type MessageQueue } from '../../ucp/api/active-message.ts';
 import { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
 import { MessageQueues } from '../../ucp/api/awaited/message-queue.ts';
+import type { MessageOwner, ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import { checkOptions } from '../../ucp/api/check-options.ts';
 import type { AddressEndpointOptions, Endpoint as ApiEndpoint } from '../../ucp/api/endpoint.ts';
 import { checkErrorHandling } from '../../ucp/api/error-handling.ts';
-import { checkRawAddress } from '../../ucp/api/raw-bytes.ts';
-import type { MessageOwner, ReceivedMessage } from '../../ucp/api/received-message.ts';
+import { checkRawAddress } from '../../ucp/api/memory/raw-bytes.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import type { ConnectNbxOptions } from '../../ucp/api/sockets/connect.ts';
 import type { Listener, ListenerOptions } from '../../ucp/api/sockets/listener.ts';

@@ -8,7 +8,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker, type OperationWaiter } from './operation.ts';
-import type { Staging } from './staging.ts';
+import type { Staging } from './staged/staging.ts';
 
 /** Flushes one part, such as the operations given to libucp. */
 type FlushPart = (params: RequestParams) => Status | Request;

@@ -4,7 +4,7 @@
  */
 
 import { addressOf, NativeCallback } from '../../sys/index.ts';
-import type { Piece } from '../../ucp/api/local-bytes.ts';
+import type { Piece } from '../../ucp/api/memory/local-bytes.ts';
 import { checkStatus } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_GENERIC_DT_OPS, UCS_MEMORY_TYPE } from '../c/abi.ts';
@@ -13,7 +13,7 @@ import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { UcpRequest } from '../request/request.ts';
 import { IncomingMessage } from './incoming.ts';
 import { OutgoingMessage } from './outgoing.ts';
-import type { Staging } from './staging.ts';
+import type { Staging } from './staged/staging.ts';
 
 const U64 = 'uint64_t';
 

@@ -11,7 +11,7 @@
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
-import type { Staging } from './staging.ts';
+import type { Staging } from './staged/staging.ts';
 
 /** Waits for operations to end. */
 export interface OperationWaiter {

@@ -4,11 +4,11 @@
  */
 
 import { memcpy, memset } from '../../sys/index.ts';
-import { eachPart } from '../../ucp/api/local-bytes.ts';
+import { eachPart } from '../../ucp/api/memory/local-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import { addressIn, isHost } from '../request/buffers.ts';
-import { CopiedMessage } from './copied-message.ts';
+import { CopiedMessage } from './staged/copied-message.ts';
 
 /** Fragments per message: one that libucp reads, and one that the card fills meanwhile. */
 const WINDOWS_MAX = 2;

@@ -8,7 +8,7 @@
  * ```
  */
 
-import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
+import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import { writeAtomic } from '../../ucp/wire/atomic.ts';
@@ -22,8 +22,8 @@ import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import { RequestKind, type UcpRequest } from '../request/request.ts';
-import { DataReceive } from './data-receive.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
+import { DataReceive } from './staged/data-receive.ts';
 import { type DeviceMessage, firstWord, packMessage } from './wire.ts';
 
 /** Maximum number of unanswered operations of one endpoint. */

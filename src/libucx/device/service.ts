@@ -3,7 +3,7 @@
  * wrong key or range is rejected.
  */
 
-import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
+import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
 import { WordOperation } from '../../ucp/api/word-operation.ts';
 import type { CopyDone, DeviceCopy, StagingPort } from '../../ucp/staging/device-copier.ts';
@@ -22,8 +22,8 @@ import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import { RequestKind } from '../request/request.ts';
-import { DataReceive } from './data-receive.ts';
-import type { Staging } from './staging.ts';
+import { DataReceive } from './staged/data-receive.ts';
+import type { Staging } from './staged/staging.ts';
 import { type DeviceMessage, exportIdAt, firstWord, packMessage } from './wire.ts';
 
 const NO_BYTES = new Uint8Array(0);

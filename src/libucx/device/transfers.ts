@@ -3,9 +3,9 @@
  * paths are in inner-operation.ts, pipeline.ts, remote.ts and messages.ts.
  */
 
-import { isList, type Piece, piecesOf } from '../../ucp/api/local-bytes.ts';
+import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
+import { isList, type Piece, piecesOf } from '../../ucp/api/memory/local-bytes.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
-import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -26,7 +26,7 @@ import { choosePath, DevicePath } from './paths.ts';
 import { Pipeline } from './pipeline.ts';
 import { atomicQuestion, RemoteCards, RemoteOperation, transferQuestion } from './remote.ts';
 import { DeviceService } from './service.ts';
-import { Staging } from './staging.ts';
+import { Staging } from './staged/staging.ts';
 import { parseMessage } from './wire.ts';
 
 /** The operations of one worker that access memory of cards. */

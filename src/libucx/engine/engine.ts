@@ -2,9 +2,9 @@
 
 import type { NativeCallback, ScratchBlock } from '../../sys/index.ts';
 import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
+import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../ucp/api/endpoint.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
-import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { AmSendParams, Request, RequestParams } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import type { CopyingContext, CopyingWorker } from '../../ucp/staging/device-copier.ts';

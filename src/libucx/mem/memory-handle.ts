@@ -1,9 +1,9 @@
 /** Mapped memory of the engine over libucp: the handle of libucp and that of the transports of the node. Mapping is in memory-map.ts. */
 
 import type { ForeignMemory } from '../../sys/index.ts';
-import { isList, type PieceOf } from '../../ucp/api/local-bytes.ts';
+import { isList, type PieceOf } from '../../ucp/api/memory/local-bytes.ts';
+import { type NativeMemory, OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
-import { type NativeMemory, OwnedMemory } from '../../ucp/api/owned-memory.ts';
 
 /** Mapped memory. */
 export class UcpMemory extends OwnedMemory {

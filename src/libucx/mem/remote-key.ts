@@ -6,8 +6,8 @@
 import { addressOf, allocateScratch, memcpy } from '../../sys/index.ts';
 import type { Context } from '../../ucp/api/context.ts';
 import type { RawRemoteMemory } from '../../ucp/api/endpoint.ts';
+import { OwnedRemoteKey } from '../../ucp/api/memory/owned-remote-key.ts';
 import type { RemoteKey } from '../../ucp/api/memory.ts';
-import { OwnedRemoteKey } from '../../ucp/api/owned-remote-key.ts';
 import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { checkStatus } from '../../ucs/type/error.ts';
 import { OutValue } from '../c/fields.ts';

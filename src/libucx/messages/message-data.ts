@@ -1,8 +1,8 @@
 /** Receives the data of an active message over libucp. Arrival of messages is in arrivals.ts. */
 
 import { lengthOf } from '../../ucp/api/awaited/awaited-options.ts';
-import { isList } from '../../ucp/api/local-bytes.ts';
-import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
+import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
+import { isList } from '../../ucp/api/memory/local-bytes.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';

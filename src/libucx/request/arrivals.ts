@@ -6,7 +6,7 @@
 import { addressOf, allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
 import { AM_IDS } from '../../ucp/api/active-message.ts';
 import type { MessageHandler, MessageHandlers } from '../../ucp/api/awaited/message-queue.ts';
-import { type MessageOwner, ReceivedMessage } from '../../ucp/api/received-message.ts';
+import { type MessageOwner, ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import { checkStatus, invalidParam } from '../../ucs/type/error.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';

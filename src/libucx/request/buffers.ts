@@ -1,8 +1,16 @@
 /** Local memory in the form that libucp accepts: an address and a length, a list of these, or a datatype that copies from and to cards. */
 
 import { addressOf, allocateScratch } from '../../sys/index.ts';
-import { bytesOf, checkLocal, cut, isList, type Piece, type PieceOf, piecesOf } from '../../ucp/api/local-bytes.ts';
-import { OwnedMemory } from '../../ucp/api/owned-memory.ts';
+import {
+  bytesOf,
+  checkLocal,
+  cut,
+  isList,
+  type Piece,
+  type PieceOf,
+  piecesOf,
+} from '../../ucp/api/memory/local-bytes.ts';
+import { OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { isResizable } from '../../ucs/type/resizable.ts';
 import { UCP_DATATYPE, UCP_DT_IOV } from '../c/abi.ts';

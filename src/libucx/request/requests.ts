@@ -4,7 +4,7 @@
  */
 
 import { allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
-import { OwnedMemory } from '../../ucp/api/owned-memory.ts';
+import { OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';

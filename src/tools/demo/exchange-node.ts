@@ -7,10 +7,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type AllowedCard, allowedCards } from '../../assembly/allowed-cards.ts';
-import { GAUDI_CONFIG_TABLE } from '../../assembly/config.ts';
 import { startNodeServer } from '../../assembly/node-server.ts';
 import { openNode } from '../../assembly/open-node.ts';
-import { type Program, startProgram } from '../../assembly/program.ts';
+import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
+import { type Program, startProgram } from '../../assembly/program/program.ts';
 
 /** A node that several processes can use. */
 export interface ExchangeNode {

@@ -2,10 +2,10 @@
 
 import { Command } from 'commander';
 import { type AllowedCard, allowedCards } from '../../assembly/allowed-cards.ts';
-import type { EngineChoice } from '../../assembly/config.ts';
 import { Context } from '../../assembly/context.ts';
 import { labelsEmulation, openNode } from '../../assembly/open-node.ts';
-import { startProgram } from '../../assembly/program.ts';
+import type { EngineChoice } from '../../assembly/program/config.ts';
+import { startProgram } from '../../assembly/program/program.ts';
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';

@@ -1,6 +1,6 @@
 /** The arguments of `gaudi-ucx explain`: operation, memory on both sides, sizes. Reads texts; opens nothing. */
 
-import { ENGINE_CHOICES, type EngineChoice } from '../../assembly/config.ts';
+import { ENGINE_CHOICES, type EngineChoice } from '../../assembly/program/config.ts';
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../ucp/api/endpoint.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';

@@ -4,7 +4,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { EngineChoice } from '../../assembly/config.ts';
+import type { EngineChoice } from '../../assembly/program/config.ts';
 import type { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';

@@ -1,7 +1,7 @@
 /** `info --blocks`: the register blocks that the driver of a card hands to users, and the registers of one of them. Read only. */
 
 import { openNode } from '../../assembly/open-node.ts';
-import type { Program } from '../../assembly/program.ts';
+import type { Program } from '../../assembly/program/program.ts';
 import { open, type RegisterValue } from '../../hlthunk/index.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { type RegisterBlock, RegisterBlocks } from '../../uct/index.ts';

@@ -1,7 +1,7 @@
 /** The command `info`: the options of ucx_info, and which descriptions they ask for. What is described is in the files beside. */
 
 import { Command, Option } from 'commander';
-import { startProgram } from '../../assembly/program.ts';
+import { startProgram } from '../../assembly/program/program.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';

@@ -2,8 +2,8 @@
 
 import { components } from '../../assembly/context.ts';
 import { openNode } from '../../assembly/open-node.ts';
-import { packageVersion } from '../../assembly/package.ts';
-import { type Program, startProgram } from '../../assembly/program.ts';
+import { packageVersion } from '../../assembly/program/package.ts';
+import { type Program, startProgram } from '../../assembly/program/program.ts';
 import { readTopology } from '../../assembly/topology.ts';
 import { findUcxLibrary, type UcxLibrary } from '../../assembly/ucx-library.ts';
 import type { DriverNode } from '../../driver/port.ts';

@@ -15,7 +15,7 @@ import {
   readNodeDescription,
   startNodeServer,
 } from '../../assembly/node-server.ts';
-import { startProgram } from '../../assembly/program.ts';
+import { startProgram } from '../../assembly/program/program.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { EXIT_USAGE, readArguments } from '../command-line.ts';

@@ -6,11 +6,12 @@ import { schedSetAffinity } from '../../sys/index.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { EXIT_INTERRUPTED, readArguments } from '../command-line.ts';
-import { type BatchTest, batchTests } from './batch.ts';
 import { acceptChannel, type Channel, connectChannel, type Place, placeOf, placeText } from './channel.ts';
 import { ReportFile } from './html/report-file.ts';
 import { reportTests } from './html/series.ts';
-import { declareTestOptions, isRange, type TestOptions } from './options.ts';
+import { type BatchTest, batchTests } from './options/batch.ts';
+import { declareTestOptions, isRange, type TestOptions } from './options/options.ts';
+import { packSpec, unpackSpec } from './options/spec.ts';
 import {
   batchLine,
   describeTest,
@@ -21,7 +22,6 @@ import {
   TEST_END,
 } from './report.ts';
 import { type Role, runTest } from './session.ts';
-import { packSpec, unpackSpec } from './spec.ts';
 
 const DEFAULT_PORT = '13337';
 /** Version of the conversation of two sides. */

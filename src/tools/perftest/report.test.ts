@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import type { Measurement } from './meter.ts';
-import { specOf } from './options.ts';
+import { specOf } from './options/options.ts';
 import { batchLine, describeTest, type ReportOptions, resultHeader, resultLine } from './report.ts';
 
 const PLAIN: ReportOptions = { csv: false, finalOnly: false, numeric: false, extra: false, batchFiles: [] };

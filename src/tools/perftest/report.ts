@@ -1,7 +1,7 @@
 /** The output of perftest: headers, rows and CSV with the columns of ucx_perftest. Text only; it measures nothing. */
 
 import type { Measurement } from './meter.ts';
-import { messageBytes, type TestSpec } from './spec.ts';
+import { messageBytes, type TestSpec } from './options/spec.ts';
 
 const MEBIBYTE = 2 ** 20;
 const RULE =

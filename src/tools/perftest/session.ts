@@ -11,12 +11,12 @@ import { Status } from '../../ucs/type/status.ts';
 import type { Channel, ChannelMessage } from './channel.ts';
 import { type Loop, type LoopOptions, PingPongLoop, ReceiverLoop, ResponderLoop, SenderLoop } from './loops.ts';
 import { type Measurement, Meter } from './meter.ts';
-import { openSide, type Side } from './side.ts';
-import { messageBytes, type TestSpec, warmUpOf } from './spec.ts';
+import { messageBytes, type TestSpec, warmUpOf } from './options/spec.ts';
+import { isOneSided } from './options/tests.ts';
+import { openSide, type Side } from './side/side.ts';
+import type { Traffic } from './side/traffic.ts';
 import { SpinBudget } from './spin-budget.ts';
 import { Steadiness } from './steadiness.ts';
-import { isOneSided } from './tests.ts';
-import type { Traffic } from './traffic.ts';
 
 /** Time between two turns of the event loop: signals and the end of the peer are noticed then. */
 const SLICE_NS = 50e6;

@@ -9,7 +9,6 @@ import { extname, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
-import { GAUDI_CONFIG_TABLE } from '../../assembly/config.ts';
 import { becomeProgram } from '../../assembly/device-run.ts';
 import {
   connectNodeServer,
@@ -17,7 +16,8 @@ import {
   type RemoteNode,
   readNodeDescription,
 } from '../../assembly/node-server.ts';
-import { readProgram } from '../../assembly/program.ts';
+import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
+import { readProgram } from '../../assembly/program/program.ts';
 import { Errno } from '../../sys/index.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';

@@ -7,7 +7,7 @@ import { rmSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { startNodeServer } from '../../assembly/node-server.ts';
-import { readProgram } from '../../assembly/program.ts';
+import { readProgram } from '../../assembly/program/program.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import type { ServerAnswer, ServerArguments } from './server-messages.ts';
 

@@ -2,7 +2,7 @@
 
 import { Command } from 'commander';
 import { openNode } from '../../assembly/open-node.ts';
-import { startProgram } from '../../assembly/program.ts';
+import { startProgram } from '../../assembly/program/program.ts';
 import { timeType } from '../../ucs/config/value.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';

@@ -7,6 +7,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { AM_HEADER_BYTES_MAX, checkAmId } from '../api/active-message.ts';
 import type { MessageHandler } from '../api/awaited/message-queue.ts';
+import { type MessageOwner, ReceivedMessage } from '../api/awaited/received-message.ts';
 import {
   areHost,
   areMapped,
@@ -17,8 +18,7 @@ import {
   hostBytes,
   isList,
   piecesOf,
-} from '../api/local-bytes.ts';
-import { type MessageOwner, ReceivedMessage } from '../api/received-message.ts';
+} from '../api/memory/local-bytes.ts';
 import type { AmSendParams, RequestParams } from '../api/request.ts';
 import { sendPieces, shortBytes } from '../base/message-packer.ts';
 import type { SendRequest } from '../base/message-request.ts';

@@ -8,7 +8,7 @@ import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { highWord, joinBig, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
-import { checkRemoteWord } from '../api/owned-remote-key.ts';
+import { checkRemoteWord } from '../api/memory/owned-remote-key.ts';
 import type { AtomicName, AtomicParams } from '../api/request.ts';
 import { modifyWord, WordOperation } from '../api/word-operation.ts';
 import { ENDED_IN_CALL } from '../base/completion.ts';

@@ -2,7 +2,7 @@
 
 import type { Status } from '../../ucs/type/status.ts';
 import type { SocketAddress } from '../../uct/api/connection-manager.ts';
-import type { Explanation } from './explanation.ts';
+import type { Explanation } from './explain/explanation.ts';
 import type { LocalBuffer, LocalMemory, RemoteKey } from './memory.ts';
 import type { AmSendParams, AtomicName, AtomicParams, Request, RequestParams, StreamRecvParams } from './request.ts';
 import type { Tag } from './tag.ts';

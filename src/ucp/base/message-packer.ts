@@ -4,7 +4,7 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, AmPacker } from '../../uct/api/iface.ts';
-import { gather, hostBytes } from '../api/local-bytes.ts';
+import { gather, hostBytes } from '../api/memory/local-bytes.ts';
 import type { Lane } from '../lane/lane.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { Connection } from './request.ts';

@@ -3,7 +3,7 @@
 import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { isLackOfResources, Status } from '../../ucs/type/status.ts';
-import { areHost, areIntact, areMapped, bytesOf, holdsBytes, hostBytes, scatter } from '../api/local-bytes.ts';
+import { areHost, areIntact, areMapped, bytesOf, holdsBytes, hostBytes, scatter } from '../api/memory/local-bytes.ts';
 import type { Lane } from '../lane/lane.ts';
 import type { LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import { sendMessage } from './message-packer.ts';

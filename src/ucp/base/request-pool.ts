@@ -5,7 +5,7 @@
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { checkLocal, checkPieces, isList } from '../api/local-bytes.ts';
+import { checkLocal, checkPieces, isList } from '../api/memory/local-bytes.ts';
 import type { RequestParams } from '../api/request.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { ReceiveRequest, SendRequest } from './message-request.ts';

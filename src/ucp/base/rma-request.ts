@@ -4,7 +4,7 @@ import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { Status } from '../../ucs/type/status.ts';
 import type { IovEntry } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
-import { areIntact, holdsBytes } from '../api/local-bytes.ts';
+import { areIntact, holdsBytes } from '../api/memory/local-bytes.ts';
 import { WordOperation } from '../api/word-operation.ts';
 import type { Lane } from '../lane/lane.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';

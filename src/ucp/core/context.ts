@@ -19,13 +19,13 @@ import type {
   MemoryDomain,
   RegistrationCache,
 } from '../../uct/api/memory-domain.ts';
+import { ClosableContext } from '../api/awaited/closable-context.ts';
 import type { SignalFd } from '../api/awaited/worker-event.ts';
 import { checkMapParams } from '../api/check-options.ts';
-import { ClosableContext } from '../api/closable-context.ts';
 import type { Context as ApiContext, ContextAttributes } from '../api/context.ts';
 import type { Engine } from '../api/engine.ts';
+import { MemoryCopier } from '../api/memory/memory-copier.ts';
 import type { AddressedMemory, AdviseOptions, MemMapParams, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
-import { MemoryCopier } from '../api/memory-copier.ts';
 import type { WorkerOptions } from '../api/worker.ts';
 import type { UnpackOptions } from '../base/protocol-host.ts';
 import type { Connection } from '../base/request.ts';

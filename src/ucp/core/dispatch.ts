@@ -5,7 +5,7 @@
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { ActiveMessages, type WaitingData } from '../am/active-message.ts';
 import { AtomicProtocol } from '../amo/atomics.ts';
-import type { MessageOwner } from '../api/received-message.ts';
+import type { MessageOwner } from '../api/awaited/received-message.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { RmaProtocol } from '../rma/put-get.ts';

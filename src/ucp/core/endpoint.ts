@@ -17,9 +17,9 @@ import type {
   TransferResult,
 } from '../api/endpoint.ts';
 import type { Engine } from '../api/engine.ts';
-import type { Explanation } from '../api/explanation.ts';
-import { explainedBy } from '../api/explanation-text.ts';
-import { checkRawMemory, otherPrograms } from '../api/raw-bytes.ts';
+import type { Explanation } from '../api/explain/explanation.ts';
+import { explainedBy } from '../api/explain/explanation-text.ts';
+import { checkRawMemory, otherPrograms } from '../api/memory/raw-bytes.ts';
 import type { AmSendParams, AtomicName, AtomicParams, RequestParams, StreamRecvParams } from '../api/request.ts';
 import type { Tag } from '../api/tag.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';

@@ -4,8 +4,8 @@
 
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
-import type { Piece, PieceOf } from '../api/local-bytes.ts';
-import { type MemoryOwner, OwnedMemory } from '../api/owned-memory.ts';
+import type { Piece, PieceOf } from '../api/memory/local-bytes.ts';
+import { type MemoryOwner, OwnedMemory } from '../api/memory/owned-memory.ts';
 import type { MemoryPlace } from '../proto/selection.ts';
 
 const NONE: ReadonlyMap<number, string> = new Map();

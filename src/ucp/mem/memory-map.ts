@@ -20,8 +20,8 @@ import {
   type RegistrationSource,
 } from '../../uct/api/memory-domain.ts';
 import { checkOptions } from '../api/check-options.ts';
+import type { MemoryOwner } from '../api/memory/owned-memory.ts';
 import type { AdviseOptions, MapParams, MemoryInfo } from '../api/memory.ts';
-import type { MemoryOwner } from '../api/owned-memory.ts';
 import type { OpenMd, Resources } from '../resources/resources.ts';
 import { checkDmabuf, type DmabufMapParams, registerDmabuf } from './dmabuf-mapping.ts';
 import { logRefusals, registerByDmabuf } from './dmabuf-registration.ts';

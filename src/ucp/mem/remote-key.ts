@@ -6,7 +6,7 @@ import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
-import { OwnedRemoteKey } from '../api/owned-remote-key.ts';
+import { OwnedRemoteKey } from '../api/memory/owned-remote-key.ts';
 import type { MemoryPlace, Operation, Plan } from '../proto/selection.ts';
 import type { RkeyFields } from './rkey-bytes.ts';
 

@@ -2,7 +2,7 @@
  * The explanation for one size: what moves so many bytes, what the others would cost, and why they do not. Pure: data in, data out.
  */
 
-import type { RejectedProtocol, SizeExplanation, SizeLoser, SizeWinner } from '../api/explanation.ts';
+import type { RejectedProtocol, SizeExplanation, SizeLoser, SizeWinner } from '../api/explain/explanation.ts';
 
 /** A protocol on a transport for a range of sizes, with the names that users see. */
 export interface ExplainedCandidate {

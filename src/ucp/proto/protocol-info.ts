@@ -8,7 +8,7 @@ import type { ConfigType } from '../../ucs/config/value.ts';
 import { boolType } from '../../ucs/config/value.ts';
 import type { OperationEnd } from '../../ucs/debug/diagnostics.ts';
 import { type Log, LogLevel } from '../../ucs/debug/log.ts';
-import type { ExplainedChoice } from '../api/explanation.ts';
+import type { ExplainedChoice } from '../api/explain/explanation.ts';
 import { describeOperation, describeProtocol, protocolTable, sizeRange, type TableRow } from './protocol-table.ts';
 
 /** What is printed: nothing, all tables, those of what was used, those whose title matches, or all where debug messages are logged. */

@@ -3,9 +3,9 @@
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../api/endpoint.ts';
-import type { ExplainedChoice } from '../api/explanation.ts';
-import { checkLocal } from '../api/local-bytes.ts';
-import { checkRemote } from '../api/owned-remote-key.ts';
+import type { ExplainedChoice } from '../api/explain/explanation.ts';
+import { checkLocal } from '../api/memory/local-bytes.ts';
+import { checkRemote } from '../api/memory/owned-remote-key.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import { nameOf } from '../lane/lanes.ts';
 import type { RailLimits } from '../lane/rails.ts';

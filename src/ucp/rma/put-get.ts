@@ -4,8 +4,8 @@
  */
 
 import { Status } from '../../ucs/type/status.ts';
-import { checkLocal, hostBytes } from '../api/local-bytes.ts';
-import { checkRemote } from '../api/owned-remote-key.ts';
+import { checkLocal, hostBytes } from '../api/memory/local-bytes.ts';
+import { checkRemote } from '../api/memory/owned-remote-key.ts';
 import type { RequestParams } from '../api/request.ts';
 import { ENDED_IN_CALL } from '../base/completion.ts';
 import { isObserved } from '../base/observation.ts';

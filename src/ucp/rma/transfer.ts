@@ -1,7 +1,7 @@
 /** One put or get over one lane: fills its request, and starts it. Which lane and protocol is decided in plan.ts. */
 
 import type { Status } from '../../ucs/type/status.ts';
-import { hostBytes } from '../api/local-bytes.ts';
+import { hostBytes } from '../api/memory/local-bytes.ts';
 import { type Connection, notInitialized } from '../base/request.ts';
 import type { RmaRequest } from '../base/rma-request.ts';
 import type { LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';

@@ -15,7 +15,7 @@
  */
 
 import { Status } from '../../ucs/type/status.ts';
-import { areHost, areMapped, bytesOf, scatter } from '../api/local-bytes.ts';
+import { areHost, areMapped, bytesOf, scatter } from '../api/memory/local-bytes.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request, RequestTransfer } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';

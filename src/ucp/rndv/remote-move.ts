@@ -1,7 +1,7 @@
 /** Moves parts of a message between local memory and memory of the peer over all lanes that reach both, and reports when the bytes are there. Which memory is decided elsewhere. */
 
 import { Status } from '../../ucs/type/status.ts';
-import { eachPart } from '../api/local-bytes.ts';
+import { eachPart } from '../api/memory/local-bytes.ts';
 import { Parts } from '../base/completion.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request.ts';

@@ -9,7 +9,7 @@
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { areMapped, bytesOf } from '../api/local-bytes.ts';
+import { areMapped, bytesOf } from '../api/memory/local-bytes.ts';
 import type { SendRequest } from '../base/message-request.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request.ts';

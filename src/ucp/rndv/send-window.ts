@@ -4,7 +4,7 @@
  */
 
 import { Status } from '../../ucs/type/status.ts';
-import { areMapped } from '../api/local-bytes.ts';
+import { areMapped } from '../api/memory/local-bytes.ts';
 import { sendPieces } from '../base/message-packer.ts';
 import { SendRequest } from '../base/message-request.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';

@@ -4,7 +4,7 @@
  */
 
 import { Status } from '../../ucs/type/status.ts';
-import { areMapped } from '../api/local-bytes.ts';
+import { areMapped } from '../api/memory/local-bytes.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';

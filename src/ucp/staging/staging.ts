@@ -1,7 +1,7 @@
 /** Staging of one worker of the native engine: its fragments, and copies between them and messages of host and device memory. It sends nothing to a peer. */
 
 import { Status } from '../../ucs/type/status.ts';
-import { areHost, areMapped, eachPart, holdsBytes, hostBytes, scatter } from '../api/local-bytes.ts';
+import { areHost, areMapped, eachPart, holdsBytes, hostBytes, scatter } from '../api/memory/local-bytes.ts';
 import { Parts } from '../base/completion.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';

@@ -4,7 +4,7 @@
  */
 
 import { Status } from '../../ucs/type/status.ts';
-import { areHost, areMapped } from '../api/local-bytes.ts';
+import { areHost, areMapped } from '../api/memory/local-bytes.ts';
 import { postStreamCredit } from '../base/credit-messages.ts';
 import { sendMessage, sendPieces } from '../base/message-packer.ts';
 import { SendRequest } from '../base/message-request.ts';

@@ -5,7 +5,7 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { bytesOf, checkLocal, checkPieces, hostBytes, isList } from '../api/local-bytes.ts';
+import { bytesOf, checkLocal, checkPieces, hostBytes, isList } from '../api/memory/local-bytes.ts';
 import type { RequestParams, StreamRecvParams } from '../api/request.ts';
 import { postStreamCredit } from '../base/credit-messages.ts';
 import { shortBytes } from '../base/message-packer.ts';

@@ -6,8 +6,17 @@ import { invalidParam } from '../../ucs/type/error.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import type { PieceOf } from '../api/local-bytes.ts';
-import { areHost, areMapped, bytesOf, checkLocal, checkPieces, cut, hostBytes, isList } from '../api/local-bytes.ts';
+import type { PieceOf } from '../api/memory/local-bytes.ts';
+import {
+  areHost,
+  areMapped,
+  bytesOf,
+  checkLocal,
+  checkPieces,
+  cut,
+  hostBytes,
+  isList,
+} from '../api/memory/local-bytes.ts';
 import type { RequestParams } from '../api/request.ts';
 import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/tag.ts';
 import type { TagMessage } from '../api/worker.ts';

@@ -20,8 +20,8 @@ import {
 } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import { checkHandler } from '../base/check-services.ts';
-import { hostIfaceAttributes } from '../base/host-attributes.ts';
-import { IOV_MAX } from '../base/host-iov.ts';
+import { hostIfaceAttributes } from '../base/host/host-attributes.ts';
+import { IOV_MAX } from '../base/host/host-iov.ts';
 import { identityText, sameAddress, UNIQUE_ADDRESS_BYTES, uniqueAddress, unreachable } from '../base/iface-address.ts';
 import { fitsMessage, isInside } from '../base/range.ts';
 import { checkTimeout, Sleeper } from '../base/sleeper.ts';

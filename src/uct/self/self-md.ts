@@ -20,11 +20,11 @@ import {
   type MemoryDomain,
   type RegistrationSource,
 } from '../api/memory-domain.ts';
-import { hostBytesOf } from '../base/host-buffer.ts';
-import { KEY_BYTES } from '../base/key-bytes.ts';
-import { KeyTable } from '../base/key-table.ts';
-import { checkAdvice, prefault } from '../base/memory-advice.ts';
-import { ALLOCATE_OPTIONS } from '../base/memory-options.ts';
+import { hostBytesOf } from '../base/host/host-buffer.ts';
+import { checkAdvice, prefault } from '../base/host/memory-advice.ts';
+import { ALLOCATE_OPTIONS } from '../base/host/memory-options.ts';
+import { KEY_BYTES } from '../base/key/key-bytes.ts';
+import { KeyTable } from '../base/key/key-table.ts';
 import { checkAddress, checkKeyTarget } from '../base/range.ts';
 import { SelfIface } from './self-iface.ts';
 import { SELF_MD_NAME, SelfKey, SelfMemory } from './self-memory.ts';

@@ -8,7 +8,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { AmPacker, Completion, IfaceAttributes, IovEntry, UctEndpoint } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import { isCompletion } from '../base/completion.ts';
-import { checkIov } from '../base/host-iov.ts';
+import { checkIov } from '../base/host/host-iov.ts';
 import { fitsMessage, isInside } from '../base/range.ts';
 import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
 import {

@@ -16,7 +16,7 @@ import {
   pollNow,
   setCloexec,
 } from '../../../sys/index.ts';
-import type { PhysicalMemory } from '../../device/physical-memory.ts';
+import type { PhysicalMemory } from '../../device/memory/physical-memory.ts';
 
 /** A contiguous piece of physical device memory. */
 export interface MemoryRun {

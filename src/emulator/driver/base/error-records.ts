@@ -5,8 +5,8 @@
 
 import { type AsicProfile, engineIdOf, HL_NOTIFIER_EVENT, HL_RAZWI } from '../../../uapi/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
-import type { FaultListener } from '../../device/engine-access.ts';
-import type { Stream } from '../../device/stream.ts';
+import type { FaultListener } from '../../device/queue/engine-access.ts';
+import type { Stream } from '../../device/queue/stream.ts';
 import type { UserMapping } from './user-mapping.ts';
 
 /** The operations of a card that its fault records need. */

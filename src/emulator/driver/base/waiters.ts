@@ -4,7 +4,7 @@
  */
 
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
-import type { DmaEngines } from '../../device/dma-engines.ts';
+import type { DmaEngines } from '../../device/engine/dma-engines.ts';
 
 /** Rounds of a blocking wait before it pauses between rounds, and the pause. */
 const SPIN_ROUNDS = 256;

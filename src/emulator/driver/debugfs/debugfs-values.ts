@@ -6,10 +6,10 @@
  */
 
 import { allocateScratch, Errno } from '../../../sys/index.ts';
-import { Target } from '../../device/address-map.ts';
 import type { GaudiDevice } from '../../device/gaudi-device.ts';
-import { fetchBytes, storeBytes } from '../../device/memory-access.ts';
-import type { PhysicalMemory } from '../../device/physical-memory.ts';
+import { Target } from '../../device/memory/address-map.ts';
+import { fetchBytes, storeBytes } from '../../device/memory/memory-access.ts';
+import type { PhysicalMemory } from '../../device/memory/physical-memory.ts';
 
 const BITS_32 = 32n;
 /** Bytes that one step of a copy moves. */

@@ -17,7 +17,7 @@ import {
   HL_ENGINE_COMMAND,
   type QueueEntry,
 } from '../../../uapi/index.ts';
-import { Stall } from '../../device/stream.ts';
+import { Stall } from '../../device/queue/stream.ts';
 import { acceptNothing, refuse } from '../submission/cs-answer.ts';
 import type { Context } from './context.ts';
 

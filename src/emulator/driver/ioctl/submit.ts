@@ -13,7 +13,7 @@ import {
   HL_DEVICE_STATUS,
   HL_MAX_JOBS_PER_CS,
 } from '../../../uapi/index.ts';
-import type { Stream } from '../../device/stream.ts';
+import type { Stream } from '../../device/queue/stream.ts';
 import { readNumber } from '../base/words.ts';
 import { OWN_PROCESS } from '../memory/user-memory.ts';
 import type { CheckedChunk, ChunkList } from '../submission/chunk-list.ts';

@@ -19,7 +19,7 @@ import {
   SyscallError,
 } from '../../../sys/index.ts';
 import { HandleType, handleId, handleType, PAGE_SIZE, packHandle, unpackHandle } from '../../../uapi/index.ts';
-import { HOST_MEMORY, PhysicalMemory } from '../../device/physical-memory.ts';
+import { HOST_MEMORY, PhysicalMemory } from '../../device/memory/physical-memory.ts';
 import { smallestFreeId } from './handle-ids.ts';
 import type { HwBlocks } from './hw-blocks.ts';
 import type { MmapFile, MmapPlace } from './mmap-file.ts';

@@ -15,7 +15,7 @@ import {
   unmapLarge,
   viewAt,
 } from '../../../sys/index.ts';
-import { HOST_MEMORY, HOST_WINDOW_BYTES_MAX, PhysicalMemory } from '../../device/physical-memory.ts';
+import { HOST_MEMORY, HOST_WINDOW_BYTES_MAX, PhysicalMemory } from '../../device/memory/physical-memory.ts';
 
 /** Pinned pages. */
 export interface PinnedPages {

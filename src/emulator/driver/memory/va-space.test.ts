@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
-import { PageTable } from '../../device/mmu.ts';
+import { PageTable } from '../../device/memory/mmu.ts';
 import { FaultPlan } from '../../faults/fault-plan.ts';
 import { VaRange } from './va-space.ts';
 

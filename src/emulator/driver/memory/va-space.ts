@@ -8,7 +8,7 @@
 import { type AddressRange, type AsicProfile, reportedDramBase } from '../../../uapi/index.ts';
 import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
 import type { GaudiDevice } from '../../device/gaudi-device.ts';
-import type { PageTable } from '../../device/mmu.ts';
+import type { PageTable } from '../../device/memory/mmu.ts';
 import type { FaultPlan } from '../../faults/fault-plan.ts';
 
 /** Small pages of host memory. */

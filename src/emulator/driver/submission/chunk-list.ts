@@ -3,8 +3,8 @@
  * submission allocates nothing.
  */
 
-import type { PhysicalMemory } from '../../device/physical-memory.ts';
-import type { Stream } from '../../device/stream.ts';
+import type { PhysicalMemory } from '../../device/memory/physical-memory.ts';
+import type { Stream } from '../../device/queue/stream.ts';
 
 /** A checked chunk: command buffer and stream. Slots are reused from call to call. */
 export class CheckedChunk {

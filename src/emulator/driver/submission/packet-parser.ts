@@ -5,7 +5,7 @@
 
 import { Errno } from '../../../sys/index.ts';
 import { PacketOpcode, packetBytes, packetOpcode } from '../../../uapi/index.ts';
-import { type PhysicalMemory, windowIndex } from '../../device/physical-memory.ts';
+import { type PhysicalMemory, windowIndex } from '../../device/memory/physical-memory.ts';
 
 /** Packets that only the driver may use. */
 const PRIVILEGED: ReadonlySet<number> = new Set([

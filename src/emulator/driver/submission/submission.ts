@@ -8,7 +8,7 @@
 
 import { type MappedMemory, mapAnonymous } from '../../../sys/index.ts';
 import { HL_CS_FLAGS } from '../../../uapi/index.ts';
-import { Job, type Stream } from '../../device/stream.ts';
+import { Job, type Stream } from '../../device/queue/stream.ts';
 
 const STAMP_BYTES = 8;
 

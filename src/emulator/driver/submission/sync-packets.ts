@@ -15,7 +15,7 @@ import {
   writeFence,
   writeMsgLong,
 } from '../../../uapi/index.ts';
-import { PhysicalMemory } from '../../device/physical-memory.ts';
+import { PhysicalMemory } from '../../device/memory/physical-memory.ts';
 
 /** A write to a sync object: add 1. */
 const SOB_INCREMENT = 0x8000_0001;

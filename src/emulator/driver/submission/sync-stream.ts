@@ -8,7 +8,7 @@
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { Errno } from '../../../sys/index.ts';
 import { HL_CS_ARGS, HL_CS_CHUNK, HL_CS_FLAGS, type QueueEntry } from '../../../uapi/index.ts';
-import type { PhysicalMemory } from '../../device/physical-memory.ts';
+import type { PhysicalMemory } from '../../device/memory/physical-memory.ts';
 import { readNumber } from '../base/words.ts';
 import { smallestFreeId } from '../memory/handle-ids.ts';
 import type { ContextPort } from './context-port.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Measurement } from '../meter.ts';
-import { specOf } from '../options.ts';
-import { messageBytes } from '../spec.ts';
+import { specOf } from '../options/options.ts';
+import { messageBytes } from '../options/spec.ts';
 import { escapeText, lineChart } from './chart.ts';
 import { reportPage } from './page.ts';
 import { reportTests, SeriesCollector } from './series.ts';

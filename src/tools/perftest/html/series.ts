@@ -1,10 +1,10 @@
 /** Results of perftest as curves: which tests a report runs, and what their results are called. It runs nothing and draws nothing. */
 
 import { memorySizeType } from '../../../ucs/config/value.ts';
-import type { BatchTest } from '../batch.ts';
 import type { Measurement } from '../meter.ts';
-import { sizesOfRange, specOf, type TestOptions } from '../options.ts';
-import { messageBytes, type TestSpec } from '../spec.ts';
+import type { BatchTest } from '../options/batch.ts';
+import { sizesOfRange, specOf, type TestOptions } from '../options/options.ts';
+import { messageBytes, type TestSpec } from '../options/spec.ts';
 
 /** Tests of a report that names none. */
 const DEFAULT_TESTS = 'ucp_put_lat,ucp_put_bw,tag_lat,tag_bw';

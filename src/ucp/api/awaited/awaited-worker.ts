@@ -13,7 +13,6 @@ import { checkOptions, checkParams } from '../check-options.ts';
 import { clientIdOf } from '../client-id.ts';
 import type { Endpoint } from '../endpoint.ts';
 import type { LocalBuffer } from '../memory.ts';
-import type { ReceivedMessage } from '../received-message.ts';
 import type { Request, RequestParams } from '../request.ts';
 import { type ConnectNbxOptions, type ConnectOptions, connectToFirst } from '../sockets/connect.ts';
 import { printSocketAddress } from '../sockets/socket-address.ts';
@@ -22,6 +21,7 @@ import type { TagRecvOptions, TagRecvResult, WorkerOptions } from '../worker.ts'
 import { lengthOf } from './awaited-options.ts';
 import { ProgressDriver } from './progress-driver.ts';
 import { type CauseOf, checkSignal, PromiseTier, signalOf } from './promise-tier.ts';
+import type { ReceivedMessage } from './received-message.ts';
 import { type SignalFd, WorkerEvent } from './worker-event.ts';
 
 /** Services that a worker receives from its context. */

@@ -3,8 +3,8 @@
 import { addAbortListener } from 'node:events';
 import { AbortError, invalidParam } from '../../../ucs/type/error.ts';
 import { type AmMessage, checkAmId, type MessageQueue } from '../active-message.ts';
-import type { ReceivedMessage } from '../received-message.ts';
 import type { ProgressDriver } from './progress-driver.ts';
+import type { ReceivedMessage } from './received-message.ts';
 
 /** A handler as engines call it; an AmCallback is one. */
 export type MessageHandler = (message: ReceivedMessage) => void;

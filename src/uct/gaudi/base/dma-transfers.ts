@@ -13,11 +13,11 @@ import type { MdMemory } from '../../api/memory.ts';
 import { completeOne, isCompletion } from '../../base/completion.ts';
 import { isInside } from '../../base/range.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
-import { DIRECTIONS, Direction, IOV_MAX } from './dma-limits.ts';
-import type { GaudiCard } from './gaudi-cards.ts';
-import { type CardMemory, GaudiMemory, HostMemory } from './gaudi-memory.ts';
-import type { Landing } from './landings.ts';
-import { SourceCheck } from './source-check.ts';
+import { DIRECTIONS, Direction, IOV_MAX } from './card/dma-limits.ts';
+import type { GaudiCard } from './card/gaudi-cards.ts';
+import type { Landing } from './card/landings.ts';
+import { type CardMemory, GaudiMemory, HostMemory } from './memory/gaudi-memory.ts';
+import { SourceCheck } from './memory/source-check.ts';
 
 /** Maximum number of waiting flushes; beyond it NO_RESOURCE. */
 const FLUSHES_MAX = 256;

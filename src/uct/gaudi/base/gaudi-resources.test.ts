@@ -10,9 +10,9 @@ import type { RcacheRegion } from '../../../ucs/rcache/region.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
-import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
-import type { HostPages } from './gaudi-memory.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from './card/config.ts';
 import { GaudiResources, type OpenGaudi } from './gaudi-resources.ts';
+import type { HostPages } from './memory/gaudi-memory.ts';
 
 function servicesWith(
   overrides: Readonly<Record<string, string>>,

@@ -13,12 +13,12 @@ import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType } from '../../api/iface.ts';
 import type { ComponentServices, LeftOut } from '../../api/memory-domain.ts';
 import { checkServices } from '../../base/check-services.ts';
-import { type CardChoice, checkCardChoice } from './card-choice.ts';
-import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './config.ts';
-import { checkDemands } from './demands.ts';
-import { borrowedCards, closeGaudiCards, type GaudiCard, openGaudiCards } from './gaudi-cards.ts';
-import { HostPages } from './gaudi-memory.ts';
-import { detectScaleOut } from './scale-out.ts';
+import { type CardChoice, checkCardChoice } from './card/card-choice.ts';
+import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './card/config.ts';
+import { checkDemands } from './card/demands.ts';
+import { borrowedCards, closeGaudiCards, type GaudiCard, openGaudiCards } from './card/gaudi-cards.ts';
+import { detectScaleOut } from './card/scale-out.ts';
+import { HostPages } from './memory/gaudi-memory.ts';
 
 /** Longest sleep while waiting for transfers in flight. */
 const DRAIN_NS = 100e6;

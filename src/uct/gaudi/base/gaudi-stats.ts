@@ -2,7 +2,7 @@
 
 import type { DmaCounts } from '../../../hlthunk/index.ts';
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
-import type { GaudiCard } from './gaudi-cards.ts';
+import type { GaudiCard } from './card/gaudi-cards.ts';
 import type { OpenGaudi } from './gaudi-resources.ts';
 
 /** The DMA of a card, with one node for each direction that was used. */

@@ -5,12 +5,12 @@ import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import type { RegistrationSource } from '../../api/memory-domain.ts';
-import { checkHostBuffer } from '../../base/host-buffer.ts';
-import { RawRange } from '../../base/host-range.ts';
-import { prefault } from '../../base/memory-advice.ts';
+import { checkHostBuffer } from '../../base/host/host-buffer.ts';
+import { RawRange } from '../../base/host/host-range.ts';
+import { prefault } from '../../base/host/memory-advice.ts';
 import { checkByteLength } from '../../base/range.ts';
-import { HostMemory } from './gaudi-memory.ts';
 import type { OpenGaudi } from './gaudi-resources.ts';
+import { HostMemory } from './memory/gaudi-memory.ts';
 
 /** The registrations of one memory domain. */
 export class HostRegistry {

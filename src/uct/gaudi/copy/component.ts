@@ -4,7 +4,7 @@
 
 import type { Component } from '../../api/memory-domain.ts';
 import { checkServices } from '../../base/check-services.ts';
-import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../base/card/config.ts';
 import { checkResources, type GaudiResources } from '../base/gaudi-resources.ts';
 import { GAUDI_COPY_ALIASES, GAUDI_COPY_NAME, GAUDI_COPY_TRANSPORT } from './copy-key.ts';
 import { CopyMd } from './copy-md.ts';

@@ -7,9 +7,9 @@ import type { MdMemory, RemoteKey } from '../../api/memory.ts';
 import { isInside } from '../../base/range.ts';
 import { RmaOnlyEndpoint } from '../../base/rma-endpoint.ts';
 import { Transfer } from '../../base/transfer-counters.ts';
-import { SHORT_BYTES_MAX } from '../base/dma-limits.ts';
+import { SHORT_BYTES_MAX } from '../base/card/dma-limits.ts';
 import { type DmaTransfers, ShortPuts } from '../base/dma-transfers.ts';
-import { GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
+import { GaudiMemory, HostMemory } from '../base/memory/gaudi-memory.ts';
 import type { CopyKey } from './copy-key.ts';
 
 /** The endpoint. */

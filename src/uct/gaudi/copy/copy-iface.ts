@@ -14,11 +14,11 @@ import {
   type UctEndpoint,
 } from '../../api/iface.ts';
 import { sameAddress, UNIQUE_ADDRESS_BYTES, unreachable } from '../../base/iface-address.ts';
-import { cardRma, submitLimitation } from '../base/card-rma.ts';
-import type { GaudiCopyConfig } from '../base/config.ts';
+import type { GaudiCopyConfig } from '../base/card/config.ts';
+import type { GaudiCard } from '../base/card/gaudi-cards.ts';
 import { DmaTransfers } from '../base/dma-transfers.ts';
-import type { GaudiCard } from '../base/gaudi-cards.ts';
-import type { HostPages } from '../base/gaudi-memory.ts';
+import { cardRma, submitLimitation } from '../base/memory/card-rma.ts';
+import type { HostPages } from '../base/memory/gaudi-memory.ts';
 import { CopyEndpoint } from './copy-endpoint.ts';
 
 /** Dependencies of an interface. */

@@ -2,7 +2,7 @@
 
 import type { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { RemoteKey } from '../../api/memory.ts';
-import type { CardMemory } from '../base/gaudi-memory.ts';
+import type { CardMemory } from '../base/memory/gaudi-memory.ts';
 
 /** Name of component and memory domain. */
 export const GAUDI_COPY_NAME = 'gaudi_copy';

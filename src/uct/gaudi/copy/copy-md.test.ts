@@ -15,7 +15,7 @@ import { Status } from '../../../ucs/type/status.ts';
 import { type Iface, IfaceFlag, type UctEndpoint } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import { MdFlag } from '../../api/memory-domain.ts';
-import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../base/card/config.ts';
 import { GaudiResources } from '../base/gaudi-resources.ts';
 import { CopyMd } from './copy-md.ts';
 

@@ -24,22 +24,22 @@ import {
   type RegistrationCache,
   type RegistrationSource,
 } from '../../api/memory-domain.ts';
+import { checkAdvice } from '../../base/host/memory-advice.ts';
+import { ALLOCATE_OPTIONS, DEREGISTER_OPTIONS } from '../../base/host/memory-options.ts';
 import { uniqueAddress } from '../../base/iface-address.ts';
-import { KEY_BYTES } from '../../base/key-bytes.ts';
-import { KeyTable } from '../../base/key-table.ts';
-import { checkAdvice } from '../../base/memory-advice.ts';
-import { ALLOCATE_OPTIONS, DEREGISTER_OPTIONS } from '../../base/memory-options.ts';
+import { KEY_BYTES } from '../../base/key/key-bytes.ts';
+import { KeyTable } from '../../base/key/key-table.ts';
 import { checkAddress, checkByteLength, checkKeyTarget, checkSysDevice } from '../../base/range.ts';
-import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from '../base/config.ts';
-import { exportRefusal } from '../base/demands.ts';
-import { cardAt, isDeviceRange, partAt } from '../base/device-parts.ts';
-import type { GaudiCard } from '../base/gaudi-cards.ts';
-import { BlockMemory, type CardMemory, GaudiMemory, HostMemory, type HostPages } from '../base/gaudi-memory.ts';
+import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from '../base/card/config.ts';
+import { exportRefusal } from '../base/card/demands.ts';
+import type { GaudiCard } from '../base/card/gaudi-cards.ts';
+import { registerCostOf } from '../base/card/register-cost.ts';
 import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
 import { gaudiStats } from '../base/gaudi-stats.ts';
 import { HostRegistry } from '../base/host-registry.ts';
-import { canImportDmabufs, type ImportedDmabuf, importDmabuf } from '../base/imported-dmabuf.ts';
-import { registerCostOf } from '../base/register-cost.ts';
+import { cardAt, isDeviceRange, partAt } from '../base/memory/device-parts.ts';
+import { BlockMemory, type CardMemory, GaudiMemory, HostMemory, type HostPages } from '../base/memory/gaudi-memory.ts';
+import { canImportDmabufs, type ImportedDmabuf, importDmabuf } from '../base/memory/imported-dmabuf.ts';
 import { CopyIface } from './copy-iface.ts';
 import { CopyKey, GAUDI_COPY_ALIASES, GAUDI_COPY_NAME, GAUDI_COPY_TRANSPORT } from './copy-key.ts';
 

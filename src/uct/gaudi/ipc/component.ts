@@ -5,9 +5,9 @@
 import type { Component } from '../../api/memory-domain.ts';
 import { checkServices } from '../../base/check-services.ts';
 import { checkResources, type GaudiResources } from '../base/gaudi-resources.ts';
-import { GAUDI_IPC_CONFIG_TABLE } from './config.ts';
+import { GAUDI_IPC_CONFIG_TABLE } from './base/config.ts';
+import { GAUDI_IPC_ALIASES, GAUDI_IPC_NAME } from './base/ipc-names.ts';
 import { IpcMd } from './ipc-md.ts';
-import { GAUDI_IPC_ALIASES, GAUDI_IPC_NAME } from './ipc-names.ts';
 
 /**
  * The component `gaudi_ipc`, with the transport of the same name.

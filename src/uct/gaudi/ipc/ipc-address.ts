@@ -13,8 +13,8 @@ import {
   type ProcessIdentity,
   packIdentity,
   unpackIdentity,
-} from '../../base/process-identity.ts';
-import { SEGMENT_FOLDER } from '../../base/segment.ts';
+} from '../../base/key/process-identity.ts';
+import { SEGMENT_FOLDER } from '../../base/key/segment.ts';
 
 /** Bytes of an address: version, digests of the machine and of the node, the folder of shared files, the process. */
 export const IPC_ADDRESS_BYTES = 48;

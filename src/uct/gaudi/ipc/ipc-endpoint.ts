@@ -7,15 +7,15 @@ import { invalidParam, isUcxError, type UcxError } from '../../../ucs/type/error
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
-import { hasEnded, type ProcessIdentity } from '../../base/process-identity.ts';
+import { hasEnded, type ProcessIdentity } from '../../base/key/process-identity.ts';
 import { isInside } from '../../base/range.ts';
 import { Transfer } from '../../base/transfer-counters.ts';
-import { IOV_MAX, SHORT_BYTES_MAX } from '../base/dma-limits.ts';
+import { IOV_MAX, SHORT_BYTES_MAX } from '../base/card/dma-limits.ts';
 import { type DmaTransfers, ShortPuts } from '../base/dma-transfers.ts';
-import type { Channel } from './channels.ts';
-import type { Imports } from './imports.ts';
-import { ownerGone, staleKey } from './ipc-errors.ts';
-import type { IpcKey } from './ipc-key.ts';
+import type { Channel } from './base/channels.ts';
+import { ownerGone, staleKey } from './base/ipc-errors.ts';
+import type { Imports } from './import/imports.ts';
+import type { IpcKey } from './import/ipc-key.ts';
 
 /** Functions of the interface for an endpoint. */
 export interface IpcEndpointHost {

@@ -16,17 +16,17 @@ import {
 } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import { unreachable } from '../../base/iface-address.ts';
-import { cardRma, submitLimitation } from '../base/card-rma.ts';
+import type { GaudiCard } from '../base/card/gaudi-cards.ts';
 import { DmaTransfers } from '../base/dma-transfers.ts';
-import type { GaudiCard } from '../base/gaudi-cards.ts';
-import { Channel } from './channels.ts';
-import type { GaudiIpcConfig } from './config.ts';
-import type { Imports } from './imports.ts';
+import { cardRma, submitLimitation } from '../base/memory/card-rma.ts';
+import { Channel } from './base/channels.ts';
+import type { GaudiIpcConfig } from './base/config.ts';
+import { GAUDI_IPC_NAME } from './base/ipc-names.ts';
+import { busIdOf } from './base/key-payload.ts';
+import type { Imports } from './import/imports.ts';
+import { IpcKey } from './import/ipc-key.ts';
 import { IPC_ADDRESS_BYTES, ipcAddress, processOf, unreachableReasonOf } from './ipc-address.ts';
 import { IpcEndpoint, type IpcEndpointHost } from './ipc-endpoint.ts';
-import { IpcKey } from './ipc-key.ts';
-import { GAUDI_IPC_NAME } from './ipc-names.ts';
-import { busIdOf } from './key-payload.ts';
 
 const GAUDI: number = memoryTypeBit(MemoryType.GAUDI);
 

@@ -10,10 +10,10 @@ import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { MdMemory } from '../../api/memory.ts';
-import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../base/card/config.ts';
 import { GaudiResources } from '../base/gaudi-resources.ts';
 import { CopyMd } from '../copy/copy-md.ts';
-import { GAUDI_IPC_CONFIG_TABLE } from './config.ts';
+import { GAUDI_IPC_CONFIG_TABLE } from './base/config.ts';
 import { IpcMd } from './ipc-md.ts';
 
 const fixture = useIpcPeers();

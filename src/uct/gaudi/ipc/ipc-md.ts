@@ -24,30 +24,30 @@ import {
   type RegistrationCache,
   type RegistrationSource,
 } from '../../api/memory-domain.ts';
-import { checkAdvice } from '../../base/memory-advice.ts';
-import { DEREGISTER_OPTIONS } from '../../base/memory-options.ts';
+import { checkAdvice } from '../../base/host/memory-advice.ts';
+import { DEREGISTER_OPTIONS } from '../../base/host/memory-options.ts';
+import { RKEY_TABLE_KEY_BYTES } from '../../base/key/rkey-table-layout.ts';
+import { RkeyTableReader } from '../../base/key/rkey-table-reader.ts';
 import { checkAddress, checkKeyTarget } from '../../base/range.ts';
-import { RKEY_TABLE_KEY_BYTES } from '../../base/rkey-table-layout.ts';
-import { RkeyTableReader } from '../../base/rkey-table-reader.ts';
-import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
-import { isDeviceRange, partAt } from '../base/device-parts.ts';
-import { BlockMemory, GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../base/card/config.ts';
+import { registerCostOf } from '../base/card/register-cost.ts';
 import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
 import { HostRegistry } from '../base/host-registry.ts';
-import { canImportDmabufs, importDmabuf } from '../base/imported-dmabuf.ts';
-import { registerCostOf } from '../base/register-cost.ts';
-import { ChannelService, type SharedArena } from './channel-service.ts';
-import type { Channel } from './channels.ts';
-import { GAUDI_IPC_CONFIG_TABLE, type GaudiIpcConfig } from './config.ts';
-import { Imports } from './imports.ts';
-import { forgedKey } from './ipc-errors.ts';
+import { isDeviceRange, partAt } from '../base/memory/device-parts.ts';
+import { BlockMemory, GaudiMemory, HostMemory } from '../base/memory/gaudi-memory.ts';
+import { canImportDmabufs, importDmabuf } from '../base/memory/imported-dmabuf.ts';
+import type { Channel } from './base/channels.ts';
+import { GAUDI_IPC_CONFIG_TABLE, type GaudiIpcConfig } from './base/config.ts';
+import { forgedKey } from './base/ipc-errors.ts';
+import { GAUDI_IPC_ALIASES, GAUDI_IPC_NAME } from './base/ipc-names.ts';
+import { unpackPayload } from './base/key-payload.ts';
+import { Imports } from './import/imports.ts';
+import { IpcKey } from './import/ipc-key.ts';
 import { IpcIface } from './ipc-iface.ts';
-import { IpcKey } from './ipc-key.ts';
-import { IpcMemory, ipcBlock, ipcImport } from './ipc-memory.ts';
-import { GAUDI_IPC_ALIASES, GAUDI_IPC_NAME } from './ipc-names.ts';
-import { unpackPayload } from './key-payload.ts';
-import { LOCAL_OWNERS, type LocalImporter, type LocalOwner, ownerKeyOf } from './local-owners.ts';
-import { OwnedKeys } from './owned-keys.ts';
+import { ChannelService, type SharedArena } from './owner/channel-service.ts';
+import { IpcMemory, ipcBlock, ipcImport } from './owner/ipc-memory.ts';
+import { LOCAL_OWNERS, type LocalImporter, type LocalOwner, ownerKeyOf } from './owner/local-owners.ts';
+import { OwnedKeys } from './owner/owned-keys.ts';
 
 /** Calls of progress between two checks for requests of peers. */
 const CALLS_PER_SERVICE = 64;

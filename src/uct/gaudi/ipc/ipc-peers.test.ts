@@ -6,8 +6,8 @@ import { asProcesses, pattern, useIpcPeers } from '../../../../test/fixtures/ipc
 import type { IpcPeer } from '../../../../test/fixtures/ipc-peer.ts';
 import { connectUnix, Errno, SocketType } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { ownIdentity } from '../../base/process-identity.ts';
-import { servicePath } from './channel-service.ts';
+import { ownIdentity } from '../../base/key/process-identity.ts';
+import { servicePath } from './owner/channel-service.ts';
 
 const fixture = useIpcPeers();
 

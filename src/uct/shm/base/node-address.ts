@@ -1,7 +1,7 @@
 /** The part of an interface address that identifies the machine and the /dev/shm of an interface. Addresses from peers are validated. */
 
 import { bootId, deviceOfPath } from '../../../sys/index.ts';
-import { SEGMENT_FOLDER } from '../../base/segment.ts';
+import { SEGMENT_FOLDER } from '../../base/key/segment.ts';
 
 /** Bytes of the part: kind, boot id, device of /dev/shm. */
 export const NODE_ADDRESS_BYTES = 28;

@@ -1,9 +1,9 @@
 /** Base class of the memory domains of shared memory: they publish keys in rkey tables, which peers on this node read. */
 
-import { HostDomain } from '../../base/host-domain.ts';
-import type { HostMemory } from '../../base/host-memory.ts';
-import { RkeyTable } from '../../base/rkey-table.ts';
-import { RkeyTableReader } from '../../base/rkey-table-reader.ts';
+import { HostDomain } from '../../base/host/host-domain.ts';
+import type { HostMemory } from '../../base/host/host-memory.ts';
+import { RkeyTable } from '../../base/key/rkey-table.ts';
+import { RkeyTableReader } from '../../base/key/rkey-table-reader.ts';
 
 /** Base of such a memory domain. */
 export abstract class TableDomain extends HostDomain {

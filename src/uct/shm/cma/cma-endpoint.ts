@@ -4,9 +4,9 @@ import { close as closeFd, copyFromProcess, copyToProcess, Errno, PollEvent, pol
 import { Status } from '../../../ucs/type/status.ts';
 import type { IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
-import { checkIov } from '../../base/host-iov.ts';
-import type { HostMemory } from '../../base/host-memory.ts';
-import type { ProcessIdentity } from '../../base/process-identity.ts';
+import { checkIov } from '../../base/host/host-iov.ts';
+import type { HostMemory } from '../../base/host/host-memory.ts';
+import type { ProcessIdentity } from '../../base/key/process-identity.ts';
 import { isInside } from '../../base/range.ts';
 import { RmaOnlyEndpoint } from '../../base/rma-endpoint.ts';
 import { Transfer, type TransferCounters } from '../../base/transfer-counters.ts';

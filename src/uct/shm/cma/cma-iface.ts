@@ -13,8 +13,8 @@ import {
   type UctEndpoint,
 } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
-import { hostIfaceAttributes } from '../../base/host-attributes.ts';
-import type { ClosableIface } from '../../base/host-domain.ts';
+import { hostIfaceAttributes } from '../../base/host/host-attributes.ts';
+import type { ClosableIface } from '../../base/host/host-domain.ts';
 import { unreachable } from '../../base/iface-address.ts';
 import {
   hasEnded,
@@ -23,7 +23,7 @@ import {
   type ProcessIdentity,
   packIdentity,
   unpackIdentity,
-} from '../../base/process-identity.ts';
+} from '../../base/key/process-identity.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
 import { NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
 import { CmaEndpoint } from './cma-endpoint.ts';

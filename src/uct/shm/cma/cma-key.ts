@@ -2,8 +2,8 @@
 
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { RemoteKey } from '../../api/memory.ts';
-import type { ProcessIdentity } from '../../base/process-identity.ts';
-import type { PublishedKey } from '../../base/rkey-table-reader.ts';
+import type { ProcessIdentity } from '../../base/key/process-identity.ts';
+import type { PublishedKey } from '../../base/key/rkey-table-reader.ts';
 
 /** Name of component, memory domain and transport. */
 export const CMA_NAME = 'cma';

@@ -13,8 +13,8 @@ import {
 } from '../../../ucs/config/value.ts';
 import { UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { SEGMENT_FOLDER } from '../../base/segment.ts';
-import type { RingGeometry } from './ring-layout.ts';
+import { SEGMENT_FOLDER } from '../../base/key/segment.ts';
+import type { RingGeometry } from './ring/ring-layout.ts';
 
 /** The values of the table. */
 export interface PosixConfig {

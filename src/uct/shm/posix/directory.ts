@@ -7,8 +7,8 @@ import { isProcessAlive } from '../../../sys/index.ts';
 import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import type { AmHandler } from '../../api/iface.ts';
-import { unlinkIfThere } from '../../base/owned-files.ts';
-import { isLackOfResources, SEGMENT_NAME_BYTES, Segment, segmentPath } from '../../base/segment.ts';
+import { unlinkIfThere } from '../../base/key/owned-files.ts';
+import { isLackOfResources, SEGMENT_NAME_BYTES, Segment, segmentPath } from '../../base/key/segment.ts';
 import type { TransferCounters } from '../../base/transfer-counters.ts';
 import {
   Attention,

@@ -2,7 +2,7 @@
 
 import { getpid, isSyscallError } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { Segment, segmentError } from '../../base/segment.ts';
+import { Segment, segmentError } from '../../base/key/segment.ts';
 import {
   Attention,
   DIRECTORY_BYTES,

@@ -7,14 +7,14 @@ import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { AmPacker, AtomicCall, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
-import { checkIov } from '../../base/host-iov.ts';
-import type { HostMemory } from '../../base/host-memory.ts';
+import { checkIov } from '../../base/host/host-iov.ts';
+import type { HostMemory } from '../../base/host/host-memory.ts';
 import { fitsMessage, isInside } from '../../base/range.ts';
 import { Transfer, type TransferCounters } from '../../base/transfer-counters.ts';
 import type { Peer } from './peer.ts';
 import { POSIX_NAME, type PosixKey } from './posix-key.ts';
-import type { RingGeometry } from './ring-layout.ts';
-import { RingWriter } from './ring-writer.ts';
+import type { RingGeometry } from './ring/ring-layout.ts';
+import { RingWriter } from './ring/ring-writer.ts';
 
 /** Largest short operation. */
 export const SHORT_BYTES_MAX = 8192;

@@ -7,12 +7,12 @@ import { WARNINGS_MAX } from '../../../ucs/debug/limited-log.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Iface, UctEndpoint } from '../../api/iface.ts';
-import { Segment } from '../../base/segment.ts';
+import { Segment } from '../../base/key/segment.ts';
 import { NODE_ADDRESS_BYTES } from '../base/node-address.ts';
 import { POSIX_CONFIG_TABLE } from './config.ts';
 import { DIRECTORY_BYTES, DirectoryWord, SLOTS, SlotState, SlotWord, slotAt } from './directory-layout.ts';
 import { PosixMd } from './posix-md.ts';
-import { ElementWord, RING_HEADER_BYTES, RingWord } from './ring-layout.ts';
+import { ElementWord, RING_HEADER_BYTES, RingWord } from './ring/ring-layout.ts';
 
 expectNoLeaks(SEGMENT_PROBES);
 const SMALL = { POSIX_FIFO_SIZE: '2', POSIX_SEG_COUNT: '1', POSIX_SEG_SIZE: '64' };

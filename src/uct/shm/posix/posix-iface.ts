@@ -12,10 +12,10 @@ import {
 } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
 import { checkHandler } from '../../base/check-services.ts';
-import { hostIfaceAttributes } from '../../base/host-attributes.ts';
-import type { ClosableIface } from '../../base/host-domain.ts';
+import { hostIfaceAttributes } from '../../base/host/host-attributes.ts';
+import type { ClosableIface } from '../../base/host/host-domain.ts';
 import { identityText, unreachable } from '../../base/iface-address.ts';
-import { isLackOfResources, SEGMENT_NAME_BYTES } from '../../base/segment.ts';
+import { isLackOfResources, SEGMENT_NAME_BYTES } from '../../base/key/segment.ts';
 import { checkTimeout, Sleeper } from '../../base/sleeper.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
 import { hasSameShm, NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
@@ -24,7 +24,7 @@ import { Directory } from './directory.ts';
 import { wakePath } from './directory-layout.ts';
 import { Peer } from './peer.ts';
 import { type EndpointOwner, PosixEndpoint, SHORT_BYTES_MAX } from './posix-endpoint.ts';
-import type { RingGeometry } from './ring-layout.ts';
+import type { RingGeometry } from './ring/ring-layout.ts';
 import { WakePipe } from './wake-pipe.ts';
 
 /** First bytes of addresses of this version. */

@@ -3,9 +3,9 @@
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import { AtomicWords } from '../../base/atomic-word.ts';
-import type { PublishedKey } from '../../base/rkey-table-reader.ts';
-import type { Segment } from '../../base/segment.ts';
-import type { SegmentCache } from '../../base/segment-cache.ts';
+import type { PublishedKey } from '../../base/key/rkey-table-reader.ts';
+import type { Segment } from '../../base/key/segment.ts';
+import type { SegmentCache } from '../../base/key/segment-cache.ts';
 
 /** Name of component, memory domain and transport. */
 export const POSIX_NAME = 'posix';

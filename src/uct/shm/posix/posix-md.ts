@@ -8,19 +8,19 @@ import { joinWords } from '../../../ucs/type/int64.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../../api/memory-domain.ts';
-import type { HostMemory } from '../../base/host-memory.ts';
-import { ALLOCATE_OPTIONS } from '../../base/memory-options.ts';
+import type { HostMemory } from '../../base/host/host-memory.ts';
+import { ALLOCATE_OPTIONS } from '../../base/host/memory-options.ts';
+import { RKEY_TABLE_KEY_BYTES } from '../../base/key/rkey-table-layout.ts';
+import type { PublishedKey } from '../../base/key/rkey-table-reader.ts';
+import { isLackOfResources, SEGMENT_NAME_BYTES, Segment, scavenge } from '../../base/key/segment.ts';
+import { SegmentCache } from '../../base/key/segment-cache.ts';
 import { isInside } from '../../base/range.ts';
-import { RKEY_TABLE_KEY_BYTES } from '../../base/rkey-table-layout.ts';
-import type { PublishedKey } from '../../base/rkey-table-reader.ts';
-import { isLackOfResources, SEGMENT_NAME_BYTES, Segment, scavenge } from '../../base/segment.ts';
-import { SegmentCache } from '../../base/segment-cache.ts';
 import { TableDomain } from '../base/table-domain.ts';
 import { POSIX_CONFIG_TABLE, ringGeometry } from './config.ts';
 import { DIRECTORY_BYTES } from './directory-layout.ts';
 import { PosixIface } from './posix-iface.ts';
 import { POSIX_NAME, PosixKey } from './posix-key.ts';
-import { ringBytes } from './ring-layout.ts';
+import { ringBytes } from './ring/ring-layout.ts';
 
 /** Other names of the transport. */
 export const POSIX_ALIASES: readonly string[] = ['shm', 'sm', 'mm'];

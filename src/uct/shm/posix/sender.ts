@@ -1,12 +1,12 @@
 /** One sender to an interface, at the receiver: its slot in the directory, its ring, and the pipe that shows whether it runs. */
 
 import { existsSync } from 'node:fs';
-import { unlinkIfThere } from '../../base/owned-files.ts';
-import { isLackOfResources, Segment, segmentError, segmentPath } from '../../base/segment.ts';
+import { unlinkIfThere } from '../../base/key/owned-files.ts';
+import { isLackOfResources, Segment, segmentError, segmentPath } from '../../base/key/segment.ts';
 import type { TransferCounters } from '../../base/transfer-counters.ts';
 import { wakePath } from './directory-layout.ts';
-import { RING_HEADER_BYTES, readRingGeometry, senderOf } from './ring-layout.ts';
-import { RingReader } from './ring-reader.ts';
+import { RING_HEADER_BYTES, readRingGeometry, senderOf } from './ring/ring-layout.ts';
+import { RingReader } from './ring/ring-reader.ts';
 import { WakeLine } from './wake-pipe.ts';
 
 /** A sender. */

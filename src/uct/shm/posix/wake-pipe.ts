@@ -19,7 +19,7 @@ import {
   read,
   write,
 } from '../../../sys/index.ts';
-import { ownFile, unlinkIfThere } from '../../base/owned-files.ts';
+import { ownFile, unlinkIfThere } from '../../base/key/owned-files.ts';
 
 /** Bytes read at a time: more than peers write, because each writes one byte for a sleep. */
 const DRAIN_BYTES = 256;

@@ -16,7 +16,7 @@ import {
   type SocketAddress,
 } from '../../api/connection-manager.ts';
 import { checkHandler } from '../../base/check-services.ts';
-import { sameSecret } from '../../base/key-bytes.ts';
+import { sameSecret } from '../../base/key/key-bytes.ts';
 import type { Channel } from './channel.ts';
 import type { TcpCmConfig } from './config.ts';
 import { Conversation, type Fault } from './conversation.ts';

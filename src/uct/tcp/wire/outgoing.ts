@@ -3,7 +3,7 @@
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry } from '../../api/iface.ts';
-import type { HostMemory } from '../../base/host-memory.ts';
+import type { HostMemory } from '../../base/host/host-memory.ts';
 import { END_BYTES, FrameType, HEADER_BYTES_MAX, padded, typeOf, writeEnd } from './frame.ts';
 
 const ZERO_BYTES = 16_384;

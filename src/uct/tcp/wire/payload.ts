@@ -2,7 +2,7 @@
 
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import type { IovEntry } from '../../api/iface.ts';
-import type { HostMemory } from '../../base/host-memory.ts';
+import type { HostMemory } from '../../base/host/host-memory.ts';
 import type { ShortTarget } from './short-target.ts';
 
 /** A body that is being received. One for each connection that receives one. */

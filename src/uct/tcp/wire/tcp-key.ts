@@ -12,7 +12,7 @@ import { systemRandomBytes } from '../../../ucs/sys/random.ts';
 import { invalidParam, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { RemoteKey } from '../../api/memory.ts';
-import type { HostMemory } from '../../base/host-memory.ts';
+import type { HostMemory } from '../../base/host/host-memory.ts';
 import { KEY_WORDS } from './frame.ts';
 
 /** Name of component, memory domain and transport. */

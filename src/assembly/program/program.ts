@@ -1,0 +1,104 @@
+/**
+ * Start of every program of this library: the configuration from environment and files, and its log.
+ */
+
+import type { Config } from '../../ucs/config/config.ts';
+import { GLOBAL_CONFIG_TABLE } from '../../ucs/debug/global-config.ts';
+import { createLog, type Log, type LogSink } from '../../ucs/debug/log.ts';
+import { openLogSink } from '../../ucs/debug/log-file.ts';
+import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
+import { checkMethods, checkOptions } from '../../ucs/type/check-options.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { ENGINE_CONFIG_TABLE } from './config.ts';
+import { CONFIG_SOURCES, type ConfigReadOptions, type Environment, ProgramConfig } from './program-config.ts';
+
+export type { Environment } from './program-config.ts';
+
+/** Options of a program; everything has a default. */
+export interface ProgramOptions extends ConfigReadOptions {
+  /**
+   * Options by variable name, with or without `UCX_`: `{ TLS: 'gaudi_cpy' }`; they override environment and files. Or a configuration that was read before:
+   * then it has its own `env`, `envPrefix` and `configDirectories`.
+   */
+  readonly config?: Readonly<Record<string, string>> | ProgramConfig;
+  /** Destination of log records. Default: according to UCX_LOG_FILE. */
+  readonly logSink?: LogSink;
+  readonly clock?: Clock;
+}
+
+/** The options of {@link ProgramOptions}. */
+export const PROGRAM_OPTIONS: readonly string[] = ['config', 'logSink', 'clock', ...CONFIG_SOURCES];
+
+/** Configuration, log, clock and environment of a program. */
+export interface Program {
+  readonly config: Config;
+  /** The sources of the values, for a modified configuration. */
+  readonly source: ProgramConfig;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly env: Environment;
+}
+
+/**
+ * Reads the configuration, unless it is given. Logs its warnings, including those about unused variables, unless UCX_ENGINE names libucp, which has
+ * variables of its own.
+ * @throws UcxError like {@link readProgram}
+ */
+export function startProgram(options: ProgramOptions = {}): Program {
+  const program = readProgram(options);
+  if (program.config.get(ENGINE_CONFIG_TABLE).ENGINE === 'native') warnOfUnused(program);
+  return program;
+}
+
+/**
+ * Reads the configuration likewise, without warnings about unused variables: the engine gives those, once it is selected.
+ * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_LOG_FILE, ERR_INVALID_PARAM
+ */
+export function readProgram(options: ProgramOptions = {}): Program {
+  const { logSink, clock } = options;
+  if (logSink !== undefined && typeof logSink !== 'function')
+    throw invalidParam('logSink', 'must be a function', logSink);
+  if (clock !== undefined) checkMethods('clock', clock, ['nowNs', 'setTimer']);
+  const source = configOf(options);
+  const { values: config, env } = source;
+  const { LOG_LEVEL, LOG_FILE, LOG_FILE_SIZE, LOG_FILE_ROTATE } = config.get(GLOBAL_CONFIG_TABLE);
+  const sink = logSink ?? openLogSink({ file: LOG_FILE, sizeMax: LOG_FILE_SIZE, rotate: LOG_FILE_ROTATE });
+  const log = createLog('ucp', LOG_LEVEL, sink);
+  for (const warning of config.warnings) log.warn(warning);
+  for (const section of config.skipped) log.debug(section);
+  return { config, source, log, clock: clock ?? systemClock, env };
+}
+
+/** Warns about unused variables, unless UCX_WARN_UNUSED_ENV_VARS disables it. */
+export function warnOfUnused({ config, log }: Program): void {
+  if (!config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
+  for (const { warning } of config.unused) log.warn(warning);
+}
+
+/**
+ * Options with a driver as a setting of their configuration: it overrides UCX_GAUDI_DRIVER.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function withDriver(options: ProgramOptions, driver: string | undefined): ProgramOptions {
+  if (driver === undefined) return options;
+  if (typeof driver !== 'string') throw invalidParam('driver', 'must be a text', driver);
+  const { config } = options;
+  if (config !== undefined) checkOptions(config, 'config');
+  const changed =
+    config instanceof ProgramConfig
+      ? config.clone().modify('GAUDI_DRIVER', driver)
+      : { ...config, GAUDI_DRIVER: driver };
+  return { ...options, config: changed };
+}
+
+function configOf(options: ProgramOptions): ProgramConfig {
+  const { config = {} } = options;
+  const given = CONFIG_SOURCES.filter((source) => options[source] !== undefined);
+  if (!(config instanceof ProgramConfig)) {
+    return ProgramConfig.read(Object.fromEntries(given.map((source) => [source, options[source]])), config);
+  }
+  for (const source of given) {
+    throw invalidParam(source, 'must not be given beside a Config, which was read with its own', options[source]);
+  }
+  return config;
+}

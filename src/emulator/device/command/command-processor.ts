@@ -1,0 +1,358 @@
+/**
+ * Executes the packets of command buffers on the streams of one card: fetches them, and keeps the order of buffers and loops. The effects of the
+ * packets are in packet-executor.ts. It checks no permissions: the driver above it parses submissions.
+ *
+ * Data packets (LIN_DMA, MSG_LONG to memory) are translated at once and passed to the stream's channel; small ones run in this thread if
+ * the stream is idle (linear-dma.ts). A stream that cannot continue (fence, full channel, registers behind data) is kept and retried by
+ * {@link CommandProcessor.pump}.
+ */
+
+import {
+  type AsicProfile,
+  PacketOpcode,
+  packetBytes,
+  packetOpcode,
+  packetPredicate,
+  RepeatCfg,
+  SHORT_PACKET_BYTES,
+  wregBulkBytes,
+} from '../../../uapi/index.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import { highOf } from '../../../ucs/type/int64.ts';
+import type { DmaEngines } from '../engine/dma-engines.ts';
+import { Opcode } from '../engine/dma-ring.ts';
+import { type AddressMap, Target } from '../memory/address-map.ts';
+import type { WordAccess } from '../memory/memory-access.ts';
+import { PhysicalMemory } from '../memory/physical-memory.ts';
+import type { CardTraffic } from '../memory/traffic.ts';
+import { EngineAccess, type FaultListener } from '../queue/engine-access.ts';
+import { EngineReader } from '../queue/engine-reader.ts';
+import { Job, type PendingBuffer, Stall, type Stream } from '../queue/stream.ts';
+import { TurnBudget } from '../queue/turn-budget.ts';
+import { DmaCores } from './dma-core.ts';
+import { LinearDma } from './linear-dma.ts';
+import { type BufferQueue, type DeviceRegisters, PacketExecutor } from './packet-executor.ts';
+import { PACKET_BYTES_MAX, PacketFetch } from './packet-fetch.ts';
+import { SwappedDma } from './swapped-dma.ts';
+
+/** Buffers of CP_DMA that a lower command processor queues; beyond it the upper one waits. */
+const LOWER_BUFFERS_MAX = 1024;
+
+/** Dependencies of a command processor, provided by its card. */
+export interface CommandProcessorOptions {
+  readonly profile: AsicProfile;
+  readonly addressMap: AddressMap;
+  readonly engines: DmaEngines;
+  readonly access: WordAccess;
+  readonly registers: DeviceRegisters;
+  readonly faults: FaultListener;
+  readonly clock: Clock;
+  /** Transfers up to this size run in the submitting thread when their stream is idle; 0 never. */
+  readonly inlineBytesMax: number;
+  readonly traffic: CardTraffic;
+  /** Writes 32 bits to any device address. */
+  readonly writeWord: (high: number, low: number, value: number) => void;
+  /** Called when a turn has ended with work left: {@link CommandProcessor.pump} has to be called soon. */
+  readonly onTurnEnd: () => void;
+}
+
+/** Executes packets. One per card. */
+export class CommandProcessor implements BufferQueue {
+  readonly #options: CommandProcessorOptions;
+  readonly #map: AddressMap;
+  readonly #reach: EngineAccess;
+  readonly #reader: EngineReader;
+  readonly #swappedDma: SwappedDma;
+  readonly #executor: PacketExecutor;
+  readonly #budget: TurnBudget = new TurnBudget();
+  readonly #fetch: PacketFetch = new PacketFetch();
+  /** The buffer that a submission starts: a new object only for one that has to wait. */
+  readonly #direct: PendingBuffer = directBuffer();
+  /** Streams with pending buffers. */
+  readonly #blocked: Set<Stream> = new Set();
+
+  constructor(options: CommandProcessorOptions) {
+    const { profile, registers, traffic } = options;
+    const budget = this.#budget;
+    this.#options = options;
+    this.#map = options.addressMap;
+    const access = new EngineAccess(options.addressMap, options.faults);
+    this.#reach = access;
+    const linearDma = new LinearDma({ ...options, access });
+    this.#reader = new EngineReader(access);
+    this.#swappedDma = new SwappedDma({ access, linearDma, budget, traffic });
+    const readRegister = (offset: number): number => registers.readRegister(offset);
+    this.#executor = new PacketExecutor({
+      asic: profile.name === 'gaudi' ? 'gaudi' : 'gaudi2',
+      engines: options.engines,
+      access,
+      words: options.access,
+      reader: this.#reader,
+      registers,
+      clock: options.clock,
+      linearDma,
+      swappedDma: this.#swappedDma,
+      dmaCores: new DmaCores({ profile, linearDma, budget, readRegister, writeWord: options.writeWord }),
+      buffers: this,
+    });
+  }
+
+  /** True if a stream waits for a fence, for its channel or behind another buffer. */
+  get hasBlocked(): boolean {
+    return this.#blocked.size > 0;
+  }
+
+  /**
+   * Starts a command buffer on a stream.
+   * @param memory copy held by the driver, from byte 0 on; undefined for a buffer that the card fetches at execution
+   * @param high upper half of the device address for fetching
+   * @param low lower half
+   * @param byteLength bytes of packets
+   * @param isHeld injected fault: while it returns true, the engine hangs at this buffer
+   */
+  execute(
+    stream: Stream,
+    job: Job,
+    memory: PhysicalMemory | undefined,
+    high: number,
+    low: number,
+    byteLength: number,
+    isHeld?: () => boolean,
+  ): void {
+    this.#budget.begin();
+    const buffer = this.#direct;
+    buffer.job = job;
+    buffer.memory = memory;
+    buffer.high = high;
+    buffer.low = low;
+    buffer.offset = 0;
+    buffer.end = byteLength;
+    buffer.isHeld = isHeld;
+    buffer.isStarted = false;
+    this.#start(stream, buffer);
+    this.#endTurn();
+  }
+
+  /** Retries every waiting stream until none makes progress. Arbiters grant when nothing else can run. */
+  pump(): void {
+    if (this.#blocked.size === 0) return;
+    this.#budget.begin();
+    do {
+      while (this.#advanceAll()) {}
+    } while (this.#grant());
+    this.#endTurn();
+  }
+
+  fetch(stream: Stream, job: Job, words: Int32Array, index: number): boolean {
+    const lower = stream.lower!;
+    if (lower.pending.length >= LOWER_BUFFERS_MAX) return false;
+    this.#start(lower, fetchedBuffer(job.fetch(), words, index));
+    return true;
+  }
+
+  chain(stream: Stream, job: Job, words: Int32Array, index: number): boolean {
+    if (!this.#budget.take(1)) return false;
+    stream.chained.push(fetchedBuffer(job.fetch(), words, index));
+    return true;
+  }
+
+  /** Forgets the waiting streams, for a reset. */
+  reset(): void {
+    this.#blocked.clear();
+  }
+
+  close(): void {
+    this.#fetch.close();
+    this.#reader.close();
+    this.#swappedDma.close();
+  }
+
+  /** Runs a buffer, or queues it behind others of its stream. */
+  #start(stream: Stream, buffer: PendingBuffer): void {
+    if (stream.pending.length === 0 && !stream.stopped && buffer.isHeld === undefined) {
+      if (this.#runBuffer(stream, buffer)) {
+        if (stream.chained.length === 0) return;
+        stream.takeChained();
+        this.#blocked.add(stream);
+        this.#advance(stream);
+        if (stream.pending.length === 0) this.#blocked.delete(stream);
+        return;
+      }
+    }
+    const { memory } = buffer;
+    const waiting = buffer === this.#direct ? { ...buffer } : buffer;
+    stream.pending.push(stream.copies && memory !== undefined ? copied(stream, waiting, memory) : waiting);
+    this.#blocked.add(stream);
+  }
+
+  #endTurn(): void {
+    if (this.#budget.exhausted) this.#options.onTurnEnd();
+  }
+
+  #advanceAll(): boolean {
+    let progress = false;
+    for (const stream of this.#blocked) {
+      if (this.#advance(stream)) progress = true;
+      if (stream.pending.length === 0) this.#blocked.delete(stream);
+    }
+    return progress;
+  }
+
+  #grant(): boolean {
+    let granted = false;
+    for (const stream of this.#blocked) if (stream.arbiter.grant()) granted = true;
+    return granted;
+  }
+
+  /** Runs a waiting stream; returns true if it executed at least one packet or finished a buffer. */
+  #advance(stream: Stream): boolean {
+    let progress = false;
+    for (let head = stream.pending[0]; head !== undefined && !stream.stopped; head = stream.pending[0]) {
+      if (head.isHeld?.() === true) return progress;
+      const { offset } = head;
+      const isDone = this.#runBuffer(stream, head);
+      if (head.offset !== offset) progress = true;
+      if (!isDone) return progress;
+      stream.pending.shift();
+      stream.takeChained();
+      progress = true;
+    }
+    return progress;
+  }
+
+  /** Executes packets of a buffer from its position on; returns true if it is finished. */
+  #runBuffer(stream: Stream, buffer: PendingBuffer): boolean {
+    if (!buffer.isStarted) {
+      stream.cp.begin();
+      buffer.isStarted = true;
+    }
+    const { job, end } = buffer;
+    buffer.offset = this.#run(stream, buffer);
+    return buffer.offset === end && this.#decoded(stream, job);
+  }
+
+  /** Called when all packets of a job are executed or in the channel. Returns false while the channel has no room for the completion time stamp. */
+  #decoded(stream: Stream, job: Job): boolean {
+    if (job.stampAddress !== 0) {
+      const channel = job.channelOf(stream, this.#options.engines);
+      if (channel.room === 0) return false;
+      channel.immediate(Opcode.TIMESTAMP, 0, 0, job.stampAddress, 8);
+      job.position = channel.position;
+      channel.publish();
+    }
+    job.decoded = true;
+    return true;
+  }
+
+  /**
+   * Executes packets from byte `at` of a buffer on; returns the position where it stopped: `end`, or the packet to retry. A buffer that the
+   * card fetches may span several translations, and a packet two of them.
+   */
+  #run(stream: Stream, { job, memory, high, low, offset: at, end }: PendingBuffer): number {
+    const written = job.position;
+    const { cp } = stream;
+    this.#fetch.begin();
+    let next = at;
+    let piece = memory;
+    /** Byte of `piece` at which the buffer starts, and the end of the piece in the buffer. */
+    let base = 0;
+    let pieceEnd = memory === undefined ? at : end;
+    while (next < end && !stream.stopped) {
+      if (next >= pieceEnd) {
+        if (!this.#reach.reach(stream, high, low, next)) {
+          stream.stopped = true;
+          break;
+        }
+        piece = this.#map.memory;
+        base = this.#map.offset - next;
+        pieceEnd = Math.min(end, next + this.#map.available);
+      }
+      let fetched = pieceEnd - next;
+      if (fetched < PACKET_BYTES_MAX && pieceEnd < end) fetched = this.#gather(high, low, next, end);
+      else this.#fetch.show(piece!, base + next, fetched);
+      const { words, index } = this.#fetch;
+      const isBulk = cp.bulkLeft > 0;
+      const opcode = isBulk ? PacketOpcode.WREG_BULK : packetOpcode(words[index + 1]!);
+      const bytes = isBulk ? SHORT_PACKET_BYTES : packetBytes(opcode);
+      if (fetched < bytes && next + fetched < end) {
+        this.#reach.reach(stream, high, low, next + fetched);
+        stream.stopped = true;
+        break;
+      }
+      const whole = opcode === PacketOpcode.WREG_BULK && !isBulk ? wregBulkBytes(words[index]!) : bytes;
+      if (bytes === 0 || next + whole > end) {
+        this.#executor.undefinedOpcode(stream, opcode);
+        break;
+      }
+      if (opcode === PacketOpcode.REPEAT) {
+        const target = this.#repeat(stream, words, index, next);
+        if (target < 0) break;
+        // The start of the loop may be in an earlier translation.
+        if (target < next && memory === undefined) pieceEnd = target;
+        next = target;
+        continue;
+      }
+      const outcome = isBulk
+        ? this.#executor.writeBulk(stream, job, words, index)
+        : this.#executor.execute(stream, job, opcode, words, index);
+      if (outcome === 'blocked') break;
+      // The values of a WREG_BULK that is executed follow one by one.
+      next += cp.bulkLeft > 0 ? bytes : whole;
+    }
+    if (job.channel !== undefined && job.position !== written) job.channel.publish();
+    return next;
+  }
+
+  /**
+   * REPEAT at byte `at`: the start of a loop, or its end, which goes back while its predicate holds (inferred: no public source describes it; a loop
+   * has no other count, and LOAD_AND_EXE inside it loads the predicate anew).
+   * @returns the byte to continue at; negative if the turn is over
+   */
+  #repeat({ cp, stall }: Stream, words: Int32Array, index: number, at: number): number {
+    if (stall === Stall.PACKETS) return -1;
+    const configuration = words[index]!;
+    const level = (configuration & RepeatCfg.OUTER) === 0 ? 0 : 1;
+    const next = at + SHORT_PACKET_BYTES;
+    if ((configuration & RepeatCfg.SORE) === 0) {
+      cp.loops[level] = next;
+      return next;
+    }
+    const start = cp.loops[level];
+    if (start < 0 || !cp.holds(packetPredicate(words[index + 1]!))) return next;
+    return this.#budget.take(1) ? start : -1;
+  }
+
+  /** Fetches the packet at byte `at` of a buffer from several translations; returns the number of bytes before the first untranslated one. */
+  #gather(high: number, low: number, at: number, end: number): number {
+    const wanted = Math.min(PACKET_BYTES_MAX, end - at);
+    const map = this.#map;
+    let fetched = 0;
+    this.#fetch.beginCopy();
+    while (fetched < wanted) {
+      const sum = (low >>> 0) + at + fetched;
+      if (map.decode((high >>> 0) + highOf(sum), sum | 0) !== Target.MEMORY) break;
+      const byteLength = Math.min(wanted - fetched, map.available);
+      this.#fetch.copy(fetched, map.memory, map.offset, byteLength);
+      fetched += byteLength;
+    }
+    return fetched;
+  }
+}
+
+function directBuffer(): PendingBuffer {
+  return { job: new Job(), memory: undefined, high: 0, low: 0, offset: 0, end: 0, isHeld: undefined, isStarted: false };
+}
+
+/** The buffer that a CP_DMA packet names. */
+function fetchedBuffer(job: Job, words: Int32Array, index: number): PendingBuffer {
+  const place = { high: words[index + 3]!, low: words[index + 2]!, end: words[index]! >>> 0 };
+  return { job, memory: undefined, ...place, offset: 0, isHeld: undefined, isStarted: false };
+}
+
+/** A buffer that the driver copied at submission: the part that is not executed, or all of it if it has a loop. */
+function copied({ cp }: Stream, rest: PendingBuffer, memory: PhysicalMemory): PendingBuffer {
+  const from = cp.hasLoops ? 0 : rest.offset;
+  const bytes = memory.window(from).u8.slice(from, rest.end);
+  const copy = new PhysicalMemory('patched command buffer', 0, bytes.byteLength, () => bytes.buffer);
+  return { ...rest, memory: copy, offset: rest.offset - from, end: bytes.byteLength };
+}

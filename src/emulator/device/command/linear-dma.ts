@@ -1,0 +1,189 @@
+/**
+ * The LIN_DMA packet: copies and fills between all memories that a card reaches. It translates a transfer and passes it to the channel
+ * of the stream; the engines move the bytes, or this thread if they are few and the stream is idle.
+ *
+ * A transfer that spans translations is checked as a whole before its first byte moves. If it has more pieces than the channel has
+ * room, the stream records its progress and continues later.
+ */
+
+import { linDmaMemset } from '../../../uapi/index.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import type { DmaEngines } from '../engine/dma-engines.ts';
+import { Opcode } from '../engine/dma-ring.ts';
+import { Target } from '../memory/address-map.ts';
+import { copyMemory } from '../memory/memory-access.ts';
+import type { PhysicalMemory } from '../memory/physical-memory.ts';
+import type { CardTraffic } from '../memory/traffic.ts';
+import type { EngineAccess } from '../queue/engine-access.ts';
+import type { Job, Stream } from '../queue/stream.ts';
+
+/** Result of one packet: continue with the next, or stop and retry later. */
+export type Outcome = 'next' | 'blocked';
+
+/** Bytes of the pattern of a fill. */
+const PATTERN_BYTES = 8;
+
+/** Minimum size of inline copies that are timed: shorter ones take hardly longer than reading the clock. */
+const TIMED_BYTES_MIN = 65_536;
+
+/** What transfers need from their card. */
+export interface LinearDmaOptions {
+  readonly access: EngineAccess;
+  readonly engines: DmaEngines;
+  /** Copies up to this size run at once if their stream is idle; 0 never. */
+  readonly inlineBytesMax: number;
+  readonly clock: Clock;
+  readonly traffic: CardTraffic;
+}
+
+/** Executes transfers. One per card. */
+export class LinearDma {
+  readonly #access: EngineAccess;
+  readonly #engines: DmaEngines;
+  readonly #inlineBytesMax: number;
+  readonly #clock: Clock;
+  readonly #traffic: CardTraffic;
+  /** The piece that {@link #nextPiece} found, in host virtual addresses. */
+  #source = 0;
+  #destination = 0;
+  #sourceMemory: PhysicalMemory;
+  /** The processes of both addresses, 0 for this one. */
+  #sourcePid = 0;
+  #destinationPid = 0;
+
+  constructor({ access, engines, inlineBytesMax, clock, traffic }: LinearDmaOptions) {
+    this.#access = access;
+    this.#engines = engines;
+    this.#inlineBytesMax = inlineBytesMax;
+    this.#clock = clock;
+    this.#traffic = traffic;
+    this.#sourceMemory = access.map.memory;
+  }
+
+  /** Executes the packet at `words[index]`: tsize, ctl, source, destination. */
+  execute(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
+    const byteLength = words[index]! >>> 0;
+    if (byteLength === 0) return 'next';
+    if (stream.movedBytes > 0 || linDmaMemset(words[index + 1]!)) return this.#byPieces(stream, job, words, index);
+    const { map } = this.#access;
+    if (map.decode(words[index + 3]!, words[index + 2]!) !== Target.MEMORY || map.available < byteLength) {
+      return this.#byPieces(stream, job, words, index);
+    }
+    const source = map.memory;
+    const sourceOffset = map.offset;
+    if (map.decode(words[index + 5]!, words[index + 4]!) !== Target.MEMORY || map.available < byteLength) {
+      return this.#byPieces(stream, job, words, index);
+    }
+    if (source.isHost && map.memory.isHost) {
+      this.#access.faults.razwi(stream, words[index + 5]!, words[index + 4]!);
+      return 'next';
+    }
+    const target = map.memory;
+    if (byteLength <= this.#inlineBytesMax && stream.drained) {
+      this.#traffic.copied(source, target, byteLength, true);
+      const isTimed = byteLength >= TIMED_BYTES_MIN;
+      const started = isTimed ? this.#clock.nowNs() : 0;
+      copyMemory(target, map.offset, source, sourceOffset, byteLength);
+      if (isTimed) this.#traffic.inlineNs += this.#clock.nowNs() - started;
+      return 'next';
+    }
+    const channel = job.channelOf(stream, this.#engines);
+    if (channel.room === 0) return 'blocked';
+    this.#traffic.copied(source, target, byteLength, true);
+    if (source.pid !== 0) {
+      channel.copyForeign(
+        Opcode.COPY_FROM,
+        source.pid,
+        source.address + sourceOffset,
+        target.address + map.offset,
+        byteLength,
+      );
+    } else if (target.pid !== 0) {
+      channel.copyForeign(
+        Opcode.COPY_TO,
+        target.pid,
+        source.address + sourceOffset,
+        target.address + map.offset,
+        byteLength,
+      );
+    } else channel.copy(source.address + sourceOffset, target.address + map.offset, byteLength);
+    job.position = channel.position;
+    return 'next';
+  }
+
+  /** Executes a fill, or a transfer that spans translations or faults. */
+  #byPieces(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
+    const byteLength = words[index]! >>> 0;
+    if (stream.movedBytes === 0 && !this.isReachable(stream, words, index)) return 'next';
+    const channel = job.channelOf(stream, this.#engines);
+    const fills = linDmaMemset(words[index + 1]!);
+    while (stream.movedBytes < byteLength) {
+      if (channel.room === 0) return 'blocked';
+      // A fault here means that memory was unmapped after the check: the rest of the transfer is dropped.
+      const piece = this.#nextPiece(stream, words, index, stream.movedBytes);
+      if (piece === 0) break;
+      const isFirst = stream.movedBytes === 0;
+      if (fills) this.#traffic.filled(piece, isFirst);
+      else this.#traffic.copied(this.#sourceMemory, this.#access.map.memory, piece, isFirst);
+      if (fills) this.#fill(job, words, index, stream.movedBytes % PATTERN_BYTES, piece);
+      else if (this.#sourcePid !== 0) {
+        channel.copyForeign(Opcode.COPY_FROM, this.#sourcePid, this.#source, this.#destination, piece);
+      } else if (this.#destinationPid !== 0) {
+        channel.copyForeign(Opcode.COPY_TO, this.#destinationPid, this.#source, this.#destination, piece);
+      } else channel.copy(this.#source, this.#destination, piece);
+      job.position = channel.position;
+      stream.movedBytes += piece;
+    }
+    stream.movedBytes = 0;
+    return 'next';
+  }
+
+  /** Whether every byte of the transfer at `words[index]` can move; reports the fault otherwise. */
+  isReachable(stream: Stream, words: Int32Array, index: number): boolean {
+    const byteLength = words[index]! >>> 0;
+    for (let done = 0; done < byteLength; ) {
+      const piece = this.#nextPiece(stream, words, index, done);
+      if (piece === 0) return false;
+      done += piece;
+    }
+    return true;
+  }
+
+  /** Number of contiguous bytes after the first `done` ones; 0, after reporting it, on a fault. */
+  #nextPiece(stream: Stream, words: Int32Array, index: number, done: number): number {
+    const { map } = this.#access;
+    let available = (words[index]! >>> 0) - done;
+    let fromHost = false;
+    if (!linDmaMemset(words[index + 1]!)) {
+      if (!this.#access.reach(stream, words[index + 3]!, words[index + 2]!, done)) return 0;
+      fromHost = map.memory.isHost;
+      this.#sourceMemory = map.memory;
+      this.#source = map.memory.address + map.offset;
+      this.#sourcePid = map.memory.pid;
+      available = Math.min(available, map.available);
+    }
+    if (!this.#access.reach(stream, words[index + 5]!, words[index + 4]!, done)) return 0;
+    if (fromHost && map.memory.isHost) {
+      this.#access.faults.razwi(stream, words[index + 5]!, words[index + 4]!);
+      return 0;
+    }
+    this.#destination = map.memory.address + map.offset;
+    this.#destinationPid = map.memory.pid;
+    return Math.min(available, map.available);
+  }
+
+  /** Fills the piece with the pattern in the source words, from byte `phase` of the pattern on. */
+  #fill(job: Job, words: Int32Array, index: number, phase: number, byteLength: number): void {
+    let low = words[index + 2]!;
+    let high = words[index + 3]!;
+    for (let i = 0; i < phase; i++) {
+      const first = low & 0xff;
+      low = (low >>> 8) | (high << 24);
+      high = (high >>> 8) | (first << 24);
+    }
+    const channel = job.channel!;
+    const pid = this.#destinationPid;
+    if (pid !== 0) channel.aimAt(pid);
+    channel.immediate(pid === 0 ? Opcode.FILL : Opcode.FILL_TO, low, high, this.#destination, byteLength);
+  }
+}

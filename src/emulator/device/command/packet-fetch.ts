@@ -1,0 +1,98 @@
+/**
+ * Provides the words of the current packet to the command processor: in a window of its memory, or in a small copy if there is no
+ * window or the packet spans two pieces. It does not interpret packets or addresses.
+ */
+
+import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
+import { LIN_DMA_BYTES } from '../../../uapi/index.ts';
+import { fetchBytes } from '../memory/memory-access.ts';
+import { type PhysicalMemory, WINDOW_BYTES, windowIndex } from '../memory/physical-memory.ts';
+
+/** Bytes of the longest packet. */
+export const PACKET_BYTES_MAX: number = LIN_DMA_BYTES;
+
+/** Bytes that one system call reads ahead from the memory of another process: all packets of most command buffers. */
+const AHEAD_BYTES = 4096;
+
+/** The current packet. */
+export class PacketFetch {
+  /** The words of the packet, from {@link index} on; words beyond the fetched bytes do not belong to it. */
+  words: Int32Array;
+  index = 0;
+  readonly #scratch: ScratchBlock = allocateScratch(PACKET_BYTES_MAX);
+  readonly #scratchWords: Int32Array;
+  /** Bytes read ahead, their memory and first byte; undefined if there are none. */
+  #ahead: ScratchBlock | undefined;
+  #aheadWords: Int32Array = new Int32Array(0);
+  #aheadMemory: PhysicalMemory | undefined;
+  #aheadStart = 0;
+  #aheadEnd = 0;
+
+  constructor() {
+    const { words } = this.#scratch;
+    this.#scratchWords = new Int32Array(words.buffer, words.byteOffset, words.length);
+    this.words = this.#scratchWords;
+  }
+
+  /** Drops the bytes read ahead: a command buffer is fetched anew at each execution. */
+  begin(): void {
+    this.#aheadMemory = undefined;
+  }
+
+  /** Makes the packet at byte `offset` of a memory current; at least `byteLength` bytes are there. */
+  show(memory: PhysicalMemory, offset: number, byteLength: number): void {
+    const inWindow = windowIndex(offset);
+    if (memory.hasWindows && (inWindow & 3) === 0 && inWindow <= WINDOW_BYTES - PACKET_BYTES_MAX) {
+      this.words = memory.window(offset).words;
+      this.index = inWindow >>> 2;
+      return;
+    }
+    if (memory.pid !== 0) {
+      this.#showForeign(memory, offset, byteLength);
+      return;
+    }
+    this.beginCopy();
+    this.copy(0, memory, offset, Math.min(byteLength, PACKET_BYTES_MAX));
+  }
+
+  /** Makes zeros current, into which {@link copy} copies the pieces of a packet. */
+  beginCopy(): void {
+    this.words = this.#scratchWords;
+    this.index = 0;
+    this.#scratchWords.fill(0);
+  }
+
+  /** Copies a piece to byte `at` of the packet. */
+  copy(at: number, memory: PhysicalMemory, offset: number, byteLength: number): void {
+    fetchBytes(memory, offset, this.#scratch.address + at, byteLength);
+  }
+
+  close(): void {
+    this.#scratch.free();
+    this.#ahead?.free();
+  }
+
+  /** Bytes that cannot be read are zeros, which are not a valid packet: the stream stops there. */
+  #showForeign(memory: PhysicalMemory, offset: number, byteLength: number): void {
+    const needed = Math.min(byteLength, PACKET_BYTES_MAX);
+    const isAhead = memory === this.#aheadMemory && offset >= this.#aheadStart && offset + needed <= this.#aheadEnd;
+    if (!isAhead || ((offset - this.#aheadStart) & 3) !== 0) {
+      this.#readAhead(memory, offset, Math.min(byteLength, AHEAD_BYTES));
+    }
+    this.words = this.#aheadWords;
+    this.index = (offset - this.#aheadStart) >>> 2;
+  }
+
+  #readAhead(memory: PhysicalMemory, offset: number, byteLength: number): void {
+    if (this.#ahead === undefined) {
+      this.#ahead = allocateScratch(AHEAD_BYTES + PACKET_BYTES_MAX);
+      const { words } = this.#ahead;
+      this.#aheadWords = new Int32Array(words.buffer, words.byteOffset, words.length);
+    }
+    this.#aheadWords.fill(0, 0, (byteLength + PACKET_BYTES_MAX) >>> 2);
+    fetchBytes(memory, offset, this.#ahead.address, byteLength);
+    this.#aheadMemory = memory;
+    this.#aheadStart = offset;
+    this.#aheadEnd = offset + byteLength;
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * Small accesses to physical memory from JavaScript: copies of up to a few kilobytes, fills and 32-bit words, at once and
+ * in this thread. Large transfers are for the DMA engines.
+ */
+
+import { allocateScratch, copyFromProcess, copyToProcess, memcpy, type ScratchBlock } from '../../../sys/index.ts';
+import { type PhysicalMemory, WINDOW_BYTES, windowIndex } from './physical-memory.ts';
+
+/** Up to this size, a loop over bytes is faster than creating two subarrays, and makes no garbage. */
+const LOOP_BYTES_MAX = 64;
+
+/** Copies `byteLength` bytes; both ranges lie inside their memories. */
+export function copyMemory(
+  destination: PhysicalMemory,
+  destinationOffset: number,
+  source: PhysicalMemory,
+  sourceOffset: number,
+  byteLength: number,
+): void {
+  const to = windowIndex(destinationOffset);
+  const from = windowIndex(sourceOffset);
+  const windowed = destination.hasWindows && source.hasWindows;
+  if (!windowed || byteLength > LOOP_BYTES_MAX || Math.max(to, from) + byteLength > WINDOW_BYTES) {
+    // Host to host was rejected earlier: at most one of the two is in another process.
+    if (destination.pid === 0) {
+      fetchBytes(source, sourceOffset, destination.address + destinationOffset, byteLength);
+    } else storeBytes(destination, destinationOffset, source.address + sourceOffset, byteLength);
+    return;
+  }
+  const toBytes = destination.window(destinationOffset).u8;
+  const fromBytes = source.window(sourceOffset).u8;
+  // Backwards if the ranges overlap that way, as one engine burst would read before it writes.
+  if (to > from) for (let i = byteLength - 1; i >= 0; i--) toBytes[to + i] = fromBytes[from + i]!;
+  else for (let i = 0; i < byteLength; i++) toBytes[to + i] = fromBytes[from + i]!;
+}
+
+/**
+ * Copies bytes of a memory to an address of this process. Bytes that cannot be read, because their process has ended or has unmapped
+ * them, are left unchanged: the card continues, the owner has lost the memory.
+ */
+export function fetchBytes(memory: PhysicalMemory, offset: number, target: number, byteLength: number): void {
+  if (memory.pid === 0) memcpy(target, memory.address + offset, byteLength);
+  else copyFromProcess(memory.pid, memory.address + offset, target, byteLength);
+}
+
+/** Copies bytes at an address of this process into a memory. Bytes that another process does not accept are lost. */
+export function storeBytes(memory: PhysicalMemory, offset: number, source: number, byteLength: number): void {
+  if (memory.pid === 0) memcpy(memory.address + offset, source, byteLength);
+  else copyToProcess(memory.pid, memory.address + offset, source, byteLength);
+}
+
+/** Reads and writes 32-bit words at any alignment. */
+export class WordAccess {
+  readonly #scratch: ScratchBlock = allocateScratch(8);
+
+  /** Writes a 32-bit value; an aligned one is a single store. */
+  write(memory: PhysicalMemory, offset: number, value: number): void {
+    if (memory.hasWindows && (offset & 3) === 0) {
+      memory.window(offset).words[windowIndex(offset) >>> 2] = value;
+      return;
+    }
+    this.#scratch.words[0] = value;
+    // In another process, the kernel may copy byte by byte, lowest first: a counter that only grows never appears too high.
+    storeBytes(memory, offset, this.#scratch.address, 4);
+  }
+
+  /** Reads a 32-bit value as a signed number. */
+  read(memory: PhysicalMemory, offset: number): number {
+    this.#scratch.words[0] = 0;
+    fetchBytes(memory, offset, this.#scratch.address, 4);
+    return this.#scratch.words[0]! | 0;
+  }
+
+  close(): void {
+    this.#scratch.free();
+  }
+}

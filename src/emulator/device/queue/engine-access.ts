@@ -1,0 +1,44 @@
+/**
+ * Address decoding for the engines of a card, with faults reported to the driver. It moves no bytes.
+ */
+
+import { highOf } from '../../../ucs/type/int64.ts';
+import { type AddressMap, Target } from '../memory/address-map.ts';
+import type { Stream } from './stream.ts';
+
+/** Faults that the device reports to the driver. */
+export interface FaultListener {
+  /** An engine accessed an address without translation. The packet moved nothing. */
+  pageFault(stream: Stream, high: number, low: number): void;
+  /** A packet requested an access that the hardware does not support: host to host, or data to registers. */
+  razwi(stream: Stream, high: number, low: number): void;
+  /** A packet with an opcode that is unknown or not executed by this device model: the stream has stopped. */
+  undefinedOpcode(stream: Stream, opcode: number): void;
+}
+
+/** The address decoder with a handler for faults. */
+export class EngineAccess {
+  /** Holds the result of {@link reach}. */
+  readonly map: AddressMap;
+  readonly faults: FaultListener;
+
+  constructor(map: AddressMap, faults: FaultListener) {
+    this.map = map;
+    this.faults = faults;
+  }
+
+  /**
+   * Decodes the address, given as 32-bit halves plus `bytes`, which must be memory; reports a fault otherwise.
+   * @returns whether {@link map} holds memory
+   */
+  reach(stream: Stream, high: number, low: number, bytes: number): boolean {
+    const sum = (low >>> 0) + bytes;
+    // Small integers of V8: passing them on allocates nothing.
+    const carried = ((high >>> 0) + highOf(sum)) | 0;
+    const rest = sum | 0;
+    const target = this.map.decode(carried, rest);
+    if (target === Target.UNMAPPED) this.faults.pageFault(stream, carried, rest);
+    else if (target === Target.REGISTER) this.faults.razwi(stream, carried, rest);
+    return target === Target.MEMORY;
+  }
+}

@@ -1,0 +1,43 @@
+/** Staging of a worker over libucp: fragments that become available late, for a worker that makes progress or is closed. */
+
+import { describe, expect, it } from 'vitest';
+import { FragmentPool } from '../../../ucp/staging/fragment-pool.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import type { EngineWorker } from '../../engine/engine.ts';
+import type { UcpMemory } from '../../mem/memory-handle.ts';
+import { Staging } from './staging.ts';
+
+/** Staging of a worker whose context has one fragment. */
+function makeStaging(): { readonly staging: Staging; readonly fragments: FragmentPool<UcpMemory> } {
+  const source = { allocate: () => ({}) as UcpMemory, free: () => {} };
+  const fragments = new FragmentPool<UcpMemory>(source, 4096, 1);
+  const worker = { context: { fragments }, promises: { wake: () => {} } } as unknown as EngineWorker;
+  return { staging: new Staging(worker), fragments };
+}
+
+describe('a fragment that becomes available late', () => {
+  it('is passed to its user in the next progress', () => {
+    const { staging, fragments } = makeStaging();
+    const users: [UcpMemory | undefined, Status][] = [];
+    staging.acquire((fragment, status) => void users.push([fragment, status]));
+    const [first] = users;
+    staging.acquire((fragment, status) => void users.push([fragment, status]));
+    staging.release(first![0]!);
+    expect([users.length, staging.isDue]).toEqual([1, true]);
+    expect(staging.progress()).toBe(1);
+    expect(users[1]).toEqual([first![0], Status.OK]);
+    expect(fragments.inUse).toBe(1);
+  });
+
+  it('returns to the pool if the worker is closed', () => {
+    const { staging, fragments } = makeStaging();
+    const other = fragments.tryAcquire()!;
+    let isCalled = false;
+    staging.acquire(() => {
+      isCalled = true;
+    });
+    staging.close();
+    fragments.release(other);
+    expect([isCalled, staging.isDue, fragments.inUse]).toEqual([false, false, 0]);
+  });
+});

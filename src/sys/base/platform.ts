@@ -1,0 +1,33 @@
+/** Check of the platform, before anything else of this folder runs and the FFI is loaded. Modules that load the FFI import it first. */
+
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+
+/** Properties of the platform; `process` has them. */
+export interface PlatformFacts {
+  readonly platform: string;
+  readonly arch: string;
+  readonly versions: Readonly<Record<string, string | undefined>>;
+}
+
+/** Runtimes that imitate Node.js, by their entry in `process.versions`. They have no libuv, whose event loop polls the descriptors. */
+const OTHER_RUNTIMES: Readonly<Record<string, string>> = { bun: 'Bun', deno: 'Deno' };
+
+/**
+ * Rejects other runtimes, systems and processors: system call numbers and struct layouts are those of Linux on x86-64.
+ * @throws UcxError ERR_PLATFORM
+ */
+export function checkPlatform({ platform, arch, versions }: PlatformFacts): void {
+  const runtime = Object.keys(OTHER_RUNTIMES).find((name) => versions[name] !== undefined);
+  const found = runtime === undefined ? `${platform} on ${arch}` : OTHER_RUNTIMES[runtime];
+  if (runtime === undefined && platform === 'linux' && arch === 'x64') return;
+  const message = `gaudi-ucx needs Node.js on Linux on x86-64 (its system calls and struct layouts are those of that platform), and this is ${found}`;
+  throw new UcxError({
+    code: 'ERR_PLATFORM',
+    status: Status.UNSUPPORTED,
+    message,
+    details: { platform, arch, runtime },
+  });
+}
+
+checkPlatform(process);

@@ -1,0 +1,123 @@
+/**
+ * Small zeroed blocks of memory at fixed addresses, for arguments of system calls: an ioctl block, an iovec, a timespec.
+ * Not for payload (see mapped-memory.ts) and not shared between threads: every thread has its own arena.
+ *
+ * Blocks are taken from 64 KiB chunks in size classes of powers of two. Chunks are never unmapped: the arena is as large as the maximum
+ * in use at one time. Blocks larger than a chunk have a separate mapping.
+ */
+
+import { invalidParam } from '../../ucs/type/error.ts';
+import { type MappedMemory, mapAnonymous } from './mapped-memory.ts';
+
+const CHUNK_BYTES = 65536;
+const SLOT_BYTES_MIN = 64;
+const BLOCK_BYTES_MAX = 2 ** 30;
+
+/** A slot in a chunk. */
+interface Slot {
+  readonly memory: MappedMemory;
+  readonly offset: number;
+}
+
+const freeSlots = new Map<number, Slot[]>();
+const counters = { liveBlocks: 0, liveBytes: 0, arenaBytes: 0 };
+
+/** Counters of this thread. */
+export interface ScratchStatistics {
+  /** Blocks that are not freed. */
+  readonly liveBlocks: number;
+  /** The requested bytes of them. */
+  readonly liveBytes: number;
+  /** Bytes in chunks, which stay mapped. */
+  readonly arenaBytes: number;
+}
+
+/** The current counters of this thread. */
+export function scratchStatistics(): ScratchStatistics {
+  return { ...counters };
+}
+
+/** A block of scratch memory; implements the `ArgumentBlock` of the driver port. */
+export class ScratchBlock implements Disposable {
+  /** Host virtual address, 8-byte aligned, below 2^47. Stays valid until {@link free}, whether or not this object is referenced. */
+  readonly address: number;
+  /** Requested size in bytes. */
+  readonly byteLength: number;
+  readonly u8: Uint8Array;
+  /** The block as 32-bit words; the last one may extend up to three bytes beyond `byteLength`, into padding of the block. */
+  readonly words: Uint32Array;
+  readonly view: DataView;
+  readonly #slot: Slot;
+  readonly #slotBytes: number;
+  #freed = false;
+
+  /** @param slotBytes the size class that the slot returns to; 0 for a separate mapping */
+  constructor(slot: Slot, slotBytes: number, byteLength: number) {
+    const { memory, offset } = slot;
+    this.address = memory.address + offset;
+    this.byteLength = byteLength;
+    this.u8 = new Uint8Array(memory.buffer, offset, byteLength);
+    this.words = new Uint32Array(memory.buffer, offset, Math.ceil(byteLength / 4));
+    this.view = new DataView(memory.buffer, offset, byteLength);
+    this.#slot = slot;
+    this.#slotBytes = slotBytes;
+    counters.liveBlocks++;
+    counters.liveBytes += byteLength;
+  }
+
+  get freed(): boolean {
+    return this.#freed;
+  }
+
+  /** Releases the block; the next allocation may reuse it, so its views must not be used any more. Idempotent. */
+  free(): void {
+    if (this.#freed) return;
+    this.#freed = true;
+    counters.liveBlocks--;
+    counters.liveBytes -= this.byteLength;
+    if (this.#slotBytes === 0) this.#slot.memory.close();
+    else slotsOf(this.#slotBytes).push(this.#slot);
+  }
+
+  [Symbol.dispose](): void {
+    this.free();
+  }
+}
+
+/**
+ * Allocates a zeroed, 8-byte aligned block.
+ * @param byteLength bytes, 1 to 1 GiB
+ * @throws UcxError ERR_INVALID_PARAM for an invalid length; SyscallError ENOMEM
+ */
+export function allocateScratch(byteLength: number): ScratchBlock {
+  if (!Number.isSafeInteger(byteLength) || byteLength <= 0 || byteLength > BLOCK_BYTES_MAX) {
+    throw invalidParam('byteLength', 'must be an integer from 1 to 2^30', byteLength);
+  }
+  if (byteLength > CHUNK_BYTES) {
+    return new ScratchBlock({ memory: mapAnonymous(Math.ceil(byteLength / 4) * 4), offset: 0 }, 0, byteLength);
+  }
+  let slotBytes = SLOT_BYTES_MIN;
+  while (slotBytes < byteLength) slotBytes *= 2;
+  const slots = slotsOf(slotBytes);
+  const slot = slots.pop() ?? addChunk(slots, slotBytes);
+  slot.memory.u8.fill(0, slot.offset, slot.offset + slotBytes);
+  return new ScratchBlock(slot, slotBytes, byteLength);
+}
+
+function slotsOf(slotBytes: number): Slot[] {
+  let slots = freeSlots.get(slotBytes);
+  if (slots === undefined) {
+    slots = [];
+    freeSlots.set(slotBytes, slots);
+  }
+  return slots;
+}
+
+/** Maps a chunk and puts its slots on the free list, except the first, which it returns. */
+function addChunk(slots: Slot[], slotBytes: number): Slot {
+  const memory = mapAnonymous(CHUNK_BYTES);
+  counters.arenaBytes += CHUNK_BYTES;
+  // Highest first, so that pop() returns the slots in address order.
+  for (let offset = CHUNK_BYTES - slotBytes; offset > 0; offset -= slotBytes) slots.push({ memory, offset });
+  return { memory, offset: 0 };
+}

@@ -1,0 +1,47 @@
+import { describe, expect, it } from 'vitest';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { Errno } from './errno.ts';
+import { isSyscallError, SyscallError, statusOfErrno } from './syscall-error.ts';
+
+describe('SyscallError', () => {
+  it('contains call, number, name, text and arguments', () => {
+    const error = new SyscallError('mmap', Errno.ENOMEM, '4096 bytes of fd 7 at 0');
+    expect(error.message).toBe('mmap: ENOMEM (cannot allocate memory): 4096 bytes of fd 7 at 0');
+    expect(error).toMatchObject({
+      name: 'SyscallError',
+      code: 'ERR_SYSCALL_ENOMEM',
+      status: Status.NO_MEMORY,
+      errno: 12,
+      errnoName: 'ENOMEM',
+      syscall: 'mmap',
+    });
+    expect(isUcxError(error)).toBe(true);
+  });
+
+  it('is recognised by its number', () => {
+    const error = new SyscallError('open', Errno.ENODEV, '/dev/accel/accel0');
+    expect(isSyscallError(error)).toBe(true);
+    expect(isSyscallError(error, Errno.ENODEV)).toBe(true);
+    expect(isSyscallError(error, Errno.ENOENT)).toBe(false);
+    expect(isSyscallError(new TypeError('x'))).toBe(false);
+  });
+});
+
+describe('statusOfErrno', () => {
+  it.each([
+    [0, Status.OK],
+    [Errno.ENOMEM, Status.NO_MEMORY],
+    [Errno.EINVAL, Status.INVALID_PARAM],
+    [Errno.EFAULT, Status.INVALID_ADDR],
+    [Errno.EBUSY, Status.BUSY],
+    [Errno.EAGAIN, Status.NO_RESOURCE],
+    [Errno.ENODEV, Status.NO_DEVICE],
+    [Errno.ECONNRESET, Status.CONNECTION_RESET],
+    [Errno.ETIMEDOUT, Status.TIMED_OUT],
+    [Errno.EACCES, Status.IO_ERROR],
+    [4095, Status.IO_ERROR],
+  ])('maps %d to %d', (errno, status) => {
+    expect(statusOfErrno(errno)).toBe(status);
+  });
+});

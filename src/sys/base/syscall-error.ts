@@ -1,0 +1,93 @@
+/**
+ * The exception for a failed system call, and the status of an error number on the data path.
+ * Frequent calls return `-errno` instead of throwing it.
+ */
+
+import { isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { Errno, errnoName, errnoText } from './errno.ts';
+
+const STATUS_OF_ERRNO = new Map<number, Status>([
+  [Errno.ENOENT, Status.NO_ELEM],
+  [Errno.ESRCH, Status.NO_ELEM],
+  [Errno.ENXIO, Status.NO_DEVICE],
+  [Errno.ENODEV, Status.NO_DEVICE],
+  [Errno.EAGAIN, Status.NO_RESOURCE],
+  [Errno.EINTR, Status.NO_PROGRESS],
+  [Errno.ENOMEM, Status.NO_MEMORY],
+  [Errno.ENOBUFS, Status.NO_MEMORY],
+  [Errno.ENOSPC, Status.NO_MEMORY],
+  [Errno.EFAULT, Status.INVALID_ADDR],
+  [Errno.EBUSY, Status.BUSY],
+  [Errno.EEXIST, Status.ALREADY_EXISTS],
+  // As in UCX.
+  [Errno.EADDRINUSE, Status.BUSY],
+  [Errno.EINVAL, Status.INVALID_PARAM],
+  [Errno.EBADF, Status.INVALID_PARAM],
+  [Errno.EDOM, Status.INVALID_PARAM],
+  [Errno.ERANGE, Status.OUT_OF_RANGE],
+  [Errno.EOVERFLOW, Status.OUT_OF_RANGE],
+  [Errno.EMFILE, Status.EXCEEDS_LIMIT],
+  [Errno.ENFILE, Status.EXCEEDS_LIMIT],
+  [Errno.EMSGSIZE, Status.EXCEEDS_LIMIT],
+  [Errno.ENOSYS, Status.UNSUPPORTED],
+  [Errno.ENOTTY, Status.UNSUPPORTED],
+  [Errno.EOPNOTSUPP, Status.UNSUPPORTED],
+  [Errno.EPIPE, Status.CONNECTION_RESET],
+  [Errno.ECONNRESET, Status.CONNECTION_RESET],
+  [Errno.ECONNABORTED, Status.CONNECTION_RESET],
+  [Errno.ESHUTDOWN, Status.CONNECTION_RESET],
+  [Errno.ENOTCONN, Status.NOT_CONNECTED],
+  [Errno.ECONNREFUSED, Status.REJECTED],
+  [Errno.ENETUNREACH, Status.UNREACHABLE],
+  [Errno.EHOSTUNREACH, Status.UNREACHABLE],
+  [Errno.EADDRNOTAVAIL, Status.UNREACHABLE],
+  [Errno.ETIMEDOUT, Status.TIMED_OUT],
+  [Errno.ETIME, Status.TIMED_OUT],
+  [Errno.EINPROGRESS, Status.INPROGRESS],
+  [Errno.ECANCELED, Status.CANCELED],
+]);
+
+/** The {@link Status} of a positive error number: IO_ERROR for every number without a closer match (EIO, EPERM, EACCES, ...), OK for 0. */
+export function statusOfErrno(errno: number): Status {
+  return errno === 0 ? Status.OK : (STATUS_OF_ERRNO.get(errno) ?? Status.IO_ERROR);
+}
+
+/**
+ * A system call that failed. Code `ERR_SYSCALL_<errno name>`, status by {@link statusOfErrno},
+ * message such as `mmap: ENOMEM (cannot allocate memory): 4096 bytes of fd 7 at 0`.
+ */
+export class SyscallError extends UcxError {
+  /** The positive error number, see {@link Errno}. */
+  readonly errno: number;
+  /** Its name such as `"ENOMEM"`. */
+  readonly errnoName: string;
+  /** The system call such as `"mmap"`. */
+  readonly syscall: string;
+
+  /**
+   * @param syscall name of the system call
+   * @param errno positive error number
+   * @param summary purpose of the call, in a few words
+   */
+  constructor(syscall: string, errno: number, summary: string, cause?: unknown) {
+    const name = errnoName(errno);
+    super({
+      code: `ERR_SYSCALL_${name}`,
+      status: statusOfErrno(errno),
+      message: `${syscall}: ${name} (${errnoText(errno)}): ${summary}`,
+      details: { syscall, errno, errnoName: name },
+      cause,
+    });
+    this.name = 'SyscallError';
+    this.errno = errno;
+    this.errnoName = name;
+    this.syscall = syscall;
+  }
+}
+
+/** True if `value` is a {@link SyscallError}, also of another copy of this module, with the given error number if there is one. */
+export function isSyscallError(value: unknown, errno?: number): value is SyscallError {
+  if (!isUcxError(value) || !value.code.startsWith('ERR_SYSCALL_')) return false;
+  return errno === undefined || value.details['errno'] === errno;
+}

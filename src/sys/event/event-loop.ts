@@ -1,0 +1,96 @@
+/**
+ * The libuv event loop of this thread: polled descriptors and their callback. Internal to sys/, like libc.ts; subscriptions
+ * are in poll.ts.
+ *
+ * The handles are those of koffi, which closes them when the thread is torn down. Its callback is not used: libuv also calls it after the thread was
+ * terminated from outside, when no JavaScript can run, and koffi 3.3.4 then ends the process. A callback registered with koffi does nothing then.
+ */
+
+import '../base/platform.ts';
+import koffi from 'koffi';
+import { Errno } from '../base/errno.ts';
+import { SyscallError } from '../base/syscall-error.ts';
+
+const POINTER = 'uint64_t';
+/** `UV_POLL` of `uv_handle_type`. */
+const UV_POLL = 8;
+const UV_READABLE = 1;
+
+/** The program itself: Node.js exports libuv and Node-API for addons. */
+const program = koffi.load(null);
+
+const eventLoopOf = program.func('napi_get_uv_event_loop', 'int', [POINTER, '_Out_ uint64_t *']) as unknown as (
+  env: bigint,
+  loop: (number | bigint)[],
+) => number;
+const walk = program.func('uv_walk', 'void', [POINTER, POINTER, POINTER]) as unknown as (
+  loop: number | bigint,
+  visit: bigint,
+  argument: number,
+) => void;
+const typeOf = program.func('uv_handle_get_type', 'int', [POINTER]) as unknown as (handle: number) => number;
+const descriptorOf = program.func('uv_fileno', 'int', [POINTER, '_Out_ int *']) as unknown as (
+  handle: number,
+  fd: number[],
+) => number;
+const restart = program.func('uv_poll_start', 'int', [POINTER, 'int', POINTER]) as unknown as (
+  handle: number,
+  events: number,
+  callback: bigint,
+) => number;
+
+/** A polled descriptor. No callback runs after `close()`, which frees the memory used by the others. */
+export interface PollHandle {
+  ref(): void;
+  unref(): void;
+  close(): void;
+}
+
+/** Callbacks by the address of the handle. The map also keeps koffi's handles alive, which garbage collection would close. */
+const polls = new Map<number, { readonly handle: PollHandle; readonly callback: () => void }>();
+const loop: (number | bigint)[] = [0];
+eventLoopOf(koffi.node.env as unknown as bigint, loop);
+
+/** `uv_poll_cb` */
+const onReadable = koffi.register(
+  (handle: number) => polls.get(handle)?.callback(),
+  koffi.pointer(koffi.proto('void', [POINTER, 'int', 'int'])),
+);
+
+let wanted = -1;
+let found = 0;
+/** `uv_walk_cb` */
+const onHandle = koffi.register(
+  (handle: number) => {
+    const fd = [-1];
+    if (typeOf(handle) === UV_POLL && descriptorOf(handle, fd) === 0 && fd[0] === wanted) found = handle;
+  },
+  koffi.pointer(koffi.proto('void', [POINTER, POINTER])),
+);
+
+/**
+ * Starts a `uv_poll` for readability in the event loop of this thread. Conditions that koffi 3.3.4 leaves to poll.ts: a descriptor that epoll rejects, or
+ * that this loop polls already, aborts the process; an exception in `callback` is lost.
+ * @throws SyscallError ENOENT if the handle is not in the loop, which did not occur with any tried version of koffi
+ */
+export function startPoll(fd: number, callback: () => void): PollHandle {
+  const handle = koffi.node.poll(fd, { readable: true }, () => undefined);
+  wanted = fd;
+  found = 0;
+  walk(loop[0]!, onHandle, 0);
+  const address = found;
+  if (address === 0) {
+    handle.close();
+    throw new SyscallError('uv_walk', Errno.ENOENT, `no handle of descriptor ${fd}`);
+  }
+  polls.set(address, { handle, callback });
+  restart(address, UV_READABLE, onReadable);
+  return {
+    ref: () => handle.ref(),
+    unref: () => handle.unref(),
+    close: () => {
+      polls.delete(address);
+      handle.close();
+    },
+  };
+}

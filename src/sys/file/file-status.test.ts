@@ -1,0 +1,48 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Errno } from '../base/errno.ts';
+import { bootId, deviceOfPath, pidNamespace } from '../process/namespace.ts';
+import { close, OpenFlag, open } from './file.ts';
+import { FileKind, fileStatus, mkfifo, reserveFile } from './file-status.ts';
+
+const errno = (value: number): unknown => expect.objectContaining({ errno: value });
+let folder = '';
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'sys-status-'));
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+describe('fileStatus', () => {
+  it('distinguishes files, pipes and others', () => {
+    const file = open(join(folder, 'file'), OpenFlag.RDWR | OpenFlag.CREAT, 0o640);
+    reserveFile(file, 5000);
+    expect(fileStatus(file)).toEqual({ kind: FileKind.FILE, uid: process.geteuid?.(), mode: 0o640, byteLength: 5000 });
+    mkfifo(join(folder, 'fifo'));
+    const fifo = open(join(folder, 'fifo'), OpenFlag.RDONLY | OpenFlag.NONBLOCK);
+    expect(fileStatus(fifo)).toMatchObject({ kind: FileKind.FIFO, mode: 0o600 });
+    const other = open('/dev/null', OpenFlag.RDONLY);
+    expect(fileStatus(other).kind).toBe(FileKind.OTHER);
+    for (const fd of [file, fifo, other]) close(fd);
+  });
+
+  it('and the related functions report errors', () => {
+    expect(() => fileStatus(9999)).toThrow(errno(Errno.EBADF));
+    expect(() => reserveFile(9999, 1)).toThrow(errno(Errno.EBADF));
+    expect(() => mkfifo(join(folder, 'none', 'fifo'))).toThrow(errno(Errno.ENOENT));
+    mkfifo(join(folder, 'fifo'));
+    expect(() => mkfifo(join(folder, 'fifo'))).toThrow(errno(Errno.EEXIST));
+  });
+});
+
+describe('the namespace of a process', () => {
+  it('is the same at every call', () => {
+    expect(bootId()).toEqual(bootId());
+    expect(bootId()).toHaveLength(16);
+    expect(pidNamespace()).toBe(pidNamespace());
+    expect(pidNamespace()).toBeGreaterThan(0);
+    expect(deviceOfPath(folder)).toBe(deviceOfPath(join(folder, '.')));
+    expect(deviceOfPath(join(folder, 'none'))).toBeUndefined();
+  });
+});

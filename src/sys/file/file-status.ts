@@ -1,0 +1,94 @@
+/**
+ * Kind and size of open files; named pipes, and files whose space is reserved before they are mapped. Opening and reading
+ * are in file.ts.
+ */
+
+import * as fs from 'node:fs';
+import { Errno } from '../base/errno.ts';
+import { errno, fallocate, mkfifoCall, statxCall } from '../base/libc.ts';
+import { PAGE_SIZE } from '../base/mapped-memory.ts';
+import { allocateScratch } from '../base/scratch.ts';
+import { SyscallError } from '../base/syscall-error.ts';
+import { errnoOf } from './file.ts';
+
+/** Maximum size of one call of {@link reserveFile}: a millisecond at most. A power of two. */
+const RESERVE_BYTES_MAX = 2 ** 21;
+
+/** `include/uapi/linux/fcntl.h` and `stat.h`; offsets in struct statx. */
+const AT_FDCWD = -100;
+const AT_STATX_DONT_SYNC = 0x4000;
+const STATX_INO = 0x100;
+const STATX = { INO: 32, DEV_MAJOR: 136, DEV_MINOR: 140, BYTES: 256 } as const;
+
+/** Kinds of files that callers distinguish. */
+export const FileKind = { FILE: 'file', FIFO: 'fifo', OTHER: 'other' } as const;
+export type FileKind = (typeof FileKind)[keyof typeof FileKind];
+
+/** Result of {@link fileStatus}. */
+export interface FileStatus {
+  readonly kind: FileKind;
+  /** User id of the owner. */
+  readonly uid: number;
+  /** Permission bits. */
+  readonly mode: number;
+  readonly byteLength: number;
+}
+
+/** Kind, owner and size of an open file. Throws SyscallError EBADF. */
+export function fileStatus(fd: number): FileStatus {
+  let stats: fs.Stats;
+  try {
+    stats = fs.fstatSync(fd);
+  } catch (error) {
+    throw new SyscallError('fstat', errnoOf(error), `fd ${fd}`, error);
+  }
+  const kind = stats.isFile() ? FileKind.FILE : stats.isFIFO() ? FileKind.FIFO : FileKind.OTHER;
+  return { kind, uid: stats.uid, mode: stats.mode & 0o7777, byteLength: stats.size };
+}
+
+/** Result of {@link descriptorFile}. */
+export interface DescriptorFile {
+  /** Device number of the file system, as in /proc/PID/mountinfo: `0:52`. */
+  readonly device: string;
+  readonly ino: number;
+}
+
+/**
+ * The file behind a descriptor of a thread, also where its mount was removed. Asks no file system: a process can use it for files that it serves itself.
+ * @returns undefined if there is no such descriptor, or no such thread any more
+ */
+export function descriptorFile(tid: number, fd: number): DescriptorFile | undefined {
+  using found = allocateScratch(STATX.BYTES);
+  const { address, view } = found;
+  if (statxCall(AT_FDCWD, `/proc/${tid}/fd/${fd}`, AT_STATX_DONT_SYNC, STATX_INO, address) !== 0) return undefined;
+  const [major, minor] = [view.getUint32(STATX.DEV_MAJOR, true), view.getUint32(STATX.DEV_MINOR, true)];
+  return { device: `${major}:${minor}`, ino: Number(view.getBigUint64(STATX.INO, true)) };
+}
+
+/**
+ * Makes a named pipe.
+ * @param mode permissions
+ * @throws SyscallError EEXIST, ENOENT, EACCES, ENOSPC, ...
+ */
+export function mkfifo(path: string, mode = 0o600): void {
+  if (mkfifoCall(path, mode) !== 0) throw new SyscallError('mkfifo', errno(), path);
+}
+
+/**
+ * Extends a file to `byteLength` bytes and reserves all of it: a mapping of it can be accessed without a SIGBUS for lack of space.
+ * @throws SyscallError ENOSPC, EFBIG, EBADF, EOPNOTSUPP
+ */
+export function reserveFile(fd: number, byteLength: number): void {
+  let pieceBytes = RESERVE_BYTES_MAX;
+  for (let done = 0; done < byteLength; ) {
+    const length = Math.min(pieceBytes, byteLength - done);
+    if (fallocate(fd, 0, done, length) === 0) {
+      done += length;
+      continue;
+    }
+    const code = errno();
+    if (code !== Errno.EINTR) throw new SyscallError('fallocate', code, `${byteLength} bytes of fd ${fd}`);
+    // The kernel undoes an interrupted reservation: if signals arrive faster than a piece takes, only smaller pieces succeed.
+    pieceBytes = Math.max(pieceBytes / 2, PAGE_SIZE);
+  }
+}

@@ -1,0 +1,209 @@
+/**
+ * Files and descriptors by number. For the control path: a failing read costs microseconds. Mapping is in mapped-memory.ts.
+ */
+
+import * as fs from 'node:fs';
+import { closeDescriptor } from '../base/descriptor.ts';
+import { Errno } from '../base/errno.ts';
+import { errno, fcntlCall, flock, isInterrupted, openCall, pipe2Call, pollCall } from '../base/libc.ts';
+import { allocateScratch, type ScratchBlock } from '../base/scratch.ts';
+import { SyscallError } from '../base/syscall-error.ts';
+import { noteDescriptor } from '../base/thread-descriptors.ts';
+
+const F_GETFD = 1;
+const F_SETFD = 2;
+const F_DUPFD_CLOEXEC = 1030;
+const FD_CLOEXEC = 1;
+const LOCK_EX = 2;
+const LOCK_NB = 4;
+
+/** Flags of {@link open} and {@link pipe2}: `include/uapi/asm-generic/fcntl.h`. */
+export const OpenFlag = {
+  RDONLY: 0,
+  WRONLY: 1,
+  RDWR: 2,
+  CREAT: 0o100,
+  EXCL: 0o200,
+  TRUNC: 0o1000,
+  APPEND: 0o2000,
+  NONBLOCK: 0o4000,
+  NOFOLLOW: 0o400000,
+  CLOEXEC: 0o2000000,
+  PATH: 0o10000000,
+} as const;
+
+/** Maximum wait of one call: neither process.exit() nor worker.terminate() can interrupt it. */
+export const POLL_TIMEOUT_MS_MAX = 100;
+
+/** Events of {@link pollNow}: `include/uapi/asm-generic/poll.h`. */
+export const PollEvent = { IN: 0x01, PRI: 0x02, OUT: 0x04, ERR: 0x08, HUP: 0x10, NVAL: 0x20, RDHUP: 0x2000 } as const;
+
+/** Identity of a file, the same for all its descriptors. */
+export interface FileIdentity {
+  /** Device that holds the inode. */
+  readonly dev: bigint;
+  readonly ino: bigint;
+  /** Device number of a device node; 0 for other files. */
+  readonly rdev: bigint;
+}
+
+/**
+ * Opens a file; always close-on-exec.
+ * @param mode permissions of a file that is created
+ * @returns the fd, which the caller owns
+ * @throws SyscallError as open(2)
+ */
+export function open(path: string, flags: number, mode = 0o600): number {
+  let fd: number;
+  do fd = openCall(path, flags | OpenFlag.CLOEXEC, mode);
+  while (isInterrupted(fd));
+  if (fd < 0) throw new SyscallError('open', errno(), path);
+  return noteDescriptor(fd);
+}
+
+/**
+ * Closes a descriptor opened by this folder; descriptors opened by node:fs must be closed by node:fs.
+ * @throws SyscallError EBADF: a double close, which is a defect of the caller
+ */
+export function close(fd: number): void {
+  const result = closeDescriptor(fd);
+  // Linux has closed it even if a signal interrupts the call: the number may be in use again.
+  if (result !== 0 && !isInterrupted(result)) throw new SyscallError('close', errno(), `fd ${fd}`);
+}
+
+/** Reads at the file position into `target`. Returns the number of bytes, 0 at the end, or -errno (-EAGAIN if no data is available). */
+export function read(fd: number, target: Uint8Array): number {
+  return negativeErrno(() => fs.readSync(fd, target));
+}
+
+/** Reads at `offset` into `target`. Returns the number of bytes, 0 at the end, or -errno. */
+export function pread(fd: number, target: Uint8Array, offset: number): number {
+  return negativeErrno(() => fs.readSync(fd, target, 0, target.byteLength, offset));
+}
+
+/** Writes at the file position. Returns the number of bytes, possibly fewer than given, or -errno. */
+export function write(fd: number, source: Uint8Array): number {
+  return negativeErrno(() => fs.writeSync(fd, source));
+}
+
+/** Writes at `offset`. Returns the number of bytes, possibly fewer than given, or -errno. */
+export function pwrite(fd: number, source: Uint8Array, offset: number): number {
+  return negativeErrno(() => fs.writeSync(fd, source, 0, source.byteLength, offset));
+}
+
+/** A new close-on-exec descriptor of the same open file. Throws SyscallError EBADF, EMFILE. */
+export function dup(fd: number): number {
+  return noteDescriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+}
+
+/** Runs one fcntl with an integer argument. Returns its result. Throws SyscallError. */
+export function fcntl(fd: number, command: number, argument: number): number {
+  const result = fcntlCall(fd, command, argument);
+  if (result < 0) throw new SyscallError('fcntl', errno(), `command ${command} of fd ${fd}`);
+  return result;
+}
+
+/** Whether the descriptor is closed on exec. Throws SyscallError EBADF. */
+export function isCloexec(fd: number): boolean {
+  return (fcntl(fd, F_GETFD, 0) & FD_CLOEXEC) !== 0;
+}
+
+/** Sets whether the descriptor is closed on exec. Throws SyscallError EBADF. */
+export function setCloexec(fd: number, cloexec: boolean): void {
+  fcntl(fd, F_SETFD, cloexec ? FD_CLOEXEC : 0);
+}
+
+/** The identity of the file behind a descriptor. Throws SyscallError EBADF. */
+export function fstat(fd: number): FileIdentity {
+  try {
+    const { dev, ino, rdev } = fs.fstatSync(fd, { bigint: true });
+    return { dev, ino, rdev };
+  } catch (error) {
+    throw new SyscallError('fstat', errnoOf(error), `fd ${fd}`, error);
+  }
+}
+
+/**
+ * Takes the exclusive lock of an open file, without waiting. The lock ends with the last descriptor of the open file, for any end of the process.
+ * @returns false if another open file holds it
+ * @throws SyscallError EBADF, ENOLCK
+ */
+export function tryLockFile(fd: number): boolean {
+  let result: number;
+  do result = flock(fd, LOCK_EX | LOCK_NB);
+  while (isInterrupted(result));
+  if (result === 0) return true;
+  const code = errno();
+  if (code === Errno.EAGAIN) return false;
+  throw new SyscallError('flock', code, `fd ${fd}`);
+}
+
+let fdPair: ScratchBlock | undefined;
+let pollRecord: ScratchBlock | undefined;
+
+/**
+ * Makes a pipe.
+ * @param flags of {@link OpenFlag}: CLOEXEC by default, NONBLOCK
+ * @returns the reading end and the writing end, which the caller owns
+ * @throws SyscallError EMFILE, ENFILE
+ */
+export function pipe2(flags: number = OpenFlag.CLOEXEC): [number, number] {
+  fdPair ??= allocateScratch(8);
+  if (pipe2Call(fdPair.address, flags) !== 0) throw new SyscallError('pipe2', errno(), `flags 0o${flags.toString(8)}`);
+  return [noteDescriptor(fdPair.words[0]!), noteDescriptor(fdPair.words[1]!)];
+}
+
+/**
+ * Polls `events` without waiting.
+ * @param events bits of {@link PollEvent}
+ * @returns the bits that are set (including ERR, HUP and NVAL): never negative, so that it can be tested as a mask. A signal has no effect.
+ */
+export function pollNow(fd: number, events: number): number {
+  let ready = pollOnce(fd, events, 0);
+  while (ready < 0) ready = pollOnce(fd, events, 0);
+  return ready;
+}
+
+/**
+ * Waits for one of `events`. Blocks the thread with its event loop: for short times only.
+ * @param timeoutMs milliseconds, at most {@link POLL_TIMEOUT_MS_MAX}
+ * @returns the bits that are set (including ERR, HUP and NVAL): never negative; 0 on time-out, or earlier if a signal ends the wait
+ */
+export function pollFor(fd: number, events: number, timeoutMs: number): number {
+  return Math.max(pollOnce(fd, events, Math.min(timeoutMs, POLL_TIMEOUT_MS_MAX)), 0);
+}
+
+/** One call: the bits, or -1 if a signal has interrupted it. An invalid descriptor is not a failure: NVAL. */
+function pollOnce(fd: number, events: number, timeoutMs: number): number {
+  pollRecord ??= allocateScratch(8);
+  pollRecord.words[0] = fd;
+  pollRecord.words[1] = events;
+  const count = pollCall(pollRecord.address, 1, timeoutMs);
+  if (count >= 0) return pollRecord.words[1]! >>> 16;
+  if (!isInterrupted(count)) throw new SyscallError('poll', errno(), `fd ${fd}`);
+  return -1;
+}
+
+/** Number of open descriptors of this process: equal before and after a test without leaks. */
+export function openFileDescriptors(): number {
+  // Reading the folder opens one.
+  return fs.readdirSync('/proc/self/fd').length - 1;
+}
+
+/** The errno in an error of node:fs; other errors, such as an invalid argument, are rethrown. */
+export function errnoOf(error: unknown): number {
+  if (error instanceof Error && 'errno' in error && typeof error.errno === 'number') return Math.abs(error.errno);
+  throw error;
+}
+
+/** Repeats a call after a signal: libuv does that for writing, but not for reading. */
+function negativeErrno(call: () => number): number {
+  for (;;) {
+    try {
+      return call();
+    } catch (error) {
+      const code = errnoOf(error);
+      if (code !== Errno.EINTR) return -code;
+    }
+  }
+}

@@ -1,0 +1,64 @@
+/**
+ * The connection to the kernel of a file system in user space (/dev/fuse), and the files that mappings of its files go to. The messages are the caller's.
+ */
+
+import { Errno } from '../base/errno.ts';
+import { errno, ioctlCall, read, write } from '../base/libc.ts';
+import { allocateScratch } from '../base/scratch.ts';
+import { SyscallError } from '../base/syscall-error.ts';
+import { OpenFlag, open } from './file.ts';
+
+const FUSE_DEVICE = '/dev/fuse';
+/** `include/uapi/linux/fuse.h`: _IOW(229, 1, struct fuse_backing_map) and _IOW(229, 2, uint32_t). */
+const FUSE_DEV_IOC_BACKING_OPEN = 0x4010_e501;
+const FUSE_DEV_IOC_BACKING_CLOSE = 0x4004_e502;
+const BACKING_MAP_BYTES = 16;
+
+/** Opens a new connection, which does not block. Throws SyscallError ENOENT, EACCES, ENODEV without the module. */
+export function openFuse(): number {
+  return open(FUSE_DEVICE, OpenFlag.RDWR | OpenFlag.NONBLOCK);
+}
+
+/**
+ * Reads one request of the kernel.
+ * @returns its bytes; 0 if there is none now; -ENODEV once the file system is unmounted, other -errno
+ */
+export function readFuse(fd: number, address: number, byteLength: number): number {
+  for (;;) {
+    const count = read(fd, address, byteLength);
+    if (count >= 0) return count;
+    const code = errno();
+    if (code === Errno.EAGAIN) return 0;
+    // ENOENT: the request was withdrawn while it was read.
+    if (code !== Errno.EINTR && code !== Errno.ENOENT) return -code;
+  }
+}
+
+/** Writes one answer. Returns 0, or -errno: -ENOENT if the kernel does not wait for it any more. */
+export function writeFuse(fd: number, address: number, byteLength: number): number {
+  for (;;) {
+    if (write(fd, address, byteLength) >= 0) return 0;
+    const code = errno();
+    if (code !== Errno.EINTR) return -code;
+  }
+}
+
+/**
+ * Registers a file as the one behind files that are opened as passthrough.
+ * @returns the id for the answer to OPEN
+ * @throws SyscallError EPERM without CAP_SYS_ADMIN; EOPNOTSUPP, ENOTTY before Linux 6.9
+ */
+export function openBacking(fuse: number, file: number): number {
+  using map = allocateScratch(BACKING_MAP_BYTES);
+  map.view.setInt32(0, file, true);
+  const id = ioctlCall(fuse, FUSE_DEV_IOC_BACKING_OPEN, map.address);
+  if (id < 0) throw new SyscallError('ioctl', errno(), 'FUSE_DEV_IOC_BACKING_OPEN');
+  return id;
+}
+
+/** Releases a registration. Files that were opened with it keep the file. Without effect once the file system is unmounted. */
+export function closeBacking(fuse: number, id: number): void {
+  using word = allocateScratch(4);
+  word.words[0] = id;
+  ioctlCall(fuse, FUSE_DEV_IOC_BACKING_CLOSE, word.address);
+}

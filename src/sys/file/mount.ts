@@ -1,0 +1,84 @@
+/**
+ * Mounts, and the mount namespace of a thread. Needs CAP_SYS_ADMIN. What is mounted where is the caller's decision.
+ */
+
+import { readFileSync } from 'node:fs';
+import { errno, mountCall, umount2, unshareCall } from '../base/libc.ts';
+import { SyscallError } from '../base/syscall-error.ts';
+
+const CLONE_NEWNS = 0x20000;
+const MNT_DETACH = 2;
+
+/** Flags of {@link mount}: `include/uapi/linux/mount.h`. */
+export const MountFlag = {
+  RDONLY: 1,
+  NOSUID: 2,
+  NODEV: 4,
+  NOEXEC: 8,
+  BIND: 0x1000,
+  REC: 0x4000,
+  PRIVATE: 0x40000,
+} as const;
+
+/** A mount of this thread's namespace. */
+export interface MountEntry {
+  /** Id of the mount, as in /proc/PID/fdinfo. */
+  readonly id: number;
+  /** Device number of its file system, such as `0:52`. */
+  readonly device: string;
+  readonly target: string;
+  readonly type: string;
+}
+
+/** What {@link mount} mounts. */
+export interface MountOptions {
+  readonly source?: string;
+  readonly type?: string;
+  /** Bits of {@link MountFlag}. */
+  readonly flags?: number;
+  /** Options of the file system. */
+  readonly data?: string;
+}
+
+/** Mounts a file system, binds a path or changes the propagation of mounts. Throws SyscallError as mount(2). */
+export function mount(target: string, options: MountOptions): void {
+  const { source = 'none', type, flags = 0, data } = options;
+  if (mountCall(source, target, type ?? null, flags, data ?? null) === 0) return;
+  throw new SyscallError('mount', errno(), `${type ?? source} on ${target}`);
+}
+
+/** Removes the topmost mount of a path; it ends when it is not used any more. Throws SyscallError as umount2(2). */
+export function unmount(target: string): void {
+  if (umount2(target, MNT_DETACH) !== 0) throw new SyscallError('umount2', errno(), target);
+}
+
+/**
+ * Gives this thread a copy of its mount namespace; changes of mounts then concern this thread and the processes that it starts. Other threads keep theirs.
+ * @throws SyscallError EPERM
+ */
+export function unshareMounts(): void {
+  if (unshareCall(CLONE_NEWNS) !== 0) throw new SyscallError('unshare', errno(), 'the mount namespace');
+}
+
+/** The mounts that a thread sees, in the order of /proc. Throws the error of node:fs for a thread that has ended. */
+export function readMounts(tid: number | 'thread-self' = 'thread-self'): readonly MountEntry[] {
+  const text = readFileSync(`/proc/${tid}/mountinfo`, 'utf8');
+  return text
+    .trimEnd()
+    .split('\n')
+    .map((line) => {
+      const fields = line.split(' ');
+      const separator = fields.indexOf('-');
+      return {
+        id: Number(fields[0]),
+        device: fields[2]!,
+        target: withoutEscapes(fields[4]!),
+        type: fields[separator + 1]!,
+      };
+    });
+}
+
+/** Blanks and a few other characters are in octal: seq_path in fs/seq_file.c. */
+function withoutEscapes(path: string): string {
+  return path.replace(/\\([0-7]{3})/g, (_all, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+}

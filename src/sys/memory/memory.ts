@@ -1,0 +1,176 @@
+/**
+ * Copying, filling and probing memory by address. Unchecked: a wrong address ends the process, except in calls that are documented otherwise.
+ */
+
+import { highOf } from '../../ucs/type/int64.ts';
+import { Errno } from '../base/errno.ts';
+import {
+  addressOfView,
+  errno,
+  isInterrupted,
+  madvise as madviseCall,
+  memcmp as memcmpCall,
+  memcpy as memcpyCall,
+  memmove as memmoveCall,
+  memset as memsetCall,
+  msync,
+  processVmReadv,
+  processVmWritev,
+} from '../base/libc.ts';
+import { PAGE_SIZE } from '../base/mapped-memory.ts';
+import { allocateScratch, type ScratchBlock } from '../base/scratch.ts';
+
+/**
+ * Copies bytes between addresses of this process; the ranges must not overlap. 30 ns for 8 bytes, about 20 GB/s from 64 KiB up.
+ * An address computed for the call is a heap number of V8: some bytes of young garbage each, none for a stored one.
+ */
+export const memcpy: (destination: number, source: number, byteLength: number) => void = memcpyCall;
+
+/** Like {@link memcpy} for ranges that may overlap. */
+export const memmove: (destination: number, source: number, byteLength: number) => void = memmoveCall;
+
+/** Sets bytes of this process. Ten times as fast as `fill` on a SharedArrayBuffer. */
+export const memset: (destination: number, byte: number, byteLength: number) => void = memsetCall;
+
+/** Compares bytes of this process: 0 if equal, else the sign of the first difference. */
+export const memcmp: (left: number, right: number, byteLength: number) => number = memcmpCall;
+
+/**
+ * The address of the first byte that a view covers; 0 for an empty view. Works on SharedArrayBuffers through a view of them.
+ *
+ * The address does not keep the buffer alive: store the view beside it. Alignment is 8 to 16 bytes only.
+ */
+export const addressOf: (view: ArrayBufferView) => number = addressOfView;
+
+/** Advice of {@link madvise}: `include/uapi/asm-generic/mman-common.h`. */
+export const MadviseAdvice = {
+  DONTNEED: 4,
+  REMOVE: 9,
+  HUGEPAGE: 14,
+  NOHUGEPAGE: 15,
+  /** Populate the pages, readable (Linux 5.14). */
+  POPULATE_READ: 22,
+  /** Populate the pages, writable (Linux 5.14): use it on a buffer before measuring with it. */
+  POPULATE_WRITE: 23,
+} as const;
+
+/**
+ * Advises the kernel about the use of a range.
+ * @param address page aligned
+ * @returns 0 or -errno: -ENOMEM for a hole, -EINVAL for an unknown advice, -EFAULT for memory that cannot be populated
+ */
+export function madvise(address: number, byteLength: number, advice: number): number {
+  let result: number;
+  do result = madviseCall(address, byteLength, advice);
+  while (isInterrupted(result));
+  return result === 0 ? 0 : -errno();
+}
+
+const IOVEC_BYTES = 16;
+const PROBE_PAGES = 256;
+let copyVectors: ScratchBlock | undefined;
+let probeVectors: ScratchBlock | undefined;
+
+/**
+ * Copies from another process of the same user (`process_vm_readv`). Safe for all addresses, local and remote.
+ * @returns bytes copied, less than `byteLength` if a later page is invalid; -errno if nothing was copied: -EFAULT for an invalid address,
+ *   -ESRCH for no such process, -EPERM
+ */
+export function copyFromProcess(pid: number, remoteAddress: number, localAddress: number, byteLength: number): number {
+  return transfer(processVmReadv, pid, remoteAddress, localAddress, byteLength);
+}
+
+/** Copies to another process of the same user (`process_vm_writev`). Returns like {@link copyFromProcess}. */
+export function copyToProcess(pid: number, remoteAddress: number, localAddress: number, byteLength: number): number {
+  return transfer(processVmWritev, pid, remoteAddress, localAddress, byteLength);
+}
+
+function transfer(call: typeof processVmReadv, pid: number, remote: number, local: number, byteLength: number): number {
+  copyVectors ??= allocateScratch(2 * IOVEC_BYTES);
+  const { address, words } = copyVectors;
+  let done = 0;
+  // The kernel copies at most 2 GiB per call and stops early at an invalid page; the next call then returns the errno.
+  while (done < byteLength) {
+    setVector(words, 0, local + done, byteLength - done);
+    setVector(words, 1, remote + done, byteLength - done);
+    const moved = call(pid, address, 1, address + IOVEC_BYTES, 1, 0);
+    if (moved > 0) {
+      done += moved;
+      continue;
+    }
+    const code = moved === 0 ? 0 : errno();
+    if (code !== Errno.EINTR) return done > 0 || code === 0 ? done : -code;
+  }
+  return done;
+}
+
+function setVector(words: Uint32Array, index: number, base: number, length: number): void {
+  const word = index * 4;
+  words[word] = base;
+  words[word + 1] = highOf(base);
+  words[word + 2] = length;
+  words[word + 3] = highOf(length);
+}
+
+const MS_ASYNC = 1;
+
+/**
+ * True if every page of a range belongs to a mapping of this process, with any protection: also a reserved range (PROT_NONE).
+ * Accesses no page; the cost depends only on the number of mappings in the range (0.3 us for one).
+ */
+export function isMapped(address: number, byteLength: number): boolean {
+  if (byteLength <= 0) return false;
+  const start = address - (address % PAGE_SIZE);
+  // MS_ASYNC starts no I/O since Linux 2.6.19: the call only walks the mappings and fails with ENOMEM at a hole.
+  return msync(start, address + byteLength - start, MS_ASYNC) === 0;
+}
+
+/**
+ * True if every page of a range can be read, as pinning would. Never a SIGSEGV.
+ * Accesses every page, so it populates missing ones (0.2 us per page that is present).
+ */
+export function isReadable(address: number, byteLength: number): boolean {
+  if (!isMapped(address, byteLength)) return false;
+  probeVectors ??= allocateScratch((PROBE_PAGES + 1) * IOVEC_BYTES + PROBE_PAGES);
+  const vectors = probeVectors.address;
+  const sink = vectors + (PROBE_PAGES + 1) * IOVEC_BYTES;
+  const end = address + byteLength;
+  let page = address - (address % PAGE_SIZE);
+  while (page < end) {
+    let count = 0;
+    for (; count < PROBE_PAGES && page < end; count++, page += PAGE_SIZE) {
+      setVector(probeVectors.words, count + 1, Math.max(page, address), 1);
+    }
+    setVector(probeVectors.words, 0, sink, count);
+    if (probe(process.pid, vectors, count) !== count) return false;
+  }
+  return true;
+}
+
+/**
+ * True if memory of another process can be read: checks every page of up to 256, of more the first, the last and some between.
+ * Populates the pages that it accesses. One system call.
+ */
+export function isProcessMemoryReadable(pid: number, address: number, byteLength: number): boolean {
+  if (byteLength <= 0) return false;
+  probeVectors ??= allocateScratch((PROBE_PAGES + 1) * IOVEC_BYTES + PROBE_PAGES);
+  const vectors = probeVectors.address;
+  const lastPage = Math.floor((address + byteLength - 1) / PAGE_SIZE);
+  const firstPage = Math.floor(address / PAGE_SIZE);
+  const pages = lastPage - firstPage + 1;
+  const count = Math.min(PROBE_PAGES, pages);
+  for (let i = 0; i < count; i++) {
+    const page = firstPage + (count === 1 ? 0 : Math.floor((i * (pages - 1)) / (count - 1)));
+    setVector(probeVectors.words, i + 1, Math.max(page * PAGE_SIZE, address), 1);
+  }
+  setVector(probeVectors.words, 0, vectors + (PROBE_PAGES + 1) * IOVEC_BYTES, count);
+  return probe(pid, vectors, count) === count;
+}
+
+/** Reads one byte of each of `count` pages into the sink. Returns the number read, or -1. */
+function probe(pid: number, vectors: number, count: number): number {
+  let result: number;
+  do result = processVmReadv(pid, vectors, 1, vectors + IOVEC_BYTES, count, 0);
+  while (isInterrupted(result));
+  return result;
+}

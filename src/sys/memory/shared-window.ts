@@ -1,0 +1,108 @@
+/**
+ * A file mapped as a real SharedArrayBuffer, for worker threads; and mappings of hundreds of GiB without a view.
+ * For one thread and up to 4 GiB, mapped-memory.ts is cheaper.
+ */
+
+import { invalidParam } from '../../ucs/type/error.ts';
+import { Errno } from '../base/errno.ts';
+import { addressOfView, errno, mmap, munmap } from '../base/libc.ts';
+import {
+  countMapping,
+  MapFlag,
+  PAGE_SIZE,
+  PROT_READ_WRITE,
+  signedOffset,
+  VIEW_LENGTH_MAX,
+} from '../base/mapped-memory.ts';
+import { SyscallError } from '../base/syscall-error.ts';
+
+/** Bytes in a page of a WebAssembly.Memory. */
+const WASM_PAGE_SIZE = 65536;
+const LARGE_LENGTH_MAX = 2 ** 46;
+
+/** The only class of WebAssembly used here; the compiler declares it only with the browser types. */
+interface WasmMemoryConstructor {
+  new (descriptor: { initial: number; maximum: number; shared: true }): { readonly buffer: SharedArrayBuffer };
+}
+const { Memory } = (globalThis as unknown as { WebAssembly: { Memory: WasmMemoryConstructor } }).WebAssembly;
+
+/** A part of a file as a SharedArrayBuffer. */
+export interface SharedWindow {
+  /** Host virtual address of the first byte; valid in all threads, as long as any of them references `buffer`. */
+  readonly address: number;
+  /** Can be posted to workers without a copy; Atomics.wait and notify work between them. Its `byteLength` is a multiple of 64 KiB. */
+  readonly buffer: SharedArrayBuffer;
+  /** Mapped bytes of the file; the rest of the buffer is private zeros. */
+  readonly byteLength: number;
+}
+
+/**
+ * Maps a part of a file shared and read-write as a SharedArrayBuffer.
+ *
+ * V8 removes the mapping when the last thread has dropped the buffer; there is no close. A window takes 50 us to make and about 10 GiB of
+ * address space (of 128 TiB), whatever its length. `TypedArray.fill` on it is slow: use memset.
+ * @param byteLength bytes, a multiple of the page size, at most 4 GiB
+ * @param fileOffset a multiple of the page size below 2^64
+ * @throws UcxError ERR_INVALID_PARAM; SyscallError EBADF, EACCES, EINVAL, ENODEV, ENOMEM (also for lack of address space)
+ */
+export function mapSharedWindow(fd: number, byteLength: number, fileOffset: number | bigint): SharedWindow {
+  checkLength(byteLength, VIEW_LENGTH_MAX);
+  const offset = signedOffset(fileOffset, 'fileOffset');
+  const pages = Math.ceil(byteLength / WASM_PAGE_SIZE);
+  const what = `${byteLength} bytes of fd ${fd} at ${fileOffset}`;
+  let buffer: SharedArrayBuffer;
+  try {
+    // A WebAssembly memory is the only SharedArrayBuffer that is page aligned and never moves.
+    buffer = new Memory({ initial: pages, maximum: pages, shared: true }).buffer;
+  } catch (error) {
+    throw new SyscallError('mmap', Errno.ENOMEM, `address space for ${what}`, error);
+  }
+  const address = addressOfView(new Uint8Array(buffer, 0, 1));
+  const flags = MapFlag.SHARED | MapFlag.FIXED | MapFlag.NORESERVE;
+  if (mmap(address, byteLength, PROT_READ_WRITE, flags, fd, offset) !== address) {
+    throw new SyscallError('mmap', errno(), what);
+  }
+  return { address, buffer, byteLength };
+}
+
+/**
+ * Maps a file shared and read-write without a view, for memcpy by address. Counted in `mappedMemoryStatistics()`.
+ * @param byteLength bytes, a multiple of the page size, at most 64 TiB
+ * @param fileOffset a multiple of the page size below 2^64
+ * @returns the host virtual address; {@link unmapLarge} unmaps it
+ * @throws UcxError ERR_INVALID_PARAM; SyscallError EBADF, EACCES, EINVAL, ENODEV, ENOMEM
+ */
+export function mapLarge(fd: number, byteLength: number, fileOffset: number | bigint = 0): number {
+  checkLength(byteLength, LARGE_LENGTH_MAX);
+  const address = mmap(
+    0,
+    byteLength,
+    PROT_READ_WRITE,
+    MapFlag.SHARED | MapFlag.NORESERVE,
+    fd,
+    signedOffset(fileOffset, 'fileOffset'),
+  );
+  if (address === -1) throw new SyscallError('mmap', errno(), `${byteLength} bytes of fd ${fd} at ${fileOffset}`);
+  countMapping(byteLength, 1);
+  return address;
+}
+
+/**
+ * Removes a mapping of {@link mapLarge}.
+ *
+ * DANGER: takes effect at once. Code in any thread that uses a view of it (viewAt) or its address must have stopped.
+ * @throws SyscallError EINVAL for an address that is not such a mapping
+ */
+export function unmapLarge(address: number, byteLength: number): void {
+  if (munmap(address, byteLength) !== 0) {
+    throw new SyscallError('munmap', errno(), `${byteLength} bytes at 0x${address.toString(16)}`);
+  }
+  countMapping(byteLength, -1);
+}
+
+function checkLength(byteLength: number, max: number): void {
+  if (!Number.isSafeInteger(byteLength) || byteLength <= 0 || byteLength % PAGE_SIZE !== 0) {
+    throw invalidParam('byteLength', `must be a positive multiple of ${PAGE_SIZE}`, byteLength);
+  }
+  if (byteLength > max) throw invalidParam('byteLength', `must be at most ${max}`, byteLength);
+}

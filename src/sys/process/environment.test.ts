@@ -1,0 +1,39 @@
+import { execFileSync } from 'node:child_process';
+import { describe, expect, it } from 'vitest';
+import { builtSpecifier } from '../../../test/fixtures/built.ts';
+import { getEnvironment, setEnvironment } from './environment.ts';
+
+const NAME = 'GAUDI_UCX_ENVIRONMENT_TEST';
+
+describe('the environment of C', () => {
+  it('is set, read, emptied and removed', () => {
+    expect(getEnvironment(NAME)).toBeUndefined();
+    setEnvironment(NAME, 'a value');
+    expect(getEnvironment(NAME)).toBe('a value');
+    setEnvironment(NAME, '');
+    expect(getEnvironment(NAME)).toBe('');
+    setEnvironment(NAME, undefined);
+    setEnvironment(NAME, undefined);
+    expect(getEnvironment(NAME)).toBeUndefined();
+  });
+
+  it('is that of the main thread', () => {
+    const module = builtSpecifier(new URL('./environment.ts', import.meta.url));
+    const program = `
+      import { getEnvironment, setEnvironment } from ${module};
+      process.env.${NAME} = 'of Node.js';
+      const first = getEnvironment('${NAME}');
+      setEnvironment('${NAME}', 'of C');
+      console.log(first + ', ' + process.env.${NAME});`;
+    const options = ['--input-type=module', '-e', program];
+    expect(execFileSync(process.execPath, options, { encoding: 'utf8' })).toBe('of Node.js, of C\n');
+  });
+
+  it.each(['', 'A=B', 'A\0B'])('rejects the name %j', (name) => {
+    expect(() => setEnvironment(name, 'x')).toThrow('argument name must not be empty nor have = or a zero byte');
+  });
+
+  it('rejects a value that C would truncate', () => {
+    expect(() => setEnvironment(NAME, 'a\0b')).toThrow('argument value must not have a zero byte');
+  });
+});

@@ -1,0 +1,49 @@
+/**
+ * Identity of this process's environment: the boot of the machine, and the namespace of its process ids.
+ */
+
+import * as fs from 'node:fs';
+import { Errno } from '../base/errno.ts';
+import { SyscallError } from '../base/syscall-error.ts';
+
+const BOOT_ID = '/proc/sys/kernel/random/boot_id';
+const NETWORK_NAMESPACE = '/proc/self/ns/net';
+const PID_NAMESPACE = '/proc/self/ns/pid';
+/** Cached: it never changes, and is also needed when no descriptors are left. */
+let bootText: string | undefined;
+
+/**
+ * Bytes that identify this boot of the machine: equal in all its processes and containers.
+ * @returns 16 bytes
+ * @throws SyscallError ENOENT without /proc, EMFILE the first time
+ */
+export function bootId(): Uint8Array<ArrayBuffer> {
+  bootText ??= fromProc(BOOT_ID, () => fs.readFileSync(BOOT_ID, 'latin1'));
+  return new Uint8Array(Buffer.from(bootText.trim().replaceAll('-', ''), 'hex'));
+}
+
+/** Identifies the namespace of the process ids of this process; 32 bits, unsigned. Throws SyscallError ENOENT without /proc. */
+export function pidNamespace(): number {
+  const link = fromProc(PID_NAMESPACE, () => fs.readlinkSync(PID_NAMESPACE));
+  return Number(/\d+/.exec(link)?.[0] ?? 0) >>> 0;
+}
+
+/** Identifies the network namespace of this process, whose interfaces and ports it sees; 32 bits, unsigned. Throws SyscallError ENOENT without /proc. */
+export function networkNamespace(): number {
+  const link = fromProc(NETWORK_NAMESPACE, () => fs.readlinkSync(NETWORK_NAMESPACE));
+  return Number(/\d+/.exec(link)?.[0] ?? 0) >>> 0;
+}
+
+/** The file system of a path, as a device number; undefined if the path does not exist. */
+export function deviceOfPath(path: string): bigint | undefined {
+  return fs.statSync(path, { bigint: true, throwIfNoEntry: false })?.dev;
+}
+
+function fromProc<T>(path: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    const code = -((error as { errno?: number }).errno ?? -Errno.ENOENT);
+    throw new SyscallError('open', code, path, error);
+  }
+}

@@ -1,0 +1,220 @@
+/**
+ * Processes and threads: identity, end, scheduling. Starting them is in worker-thread.ts and node:child_process.
+ */
+
+import { readFileSync } from 'node:fs';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { joinWords } from '../../ucs/type/int64.ts';
+import { Errno } from '../base/errno.ts';
+import {
+  clockGettime,
+  errno,
+  gettidCall,
+  kill,
+  pidfdGetfdCall,
+  pidfdOpenCall,
+  prctl,
+  schedGetaffinityCall,
+  schedSetaffinityCall,
+  schedYieldCall,
+} from '../base/libc.ts';
+import { allocateScratch, type ScratchBlock } from '../base/scratch.ts';
+import { isSyscallError, SyscallError } from '../base/syscall-error.ts';
+import { noteDescriptor } from '../base/thread-descriptors.ts';
+import { errnoOf } from '../file/file.ts';
+
+const PR_SET_PDEATHSIG = 1;
+const PR_SET_PTRACER = 0x59616d61;
+const SIGKILL = 9;
+const SYS_PIDFD_OPEN = 434;
+const SYS_PIDFD_GETFD = 438;
+const CLOCK_MONOTONIC_RAW = 4;
+const CPU_MASK_BYTES = 128;
+const CPU_COUNT_MAX = CPU_MASK_BYTES * 8;
+
+/**
+ * Makes the kernel kill this process when the thread that started it ends: call it first in a child that spins, which
+ * would not notice otherwise. Has no effect if the parent has already ended: compare process.ppid afterwards.
+ * @param signal SIGKILL by default; 0 cancels it
+ */
+export function setParentDeathSignal(signal: number = SIGKILL): void {
+  if (prctl(PR_SET_PDEATHSIG, signal) !== 0) throw new SyscallError('prctl', errno(), `PR_SET_PDEATHSIG ${signal}`);
+}
+
+/**
+ * Allows another process of the same user to read and write the memory of this one, on systems that allow that to ancestors only (Yama,
+ * ptrace_scope 1). Replaces the previous permission; without Yama it is not needed and has no effect.
+ * @param pid 0 revokes the permission
+ */
+export function allowMemoryAccess(pid: number): void {
+  if (prctl(PR_SET_PTRACER, pid) === 0) return;
+  const code = errno();
+  if (code !== Errno.EINVAL) throw new SyscallError('prctl', code, `PR_SET_PTRACER ${pid}`);
+}
+
+/** The process id of the caller. */
+export function getpid(): number {
+  return process.pid;
+}
+
+/** The thread id of the caller; for the main thread it equals the process id. */
+export function gettid(): number {
+  return gettidCall();
+}
+
+/** Yields this CPU to other runnable threads. */
+export function schedYield(): void {
+  schedYieldCall();
+}
+
+/**
+ * Restricts a thread to CPUs.
+ * @param tid 0 for the calling thread
+ * @param cpus indices of at least one CPU, below 1024
+ * @throws UcxError ERR_INVALID_PARAM; SyscallError EINVAL (none of the CPUs is usable), ESRCH, EPERM
+ */
+export function schedSetAffinity(tid: number, cpus: readonly number[]): void {
+  const mask = allocateScratch(CPU_MASK_BYTES);
+  try {
+    for (const cpu of cpus) {
+      if (!Number.isInteger(cpu) || cpu < 0 || cpu >= CPU_COUNT_MAX) {
+        throw invalidParam('cpus', `must have indices from 0 to ${CPU_COUNT_MAX - 1}`, cpu);
+      }
+      mask.words[cpu >>> 5]! |= 1 << (cpu & 31);
+    }
+    if (schedSetaffinityCall(tid, CPU_MASK_BYTES, mask.address) !== 0) {
+      throw new SyscallError('sched_setaffinity', errno(), `thread ${tid} to CPUs ${cpus.join(',')}`);
+    }
+  } finally {
+    mask.free();
+  }
+}
+
+/**
+ * The CPUs that a thread may run on, ascending.
+ * @param tid 0 for the calling thread
+ * @throws SyscallError ESRCH, EPERM
+ */
+export function schedGetAffinity(tid: number): number[] {
+  const mask = allocateScratch(CPU_MASK_BYTES);
+  try {
+    if (schedGetaffinityCall(tid, CPU_MASK_BYTES, mask.address) < 0) {
+      throw new SyscallError('sched_getaffinity', errno(), `thread ${tid}`);
+    }
+    const cpus: number[] = [];
+    for (let cpu = 0; cpu < CPU_COUNT_MAX; cpu++) {
+      if ((mask.words[cpu >>> 5]! & (1 << (cpu & 31))) !== 0) cpus.push(cpu);
+    }
+    return cpus;
+  } finally {
+    mask.free();
+  }
+}
+
+/** True if the process exists, including one that has ended and was not waited for, and one of another user. */
+export function processExists(pid: number): boolean {
+  return kill(pid, 0) === 0 || errno() === Errno.EPERM;
+}
+
+/**
+ * Start time of a process, in clock ticks (10 ms) since boot: together with the pid, an identity that is not reused.
+ * @returns undefined if the process does not exist
+ * @throws SyscallError EMFILE, ENFILE, EACCES: the start time cannot be determined
+ */
+export function processStartTime(pid: number): number | undefined {
+  const start = statField(pid, 22);
+  return start === undefined ? undefined : Number(start);
+}
+
+/**
+ * True while a process runs: it exists, has not ended, and has the start time, if given. If /proc cannot be read, for example without free
+ * descriptors, true for every existing process.
+ * @param startTime of {@link processStartTime}
+ */
+export function isProcessAlive(pid: number, startTime?: number): boolean {
+  try {
+    const state = statField(pid, 3);
+    if (state === undefined || state === 'Z' || state === 'X') return false;
+    return startTime === undefined || processStartTime(pid) === startTime;
+  } catch (error) {
+    if (isSyscallError(error)) return processExists(pid);
+    throw error;
+  }
+}
+
+/**
+ * A descriptor of a process: readable once it has ended, even if its pid is reused. Close-on-exec.
+ * @returns the fd, which the caller owns
+ * @throws SyscallError ESRCH; ENOSYS before Linux 5.3; EMFILE
+ */
+export function pidfdOpen(pid: number): number {
+  const fd = noteDescriptor(pidfdOpenCall(SYS_PIDFD_OPEN, pid, 0));
+  if (fd < 0) throw new SyscallError('pidfd_open', errno(), `pid ${pid}`);
+  return fd;
+}
+
+/**
+ * A duplicate of a descriptor of another process, close-on-exec.
+ * @param pidfd of {@link pidfdOpen}
+ * @returns the fd, which the caller owns
+ * @throws SyscallError EBADF for a descriptor that the process does not have, EPERM without the right to trace it, ESRCH, EMFILE
+ */
+export function pidfdGetfd(pidfd: number, fd: number): number {
+  const own = noteDescriptor(pidfdGetfdCall(SYS_PIDFD_GETFD, pidfd, fd, 0));
+  if (own < 0) throw new SyscallError('pidfd_getfd', errno(), `fd ${fd}`);
+  return own;
+}
+
+/** The process that a thread belongs to; undefined for a thread that has ended. */
+export function processOfThread(tid: number): number | undefined {
+  try {
+    return Number(/^Tgid:\s+(\d+)$/m.exec(readFileSync(`/proc/${tid}/status`, 'latin1'))?.[1]);
+  } catch (error) {
+    const code = errnoOf(error);
+    if (code === Errno.ENOENT || code === Errno.ESRCH) return undefined;
+    throw new SyscallError('open', code, `/proc/${tid}/status`, error);
+  }
+}
+
+let timespec: ScratchBlock | undefined;
+
+/**
+ * The clock that is never adjusted (CLOCK_MONOTONIC_RAW), in ns since boot; equal in all processes. Exact for 104 days, then to 2 ns. 40 ns.
+ */
+export function clockMonotonicRawNs(): number {
+  timespec ??= allocateScratch(16);
+  clockGettime(CLOCK_MONOTONIC_RAW, timespec.address);
+  return joinWords(timespec.words[0]!, timespec.words[1]!) * 1e9 + timespec.words[2]!;
+}
+
+/**
+ * The command line of a process, words separated by blanks, truncated to `lengthMax` characters; undefined for a process that has ended or that the
+ * caller may not inspect.
+ */
+export function processCommand(pid: number, lengthMax: number): string | undefined {
+  let text: string;
+  try {
+    text = readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  } catch {
+    // ENOENT, ESRCH and EACCES mean the same to the caller: the process cannot be named.
+    return undefined;
+  }
+  const line = text.replace(/\0$/, '').replaceAll('\0', ' ');
+  if (line === '') return undefined;
+  return line.length <= lengthMax ? line : `${line.slice(0, lengthMax - 1)}…`;
+}
+
+/** A field of /proc/<pid>/stat, numbered from 1 as in proc(5), 3 and above; undefined if the process has ended. */
+function statField(pid: number, field: number): string | undefined {
+  let text: string;
+  try {
+    text = readFileSync(`/proc/${pid}/stat`, 'latin1');
+  } catch (error) {
+    const code = errnoOf(error);
+    if (code === Errno.ENOENT || code === Errno.ESRCH) return undefined;
+    throw new SyscallError('open', code, `/proc/${pid}/stat`, error);
+  }
+  // The second field is the name in parentheses and may itself contain blanks and parentheses.
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+  return fields[field - 3];
+}

@@ -1,0 +1,190 @@
+/** The options of one test, with the letters of ucx_perftest: how they are declared, and what their text means. */
+
+import { type Command, Option } from 'commander';
+import { memorySizeType } from '../../../ucs/config/value.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
+import {
+  checkSpec,
+  type Datatype,
+  type Layout,
+  type MemoryName,
+  type TestSpec,
+  UCT_HEADER_BYTES,
+  unsupported,
+} from './spec.ts';
+import { isOneSided, TESTS, testNamed } from './tests.ts';
+
+const DEFAULT_BYTES = 8;
+const DEFAULT_ITERATIONS = 1_000_000;
+const DEFAULT_WARM_UP = 10_000;
+const DEFAULT_PERCENTILE = 50;
+const DEFAULT_FLOW_WINDOW = 127;
+
+/** Options of a test as text: what was not given is undefined. */
+export interface TestOptions {
+  readonly t?: string;
+  readonly s?: string;
+  readonly m?: string;
+  readonly n?: string;
+  readonly w?: string;
+  readonly O?: string;
+  readonly i?: string;
+  readonly o?: boolean;
+  readonly B?: boolean;
+  readonly R?: string;
+  readonly V?: boolean;
+  readonly d?: string;
+  readonly x?: string;
+  readonly D?: string;
+  readonly W?: string;
+  readonly H?: string;
+  readonly A?: string;
+  readonly T?: string;
+  readonly M?: string;
+  readonly C?: boolean;
+  readonly U?: boolean;
+  readonly r?: string;
+  readonly e?: boolean;
+  readonly E?: string;
+  readonly z?: boolean;
+}
+
+/** Declares the options of a test: for the command line, and for the lines of batch files. */
+export function declareTestOptions(command: Command): Command {
+  return command
+    .option('-t <test>', `test to run: ${TESTS.map(({ name }) => name).join(', ')}`)
+    .option(
+      '-s <sizes>',
+      `sizes of the parts of a message, such as 16,48,8192, or a range such as 8..4k or 8:4k (${DEFAULT_BYTES})`,
+    )
+    .option('-m <types>', 'memory of the sender and, behind a comma, of the receiver: host or gaudi (host)')
+    .option('-n <iterations>', `iterations to run (${DEFAULT_ITERATIONS})`)
+    .option(
+      '-w <iterations>',
+      `iterations to warm up, at most a tenth of -n, for at least 0.2 s unless it is 0 (${DEFAULT_WARM_UP})`,
+    )
+    .option('-O <count>', 'operations outstanding at most (by the test: 1 or 32)')
+    .option('-i <bytes>', 'distance between the parts of a message (0: one behind the other)')
+    .option('-o', 'the passive side of a one-sided test makes no progress')
+    .option('-R <rank>', `rank of the percentile (${DEFAULT_PERCENTILE.toFixed(1)})`)
+    .option('-V', 'check all data')
+    .option('-d <device>', 'UCT: device, such as memory or gaudi0')
+    .option('-x <transport>', 'UCT: transport, such as posix or gaudi_ipc')
+    .option('-D <layout>', 'UCT: short, bcopy or zcopy (short); UCP: contig or iov of the sender[,receiver] (contig)')
+    .option('-W <count>', `UCT: messages without an answer, up to ${DEFAULT_FLOW_WINDOW} (${DEFAULT_FLOW_WINDOW})`)
+    .option('-H <bytes>', `header of active messages (UCT: ${UCT_HEADER_BYTES}, in the size; UCP: 0, beside it)`)
+    .option('-C', 'UCP: receive any tag')
+    .option('-U', 'UCP: receive only what a probe has found')
+    .option('-r <mode>', 'UCP: how a stream is received: recv or recv_data (recv)')
+    .option('-e', 'UCP: endpoints with error handling')
+    .option('-z', 'UCP: pass memory handles; without it bytes, where a processor reaches them')
+    .addOption(new Option('-E <mode>', 'UCP: poll').hideHelp())
+    .addOption(new Option('-T <threads>', 'UCP: 1').hideHelp())
+    .addOption(new Option('-M <mode>', 'UCP: single').hideHelp())
+    .addOption(new Option('-A <mode>', 'UCT: refused').hideHelp())
+    .addOption(new Option('-B', 'refused').hideHelp());
+}
+
+/**
+ * The test that options ask for.
+ * @throws UcxError ERR_INVALID_PARAM that names option, rule and value; ERR_UNSUPPORTED with the reason
+ */
+export function specOf(options: TestOptions): TestSpec {
+  refuse(options);
+  if (options.t === undefined) throw invalidParam('-t', 'must name a test', options.t);
+  const kind = testNamed(options.t);
+  if (kind === undefined) {
+    throw invalidParam('-t', `must be one of ${TESTS.map(({ name }) => name).join(', ')}`, options.t);
+  }
+  const isUct = kind.api === 'UCT';
+  const [sendMemory, recvMemory] = pairOf('-m', options.m ?? 'host');
+  const [sendType, recvType] = isUct ? ['contig', 'contig'] : pairOf('-D', options.D ?? 'contig');
+  const { r: mode = 'recv' } = options;
+  if (mode !== 'recv' && mode !== 'recv_data') throw invalidParam('-r', 'must be recv or recv_data', mode);
+  if (options.o === true && !isOneSided(kind.operation)) {
+    throw invalidParam('-o', 'must be used with a one-sided test', kind.name);
+  }
+  const isVerified = options.V === true;
+  return checkSpec({
+    kind,
+    sizes: (options.s ?? String(DEFAULT_BYTES)).split(',').map((text) => sizeOf('-s', text)),
+    iterations: numberOf('-n', options.n, DEFAULT_ITERATIONS),
+    warmUp: numberOf('-w', options.w, DEFAULT_WARM_UP),
+    window: numberOf('-O', options.O, isVerified ? 1 : kind.window),
+    stride: numberOf('-i', options.i, 0),
+    sendMemory: sendMemory as MemoryName,
+    recvMemory: recvMemory as MemoryName,
+    percentile: numberOf('-R', options.R, DEFAULT_PERCENTILE),
+    passive: options.o === true,
+    verify: isVerified,
+    transport: options.x ?? '',
+    device: options.d ?? '',
+    layout: (isUct ? (options.D ?? (kind.operation === 'get' ? 'zcopy' : 'short')) : 'short') as Layout,
+    flowWindow: numberOf('-W', options.W, DEFAULT_FLOW_WINDOW),
+    headerBytes: numberOf('-H', options.H, isUct ? UCT_HEADER_BYTES : 0),
+    sendType: sendType as Datatype,
+    recvType: recvType as Datatype,
+    wildcard: options.C === true,
+    unexpected: options.U === true,
+    streamData: mode === 'recv_data',
+    errorHandling: options.e === true,
+    mapped: options.z === true,
+  });
+}
+
+const RANGE = /\.\.|:/;
+/** Sizes of one range at most: every power of two that a size can be. */
+const RANGE_SIZES_MAX = 64;
+
+/** True for sizes that are a range, of which every power of two is a test: `8..4m`, or `8:4m`. */
+export function isRange(text: string | undefined): boolean {
+  return text !== undefined && RANGE.test(text);
+}
+
+/**
+ * The sizes of a range, or the one size.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function sizesOfRange(text: string): number[] {
+  const words = text.split(RANGE);
+  const [from, to] = words.map((word) => memorySizeType.parse(word));
+  const isWhole = words.length === 1 || (words.length === 2 && to !== undefined);
+  if (!isWhole || from === undefined || from < 1)
+    throw invalidParam('-s', 'must be a size or a range such as 8..4m', text);
+  if (to === undefined) return [from];
+  if (to < from) throw invalidParam('-s', 'must not end below its begin', text);
+  const sizes: number[] = [];
+  for (let bytes = from; bytes <= to && sizes.length < RANGE_SIZES_MAX; bytes *= 2) sizes.push(bytes);
+  return sizes;
+}
+
+/** Options and values of ucx_perftest that this tool does not have. */
+function refuse({ T: threads = '1', M: threadMode = 'single', A, B, D, E: wait = 'poll' }: TestOptions): void {
+  if (threads !== '1') throw unsupported(`-T ${threads}`, 'a worker belongs to one thread');
+  if (threadMode !== 'single') throw unsupported(`-M ${threadMode}`, 'a worker belongs to one thread');
+  if (A !== undefined) throw unsupported(`-A ${A}`, 'there is no asynchronous progress');
+  if (B === true) throw unsupported('-B', 'registration has no such mode');
+  if (D === 'shortiov') throw unsupported('-D shortiov', 'transports send no lists by short messages');
+  if (wait === 'sleep') throw unsupported('-E sleep', 'it would time the event loop, not the transport');
+  if (wait !== 'poll') throw invalidParam('-E', 'must be poll', wait);
+}
+
+function pairOf(option: string, text: string): [string, string] {
+  const parts = text.split(',');
+  if (parts.length > 2) throw invalidParam(option, 'must be one or two names with a comma between them', text);
+  return [parts[0]!, parts[1] ?? parts[0]!];
+}
+
+function numberOf(option: string, text: string | undefined, fallback: number): number {
+  if (text === undefined) return fallback;
+  if (!/^\d+(\.\d+)?$/.test(text)) throw invalidParam(option, 'must be a number', text);
+  return Number(text);
+}
+
+function sizeOf(option: string, text: string): number {
+  const bytes = memorySizeType.parse(text);
+  if (bytes === undefined || !Number.isSafeInteger(bytes)) {
+    throw invalidParam(option, 'must be sizes such as 8 or 64K with commas between them', text);
+  }
+  return bytes;
+}

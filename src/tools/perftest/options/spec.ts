@@ -1,0 +1,199 @@
+/**
+ * Specification of one test: checked, built from the options, and sent to the other side. The syntax of the options is in options.ts.
+ */
+
+import { invalidParam, UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { isAtomic, type TestKind, testNamed } from './tests.ts';
+
+/** Sizes of a message, with every part of a list. */
+const MESSAGE_BYTES_MAX = 2 ** 40;
+const SIZES_MAX = 1024;
+const ITERATIONS_MAX = 2 ** 40;
+const WINDOW_MAX = 4096;
+const HEADER_BYTES_MAX = 4096;
+/** Header of an active message of a transport: the sequence number. */
+export const UCT_HEADER_BYTES = 8;
+/** Sequence numbers have 8 bits: a flow control window is less than half of them. */
+const FLOW_WINDOW_MAX = 127;
+
+export const MEMORY_NAMES = ['host', 'gaudi'] as const;
+export type MemoryName = (typeof MEMORY_NAMES)[number];
+export const LAYOUTS = ['short', 'bcopy', 'zcopy'] as const;
+export type Layout = (typeof LAYOUTS)[number];
+export const DATATYPES = ['contig', 'iov'] as const;
+export type Datatype = (typeof DATATYPES)[number];
+
+const FLAGS = ['passive', 'verify', 'wildcard', 'unexpected', 'streamData', 'errorHandling', 'mapped'] as const;
+
+/** A test and its parameters. */
+export interface TestSpec {
+  readonly kind: TestKind;
+  /** Bytes of the parts of a message. */
+  readonly sizes: readonly number[];
+  readonly iterations: number;
+  readonly warmUp: number;
+  /** Operations outstanding at most. */
+  readonly window: number;
+  /** Bytes from part to part; 0 for one behind the other. */
+  readonly stride: number;
+  readonly sendMemory: MemoryName;
+  readonly recvMemory: MemoryName;
+  readonly percentile: number;
+  /** The passive side of a one-sided test makes no progress. */
+  readonly passive: boolean;
+  /** Data is checked. */
+  readonly verify: boolean;
+  /** UCT: transport and device, layout, and messages without an answer. */
+  readonly transport: string;
+  readonly device: string;
+  readonly layout: Layout;
+  readonly flowWindow: number;
+  /** Bytes of the header of active messages. */
+  readonly headerBytes: number;
+  /** UCP. */
+  readonly sendType: Datatype;
+  readonly recvType: Datatype;
+  readonly wildcard: boolean;
+  readonly unexpected: boolean;
+  readonly streamData: boolean;
+  readonly errorHandling: boolean;
+  /** Operations get memory handles, not bytes. */
+  readonly mapped: boolean;
+}
+
+/** Bytes of one message. */
+export function messageBytes({ sizes }: Pick<TestSpec, 'sizes'>): number {
+  return sizes.reduce((sum, size) => sum + size, 0);
+}
+
+/** Bytes of memory from the first to the last byte of a message. */
+export function messageExtent({ sizes, stride }: Pick<TestSpec, 'sizes' | 'stride'>): number {
+  return stride === 0 ? messageBytes({ sizes }) : stride * (sizes.length - 1) + sizes.at(-1)!;
+}
+
+/** Warm-up iterations: at most a tenth of the run, as in ucx_perftest. */
+export function warmUpOf({ warmUp, iterations }: TestSpec): number {
+  return Math.min(warmUp, Math.ceil(iterations / 10));
+}
+
+/** The test as it goes over the wire. */
+export function packSpec(spec: TestSpec): object {
+  return { ...spec, kind: spec.kind.name };
+}
+
+/**
+ * A test that came from the other side.
+ * @throws UcxError ERR_INVALID_PARAM that names what is wrong
+ */
+export function unpackSpec(value: unknown): TestSpec {
+  if (typeof value !== 'object' || value === null) throw invalidParam('test', 'must be an object', value);
+  const fields = value as Record<string, unknown>;
+  const kind = testNamed(String(fields['kind']));
+  if (kind === undefined) throw invalidParam('test', 'must be a known test', fields['kind']);
+  const { sizes } = fields;
+  if (!Array.isArray(sizes)) throw invalidParam('sizes', 'must be a list', sizes);
+  for (const name of ['transport', 'device'] as const) {
+    if (typeof fields[name] !== 'string') throw invalidParam(name, 'must be text', fields[name]);
+  }
+  for (const name of FLAGS) {
+    if (typeof fields[name] !== 'boolean') throw invalidParam(name, 'must be true or false', fields[name]);
+  }
+  return checkSpec({ ...(fields as unknown as TestSpec), kind });
+}
+
+/**
+ * Checks what can be checked without a transport.
+ * @throws UcxError ERR_INVALID_PARAM that names option, rule and value; ERR_UNSUPPORTED with the reason
+ */
+export function checkSpec(spec: TestSpec): TestSpec {
+  checkNumbers(spec);
+  checkNames(spec);
+  const { kind, sizes, stride } = spec;
+  if (stride > 0 && sizes.some((size) => size > stride)) {
+    throw invalidParam('-i', 'must be 0 or at least as long as every size', stride);
+  }
+  const bytes = messageBytes(spec);
+  if (bytes > MESSAGE_BYTES_MAX) throw invalidParam('-s', `must be at most ${MESSAGE_BYTES_MAX} bytes`, bytes);
+  if (bytes < 1) throw invalidParam('-s', 'must be at least 1 byte', bytes);
+  if (isAtomic(kind.operation) && bytes !== 4 && bytes !== 8) {
+    throw invalidParam('-s', `must be 4 or 8 for ${kind.name}`, bytes);
+  }
+  if (spec.verify && spec.window > 1) throw invalidParam('-O', 'must be 1 where data is checked (-V)', spec.window);
+  if (kind.api === 'UCT') checkUct(spec, bytes);
+  else checkUcp(spec);
+  return spec;
+}
+
+function checkNumbers(spec: TestSpec): void {
+  const { sizes } = spec;
+  if (sizes.length === 0 || sizes.length > SIZES_MAX) {
+    throw invalidParam('-s', `must have 1 to ${SIZES_MAX} sizes`, sizes.length);
+  }
+  for (const size of sizes) checkInteger('-s', size, 0, MESSAGE_BYTES_MAX);
+  checkInteger('-n', spec.iterations, 1, ITERATIONS_MAX);
+  checkInteger('-w', spec.warmUp, 0, ITERATIONS_MAX);
+  checkInteger('-O', spec.window, 1, WINDOW_MAX);
+  checkInteger('-i', spec.stride, 0, MESSAGE_BYTES_MAX);
+  checkInteger('-H', spec.headerBytes, 0, HEADER_BYTES_MAX);
+  checkInteger('-W', spec.flowWindow, 1, FLOW_WINDOW_MAX);
+  if (!(spec.percentile >= 0 && spec.percentile <= 100)) {
+    throw invalidParam('-R', 'must be from 0 to 100', spec.percentile);
+  }
+}
+
+function checkNames(spec: TestSpec): void {
+  checkOneOf('-m', spec.sendMemory, MEMORY_NAMES);
+  checkOneOf('-m', spec.recvMemory, MEMORY_NAMES);
+  checkOneOf('-D', spec.layout, LAYOUTS);
+  checkOneOf('-D', spec.sendType, DATATYPES);
+  checkOneOf('-D', spec.recvType, DATATYPES);
+}
+
+function checkUct(spec: TestSpec, bytes: number): void {
+  const { kind, layout, sizes } = spec;
+  const { operation, name } = kind;
+  if (spec.transport === '') throw invalidParam('-x', `must name the transport for ${name}`, spec.transport);
+  if (spec.device === '') throw invalidParam('-d', `must name the device for ${name}`, spec.device);
+  if (isAtomic(operation) && layout !== 'short') throw invalidParam('-D', `must be short for ${name}`, layout);
+  if (sizes.length > 1) throw unsupported('a list of sizes (-s)', 'transports take one piece of memory');
+  if (layout === 'bcopy' && operation !== 'am') {
+    throw unsupported(`-D bcopy for ${name}`, 'transports have it for active messages only; short copies as well');
+  }
+  if (spec.headerBytes !== UCT_HEADER_BYTES) {
+    throw unsupported(
+      `-H ${spec.headerBytes} for ${name}`,
+      `the header is the sequence number, ${UCT_HEADER_BYTES} bytes`,
+    );
+  }
+  if (operation === 'am' && bytes < UCT_HEADER_BYTES)
+    throw invalidParam('-s', `must be at least ${UCT_HEADER_BYTES} for ${name}: its header`, bytes);
+}
+
+function checkUcp(spec: TestSpec): void {
+  const { operation, name } = spec.kind;
+  const takesIov = operation === 'tag' || operation === 'tag_sync' || operation === 'am' || operation === 'stream';
+  if (!takesIov && (spec.sendType === 'iov' || spec.recvType === 'iov')) {
+    throw unsupported(`-D iov for ${name}`, 'only messages take lists');
+  }
+  if (!takesIov && spec.sizes.length > 1)
+    throw unsupported(`a list of sizes (-s) for ${name}`, 'only messages take lists');
+}
+
+function checkInteger(option: string, value: unknown, min: number, max: number): void {
+  if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return;
+  throw invalidParam(option, `must be an integer from ${min} to ${max}`, value);
+}
+
+function checkOneOf(option: string, value: unknown, names: readonly string[]): void {
+  if (!names.includes(String(value))) throw invalidParam(option, `must be one of ${names.join(', ')}`, value);
+}
+
+/** The refusal of something that ucx_perftest has and this tool does not. */
+export function unsupported(what: string, reason: string): UcxError {
+  return new UcxError({
+    code: 'ERR_UNSUPPORTED',
+    status: Status.UNSUPPORTED,
+    message: `${what} is not supported: ${reason}`,
+  });
+}

@@ -1,0 +1,109 @@
+/**
+ * The bytes of mapped memory for a test, also where a CPU does not reach them: sequence numbers that are set and polled, and contents that are
+ * checked. Device memory is read and written by the worker's own endpoint; nothing here is a measurement.
+ */
+
+import type { Context } from '../../../ucp/api/context.ts';
+import type { Endpoint } from '../../../ucp/api/endpoint.ts';
+import type { MemoryHandle, RemoteKey } from '../../../ucp/api/memory.ts';
+import type { Request } from '../../../ucp/api/request.ts';
+import type { Worker } from '../../../ucp/api/worker.ts';
+import { systemClock } from '../../../ucs/sys/clock.ts';
+import { statusError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+
+/** Time in which a card must have copied a few bytes. */
+const ACCESS_NS_MAX = 10e9;
+const TURNS_MASK = 1023;
+
+/** Access to one piece of mapped memory. */
+export class MemoryProbe {
+  readonly memory: MemoryHandle;
+  readonly #context: Context;
+  readonly #worker: Worker;
+  #access: { readonly endpoint: Endpoint; readonly rkey: RemoteKey } | undefined;
+  readonly #byte: Uint8Array = new Uint8Array(1);
+  #reading: Request | undefined;
+
+  constructor(context: Context, worker: Worker, memory: MemoryHandle) {
+    this.memory = memory;
+    this.#context = context;
+    this.#worker = worker;
+  }
+
+  /** Writes bytes and waits until they are there. Not to be called in a callback. */
+  write(offset: number, bytes: Uint8Array): void {
+    const { bytes: host } = this.memory;
+    if (host !== undefined) {
+      host.set(bytes, offset);
+      return;
+    }
+    const { endpoint, rkey } = this.#device;
+    this.#finish(endpoint.putNbx(bytes, 0, bytes.byteLength, rkey, offset));
+    this.#finish(endpoint.flushNbx());
+  }
+
+  /** Reads bytes. Not to be called in a callback. */
+  read(offset: number, target: Uint8Array): void {
+    const { bytes: host } = this.memory;
+    if (host !== undefined) {
+      target.set(host.subarray(offset, offset + target.byteLength));
+      return;
+    }
+    const { endpoint, rkey } = this.#device;
+    this.#finish(endpoint.getNbx(target, 0, target.byteLength, rkey, offset));
+  }
+
+  /** The byte at an offset of device memory, when a read that an earlier call has begun has ended; else undefined. */
+  pollByte(offset: number): number | undefined {
+    if (this.#reading === undefined) {
+      const { endpoint, rkey } = this.#device;
+      const started = endpoint.getNbx(this.#byte, 0, 1, rkey, offset);
+      if (started === Status.OK) return this.#byte[0];
+      if (started === Status.NO_RESOURCE) return undefined;
+      if (typeof started === 'number') throw statusError(started, 'read a sequence number');
+      this.#reading = started;
+    }
+    if (!this.#reading.isCompleted) return undefined;
+    const { status } = this.#reading;
+    this.#reading.free();
+    this.#reading = undefined;
+    if (status < 0) throw statusError(status, 'read a sequence number');
+    return this.#byte[0];
+  }
+
+  /** Makes progress for a read of {@link pollByte}, unless other code calls progress. */
+  progress(): number {
+    return this.#worker.progress();
+  }
+
+  close(): void {
+    this.#access?.rkey.release();
+  }
+
+  /** Made when it is first wanted: bytes that a CPU reaches need none. */
+  get #device(): { readonly endpoint: Endpoint; readonly rkey: RemoteKey } {
+    if (this.#access === undefined) {
+      const endpoint = this.#worker.endpoint(this.#worker.address());
+      this.#access = { endpoint, rkey: endpoint.unpackRkey(this.#context.packRkey(this.memory)) };
+    }
+    return this.#access;
+  }
+
+  #finish(started: Status | Request): void {
+    if (typeof started === 'number') {
+      if (started < 0) throw statusError(started, 'access memory of the test');
+      return;
+    }
+    const deadline = systemClock.nowNs() + ACCESS_NS_MAX;
+    for (let turn = 1; !started.isCompleted; turn++) {
+      this.#worker.progress();
+      if ((turn & TURNS_MASK) === 0 && systemClock.nowNs() > deadline) {
+        throw statusError(Status.TIMED_OUT, 'access memory of the test');
+      }
+    }
+    const { status } = started;
+    started.free();
+    if (status < 0) throw statusError(status, 'access memory of the test');
+  }
+}

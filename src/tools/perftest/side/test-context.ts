@@ -1,0 +1,138 @@
+/**
+ * The context of a test with its memory: for device memory with the first card that is free, so that the two sides of a test can share a
+ * node. UCX_TLS chooses the transports.
+ */
+
+import { allowedCards } from '../../../assembly/allowed-cards.ts';
+import { Context, type ContextOptions } from '../../../assembly/context.ts';
+import { openNode } from '../../../assembly/open-node.ts';
+import { startProgram } from '../../../assembly/program/program.ts';
+import type { DriverNode } from '../../../driver/port.ts';
+import type { MemoryHandle } from '../../../ucp/api/memory.ts';
+import { MemoryType } from '../../../ucs/memory/memory-type.ts';
+import { invalidParam, isUcxError } from '../../../ucs/type/error.ts';
+import { type MemoryName, messageExtent, type TestSpec, unsupported } from '../options/spec.ts';
+import { isAtomic } from '../options/tests.ts';
+
+/** Longest key or address in a hello, in bytes. */
+const HELLO_BYTES_MAX = 65_536;
+
+/** Addresses and keys of one side for the other, as text. */
+export interface Hello {
+  readonly address: string;
+  readonly key: string;
+}
+
+/** A context, memory to send from and memory to receive into. */
+export class TestContext {
+  readonly context: Context;
+  readonly source: MemoryHandle;
+  readonly target: MemoryHandle;
+  readonly #node: DriverNode | undefined;
+
+  private constructor(spec: TestSpec, context: Context, node: DriverNode | undefined) {
+    this.context = context;
+    this.#node = node;
+    const bytes = messageExtent(spec);
+    this.source = mapMemory(context, spec.sendMemory, bytes);
+    this.target = mapMemory(context, spec.recvMemory, bytes);
+  }
+
+  /**
+   * Opens a context.
+   * @throws UcxError of the context; ERR_UNSUPPORTED where a card is needed and none can be had
+   */
+  static async open(spec: TestSpec, needsCard: boolean): Promise<TestContext> {
+    const { context, node } = needsCard
+      ? await openWithCard(spec.device)
+      : { context: await Context.create(featuresOf(spec)), node: undefined };
+    try {
+      return new TestContext(spec, context, node);
+    } catch (error) {
+      await context.close();
+      node?.close();
+      throw error;
+    }
+  }
+
+  /** Ends at once: operations in flight are cancelled. */
+  async close(): Promise<void> {
+    await this.context.close();
+    this.#node?.close();
+  }
+}
+
+/** The memory type with a name of the command line. */
+export function memoryTypeOf(name: MemoryName): MemoryType {
+  return name === 'gaudi' ? MemoryType.GAUDI : MemoryType.HOST;
+}
+
+/** Bytes for a hello. */
+export function hexOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('hex');
+}
+
+/** Bytes of a hello. @throws UcxError ERR_INVALID_PARAM for what is none */
+export function bytesOf(name: string, text: unknown): Uint8Array {
+  const isHex = typeof text === 'string' && /^([\da-f]{2})*$/.test(text) && text.length <= 2 * HELLO_BYTES_MAX;
+  if (!isHex) throw invalidParam(name, 'must be bytes as hexadecimal text', typeof text);
+  return new Uint8Array(Buffer.from(text, 'hex'));
+}
+
+/** The feature that a test of host memory uses, as ucx_perftest asks for it: UCX makes lanes by features. */
+function featuresOf({ kind, sizes }: TestSpec): Pick<ContextOptions, 'features'> {
+  const { api, operation } = kind;
+  if (api === 'UCT') return {};
+  if (isAtomic(operation)) return { features: [sizes[0] === 4 ? 'amo32' : 'amo64'] };
+  if (operation === 'put' || operation === 'get') return { features: ['rma'] };
+  return { features: [operation === 'tag_sync' ? 'tag' : (operation as 'tag' | 'am' | 'stream')] };
+}
+
+function mapMemory(context: Context, name: MemoryName, allocate: number): MemoryHandle {
+  return context.memMap({ allocate, memoryType: memoryTypeOf(name) });
+}
+
+/** A context with one card: the first one that the configuration allows and that can be opened, beginning with `preferred`. */
+async function openWithCard(
+  preferred: string,
+): Promise<{ readonly context: Context; readonly node: DriverNode | undefined }> {
+  const program = startProgram();
+  const node = openNode(program);
+  const reasons: string[] = [];
+  try {
+    const names = allowedCards(program, node).map(({ name }) => name);
+    for (const name of [...names.filter((each) => each === preferred), ...names.filter((each) => each !== preferred)]) {
+      const context = await openCard(node, name, reasons);
+      if (context !== undefined) return { context, node };
+    }
+  } catch (error) {
+    node.close();
+    throw error;
+  }
+  node.close();
+  throw unsupported('gaudi memory', reasons.length > 0 ? reasons.join('; ') : 'there is no card');
+}
+
+/** Errors of opening a card that another process has, or that does not work. */
+const CARD_CODES: ReadonlySet<string> = new Set([
+  'ERR_GAUDI_DEVICE_BUSY',
+  'ERR_GAUDI_PERMISSION_DENIED',
+  'ERR_GAUDI_DEVICE_NOT_FOUND',
+]);
+
+/** A context with one card; undefined, with the reason added to `reasons`, if the card cannot be opened. */
+async function openCard(node: DriverNode, name: string, reasons: string[]): Promise<Context | undefined> {
+  try {
+    const context = await Context.create({ node, config: { ACC_DEVICES: name } });
+    const { memoryTypes, unavailable } = context.query();
+    if (memoryTypes.includes(MemoryType.GAUDI)) return context;
+    const refused = unavailable.filter((resource) => resource.name.startsWith('gaudi'));
+    reasons.push(...refused.map((resource) => `${resource.name}: ${resource.reason}`));
+    await context.close();
+  } catch (error) {
+    // Another process has the card, or it does not work; errors that are not about the card are thrown.
+    if (!isUcxError(error) || !CARD_CODES.has(error.code)) throw error;
+    reasons.push(error.message);
+  }
+  return undefined;
+}

@@ -1,0 +1,96 @@
+/** Base class of the traffic of UCP operations: pending requests, the flush, and the check of contents. */
+
+import type { Endpoint } from '../../../ucp/api/endpoint.ts';
+import type { Request, RequestParams } from '../../../ucp/api/request.ts';
+import type { Worker } from '../../../ucp/api/worker.ts';
+import { statusError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { messageBytes, type TestSpec } from '../options/spec.ts';
+import { Content } from './content.ts';
+import { MemoryProbe } from './memory-probe.ts';
+import { Traffic } from './traffic.ts';
+import type { UcpSide } from './ucp-side.ts';
+
+/** Traffic over an endpoint. */
+export abstract class UcpTraffic extends Traffic {
+  protected readonly spec: TestSpec;
+  protected readonly worker: Worker;
+  protected readonly endpoint: Endpoint;
+  protected readonly byteLength: number;
+  protected readonly verifies: boolean;
+  protected readonly sourceProbe: MemoryProbe;
+  protected readonly targetProbe: MemoryProbe;
+  /** Contents of a verified test; those of others are empty. */
+  protected readonly sourceContent: Content;
+  protected readonly targetContent: Content;
+  /** Ends a message that was sent. */
+  protected readonly sent: RequestParams;
+  /** The library that carries operations whose requests name no transport; undefined for this library. */
+  protected readonly libraryCarrier: string | undefined;
+  #flushing: Request | undefined;
+
+  constructor(side: UcpSide) {
+    super();
+    this.spec = side.spec;
+    const { name, version } = side.context.engine;
+    this.libraryCarrier = name === 'native' ? undefined : `libucp ${version}`;
+    this.worker = side.worker;
+    this.endpoint = side.endpoint;
+    this.byteLength = messageBytes(side.spec);
+    this.verifies = side.spec.verify;
+    this.sourceProbe = new MemoryProbe(side.context, side.worker, side.source);
+    this.targetProbe = new MemoryProbe(side.context, side.worker, side.target);
+    this.sourceContent = new Content(this.sourceProbe, this.verifies ? side.parts(side.spec.sendType) : []);
+    this.targetContent = new Content(this.targetProbe, this.verifies ? side.parts(side.spec.recvType) : []);
+    this.sent = {
+      callback: (request, status) => {
+        this.outstanding -= 1;
+        this.onSent(request, status);
+        request.free();
+      },
+    };
+  }
+
+  override progress(): number {
+    return this.worker.progress();
+  }
+
+  override flush(): boolean {
+    if (this.#flushing === undefined) {
+      const started = this.worker.flushNbx();
+      if (started === Status.NO_RESOURCE) return false;
+      if (typeof started === 'number') {
+        this.checkStatus(started);
+        return true;
+      }
+      this.#flushing = started;
+    }
+    if (!this.#flushing.isCompleted) return false;
+    this.checkStatus(this.#flushing.status);
+    this.#flushing.free();
+    this.#flushing = undefined;
+    return true;
+  }
+
+  override close(): void {
+    this.sourceProbe.close();
+    this.targetProbe.close();
+  }
+
+  /** A message that was sent has ended. */
+  protected onSent(_request: Request, status: Status): void {
+    this.checkStatus(status);
+  }
+
+  /** Takes what an operation has returned. Its request gets the callback here: some operations are faster without parameters. */
+  protected settle(started: Status | Request): Status {
+    if (typeof started === 'number') return started;
+    this.outstanding += 1;
+    started.callback = this.sent.callback;
+    return Status.INPROGRESS;
+  }
+
+  protected checkStatus(status: Status): void {
+    if (status < 0) this.error ??= statusError(status, `operation of ${this.spec.kind.name}`);
+  }
+}

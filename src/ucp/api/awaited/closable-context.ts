@@ -1,0 +1,65 @@
+/** The parts of a context that all engines share: its workers, and closing. The engines open and close their own resources. */
+
+import { closedError } from '../../../ucs/type/error.ts';
+import { showAs } from '../../../ucs/type/inspect.ts';
+import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
+import type { Engine } from '../engine.ts';
+import type { Worker, WorkerOptions } from '../worker.ts';
+
+/** A context that can be closed. */
+export abstract class ClosableContext<W extends Worker> {
+  readonly thread: symbol = THREAD_BOUND;
+  abstract readonly engine: Engine;
+  abstract readonly emulated: boolean;
+  /** Open workers. */
+  protected readonly workers: Set<W> = new Set();
+  /** Set by {@link shutDown} when nothing can be created from the context any more. */
+  protected isClosed = false;
+  #closing: Promise<void> | undefined = undefined;
+
+  get closed(): boolean {
+    return this.isClosed;
+  }
+
+  protected abstract newWorker(options: WorkerOptions): W;
+
+  /** Closes the context, after its workers; called once. */
+  protected abstract shutDown(): Promise<void>;
+
+  worker(options: WorkerOptions = {}): W {
+    this.checkOpen();
+    const worker = this.newWorker(options);
+    this.workers.add(worker);
+    return worker;
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** Removes a closed worker. */
+  forget(worker: W): void {
+    this.workers.delete(worker);
+  }
+
+  /** @throws UcxError ERR_CLOSED */
+  protected checkOpen(): void {
+    if (this.isClosed) throw closedError('context');
+  }
+
+  async #close(): Promise<void> {
+    for (const worker of this.workers) await worker.close();
+    await this.shutDown();
+  }
+}
+
+showAs(ClosableContext, 'Context', ({ engine, emulated, closed }) => ({
+  engine: `${engine.name} ${engine.version}`,
+  cards: emulated ? 'emulated' : 'real',
+  state: closed ? 'closed' : 'open',
+}));

@@ -1,0 +1,194 @@
+/**
+ * A received active message, for all engines: header and data in the receive buffer, valid during the call unless the handler retains them. The
+ * engine
+ * decides how the data of a rendezvous is fetched.
+ */
+
+import { invalidParam, statusError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import type { MessageDataOptions } from '../active-message.ts';
+import type { Endpoint } from '../endpoint.ts';
+import type { LocalBuffer } from '../memory.ts';
+import type { Request, RequestParams } from '../request.ts';
+import { signalOf } from './promise-tier.ts';
+
+const NO_BYTES = new Uint8Array(0);
+
+/** Services of the engine that received a message; `S` and `W` as in {@link ReceivedMessage}. */
+export interface MessageOwner<S extends object = object, W extends object = object> {
+  /** The endpoint to the sender. */
+  endpointTo(sender: S): Endpoint;
+  /** Discards the data of a rendezvous and notifies the sender. */
+  releaseData(message: ReceivedMessage<S, W>): void;
+  /** Called when a message leaves its queue. Engines without it do not count the memory of queues. */
+  messageTaken?(message: ReceivedMessage<S, W>): void;
+  receiveData(
+    message: ReceivedMessage<S, W>,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params: RequestParams | undefined,
+  ): Status | Request;
+  awaitData(message: ReceivedMessage<S, W>, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number>;
+}
+
+/**
+ * An active message. The object is reused for the next message: after the handler only the result of {@link retain} is valid. For the engine, `S` is
+ * the
+ * connection to the sender, and `W` the state for fetching the data of a rendezvous.
+ */
+export class ReceivedMessage<S extends object = object, W extends object = object> {
+  /** Handler id. */
+  id = 0;
+  /** The connection on which it arrived; for the engine. */
+  sender: S | undefined = undefined;
+  /** Memory that holds header and data. */
+  source: Uint8Array = NO_BYTES;
+  /** First byte of the header in `source`. */
+  headerOffset = 0;
+  /** Length of the header in bytes. */
+  headerLength = 0;
+  /** First byte of the data in `source`. */
+  dataOffset = 0;
+  /** Bytes of the data, received or not. */
+  byteLength = 0;
+  /** State for fetching the data while it is still at the sender. */
+  waiting: W | undefined = undefined;
+  /** True if the handler has started to fetch the data. */
+  isTaken = false;
+  /** True for the object that is passed to handlers; false for a retained one. */
+  isView = true;
+  /** Bytes of the sender's credit that it occupies; for the engine. */
+  cost = 0;
+  /** True while it is in a queue of the library: its memory counts until it leaves. */
+  isQueued = false;
+  /** True if a promise for the data is pending or was fulfilled. */
+  #isAwaited = false;
+  readonly #owner: MessageOwner<S, W>;
+
+  constructor(owner: MessageOwner<S, W>) {
+    this.#owner = owner;
+  }
+
+  /** True for a message whose data must be fetched with {@link into}: because it is long, or because this worker had no memory for it. */
+  get isRendezvous(): boolean {
+    return this.waiting !== undefined;
+  }
+
+  /** The header: a view that is valid during the call. */
+  get header(): Uint8Array {
+    return this.source.subarray(this.headerOffset, this.headerOffset + this.headerLength);
+  }
+
+  /** See EagerAmMessage. @throws UcxError ERR_INVALID_PARAM for a rendezvous, for programs without types */
+  get data(): Uint8Array {
+    if (this.waiting !== undefined) {
+      throw invalidParam(
+        'message',
+        'must be fetched by bytes(), text() or into(): its data is still with the sender',
+        this.id,
+      );
+    }
+    return this.source.subarray(this.dataOffset, this.dataOffset + this.byteLength);
+  }
+
+  /** The endpoint to the sender. */
+  get replyEndpoint(): Endpoint {
+    return this.#owner.endpointTo(this.sender!);
+  }
+
+  /** Keeps the message beyond the handler (UCP_AM_FLAG_PERSISTENT_DATA): returns a copy that belongs to the caller. */
+  retain(): ReceivedMessage<S, W> {
+    const copy = new ReceivedMessage<S, W>(this.#owner);
+    copy.isView = false;
+    copy.id = this.id;
+    copy.sender = this.sender;
+    copy.headerLength = this.headerLength;
+    copy.dataOffset = this.headerLength;
+    copy.byteLength = this.byteLength;
+    copy.waiting = this.waiting;
+    copy.cost = this.cost;
+    const dataLength = this.waiting === undefined ? this.byteLength : 0;
+    copy.source = new Uint8Array(this.headerLength + dataLength);
+    copy.source.set(this.header);
+    copy.source.set(this.source.subarray(this.dataOffset, this.dataOffset + dataLength), this.headerLength);
+    this.isTaken = true;
+    return copy;
+  }
+
+  /** Like {@link retain}, for a queue of the library: {@link leaveQueue} follows. */
+  enqueue(): ReceivedMessage<S, W> {
+    const copy = this.retain();
+    copy.isQueued = true;
+    this.isQueued = true;
+    return copy;
+  }
+
+  /** Removes the message from the queue, for the application or because the queue is closed. */
+  leaveQueue(): void {
+    this.isQueued = false;
+    this.#owner.messageTaken?.(this);
+  }
+
+  /**
+   * Receives the data into local memory (ucp_am_recv_data_nbx), once.
+   * @throws UcxError ERR_INVALID_PARAM for memory that is too short, or the second time
+   */
+  receiveNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
+    this.#checkFirst();
+    return this.#owner.receiveData(this, local, localOffset, byteLength, params);
+  }
+
+  /** See AmMessageBase. */
+  async bytes(options: MessageDataOptions = {}): Promise<Uint8Array> {
+    const bytes = roomFor(this.byteLength);
+    await this.into(bytes, options);
+    return bytes;
+  }
+
+  /** See AmMessageBase. */
+  async text(options: MessageDataOptions = {}): Promise<string> {
+    return new TextDecoder().decode(await this.bytes(options));
+  }
+
+  /** The awaited form of {@link receiveNbx}; resolves with the bytes received. */
+  async into(local: LocalBuffer, options: MessageDataOptions = {}): Promise<number> {
+    const signal = signalOf(options);
+    this.#checkFirst();
+    // The operation may have to wait, and this object may be reused by then.
+    const kept = this.isView ? this.retain() : this;
+    if (kept === this) this.#isAwaited = true;
+    else this.isReceived = true;
+    try {
+      return await this.#owner.awaitData(kept, local, signal);
+    } catch (error) {
+      // If the receive was refused at its start, the data can be received again; a copy that only this call has is released.
+      if (kept === this) this.#isAwaited = false;
+      else kept.release();
+      throw error;
+    }
+  }
+
+  /** Discards a message that {@link retain} has kept: the sender of a rendezvous waits until its data is received or discarded. */
+  release(): void {
+    if (this.isReceived || this.#isAwaited) return;
+    this.isReceived = true;
+    if (this.waiting !== undefined) this.#owner.releaseData(this);
+  }
+
+  #checkFirst(): void {
+    if (this.isReceived || this.#isAwaited) throw invalidParam('message', 'must be received once', this.id);
+  }
+
+  /** True after the data was received. */
+  isReceived = false;
+}
+
+/** @throws UcxError ERR_NO_MEMORY if the length, which the sender has chosen, cannot be allocated */
+function roomFor(byteLength: number): Uint8Array {
+  try {
+    return new Uint8Array(byteLength);
+  } catch (cause) {
+    throw statusError(Status.NO_MEMORY, `receive a message of ${byteLength} bytes`, cause);
+  }
+}

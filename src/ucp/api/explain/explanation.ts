@@ -1,0 +1,78 @@
+/** The result of explain(): which protocol is used for which sizes, the other candidates, and why they were rejected. Types only. */
+
+import type { Engine } from '../engine.ts';
+
+/** A rejected transport or protocol. */
+export interface RejectedProtocol {
+  /** Transport and device, such as `posix/memory`. */
+  readonly transport: string;
+  /** Undefined if the transport as a whole is rejected. */
+  readonly protocol: string | undefined;
+  /** Why it is not used. */
+  readonly reason: string;
+}
+
+/** The chosen protocol. */
+export interface SizeWinner {
+  /** Transport and device, such as `gaudi_cpy/gaudi0`. */
+  readonly transport: string;
+  /** Protocol, such as `put/zcopy`. */
+  readonly protocol: string;
+  /** From the cost model, not measured; undefined if the engine has no model. */
+  readonly estimatedNs: number | undefined;
+  /** Bytes per second, by the same model. */
+  readonly bandwidth: number | undefined;
+  /** A factor of the estimate besides the attributes of the transport. */
+  readonly note?: string | undefined;
+}
+
+/** A candidate that was not chosen. */
+export interface SizeLoser extends RejectedProtocol {
+  /** Estimated time; undefined if it cannot move the bytes. */
+  readonly estimatedNs?: number | undefined;
+}
+
+/** The explanation for one size. */
+export interface SizeExplanation {
+  /** Size of the operation in bytes. */
+  readonly bytes: number;
+  /** Undefined if no candidate can move so many bytes. */
+  readonly winner: SizeWinner | undefined;
+  /** Candidates that were not chosen, with the reason. */
+  readonly losers: readonly SizeLoser[];
+}
+
+/** A range of sizes and its protocol. */
+export interface ChosenProtocol {
+  /** First size of the range in bytes, inclusive. */
+  readonly bytesMin: number;
+  /** Last size of the range in bytes, inclusive; Infinity for no limit. */
+  readonly bytesMax: number;
+  /** Such as `put/short`. */
+  readonly protocol: string;
+  /** Such as `gaudi_cpy/gaudi0`. */
+  readonly transport: string;
+  /** Estimated time at the smallest size of the range, in nanoseconds: from the cost model, not measured; undefined if the engine has no model. */
+  readonly estimatedNs: number | undefined;
+  /** A factor of the estimate besides the attributes of the transport, such as `2 of 3 links up`. */
+  readonly note?: string | undefined;
+}
+
+/** The explanation of one operation between two kinds of memory. */
+export interface Explanation extends ExplainedChoice {
+  /** The engine that runs the operation, and why it was selected. */
+  readonly engine: Engine;
+}
+
+/** An explanation without the engine. */
+export interface ExplainedChoice {
+  readonly operation: string;
+  readonly local: string;
+  readonly remote: string;
+  readonly chosen: readonly ChosenProtocol[];
+  readonly rejected: readonly RejectedProtocol[];
+  /** The choice for a number of bytes, 1 or more, with an estimate or a reason for every candidate. */
+  at(bytes: number): SizeExplanation;
+  /** The table as UCX prints it with UCX_PROTO_INFO=y, the rejections below it, and the engine. */
+  toString(): string;
+}

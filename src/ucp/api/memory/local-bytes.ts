@@ -1,0 +1,172 @@
+/** Local memory of a message: one piece or a list of pieces, checked, and copies between it and host bytes. It does not access device memory. */
+
+import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
+import { closedError, invalidParam } from '../../../ucs/type/error.ts';
+import { IOV_MAX, type IovPiece, type LocalMemory } from '../memory.ts';
+import { OwnedMemory } from './owned-memory.ts';
+
+/** One piece of local memory, with the handle type of an engine. */
+export interface PieceOf<M extends LocalMemory> extends IovPiece {
+  readonly memory: M;
+}
+
+/** A checked piece. */
+export interface Piece<M extends LocalMemory = LocalMemory> {
+  readonly memory: M;
+  readonly offset: number;
+  readonly byteLength: number;
+  /** Offset of the piece in the message. */
+  readonly start: number;
+}
+
+/** Checks one piece of local memory: its type, its owner, and the range. */
+export function checkLocal(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
+  const areWhole = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
+  // Compares byteLength, not length: compiled code of V8 11.3 still reads the old length of a detached array.
+  if (areWhole && local instanceof Uint8Array && offset + byteLength <= local.byteLength) return;
+  checkEach(owner, local, offset, byteLength);
+}
+
+/** Checks every rule separately, for mapped memory and for the message of an error. */
+function checkEach(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
+  const isHandle = OwnedMemory.isGenuine(local);
+  if (!isHandle && !(local instanceof Uint8Array))
+    throw invalidParam('local', 'must be a Uint8Array or a memory handle', local);
+  if (isHandle && !local.mapped) throw closedError('memory handle of the local side');
+  if (isHandle && local.owner !== owner)
+    throw invalidParam('local', 'must be mapped by the context of the endpoint', local.address);
+  const end = local.byteLength;
+  if (!Number.isSafeInteger(offset) || offset < 0)
+    throw invalidParam('localOffset', 'must be an integer of 0 or more', offset);
+  if (!Number.isSafeInteger(byteLength) || byteLength < 0) {
+    throw invalidParam('byteLength', 'must be an integer of 0 or more', byteLength);
+  }
+  if (offset + byteLength > end) {
+    throw invalidParam('byteLength', `must not reach beyond the local memory of ${end} bytes`, offset + byteLength);
+  }
+  if (isHandle && local.bytes !== undefined && local.bytes.byteLength !== end) {
+    throw invalidParam(
+      'local',
+      'must keep the length it was mapped with: its ArrayBuffer was detached',
+      local.bytes.byteLength,
+    );
+  }
+}
+
+/**
+ * Checks a list and computes the offset of every piece.
+ * @throws UcxError ERR_INVALID_PARAM for more than {@link IOV_MAX} pieces or an invalid piece
+ */
+export function checkPieces<M extends LocalMemory>(owner: object, iov: readonly PieceOf<M>[]): Piece<M>[] {
+  if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} pieces`, iov.length);
+  let start = 0;
+  return iov.map((given) => {
+    if (typeof given !== 'object' || given === null) throw invalidParam('iov', 'must hold pieces', given);
+    const { memory, offset = 0 } = given;
+    if (typeof offset !== 'number') throw invalidParam('iov', 'must have offsets that are numbers', offset);
+    const byteLength = given.byteLength ?? (memory?.byteLength ?? 0) - offset;
+    checkLocal(owner, memory, offset, byteLength);
+    const piece = { memory, offset, byteLength, start };
+    start += byteLength;
+    return piece;
+  });
+}
+
+/** True for a list of pieces. */
+export function isList<M extends LocalMemory>(local: M | readonly PieceOf<M>[]): local is readonly PieceOf<M>[] {
+  return Array.isArray(local);
+}
+
+/** Checks local memory of either form: one piece, or a list whose pieces have their own ranges. */
+export function piecesOf<M extends LocalMemory>(
+  owner: object,
+  local: M | readonly PieceOf<M>[],
+  offset: number,
+  byteLength: number,
+): Piece<M>[] {
+  if (isList(local)) return checkPieces(owner, local);
+  checkLocal(owner, local, offset, byteLength);
+  return [{ memory: local, offset, byteLength, start: 0 }];
+}
+
+/** Bytes of a list of pieces. */
+export function bytesOf(pieces: readonly Piece[]): number {
+  const last = pieces.at(-1);
+  return last === undefined ? 0 : last.start + last.byteLength;
+}
+
+/** The host bytes of local memory; undefined for device memory. */
+export function hostBytes(local: LocalMemory): Uint8Array | undefined {
+  return local instanceof Uint8Array ? local : local.bytes;
+}
+
+/** The first `byteLength` bytes of a list of pieces. */
+export function cut<M extends LocalMemory>(pieces: readonly Piece<M>[], byteLength: number): Piece<M>[] {
+  return pieces
+    .filter(({ start }) => start < byteLength)
+    .map((piece) => ({ ...piece, byteLength: Math.min(piece.byteLength, byteLength - piece.start) }));
+}
+
+/** True if the processor can access all pieces. */
+export function areHost(pieces: readonly Piece[]): boolean {
+  return pieces.every(({ memory }) => hostBytes(memory) !== undefined);
+}
+
+/** False if some of the memory was unmapped, detached or shortened meanwhile. */
+export function areMapped(pieces: readonly Piece[]): boolean {
+  return pieces.every(
+    ({ memory, offset, byteLength }) =>
+      (memory instanceof Uint8Array || memory.mapped) && holdsBytes(hostBytes(memory), offset, byteLength),
+  );
+}
+
+/** False if host memory was detached or shortened meanwhile. */
+export function areIntact(pieces: readonly Piece[]): boolean {
+  return pieces.every(({ memory, offset, byteLength }) => holdsBytes(hostBytes(memory), offset, byteLength));
+}
+
+/** False for host bytes that are shorter than a range in them, such as those of a detached ArrayBuffer. */
+export function holdsBytes(bytes: Uint8Array | undefined, offset: number, byteLength: number): boolean {
+  // See checkLocal.
+  return bytes === undefined || offset + byteLength <= bytes.byteLength;
+}
+
+/** Calls `run` for the part of every piece that lies in `[from, from + byteLength)` of the message. */
+export function eachPart<M extends LocalMemory>(
+  pieces: readonly Piece<M>[],
+  from: number,
+  byteLength: number,
+  run: (memory: M, offset: number, byteLength: number, at: number) => void,
+): void {
+  for (const { memory, offset, byteLength: bytes, start } of pieces) {
+    const begin = Math.max(from, start);
+    const end = Math.min(from + byteLength, start + bytes);
+    if (begin < end) run(memory, offset + begin - start, end - begin, begin - from);
+  }
+}
+
+/** Copies `[from, from + byteLength)` of a message of host pieces to `target`. */
+export function gather(
+  pieces: readonly Piece[],
+  from: number,
+  byteLength: number,
+  target: Uint8Array,
+  to: number,
+): void {
+  eachPart(pieces, from, byteLength, (memory, offset, bytes, at) => {
+    copyBytes(target, to + at, hostBytes(memory)!, offset, bytes);
+  });
+}
+
+/** Copies bytes into `[to, to + byteLength)` of a message of host pieces. */
+export function scatter(
+  pieces: readonly Piece[],
+  to: number,
+  byteLength: number,
+  source: Uint8Array,
+  from: number,
+): void {
+  eachPart(pieces, to, byteLength, (memory, offset, bytes, at) => {
+    copyBytes(hostBytes(memory)!, offset, source, from + at, bytes);
+  });
+}

@@ -1,0 +1,103 @@
+/** Mapped memory, the part that all engines share: owner, address and length, and whether it is still mapped. Engines add their registrations. */
+
+import { type MemoryType, memoryTypeName } from '../../../ucs/memory/memory-type.ts';
+import { closedError, invalidParam } from '../../../ucs/type/error.ts';
+import { showAs } from '../../../ucs/type/inspect.ts';
+import type { MemoryHandle, MemoryRange } from '../memory.ts';
+import type { MemoryCopier } from './memory-copier.ts';
+
+/** Address and length of memory. */
+export interface MemoryExtent {
+  readonly memoryType: MemoryType;
+  readonly sysDevice: number | undefined;
+  readonly address: bigint;
+  readonly byteLength: number;
+}
+
+/** A context of the native engine, as the owner of memory. */
+export interface MemoryOwner {
+  /** Copies to and from the memory of the context. */
+  readonly copier: MemoryCopier;
+}
+
+/** Mapped memory of the native engine. */
+export type NativeMemory = OwnedMemory & { readonly owner: MemoryOwner };
+
+/** Mapped memory. */
+export abstract class OwnedMemory implements MemoryHandle {
+  /** The context that mapped it. The first field, because it makes cloning fail before bytes are cloned. */
+  readonly owner: object;
+  readonly memoryType: MemoryType;
+  readonly sysDevice: number | undefined;
+  readonly address: bigint;
+  readonly byteLength: number;
+  readonly bytes: Uint8Array | undefined;
+  #mapped = true;
+
+  constructor(owner: object, extent: MemoryExtent, bytes: Uint8Array | undefined) {
+    this.owner = owner;
+    this.memoryType = extent.memoryType;
+    this.sysDevice = extent.sysDevice;
+    this.address = extent.address;
+    this.byteLength = extent.byteLength;
+    this.bytes = bytes;
+  }
+
+  /** Whether a value is mapped memory, and not merely an object with the same properties. */
+  static isGenuine(value: unknown): value is OwnedMemory {
+    return typeof value === 'object' && value !== null && #mapped in value;
+  }
+
+  get mapped(): boolean {
+    return this.#mapped;
+  }
+
+  view(): Uint8Array | undefined {
+    if (!this.#mapped) throw closedError('memory handle');
+    return this.bytes;
+  }
+
+  write(bytes: Uint8Array, offset = 0): Promise<void> {
+    return this.#copied((memory, copier) => copier.write(memory, bytes, offset));
+  }
+
+  read(target?: Uint8Array, options: MemoryRange = {}): Promise<Uint8Array> {
+    return this.#copied((memory, copier) => copier.read(memory, target, options));
+  }
+
+  fill(value: number, options: MemoryRange = {}): Promise<void> {
+    return this.#copied((memory, copier) => copier.fill(memory, value, options));
+  }
+
+  copyTo(other: MemoryHandle, targetOffset = 0, options: MemoryRange = {}): Promise<void> {
+    return this.#copied((memory, copier) => {
+      if (!OwnedMemory.isGenuine(other) || other.owner !== this.owner) {
+        throw invalidParam('other', 'must be mapped by the same context', other);
+      }
+      if (!other.mapped) throw closedError('memory handle');
+      return copier.copy(memory, other.native, targetOffset, options);
+    });
+  }
+
+  /** The same memory as a handle of the native engine. */
+  protected abstract get native(): NativeMemory;
+
+  async #copied<T>(run: (memory: NativeMemory, copier: MemoryCopier) => Promise<T>): Promise<T> {
+    if (!this.#mapped) throw closedError('memory handle');
+    const { native } = this;
+    return await run(native, native.owner.copier);
+  }
+
+  /** Marks the handle as unmapped; for the context. */
+  retire(): void {
+    this.#mapped = false;
+  }
+}
+
+showAs(OwnedMemory, 'MemoryHandle', ({ memoryType, sysDevice, byteLength, address, mapped }) => ({
+  memoryType: memoryTypeName(memoryType),
+  card: sysDevice,
+  byteLength,
+  address: `0x${address.toString(16)}`,
+  state: mapped ? 'mapped' : 'unmapped',
+}));

@@ -1,0 +1,218 @@
+/**
+ * Host memory of a context that is a dma-buf, or can be exported as one: allocated in sealed memfds, or mapped from dma-bufs of others. The context
+ * registers it.
+ */
+
+import {
+  close as closeFd,
+  dup,
+  Errno,
+  type HostDmabufDevice,
+  isReadable,
+  isSyscallError,
+  type MappedMemory,
+  mapFile,
+  mapShareable,
+  PAGE_SIZE,
+  type ShareableMemory,
+  type SyscallError,
+  VIEW_LENGTH_MAX,
+} from '../../../sys/index.ts';
+import { invalidParam, statusError, type UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import type { DmabufMemory, DmabufRange, HostDmabufs as HostDmabufsApi } from '../../api/host-dmabufs.ts';
+import type { DmabufExport } from '../../api/memory-domain.ts';
+
+/** Errors of mmap for a file whose driver does not support mapping, or not for writing. */
+const NOT_MAPPABLE: readonly number[] = [
+  Errno.ENODEV,
+  Errno.EACCES,
+  Errno.EINVAL,
+  Errno.ENXIO,
+  Errno.EOPNOTSUPP,
+  Errno.EPERM,
+];
+
+/** Memory of either kind. */
+abstract class Memory implements DmabufMemory {
+  readonly bytes: Uint8Array;
+  readonly isPinnable: boolean;
+  /** Host virtual address of the first byte. */
+  readonly address: number;
+  readonly #onClose: (memory: Memory) => void;
+  #closed = false;
+
+  constructor(bytes: Uint8Array, address: number, onClose: (memory: Memory) => void) {
+    this.bytes = bytes;
+    this.address = address;
+    // The pages of a mapping are of one kind, so testing one byte is sufficient.
+    this.isPinnable = isReadable(address, 1);
+    this.#onClose = onClose;
+  }
+
+  /** See {@link HostDmabufs.export}, from the first byte on. */
+  abstract export(device: HostDmabufDevice): DmabufExport;
+  protected abstract release(): void;
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.release();
+    this.#onClose(this);
+  }
+}
+
+/** Memory in a sealed memfd. */
+class AllocatedMemory extends Memory {
+  readonly #memory: ShareableMemory;
+
+  constructor(memory: ShareableMemory, onClose: (memory: Memory) => void) {
+    super(memory.u8, memory.address, onClose);
+    this.#memory = memory;
+  }
+
+  export(device: HostDmabufDevice): DmabufExport {
+    const { fd, byteLength } = this.#memory;
+    return { fd: device.create(fd, 0, Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE), offset: 0 };
+  }
+
+  protected release(): void {
+    this.#memory.close();
+  }
+}
+
+/** Memory of a foreign dma-buf. */
+class ForeignMemory extends Memory {
+  readonly #memory: MappedMemory;
+  readonly #fd: number;
+  readonly #offset: number;
+
+  /** @param fd own descriptor */
+  constructor(
+    memory: MappedMemory,
+    fd: number,
+    { offset, byteLength }: DmabufRange,
+    onClose: (memory: Memory) => void,
+  ) {
+    const skip = offset % PAGE_SIZE;
+    super(memory.u8.subarray(skip, skip + byteLength), memory.address + skip, onClose);
+    this.#memory = memory;
+    this.#fd = fd;
+    this.#offset = offset;
+  }
+
+  export(): DmabufExport {
+    return { fd: dup(this.#fd), offset: this.#offset };
+  }
+
+  protected release(): void {
+    this.#memory.close();
+    closeFd(this.#fd);
+  }
+}
+
+/** The memory of one context. */
+export class HostDmabufs implements HostDmabufsApi {
+  readonly #device: HostDmabufDevice;
+  readonly #live: Set<Memory> = new Set();
+  readonly #onClose = (memory: Memory): void => void this.#live.delete(memory);
+
+  /** @param device creates dma-bufs from memfds */
+  constructor(device: HostDmabufDevice) {
+    this.#device = device;
+  }
+
+  allocate(byteLength: number): DmabufMemory {
+    return this.#add(new AllocatedMemory(mapShareable(byteLength), this.#onClose));
+  }
+
+  map(range: DmabufRange): DmabufMemory {
+    const { fd, offset, byteLength } = range;
+    this.#check(range);
+    const own = dup(fd);
+    try {
+      const skip = offset % PAGE_SIZE;
+      return this.#add(new ForeignMemory(mapFile(own, skip + byteLength, offset - skip), own, range, this.#onClose));
+    } catch (error) {
+      closeFd(own);
+      throw isSyscallError(error) && NOT_MAPPABLE.includes(error.errno) ? notMappable(error) : error;
+    }
+  }
+
+  export(address: bigint, byteLength: number): DmabufExport {
+    const start = Number(address);
+    for (const memory of this.#live) {
+      const skip = start - memory.address;
+      if (skip < 0 || skip + byteLength > memory.bytes.byteLength) continue;
+      const { fd, offset } = this.#export(memory);
+      return { fd, offset: offset + skip };
+    }
+    throw refused(
+      this.#device.refusal ??
+        `what lies at 0x${address.toString(16)} is in no memfd that is sealed against shrinking: memMap({ allocate, shared: true }) makes such memory`,
+    );
+  }
+
+  close(): void {
+    for (const memory of this.#live) memory.close();
+  }
+
+  #add(memory: Memory): Memory {
+    this.#live.add(memory);
+    return memory;
+  }
+
+  #export(memory: Memory): DmabufExport {
+    const missing = memory instanceof AllocatedMemory ? this.#device.refusal : undefined;
+    if (missing !== undefined) throw refused(missing);
+    try {
+      return memory.export(this.#device);
+    } catch (error) {
+      if (!isSyscallError(error, Errno.EINVAL)) throw error;
+      throw refused(
+        'the udmabuf module takes no more bytes than its parameter size_limit_mb says, 64 MiB by default',
+        error,
+      );
+    }
+  }
+
+  /** Rejects an invalid range of a dma-buf. */
+  #check({ fd, offset, byteLength }: DmabufRange): void {
+    if (byteLength + (offset % PAGE_SIZE) > VIEW_LENGTH_MAX) {
+      throw invalidParam(
+        'dmabuf.byteLength',
+        'must be at most 4 GiB of host memory, with what lies before it in its page',
+        byteLength,
+      );
+    }
+    const available = this.#byteLengthOf(fd);
+    if (available === undefined) throw invalidParam('dmabuf.fd', 'must be a dma-buf', fd);
+    if (offset + byteLength <= available) return;
+    throw invalidParam(
+      'dmabuf.byteLength',
+      `plus offset ${offset} must lie in the ${available} bytes of the dma-buf`,
+      byteLength,
+    );
+  }
+
+  #byteLengthOf(fd: number): number | undefined {
+    try {
+      return this.#device.byteLengthOf(fd);
+    } catch (error) {
+      if (isSyscallError(error, Errno.EBADF)) throw invalidParam('dmabuf.fd', 'must be an open descriptor', fd);
+      throw error;
+    }
+  }
+}
+
+function refused(reason: string, cause?: unknown): UcxError {
+  return statusError(Status.UNSUPPORTED, `export a dma-buf of host memory (${reason})`, cause);
+}
+
+function notMappable(error: SyscallError): UcxError {
+  return statusError(
+    Status.UNSUPPORTED,
+    'map a dma-buf as host memory: its exporter lets no CPU map it; that of a card is of memoryType gaudi',
+    error,
+  );
+}

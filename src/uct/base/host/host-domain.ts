@@ -1,0 +1,171 @@
+/**
+ * Base of memory domains whose registration of host memory is free, and which detect no memory types. The transport defines which memory has keys, and the
+ * keys.
+ */
+
+import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
+import { checkOptions } from '../../../ucs/type/check-options.ts';
+import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import type { Iface, IfaceResource } from '../../api/iface.ts';
+import type { MdMemory, RemoteKey } from '../../api/memory.ts';
+import type {
+  AllocateOptions,
+  DmabufExport,
+  MdAttributes,
+  MemoryAdvice,
+  MemoryAttributes,
+  MemoryDomain,
+  RegistrationSource,
+} from '../../api/memory-domain.ts';
+import { checkAddress, checkKeyTarget } from '../range.ts';
+import { hostBytesOf } from './host-buffer.ts';
+import { HostMemory } from './host-memory.ts';
+import { checkAdvice, prefault } from './memory-advice.ts';
+import { DEREGISTER_OPTIONS } from './memory-options.ts';
+
+/** An interface that reports whether it is closed. */
+export interface ClosableIface extends Iface {
+  readonly closed: boolean;
+}
+
+/** Base of such a memory domain. */
+export abstract class HostDomain implements MemoryDomain {
+  abstract readonly attributes: MdAttributes;
+  abstract readonly resources: readonly IfaceResource[];
+  readonly #name: string;
+  readonly #live: Set<HostMemory> = new Set();
+  #ifaces: ClosableIface[] = [];
+  readonly #registersPackable: boolean;
+  #generation = 0;
+  #closed = false;
+
+  /** @param registersPackable whether registered memory can have keys */
+  constructor(name: string, registersPackable: boolean) {
+    this.#name = name;
+    this.#registersPackable = registersPackable;
+  }
+
+  abstract memAlloc(byteLength: number, options: AllocateOptions): HostMemory;
+  abstract rkeyUnpack(packed: Uint8Array): RemoteKey;
+  /** Writes the key of `memory`, the same bytes every time. */
+  protected abstract packKey(memory: HostMemory, target: Uint8Array, offset: number): void;
+  /** Invalidates the keys of `memory`; no effect on memory without keys. */
+  protected abstract revokeKey(memory: HostMemory): void;
+  protected abstract makeIface(resource: IfaceResource): ClosableIface;
+
+  memFree(memory: MdMemory): void {
+    const own = this.#own(memory);
+    if (own.allocation === undefined) throw invalidParam('memory', 'must come from memAlloc', own.address);
+    if (own.inFlight > 0) throw statusError(Status.BUSY, `memFree: ${own.inFlight} transfers use the memory`);
+    this.#retire(own);
+    own.allocation.close();
+  }
+
+  memReg(source: RegistrationSource): HostMemory {
+    this.checkOpen();
+    return this.own({ bytes: hostBytesOf(source), allocation: undefined, packable: this.#registersPackable });
+  }
+
+  memDereg(memory: MdMemory, options: { readonly force?: boolean } = {}): void {
+    const own = this.#own(memory);
+    checkOptions(options, 'options', DEREGISTER_OPTIONS);
+    if (own.allocation !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
+    if (own.inFlight > 0 && options.force !== true) {
+      throw statusError(Status.BUSY, `memDereg: ${own.inFlight} transfers use the memory`);
+    }
+    this.#retire(own);
+  }
+
+  memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
+    const own = this.#own(memory);
+    checkAdvice(own, advice, offset, byteLength);
+    if (advice === 'will-need') prefault(own.location + offset, byteLength);
+  }
+
+  memQuery(address: bigint): MemoryAttributes {
+    throw this.#notDetected('memQuery', address);
+  }
+
+  memExportDmabuf(address: bigint): DmabufExport {
+    throw this.#notDetected('memExportDmabuf', address);
+  }
+
+  detectMemoryType(): undefined {
+    return undefined;
+  }
+
+  mkeyPack(memory: MdMemory, target: Uint8Array, offset: number): void {
+    const own = this.#own(memory);
+    if (!own.packable) {
+      throw unsupported(
+        `mkeyPack: memory domain ${this.#name} has keys of memory that it allocated, not of registered memory`,
+      );
+    }
+    checkKeyTarget(target, offset, this.attributes.rkeyPackedBytes);
+    this.packKey(own, target, offset);
+  }
+
+  openIface(resource: IfaceResource): Iface {
+    this.checkOpen();
+    if (!this.resources.includes(resource)) {
+      throw invalidParam('resource', 'must be one of this memory domain', resource);
+    }
+    const iface = this.makeIface(resource);
+    this.#ifaces = [...this.#ifaces.filter(({ closed }) => !closed), iface];
+    return iface;
+  }
+
+  stats(): StatsNode {
+    return statsNode('uct_md', this.#name, { memory_handles: this.#live.size });
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const iface of this.#ifaces) iface.close();
+    for (const memory of this.#live) {
+      this.#retire(memory);
+      memory.allocation?.close();
+    }
+  }
+
+  protected checkOpen(): void {
+    if (this.#closed) throw closedError(`memory domain ${this.#name}`);
+  }
+
+  /** Adds memory to the tracker. */
+  protected own(params: Pick<HostMemory, 'bytes' | 'allocation' | 'packable'>): HostMemory {
+    this.#generation += 1;
+    const memory = new HostMemory({ ...params, mdName: this.#name, generation: this.#generation });
+    this.#live.add(memory);
+    return memory;
+  }
+
+  #own(memory: MdMemory): HostMemory {
+    if (!(memory instanceof HostMemory) || memory.mdName !== this.#name) {
+      throw invalidParam('memory', `must be of memory domain ${this.#name}`, memory);
+    }
+    if (!this.#live.has(memory)) {
+      throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);
+    }
+    return memory;
+  }
+
+  #retire(memory: HostMemory): void {
+    memory.live = false;
+    this.revokeKey(memory);
+    this.#live.delete(memory);
+  }
+
+  #notDetected(call: string, address: bigint): UcxError {
+    checkAddress(address);
+    const message = `${call}: memory domain ${this.#name} detects no memory, so it cannot tell what 0x${address.toString(16)} is`;
+    return unsupported(message);
+  }
+}
+
+/** The error for an unsupported operation of a memory domain. */
+export function unsupported(message: string): UcxError {
+  return new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message });
+}

@@ -1,0 +1,71 @@
+/**
+ * Selection of the cards of a program by variables of the environment. The first of these that is set decides:
+ *
+ * | Variable | Meaning |
+ * |---|---|
+ * | GAUDI_MAPPING_TABLE | The card of each logical index: see mapping-table.ts |
+ * | HABANA_VISIBLE_MODULES | OCP module ids, separated by commas, as for the frameworks of the vendor |
+ * | HABANA_VISIBLE_DEVICES | Logical indices, separated by commas, or `all`, as for the container runtime of the vendor |
+ *
+ * The last two do not change the logical indices: they only select cards. UCX_ACC_DEVICES then selects among these by name.
+ */
+
+import type { CardEntry } from '../../../../hlthunk/index.ts';
+import { invalidParam } from '../../../../ucs/type/error.ts';
+import { detectedCards, type MappedCard, parseMappingTable } from './mapping-table.ts';
+
+/** The values of the variables; undefined if not set. */
+export interface CardChoice {
+  /** Value of GAUDI_MAPPING_TABLE. */
+  readonly mappingTable: string | undefined;
+  /** Value of HABANA_VISIBLE_MODULES. */
+  readonly visibleModules?: string | undefined;
+  /** Value of HABANA_VISIBLE_DEVICES. */
+  readonly visibleDevices?: string | undefined;
+}
+
+const NUMBERS = /^\d{1,3}(,\d{1,3})*$/;
+
+/** Reads the selection from an environment. */
+export function cardChoiceOf(env: Readonly<Record<string, string | undefined>>): CardChoice {
+  return {
+    mappingTable: env['GAUDI_MAPPING_TABLE'],
+    visibleModules: env['HABANA_VISIBLE_MODULES'],
+    visibleDevices: env['HABANA_VISIBLE_DEVICES'],
+  };
+}
+
+/**
+ * Checks the types of a selection that a program passes.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function checkCardChoice(choice: CardChoice): void {
+  for (const name of ['mappingTable', 'visibleModules', 'visibleDevices'] as const) {
+    const value: unknown = choice[name];
+    if (value !== undefined && typeof value !== 'string') throw invalidParam(name, 'must be a string', value);
+  }
+}
+
+/**
+ * The selected cards by logical index.
+ * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_INVALID_PARAM for an invalid list
+ */
+export function chosenCards(choice: CardChoice, entries: readonly CardEntry[]): MappedCard[] {
+  const { mappingTable, visibleModules, visibleDevices } = choice;
+  if (mappingTable !== undefined) return parseMappingTable(mappingTable, entries);
+  const all = detectedCards(entries);
+  const modules = listOf('HABANA_VISIBLE_MODULES', visibleModules);
+  if (modules !== undefined) {
+    return all.filter(({ card }) => card.moduleId !== undefined && modules.has(card.moduleId));
+  }
+  const indices = listOf('HABANA_VISIBLE_DEVICES', visibleDevices);
+  return indices === undefined ? all : all.filter(({ index }) => indices.has(index));
+}
+
+/** The numbers of a list; undefined if it selects all. */
+function listOf(name: string, value: string | undefined): ReadonlySet<number> | undefined {
+  const text = value?.replaceAll(' ', '');
+  if (text === undefined || text === '' || text.toLowerCase() === 'all') return undefined;
+  if (!NUMBERS.test(text)) throw invalidParam(name, 'must be numbers with commas between them, or all', value);
+  return new Set(text.split(',').map(Number));
+}

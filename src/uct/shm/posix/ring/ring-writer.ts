@@ -1,0 +1,173 @@
+/** The sending end of a ring: copies messages into it, unless the ring is full. The endpoint wakes the receiver. */
+
+import { storeWords } from '../../../../ucs/memory/copy-bytes.ts';
+import { Status } from '../../../../ucs/type/status.ts';
+import type { AmPacker } from '../../../api/iface.ts';
+import { Segment } from '../../../base/key/segment.ts';
+import { isInside } from '../../../base/range.ts';
+import { RingFrame } from './ring-frame.ts';
+import {
+  ELEMENT_HEADER_BYTES,
+  ElementWord,
+  IN_SEGMENT,
+  RING_HEADER_BYTES,
+  type RingGeometry,
+  RingWord,
+  ringBytes,
+  segmentsAt,
+  writeRingHeader,
+} from './ring-layout.ts';
+
+/** The sending end. */
+export class RingWriter {
+  readonly segment: Segment;
+  readonly #words: Int32Array;
+  readonly #bytes: Uint8Array;
+  readonly #frame: RingFrame;
+  readonly #mask: number;
+  readonly #elementWords: number;
+  readonly #inlineBytesMax: number;
+  readonly #segmentsAt: number;
+  readonly #segmentBytes: number;
+  readonly #segmentMask: number;
+  /** Number of segments that were in use when each element was written. */
+  readonly #segmentsAtElement: Int32Array;
+  /** Number of messages written, and the last known number of processed ones. */
+  #head = 0;
+  #tail = 0;
+  #segmentHead = 0;
+  #segmentTail = 0;
+
+  /**
+   * Creates the ring.
+   * @param sender packed name of the directory of the own interface
+   * @param folder folder of its file
+   * @throws SyscallError ENOSPC if /dev/shm is full
+   */
+  constructor(geometry: RingGeometry, sender: Uint8Array, folder?: string) {
+    this.segment = Segment.create(ringBytes(geometry), folder);
+    this.#words = this.segment.words;
+    this.#bytes = this.segment.bytes;
+    this.#frame = new RingFrame(this.#bytes, this.#words, '');
+    this.#mask = geometry.elements - 1;
+    this.#elementWords = geometry.elementBytes / 4;
+    this.#inlineBytesMax = geometry.elementBytes - ELEMENT_HEADER_BYTES;
+    this.#segmentsAt = segmentsAt(geometry);
+    this.#segmentBytes = geometry.segmentBytes;
+    this.#segmentMask = geometry.segments - 1;
+    this.#segmentsAtElement = new Int32Array(geometry.elements);
+    writeRingHeader(this.#words, this.#bytes, geometry, sender);
+  }
+
+  /** Adds a message of header and payload, together at most the length of a segment. Returns OK or NO_RESOURCE. */
+  push(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    payload: Uint8Array | undefined,
+    payloadOffset: number,
+    payloadLength: number,
+  ): Status {
+    const words = this.#words;
+    const headerBytes = headerWords * 4;
+    const byteLength = headerBytes + payloadLength;
+    if (byteLength > this.#inlineBytesMax) {
+      return this.#pushLong(id, header, headerWords, payload!, payloadOffset, payloadLength);
+    }
+    if (((this.#head - this.#tail) | 0) > this.#mask && !this.#hasRoom()) return Status.NO_RESOURCE;
+    const element = this.#elementNow();
+    words[element + ElementWord.INFO] = id;
+    words[element + ElementWord.LENGTH] = byteLength;
+    const data = element + ElementWord.DATA;
+    for (let i = 0; i < headerWords; i++) words[data + i] = header[i]!;
+    if (payloadLength > 0) storeWords(words, data + headerWords, this.#bytes, payload!, payloadOffset, payloadLength);
+    this.#publish(element);
+    return Status.OK;
+  }
+
+  /** Adds a message that the packer writes, at most the length of a segment. Returns its bytes, or NO_RESOURCE without calling the packer. */
+  pack(id: number, packer: AmPacker): number {
+    if (!this.#hasSegment()) return Status.NO_RESOURCE;
+    const words = this.#words;
+    const element = this.#elementNow();
+    const index = this.#segmentHead & this.#segmentMask;
+    const frame = this.#frame;
+    frame.offset = this.#segmentsAt + index * this.#segmentBytes;
+    frame.byteLength = this.#segmentBytes;
+    const byteLength = packer.pack(frame);
+    if (!isInside(0, byteLength, this.#segmentBytes)) return Status.INVALID_PARAM;
+    words[element + ElementWord.LENGTH] = byteLength;
+    words[element + ElementWord.INFO] = id | IN_SEGMENT;
+    words[element + ElementWord.SEGMENT] = index;
+    this.#segmentHead = (this.#segmentHead + 1) | 0;
+    this.#publish(element);
+    return byteLength;
+  }
+
+  /**
+   * Requests to be woken when there is room again.
+   * @returns false if there is room already
+   */
+  wantRoom(): boolean {
+    // Stored before TAIL is read, as the receiver stores TAIL before it reads this word.
+    Atomics.store(this.#words, RingWord.WANT, 1);
+    return !(this.#hasRoom() && this.#hasSegment());
+  }
+
+  #pushLong(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    payload: Uint8Array,
+    payloadOffset: number,
+    payloadLength: number,
+  ): Status {
+    if (!this.#hasSegment()) return Status.NO_RESOURCE;
+    const words = this.#words;
+    const element = this.#elementNow();
+    const index = this.#segmentHead & this.#segmentMask;
+    const at = this.#segmentsAt + index * this.#segmentBytes;
+    for (let i = 0; i < headerWords; i++) words[(at >> 2) + i] = header[i]!;
+    if (payloadLength > 0) {
+      this.#bytes.set(payload.subarray(payloadOffset, payloadOffset + payloadLength), at + headerWords * 4);
+    }
+    words[element + ElementWord.LENGTH] = headerWords * 4 + payloadLength;
+    words[element + ElementWord.INFO] = id | IN_SEGMENT;
+    words[element + ElementWord.SEGMENT] = index;
+    this.#segmentHead = (this.#segmentHead + 1) | 0;
+    this.#publish(element);
+    return Status.OK;
+  }
+
+  #elementNow(): number {
+    return RING_HEADER_BYTES / 4 + (this.#head & this.#mask) * this.#elementWords;
+  }
+
+  #publish(element: number): void {
+    this.#segmentsAtElement[this.#head & this.#mask] = this.#segmentHead;
+    const head = (this.#head + 1) | 0;
+    this.#head = head;
+    // Stored last, with a full barrier: a reader that sees the sequence number sees the message, and this end sees a receiver that fell asleep before it.
+    Atomics.store(this.#words, element + ElementWord.SEQUENCE, head);
+  }
+
+  /** Whether there is room for another message; reads the progress of the receiver. */
+  #hasRoom(): boolean {
+    const tail = Atomics.load(this.#words, RingWord.TAIL);
+    // A count that exceeds the number of sent messages is ignored.
+    if (((this.#head - tail) | 0) < 0 || ((tail - this.#tail) | 0) < 0) return false;
+    if (tail !== this.#tail) {
+      this.#tail = tail;
+      this.#segmentTail = this.#segmentsAtElement[(tail - 1) & this.#mask]!;
+    }
+    return ((this.#head - tail) | 0) <= this.#mask;
+  }
+
+  #hasSegment(): boolean {
+    const isKnown =
+      ((this.#head - this.#tail) | 0) <= this.#mask &&
+      ((this.#segmentHead - this.#segmentTail) | 0) <= this.#segmentMask;
+    if (isKnown) return true;
+    return this.#hasRoom() && ((this.#segmentHead - this.#segmentTail) | 0) <= this.#segmentMask;
+  }
+}
