@@ -167,6 +167,16 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
     await vi.waitFor(() => expect(() => readdirSync(place)).toThrow('ENOTCONN'));
     try {
       expect(up()).toContain('node server up');
+      // The device nodes of a server that runs stay.
+      const second = spawnSync(
+        process.execPath,
+        [MAIN, 'node', 'up', '--devices', place, '--socket', `${place}.other`],
+        {
+          encoding: 'utf8',
+          env: environment(),
+        },
+      );
+      expect([second.status, second.stderr]).toEqual([1, expect.stringContaining('(ERR_NODE_RUNNING)')]);
       const { stdout, stderr } = spawnSync('python3', [PYTHON, 'refused', place], { encoding: 'utf8' });
       expect([stdout, stderr]).toEqual(['done\n', '']);
       expect(readFileSync(`${socket}.log`, 'utf8')).toContain(
@@ -177,7 +187,8 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
     }
     // It is empty again: the mount has ended.
     rmdirSync(place);
-    for (const end of ['.log', '.lock']) rmSync(socket + end, { force: true });
+    for (const path of [socket, `${place}.other`])
+      for (const end of ['', '.log', '.lock']) rmSync(path + end, { force: true });
   });
 
   for (const asic of process.env['GAUDI_UCX_TEST_FULL'] === '1' ? ['gaudi', 'gaudi2'] : ['gaudi2']) {

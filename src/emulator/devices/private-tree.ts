@@ -13,38 +13,13 @@ import {
   mount,
   OpenFlag,
   open,
-  openFuse,
   readMounts,
   unshareMounts,
 } from '../../sys/index.ts';
+import { mountDeviceTree, type ServeMount } from './folder-mount.ts';
 
 /** Folders of /sys that the device tree has as well. */
 const SYS_FOLDERS = ['class', 'dev/char', 'bus/pci', 'devices', 'module'] as const;
-const FUSE_FLAGS: number = MountFlag.NOSUID;
-
-/** Serves a mount: gets the descriptor of /dev/fuse, which stays the caller's, and the device number of the file system. */
-export type ServeMount = (fuse: number, device: string) => void;
-
-/** Options for mounting a connection to /dev/fuse whose root is a folder, for all users, with permissions checked by the kernel. */
-function fuseData(fuse: number): string {
-  return `fd=${fuse},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions`;
-}
-
-/**
- * Mounts a device tree on a folder.
- * @param serve called at once: until it serves the mount, every access blocks
- * @throws SyscallError EPERM without CAP_SYS_ADMIN, ENOENT, ENODEV without FUSE
- */
-export function mountDeviceTree(folder: string, serve: ServeMount): void {
-  const fuse = openFuse();
-  try {
-    mount(folder, { source: 'gaudi-ucx', type: 'fuse', flags: FUSE_FLAGS, data: fuseData(fuse) });
-    serve(fuse, readMounts().findLast(({ target }) => target === folder)!.device);
-  } finally {
-    closeFd(fuse);
-  }
-}
-
 /**
  * Gives the calling thread a mount namespace in which /dev and /sys have the files of a device tree besides their own. Programs that the thread starts
  * or becomes see the same.
