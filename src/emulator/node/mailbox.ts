@@ -10,7 +10,7 @@
 import { argumentWords } from '../driver/base/ioctl-request.ts';
 
 /** Version of this layout and of the messages; both sides must have the same. */
-export const NODE_PROTOCOL_VERSION = 5;
+export const NODE_PROTOCOL_VERSION = 6;
 
 /** Maximum number of transferred words of an argument block: an ioctl has at most 16383 bytes. */
 export const BLOCK_WORDS_MAX = 4096;

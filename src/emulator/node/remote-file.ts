@@ -200,7 +200,7 @@ export class RemoteFile implements DriverFile {
     const place = { file: this.#id, mapping, byteLength, offset: offset.toString() };
     const { message, fd } = this.#connection.requestDescriptor({ op: 'mmap', ...place }, () => this.#release(mapping));
     try {
-      return mapFile(fd, Number(message['byteLength']), 0);
+      return mapFile(fd, Number(message['byteLength']), Number(message['offset']));
     } catch (error) {
       this.#release(mapping);
       throw error;

@@ -347,7 +347,7 @@ export class ServedClient {
     if (!/^\d+$/.test(offset)) throw new ProtocolError('field offset must be a number');
     const mapping = integerField(message, 'mapping', ID_MAX);
     const pages = this.#file(message).share(mapping, byteLength, BigInt.asUintN(64, BigInt(offset)));
-    return { fields: { byteLength: pages.byteLength }, fd: pages.fd };
+    return { fields: { byteLength: pages.byteLength, offset: pages.offset }, fd: pages.fd };
   }
 
   /** An ioctl with a descriptor: the number in its block is replaced by one of this process, which is closed once the driver has its own. */

@@ -25,7 +25,7 @@ import {
   mayBlock,
 } from '../driver/base/ioctl-request.ts';
 import type { EmulatedFile } from '../driver/ioctl/file.ts';
-import type { SharedPages } from '../driver/memory/buffer-table.ts';
+import type { SharedPages } from '../driver/memory/buffer-pages.ts';
 import type { ForeignPages } from '../driver/memory/pinned-memory.ts';
 import { NO_PAGES, POPULATED_PAGES } from '../driver/memory/user-memory.ts';
 import {
@@ -51,7 +51,7 @@ import {
 import { ProtocolError } from './message.ts';
 
 /** Maximum number of mappings of one file. */
-export const MAPPINGS_MAX = 4096;
+export const MAPPINGS_MAX = 65_536;
 
 /** An argument block of the server with its address in the client. */
 interface ServedBlock extends ArgumentBlock {

@@ -15,7 +15,7 @@ import {
 import type { IoctlTracer, TracedCall } from '../../trace/ioctl-tracer.ts';
 import type { CardPort } from '../base/card-port.ts';
 import { Notifier } from '../base/notifier.ts';
-import type { SharedPages } from '../memory/buffer-table.ts';
+import type { SharedPages } from '../memory/buffer-pages.ts';
 import { UserMemory } from '../memory/user-memory.ts';
 import { commandBufferIoctl } from './command-buffer.ts';
 import type { Context } from './context.ts';
