@@ -2,11 +2,12 @@
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode } from '../../src/emulator/index.ts';
+import { GAUDI_PROFILE } from '../../src/uapi/asic/asic-profile-gaudi.ts';
 import { ROOT } from '../fixtures/built.ts';
 import { CompilerFolder, compilerSkipReason } from '../fixtures/c-library.ts';
 import { MAIN } from '../fixtures/command-line.ts';
@@ -128,6 +129,12 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
     await vi.waitFor(() => expect(servers()).toEqual([]), { timeout: 10_000 });
   });
 
+  it('come with the files of debugfs and hwmon, through which errors are injected', () => {
+    const { cfg, sram } = GAUDI_PROFILE;
+    const addresses = [cfg.start, sram.start].map((address) => address.toString(16));
+    expect(python(['debugfs', ...addresses], ['--cards', '1', '--asic', 'gaudi'])).toEqual(DONE);
+  });
+
   it('answer random requests with errors of the driver', () => {
     expect(python(['fuzz', FUZZ_SEED, FUZZ_CALLS])).toEqual(DONE);
   }, 600_000);
@@ -177,6 +184,10 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
         },
       );
       expect([second.status, second.stderr]).toEqual([1, expect.stringContaining('(ERR_NODE_RUNNING)')]);
+      const addr = join(place, 'sys/kernel/debug/habanalabs/hl0/addr');
+      writeFileSync(addr, '0x10\n');
+      expect(readFileSync(addr, 'utf8')).toBe('0x0000000000000010\n');
+      expect(Number(readFileSync(join(place, 'sys/class/hwmon/hwmon100/temp1_input'), 'utf8'))).toBeGreaterThan(0);
       const { stdout, stderr } = spawnSync('python3', [PYTHON, 'refused', place], { encoding: 'utf8' });
       expect([stdout, stderr]).toEqual(['done\n', '']);
       expect(readFileSync(`${socket}.log`, 'utf8')).toContain(

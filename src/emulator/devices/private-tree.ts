@@ -1,10 +1,11 @@
 /**
  * Puts a device tree over /dev and /sys, in a mount namespace of the calling thread: nothing outside of it changes. It serves no requests.
  *
- * Names of both trees are merged by overlays. An overlay passes on no ioctls, so device nodes are bound over the names that it has.
+ * Names of both trees are merged by overlays. An overlay passes on neither ioctls nor writes, so device nodes, and folders with files that programs write, are
+ * bound over the names that it has.
  */
 
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import {
   close as closeFd,
@@ -19,7 +20,7 @@ import {
 import { mountDeviceTree, type ServeMount } from './folder-mount.ts';
 
 /** Folders of /sys that the device tree has as well. */
-const SYS_FOLDERS = ['class', 'dev/char', 'bus/pci', 'devices', 'module'] as const;
+const SYS_FOLDERS = ['class', 'dev/char', 'bus/pci', 'devices', 'module', 'kernel/debug'] as const;
 /**
  * Gives the calling thread a mount namespace in which /dev and /sys have the files of a device tree besides their own. Programs that the thread starts
  * or becomes see the same.
@@ -44,13 +45,26 @@ export function enterPrivateTree(serve: ServeMount): void {
       target: join('/dev', name),
       source: hold(join('/dev/dev', name)),
     }));
+    const written = writtenFolders('/dev/sys').map((folder) => ({
+      target: join('/sys', folder),
+      source: hold(join('/dev/sys', folder)),
+    }));
     for (const folder of sysTargets())
       overlay(join('/sys', folder), hold(join('/dev/sys', folder)), hold(join('/sys', folder)), hold);
     overlay('/dev', newDev, oldDev, hold, devMounts);
-    for (const { target, source } of nodes) mount(target, { source, flags: MountFlag.BIND });
+    for (const { target, source } of [...nodes, ...written]) mount(target, { source, flags: MountFlag.BIND });
   } finally {
     for (const fd of opened) closeFd(fd);
   }
+}
+
+/** Folders below `sys` of a tree with files that programs write: an overlay would refuse that. */
+function writtenFolders(sys: string): readonly string[] {
+  const sensors = readdirSync(join(sys, 'class/hwmon')).map((name) => {
+    const link = readlinkSync(join(sys, 'class/hwmon', name));
+    return join('class/hwmon', dirname(link));
+  });
+  return ['kernel/debug/accel', 'kernel/debug/habanalabs', ...sensors];
 }
 
 /** Folders of /sys to put the tree over: those that the machine has, else the nearest above them. */

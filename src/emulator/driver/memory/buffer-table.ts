@@ -140,9 +140,12 @@ export class BufferTable {
     return this.find(HandleType.CB, low, high);
   }
 
-  /** The command buffers. */
-  commandBuffers(): readonly DriverBuffer[] {
-    return [...this.#buffers.values()].filter(({ type }) => type === HandleType.CB);
+  /** The command buffers, for a list of them. */
+  commandBuffers(): readonly { readonly handle: bigint; readonly byteLength: number; readonly mapped: boolean }[] {
+    const offsets = this.#mmapFile?.mappedOffsets();
+    return [...this.#buffers.values()]
+      .filter(({ type }) => type === HandleType.CB)
+      .map(({ handle, byteLength, mapped }) => ({ handle, byteLength, mapped: offsets?.has(handle) ?? mapped }));
   }
 
   /** The buffers that have a device address. */
