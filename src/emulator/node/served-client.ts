@@ -57,6 +57,8 @@ import { ServedFile } from './served-file.ts';
 
 /** Maximum number of open files of one client; a further one is EMFILE. */
 export const FILES_PER_CLIENT_MAX = 64;
+/** Maximum number of waits of one client at the same time, in all of its files; a further one is EAGAIN. */
+const WAITS_MAX = 16_384;
 /** Time limit for a client's hello. */
 const HELLO_NS = 10e9;
 /** Requests of one client that are served before others have their turn. */
@@ -116,6 +118,8 @@ export class ServedClient {
   readonly #subscription: PollSubscription;
   readonly #bytes: Uint8Array = new Uint8Array(MESSAGE_BYTES_MAX);
   readonly #helloTimer: Timer;
+  /** Ioctls of its files that wait. */
+  #waits = 0;
   #greeted = false;
   #gone = false;
 
@@ -320,7 +324,10 @@ export class ServedClient {
     try {
       file = new ServedFile(id, minor, opened, {
         onSettled: () => this.#notice(),
-        onWaiting: this.#host.endTurn,
+        onWaiting: () => this.#beginWait(),
+        onWaited: () => {
+          this.#waits -= 1;
+        },
         onDefect: (error) => this.#host.log.warn(`ioctl of client ${this.pid}: ${String((error as Error).stack)}`),
       });
     } catch (error) {
@@ -388,6 +395,13 @@ export class ServedClient {
     const file = this.files.get(id);
     if (file === undefined) throw new ProtocolError(`no file ${id}`);
     return file;
+  }
+
+  #beginWait(): boolean {
+    if (this.#waits >= WAITS_MAX) return false;
+    this.#waits += 1;
+    this.#host.endTurn();
+    return true;
   }
 
   /** A full queue wakes the client as well: it then checks its mailboxes all the same. */

@@ -33,11 +33,13 @@ import {
   ANSWER_RESULT,
   ANSWER_SEQUENCE,
   ANSWER_WORDS,
-  ASYNC_BELL,
   ASYNC_SLOTS,
+  answerWord,
   BLOCK_WORDS_MAX,
   CLIENT_SLEEPING,
   MAILBOX_BYTES,
+  POSTED,
+  postedWord,
   REQUEST_ADDRESS_HIGH,
   REQUEST_ADDRESS_LOW,
   REQUEST_BLOCK,
@@ -45,8 +47,11 @@ import {
   REQUEST_PINNED,
   REQUEST_SEQUENCE,
   REQUEST_WORDS,
+  requestWord,
   SERVER_SLEEPING,
-  slotWord,
+  SETTLED_CALLS,
+  settledWord,
+  slotWordsMax,
 } from './mailbox.ts';
 import { ProtocolError } from './message.ts';
 
@@ -62,8 +67,10 @@ interface ServedBlock extends ArgumentBlock {
 export interface ServedFileEvents {
   /** A non-blocking call has settled. */
   readonly onSettled: () => void;
-  /** A waiting ioctl has begun: its promise may need the event loop. */
-  readonly onWaiting: () => void;
+  /** A waiting ioctl begins: its promise may need the event loop. Returns false if the client has too many of them. */
+  readonly onWaiting: () => boolean;
+  /** A waiting ioctl has ended. */
+  readonly onWaited: () => void;
   /** The driver threw an exception: a defect. */
   readonly onDefect: (error: unknown) => void;
 }
@@ -79,10 +86,13 @@ export class ServedFile {
   readonly #mailbox: MappedMemory;
   readonly #words: Int32Array;
   readonly #clientFlagAddress: number;
-  /** Sequence number of the last request of each slot, and whether it waits for its answer. */
-  readonly #seen: Int32Array = new Int32Array(1 + ASYNC_SLOTS);
+  /** Sequence number of the last request of slot 0. */
+  #seen = 0;
+  /** Whether the request of a slot waits for its answer. */
   readonly #busy: Uint8Array = new Uint8Array(1 + ASYNC_SLOTS);
-  #bell = 0;
+  /** Numbers of requests taken from the ring of posted ones, and put into that of settled ones. */
+  #taken = 0;
+  #settled = 0;
   /** Copy of the words of the current ioctl, and views of its first words, by their number. */
   readonly #block: Uint32Array<ArrayBuffer> = new Uint32Array(BLOCK_WORDS_MAX);
   readonly #blocks: (ServedBlock | undefined)[] = [];
@@ -106,7 +116,7 @@ export class ServedFile {
       throw error;
     }
     this.#words = new Int32Array(this.#mailbox.buffer);
-    this.#clientFlagAddress = this.#mailbox.address + (slotWord(0) + ANSWER_SEQUENCE) * 4;
+    this.#clientFlagAddress = this.#mailbox.address + (answerWord(0) + ANSWER_SEQUENCE) * 4;
   }
 
   /** The mailbox as a file, until {@link forgetMailboxFd}. */
@@ -132,17 +142,21 @@ export class ServedFile {
     if (this.#closed) return false;
     const words = this.#words;
     let served = false;
-    const sequence = Atomics.load(words, slotWord(0) + REQUEST_SEQUENCE);
-    if (sequence !== this.#seen[0]) {
+    const sequence = Atomics.load(words, requestWord(0) + REQUEST_SEQUENCE);
+    if (sequence !== this.#seen) {
+      this.#seen = sequence;
       this.#serve(0, sequence);
       served = true;
     }
-    const bell = Atomics.load(words, ASYNC_BELL);
-    if (bell === this.#bell) return served;
-    this.#bell = bell;
-    for (let slot = 1; slot <= ASYNC_SLOTS; slot++) {
-      const posted = Atomics.load(words, slotWord(slot) + REQUEST_SEQUENCE);
-      if (posted !== this.#seen[slot]) this.#serve(slot, posted);
+    const posted = Atomics.load(words, POSTED);
+    if (posted === this.#taken) return served;
+    const count = (posted - this.#taken) >>> 0;
+    if (count > ASYNC_SLOTS) throw new ProtocolError(`${count} requests in a ring of ${ASYNC_SLOTS}`);
+    for (let i = 0; i < count && !this.#closed; i++) {
+      const slot = words[postedWord(this.#taken)]!;
+      if (slot < 1 || slot > ASYNC_SLOTS) throw new ProtocolError(`slot ${slot}`);
+      this.#taken = (this.#taken + 1) | 0;
+      this.#serve(slot, 0);
     }
     return true;
   }
@@ -191,12 +205,11 @@ export class ServedFile {
 
   #serve(slot: number, sequence: number): void {
     if (this.#busy[slot] !== 0) throw new ProtocolError(`a second call in slot ${slot} before the answer to the first`);
-    this.#seen[slot] = sequence;
-    const at = slotWord(slot);
+    const at = requestWord(slot);
     const mailbox = this.#words;
     const request = mailbox[at + REQUEST_NUMBER]!;
     const count = mailbox[at + REQUEST_WORDS]!;
-    if (count < 0 || count > BLOCK_WORDS_MAX) throw new ProtocolError(`a block of ${count} words`);
+    if (count < 0 || count > slotWordsMax(slot)) throw new ProtocolError(`a block of ${count} words`);
     const block = this.#blocks[count] ?? this.#blockOf(count);
     block.address = joinWords(mailbox[at + REQUEST_ADDRESS_LOW]!, mailbox[at + REQUEST_ADDRESS_HIGH]!);
     const { words } = block;
@@ -230,15 +243,19 @@ export class ServedFile {
   /** A wait with a time-out: other clients are served meanwhile. */
   #serveWait(slot: number, sequence: number, request: number, block: ArgumentBlock): void {
     const own = { address: block.address, words: block.words.slice() };
+    if (!this.#events.onWaiting()) {
+      this.#answer(slot, sequence, this.file.refuse(request, own, -Errno.EAGAIN), 0, own);
+      return;
+    }
     this.#busy[slot] = 1;
-    this.#events.onWaiting();
-    this.file.ioctlAsync(request, own).then(
-      (result) => this.#answer(slot, sequence, result, argumentWords(request), own),
-      (error: unknown) => {
-        this.#events.onDefect(error);
-        this.#answer(slot, sequence, -Errno.EIO, argumentWords(request), own);
-      },
-    );
+    const settle = (result: number): void => {
+      this.#events.onWaited();
+      this.#answer(slot, sequence, result, argumentWords(request), own);
+    };
+    this.file.ioctlAsync(request, own).then(settle, (error: unknown) => {
+      this.#events.onDefect(error);
+      settle(-Errno.EIO);
+    });
   }
 
   /** @param changed words that the ioctl may have changed */
@@ -247,15 +264,21 @@ export class ServedFile {
     this.#busy[slot] = 0;
     const mailbox = this.#words;
     const { words } = block;
-    const at = slotWord(slot);
+    const at = answerWord(slot);
     const count = Math.min(changed, words.length);
     const to = at + ANSWER_BLOCK;
     for (let i = 0; i < count; i++) mailbox[to + i] = words[i]! | 0;
     mailbox[at + ANSWER_WORDS] = count;
     mailbox[at + ANSWER_RESULT] = result;
-    Atomics.store(mailbox, at + ANSWER_SEQUENCE, sequence);
-    if (slot !== 0) this.#events.onSettled();
-    else if (Atomics.load(mailbox, CLIENT_SLEEPING) !== 0) futexWake(this.#clientFlagAddress, 1);
+    if (slot === 0) {
+      Atomics.store(mailbox, at + ANSWER_SEQUENCE, sequence);
+      if (Atomics.load(mailbox, CLIENT_SLEEPING) !== 0) futexWake(this.#clientFlagAddress, 1);
+      return;
+    }
+    mailbox[settledWord(this.#settled)] = slot;
+    this.#settled = (this.#settled + 1) | 0;
+    Atomics.store(mailbox, SETTLED_CALLS, this.#settled);
+    this.#events.onSettled();
   }
 
   #blockOf(count: number): ServedBlock {
