@@ -32,7 +32,7 @@ export class Members {
     this.#losses = addresses.map(() => undefined);
     this.#endpoints = [];
     for (const [member, address] of addresses.entries()) {
-      const onError = (endpoint: Endpoint, status: Status): void => this.#onLost(member, endpoint, status);
+      const onError = (endpoint: Endpoint): void => this.#onLost(member, endpoint);
       this.#endpoints.push(member === rank ? undefined : worker.endpoint(address, { onError }));
     }
   }
@@ -44,6 +44,11 @@ export class Members {
 
   /** Why a member is lost; undefined for one that is not. */
   loss(member: number): Loss | undefined {
+    const endpoint = this.#endpoints[member];
+    // Requests of a connection end before its endpoint reports that it has failed.
+    if (this.#losses[member] === undefined && endpoint !== undefined && !endpoint.closed && endpoint.status < 0) {
+      this.#losses[member] = lossOf(endpoint);
+    }
     return this.#losses[member];
   }
 
@@ -77,9 +82,13 @@ export class Members {
     await Promise.all([...this.#endpoints, this.#toItself].map((endpoint) => endpoint?.close({ force })));
   }
 
-  #onLost(member: number, endpoint: Endpoint, status: Status): void {
-    const loss: Loss = { status, isClosed: endpoint.closedByPeer === true };
+  #onLost(member: number, endpoint: Endpoint): void {
+    const loss = lossOf(endpoint);
     this.#losses[member] = loss;
     for (const listener of [...this.#listeners]) listener(member, loss);
   }
+}
+
+function lossOf({ status, closedByPeer }: Endpoint): Loss {
+  return { status, isClosed: closedByPeer === true };
 }

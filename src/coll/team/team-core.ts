@@ -32,6 +32,8 @@ const HISTORY = 64;
 /** Time without a message after which the ranks that an operation waits for are told what it is; it doubles. */
 const CHECK_NS = 20e6;
 const CHECK_NS_MAX = 1e9;
+/** Time after the orderly end of a rank until operations that still need it fail. */
+const CLOSED_GRACE_NS = 20e6;
 /** The longest header of an active message. */
 const MESSAGE_MAX = 4096;
 const NO_BYTES = new Uint8Array(0);
@@ -85,6 +87,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   readonly #history: Signature[] = [];
   readonly #marks: Map<Operation, number> = new Map();
   readonly #packed: Uint8Array = new Uint8Array(MESSAGE_MAX);
+  readonly #graces: Set<Timer> = new Set();
   readonly #onLost = (member: number, loss: Loss): void => this.#memberLost(member, loss);
   #next = 0;
   #checkNs = CHECK_NS;
@@ -181,7 +184,8 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   refuse(offer: Header): void {
     const { sequence, signature, slice, round, byteLength } = offer;
     const header = { ...this.#header(Kind.NOTICE, sequence, signature), slice, round, byteLength };
-    this.#send(offer.from, { ...header, status: this.failure?.status ?? Status.CANCELED });
+    if (this.failure === undefined) this.#send(offer.from, { ...header, status: Status.CANCELED, offset: this.rank });
+    else this.#send(offer.from, { ...header, ...reasonOf(this.failure, this.rank) }, textOf(this.failure));
   }
 
   failed(error: UcxError): void {
@@ -232,6 +236,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   /** Leaves the worker; nothing is in progress any more. */
   leave(): void {
     this.#disarm();
+    for (const timer of this.#graces) timer.cancel();
     this.parts.members.unlisten(this.#onLost);
     this.parts.service.remove(this);
   }
@@ -285,8 +290,20 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     const rank = this.parts.memberOf.indexOf(member);
     if (rank < 0) return;
     const error = this.#lossOf(rank, loss);
-    for (const operation of [...this.#operations.values()]) operation.rankLost(rank, error);
-    this.parts.issuer.restart();
+    const tell = (): void => {
+      for (const operation of [...this.#operations.values()]) operation.rankLost(rank, error);
+      this.parts.issuer.restart();
+    };
+    if (!loss.isClosed) {
+      tell();
+      return;
+    }
+    // What it has sent before it closed may still be under way.
+    const timer = this.parts.clock.setTimer(CLOSED_GRACE_NS, () => {
+      this.#graces.delete(timer);
+      tell();
+    });
+    this.#graces.add(timer);
   }
 
   #lossOf(rank: number, loss: Loss | undefined = this.parts.members.loss(this.parts.memberOf[rank]!)): UcxError {
@@ -302,9 +319,8 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
 
   /** Tells a rank why the team has failed. */
   #tell(rank: number, error: UcxError): void {
-    const culprit = Number(error.details['rank'] ?? this.rank);
-    const header = { ...this.#header(Kind.FAILURE, this.#next, NO_OPERATION), status: error.status, offset: culprit };
-    this.#send(rank, header, new TextEncoder().encode(error.message).subarray(0, MESSAGE_MAX - HEADER_BYTES));
+    const header = { ...this.#header(Kind.FAILURE, this.#next, NO_OPERATION), ...reasonOf(error, this.rank) };
+    this.#send(rank, header, textOf(error));
   }
 
   #keep(header: Header, message: Message): void {
@@ -371,4 +387,13 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
       for (const rank of operation.awaited()) this.#send(rank, this.#header(Kind.CHECK, sequence, signature));
     }
   }
+}
+
+/** The fields of a message about a failure: its status, and the rank at fault. */
+function reasonOf({ status, details }: UcxError, rank: number): Pick<Header, 'status' | 'offset'> {
+  return { status, offset: Number(details['rank'] ?? rank) };
+}
+
+function textOf({ message }: UcxError): Uint8Array {
+  return new TextEncoder().encode(message).subarray(0, MESSAGE_MAX - HEADER_BYTES);
 }

@@ -5,7 +5,7 @@ import type { LocalMemory, RemoteKey } from '../../../ucp/api/memory.ts';
 import type { Request } from '../../../ucp/api/request.ts';
 import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { rankFailed } from '../wire/errors.ts';
+import { rankFailed, reportedBy } from '../wire/errors.ts';
 import { describeSignature, type Header, Kind, restOf, type Signature } from '../wire/header.ts';
 import type { CollRequest } from './coll-request.ts';
 import type { EndNbx, IssueOwner, StartNbx } from './issuer.ts';
@@ -20,6 +20,8 @@ const READY_MIN = 16 * 1024;
 /** Slices in progress. */
 const SLICES_AT_ONCE = 4;
 const NO_BYTES = new Uint8Array(0);
+/** How operations with a lost peer end. */
+const LOSSES: ReadonlySet<Status> = new Set<Status>([Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT]);
 
 /** What an operation needs of its team. */
 export interface OperationHost {
@@ -124,7 +126,7 @@ export class Operation implements SliceOwner {
     if (header.kind === Kind.DATA) this.#onData(header, message);
     else {
       if (header.kind === Kind.READY) this.#onReady(header, restOf(message.header));
-      else this.#onNotice(header);
+      else this.#onNotice(header, restOf(message.header));
       discard(message);
     }
   }
@@ -336,13 +338,13 @@ export class Operation implements SliceOwner {
     }
   }
 
-  #onNotice({ status, ...header }: Header): void {
+  #onNotice({ status, offset, ...header }: Header, text: Uint8Array): void {
     const at = this.#expected.findIndex((part) => isOf(part, header));
     if (at < 0) return;
     const [part] = this.#expected.splice(at, 1) as [Part];
     if (this.hasFailed) this.#endIfDone();
     else if (status === Status.OK) part.run.partEnded();
-    else this.#host.failed(rankFailed(part.peer, status as Status, 'has refused to send'));
+    else this.#host.failed(reportedBy(part.peer, offset, status as Status, new TextDecoder().decode(text)));
   }
 
   /** The peer has another length for a part: its counts differ from those of this rank. */
@@ -377,8 +379,8 @@ export class Operation implements SliceOwner {
   /** The first failure; later ones follow from it. */
   #failBy(peer: number, status: Status, what: string, error: unknown): void {
     if (this.hasFailed) return;
-    // With a connection that stands, the failure is on this side: memory, a card.
-    const isPeers = peer !== this.#host.rank && this.#host.isLost(peer);
+    // With a connection that stands, the failure is on this side: memory, a card. Data may have come over another connection that is lost.
+    const isPeers = peer !== this.#host.rank && (this.#host.isLost(peer) || LOSSES.has(status));
     this.#host.failed(rankFailed(isPeers ? peer : this.#host.rank, status, isPeers ? 'is lost' : what, error));
   }
 

@@ -122,8 +122,8 @@ export class TeamService {
     const packed = writeHeader(new Uint8Array(HEADER_BYTES + text.byteLength), failure, text);
     message.replyEndpoint.amSendNbx(this.#amId, packed, NO_BYTES, 0, 0);
     if (header.kind === Kind.CHECK) return;
-    const refusal = { ...header, kind: Kind.NOTICE, from: rank, status: Status.CONNECTION_RESET };
-    message.replyEndpoint.amSendNbx(this.#amId, writeHeader(packed, refusal), NO_BYTES, 0, 0);
+    const refusal = { ...failure, kind: Kind.NOTICE };
+    message.replyEndpoint.amSendNbx(this.#amId, writeHeader(packed, refusal, text), NO_BYTES, 0, 0);
   }
 }
 
