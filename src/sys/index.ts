@@ -61,6 +61,7 @@ export {
   fileStatus,
   mkfifo,
   reserveFile,
+  STATX,
 } from './file/file-status.ts';
 export { closeBacking, openBacking, openFuse, readFuse, writeFuse } from './file/fuse.ts';
 export { ioctl, ioctlAsync } from './file/ioctl.ts';

@@ -3,6 +3,7 @@
  * driver/kernel/discovery.ts. Reading a file of /sys reads the card; opening a device node is in device-file.ts.
  */
 
+import { EMULATED_DRIVER_VERSION } from '../../driver/port.ts';
 import { Errno } from '../../sys/index.ts';
 import { PCI_VENDOR_HABANALABS } from '../../uapi/index.ts';
 import type { CardPlace } from '../config/card-places.ts';
@@ -74,7 +75,7 @@ export class DeviceTree {
     this.root = this.#newFolder();
     const { cards } = node;
     for (const { minor } of cards.call(node)) this.#addCard(node.card(minor).place);
-    this.#text('sys/module/habanalabs/version', () => 'gaudi-ucx');
+    this.#text('sys/module/habanalabs/version', () => EMULATED_DRIVER_VERSION);
   }
 
   /** The file with a number; undefined if there is none. */

@@ -14,12 +14,13 @@ import {
   type MappedMemory,
   madvise,
   mapFile,
+  OpenFlag,
   SyscallError,
   schedYield,
   setCloexec,
   shareableRange,
 } from '../../sys/index.ts';
-import { HandleType, type IoctlNumbers, unpackHandle } from '../../uapi/index.ts';
+import { HandleType, IoctlIndex, type IoctlNumbers, ioctlIndex, unpackHandle } from '../../uapi/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { highOf } from '../../ucs/type/int64.ts';
 import {
@@ -27,8 +28,6 @@ import {
   descriptorUse,
   EXPORT_FLAGS_WORD,
   GIVEN_WORD,
-  IoctlKind,
-  ioctlKind,
   pinnedPages,
   pinsMemory,
   takenWord,
@@ -69,7 +68,6 @@ const LOOKS_PER_ROUND = 100;
 /** Time that a call spins before it sleeps: about the cost of waking this thread. */
 const SPIN_NS = 50_000;
 const SLEEP_NS = 100_000_000;
-const O_CLOEXEC = 0o2000000;
 /** End of user addresses on x86-64. */
 const USER_ADDRESS_END = 2 ** 47;
 
@@ -131,12 +129,12 @@ export class RemoteFile implements DriverFile {
   ioctl(request: number, block: ArgumentBlock): number {
     if (this.#closed) return -Errno.EBADF;
     if (!this.#connection.alive) return -Errno.ENODEV;
-    const kind = ioctlKind(request);
+    const index = ioctlIndex(request);
     const { words } = block;
-    if (kind === IoctlKind.MEMORY || kind === IoctlKind.INFO) {
-      if (descriptorUse(kind, words, words.length) !== DescriptorUse.NONE) return this.#ioctlByMessage(request, block);
+    if (index === IoctlIndex.MEMORY || index === IoctlIndex.INFO) {
+      if (descriptorUse(index, words, words.length) !== DescriptorUse.NONE) return this.#ioctlByMessage(request, block);
     }
-    if (kind === IoctlKind.MEMORY && pinsMemory(kind, words)) return this.#pin(request, block);
+    if (index === IoctlIndex.MEMORY && pinsMemory(index, words)) return this.#pin(request, block);
     return this.#call(request, block, false);
   }
 
@@ -147,7 +145,7 @@ export class RemoteFile implements DriverFile {
 
   /** WAIT_CS without blocking; every other ioctl is short and runs at once. EAGAIN while {@link ASYNC_SLOTS} calls are not settled. */
   ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
-    if (this.#closed || !this.#connection.alive || ioctlKind(request) !== IoctlKind.WAIT_CS) {
+    if (this.#closed || !this.#connection.alive || ioctlIndex(request) !== IoctlIndex.WAIT_CS) {
       return Promise.resolve(this.ioctl(request, block));
     }
     if (this.#calls.size >= ASYNC_SLOTS) return Promise.resolve(-Errno.EAGAIN);
@@ -288,14 +286,14 @@ export class RemoteFile implements DriverFile {
 
   /** An ioctl that takes or returns a descriptor. */
   #ioctlByMessage(request: number, block: ArgumentBlock): number {
-    const kind = ioctlKind(request);
+    const index = ioctlIndex(request);
     const { words } = block;
-    const taken = descriptorUse(kind, words, words.length) === DescriptorUse.TAKES;
-    const isCloexec = taken || (words[EXPORT_FLAGS_WORD]! & O_CLOEXEC) !== 0;
+    const taken = descriptorUse(index, words, words.length) === DescriptorUse.TAKES;
+    const isCloexec = taken || (words[EXPORT_FLAGS_WORD]! & OpenFlag.CLOEXEC) !== 0;
     const { result, fd } = this.#exchange(
       this.#message(request, block),
       block,
-      taken ? words[takenWord(kind)]! | 0 : -1,
+      taken ? words[takenWord(index)]! | 0 : -1,
     );
     if (taken || result !== 0) return result;
     if (!isCloexec) setCloexec(fd, false);

@@ -12,6 +12,7 @@ import {
   getSeals,
   isSyscallError,
   MESSAGE_BYTES_MAX,
+  OpenFlag,
   PAGE_SIZE,
   type PollSubscription,
   pollReadable,
@@ -20,7 +21,7 @@ import {
   SyscallError,
   type UnixSocket,
 } from '../../sys/index.ts';
-import { DRM_IOCTLS } from '../../uapi/index.ts';
+import { DRM_IOCTLS, ioctlIndex } from '../../uapi/index.ts';
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { UcxError } from '../../ucs/type/error.ts';
@@ -32,7 +33,6 @@ import {
   descriptorUse,
   EXPORT_FLAGS_WORD,
   GIVEN_WORD,
-  ioctlKind,
   pinnedPages,
   pinsMemory,
   takenWord,
@@ -67,7 +67,6 @@ const ID_MAX = Number.MAX_SAFE_INTEGER;
 const UINT32_MAX = 0xffff_ffff;
 const ADDRESS_MAX = 2 ** 47;
 const NAME_MAX = 256;
-const O_CLOEXEC = 0o2000000;
 
 /** Services of the server for its clients. */
 export interface ClientHost {
@@ -363,11 +362,11 @@ export class ServedClient {
     const request = integerField(message, 'request', UINT32_MAX);
     const address = integerField(message, 'address', ADDRESS_MAX);
     const words = wordsField(message, 'words', 0, BLOCK_WORDS_MAX);
-    const kind = ioctlKind(request);
-    const use = descriptorUse(kind, words, words.length);
+    const index = ioctlIndex(request);
+    const use = descriptorUse(index, words, words.length);
     if (use === DescriptorUse.NONE) return this.#pin(message, { file, request, address, words, fd });
-    if (use === DescriptorUse.TAKES && takenWord(kind) < words.length) words[takenWord(kind)] = fd;
-    if (use === DescriptorUse.GIVES) words[EXPORT_FLAGS_WORD] = words[EXPORT_FLAGS_WORD]! | O_CLOEXEC;
+    if (use === DescriptorUse.TAKES && takenWord(index) < words.length) words[takenWord(index)] = fd;
+    if (use === DescriptorUse.GIVES) words[EXPORT_FLAGS_WORD] = words[EXPORT_FLAGS_WORD]! | OpenFlag.CLOEXEC;
     const result = file.run(request, address, words);
     const fields = { result, words: [...words.subarray(0, argumentWords(request))] };
     if (use !== DescriptorUse.GIVES || result !== 0) return { fields };
@@ -378,8 +377,8 @@ export class ServedClient {
   /** An ioctl that pins memory of a file: the server maps the file and accesses the memory as its own. */
   #pin(message: Message, call: PinningCall): Answer {
     const { file, request, address, words, fd } = call;
-    const kind = ioctlKind(request);
-    if (fd < 0 || !pinsMemory(kind, words)) throw new ProtocolError('an ioctl without descriptor in a message');
+    const index = ioctlIndex(request);
+    if (fd < 0 || !pinsMemory(index, words)) throw new ProtocolError('an ioctl without descriptor in a message');
     const offset = integerField(message, 'offset', ADDRESS_MAX);
     const range = pinnedPages(words);
     // A file that shrinks under a mapping would end the server at its next access.

@@ -15,15 +15,9 @@ import {
   memfdCreate,
   SealFlag,
 } from '../../sys/index.ts';
+import { ioctlIndex } from '../../uapi/index.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
-import {
-  argumentWords,
-  DescriptorUse,
-  descriptorUse,
-  ioctlKind,
-  isShortWait,
-  mayBlock,
-} from '../driver/base/ioctl-request.ts';
+import { argumentWords, DescriptorUse, descriptorUse, isShortWait, mayBlock } from '../driver/base/ioctl-request.ts';
 import type { EmulatedFile } from '../driver/ioctl/file.ts';
 import type { SharedPages } from '../driver/memory/buffer-pages.ts';
 import type { ForeignPages } from '../driver/memory/pinned-memory.ts';
@@ -215,16 +209,16 @@ export class ServedFile {
     const { words } = block;
     const from = at + REQUEST_BLOCK;
     for (let i = 0; i < count; i++) words[i] = mailbox[from + i]!;
-    const kind = ioctlKind(request);
+    const index = ioctlIndex(request);
     // The number of a descriptor would be interpreted in the server.
-    if (descriptorUse(kind, words, count) !== DescriptorUse.NONE) throw new ProtocolError('a descriptor in a mailbox');
+    if (descriptorUse(index, words, count) !== DescriptorUse.NONE) throw new ProtocolError('a descriptor in a mailbox');
     const { userMemory } = this.file;
     userMemory.foreignPages = mailbox[at + REQUEST_PINNED] === 1 ? POPULATED_PAGES : NO_PAGES;
     userMemory.answeredWords = 0;
     this.ioctls += 1;
-    if (isShortWait(kind, count))
+    if (isShortWait(index, count))
       this.#answer(slot, sequence, this.file.refuse(request, block, -Errno.EFAULT), 0, block);
-    else if (mayBlock(kind, words)) this.#serveWait(slot, sequence, request, block);
+    else if (mayBlock(index, words)) this.#serveWait(slot, sequence, request, block);
     else {
       const result = this.#run(request, block);
       this.#answer(slot, sequence, result, Math.max(argumentWords(request), userMemory.answeredWords), block);

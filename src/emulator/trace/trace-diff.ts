@@ -1,5 +1,6 @@
 /** Comparison of two traces, whatever handles, addresses, descriptors and times they have. Recording is not here. */
 
+import { HL_MEM } from '../../uapi/index.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { IoctlRecord, RecordedFields } from './ioctl-record.ts';
 
@@ -33,7 +34,6 @@ const USED: Readonly<Record<string, readonly string[]>> = {
   'MEMORY REG_DMABUF_FD': ['=reg_dmabuf_fd_length'],
   'MEMORY MAP_BLOCK': ['=map_block_block_addr'],
 };
-const HL_MEM_USERPTR = 0x4;
 
 /** The first difference of two traces. */
 export interface TraceDifference {
@@ -91,7 +91,7 @@ export function normalizeTrace(text: string): readonly string[] {
 
 function usedFields(key: string, input: RecordedFields): readonly string[] {
   if (key === 'MEMORY MAP')
-    return (Number(input['flags']) & HL_MEM_USERPTR) !== 0 ? ['=map_host_mem_size'] : ['map_device_handle'];
+    return (Number(input['flags']) & HL_MEM.USERPTR) !== 0 ? ['=map_host_mem_size'] : ['map_device_handle'];
   // A wait for one submission; those for several and for interrupts have addresses there.
   if (key === 'WAIT_CS') return Number(input['flags']) === 0 ? ['seq', '=timeout_us'] : [];
   return USED[key] ?? [];

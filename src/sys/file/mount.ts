@@ -60,7 +60,12 @@ export function unshareMounts(): void {
 
 /** The mounts that this thread sees, in the order of /proc. */
 export function readMounts(): readonly MountEntry[] {
-  return readFileSync('/proc/thread-self/mountinfo', 'utf8')
+  return parseMounts(readFileSync('/proc/thread-self/mountinfo', 'utf8'));
+}
+
+/** Parses the text of /proc/PID/mountinfo: proc(5). */
+export function parseMounts(text: string): readonly MountEntry[] {
+  return text
     .trimEnd()
     .split('\n')
     .map((line) => {
