@@ -165,7 +165,9 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
 
   it('answer random requests with errors of the driver', () => {
     expect(python(['fuzz', FUZZ_SEED, FUZZ_CALLS])).toEqual(DONE);
-  }, 600_000);
+    const isFull = process.env['GAUDI_UCX_TEST_FULL'] === '1';
+    if (isFull) expect(python(['fuzz', FUZZ_SEED, FUZZ_CALLS], ['--cards', '1', '--asic', 'gaudi'])).toEqual(DONE);
+  }, 1_200_000);
 
   it('release everything of a program that is killed, and fail when the server is', async () => {
     const server = await TestNodeServer.start({ cards: 1 });
