@@ -19,6 +19,7 @@ const PACKAGE: Bundle = {
     uct: 'src/uct/index.ts',
     hlthunk: 'src/hlthunk.ts',
     emulator: 'src/emulator/index.ts',
+    coll: 'src/coll/index.ts',
     main: 'src/tools/main.ts',
     'explain-peer-program': 'src/tools/explain/explain-peer-program.ts',
     'card-program': 'src/tools/demo/card-program.ts',
