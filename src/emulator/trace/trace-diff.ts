@@ -35,6 +35,18 @@ const USED: Readonly<Record<string, readonly string[]>> = {
   'MEMORY MAP_BLOCK': ['=map_block_block_addr'],
 };
 
+/** Number spaces of the driver: the same number in two of them is not the same object. */
+const SPACES: Readonly<Record<string, string>> = {
+  cb_handle: 'command buffer',
+  handle: 'memory',
+  free_handle: 'memory',
+  map_device_handle: 'memory',
+  device_va: 'address',
+  device_virt_addr: 'address',
+  unmap_device_virt_addr: 'address',
+  export_dmabuf_fd_addr: 'address',
+};
+
 /** The first difference of two traces. */
 export interface TraceDifference {
   /** Number of the call in both traces, from 1. */
@@ -74,19 +86,25 @@ export function normalizeTrace(text: string): readonly string[] {
     const used = usedFields(key, record.in).map((field) => {
       if (field.startsWith('=')) return `${field.slice(1)}=${record.in[field.slice(1)]}`;
       const value = record.in[field] ?? '';
-      return `${field}=${names.get(value) ?? (value === '0x0' ? value : 'unknown')}`;
+      return `${field}=${names.get(objectOf(field, value)) ?? (value === '0x0' ? value : 'unknown')}`;
     });
-    const plain = Object.keys(record.in).filter((field) => PLAIN.has(field));
+    // Other members of the union: the descriptor of an event fd has the place of the context.
+    const isEventFd = record.op?.endsWith('EVENTFD') === true;
+    const plain = Object.keys(record.in).filter((field) => PLAIN.has(field) && !(isEventFd && field === 'ctx_id'));
     const input = [...plain.map((field) => `${field}=${record.in[field]}`), ...used].join(', ');
     const output = (record.result < 0 ? [] : (GIVEN[key] ?? [])).map((field) => {
       const value = record.out[field] ?? '';
       if (PLAIN.has(field) || field === 'flags') return `${field}=${value}`;
-      names.set(value, `#${++given}`);
+      names.set(objectOf(field, value), `#${++given}`);
       return `${field}=#${given}`;
     });
     calls.push(`${place}: ${key} {${input}} = ${record.errno ?? record.result} {${output.join(', ')}}`);
   }
   return calls;
+}
+
+function objectOf(field: string, value: string): string {
+  return `${SPACES[field] ?? field} ${value}`;
 }
 
 function usedFields(key: string, input: RecordedFields): readonly string[] {
