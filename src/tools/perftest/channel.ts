@@ -78,7 +78,7 @@ export class Channel {
    * @param timeoutMs milliseconds in which the server must answer
    * @throws UcxError: see {@link receive}; ERR_PERFTEST_PROTOCOL if the server does not answer in time
    */
-  async hello(protocol: number, timeoutMs = HELLO_TIMEOUT_MS): Promise<void> {
+  async hello(protocol: number, timeoutMs: number = HELLO_TIMEOUT_MS): Promise<void> {
     const timeout = setTimeout(() => this.fail(foreignPeer('it does not answer')), timeoutMs);
     try {
       this.send({ type: 'hello', protocol });
