@@ -22,6 +22,7 @@ const PACKAGE: Bundle = {
     coll: 'src/coll/index.ts',
     main: 'src/tools/main.ts',
     'explain-peer-program': 'src/tools/explain/explain-peer-program.ts',
+    'coll-rank-program': 'src/tools/coll/coll-rank-program.ts',
     'card-program': 'src/tools/demo/card-program.ts',
     'device-server-program': 'src/tools/run/device-server-program.ts',
     ...ENGINE_THREAD,

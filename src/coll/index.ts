@@ -10,6 +10,13 @@ export { DTYPES, type Dtype, dtypeBytes, REDUCE_OPS, type ReduceOp } from './dty
 export { bfloat16Bits, bfloat16Value, float16Bits, float16Value } from './dtype/half.ts';
 export { reduceBytes } from './dtype/reduce.ts';
 export type { Exchange } from './exchange/exchange.ts';
+export { forkedExchange, type ParentChannel, serveForked } from './exchange/forked.ts';
+export {
+  type LaunchedRank,
+  type ListenerExchangeOptions,
+  launchedRank,
+  listenerExchange,
+} from './exchange/listener.ts';
 export { localExchange } from './exchange/local.ts';
 export { createTeam, TEAM_SIZE_MAX, type TeamOptions } from './team/create.ts';
 export type {

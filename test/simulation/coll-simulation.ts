@@ -47,7 +47,7 @@ export interface CollOutcome {
 
 /** Operations of a rank at once. */
 const AT_ONCE = 3;
-const TURNS_MAX = 60_000;
+const TURNS_MAX = 400_000;
 const LONGEST_TIMER_NS = 2e9;
 const LONG_NS = 100_000;
 

@@ -73,7 +73,7 @@ export function recvCount(operation: KnownOperation, rank: number): number {
 
 /** The contents of the memory that a rank sends. */
 export function sentBy(operation: KnownOperation, rank: number, count: number = sendCount(operation, rank)): Segment {
-  return { count, valueAt: (index) => valueOf(operation, rank, index) };
+  return { count, valueAt: (index) => elementOf(operation, rank, index) };
 }
 
 /** The contents of the memory of the result of a rank. */
@@ -82,7 +82,7 @@ export function expectedAt(operation: KnownOperation, rank: number): readonly Se
   const ranks = Array.from({ length: size }, (_, index) => index);
   const from = (sender: number, start: number, length: number): Segment => ({
     count: length,
-    valueAt: (index) => valueOf(operation, sender, start + index),
+    valueAt: (index) => elementOf(operation, sender, start + index),
   });
   const reduced = (start: number): Segment => ({ count, valueAt: (index) => reducedValue(operation, start + index) });
   switch (collective) {
@@ -152,16 +152,16 @@ function patternOf(dtype: Dtype, { valueAt }: Segment): Uint8Array {
   return pattern;
 }
 
-function valueOf({ op, seed, collective }: KnownOperation, rank: number, index: number): number {
+function elementOf({ op, seed, collective }: KnownOperation, rank: number, index: number): number {
   const phase = (rank * 3 + index + seed) % PERIOD;
   const isProduct = op === 'product' && /reduce/i.test(collective);
   return isProduct ? 1 + (phase % 2) : phase;
 }
 
 function reducedValue(operation: KnownOperation, index: number): number {
-  let result = valueOf(operation, 0, index);
+  let result = elementOf(operation, 0, index);
   for (let rank = 1; rank < operation.size; rank++) {
-    const value = valueOf(operation, rank, index);
+    const value = elementOf(operation, rank, index);
     switch (operation.op) {
       case 'sum':
         result += value;

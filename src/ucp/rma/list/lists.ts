@@ -73,7 +73,8 @@ export class RmaLists {
     registrations: MoveRegistrations | undefined,
     params: ListParams | undefined,
   ): Status | Request {
-    const selected = params?.blocks;
+    // Copied: the caller may change it.
+    const selected = params?.blocks === undefined ? undefined : Int32Array.from(params.blocks);
     const notification = params?.notify?.slice();
     if (connection.failure !== Status.OK) return connection.failure;
     if (notification !== undefined) connection.messageLane();

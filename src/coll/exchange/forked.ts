@@ -1,0 +1,77 @@
+/** Exchange among processes that one parent has forked, over their channels to it. */
+
+import type { ChildProcess } from 'node:child_process';
+import { statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { Exchange } from './exchange.ts';
+
+const GIVEN = 'gaudi-ucx/coll: given';
+const ALL = 'gaudi-ucx/coll: all';
+
+/** The messages of the channel. */
+type Message = { readonly [GIVEN]?: string; readonly [ALL]?: readonly string[] | null };
+
+/** The end of a channel in a child: `process`. */
+export interface ParentChannel {
+  send?(message: unknown): unknown;
+  on(event: 'message', listener: (message: unknown) => void): unknown;
+  on(event: 'disconnect', listener: () => void): unknown;
+  off(event: 'message', listener: (message: unknown) => void): unknown;
+  off(event: 'disconnect', listener: () => void): unknown;
+}
+
+/**
+ * Serves the exchanges of forked children, one after the other, as long as they run. If one ends during an exchange, it fails for the others.
+ * @param children all ranks, in any order
+ */
+export function serveForked(children: readonly ChildProcess[]): void {
+  const given = new Map<ChildProcess, string>();
+  const answer = (all: readonly string[] | null): void => {
+    given.clear();
+    for (const child of children) if (child.connected) child.send({ [ALL]: all }, () => {});
+  };
+  for (const child of children) {
+    child.on('message', (message: Message) => {
+      const bytes = message?.[GIVEN];
+      if (typeof bytes !== 'string') return;
+      given.set(child, bytes);
+      if (given.size === children.length) answer([...given.values()]);
+    });
+    child.on('exit', () => {
+      if (given.size > 0) answer(null);
+    });
+  }
+}
+
+/**
+ * The exchange of a forked child whose parent calls {@link serveForked}.
+ * @param channel `process` of the child
+ */
+export function forkedExchange(channel: ParentChannel): Exchange {
+  return (bytes) =>
+    new Promise((resolve, reject) => {
+      const end = (): void => {
+        channel.off('message', onMessage);
+        channel.off('disconnect', onDisconnect);
+      };
+      const fail = (): void => {
+        end();
+        reject(statusError(Status.CONNECTION_RESET, 'exchange: another rank, or the parent, has ended'));
+      };
+      const onDisconnect = fail;
+      const onMessage = (message: unknown): void => {
+        const all = (message as Message)?.[ALL];
+        if (all === undefined) return;
+        if (all === null) {
+          fail();
+          return;
+        }
+        end();
+        resolve(all.map((text) => new Uint8Array(Buffer.from(text, 'base64'))));
+      };
+      channel.on('message', onMessage);
+      channel.on('disconnect', onDisconnect);
+      if (channel.send === undefined) fail();
+      else channel.send({ [GIVEN]: Buffer.from(bytes).toString('base64') });
+    });
+}
