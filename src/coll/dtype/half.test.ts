@@ -39,7 +39,8 @@ describe.each([
     const wrong = ALL.slice(0, infinity).filter((bits) => {
       const low = definition(bits, exponentBits, mantissaBits);
       // The neighbour of the largest number is where the next one would be.
-      const next = bits + 1 === infinity ? 2 * low - definition(bits - 1, exponentBits, mantissaBits) : valueOf16(bits + 1);
+      const next =
+        bits + 1 === infinity ? 2 * low - definition(bits - 1, exponentBits, mantissaBits) : valueOf16(bits + 1);
       const middle = (low + next) / 2;
       const even = bits % 2 === 0 ? bits : bits + 1;
       const [below, above] = [Math.fround(middle * (1 - ulp * 128)), Math.fround(middle * (1 + ulp * 128))];

@@ -41,12 +41,19 @@ describe('an exchange', () => {
       code: 'ERR_TIMED_OUT',
       message: expect.stringContaining('1 of 2 ranks'),
     });
-    await expect(listenerExchange({ ...options, rank: 1 })(bytesOf(1))).rejects.toMatchObject({ code: 'ERR_TIMED_OUT' });
+    await expect(listenerExchange({ ...options, rank: 1 })(bytesOf(1))).rejects.toMatchObject({
+      code: 'ERR_TIMED_OUT',
+    });
   });
 
   it('by the environment checks every variable', async () => {
     const port = String(await freePort());
-    const env = (RANK: string): Record<string, string> => ({ RANK, WORLD_SIZE: '2', MASTER_ADDR: HOST, MASTER_PORT: port });
+    const env = (RANK: string): Record<string, string> => ({
+      RANK,
+      WORLD_SIZE: '2',
+      MASTER_ADDR: HOST,
+      MASTER_PORT: port,
+    });
     const ranks = [launchedRank(env('0')), launchedRank(env('1'))];
     expect(ranks.map(({ rank, size }) => [rank, size])).toEqual([
       [0, 2],
