@@ -7,6 +7,7 @@ import { connect } from 'node:net';
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { connectChannel, placeOf } from '../../src/tools/perftest/channel.ts';
 import { TESTS } from '../../src/tools/perftest/options/tests.ts';
 import { ROOT } from '../fixtures/built.ts';
 import { MAIN } from '../fixtures/command-line.ts';
@@ -152,6 +153,8 @@ describe('perftest between two processes', TIMEOUT, () => {
       'mapped -t tag_bw -s 300000 -z',
       'am -t ucp_am_lat -s 300000',
       'put -t ucp_put_lat -s 300000',
+      'pieces -t ucp_put_lat -s 1024:16 -i 2048 -D iov',
+      'gathered -t ucp_get -s 100:7,9 -D iov',
       'passive -t ucp_put_bw -o',
     ];
     const { client, server } = await both(['-b', batch(lines), '-v', '-V', '-n', '50', '-w', '0'], HOST);
@@ -325,8 +328,12 @@ describe('perftest between two processes', TIMEOUT, () => {
 
   it.skipIf(ucxPerftest.path === undefined)('detects ucx_perftest by its silence', async () => {
     const { port } = await startPerftestServer(ucxPerftest.path!);
-    const { code, err } = await new Tool(['127.0.0.1', '-p', String(port), '-t', 'tag_lat'], HOST).end;
-    expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/it does not answer.*ucx_perftest of UCX/) });
+    const channel = await connectChannel(placeOf('127.0.0.1', String(port), false));
+    await expect(channel.hello(2, 100)).rejects.toMatchObject({
+      code: 'ERR_PERFTEST_PROTOCOL',
+      message: expect.stringMatching(/it does not answer.*ucx_perftest of UCX/),
+    });
+    await channel.close();
   });
 
   it('refuses a client with another protocol', async () => {

@@ -64,6 +64,24 @@ describe('HBM on one host and HBM on another', { timeout: 120_000 }, () => {
     await runBetween(TwoHosts.joined(), ['gxeth0', 'gxeth1']);
   });
 
+  it.skipIf(withoutHosts !== undefined)(
+    'receive a KV cache layer by layer: examples/kv-cache-transfer.ts',
+    async () => {
+      const hosts = TwoHosts.joined();
+      const example = built(join(import.meta.dirname, '../../examples/kv-cache-transfer.ts'));
+      const decode = hosts.spawn(0, [example, 'decode', hosts.addresses[0]]);
+      try {
+        const [port] = (await once(decode, 'message')) as [number];
+        const prefill = hosts.spawn(1, [example, 'prefill', hosts.addresses[0], String(port)]);
+        const [[code], [decoded]] = await Promise.all([once(prefill, 'exit'), once(decode, 'exit')]);
+        expect([code, decoded]).toEqual([0, 0]);
+      } finally {
+        decode.kill('SIGKILL');
+        await hosts.close();
+      }
+    },
+  );
+
   it.skipIf(withoutNetem !== undefined)('do so over a network that delays and loses packets (netem)', async () => {
     const hosts = TwoHosts.joined();
     hosts.impair(['delay', '2ms', '1ms', 'loss', '0.5%', 'rate', '400mbit']);

@@ -1,7 +1,8 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { fc, test } from '@fast-check/vitest';
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { property } from '../../../test/fixtures/property.ts';
 import { close, openFileDescriptors } from '../file/file.ts';
 import { ftruncate, memfdCreate } from '../memory/memfd.ts';
 import { addressOf, isMapped } from '../memory/memory.ts';
@@ -99,7 +100,7 @@ describe('mapFile', () => {
 });
 
 describe('signedOffset', () => {
-  test.prop([fc.bigInt({ min: 0n, max: (1n << 64n) - 1n })])('keeps all 64 bits', (offset) => {
+  property('keeps all 64 bits', [fc.bigInt({ min: 0n, max: (1n << 64n) - 1n })], (offset) => {
     expect(BigInt.asUintN(64, BigInt(signedOffset(offset)))).toBe(offset);
   });
 });

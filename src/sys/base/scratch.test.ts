@@ -1,5 +1,6 @@
-import { fc, test } from '@fast-check/vitest';
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { property } from '../../../test/fixtures/property.ts';
 import { addressOf } from '../memory/memory.ts';
 import { mappedMemoryStatistics } from './mapped-memory.ts';
 import { allocateScratch, type ScratchBlock, scratchStatistics } from './scratch.ts';
@@ -53,23 +54,25 @@ describe('allocateScratch', () => {
     expect(() => allocateScratch(byteLength)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));
   });
 
-  test.prop([
-    fc.array(fc.record({ byteLength: fc.integer({ min: 1, max: 9000 }), free: fc.boolean() }), { maxLength: 60 }),
-  ])('never hands out memory twice', (steps) => {
-    const before = scratchStatistics();
-    const live: ScratchBlock[] = [];
-    for (const { byteLength, free } of steps) {
-      const block = allocateScratch(byteLength);
-      expect(block.u8.every((byte) => byte === 0)).toBe(true);
-      block.u8.fill(live.length + 1);
-      if (free) block.free();
-      else live.push(block);
-    }
-    for (const [index, block] of live.entries()) {
-      expect(block.u8.every((byte) => byte === index + 1)).toBe(true);
-    }
-    for (const block of live) block.free();
-    const { liveBlocks, liveBytes } = scratchStatistics();
-    expect([liveBlocks, liveBytes]).toEqual([before.liveBlocks, before.liveBytes]);
-  });
+  property(
+    'never hands out memory twice',
+    [fc.array(fc.record({ byteLength: fc.integer({ min: 1, max: 9000 }), free: fc.boolean() }), { maxLength: 60 })],
+    (steps) => {
+      const before = scratchStatistics();
+      const live: ScratchBlock[] = [];
+      for (const { byteLength, free } of steps) {
+        const block = allocateScratch(byteLength);
+        expect(block.u8.every((byte) => byte === 0)).toBe(true);
+        block.u8.fill(live.length + 1);
+        if (free) block.free();
+        else live.push(block);
+      }
+      for (const [index, block] of live.entries()) {
+        expect(block.u8.every((byte) => byte === index + 1)).toBe(true);
+      }
+      for (const block of live) block.free();
+      const { liveBlocks, liveBytes } = scratchStatistics();
+      expect([liveBlocks, liveBytes]).toEqual([before.liveBlocks, before.liveBytes]);
+    },
+  );
 });

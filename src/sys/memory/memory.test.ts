@@ -1,7 +1,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { fc, test } from '@fast-check/vitest';
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { property } from '../../../test/fixtures/property.ts';
 import { Errno } from '../base/errno.ts';
 import { mapAnonymous, PAGE_SIZE } from '../base/mapped-memory.ts';
 import { close } from '../file/file.ts';
@@ -37,8 +38,9 @@ function withHole(run: (address: number) => void): void {
 }
 
 describe('memcpy, memmove, memset and memcmp', () => {
-  test.prop([fc.uint8Array({ minLength: 1, maxLength: 5000 }), fc.nat({ max: 3000 }), fc.nat({ max: 3000 })])(
+  property(
     'move exactly the bytes asked for',
+    [fc.uint8Array({ minLength: 1, maxLength: 5000 }), fc.nat({ max: 3000 }), fc.nat({ max: 3000 })],
     (bytes, from, to) => {
       using memory = mapAnonymous(16384);
       memory.u8.set(bytes, from);

@@ -11,7 +11,7 @@ import { Status } from '../../ucs/type/status.ts';
 /** Longest line, in characters; a longer one ends the channel. Keys are hundreds of bytes. */
 const LINE_LENGTH_MAX = 2 ** 20;
 const PORT_MAX = 65_535;
-/** Time in which a server of this tool answers a hello. */
+/** Default of the time in which a server of this tool must answer a hello. */
 const HELLO_TIMEOUT_MS = 5000;
 /** Addresses on which only this machine is heard. */
 const LOOPBACK = /^(127\.|::1$|localhost$)/;
@@ -74,11 +74,12 @@ export class Channel {
   }
 
   /**
-   * Greets the server of this tool, and waits for its answer.
-   * @throws UcxError: see {@link receive}; ERR_PERFTEST_PROTOCOL where the answer does not come
+   * Sends the hello of a client, and waits for that of the server.
+   * @param timeoutMs milliseconds in which the server must answer
+   * @throws UcxError: see {@link receive}; ERR_PERFTEST_PROTOCOL if the server does not answer in time
    */
-  async hello(protocol: number): Promise<void> {
-    const timeout = setTimeout(() => this.fail(foreignPeer('it does not answer')), HELLO_TIMEOUT_MS);
+  async hello(protocol: number, timeoutMs: number = HELLO_TIMEOUT_MS): Promise<void> {
+    const timeout = setTimeout(() => this.fail(foreignPeer('it does not answer')), timeoutMs);
     try {
       this.send({ type: 'hello', protocol });
       await this.receive('hello');

@@ -1,8 +1,9 @@
 /** Every message of ucp: what is written is what is read, at any place of a frame, and its words are those of the layout that peers of this version know. */
 
-import { fc, test } from '@fast-check/vitest';
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { messageFrame } from '../../../test/fixtures/message-frame.ts';
+import { property } from '../../../test/fixtures/property.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { readAm, readAmRts, writeAm, writeAmRts } from './am.ts';
@@ -166,7 +167,7 @@ describe.each(Object.keys(MessageId) as (keyof typeof MessageId)[])('%s', (name)
   const { fields, write, read, tells } = KINDS[name];
   const headerBytes = HEADER_BYTES[MessageId[name]]!;
 
-  test.prop([word, fields, payload, place])('is read as it is written', (to, written, bytes, offset) => {
+  property('is read as it is written', [word, fields, payload, place], (to, written, bytes, offset) => {
     const header = write(to, written);
     expect(header.byteLength).toBe(headerBytes);
     const frame = messageFrame(header, bytes, 'posix/memory', offset);
@@ -175,7 +176,7 @@ describe.each(Object.keys(MessageId) as (keyof typeof MessageId)[])('%s', (name)
     expect(payloadOf(frame, headerBytes)).toEqual(orNothing(bytes));
   });
 
-  test.prop([fields, fields])('has nothing of the one before it', (first, second) => {
+  property('has nothing of the one before it', [fields, fields], (first, second) => {
     const words = [...write(8, second)];
     write(7, first);
     expect([...write(8, second)]).toEqual(words);
@@ -241,7 +242,7 @@ describe('layouts', () => {
   });
 });
 
-test.prop([word])('a word that is no end of an operation is read as IO_ERROR', (value) => {
+property('a word that is no end of an operation is read as IO_ERROR', [word], (value) => {
   const isEnding = value <= Status.OK && value >= Status.ENDPOINT_TIMEOUT;
   expect(endingOf(value)).toBe(isEnding ? value : Status.IO_ERROR);
 });

@@ -1,15 +1,17 @@
 /** Copies between byte arrays: between buffers, and within one, with overlapping ranges. */
 
-import { fc, test } from '@fast-check/vitest';
+import fc from 'fast-check';
 import { expect } from 'vitest';
+import { property } from '../../../test/fixtures/property.ts';
 import { copyBytes, moveBytes, storeWords } from './copy-bytes.ts';
 
 const ROOM = 160;
 const place = fc.nat({ max: ROOM / 2 });
 const contents = fc.uint8Array({ minLength: ROOM, maxLength: ROOM });
 
-test.prop([contents, contents, place, place, place])(
+property(
   'copies between buffers',
+  [contents, contents, place, place, place],
   (target, source, to, from, byteLength) => {
     const expected = target.slice();
     expected.set(source.subarray(from, from + byteLength), to);
@@ -18,8 +20,9 @@ test.prop([contents, contents, place, place, place])(
   },
 );
 
-test.prop([contents, place, place, place, fc.nat({ max: 8 }), fc.nat({ max: 8 })])(
+property(
   'moves within one buffer, through views at different offsets',
+  [contents, place, place, place, fc.nat({ max: 8 }), fc.nat({ max: 8 })],
   (bytes, to, from, byteLength, targetStart, sourceStart) => {
     const length = Math.min(byteLength, ROOM / 2 - 8);
     const expected = bytes.slice().copyWithin(targetStart + to, sourceStart + from, sourceStart + from + length);
@@ -29,8 +32,9 @@ test.prop([contents, place, place, place, fc.nat({ max: 8 }), fc.nat({ max: 8 })
   },
 );
 
-test.prop([contents, contents, fc.nat({ max: 20 }), place, fc.nat({ max: 80 })])(
+property(
   'stores words and the bytes of a partial one',
+  [contents, contents, fc.nat({ max: 20 }), place, fc.nat({ max: 80 })],
   (target, source, word, from, byteLength) => {
     const expected = target.slice();
     expected.set(source.subarray(from, from + byteLength), word * 4);

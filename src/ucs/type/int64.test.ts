@@ -1,7 +1,8 @@
 /** 64-bit values as two words, compared with bigints. */
 
-import { fc, test } from '@fast-check/vitest';
+import fc from 'fast-check';
 import { expect } from 'vitest';
+import { property } from '../../../test/fixtures/property.ts';
 import { distanceFrom, highOf, highWord, joinBig, joinWords, lowWord } from './int64.ts';
 
 const word = fc.integer({ min: -(2 ** 31), max: 2 ** 32 - 1 });
@@ -10,14 +11,15 @@ const number = fc.oneof(
   fc.constantFrom(0, 1, 2 ** 31, 2 ** 32 - 1, 2 ** 32, 2 ** 32 + 1, Number.MAX_SAFE_INTEGER),
 );
 
-test.prop([number])('a number is split into two words and joined again', (value) => {
+property('a number is split into two words and joined again', [number], (value) => {
   expect(highOf(value)).toBe(Number(BigInt.asIntN(32, BigInt(value) >> 32n)));
   expect(joinWords(value | 0, highOf(value))).toBe(value);
   expect(joinWords((value | 0) >>> 0, highOf(value) >>> 0)).toBe(value);
 });
 
-test.prop([fc.bigInt({ min: 0n, max: 2n ** 64n - 1n })])(
+property(
   'a bigint is split into two words and joined again',
+  [fc.bigInt({ min: 0n, max: 2n ** 64n - 1n })],
   (value) => {
     const [low, high] = [lowWord(value), highWord(value)];
     expect([low, high]).toEqual([low | 0, high | 0]);
@@ -26,7 +28,7 @@ test.prop([fc.bigInt({ min: 0n, max: 2n ** 64n - 1n })])(
   },
 );
 
-test.prop([word, word, fc.integer({ min: -(2 ** 52), max: 2 ** 52 })])('a distance is exact', (low, high, distance) => {
+property('a distance is exact', [word, word, fc.integer({ min: -(2 ** 52), max: 2 ** 52 })], (low, high, distance) => {
   const base = joinBig(low, high);
   const value = base + BigInt(distance);
   fc.pre(value >= 0n && value < 2n ** 64n);

@@ -1,7 +1,8 @@
 /** Frames of tcp: reading returns what was written, at any word of a memory, and nothing behind a header is changed. */
 
-import { fc, test } from '@fast-check/vitest';
+import fc from 'fast-check';
 import { expect, it } from 'vitest';
+import { property } from '../../../../test/fixtures/property.ts';
 import {
   END_BYTES,
   FrameType,
@@ -44,8 +45,9 @@ function written(at: number, headerBytes: number, write: (words: Int32Array) => 
 }
 
 const messages = fc.constantFrom(FrameType.AM, FrameType.AM_ZCOPY);
-test.prop([place, messages, fc.nat({ max: 255 }), length])(
+property(
   'an AM is read as it is written',
+  [place, messages, fc.nat({ max: 255 }), length],
   (at, type, id, byteLength) => {
     const words = written(at, HEADER_BYTES, (memory) => writeAm(memory, at, type, id, byteLength));
     expect([typeOf(words, at), messageIdOf(words, at), valueIn(words, at)]).toEqual([type, id, byteLength]);
@@ -53,28 +55,29 @@ test.prop([place, messages, fc.nat({ max: 255 }), length])(
 );
 
 const { ACK, NACK, HEARTBEAT, BYE, GET_DATA } = FrameType;
-test.prop([place, fc.constantFrom(ACK, NACK, HEARTBEAT, BYE, GET_DATA), word])(
+property(
   'a signal is read as it is written',
+  [place, fc.constantFrom(ACK, NACK, HEARTBEAT, BYE, GET_DATA), word],
   (at, type, value) => {
     const words = written(at, HEADER_BYTES, (memory) => writeSignal(memory, at, type, value));
     expect([typeOf(words, at), valueIn(words, at)]).toEqual([type, value]);
   },
 );
 
-test.prop([place, key, offset, length])('a PUT is read as it is written', (at, packed, from, byteLength) => {
+property('a PUT is read as it is written', [place, key, offset, length], (at, packed, from, byteLength) => {
   const words = written(at, PUT_HEADER_BYTES, (memory) => writePut(memory, at, packed, from, byteLength));
   expect([typeOf(words, at), valueIn(words, at), offsetOf(words, at)]).toEqual([FrameType.PUT, byteLength, from]);
   expect(words.slice(keyWordOf(at), keyWordOf(at) + KEY_WORDS)).toEqual(packed);
 });
 
-test.prop([place, key, offset, offset])('a GET is read as it is written', (at, packed, from, byteLength) => {
+property('a GET is read as it is written', [place, key, offset, offset], (at, packed, from, byteLength) => {
   const words = written(at, GET_HEADER_BYTES, (memory) => writeGet(memory, at, packed, from, byteLength));
   const [type, value] = [typeOf(words, at), valueIn(words, at)];
   expect([type, value, offsetOf(words, at), getLengthOf(words, at)]).toEqual([FrameType.GET, 0, from, byteLength]);
   expect(words.slice(keyWordOf(at), keyWordOf(at) + KEY_WORDS)).toEqual(packed);
 });
 
-test.prop([place, word])('an end is read as it is written', (at, status) => {
+property('an end is read as it is written', [place, word], (at, status) => {
   const words = new Int32Array(12).fill(CANARY);
   writeEnd(words, at, status);
   expect(statusOf(words, at)).toBe(status);
