@@ -13,10 +13,15 @@ type Message = { readonly [GIVEN]?: string; readonly [ALL]?: readonly string[] }
 
 /** The end of a channel in a child: `process`. */
 export interface ParentChannel {
+  /** Sends a message to the parent. */
   send?(message: unknown): unknown;
+  /** Adds a listener of messages. */
   on(event: 'message', listener: (message: unknown) => void): unknown;
+  /** Adds a listener of the end of the channel. */
   on(event: 'disconnect', listener: () => void): unknown;
+  /** Removes a listener of messages. */
   off(event: 'message', listener: (message: unknown) => void): unknown;
+  /** Removes a listener of the end. */
   off(event: 'disconnect', listener: () => void): unknown;
 }
 
