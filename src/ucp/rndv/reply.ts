@@ -19,16 +19,35 @@ export function postReply(
   connection.post(MessageId.REPLY, header, by === undefined ? undefined : carrierOf(by));
 }
 
+/** What carried the bytes of a request, by its names and as bytes of messages. */
+interface Carrier {
+  readonly by: readonly [transport: string, device: string];
+  readonly protocol: string;
+  readonly bytes: Uint8Array;
+}
+
+/** The last ones that were sent and read: most often the next is the same. */
+let sent: Carrier = carrierFrom(new Uint8Array(0));
+let read: Carrier = sent;
+
+function carrierFrom(bytes: Uint8Array): Carrier {
+  const [transport = '', device = '', ...protocol] = Buffer.from(bytes).toString('latin1').split('/');
+  return { by: [transport, device], protocol: protocol.join('/'), bytes };
+}
+
 /** What moves the bytes of a request, for the peer: transport, device and protocol of the rendezvous. */
-export function carrierOf({ transport, device, protocolName }: Request): Uint8Array {
-  return Buffer.from([transport, device, protocolName].join('/'), 'latin1');
+export function carrierOf({ transport = '', device = '', protocolName }: Request): Uint8Array {
+  if (sent.by[0] !== transport || sent.by[1] !== device || sent.protocol !== protocolName) {
+    sent = carrierFrom(Buffer.from([transport, device, protocolName].join('/'), 'latin1'));
+  }
+  return sent.bytes;
 }
 
 /** Takes what the peer says of what moved the bytes of a request. */
 export function readCarrier(request: Request, names: Uint8Array): void {
-  const [transport = '', device = '', ...protocol] = Buffer.from(names).toString('latin1').split('/');
-  request.carriedBy = [transport, device];
-  nameProtocol(request, protocol.join('/'));
+  if (Buffer.compare(read.bytes, names) !== 0) read = carrierFrom(names);
+  request.carriedBy = read.by;
+  nameProtocol(request, read.protocol);
 }
 
 /** Sets the protocol name of a request. A software put or get keeps its own. */
