@@ -1,7 +1,5 @@
 /** A node server and its clients as real processes: killed clients, a killed server, shared memory, idle time. */
 
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type NodeStatus, type RemoteNode } from '../../src/emulator/index.ts';
@@ -11,11 +9,11 @@ import { HL_INFO_HW_IP_INFO, HL_INFO_OP, linDmaCtl, writeLinDma } from '../../sr
 import { createRandom } from '../../src/ucs/sys/random.ts';
 import { DriverClient } from '../contract/driver-client.ts';
 import { halves } from '../contract/driver-fixture.ts';
-import { built } from '../fixtures/built.ts';
+import { Child } from '../fixtures/child.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 
-const PROGRAM = built(join(import.meta.dirname, '../fixtures/node-client-program.ts'));
+const PROGRAM = join(import.meta.dirname, '../fixtures/node-client-program.ts');
 const KILLS = 12;
 const LIFE_MS_MAX = 120;
 /**
@@ -39,15 +37,8 @@ afterAll(async () => {
 });
 
 /** A client in a process of its own. */
-function startClient(...args: readonly (string | number)[]): ChildProcess {
-  const [mode, ...rest] = args.map(String);
-  return spawn(process.execPath, [PROGRAM, mode!, server.socketPath, ...rest], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-}
-
-async function ready(child: ChildProcess): Promise<void> {
-  await once(child.stdout!, 'data');
+function startClient(mode: 'work' | 'churn', ...args: readonly number[]): Child<never, object> {
+  return new Child(PROGRAM, [mode, server.socketPath, ...args.map(String)]);
 }
 
 /** Resources of the server for clients other than this process. */
@@ -65,15 +56,13 @@ describe('a client that is killed', { timeout: 60_000 }, () => {
   it('loses all its resources, and others are not affected', { timeout: 60_000 }, async () => {
     const random = createRandom(7);
     const bystander = startClient('work', 1);
-    await ready(bystander);
+    await bystander.next();
     const onlyBystander = { clients: 1, cards: 1 };
     for (let round = 0; round < KILLS; round++) {
       const victim = startClient('work', 0);
-      await ready(victim);
+      await victim.next();
       await new Promise((resolve) => setTimeout(resolve, random.below(LIFE_MS_MAX)));
-      const exit = once(victim, 'exit');
-      victim.kill('SIGKILL');
-      await exit;
+      await victim.kill();
       await vi.waitFor(
         () => {
           const { clients, cards } = node.status();
@@ -85,10 +74,8 @@ describe('a client that is killed', { timeout: 60_000 }, () => {
       node.open(0).close();
       expect(heldByOthers(node.status())).toMatchObject({ clients: onlyBystander.clients });
     }
-    expect(bystander.exitCode).toBeNull();
-    const exit = once(bystander, 'exit');
-    bystander.kill('SIGKILL');
-    await exit;
+    expect(bystander.isRunning).toBe(true);
+    await bystander.kill();
     await vi.waitFor(() => expect(heldByOthers(node.status())).toEqual(NOTHING), { timeout: RELEASE_MS });
     expect(server.errors).toBe('');
   });
@@ -97,16 +84,7 @@ describe('a client that is killed', { timeout: 60_000 }, () => {
 describe('eight clients', { timeout: 60_000 }, () => {
   it('allocate, map and free at the same time', async () => {
     const children = Array.from({ length: CLIENTS }, (_, minor) => startClient('churn', minor, ROUNDS));
-    const ends = await Promise.all(
-      children.map(async (child) => {
-        let errors = '';
-        child.stderr!.on('data', (data: Buffer) => {
-          errors += data.toString();
-        });
-        const [code] = (await once(child, 'close')) as [number | null];
-        return { code, errors };
-      }),
-    );
+    const ends = await Promise.all(children.map(async (child) => ({ code: await child.end(), errors: child.errors })));
     expect(ends).toEqual(children.map(() => ({ code: 0, errors: '' })));
     await vi.waitFor(() => expect(heldByOthers(node.status())).toEqual(NOTHING));
   });
