@@ -303,13 +303,13 @@ export class Requests {
     if (this.#polled.length > 0 && (events > 0 || this.#progressCalls === 0)) {
       count += this.#polled.length === 1 && this.#ended.length === 0 ? this.#endOnly(this.#polled[0]!) : this.#poll();
     }
-    if (this.#ended.length > 0) count += this.#tell();
+    if (this.#ended.length > 0) count += this.#runCallbacks();
     if (this.#spent.length > 0 && (events === 0 || this.#spent.length >= SPENT_MAX)) this.#freeSpent();
     return count;
   }
 
   /** Checks for ended operations before sleeping. */
-  look(): boolean {
+  checkEnded(): boolean {
     if (this.#polled.length > 0) this.#poll();
     return this.#ended.length > 0;
   }
@@ -334,7 +334,7 @@ export class Requests {
     return count;
   }
 
-  /** Like {@link #poll} and {@link #tell} for a single request: the usual case of waiting for one message. */
+  /** Like {@link #poll} and {@link #runCallbacks} for a single request: the usual case of waiting for one message. */
   #endOnly(request: UcpRequest): number {
     const status = this.#statusOf(request);
     if (status === Status.INPROGRESS) return 0;
@@ -377,7 +377,7 @@ export class Requests {
   }
 
   /** Runs the callbacks. If one throws, progress throws, and the next progress runs the others. */
-  #tell(): number {
+  #runCallbacks(): number {
     let count = 0;
     for (; this.#ended.length > 0; count++) {
       const request = this.#ended.shift()!;
