@@ -271,7 +271,7 @@ export class Requests {
 
   /** Handles an operation that ended while it was started. */
   endedAtOnce(request: UcpRequest, status: Status, params: RequestParams | undefined): Status | Request {
-    if (request.linger?.(request, status) === true) return this.adopt(request, params);
+    if (request.deferEnd?.(request, status) === true) return this.adopt(request, params);
     if (params?.noImmediateCompletion !== true) {
       request.end(status);
       const final = request.status;
@@ -342,7 +342,7 @@ export class Requests {
     this.#spent.push(request.handle);
     request.handle = 0;
     this.#inProgress -= 1;
-    if (request.linger?.(request, status) !== true) request.end(status);
+    if (request.deferEnd?.(request, status) !== true) request.end(status);
     return 1;
   }
 
@@ -382,7 +382,7 @@ export class Requests {
     for (; this.#ended.length > 0; count++) {
       const request = this.#ended.shift()!;
       const status = this.#statuses.shift()!;
-      if (request.linger?.(request, status) !== true) request.end(status);
+      if (request.deferEnd?.(request, status) !== true) request.end(status);
     }
     return count;
   }
@@ -399,7 +399,7 @@ export class Requests {
     if (at < 0 || this.#statuses[at] !== Status.CANCELED) return false;
     this.#ended.splice(at, 1);
     this.#statuses.splice(at, 1);
-    if (request.linger?.(request, Status.CANCELED) === true) return false;
+    if (request.deferEnd?.(request, Status.CANCELED) === true) return false;
     request.end(Status.CANCELED);
     return true;
   }
