@@ -10,7 +10,7 @@ const TEST_FILE = '[.]test[.]ts$';
 /** Modules that start something: the package entries, the command line and the programs of worker threads and processes. */
 const ENTRIES = [
   '^src/(index|hlthunk)[.]ts$',
-  '^src/(uct|emulator)/index[.]ts$',
+  '^src/(uct|emulator|coll)/index[.]ts$',
   '^src/tools/main[.]ts$',
   '-(thread|program)[.]ts$',
 ];

@@ -24,7 +24,7 @@ const options: RolldownOptions[] = defineConfig(
         codeSplitting: {
           groups: [
             // By itself, so that it is evaluated before a file that imports the FFI.
-            { name: 'platform', test: /src\/sys\/platform\.ts$/, priority: 1 },
+            { name: 'platform', test: /src\/sys\/base\/platform\.ts$/, priority: 1 },
             // Not with it: the command line prints its refusal as it prints other errors.
             { name: 'type', test: /src\/ucs\/type\//, priority: 2 },
           ],

@@ -146,3 +146,4 @@ for (const shard of shards) if (await isSame(endpoint, file, cards[shard.card]!,
 await file.close();
 rmSync(folder, { recursive: true });
 console.log(`${same} of ${shards.length} shards on ${CARDS} cards are as in the file`);
+process.exitCode = same === shards.length ? 0 : 1;

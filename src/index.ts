@@ -31,6 +31,7 @@ export type {
   EndpointAttributes,
   EndpointOptions,
   ExplainedOperation,
+  PutOptions,
   RawRemoteMemory,
   RkeyOptions,
   SendOptions,
@@ -50,6 +51,16 @@ export type {
 } from './ucp/api/explain/explanation.ts';
 export { FEATURES, type Feature } from './ucp/api/features.ts';
 export {
+  LIST_BLOCKS_MAX,
+  type ListCheckOptions,
+  type ListOptions,
+  type ListParams,
+  NOTIFICATION_BYTES_MAX,
+  type PreparedList,
+  type TransferEntry,
+} from './ucp/api/list/list.ts';
+export type { Notification, NotificationHandler } from './ucp/api/list/notification.ts';
+export {
   type AddressedMemory,
   type AdviseOptions,
   IOV_MAX,
@@ -67,6 +78,7 @@ export type {
   AmSendParams,
   AtomicName,
   AtomicParams,
+  PutParams,
   Request,
   RequestCallback,
   RequestParams,

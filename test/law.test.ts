@@ -119,7 +119,8 @@ describe('the law', () => {
     /** The trees of all tests. One run checks all: their names keep them apart. */
     const allowed = {
       'src/ucs/type/status.ts': importing('node:fs'),
-      'src/sys/index.ts': importing('../ucs/type/status.ts', 'koffi'),
+      'src/sys/index.ts': importing('./base/libc.ts'),
+      'src/sys/base/libc.ts': importing('../../ucs/type/status.ts', 'koffi'),
       'src/uct/api/iface.ts': importing('../../ucs/type/status.ts'),
       'src/uct/gaudi/copy/md.ts': importing('../../api/iface.ts', '../../../sys/index.ts'),
       'src/ucp/core/worker.ts': importing('../../uct/api/iface.ts', '../mem/map.ts'),
@@ -138,7 +139,7 @@ describe('the law', () => {
       'src/ucs/type/used.ts': LEAF,
       'src/ucs/type/orphan.ts': LEAF,
       'src/ucs/type/dead.ts': importing('./used.ts', './missing.ts'),
-      'src/emulator/device/engine/engine-thread.ts': importing('../../ucs/type/used.ts'),
+      'src/emulator/device/engine/engine-thread.ts': importing('../../../ucs/type/used.ts'),
     };
     const breaches = BREACHES.map((breach, index) => {
       const [, from, specifier, to, rule] = breach.map((text) => text.replace('#', String(index)));
@@ -199,7 +200,7 @@ describe('the table', () => {
   const law = readFileSync(join(ROOT, LAW), 'utf8');
 
   it.each([
-    ['a cycle', (text: string) => text.replace(/^(\| `uapi` .*\|) +\|$/m, '$1 `driver` |'), /cycle/],
+    ['a cycle', (text: string) => text.replace(/^(\| `uapi\/struct` .*\|) +\|$/m, '$1 `driver` |'), /cycle/],
     [
       'an import without a row',
       (text: string) => text.replace('`ucs/*`, `npm:koffi`', '`ucs/*`, `nowhere`'),

@@ -123,7 +123,7 @@ async function openNative(
       components: componentsOn(gaudi),
       distanceOf: distancesOf(gaudi, { node, config: program.config }),
       deviceOf: (index) => deviceOf(gaudi, index),
-      emulated: node.kind === 'emulator',
+      emulated: node.emulated,
       newSignal: () => new EventFd(),
       hostRange,
       hostDmabufs: new HostDmabufs(new Udmabuf()),

@@ -9,6 +9,7 @@ import {
   Errno,
   execute,
   installSeccompFilter,
+  isInitialUserNamespace,
   isSyscallError,
   type SyscallError,
 } from '../sys/index.ts';
@@ -38,7 +39,7 @@ export function becomeProgram(server: RemoteNode, file: string, args: readonly s
 /** The reason why device nodes cannot be had, and what they need. */
 function cannotMount(cause: SyscallError): UcxError {
   const needs =
-    cause.errno === Errno.EPERM || cause.errno === Errno.EACCES
+    cause.errno === Errno.EPERM || cause.errno === Errno.EACCES || !isInitialUserNamespace()
       ? 'needs CAP_SYS_ADMIN, outside of user namespaces: root'
       : 'needs FUSE with passthrough (Linux 6.9), overlayfs and seccomp';
   return new UcxError({

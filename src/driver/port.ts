@@ -134,10 +134,15 @@ export interface NodeTransfers {
   readonly linkBytes: readonly (readonly number[])[];
 }
 
+/** The version that an emulated driver reports in /sys/module/habanalabs. */
+export const EMULATED_DRIVER_VERSION = 'gaudi-ucx';
+
 /** A machine with Gaudi cards: the real one or an emulated one. */
 export interface DriverNode {
-  /** Origin of the cards; shown to users, and the source of every "emulated" label. */
+  /** Origin of the files: device nodes of this machine, or an emulated node. */
   readonly kind: 'kernel' | 'emulator';
+  /** Whether the cards are emulated, also behind device nodes (`gaudi-ucx run`): the source of every "emulated" label. */
+  readonly emulated: boolean;
   /**
    * Identifies the node for programs that share device memory: the same for all users of the same cards, and different for others. The boot id
    * with the kernel; random per node object in process; random per server, which sends it to its clients. Without it the node is not shared.

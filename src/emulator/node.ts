@@ -27,6 +27,7 @@ const IDENTITY_BYTES = 16;
 /** A node of emulated cards. */
 export class EmulatedNode implements DriverNode {
   readonly kind = 'emulator';
+  readonly emulated = true;
   /** Identity of this object: other processes cannot reach its cards. A node server sends its identity to its clients. */
   readonly identity: string = Buffer.from(systemRandomBytes(IDENTITY_BYTES)).toString('hex');
   /** The options of the node with their defaults. */

@@ -61,6 +61,7 @@ export {
   fileStatus,
   mkfifo,
   reserveFile,
+  STATX,
 } from './file/file-status.ts';
 export { closeBacking, openBacking, openFuse, readFuse, writeFuse } from './file/fuse.ts';
 export { ioctl, ioctlAsync } from './file/ioctl.ts';
@@ -95,7 +96,7 @@ export { type FileRange, mapShareable, ShareableMemory, shareableRange } from '.
 export { mapLarge, mapSharedWindow, type SharedWindow, unmapLarge } from './memory/shared-window.ts';
 export { getEnvironment, setEnvironment } from './process/environment.ts';
 export { execute } from './process/execute.ts';
-export { bootId, deviceOfPath, networkNamespace, pidNamespace } from './process/namespace.ts';
+export { bootId, deviceOfPath, isInitialUserNamespace, networkNamespace, pidNamespace } from './process/namespace.ts';
 export {
   allowMemoryAccess,
   clockMonotonicRawNs,

@@ -14,6 +14,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
   run: async () => (await import('./run/command.ts')).runCommand(),
   trace: async () => (await import('./trace/command.ts')).traceCommand(),
   perftest: async () => (await import('./perftest/command.ts')).perftestCommand(),
+  coll: async () => (await import('./coll/command.ts')).collCommand(),
   top: async () => (await import('./top/command.ts')).topCommand(),
 };
 

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import type { DriverNode } from '../../src/driver/port.ts';
-import { Errno } from '../../src/sys/index.ts';
+import { Errno, openFileDescriptors } from '../../src/sys/index.ts';
 import {
   HandleType,
   HL_CB_FLAGS,
@@ -18,6 +18,9 @@ import { errnoOf } from './driver-file-open.ts';
 import { DriverFixture } from './driver-fixture.ts';
 
 const PAGE = 4096;
+/** Buffers of a program that submits from many queues: more than a server may have descriptors. Device nodes, where a call takes longer, give fewer. */
+const BUFFERS = 32_768;
+const BUFFERS_OF_NODE = 4096;
 
 export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void {
   describe('CB', () => {
@@ -30,6 +33,29 @@ export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       expect(unpackHandle(two)).toEqual({ type: HandleType.CB, id: 2n });
       expect(client.destroyCommandBuffer(one)).toBe(0);
       expect(client.createCommandBuffer(PAGE).out).toBe(one);
+    });
+
+    it('gives thousands at the same time, for no descriptors, and takes them back in any order', () => {
+      const { client } = fixture;
+      const count = fixture.isDeviceNode ? BUFFERS_OF_NODE : BUFFERS;
+      // The context has one descriptor for all of its buffers.
+      const first = client.createCommandBuffer(PAGE).out;
+      const before = openFileDescriptors();
+      const handles = Array.from({ length: count - 1 }, () => client.createCommandBuffer(PAGE).out);
+      expect(openFileDescriptors()).toBe(before);
+      expect(new Set([first, ...handles]).size).toBe(count);
+      const last = handles.at(-1)!;
+      expect(unpackHandle(last)).toEqual({ type: HandleType.CB, id: BigInt(count) });
+      const mapping = client.file.mmap(PAGE, last);
+      new Uint8Array(mapping.buffer).fill(7);
+      mapping.close();
+      for (const handle of [last, first]) expect(client.destroyCommandBuffer(handle)).toBe(0);
+      expect(client.createCommandBuffer(PAGE).out).toBe(first);
+      expect(client.createCommandBuffer(PAGE).out).toBe(last);
+      // Pages of an earlier buffer are zeroed.
+      const again = client.file.mmap(PAGE, last);
+      expect(new Uint8Array(again.buffer)).toEqual(new Uint8Array(PAGE));
+      again.close();
     });
 
     it('bounds the size and answers 0 on errors', () => {

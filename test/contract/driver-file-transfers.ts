@@ -18,28 +18,49 @@ import { DriverFixture, halves } from './driver-fixture.ts';
 
 const PAGE = 4096;
 
-/** Registers of a DMA core of gaudi (dma0_core_regs.h, Linux 6.12), from the block of its engine. */
-const CORE = {
-  SRC_BASE: 0x14,
-  DST_BASE: 0x1c,
-  SRC_TSIZE_1: 0x2c,
-  SRC_TSIZE_0: 0x4c,
-  DST_TSIZE_1: 0x54,
-  DST_TSIZE_0: 0x74,
-  COMMIT: 0x78,
-  WR_COMP_WDATA: 0x7c,
-  WR_COMP_ADDR: 0x80,
+/** Registers of a DMA core, from the block of its engine: dma0_core_regs.h and pdma0_core_ctx_regs.h, Linux 6.12. */
+const CORES = {
+  gaudi: {
+    SRC_BASE: 0x14,
+    DST_BASE: 0x1c,
+    SRC_TSIZE_1: 0x2c,
+    SRC_TSIZE_0: 0x4c,
+    DST_TSIZE_1: 0x54,
+    DST_TSIZE_0: 0x74,
+    COMMIT: 0x78,
+    WR_COMP_WDATA: 0x7c,
+    WR_COMP_ADDR_LO: 0x80,
+    WR_COMP_ADDR_HI: 0x84,
+    LIN: 0x8,
+    // Its bit of COMMIT.
+    TRANSPOSE: [0x78, 0x2],
+  },
+  gaudi2: {
+    SRC_TSIZE_0: 0xb878,
+    SRC_TSIZE_1: 0xb87c,
+    DST_TSIZE_1: 0xb89c,
+    WR_COMP_ADDR_HI: 0xb8bc,
+    WR_COMP_ADDR_LO: 0xb8c0,
+    WR_COMP_WDATA: 0xb8c4,
+    SRC_BASE: 0xb8d8,
+    DST_BASE: 0xb8e0,
+    DST_TSIZE_0: 0xb8e8,
+    COMMIT: 0xb8ec,
+    LIN: 0x8000_0000,
+    // That of CTRL.
+    TRANSPOSE: [0xb874, 0x1],
+  },
 } as const;
 const WR_COMP_EN = 0x1;
-const TRANSPOSE = 0x2;
-const LIN = 0x8;
 const MEM_SET = 0x10;
+/** Of gaudi2: SRC_SIZE0_FROM_DST_SIZE0, SRC_SIZE1_FROM_DST_SIZE1, SRC_STRD1_FROM_DST_STRD1, DISABLE_DIM2 to 4. */
+const LIKE_DESTINATION = 0x11_e400;
 
 export function transferCases(asic: PacketAsic, makeNode: () => DriverNode): void {
   describe('transfers', () => {
     const fixture = new DriverFixture(asic, makeNode);
     if (asic === 'gaudi2') swapCases(fixture);
-    else coreCases(fixture);
+    coreCases(fixture);
   });
 }
 
@@ -106,6 +127,8 @@ function swapCases(fixture: DriverFixture): void {
 }
 
 function coreCases(fixture: DriverFixture): void {
+  const { asic } = fixture;
+  const CORE = CORES[asic];
   /** Packets that write registers of the DMA core of their queue. */
   const writes = (words: Uint32Array, registers: readonly (readonly [number, number])[]): number => {
     let at = 0;
@@ -134,7 +157,15 @@ function coreCases(fixture: DriverFixture): void {
     const waiting = fixture.chunk(4, (words) => writeFence(words, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1)));
     const { seq } = fixture.client.submit([waiting]).out;
     expect(fixture.client.wait(seq).out.status).toBe(1);
-    return { seq, registers: [...address(CORE.WR_COMP_ADDR, fence), [CORE.WR_COMP_WDATA, 1]] };
+    const [low, high] = halves(fence);
+    return {
+      seq,
+      registers: [
+        [CORE.WR_COMP_ADDR_LO, low],
+        [CORE.WR_COMP_ADDR_HI, high],
+        [CORE.WR_COMP_WDATA, 1],
+      ],
+    };
   };
 
   it('COMMIT of a DMA core copies rows with strides, and sends the completion message behind them', () => {
@@ -213,8 +244,8 @@ function coreCases(fixture: DriverFixture): void {
         ]),
       );
     };
-    linear(hostVa, device, 1000, LIN);
-    linear(0x0807_0605_0403_0201n, device + 1000n, 16, LIN | MEM_SET);
+    linear(hostVa, device, 1000, CORE.LIN);
+    linear(0x0807_0605_0403_0201n, device + 1000n, 16, CORE.LIN | MEM_SET);
     fixture.copy(device, hostVa + 4096n, 1016);
     const expected = [...new Array<number>(1000).fill(9), 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8];
     expect([...host.u8.subarray(4096, 4096 + 1016)]).toEqual(expected);
@@ -228,7 +259,7 @@ function coreCases(fixture: DriverFixture): void {
     const { seq, registers } = completion();
     fixture.run(0, (words) => {
       const at = writes(words, registers);
-      const ctl = linDmaCtl('gaudi', { wrComp: true });
+      const ctl = linDmaCtl(asic, { wrComp: true });
       return writeLinDma(words, at, ctl, 4096, ...halves(hostVa), ...halves(device));
     });
     expect(client.wait(seq, 10_000_000).out.status).toBe(0);
@@ -248,7 +279,36 @@ function coreCases(fixture: DriverFixture): void {
       [CORE.DST_TSIZE_0, 8],
     ];
     fixture.run(0, (words) => writes(words, [...shape, ...counts, ...sizes, [CORE.COMMIT, 0]]));
-    const { seq } = client.submit([fixture.chunk(0, (words) => writes(words, [[CORE.COMMIT, TRANSPOSE]]))]).out;
+    const transposed = fixture.chunk(0, (words) => writes(words, [CORE.TRANSPOSE, [CORE.COMMIT, CORE.TRANSPOSE[1]]]));
+    const { seq } = client.submit([transposed]).out;
     expect(client.wait(seq).out.status).toBe(1);
   });
+
+  if (asic === 'gaudi2') {
+    it('COMMIT takes the shape of the source from the destination, without the dimensions that it disables', () => {
+      const { host } = fixture;
+      const hostVa = fixture.mapAll();
+      const device = fixture.deviceMemory();
+      for (let i = 0; i < 4096; i++) host.u8[i] = i * 5;
+      fixture.run(0, (words) =>
+        writes(words, [
+          ...address(CORE.SRC_BASE, hostVa),
+          ...address(CORE.DST_BASE, device),
+          ...dimensions(CORE.SRC_TSIZE_1, [[0, 0]]),
+          [CORE.SRC_TSIZE_0, 0],
+          ...dimensions(CORE.DST_TSIZE_1, [
+            [4, 32],
+            [0, 0],
+          ]),
+          [CORE.DST_TSIZE_0, 16],
+          [CORE.COMMIT, LIKE_DESTINATION],
+        ]),
+      );
+      fixture.copy(device, hostVa + 0x100000n, 128);
+      for (let row = 0; row < 4; row++) {
+        const at = 0x100000 + row * 32;
+        expect(host.u8.slice(at, at + 16)).toEqual(host.u8.slice(row * 32, row * 32 + 16));
+      }
+    });
+  }
 }

@@ -27,6 +27,9 @@ import {
 import { requires } from '../fixtures/requires.ts';
 import { DriverFixture, halves } from './driver-fixture.ts';
 
+const WAITS = 3000;
+const WAIT_BYTES = 128;
+
 export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
   describe('WAIT_CS', () => {
     const fixture = new DriverFixture(asic, makeNode);
@@ -75,6 +78,30 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       client.block.view.setBigUint64(8, 1_000_000n, true);
       expect(await client.file.ioctlAsync(client.file.numbers.WAIT_CS, client.block)).toBe(0);
       expect(client.block.words[0]).toBe(HL_WAIT_CS_STATUS.COMPLETED);
+    });
+
+    it('waits thousands of times at once', async () => {
+      const { client, profile } = fixture;
+      requires(fixture.node.kind === 'emulator', 'waits without polling');
+      fixture.mapAll();
+      writeFence(fixture.commands, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
+      const { out } = fixture.submitCommands(8);
+      const { file } = client;
+      using memory = allocateScratch(WAITS * WAIT_BYTES);
+      const blocks = Array.from({ length: WAITS }, (_, index) => {
+        const at = index * WAIT_BYTES;
+        const { buffer, byteOffset } = memory.view;
+        const view = new DataView(buffer, byteOffset + at, WAIT_BYTES);
+        HL_WAIT_CS_ARGS.in.encode({ seq: out.seq, timeout_us: 600_000_000n }, view);
+        const words = new Uint32Array(buffer, byteOffset + at, WAIT_BYTES / 4);
+        return { address: memory.address + at, words };
+      });
+      const waits = blocks.map((block) => file.ioctlAsync(file.numbers.WAIT_CS, block));
+      // Meanwhile the file answers.
+      expect(client.wait(out.seq).out.status).toBe(HL_WAIT_CS_STATUS.BUSY);
+      fixture.raiseFence(profile.cfg.start + BigInt(profile.fences[0]!.fence0));
+      expect(new Set(await Promise.all(waits))).toEqual(new Set([0]));
+      expect(new Set(blocks.map(({ words }) => words[0]))).toEqual(new Set([HL_WAIT_CS_STATUS.COMPLETED]));
     });
 
     it('waits for the first of several on gaudi', () => {

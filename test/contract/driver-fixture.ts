@@ -95,7 +95,7 @@ export class DriverFixture {
 
   /** Whether the card is an emulated one behind a device node, whose mappings the kernel makes: the handles of timestamp buffers differ. */
   get isDeviceNode(): boolean {
-    return this.node.kind === 'kernel' && this.node.attribute(0, 'fw_os_ver')?.includes('emulator') === true;
+    return this.node.kind === 'kernel' && this.node.emulated;
   }
 
   /** Opens the card, after the previous file was closed. */

@@ -1,16 +1,20 @@
 /** Traces of ioctls: recorded by a node server and by run, and compared by the command line. */
 
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { NO_ADDRESS } from '../../src/emulator/driver/memory/user-memory.ts';
 import { connectEmulatedNode, NodeServer } from '../../src/emulator/index.ts';
+import { normalizeTrace } from '../../src/emulator/trace/trace-diff.ts';
 import { HL_MEM_ARGS, HL_MEM_OP } from '../../src/uapi/index.ts';
-import { ROOT } from '../fixtures/built.ts';
+import { built, ROOT } from '../fixtures/built.ts';
 import { CompilerFolder, compilerSkipReason } from '../fixtures/c-library.ts';
 import { MAIN } from '../fixtures/command-line.ts';
 
+const EXAMPLE = built(join(ROOT, 'examples/hlthunk-dma.ts'));
 const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-trace-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -35,9 +39,9 @@ function record(name: string, rounds: number): string {
     for (let round = 0; round < rounds; round++) {
       const words = new Uint32Array(HL_MEM_ARGS.size / 4);
       words[HL_MEM_ARGS.words.alloc_mem_size] = 2 ** 21;
-      expect(file.ioctl(file.numbers.MEMORY, { address: 2 ** 52, words })).toBe(0);
+      expect(file.ioctl(file.numbers.MEMORY, { address: NO_ADDRESS, words })).toBe(0);
       words[HL_MEM_ARGS.words.op] = HL_MEM_OP.FREE;
-      expect(file.ioctl(file.numbers.MEMORY, { address: 2 ** 52, words })).toBe(0);
+      expect(file.ioctl(file.numbers.MEMORY, { address: NO_ADDRESS, words })).toBe(0);
     }
     file.close();
     node.close();
@@ -82,15 +86,114 @@ describe('traces', () => {
       const file = node.open(0);
       const words = new Uint32Array(HL_MEM_ARGS.size / 4);
       words[HL_MEM_ARGS.words.alloc_mem_size] = 2 ** 21;
-      expect(file.ioctl(file.numbers.MEMORY, { address: 2 ** 52, words })).toBe(0);
+      expect(file.ioctl(file.numbers.MEMORY, { address: NO_ADDRESS, words })).toBe(0);
       const log = `${socket}.log`;
       await vi.waitFor(() => expect(readFileSync(log, 'utf8')).toMatch(/trace of ioctls has ended: ENOSPC/), PATIENCE);
       words[HL_MEM_ARGS.words.op] = HL_MEM_OP.FREE;
-      expect(file.ioctl(file.numbers.MEMORY, { address: 2 ** 52, words })).toBe(0);
+      expect(file.ioctl(file.numbers.MEMORY, { address: NO_ADDRESS, words })).toBe(0);
       node.close();
     } finally {
       expect(command('node', 'down', '--socket', socket)[0]).toBe(0);
     }
+  });
+});
+
+describe('live lines on standard output', () => {
+  it('appear with each call; when their reader ends, the trace does, with a warning, and the server goes on', async () => {
+    const socket = join(folder, 'live.sock');
+    const args = ['node', 'up', '--foreground', '--cards', '1', '--socket', socket, '--trace', '-'];
+    const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^VITEST/.test(name)));
+    const server = spawn(process.execPath, [MAIN, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    onTestFinished(() => void server.kill('SIGKILL'));
+    const exit = once(server, 'exit');
+    const texts = { out: '', err: '' };
+    server.stdout.on('data', (piece) => {
+      texts.out += String(piece);
+    });
+    server.stderr.on('data', (piece) => {
+      texts.err += String(piece);
+    });
+    await vi.waitFor(() => expect(texts.out).toContain('node server up'), PATIENCE);
+    const node = connectEmulatedNode(socket);
+    const file = node.open(0);
+    const words = new Uint32Array(HL_MEM_ARGS.size / 4);
+    const allocate = (): number => {
+      words.fill(0);
+      words[HL_MEM_ARGS.words.alloc_mem_size] = 2 ** 21;
+      return file.ioctl(file.numbers.MEMORY, { address: NO_ADDRESS, words });
+    };
+    expect(allocate()).toBe(0);
+    const line =
+      /^\[\d+\/\d+\] ioctl\(accel0, MEMORY ALLOC, \{.*alloc_mem_size=0x200000.*\}\) = 0 \{.*handle=0x1.*<0\.\d{6}>$/m;
+    await vi.waitFor(() => expect(texts.out).toMatch(line), PATIENCE);
+    server.stdout.destroy();
+    await vi.waitFor(() => {
+      expect(allocate()).toBe(0);
+      expect(texts.err).toMatch(/the trace of ioctls has ended: .*EPIPE/);
+    }, PATIENCE);
+    expect(allocate()).toBe(0);
+    node.close();
+    server.kill('SIGTERM');
+    expect((await exit)[0]).toBe(0);
+  });
+});
+
+/** The calls of libhlthunk.c, each of which is one ioctl, for the job of examples/hlthunk-dma.ts: its own waits apart. */
+const C_LIBRARY = {
+  gaudi2: [
+    // hlthunk_open asks for the name of each card that it opens.
+    'INFO HW_IP_INFO',
+    'INFO HW_IP_INFO',
+    'MEMORY ALLOC',
+    'MEMORY MAP',
+    // Source, target, and command buffers in memory of the program.
+    'MEMORY MAP',
+    'MEMORY MAP',
+    'MEMORY MAP',
+    'CS',
+    'CS',
+    'MEMORY UNMAP',
+    'MEMORY UNMAP',
+    'MEMORY UNMAP',
+    'MEMORY FREE',
+  ],
+  gaudi: [
+    ...[
+      'INFO HW_IP_INFO',
+      'INFO HW_IP_INFO',
+      'MEMORY ALLOC',
+      'MEMORY MAP',
+      'MEMORY MAP',
+      'CB CREATE',
+      'CS',
+      'CB CREATE',
+      'CS',
+    ],
+    ...['MEMORY UNMAP', 'MEMORY UNMAP', 'MEMORY FREE'],
+  ],
+};
+
+describe.each(['gaudi', 'gaudi2'] as const)('the calls of our hl-thunk on %s', (asic) => {
+  it('for a copy are those that are recorded; those of the C library are among them, in its order', async () => {
+    const socket = join(folder, `${asic}.sock`);
+    const path = join(folder, `${asic}.jsonl`);
+    expect(command('node', 'up', '--cards', '1', '--asic', asic, '--socket', socket, '--trace', path)[0]).toBe(0);
+    const env = { ...process.env, UCX_GAUDI_DRIVER: `emulator:${socket}` };
+    expect(spawnSync(process.execPath, [EXAMPLE], { env, encoding: 'utf8' }).stdout).toContain(
+      'the same bytes came back',
+    );
+    expect(command('node', 'down', '--socket', socket)[0]).toBe(0);
+    // How often it polls is a matter of time.
+    const calls = (text: string): readonly string[] =>
+      normalizeTrace(text)
+        .filter((call) => !call.includes('WAIT_CS'))
+        .map((call) => call.replace('process 1 card 0: ', ''));
+    const recorded = readFileSync(join(ROOT, `test/fixtures/device-nodes/hlthunk-copy-${asic}.txt`), 'utf8');
+    await vi.waitFor(() => expect(calls(readFileSync(path, 'utf8'))).toEqual(recorded.trimEnd().split('\n')), PATIENCE);
+    let next = 0;
+    const names = recorded.split('\n').map((call) => call.slice(0, call.indexOf(' {')));
+    for (const name of names) if (name === C_LIBRARY[asic][next]) next += 1;
+    expect(C_LIBRARY[asic].slice(next)).toEqual([]);
   });
 });
 

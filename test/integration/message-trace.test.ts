@@ -41,7 +41,7 @@ async function exchange(level: string): Promise<{ sender: string[]; receiver: st
   const received = new Promise<void>((resolve) => two.setAmHandler(5, () => resolve()));
   const stop = new AbortController();
   const served = two.serve(stop.signal);
-  for (const bytes of [10, 20_000]) {
+  for (const bytes of [10, 80_000]) {
     const target = new Uint8Array(bytes);
     await Promise.all([endpoint.tagSend(new Uint8Array(bytes), { tag: TAG }), two.tagRecv(target, { tag: TAG })]);
   }

@@ -5,18 +5,20 @@ import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.t
 import {
   ANSWER_RESULT,
   ANSWER_SEQUENCE,
-  ASYNC_BELL,
   ASYNC_SLOTS,
+  answerWord,
   MAILBOX_BYTES,
   NODE_PROTOCOL_VERSION,
+  POSTED,
+  postedWord,
   REQUEST_ADDRESS_HIGH,
   REQUEST_ADDRESS_LOW,
   REQUEST_BLOCK,
   REQUEST_NUMBER,
   REQUEST_SEQUENCE,
   REQUEST_WORDS,
+  requestWord,
   SERVER_SLEEPING,
-  slotWord,
 } from '../../src/emulator/node/mailbox.ts';
 import { CLIENTS_MAX } from '../../src/emulator/node/node-server.ts';
 import { FILES_PER_CLIENT_MAX } from '../../src/emulator/node/served-client.ts';
@@ -146,17 +148,20 @@ class RawFile extends RawClient {
   }
 
   post(slot: number, sequence: number, request: number, block: ArrayLike<number>, count = block.length): void {
-    const at = slotWord(slot);
+    const at = requestWord(slot);
     this.words[at + REQUEST_NUMBER] = request;
     this.words[at + REQUEST_WORDS] = count;
     for (let i = 0; i < block.length; i++) this.words[at + REQUEST_BLOCK + i] = block[i]!;
     Atomics.store(this.words, at + REQUEST_SEQUENCE, sequence);
-    if (slot !== 0) Atomics.add(this.words, ASYNC_BELL, 1);
+    if (slot !== 0) {
+      this.words[postedWord(Atomics.load(this.words, POSTED))] = slot;
+      Atomics.add(this.words, POSTED, 1);
+    }
     this.socket.sendmsg(Uint8Array.of(0));
   }
 
   async answer(slot: number, sequence: number): Promise<number> {
-    const at = slotWord(slot);
+    const at = answerWord(slot);
     await vi.waitFor(() => expect(Atomics.load(this.words, at + ANSWER_SEQUENCE)).toBe(sequence));
     return this.words[at + ANSWER_RESULT]!;
   }
@@ -294,6 +299,19 @@ describe('a client of a node server', () => {
     expectServes();
   });
 
+  it.each([
+    ['more requests than a ring holds', 1, ASYNC_SLOTS + 1],
+    ['slot 0 in the ring', 0, 1],
+    ['a slot that does not exist', ASYNC_SLOTS + 1, 1],
+  ])('that posts %s is disconnected', async (_what, slot, count) => {
+    using raw = new RawFile();
+    raw.words[postedWord(0)] = slot;
+    Atomics.store(raw.words, POSTED, count);
+    raw.socket.sendmsg(Uint8Array.of(0));
+    await raw.hungUp();
+    expectServes();
+  });
+
   it('that posts twice into a waiting slot is disconnected', async () => {
     using raw = new RawFile();
     // A wait for an interrupt that never occurs, at a counter of its own.
@@ -323,12 +341,12 @@ describe('a client of a node server', () => {
       const words = Int32Array.from({ length: 16 }, () =>
         random.below(2) === 0 ? random.below(40) : random.nextU32() | 0,
       );
-      const at = slotWord(0);
+      const at = requestWord(0);
       raw.words[at + REQUEST_ADDRESS_LOW] = random.nextU32() | 0;
       raw.words[at + REQUEST_ADDRESS_HIGH] = random.below(2 ** 15);
       raw.words[SERVER_SLEEPING] = random.below(3);
       raw.post(0, round, request | 0, words, random.below(20) === 0 ? random.nextU32() | 0 : 16);
-      const answered = (): boolean => Atomics.load(raw.words, at + ANSWER_SEQUENCE) === round;
+      const answered = (): boolean => Atomics.load(raw.words, answerWord(0) + ANSWER_SEQUENCE) === round;
       const gone = (): boolean => (pollFor(raw.socket.fd, PollEvent.IN, 0) & PollEvent.HUP) !== 0;
       await vi.waitFor(() => expect(answered() || gone()).toBe(true), { interval: 1 });
       if (!gone()) continue;
@@ -418,30 +436,6 @@ describe('the bounds of a node server', () => {
     expect(() => node.openControl(0)).toThrow(/EMFILE.*64 open files/);
     for (const file of files) file.close();
     node.openControl(0).close();
-  });
-
-  it('accepts a bounded number of non-blocking calls, then EAGAIN', async () => {
-    node.inject(0, { kind: 'completion' });
-    const client = new DriverClient(node.open(0));
-    const host = mapAnonymous(4096);
-    const va = client.mapHost(host.address, 4096).out;
-    writeNop(new Uint32Array(host.buffer), 0, packetCtl(PacketOpcode.NOP));
-    const { out, result } = client.submit([{ queue: 0, cb: va, byteLength: 8 }]);
-    expect(result).toBe(0);
-    const waits = Array.from({ length: ASYNC_SLOTS + 1 }, () => new DriverClient(client.file));
-    const results = waits.map(({ block, file }) => {
-      block.view.setBigUint64(0, out.seq, true);
-      block.view.setBigUint64(8, 20_000n, true);
-      return file.ioctlAsync(file.numbers.WAIT_CS, block);
-    });
-    expect(await results.pop()).toBe(-Errno.EAGAIN);
-    expect(await Promise.all(results)).toEqual(results.map(() => 0));
-    for (const { block, answer } of waits) {
-      block.free();
-      answer.free();
-    }
-    client.close();
-    host.close();
   });
 });
 

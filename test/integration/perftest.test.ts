@@ -153,6 +153,8 @@ describe('perftest between two processes', TIMEOUT, () => {
       'mapped -t tag_bw -s 300000 -z',
       'am -t ucp_am_lat -s 300000',
       'put -t ucp_put_lat -s 300000',
+      'pieces -t ucp_put_lat -s 1024:16 -i 2048 -D iov',
+      'gathered -t ucp_get -s 100:7,9 -D iov',
       'passive -t ucp_put_bw -o',
     ];
     const { client, server } = await both(['-b', batch(lines), '-v', '-V', '-n', '50', '-w', '0'], HOST);

@@ -3,14 +3,18 @@
  * when it is cut.
  */
 
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { built } from '../fixtures/built.ts';
 import { Child } from '../fixtures/child.ts';
 import type { HostReport, HostRequest } from '../fixtures/network/host-program.ts';
 import { reasonWithoutHosts, reasonWithoutNetem, TwoHosts } from '../fixtures/network/two-hosts.ts';
 
 const PROGRAM = join(import.meta.dirname, '../fixtures/network/host-program.ts');
+const EXAMPLE = built(join(import.meta.dirname, '../../examples/kv-cache-transfer.ts'));
 
 type HostProgram = Child<HostRequest, HostReport>;
 
@@ -52,6 +56,31 @@ describe('HBM on one host and HBM on another', { timeout: 120_000 }, () => {
   it.skipIf(withoutHosts !== undefined)('exchange bytes by every operation, until the cable is pulled', async () => {
     await runBetween(TwoHosts.joined(), ['gxeth0', 'gxeth1']);
   });
+
+  it.skipIf(withoutHosts !== undefined)(
+    'receive a KV cache layer by layer: examples/kv-cache-transfer.ts',
+    async () => {
+      const hosts = TwoHosts.joined();
+      const start = (host: 0 | 1, args: readonly string[]): ChildProcess => {
+        const { execPath, execArgv } = hosts.execution(host);
+        return fork(EXAMPLE, args, {
+          execPath,
+          execArgv: [...execArgv],
+          stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+        });
+      };
+      const decode = start(0, ['decode', hosts.addresses[0]]);
+      try {
+        const [port] = (await once(decode, 'message')) as [number];
+        const prefill = start(1, ['prefill', hosts.addresses[0], String(port)]);
+        const [[code], [decoded]] = await Promise.all([once(prefill, 'exit'), once(decode, 'exit')]);
+        expect([code, decoded]).toEqual([0, 0]);
+      } finally {
+        decode.kill('SIGKILL');
+        await hosts.close();
+      }
+    },
+  );
 
   it.skipIf(withoutNetem !== undefined)('do so over a network that delays and loses packets (netem)', async () => {
     const hosts = TwoHosts.joined();

@@ -85,6 +85,11 @@ export class Host {
     });
   }
 
+  /** The time of this host. */
+  get clock(): Clock {
+    return this.#clock;
+  }
+
   die(): void {
     this.isDead = true;
     this.#clock.stop();

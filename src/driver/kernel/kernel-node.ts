@@ -7,7 +7,14 @@ import { bootId, Errno, isSyscallError, OpenFlag, SyscallError } from '../../sys
 import type { Log } from '../../ucs/debug/log.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { closedError } from '../../ucs/type/error.ts';
-import type { AbsentCard, CardEntry, DriverFile, DriverNode, PortLink } from '../port.ts';
+import {
+  type AbsentCard,
+  type CardEntry,
+  type DriverFile,
+  type DriverNode,
+  EMULATED_DRIVER_VERSION,
+  type PortLink,
+} from '../port.ts';
 import { findOwner } from './card-owner.ts';
 import {
   canonicalBusId,
@@ -119,6 +126,11 @@ export class KernelNode implements DriverNode {
     const address = readCardAttribute(this.#calls, this.#roots, minor, 'pci_addr').text;
     const busId = address === undefined ? undefined : canonicalBusId(address);
     return busId === undefined ? undefined : readTemperature(this.#calls, this.#roots, busId);
+  }
+
+  /** Whether the device nodes are those of an emulated driver. */
+  get emulated(): boolean {
+    return this.driverVersion === EMULATED_DRIVER_VERSION;
   }
 
   get driverVersion(): string | undefined {

@@ -67,7 +67,7 @@ class DeviceMemory {
     madvise(address, this.#mappedBytes, MadviseAdvice.HUGEPAGE);
     this.memory = new PhysicalMemory(name, address, byteLength, (offset, length) => {
       const bytes = Math.ceil(length / MAPPING_UNIT_BYTES) * MAPPING_UNIT_BYTES;
-      return mapSharedWindow(this.#fd, bytes, offset).buffer;
+      return new Uint8Array(mapSharedWindow(this.#fd, bytes, offset).buffer);
     });
   }
 

@@ -2,6 +2,7 @@
  * An open device node: its ioctls from the kernel, run by the driver of the emulated node in memory of the calling thread. Names are in file-system.ts.
  */
 
+import type { ArgumentBlock } from '../../driver/port.ts';
 import {
   closeBacking,
   close as closeFd,
@@ -12,12 +13,11 @@ import {
   pidfdOpen,
   processOfThread,
 } from '../../sys/index.ts';
-import { ioctlSize } from '../../uapi/index.ts';
+import { ioctlIndex, ioctlSize } from '../../uapi/index.ts';
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import {
   DescriptorUse,
   descriptorUse,
-  ioctlKind,
   isShortWait,
   mayBlock,
   pinsMemory,
@@ -26,7 +26,7 @@ import {
 import type { EmulatedFile } from '../driver/ioctl/file.ts';
 import { Interruption } from '../driver/ioctl/wait.ts';
 import { MmapFile } from '../driver/memory/mmap-file.ts';
-import { NO_PAGES, POPULATED_PAGES } from '../driver/memory/user-memory.ts';
+import { NO_ADDRESS, NO_PAGES, POPULATED_PAGES } from '../driver/memory/user-memory.ts';
 import type { EmulatedNode } from '../node.ts';
 import type { DeviceNode } from './device-tree.ts';
 import { FuseOp, INTERRUPT_IN, IOCTL_IN, IOCTL_OUT, OPEN_OUT, OpenedFlag, RELEASE_IN } from './fuse-abi.ts';
@@ -35,17 +35,13 @@ import type { FuseChannel, Unanswered } from './fuse-channel.ts';
 /** Words of the longest argument block, and of the shortest: every ioctl of the driver finds its arguments in it. */
 const BLOCK_WORDS_MAX = 4096;
 const BLOCK_WORDS_MIN = 32;
-/**
- * Address of argument blocks: none that a program can have. As in the kernel, the arguments are a copy, and pointers in them lead to memory of the
- * program, also where they point to the arguments themselves.
- */
-const NO_ADDRESS = 2 ** 52;
-
 /** What the open device nodes of a mount need. */
 export interface DeviceFilesInit {
   readonly node: EmulatedNode;
   readonly channel: FuseChannel;
   readonly log: LimitedLog;
+  /** Gives the event loop its turn: a wait that is over is answered then. */
+  readonly endTurn: () => void;
 }
 
 /** An open device node. */
@@ -58,19 +54,15 @@ interface OpenDevice {
   readonly backing: number;
 }
 
-/** A wait in progress. */
-interface Wait {
-  readonly interruption: Interruption;
-}
-
 /** The open device nodes of one mount. */
 export class DeviceFiles {
   readonly #init: DeviceFilesInit;
   readonly #open: Map<number, OpenDevice> = new Map();
-  readonly #waits: Map<number, Wait> = new Map();
+  /** What ends each wait, by its request. */
+  readonly #waits: Map<number, Interruption> = new Map();
   readonly #block: Uint32Array<ArrayBuffer> = new Uint32Array(BLOCK_WORDS_MAX);
   /** Views of its first words, by their number. */
-  readonly #blocks: { readonly address: number; readonly words: Uint32Array }[] = [];
+  readonly #blocks: ArgumentBlock[] = [];
   #nextHandle = 1;
   #closed = false;
 
@@ -87,7 +79,7 @@ export class DeviceFiles {
   interrupt(): void {
     const { words } = this.#init.channel;
     const at = INTERRUPT_IN.UNIQUE / 4;
-    this.#waits.get(keyOf(words[at]!, words[at + 1]!))?.interruption.raise();
+    this.#waits.get(keyOf(words[at]!, words[at + 1]!))?.raise();
   }
 
   /** Answers the current request of the channel, about a device node. */
@@ -119,7 +111,7 @@ export class DeviceFiles {
   close(): void {
     this.#closed = true;
     for (const handle of [...this.#open.keys()]) this.#release(handle);
-    for (const { interruption } of this.#waits.values()) interruption.raise();
+    for (const interruption of this.#waits.values()) interruption.raise();
   }
 
   #openDevice(device: DeviceNode): void {
@@ -189,24 +181,24 @@ export class DeviceFiles {
     const request = words[IOCTL_IN.REQUEST / 4]! | 0;
     const block = this.#takeBlock(request, words[IOCTL_IN.IN_SIZE / 4]!);
     const outSize = words[IOCTL_IN.OUT_SIZE / 4]!;
-    const kind = ioctlKind(request);
+    const index = ioctlIndex(request);
     const { userMemory } = opened.file;
     userMemory.caller = channel.tid;
     userMemory.foreignPages = NO_PAGES;
-    const use = descriptorUse(kind, block.words, block.words.length);
+    const use = descriptorUse(index, block.words, block.words.length);
     if (use !== DescriptorUse.NONE)
       this.#answer(channel.current, this.#withDescriptor(opened, request, block, use), block.words, outSize);
-    else if (isShortWait(kind, ioctlSize(request) >>> 2))
+    else if (isShortWait(index, ioctlSize(request) >>> 2))
       this.#answer(channel.current, opened.file.refuse(request, block, -Errno.EFAULT), block.words, 0);
-    else if (mayBlock(kind, block.words)) this.#wait(opened, request, block.words.slice(), outSize);
+    else if (mayBlock(index, block.words)) this.#wait(opened, request, block.words.slice(), outSize);
     else {
-      if (pinsMemory(kind, block.words)) this.#preparePinning(opened);
+      if (pinsMemory(index, block.words)) this.#preparePinning(opened);
       this.#answer(channel.current, this.#run(opened.file, request, block), block.words, outSize);
     }
   }
 
   /** The argument block: the bytes that the kernel has read from the program, then zeros. */
-  #takeBlock(request: number, inSize: number): { readonly address: number; readonly words: Uint32Array } {
+  #takeBlock(request: number, inSize: number): ArgumentBlock {
     const { words } = this.#init.channel;
     const count = Math.max(BLOCK_WORDS_MIN, (ioctlSize(request) + 3) >>> 2);
     const given = Math.min(count, (inSize + 3) >>> 2);
@@ -226,7 +218,7 @@ export class DeviceFiles {
     file.userMemory.foreignPages = POPULATED_PAGES;
   }
 
-  #run(file: EmulatedFile, request: number, block: { readonly address: number; readonly words: Uint32Array }): number {
+  #run(file: EmulatedFile, request: number, block: ArgumentBlock): number {
     try {
       return file.ioctl(request, block);
     } catch (error) {
@@ -236,19 +228,14 @@ export class DeviceFiles {
   }
 
   /** An ioctl that takes a descriptor of the caller. One that returns a descriptor cannot: this answer has no room for it. */
-  #withDescriptor(
-    { file, pid }: OpenDevice,
-    request: number,
-    block: { readonly address: number; readonly words: Uint32Array },
-    use: DescriptorUse,
-  ): number {
+  #withDescriptor({ file, pid }: OpenDevice, request: number, block: ArgumentBlock, use: DescriptorUse): number {
     if (use === DescriptorUse.GIVES) {
       this.#init.log.warn(
         `process ${pid} cannot export a dma-buf: a device node gives descriptors only to programs that gaudi-ucx run has started`,
       );
       return file.refuse(request, block, -Errno.EOPNOTSUPP);
     }
-    const word = takenWord(ioctlKind(request));
+    const word = takenWord(ioctlIndex(request));
     const given = block.words[word]!;
     const fd = fetchDescriptor(this.#callingProcess(), given | 0);
     if (fd < -1) return file.refuse(request, block, fd);
@@ -263,8 +250,9 @@ export class DeviceFiles {
   #wait({ file }: OpenDevice, request: number, words: Uint32Array, outSize: number): void {
     const unanswered = this.#init.channel.current;
     const key = keyOf(unanswered.uniqueLow, unanswered.uniqueHigh);
+    this.#init.endTurn();
     const interruption = new Interruption();
-    this.#waits.set(key, { interruption });
+    this.#waits.set(key, interruption);
     const settle = (result: number): void => {
       this.#waits.delete(key);
       if (!this.#closed) this.#answer(unanswered, result, words, outSize);

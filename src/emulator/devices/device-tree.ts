@@ -3,9 +3,12 @@
  * driver/kernel/discovery.ts. Reading a file of /sys reads the card; opening a device node is in device-file.ts.
  */
 
+import { EMULATED_DRIVER_VERSION } from '../../driver/port.ts';
+import { Errno } from '../../sys/index.ts';
 import { PCI_VENDOR_HABANALABS } from '../../uapi/index.ts';
 import type { CardPlace } from '../config/card-places.ts';
 import { CARD_ATTRIBUTES } from '../driver/base/card-attributes.ts';
+import { sensorFiles } from '../driver/base/sensors.ts';
 import type { EmulatedNode } from '../node.ts';
 
 /** Major of the device numbers: that of accel devices (ACCEL_MAJOR of drm/drm_accel.h, Linux 6.12). */
@@ -13,6 +16,10 @@ const DEVICE_MAJOR = 261;
 /** Numbers of the files of device nodes begin here. */
 const DEVICE_INO_FIRST = 0x4755_0000;
 const FOLDER_INO_FIRST = 1;
+/** Number of the sensors of the first card: those of the machine are below it. */
+const HWMON_FIRST = 100;
+/** Name of the folder of debugfs. */
+const DEBUG_FOLDER = 'debug';
 /** Base class of processing accelerators. */
 const PCI_CLASS = '0x120000';
 
@@ -20,6 +27,8 @@ const PCI_CLASS = '0x120000';
 export interface Folder {
   readonly kind: 'folder';
   readonly ino: number;
+  /** Permission bits. */
+  readonly mode: number;
   readonly children: Map<string, TreeNode>;
 }
 
@@ -30,12 +39,16 @@ export interface Link {
   readonly target: string;
 }
 
-/** A readable file. */
+/** A file with a text. */
 export interface Attribute {
   readonly kind: 'attribute';
   readonly ino: number;
-  /** Its text; undefined once the card was removed. */
-  readonly read: () => string | undefined;
+  /** Permission bits. */
+  readonly mode: number;
+  /** Its contents; or a negative errno. Undefined for a file that cannot be opened for reading. */
+  readonly read: (() => string | Uint8Array | number) | undefined;
+  /** The number of bytes written; or a negative errno. Undefined for a file that cannot be opened for writing. */
+  readonly write: ((text: string) => number) | undefined;
 }
 
 /** A device node. */
@@ -66,7 +79,7 @@ export class DeviceTree {
     this.root = this.#newFolder();
     const { cards } = node;
     for (const { minor } of cards.call(node)) this.#addCard(node.card(minor).place);
-    this.#text('sys/module/habanalabs/version', () => 'gaudi-ucx');
+    this.#text('sys/module/habanalabs/version', () => EMULATED_DRIVER_VERSION);
   }
 
   /** The file with a number; undefined if there is none. */
@@ -95,6 +108,10 @@ export class DeviceTree {
     this.#text(`${device}/class`, () => PCI_CLASS);
     this.#text(`${device}/numa_node`, () => String(numaNode));
     this.#attributes(device, minor);
+    this.#sensors(device, pciPath, place);
+    // Those of Linux 6.7 and newer, and of older kernels.
+    this.#debugFiles(`sys/kernel/debug/accel/${busId}`, minor);
+    this.#debugFiles(`sys/kernel/debug/habanalabs/hl${minor}`, minor);
     this.#link(`${device}/driver`, `${up}bus/pci/drivers/habanalabs`);
     this.#link(`sys/bus/pci/devices/${busId}`, `../../../devices/${pciPath}`);
     this.#link(`sys/bus/pci/drivers/habanalabs/${busId}`, `../../../../devices/${pciPath}`);
@@ -133,8 +150,42 @@ export class DeviceTree {
     for (const name of CARD_ATTRIBUTES) this.#text(`${folder}/${name}`, () => this.#node.attribute(minor, name));
   }
 
-  #text(path: string, read: () => string | undefined): void {
-    this.#put(path, { kind: 'attribute', ino: this.#nextIno++, read });
+  /** A file of sysfs with one line; its text is undefined once the card was removed. */
+  #text(path: string, read: (() => string | undefined) | undefined, write?: (text: string) => number): void {
+    const mode = (read === undefined ? 0 : 0o444) | (write === undefined ? 0 : 0o200);
+    this.#put(path, {
+      kind: 'attribute',
+      ino: this.#nextIno++,
+      mode,
+      read: read && (() => lineOf(read())),
+      write: write && ((text) => lengthOr(write(text), text)),
+    });
+  }
+
+  /** The debugfs files of a card, in a folder. */
+  #debugFiles(folder: string, minor: number): void {
+    const card = this.#node.card(minor);
+    const { debugFs } = card;
+    for (const { name, mode } of debugFs.entries()) {
+      this.#put(`${folder}/${name}`, {
+        kind: 'attribute',
+        ino: this.#nextIno++,
+        mode,
+        read: () => (card.removed ? -Errno.ENODEV : debugFs.read(name)),
+        write: (text) => (card.removed ? -Errno.ENODEV : debugFs.write(name, text)),
+      });
+    }
+  }
+
+  #sensors(device: string, pciPath: string, { minor, busId }: CardPlace): void {
+    const folder = `${device}/hwmon/hwmon${HWMON_FIRST + minor}`;
+    for (const { name, read, write } of sensorFiles(this.#node.config.profile.name, busId))
+      this.#text(`${folder}/${name}`, read && (() => (this.#node.card(minor).removed ? undefined : read())), write);
+    this.#link(`${folder}/device`, '../..');
+    this.#link(
+      `sys/class/hwmon/hwmon${HWMON_FIRST + minor}`,
+      `../../devices/${pciPath}/hwmon/hwmon${HWMON_FIRST + minor}`,
+    );
   }
 
   #link(path: string, target: string): void {
@@ -149,7 +200,8 @@ export class DeviceTree {
     for (const name of names) {
       let child = folder.children.get(name);
       if (child === undefined) {
-        child = this.#newFolder();
+        // Debugfs, with device memory of all users, is the superuser's.
+        child = this.#newFolder(name === DEBUG_FOLDER ? 0o700 : 0o755);
         folder.children.set(name, child);
       }
       folder = child as Folder;
@@ -158,9 +210,17 @@ export class DeviceTree {
     this.#nodes.set(node.ino, node);
   }
 
-  #newFolder(): Folder {
-    const folder: Folder = { kind: 'folder', ino: this.#nextIno++, children: new Map() };
+  #newFolder(mode = 0o755): Folder {
+    const folder: Folder = { kind: 'folder', ino: this.#nextIno++, mode, children: new Map() };
     this.#nodes.set(folder.ino, folder);
     return folder;
   }
+}
+
+function lineOf(text: string | undefined): string | number {
+  return text === undefined ? -Errno.ENODEV : `${text}\n`;
+}
+
+function lengthOr(result: number, text: string): number {
+  return result < 0 ? result : text.length;
 }

@@ -3,7 +3,7 @@
  */
 
 import { Errno } from '../../sys/index.ts';
-import type { DeviceTree, Folder, TreeNode } from './device-tree.ts';
+import type { Attribute, DeviceTree, Folder, TreeNode } from './device-tree.ts';
 import {
   ATTR,
   ATTR_OUT,
@@ -16,24 +16,25 @@ import {
   InitFlag,
   InitFlag2,
   LOOKUP_NAME,
+  OPEN_IN,
   OPEN_OUT,
   OpenedFlag,
   OUT_HEADER,
   READ_IN,
   STATFS_OUT,
   WRITE_BYTES_MAX,
+  WRITE_IN,
+  WRITE_OUT,
 } from './fuse-abi.ts';
 import type { FuseChannel } from './fuse-channel.ts';
 
 const S_IFDIR = 0o040000;
 const S_IFLNK = 0o120000;
 const S_IFREG = 0o100000;
-const MODE: Readonly<Record<TreeNode['kind'], number>> = {
-  folder: S_IFDIR | 0o755,
-  link: S_IFLNK | 0o777,
-  attribute: S_IFREG | 0o444,
-  device: S_IFREG | 0o666,
-};
+/** Access modes of open(2). */
+const O_RDONLY = 0;
+const O_WRONLY = 1;
+const ACCESS_MODE = 3;
 /** Types of directory entries: DT_DIR and others of dirent.h. */
 const ENTRY_TYPE: Readonly<Record<TreeNode['kind'], number>> = { folder: 4, link: 10, attribute: 8, device: 8 };
 /** Size of a file in sysfs. */
@@ -44,6 +45,8 @@ const NAME_MAX = 255;
 const BACKGROUND_MAX = 1024;
 const READAHEAD_BYTES = 4096;
 const decoder = new TextDecoder();
+/** What programs write to files: a character for each byte. */
+const latin1 = new TextDecoder('latin1');
 const encoder = new TextEncoder();
 
 /** The requests about names and texts. */
@@ -111,20 +114,50 @@ export class TreeFileSystem {
   #answerAboutText(node: TreeNode): boolean {
     const channel = this.#channel;
     if (node.kind !== 'attribute') channel.fail(Errno.ENOSYS);
-    else if (channel.opcode === FuseOp.OPEN) {
-      channel.answerView.setUint32(OPEN_OUT.FLAGS, OpenedFlag.DIRECT_IO | OpenedFlag.NOFLUSH, true);
-      channel.send(OPEN_OUT.END);
-    } else if (channel.opcode === FuseOp.READ) {
-      const text = node.read();
-      if (text === undefined) channel.fail(Errno.ENODEV);
-      else {
-        const offset = Number(channel.view.getBigUint64(READ_IN.OFFSET, true));
-        const size = channel.view.getUint32(READ_IN.SIZE, true);
-        this.#sendBytes(encoder.encode(`${text}\n`).subarray(offset, offset + size));
-      }
-    } else if (channel.opcode === FuseOp.RELEASE) channel.fail(0);
+    else if (channel.opcode === FuseOp.OPEN) this.#openText(node);
+    else if (channel.opcode === FuseOp.READ) this.#readText(node);
+    else if (channel.opcode === FuseOp.WRITE) this.#writeText(node);
+    else if (channel.opcode === FuseOp.RELEASE) channel.fail(0);
     else channel.fail(channel.opcode === FuseOp.IOCTL ? Errno.ENOTTY : Errno.ENOSYS);
     return true;
+  }
+
+  /** The superuser, too, cannot open what has no function: kernfs_fop_open. */
+  #openText({ read, write }: Attribute): void {
+    const channel = this.#channel;
+    const access = channel.view.getUint32(OPEN_IN.FLAGS, true) & ACCESS_MODE;
+    if ((access !== O_WRONLY && read === undefined) || (access !== O_RDONLY && write === undefined)) {
+      channel.fail(Errno.EACCES);
+      return;
+    }
+    channel.answerView.setUint32(OPEN_OUT.FLAGS, OpenedFlag.DIRECT_IO | OpenedFlag.NOFLUSH, true);
+    channel.send(OPEN_OUT.END);
+  }
+
+  #readText({ read }: Attribute): void {
+    const channel = this.#channel;
+    const found = read?.() ?? -Errno.EINVAL;
+    if (typeof found === 'number') {
+      channel.fail(-found);
+      return;
+    }
+    const bytes = typeof found === 'string' ? encoder.encode(found) : found;
+    const offset = Number(channel.view.getBigUint64(READ_IN.OFFSET, true));
+    const size = channel.view.getUint32(READ_IN.SIZE, true);
+    this.#sendBytes(bytes.subarray(offset, offset + size));
+  }
+
+  #writeText({ write }: Attribute): void {
+    const channel = this.#channel;
+    const size = Math.min(channel.view.getUint32(WRITE_IN.SIZE, true), channel.byteLength - WRITE_IN.DATA);
+    const text = latin1.decode(channel.bytes.subarray(WRITE_IN.DATA, WRITE_IN.DATA + size));
+    const result = write?.(text) ?? -Errno.EINVAL;
+    if (result < 0) {
+      channel.fail(-result);
+      return;
+    }
+    channel.answerWords[WRITE_OUT.SIZE / 4] = Math.min(result, size);
+    channel.send(WRITE_OUT.END);
   }
 
   #init(): void {
@@ -202,7 +235,7 @@ export class TreeFileSystem {
 function writeAttributes({ answerView }: FuseChannel, at: number, node: TreeNode): void {
   answerView.setBigUint64(at + ATTR.INO, BigInt(node.ino), true);
   answerView.setBigUint64(at + ATTR.SIZE, BigInt(sizeOf(node)), true);
-  answerView.setUint32(at + ATTR.MODE, MODE[node.kind], true);
+  answerView.setUint32(at + ATTR.MODE, modeOf(node), true);
   answerView.setUint32(at + ATTR.LINKS, 1, true);
   answerView.setUint32(at + ATTR.BLOCK_SIZE, PAGE_BYTES, true);
 }
@@ -210,4 +243,10 @@ function writeAttributes({ answerView }: FuseChannel, at: number, node: TreeNode
 function sizeOf(node: TreeNode): number {
   if (node.kind === 'attribute') return PAGE_BYTES;
   return node.kind === 'link' ? encoder.encode(node.target).byteLength : 0;
+}
+
+function modeOf(node: TreeNode): number {
+  if (node.kind === 'attribute') return S_IFREG | node.mode;
+  if (node.kind === 'device') return S_IFREG | 0o666;
+  return node.kind === 'link' ? S_IFLNK | 0o777 : S_IFDIR | node.mode;
 }

@@ -75,6 +75,11 @@ export const OpenedFlag = { DIRECT_IO: 0x1, NONSEEKABLE: 0x4, NOFLUSH: 0x20, PAS
 export const RELEASE_IN = { HANDLE: 40 } as const;
 /** struct fuse_interrupt_in: the request that is interrupted. */
 export const INTERRUPT_IN = { UNIQUE: 40 } as const;
+/** struct fuse_open_in: O_ flags. */
+export const OPEN_IN = { FLAGS: 40 } as const;
+/** struct fuse_write_in, and the bytes after it; struct fuse_write_out. */
+export const WRITE_IN = { SIZE: 56, DATA: 80 } as const;
+export const WRITE_OUT = { SIZE: 16, END: 24 } as const;
 /** struct fuse_read_in. */
 export const READ_IN = { HANDLE: 40, OFFSET: 48, SIZE: 56 } as const;
 /** The name of LOOKUP, which ends with a zero. */

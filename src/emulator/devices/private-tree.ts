@@ -1,10 +1,11 @@
 /**
  * Puts a device tree over /dev and /sys, in a mount namespace of the calling thread: nothing outside of it changes. It serves no requests.
  *
- * Names of both trees are merged by overlays. An overlay passes on no ioctls, so device nodes are bound over the names that it has.
+ * Names of both trees are merged by overlays. An overlay passes on neither ioctls nor writes, so device nodes, and folders with files that programs write, are
+ * bound over the names that it has.
  */
 
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import {
   close as closeFd,
@@ -13,37 +14,13 @@ import {
   mount,
   OpenFlag,
   open,
-  openFuse,
   readMounts,
   unshareMounts,
 } from '../../sys/index.ts';
+import { mountDeviceTree, type ServeMount } from './folder-mount.ts';
 
 /** Folders of /sys that the device tree has as well. */
-const SYS_FOLDERS = ['class', 'dev/char', 'bus/pci', 'devices', 'module'] as const;
-const FUSE_FLAGS: number = MountFlag.NOSUID;
-
-/** Serves a mount: gets the descriptor of /dev/fuse, which stays the caller's, and the device number of the file system. */
-export type ServeMount = (fuse: number, device: string) => void;
-
-/** Options for mounting a connection to /dev/fuse whose root is a folder, for all users, with permissions checked by the kernel. */
-function fuseData(fuse: number): string {
-  return `fd=${fuse},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions`;
-}
-
-/**
- * Mounts a device tree on a folder.
- * @param serve called at once: until it serves the mount, every access blocks
- * @throws SyscallError EPERM without CAP_SYS_ADMIN, ENOENT, ENODEV without FUSE
- */
-export function mountDeviceTree(folder: string, serve: ServeMount): void {
-  const fuse = openFuse();
-  try {
-    mount(folder, { source: 'gaudi-ucx', type: 'fuse', flags: FUSE_FLAGS, data: fuseData(fuse) });
-    serve(fuse, readMounts().findLast(({ target }) => target === folder)!.device);
-  } finally {
-    closeFd(fuse);
-  }
-}
+const SYS_FOLDERS = ['class', 'dev/char', 'bus/pci', 'devices', 'module', 'kernel/debug'] as const;
 
 /**
  * Gives the calling thread a mount namespace in which /dev and /sys have the files of a device tree besides their own. Programs that the thread starts
@@ -69,13 +46,26 @@ export function enterPrivateTree(serve: ServeMount): void {
       target: join('/dev', name),
       source: hold(join('/dev/dev', name)),
     }));
+    const written = writtenFolders('/dev/sys').map((folder) => ({
+      target: join('/sys', folder),
+      source: hold(join('/dev/sys', folder)),
+    }));
     for (const folder of sysTargets())
       overlay(join('/sys', folder), hold(join('/dev/sys', folder)), hold(join('/sys', folder)), hold);
     overlay('/dev', newDev, oldDev, hold, devMounts);
-    for (const { target, source } of nodes) mount(target, { source, flags: MountFlag.BIND });
+    for (const { target, source } of [...nodes, ...written]) mount(target, { source, flags: MountFlag.BIND });
   } finally {
     for (const fd of opened) closeFd(fd);
   }
+}
+
+/** Folders below `sys` of a tree with files that programs write: an overlay would refuse that. */
+function writtenFolders(sys: string): readonly string[] {
+  const sensors = readdirSync(join(sys, 'class/hwmon')).map((name) => {
+    const link = readlinkSync(join(sys, 'class/hwmon', name));
+    return join('class/hwmon', dirname(link));
+  });
+  return ['kernel/debug/accel', 'kernel/debug/habanalabs', ...sensors];
 }
 
 /** Folders of /sys to put the tree over: those that the machine has, else the nearest above them. */

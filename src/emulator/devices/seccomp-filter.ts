@@ -9,8 +9,13 @@
  */
 
 import type { BpfInstruction } from '../../sys/index.ts';
-import { DRM_COMMAND_BASE, DRM_IOCTL_TYPE, HABANALABS_COMMAND_BASE, HABANALABS_IOCTL_TYPE } from '../../uapi/index.ts';
-import { IoctlKind } from '../driver/base/ioctl-request.ts';
+import {
+  DRM_COMMAND_BASE,
+  DRM_IOCTL_TYPE,
+  HABANALABS_COMMAND_BASE,
+  HABANALABS_IOCTL_TYPE,
+  IoctlIndex,
+} from '../../uapi/index.ts';
 
 /** Numbers of system calls on x86-64: arch/x86/entry/syscalls/syscall_64.tbl. */
 export const SystemCall = { FSTAT: 5, MMAP: 9, IOCTL: 16, NEWFSTATAT: 262, STATX: 332 } as const;
@@ -31,8 +36,8 @@ const MAP_SHARED_VALIDATE = 3;
 const MAP_ANONYMOUS = 0x20;
 const MAP_DENYWRITE = 0x800;
 const MEMORY_REQUESTS = [
-  (HABANALABS_IOCTL_TYPE << 8) | (HABANALABS_COMMAND_BASE + IoctlKind.MEMORY),
-  (DRM_IOCTL_TYPE << 8) | (DRM_COMMAND_BASE + IoctlKind.MEMORY),
+  (HABANALABS_IOCTL_TYPE << 8) | (HABANALABS_COMMAND_BASE + IoctlIndex.MEMORY),
+  (DRM_IOCTL_TYPE << 8) | (DRM_COMMAND_BASE + IoctlIndex.MEMORY),
 ];
 
 /** Classic BPF: include/uapi/linux/bpf_common.h. */

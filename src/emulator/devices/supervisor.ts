@@ -13,14 +13,17 @@ import {
   descriptorFile,
   Errno,
   isSyscallError,
+  OpenFlag,
   PollEvent,
   pollNow,
   type ScratchBlock,
   type SeccompListener,
+  STATX,
 } from '../../sys/index.ts';
 import { HL_MEM_ARGS, HL_MEM_OP, ioctlSize } from '../../uapi/index.ts';
 import { EXPORT_FLAGS_WORD, GIVEN_WORD } from '../driver/base/ioctl-request.ts';
 import type { PrimaryFile } from '../driver/ioctl/file.ts';
+import { NO_ADDRESS } from '../driver/memory/user-memory.ts';
 import type { DeviceNode } from './device-tree.ts';
 import { SystemCall } from './seccomp-filter.ts';
 
@@ -28,22 +31,8 @@ const MEMORY_BYTES: number = HL_MEM_ARGS.size;
 const OP_WORD: number = HL_MEM_ARGS.in.words.op;
 const S_IFCHR_ALL = 0o020666;
 const BLOCK_BYTES = 4096;
-const O_CLOEXEC = 0o2000000;
 /** struct stat of x86-64: arch/x86/include/uapi/asm/stat.h. */
 const STAT = { DEV: 0, INO: 8, LINKS: 16, MODE: 24, RDEV: 40, BLOCK_SIZE: 56, BYTES: 144 } as const;
-/** struct statx: include/uapi/linux/stat.h. */
-const STATX = {
-  MASK: 0,
-  BLOCK_SIZE: 4,
-  LINKS: 16,
-  MODE: 28,
-  INO: 32,
-  RDEV_MAJOR: 128,
-  RDEV_MINOR: 132,
-  DEV_MAJOR: 136,
-  DEV_MINOR: 140,
-  BYTES: 256,
-} as const;
 const STATX_BASIC_STATS = 0x7ff;
 
 /** What the supervisor needs of the served devices. */
@@ -209,9 +198,9 @@ export class Supervisor {
   #export(file: PrimaryFile, request: number, address: number, byteLength: number): void {
     const listener = this.#listener;
     const { words, address: local } = this.#scratch;
-    const cloexec = (words[EXPORT_FLAGS_WORD]! & O_CLOEXEC) !== 0;
-    words[EXPORT_FLAGS_WORD] = words[EXPORT_FLAGS_WORD]! | O_CLOEXEC;
-    let result = file.ioctl(request, { address: 2 ** 52, words: words.subarray(0, MEMORY_BYTES / 4) });
+    const cloexec = (words[EXPORT_FLAGS_WORD]! & OpenFlag.CLOEXEC) !== 0;
+    words[EXPORT_FLAGS_WORD] = words[EXPORT_FLAGS_WORD]! | OpenFlag.CLOEXEC;
+    let result = file.ioctl(request, { address: NO_ADDRESS, words: words.subarray(0, MEMORY_BYTES / 4) });
     if (result === 0) {
       const own = words[GIVEN_WORD]!;
       const given = listener.addDescriptor(own, cloexec);

@@ -31,7 +31,6 @@ import { Waiters } from './base/waiters.ts';
 import { DebugFs, type DebugFsCard } from './debugfs/debugfs.ts';
 import { Context } from './ioctl/context.ts';
 import { ControlFile, PrimaryFile } from './ioctl/file.ts';
-import type { DriverBuffer } from './memory/buffer-table.ts';
 import type { MmapFile } from './memory/mmap-file.ts';
 import { OWN_PROCESS } from './memory/user-memory.ts';
 import type { Submission } from './submission/submission.ts';
@@ -256,7 +255,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     this.hardReset(`hardware event ${event}`);
   }
 
-  commandBuffers(): readonly DriverBuffer[] {
+  commandBuffers(): ReturnType<DebugFsCard['commandBuffers']> {
     return this.#file?.context.buffers.commandBuffers() ?? [];
   }
 

@@ -4,7 +4,7 @@
  * Every fault counts its matching calls from the moment it was added, fires once, and is recorded when it does.
  */
 
-import type { HlDeviceStatus, IoctlName } from '../../uapi/index.ts';
+import { type HlDeviceStatus, IOCTL_NAMES, type IoctlName } from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 
@@ -109,9 +109,6 @@ export interface HeldSubmission {
   /** Whether its engines do not run it. */
   hung: boolean;
 }
-
-/** Index of an ioctl in its family: the order of the request numbers. */
-const IOCTL_NAMES: readonly IoctlName[] = ['INFO', 'CB', 'CS', 'WAIT_CS', 'MEMORY', 'DEBUG'];
 
 interface Pending {
   readonly fault: PlannedFault;

@@ -11,13 +11,11 @@ import {
   listenUnix,
   type PollSubscription,
   pollReadable,
-  readMounts,
   type ScratchBlock,
   SocketType,
   tryLockFile,
   type UnixListener,
   type UnixSocket,
-  unmount,
 } from '../../sys/index.ts';
 import { UnauthenticatedPeers } from '../../ucs/datastruct/unauthenticated-peers.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
@@ -28,7 +26,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { printLinks } from '../config/links.ts';
 import { type EmulatedNodeOptions, resolveNodeOptions } from '../config/node-config.ts';
 import { DeviceService } from '../devices/device-service.ts';
-import { mountDeviceTree } from '../devices/private-tree.ts';
+import { FolderMount } from '../devices/folder-mount.ts';
 import { EmulatedNode } from '../node.ts';
 import { IoctlTracer } from '../trace/ioctl-tracer.ts';
 import type { CardStatus, NodeStatus } from './node-status.ts';
@@ -86,14 +84,14 @@ export class NodeServer {
   #files: readonly ServedFile[] = [];
   #owners: readonly ServedClient[] = [];
   readonly #devices: DeviceService;
-  readonly #folder: string | undefined;
+  #mount: FolderMount | undefined;
   #endsUnused = false;
   #onClosed: () => void = () => {};
   #closed = false;
 
   /**
    * Creates a node and serves it.
-   * @throws UcxError ERR_INVALID_PARAM for invalid options, ERR_NODE_RUNNING if a server uses the socket; SyscallError
+   * @throws UcxError ERR_INVALID_PARAM for invalid options, ERR_NODE_RUNNING if a server uses the socket or the folder for device nodes; SyscallError
    */
   constructor(options: NodeServerOptions) {
     checkOptions(options, 'options', ['node', 'socketPath', 'devices', 'trace']);
@@ -119,16 +117,18 @@ export class NodeServer {
       node: this.node,
       log: this.#log,
       wake: () => this.#loop.wake(),
+      endTurn: () => this.#loop.endTurn(),
       onEnd: () => this.#endIfUnused(),
     });
-    this.#folder = options.devices;
     try {
       if (options.trace !== undefined) this.node.tracer = new IoctlTracer(options.trace, config.clock, this.#log);
-      if (this.#folder !== undefined) mountDevices(this.#folder, this.#devices);
+      if (options.devices !== undefined)
+        this.#mount = new FolderMount(options.devices, (fuse, device) => this.#devices.attach(dup(fuse), device));
       this.#accepting = pollReadable(this.#listener.fd, () => this.#accept());
     } catch (error) {
       this.#listener.close();
       this.#loop.close();
+      this.#mount?.close();
       this.#devices.close();
       this.node.close();
       this.node.tracer?.close();
@@ -171,7 +171,7 @@ export class NodeServer {
     this.#accepting.close();
     this.#listener.close();
     this.#loop.close();
-    if (this.#folder !== undefined) unmountDevices(this.#folder);
+    this.#mount?.close();
     this.#devices.close();
     this.node.close();
     this.#scratch.free();
@@ -299,16 +299,6 @@ export class NodeServer {
       portsDown: card.links.down(minor),
     };
   }
-}
-
-/** Mounts the device nodes on a folder, instead of those of a server that has ended without unmounting them. */
-function mountDevices(folder: string, devices: DeviceService): void {
-  unmountDevices(folder);
-  mountDeviceTree(folder, (fuse, device) => devices.attach(dup(fuse), device));
-}
-
-function unmountDevices(folder: string): void {
-  if (readMounts().findLast(({ target }) => target === folder)?.type === 'fuse') unmount(folder);
 }
 
 /** Takes the lock beside the socket, which is released when this process ends, for any reason. */

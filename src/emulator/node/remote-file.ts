@@ -14,12 +14,13 @@ import {
   type MappedMemory,
   madvise,
   mapFile,
+  OpenFlag,
   SyscallError,
   schedYield,
   setCloexec,
   shareableRange,
 } from '../../sys/index.ts';
-import { HandleType, type IoctlNumbers, unpackHandle } from '../../uapi/index.ts';
+import { HandleType, IoctlIndex, type IoctlNumbers, ioctlIndex, unpackHandle } from '../../uapi/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { highOf } from '../../ucs/type/int64.ts';
 import {
@@ -27,8 +28,6 @@ import {
   descriptorUse,
   EXPORT_FLAGS_WORD,
   GIVEN_WORD,
-  IoctlKind,
-  ioctlKind,
   pinnedPages,
   pinsMemory,
   takenWord,
@@ -41,11 +40,13 @@ import {
   ANSWER_RESULT,
   ANSWER_SEQUENCE,
   ANSWER_WORDS,
-  ASYNC_BELL,
   ASYNC_SLOTS,
+  answerWord,
   BLOCK_WORDS_MAX,
   CLIENT_SLEEPING,
   MAILBOX_BYTES,
+  POSTED,
+  postedWord,
   REQUEST_ADDRESS_HIGH,
   REQUEST_ADDRESS_LOW,
   REQUEST_BLOCK,
@@ -53,8 +54,11 @@ import {
   REQUEST_PINNED,
   REQUEST_SEQUENCE,
   REQUEST_WORDS,
+  requestWord,
   SERVER_SLEEPING,
-  slotWord,
+  SETTLED_CALLS,
+  settledWord,
+  slotWordsMax,
   travellingWords,
 } from './mailbox.ts';
 import type { Message } from './message.ts';
@@ -64,13 +68,11 @@ const LOOKS_PER_ROUND = 100;
 /** Time that a call spins before it sleeps: about the cost of waking this thread. */
 const SPIN_NS = 50_000;
 const SLEEP_NS = 100_000_000;
-const O_CLOEXEC = 0o2000000;
 /** End of user addresses on x86-64. */
 const USER_ADDRESS_END = 2 ** 47;
 
 /** A non-blocking call that has not settled. */
 interface PendingCall {
-  readonly sequence: number;
   readonly block: ArgumentBlock;
   readonly settle: (result: number) => void;
 }
@@ -95,9 +97,11 @@ export class RemoteFile implements DriverFile {
   readonly #words: Int32Array;
   readonly #answerAddress: number;
   #sequence = 0;
-  /** By slot; undefined for a free one. Slot 0 is for {@link ioctl}. */
-  readonly #calls: (PendingCall | undefined)[] = new Array<PendingCall | undefined>(1 + ASYNC_SLOTS).fill(undefined);
-  #pendingCalls = 0;
+  /** Non-blocking calls by their slots, and slots that have been used and are free again. Slot 0 is for {@link ioctl}. */
+  readonly #calls: Map<number, PendingCall> = new Map();
+  readonly #freeSlots: number[] = [];
+  #posted = 0;
+  #settled = 0;
   #nextMapping = 1;
   /** Mappings that are closed with the file. */
   readonly #blocks: Set<MappedMemory> = new Set();
@@ -115,7 +119,7 @@ export class RemoteFile implements DriverFile {
       closeFd(parts.mailboxFd);
     }
     this.#words = new Int32Array(this.#mailbox.buffer);
-    this.#answerAddress = this.#mailbox.address + (slotWord(0) + ANSWER_SEQUENCE) * 4;
+    this.#answerAddress = this.#mailbox.address + (answerWord(0) + ANSWER_SEQUENCE) * 4;
   }
 
   get lostReason(): string | undefined {
@@ -125,12 +129,12 @@ export class RemoteFile implements DriverFile {
   ioctl(request: number, block: ArgumentBlock): number {
     if (this.#closed) return -Errno.EBADF;
     if (!this.#connection.alive) return -Errno.ENODEV;
-    const kind = ioctlKind(request);
+    const index = ioctlIndex(request);
     const { words } = block;
-    if (kind === IoctlKind.MEMORY || kind === IoctlKind.INFO) {
-      if (descriptorUse(kind, words, words.length) !== DescriptorUse.NONE) return this.#ioctlByMessage(request, block);
+    if (index === IoctlIndex.MEMORY || index === IoctlIndex.INFO) {
+      if (descriptorUse(index, words, words.length) !== DescriptorUse.NONE) return this.#ioctlByMessage(request, block);
     }
-    if (kind === IoctlKind.MEMORY && pinsMemory(kind, words)) return this.#pin(request, block);
+    if (index === IoctlIndex.MEMORY && pinsMemory(index, words)) return this.#pin(request, block);
     return this.#call(request, block, false);
   }
 
@@ -141,16 +145,14 @@ export class RemoteFile implements DriverFile {
 
   /** WAIT_CS without blocking; every other ioctl is short and runs at once. EAGAIN while {@link ASYNC_SLOTS} calls are not settled. */
   ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
-    if (this.#closed || !this.#connection.alive || ioctlKind(request) !== IoctlKind.WAIT_CS) {
+    if (this.#closed || !this.#connection.alive || ioctlIndex(request) !== IoctlIndex.WAIT_CS) {
       return Promise.resolve(this.ioctl(request, block));
     }
-    const slot = this.#calls.indexOf(undefined, 1);
-    if (slot < 0) return Promise.resolve(-Errno.EAGAIN);
+    if (this.#calls.size >= ASYNC_SLOTS) return Promise.resolve(-Errno.EAGAIN);
+    const slot = this.#freeSlots.pop() ?? this.#calls.size + 1;
     return new Promise((settle) => {
       this.#connection.beginWait();
-      this.#pendingCalls += 1;
-      const sequence = (this.#sequence + 1) | 0;
-      this.#calls[slot] = { sequence, block, settle };
+      this.#calls.set(slot, { block, settle });
       this.#post(slot, request, block, false);
     });
   }
@@ -185,22 +187,23 @@ export class RemoteFile implements DriverFile {
 
   /** Settles the calls that have an answer, and all of them if the server has ended. */
   settle(): void {
-    if (this.#pendingCalls === 0) return;
-    for (let slot = 1; slot <= ASYNC_SLOTS; slot++) {
-      const call = this.#calls[slot];
-      if (call === undefined) continue;
-      if (Atomics.load(this.#words, slotWord(slot) + ANSWER_SEQUENCE) === call.sequence) {
-        this.#end(slot, this.#takeAnswer(slot, call.block));
-      } else if (this.#closed) this.#end(slot, abortedWait(call.block));
-      else if (!this.#connection.alive) this.#end(slot, -Errno.ENODEV);
+    const words = this.#words;
+    for (const settled = Atomics.load(words, SETTLED_CALLS); this.#settled !== settled; ) {
+      const slot = words[settledWord(this.#settled)]!;
+      this.#settled = (this.#settled + 1) | 0;
+      const call = this.#calls.get(slot);
+      if (call !== undefined) this.#end(slot, call, this.#takeAnswer(slot, call.block));
     }
+    if (!this.#closed && this.#connection.alive) return;
+    for (const [slot, call] of [...this.#calls])
+      this.#end(slot, call, this.#closed ? abortedWait(call.block) : -Errno.ENODEV);
   }
 
   #map(mapping: number, byteLength: number, offset: bigint): MappedMemory {
     const place = { file: this.#id, mapping, byteLength, offset: offset.toString() };
     const { message, fd } = this.#connection.requestDescriptor({ op: 'mmap', ...place }, () => this.#release(mapping));
     try {
-      return mapFile(fd, Number(message['byteLength']), 0);
+      return mapFile(fd, Number(message['byteLength']), Number(message['offset']));
     } catch (error) {
       this.#release(mapping);
       throw error;
@@ -209,20 +212,19 @@ export class RemoteFile implements DriverFile {
     }
   }
 
-  #end(slot: number, result: number): void {
-    const call = this.#calls[slot]!;
-    this.#calls[slot] = undefined;
-    this.#pendingCalls -= 1;
+  #end(slot: number, call: PendingCall, result: number): void {
+    this.#calls.delete(slot);
+    this.#freeSlots.push(slot);
     this.#connection.endWait();
     call.settle(result);
   }
 
-  /** Writes a request into a slot and makes it visible to the server. */
+  /** Writes a request into a slot and makes it visible to the server. Returns the sequence number of slot 0. */
   #post(slot: number, request: number, block: ArgumentBlock, pinned: boolean): number {
     const words = this.#words;
-    const at = slotWord(slot);
+    const at = requestWord(slot);
     const source = block.words;
-    const count = Math.min(BLOCK_WORDS_MAX, travellingWords(request, source.length));
+    const count = Math.min(slotWordsMax(slot), travellingWords(request, source.length));
     words[at + REQUEST_NUMBER] = request;
     words[at + REQUEST_WORDS] = count;
     words[at + REQUEST_ADDRESS_LOW] = block.address | 0;
@@ -230,19 +232,23 @@ export class RemoteFile implements DriverFile {
     words[at + REQUEST_PINNED] = pinned ? 1 : 0;
     const to = at + REQUEST_BLOCK;
     for (let i = 0; i < count; i++) words[to + i] = source[i]! | 0;
-    const sequence = (this.#sequence + 1) | 0;
-    this.#sequence = sequence;
-    Atomics.store(words, at + REQUEST_SEQUENCE, sequence);
-    if (slot !== 0) Atomics.add(words, ASYNC_BELL, 1);
+    if (slot === 0) {
+      this.#sequence = (this.#sequence + 1) | 0;
+      Atomics.store(words, at + REQUEST_SEQUENCE, this.#sequence);
+    } else {
+      words[postedWord(this.#posted)] = slot;
+      this.#posted = (this.#posted + 1) | 0;
+      Atomics.store(words, POSTED, this.#posted);
+    }
     // The server sets the flag before its last check: one of the two sees the other's store.
     if (Atomics.load(words, SERVER_SLEEPING) !== 0) this.#connection.ring();
-    return sequence;
+    return this.#sequence;
   }
 
   /** Waits for the answer of slot 0; returns false if the server has ended. */
   #await(sequence: number): boolean {
     const words = this.#words;
-    const at = slotWord(0) + ANSWER_SEQUENCE;
+    const at = answerWord(0) + ANSWER_SEQUENCE;
     let sinceNs = 0;
     for (;;) {
       for (let look = 0; look < LOOKS_PER_ROUND; look++) if (Atomics.load(words, at) === sequence) return true;
@@ -255,7 +261,7 @@ export class RemoteFile implements DriverFile {
 
   #sleep(sequence: number): boolean {
     const words = this.#words;
-    const at = slotWord(0) + ANSWER_SEQUENCE;
+    const at = answerWord(0) + ANSWER_SEQUENCE;
     Atomics.store(words, CLIENT_SLEEPING, 1);
     for (;;) {
       const seen = Atomics.load(words, at);
@@ -270,7 +276,7 @@ export class RemoteFile implements DriverFile {
 
   #takeAnswer(slot: number, block: ArgumentBlock): number {
     const words = this.#words;
-    const at = slotWord(slot);
+    const at = answerWord(slot);
     const target = block.words;
     const count = Math.min(words[at + ANSWER_WORDS]!, target.length);
     const from = at + ANSWER_BLOCK;
@@ -280,14 +286,14 @@ export class RemoteFile implements DriverFile {
 
   /** An ioctl that takes or returns a descriptor. */
   #ioctlByMessage(request: number, block: ArgumentBlock): number {
-    const kind = ioctlKind(request);
+    const index = ioctlIndex(request);
     const { words } = block;
-    const taken = descriptorUse(kind, words, words.length) === DescriptorUse.TAKES;
-    const isCloexec = taken || (words[EXPORT_FLAGS_WORD]! & O_CLOEXEC) !== 0;
+    const taken = descriptorUse(index, words, words.length) === DescriptorUse.TAKES;
+    const isCloexec = taken || (words[EXPORT_FLAGS_WORD]! & OpenFlag.CLOEXEC) !== 0;
     const { result, fd } = this.#exchange(
       this.#message(request, block),
       block,
-      taken ? words[takenWord(kind)]! | 0 : -1,
+      taken ? words[takenWord(index)]! | 0 : -1,
     );
     if (taken || result !== 0) return result;
     if (!isCloexec) setCloexec(fd, false);

@@ -15,6 +15,7 @@ import { RemoteFile } from './remote-file.ts';
 /** A node of emulated cards in another process. */
 export class RemoteNode implements DriverNode {
   readonly kind = 'emulator';
+  readonly emulated = true;
   readonly #connection: Connection;
   readonly #files: Set<RemoteFile> = new Set();
   #nextFile = 1;

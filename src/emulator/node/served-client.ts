@@ -12,6 +12,7 @@ import {
   getSeals,
   isSyscallError,
   MESSAGE_BYTES_MAX,
+  OpenFlag,
   PAGE_SIZE,
   type PollSubscription,
   pollReadable,
@@ -20,7 +21,7 @@ import {
   SyscallError,
   type UnixSocket,
 } from '../../sys/index.ts';
-import { DRM_IOCTLS } from '../../uapi/index.ts';
+import { DRM_IOCTLS, ioctlIndex } from '../../uapi/index.ts';
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { UcxError } from '../../ucs/type/error.ts';
@@ -32,7 +33,6 @@ import {
   descriptorUse,
   EXPORT_FLAGS_WORD,
   GIVEN_WORD,
-  ioctlKind,
   pinnedPages,
   pinsMemory,
   takenWord,
@@ -57,6 +57,8 @@ import { ServedFile } from './served-file.ts';
 
 /** Maximum number of open files of one client; a further one is EMFILE. */
 export const FILES_PER_CLIENT_MAX = 64;
+/** Maximum number of waits of one client at the same time, in all of its files; a further one is EAGAIN. */
+const WAITS_MAX = 16_384;
 /** Time limit for a client's hello. */
 const HELLO_NS = 10e9;
 /** Requests of one client that are served before others have their turn. */
@@ -65,7 +67,6 @@ const ID_MAX = Number.MAX_SAFE_INTEGER;
 const UINT32_MAX = 0xffff_ffff;
 const ADDRESS_MAX = 2 ** 47;
 const NAME_MAX = 256;
-const O_CLOEXEC = 0o2000000;
 
 /** Services of the server for its clients. */
 export interface ClientHost {
@@ -116,6 +117,8 @@ export class ServedClient {
   readonly #subscription: PollSubscription;
   readonly #bytes: Uint8Array = new Uint8Array(MESSAGE_BYTES_MAX);
   readonly #helloTimer: Timer;
+  /** Ioctls of its files that wait. */
+  #waits = 0;
   #greeted = false;
   #gone = false;
 
@@ -320,7 +323,10 @@ export class ServedClient {
     try {
       file = new ServedFile(id, minor, opened, {
         onSettled: () => this.#notice(),
-        onWaiting: this.#host.endTurn,
+        onWaiting: () => this.#beginWait(),
+        onWaited: () => {
+          this.#waits -= 1;
+        },
         onDefect: (error) => this.#host.log.warn(`ioctl of client ${this.pid}: ${String((error as Error).stack)}`),
       });
     } catch (error) {
@@ -347,7 +353,7 @@ export class ServedClient {
     if (!/^\d+$/.test(offset)) throw new ProtocolError('field offset must be a number');
     const mapping = integerField(message, 'mapping', ID_MAX);
     const pages = this.#file(message).share(mapping, byteLength, BigInt.asUintN(64, BigInt(offset)));
-    return { fields: { byteLength: pages.byteLength }, fd: pages.fd };
+    return { fields: { byteLength: pages.byteLength, offset: pages.offset }, fd: pages.fd };
   }
 
   /** An ioctl with a descriptor: the number in its block is replaced by one of this process, which is closed once the driver has its own. */
@@ -356,11 +362,11 @@ export class ServedClient {
     const request = integerField(message, 'request', UINT32_MAX);
     const address = integerField(message, 'address', ADDRESS_MAX);
     const words = wordsField(message, 'words', 0, BLOCK_WORDS_MAX);
-    const kind = ioctlKind(request);
-    const use = descriptorUse(kind, words, words.length);
+    const index = ioctlIndex(request);
+    const use = descriptorUse(index, words, words.length);
     if (use === DescriptorUse.NONE) return this.#pin(message, { file, request, address, words, fd });
-    if (use === DescriptorUse.TAKES && takenWord(kind) < words.length) words[takenWord(kind)] = fd;
-    if (use === DescriptorUse.GIVES) words[EXPORT_FLAGS_WORD] = words[EXPORT_FLAGS_WORD]! | O_CLOEXEC;
+    if (use === DescriptorUse.TAKES && takenWord(index) < words.length) words[takenWord(index)] = fd;
+    if (use === DescriptorUse.GIVES) words[EXPORT_FLAGS_WORD] = words[EXPORT_FLAGS_WORD]! | OpenFlag.CLOEXEC;
     const result = file.run(request, address, words);
     const fields = { result, words: [...words.subarray(0, argumentWords(request))] };
     if (use !== DescriptorUse.GIVES || result !== 0) return { fields };
@@ -371,8 +377,8 @@ export class ServedClient {
   /** An ioctl that pins memory of a file: the server maps the file and accesses the memory as its own. */
   #pin(message: Message, call: PinningCall): Answer {
     const { file, request, address, words, fd } = call;
-    const kind = ioctlKind(request);
-    if (fd < 0 || !pinsMemory(kind, words)) throw new ProtocolError('an ioctl without descriptor in a message');
+    const index = ioctlIndex(request);
+    if (fd < 0 || !pinsMemory(index, words)) throw new ProtocolError('an ioctl without descriptor in a message');
     const offset = integerField(message, 'offset', ADDRESS_MAX);
     const range = pinnedPages(words);
     // A file that shrinks under a mapping would end the server at its next access.
@@ -388,6 +394,13 @@ export class ServedClient {
     const file = this.files.get(id);
     if (file === undefined) throw new ProtocolError(`no file ${id}`);
     return file;
+  }
+
+  #beginWait(): boolean {
+    if (this.#waits >= WAITS_MAX) return false;
+    this.#waits += 1;
+    this.#host.endTurn();
+    return true;
   }
 
   /** A full queue wakes the client as well: it then checks its mailboxes all the same. */

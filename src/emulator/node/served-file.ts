@@ -15,17 +15,11 @@ import {
   memfdCreate,
   SealFlag,
 } from '../../sys/index.ts';
+import { ioctlIndex } from '../../uapi/index.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
-import {
-  argumentWords,
-  DescriptorUse,
-  descriptorUse,
-  ioctlKind,
-  isShortWait,
-  mayBlock,
-} from '../driver/base/ioctl-request.ts';
+import { argumentWords, DescriptorUse, descriptorUse, isShortWait, mayBlock } from '../driver/base/ioctl-request.ts';
 import type { EmulatedFile } from '../driver/ioctl/file.ts';
-import type { SharedPages } from '../driver/memory/buffer-table.ts';
+import type { SharedPages } from '../driver/memory/buffer-pages.ts';
 import type { ForeignPages } from '../driver/memory/pinned-memory.ts';
 import { NO_PAGES, POPULATED_PAGES } from '../driver/memory/user-memory.ts';
 import {
@@ -33,11 +27,13 @@ import {
   ANSWER_RESULT,
   ANSWER_SEQUENCE,
   ANSWER_WORDS,
-  ASYNC_BELL,
   ASYNC_SLOTS,
+  answerWord,
   BLOCK_WORDS_MAX,
   CLIENT_SLEEPING,
   MAILBOX_BYTES,
+  POSTED,
+  postedWord,
   REQUEST_ADDRESS_HIGH,
   REQUEST_ADDRESS_LOW,
   REQUEST_BLOCK,
@@ -45,13 +41,16 @@ import {
   REQUEST_PINNED,
   REQUEST_SEQUENCE,
   REQUEST_WORDS,
+  requestWord,
   SERVER_SLEEPING,
-  slotWord,
+  SETTLED_CALLS,
+  settledWord,
+  slotWordsMax,
 } from './mailbox.ts';
 import { ProtocolError } from './message.ts';
 
 /** Maximum number of mappings of one file. */
-export const MAPPINGS_MAX = 4096;
+export const MAPPINGS_MAX = 65_536;
 
 /** An argument block of the server with its address in the client. */
 interface ServedBlock extends ArgumentBlock {
@@ -62,8 +61,10 @@ interface ServedBlock extends ArgumentBlock {
 export interface ServedFileEvents {
   /** A non-blocking call has settled. */
   readonly onSettled: () => void;
-  /** A waiting ioctl has begun: its promise may need the event loop. */
-  readonly onWaiting: () => void;
+  /** A waiting ioctl begins: its promise may need the event loop. Returns false if the client has too many of them. */
+  readonly onWaiting: () => boolean;
+  /** A waiting ioctl has ended. */
+  readonly onWaited: () => void;
   /** The driver threw an exception: a defect. */
   readonly onDefect: (error: unknown) => void;
 }
@@ -79,10 +80,13 @@ export class ServedFile {
   readonly #mailbox: MappedMemory;
   readonly #words: Int32Array;
   readonly #clientFlagAddress: number;
-  /** Sequence number of the last request of each slot, and whether it waits for its answer. */
-  readonly #seen: Int32Array = new Int32Array(1 + ASYNC_SLOTS);
+  /** Sequence number of the last request of slot 0. */
+  #seen = 0;
+  /** Whether the request of a slot waits for its answer. */
   readonly #busy: Uint8Array = new Uint8Array(1 + ASYNC_SLOTS);
-  #bell = 0;
+  /** Numbers of requests taken from the ring of posted ones, and put into that of settled ones. */
+  #taken = 0;
+  #settled = 0;
   /** Copy of the words of the current ioctl, and views of its first words, by their number. */
   readonly #block: Uint32Array<ArrayBuffer> = new Uint32Array(BLOCK_WORDS_MAX);
   readonly #blocks: (ServedBlock | undefined)[] = [];
@@ -106,7 +110,7 @@ export class ServedFile {
       throw error;
     }
     this.#words = new Int32Array(this.#mailbox.buffer);
-    this.#clientFlagAddress = this.#mailbox.address + (slotWord(0) + ANSWER_SEQUENCE) * 4;
+    this.#clientFlagAddress = this.#mailbox.address + (answerWord(0) + ANSWER_SEQUENCE) * 4;
   }
 
   /** The mailbox as a file, until {@link forgetMailboxFd}. */
@@ -132,17 +136,21 @@ export class ServedFile {
     if (this.#closed) return false;
     const words = this.#words;
     let served = false;
-    const sequence = Atomics.load(words, slotWord(0) + REQUEST_SEQUENCE);
-    if (sequence !== this.#seen[0]) {
+    const sequence = Atomics.load(words, requestWord(0) + REQUEST_SEQUENCE);
+    if (sequence !== this.#seen) {
+      this.#seen = sequence;
       this.#serve(0, sequence);
       served = true;
     }
-    const bell = Atomics.load(words, ASYNC_BELL);
-    if (bell === this.#bell) return served;
-    this.#bell = bell;
-    for (let slot = 1; slot <= ASYNC_SLOTS; slot++) {
-      const posted = Atomics.load(words, slotWord(slot) + REQUEST_SEQUENCE);
-      if (posted !== this.#seen[slot]) this.#serve(slot, posted);
+    const posted = Atomics.load(words, POSTED);
+    if (posted === this.#taken) return served;
+    const count = (posted - this.#taken) >>> 0;
+    if (count > ASYNC_SLOTS) throw new ProtocolError(`${count} requests in a ring of ${ASYNC_SLOTS}`);
+    for (let i = 0; i < count && !this.#closed; i++) {
+      const slot = words[postedWord(this.#taken)]!;
+      if (slot < 1 || slot > ASYNC_SLOTS) throw new ProtocolError(`slot ${slot}`);
+      this.#taken = (this.#taken + 1) | 0;
+      this.#serve(slot, 0);
     }
     return true;
   }
@@ -191,27 +199,26 @@ export class ServedFile {
 
   #serve(slot: number, sequence: number): void {
     if (this.#busy[slot] !== 0) throw new ProtocolError(`a second call in slot ${slot} before the answer to the first`);
-    this.#seen[slot] = sequence;
-    const at = slotWord(slot);
+    const at = requestWord(slot);
     const mailbox = this.#words;
     const request = mailbox[at + REQUEST_NUMBER]!;
     const count = mailbox[at + REQUEST_WORDS]!;
-    if (count < 0 || count > BLOCK_WORDS_MAX) throw new ProtocolError(`a block of ${count} words`);
+    if (count < 0 || count > slotWordsMax(slot)) throw new ProtocolError(`a block of ${count} words`);
     const block = this.#blocks[count] ?? this.#blockOf(count);
     block.address = joinWords(mailbox[at + REQUEST_ADDRESS_LOW]!, mailbox[at + REQUEST_ADDRESS_HIGH]!);
     const { words } = block;
     const from = at + REQUEST_BLOCK;
     for (let i = 0; i < count; i++) words[i] = mailbox[from + i]!;
-    const kind = ioctlKind(request);
+    const index = ioctlIndex(request);
     // The number of a descriptor would be interpreted in the server.
-    if (descriptorUse(kind, words, count) !== DescriptorUse.NONE) throw new ProtocolError('a descriptor in a mailbox');
+    if (descriptorUse(index, words, count) !== DescriptorUse.NONE) throw new ProtocolError('a descriptor in a mailbox');
     const { userMemory } = this.file;
     userMemory.foreignPages = mailbox[at + REQUEST_PINNED] === 1 ? POPULATED_PAGES : NO_PAGES;
     userMemory.answeredWords = 0;
     this.ioctls += 1;
-    if (isShortWait(kind, count))
+    if (isShortWait(index, count))
       this.#answer(slot, sequence, this.file.refuse(request, block, -Errno.EFAULT), 0, block);
-    else if (mayBlock(kind, words)) this.#serveWait(slot, sequence, request, block);
+    else if (mayBlock(index, words)) this.#serveWait(slot, sequence, request, block);
     else {
       const result = this.#run(request, block);
       this.#answer(slot, sequence, result, Math.max(argumentWords(request), userMemory.answeredWords), block);
@@ -230,15 +237,19 @@ export class ServedFile {
   /** A wait with a time-out: other clients are served meanwhile. */
   #serveWait(slot: number, sequence: number, request: number, block: ArgumentBlock): void {
     const own = { address: block.address, words: block.words.slice() };
+    if (!this.#events.onWaiting()) {
+      this.#answer(slot, sequence, this.file.refuse(request, own, -Errno.EAGAIN), 0, own);
+      return;
+    }
     this.#busy[slot] = 1;
-    this.#events.onWaiting();
-    this.file.ioctlAsync(request, own).then(
-      (result) => this.#answer(slot, sequence, result, argumentWords(request), own),
-      (error: unknown) => {
-        this.#events.onDefect(error);
-        this.#answer(slot, sequence, -Errno.EIO, argumentWords(request), own);
-      },
-    );
+    const settle = (result: number): void => {
+      this.#events.onWaited();
+      this.#answer(slot, sequence, result, argumentWords(request), own);
+    };
+    this.file.ioctlAsync(request, own).then(settle, (error: unknown) => {
+      this.#events.onDefect(error);
+      settle(-Errno.EIO);
+    });
   }
 
   /** @param changed words that the ioctl may have changed */
@@ -247,15 +258,21 @@ export class ServedFile {
     this.#busy[slot] = 0;
     const mailbox = this.#words;
     const { words } = block;
-    const at = slotWord(slot);
+    const at = answerWord(slot);
     const count = Math.min(changed, words.length);
     const to = at + ANSWER_BLOCK;
     for (let i = 0; i < count; i++) mailbox[to + i] = words[i]! | 0;
     mailbox[at + ANSWER_WORDS] = count;
     mailbox[at + ANSWER_RESULT] = result;
-    Atomics.store(mailbox, at + ANSWER_SEQUENCE, sequence);
-    if (slot !== 0) this.#events.onSettled();
-    else if (Atomics.load(mailbox, CLIENT_SLEEPING) !== 0) futexWake(this.#clientFlagAddress, 1);
+    if (slot === 0) {
+      Atomics.store(mailbox, at + ANSWER_SEQUENCE, sequence);
+      if (Atomics.load(mailbox, CLIENT_SLEEPING) !== 0) futexWake(this.#clientFlagAddress, 1);
+      return;
+    }
+    mailbox[settledWord(this.#settled)] = slot;
+    this.#settled = (this.#settled + 1) | 0;
+    Atomics.store(mailbox, SETTLED_CALLS, this.#settled);
+    this.#events.onSettled();
   }
 
   #blockOf(count: number): ServedBlock {

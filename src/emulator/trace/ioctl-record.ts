@@ -2,10 +2,7 @@
 
 import { errnoName } from '../../sys/index.ts';
 import {
-  DRM_COMMAND_BASE,
-  DRM_IOCTL_TYPE,
   type FieldLayout,
-  HABANALABS_COMMAND_BASE,
   HL_CB_ARGS,
   HL_CB_OP,
   HL_CS_ARGS,
@@ -16,9 +13,9 @@ import {
   HL_MEM_ARGS,
   HL_MEM_OP,
   HL_WAIT_CS_ARGS,
+  IOCTL_NAMES,
   type IoctlName,
-  ioctlNumber,
-  ioctlType,
+  ioctlIndex,
 } from '../../uapi/index.ts';
 
 /** Fields of an argument block by name, as hexadecimal texts; members of a union are all there. */
@@ -61,7 +58,6 @@ const LAYOUTS: Readonly<Record<IoctlName, Layouts>> = {
   MEMORY: { input: HL_MEM_ARGS.in.layout, output: HL_MEM_ARGS.out.layout, ops: HL_MEM_OP },
   DEBUG: { input: HL_DEBUG_ARGS.layout, output: HL_DEBUG_ARGS.layout, ops: HL_DEBUG_OP },
 };
-const NAMES: readonly IoctlName[] = ['INFO', 'CB', 'CS', 'WAIT_CS', 'MEMORY', 'DEBUG'];
 
 /** The caller of an ioctl, and its times. */
 export type IoctlCaller = Pick<IoctlRecord, 'timeNs' | 'durationNs' | 'pid' | 'tid' | 'card' | 'control'>;
@@ -73,8 +69,7 @@ export function decodeIoctl(
   words: { readonly before: Uint32Array; readonly after: Uint32Array },
   result: number,
 ): IoctlRecord {
-  const base = ioctlType(request) === DRM_IOCTL_TYPE ? DRM_COMMAND_BASE : HABANALABS_COMMAND_BASE;
-  const name = NAMES[ioctlNumber(request) - base];
+  const name = IOCTL_NAMES[ioctlIndex(request)];
   const layouts = name === undefined ? undefined : LAYOUTS[name];
   const input = layouts === undefined ? {} : readFields(layouts.input, words.before);
   const op = layouts?.ops === undefined ? undefined : nameOf(layouts.ops, Number(input['op']));

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { DRM_IOCTLS, HL_MEM_ARGS, HL_MEM_OP } from '../../uapi/index.ts';
 import { decodeIoctl, formatRecord, type IoctlRecord } from './ioctl-record.ts';
-import { diffTraces } from './trace-diff.ts';
+import { diffTraces, normalizeTrace } from './trace-diff.ts';
 
 const { words: IN } = HL_MEM_ARGS;
 
@@ -46,6 +46,23 @@ describe('a recorded ioctl', () => {
 describe('the comparison', () => {
   it('passes over processes and handles', () => {
     expect(diffTraces(program(1, 5), program(2, 77))).toBeUndefined();
+  });
+
+  it('distinguishes handles of different kinds with the same number', () => {
+    const call = (rest: object): string =>
+      JSON.stringify({ timeNs: 0, durationNs: 0, pid: 1, tid: 1, card: 0, control: false, result: 0, ...rest });
+    const calls = [
+      call({ request: 'MEMORY', op: 'ALLOC', in: {}, out: { handle: '0x1' } }),
+      call({ request: 'CS', in: {}, out: { seq: '0x1' } }),
+      call({ request: 'MEMORY', op: 'FREE', in: { free_handle: '0x1' }, out: {} }),
+      call({ request: 'INFO', op: 'REGISTER_EVENTFD', in: { op: '0x1c', ctx_id: '0x7' }, out: {} }),
+    ];
+    expect(normalizeTrace(calls.join('\n'))).toEqual([
+      expect.stringContaining('{handle=#1}'),
+      expect.stringContaining('seq=#2'),
+      expect.stringContaining('{free_handle=#1}'),
+      expect.stringContaining('{op=0x1c} = 0'),
+    ]);
   });
 
   it('names the first call that differs', () => {

@@ -1,5 +1,6 @@
 /** Comparison of two traces, whatever handles, addresses, descriptors and times they have. Recording is not here. */
 
+import { HL_MEM } from '../../uapi/index.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { IoctlRecord, RecordedFields } from './ioctl-record.ts';
 
@@ -33,7 +34,18 @@ const USED: Readonly<Record<string, readonly string[]>> = {
   'MEMORY REG_DMABUF_FD': ['=reg_dmabuf_fd_length'],
   'MEMORY MAP_BLOCK': ['=map_block_block_addr'],
 };
-const HL_MEM_USERPTR = 0x4;
+
+/** Number spaces of the driver: the same number in two of them is not the same object. */
+const SPACES: Readonly<Record<string, string>> = {
+  cb_handle: 'command buffer',
+  handle: 'memory',
+  free_handle: 'memory',
+  map_device_handle: 'memory',
+  device_va: 'address',
+  device_virt_addr: 'address',
+  unmap_device_virt_addr: 'address',
+  export_dmabuf_fd_addr: 'address',
+};
 
 /** The first difference of two traces. */
 export interface TraceDifference {
@@ -74,14 +86,16 @@ export function normalizeTrace(text: string): readonly string[] {
     const used = usedFields(key, record.in).map((field) => {
       if (field.startsWith('=')) return `${field.slice(1)}=${record.in[field.slice(1)]}`;
       const value = record.in[field] ?? '';
-      return `${field}=${names.get(value) ?? (value === '0x0' ? value : 'unknown')}`;
+      return `${field}=${names.get(objectOf(field, value)) ?? (value === '0x0' ? value : 'unknown')}`;
     });
-    const plain = Object.keys(record.in).filter((field) => PLAIN.has(field));
+    // Other members of the union: the descriptor of an event fd has the place of the context.
+    const isEventFd = record.op?.endsWith('EVENTFD') === true;
+    const plain = Object.keys(record.in).filter((field) => PLAIN.has(field) && !(isEventFd && field === 'ctx_id'));
     const input = [...plain.map((field) => `${field}=${record.in[field]}`), ...used].join(', ');
     const output = (record.result < 0 ? [] : (GIVEN[key] ?? [])).map((field) => {
       const value = record.out[field] ?? '';
       if (PLAIN.has(field) || field === 'flags') return `${field}=${value}`;
-      names.set(value, `#${++given}`);
+      names.set(objectOf(field, value), `#${++given}`);
       return `${field}=#${given}`;
     });
     calls.push(`${place}: ${key} {${input}} = ${record.errno ?? record.result} {${output.join(', ')}}`);
@@ -89,9 +103,13 @@ export function normalizeTrace(text: string): readonly string[] {
   return calls;
 }
 
+function objectOf(field: string, value: string): string {
+  return `${SPACES[field] ?? field} ${value}`;
+}
+
 function usedFields(key: string, input: RecordedFields): readonly string[] {
   if (key === 'MEMORY MAP')
-    return (Number(input['flags']) & HL_MEM_USERPTR) !== 0 ? ['=map_host_mem_size'] : ['map_device_handle'];
+    return (Number(input['flags']) & HL_MEM.USERPTR) !== 0 ? ['=map_host_mem_size'] : ['map_device_handle'];
   // A wait for one submission; those for several and for interrupts have addresses there.
   if (key === 'WAIT_CS') return Number(input['flags']) === 0 ? ['seq', '=timeout_us'] : [];
   return USED[key] ?? [];

@@ -1,5 +1,5 @@
 /**
- * Pooled command buffers of one DMA queue: slots for packets, a data area for short transfers, and the completion word.
+ * Pooled command buffers of one DMA queue: slots for packets, a data area for short transfers, long areas for batches of many packets, and the completion word.
  *
  * Gaudi2 executes command buffers in user memory: the slots are in host memory that is mapped for the card once, and a slot is
  * free again when its batch is done. Gaudi copies a kernel command buffer at submission: there one buffer serves all slots. Data
@@ -7,11 +7,14 @@
  */
 
 import { mapShareable, type ShareableMemory } from '../../sys/index.ts';
-import { HL_CS_CHUNK_FLAGS } from '../../uapi/index.ts';
+import { HL_CS_CHUNK_FLAGS, LIN_DMA_BYTES, MSG_LONG_BYTES } from '../../uapi/index.ts';
 import { highAt, lowAt } from '../base/device-address.ts';
 
 /** Bytes of packets in one slot: enough for 41 transfers and the completion message. */
-export const SLOT_PACKET_BYTES = 1024;
+const SLOT_PACKET_BYTES = 1024;
+/** The same in a long area, of which there are two: 1364 transfers. */
+const LONG_PACKET_BYTES = 32_768;
+const LONG_AREAS = 2;
 /** Maximum size of a short transfer in bytes. */
 export const SLOT_DATA_BYTES = 1024;
 const SLOT_BYTES = SLOT_PACKET_BYTES + SLOT_DATA_BYTES;
@@ -57,16 +60,18 @@ export class CommandRing {
   readonly #memory: ShareableMemory;
   readonly #mapping: RingMapping;
   readonly #kernelBuffer: RingKernelBuffer | undefined;
+  /** The last batch of each long area; batch 0 is none. */
+  readonly #longBatches: Int32Array = new Int32Array(LONG_AREAS);
 
   /** @param slots maximum number of batches in flight, a power of two */
   constructor(device: RingDevice, slots: number) {
     this.slots = slots;
-    this.#memory = mapShareable(HEADER_BYTES + slots * SLOT_BYTES);
+    this.#memory = mapShareable(HEADER_BYTES + slots * SLOT_BYTES + LONG_AREAS * LONG_PACKET_BYTES);
     let mapping: RingMapping | undefined;
     try {
       mapping = device.mapHost(this.#memory.address, this.#memory.byteLength);
       this.#memory.closeFile();
-      this.#kernelBuffer = device.createKernelBuffer?.(SLOT_PACKET_BYTES);
+      this.#kernelBuffer = device.createKernelBuffer?.(LONG_PACKET_BYTES);
     } catch (error) {
       mapping?.unmap();
       this.#memory.close();
@@ -86,9 +91,31 @@ export class CommandRing {
     return Atomics.load(this.#completion, 0);
   }
 
-  /** Word index of the packets of a slot. */
-  packetWord(slot: number): number {
-    return this.#kernelBuffer === undefined ? (HEADER_BYTES + slot * SLOT_BYTES) >>> 2 : 0;
+  /**
+   * The area for the packets of a batch: that of its slot, or a long one if it has more packets and one is free.
+   * @param retired the last batch that the card has completed
+   */
+  areaFor(slot: number, transfers: number, retired: number): number {
+    if (this.#kernelBuffer !== undefined || transfers <= transfersIn(SLOT_PACKET_BYTES)) return slot;
+    for (let i = 0; i < LONG_AREAS; i++) {
+      if (((retired - this.#longBatches[i]!) | 0) >= 0) return this.slots + i;
+    }
+    return slot;
+  }
+
+  /** Notes the batch that an area belongs to until it is retired. */
+  useArea(area: number, batch: number): void {
+    if (area >= this.slots) this.#longBatches[area - this.slots] = batch;
+  }
+
+  /** Number of transfers that fit into an area with the completion message. */
+  transfersMax(area: number): number {
+    return transfersIn(this.#kernelBuffer !== undefined || area >= this.slots ? LONG_PACKET_BYTES : SLOT_PACKET_BYTES);
+  }
+
+  /** Word index of the packets of an area. */
+  packetWord(area: number): number {
+    return this.#kernelBuffer === undefined ? this.#areaOffset(area) >>> 2 : 0;
   }
 
   /** Byte offset of the data of a slot. */
@@ -96,15 +123,15 @@ export class CommandRing {
     return HEADER_BYTES + slot * SLOT_BYTES + SLOT_PACKET_BYTES;
   }
 
-  /** The handle field of a chunk: the handle of the kernel buffer, or the device address of the slot. */
-  handleLow(slot: number): number {
+  /** The handle field of a chunk: the handle of the kernel buffer, or the device address of the area. */
+  handleLow(area: number): number {
     if (this.#kernelBuffer !== undefined) return this.#kernelBuffer.handleLow;
-    return lowAt(this.#mapping.low, HEADER_BYTES + slot * SLOT_BYTES);
+    return lowAt(this.#mapping.low, this.#areaOffset(area));
   }
 
-  handleHigh(slot: number): number {
+  handleHigh(area: number): number {
     if (this.#kernelBuffer !== undefined) return this.#kernelBuffer.handleHigh;
-    return highAt(this.#mapping.low, this.#mapping.high, HEADER_BYTES + slot * SLOT_BYTES);
+    return highAt(this.#mapping.low, this.#mapping.high, this.#areaOffset(area));
   }
 
   /** Device address of a byte of the data area. */
@@ -116,10 +143,21 @@ export class CommandRing {
     return highAt(this.#mapping.low, this.#mapping.high, offset);
   }
 
+  #areaOffset(area: number): number {
+    const { slots } = this;
+    if (area < slots) return HEADER_BYTES + area * SLOT_BYTES;
+    return HEADER_BYTES + slots * SLOT_BYTES + (area - slots) * LONG_PACKET_BYTES;
+  }
+
   /** Releases everything. The card must not access any slot any more. */
   close(): void {
     this.#kernelBuffer?.destroy();
     this.#mapping.unmap();
     this.#memory.close();
   }
+}
+
+/** Transfers that fit into so many bytes of packets with the completion message. */
+function transfersIn(packetBytes: number): number {
+  return Math.floor((packetBytes - MSG_LONG_BYTES) / LIN_DMA_BYTES);
 }

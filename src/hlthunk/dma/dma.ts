@@ -89,6 +89,7 @@ export class DeviceDma implements DmaQueueDevice {
   readonly #submissionsMax: number;
   readonly #sleep: DmaSleep;
   #submissions = 0;
+  isCorked = false;
   #closed = false;
   #hostToDevice: DmaQueue | undefined = undefined;
   #deviceToHost: DmaQueue | undefined = undefined;
@@ -280,6 +281,17 @@ export class DeviceDma implements DmaQueueDevice {
     const what = `a transfer of ${this.#card.name} ended with ${statusName(status)}${why}`;
     const details = { status: statusName(status), minor: this.#card.minor, busId: this.#card.busId, fault };
     return gaudiError(codeOf(status), fault === undefined ? what : `${what}; last fault: ${fault}`, details);
+  }
+
+  /** Holds back the transfers that are started until {@link uncork}, so that as many as possible are one submission. */
+  cork(): void {
+    this.isCorked = true;
+  }
+
+  /** Submits the transfers that were held back. */
+  uncork(): void {
+    this.isCorked = false;
+    for (let i = 0; i < this.#queues.length; i++) this.#queues[i]!.submitWaiting();
   }
 
   /**

@@ -11,9 +11,7 @@ import { allocateScratch, Errno, type ScratchBlock } from '../../sys/index.ts';
 import {
   HL_CS_ARGS,
   HL_CS_CHUNK,
-  LIN_DMA_BYTES,
   linDmaCtl,
-  MSG_LONG_BYTES,
   msgLongCtl,
   type PacketAsic,
   writeLinDma,
@@ -27,7 +25,7 @@ import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { highAt, lowAt } from '../base/device-address.ts';
 import { DmaActivity, type DmaCounts } from './activity.ts';
-import { CommandRing, type RingDevice, SLOT_DATA_BYTES, SLOT_PACKET_BYTES } from './command-ring.ts';
+import { CommandRing, type RingDevice, SLOT_DATA_BYTES } from './command-ring.ts';
 import { allocateWaitArguments, CompletionWait, writeWaitArguments } from './completion-wait.ts';
 import { DmaRequest } from './request.ts';
 
@@ -37,8 +35,6 @@ export const DMA_REQUESTS_MAX = 4096;
 export const DMA_PACKET_BYTES_MAX = 0xffff_f000;
 /** Maximum size of a short put or get in bytes. */
 export const DMA_SHORT_BYTES_MAX: number = SLOT_DATA_BYTES;
-/** Number of transfers that fit into a slot with the completion message. */
-const TRANSFERS_PER_SLOT: number = Math.floor((SLOT_PACKET_BYTES - MSG_LONG_BYTES) / LIN_DMA_BYTES);
 /** Unsuccessful polls of the completion word between two polls of the driver, which detects errors and time-outs. */
 const POLLS_PER_CHECK = 64;
 /** Maximum number of transient rejections of a batch while nothing is in flight whose end could help; then its requests fail. */
@@ -57,6 +53,8 @@ export interface DmaQueueDevice extends RingDevice {
   readonly clock: Clock;
   readonly file: DriverFile;
   readonly asic: PacketAsic;
+  /** Whether requests are held back, to be submitted together. */
+  readonly isCorked: boolean;
   /** Counts a submission against the driver's limit, and reads the faults of earlier ones; false at the limit. */
   takeSubmission(): boolean;
   returnSubmission(): void;
@@ -260,7 +258,7 @@ export class DmaQueue {
       this.device.returnSubmission();
       ended += this.#endUpTo(this.#retired);
     }
-    if (this.#waiting.length > 0) this.#submitWaiting();
+    if (this.#waiting.length > 0) this.submitWaiting();
     return ended;
   }
 
@@ -313,12 +311,12 @@ export class DmaQueue {
     this.#activity.started(request);
     // The pool has as many requests as the ring has entries.
     this.#waiting.push(request);
-    if (this.#slotFree) this.#submitWaiting();
+    if (!this.device.isCorked) this.submitWaiting();
     return request;
   }
 
   /** Submits batches of waiting requests while there are slots. */
-  #submitWaiting(): void {
+  submitWaiting(): void {
     while (this.#waiting.length > 0 && this.#slotFree && this.device.takeSubmission()) {
       if (this.#submitBatch()) continue;
       this.device.returnSubmission();
@@ -331,11 +329,13 @@ export class DmaQueue {
     const ring = this.#ring;
     const slot = this.#nextSlot;
     const batch = (this.#submitted + 1) | 0;
-    const first = ring.packetWord(slot);
+    const area = ring.areaFor(slot, this.#waiting.length, this.#retired);
+    const transfersMax = ring.transfersMax(area);
+    const first = ring.packetWord(area);
     let word = first;
     let complete = 0;
     let partial = 0;
-    for (let transfers = 0; transfers < TRANSFERS_PER_SLOT && complete < this.#waiting.length; transfers++) {
+    for (let transfers = 0; transfers < transfersMax && complete < this.#waiting.length; transfers++) {
       const request = this.#waiting.at(complete)!;
       const from = request.issued + partial;
       const bytes = Math.min(this.#packetBytesMax, request.byteLength - from);
@@ -346,7 +346,7 @@ export class DmaQueue {
       partial = 0;
     }
     word = writeMsgLong(ring.words, word, this.#messageCtl, batch, ring.completionLow, ring.completionHigh);
-    const result = this.#submit(slot, (word - first) * 4);
+    const result = this.#submit(slot, area, (word - first) * 4);
     if (result !== 0) {
       if (isTransient(result)) this.#countRefusal(result, partial > 0 ? complete + 1 : complete);
       else this.#fail(result);
@@ -354,6 +354,7 @@ export class DmaQueue {
     }
     this.#refusals = 0;
     this.#submitted = batch;
+    ring.useArea(area, batch);
     this.#activity.submitted(slot);
     this.#launch(complete, partial, batch);
     // Sleepers must be woken for this batch too: earlier ones, here or in other queues, may take longer.
@@ -386,15 +387,15 @@ export class DmaQueue {
     if (partial > 0) this.#waiting.at(0)!.issued += partial;
   }
 
-  /** Runs the CS ioctl for the packets of a slot; returns 0 or a negative errno. */
-  #submit(slot: number, packetBytes: number): number {
+  /** Runs the CS ioctl for the packets in an area; returns 0 or a negative errno. */
+  #submit(slot: number, area: number, packetBytes: number): number {
     const { words, address } = this.#block;
     for (let i = 0; i < CHUNK_WORD; i++) words[i] = 0;
     words[CS.chunks_execute] = address + CHUNK_BYTE;
     words[CS.chunks_execute + 1] = highOf(address + CHUNK_BYTE);
     words[CS.num_chunks_execute] = 1;
-    words[CHUNK_WORD + CHUNK.cb_handle] = this.#ring.handleLow(slot);
-    words[CHUNK_WORD + CHUNK.cb_handle + 1] = this.#ring.handleHigh(slot);
+    words[CHUNK_WORD + CHUNK.cb_handle] = this.#ring.handleLow(area);
+    words[CHUNK_WORD + CHUNK.cb_handle + 1] = this.#ring.handleHigh(area);
     words[CHUNK_WORD + CHUNK.queue_index] = this.#queueIndex;
     words[CHUNK_WORD + CHUNK.cb_size] = packetBytes;
     words[CHUNK_WORD + CHUNK.cs_chunk_flags] = this.#ring.chunkFlags;
@@ -436,7 +437,7 @@ export class DmaQueue {
 
   /** Counts an unsuccessful poll; polls the driver from time to time, which detects time-outs and resets. */
   #fruitless(): number {
-    if (this.#waiting.length > 0 && this.#slotFree) this.#submitWaiting();
+    if (this.#waiting.length > 0 && this.#slotFree) this.submitWaiting();
     this.#polls += 1;
     if (this.#refusals > REFUSALS_MAX) return this.#giveUpBatch();
     if (this.#polls % POLLS_PER_CHECK !== 0 || this.#submitted === this.#retired) return 0;

@@ -16,6 +16,7 @@ function nodeWith(links: DriverNode['links']): DriverNode {
   };
   return {
     kind,
+    emulated: kind === 'emulator',
     cards: () => node.cards(),
     open: refused,
     openControl: refused,

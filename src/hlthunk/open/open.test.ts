@@ -108,6 +108,7 @@ describe('open', () => {
     // If sysfs does not publish it, it is read from the card.
     const silent: DriverNode = {
       kind: node.kind,
+      emulated: true,
       cards: () => node.cards().map((entry) => ({ ...entry, moduleId: undefined })),
       open: (minor) => node.open(minor),
       openControl: (minor) => node.openControl(minor),

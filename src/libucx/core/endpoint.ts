@@ -11,7 +11,9 @@ import type {
   TransferResult,
 } from '../../ucp/api/endpoint.ts';
 import type { Explanation } from '../../ucp/api/explain/explanation.ts';
-import { checkLocal } from '../../ucp/api/memory/local-bytes.ts';
+import { entriesOf } from '../../ucp/api/list/entries.ts';
+import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/list/list.ts';
+import { checkLocal, isList } from '../../ucp/api/memory/local-bytes.ts';
 import { checkRemote, checkRemoteWord } from '../../ucp/api/memory/owned-remote-key.ts';
 import { checkRawMemory } from '../../ucp/api/memory/raw-bytes.ts';
 import type { RemoteKey } from '../../ucp/api/memory.ts';
@@ -19,6 +21,7 @@ import type {
   AmSendParams,
   AtomicName,
   AtomicParams,
+  PutParams,
   Request,
   RequestParams,
   StreamRecvParams,
@@ -39,12 +42,11 @@ import { EndpointStream } from '../messages/stream-receives.ts';
 import { CLOSE_AM_ID } from '../request/arrivals.ts';
 import { addressIn, checkKept, isHost } from '../request/buffers.ts';
 import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
+import { EndpointLists, sendOwn } from './endpoint-lists.ts';
 import { explainOver } from './explain.ts';
 
 /** Time limit for the close message of a close by force: without it, the peer detects that the endpoint is closed. */
 const FORCED_CLOSE_MESSAGE_NS = 50e6;
-
-const NO_BYTES = new Uint8Array(0);
 
 /** An endpoint. */
 export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
@@ -62,6 +64,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
   readonly #worker: EngineWorker;
   readonly #functions: LibucpFunctions;
   readonly #keys: Set<RemoteKey> = new Set();
+  readonly #lists: EndpointLists;
   readonly #stream: EndpointStream;
   /** The worker address of the peer for the transports of the node; empty if unknown. */
   readonly #nodeAddress: Uint8Array;
@@ -83,6 +86,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     this.errorHandling.set(options);
     this.#isWatched = isWatched;
     this.#stream = new EndpointStream(worker, handle);
+    this.#lists = new EndpointLists(worker, this);
   }
 
   get isDirect(): boolean {
@@ -113,25 +117,51 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
   }
 
   putNbx(
-    local: LocalMemory,
+    local: LocalBuffer,
     localOffset: number,
     byteLength: number,
     rkey: RemoteKey,
     remoteOffset: number,
-    params?: RequestParams,
+    params?: PutParams,
   ): Status | Request {
+    if (isList(local) || params?.notify !== undefined) {
+      return this.putListNbx(entriesOf(local, localOffset, byteLength, rkey, remoteOffset), params);
+    }
     return this.#rma(true, local, localOffset, byteLength, rkey, remoteOffset, params);
   }
 
   getNbx(
-    local: LocalMemory,
+    local: LocalBuffer,
     localOffset: number,
     byteLength: number,
     rkey: RemoteKey,
     remoteOffset: number,
     params?: RequestParams,
   ): Status | Request {
+    if (isList(local)) {
+      return this.getListNbx(entriesOf(local, localOffset, byteLength, rkey, remoteOffset), params);
+    }
     return this.#rma(false, local, localOffset, byteLength, rkey, remoteOffset, params);
+  }
+
+  prepareList(operation: 'put' | 'get', list: readonly TransferEntry[], options: ListCheckOptions = {}): PreparedList {
+    this.#require(UCP_FEATURE.RMA);
+    return this.#lists.prepare(operation, list, options);
+  }
+
+  putListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request {
+    this.#require(UCP_FEATURE.RMA, params);
+    return this.#lists.start('put', list, params);
+  }
+
+  getListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request {
+    this.#require(UCP_FEATURE.RMA, params);
+    return this.#lists.start('get', list, params);
+  }
+
+  notifyNbx(bytes: Uint8Array, params?: RequestParams): Status | Request {
+    this.check(params);
+    return this.#lists.notify(bytes, params);
   }
 
   atomicNbx(
@@ -407,14 +437,10 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
 
   /** Sends a close message to a peer of this engine, after all earlier messages. @returns a request; OK if there is no peer to notify */
   #sendCloseMessage(): Status | Request {
-    const { requests, buffers } = this.#worker;
     // A message that is not sent at once could not be cancelled without peer error handling.
     const isGone = this.#failure !== Status.OK || (this.isForced && !this.#isWatched);
     if (!this.#tellsEnd || isGone) return Status.OK;
-    const request = requests.begin(RequestKind.SEND, 'close');
-    if (request === undefined) return Status.NO_RESOURCE;
-    buffers.describe(request, NO_BYTES, 0, 0, false);
-    return this.sendMessage(request, CLOSE_AM_ID, undefined, { noImmediateCompletion: true });
+    return sendOwn(this.#worker, this, CLOSE_AM_ID, undefined, { noImmediateCompletion: true });
   }
 
   /** Whether both ends send each other a close message. By socket addresses, and with other programs, libucp notifies the peer, without a reason. */

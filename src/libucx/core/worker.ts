@@ -4,6 +4,7 @@ import { allocateScratch, EventAlarm, EventFd, NativeCallback, type ScratchBlock
 import { AM_HEADER_BYTES_MAX, type AmCallback, type MessageQueue } from '../../ucp/api/active-message.ts';
 import { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
 import { MessageQueues } from '../../ucp/api/awaited/message-queue.ts';
+import { Notifications } from '../../ucp/api/awaited/notifications.ts';
 import type { MessageOwner, ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import { checkOptions } from '../../ucp/api/check-options.ts';
 import type { AddressEndpointOptions, Endpoint as ApiEndpoint } from '../../ucp/api/endpoint.ts';
@@ -29,7 +30,7 @@ import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { receiveMessageData } from '../messages/message-data.ts';
 import { StreamReceives } from '../messages/stream-receives.ts';
 import { TagReceives } from '../messages/tag-receives.ts';
-import { Arrivals, type Descriptor, type Senders } from '../request/arrivals.ts';
+import { Arrivals, type Descriptor, NOTIFICATION_AM_ID, type Senders } from '../request/arrivals.ts';
 import { Buffers } from '../request/buffers.ts';
 import { RequestKind, type RequestOwner, type UcpRequest } from '../request/request.ts';
 import { Requests } from '../request/requests.ts';
@@ -58,6 +59,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
   readonly node: CopyingWorker;
   readonly #tags: TagReceives;
   readonly #queues: MessageQueues;
+  protected readonly arrivedNotifications: Notifications;
   readonly #sockets: SocketEndpoints;
   readonly #alarm: EventAlarm;
   /** Endpoints by the handle of libucp. */
@@ -97,6 +99,9 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     this.buffers = new Buffers(context, this.requests, this.devices);
     this.#tags = new TagReceives(this);
     this.#queues = new MessageQueues(this.arrivals, this.driver);
+    this.arrivedNotifications = new Notifications(this.driver, (handler) => {
+      if ((context.features & UCP_FEATURE.AM) !== 0) this.arrivals.serve(NOTIFICATION_AM_ID, handler);
+    });
     this.#sockets = new SocketEndpoints(this, this.driver);
     this.#alarm = new EventAlarm(workerEventFd(this.functions, this.handle), () => this.#wakeSleepers());
   }
@@ -374,6 +379,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     this.teardown.begin();
     for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
     this.#queues.close();
+    this.arrivedNotifications.close();
     this.driver.endServing();
     this.requests.cancelAll(this.handle, () => true);
     await this.promises.idle();

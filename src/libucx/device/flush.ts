@@ -14,7 +14,7 @@ import type { Staging } from './staged/staging.ts';
 type FlushPart = (params: RequestParams) => Status | Request;
 
 /** Waits for the operations in flight, then runs several flushes at once. */
-class FlushParts implements OperationWaiter {
+export class FlushParts implements OperationWaiter {
   /** Status of the first flush that failed. */
   failure: Status = Status.OK;
   readonly #unstarted: Set<FlushPart>;
@@ -74,6 +74,14 @@ class FlushParts implements OperationWaiter {
   }
 }
 
+/** The flushes of what an endpoint has given to libucp and to the transports of the node. */
+export function partsOf(endpoint: EngineEndpoint): readonly FlushPart[] {
+  return [
+    (params) => endpoint.flushUcp(params),
+    (params) => (endpoint.hasNodeEndpoint ? endpoint.nodeEndpoint!.flushNbx(params) : Status.OK),
+  ];
+}
+
 /** A flush of an endpoint. */
 export class DeviceFlush extends DeviceOperation {
   readonly #parts: FlushParts;
@@ -82,8 +90,7 @@ export class DeviceFlush extends DeviceOperation {
   constructor(tracker: OperationTracker, endpoint: EngineEndpoint, request: UcpRequest | undefined) {
     const before = tracker.of(endpoint);
     super(tracker, endpoint, request);
-    const ofNode: FlushPart = (params) => endpoint.nodeEndpoint?.flushNbx(params) ?? Status.OK;
-    this.#parts = new FlushParts(before, [(params) => endpoint.flushUcp(params), ofNode], () => this.wake());
+    this.#parts = new FlushParts(before, partsOf(endpoint), () => this.wake());
   }
 
   protected override advance(): void {

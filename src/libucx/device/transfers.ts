@@ -11,7 +11,14 @@ import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { requireFeature } from '../c/features.ts';
-import type { ArrivedBytes, DeviceOperations, EngineEndpoint, EngineWorker, RemoteTransfer } from '../engine/engine.ts';
+import type {
+  ArrivedBytes,
+  DeviceOperations,
+  EngineEndpoint,
+  EngineWorker,
+  ListPlan,
+  RemoteTransfer,
+} from '../engine/engine.ts';
 import { type LocalBuffer, type LocalMemory, pin, UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
@@ -20,6 +27,7 @@ import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
 import { SwapLoop } from './atomic-loop.ts';
 import { DeviceFlush, WorkerFlush } from './flush.ts';
 import { InnerOperation } from './inner-operation.ts';
+import { ListOperation } from './list-operation.ts';
 import { DeviceMessages } from './messages.ts';
 import { type DeviceOperation, OperationTracker } from './operation.ts';
 import { choosePath, DevicePath } from './paths.ts';
@@ -102,6 +110,18 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
       ? new RemoteOperation(this.#tracker, parts, this.#remote, atomicQuestion(call, rkey, remoteOffset))
       : new SwapLoop(this.#tracker, parts, this.#worker, call, word);
     return this.#start(operation, request, params);
+  }
+
+  /** Moves a list; its checks are done. */
+  list(endpoint: EngineEndpoint, plan: ListPlan, params: RequestParams | undefined): Status | Request {
+    const { operation, blockCount } = plan.list;
+    const request = this.#begin(
+      blockCount === 0 ? 'notify' : `${operation}/list`,
+      undefined,
+      plan.list.bytesOf(plan.selected),
+    );
+    if (request === undefined) return Status.NO_RESOURCE;
+    return this.#start(new ListOperation(this.#tracker, [endpoint, request], plan), request, params);
   }
 
   flush(endpoint: EngineEndpoint, params: RequestParams | undefined): Status | Request {

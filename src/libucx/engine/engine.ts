@@ -5,6 +5,8 @@ import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
 import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../ucp/api/endpoint.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
+import type { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
+import type { PlannedList } from '../../ucp/api/list/planned-list.ts';
 import type { AmSendParams, Request, RequestParams } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import type { CopyingContext, CopyingWorker } from '../../ucp/staging/device-copier.ts';
@@ -96,6 +98,20 @@ export interface RemoteTransfer {
   readonly remoteOffset: number;
 }
 
+/** A list of puts or gets, and the notification of its end. */
+export interface ListPlan {
+  readonly list: PlannedList;
+  /** Numbers of the blocks; undefined for all. */
+  readonly selected: ArrayLike<number> | undefined;
+  /** Whether it ends only when all bytes are in remote memory: always before a notification. */
+  readonly flushes: boolean;
+  readonly notification: Uint8Array | undefined;
+  /** Notifications of the endpoint. */
+  readonly order: NotifyOrder;
+  /** Sends the notification. */
+  notify(bytes: Uint8Array, params: RequestParams): Status | Request;
+}
+
 /** Operations on memory of cards, and on memory that only the node's transports reach. */
 export interface DeviceOperations {
   /** Starts a put or get. */
@@ -107,6 +123,8 @@ export interface DeviceOperations {
     remoteOffset: number,
     params: RequestParams | undefined,
   ): Status | Request;
+  /** Moves a list; its checks are done. */
+  list(endpoint: EngineEndpoint, plan: ListPlan, params: RequestParams | undefined): Status | Request;
   /** Flushes the operations in flight, libucp and the node's transports. */
   flush(endpoint: EngineEndpoint, params: RequestParams | undefined): Status | Request;
   /** Like {@link flush} for all endpoints of the worker. */

@@ -19,6 +19,11 @@ export const STAGING_AM_ID = 65_534;
 /** AM id of close messages between endpoints of this engine: libucp itself does not notify endpoints that were made by worker addresses. */
 export const CLOSE_AM_ID = 65_533;
 
+/** AM id of notifications. */
+export const NOTIFICATION_AM_ID = 65_532;
+/** The ids that applications cannot use. */
+const OWN_IDS: readonly number[] = [NOTIFICATION_AM_ID, CLOSE_AM_ID, STAGING_AM_ID];
+
 const BYTES_MIN = 256;
 /** Maximum number of copies that are kept for later messages, and maximum size of one. */
 const KEPT_MAX = 64;
@@ -100,8 +105,8 @@ export class Arrivals implements MessageHandlers {
 
   /** See Worker.setAmHandler. */
   setHandler(id: number, handler: MessageHandler | undefined): void {
-    if (!Number.isInteger(id) || id < 0 || id >= AM_IDS || id === STAGING_AM_ID || id === CLOSE_AM_ID) {
-      const rule = `must be an integer from 0 to ${AM_IDS - 1}, but ${CLOSE_AM_ID} and ${STAGING_AM_ID}`;
+    if (!Number.isInteger(id) || id < 0 || id >= AM_IDS || OWN_IDS.includes(id)) {
+      const rule = `must be an integer from 0 to ${AM_IDS - 1}, but not ${OWN_IDS.join(', ')}`;
       throw invalidParam('id', rule, id);
     }
     if (handler !== undefined && typeof handler !== 'function') {

@@ -14,11 +14,23 @@ import { errnoOf } from './file.ts';
 /** Maximum size of one call of {@link reserveFile}: a millisecond at most. A power of two. */
 const RESERVE_BYTES_MAX = 2 ** 21;
 
-/** `include/uapi/linux/fcntl.h` and `stat.h`; offsets in struct statx. */
+/** `include/uapi/linux/fcntl.h` and `stat.h`. */
 const AT_FDCWD = -100;
 const AT_STATX_DONT_SYNC = 0x4000;
 const STATX_INO = 0x100;
-const STATX = { INO: 32, DEV_MAJOR: 136, DEV_MINOR: 140, BYTES: 256 } as const;
+/** Offsets in struct statx: `include/uapi/linux/stat.h`. */
+export const STATX = {
+  MASK: 0,
+  BLOCK_SIZE: 4,
+  LINKS: 16,
+  MODE: 28,
+  INO: 32,
+  RDEV_MAJOR: 128,
+  RDEV_MINOR: 132,
+  DEV_MAJOR: 136,
+  DEV_MINOR: 140,
+  BYTES: 256,
+} as const;
 
 /** Kinds of files that callers distinguish. */
 export const FileKind = { FILE: 'file', FIFO: 'fifo', OTHER: 'other' } as const;

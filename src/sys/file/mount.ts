@@ -13,8 +13,6 @@ const MNT_DETACH = 2;
 export const MountFlag = {
   RDONLY: 1,
   NOSUID: 2,
-  NODEV: 4,
-  NOEXEC: 8,
   BIND: 0x1000,
   REC: 0x4000,
   PRIVATE: 0x40000,
@@ -22,12 +20,12 @@ export const MountFlag = {
 
 /** A mount of this thread's namespace. */
 export interface MountEntry {
-  /** Id of the mount, as in /proc/PID/fdinfo. */
-  readonly id: number;
   /** Device number of its file system, such as `0:52`. */
   readonly device: string;
   readonly target: string;
   readonly type: string;
+  /** What is mounted: for file systems without a device, a name. */
+  readonly source: string;
 }
 
 /** What {@link mount} mounts. */
@@ -60,9 +58,13 @@ export function unshareMounts(): void {
   if (unshareCall(CLONE_NEWNS) !== 0) throw new SyscallError('unshare', errno(), 'the mount namespace');
 }
 
-/** The mounts that a thread sees, in the order of /proc. Throws the error of node:fs for a thread that has ended. */
-export function readMounts(tid: number | 'thread-self' = 'thread-self'): readonly MountEntry[] {
-  const text = readFileSync(`/proc/${tid}/mountinfo`, 'utf8');
+/** The mounts that this thread sees, in the order of /proc. */
+export function readMounts(): readonly MountEntry[] {
+  return parseMounts(readFileSync('/proc/thread-self/mountinfo', 'utf8'));
+}
+
+/** Parses the text of /proc/PID/mountinfo: proc(5). */
+export function parseMounts(text: string): readonly MountEntry[] {
   return text
     .trimEnd()
     .split('\n')
@@ -70,10 +72,10 @@ export function readMounts(tid: number | 'thread-self' = 'thread-self'): readonl
       const fields = line.split(' ');
       const separator = fields.indexOf('-');
       return {
-        id: Number(fields[0]),
         device: fields[2]!,
         target: withoutEscapes(fields[4]!),
         type: fields[separator + 1]!,
+        source: withoutEscapes(fields[separator + 2]!),
       };
     });
 }

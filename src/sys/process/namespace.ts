@@ -9,6 +9,9 @@ import { SyscallError } from '../base/syscall-error.ts';
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 const NETWORK_NAMESPACE = '/proc/self/ns/net';
 const PID_NAMESPACE = '/proc/self/ns/pid';
+const USER_NAMESPACE = '/proc/self/ns/user';
+/** PROC_USER_INIT_INO of include/linux/proc_ns.h, Linux 6.12. */
+const INITIAL_USER_NAMESPACE = 'user:[4026531837]';
 /** Cached: it never changes, and is also needed when no descriptors are left. */
 let bootText: string | undefined;
 
@@ -26,6 +29,11 @@ export function bootId(): Uint8Array<ArrayBuffer> {
 export function pidNamespace(): number {
   const link = fromProc(PID_NAMESPACE, () => fs.readlinkSync(PID_NAMESPACE));
   return Number(/\d+/.exec(link)?.[0] ?? 0) >>> 0;
+}
+
+/** Whether this process is in the first user namespace: capabilities of others reach no global state. Throws SyscallError ENOENT without /proc. */
+export function isInitialUserNamespace(): boolean {
+  return fromProc(USER_NAMESPACE, () => fs.readlinkSync(USER_NAMESPACE)) === INITIAL_USER_NAMESPACE;
 }
 
 /** Identifies the network namespace of this process, whose interfaces and ports it sees; 32 bits, unsigned. Throws SyscallError ENOENT without /proc. */

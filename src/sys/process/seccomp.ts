@@ -9,6 +9,7 @@ import { errno, ioctlCall, seccompCall } from '../base/libc.ts';
 import { allocateScratch, type ScratchBlock } from '../base/scratch.ts';
 import { SyscallError } from '../base/syscall-error.ts';
 import { noteDescriptor } from '../base/thread-descriptors.ts';
+import { OpenFlag } from '../file/file.ts';
 
 const SYS_SECCOMP = 317;
 const SECCOMP_SET_MODE_FILTER = 1;
@@ -19,7 +20,6 @@ const NOTIF_RECV = 0xc050_2100;
 const NOTIF_SEND = 0xc018_2101;
 const NOTIF_ADDFD = 0x4018_2103;
 const USER_NOTIF_FLAG_CONTINUE = 1;
-const O_CLOEXEC = 0o2000000;
 
 /** Offsets and sizes of struct seccomp_notif, seccomp_notif_resp and seccomp_notif_addfd. */
 const NOTIF = { ID: 0, PID: 8, NUMBER: 16, ARGS: 32, BYTES: 80 } as const;
@@ -122,7 +122,7 @@ export class SeccompListener {
     view.setUint32(ADDFD.FLAGS, 0, true);
     view.setInt32(ADDFD.SOURCE, fd, true);
     view.setInt32(ADDFD.TARGET, 0, true);
-    view.setUint32(ADDFD.TARGET_FLAGS, cloexec ? O_CLOEXEC : 0, true);
+    view.setUint32(ADDFD.TARGET_FLAGS, cloexec ? OpenFlag.CLOEXEC : 0, true);
     const given = ioctlCall(this.fd, NOTIF_ADDFD, address);
     return given >= 0 ? given : -errno();
   }

@@ -109,7 +109,7 @@ export class Crew {
     // Commands that wait for an answer reject with it; between commands there is no handler.
     this.#failed.catch(() => {});
     this.#members = cards.map((mapped) => {
-      return new Member(mapped.index, environmentOf(mapped, driver), (error) => this.#fail(error));
+      return new Member(mapped.index, cardEnvironment(mapped, driver), (error) => this.#fail(error));
     });
   }
 
@@ -156,7 +156,11 @@ export class Crew {
   }
 }
 
-function environmentOf({ name, index, card: { busId, moduleId } }: AllowedCard, driver: string): NodeJS.ProcessEnv {
+/** The environment of a process that sees one card alone. @param driver value of UCX_GAUDI_DRIVER */
+export function cardEnvironment(
+  { name, index, card: { busId, moduleId } }: AllowedCard,
+  driver: string,
+): NodeJS.ProcessEnv {
   const entry = { index, ...(moduleId === undefined ? {} : { module_id: moduleId }), bus_id: busId };
   const table = JSON.stringify([entry]);
   return { ...process.env, UCX_GAUDI_DRIVER: driver, UCX_ACC_DEVICES: name, GAUDI_MAPPING_TABLE: table };

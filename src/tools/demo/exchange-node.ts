@@ -37,7 +37,7 @@ export function openExchangeNode(count: number | undefined): ExchangeNode {
   const isNamed = typeof DRIVER === 'object';
   if (!isNamed && node.kind === 'emulator') return serveNode(program, count);
   const driver = isNamed ? `emulator:${DRIVER.socket}` : 'kernel';
-  return { emulated: isNamed, cards, driver, close: async () => {} };
+  return { emulated: node.emulated, cards, driver, close: async () => {} };
 }
 
 function serveNode(program: Program, count: number | undefined): ExchangeNode {

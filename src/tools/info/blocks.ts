@@ -44,7 +44,7 @@ export function readBlocks(program: Program, { block, minor }: BlocksOptions): B
     using device = open(node, { busId: card.busId }, { log: program.log.child(`card${minor}`) });
     const blocks = new RegisterBlocks(device, program.config);
     const { cardName } = device.info;
-    const report = { minor, busId: card.busId, cardName, emulated: node.kind === 'emulator' };
+    const report = { minor, busId: card.busId, cardName, emulated: node.emulated };
     if (block === undefined) return { ...report, blocks: blocks.list() };
     return { ...report, block: block.toUpperCase(), registers: blocks.read(block) };
   } finally {

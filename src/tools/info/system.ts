@@ -74,7 +74,7 @@ export function readSystem({ node, topology }: SystemSources): SystemReport {
   const { cards, networks } = topology;
   const present = cards.map((placed, index) => reportOf(node, topology, placed, index));
   return {
-    emulated: node.kind === 'emulator',
+    emulated: node.emulated,
     whyNoCards: cards.length === 0 ? node.whyNoCards?.() : undefined,
     cards: [...present, ...(node.absentCards?.() ?? [])].sort(byMinor),
     distances: cards.map((card) => cards.map((other) => (other === card ? '-' : distanceBetween(card, other).kind))),

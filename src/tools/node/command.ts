@@ -6,13 +6,11 @@ import { resolve } from 'node:path';
 import { Command } from 'commander';
 import {
   connectNodeServer,
-  type NodeDescription,
   type NodeServer,
   type NodeStatus,
   nodeSocketPath,
   prepareNodeFolder,
   type RemoteNode,
-  readNodeDescription,
   startNodeServer,
 } from '../../assembly/node-server.ts';
 import { startProgram } from '../../assembly/program/program.ts';
@@ -21,13 +19,13 @@ import { Status } from '../../ucs/type/status.ts';
 import { EXIT_USAGE, readArguments } from '../command-line.ts';
 import { formatBytes, formatTable } from '../text-table.ts';
 import { type FaultArguments, faultOf, faultSentence, integerOf } from './fault.ts';
+import { addNodeOptions, describeNode, type NodeOptions } from './node-options.ts';
 
 interface SocketOption {
   readonly socket?: string;
 }
 
-interface UpOptions extends SocketOption, NodeDescription {
-  readonly config?: string;
+interface UpOptions extends SocketOption, NodeOptions {
   readonly foreground?: boolean;
   readonly devices?: string;
   readonly trace?: string;
@@ -48,15 +46,7 @@ export function nodeCommand(): Command {
     .action((_options: object, { args: [name] }: Command) => {
       node.error(name === undefined ? 'no command is given' : `unknown command '${name}'`);
     });
-  node
-    .command('up')
-    .description('start the node server')
-    .option('--cards <number>', 'cards, 1 to 8')
-    .option('--asic <name>', 'gaudi, gaudi2 or gaudi3')
-    .option('--hbm <size>', 'HBM of a card, such as 96GiB')
-    .option('--links <links>', 'scale-up links: full, or ^ and the pairs of cards without one, such as ^0-1,2-5')
-    .option('--dma-threads <number>', 'threads that run the DMA engines')
-    .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads; options win')
+  addNodeOptions(node.command('up').description('start the node server'))
     .option(SOCKET, SOCKET_HELP)
     .option('--devices <folder>', 'mount device nodes for programs there, as dev and sys (root only)')
     .option(
@@ -138,19 +128,9 @@ async function up(options: UpOptions, command: Command): Promise<void> {
 /** Serves in this process, until a signal or a client ends it. */
 async function serve(options: UpOptions, command: Command): Promise<void> {
   const socket = socketOf(options);
-  const { asic, cards, hbm, links, dmaThreads, config } = options;
-  const given = Object.entries({ asic, cards, hbm, links, dmaThreads }).filter(([, value]) => value !== undefined);
   const server = readArguments(command, () => {
-    const file = config === undefined ? {} : readNodeDescription(config);
-    return startNodeServer(
-      startProgram(),
-      socket,
-      { ...file, ...Object.fromEntries(given) },
-      {
-        devices: devicesOf(options),
-        trace: options.trace,
-      },
-    );
+    const files = { devices: devicesOf(options), trace: options.trace };
+    return startNodeServer(startProgram(), socket, describeNode(options), files);
   });
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => server.close());
   announce(server);

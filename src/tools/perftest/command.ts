@@ -215,7 +215,8 @@ async function runOne(test: BatchTest, index: number, run: Run, report?: ReportF
   });
 }
 
-function formatOf({ v, f, N, I, b = [], report, s }: CommandOptions): ReportOptions {
+function formatOf(options: CommandOptions): ReportOptions {
+  const { v, f, N, I, b = [], report } = options;
   const [csv, finalOnly, numeric, extra] = [v, f, N, I].map((flag) => flag === true) as [
     boolean,
     boolean,
@@ -223,7 +224,7 @@ function formatOf({ v, f, N, I, b = [], report, s }: CommandOptions): ReportOpti
     boolean,
   ];
   const batchFiles = report !== undefined && b.length === 0 ? ['test', 'size'] : b.map((file) => basename(file));
-  if (report === undefined && isRange(s)) batchFiles.push('size');
+  if (report === undefined && isRange(options)) batchFiles.push('size');
   return { csv, finalOnly, numeric, extra, batchFiles };
 }
 

@@ -10,18 +10,14 @@ import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { becomeProgram } from '../../assembly/device-run.ts';
-import {
-  connectNodeServer,
-  type NodeDescription,
-  type RemoteNode,
-  readNodeDescription,
-} from '../../assembly/node-server.ts';
+import { connectNodeServer, type RemoteNode } from '../../assembly/node-server.ts';
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import { readProgram } from '../../assembly/program/program.ts';
 import { Errno } from '../../sys/index.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { reportFailure } from '../command-line.ts';
+import { addNodeOptions, describeNode, type NodeOptions } from '../node/node-options.ts';
 import type { ServerAnswer, ServerArguments } from './server-messages.ts';
 
 const PROGRAM = new URL(`./device-server-program${extname(import.meta.url)}`, import.meta.url);
@@ -29,25 +25,19 @@ const PROGRAM = new URL(`./device-server-program${extname(import.meta.url)}`, im
 const EXIT_CANNOT_RUN = 126;
 const EXIT_NOT_FOUND = 127;
 
-interface RunOptions extends NodeDescription {
-  readonly config?: string;
+interface RunOptions extends NodeOptions {
   readonly socket?: string;
   readonly trace?: string;
 }
 
 /** The command. */
 export function runCommand(): Command {
-  return new Command('run')
+  const command = new Command('run')
     .description('run a program on the device nodes of emulated cards')
     .argument('<program>', 'any program: it opens /dev/accel/accel0, or /dev/hl0')
     .argument('[arguments...]', 'its arguments')
-    .passThroughOptions()
-    .option('--cards <number>', 'cards, 1 to 8')
-    .option('--asic <name>', 'gaudi, gaudi2 or gaudi3')
-    .option('--hbm <size>', 'HBM of a card, such as 96GiB')
-    .option('--links <links>', 'scale-up links: full, or ^ and the pairs of cards without one, such as ^0-1,2-5')
-    .option('--dma-threads <number>', 'threads that run the DMA engines')
-    .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads; options win')
+    .passThroughOptions();
+  return addNodeOptions(command)
     .option('--socket <path>', 'use the node server at this socket instead of a node of its own')
     .option('--trace <file>', 'record every ioctl there as JSON lines; not with a running node server')
     .action(run);
@@ -81,14 +71,11 @@ function socketOf({ socket }: RunOptions): string | undefined {
  * @throws UcxError ERR_NODE_START, ERR_INVALID_PARAM
  */
 async function startServer(options: RunOptions, command: Command): Promise<RemoteNode> {
-  const { config, asic, cards, hbm, links, dmaThreads } = options;
-  const given = Object.entries({ asic, cards, hbm, links, dmaThreads }).filter(([, value]) => value !== undefined);
-  const file = config === undefined ? {} : readNodeDescription(config);
   const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-run-'));
   const socket = join(folder, 'node.sock');
   const serverArguments: ServerArguments = {
     socket,
-    description: { ...file, ...Object.fromEntries(given) },
+    description: describeNode(options),
     ...(options.trace === undefined ? {} : { trace: resolve(options.trace) }),
   };
   const node = [process.execPath, ...process.execArgv, fileURLToPath(PROGRAM), JSON.stringify(serverArguments)];

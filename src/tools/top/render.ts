@@ -83,8 +83,9 @@ function titleLine({ emulated, cards, seconds, driverVersion }: TopModel, title:
 }
 
 /** The help for the keys, and a notice when the node is emulated by this process. */
-function noticeLine({ emulated, serverPid }: TopModel, { isLive, sort }: View): string {
-  const isOwn = emulated && serverPid === undefined;
+function noticeLine({ emulated, serverPid, driverVersion }: TopModel, { isLive, sort }: View): string {
+  // Behind device nodes there is a driver with a version.
+  const isOwn = emulated && serverPid === undefined && driverVersion === undefined;
   const notice = isOwn ? "this process's own emulated node: no other program uses it (gaudi-ucx node up)" : '';
   if (!isLive) return notice;
   const keys = `q quit, s sort: ${sort}, up and down scroll`;

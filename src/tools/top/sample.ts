@@ -122,7 +122,7 @@ export class TopSampler {
     if (node.transfers !== undefined && transfers === undefined) throw nodeGone();
     return {
       timeNs: this.#nowNs(),
-      emulated: node.kind === 'emulator',
+      emulated: node.emulated,
       serverPid: node.serverPid,
       driverVersion: node.driverVersion,
       cards,

@@ -24,6 +24,12 @@ export interface IoctlNumbers {
 /** The name of one of the six ioctls. */
 export type IoctlName = keyof IoctlNumbers;
 
+/** Their order in both families. */
+export const IoctlIndex = { INFO: 0, CB: 1, CS: 2, WAIT_CS: 3, MEMORY: 4, DEBUG: 5 } as const;
+
+/** Their names by {@link IoctlIndex}. */
+export const IOCTL_NAMES: readonly IoctlName[] = ['INFO', 'CB', 'CS', 'WAIT_CS', 'MEMORY', 'DEBUG'];
+
 /** Type letter of the family of Linux 6.6 and older: 'H'. */
 export const HABANALABS_IOCTL_TYPE = 0x48;
 
@@ -53,6 +59,14 @@ export function ioctlNumber(request: number): number {
   return request & 0xff;
 }
 
+/** The {@link IoctlIndex} of a request of either family; -1 for none. */
+export function ioctlIndex(request: number): number {
+  const type = ioctlType(request);
+  if (type !== DRM_IOCTL_TYPE && type !== HABANALABS_IOCTL_TYPE) return -1;
+  const index = ioctlNumber(request) - (type === DRM_IOCTL_TYPE ? DRM_COMMAND_BASE : HABANALABS_COMMAND_BASE);
+  return index < IOCTL_NAMES.length ? Math.max(index, -1) : -1;
+}
+
 /** The bytes of argument that a request reads and writes. */
 export function ioctlSize(request: number): number {
   return (request >>> 16) & 0x3fff;
@@ -60,12 +74,12 @@ export function ioctlSize(request: number): number {
 
 function family(type: number, base: number): IoctlNumbers {
   return {
-    INFO: iowr(type, base, HL_INFO_ARGS.size),
-    CB: iowr(type, base + 1, HL_CB_ARGS.size),
-    CS: iowr(type, base + 2, HL_CS_ARGS.size),
-    WAIT_CS: iowr(type, base + 3, HL_WAIT_CS_ARGS.size),
-    MEMORY: iowr(type, base + 4, HL_MEM_ARGS.size),
-    DEBUG: iowr(type, base + 5, HL_DEBUG_ARGS.size),
+    INFO: iowr(type, base + IoctlIndex.INFO, HL_INFO_ARGS.size),
+    CB: iowr(type, base + IoctlIndex.CB, HL_CB_ARGS.size),
+    CS: iowr(type, base + IoctlIndex.CS, HL_CS_ARGS.size),
+    WAIT_CS: iowr(type, base + IoctlIndex.WAIT_CS, HL_WAIT_CS_ARGS.size),
+    MEMORY: iowr(type, base + IoctlIndex.MEMORY, HL_MEM_ARGS.size),
+    DEBUG: iowr(type, base + IoctlIndex.DEBUG, HL_DEBUG_ARGS.size),
   };
 }
 

@@ -5,7 +5,7 @@
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { AM_HEADER_BYTES_MAX, checkAmId } from '../api/active-message.ts';
+import { AM_HEADER_BYTES_MAX, AM_IDS, checkAmId } from '../api/active-message.ts';
 import type { MessageHandler } from '../api/awaited/message-queue.ts';
 import { type MessageOwner, ReceivedMessage } from '../api/awaited/received-message.ts';
 import {
@@ -48,6 +48,10 @@ export interface WaitingData {
 export type PeerMessage = ReceivedMessage<PeerConnection, WaitingData>;
 
 const NO_BYTES = new Uint8Array(0);
+/** The data of a message that consists of its header. */
+const NO_DATA: readonly LocalPiece[] = [{ memory: NO_BYTES, offset: 0, byteLength: 0, start: 0 }];
+/** The id of notifications: behind those of applications. */
+export const NOTIFICATION_ID: number = AM_IDS;
 
 /** Active messages of one worker. */
 export class ActiveMessages {
@@ -66,7 +70,6 @@ export class ActiveMessages {
 
   /** See Worker.setAmHandler. */
   setHandler(id: number, handler: MessageHandler | undefined): void {
-    checkAmId(id);
     if (handler !== undefined && typeof handler !== 'function') {
       throw invalidParam('handler', 'must be a function, or undefined to remove it', handler);
     }
@@ -127,6 +130,12 @@ export class ActiveMessages {
     }
     const pieces = [{ memory: local, offset: localOffset, byteLength, start: 0 }];
     return this.#start(connection, lane, id, header ?? NO_BYTES, pieces, params);
+  }
+
+  /** Sends a notification: a message of the library, without data. */
+  notify(connection: Connection, bytes: Uint8Array, params: RequestParams): Status | Request {
+    if (connection.failure !== Status.OK) return connection.failure;
+    return this.#start(connection, connection.messageLane(), NOTIFICATION_ID, bytes, NO_DATA, params);
   }
 
   onEager(frame: AmFrame): void {

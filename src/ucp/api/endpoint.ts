@@ -3,8 +3,17 @@
 import type { Status } from '../../ucs/type/status.ts';
 import type { SocketAddress } from '../../uct/api/connection-manager.ts';
 import type { Explanation } from './explain/explanation.ts';
+import type { ListCheckOptions, ListOptions, ListParams, PreparedList, TransferEntry } from './list/list.ts';
 import type { LocalBuffer, LocalMemory, RemoteKey } from './memory.ts';
-import type { AmSendParams, AtomicName, AtomicParams, Request, RequestParams, StreamRecvParams } from './request.ts';
+import type {
+  AmSendParams,
+  AtomicName,
+  AtomicParams,
+  PutParams,
+  Request,
+  RequestParams,
+  StreamRecvParams,
+} from './request.ts';
 import type { Tag } from './tag.ts';
 
 /** Options of an endpoint. */
@@ -86,6 +95,12 @@ export interface TransferOptions {
   readonly signal?: AbortSignal;
 }
 
+/** Options of an awaited put. */
+export interface PutOptions extends TransferOptions {
+  /** See PutParams. */
+  readonly notify?: Uint8Array;
+}
+
 /** Options of an awaited message. */
 export interface SendOptions {
   /** Cancels the operation: its promise rejects with an AbortError. */
@@ -159,7 +174,8 @@ export interface Endpoint extends AsyncDisposable {
   /**
    * Writes local bytes to remote memory (ucp_put_nbx). Local completion: OK or the end of the request means that the local memory can be
    * reused; flush waits for remote completion.
-   * @param local host bytes or mapped memory; must not be changed, detached or transferred until the request has ended
+   * @param local host bytes, mapped memory, or a list of pieces (UCP_DATATYPE_IOV) whose bytes are one range of remote memory in order; must not be changed,
+   *   detached or transferred until the request has ended. `localOffset` and `byteLength` are 0 with a list of pieces
    * @param byteLength bytes; 0 moves nothing
    * @param remoteOffset byte of the memory behind `rkey`
    * @returns OK, a request in progress, the failure of a connection that has ended, or NO_RESOURCE if all requests of the worker
@@ -167,7 +183,17 @@ export interface Endpoint extends AsyncDisposable {
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNREACHABLE; no bytes have moved then
    */
   putNbx(
-    local: LocalMemory,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: PutParams,
+  ): Status | Request;
+
+  /** Reads remote memory into local memory (ucp_get_nbx): the bytes have arrived when OK is returned or the request has ended. See {@link putNbx}. */
+  getNbx(
+    local: LocalBuffer,
     localOffset: number,
     byteLength: number,
     rkey: RemoteKey,
@@ -175,15 +201,30 @@ export interface Endpoint extends AsyncDisposable {
     params?: RequestParams,
   ): Status | Request;
 
-  /** Reads remote memory into local memory (ucp_get_nbx): the bytes have arrived when OK is returned or the request has ended. See {@link putNbx}. */
-  getNbx(
-    local: LocalMemory,
-    localOffset: number,
-    byteLength: number,
-    rkey: RemoteKey,
-    remoteOffset: number,
-    params?: RequestParams,
-  ): Status | Request;
+  /**
+   * Checks a list of puts or gets once, to move it many times: `putListNbx` and `getListNbx` then allocate and check nothing but liveness.
+   * @param list its host memory must be mapped
+   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNREACHABLE; `details.entry` is the number of the entry
+   */
+  prepareList(operation: 'put' | 'get', list: readonly TransferEntry[], options?: ListCheckOptions): PreparedList;
+
+  /**
+   * Writes a list of blocks, of any memories and keys of this endpoint, as one operation.
+   * @param list at most 2^20 blocks; one without bytes ends at once
+   * @returns see {@link putNbx}. A failed request has the error with the number of the entry; blocks before it may have been moved then
+   * @throws UcxError as {@link prepareList}, before anything has moved
+   */
+  putListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request;
+
+  /** Reads a list of blocks. See {@link putListNbx}. */
+  getListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request;
+
+  /**
+   * Sends a notification, behind those of all puts and lists that were started before.
+   * @param bytes at most 4096; copied
+   * @returns see {@link putNbx}
+   */
+  notifyNbx(bytes: Uint8Array, params?: RequestParams): Status | Request;
 
   /**
    * Changes a word of remote memory atomically (ucp_atomic_op_nbx). The request's `atomicResult` is the word before.
@@ -274,10 +315,22 @@ export interface Endpoint extends AsyncDisposable {
    * @throws UcxError as {@link putNbx}, and for a failed transfer; AbortError if `signal` fires: a transfer that a transport has started is not
    *   cancelled, and the promise settles when it no longer uses the local memory
    */
-  put(local: LocalMemory, rkey: RemoteKey, options?: TransferOptions): Promise<TransferResult>;
+  put(local: LocalBuffer, rkey: RemoteKey, options?: PutOptions): Promise<TransferResult>;
 
   /** Reads remote memory into local memory. See {@link put}. */
-  get(local: LocalMemory, rkey: RemoteKey, options?: TransferOptions): Promise<TransferResult>;
+  get(local: LocalBuffer, rkey: RemoteKey, options?: TransferOptions): Promise<TransferResult>;
+
+  /**
+   * Writes a list of blocks and waits until all have arrived. See {@link putListNbx}.
+   * @throws UcxError whose details, or those of its cause, name the entry that failed; AbortError
+   */
+  putList(list: readonly TransferEntry[] | PreparedList, options?: ListOptions): Promise<TransferResult>;
+
+  /** Reads a list of blocks. See {@link putList}. */
+  getList(list: readonly TransferEntry[] | PreparedList, options?: ListOptions): Promise<TransferResult>;
+
+  /** Sends a notification; resolves when it is on its way. See {@link notifyNbx}. */
+  notify(bytes: Uint8Array, options?: SendOptions): Promise<void>;
 
   /** Changes a word of remote memory atomically; resolves with the word before. See {@link atomicNbx}. */
   atomic(operation: AtomicName, value: number | bigint, rkey: RemoteKey, options?: AtomicOptions): Promise<bigint>;

@@ -15,6 +15,12 @@ export interface RequestParams {
   readonly userData?: unknown;
 }
 
+/** Parameters of a put. */
+export interface PutParams extends RequestParams {
+  /** Bytes that the peer gets as a notification once every byte of the put is visible in its memory; at most 4096. Copied. */
+  readonly notify?: Uint8Array;
+}
+
 /** Parameters of sending an active message. */
 export interface AmSendParams extends RequestParams {
   /** Sends it eagerly or by rendezvous; by default its length decides. If the receiver has no memory for it, it is sent by rendezvous in any case. */

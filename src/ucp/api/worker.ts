@@ -4,6 +4,7 @@ import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Status } from '../../ucs/type/status.ts';
 import type { AmCallback, MessageQueue } from './active-message.ts';
 import type { AddressEndpointOptions, Endpoint } from './endpoint.ts';
+import type { Notification, NotificationHandler } from './list/notification.ts';
 import type { LocalBuffer } from './memory.ts';
 import type { Request, RequestParams } from './request.ts';
 import type { ConnectNbxOptions, ConnectOptions } from './sockets/connect.ts';
@@ -166,6 +167,16 @@ export interface Worker extends AsyncDisposable {
    * @throws UcxError ERR_INVALID_PARAM if the id has a handler
    */
   messages(id: number, options?: { readonly signal?: AbortSignal }): MessageQueue;
+
+  /**
+   * The notifications of all peers, each once and in the order of its endpoint, for `for await`: when one comes, every byte of its put or list is visible here.
+   * They are kept from their arrival on; their memory is bounded by that for unexpected messages, and senders wait then. Ends when the worker is closed.
+   * @throws AbortError if `signal` fires
+   */
+  notifications(options?: { readonly signal?: AbortSignal }): AsyncGenerator<Notification, void, void>;
+
+  /** Handles notifications inside `progress()`, first those that have arrived before; undefined keeps them again. Without loops of {@link notifications}. */
+  setNotificationHandler(handler: NotificationHandler | undefined): void;
 
   /** Waits until all earlier operations on any endpoint have reached remote memory (ucp_worker_flush_nbx). */
   flushNbx(params?: RequestParams): Status | Request;

@@ -8,6 +8,7 @@ import { throwLater } from '../../ucs/debug/uncaught.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { DeviceType, type UctEndpoint } from '../../uct/api/iface.ts';
+import { NotifyOrder } from '../api/list/notify-order.ts';
 import type { SocketAddresses } from '../api/sockets/socket-address.ts';
 import type { CreditBudget } from '../credit/credit-budget.ts';
 import { InboundWindow, OFFERS_MAX } from '../credit/inbound-window.ts';
@@ -61,6 +62,7 @@ export class PeerConnection implements Connection {
   readonly zcopyThreshold: number | undefined;
   readonly waiting: Map<number, Request> = new Map();
   readonly rkeys: RkeyCache = new RkeyCache();
+  readonly notifications: NotifyOrder = new NotifyOrder();
   readonly credit: OutboundCredit = new OutboundCredit();
   readonly inbound: InboundWindow;
   remoteId: number = NO_ENDPOINT;

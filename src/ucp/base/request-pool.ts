@@ -8,6 +8,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { checkLocal, checkPieces, isList } from '../api/memory/local-bytes.ts';
 import type { RequestParams } from '../api/request.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
+import { ListRequest } from './list-request.ts';
 import { ReceiveRequest, SendRequest } from './message-request.ts';
 import {
   type Connection,
@@ -28,6 +29,7 @@ export function sendsMaxOf(requestsMax: number): number {
 /** The requests. */
 export class RequestPool {
   readonly rmas: ObjectPool<RmaRequest>;
+  readonly lists: ObjectPool<ListRequest>;
   readonly atomics: ObjectPool<AtomicRequest>;
   readonly sends: ObjectPool<SendRequest>;
   readonly receives: ObjectPool<ReceiveRequest>;
@@ -45,6 +47,7 @@ export class RequestPool {
     this.#context = context;
     this.#requestsMax = requestsMax;
     this.rmas = poolOf(requestsMax, () => new RmaRequest(owner));
+    this.lists = poolOf(requestsMax, () => new ListRequest(owner));
     this.atomics = poolOf(requestsMax, () => new AtomicRequest(owner));
     this.sends = poolOf(sendsMaxOf(requestsMax), () => new SendRequest(owner));
     this.receives = poolOf(requestsMax, () => new ReceiveRequest(owner));
@@ -74,13 +77,17 @@ export class RequestPool {
     localOffset: number,
     byteLength: number,
   ): ReceiveRequest | undefined {
-    const pieces = isList(local) ? checkPieces(this.#context, local) : undefined;
-    if (!isList(local)) checkLocal(this.#context, local, localOffset, byteLength);
+    if (isList(local)) {
+      const pieces = checkPieces(this.#context, local);
+      const request = this.take(this.receives);
+      request?.begin(connection, connection?.amLane);
+      request?.setPieces(pieces);
+      return request;
+    }
+    checkLocal(this.#context, local, localOffset, byteLength);
     const request = this.take(this.receives);
-    if (request === undefined) return undefined;
-    request.begin(connection, connection?.amLane);
-    if (pieces !== undefined) request.setPieces(pieces);
-    else if (!isList(local)) request.setMemory(local, localOffset, byteLength);
+    request?.begin(connection, connection?.amLane);
+    request?.setMemory(local, localOffset, byteLength);
     return request;
   }
 

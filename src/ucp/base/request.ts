@@ -12,6 +12,7 @@ import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
+import type { NotifyOrder } from '../api/list/notify-order.ts';
 import type { Request as ApiRequest, RequestCallback } from '../api/request.ts';
 import type { InboundWindow } from '../credit/inbound-window.ts';
 import type { Lane } from '../lane/lane.ts';
@@ -82,6 +83,8 @@ export interface Connection {
   readonly canOffer: boolean;
   /** Keys that messages of the peer have brought. */
   readonly rkeys: RkeyCache;
+  /** The order of notifications. */
+  readonly notifications: NotifyOrder;
   /** What may be sent without being asked, and what the peer may send. */
   readonly credit: OutboundCredit;
   readonly inbound: InboundWindow;

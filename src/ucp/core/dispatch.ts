@@ -8,6 +8,7 @@ import { AtomicProtocol } from '../amo/atomics.ts';
 import type { MessageOwner } from '../api/awaited/received-message.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
+import { RmaLists } from '../rma/list/lists.ts';
 import { RmaProtocol } from '../rma/put-get.ts';
 import { EmulatedRma } from '../rma-sw/emulated.ts';
 import { Rendezvous } from '../rndv/rendezvous.ts';
@@ -26,6 +27,7 @@ export class Protocols {
   readonly am: ActiveMessages;
   readonly streams: Streams;
   readonly rma: RmaProtocol;
+  readonly lists: RmaLists;
   readonly atomics: AtomicProtocol;
   readonly #host: ProtocolHost;
   readonly #connections: Connections;
@@ -41,6 +43,9 @@ export class Protocols {
     this.streams = new Streams(host, this.rendezvous);
     const software = new EmulatedRma(host, this.rendezvous);
     this.rma = new RmaProtocol(host, software);
+    this.lists = new RmaLists(host, software, (connection, bytes, callback) =>
+      this.am.notify(connection, bytes, { callback }),
+    );
     this.atomics = new AtomicProtocol(host, this.rendezvous);
     this.#amHandlers[MessageId.TAG_SYNC] = (frame) => this.tag.onEager(frame, true);
     this.#amHandlers[MessageId.TAG_RTS] = (frame) => this.tag.onRts(frame);

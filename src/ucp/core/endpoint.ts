@@ -19,8 +19,19 @@ import type {
 import type { Engine } from '../api/engine.ts';
 import type { Explanation } from '../api/explain/explanation.ts';
 import { explainedBy } from '../api/explain/explanation-text.ts';
+import { checkListOptions, checkListParams, checkNotification } from '../api/list/check-list.ts';
+import { entriesOf } from '../api/list/entries.ts';
+import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../api/list/list.ts';
+import { isList } from '../api/memory/local-bytes.ts';
 import { checkRawMemory, otherPrograms } from '../api/memory/raw-bytes.ts';
-import type { AmSendParams, AtomicName, AtomicParams, RequestParams, StreamRecvParams } from '../api/request.ts';
+import type {
+  AmSendParams,
+  AtomicName,
+  AtomicParams,
+  PutParams,
+  RequestParams,
+  StreamRecvParams,
+} from '../api/request.ts';
 import type { Tag } from '../api/tag.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
@@ -33,6 +44,9 @@ import { type ExplainContext, explainTransfer } from '../rma/explain-transfer.ts
 import { enqueueFlush, fenceConnection } from '../rma/flush.ts';
 import type { Connections } from '../wireup/connections.ts';
 import type { Protocols } from './dispatch.ts';
+
+/** The list of a notification alone. */
+const NO_ENTRIES: readonly TransferEntry[] = [];
 
 /** The worker behind an endpoint. */
 export interface EndpointWorker extends ProtocolHost {
@@ -92,20 +106,23 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
   }
 
   putNbx(
-    local: LocalMemory,
+    local: LocalBuffer,
     localOffset: number,
     byteLength: number,
     rkey: RemoteKey,
     remoteOffset: number,
-    params?: RequestParams,
+    params?: PutParams,
   ): Status | Request {
     this.check(params);
+    if (isList(local) || params?.notify !== undefined) {
+      return this.putListNbx(entriesOf(local, localOffset, byteLength, rkey, remoteOffset), params);
+    }
     const { rma } = this.#worker.protocols;
     return rma.put(this.#connection, local, localOffset, byteLength, rkey, remoteOffset, params);
   }
 
   getNbx(
-    local: LocalMemory,
+    local: LocalBuffer,
     localOffset: number,
     byteLength: number,
     rkey: RemoteKey,
@@ -113,8 +130,32 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     params?: RequestParams,
   ): Status | Request {
     this.check(params);
+    if (isList(local)) {
+      return this.getListNbx(entriesOf(local, localOffset, byteLength, rkey, remoteOffset), params);
+    }
     const { rma } = this.#worker.protocols;
     return rma.get(this.#connection, local, localOffset, byteLength, rkey, remoteOffset, params);
+  }
+
+  prepareList(operation: 'put' | 'get', list: readonly TransferEntry[], options: ListCheckOptions = {}): PreparedList {
+    this.checkOpen();
+    checkListOptions(operation, options);
+    const { strict = false } = options;
+    return this.#worker.protocols.lists.prepare(this.#connection, operation, list, strict);
+  }
+
+  putListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request {
+    return this.#startList('put', list, params);
+  }
+
+  getListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request {
+    return this.#startList('get', list, params);
+  }
+
+  notifyNbx(bytes: Uint8Array, params?: RequestParams): Status | Request {
+    this.check(params);
+    checkNotification(bytes);
+    return this.#worker.protocols.lists.start(this.#connection, 'put', NO_ENTRIES, { ...params, notify: bytes });
   }
 
   atomicNbx(
@@ -204,6 +245,16 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     return explainedBy(context.engine, explainTransfer(context, this.#connection, operation, local, rkey));
   }
 
+  #startList(
+    operation: 'put' | 'get',
+    list: readonly TransferEntry[] | PreparedList,
+    params: ListParams | undefined,
+  ): Status | Request {
+    this.check(params);
+    if (params !== undefined) checkListParams(operation, params, list);
+    return this.#worker.protocols.lists.start(this.#connection, operation, list, params);
+  }
+
   protected override onForced(): void {
     this.#connection.cancelWaiting(Status.CANCELED);
   }
@@ -221,7 +272,13 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     await promises.until(() => {
       // Also what the peer has asked for since: it may never go on with it.
       if (this.isForced && connection.waiting.size > 0) connection.cancelWaiting(Status.CANCELED);
-      return isFlushed && this.awaited === 0 && connection.waiting.size === 0 && !streams.isCopying(connection);
+      return (
+        isFlushed &&
+        this.awaited === 0 &&
+        connection.waiting.size === 0 &&
+        connection.notifications.isEmpty &&
+        !streams.isCopying(connection)
+      );
     });
     this.#worker.forgetEndpoint(connection);
     connections.close(connection);

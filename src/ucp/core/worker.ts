@@ -9,10 +9,11 @@ import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, Iface } from '../../uct/api/iface.ts';
-import type { PeerMessage, WaitingData } from '../am/active-message.ts';
-import type { AmCallback, MessageQueue } from '../api/active-message.ts';
+import { NOTIFICATION_ID, type PeerMessage, type WaitingData } from '../am/active-message.ts';
+import { type AmCallback, checkAmId, type MessageQueue } from '../api/active-message.ts';
 import { AwaitedWorker, type WorkerServices } from '../api/awaited/awaited-worker.ts';
 import { MessageQueues } from '../api/awaited/message-queue.ts';
+import { Notifications } from '../api/awaited/notifications.ts';
 import type { MessageOwner } from '../api/awaited/received-message.ts';
 import type { SignalFd } from '../api/awaited/worker-event.ts';
 import { checkOptions } from '../api/check-options.ts';
@@ -102,6 +103,7 @@ export class Worker
   readonly #pending: PendingConnections = new PendingConnections((connection) => this.onConnectionFailed(connection));
   readonly #endpoints: Map<PeerConnection, Endpoint> = new Map();
   readonly #queues: MessageQueues;
+  protected readonly arrivedNotifications: Notifications;
   readonly #keepalive: Keepalive;
   readonly #sleep: TransportSleep;
   internalTransfers = 0;
@@ -143,6 +145,9 @@ export class Worker
       });
     }
     this.#queues = new MessageQueues(this.protocols.am, this.driver);
+    this.arrivedNotifications = new Notifications(this.driver, (handler) =>
+      this.protocols.am.setHandler(NOTIFICATION_ID, handler),
+    );
     this.sockets = new SocketConnections(this, this.driver);
     this.#keepalive = new Keepalive(this, context.clock, context.keepaliveNs);
     this.#sleep = new TransportSleep(this, context.clock, context.log);
@@ -247,6 +252,7 @@ export class Worker
 
   setAmHandler(id: number, handler: AmCallback | undefined): void {
     this.checkOpen();
+    checkAmId(id);
     this.protocols.am.setHandler(id, handler);
   }
 
@@ -401,6 +407,7 @@ export class Worker
     for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
     this.protocols.tag.close();
     this.#queues.close();
+    this.arrivedNotifications.close();
     this.driver.endServing();
     // Also what runs on connections that only peers have asked for.
     for (const connection of this.connections.all) {

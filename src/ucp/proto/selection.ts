@@ -209,7 +209,8 @@ function addCandidates(
   } else if (remote.memoryType === MemoryType.HOST && performance.hostToHost === 0) {
     rejected.push({ lane, protocol: Protocol.SHORT, reason: 'short operations have remote device memory' });
   } else {
-    const perByte = perByteNs + SHORT_COPY_NS_PER_BYTE;
+    // Where this CPU reaches the remote memory, the copy is the transfer itself.
+    const perByte = perByteNs + ((flags & IfaceFlag.CPU_ACCESS) === 0 ? SHORT_COPY_NS_PER_BYTE : 0);
     const bytesMax = limits.shortBytesMax;
     candidates.push({ lane, protocol: Protocol.SHORT, bytesMin: 1, bytesMax, fixedNs, perByteNs: perByte, ...note });
   }

@@ -5,6 +5,7 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
+import { bytesOf } from '../api/memory/local-bytes.ts';
 import { sendMessage } from '../base/message-packer.ts';
 import { ReceiveRequest, SendRequest } from '../base/message-request.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
@@ -17,9 +18,22 @@ import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
-import { type AskedRma, readGetReady, readRma, writeGetReady, writeRma } from '../wire/rma.ts';
+import {
+  type AskedRma,
+  RMA_BLOCK_BYTES,
+  RMA_BYTES,
+  type RmaBlock,
+  readGetReady,
+  readRma,
+  readRmaBlocks,
+  writeGetReady,
+  writeRma,
+  writeRmaBlocks,
+} from '../wire/rma.ts';
 
 const NO_DATA = { packedKey: undefined, keyOffset: 0 } as const;
+/** A peer walks through all blocks of a transfer for each of its windows. */
+const BLOCKS_MAX = 512;
 
 /** The emulated puts and gets of one worker, of both ends. */
 export class EmulatedRma {
@@ -45,14 +59,35 @@ export class EmulatedRma {
     request.starter = (asking, connection) => this.#ask(asking, connection, memoryKey);
   }
 
+  /** Maximum number of blocks of one transfer over a connection: its message names all of them. */
+  blocksMax({ amBcopyMax }: Connection): number {
+    return Math.max(1, Math.min(BLOCKS_MAX, Math.floor((amBcopyMax - RMA_BYTES - MEMORY_KEY_BYTES) / RMA_BLOCK_BYTES)));
+  }
+
+  /** The same for several blocks of both memories, at most {@link blocksMax}. */
+  initBlocks(
+    request: RmaRequest,
+    pieces: readonly LocalPiece[],
+    blocks: readonly RmaBlock[],
+    memoryKey: Uint8Array,
+  ): void {
+    const payload = writeRmaBlocks(memoryKey, blocks);
+    request.pieces = pieces;
+    request.byteLength = bytesOf(pieces);
+    request.remoteOffset = blocks[0]!.remoteOffset;
+    request.isRemote = true;
+    const first = blocks[0]!.byteLength;
+    request.starter = (asking, connection) => this.#ask(asking, connection, payload, first);
+  }
+
   /** The peer asks to write memory of this worker. */
   onPut(frame: AmFrame): void {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const asked = readRma(frame);
-    const piece = this.#find(frame, asked);
-    if (piece === undefined) postReply(connection, asked.request, Status.INVALID_ADDR);
-    else this.#rendezvous.receive(this.#serving(connection), connection, asked.request, [piece], NO_DATA);
+    const pieces = this.#find(frame, asked);
+    if (pieces === undefined) postReply(connection, asked.request, Status.INVALID_ADDR);
+    else this.#rendezvous.receive(this.#serving(connection), connection, asked.request, pieces, NO_DATA);
   }
 
   /** The peer asks to read memory of this worker. */
@@ -60,20 +95,20 @@ export class EmulatedRma {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const asked = readRma(frame);
-    const piece = this.#find(frame, asked);
+    const pieces = this.#find(frame, asked);
     let peerRequest = 0;
-    if (piece !== undefined) {
+    if (pieces !== undefined) {
       const request = new SendRequest(this.#host);
       request.begin(connection, undefined);
-      request.pieces = [piece];
-      this.#rendezvous.offer(request, [piece], undefined);
+      request.pieces = pieces;
+      this.#rendezvous.offer(request, pieces, undefined);
       connection.expect(request);
       peerRequest = request.requestId;
     }
     const answer = {
       request: asked.request,
       peerRequest,
-      status: piece === undefined ? Status.INVALID_ADDR : Status.OK,
+      status: pieces === undefined ? Status.INVALID_ADDR : Status.OK,
     };
     connection.post(MessageId.GET_READY, writeGetReady(connection.remoteId, answer));
   }
@@ -89,8 +124,14 @@ export class EmulatedRma {
     else this.#rendezvous.receive(request, connection, peerRequest, request.pieces, NO_DATA);
   }
 
-  #ask(request: RmaRequest, connection: Connection, memoryKey: Uint8Array | undefined): Status {
-    if (memoryKey === undefined) return Status.UNREACHABLE;
+  /** @param payload the key of the memory, and further blocks; @param byteLength of the first block */
+  #ask(
+    request: RmaRequest,
+    connection: Connection,
+    payload: Uint8Array | undefined,
+    byteLength = request.byteLength,
+  ): Status {
+    if (payload === undefined) return Status.UNREACHABLE;
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     const isPut = request.operation === Operation.PUT;
     if (request.requestId === 0) {
@@ -98,18 +139,27 @@ export class EmulatedRma {
       request.isAsking = !isPut;
       connection.expect(request);
     }
-    const { requestId, remoteOffset, byteLength } = request;
+    const { requestId, remoteOffset } = request;
     const header = writeRma(connection.remoteId, { request: requestId, remoteOffset, byteLength });
     const id = isPut ? MessageId.PUT : MessageId.GET;
-    const status = sendMessage(connection, id, header, memoryKey, 0, memoryKey.byteLength);
+    const status = sendMessage(connection, id, header, payload, 0, payload.byteLength);
     return status === Status.OK ? Status.INPROGRESS : status;
   }
 
-  /** The memory that the peer means; undefined for a key that is wrong or a range outside the memory. */
-  #find({ bytes }: AmFrame, { remoteOffset: offset, byteLength, keyAt, keyBytes }: AskedRma): LocalPiece | undefined {
-    const memory = keyBytes >= MEMORY_KEY_BYTES ? this.#host.context.exported.find(bytes, keyAt) : undefined;
-    if (memory === undefined || byteLength === 0 || offset + byteLength > memory.byteLength) return undefined;
-    return { memory, offset, byteLength, start: 0 };
+  /** The memory that the peer means; undefined for a key that is wrong, or a range outside the memory. */
+  #find(frame: AmFrame, asked: AskedRma): LocalPiece[] | undefined {
+    const isKeyed = asked.keyBytes >= MEMORY_KEY_BYTES;
+    const memory = isKeyed ? this.#host.context.exported.find(frame.bytes, asked.keyAt) : undefined;
+    const blocks = readRmaBlocks(frame, asked, MEMORY_KEY_BYTES);
+    if (memory === undefined || blocks === undefined || blocks.length > BLOCKS_MAX) return undefined;
+    const pieces: LocalPiece[] = [];
+    let start = 0;
+    for (const { remoteOffset: offset, byteLength } of blocks) {
+      if (!(offset >= 0 && byteLength > 0 && offset + byteLength <= memory.byteLength)) return undefined;
+      pieces.push({ memory, offset, byteLength, start });
+      start += byteLength;
+    }
+    return pieces;
   }
 
   /** A request of this worker that serves one of the peer. */

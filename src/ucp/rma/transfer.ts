@@ -1,6 +1,7 @@
 /** One put or get over one lane: fills its request, and starts it. Which lane and protocol is decided in plan.ts. */
 
 import type { Status } from '../../ucs/type/status.ts';
+import type { MdMemory } from '../../uct/api/memory.ts';
 import { hostBytes } from '../api/memory/local-bytes.ts';
 import { type Connection, notInitialized } from '../base/request.ts';
 import type { RmaRequest } from '../base/rma-request.ts';
@@ -46,25 +47,42 @@ export function initLocal(
 ): void {
   request.byteLength = byteLength;
   request.localOffset = offset;
-  if (request.protocolIndex === Protocol.SHORT) {
-    request.bytes = hostBytes(local);
-    return;
-  }
-  const { index } = request.lane!.md;
+  if (request.protocolIndex === Protocol.SHORT) request.bytes = hostBytes(local);
+  else initEntry(request, local, offset, byteLength, request.lane!.md.index, context);
+}
+
+/** What has the one entry of a zero-copy list, and registers host memory that is not mapped. */
+export interface EntryOwner {
+  setEntry(memory: MdMemory, offset: number, byteLength: number): void;
+  register(registrar: OperationRegistrar, bytes: Uint8Array): MdMemory;
+}
+
+/**
+ * Points the entry at local memory as one memory domain has it.
+ * @param md index of the memory domain
+ */
+export function initEntry(
+  owner: EntryOwner,
+  local: LocalMemory,
+  offset: number,
+  byteLength: number,
+  md: number,
+  context: MappedMemoryIndex,
+): void {
   if (!(local instanceof Uint8Array)) {
-    request.setEntry(local.mdMemory[index]!, offset, byteLength);
+    owner.setEntry(local.mdMemory[md]!, offset, byteLength);
     return;
   }
   const handle = context.handleOf(local);
-  const part = handle?.mdMemory[index];
+  const part = handle?.mdMemory[md];
   if (handle?.bytes !== undefined && part !== undefined) {
-    request.setEntry(part, local.byteOffset - handle.bytes.byteOffset + offset, byteLength);
+    owner.setEntry(part, local.byteOffset - handle.bytes.byteOffset + offset, byteLength);
     return;
   }
   const isShared = local.byteLength < local.buffer.byteLength && local.buffer.byteLength <= SHARED_BYTES_MAX;
   const registered = isShared ? new Uint8Array(local.buffer) : local;
-  const memory = request.register(context.registrars[index]!, registered);
-  request.setEntry(memory, local.byteOffset - registered.byteOffset + offset, byteLength);
+  const memory = owner.register(context.registrars[md]!, registered);
+  owner.setEntry(memory, local.byteOffset - registered.byteOffset + offset, byteLength);
 }
 
 /** Starts, or starts again, an initialized request: the status of the transport. */

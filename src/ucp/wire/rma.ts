@@ -7,7 +7,9 @@
  *   1     request of the sender
  *   2, 3  first byte in the memory of the key
  *   4, 5  bytes
- *         payload: key of the memory
+ *         payload: key of the memory; then, for a list, the blocks behind the first one, 16 bytes each:
+ *   0, 1  first byte in the memory of the key
+ *   2, 3  bytes
  *
  * GET_READY: the answer to a GET
  *   0     endpoint
@@ -22,6 +24,8 @@ import type { AmFrame } from '../../uct/api/iface.ts';
 import { endingOf } from './frame.ts';
 
 export const RMA_BYTES = 24;
+/** Bytes of one more block. */
+export const RMA_BLOCK_BYTES = 16;
 export const GET_READY_BYTES = 16;
 const RMA = new Int32Array(RMA_BYTES / 4);
 const READY = new Int32Array(GET_READY_BYTES / 4);
@@ -33,10 +37,16 @@ export interface RmaFields {
   readonly byteLength: number;
 }
 
-/** A PUT or GET that has come; its key is `keyBytes` bytes of the frame from byte `keyAt` on. */
+/** A PUT or GET that has come; its key and further blocks are `keyBytes` bytes of the frame from byte `keyAt` on. */
 export interface AskedRma extends RmaFields {
   readonly keyAt: number;
   readonly keyBytes: number;
+}
+
+/** A range of the memory behind the key. */
+export interface RmaBlock {
+  readonly remoteOffset: number;
+  readonly byteLength: number;
 }
 
 /** The fields of a GET_READY. */
@@ -68,6 +78,38 @@ export function readRma(frame: AmFrame): AskedRma {
     keyAt: offset + RMA_BYTES,
     keyBytes: frame.byteLength - RMA_BYTES,
   };
+}
+
+/** The payload of a PUT or GET: the key, and the blocks behind the first one. */
+export function writeRmaBlocks(key: Uint8Array, blocks: readonly RmaBlock[]): Uint8Array {
+  const payload = new Uint8Array(key.byteLength + (blocks.length - 1) * RMA_BLOCK_BYTES);
+  payload.set(key);
+  const view = new DataView(payload.buffer, key.byteLength);
+  for (let i = 1; i < blocks.length; i++) {
+    const { remoteOffset, byteLength } = blocks[i]!;
+    const at = (i - 1) * RMA_BLOCK_BYTES;
+    view.setInt32(at, remoteOffset | 0, true);
+    view.setInt32(at + 4, highOf(remoteOffset), true);
+    view.setInt32(at + 8, byteLength | 0, true);
+    view.setInt32(at + 12, highOf(byteLength), true);
+  }
+  return payload;
+}
+
+/** Reads the blocks of a PUT or GET whose key has `keyBytes` bytes; undefined if they are cut. */
+export function readRmaBlocks({ bytes }: AmFrame, asked: AskedRma, keyBytes: number): readonly RmaBlock[] | undefined {
+  const { remoteOffset, byteLength } = asked;
+  const blocks: RmaBlock[] = [{ remoteOffset, byteLength }];
+  const rest = asked.keyBytes - keyBytes;
+  if (rest < 0 || rest % RMA_BLOCK_BYTES !== 0) return undefined;
+  const view = new DataView(bytes.buffer, bytes.byteOffset + asked.keyAt + keyBytes, rest);
+  for (let at = 0; at < rest; at += RMA_BLOCK_BYTES) {
+    blocks.push({
+      remoteOffset: joinWords(view.getInt32(at, true), view.getInt32(at + 4, true)),
+      byteLength: joinWords(view.getInt32(at + 8, true), view.getInt32(at + 12, true)),
+    });
+  }
+  return blocks;
 }
 
 /** Writes a GET_READY: valid until the next one. */

@@ -322,6 +322,13 @@ export interface UctEndpoint {
    * @returns OK if the result is set in `call`; INPROGRESS, NO_RESOURCE or a failure
    */
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
+  /**
+   * Holds back the operations that follow until {@link uncork}, so that they start together: in one submission of a card, in few calls of a socket. Absent
+   * if that has no advantage. Every call needs its uncork; the operations progress without it only as far as they had started before.
+   */
+  cork?(): void;
+  /** Starts the operations that were held back. */
+  uncork?(): void;
   /** Whether the peer runs, as far as the transport can detect: OK; ENDPOINT_TIMEOUT if it has ended, CONNECTION_RESET if it has closed (uct_ep_check). */
   check(): Status;
   /** Closes the endpoint. Idempotent; never fails. */

@@ -166,6 +166,19 @@ export class TcpEndpoint implements UctEndpoint {
     return Status.INPROGRESS;
   }
 
+  cork(): void {
+    if (this.link.state === 'up') this.link.transmitter!.isCorked = true;
+  }
+
+  uncork(): void {
+    const { link } = this;
+    if (link.state !== 'up') return;
+    const transmitter = link.transmitter!;
+    transmitter.isCorked = false;
+    // If the link fails here, the operations end through their completions.
+    if (transmitter.isBlocked) link.check(transmitter.sendMore());
+  }
+
   flush(completion: Completion | undefined): Status {
     if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
     return this.#counters.flush(this.link.flush(completion));

@@ -353,6 +353,6 @@ function fetchedBuffer(job: Job, words: Int32Array, index: number): PendingBuffe
 function copied({ cp }: Stream, rest: PendingBuffer, memory: PhysicalMemory): PendingBuffer {
   const from = cp.hasLoops ? 0 : rest.offset;
   const bytes = memory.window(from).u8.slice(from, rest.end);
-  const copy = new PhysicalMemory('patched command buffer', 0, bytes.byteLength, () => bytes.buffer);
+  const copy = new PhysicalMemory('patched command buffer', 0, bytes.byteLength, () => bytes);
   return { ...rest, memory: copy, offset: rest.offset - from, end: bytes.byteLength };
 }

@@ -155,24 +155,26 @@ export class PacketExecutor {
     return 'blocked';
   }
 
-  /** LIN_DMA: a copy or a fill, with the completion message of the engine if gaudi is to send one. */
+  /** LIN_DMA: a copy or a fill, with the completion message of the engine if it is to send one. */
   #transfer(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
-    const { asic, linearDma, swappedDma, dmaCores, registers } = this.#options;
-    const control = words[index + 1]!;
-    if (asic === 'gaudi2') {
-      const elementBytes = linDmaSwapBytes(control);
-      if (elementBytes > 1 && !linDmaMemset(control)) return swappedDma.execute(stream, words, index, elementBytes);
-      return linearDma.execute(stream, job, words, index);
-    }
+    const { dmaCores, registers } = this.#options;
     const { cp } = stream;
     if (!cp.completing) {
-      if (linearDma.execute(stream, job, words, index) === 'blocked') return 'blocked';
-      if (!linDmaWrComp(control) || !dmaCores.has(stream)) return 'next';
+      if (this.#move(stream, job, words, index) === 'blocked') return 'blocked';
+      if (!linDmaWrComp(words[index + 1]!) || !dmaCores.has(stream)) return 'next';
       cp.completing = true;
     }
     if (!dmaCores.complete(stream, registers.engineBase(stream))) return 'blocked';
     cp.completing = false;
     return 'next';
+  }
+
+  #move(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
+    const { asic, linearDma, swappedDma } = this.#options;
+    const control = words[index + 1]!;
+    const elementBytes = asic === 'gaudi2' && !linDmaMemset(control) ? linDmaSwapBytes(control) : 1;
+    if (elementBytes > 1) return swappedDma.execute(stream, words, index, elementBytes);
+    return linearDma.execute(stream, job, words, index);
   }
 
   /** MSG_LONG: value, ctl, address. A 32-bit write, or the low word of the time stamp. */

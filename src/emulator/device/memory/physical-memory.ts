@@ -9,8 +9,8 @@
 /** Windows are 1 GiB, so that every index in one is a small integer of V8. */
 export const WINDOW_BYTES: number = 2 ** 30;
 
-/** Creates the buffer behind one window: `byteLength` bytes from `offset`. */
-export type WindowFactory = (offset: number, byteLength: number) => ArrayBufferLike;
+/** Creates one window: `byteLength` bytes from `offset`. */
+export type WindowFactory = (offset: number, byteLength: number) => Uint8Array;
 
 /**
  * Views of foreign memory count as external memory of V8 and provoke collections, so pinned host memory above this size
@@ -26,9 +26,9 @@ export class MemoryWindow {
   readonly u8: Uint8Array;
   readonly words: Int32Array;
 
-  constructor(buffer: ArrayBufferLike) {
-    this.u8 = new Uint8Array(buffer);
-    this.words = new Int32Array(buffer, 0, buffer.byteLength >>> 2);
+  constructor(bytes: Uint8Array) {
+    this.u8 = bytes;
+    this.words = new Int32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength >>> 2);
   }
 }
 

@@ -5,17 +5,19 @@
 import type { ArgumentBlock, DriverFile, DriverMapping } from '../../../driver/port.ts';
 import { Errno, SyscallError } from '../../../sys/index.ts';
 import {
-  DRM_COMMAND_BASE,
   DRM_IOCTL_TYPE,
   DRM_IOCTLS,
-  HABANALABS_IOCTL_TYPE,
   HABANALABS_IOCTLS,
+  IoctlIndex,
   type IoctlNumbers,
+  ioctlIndex,
+  ioctlSize,
+  ioctlType,
 } from '../../../uapi/index.ts';
 import type { IoctlTracer, TracedCall } from '../../trace/ioctl-tracer.ts';
 import type { CardPort } from '../base/card-port.ts';
 import { Notifier } from '../base/notifier.ts';
-import type { SharedPages } from '../memory/buffer-table.ts';
+import type { SharedPages } from '../memory/buffer-pages.ts';
 import { UserMemory } from '../memory/user-memory.ts';
 import { commandBufferIoctl } from './command-buffer.ts';
 import type { Context } from './context.ts';
@@ -25,28 +27,15 @@ import { memoryIoctl } from './memory.ts';
 import { submitIoctl } from './submit.ts';
 import { abortedWait, type Interruption, PolledWait, waitIoctl } from './wait.ts';
 
-/** Driver numbers after the base of the family, common to both families. */
-const INFO = 0;
-const CB = 1;
-const CS = 2;
-const WAIT_CS = 3;
-const MEMORY = 4;
-const DEBUG = 5;
-
 /**
  * Index of the ioctl in its family, or a negative errno for a number that the driver does not have.
  * @param unknownErrno for a number outside the DRM family: drm_ioctl and hl_ioctl_control differ
  */
 function driverNumber(request: number, block: ArgumentBlock, unknownErrno: number): number {
-  const number = request & 0xff;
-  const type = (request >>> 8) & 0xff;
-  if (((request >>> 16) & 0x3fff) > block.words.length * 4) return -Errno.EFAULT;
-  if (type === DRM_IOCTL_TYPE) {
-    const index = number - DRM_COMMAND_BASE;
-    return index >= INFO && index <= DEBUG ? index : -unknownErrno;
-  }
-  if (type !== HABANALABS_IOCTL_TYPE) return -Errno.ENOTTY;
-  return number >= 1 && number <= DEBUG + 1 ? number - 1 : -Errno.ENOTTY;
+  if (ioctlSize(request) > block.words.length * 4) return -Errno.EFAULT;
+  const index = ioctlIndex(request);
+  if (index >= 0) return index;
+  return ioctlType(request) === DRM_IOCTL_TYPE ? -unknownErrno : -Errno.ENOTTY;
 }
 
 /** Common part of primary and control files. */
@@ -162,7 +151,7 @@ export class PrimaryFile extends EmulatedFile {
    * raised.
    */
   protected async executeAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
-    if (driverNumber(request, block, this.unknownErrno) !== WAIT_CS) return this.execute(request, block);
+    if (driverNumber(request, block, this.unknownErrno) !== IoctlIndex.WAIT_CS) return this.execute(request, block);
     const wait = new PolledWait(block, this.card.config.clock);
     const { caller } = this.userMemory;
     let holdsSlot = false;
@@ -230,15 +219,15 @@ export class PrimaryFile extends EmulatedFile {
 
   protected dispatch(number: number, block: ArgumentBlock): number {
     switch (number) {
-      case CS:
+      case IoctlIndex.CS:
         return submitIoctl(this.context, block);
-      case WAIT_CS:
+      case IoctlIndex.WAIT_CS:
         return waitIoctl(this.context, block);
-      case MEMORY:
+      case IoctlIndex.MEMORY:
         return memoryIoctl(this.context, block);
-      case CB:
+      case IoctlIndex.CB:
         return commandBufferIoctl(this.context, block);
-      case INFO:
+      case IoctlIndex.INFO:
         return infoIoctl(this.card, this.userMemory, this.context, this.#notifier, block);
       default:
         return debugIoctl(this.context, block);
@@ -276,7 +265,7 @@ export class ControlFile extends EmulatedFile {
   }
 
   protected dispatch(number: number, block: ArgumentBlock): number {
-    if (number !== INFO) return -Errno.ENOTTY;
+    if (number !== IoctlIndex.INFO) return -Errno.ENOTTY;
     return infoIoctl(this.card, this.userMemory, undefined, undefined, block);
   }
 }

@@ -1,37 +1,17 @@
 /**
  * Driver buffers of a context: command buffers and timestamp buffers, with their handles and mappings (struct hl_mem_mgr).
  *
- * A buffer is a memfd, so that driver and user have separate mappings of it and either can be removed first. Handles share
- * one number space. Source: drivers/accel/habanalabs/common/memory_mgr.c, Linux 6.12.
+ * Driver and user have separate mappings of a buffer, of which either can be removed first. Handles share one number space. Source: drivers/accel/habanalabs/common/memory_mgr.c, Linux 6.12.
  */
 
 import type { DriverMapping } from '../../../driver/port.ts';
-import {
-  addSeals,
-  close as closeFd,
-  Errno,
-  ftruncate,
-  isSyscallError,
-  type MappedMemory,
-  mapFile,
-  memfdCreate,
-  SealFlag,
-  SyscallError,
-} from '../../../sys/index.ts';
+import { Errno, isSyscallError, type MappedMemory, mapFile, SyscallError } from '../../../sys/index.ts';
 import { HandleType, handleId, handleType, PAGE_SIZE, packHandle, unpackHandle } from '../../../uapi/index.ts';
 import { HOST_MEMORY, PhysicalMemory } from '../../device/memory/physical-memory.ts';
-import { smallestFreeId } from './handle-ids.ts';
+import { BufferPages, type BufferPlace, type SharedPages } from './buffer-pages.ts';
+import { HandleIds } from './handle-ids.ts';
 import type { HwBlocks } from './hw-blocks.ts';
-import type { MmapFile, MmapPlace } from './mmap-file.ts';
-
-/** Pages of the driver that another process maps. */
-export interface SharedPages {
-  /** The driver's own descriptor of a file that cannot shrink; valid until the file that shared it is closed. */
-  readonly fd: number;
-  readonly byteLength: number;
-  /** Notifies that the process has unmapped the pages. Idempotent. */
-  release(): void;
-}
+import type { MmapFile } from './mmap-file.ts';
 
 /** A mapped buffer for the driver port; notifies when it is closed. */
 export class BufferMapping implements DriverMapping {
@@ -56,104 +36,67 @@ export class BufferMapping implements DriverMapping {
   }
 }
 
+/** Parts of a buffer. */
+interface DriverBufferInit {
+  readonly handle: bigint;
+  readonly byteLength: number;
+  readonly place: BufferPlace;
+}
+
 /** One buffer. It exists until it is destroyed and unmapped. */
 export class DriverBuffer {
   readonly id: number;
   readonly type: HandleType;
   /** Size in bytes as the driver counts it. */
   readonly byteLength: number;
+  /** The mmap cookie. */
+  readonly handle: bigint;
   /** The driver's mapping; host memory for the card. */
   readonly memory: PhysicalMemory;
-  readonly mapping: MappedMemory;
+  readonly view: DataView;
+  readonly place: BufferPlace;
   /** Device address of a command buffer created with MAP; 0 for none. */
   deviceAddress = 0n;
   /** Destroyed by the user; it may still be mapped. */
   destroyed = false;
-  readonly #isMapped: (() => boolean) | undefined;
-  #mapped = false;
-  /** The mmap cookie. */
-  readonly handle: bigint;
-  readonly #fd: number;
-  readonly #mmapFile: MmapFile | undefined;
-  readonly #place: MmapPlace | undefined;
+  /** The user has it mapped. Mappings that the kernel makes are not reported: see {@link BufferTable}. */
+  mapped = false;
 
-  /**
-   * @param mmapFile the file of the context that has its buffers, and chooses their ids; undefined for a file of its own
-   * @throws SyscallError ENOMEM, EMFILE
-   */
-  constructor(id: number, type: HandleType, byteLength: number, mmapFile?: MmapFile) {
-    const place = mmapFile?.allocate(type, byteLength);
-    this.id = place?.id ?? id;
+  constructor(id: number, type: HandleType, init: DriverBufferInit) {
+    const { handle, byteLength, place } = init;
+    const { address, bytes } = place;
+    this.id = id;
     this.type = type;
-    this.handle = packHandle(mmapFile?.typeOf(type) ?? type, this.id);
+    this.handle = handle;
     this.byteLength = byteLength;
-    this.#mmapFile = mmapFile;
-    this.#place = place;
-    this.#isMapped = place === undefined ? undefined : () => mmapFile!.isMapped(place);
-    const bytes = roundUp(byteLength);
-    if (place !== undefined) {
-      this.#fd = place.fd;
-      try {
-        this.mapping = mapFile(place.fd, bytes, place.offset);
-      } catch (error) {
-        mmapFile!.free(place);
-        throw error;
-      }
-      this.memory = new PhysicalMemory(HOST_MEMORY, this.mapping.address, bytes, () => this.mapping.buffer);
-      return;
-    }
-    this.#fd = memfdCreate(type === HandleType.CB ? 'gaudi-cb' : 'gaudi-ts', { sealing: true });
-    try {
-      ftruncate(this.#fd, bytes);
-      // Other processes receive the descriptor: a file that shrinks under the driver's mapping would end the process.
-      addSeals(this.#fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
-      this.mapping = mapFile(this.#fd, bytes, 0);
-    } catch (error) {
-      closeFd(this.#fd);
-      throw error;
-    }
-    this.memory = new PhysicalMemory(HOST_MEMORY, this.mapping.address, bytes, () => this.mapping.buffer);
-  }
-
-  /** Whether the user has it mapped. Mappings that the kernel makes are not reported: there it is looked up. */
-  get mapped(): boolean {
-    return this.#isMapped?.() ?? this.#mapped;
-  }
-
-  set mapped(mapped: boolean) {
-    this.#mapped = mapped;
-  }
-
-  /** The file of the buffer, which the buffer owns. */
-  get fd(): number {
-    return this.#fd;
+    this.place = place;
+    this.memory = new PhysicalMemory(HOST_MEMORY, address, bytes.byteLength, () => bytes);
+    this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
 
   /** Maps the same bytes once more, for the user. */
   mapForUser(onClose: () => void): DriverMapping {
-    return new BufferMapping(mapFile(this.#fd, this.mapping.byteLength, this.#place?.offset ?? 0), onClose);
-  }
-
-  close(): void {
-    this.memory.forget();
-    this.mapping.close();
-    if (this.#place === undefined) closeFd(this.#fd);
-    else this.#mmapFile!.free(this.#place);
+    const { fd, offset } = this.place;
+    return new BufferMapping(mapFile(fd, this.memory.byteLength, offset), onClose);
   }
 }
 
 /** The buffers of one context. */
 export class BufferTable {
   readonly #buffers: Map<number, DriverBuffer> = new Map();
+  readonly #ids: HandleIds = new HandleIds();
+  readonly #pages: BufferPages;
   readonly #blocks: HwBlocks;
   readonly #mmapFile: MmapFile | undefined;
   /** Destroyed buffers that were mapped still: nothing tells when the kernel unmaps them. */
   readonly #leftMapped: Set<DriverBuffer> = new Set();
   #closed = false;
 
+  /** @param mmapFile the file that the kernel maps; undefined if mappings are made by the driver */
   constructor(blocks: HwBlocks, mmapFile?: MmapFile) {
     this.#blocks = blocks;
     this.#mmapFile = mmapFile;
+    this.#pages = new BufferPages(mmapFile);
   }
 
   /** True while the user has a buffer mapped, destroyed or not. */
@@ -172,9 +115,12 @@ export class BufferTable {
   create(type: HandleType, byteLength: number): DriverBuffer | number {
     this.#dropUnmapped();
     try {
-      const id = this.#mmapFile === undefined ? smallestFreeId(this.#buffers) : 0;
-      const buffer = new DriverBuffer(id, type, byteLength, this.#mmapFile);
-      this.#buffers.set(buffer.id, buffer);
+      const place = this.#pages.allocate(type, byteLength);
+      // The kernel maps the file at the offset that the program passes: the id is the page.
+      const id = this.#mmapFile === undefined ? this.#ids.take() : place.page;
+      const handle = this.#mmapFile?.cookie(type, id) ?? packHandle(type, id);
+      const buffer = new DriverBuffer(id, type, { handle, byteLength, place });
+      this.#buffers.set(id, buffer);
       return buffer;
     } catch (error) {
       if (isSyscallError(error)) return error.errno;
@@ -194,9 +140,12 @@ export class BufferTable {
     return this.find(HandleType.CB, low, high);
   }
 
-  /** The command buffers. */
-  commandBuffers(): readonly DriverBuffer[] {
-    return [...this.#buffers.values()].filter(({ type }) => type === HandleType.CB);
+  /** The command buffers, for a list of them. */
+  commandBuffers(): readonly { readonly handle: bigint; readonly byteLength: number; readonly mapped: boolean }[] {
+    const offsets = this.#mmapFile?.mappedOffsets();
+    return [...this.#buffers.values()]
+      .filter(({ type }) => type === HandleType.CB)
+      .map(({ handle, byteLength, mapped }) => ({ handle, byteLength, mapped: offsets?.has(handle) ?? mapped }));
   }
 
   /** The buffers that have a device address. */
@@ -237,8 +186,9 @@ export class BufferTable {
     if (type === HandleType.HW_BLOCK) return this.#blocks.share(byteLength, Number(id));
     const buffer = this.#takeForUser(byteLength, offset);
     return {
-      fd: buffer.fd,
-      byteLength: buffer.mapping.byteLength,
+      fd: buffer.place.fd,
+      offset: Number(buffer.place.offset),
+      byteLength: buffer.memory.byteLength,
       release: () => {
         if (buffer.mapped) this.#returnFromUser(buffer);
       },
@@ -253,15 +203,16 @@ export class BufferTable {
     this.#dropUnmapped();
     const { type, id } = unpackHandle(offset);
     if (type === HandleType.HW_BLOCK) this.#blocks.checkMmap(byteLength, Number(id));
-    else if (this.#forUser(byteLength, offset).mapped) throw refused('the buffer is mapped already');
+    else if (this.#isMapped(this.#forUser(byteLength, offset))) throw refused('the buffer is mapped already');
   }
 
   /** Drops all handles. Existing mappings of the user stay valid. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    for (const buffer of this.#buffers.values()) buffer.close();
+    for (const { memory } of this.#buffers.values()) memory.forget();
     this.#buffers.clear();
+    this.#pages.close();
   }
 
   /** Checks the arguments of a mapping and marks the buffer as mapped. */
@@ -278,7 +229,7 @@ export class BufferTable {
     const buffer = this.#buffers.get(Number(id));
     const isType = buffer !== undefined && type === (this.#mmapFile?.typeOf(buffer.type) ?? buffer.type);
     if (buffer === undefined || !isType) throw refused(`no buffer at offset 0x${offset.toString(16)}`);
-    if (roundUp(byteLength) !== buffer.mapping.byteLength || byteLength <= 0) {
+    if (roundUp(byteLength) !== buffer.memory.byteLength || byteLength <= 0) {
       throw refused(`${byteLength} bytes of a buffer that has ${buffer.byteLength}`);
     }
     return buffer;
@@ -291,18 +242,28 @@ export class BufferTable {
 
   /** Frees the destroyed buffers that the user has unmapped meanwhile. */
   #dropUnmapped(): void {
-    for (const buffer of this.#leftMapped) this.#dropUnused(buffer);
+    if (this.#leftMapped.size === 0) return;
+    const offsets = this.#mmapFile!.mappedOffsets();
+    for (const buffer of this.#leftMapped) if (!offsets.has(buffer.handle)) this.#drop(buffer);
   }
 
   #dropUnused(buffer: DriverBuffer): void {
     if (this.#closed || !buffer.destroyed) return;
-    if (buffer.mapped) {
-      if (this.#mmapFile !== undefined) this.#leftMapped.add(buffer);
-      return;
-    }
+    if (!this.#isMapped(buffer)) this.#drop(buffer);
+    else if (this.#mmapFile !== undefined) this.#leftMapped.add(buffer);
+  }
+
+  /** Mappings that the kernel makes are looked up. */
+  #isMapped(buffer: DriverBuffer): boolean {
+    return this.#mmapFile?.mappedOffsets().has(buffer.handle) ?? buffer.mapped;
+  }
+
+  #drop(buffer: DriverBuffer): void {
     this.#leftMapped.delete(buffer);
     this.#buffers.delete(buffer.id);
-    buffer.close();
+    if (this.#mmapFile === undefined) this.#ids.free(buffer.id);
+    buffer.memory.forget();
+    this.#pages.free(buffer.place);
   }
 }
 

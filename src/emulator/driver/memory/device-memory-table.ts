@@ -11,7 +11,7 @@ import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
 import type { CardPort } from '../base/card-port.ts';
 import type { ExportedDmabuf, MemoryRun } from '../base/dmabuf.ts';
 import type { UserMapping } from '../base/user-mapping.ts';
-import { smallestFreeId } from './handle-ids.ts';
+import { HandleIds } from './handle-ids.ts';
 import type { VaSpace } from './va-space.ts';
 
 const EXPORT_ALIGNMENT = 4096n;
@@ -50,6 +50,7 @@ export class DeviceMemoryTable {
   readonly #firstByte: number;
   readonly #pageBytes: number;
   readonly #allocations: Map<number, Allocation> = new Map();
+  readonly #handles: HandleIds = new HandleIds();
   readonly #mappings: Map<bigint, DeviceMapping> = new Map();
   /** Exports of physical ranges, which belong to no allocation. */
   readonly #physicalExports: Set<ExportedDmabuf> = new Set();
@@ -95,7 +96,7 @@ export class DeviceMemoryTable {
     if (pages * this.#pageBytes > this.#physical.freeBytes) return -Errno.ENOMEM;
     const runs = this.#allocateRuns(pages, (flags & HL_MEM.CONTIGUOUS) !== 0);
     if (runs === undefined) return -Errno.ENOMEM;
-    const handle = smallestFreeId(this.#allocations);
+    const handle = this.#handles.take();
     const bytes = pages * this.#pageBytes;
     this.#allocations.set(handle, { handle, runs, byteLength: bytes, mappings: 0, exports: new Set() });
     this.#account(bytes);
@@ -115,6 +116,7 @@ export class DeviceMemoryTable {
     const allocation = this.#allocations.get(handle);
     if (allocation === undefined || allocation.mappings > 0) return Errno.EINVAL;
     this.#allocations.delete(handle);
+    this.#handles.free(handle);
     this.#release(allocation);
     return 0;
   }

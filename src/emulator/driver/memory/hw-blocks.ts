@@ -8,6 +8,7 @@ import type { DriverMapping } from '../../../driver/port.ts';
 import { Errno, mapFile, SyscallError } from '../../../sys/index.ts';
 import { type AsicProfile, HandleType, PAGE_SIZE, packHandle } from '../../../uapi/index.ts';
 import type { CardPort } from '../base/card-port.ts';
+import type { SharedPages } from './buffer-pages.ts';
 import type { MmapFile } from './mmap-file.ts';
 
 /** Result of MAP_BLOCK. */
@@ -40,9 +41,10 @@ export class HwBlocks {
     if (this.#mmapFile === undefined) return { handle: packHandle(HandleType.HW_BLOCK, id), byteLength };
     const page = firstPage(profile, id);
     // The kernel maps the file without asking: the registers must be in it before.
-    const place = this.#mmapFile.at(HandleType.HW_BLOCK, page);
+    const handle = this.#mmapFile.cookie(HandleType.HW_BLOCK, page);
+    const place = { fd: this.#mmapFile.fd, offset: handle };
     this.#card.device.registers.shareBlock(Number(address - profile.cfg.start), byteLength, place);
-    return { handle: packHandle(HandleType.HW_BLOCK, page), byteLength };
+    return { handle, byteLength };
   }
 
   /**
@@ -60,14 +62,14 @@ export class HwBlocks {
    * Returns a whole block for another process. The card owns it until {@link close}, so it needs no release.
    * @throws SyscallError like {@link mmap}
    */
-  share(byteLength: number, id: number): { readonly fd: number; readonly byteLength: number; release(): void } {
+  share(byteLength: number, id: number): SharedPages {
     const { profile, device } = this.#card;
     const block = profile.userBlocks[id];
     if (block === undefined || Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE !== block.size) {
       throw new SyscallError('mmap', Errno.EINVAL, `${byteLength} bytes of register block ${id}`);
     }
     const fd = device.registers.shareBlock(Number(block.address - profile.cfg.start), block.size);
-    return { fd, byteLength: block.size, release: () => {} };
+    return { fd, offset: 0, byteLength: block.size, release: () => {} };
   }
 
   /** Checks a mapping that the kernel makes of the mmap file. Throws SyscallError EINVAL like {@link mmap}. */

@@ -6,22 +6,12 @@
  */
 
 import { readFileSync } from 'node:fs';
-import { close, Errno, ftruncate, memfdCreate, punchHole, SyscallError } from '../../../sys/index.ts';
+import { close, ftruncate, memfdCreate } from '../../../sys/index.ts';
 import { HandleType, PAGE_SIZE, packHandle, unpackHandle } from '../../../uapi/index.ts';
-import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
 
 /** Offsets of files are signed: the cookie of the driver for timestamp buffers (0x10) is none. */
 const TIMESTAMP_TYPE = 0x6 as HandleType;
 const FILE_BYTES: bigint = 2n ** 63n - BigInt(PAGE_SIZE);
-/** Ids are 32-bit numbers. */
-const PAGES_MAX = 2 ** 32;
-
-/** The pages of a handle in the file. */
-export interface MmapPlace {
-  readonly id: number;
-  readonly fd: number;
-  readonly offset: bigint;
-}
 
 /** The file. */
 export class MmapFile {
@@ -30,7 +20,6 @@ export class MmapFile {
   readonly #inode: string;
   /** Mappings of the device node that are older than this file: those of an earlier context. */
   readonly #earlier: ReadonlySet<string>;
-  readonly #pages: RangeAllocator = new RangeAllocator(PAGES_MAX);
 
   /**
    * @param owner the process that maps it
@@ -47,7 +36,6 @@ export class MmapFile {
       close(this.fd);
       throw error;
     }
-    this.#pages.reserve(0, 1);
     this.#earlier = new Set(this.#mappings());
   }
 
@@ -56,37 +44,20 @@ export class MmapFile {
     return type === HandleType.TS ? TIMESTAMP_TYPE : type;
   }
 
-  /** Allocates the pages of a buffer. Throws SyscallError ENOMEM. */
-  allocate(type: HandleType, byteLength: number): MmapPlace {
-    const id = this.#pages.allocate(Math.ceil(byteLength / PAGE_SIZE));
-    if (id < 0) throw new SyscallError('mmap', Errno.ENOMEM, `${byteLength} bytes of the mmap file`);
-    return this.at(type, id);
-  }
-
-  /** The pages of a fixed id, which the caller chooses. */
-  at(type: HandleType, id: number): MmapPlace {
-    return { id, fd: this.fd, offset: packHandle(this.typeOf(type), id) };
-  }
-
-  /** Frees the pages of a buffer: they read as zeros from now on. */
-  free({ id, offset }: MmapPlace): void {
-    punchHole(this.fd, offset, this.#pages.free(id) * PAGE_SIZE);
-  }
-
-  /** Whether the process has mapped the pages. Processes that have inherited the mapping do not count. */
-  isMapped({ offset }: MmapPlace): boolean {
-    return this.#mappedOffsets().includes(offset);
+  /** The offset of a page in the part of a type: the mmap cookie of what begins there. */
+  cookie(type: HandleType, page: number): bigint {
+    return packHandle(this.typeOf(type), page);
   }
 
   /** Whether the process has mapped any buffer. */
   get hasMappings(): boolean {
-    return this.#mappedOffsets().some((offset) => unpackHandle(offset).type !== HandleType.HW_BLOCK);
+    return [...this.mappedOffsets()].some((offset) => unpackHandle(offset).type !== HandleType.HW_BLOCK);
   }
 
-  /** The offsets at which mappings of the process begin. */
-  #mappedOffsets(): readonly bigint[] {
+  /** The offsets at which mappings of the process begin. Processes that have inherited a mapping do not count. */
+  mappedOffsets(): ReadonlySet<bigint> {
     const mappings = this.#mappings().filter((line) => !this.#earlier.has(line));
-    return mappings.map((line) => BigInt(`0x${line.split(' ')[2]}`));
+    return new Set(mappings.map((line) => BigInt(`0x${line.split(' ')[2]}`)));
   }
 
   /** The lines of its mappings of the device node in /proc. */

@@ -43,7 +43,7 @@ export function pinOwnPages(address: number, byteLength: number): PinnedPages | 
   if (!isOwnMapping(address, byteLength)) {
     return pinned(new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined, process.pid), () => {});
   }
-  const makeWindow = (offset: number, length: number): ArrayBuffer => viewAt(address + offset, length);
+  const makeWindow = (offset: number, length: number): Uint8Array => new Uint8Array(viewAt(address + offset, length));
   return pinned(new PhysicalMemory(HOST_MEMORY, address, byteLength, windowed(byteLength, makeWindow)), () => {});
 }
 
@@ -71,7 +71,7 @@ function pinFile(fd: number, offset: number, byteLength: number): PinnedPages {
     return pinned(memory, () => unmapLarge(address, byteLength));
   }
   const mapping: MappedMemory = mapFile(fd, byteLength, offset);
-  const memory = new PhysicalMemory(HOST_MEMORY, mapping.address, byteLength, () => mapping.buffer);
+  const memory = new PhysicalMemory(HOST_MEMORY, mapping.address, byteLength, () => mapping.u8);
   return pinned(memory, () => mapping.close());
 }
 

@@ -13,6 +13,12 @@ import { type ForeignPages, type PinnedPages, pinForeignPages, pinOwnPages } fro
 /** End of user addresses on x86-64. */
 const USER_ADDRESS_END = 2 ** 47;
 
+/**
+ * Address of an argument block that is a copy: none that a program can have. As in the kernel, pointers in it lead to memory of the program, also where
+ * they point to the arguments themselves.
+ */
+export const NO_ADDRESS: number = 2 ** 52;
+
 /** Largest structure or array that an ioctl reads at once: 512 chunks of 64 bytes. */
 const SCRATCH_BYTES = 32768;
 

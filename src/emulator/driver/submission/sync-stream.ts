@@ -10,7 +10,7 @@ import { Errno } from '../../../sys/index.ts';
 import { HL_CS_ARGS, HL_CS_CHUNK, HL_CS_FLAGS, type QueueEntry } from '../../../uapi/index.ts';
 import type { PhysicalMemory } from '../../device/memory/physical-memory.ts';
 import { readNumber } from '../base/words.ts';
-import { smallestFreeId } from '../memory/handle-ids.ts';
+import { HandleIds } from '../memory/handle-ids.ts';
 import type { ContextPort } from './context-port.ts';
 import { accept, acceptNothing, refuse } from './cs-answer.ts';
 import { timeoutSecondsOf } from './cs-timeout.ts';
@@ -50,6 +50,7 @@ export class SyncStream {
   /** The signals of incomplete SIGNAL submissions, by sequence number. */
   readonly #signals: Map<number, Signal> = new Map();
   readonly #reservations: Map<number, Reservation> = new Map();
+  readonly #ids: HandleIds = new HandleIds();
   readonly #packets: SignalPackets;
 
   constructor(context: ContextPort) {
@@ -182,7 +183,7 @@ export class SyncStream {
     if (queue.wraps(count) && !this.#prepareSwitch(queue)) return refuse(block, Errno.EINVAL);
     if (this.#reservations.size >= RESERVATIONS_MAX) return refuse(block, Errno.EINVAL);
     const first = queue.takeSignals(count);
-    const id = smallestFreeId(this.#reservations);
+    const id = this.#ids.take();
     this.#reservations.set(id, { id, queue, first, count, seq: 0, references: 0 });
     accept(block, 0);
     block.words[OUT.handle_id] = id;
@@ -196,14 +197,19 @@ export class SyncStream {
     const reservation = this.#reservations.get(block.words[IN.encaps_sig_handle_id]!);
     if (reservation === undefined || reservation.seq !== 0) return refuse(block, Errno.EINVAL);
     if (!reservation.queue.giveBack(reservation.first, reservation.count)) return refuse(block, Errno.EINVAL);
-    this.#reservations.delete(reservation.id);
+    this.#forget(reservation);
     return accept(block, 0);
   }
 
   /** Drops the reference of a submission that has ended: the last one removes the reservation. */
   #release(reservation: Reservation): void {
     reservation.references -= 1;
-    if (reservation.references === 0) this.#reservations.delete(reservation.id);
+    if (reservation.references === 0) this.#forget(reservation);
+  }
+
+  #forget({ id }: Reservation): void {
+    this.#reservations.delete(id);
+    this.#ids.free(id);
   }
 
   /** Clears the other sync object of a queue before the switch to it; returns false while it has references. */

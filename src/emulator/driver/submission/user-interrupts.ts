@@ -166,7 +166,7 @@ export class UserInterrupts {
     if (value === undefined) return true;
     if (value < target) return false;
     const now = BigInt(this.#context.card.config.clock.nowNs());
-    buffer.mapping.view.setBigUint64(offset * COUNTER_BYTES, now, true);
+    buffer.view.setBigUint64(offset * COUNTER_BYTES, now, true);
     return true;
   }
 
@@ -182,7 +182,7 @@ export class UserInterrupts {
     const buffer = this.#context.buffers.findCommandBuffer(low, words[IN.cq_counters_handle + 1]!);
     const offset = readNumber(words, IN.cq_counters_offset);
     if (buffer === undefined || (offset + 1) * COUNTER_BYTES > buffer.memory.byteLength) return Errno.EINVAL;
-    const { view } = buffer.mapping;
+    const { view } = buffer;
     return { read: () => view.getBigUint64(offset * COUNTER_BYTES, true) };
   }
 

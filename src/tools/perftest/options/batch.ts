@@ -49,7 +49,7 @@ function expand(options: TestOptions, files: readonly (readonly Line[])[], names
 /** The test of options, or one for each size of a range. */
 function testsOf(options: TestOptions, names: readonly string[]): BatchTest[] {
   const { s } = options;
-  if (s === undefined || !isRange(s)) return [{ names, spec: specOf(options) }];
+  if (s === undefined || !isRange(options)) return [{ names, spec: specOf(options) }];
   return sizesOfRange(s).map((bytes) => {
     return { names: [...names, memorySizeType.print(bytes)], spec: specOf({ ...options, s: String(bytes) }) };
   });

@@ -1,7 +1,7 @@
 /** Options of perftest: what their text means, what is refused and why. */
 
 import { describe, expect, it } from 'vitest';
-import { specOf, type TestOptions } from './options.ts';
+import { isRange, specOf, type TestOptions } from './options.ts';
 import { checkSpec, messageBytes, messageExtent, packSpec, unpackSpec, warmUpOf } from './spec.ts';
 import { TESTS } from './tests.ts';
 
@@ -51,6 +51,15 @@ describe('specOf', () => {
     expect(messageBytes(spec)).toBe(16 + 4096 + 2 ** 20);
     expect(messageExtent(spec)).toBe(2 * 2_097_152 + 2 ** 20);
     expect(messageExtent({ ...spec, stride: 0 })).toBe(messageBytes(spec));
+  });
+
+  it('takes pieces of one size with -D iov, and a range without', () => {
+    const pieces = { t: 'ucp_put_bw', s: '1024:16,8', D: 'iov' };
+    expect(specOf(pieces)).toMatchObject({ sizes: [...new Array<number>(16).fill(1024), 8], recvType: 'contig' });
+    expect(isRange(pieces)).toBe(false);
+    expect(isRange({ s: '8:4k' })).toBe(true);
+    expect(isRange({ s: '8..4k', D: 'iov' })).toBe(true);
+    expect(failure(() => specOf({ ...pieces, s: '8:x' })).message).toMatch(/number of pieces behind a colon/);
   });
 
   it('takes one name for both sides', () => {
@@ -108,8 +117,9 @@ describe('specOf', () => {
     ['-B', { t: 'tag_lat', B: true }],
     ['-D shortiov', { ...UCT, t: 'am_lat', D: 'shortiov' }],
     ['-E sleep', { t: 'tag_lat', E: 'sleep' }],
-    ['-D iov', { t: 'ucp_put_lat', D: 'iov' }],
-    ['a list of sizes', { t: 'ucp_get', s: '8,8' }],
+    ['-D contig,iov', { t: 'ucp_put_lat', D: 'contig,iov' }],
+    ['-D iov for ucp_fadd', { t: 'ucp_fadd', D: 'iov' }],
+    ['a list of sizes', { t: 'ucp_fadd', s: '4,4' }],
     ['-D bcopy', { ...UCT, t: 'put_bw', D: 'bcopy' }],
     ['-H 16', { ...UCT, t: 'am_bw', H: '16' }],
   ])('refuses %s with the reason', (name, options) => {

@@ -55,7 +55,7 @@ export function declareTestOptions(command: Command): Command {
     .option('-t <test>', `test to run: ${TESTS.map(({ name }) => name).join(', ')}`)
     .option(
       '-s <sizes>',
-      `sizes of the parts of a message, such as 16,48,8192, or a range such as 8..4k or 8:4k (${DEFAULT_BYTES})`,
+      `sizes of the parts of a message, such as 16,48,8192 or, with -D iov, 1024:16 for sixteen of them; or a range such as 8..4k or 8:4k (${DEFAULT_BYTES})`,
     )
     .option('-m <types>', 'memory of the sender and, behind a comma, of the receiver: host or gaudi (host)')
     .option('-n <iterations>', `iterations to run (${DEFAULT_ITERATIONS})`)
@@ -98,7 +98,9 @@ export function specOf(options: TestOptions): TestSpec {
   }
   const isUct = kind.api === 'UCT';
   const [sendMemory, recvMemory] = pairOf('-m', options.m ?? 'host');
-  const [sendType, recvType] = isUct ? ['contig', 'contig'] : pairOf('-D', options.D ?? 'contig');
+  const [sendType, bothType] = isUct ? ['contig', 'contig'] : pairOf('-D', options.D ?? 'contig');
+  // The remote memory of a put or get is one range.
+  const recvType = isOneSided(kind.operation) && !options.D?.includes(',') ? 'contig' : bothType;
   const { r: mode = 'recv' } = options;
   if (mode !== 'recv' && mode !== 'recv_data') throw invalidParam('-r', 'must be recv or recv_data', mode);
   if (options.o === true && !isOneSided(kind.operation)) {
@@ -107,7 +109,7 @@ export function specOf(options: TestOptions): TestSpec {
   const isVerified = options.V === true;
   return checkSpec({
     kind,
-    sizes: (options.s ?? String(DEFAULT_BYTES)).split(',').map((text) => sizeOf('-s', text)),
+    sizes: (options.s ?? String(DEFAULT_BYTES)).split(',').flatMap((text) => piecesOf(text, takesPieces(options))),
     iterations: numberOf('-n', options.n, DEFAULT_ITERATIONS),
     warmUp: numberOf('-w', options.w, DEFAULT_WARM_UP),
     window: numberOf('-O', options.O, isVerified ? 1 : kind.window),
@@ -136,9 +138,23 @@ const RANGE = /\.\.|:/;
 /** Sizes of one range at most: every power of two that a size can be. */
 const RANGE_SIZES_MAX = 64;
 
-/** True for sizes that are a range, of which every power of two is a test: `8..4m`, or `8:4m`. */
-export function isRange(text: string | undefined): boolean {
-  return text !== undefined && RANGE.test(text);
+/** True for sizes that are a range, of which every power of two is a test: `8..4m`, or `8:4m`, which stands for pieces with -D iov. */
+export function isRange({ s, D }: Pick<TestOptions, 's' | 'D'>): boolean {
+  return s !== undefined && RANGE.test(s) && !(takesPieces({ D }) && !s.includes('..'));
+}
+
+/** Whether sizes are those of the pieces of a list. */
+function takesPieces({ D }: { readonly D?: string | undefined }): boolean {
+  return D?.split(',').includes('iov') === true;
+}
+
+/** The sizes of pieces: `1024`, or `1024:16` for sixteen of them. */
+function piecesOf(text: string, takesCount: boolean): number[] {
+  const [size, count] = takesCount ? text.split(':') : [text];
+  const bytes = sizeOf('-s', size!);
+  if (count === undefined) return [bytes];
+  if (!/^[1-9]\d{0,5}$/.test(count)) throw invalidParam('-s', 'must have a number of pieces behind a colon', text);
+  return new Array<number>(Number(count)).fill(bytes);
 }
 
 /**

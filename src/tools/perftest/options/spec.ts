@@ -4,7 +4,7 @@
 
 import { invalidParam, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { isAtomic, type TestKind, testNamed } from './tests.ts';
+import { isAtomic, isOneSided, type TestKind, testNamed } from './tests.ts';
 
 /** Sizes of a message, with every part of a list. */
 const MESSAGE_BYTES_MAX = 2 ** 40;
@@ -172,12 +172,15 @@ function checkUct(spec: TestSpec, bytes: number): void {
 
 function checkUcp(spec: TestSpec): void {
   const { operation, name } = spec.kind;
-  const takesIov = operation === 'tag' || operation === 'tag_sync' || operation === 'am' || operation === 'stream';
+  const takesIov = !isAtomic(operation);
   if (!takesIov && (spec.sendType === 'iov' || spec.recvType === 'iov')) {
-    throw unsupported(`-D iov for ${name}`, 'only messages take lists');
+    throw unsupported(`-D iov for ${name}`, 'atomic operations have one word');
   }
   if (!takesIov && spec.sizes.length > 1)
-    throw unsupported(`a list of sizes (-s) for ${name}`, 'only messages take lists');
+    throw unsupported(`a list of sizes (-s) for ${name}`, 'atomic operations have one word');
+  if (isOneSided(operation) && spec.recvType === 'iov') {
+    throw unsupported(`-D contig,iov for ${name}`, 'the remote memory is one range');
+  }
 }
 
 function checkInteger(option: string, value: unknown, min: number, max: number): void {

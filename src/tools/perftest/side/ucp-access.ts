@@ -1,6 +1,6 @@
 /** Put, get and atomic operations on remote memory as traffic of a test. */
 
-import type { LocalMemory, RemoteKey } from '../../../ucp/api/memory.ts';
+import type { LocalBuffer, LocalMemory, RemoteKey } from '../../../ucp/api/memory.ts';
 import type { AtomicName, AtomicParams, Request } from '../../../ucp/api/request.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -11,12 +11,19 @@ import { UcpTraffic } from './ucp-traffic.ts';
 
 /** Operations on remote memory. */
 abstract class AccessTraffic extends UcpTraffic {
-  protected readonly source: LocalMemory;
+  /** The local memory, and as explain() takes it. */
+  protected readonly source: LocalBuffer;
+  readonly #explained: LocalMemory;
+  /** Bytes of the calls: 0 with a list, whose pieces have their own. */
+  protected readonly callBytes: number;
   protected readonly rkey: RemoteKey;
 
   constructor(side: UcpSide) {
     super(side);
-    this.source = side.local(side.source);
+    const { sendType } = side.spec;
+    this.source = side.buffer(side.source, sendType);
+    this.#explained = side.local(side.source);
+    this.callBytes = sendType === 'iov' ? 0 : this.byteLength;
     this.rkey = side.rkey;
   }
 
@@ -25,7 +32,7 @@ abstract class AccessTraffic extends UcpTraffic {
   }
 
   protected explained(operation: 'put' | 'get'): string {
-    const { chosen } = this.endpoint.explain(operation, this.source, this.rkey);
+    const { chosen } = this.endpoint.explain(operation, this.#explained, this.rkey);
     const fitting = chosen.find(({ bytesMin, bytesMax }) => bytesMin <= this.byteLength && this.byteLength <= bytesMax);
     if (fitting === undefined) return this.libraryCarrier ?? 'none';
     return `${fitting.transport} ${fitting.protocol}`;
@@ -44,7 +51,9 @@ function pollByte(bytes: Uint8Array, index: number, expected: number): boolean {
 /** Puts. In a ping-pong the last byte is the sequence number, which the other side polls. */
 export class PutTraffic extends AccessTraffic {
   readonly #isPingPong: boolean;
+  /** The last byte of the remote memory, and of the local memory. */
   readonly #last: number;
+  readonly #lastSent: number;
   readonly #sourceBytes: Uint8Array | undefined;
   readonly #targetBytes: Uint8Array | undefined;
   readonly #mark: Uint8Array = new Uint8Array(1);
@@ -53,6 +62,8 @@ export class PutTraffic extends AccessTraffic {
     super(side);
     this.#isPingPong = side.spec.kind.pattern === 'ping-pong';
     this.#last = this.byteLength - 1;
+    const { offset, byteLength } = side.parts(side.spec.sendType).at(-1)!;
+    this.#lastSent = offset + byteLength - 1;
     this.#sourceBytes = side.source.bytes;
     this.#targetBytes = side.target.bytes;
   }
@@ -66,7 +77,7 @@ export class PutTraffic extends AccessTraffic {
   override send(sequence: number): Status {
     if (this.verifies) this.sourceContent.fill(sequence);
     if (this.#isPingPong) this.#setMark(sequence);
-    return this.settle(this.endpoint.putNbx(this.source, 0, this.byteLength, this.rkey, 0));
+    return this.settle(this.endpoint.putNbx(this.source, 0, this.callBytes, this.rkey, 0));
   }
 
   override hasArrived(sequence: number, index: number): boolean {
@@ -88,10 +99,10 @@ export class PutTraffic extends AccessTraffic {
   }
 
   #setMark(sequence: number): void {
-    if (this.#sourceBytes !== undefined) this.#sourceBytes[this.#last] = sequence;
+    if (this.#sourceBytes !== undefined) this.#sourceBytes[this.#lastSent] = sequence;
     else {
       this.#mark[0] = sequence;
-      this.sourceProbe.write(this.#last, this.#mark);
+      this.sourceProbe.write(this.#lastSent, this.#mark);
     }
   }
 }
@@ -112,7 +123,7 @@ export class GetTraffic extends AccessTraffic {
       this.sourceContent.fill(1);
       this.#hasGot = true;
     }
-    return this.settle(this.endpoint.getNbx(this.source, 0, this.byteLength, this.rkey, 0));
+    return this.settle(this.endpoint.getNbx(this.source, 0, this.callBytes, this.rkey, 0));
   }
 
   override checkSent(): void {

@@ -16,6 +16,7 @@ import type {
   TagSendOptions,
   TransferResult,
 } from '../endpoint.ts';
+import type { ListOptions, ListParams, PreparedList, TransferEntry } from '../list/list.ts';
 import type { LocalBuffer, RemoteKey } from '../memory.ts';
 import type { AmSendParams, AtomicName, AtomicParams, Request, RequestParams, StreamRecvParams } from '../request.ts';
 import type { Tag } from '../tag.ts';
@@ -25,6 +26,7 @@ import { streamChunks } from './stream-chunks.ts';
 
 const TAG_OPTIONS = ['tag', 'signal'];
 const AM_OPTIONS = ['header', 'protocol', 'signal'];
+const LIST_OPTIONS = ['notify', 'strict', 'blocks', 'signal'];
 
 /** The awaited tier of one endpoint. */
 export abstract class AwaitedEndpoint {
@@ -81,6 +83,9 @@ export abstract class AwaitedEndpoint {
     byteLength: number,
     params?: StreamRecvParams,
   ): Status | Request;
+  abstract putListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request;
+  abstract getListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request;
+  abstract notifyNbx(bytes: Uint8Array, params?: RequestParams): Status | Request;
   abstract flushNbx(params?: RequestParams): Status | Request;
 
   async atomic(
@@ -95,6 +100,19 @@ export abstract class AwaitedEndpoint {
       this.atomicNbx(operation, value, rkey, remoteOffset, { ...params, ...word }),
     );
     return atomicResult;
+  }
+
+  putList(list: readonly TransferEntry[] | PreparedList, options: ListOptions = {}): Promise<TransferResult> {
+    return this.#moveList('put of a list', options, (params) => this.putListNbx(list, params));
+  }
+
+  getList(list: readonly TransferEntry[] | PreparedList, options: ListOptions = {}): Promise<TransferResult> {
+    return this.#moveList('get of a list', options, (params) => this.getListNbx(list, params));
+  }
+
+  async notify(bytes: Uint8Array, options: SendOptions = {}): Promise<void> {
+    checkOptions(options, 'options', ['signal']);
+    await this.#await('notification', options.signal, (params) => this.notifyNbx(bytes, params));
   }
 
   tagSend(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
@@ -159,6 +177,17 @@ export abstract class AwaitedEndpoint {
       this.#awaited -= 1;
       if (this.closed) this.#promises.wake();
     }
+  }
+
+  async #moveList(
+    what: string,
+    options: ListOptions,
+    startList: (params: ListParams) => Status | Request,
+  ): Promise<TransferResult> {
+    checkOptions(options, 'options', LIST_OPTIONS);
+    const { signal, ...list } = options;
+    const outcome = await this.#await(what, signal, (params) => startList({ ...params, ...list, flush: true }));
+    return resultOf(outcome, outcome.byteLength);
   }
 
   async #send(

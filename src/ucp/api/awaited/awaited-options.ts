@@ -31,7 +31,7 @@ export function resultOf({ transport, device, protocol }: Outcome, byteLength: n
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function resolveTransfer(
-  local: LocalMemory,
+  local: LocalBuffer,
   rkey: RemoteKey,
   options: TransferOptions,
 ): { readonly localOffset: number; readonly byteLength: number; readonly remoteOffset: number } {

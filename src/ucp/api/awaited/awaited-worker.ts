@@ -12,6 +12,7 @@ import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
 import { checkOptions, checkParams } from '../check-options.ts';
 import { clientIdOf } from '../client-id.ts';
 import type { Endpoint } from '../endpoint.ts';
+import type { Notification, NotificationHandler } from '../list/notification.ts';
 import type { LocalBuffer } from '../memory.ts';
 import type { Request, RequestParams } from '../request.ts';
 import { type ConnectNbxOptions, type ConnectOptions, connectToFirst } from '../sockets/connect.ts';
@@ -19,6 +20,7 @@ import { printSocketAddress } from '../sockets/socket-address.ts';
 import type { Tag } from '../tag.ts';
 import type { TagRecvOptions, TagRecvResult, WorkerOptions } from '../worker.ts';
 import { lengthOf } from './awaited-options.ts';
+import type { Notifications } from './notifications.ts';
 import { ProgressDriver } from './progress-driver.ts';
 import { type CauseOf, checkSignal, PromiseTier, signalOf } from './promise-tier.ts';
 import type { ReceivedMessage } from './received-message.ts';
@@ -78,6 +80,8 @@ export abstract class AwaitedWorker<Message extends ReceivedMessage = ReceivedMe
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request;
+  /** The notifications that have arrived. */
+  protected abstract readonly arrivedNotifications: Notifications;
   /** Closes the worker; called once. */
   protected abstract shutDown(): Promise<void>;
 
@@ -115,6 +119,16 @@ export abstract class AwaitedWorker<Message extends ReceivedMessage = ReceivedMe
   async connect(options: ConnectOptions): Promise<Endpoint> {
     this.checkOpen();
     return connectToFirst(options, (address) => this.#connectTo({ ...options, ...address }, options.signal));
+  }
+
+  notifications(options: { readonly signal?: AbortSignal } = {}): AsyncGenerator<Notification, void, void> {
+    this.checkOpen();
+    return this.arrivedNotifications.loop(signalOf(options));
+  }
+
+  setNotificationHandler(handler: NotificationHandler | undefined): void {
+    this.checkOpen();
+    this.arrivedNotifications.setHandler(handler);
   }
 
   async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {

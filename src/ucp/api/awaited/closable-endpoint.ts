@@ -6,11 +6,14 @@ import { closedError } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
 import { Status, statusName } from '../../../ucs/type/status.ts';
 import { checkParams } from '../check-options.ts';
-import type { CloseOptions, TransferOptions, TransferResult } from '../endpoint.ts';
+import type { CloseOptions, PutOptions, TransferOptions, TransferResult } from '../endpoint.ts';
 import { ErrorHandling } from '../error-handling.ts';
-import type { LocalMemory, RemoteKey } from '../memory.ts';
+import { entriesOf } from '../list/entries.ts';
+import { isList } from '../memory/local-bytes.ts';
+import type { LocalBuffer, LocalMemory, RemoteKey } from '../memory.ts';
 import type { RequestParams } from '../request.ts';
 import { AwaitedEndpoint } from './awaited-endpoint.ts';
+import { resolveTransfer } from './awaited-options.ts';
 
 /** An endpoint that can be closed. */
 export abstract class ClosableEndpoint extends AwaitedEndpoint {
@@ -26,7 +29,7 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     return this.#closed;
   }
 
-  /** Runs an awaited put or get. */
+  /** Runs an awaited put or get of one piece, without a notification. */
   protected abstract transfer(
     name: 'put' | 'get',
     local: LocalMemory,
@@ -40,12 +43,32 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
   /** Called when it is closed with `force`, also while it is being closed. */
   protected abstract onForced(): void;
 
-  put(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
-    return this.track(() => this.transfer('put', local, rkey, options));
+  put(local: LocalBuffer, rkey: RemoteKey, options: PutOptions = {}): Promise<TransferResult> {
+    return this.track(() => {
+      if (options?.notify === undefined && !isList(local)) return this.transfer('put', local, rkey, options);
+      return this.#transferList('put', local, rkey, options);
+    });
   }
 
-  get(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
-    return this.track(() => this.transfer('get', local, rkey, options));
+  get(local: LocalBuffer, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
+    return this.track(() => {
+      if (!isList(local)) return this.transfer('get', local, rkey, options);
+      return this.#transferList('get', local, rkey, options);
+    });
+  }
+
+  async #transferList(
+    name: 'put' | 'get',
+    local: LocalBuffer,
+    rkey: RemoteKey,
+    options: PutOptions,
+  ): Promise<TransferResult> {
+    this.checkOpen();
+    const { notify, signal, ...range } = options;
+    const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, range);
+    const entries = entriesOf(local, localOffset, byteLength, rkey, remoteOffset);
+    if (name === 'get') return this.getList(entries, { ...(signal && { signal }) });
+    return this.putList(entries, { ...(signal && { signal }), ...(notify && { notify }) });
   }
 
   close(options?: CloseOptions): Promise<void> {

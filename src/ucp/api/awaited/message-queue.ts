@@ -15,17 +15,64 @@ export interface MessageHandlers {
   setHandler(id: number, handler: MessageHandler | undefined): void;
 }
 
+/** Messages that have arrived, until they are taken: copies, whose memory counts as the sender's credit meanwhile. */
+export class ArrivedMessages {
+  readonly #driver: ProgressDriver;
+  readonly #messages: ReceivedMessage[] = [];
+  /** Pending calls of {@link arrival}. */
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(driver: ProgressDriver) {
+    this.#driver = driver;
+  }
+
+  /** Adds a copy of a message of a handler. */
+  add(message: ReceivedMessage): void {
+    this.#messages.push(message.enqueue());
+    this.#waiting.shift()?.();
+  }
+
+  get isEmpty(): boolean {
+    return this.#messages.length === 0;
+  }
+
+  /** The first message; undefined if there is none. */
+  take(): ReceivedMessage | undefined {
+    const message = this.#messages.shift();
+    message?.leaveQueue();
+    return message;
+  }
+
+  /** Resolves with the next arrival, or with {@link wake}; drives progress meanwhile. */
+  async arrival(): Promise<void> {
+    // Before driving starts, because a message may arrive at once.
+    const arrival = new Promise<void>((resolve) => {
+      this.#waiting.push(resolve);
+    });
+    this.#driver.begin();
+    await arrival;
+    this.#driver.end();
+  }
+
+  /** Ends all calls of {@link arrival}. */
+  wake(): void {
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+
+  /** Discards the messages. */
+  clear(): void {
+    for (let message = this.take(); message !== undefined; message = this.take()) message.release();
+  }
+}
+
 /** The messages of one id, from its creation until the loop ends or the signal fires. Messages are copies that belong to the loop. */
 class KeptMessages implements MessageQueue {
   readonly #am: MessageHandlers;
-  readonly #driver: ProgressDriver;
   readonly #id: number;
   readonly #signal: AbortSignal | undefined;
   readonly #listener: Disposable | undefined;
   readonly #onClose: (queue: KeptMessages) => void;
-  readonly #messages: ReceivedMessage[] = [];
-  /** Pending calls of next. */
-  readonly #waiting: (() => void)[] = [];
+  readonly #arrived: ArrivedMessages;
   #closed = false;
 
   /** @throws UcxError ERR_INVALID_PARAM if the id has a handler */
@@ -39,14 +86,11 @@ class KeptMessages implements MessageQueue {
     checkAmId(id);
     if (am.handlerOf(id) !== undefined) throw invalidParam('id', 'must have no handler', id);
     this.#am = am;
-    this.#driver = driver;
     this.#id = id;
     this.#signal = signal;
     this.#onClose = onClose;
-    am.setHandler(id, (message) => {
-      this.#messages.push(message.enqueue());
-      this.#waiting.shift()?.();
-    });
+    this.#arrived = new ArrivedMessages(driver);
+    am.setHandler(id, (message) => this.#arrived.add(message));
     if (signal !== undefined) this.#listener = addAbortListener(signal, () => this.close());
   }
 
@@ -55,10 +99,9 @@ class KeptMessages implements MessageQueue {
   }
 
   async next(): Promise<IteratorResult<AmMessage, void>> {
-    while (this.#messages.length === 0 && !this.#closed) await this.#arrival();
+    while (this.#arrived.isEmpty && !this.#closed) await this.#arrived.arrival();
     if (this.#signal?.aborted === true) throw new AbortError(this.#signal);
-    const value = this.#closed ? undefined : this.#messages.shift();
-    value?.leaveQueue();
+    const value = this.#closed ? undefined : this.#arrived.take();
     return value === undefined ? { done: true, value: undefined } : { done: false, value };
   }
 
@@ -71,27 +114,14 @@ class KeptMessages implements MessageQueue {
     await this.return();
   }
 
-  async #arrival(): Promise<void> {
-    // Before driving starts, because a message may arrive at once.
-    const arrival = new Promise<void>((resolve) => {
-      this.#waiting.push(resolve);
-    });
-    this.#driver.begin();
-    await arrival;
-    this.#driver.end();
-  }
-
   /** Ends the loop. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
     this.#listener?.[Symbol.dispose]();
     this.#am.setHandler(this.#id, undefined);
-    for (const message of this.#messages.splice(0)) {
-      message.leaveQueue();
-      message.release();
-    }
-    for (const wake of this.#waiting.splice(0)) wake();
+    this.#arrived.clear();
+    this.#arrived.wake();
     this.#onClose(this);
   }
 }

@@ -12,6 +12,8 @@ export interface Outcome {
   readonly protocol: string | undefined;
   readonly transport: string | undefined;
   readonly device: string | undefined;
+  /** Bytes of the operation. */
+  readonly byteLength: number;
   /** Bytes of the received message. */
   readonly receivedBytes: number;
   /** Tag of the received message. */
@@ -24,6 +26,7 @@ const NO_OUTCOME: Outcome = {
   protocol: undefined,
   transport: undefined,
   device: undefined,
+  byteLength: 0,
   receivedBytes: 0,
   senderTag: 0n,
   atomicResult: 0n,
@@ -219,8 +222,8 @@ export class PromiseTier {
 }
 
 function outcomeOf(request: Request): Outcome {
-  const { protocol, transport, device, receivedBytes, senderTag, atomicResult } = request;
-  return { protocol, transport, device, receivedBytes, senderTag, atomicResult };
+  const { protocol, transport, device, byteLength, receivedBytes, senderTag, atomicResult } = request;
+  return { protocol, transport, device, byteLength, receivedBytes, senderTag, atomicResult };
 }
 
 /** @throws UcxError ERR_INVALID_PARAM for a value that is not an AbortSignal */

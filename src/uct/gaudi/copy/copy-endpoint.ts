@@ -73,6 +73,14 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     return this.#zcopy(iov, remoteOffset, rkey, completion, false);
   }
 
+  cork(): void {
+    this.#transfers.dma.cork();
+  }
+
+  uncork(): void {
+    this.#transfers.dma.uncork();
+  }
+
   flush(completion: Completion | undefined): Status {
     return this.#transfers.counters.flush(this.#transfers.flush(completion, this.#shortPuts));
   }

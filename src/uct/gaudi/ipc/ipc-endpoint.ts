@@ -93,6 +93,14 @@ export class IpcEndpoint implements UctEndpoint {
     return this.#zcopy(iov, remoteOffset, rkey as IpcKey, completion, false);
   }
 
+  cork(): void {
+    this.#transfers.dma.cork();
+  }
+
+  uncork(): void {
+    this.#transfers.dma.uncork();
+  }
+
   flush(completion: Completion | undefined): Status {
     return this.#transfers.counters.flush(this.#transfers.flush(completion, this.#shortPuts));
   }

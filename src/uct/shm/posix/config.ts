@@ -65,7 +65,7 @@ export const POSIX_CONFIG_TABLE: ConfigTable<PosixConfig> = {
       name: 'SEG_SIZE',
       type: lines(2 ** 20),
       default: '8256',
-      doc: 'Longest message in bytes: a multiple of 64, 64 to 1048576.',
+      doc: 'Bytes of a segment: a multiple of 64, 64 to 1048576. The longest message takes an eighth of the segments, at least one; longer ones go by rendezvous.',
     },
     {
       name: 'SEG_COUNT',

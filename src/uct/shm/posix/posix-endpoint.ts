@@ -13,11 +13,11 @@ import { fitsMessage, isInside } from '../../base/range.ts';
 import { Transfer, type TransferCounters } from '../../base/transfer-counters.ts';
 import type { Peer } from './peer.ts';
 import { POSIX_NAME, type PosixKey } from './posix-key.ts';
-import type { RingGeometry } from './ring/ring-layout.ts';
+import { messageBytesMax, type RingGeometry } from './ring/ring-layout.ts';
 import { RingWriter } from './ring/ring-writer.ts';
 
-/** Largest short operation. */
-export const SHORT_BYTES_MAX = 8192;
+/** Largest short operation: of longer ones the copy takes nearly all the time. */
+export const SHORT_BYTES_MAX = 65_536;
 /** Offsets below it are small integers in V8. */
 const WORD_OFFSET_MAX = 2 ** 31;
 /** After this number of refused messages, a sender checks whether the receiver runs. */
@@ -54,7 +54,7 @@ export class PosixEndpoint implements UctEndpoint {
     this.#owner = owner;
     this.#peer = peer;
     this.#counters = owner.counters;
-    this.#messageBytesMax = owner.geometry.segmentBytes;
+    this.#messageBytesMax = messageBytesMax(owner.geometry);
   }
 
   putShort(

@@ -24,7 +24,7 @@ import { Directory } from './directory.ts';
 import { wakePath } from './directory-layout.ts';
 import { Peer } from './peer.ts';
 import { type EndpointOwner, PosixEndpoint, SHORT_BYTES_MAX } from './posix-endpoint.ts';
-import type { RingGeometry } from './ring/ring-layout.ts';
+import { messageBytesMax, type RingGeometry } from './ring/ring-layout.ts';
 import { WakePipe } from './wake-pipe.ts';
 
 /** First bytes of addresses of this version. */
@@ -55,7 +55,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     const config = services.config.get(POSIX_CONFIG_TABLE);
     this.geometry = ringGeometry(config);
     this.folder = config.DIR;
-    this.attributes = attributesOf(resource, config);
+    this.attributes = attributesOf(resource, config, messageBytesMax(this.geometry));
     const { log, clock } = services;
     const directory = new Directory(new LimitedLog(log, clock), clock, this.counters, this.folder);
     this.#directory = directory;
@@ -191,7 +191,7 @@ function peerAt(address: Uint8Array, folder: string): Peer | string {
   }
 }
 
-function attributesOf(resource: IfaceResource, config: PosixConfig): IfaceAttributes {
+function attributesOf(resource: IfaceResource, config: PosixConfig, messageBytes: number): IfaceAttributes {
   return hostIfaceAttributes({
     resource,
     flags:
@@ -209,7 +209,7 @@ function attributesOf(resource: IfaceResource, config: PosixConfig): IfaceAttrib
       IfaceFlag.CONNECT_TO_IFACE |
       IfaceFlag.ERRHANDLE_REMOTE_MEM,
     shortBytesMax: SHORT_BYTES_MAX,
-    am: { shortBytesMax: config.SEG_SIZE, bcopyBytesMax: config.SEG_SIZE },
+    am: { shortBytesMax: messageBytes, bcopyBytesMax: messageBytes },
     latencyNs: config.LATENCY,
     overheadNs: config.OVERHEAD,
     bandwidth: config.BW,

@@ -26,6 +26,8 @@ export class Transmitter {
   #lastRefusal: Outgoing | undefined = undefined;
   /** Error number that ended the connection; 0 while it is up. */
   failure = 0;
+  /** Whether frames are held back, to be sent together. */
+  isCorked = false;
   /** Number of queued frames. */
   length = 0;
   /** Number of message bytes that were copied into them. */
@@ -98,7 +100,7 @@ export class Transmitter {
   push(outgoing: Outgoing): Status {
     const isFirst = this.#head === undefined;
     this.#append(outgoing);
-    return isFirst ? this.sendMore() : Status.OK;
+    return isFirst && !this.isCorked ? this.sendMore() : Status.OK;
   }
 
   /** Whether puts have arrived that are not acknowledged. */

@@ -1,8 +1,8 @@
 /**
  * Layout of a ring: messages of one sender to one receiver, in a segment that the sender creates. Written by ring-writer.ts, read by ring-reader.ts.
  *
- * Header, elements, segments. An element contains a short message, or names the segment of a longer one. Its sequence word is stored last, with Atomics, and
- * is polled by the receiver: one cache line carries a small message.
+ * Header, elements, segments. An element contains a short message, or names the first of the adjacent segments of a longer one. Its sequence word is stored
+ * last, with Atomics, and is polled by the receiver: one cache line carries a small message.
  */
 
 import { SEGMENT_NAME_BYTES } from '../../../base/key/segment.ts';
@@ -37,13 +37,26 @@ export const RingWord = {
 /** Words of an element. INFO: the id of the message in bits 0 to 7, then {@link IN_SEGMENT}. */
 export const ElementWord = { SEQUENCE: 0, INFO: 1, LENGTH: 2, SEGMENT: 3, DATA: 4 } as const;
 
-/** The message is in the segment that the element names. */
+/** The message is in the segments from the one that the element names on. */
 export const IN_SEGMENT = 0x100;
 export const ID_MASK = 0x1f;
 /** Bytes of an element before its message. */
 export const ELEMENT_HEADER_BYTES = 16;
 export const RING_HEADER_BYTES = 256;
-export const RING_VERSION = 1;
+export const RING_VERSION = 2;
+
+/** A message takes at most this part of the segments, so that a ring has room for several of the longest. */
+const SEGMENTS_PER_MESSAGE_SHIFT = 3;
+
+/** Adjacent segments of the longest message. */
+export function messageSegmentsMax({ segments }: RingGeometry): number {
+  return Math.max(1, segments >> SEGMENTS_PER_MESSAGE_SHIFT);
+}
+
+/** Longest message. */
+export function messageBytesMax(geometry: RingGeometry): number {
+  return messageSegmentsMax(geometry) * geometry.segmentBytes;
+}
 
 /** Offset of the segments. */
 export function segmentsAt({ elements, elementBytes }: RingGeometry): number {

@@ -38,8 +38,12 @@ export class RingReader {
   readonly #segments: number;
   /** Number of messages after which the sender is notified; it is also notified when there are no more. */
   readonly #releaseAfter: number;
+  /** The same for bytes in segments. */
+  readonly #releaseAfterBytes: number;
   #head = 0;
   #published = 0;
+  /** Bytes of messages in segments, since the sender was notified. */
+  #unreleasedBytes = 0;
 
   constructor(segment: Segment, geometry: RingGeometry, counters: TransferCounters) {
     this.segment = segment;
@@ -53,6 +57,7 @@ export class RingReader {
     this.#segmentBytes = geometry.segmentBytes;
     this.#segments = geometry.segments;
     this.#releaseAfter = Math.max(1, Math.min(geometry.elements, geometry.segments) >> 2);
+    this.#releaseAfterBytes = (geometry.segments * geometry.segmentBytes) / 4;
   }
 
   /** Whether there is a message. */
@@ -70,7 +75,7 @@ export class RingReader {
     const first = this.#head;
     const last = (first + MESSAGES_PER_POLL) | 0;
     let head = first;
-    while (head !== last) {
+    while (head !== last && this.#unreleasedBytes < this.#releaseAfterBytes) {
       const element = RING_HEADER_BYTES / 4 + (head & this.#mask) * this.#elementWords;
       const next = (head + 1) | 0;
       if (words[element] !== next || !this.#open(element)) break;
@@ -81,7 +86,8 @@ export class RingReader {
     }
     const count = (head - first) | 0;
     const unreleased = (head - this.#published) | 0;
-    if (unreleased === 0 || (count > 0 && unreleased < this.#releaseAfter)) return count;
+    const isFew = unreleased < this.#releaseAfter && this.#unreleasedBytes < this.#releaseAfterBytes;
+    if (unreleased === 0 || (count > 0 && isFew)) return count;
     return this.#publish(head) ? -1 - count : count;
   }
 
@@ -96,7 +102,8 @@ export class RingReader {
       const index = words[element + ElementWord.SEGMENT]!;
       if (index < 0 || index >= this.#segments) return this.#refuse();
       offset = this.#segmentsAt + index * this.#segmentBytes;
-      room = this.#segmentBytes;
+      room = (this.#segments - index) * this.#segmentBytes;
+      this.#unreleasedBytes += byteLength;
     }
     if (byteLength < 0 || byteLength > room) return this.#refuse();
     frame.offset = offset;
@@ -113,6 +120,7 @@ export class RingReader {
   /** Publishes the progress of this end; true if the sender sleeps until that. */
   #publish(head: number): boolean {
     this.#published = head;
+    this.#unreleasedBytes = 0;
     Atomics.store(this.#words, RingWord.TAIL, head);
     return Atomics.load(this.#words, RingWord.WANT) !== 0 && Atomics.exchange(this.#words, RingWord.WANT, 0) !== 0;
   }

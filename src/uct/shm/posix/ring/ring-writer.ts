@@ -10,6 +10,7 @@ import {
   ELEMENT_HEADER_BYTES,
   ElementWord,
   IN_SEGMENT,
+  messageSegmentsMax,
   RING_HEADER_BYTES,
   type RingGeometry,
   RingWord,
@@ -30,6 +31,7 @@ export class RingWriter {
   readonly #segmentsAt: number;
   readonly #segmentBytes: number;
   readonly #segmentMask: number;
+  readonly #messageSegmentsMax: number;
   /** Number of segments that were in use when each element was written. */
   readonly #segmentsAtElement: Int32Array;
   /** Number of messages written, and the last known number of processed ones. */
@@ -55,11 +57,12 @@ export class RingWriter {
     this.#segmentsAt = segmentsAt(geometry);
     this.#segmentBytes = geometry.segmentBytes;
     this.#segmentMask = geometry.segments - 1;
+    this.#messageSegmentsMax = messageSegmentsMax(geometry);
     this.#segmentsAtElement = new Int32Array(geometry.elements);
     writeRingHeader(this.#words, this.#bytes, geometry, sender);
   }
 
-  /** Adds a message of header and payload, together at most the length of a segment. Returns OK or NO_RESOURCE. */
+  /** Adds a message of header and payload, together at most the longest message. Returns OK or NO_RESOURCE. */
   push(
     id: number,
     header: Int32Array,
@@ -85,22 +88,18 @@ export class RingWriter {
     return Status.OK;
   }
 
-  /** Adds a message that the packer writes, at most the length of a segment. Returns its bytes, or NO_RESOURCE without calling the packer. */
+  /** Adds a message that the packer writes, at most the longest message. Returns its bytes, or NO_RESOURCE without calling the packer. */
   pack(id: number, packer: AmPacker): number {
-    if (!this.#hasSegment()) return Status.NO_RESOURCE;
-    const words = this.#words;
-    const element = this.#elementNow();
-    const index = this.#segmentHead & this.#segmentMask;
+    const count = this.#messageSegmentsMax;
+    if (!this.#hasSegments(count)) return Status.NO_RESOURCE;
+    const first = this.#firstOf(count);
+    const index = first & this.#segmentMask;
     const frame = this.#frame;
     frame.offset = this.#segmentsAt + index * this.#segmentBytes;
-    frame.byteLength = this.#segmentBytes;
+    frame.byteLength = count * this.#segmentBytes;
     const byteLength = packer.pack(frame);
-    if (!isInside(0, byteLength, this.#segmentBytes)) return Status.INVALID_PARAM;
-    words[element + ElementWord.LENGTH] = byteLength;
-    words[element + ElementWord.INFO] = id | IN_SEGMENT;
-    words[element + ElementWord.SEGMENT] = index;
-    this.#segmentHead = (this.#segmentHead + 1) | 0;
-    this.#publish(element);
+    if (!isInside(0, byteLength, frame.byteLength)) return Status.INVALID_PARAM;
+    this.#publishLong(id, first, this.#segmentsFor(byteLength), byteLength);
     return byteLength;
   }
 
@@ -111,7 +110,7 @@ export class RingWriter {
   wantRoom(): boolean {
     // Stored before TAIL is read, as the receiver stores TAIL before it reads this word.
     Atomics.store(this.#words, RingWord.WANT, 1);
-    return !(this.#hasRoom() && this.#hasSegment());
+    return !(this.#hasRoom() && this.#hasSegments(this.#messageSegmentsMax));
   }
 
   #pushLong(
@@ -122,21 +121,39 @@ export class RingWriter {
     payloadOffset: number,
     payloadLength: number,
   ): Status {
-    if (!this.#hasSegment()) return Status.NO_RESOURCE;
+    const byteLength = headerWords * 4 + payloadLength;
+    const count = this.#segmentsFor(byteLength);
+    if (!this.#hasSegments(count)) return Status.NO_RESOURCE;
     const words = this.#words;
-    const element = this.#elementNow();
-    const index = this.#segmentHead & this.#segmentMask;
-    const at = this.#segmentsAt + index * this.#segmentBytes;
+    const first = this.#firstOf(count);
+    const at = this.#segmentsAt + (first & this.#segmentMask) * this.#segmentBytes;
     for (let i = 0; i < headerWords; i++) words[(at >> 2) + i] = header[i]!;
     if (payloadLength > 0) {
       this.#bytes.set(payload.subarray(payloadOffset, payloadOffset + payloadLength), at + headerWords * 4);
     }
-    words[element + ElementWord.LENGTH] = headerWords * 4 + payloadLength;
-    words[element + ElementWord.INFO] = id | IN_SEGMENT;
-    words[element + ElementWord.SEGMENT] = index;
-    this.#segmentHead = (this.#segmentHead + 1) | 0;
-    this.#publish(element);
+    this.#publishLong(id, first, count, byteLength);
     return Status.OK;
+  }
+
+  /** Publishes a message in `count` segments from `first` on. */
+  #publishLong(id: number, first: number, count: number, byteLength: number): void {
+    const words = this.#words;
+    const element = this.#elementNow();
+    words[element + ElementWord.LENGTH] = byteLength;
+    words[element + ElementWord.INFO] = id | IN_SEGMENT;
+    words[element + ElementWord.SEGMENT] = first & this.#segmentMask;
+    this.#segmentHead = (first + count) | 0;
+    this.#publish(element);
+  }
+
+  #segmentsFor(byteLength: number): number {
+    return byteLength <= this.#segmentBytes ? 1 : Math.ceil(byteLength / this.#segmentBytes);
+  }
+
+  /** Number of the first of `count` adjacent segments: those at the end of the ring that are too few are left out. */
+  #firstOf(count: number): number {
+    const left = this.#segmentMask + 1 - (this.#segmentHead & this.#segmentMask);
+    return count <= left ? this.#segmentHead : (this.#segmentHead + left) | 0;
   }
 
   #elementNow(): number {
@@ -163,11 +180,12 @@ export class RingWriter {
     return ((this.#head - tail) | 0) <= this.#mask;
   }
 
-  #hasSegment(): boolean {
+  /** Whether there is room for a message in `count` adjacent segments. */
+  #hasSegments(count: number): boolean {
+    const last = (this.#firstOf(count) + count - 1) | 0;
     const isKnown =
-      ((this.#head - this.#tail) | 0) <= this.#mask &&
-      ((this.#segmentHead - this.#segmentTail) | 0) <= this.#segmentMask;
+      ((this.#head - this.#tail) | 0) <= this.#mask && ((last - this.#segmentTail) | 0) <= this.#segmentMask;
     if (isKnown) return true;
-    return this.#hasRoom() && ((this.#segmentHead - this.#segmentTail) | 0) <= this.#segmentMask;
+    return this.#hasRoom() && ((last - this.#segmentTail) | 0) <= this.#segmentMask;
   }
 }

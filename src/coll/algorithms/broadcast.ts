@@ -1,0 +1,35 @@
+/** Algorithms of the broadcast. */
+
+import type { ScheduleBuilder } from '../schedule/builder.ts';
+import type { Group, Region } from '../schedule/schedule.ts';
+import { ringAllGather } from './all-gather.ts';
+
+/** Binomial tree: in every round each rank that has the bytes sends them to one that does not. @param data the bytes, at every rank */
+export function binomialBroadcast(builder: ScheduleBuilder, group: Group, root: number, data: Region): void {
+  const { rank, size } = group;
+  const place = (rank - root + size) % size;
+  let top = 1;
+  while (top < size) top *= 2;
+  for (let distance = top / 2; distance >= 1; distance /= 2) {
+    builder.round();
+    if (place % (distance * 2) === 0 && place + distance < size) {
+      builder.send(group, (rank + distance) % size, data);
+    } else if (place % (distance * 2) === distance) {
+      builder.receive(group, (rank - distance + size) % size, data);
+    }
+  }
+}
+
+/** Scatter of the parts, then a ring: every rank sends about as much as the bytes twice, whatever the number of ranks. */
+export function scatteredBroadcast(
+  builder: ScheduleBuilder,
+  group: Group,
+  root: number,
+  parts: readonly Region[],
+): void {
+  builder.round();
+  if (group.rank === root) {
+    for (const [member, data] of parts.entries()) if (member !== root) builder.send(group, member, data);
+  } else builder.receive(group, root, parts[group.rank]!);
+  ringAllGather(builder, group, parts, root);
+}

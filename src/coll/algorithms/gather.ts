@@ -1,0 +1,99 @@
+/** Algorithms of gather and scatter. */
+
+import type { ScheduleBuilder } from '../schedule/builder.ts';
+import { equalParts, type Group, part, type Region } from '../schedule/schedule.ts';
+
+/** Every rank sends its block to the root. @param blocks places of the blocks at the root */
+export function linearGather(
+  builder: ScheduleBuilder,
+  group: Group,
+  root: number,
+  own: Region,
+  blocks: readonly Region[],
+): void {
+  builder.round();
+  if (group.rank !== root) {
+    builder.send(group, root, own);
+    return;
+  }
+  for (const [member, block] of blocks.entries()) if (member !== root) builder.receive(group, member, block);
+  builder.copy(own, blocks[root]!);
+}
+
+/** The root sends every rank its block. @param blocks the blocks at the root */
+export function linearScatter(
+  builder: ScheduleBuilder,
+  group: Group,
+  root: number,
+  own: Region,
+  blocks: readonly Region[],
+): void {
+  builder.round();
+  if (group.rank !== root) {
+    builder.receive(group, root, own);
+    return;
+  }
+  for (const [member, block] of blocks.entries()) if (member !== root) builder.send(group, member, block);
+  builder.copy(blocks[root]!, own);
+}
+
+/** Binomial tree: ranks collect the equal blocks of their subtrees in host memory. */
+export function binomialGather(
+  builder: ScheduleBuilder,
+  group: Group,
+  root: number,
+  own: Region,
+  blocks: readonly Region[],
+): void {
+  const { rank, size } = group;
+  const { byteLength } = own;
+  const place = (rank - root + size) % size;
+  const work = builder.scratch(byteLength * subtreeSize(place, size));
+  builder.copy(own, part(work, 0, byteLength));
+  for (let distance = 1; distance < size; distance *= 2) {
+    builder.round();
+    if (place % (distance * 2) === distance) builder.send(group, (rank - distance + size) % size, work);
+    else if (place % (distance * 2) === 0 && place + distance < size) {
+      const count = subtreeSize(place + distance, size);
+      builder.receive(group, (rank + distance) % size, part(work, distance * byteLength, count * byteLength));
+    }
+  }
+  if (place !== 0) return;
+  for (const [index, block] of equalParts(work, size).entries()) builder.copy(block, blocks[(root + index) % size]!);
+}
+
+/** Binomial tree: ranks receive the equal blocks of their subtrees and pass on what is not theirs. */
+export function binomialScatter(
+  builder: ScheduleBuilder,
+  group: Group,
+  root: number,
+  own: Region,
+  blocks: readonly Region[],
+): void {
+  const { rank, size } = group;
+  const { byteLength } = own;
+  const place = (rank - root + size) % size;
+  const work = builder.scratch(byteLength * subtreeSize(place, size));
+  if (place === 0) {
+    for (const [index, block] of equalParts(work, size).entries()) builder.copy(blocks[(root + index) % size]!, block);
+  }
+  let top = 1;
+  while (top < size) top *= 2;
+  for (let distance = top / 2; distance >= 1; distance /= 2) {
+    builder.round();
+    if (place % (distance * 2) === distance) builder.receive(group, (rank - distance + size) % size, work);
+    else if (place % (distance * 2) === 0 && place + distance < size) {
+      const count = subtreeSize(place + distance, size);
+      builder.send(group, (rank + distance) % size, part(work, distance * byteLength, count * byteLength));
+    }
+  }
+  builder.copy(part(work, 0, byteLength), own);
+}
+
+/** Ranks in the subtree of a place, itself included. */
+function subtreeSize(place: number, size: number): number {
+  if (place === 0) return size;
+  let lowBit = 1;
+  while (place % (lowBit * 2) === 0) lowBit *= 2;
+  return Math.min(lowBit, size - place);
+}

@@ -1,0 +1,262 @@
+/** The table of all algorithms: which collective each is for, where it fits, its estimate, and how its schedule is made. It does not choose. */
+
+import { bruckAllGather, directAllGather, doublingAllGather, ringAllGather } from '../algorithms/all-gather.ts';
+import { doublingAllReduce, ringAllReduce, twoLevelAllReduce } from '../algorithms/all-reduce.ts';
+import { bruckAllToAll, pairwiseAllToAll } from '../algorithms/all-to-all.ts';
+import { disseminate } from '../algorithms/barrier.ts';
+import { binomialBroadcast, scatteredBroadcast } from '../algorithms/broadcast.ts';
+import { binomialGather, binomialScatter, linearGather, linearScatter } from '../algorithms/gather.ts';
+import {
+  binomialReduce,
+  halvingReduceScatter,
+  pairwiseReduceScatter,
+  ringReduceScatter,
+} from '../algorithms/reduce.ts';
+import { twoLevelBroadcast } from '../algorithms/two-level.ts';
+import type { ScheduleBuilder } from '../schedule/builder.ts';
+import { balancedParts, type Region } from '../schedule/schedule.ts';
+import { atOnce, type CostModel, inTurn, roundsOf, sharing, slowest } from './cost.ts';
+import type { Collective, Problem, Shape } from './problem.ts';
+
+/** An algorithm of a collective operation. */
+export interface Algorithm {
+  readonly collective: Collective;
+  /** Such as `ring`. */
+  readonly name: string;
+  /** Why it cannot be used; undefined if it can. */
+  readonly unfit?: (shape: Shape) => string | undefined;
+  /** Estimated time in nanoseconds. */
+  readonly estimateNs: (shape: Shape, costs: CostModel) => number;
+  readonly build: (builder: ScheduleBuilder, problem: Problem) => void;
+}
+
+const needsEqual = ({ isEqual }: Shape): string | undefined => (isEqual ? undefined : 'the blocks differ in length');
+const needsPower = (shape: Shape): string | undefined => {
+  if ((shape.size & (shape.size - 1)) !== 0) return 'the number of ranks is not a power of two';
+  return needsEqual(shape);
+};
+const needsNodes = ({ size, nodeSizes }: Shape): string | undefined => {
+  if (nodeSizes.length === 1) return 'all ranks are on one node';
+  return nodeSizes.length === size ? 'every rank has a node of its own' : undefined;
+};
+
+/** Bytes that cross the connection of a node where every pair of ranks exchanges a block. */
+const crossing = ({ size, bytes, nodeSizes }: Shape): number => {
+  const most = Math.max(...nodeSizes);
+  return nodeSizes.length > 1 ? most * (size - most) * bytes : (size - 1) * bytes;
+};
+
+/** This rank's block of allGather, copied into its place. */
+function placedBlocks(builder: ScheduleBuilder, { group, sources, targets }: Problem): readonly Region[] {
+  builder.copy(sources[0]!, targets[group.rank]!);
+  return targets;
+}
+
+/** All algorithms. */
+export const ALGORITHMS: readonly Algorithm[] = [
+  {
+    collective: 'barrier',
+    name: 'dissemination',
+    estimateNs: (shape, costs) => inTurn(slowest(shape, costs), roundsOf(shape.size), 0),
+    build: (builder, { group }) => disseminate(builder, group),
+  },
+  {
+    collective: 'broadcast',
+    name: 'binomial',
+    estimateNs: (shape, costs) => {
+      const rounds = roundsOf(shape.size);
+      return inTurn(slowest(shape, costs), rounds, rounds * shape.bytes);
+    },
+    build: (builder, { group, root, targets }) => binomialBroadcast(builder, group, root, targets[0]!),
+  },
+  {
+    collective: 'broadcast',
+    name: 'scatter and ring',
+    estimateNs: (shape, costs) => {
+      const bytes = (2 * (shape.size - 1) * shape.bytes) / shape.size;
+      return inTurn(slowest(shape, costs), 2 * (shape.size - 1), bytes);
+    },
+    build: (builder, { group, root, targets, unit }) => {
+      scatteredBroadcast(builder, group, root, balancedParts(targets[0]!, group.size, unit));
+    },
+  },
+  {
+    collective: 'broadcast',
+    name: 'two-level',
+    unfit: needsNodes,
+    estimateNs: ({ bytes, nodeSizes }, { within, between }) => {
+      const [outer, inner] = [roundsOf(nodeSizes.length), roundsOf(Math.max(...nodeSizes))];
+      return inTurn(between, outer, outer * bytes) + inTurn(within, inner, inner * bytes);
+    },
+    build: (builder, { places, root, targets }) => twoLevelBroadcast(builder, places, root, targets[0]!),
+  },
+  {
+    collective: 'gather',
+    name: 'linear',
+    estimateNs: (shape, costs) => atOnce(slowest(shape, costs), shape.size - 1, (shape.size - 1) * shape.bytes),
+    build: (builder, { group, root, sources, targets }) => linearGather(builder, group, root, sources[0]!, targets),
+  },
+  {
+    collective: 'gather',
+    name: 'binomial',
+    unfit: needsEqual,
+    estimateNs: (shape, costs) => {
+      const bytes = (shape.size - 1) * shape.bytes;
+      return inTurn(slowest(shape, costs), roundsOf(shape.size), bytes * 1.5) + 2 * bytes * costs.copyNsPerByte;
+    },
+    build: (builder, { group, root, sources, targets }) => binomialGather(builder, group, root, sources[0]!, targets),
+  },
+  {
+    collective: 'scatter',
+    name: 'linear',
+    estimateNs: (shape, costs) => atOnce(slowest(shape, costs), shape.size - 1, (shape.size - 1) * shape.bytes),
+    build: (builder, { group, root, sources, targets }) => linearScatter(builder, group, root, targets[0]!, sources),
+  },
+  {
+    collective: 'scatter',
+    name: 'binomial',
+    unfit: needsEqual,
+    estimateNs: (shape, costs) => {
+      const bytes = (shape.size - 1) * shape.bytes;
+      return inTurn(slowest(shape, costs), roundsOf(shape.size), bytes * 1.5) + 2 * bytes * costs.copyNsPerByte;
+    },
+    build: (builder, { group, root, sources, targets }) => binomialScatter(builder, group, root, targets[0]!, sources),
+  },
+  {
+    collective: 'allGather',
+    name: 'direct',
+    estimateNs: (shape, costs) => atOnce(slowest(shape, costs), shape.size - 1, crossing(shape)),
+    build: (builder, problem) => directAllGather(builder, problem.group, placedBlocks(builder, problem)),
+  },
+  {
+    collective: 'allGather',
+    name: 'ring',
+    estimateNs: (shape, costs) => inTurn(slowest(shape, costs), shape.size - 1, (shape.size - 1) * shape.bytes),
+    build: (builder, problem) => ringAllGather(builder, problem.group, placedBlocks(builder, problem)),
+  },
+  {
+    collective: 'allGather',
+    name: 'recursive doubling',
+    unfit: needsPower,
+    estimateNs: (shape, costs) => {
+      const bytes = (shape.size - 1) * shape.bytes * sharing(shape);
+      return inTurn(slowest(shape, costs), roundsOf(shape.size), bytes);
+    },
+    build: (builder, problem) => doublingAllGather(builder, problem.group, placedBlocks(builder, problem)),
+  },
+  {
+    collective: 'allGather',
+    name: 'bruck',
+    unfit: needsEqual,
+    estimateNs: (shape, costs) => {
+      const bytes = (shape.size - 1) * shape.bytes;
+      const link = slowest(shape, costs);
+      return inTurn(link, roundsOf(shape.size), bytes * sharing(shape)) + 2 * bytes * costs.copyNsPerByte;
+    },
+    build: (builder, { group, sources, targets }) => bruckAllGather(builder, group, sources[0]!, targets),
+  },
+  {
+    collective: 'allToAll',
+    name: 'pairwise',
+    estimateNs: (shape, costs) => atOnce(slowest(shape, costs), shape.size - 1, crossing(shape)),
+    build: (builder, { group, sources, targets }) => pairwiseAllToAll(builder, group, sources, targets),
+  },
+  {
+    collective: 'allToAll',
+    name: 'bruck',
+    unfit: needsEqual,
+    estimateNs: (shape, costs) => {
+      const rounds = roundsOf(shape.size);
+      const bytes = (rounds * shape.size * shape.bytes) / 2;
+      return inTurn(slowest(shape, costs), rounds, bytes * sharing(shape)) + 3 * bytes * costs.copyNsPerByte;
+    },
+    build: (builder, { group, sources, targets }) => bruckAllToAll(builder, group, sources, targets),
+  },
+  {
+    collective: 'reduce',
+    name: 'binomial',
+    estimateNs: (shape, costs) => {
+      const rounds = roundsOf(shape.size);
+      const bytes = rounds * shape.bytes;
+      return inTurn(slowest(shape, costs), rounds, bytes) + bytes * costs.reduceNsPerByte;
+    },
+    build: (builder, { group, root, sources, targets }) =>
+      binomialReduce(builder, group, root, sources[0]!, targets[0]!),
+  },
+  {
+    collective: 'reduceScatter',
+    name: 'ring',
+    estimateNs: (shape, costs) => {
+      const bytes = (shape.size - 1) * shape.bytes;
+      return inTurn(slowest(shape, costs), shape.size - 1, bytes) + bytes * costs.reduceNsPerByte;
+    },
+    build: (builder, { group, sources, targets }) => ringReduceScatter(builder, group, sources, targets[0]!),
+  },
+  {
+    collective: 'reduceScatter',
+    name: 'pairwise',
+    estimateNs: (shape, costs) => {
+      const { latencyNs, nsPerByte } = slowest(shape, costs);
+      const reducing = (shape.size - 1) * shape.bytes * costs.reduceNsPerByte;
+      return (shape.size - 1) * latencyNs * 0.9 + crossing(shape) * nsPerByte + reducing;
+    },
+    build: (builder, { group, sources, targets }) => pairwiseReduceScatter(builder, group, sources, targets[0]!),
+  },
+  {
+    collective: 'reduceScatter',
+    name: 'recursive halving',
+    unfit: needsPower,
+    estimateNs: (shape, costs) => {
+      const bytes = (shape.size - 1) * shape.bytes;
+      const inHost = bytes * (costs.reduceNsPerByte + costs.copyNsPerByte);
+      return inTurn(slowest(shape, costs), roundsOf(shape.size), bytes * sharing(shape)) + inHost;
+    },
+    build: (builder, { group, sources, targets }) => {
+      const first = sources[0]!;
+      const whole: Region = { ...first, byteLength: first.byteLength * group.size };
+      halvingReduceScatter(builder, group, whole, targets[0]!);
+    },
+  },
+  {
+    collective: 'allReduce',
+    name: 'recursive doubling',
+    estimateNs: (shape, costs) => {
+      const isPower = (shape.size & (shape.size - 1)) === 0;
+      const rounds = Math.floor(Math.log2(shape.size)) + (isPower ? 0 : 2);
+      const bytes = rounds * shape.bytes;
+      return inTurn(slowest(shape, costs), rounds, bytes * sharing(shape)) + bytes * costs.reduceNsPerByte;
+    },
+    build: (builder, { group, sources, targets }) => doublingAllReduce(builder, group, sources[0]!, targets[0]!),
+  },
+  {
+    collective: 'allReduce',
+    name: 'ring',
+    estimateNs: (shape, costs) => {
+      const bytes = ((shape.size - 1) * shape.bytes) / shape.size;
+      return inTurn(slowest(shape, costs), 2 * (shape.size - 1), 2 * bytes) + bytes * costs.reduceNsPerByte;
+    },
+    build: (builder, { group, sources, targets, unit }) => {
+      ringAllReduce(builder, group, sources[0]!, targets[0]!, unit);
+    },
+  },
+  {
+    collective: 'allReduce',
+    name: 'two-level',
+    unfit: needsNodes,
+    estimateNs: ({ bytes, nodeSizes }, costs) => {
+      const { within, between, reduceNsPerByte } = costs;
+      const [nodes, ranks] = [nodeSizes.length, Math.max(...nodeSizes)];
+      const inner = ((ranks - 1) * bytes) / ranks;
+      // Uneven nodes have one ring of leaders, which carries everything.
+      const isEven = nodeSizes.every((size) => size === ranks);
+      const outer = ((nodes - 1) * bytes) / nodes;
+      const ring = inTurn(between, 2 * (nodes - 1), 2 * outer);
+      if (isEven) return inTurn(within, 2 * (ranks - 1), 2 * inner) + ring + (inner + outer / ranks) * reduceNsPerByte;
+      const tree = roundsOf(ranks);
+      return inTurn(within, 2 * tree, 2 * tree * bytes) + ring + (tree * bytes + outer) * reduceNsPerByte;
+    },
+    build: (builder, { places, sources, targets, unit }) => {
+      twoLevelAllReduce(builder, places, sources[0]!, targets[0]!, unit);
+    },
+  },
+];

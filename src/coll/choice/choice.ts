@@ -1,0 +1,144 @@
+/** Chooses the algorithm of a collective operation by estimates, and explains the choice. */
+
+import { invalidParam } from '../../ucs/type/error.ts';
+import { ALGORITHMS, type Algorithm } from './algorithms.ts';
+import type { CostModel } from './cost.ts';
+import { COLLECTIVES, type Collective, type Places, type Shape, shapeOf } from './problem.ts';
+
+/** A candidate for one size. */
+export interface CollectiveCandidate {
+  /** Such as `ring`. */
+  readonly algorithm: string;
+  /** From the cost model, not measured; undefined for one that cannot be used. */
+  readonly estimatedNs: number | undefined;
+  /** Why it was not chosen; undefined for the one that was. */
+  readonly reason: string | undefined;
+}
+
+/** A range of sizes and its algorithm. */
+export interface CollectiveRange {
+  /** First size of the range in bytes, inclusive. */
+  readonly bytesMin: number;
+  /** Last size of the range in bytes, inclusive; Infinity for no limit. */
+  readonly bytesMax: number;
+  /** Such as `ring`. */
+  readonly algorithm: string;
+  /** Estimated time at the smallest size, in nanoseconds. */
+  readonly estimatedNs: number;
+}
+
+/** The explanation of a collective operation of a team. */
+export interface CollectiveExplanation {
+  /** The operation. */
+  readonly collective: Collective;
+  /** The algorithms by size: of one block, or of the whole vector for broadcast, reduce and allReduce. */
+  readonly chosen: readonly CollectiveRange[];
+  /** All candidates for a size, the chosen one first. */
+  at(bytes: number): readonly CollectiveCandidate[];
+  /** The table of sizes, the rejected algorithms, and how memory of cards is treated. */
+  toString(): string;
+}
+
+/** The largest size that is examined: 1 TiB. */
+const EXAMINED_MAX = 2 ** 40;
+
+const REDUCES: ReadonlySet<Collective> = new Set<Collective>(['reduce', 'reduceScatter', 'allReduce']);
+
+/** The algorithm with the least estimate; of equal ones the first. @param forced name of one that must be used if it fits */
+export function chooseAlgorithm(collective: Collective, shape: Shape, costs: CostModel, forced?: string): Algorithm {
+  const fitting = ALGORITHMS.filter((one) => one.collective === collective && one.unfit?.(shape) === undefined);
+  const wanted = fitting.find(({ name }) => name === forced);
+  if (wanted !== undefined) return wanted;
+  return fitting.reduce((best, one) => (one.estimateNs(shape, costs) < best.estimateNs(shape, costs) ? one : best));
+}
+
+/**
+ * Checks the name of an algorithm.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function checkAlgorithm(collective: Collective, name: string): string {
+  const names = ALGORITHMS.filter((one) => one.collective === collective).map((one) => one.name);
+  if (!names.includes(name)) throw invalidParam('algorithm', `must be one of ${names.join(', ')}`, name);
+  return name;
+}
+
+/**
+ * Explains a collective operation.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function explainCollective(collective: Collective, places: Places, costs: CostModel): CollectiveExplanation {
+  if (!COLLECTIVES.includes(collective)) {
+    throw invalidParam('collective', `must be one of ${COLLECTIVES.join(', ')}`, collective);
+  }
+  const at = (bytes: number): readonly CollectiveCandidate[] =>
+    candidatesAt(collective, shapeOf(places, bytes, true), costs);
+  const chosen = rangesOf((bytes) => at(bytes)[0]!);
+  return { collective, chosen, at, toString: () => textOf(collective, places, chosen, at) };
+}
+
+function candidatesAt(collective: Collective, shape: Shape, costs: CostModel): readonly CollectiveCandidate[] {
+  const best = chooseAlgorithm(collective, shape, costs);
+  const bestNs = best.estimateNs(shape, costs);
+  const all = ALGORITHMS.filter((one) => one.collective === collective);
+  return [best, ...all.filter((one) => one !== best)].map((one) => {
+    const unfit = one.unfit?.(shape);
+    if (unfit !== undefined) return { algorithm: one.name, estimatedNs: undefined, reason: unfit };
+    const estimatedNs = Math.round(one.estimateNs(shape, costs));
+    const reason = one === best ? undefined : `${Math.round(estimatedNs - bestNs)} ns slower by estimate`;
+    return { algorithm: one.name, estimatedNs, reason };
+  });
+}
+
+function rangesOf(bestAt: (bytes: number) => CollectiveCandidate): CollectiveRange[] {
+  const ranges: CollectiveRange[] = [];
+  let bytesMin = 1;
+  let best = bestAt(1);
+  for (let bytes = 2; bytes <= EXAMINED_MAX; bytes *= 2) {
+    if (bestAt(bytes).algorithm === best.algorithm) continue;
+    const first = firstOther(bestAt, best.algorithm, bytes / 2, bytes);
+    ranges.push({ bytesMin, bytesMax: first - 1, algorithm: best.algorithm, estimatedNs: best.estimatedNs! });
+    bytesMin = first;
+    best = bestAt(first);
+  }
+  ranges.push({
+    bytesMin,
+    bytesMax: Number.POSITIVE_INFINITY,
+    algorithm: best.algorithm,
+    estimatedNs: best.estimatedNs!,
+  });
+  return ranges;
+}
+
+/** The first size of `(low, high]` whose algorithm is another one. */
+function firstOther(bestAt: (bytes: number) => CollectiveCandidate, name: string, low: number, high: number): number {
+  let [same, other] = [low, high];
+  while (other - same > 1) {
+    const middle = Math.floor((same + other) / 2);
+    if (bestAt(middle).algorithm === name) same = middle;
+    else other = middle;
+  }
+  return other;
+}
+
+function textOf(
+  collective: Collective,
+  { size, nodes }: Places,
+  chosen: readonly CollectiveRange[],
+  at: (bytes: number) => readonly CollectiveCandidate[],
+): string {
+  const where = nodes.length === 1 ? 'one node' : `${nodes.length} nodes`;
+  const lines = [`${collective}: ${size} ranks on ${where}`];
+  for (const { bytesMin, bytesMax, algorithm, estimatedNs } of chosen) {
+    const range = `${bytesMin}..${bytesMax === Number.POSITIVE_INFINITY ? 'inf' : bytesMax}`;
+    lines.push(`  ${range.padEnd(24)} ${algorithm.padEnd(20)} (?) ${Math.round(estimatedNs)} ns`);
+  }
+  for (const { algorithm, reason } of at(1)) {
+    if (!chosen.some((range) => range.algorithm === algorithm)) lines.push(`  not used: ${algorithm}: ${reason}`);
+  }
+  if (REDUCES.has(collective)) {
+    lines.push(
+      '  memory of cards is reduced by the processor, on host fragments: the driver gives programs no engine for it',
+    );
+  }
+  return lines.join('\n');
+}

@@ -1,0 +1,90 @@
+/** Reductions of every type and operation against a reference in BigInt and float64, also of unaligned bytes. */
+
+import { describe, expect, it } from 'vitest';
+import { createRandom } from '../../ucs/sys/random.ts';
+import { DTYPES, type Dtype, dtypeBytes, REDUCE_OPS, type ReduceOp } from './dtype.ts';
+import { bfloat16Bits, bfloat16Value, float16Bits, float16Value } from './half.ts';
+import { reduceBytes } from './reduce.ts';
+
+const COUNT = 5000;
+
+type Word = number | bigint;
+
+function read(view: DataView, dtype: Dtype, index: number): Word {
+  const at = index * dtypeBytes(dtype);
+  switch (dtype) {
+    case 'uint8':
+      return BigInt(view.getUint8(at));
+    case 'int32':
+      return BigInt(view.getInt32(at, true));
+    case 'int64':
+      return view.getBigInt64(at, true);
+    case 'float16':
+      return float16Value(view.getUint16(at, true));
+    case 'bfloat16':
+      return bfloat16Value(view.getUint16(at, true));
+    case 'float32':
+      return view.getFloat32(at, true);
+    case 'float64':
+      return view.getFloat64(at, true);
+  }
+}
+
+/** The result in the type: integers wrap, floating-point numbers are rounded once, from an exact value where float64 holds it. */
+function rounded(value: Word, dtype: Dtype): Word {
+  switch (dtype) {
+    case 'uint8':
+      return BigInt.asUintN(8, value as bigint);
+    case 'int32':
+      return BigInt.asIntN(32, value as bigint);
+    case 'int64':
+      return BigInt.asIntN(64, value as bigint);
+    case 'float16':
+      return float16Value(float16Bits(Math.fround(value as number)));
+    case 'bfloat16':
+      return bfloat16Value(bfloat16Bits(Math.fround(value as number)));
+    case 'float32':
+      return Math.fround(value as number);
+    case 'float64':
+      return value;
+  }
+}
+
+function reference(op: ReduceOp, one: Word, other: Word): Word {
+  if (typeof one === 'bigint' && typeof other === 'bigint') {
+    if (op === 'sum') return one + other;
+    if (op === 'product') return one * other;
+    return (op === 'min') === one < other ? one : other;
+  }
+  const [a, b] = [one as number, other as number];
+  if (op === 'sum') return a + b;
+  if (op === 'product') return a * b;
+  return op === 'min' ? Math.min(a, b) : Math.max(a, b);
+}
+
+describe.each(DTYPES)('%s', (dtype) => {
+  it.each(REDUCE_OPS)('has the %s of any bits, aligned or not', (op) => {
+    const random = createRandom(1);
+    const byteLength = COUNT * dtypeBytes(dtype);
+    for (const [to, from] of [
+      [0, 0],
+      [1, 0],
+      [3, 5],
+      [8, 16],
+    ] as const) {
+      const into = random.bytes(byteLength + to).subarray(to);
+      const other = random.bytes(byteLength + from).subarray(from);
+      const before = new DataView(into.slice().buffer);
+      const operand = new DataView(other.slice().buffer);
+      reduceBytes(dtype, op, into, other);
+      const after = new DataView(into.slice().buffer);
+      for (let index = 0; index < COUNT; index++) {
+        const wanted = rounded(reference(op, read(before, dtype, index), read(operand, dtype, index)), dtype);
+        const found = read(after, dtype, index);
+        if (!Object.is(found, wanted)) {
+          expect.fail(`${op} of ${read(before, dtype, index)} and ${read(operand, dtype, index)}: ${found}`);
+        }
+      }
+    }
+  });
+});

@@ -1,0 +1,83 @@
+/** Exchange among processes that one parent has forked, over their channels to it. */
+
+import type { ChildProcess } from 'node:child_process';
+import { statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { Exchange } from './exchange.ts';
+
+const GIVEN = 'gaudi-ucx/coll: given';
+const ALL = 'gaudi-ucx/coll: all';
+
+/** The messages of the channel. */
+type Message = { readonly [GIVEN]?: string; readonly [ALL]?: readonly string[] };
+
+/** The end of a channel in a child: `process`. */
+export interface ParentChannel {
+  /** Sends a message to the parent. */
+  send?(message: unknown): unknown;
+  /** Adds a listener of messages. */
+  on(event: 'message', listener: (message: unknown) => void): unknown;
+  /** Adds a listener of the end of the channel. */
+  on(event: 'disconnect', listener: () => void): unknown;
+  /** Removes a listener of messages. */
+  off(event: 'message', listener: (message: unknown) => void): unknown;
+  /** Removes a listener of the end. */
+  off(event: 'disconnect', listener: () => void): unknown;
+}
+
+/**
+ * Serves the exchanges of forked children, one after the other. An exchange is among those that run: one that has ended is not waited for, so that the others
+ * can make a new team; where the others expect it, they find that there are fewer ranks.
+ * @param children all ranks, in any order
+ */
+export function serveForked(children: readonly ChildProcess[]): void {
+  const running = new Set(children);
+  const given = new Map<ChildProcess, string>();
+  const answer = (): void => {
+    if (given.size === 0 || [...running].some((child) => !given.has(child))) return;
+    const all = [...given.values()];
+    given.clear();
+    for (const child of running) if (child.connected) child.send({ [ALL]: all }, () => {});
+  };
+  for (const child of children) {
+    child.on('message', (message: Message) => {
+      const bytes = message?.[GIVEN];
+      if (typeof bytes !== 'string') return;
+      given.set(child, bytes);
+      answer();
+    });
+    child.on('exit', () => {
+      running.delete(child);
+      answer();
+    });
+  }
+}
+
+/**
+ * The exchange of a forked child whose parent calls {@link serveForked}.
+ * @param channel `process` of the child
+ */
+export function forkedExchange(channel: ParentChannel): Exchange {
+  return (bytes) =>
+    new Promise((resolve, reject) => {
+      const end = (): void => {
+        channel.off('message', onMessage);
+        channel.off('disconnect', onDisconnect);
+      };
+      const fail = (): void => {
+        end();
+        reject(statusError(Status.CONNECTION_RESET, 'exchange: the parent has ended'));
+      };
+      const onDisconnect = fail;
+      const onMessage = (message: unknown): void => {
+        const all = (message as Message)?.[ALL];
+        if (all === undefined) return;
+        end();
+        resolve(all.map((text) => new Uint8Array(Buffer.from(text, 'base64'))));
+      };
+      channel.on('message', onMessage);
+      channel.on('disconnect', onDisconnect);
+      if (channel.send === undefined) fail();
+      else channel.send({ [GIVEN]: Buffer.from(bytes).toString('base64') });
+    });
+}

@@ -1,0 +1,84 @@
+/** Exchanges by a listener, by the environment and among forked processes: all bytes arrive everywhere, missing ranks and other programs are errors. */
+
+import { EventEmitter, once } from 'node:events';
+import { connect } from 'node:net';
+import { describe, expect, it } from 'vitest';
+import { freePort } from '../../../test/fixtures/free-port.ts';
+import { forkedExchange } from './forked.ts';
+import { launchedRank, listenerExchange } from './listener.ts';
+import { localExchange } from './local.ts';
+
+const HOST = '127.0.0.1';
+const bytesOf = (rank: number): Uint8Array => new Uint8Array(100 + rank).fill(rank);
+const sorted = (all: readonly Uint8Array[]): readonly Uint8Array[] => [...all].sort((a, b) => a.length - b.length);
+
+describe('an exchange', () => {
+  it('in one process gives every rank all bytes, more than once', async () => {
+    const exchange = localExchange(3);
+    for (let turn = 0; turn < 2; turn++) {
+      const all = await Promise.all([0, 1, 2].map((rank) => exchange(bytesOf(rank))));
+      for (const each of all) expect(sorted(each)).toEqual([0, 1, 2].map(bytesOf));
+    }
+  });
+
+  it('by a listener gives every rank all bytes, whoever comes first, and refuses other programs', async () => {
+    const port = await freePort();
+    const exchangeOf = (rank: number): Promise<readonly Uint8Array[]> =>
+      listenerExchange({ rank, size: 3, host: HOST, port })(bytesOf(rank));
+    const others = [exchangeOf(2), exchangeOf(1)];
+    const first = exchangeOf(0);
+    const other = connect(port, HOST);
+    other.on('error', () => {});
+    other.on('connect', () => other.write(Buffer.alloc(100, 0xff)));
+    for (const each of await Promise.all([first, ...others])) expect(sorted(each)).toEqual([0, 1, 2].map(bytesOf));
+    if (!other.closed) await once(other, 'close');
+  });
+
+  it('by a listener fails where ranks are missing, in time', async () => {
+    const port = await freePort();
+    const options = { size: 2, host: HOST, port, timeoutMs: 50 };
+    await expect(listenerExchange({ ...options, rank: 0 })(bytesOf(0))).rejects.toMatchObject({
+      code: 'ERR_TIMED_OUT',
+      message: expect.stringContaining('1 of 2 ranks'),
+    });
+    await expect(listenerExchange({ ...options, rank: 1 })(bytesOf(1))).rejects.toMatchObject({
+      code: 'ERR_TIMED_OUT',
+    });
+  });
+
+  it('by the environment checks every variable', async () => {
+    const port = String(await freePort());
+    const env = (RANK: string): Record<string, string> => ({
+      RANK,
+      WORLD_SIZE: '2',
+      MASTER_ADDR: HOST,
+      MASTER_PORT: port,
+    });
+    const ranks = [launchedRank(env('0')), launchedRank(env('1'))];
+    expect(ranks.map(({ rank, size }) => [rank, size])).toEqual([
+      [0, 2],
+      [1, 2],
+    ]);
+    const all = await Promise.all(ranks.map(({ rank, exchange }) => exchange(bytesOf(rank))));
+    for (const each of all) expect(sorted(each)).toEqual([0, 1].map(bytesOf));
+    for (const [name, value] of [
+      ['RANK', '2'],
+      ['RANK', 'one'],
+      ['WORLD_SIZE', undefined],
+      ['MASTER_PORT', '65536'],
+    ] as const) {
+      const argument = name === 'MASTER_PORT' ? 'port' : name;
+      expect(() => launchedRank({ ...env('0'), [name]: value })).toThrow(
+        expect.objectContaining({ code: 'ERR_INVALID_PARAM', details: expect.objectContaining({ argument }) }),
+      );
+    }
+  });
+
+  it('among forked processes fails where the parent ends', async () => {
+    const channel = Object.assign(new EventEmitter(), { send: () => true });
+    const pending = forkedExchange(channel)(bytesOf(0));
+    channel.emit('disconnect');
+    await expect(pending).rejects.toMatchObject({ code: 'ERR_CONNECTION_RESET' });
+    expect(channel.eventNames()).toEqual([]);
+  });
+});

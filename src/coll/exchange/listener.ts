@@ -1,0 +1,170 @@
+/**
+ * Exchange over TCP by a listener of rank 0, as launchers describe it: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. What is exchanged is not encrypted; whoever
+ * can connect first can take the place of a rank: use it on loopback and in trusted networks.
+ */
+
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { type Clock, systemClock, type Timer } from '../../ucs/sys/clock.ts';
+import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { Exchange } from './exchange.ts';
+import { readFrames, sendFrame } from './frames.ts';
+
+/** Where rank 0 listens. */
+export interface ListenerExchangeOptions {
+  /** This rank. */
+  readonly rank: number;
+  /** Number of ranks. */
+  readonly size: number;
+  /** Address or name at which rank 0 listens and the others connect. */
+  readonly host: string;
+  /** Port, 1 to 65535. */
+  readonly port: number;
+  /** Time in milliseconds until all ranks must be there. Default 60000. */
+  readonly timeoutMs?: number;
+}
+
+/** Rank, size and exchange, as options of a team. */
+export interface LaunchedRank {
+  /** This rank. */
+  readonly rank: number;
+  /** Number of ranks. */
+  readonly size: number;
+  /** The exchange over the listener. */
+  readonly exchange: Exchange;
+}
+
+/** First bytes of a rank that connects: other programs are not answered. */
+const HELLO = new TextEncoder().encode('gaudi-ucx/coll 1');
+const TIMEOUT_MS = 60_000;
+/** Time between attempts to connect, while rank 0 does not listen yet. */
+const RETRY_NS = 20e6;
+
+/**
+ * The exchange of a rank.
+ * @throws UcxError ERR_INVALID_PARAM; its promise rejects with ERR_TIMED_OUT if ranks are missing, and with the error of the socket where it cannot listen
+ */
+export function listenerExchange(options: ListenerExchangeOptions): Exchange {
+  const { rank, host, port, timeoutMs = TIMEOUT_MS } = options;
+  if (typeof host !== 'string' || host === '') throw invalidParam('host', 'must be an address or a name', host);
+  if (!Number.isInteger(port) || port < 1 || port > 65_535) {
+    throw invalidParam('port', 'must be an integer from 1 to 65535', port);
+  }
+  if (!(timeoutMs > 0)) throw invalidParam('timeoutMs', 'must be a number above 0', timeoutMs);
+  return (bytes) => (rank === 0 ? gather(options, bytes, systemClock) : join(options, bytes, systemClock));
+}
+
+/**
+ * Rank, size and exchange from the variables that launchers set: RANK, WORLD_SIZE, MASTER_ADDR (default 127.0.0.1), MASTER_PORT.
+ * @param env such as `process.env`
+ * @throws UcxError ERR_INVALID_PARAM that names the variable
+ */
+export function launchedRank(env: Readonly<Record<string, string | undefined>>): LaunchedRank {
+  const numberIn = (name: string): number => {
+    const text = env[name];
+    if (text === undefined || !/^\d{1,9}$/.test(text)) {
+      throw invalidParam(name, 'must be set by the launcher, to a number', text);
+    }
+    return Number(text);
+  };
+  const [rank, size, port] = [numberIn('RANK'), numberIn('WORLD_SIZE'), numberIn('MASTER_PORT')];
+  if (rank >= size) throw invalidParam('RANK', `must be below WORLD_SIZE, which is ${size}`, rank);
+  const host = env['MASTER_ADDR'] ?? '127.0.0.1';
+  return { rank, size, exchange: listenerExchange({ rank, size, host, port }) };
+}
+
+/** Rank 0: collects the bytes of all ranks and answers each with all of them. */
+function gather(options: ListenerExchangeOptions, own: Uint8Array, clock: Clock): Promise<readonly Uint8Array[]> {
+  const { size, host, port } = options;
+  return new Promise((resolve, reject) => {
+    const given: { readonly socket: Socket; readonly bytes: Uint8Array }[] = [];
+    const sockets = new Set<Socket>();
+    let isOver = false;
+    const timer = deadline(options, clock, () => end(missing(given.length + 1, size)));
+    const end = (error?: Error): void => {
+      if (isOver) return;
+      isOver = true;
+      timer.cancel();
+      server.close();
+      const all = [own, ...given.map(({ bytes }) => bytes)];
+      for (const { socket } of given) {
+        if (error === undefined) for (const bytes of all) sendFrame(socket, bytes);
+        socket.end();
+        sockets.delete(socket);
+      }
+      for (const socket of sockets) socket.destroy();
+      if (error === undefined) resolve(all);
+      else reject(error);
+    };
+    const server: Server = createServer((socket) => {
+      sockets.add(socket);
+      // Twice the ranks: others that connect cannot lock them out for long.
+      const [oldest] = sockets;
+      if (sockets.size > 2 * size && oldest !== undefined) oldest.destroy();
+      socket.on('close', () => sockets.delete(socket));
+      readFrames(
+        socket,
+        2,
+        ([hello, bytes]) => {
+          if (Buffer.compare(hello!, HELLO) !== 0 || given.length >= size - 1) socket.destroy();
+          else given.push({ socket, bytes: bytes! });
+          if (given.length === size - 1) end();
+        },
+        () => socket.destroy(),
+      );
+    });
+    server.on('error', (error) => end(error));
+    if (size === 1) end();
+    else server.listen(port, host);
+  });
+}
+
+/** The others: connect, again until rank 0 listens, and get the bytes of all. */
+function join(options: ListenerExchangeOptions, own: Uint8Array, clock: Clock): Promise<readonly Uint8Array[]> {
+  const { size, host, port } = options;
+  return new Promise((resolve, reject) => {
+    let isOver = false;
+    let socket: Socket | undefined;
+    let retry: Timer | undefined;
+    const end = (run: () => void): void => {
+      if (isOver) return;
+      isOver = true;
+      timer.cancel();
+      retry?.cancel();
+      socket?.destroy();
+      run();
+    };
+    const timer = deadline(options, clock, () => end(() => reject(missing(undefined, size))));
+    const attempt = (): void => {
+      if (isOver) return;
+      const current = connect({ host, port });
+      socket = current;
+      current.on('connect', () => {
+        sendFrame(current, HELLO);
+        sendFrame(current, own);
+      });
+      readFrames(
+        current,
+        size,
+        (all) => end(() => resolve(all)),
+        () => {
+          current.destroy();
+          retry = clock.setTimer(RETRY_NS, attempt);
+          retry.ref();
+        },
+      );
+    };
+    attempt();
+  });
+}
+
+function deadline({ timeoutMs = TIMEOUT_MS }: ListenerExchangeOptions, clock: Clock, run: () => void): Timer {
+  const timer = clock.setTimer(timeoutMs * 1e6, run);
+  timer.ref();
+  return timer;
+}
+
+function missing(count: number | undefined, size: number): Error {
+  const found = count === undefined ? 'rank 0 has not answered' : `${count} of ${size} ranks are there`;
+  return statusError(Status.TIMED_OUT, `exchange: ${found}`);
+}

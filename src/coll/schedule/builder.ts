@@ -1,0 +1,87 @@
+/** Builds the schedule of one rank, round by round. It knows no algorithm. */
+
+import {
+  type Group,
+  type LocalStep,
+  type Region,
+  type Round,
+  type Schedule,
+  Space,
+  type Transfer,
+} from './schedule.ts';
+
+/** Scratch memory is handed out in multiples of this, so that elements are aligned. */
+const SCRATCH_ALIGNMENT = 64;
+/** Rounds of a phase: more than any algorithm has with the ranks that a team can have. */
+const PHASE_ROUNDS = 2 ** 20;
+
+interface OpenRound extends Round {
+  readonly sends: Transfer[];
+  readonly receives: Transfer[];
+  readonly steps: LocalStep[];
+}
+
+/** A schedule that is being built. */
+export class ScheduleBuilder {
+  readonly #rounds: OpenRound[] = [];
+  #current: OpenRound = emptyRound(0);
+  #nextId = 1;
+  #scratchBytes = 0;
+
+  /** Begins a round. Every rank begins the same rounds, also those in which it has nothing to do. */
+  round(): void {
+    this.#begin(this.#nextId);
+  }
+
+  /** Begins a phase: what comes has the same round numbers on all ranks, whatever they did before. */
+  phase(index: number): void {
+    this.#begin(index * PHASE_ROUNDS);
+  }
+
+  /** Host memory for the whole schedule. */
+  scratch(byteLength: number): Region {
+    const region: Region = { space: Space.SCRATCH, offset: this.#scratchBytes, byteLength };
+    this.#scratchBytes += Math.ceil(byteLength / SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT;
+    return region;
+  }
+
+  /** Sends a region to a member of the group in this round. */
+  send(group: Group, member: number, region: Region): void {
+    this.#current.sends.push({ peer: group.ranks[member]!, region });
+  }
+
+  /** Receives a region from a member of the group in this round. */
+  receive(group: Group, member: number, region: Region): void {
+    this.#current.receives.push({ peer: group.ranks[member]!, region });
+  }
+
+  /** Copies a region after the messages of this round. */
+  copy(from: Region, to: Region): void {
+    this.#step({ reduces: false, from, to });
+  }
+
+  /** Reduces a region into another after the messages of this round. */
+  reduce(from: Region, to: Region): void {
+    this.#step({ reduces: true, from, to });
+  }
+
+  build(): Schedule {
+    this.#begin(this.#nextId);
+    return { rounds: this.#rounds, scratchBytes: this.#scratchBytes };
+  }
+
+  #step(step: LocalStep): void {
+    if (step.from.byteLength > 0) this.#current.steps.push(step);
+  }
+
+  #begin(id: number): void {
+    const { sends, receives, steps } = this.#current;
+    if (sends.length + receives.length + steps.length > 0) this.#rounds.push(this.#current);
+    this.#current = emptyRound(id);
+    this.#nextId = id + 1;
+  }
+}
+
+function emptyRound(id: number): OpenRound {
+  return { id, sends: [], receives: [], steps: [] };
+}

@@ -1,0 +1,176 @@
+/** Creates teams: options, the exchange, connections, and the estimates of their costs. */
+
+import { hostname } from 'node:os';
+import { checkAmId } from '../../ucp/api/active-message.ts';
+import { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
+import type { Context } from '../../ucp/api/context.ts';
+import type { MemoryHandle } from '../../ucp/api/memory.ts';
+import type { Worker } from '../../ucp/api/worker.ts';
+import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
+import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { checkOptions } from '../../ucs/type/check-options.ts';
+import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { DEFAULT_BETWEEN, DEFAULT_WITHIN, type LinkCost } from '../choice/cost.ts';
+import type { Exchange } from '../exchange/exchange.ts';
+import { COST_NUMBERS, costNumbers, costsOf, DEFAULT_COSTS, linkCost } from './link-costs.ts';
+import { Members } from './members.ts';
+import type { CallTeam } from './run/call.ts';
+import { Issuer } from './run/issuer.ts';
+import { Scratch } from './run/scratch.ts';
+import { COLL_AM_ID, TeamService } from './run/service.ts';
+import { Team } from './team.ts';
+import { TeamCore } from './team-core.ts';
+import { type Introduction, packIntroduction, readIntroductions } from './wire/introduction.ts';
+
+/** The most ranks of a team: each has a connection to all others. */
+export const TEAM_SIZE_MAX = 4096;
+
+/** Options of a team. */
+export interface TeamOptions {
+  /** This rank, 0 to size - 1. */
+  readonly rank: number;
+  /** Number of ranks. */
+  readonly size: number;
+  /** Tells the ranks about each other; called once. */
+  readonly exchange: Exchange;
+  /** Ranks with the same name are on one node. Default: the name of the host. */
+  readonly node?: string;
+  /** Id of the active messages of teams, equal on all ranks; the program must not use it otherwise. Default 65000. */
+  readonly amId?: number;
+  /**
+   * Time in milliseconds after which an operation fails with ERR_COLL_TIMED_OUT that waits for ranks, whatever they do. Default 0, no limit: only ranks that are
+   * lost end operations, within UCX_KEEPALIVE_INTERVAL.
+   */
+  readonly timeoutMs?: number;
+}
+
+const NAMES = ['rank', 'size', 'exchange', 'node', 'amId', 'timeoutMs'] as const;
+const KEY_MEMORY_BYTES = 4096;
+const TIMEOUT_MAX_MS = 2 ** 31;
+
+/**
+ * Creates a team; all ranks call it. It connects to all other ranks and waits until they have created it too.
+ * @param worker one for each rank; it can be used for other things meanwhile
+ * @throws UcxError ERR_INVALID_PARAM for options, duplicate ranks, or sizes that differ; errors of the exchange, of connecting, and of the first operation
+ */
+export function createTeam(worker: Worker, options: TeamOptions): Promise<Team> {
+  return createTeamAt(worker, options, systemClock);
+}
+
+/** Creates a team with a clock, for simulations. See {@link createTeam}. */
+export async function createTeamAt(worker: Worker, options: TeamOptions, clock: Clock): Promise<Team> {
+  const { rank, size, exchange, amId = COLL_AM_ID, timeoutMs = 0 } = checkTeamOptions(worker, options);
+  const awaited = worker as unknown as AwaitedWorker & Worker & { readonly context: Context };
+  const { context } = awaited;
+  // Before the others know the address: their messages may come before the exchange has ended here.
+  const service = TeamService.join(worker, amId);
+  const local = context.memMap({ allocate: KEY_MEMORY_BYTES });
+  let team: Team | undefined;
+  let members: Members | undefined;
+  try {
+    const own = introduce(worker, context, local, options);
+    const all = readIntroductions(await exchange(packIntroduction(own)), own);
+    members = new Members(
+      worker,
+      all.map(({ address }) => address),
+      rank,
+    );
+    const places = { rank, size, nodes: nodesOf(all) };
+    const core = new TeamCore({
+      id: all[0]!.team,
+      rank,
+      size,
+      worker: awaited,
+      amId,
+      service,
+      members,
+      memberOf: all.map((_, index) => index),
+      scratch: new Scratch(context),
+      issuer: new Issuer(clock),
+      clock,
+      timeoutNs: timeoutMs * 1e6,
+    });
+    const call: CallTeam = {
+      places,
+      group: { rank, size, ranks: all.map((_, index) => index) },
+      costs: DEFAULT_COSTS,
+      owner: context,
+    };
+    team = new Team(core, call);
+    const numbers = ownCosts(members, all, places, local);
+    const costs = new Float64Array(size * COST_NUMBERS);
+    await team.allGather(bytesOf(numbers), bytesOf(costs));
+    return new Team(core, { ...call, costs: costsOf(costs) });
+  } catch (error) {
+    if (team !== undefined) await team.close();
+    else {
+      await members?.close(true);
+      service.leave();
+    }
+    throw error;
+  } finally {
+    context.memUnmap(local);
+  }
+}
+
+function checkTeamOptions(worker: Worker, options: TeamOptions): TeamOptions {
+  if (!(worker instanceof AwaitedWorker)) throw invalidParam('worker', 'must be a worker', worker);
+  checkOptions(options, 'options', NAMES);
+  const { rank, size, exchange, node, amId, timeoutMs = 0 } = options;
+  if (!Number.isInteger(size) || size < 1 || size > TEAM_SIZE_MAX) {
+    throw invalidParam('size', `must be an integer from 1 to ${TEAM_SIZE_MAX}`, size);
+  }
+  if (!Number.isInteger(rank) || rank < 0 || rank >= size) {
+    throw invalidParam('rank', `must be an integer from 0 to ${size - 1}`, rank);
+  }
+  if (typeof exchange !== 'function') throw invalidParam('exchange', 'must be a function', exchange);
+  if (node !== undefined && typeof node !== 'string') throw invalidParam('node', 'must be a text', node);
+  if (amId !== undefined) checkAmId(amId);
+  if (!(timeoutMs >= 0 && timeoutMs <= TIMEOUT_MAX_MS)) {
+    throw invalidParam('timeoutMs', `must be a number from 0 to ${TIMEOUT_MAX_MS}`, timeoutMs);
+  }
+  if (worker.closed) throw statusError(Status.INVALID_PARAM, 'create a team of a closed worker');
+  return options;
+}
+
+function introduce(
+  worker: Worker,
+  context: Context,
+  local: MemoryHandle,
+  { rank, size, node = hostname() }: TeamOptions,
+): Introduction {
+  const random = new DataView(systemRandomBytes(8).buffer);
+  const team = (random.getUint32(0, true) >>> 12) * 2 ** 32 + random.getUint32(4, true);
+  return { rank, size, team, node, address: worker.address(), key: context.packRkey(local) };
+}
+
+/** The ranks of every node, in the order of their first ranks. */
+function nodesOf(all: readonly Introduction[]): number[][] {
+  const byName = new Map<string, number[]>();
+  for (const { node, rank } of all) {
+    const ranks = byName.get(node);
+    if (ranks === undefined) byName.set(node, [rank]);
+    else ranks.push(rank);
+  }
+  return [...byName.values()];
+}
+
+/** What this rank estimates for one connection within its node, and one to another node. */
+function ownCosts(
+  members: Members,
+  all: readonly Introduction[],
+  { rank, nodes }: CallTeam['places'],
+  local: MemoryHandle,
+): Float64Array {
+  const home = nodes.find((ranks) => ranks.includes(rank))!;
+  const costTo = (peer: number | undefined, otherwise: LinkCost): LinkCost | undefined =>
+    peer === undefined ? undefined : linkCost(members.endpoint(peer), local, all[peer]!.key, otherwise);
+  const near = home.find((one) => one !== rank);
+  const far = nodes.find((ranks) => ranks !== home)?.[0];
+  return costNumbers(costTo(near, DEFAULT_WITHIN), costTo(far, DEFAULT_BETWEEN));
+}
+
+function bytesOf(numbers: Float64Array): Uint8Array {
+  return new Uint8Array(numbers.buffer);
+}

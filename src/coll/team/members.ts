@@ -1,0 +1,94 @@
+/** The endpoints from this rank to all others, and which of them are lost. Shared by a team and its sub-teams. */
+
+import type { Endpoint } from '../../ucp/api/endpoint.ts';
+import type { Worker } from '../../ucp/api/worker.ts';
+import type { Status } from '../../ucs/type/status.ts';
+
+/** Why a member is lost. */
+export interface Loss {
+  readonly status: Status;
+  /** True if it has said that it leaves. */
+  readonly isClosed: boolean;
+}
+
+/** The other ranks of a team that was made by an exchange. */
+export class Members {
+  readonly #worker: Worker;
+  readonly #endpoints: (Endpoint | undefined)[];
+  readonly #losses: (Loss | undefined)[];
+  readonly #listeners: Set<(member: number, loss: Loss) => void> = new Set();
+  #toItself: Endpoint | undefined;
+  #users = 1;
+  #isFailed = false;
+
+  /**
+   * Connects to all members.
+   * @param addresses worker address of each
+   * @param rank this one
+   * @throws UcxError of Worker.endpoint
+   */
+  constructor(worker: Worker, addresses: readonly Uint8Array[], rank: number) {
+    this.#worker = worker;
+    this.#losses = addresses.map(() => undefined);
+    this.#endpoints = [];
+    for (const [member, address] of addresses.entries()) {
+      const onError = (endpoint: Endpoint): void => this.#onLost(member, endpoint);
+      this.#endpoints.push(member === rank ? undefined : worker.endpoint(address, { onError }));
+    }
+  }
+
+  /** The endpoint to another member. */
+  endpoint(member: number): Endpoint {
+    return this.#endpoints[member]!;
+  }
+
+  /** Why a member is lost; undefined for one that is not. */
+  loss(member: number): Loss | undefined {
+    const endpoint = this.#endpoints[member];
+    // Requests of a connection end before its endpoint reports that it has failed.
+    if (this.#losses[member] === undefined && endpoint !== undefined && !endpoint.closed && endpoint.status < 0) {
+      this.#losses[member] = lossOf(endpoint);
+    }
+    return this.#losses[member];
+  }
+
+  /** An endpoint of the worker to itself, for copies that a card makes. */
+  toItself(): Endpoint {
+    this.#toItself ??= this.#worker.endpoint(this.#worker.address());
+    return this.#toItself;
+  }
+
+  /** Calls a function for every member that is lost from now on, until {@link unlisten}. */
+  listen(listener: (member: number, loss: Loss) => void): void {
+    this.#listeners.add(listener);
+  }
+
+  unlisten(listener: (member: number, loss: Loss) => void): void {
+    this.#listeners.delete(listener);
+  }
+
+  /** One more team uses them. */
+  share(): Members {
+    this.#users += 1;
+    return this;
+  }
+
+  /** One team less; the last one closes the endpoints. @param isForced does not wait for peers */
+  async close(isForced: boolean): Promise<void> {
+    this.#isFailed ||= isForced;
+    this.#users -= 1;
+    if (this.#users > 0) return;
+    const force = this.#isFailed;
+    await Promise.all([...this.#endpoints, this.#toItself].map((endpoint) => endpoint?.close({ force })));
+  }
+
+  #onLost(member: number, endpoint: Endpoint): void {
+    const loss = lossOf(endpoint);
+    this.#losses[member] = loss;
+    for (const listener of [...this.#listeners]) listener(member, loss);
+  }
+}
+
+function lossOf({ status, closedByPeer }: Endpoint): Loss {
+  return { status, isClosed: closedByPeer === true };
+}

@@ -1,0 +1,305 @@
+/** The arguments of a collective operation, checked before anything moves, as the plan of its algorithm. */
+
+import { OwnedMemory } from '../../../ucp/api/memory/owned-memory.ts';
+import type { LocalMemory } from '../../../ucp/api/memory.ts';
+import { checkOptions } from '../../../ucs/type/check-options.ts';
+import { closedError, invalidParam } from '../../../ucs/type/error.ts';
+import { ALGORITHMS } from '../../choice/algorithms.ts';
+import { checkAlgorithm, chooseAlgorithm } from '../../choice/choice.ts';
+import type { CostModel } from '../../choice/cost.ts';
+import { type Collective, type Places, type Problem, shapeOf } from '../../choice/problem.ts';
+import { checkDtype, checkReduceOp, type Dtype, dtypeBytes, type ReduceOp } from '../../dtype/dtype.ts';
+import { type Group, type Region, Space } from '../../schedule/schedule.ts';
+import { areSame, type Bound, bind, doOverlap, placeOf } from './memory.ts';
+import type { OperationCall } from './operation.ts';
+import { Plan } from './plan.ts';
+import type { Mapper } from './scratch.ts';
+
+/** Options of all collective operations; not every operation has each of them. */
+export interface CallOptions {
+  readonly dtype?: Dtype;
+  readonly op?: ReduceOp;
+  readonly root?: number;
+  readonly count?: number;
+  readonly sendOffset?: number;
+  readonly recvOffset?: number;
+  readonly sendCounts?: readonly number[];
+  readonly recvCounts?: readonly number[];
+  readonly algorithm?: string;
+}
+
+/** The team that an operation is of. */
+export interface CallTeam {
+  readonly places: Places;
+  readonly group: Group;
+  readonly costs: CostModel;
+  /** The context that has mapped the memory. */
+  readonly owner: Mapper;
+}
+
+/** The blocks of both memories of an operation, in elements: of every rank, or one. */
+interface Layout {
+  readonly sources: readonly number[];
+  readonly targets: readonly number[];
+  /** Whether this rank sends, and has a result. */
+  readonly sends: boolean;
+  readonly receives: boolean;
+  /** Elements that all ranks must agree on; -1 with counts by rank. */
+  readonly count: number;
+}
+
+const ROOTED: ReadonlySet<Collective> = new Set<Collective>(['broadcast', 'gather', 'scatter', 'reduce']);
+const REDUCES: ReadonlySet<Collective> = new Set<Collective>(['reduce', 'reduceScatter', 'allReduce']);
+
+/** The most bytes of one memory of an operation: lengths and offsets stay exact. */
+const BYTES_MAX = 2 ** 44;
+
+/**
+ * Checks the arguments of an operation and plans it.
+ * @param send memory that is read; for broadcast undefined
+ * @param recv memory of the result; for broadcast the only one
+ * @throws UcxError ERR_INVALID_PARAM that names the argument and the rule; ERR_CLOSED for memory that is unmapped
+ */
+export function planCall(
+  team: CallTeam,
+  collective: Collective,
+  memories: { readonly send: LocalMemory | undefined; readonly recv: LocalMemory | undefined },
+  options: CallOptions,
+): OperationCall {
+  checkOptions(options, 'options', optionsOf(collective));
+  const dtype = checkDtype(options.dtype ?? 'uint8');
+  const op = REDUCES.has(collective) ? checkReduceOp(options.op ?? 'sum') : undefined;
+  const root = rankOf('root', ROOTED.has(collective) ? (options.root ?? 0) : 0, team.group.size);
+  const unit = dtypeBytes(dtype);
+  const layout = layoutOf(team.group, collective, memories, options, unit, root);
+  const sources = regionsOf(Space.SOURCE, layout.sources, unit);
+  const targets = regionsOf(Space.TARGET, layout.targets, unit);
+  const source = layout.sends
+    ? bound(team.owner, 'send', memories.send, options.sendOffset, lengthOf(sources))
+    : undefined;
+  const target = layout.receives
+    ? bound(team.owner, 'recv', memories.recv, options.recvOffset, lengthOf(targets))
+    : undefined;
+  const overwritesSource = checkOverlap(collective, team.group.rank, source, target, sources, targets);
+  const bytes = meanBytes(layout, collective === 'reduceScatter' || collective === 'scatter', unit);
+  const shape = shapeOf(team.places, bytes, layout.count >= 0);
+  const { places, group } = team;
+  const problem: Problem = { collective, places, group, root, unit, sources, targets, shape };
+  const forced = options.algorithm === undefined ? undefined : checkAlgorithm(collective, options.algorithm);
+  const algorithm = chooseAlgorithm(collective, shape, team.costs, forced);
+  const use = {
+    isDeviceSource: source !== undefined && source.bytes === undefined,
+    isDeviceTarget: target !== undefined && target.bytes === undefined,
+    overwritesSource,
+  };
+  const signature = { collective, dtype, op, root, count: layout.count, algorithm: ALGORITHMS.indexOf(algorithm) };
+  return { signature, plan: new Plan(algorithm, problem, use), source, target };
+}
+
+function optionsOf(collective: Collective): readonly string[] {
+  if (collective === 'barrier') return ['signal', 'algorithm'];
+  const common = ['dtype', 'count', 'sendOffset', 'recvOffset', 'signal', 'algorithm'];
+  if (REDUCES.has(collective)) common.push('op');
+  if (ROOTED.has(collective)) common.push('root');
+  if (collective === 'allGather') common.push('recvCounts');
+  if (collective === 'allToAll') common.push('sendCounts', 'recvCounts');
+  return common;
+}
+
+function layoutOf(
+  { rank, size }: Group,
+  collective: Collective,
+  { send, recv }: { readonly send: LocalMemory | undefined; readonly recv: LocalMemory | undefined },
+  options: CallOptions,
+  unit: number,
+  root: number,
+): Layout {
+  const { sendCounts, recvCounts } = options;
+  const all = (count: number): number[] => Array.from({ length: size }, () => count);
+  const countOf = (name: string, memory: LocalMemory | undefined, offset: number | undefined, parts: number): number =>
+    options.count === undefined ? elementsOf(name, memory, offset, parts, unit) : countIn('count', options.count, unit);
+  const isRoot = rank === root;
+  switch (collective) {
+    case 'barrier':
+      return { sources: [0], targets: [0], sends: false, receives: false, count: 0 };
+    case 'broadcast': {
+      const count = countOf('buffer', recv, options.recvOffset, 1);
+      return { sources: [], targets: [count], sends: false, receives: true, count };
+    }
+    case 'gather': {
+      const count = countOf('send', send, options.sendOffset, 1);
+      return { sources: [count], targets: all(count), sends: true, receives: isRoot, count };
+    }
+    case 'scatter': {
+      const count = countOf('recv', recv, options.recvOffset, 1);
+      return { sources: all(count), targets: [count], sends: isRoot, receives: true, count };
+    }
+    case 'allGather': {
+      if (recvCounts !== undefined) {
+        const counts = countsOf('recvCounts', recvCounts, size, unit);
+        return { sources: [counts[rank]!], targets: counts, sends: true, receives: true, count: -1 };
+      }
+      const count = countOf('send', send, options.sendOffset, 1);
+      return { sources: [count], targets: all(count), sends: true, receives: true, count };
+    }
+    case 'allToAll': {
+      if (sendCounts !== undefined || recvCounts !== undefined) {
+        const sources = countsOf('sendCounts', sendCounts, size, unit);
+        const targets = countsOf('recvCounts', recvCounts, size, unit);
+        if (sources[rank] !== targets[rank]) {
+          throw invalidParam('recvCounts', `must have for rank ${rank} what sendCounts has`, targets[rank]);
+        }
+        return { sources, targets, sends: true, receives: true, count: -1 };
+      }
+      const count = countOf('send', send, options.sendOffset, size);
+      return { sources: all(count), targets: all(count), sends: true, receives: true, count };
+    }
+    case 'reduce': {
+      const count = countOf('send', send, options.sendOffset, 1);
+      return { sources: [count], targets: [count], sends: true, receives: isRoot, count };
+    }
+    case 'reduceScatter': {
+      const count = countOf('recv', recv, options.recvOffset, 1);
+      return { sources: all(count), targets: [count], sends: true, receives: true, count };
+    }
+    case 'allReduce': {
+      const count = countOf('send', send, options.sendOffset, 1);
+      return { sources: [count], targets: [count], sends: true, receives: true, count };
+    }
+  }
+}
+
+/** Elements that memory has, for a count that is not given. */
+function elementsOf(
+  name: string,
+  memory: LocalMemory | undefined,
+  offset: number | undefined,
+  parts: number,
+  unit: number,
+): number {
+  checkIsMemory(name, memory);
+  const byteLength = memory.byteLength - offsetIn(`${name}Offset`, offset, memory);
+  if (byteLength % (unit * parts) !== 0) {
+    const rule = `must have a multiple of ${unit * parts} bytes, where count is not given`;
+    throw invalidParam(name, rule, byteLength);
+  }
+  return byteLength / unit / parts;
+}
+
+function countIn(name: string, count: number, unit: number): number {
+  if (!Number.isSafeInteger(count) || count < 0 || count * unit > BYTES_MAX) {
+    throw invalidParam(name, `must be an integer from 0 to ${BYTES_MAX / unit}`, count);
+  }
+  return count;
+}
+
+function countsOf(name: string, counts: readonly number[] | undefined, size: number, unit: number): readonly number[] {
+  if (!Array.isArray(counts) || counts.length !== size) {
+    throw invalidParam(name, `must be a list of ${size} counts, one for each rank`, counts?.length);
+  }
+  return counts.map((count: number, index) => countIn(`${name}[${index}]`, count, unit));
+}
+
+/** Checks a rank. @throws UcxError ERR_INVALID_PARAM */
+function rankOf(name: string, rank: number, size: number): number {
+  if (!Number.isInteger(rank) || rank < 0 || rank >= size) {
+    throw invalidParam(name, `must be a rank of the team, 0 to ${size - 1}`, rank);
+  }
+  return rank;
+}
+
+function offsetIn(name: string, offset: number | undefined, { byteLength }: LocalMemory): number {
+  const start = offset ?? 0;
+  if (!Number.isSafeInteger(start) || start < 0 || start > byteLength) {
+    throw invalidParam(name, `must be an integer from 0 to the ${byteLength} bytes of the memory`, start);
+  }
+  return start;
+}
+
+function checkIsMemory(name: string, memory: LocalMemory | undefined): asserts memory is LocalMemory {
+  if (memory instanceof Uint8Array || OwnedMemory.isGenuine(memory)) return;
+  throw invalidParam(name, 'must be a Uint8Array or a memory handle', memory);
+}
+
+/** Memory of an operation, from the offset on. */
+function bound(
+  owner: object,
+  name: string,
+  memory: LocalMemory | undefined,
+  offset: number | undefined,
+  byteLength: number,
+): Bound {
+  checkIsMemory(name, memory);
+  if (OwnedMemory.isGenuine(memory)) {
+    if (!memory.mapped) throw closedError(`memory handle ${name}`);
+    if (memory.owner !== owner) throw invalidParam(name, 'must be mapped by the context of the worker', memory.address);
+  }
+  const start = offsetIn(`${name}Offset`, offset, memory);
+  if (start + byteLength > memory.byteLength) {
+    const rule = `must have ${byteLength} bytes from byte ${start} on`;
+    throw invalidParam(name, rule, memory.byteLength - start);
+  }
+  return bind(memory, start, byteLength);
+}
+
+/** Blocks one after another. */
+function regionsOf(space: Space, counts: readonly number[], unit: number): Region[] {
+  let offset = 0;
+  return counts.map((count) => {
+    const region = { space, offset, byteLength: count * unit };
+    offset += region.byteLength;
+    return region;
+  });
+}
+
+function lengthOf(regions: readonly Region[]): number {
+  return regions.reduce((sum, { byteLength }) => sum + byteLength, 0);
+}
+
+/** Bytes by which the algorithm is chosen. */
+function meanBytes({ sources, targets, count }: Layout, isByTarget: boolean, unit: number): number {
+  if (count >= 0) return count * unit;
+  const counts = isByTarget ? sources : targets;
+  // The counts of allToAll differ between ranks: the choice must not.
+  return sources.length === 1 ? (counts.reduce((sum, one) => sum + one, 0) / counts.length) * unit : 0;
+}
+
+/**
+ * Checks that send and receive memory are apart, or in place as NCCL defines it.
+ * @returns true if the source has to be copied first
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+function checkOverlap(
+  collective: Collective,
+  rank: number,
+  source: Bound | undefined,
+  target: Bound | undefined,
+  sources: readonly Region[],
+  targets: readonly Region[],
+): boolean {
+  if (source === undefined || target === undefined) return false;
+  const wholeOf = (space: Space, regions: readonly Region[]): Region => ({
+    space,
+    offset: 0,
+    byteLength: lengthOf(regions),
+  });
+  const from = placeOf(source, wholeOf(Space.SOURCE, sources));
+  const to = placeOf(target, wholeOf(Space.TARGET, targets));
+  if (!doOverlap(from, to)) return false;
+  // The block of this rank, of the memory that has a block for each.
+  const own = placeOf(source, sources[sources.length > 1 ? rank : 0]!);
+  const place = placeOf(target, targets[targets.length > 1 ? rank : 0]!);
+  const isInPlace = collective === 'allToAll' ? areSame(from, to) && haveEqual(sources, targets) : areSame(own, place);
+  if (!isInPlace) {
+    throw invalidParam(
+      'recv',
+      'must not overlap send, except in place: with the block of this rank in its place',
+      rank,
+    );
+  }
+  return collective === 'allToAll';
+}
+
+function haveEqual(sources: readonly Region[], targets: readonly Region[]): boolean {
+  return sources.every(({ byteLength }, index) => byteLength === targets[index]!.byteLength);
+}

@@ -1,0 +1,52 @@
+/** The request of a collective operation, as the API has requests. It is not pooled: an operation has many messages, and one of these. */
+
+import type { Request, RequestCallback, RequestParams } from '../../../ucp/api/request.ts';
+import { invalidParam, statusError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+
+/** A request. */
+export class CollRequest implements Request {
+  status: Status = Status.INPROGRESS;
+  error: unknown = undefined;
+  callback: RequestCallback | undefined;
+  readonly userData: unknown;
+  readonly byteLength: number;
+  readonly protocol: string;
+  readonly receivedBytes: number = 0;
+  readonly senderTag: bigint = 0n;
+  readonly atomicResult: bigint = 0n;
+  readonly transport: undefined = undefined;
+  readonly device: undefined = undefined;
+  readonly #cancel: () => boolean;
+  #isFree = false;
+
+  constructor(params: RequestParams | undefined, byteLength: number, protocol: string, cancel: () => boolean) {
+    this.callback = params?.callback;
+    this.userData = params?.userData;
+    this.byteLength = byteLength;
+    this.protocol = protocol;
+    this.#cancel = cancel;
+  }
+
+  get isCompleted(): boolean {
+    return this.status !== Status.INPROGRESS;
+  }
+
+  /** The operation has ended; for the operation. */
+  end(status: Status, error: unknown): void {
+    this.status = status;
+    this.error = error;
+    this.callback?.(this, status);
+  }
+
+  free(): void {
+    if (this.#isFree) throw invalidParam('request', 'must not be freed twice', this.protocol);
+    if (!this.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
+    this.#isFree = true;
+    this.callback = undefined;
+  }
+
+  cancel(): boolean {
+    return !this.isCompleted && this.#cancel();
+  }
+}

@@ -1,0 +1,120 @@
+/** The memories of an operation: user memory of any type and host scratch, and copies between them. It does not check ranges. */
+
+import type { Endpoint } from '../../../ucp/api/endpoint.ts';
+import { OwnedMemory } from '../../../ucp/api/memory/owned-memory.ts';
+import type { LocalMemory, RemoteKey } from '../../../ucp/api/memory.ts';
+import type { Request, RequestParams } from '../../../ucp/api/request.ts';
+import { copyBytes, moveBytes } from '../../../ucs/memory/copy-bytes.ts';
+import type { Status } from '../../../ucs/type/status.ts';
+import type { Region } from '../../schedule/schedule.ts';
+
+/** One memory of an operation, from a byte of it on. */
+export interface Bound {
+  readonly memory: LocalMemory;
+  /** Byte of the memory where the regions of its space begin. */
+  readonly offset: number;
+  /** The bytes of host memory, from `offset` on; undefined for memory of a card. */
+  readonly bytes: Uint8Array | undefined;
+}
+
+/** A region in its memory. */
+export interface Place {
+  readonly memory: LocalMemory;
+  readonly offset: number;
+  readonly byteLength: number;
+  /** The bytes of host memory. */
+  readonly bytes: Uint8Array | undefined;
+}
+
+/** Memory that packs keys: the context behind a handle. */
+interface KeyPacker {
+  packRkey(memory: LocalMemory): Uint8Array;
+}
+
+/** Binds memory from a byte of it on. */
+export function bind(memory: LocalMemory, offset: number, byteLength: number): Bound {
+  const bytes = memory instanceof Uint8Array ? memory : memory.bytes;
+  return { memory, offset, bytes: bytes?.subarray(offset, offset + byteLength) };
+}
+
+/** The place of a region. */
+export function placeOf({ memory, offset, bytes }: Bound, region: Region): Place {
+  const { byteLength } = region;
+  const part = bytes?.subarray(region.offset, region.offset + byteLength);
+  return { memory, offset: offset + region.offset, byteLength, bytes: part };
+}
+
+/** True if both are the same bytes. */
+export function areSame(one: Place, other: Place): boolean {
+  return one.byteLength === other.byteLength && distance(one, other) === 0;
+}
+
+/** True if two places have a byte in common. */
+export function doOverlap(one: Place, other: Place): boolean {
+  const gap = one.byteLength === 0 || other.byteLength === 0 ? undefined : distance(one, other);
+  return gap !== undefined && gap < one.byteLength && -gap < other.byteLength;
+}
+
+/** Bytes from the start of a place to that of another; undefined for different memories. */
+function distance(one: Place, other: Place): number | undefined {
+  if (one.bytes !== undefined) {
+    return one.bytes.buffer === other.bytes?.buffer ? other.bytes.byteOffset - one.bytes.byteOffset : undefined;
+  }
+  if (one.memory instanceof Uint8Array || other.memory instanceof Uint8Array || other.bytes !== undefined)
+    return undefined;
+  if (one.memory === other.memory) return other.offset - one.offset;
+  if (one.memory.sysDevice !== other.memory.sysDevice) return undefined;
+  return Number(other.memory.address - one.memory.address) + other.offset - one.offset;
+}
+
+/** The packed remote key of memory; undefined for bytes that are not mapped. */
+export function packedKeyOf(memory: LocalMemory): Uint8Array | undefined {
+  if (!OwnedMemory.isGenuine(memory)) return undefined;
+  return (memory.owner as unknown as KeyPacker).packRkey(memory);
+}
+
+/** Copies between the memories of one rank, through an endpoint of its worker to itself where a card is involved. */
+export class LocalCopies {
+  readonly #toItself: () => Endpoint;
+  readonly #keys: Map<LocalMemory, RemoteKey> = new Map();
+
+  constructor(toItself: () => Endpoint) {
+    this.#toItself = toItself;
+  }
+
+  /** Copies host bytes at once; ranges may overlap. */
+  copyHost(from: Uint8Array, to: Uint8Array): void {
+    if (from.buffer === to.buffer) moveBytes(to, 0, from, 0, from.byteLength);
+    else copyBytes(to, 0, from, 0, from.byteLength);
+  }
+
+  /** Starts a copy from or to the memory of a card. */
+  startCopy(from: Place, to: Place, params: RequestParams): Status | Request {
+    const endpoint = this.#toItself();
+    const { byteLength } = from;
+    if (to.bytes === undefined) {
+      return endpoint.putNbx(from.memory, from.offset, byteLength, this.#keyOf(to.memory), to.offset, params);
+    }
+    return endpoint.getNbx(to.memory, to.offset, byteLength, this.#keyOf(from.memory), from.offset, params);
+  }
+
+  /** Starts waiting until the bytes of earlier copies are in their memory. */
+  startFlush(params: RequestParams): Status | Request {
+    return this.#toItself().flushNbx(params);
+  }
+
+  /** Releases the keys of the operation that has ended. */
+  release(): void {
+    for (const key of this.#keys.values()) key.release();
+    this.#keys.clear();
+  }
+
+  #keyOf(memory: LocalMemory): RemoteKey {
+    let key = this.#keys.get(memory);
+    if (key === undefined) {
+      key = this.#toItself().unpackRkey(packedKeyOf(memory)!);
+      this.#keys.set(memory, key);
+    }
+    return key;
+  }
+}

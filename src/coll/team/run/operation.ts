@@ -1,0 +1,411 @@
+/** One collective operation of one rank: its slices, their messages, and how it ends. Which algorithm it has is decided before. */
+
+import type { Endpoint } from '../../../ucp/api/endpoint.ts';
+import type { LocalMemory, RemoteKey } from '../../../ucp/api/memory.ts';
+import type { Request } from '../../../ucp/api/request.ts';
+import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { rankFailed, reportedBy } from '../wire/errors.ts';
+import { describeSignature, type Header, Kind, restOf, type Signature } from '../wire/header.ts';
+import type { CollRequest } from './coll-request.ts';
+import type { EndNbx, IssueOwner, StartNbx } from './issuer.ts';
+import { type Bound, bind, LocalCopies, type Place, packedKeyOf } from './memory.ts';
+import type { Plan } from './plan.ts';
+import type { Scratch } from './scratch.ts';
+import { discard, keep, type Message } from './service.ts';
+import { type Part, type SliceOwner, SliceRun } from './slice-run.ts';
+
+/** From this length on the receiver of a part offers its memory first. */
+const READY_MIN = 16 * 1024;
+/** Slices in progress. */
+const SLICES_AT_ONCE = 4;
+const NO_BYTES = new Uint8Array(0);
+/** How operations with a lost peer end. */
+const LOSSES: ReadonlySet<Status> = new Set<Status>([Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT]);
+
+/** What an operation needs of its team. */
+export interface OperationHost {
+  readonly rank: number;
+  readonly amId: number;
+  readonly scratch: Scratch;
+  endpoint(rank: number): Endpoint;
+  toItself(): Endpoint;
+  isLost(rank: number): boolean;
+  issue(owner: IssueOwner, start: StartNbx, end: EndNbx): void;
+  /** The bytes of a message of an operation; valid until the next call. */
+  pack(kind: Kind, operation: Operation, part: Part, offset: number, rest?: Uint8Array): Uint8Array;
+  /** Tells a rank that nothing will be written to the memory it has offered. */
+  refuse(offer: Header): void;
+  /** An operation fails, and the team with it. */
+  failed(error: UcxError): void;
+  /** An operation has ended. */
+  ended(operation: Operation, status: Status, error: UcxError | undefined): void;
+}
+
+/** The operation as its caller has described it. */
+export interface OperationCall {
+  readonly signature: Signature;
+  readonly plan: Plan;
+  readonly source: Bound | undefined;
+  readonly target: Bound | undefined;
+}
+
+/** A message that has arrived before its round. */
+interface Early {
+  readonly header: Header;
+  readonly message: Message;
+}
+
+/** Memory that a peer has offered for a part. */
+interface Offer {
+  readonly header: Header;
+  readonly key: Uint8Array | undefined;
+}
+
+/** One operation. */
+export class Operation implements SliceOwner {
+  readonly sequence: number;
+  readonly signature: Signature;
+  readonly requests: Set<Request> = new Set();
+  /** Changes whenever a message of it moves: without a change it is stuck. */
+  marks = 0;
+  failure: UcxError | undefined;
+  /** The request of its caller, if it has not ended at once. */
+  request: CollRequest | undefined;
+  /** Time of its start. */
+  readonly startedNs: number;
+  /** Owner of what is started in spite of a failure. */
+  readonly #kept: IssueOwner;
+  readonly #host: OperationHost;
+  readonly #call: OperationCall;
+  readonly #copies: LocalCopies;
+  readonly #runs: Set<SliceRun> = new Set();
+  readonly #expected: Part[] = [];
+  /** Long parts whose receiver has not offered memory yet. */
+  readonly #unready: Part[] = [];
+  readonly #early: Early[] = [];
+  readonly #offers: Offer[] = [];
+  #inFlight = 0;
+  #nextSlice = 0;
+  #slicesEnded = 0;
+  #isStarting = false;
+  #hasEnded = false;
+
+  constructor(host: OperationHost, sequence: number, call: OperationCall, startedNs: number) {
+    this.#host = host;
+    this.startedNs = startedNs;
+    this.sequence = sequence;
+    this.signature = call.signature;
+    this.#call = call;
+    this.#copies = new LocalCopies(() => host.toItself());
+    this.#kept = { requests: new Set(), hasFailed: false };
+  }
+
+  get hasFailed(): boolean {
+    return this.failure !== undefined;
+  }
+
+  /** Begins, or begins further slices. */
+  start(): void {
+    if (this.#isStarting) return;
+    this.#isStarting = true;
+    const { slices } = this.#call.plan;
+    while (this.#nextSlice < slices && this.#runs.size < SLICES_AT_ONCE && !this.hasFailed) this.#startSlice();
+    this.#isStarting = false;
+    this.#endIfDone();
+  }
+
+  /** Ranks whose messages it waits for. */
+  awaited(): number[] {
+    return [...new Set([...this.#expected, ...this.#unready].map(({ peer }) => peer))].sort((a, b) => a - b);
+  }
+
+  /** A message of this operation, with its signature. */
+  onMessage(header: Header, message: Message): void {
+    this.marks += 1;
+    if (header.kind === Kind.DATA) this.#onData(header, message);
+    else {
+      if (header.kind === Kind.READY) this.#onReady(header, restOf(message.header));
+      else this.#onNotice(header, restOf(message.header));
+      discard(message);
+    }
+  }
+
+  /** A rank is lost: the operation fails if it still needs it. */
+  rankLost(rank: number, error: UcxError): void {
+    if (this.hasFailed) {
+      this.#forget(({ peer }) => peer === rank);
+      this.#endIfDone();
+      return;
+    }
+    const isAwaited = this.awaited().includes(rank) || [...this.#runs].some((run) => run.needs(rank));
+    const isToCome = this.#nextSlice < this.#call.plan.slices;
+    if (isAwaited || isToCome) this.#host.failed(error);
+  }
+
+  /** Ends it with an error, as soon as no transport uses its memory any more. */
+  fail(error: UcxError): void {
+    if (this.hasFailed || this.#hasEnded) return;
+    this.failure = error;
+    for (const request of [...this.requests]) request.cancel();
+    for (const { message } of this.#early.splice(0)) discard(message);
+    for (const { header } of this.#offers.splice(0)) this.#host.refuse(header);
+    this.#unready.length = 0;
+    // Peers may still write to what they were offered.
+    this.#forget(({ isExposed, peer }) => !isExposed || this.#host.isLost(peer));
+    this.#endIfDone();
+  }
+
+  receivePart(part: Part): void {
+    const at = this.#early.findIndex(({ header }) => isOf(part, header));
+    if (at >= 0) {
+      const [{ header, message }] = this.#early.splice(at, 1) as [Early];
+      this.#takeData(part, header, message);
+      return;
+    }
+    this.#expected.push(part);
+    if (part.place.byteLength >= READY_MIN) this.#offer(part);
+  }
+
+  sendPart(part: Part): void {
+    if (part.place.byteLength < READY_MIN) {
+      this.#sendData(part);
+      return;
+    }
+    const at = this.#offers.findIndex(({ header }) => isOf(part, header));
+    if (at < 0) this.#unready.push(part);
+    else this.#sendTo(part, this.#offers.splice(at, 1)[0]!);
+  }
+
+  copyHost(from: Uint8Array, to: Uint8Array): void {
+    this.#copies.copyHost(from, to);
+  }
+
+  startCopy(run: SliceRun, from: Place, to: Place): void {
+    const what = 'could not copy memory of a card';
+    const ended: EndNbx = (status, error) => {
+      if (status !== Status.OK) this.#failBy(this.#host.rank, status, what, error);
+      else if (!this.hasFailed) run.partEnded();
+    };
+    this.#issue(
+      (params) => this.#copies.startCopy(from, to, params),
+      (status, error) => {
+        // A put has ended when its source can be reused: the next step may read its target.
+        const isPut = to.bytes === undefined && status === Status.OK;
+        if (isPut) this.#issue((params) => this.#copies.startFlush(params), ended);
+        else ended(status, error);
+      },
+    );
+  }
+
+  sliceEnded(run: SliceRun): void {
+    this.#runs.delete(run);
+    this.#giveScratch(run);
+    this.#slicesEnded += 1;
+    this.start();
+  }
+
+  #startSlice(): void {
+    const slice = this.#nextSlice++;
+    try {
+      const { plan, source, target } = this.#call;
+      const schedule = plan.schedule(slice);
+      const { scratchBytes } = schedule;
+      const memory = scratchBytes === 0 ? NO_BYTES : this.#host.scratch.take(scratchBytes);
+      const run = new SliceRun(this, slice, schedule, [source, target, bind(memory, 0, scratchBytes)]);
+      this.#runs.add(run);
+      run.advance();
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      this.#host.failed(rankFailed(this.#host.rank, error.status, 'could not continue', error));
+    }
+  }
+
+  /** Offers memory for a long part: with its key if it is mapped. */
+  #offer(part: Part): void {
+    const { memory, offset } = part.place;
+    const key = packedKeyOf(memory);
+    part.isExposed = key !== undefined;
+    this.#issue(
+      (params) => {
+        const header = this.#host.pack(Kind.READY, this, part, offset, key);
+        return this.#host.endpoint(part.peer).amSendNbx(this.#host.amId, header, NO_BYTES, 0, 0, params);
+      },
+      (status, error) => {
+        if (status === Status.OK) return;
+        part.isExposed = false;
+        this.#failBy(part.peer, status, 'could not be reached', error);
+        if (this.hasFailed) this.#forget((one) => one === part);
+      },
+    );
+  }
+
+  #onReady(header: Header, rest: Uint8Array): void {
+    const key = rest.byteLength === 0 ? undefined : rest.slice();
+    if (this.hasFailed) {
+      this.#host.refuse(header);
+      return;
+    }
+    const at = this.#unready.findIndex((part) => isOf(part, header));
+    if (at < 0) this.#offers.push({ header, key });
+    else this.#sendTo(this.#unready.splice(at, 1)[0]!, { header, key });
+  }
+
+  #sendTo(part: Part, { header, key }: Offer): void {
+    if (header.byteLength !== part.place.byteLength) {
+      this.#refuseLength(part, header);
+      this.#host.refuse(header);
+    } else if (key === undefined) this.#sendData(part);
+    else this.#putAndNotify(part, header, key);
+  }
+
+  /** Writes a part to the memory of its receiver, and notifies it when the bytes are there, or will not be. */
+  #putAndNotify(part: Part, offer: Header, key: Uint8Array): void {
+    const { place, peer } = part;
+    const endpoint = this.#host.endpoint(peer);
+    let rkey: RemoteKey | undefined;
+    const ended = (status: Status, error: unknown): void => {
+      rkey?.release();
+      if (status !== Status.OK) {
+        this.#host.refuse(offer);
+        this.#failBy(peer, status, 'could not write to another rank', error);
+        return;
+      }
+      this.#issue(
+        (params) => {
+          const header = this.#host.pack(Kind.NOTICE, this, part, 0);
+          return endpoint.amSendNbx(this.#host.amId, header, NO_BYTES, 0, 0, params);
+        },
+        this.#partEnd(part, 'could not notify another rank'),
+        true,
+      );
+    };
+    this.#issue(
+      (params) => {
+        rkey ??= endpoint.unpackRkey(key);
+        return endpoint.putNbx(place.memory, place.offset, place.byteLength, rkey, offer.offset, params);
+      },
+      (status, error) => {
+        if (status === Status.OK) this.#issue((params) => endpoint.flushNbx(params), ended, true);
+        else ended(status, error);
+      },
+    );
+  }
+
+  #sendData(part: Part): void {
+    const { memory, offset, byteLength } = part.place;
+    this.#issue(
+      (params) => {
+        const header = this.#host.pack(Kind.DATA, this, part, 0);
+        const local: LocalMemory = byteLength === 0 ? NO_BYTES : memory;
+        const from = byteLength === 0 ? 0 : offset;
+        return this.#host.endpoint(part.peer).amSendNbx(this.#host.amId, header, local, from, byteLength, params);
+      },
+      this.#partEnd(part, 'could not send'),
+    );
+  }
+
+  #onData(header: Header, message: Message): void {
+    const at = this.#expected.findIndex((part) => isOf(part, header));
+    if (at >= 0) this.#takeData(this.#expected.splice(at, 1)[0]!, header, message);
+    else if (this.hasFailed) discard(message);
+    else this.#early.push({ header, message: keep(message) });
+  }
+
+  #takeData(part: Part, header: Header, message: Message): void {
+    const { place, run } = part;
+    if (header.byteLength !== place.byteLength || message.byteLength !== place.byteLength) {
+      discard(message);
+      this.#refuseLength(part, header);
+      return;
+    }
+    if (place.byteLength === 0) {
+      discard(message);
+      run.partEnded();
+    } else if (!message.isRendezvous && place.bytes !== undefined) {
+      this.#copies.copyHost(message.data, place.bytes);
+      discard(message);
+      run.partEnded();
+    } else {
+      const kept = message.isView ? message.retain() : message;
+      this.#issue(
+        (params) => kept.receiveNbx(place.memory, place.offset, place.byteLength, params),
+        (status, error) => {
+          discard(kept);
+          this.#partEnd(part, 'could not receive')(status, error);
+        },
+      );
+    }
+  }
+
+  #onNotice({ status, offset, ...header }: Header, text: Uint8Array): void {
+    const at = this.#expected.findIndex((part) => isOf(part, header));
+    if (at < 0) return;
+    const [part] = this.#expected.splice(at, 1) as [Part];
+    if (this.hasFailed) this.#endIfDone();
+    else if (status === Status.OK) part.run.partEnded();
+    else this.#host.failed(reportedBy(part.peer, offset, status as Status, new TextDecoder().decode(text)));
+  }
+
+  /** The peer has another length for a part: its counts differ from those of this rank. */
+  #refuseLength({ peer, place }: Part, { byteLength }: Header): void {
+    const what = `${describeSignature(this.signature)}: has ${byteLength} bytes for a part of ${place.byteLength} bytes`;
+    this.#host.failed(rankFailed(peer, Status.INVALID_PARAM, what));
+  }
+
+  /** What follows the end of a message of a part. */
+  #partEnd({ run, peer }: Part, what: string): EndNbx {
+    return (status, error) => {
+      if (status !== Status.OK) this.#failBy(peer, status, what, error);
+      else if (!this.hasFailed) run.partEnded();
+    };
+  }
+
+  /** Starts an operation of ucp. @param isKept starts it also after this operation has failed: the peer waits for it */
+  #issue(start: StartNbx, end: EndNbx, isKept = false): void {
+    if (this.hasFailed && !isKept) {
+      end(Status.CANCELED, undefined);
+      return;
+    }
+    this.#inFlight += 1;
+    this.#host.issue(isKept ? this.#kept : this, start, (status, error) => {
+      this.#inFlight -= 1;
+      this.marks += 1;
+      end(status, error);
+      this.#endIfDone();
+    });
+  }
+
+  /** The first failure; later ones follow from it. */
+  #failBy(peer: number, status: Status, what: string, error: unknown): void {
+    if (this.hasFailed) return;
+    // With a connection that stands, the failure is on this side: memory, a card. Data may have come over another connection that is lost.
+    const isPeers = peer !== this.#host.rank && (this.#host.isLost(peer) || LOSSES.has(status));
+    this.#host.failed(rankFailed(isPeers ? peer : this.#host.rank, status, isPeers ? 'is lost' : what, error));
+  }
+
+  #forget(isGone: (part: Part) => boolean): void {
+    const left = this.#expected.filter((part) => !isGone(part));
+    this.#expected.splice(0, this.#expected.length, ...left);
+  }
+
+  #giveScratch({ scratch }: SliceRun): void {
+    if (scratch !== undefined && scratch.memory !== NO_BYTES) this.#host.scratch.give(scratch.memory);
+  }
+
+  #endIfDone(): void {
+    const isDone = this.hasFailed
+      ? this.#inFlight === 0 && this.#expected.length === 0
+      : this.#slicesEnded === this.#call.plan.slices && this.#inFlight === 0;
+    if (!isDone || this.#hasEnded || this.#isStarting) return;
+    this.#hasEnded = true;
+    for (const run of this.#runs) this.#giveScratch(run);
+    this.#runs.clear();
+    this.#copies.release();
+    this.#host.ended(this, this.failure?.status ?? Status.OK, this.failure);
+  }
+}
+
+function isOf({ run, round, peer }: Part, header: Pick<Header, 'slice' | 'round' | 'from'>): boolean {
+  return run.slice === header.slice && round === header.round && peer === header.from;
+}

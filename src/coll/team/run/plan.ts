@@ -1,0 +1,88 @@
+/** The plan of an operation: into how many slices it is divided, and the schedule of each. Slices overlap, so that copies, messages and reductions do. */
+
+import type { Algorithm } from '../../choice/algorithms.ts';
+import { type Collective, type Problem, sliceOf } from '../../choice/problem.ts';
+import { ScheduleBuilder } from '../../schedule/builder.ts';
+import { part, type Region, type Schedule, Space } from '../../schedule/schedule.ts';
+
+/** Bytes of the vector, or of a block, that a slice carries. */
+const SLICE_BYTES = 2 ** 20;
+
+const REDUCES: ReadonlySet<Collective> = new Set<Collective>(['reduce', 'reduceScatter', 'allReduce']);
+
+/** What is special about the memories of an operation. */
+export interface MemoryUse {
+  /** The processor cannot access the source. */
+  readonly isDeviceSource: boolean;
+  /** The processor cannot access the target. */
+  readonly isDeviceTarget: boolean;
+  /** The result overwrites the source before all of it was sent: it is copied first. */
+  readonly overwritesSource: boolean;
+}
+
+/** The plan of one operation. */
+export class Plan {
+  readonly algorithm: Algorithm;
+  readonly slices: number;
+  /** True if memory of a card is reduced on host fragments. */
+  readonly isStaged: boolean;
+  readonly #problem: Problem;
+  readonly #use: MemoryUse;
+
+  constructor(algorithm: Algorithm, problem: Problem, use: MemoryUse) {
+    this.algorithm = algorithm;
+    this.#problem = problem;
+    this.#use = use;
+    const { collective } = problem;
+    this.isStaged = REDUCES.has(collective) && (use.isDeviceSource || use.isDeviceTarget);
+    this.slices = isSliced(algorithm, problem) ? Math.max(1, Math.ceil(problem.shape.bytes / SLICE_BYTES)) : 1;
+  }
+
+  /** The schedule of one slice. */
+  schedule(slice: number): Schedule {
+    const builder = new ScheduleBuilder();
+    let problem = this.#problem;
+    if (this.slices > 1) {
+      const from = slice * SLICE_BYTES;
+      problem = sliceOf(problem, from, Math.min(SLICE_BYTES, problem.shape.bytes - from));
+    }
+    if (this.isStaged || this.#use.overwritesSource) this.#buildStaged(builder, problem);
+    else this.algorithm.build(builder, problem);
+    return builder.build();
+  }
+
+  /** Copies the source into fragments, and of reductions the result back, where a card has it. */
+  #buildStaged(builder: ScheduleBuilder, problem: Problem): void {
+    const { collective, group, root } = problem;
+    const hasResult = collective !== 'reduce' || group.rank === root;
+    const { isDeviceSource, isDeviceTarget, overwritesSource } = this.#use;
+    const isCopied = overwritesSource || (isDeviceSource && this.isStaged);
+    const sources = isCopied ? fragmentsFor(builder, problem.sources) : problem.sources;
+    for (const [index, source] of sources.entries()) {
+      if (source.space === Space.SCRATCH) builder.copy(problem.sources[index]!, source);
+    }
+    const isStagedTarget = this.isStaged && isDeviceTarget && hasResult;
+    // The fragment of the source may become the result where nothing else reads it.
+    const canShare = collective === 'allReduce' && isDeviceSource;
+    const targets = isStagedTarget ? (canShare ? sources : fragmentsFor(builder, problem.targets)) : problem.targets;
+    this.algorithm.build(builder, { ...problem, sources, targets });
+    if (!isStagedTarget) return;
+    for (const [index, target] of targets.entries()) builder.copy(target, problem.targets[index]!);
+  }
+}
+
+/** Host memory for regions, one after another. */
+function fragmentsFor(builder: ScheduleBuilder, regions: readonly Region[]): Region[] {
+  const whole = builder.scratch(regions.reduce((sum, { byteLength }) => sum + byteLength, 0));
+  let start = 0;
+  return regions.map(({ byteLength }) => {
+    start += byteLength;
+    return part(whole, start - byteLength, byteLength);
+  });
+}
+
+/** Whether every slice is a problem of the same kind: of equal blocks, which the algorithm does not expect one after another. */
+function isSliced({ collective, name }: Algorithm, { shape }: Problem): boolean {
+  if (collective === 'reduceScatter') return shape.isEqual && name !== 'recursive halving';
+  return collective === 'broadcast' || collective === 'reduce' || collective === 'allReduce';
+}

@@ -1,0 +1,399 @@
+/** The operations of a team in progress: their order, their messages, failures, and ranks that do not answer. Arguments are checked before. */
+
+import type { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
+import type { Endpoint } from '../../ucp/api/endpoint.ts';
+import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import type { Clock, Timer } from '../../ucs/sys/clock.ts';
+import { closedError, statusError, type UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { Loss, Members } from './members.ts';
+import { CollRequest } from './run/coll-request.ts';
+import type { EndNbx, IssueOwner, Issuer, StartNbx } from './run/issuer.ts';
+import { Operation, type OperationCall, type OperationHost } from './run/operation.ts';
+import type { Scratch } from './run/scratch.ts';
+import { discard, type HandlerWorker, keep, type Message, type TeamMessages, type TeamService } from './run/service.ts';
+import type { Part } from './run/slice-run.ts';
+import { mismatch, rankFailed, reportedBy, teamFailed, timedOut } from './wire/errors.ts';
+import {
+  describeSignature,
+  HEADER_BYTES,
+  type Header,
+  isSame,
+  Kind,
+  restOf,
+  type Signature,
+  writeHeader,
+} from './wire/header.ts';
+
+/** Operations that a team has in progress at most. */
+const OPERATIONS_MAX = 1024;
+/** Operations whose signatures are remembered, for messages that should not come any more. */
+const HISTORY = 64;
+/** Time without a message after which the ranks that an operation waits for are told what it is; it doubles. */
+const CHECK_NS = 20e6;
+const CHECK_NS_MAX = 1e9;
+/** Time after the orderly end of a rank until operations that still need it fail. */
+const CLOSED_GRACE_NS = 20e6;
+/** The longest header of an active message. */
+const MESSAGE_MAX = 4096;
+const NO_BYTES = new Uint8Array(0);
+
+const NO_OPERATION: Signature = {
+  collective: 'barrier',
+  dtype: 'uint8',
+  op: undefined,
+  root: 0,
+  count: 0,
+  algorithm: 0,
+};
+
+/** The parts of a team. */
+export interface TeamParts {
+  readonly id: number;
+  readonly rank: number;
+  readonly size: number;
+  readonly worker: AwaitedWorker & HandlerWorker;
+  readonly amId: number;
+  readonly service: TeamService;
+  readonly members: Members;
+  /** Member of each rank. */
+  readonly memberOf: readonly number[];
+  readonly scratch: Scratch;
+  readonly issuer: Issuer;
+  readonly clock: Clock;
+  /** Time after which an operation fails that waits for a rank; 0 for no limit. */
+  readonly timeoutNs: number;
+}
+
+interface Waiting {
+  readonly header: Header;
+  readonly message: Message;
+}
+
+/** The state of a team. */
+export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
+  readonly id: number;
+  readonly rank: number;
+  readonly amId: number;
+  readonly parts: TeamParts;
+  readonly requests: Set<Request> = new Set();
+  readonly hasFailed = false;
+  /** Why the team has failed. */
+  failure: UcxError | undefined;
+  isClosed = false;
+  readonly #operations: Map<number, Operation> = new Map();
+  /** Messages of operations that this rank has not begun, by their number. */
+  readonly #future: Map<number, Waiting[]> = new Map();
+  readonly #history: Signature[] = [];
+  readonly #marks: Map<Operation, number> = new Map();
+  readonly #packed: Uint8Array = new Uint8Array(MESSAGE_MAX);
+  readonly #graces: Set<Timer> = new Set();
+  readonly #onLost = (member: number, loss: Loss): void => this.#memberLost(member, loss);
+  #next = 0;
+  #checkNs = CHECK_NS;
+  #timer: Timer | undefined;
+
+  constructor(parts: TeamParts) {
+    this.parts = parts;
+    this.id = parts.id;
+    this.rank = parts.rank;
+    this.amId = parts.amId;
+    parts.service.add(this);
+    parts.members.listen(this.#onLost);
+  }
+
+  get scratch(): Scratch {
+    return this.parts.scratch;
+  }
+
+  /** Number of the next operation. */
+  get next(): number {
+    return this.#next;
+  }
+
+  /** Operations that have not ended. */
+  get inProgress(): number {
+    return this.#operations.size;
+  }
+
+  /** Ranks that are lost. */
+  get lostRanks(): number[] {
+    const { memberOf, members } = this.parts;
+    return memberOf.flatMap((member, rank) => (members.loss(member) === undefined ? [] : [rank]));
+  }
+
+  /**
+   * Checks that operations can begin.
+   * @throws UcxError ERR_CLOSED, ERR_COLL_TEAM_FAILED
+   */
+  checkUsable(): void {
+    if (this.isClosed) throw closedError('team');
+    if (this.failure !== undefined) throw teamFailed(this.failure);
+    const [lost] = this.lostRanks;
+    if (lost !== undefined) throw teamFailed(this.#lossOf(lost));
+    if (this.#operations.size >= OPERATIONS_MAX) {
+      throw statusError(Status.EXCEEDS_LIMIT, `begin operation ${OPERATIONS_MAX + 1} of a team at once`);
+    }
+  }
+
+  /** Begins an operation. @returns its status, or its request */
+  begin(call: OperationCall, params: RequestParams | undefined): Status | Request {
+    const sequence = this.#next++;
+    const operation = new Operation(this, sequence, call, this.parts.clock.nowNs());
+    this.#history[sequence % HISTORY] = call.signature;
+    this.#operations.set(sequence, operation);
+    for (const { header, message } of this.#take(sequence)) this.#deliver(operation, header, message);
+    operation.start();
+    this.#arm();
+    const { plan, target, source } = call;
+    const byteLength = (target ?? source)?.bytes?.byteLength ?? 0;
+    const hasEnded = this.#operations.get(sequence) !== operation;
+    const status: Status = operation.failure?.status ?? Status.OK;
+    if (hasEnded && params?.noImmediateCompletion !== true) return status;
+    const staged = plan.isStaged ? ', on host fragments' : '';
+    const protocol = `${call.signature.collective}/${plan.algorithm.name}${staged}`;
+    const request = new CollRequest(params, byteLength, protocol, () => this.#cancel(operation));
+    if (hasEnded) request.end(status, operation.failure);
+    else operation.request = request;
+    return request;
+  }
+
+  endpoint(rank: number): Endpoint {
+    return this.parts.members.endpoint(this.parts.memberOf[rank]!);
+  }
+
+  toItself(): Endpoint {
+    return this.parts.members.toItself();
+  }
+
+  isLost(rank: number): boolean {
+    return this.parts.members.loss(this.parts.memberOf[rank]!) !== undefined;
+  }
+
+  issue(owner: IssueOwner, start: StartNbx, end: EndNbx): void {
+    this.parts.issuer.issue(owner, start, end);
+  }
+
+  pack(kind: Kind, { sequence, signature }: Operation, part: Part, offset: number, rest?: Uint8Array): Uint8Array {
+    const { run, round, place } = part;
+    const { slice } = run;
+    const header = { ...this.#header(kind, sequence, signature), slice, round, offset, byteLength: place.byteLength };
+    return writeHeader(this.#packed, header, rest);
+  }
+
+  refuse(offer: Header): void {
+    const { sequence, signature, slice, round, byteLength } = offer;
+    const header = { ...this.#header(Kind.NOTICE, sequence, signature), slice, round, byteLength };
+    if (this.failure === undefined) this.#send(offer.from, { ...header, status: Status.CANCELED, offset: this.rank });
+    else this.#send(offer.from, { ...header, ...reasonOf(this.failure, this.rank) }, textOf(this.failure));
+  }
+
+  failed(error: UcxError): void {
+    if (!this.#adopt(error)) return;
+    for (let rank = 0; rank < this.parts.size; rank++) if (rank !== this.rank) this.#tell(rank, error);
+  }
+
+  ended(operation: Operation, status: Status, error: UcxError | undefined): void {
+    this.#operations.delete(operation.sequence);
+    this.#marks.delete(operation);
+    if (this.#operations.size === 0) this.#disarm();
+    operation.request?.end(status, error);
+  }
+
+  onMessage(header: Header, message: Message): void {
+    const { from, sequence, kind } = header;
+    if (!Number.isInteger(from) || from >= this.parts.size || from === this.rank) {
+      discard(message);
+      return;
+    }
+    if (kind === Kind.FAILURE || kind === Kind.CHECK) {
+      if (kind === Kind.CHECK) this.#onCheck(header);
+      else this.#reported(header, restOf(message.header));
+      discard(message);
+      return;
+    }
+    const operation = this.#operations.get(sequence);
+    if (operation !== undefined) this.#deliver(operation, header, message);
+    else if (this.failure !== undefined || this.isClosed) {
+      if (kind === Kind.READY) this.refuse(header);
+      discard(message);
+    } else if (sequence >= this.#next) this.#keep(header, message);
+    else {
+      // No schedule leaves messages behind: the sender means another operation.
+      discard(message);
+      if (kind === Kind.READY) this.refuse(header);
+      this.#mismatch(header);
+    }
+  }
+
+  /** Stops everything; operations in progress fail on all ranks. */
+  shutDown(error: UcxError): void {
+    this.isClosed = true;
+    if (this.#operations.size > 0) this.failed(error);
+    for (const sequence of [...this.#future.keys()]) for (const { message } of this.#take(sequence)) discard(message);
+  }
+
+  /** Leaves the worker; nothing is in progress any more. */
+  leave(): void {
+    this.#disarm();
+    for (const timer of this.#graces) timer.cancel();
+    this.parts.members.unlisten(this.#onLost);
+    this.parts.service.remove(this);
+  }
+
+  /** @returns false if the team has failed before */
+  #adopt(error: UcxError): boolean {
+    if (this.failure !== undefined) return false;
+    this.failure = error;
+    for (const operation of [...this.#operations.values()]) operation.fail(error);
+    for (const sequence of [...this.#future.keys()]) {
+      for (const { header, message } of this.#take(sequence)) {
+        if (header.kind === Kind.READY) this.refuse(header);
+        discard(message);
+      }
+    }
+    return true;
+  }
+
+  #deliver(operation: Operation, header: Header, message: Message): void {
+    if (operation.hasFailed || isSame(operation.signature, header.signature)) {
+      operation.onMessage(header, message);
+      return;
+    }
+    discard(message);
+    if (header.kind === Kind.READY) this.refuse(header);
+    this.#mismatch(header);
+  }
+
+  /** A rank tells what it waits in: is it what this one does? It may not know yet that the team has failed. */
+  #onCheck({ sequence, signature, from, ...header }: Header): void {
+    if (this.failure !== undefined) {
+      this.#tell(from, this.failure);
+      return;
+    }
+    const isKnown = sequence < this.#next && sequence + HISTORY >= this.#next;
+    const own = isKnown ? this.#history[sequence % HISTORY] : undefined;
+    if (own !== undefined && !isSame(own, signature)) this.#mismatch({ sequence, signature, from, ...header });
+  }
+
+  #mismatch({ sequence, signature, from }: Header): void {
+    const own = sequence + HISTORY >= this.#next ? this.#history[sequence % HISTORY] : undefined;
+    const description = own === undefined ? 'another one long ago' : describeSignature(own);
+    this.failed(mismatch(sequence, this.rank, description, from, describeSignature(signature)));
+  }
+
+  #reported({ from, offset, status }: Header, text: Uint8Array): void {
+    this.#adopt(reportedBy(from, offset, status as Status, new TextDecoder().decode(text)));
+  }
+
+  #memberLost(member: number, loss: Loss): void {
+    const rank = this.parts.memberOf.indexOf(member);
+    if (rank < 0) return;
+    const error = this.#lossOf(rank, loss);
+    const tell = (): void => {
+      for (const operation of [...this.#operations.values()]) operation.rankLost(rank, error);
+      this.parts.issuer.restart();
+    };
+    if (!loss.isClosed) {
+      tell();
+      return;
+    }
+    // What it has sent before it closed may still be under way.
+    const timer = this.parts.clock.setTimer(CLOSED_GRACE_NS, () => {
+      this.#graces.delete(timer);
+      tell();
+    });
+    this.#graces.add(timer);
+  }
+
+  #lossOf(rank: number, loss: Loss | undefined = this.parts.members.loss(this.parts.memberOf[rank]!)): UcxError {
+    const why = loss?.isClosed === true ? 'has closed the team' : 'is lost';
+    return rankFailed(rank, loss?.status ?? Status.CONNECTION_RESET, why);
+  }
+
+  #cancel(operation: Operation): boolean {
+    if (this.#operations.get(operation.sequence) !== operation || operation.hasFailed) return false;
+    this.failed(rankFailed(this.rank, Status.CANCELED, `has cancelled ${describeSignature(operation.signature)}`));
+    return true;
+  }
+
+  /** Tells a rank why the team has failed. */
+  #tell(rank: number, error: UcxError): void {
+    const header = { ...this.#header(Kind.FAILURE, this.#next, NO_OPERATION), ...reasonOf(error, this.rank) };
+    this.#send(rank, header, textOf(error));
+  }
+
+  #keep(header: Header, message: Message): void {
+    const { sequence } = header;
+    const waiting = this.#future.get(sequence) ?? [];
+    this.#future.set(sequence, waiting);
+    waiting.push({ header, message: keep(message) });
+  }
+
+  #take(sequence: number): readonly Waiting[] {
+    const waiting = this.#future.get(sequence) ?? [];
+    this.#future.delete(sequence);
+    return waiting;
+  }
+
+  #header(kind: Kind, sequence: number, signature: Signature): Header {
+    const { id: team, rank: from } = this;
+    return { kind, team, sequence, from, slice: 0, round: 0, signature, status: Status.OK, byteLength: 0, offset: 0 };
+  }
+
+  /** Sends a message of the team itself; a rank that cannot be reached learns it otherwise. */
+  #send(rank: number, header: Header, rest?: Uint8Array): void {
+    if (this.isLost(rank)) return;
+    const start: StartNbx = (params) => {
+      const packed = writeHeader(this.#packed, header, rest);
+      return this.endpoint(rank).amSendNbx(this.amId, packed, NO_BYTES, 0, 0, params);
+    };
+    this.issue(this, start, () => {});
+  }
+
+  #arm(): void {
+    if (this.#timer !== undefined || this.#operations.size === 0) return;
+    const { timeoutNs } = this.parts;
+    const delayNs = timeoutNs > 0 ? Math.min(this.#checkNs, timeoutNs / 4) : this.#checkNs;
+    this.#timer = this.parts.clock.setTimer(delayNs, () => {
+      this.#timer = undefined;
+      this.#lookAfter();
+      this.#arm();
+    });
+  }
+
+  #disarm(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#checkNs = CHECK_NS;
+  }
+
+  /** Looks after operations without progress: they may wait for ranks that do something else, or for ever. */
+  #lookAfter(): void {
+    const { worker, timeoutNs, clock } = this.parts;
+    if (worker.closed) {
+      this.#adopt(closedError('worker of the team'));
+      return;
+    }
+    const stuck = [...this.#operations.values()].filter((one) => this.#marks.get(one) === one.marks && !one.hasFailed);
+    this.#checkNs = stuck.length === 0 ? CHECK_NS : Math.min(this.#checkNs * 2, CHECK_NS_MAX);
+    for (const operation of this.#operations.values()) this.#marks.set(operation, operation.marks);
+    for (const operation of stuck) {
+      const { sequence, signature, startedNs } = operation;
+      if (timeoutNs > 0 && clock.nowNs() - startedNs >= timeoutNs) {
+        this.failed(timedOut(signature, operation.awaited(), timeoutNs / 1e6));
+        return;
+      }
+      for (const rank of operation.awaited()) this.#send(rank, this.#header(Kind.CHECK, sequence, signature));
+    }
+  }
+}
+
+/** The fields of a message about a failure: its status, and the rank at fault. */
+function reasonOf({ status, details }: UcxError, rank: number): Pick<Header, 'status' | 'offset'> {
+  return { status, offset: Number(details['rank'] ?? rank) };
+}
+
+function textOf({ message }: UcxError): Uint8Array {
+  return new TextEncoder().encode(message).subarray(0, MESSAGE_MAX - HEADER_BYTES);
+}

@@ -1,0 +1,274 @@
+/** A team of ranks, and its collective operations in both tiers. How they run is decided in the files beside this one. */
+
+import type { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
+import { checkParams } from '../../ucp/api/check-options.ts';
+import type { LocalMemory } from '../../ucp/api/memory.ts';
+import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import { checkOptions } from '../../ucs/type/check-options.ts';
+import { isUcxError, type UcxError } from '../../ucs/type/error.ts';
+import { showAs } from '../../ucs/type/inspect.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { type CollectiveExplanation, explainCollective } from '../choice/choice.ts';
+import type { Collective } from '../choice/problem.ts';
+import type {
+  AllGatherOptions,
+  AllToAllOptions,
+  ReduceOptions,
+  ReduceToRootOptions,
+  RootOptions,
+  SignalOption,
+  SplitOptions,
+} from './options.ts';
+import { type CallOptions, type CallTeam, planCall } from './run/call.ts';
+import { splitTeam } from './split.ts';
+import type { TeamCore } from './team-core.ts';
+import { rankFailed, TEAM_FAILED } from './wire/errors.ts';
+
+type Send = LocalMemory | undefined;
+
+/**
+ * A team. Every rank calls the same operations in the same order, with the same element types, counts and roots. `send` and `recv` are host bytes or mapped
+ * memory of any type, also of different types on different ranks; they are different memory or in place: the same bytes, or this rank's block in its place.
+ * Memory must not be changed until the operation has ended.
+ *
+ * Operations throw before anything moves: ERR_INVALID_PARAM for their arguments, ERR_CLOSED, ERR_COLL_TEAM_FAILED once the team has failed. They fail with
+ * ERR_COLL_MISMATCH if ranks mean different operations, ERR_COLL_RANK_FAILED if a rank is lost or has failed, ERR_COLL_TIMED_OUT; `details.rank` is the rank.
+ * The failure of one operation is that of the team, on all ranks. The nbx forms return OK, a request in progress, or the failure.
+ */
+export class Team implements AsyncDisposable {
+  readonly #core: TeamCore;
+  readonly #call: CallTeam;
+  #closing: Promise<void> | undefined;
+
+  /** Made by createTeam and {@link split}. */
+  constructor(core: TeamCore, call: CallTeam) {
+    this.#core = core;
+    this.#call = call;
+  }
+
+  /** This rank. */
+  get rank(): number {
+    return this.#core.rank;
+  }
+
+  /** Number of ranks. */
+  get size(): number {
+    return this.#call.group.size;
+  }
+
+  /** The ranks of every node. */
+  get nodes(): readonly (readonly number[])[] {
+    return this.#call.places.nodes;
+  }
+
+  /** True after `close()`. */
+  get closed(): boolean {
+    return this.#core.isClosed;
+  }
+
+  /** Why the team has failed and cannot be used any more; undefined for one that has not. */
+  get failure(): UcxError | undefined {
+    return this.#core.failure;
+  }
+
+  /** Ranks whose connection has ended: the others can make a new team. */
+  get lostRanks(): readonly number[] {
+    return this.#core.lostRanks;
+  }
+
+  /** Operations that have not ended. */
+  get operationsInProgress(): number {
+    return this.#core.inProgress;
+  }
+
+  /** Waits until all ranks have called it. */
+  barrier(options: SignalOption = {}): Promise<void> {
+    return this.#run('barrier', undefined, undefined, options);
+  }
+
+  /** See {@link barrier}. */
+  barrierNbx(params?: RequestParams): Status | Request {
+    return this.#start('barrier', undefined, undefined, {}, params);
+  }
+
+  /** Copies memory of the root to all ranks. */
+  broadcast(buffer: LocalMemory, options: RootOptions & SignalOption = {}): Promise<void> {
+    return this.#run('broadcast', undefined, buffer, options);
+  }
+
+  /** See {@link broadcast}. */
+  broadcastNbx(buffer: LocalMemory, options: RootOptions = {}, params?: RequestParams): Status | Request {
+    return this.#start('broadcast', undefined, buffer, options, params);
+  }
+
+  /** Collects a block of every rank at the root. @param recv at the root: the blocks in the order of the ranks */
+  gather(send: LocalMemory, recv: Send, options: RootOptions & SignalOption = {}): Promise<void> {
+    return this.#run('gather', send, recv, options);
+  }
+
+  /** See {@link gather}. */
+  gatherNbx(send: LocalMemory, recv: Send, options: RootOptions = {}, params?: RequestParams): Status | Request {
+    return this.#start('gather', send, recv, options, params);
+  }
+
+  /** Gives every rank its block of memory of the root. @param send at the root: the blocks in the order of the ranks */
+  scatter(send: Send, recv: LocalMemory, options: RootOptions & SignalOption = {}): Promise<void> {
+    return this.#run('scatter', send, recv, options);
+  }
+
+  /** See {@link scatter}. */
+  scatterNbx(send: Send, recv: LocalMemory, options: RootOptions = {}, params?: RequestParams): Status | Request {
+    return this.#start('scatter', send, recv, options, params);
+  }
+
+  /** Collects a block of every rank on all ranks, in the order of the ranks; with `recvCounts` of different lengths. */
+  allGather(send: LocalMemory, recv: LocalMemory, options: AllGatherOptions & SignalOption = {}): Promise<void> {
+    return this.#run('allGather', send, recv, options);
+  }
+
+  /** See {@link allGather}. */
+  allGatherNbx(
+    send: LocalMemory,
+    recv: LocalMemory,
+    options: AllGatherOptions = {},
+    params?: RequestParams,
+  ): Status | Request {
+    return this.#start('allGather', send, recv, options, params);
+  }
+
+  /** Exchanges a block between all pairs of ranks; with `sendCounts` and `recvCounts` of different lengths. */
+  allToAll(send: LocalMemory, recv: LocalMemory, options: AllToAllOptions & SignalOption = {}): Promise<void> {
+    return this.#run('allToAll', send, recv, options);
+  }
+
+  /** See {@link allToAll}. */
+  allToAllNbx(
+    send: LocalMemory,
+    recv: LocalMemory,
+    options: AllToAllOptions = {},
+    params?: RequestParams,
+  ): Status | Request {
+    return this.#start('allToAll', send, recv, options, params);
+  }
+
+  /** Reduces a vector of every rank at the root. @param recv at the root: the result */
+  reduce(send: LocalMemory, recv: Send, options: ReduceToRootOptions & SignalOption = {}): Promise<void> {
+    return this.#run('reduce', send, recv, options);
+  }
+
+  /** See {@link reduce}. */
+  reduceNbx(
+    send: LocalMemory,
+    recv: Send,
+    options: ReduceToRootOptions = {},
+    params?: RequestParams,
+  ): Status | Request {
+    return this.#start('reduce', send, recv, options, params);
+  }
+
+  /** Reduces a block for every rank. @param send a block for each rank, in the order of the ranks */
+  reduceScatter(send: LocalMemory, recv: LocalMemory, options: ReduceOptions & SignalOption = {}): Promise<void> {
+    return this.#run('reduceScatter', send, recv, options);
+  }
+
+  /** See {@link reduceScatter}. */
+  reduceScatterNbx(
+    send: LocalMemory,
+    recv: LocalMemory,
+    options: ReduceOptions = {},
+    params?: RequestParams,
+  ): Status | Request {
+    return this.#start('reduceScatter', send, recv, options, params);
+  }
+
+  /** Reduces a vector of every rank; all ranks get the same bits. */
+  allReduce(send: LocalMemory, recv: LocalMemory, options: ReduceOptions & SignalOption = {}): Promise<void> {
+    return this.#run('allReduce', send, recv, options);
+  }
+
+  /** See {@link allReduce}. */
+  allReduceNbx(
+    send: LocalMemory,
+    recv: LocalMemory,
+    options: ReduceOptions = {},
+    params?: RequestParams,
+  ): Status | Request {
+    return this.#start('allReduce', send, recv, options, params);
+  }
+
+  /**
+   * Makes sub-teams; all ranks call it. Its connections are those of this team, which can be closed before it.
+   * @returns the sub-team of this rank's color; undefined without a color
+   * @throws UcxError ERR_INVALID_PARAM; failures of operations
+   */
+  async split(options: SplitOptions): Promise<Team | undefined> {
+    const parts = await splitTeam(this, this.#core, this.#call, options);
+    return parts === undefined ? undefined : new Team(...parts);
+  }
+
+  /**
+   * Lists the algorithms of an operation by size, their estimates, and why the others are not used.
+   * @throws UcxError ERR_INVALID_PARAM
+   */
+  explain(collective: Collective): CollectiveExplanation {
+    return explainCollective(collective, this.#call.places, this.#call.costs);
+  }
+
+  /**
+   * Closes the team on this rank. Operations in progress fail, on all ranks; ranks that still need this one for theirs are told that it is gone. Idempotent,
+   * never fails.
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #close(): Promise<void> {
+    const core = this.#core;
+    const { worker, members, service, scratch } = core.parts;
+    core.shutDown(rankFailed(core.rank, Status.CANCELED, 'has closed the team'));
+    await worker.promises.until(() => core.inProgress === 0);
+    core.leave();
+    scratch.close();
+    await members.close(core.failure !== undefined);
+    service.leave();
+  }
+
+  #start(
+    collective: Collective,
+    send: Send,
+    recv: Send,
+    options: CallOptions,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    this.#core.checkUsable();
+    checkParams(params);
+    return this.#core.begin(planCall(this.#call, collective, { send, recv }, options), params);
+  }
+
+  async #run(collective: Collective, send: Send, recv: Send, options: CallOptions & SignalOption): Promise<void> {
+    checkOptions(options);
+    const worker: AwaitedWorker = this.#core.parts.worker;
+    try {
+      await worker.promises.run(collective, options.signal, (params) =>
+        this.#start(collective, send, recv, options, params),
+      );
+    } catch (error) {
+      // The failure of the team names the rank; that of the promise has it as its cause.
+      const { failure } = this.#core;
+      if (isUcxError(error) && failure !== undefined && error.cause === failure && error.code !== TEAM_FAILED)
+        throw failure;
+      throw error;
+    }
+  }
+}
+
+showAs(Team, 'Team', (team) => ({
+  rank: `${team.rank} of ${team.size}`,
+  nodes: team.nodes.length,
+  state: team.closed ? 'closed' : team.failure === undefined ? 'open' : 'failed',
+}));

@@ -1,0 +1,61 @@
+/** The errors of collective operations. */
+
+import { UcxError } from '../../../ucs/type/error.ts';
+import { Status, statusString } from '../../../ucs/type/status.ts';
+import { describeSignature, type Signature } from './header.ts';
+
+/** The code of an error for the use of a team after its failure. */
+export const TEAM_FAILED = 'ERR_COLL_TEAM_FAILED';
+
+/** The error for ranks that do not mean the same operation. Code `ERR_COLL_MISMATCH`. */
+export function mismatch(sequence: number, rank: number, own: string, other: number, others: string): UcxError {
+  return new UcxError({
+    code: 'ERR_COLL_MISMATCH',
+    status: Status.INVALID_PARAM,
+    message: `operation ${sequence} of the team: rank ${rank} called ${own}, and rank ${other} called ${others}`,
+    details: { rank: other, sequence },
+  });
+}
+
+/** The error for a rank that is lost, or whose part of an operation failed. Code `ERR_COLL_RANK_FAILED`. */
+export function rankFailed(rank: number, status: Status, why: string, cause?: unknown): UcxError {
+  return new UcxError({
+    code: 'ERR_COLL_RANK_FAILED',
+    status,
+    message: `rank ${rank} ${why}: ${statusString(status).toLowerCase()}`,
+    details: { rank },
+    cause,
+  });
+}
+
+/** The error for ranks that were waited for too long. Code `ERR_COLL_TIMED_OUT`. */
+export function timedOut(signature: Signature, ranks: readonly number[], timeoutMs: number): UcxError {
+  const names = ranks.length === 1 ? `rank ${ranks[0]}` : `ranks ${ranks.join(', ')}`;
+  return new UcxError({
+    code: 'ERR_COLL_TIMED_OUT',
+    status: Status.TIMED_OUT,
+    message: `${describeSignature(signature)}: waited ${timeoutMs} ms for ${names}`,
+    details: { rank: ranks[0], ranks: ranks.join(',') },
+  });
+}
+
+/** The failure of the team as another rank has reported it. Code `ERR_COLL_RANK_FAILED`. */
+export function reportedBy(reporter: number, rank: number, status: Status, text: string): UcxError {
+  return new UcxError({
+    code: 'ERR_COLL_RANK_FAILED',
+    status,
+    message: `${text} (reported by rank ${reporter})`,
+    details: { rank, reporter },
+  });
+}
+
+/** The error for the use of a team after its failure. Code `ERR_COLL_TEAM_FAILED`. */
+export function teamFailed(failure: UcxError): UcxError {
+  return new UcxError({
+    code: TEAM_FAILED,
+    status: failure.status,
+    message: `the team cannot be used any more: ${failure.message}`,
+    details: failure.details,
+    cause: failure,
+  });
+}

@@ -1,0 +1,138 @@
+/** The messages between the ranks of a team as data: layout, writing and reading. It sends nothing. */
+
+import { ALGORITHMS } from '../../choice/algorithms.ts';
+import { COLLECTIVES, type Collective } from '../../choice/problem.ts';
+import { DTYPES, type Dtype, REDUCE_OPS, type ReduceOp } from '../../dtype/dtype.ts';
+
+const VERSION = 1;
+/** Bytes of the fields; what a type has besides follows. */
+export const HEADER_BYTES = 72;
+const NO_NAME = 0xff;
+
+/** Kinds of messages. */
+export const Kind = {
+  /** A part of an operation, with its bytes. */
+  DATA: 0,
+  /** The receiver of a long part has memory for it: the key follows the fields if it can be written to. */
+  READY: 1,
+  /** The bytes of a part were written to the memory of READY, or will not be: see `status`. */
+  NOTICE: 2,
+  /** The team has failed; the reason follows the fields, as text. */
+  FAILURE: 3,
+  /** A rank waits for the receiver in the operation that it describes. */
+  CHECK: 4,
+} as const;
+/** One of {@link Kind}. */
+export type Kind = (typeof Kind)[keyof typeof Kind];
+
+/** What has to be equal on all ranks of one operation. */
+export interface Signature {
+  readonly collective: Collective;
+  readonly dtype: Dtype;
+  readonly op: ReduceOp | undefined;
+  readonly root: number;
+  /** Elements; -1 where each rank has counts of its own. */
+  readonly count: number;
+  /** Number of the algorithm. */
+  readonly algorithm: number;
+}
+
+/** The fields of a message. */
+export interface Header {
+  kind: Kind;
+  team: number;
+  /** Number of the operation in the team. */
+  sequence: number;
+  /** Rank of the sender. */
+  from: number;
+  slice: number;
+  round: number;
+  signature: Signature;
+  /** OK, or why the bytes were not written, or the team has failed. */
+  status: number;
+  /** Bytes of the part. */
+  byteLength: number;
+  /** First byte of the memory behind the key; for FAILURE the rank that failed. */
+  offset: number;
+}
+
+/** Writes a message. @param target at least {@link HEADER_BYTES} bytes and the rest @returns the bytes of the message */
+export function writeHeader(target: Uint8Array, header: Header, rest?: Uint8Array): Uint8Array {
+  const view = new DataView(target.buffer, target.byteOffset, target.byteLength);
+  const { signature } = header;
+  target[0] = VERSION;
+  target[1] = header.kind;
+  target[2] = COLLECTIVES.indexOf(signature.collective);
+  target[3] = DTYPES.indexOf(signature.dtype);
+  target[4] = signature.op === undefined ? NO_NAME : REDUCE_OPS.indexOf(signature.op);
+  target[5] = signature.algorithm;
+  view.setFloat64(8, header.team, true);
+  view.setFloat64(64, header.sequence, true);
+  view.setUint32(20, header.from, true);
+  view.setUint32(24, header.slice, true);
+  view.setUint32(28, header.round, true);
+  view.setUint32(32, signature.root, true);
+  view.setInt32(36, header.status, true);
+  view.setFloat64(40, signature.count, true);
+  view.setFloat64(48, header.byteLength, true);
+  view.setFloat64(56, header.offset, true);
+  if (rest !== undefined) target.set(rest, HEADER_BYTES);
+  return target.subarray(0, HEADER_BYTES + (rest?.byteLength ?? 0));
+}
+
+/** Reads a message; undefined for bytes that are not one of this version. */
+export function readHeader(bytes: Uint8Array): Header | undefined {
+  if (bytes.byteLength < HEADER_BYTES || bytes[0] !== VERSION) return undefined;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const collective = COLLECTIVES[bytes[2]!];
+  const dtype = DTYPES[bytes[3]!];
+  const op = REDUCE_OPS[bytes[4]!];
+  if (bytes[1]! > Kind.CHECK || collective === undefined || dtype === undefined) return undefined;
+  if (op === undefined && bytes[4] !== NO_NAME) return undefined;
+  return {
+    kind: bytes[1] as Kind,
+    team: view.getFloat64(8, true),
+    sequence: view.getFloat64(64, true),
+    from: view.getUint32(20, true),
+    slice: view.getUint32(24, true),
+    round: view.getUint32(28, true),
+    signature: {
+      collective,
+      dtype,
+      op,
+      root: view.getUint32(32, true),
+      count: view.getFloat64(40, true),
+      algorithm: bytes[5]!,
+    },
+    status: view.getInt32(36, true),
+    byteLength: view.getFloat64(48, true),
+    offset: view.getFloat64(56, true),
+  };
+}
+
+/** What follows the fields. */
+export function restOf(bytes: Uint8Array): Uint8Array {
+  return bytes.subarray(HEADER_BYTES);
+}
+
+/** Whether two ranks mean the same operation. */
+export function isSame(one: Signature, other: Signature): boolean {
+  return (
+    one.collective === other.collective &&
+    one.count === other.count &&
+    one.algorithm === other.algorithm &&
+    one.dtype === other.dtype &&
+    one.op === other.op &&
+    one.root === other.root
+  );
+}
+
+/** The operation as text: `allReduce of 100 float32, sum, by ring`. */
+export function describeSignature({ collective, dtype, op, root, count, algorithm }: Signature): string {
+  if (collective === 'barrier') return collective;
+  const by = ALGORITHMS[algorithm]?.name ?? 'an unknown algorithm';
+  const what = count < 0 ? `${dtype}, with counts by rank` : `${count} ${dtype}`;
+  const hasRoot = collective === 'broadcast' || collective === 'gather' || collective === 'scatter';
+  const where = hasRoot || collective === 'reduce' ? `, root ${root}` : '';
+  return `${collective} of ${what}${op === undefined ? '' : `, ${op}`}${where}, by ${by}`;
+}

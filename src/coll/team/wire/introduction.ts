@@ -1,0 +1,75 @@
+/** What the ranks tell each other when a team is created, as bytes. Input of other processes: every field is checked. */
+
+import { invalidParam } from '../../../ucs/type/error.ts';
+
+const VERSION = 1;
+const BYTES_MAX = 64 * 1024;
+
+/** What a rank tells all others. */
+export interface Introduction {
+  readonly rank: number;
+  readonly size: number;
+  /** Random number of the team: that of rank 0 counts. */
+  readonly team: number;
+  /** Ranks with the same name are on one node. */
+  readonly node: string;
+  readonly address: Uint8Array;
+  /** Remote key of some host memory, for estimates. */
+  readonly key: Uint8Array;
+}
+
+/** The bytes of an introduction. */
+export function packIntroduction({ address, key, ...fields }: Introduction): Uint8Array {
+  const text = { version: VERSION, ...fields, address: toBase64(address), key: toBase64(key) };
+  return new TextEncoder().encode(JSON.stringify(text));
+}
+
+/**
+ * The introductions of all ranks, by rank.
+ * @param own this rank's
+ * @throws UcxError ERR_INVALID_PARAM that names the rank and the rule: another number of ranks, duplicate or missing ranks, bytes of another version
+ */
+export function readIntroductions(answers: readonly Uint8Array[], own: Introduction): readonly Introduction[] {
+  if (!Array.isArray(answers) || answers.length !== own.size) {
+    throw invalidParam('exchange', `must return the bytes of ${own.size} ranks`, answers?.length);
+  }
+  const byRank: Introduction[] = [];
+  for (const bytes of answers) {
+    const one = readIntroduction(bytes);
+    if (one.size !== own.size) {
+      throw invalidParam('size', `must be equal on all ranks: rank ${one.rank} has ${one.size}`, own.size);
+    }
+    if (byRank[one.rank] !== undefined) throw invalidParam('rank', 'must be different on all ranks', one.rank);
+    byRank[one.rank] = one;
+  }
+  if (byRank[own.rank]?.team !== own.team) {
+    throw invalidParam('exchange', `must return also what rank ${own.rank} has given`, own.rank);
+  }
+  return byRank;
+}
+
+function readIntroduction(bytes: Uint8Array): Introduction {
+  const rule = 'must return what the ranks have given, of this version';
+  if (!(bytes instanceof Uint8Array) || bytes.byteLength > BYTES_MAX) throw invalidParam('exchange', rule, bytes);
+  let fields: Record<string, unknown>;
+  try {
+    fields = JSON.parse(new TextDecoder().decode(bytes)) as Record<string, unknown>;
+  } catch {
+    throw invalidParam('exchange', rule, bytes.byteLength);
+  }
+  const { version, rank, size, team, node, address, key } = fields ?? {};
+  const isRank = typeof size === 'number' && Number.isInteger(rank) && Number(rank) >= 0 && Number(rank) < size;
+  const areTexts = typeof node === 'string' && typeof address === 'string' && typeof key === 'string';
+  if (version !== VERSION || !isRank || typeof team !== 'number' || !areTexts) {
+    throw invalidParam('exchange', rule, String(version));
+  }
+  return { rank: Number(rank), size, team, node, address: fromBase64(address), key: fromBase64(key) };
+}
+
+function toBase64(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('base64');
+}
+
+function fromBase64(text: string): Uint8Array {
+  return new Uint8Array(Buffer.from(text, 'base64'));
+}

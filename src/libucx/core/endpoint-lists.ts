@@ -1,0 +1,98 @@
+/** The lists and notifications of one endpoint over libucp: their checks. How they run is in device/list-operation.ts. */
+
+import { checkList, checkListOptions, checkListParams, checkNotification } from '../../ucp/api/list/check-list.ts';
+import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/list/list.ts';
+import { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
+import { PlannedList } from '../../ucp/api/list/planned-list.ts';
+import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { UCP_FEATURE } from '../c/abi.ts';
+import { requireFeature } from '../c/features.ts';
+import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import { NOTIFICATION_AM_ID } from '../request/arrivals.ts';
+import { RequestKind } from '../request/request.ts';
+
+const NO_BYTES = new Uint8Array(0);
+
+/** Sends a message of the engine itself: a header, and no data. */
+export function sendOwn(
+  { requests, buffers }: EngineWorker,
+  endpoint: EngineEndpoint,
+  id: number,
+  header: Uint8Array | undefined,
+  params: RequestParams | undefined,
+): Status | Request {
+  const request = requests.begin(RequestKind.SEND, 'am/libucp');
+  if (request === undefined) return Status.NO_RESOURCE;
+  buffers.describe(request, NO_BYTES, 0, 0, false);
+  return endpoint.sendMessage(request, id, header, params);
+}
+
+/** The lists. */
+export class EndpointLists {
+  readonly #worker: EngineWorker;
+  readonly #endpoint: EngineEndpoint;
+  readonly #order: NotifyOrder = new NotifyOrder();
+
+  constructor(worker: EngineWorker, endpoint: EngineEndpoint) {
+    this.#worker = worker;
+    this.#endpoint = endpoint;
+  }
+
+  /** See Endpoint.prepareList. */
+  prepare(operation: 'put' | 'get', list: readonly TransferEntry[], options: ListCheckOptions): PlannedList {
+    checkListOptions(operation, options);
+    return this.#plan(operation, list, options.strict === true);
+  }
+
+  /** See Endpoint.putListNbx. */
+  start(
+    operation: 'put' | 'get',
+    list: readonly TransferEntry[] | PreparedList,
+    params: ListParams | undefined,
+  ): Status | Request {
+    if (params !== undefined) checkListParams(operation, params, list);
+    if (params?.notify !== undefined) requireFeature(this.#worker.context.features, UCP_FEATURE.AM);
+    if (list instanceof PlannedList) {
+      list.check(operation, this.#endpoint);
+      return this.#move(list, params);
+    }
+    return this.#move(this.#plan(operation, list as readonly TransferEntry[], params?.strict === true), params);
+  }
+
+  /** See Endpoint.notifyNbx. */
+  notify(bytes: Uint8Array, params: RequestParams | undefined): Status | Request {
+    requireFeature(this.#worker.context.features, UCP_FEATURE.AM);
+    checkNotification(bytes);
+    return this.#move(this.#plan('put', [], false), { ...params, notify: bytes });
+  }
+
+  #plan(operation: 'put' | 'get', list: readonly TransferEntry[], strict: boolean): PlannedList {
+    const owners = { memory: this.#worker.context, keys: this.#endpoint };
+    return new PlannedList(operation, this.#endpoint, checkList(owners, operation, list, strict));
+  }
+
+  #move(list: PlannedList, params: ListParams | undefined): Status | Request {
+    const endpoint = this.#endpoint;
+    const { devices } = this.#worker;
+    if (endpoint.status !== Status.OK) return endpoint.status;
+    const notification = params?.notify?.slice();
+    // Copied: the caller may change it.
+    const selected = params?.blocks === undefined ? undefined : Int32Array.from(params.blocks);
+    if ((selected?.length ?? list.blockCount) === 0 && notification === undefined) return Status.OK;
+    if (endpoint.isFenced) {
+      const begin = (inner: RequestParams): Status | Request => this.#move(list, { ...params, ...inner });
+      return devices.defer(endpoint, `${list.operation}/list`, begin, params);
+    }
+    const plan = {
+      list,
+      selected,
+      flushes: notification !== undefined || params?.flush === true,
+      notification,
+      order: this.#order,
+      notify: (bytes: Uint8Array, inner: RequestParams) =>
+        sendOwn(this.#worker, endpoint, NOTIFICATION_AM_ID, bytes, inner),
+    };
+    return devices.list(endpoint, plan, params);
+  }
+}

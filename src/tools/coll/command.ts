@@ -1,0 +1,69 @@
+/** `gaudi-ucx coll`: its arguments and its output. What a rank does is in rank.ts. */
+
+import { Command } from 'commander';
+import { labelsEmulation } from '../../assembly/open-node.ts';
+import { launchedRank } from '../../coll/exchange/listener.ts';
+import { statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { readArguments } from '../command-line.ts';
+import { launchRanks } from './launch.ts';
+import type { CollRow } from './measure.ts';
+import { type CollListener, runRank } from './rank.ts';
+import { type CollRun, headOf, type ReportForm, rowOf, tailOf } from './report.ts';
+import { type CollOptions, readRanks, readSpec, TESTS } from './spec.ts';
+
+/** The command. It fails if the data of a rank differs from the oracle. */
+export function collCommand(): Command {
+  return new Command('coll')
+    .description('measure and check collective operations; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT join a run')
+    .option('--test <name>', `operation: ${Object.keys(TESTS).join(', ')}`, 'all_reduce')
+    .option('--ranks <number>', 'processes to start on this node', '2')
+    .option('--size <range>', 'sizes in bytes, such as 1K..64M; instead of -b and -e')
+    .option('-b, --minbytes <size>', 'smallest size (1K)')
+    .option('-e, --maxbytes <size>', 'largest size (64M, or the smallest)')
+    .option('-f, --stepfactor <number>', 'factor from size to size', '4')
+    .option('-n, --iters <number>', 'measured iterations', '20')
+    .option('-w, --warmup_iters <number>', 'iterations before', '5')
+    .option('-c, --check <0|1>', 'compare the data with a serial oracle', '1')
+    .option('-o, --op <name>', 'sum, prod, min or max', 'sum')
+    .option('-d, --datatype <name>', 'float, bfloat16, half, double, int32, int64 or uint8', 'float')
+    .option('-r, --root <rank>', 'root of broadcast, reduce, gather and scatter', '0')
+    .option('-m, --memory <type>', 'host or gaudi', 'gaudi')
+    .option('-A, --algorithm <name>', 'algorithm instead of the estimated best')
+    .option('--explain', 'print why which algorithm is used')
+    .option('--csv', 'as CSV')
+    .option('--json', 'as JSON')
+    .action(async (options: CollOptions, command: Command) => {
+      const isLaunched = process.env['RANK'] !== undefined && process.env['WORLD_SIZE'] !== undefined;
+      const { spec, launched, ranks } = readArguments(command, () => {
+        const rank = isLaunched ? launchedRank(process.env) : undefined;
+        const count = rank?.size ?? readRanks(options.ranks);
+        return { spec: readSpec(options, count), launched: rank, ranks: count };
+      });
+      labelsEmulation();
+      const form: ReportForm = options.json === true ? 'json' : options.csv === true ? 'csv' : 'text';
+      const rows: CollRow[] = [];
+      let run: CollRun = { spec, ranks, emulated: false };
+      const listener: CollListener = {
+        begin: (emulated, explanation) => {
+          run = { spec, ranks, emulated };
+          if (form === 'text') print(explanation);
+          print(headOf(form, run));
+        },
+        row: (row) => {
+          rows.push(row);
+          print(rowOf(form, run, row));
+        },
+      };
+      if (launched === undefined) await launchRanks(spec, ranks, listener);
+      else await runRank(spec, launched, listener);
+      if (launched !== undefined && launched.rank > 0) return;
+      print(tailOf(form, run, rows));
+      const wrong = rows.reduce((sum, row) => sum + (row.wrong ?? 0), 0);
+      if (wrong > 0) throw statusError(Status.IO_ERROR, `${spec.test}: data differs from the oracle`);
+    });
+}
+
+function print(text: string | undefined): void {
+  if (text !== undefined) process.stdout.write(`${text}\n`);
+}

@@ -1,0 +1,93 @@
+/** Starts the ranks of `gaudi-ucx coll` as processes of this node, one card for each where there are enough, and collects their results. */
+
+import { type ChildProcess, fork } from 'node:child_process';
+import { extname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { serveForked } from '../../coll/exchange/forked.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
+import { statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { scavenge } from '../../uct/index.ts';
+import { cardEnvironment } from '../demo/crew.ts';
+import { type ExchangeNode, openExchangeNode } from '../demo/exchange-node.ts';
+import type { CollListener } from './rank.ts';
+import type { RankAssignment, RankMessage } from './rank-messages.ts';
+import type { CollSpec } from './spec.ts';
+
+const PROGRAM = new URL(`./coll-rank-program${extname(import.meta.url)}`, import.meta.url);
+/** Time after which ranks that have not ended after the first failure are killed. */
+const END_TIMEOUT_NS = 10e9;
+/** Without cards: host memory needs none. */
+const HOST_TLS = '^gaudi_cpy,gaudi_ipc';
+
+/**
+ * Runs all ranks.
+ * @throws UcxError IO_ERROR with the failure of the first rank that failed, or how it ended; errors of opening the node
+ */
+export async function launchRanks(spec: CollSpec, size: number, listener: CollListener): Promise<void> {
+  const node = spec.memory === 'gaudi' ? openExchangeNode(undefined) : undefined;
+  try {
+    await runProcesses(spec, size, listener, node);
+  } finally {
+    await node?.close();
+    // Removes the shared memory files of processes that were killed.
+    scavenge();
+  }
+}
+
+async function runProcesses(
+  spec: CollSpec,
+  size: number,
+  listener: CollListener,
+  node: ExchangeNode | undefined,
+): Promise<void> {
+  const children: ChildProcess[] = [];
+  let failure: string | undefined;
+  let timer: { cancel(): void } | undefined;
+  const fail = (text: string): void => {
+    failure ??= text;
+    timer ??= systemClock.setTimer(END_TIMEOUT_NS, () => {
+      for (const child of children) child.kill('SIGKILL');
+    });
+  };
+  const stop = (signal: NodeJS.Signals): void => {
+    fail(`ended by ${signal}`);
+    for (const child of children) child.kill('SIGKILL');
+  };
+  process.on('SIGINT', stop).on('SIGTERM', stop);
+  const ended = Array.from({ length: size }, (_, rank) => {
+    const assignment: RankAssignment = { spec, rank, size };
+    const child = fork(fileURLToPath(PROGRAM), [JSON.stringify(assignment)], {
+      env: environmentOf(rank, node),
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    });
+    children.push(child);
+    child.on('message', (message: RankMessage) => {
+      if (message.kind === 'begin') listener.begin(message.emulated, message.explanation);
+      else if (message.kind === 'row') listener.row(message.row);
+      else if (message.kind === 'failure') fail(`rank ${rank}: ${message.text}`);
+    });
+    return new Promise<void>((resolve) => {
+      child.once('error', (error) => {
+        fail(`rank ${rank} could not be started: ${error.message}`);
+        resolve();
+      });
+      child.once('exit', (code, signal) => {
+        if (code !== 0)
+          fail(`rank ${rank} (pid ${child.pid}) ended ${signal === null ? `with code ${code}` : `by ${signal}`}`);
+        resolve();
+      });
+    });
+  });
+  serveForked(children);
+  await Promise.all(ended);
+  timer?.cancel();
+  process.off('SIGINT', stop).off('SIGTERM', stop);
+  if (failure !== undefined) throw statusError(Status.IO_ERROR, failure);
+}
+
+/** The environment of a rank: with a card of its own, or shared where there are fewer cards than ranks. */
+function environmentOf(rank: number, node: ExchangeNode | undefined): NodeJS.ProcessEnv {
+  if (node === undefined) return { UCX_TLS: HOST_TLS, ...process.env };
+  return cardEnvironment(node.cards[rank % node.cards.length]!, node.driver);
+}

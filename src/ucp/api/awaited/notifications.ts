@@ -1,0 +1,67 @@
+/** The notifications of one worker: kept from their arrival until a loop or a handler takes them, the same for every engine. */
+
+import { addAbortListener } from 'node:events';
+import { AbortError, invalidParam } from '../../../ucs/type/error.ts';
+import type { Notification, NotificationHandler } from '../list/notification.ts';
+import { ArrivedMessages, type MessageHandler } from './message-queue.ts';
+import type { ProgressDriver } from './progress-driver.ts';
+import type { ReceivedMessage } from './received-message.ts';
+
+/** The notifications. */
+export class Notifications {
+  readonly #arrived: ArrivedMessages;
+  #handler: NotificationHandler | undefined = undefined;
+  #closed = false;
+
+  /** @param serve sets the handler of the messages that carry notifications in their headers */
+  constructor(driver: ProgressDriver, serve: (handler: MessageHandler) => void) {
+    this.#arrived = new ArrivedMessages(driver);
+    serve((message) => {
+      if (this.#handler === undefined) this.#arrived.add(message);
+      else this.#handler(notificationOf(message));
+    });
+  }
+
+  /** See Worker.setNotificationHandler. @throws UcxError ERR_INVALID_PARAM */
+  setHandler(handler: NotificationHandler | undefined): void {
+    if (handler !== undefined && typeof handler !== 'function') {
+      throw invalidParam('handler', 'must be a function, or undefined to remove it', handler);
+    }
+    this.#handler = handler;
+    while (this.#handler !== undefined) {
+      const notification = this.#take();
+      if (notification === undefined) return;
+      this.#handler(notification);
+    }
+  }
+
+  /** See Worker.notifications. */
+  async *loop(signal: AbortSignal | undefined): AsyncGenerator<Notification, void, void> {
+    using _listener = signal === undefined ? undefined : addAbortListener(signal, () => this.#arrived.wake());
+    for (;;) {
+      if (signal?.aborted === true) throw new AbortError(signal);
+      if (this.#closed) return;
+      const notification = this.#take();
+      if (notification === undefined) await this.#arrived.arrival();
+      else yield notification;
+    }
+  }
+
+  #take(): Notification | undefined {
+    const message = this.#arrived.take();
+    // One that has come as an offer has no data, but its sender waits.
+    message?.release();
+    return message === undefined ? undefined : notificationOf(message);
+  }
+
+  /** Ends all loops, and discards what has not been taken. */
+  close(): void {
+    this.#closed = true;
+    this.#arrived.clear();
+    this.#arrived.wake();
+  }
+}
+
+function notificationOf(message: ReceivedMessage): Notification {
+  return { bytes: message.header, endpoint: message.replyEndpoint };
+}

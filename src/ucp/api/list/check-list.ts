@@ -1,0 +1,182 @@
+/** The blocks of a list: checked, expanded, and merged where they are adjacent. It moves nothing, and does not know which transport will. */
+
+import { invalidParam, isUcxError, UcxError } from '../../../ucs/type/error.ts';
+import { checkOptions } from '../check-options.ts';
+import { checkLocal, hostBytes } from '../memory/local-bytes.ts';
+import { checkRemote, type OwnedRemoteKey } from '../memory/owned-remote-key.ts';
+import type { LocalMemory, RemoteKey } from '../memory.ts';
+import {
+  LIST_BLOCKS_MAX,
+  type ListCheckOptions,
+  type ListParams,
+  NOTIFICATION_BYTES_MAX,
+  type PreparedList,
+  type TransferEntry,
+} from './list.ts';
+
+const ENTRY_FIELDS = [
+  'local',
+  'localOffset',
+  'rkey',
+  'remoteOffset',
+  'byteLength',
+  'count',
+  'localStride',
+  'remoteStride',
+];
+
+/** One block. `entry` is the number of the entry that it, or the first of the blocks it was merged of, belongs to. */
+export interface ListBlock {
+  readonly local: LocalMemory;
+  readonly localOffset: number;
+  readonly rkey: RemoteKey;
+  readonly remoteOffset: number;
+  byteLength: number;
+  readonly entry: number;
+}
+
+/** The owners of the memory and of the keys of a list. */
+export interface ListOwners {
+  /** The context. */
+  readonly memory: object;
+  /** The endpoint or connection. */
+  readonly keys: object;
+}
+
+/**
+ * The blocks of a list.
+ * @param strict refuses blocks that overlap in the memory that is written
+ * @throws UcxError ERR_INVALID_PARAM or ERR_CLOSED, whose details name the entry; nothing has moved then
+ */
+export function checkList(
+  owners: ListOwners,
+  operation: 'put' | 'get',
+  list: readonly TransferEntry[],
+  strict: boolean,
+): ListBlock[] {
+  if (!Array.isArray(list)) throw invalidParam('list', 'must be an array of entries, or a prepared list', list);
+  const blocks: ListBlock[] = [];
+  let entry = 0;
+  try {
+    for (let left = LIST_BLOCKS_MAX; entry < list.length; entry++) {
+      left -= addBlocks(owners, list[entry]!, entry, left, blocks);
+    }
+  } catch (error) {
+    throw entryError(entry, error);
+  }
+  if (strict) refuseOverlaps(operation, blocks);
+  return blocks;
+}
+
+/** Checks the options of preparing a list. @throws UcxError ERR_INVALID_PARAM */
+export function checkListOptions(operation: 'put' | 'get', options: ListCheckOptions): void {
+  if (operation !== 'put' && operation !== 'get') throw invalidParam('operation', 'must be put or get', operation);
+  checkOptions(options, 'options', ['strict']);
+  const { strict } = options;
+  if (strict !== undefined && typeof strict !== 'boolean') throw invalidParam('strict', 'must be a boolean', strict);
+}
+
+/** Checks the parameters that lists have besides those of all operations. @throws UcxError ERR_INVALID_PARAM */
+export function checkListParams(
+  operation: 'put' | 'get',
+  { notify, strict, flush, blocks }: ListParams,
+  list: readonly TransferEntry[] | PreparedList,
+): void {
+  const blockCount = typeof list === 'object' && list !== null && 'blockCount' in list ? list.blockCount : undefined;
+  if (flush !== undefined && typeof flush !== 'boolean') throw invalidParam('flush', 'must be a boolean', flush);
+  if (strict !== undefined && typeof strict !== 'boolean') throw invalidParam('strict', 'must be a boolean', strict);
+  if (notify !== undefined && operation === 'get') throw invalidParam('notify', 'must be absent for a get', operation);
+  if (notify !== undefined) checkNotification(notify);
+  if (blocks === undefined) return;
+  if (blockCount === undefined) throw invalidParam('blocks', 'must be absent without a prepared list', blocks);
+  if (!(blocks.length <= LIST_BLOCKS_MAX)) {
+    throw invalidParam('blocks', `must have at most ${LIST_BLOCKS_MAX} numbers`, blocks.length);
+  }
+  for (let i = 0; i < blocks.length; i++) {
+    const block = blocks[i]!;
+    if (Number.isInteger(block) && block >= 0 && block < blockCount) continue;
+    throw invalidParam('blocks', `must have numbers of the ${blockCount} blocks, from 0 on`, block);
+  }
+}
+
+/** @throws UcxError ERR_INVALID_PARAM */
+export function checkNotification(bytes: Uint8Array): void {
+  if (bytes instanceof Uint8Array && bytes.byteLength <= NOTIFICATION_BYTES_MAX) return;
+  const got = bytes instanceof Uint8Array ? bytes.byteLength : bytes;
+  throw invalidParam('notify', `must be a Uint8Array of at most ${NOTIFICATION_BYTES_MAX} bytes`, got);
+}
+
+/** Adds the blocks of an entry; returns how many it has before merging. */
+function addBlocks(owners: ListOwners, given: TransferEntry, entry: number, left: number, blocks: ListBlock[]): number {
+  checkOptions(given, 'entry', ENTRY_FIELDS);
+  const { local, localOffset = 0, rkey, remoteOffset = 0, byteLength, count = 1 } = given;
+  const { localStride = byteLength, remoteStride = byteLength } = given;
+  checkSize('byteLength', byteLength);
+  checkSize('count', count);
+  checkSize('localStride', localStride);
+  checkSize('remoteStride', remoteStride);
+  if (count > left)
+    throw invalidParam('list', `must have at most ${LIST_BLOCKS_MAX} blocks`, LIST_BLOCKS_MAX - left + count);
+  const last = Math.max(0, count - 1);
+  const isEmpty = count === 0;
+  checkLocal(owners.memory, local, localOffset, isEmpty ? 0 : last * localStride + byteLength);
+  checkRemote<OwnedRemoteKey>(owners.keys, rkey, remoteOffset, isEmpty ? 0 : last * remoteStride + byteLength);
+  if (byteLength === 0) return count;
+  for (let i = 0; i < count; i++) {
+    const from = localOffset + i * localStride;
+    const to = remoteOffset + i * remoteStride;
+    const before = blocks.at(-1);
+    const continues =
+      before !== undefined &&
+      before.local === local &&
+      before.rkey === rkey &&
+      before.localOffset + before.byteLength === from &&
+      before.remoteOffset + before.byteLength === to;
+    if (continues) before.byteLength += byteLength;
+    else blocks.push({ local, localOffset: from, rkey, remoteOffset: to, byteLength, entry });
+  }
+  return count;
+}
+
+function checkSize(name: string, value: number): void {
+  if (!Number.isSafeInteger(value) || value < 0) throw invalidParam(name, 'must be an integer of 0 or more', value);
+}
+
+/** Refuses blocks that overlap in the memory that is written. */
+function refuseOverlaps(operation: 'put' | 'get', blocks: readonly ListBlock[]): void {
+  const byMemory = new Map<unknown, ListBlock[]>();
+  // Views of one buffer are one memory, mapped host memory is the buffer that it maps, and keys with one address are of one memory.
+  const targetOf = ({ local, rkey }: ListBlock): unknown => {
+    if (operation === 'put') return `${rkey.memoryType} ${rkey.sysDevice} ${rkey.address}`;
+    return hostBytes(local)?.buffer ?? local;
+  };
+  const startOf = ({ local, localOffset, remoteOffset }: ListBlock): number =>
+    operation === 'put' ? remoteOffset : (hostBytes(local)?.byteOffset ?? 0) + localOffset;
+  for (const block of blocks) {
+    const target = targetOf(block);
+    const others = byMemory.get(target);
+    if (others === undefined) byMemory.set(target, [block]);
+    else others.push(block);
+  }
+  for (const written of byMemory.values()) {
+    written.sort((one, other) => startOf(one) - startOf(other));
+    for (let i = 1; i < written.length; i++) {
+      const [before, block] = [written[i - 1]!, written[i]!];
+      if (startOf(before) + before.byteLength <= startOf(block)) continue;
+      const rule = `must not write bytes of entry ${before.entry} again`;
+      throw entryError(block.entry, invalidParam('list', rule, startOf(block)));
+    }
+  }
+}
+
+/** The error of an operation as that of an entry of a list; others stay as they are. */
+export function entryError(entry: number, error: unknown): unknown {
+  if (!isUcxError(error)) return error;
+  return new UcxError({
+    code: error.code,
+    status: error.status,
+    message: `entry ${entry} of the list: ${error.message}`,
+    details: { ...error.details, entry },
+    cause: error.cause,
+  });
+}

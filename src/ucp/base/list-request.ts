@@ -1,0 +1,170 @@
+/**
+ * The request of a list of puts or gets, and of its notification. What its blocks are, and how they start, is in rma/list.
+ *
+ *   MOVE --every block has ended--> FLUSH --all lanes are flushed--> NOTIFY --the notification is sent--> DONE
+ *     '---- if neither is wanted ------------^   '----- without a notification -----------------------------^
+ *
+ * A failure ends the request from every phase, and nothing is sent then.
+ */
+
+import { Status } from '../../ucs/type/status.ts';
+import type { Completion } from '../../uct/api/iface.ts';
+import type { FlushedList } from '../api/list/notify-order.ts';
+import type { Lane } from '../lane/lane.ts';
+import { type Connection, notInitialized, Request, type Starter, start } from './request.ts';
+
+/** Where a list is: see the diagram above. */
+export const ListPhase = { MOVE: 0, FLUSH: 1, NOTIFY: 2, DONE: 3 } as const;
+export type ListPhase = (typeof ListPhase)[keyof typeof ListPhase];
+
+/** What a list moves, with the state of one of its moves. */
+export interface ListMove {
+  /**
+   * Starts the blocks that are left, as far as there are resources.
+   * @returns OK if all are started, NO_RESOURCE, or a failure
+   */
+  start(request: ListRequest, connection: Connection): Status;
+  /** Drops the blocks that are not started. */
+  drop(): void;
+  /** False if memory of it was detached, shortened or unmapped. */
+  readonly isIntact: boolean;
+  /** Gives back what it holds. */
+  close(): void;
+}
+
+/** The completion of one block in flight. */
+export class BlockCompletion implements Completion {
+  count = 1;
+  failure: Status = Status.OK;
+  request: ListRequest | undefined = undefined;
+  /** Number of the entry of the block. */
+  entry = 0;
+
+  onComplete(): void {
+    const { request, entry, failure } = this;
+    this.request = undefined;
+    request!.blockEnded(this, entry, failure);
+  }
+}
+
+/** A list. */
+export class ListRequest extends Request implements FlushedList {
+  starter: Starter<ListRequest> = notInitialized;
+  /** The phase that is started next: the one before it may be in flight. */
+  phase: ListPhase = ListPhase.MOVE;
+  move: ListMove | undefined = undefined;
+  /** Whether it ends only when all bytes are in remote memory: always before a notification. */
+  flushes = false;
+  /** What the peer is told at the end; undefined for a list without a notification. */
+  notification: Uint8Array | undefined = undefined;
+  /** Whether its notification waits for those before it. */
+  isDue = false;
+  /** The lanes that blocks were given to: a notification waits until they are flushed. */
+  readonly used: Set<Lane> = new Set();
+  /** Makes the error of a failed block. */
+  errorOf: (entry: number, status: Status) => unknown = () => undefined;
+  /** Completions of blocks that are not in flight. */
+  readonly #spare: BlockCompletion[] = [];
+
+  override get protocol(): string {
+    return this.protocolName;
+  }
+
+  override begin(connection: Connection | undefined, lane: Lane | undefined): void {
+    super.begin(connection, lane);
+    this.phase = ListPhase.MOVE;
+    this.isDue = false;
+    this.used.clear();
+    this.abandon = abandonList;
+  }
+
+  start(): Status {
+    const { connection } = this;
+    return connection === undefined ? notInitialized() : this.starter(this, connection);
+  }
+
+  /** The completion of a block that is about to start: counted until it ends. */
+  takeCompletion(entry: number): BlockCompletion {
+    const completion = this.#spare.pop() ?? new BlockCompletion();
+    completion.count = 1;
+    completion.failure = Status.OK;
+    completion.request = this;
+    completion.entry = entry;
+    this.count += 1;
+    return completion;
+  }
+
+  /** Takes back the completion of a block that was not started, or has ended in its call. */
+  putCompletion(completion: BlockCompletion): void {
+    completion.request = undefined;
+    this.count -= 1;
+    this.#spare.push(completion);
+  }
+
+  /** A block has ended. */
+  blockEnded(completion: BlockCompletion, entry: number, status: Status): void {
+    this.#spare.push(completion);
+    if (status < 0) this.fail(entry, status);
+    this.complete(status);
+  }
+
+  /** Records the first failure, and drops what is not started. */
+  fail(entry: number, status: Status): void {
+    if (this.failure !== Status.OK) return;
+    this.failure = status;
+    this.error ??= this.errorOf(entry, status);
+    this.move?.drop();
+  }
+
+  /** A phase has ended. */
+  override onComplete(): void {
+    const { connection } = this;
+    if (this.isCompleted || connection === undefined) return;
+    if (this.failure !== Status.OK || this.phase === ListPhase.DONE) {
+      this.end(this.failure);
+      return;
+    }
+    this.resume(connection);
+  }
+
+  /** Goes on with the phase that is next. */
+  resume(connection: Connection): void {
+    if (connection.failure !== Status.OK) {
+      this.end(connection.failure);
+      return;
+    }
+    this.count = 1;
+    const status = start(this);
+    if (status === Status.NO_RESOURCE) connection.queue(this);
+    else if (status !== Status.INPROGRESS) this.end(status);
+  }
+
+  override end(outcome: Status): void {
+    const { connection } = this;
+    super.end(outcome);
+    connection?.notifications.remove(this);
+  }
+
+  onTurn(): void {
+    this.isDue = false;
+    this.resume(this.connection!);
+  }
+
+  protected override holdsMemory(): boolean {
+    return this.move?.isIntact !== false;
+  }
+
+  protected override dropMemory(): void {
+    this.move?.close();
+    this.move = undefined;
+    this.notification = undefined;
+  }
+}
+
+/** The connection has ended while a list waited for resources: blocks in flight are waited for, because transports use their memory. */
+function abandonList(request: Request, status: Status): void {
+  if (!(request instanceof ListRequest)) return;
+  if (request.failure === Status.OK) request.failure = status;
+  request.move?.drop();
+  request.complete(status);
+}

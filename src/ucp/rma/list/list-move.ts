@@ -1,0 +1,206 @@
+/** One move of a list: starts its blocks in order, lane by lane, and those that the worker of the peer moves as few transfers of many blocks. */
+
+import { isUcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import type { Completion } from '../../../uct/api/iface.ts';
+import type { MdMemory } from '../../../uct/api/memory.ts';
+import { entryError } from '../../api/list/check-list.ts';
+import type { PlannedList } from '../../api/list/planned-list.ts';
+import type { ListMove, ListRequest } from '../../base/list-request.ts';
+import type { ProtocolHost } from '../../base/protocol-host.ts';
+import { type Connection, start } from '../../base/request.ts';
+import { RmaRequest } from '../../base/rma-request.ts';
+import type { Lane } from '../../lane/lane.ts';
+import type { LocalPiece } from '../../mem/memory-handle.ts';
+import type { OperationRegistrar } from '../../mem/memory-map.ts';
+import { Protocol } from '../../proto/selection.ts';
+import { type BlockRegistrar, operationOf, type PlannedBlock } from './planned-block.ts';
+
+/** An ended operation must not be kept from ending. */
+const FORCE = { force: true } as const;
+
+/** A range of remote memory. */
+export interface RemoteBlock {
+  readonly remoteOffset: number;
+  readonly byteLength: number;
+}
+
+/** Puts and gets of many blocks that the worker of the peer moves. */
+export interface SoftwareList {
+  /** Maximum number of blocks of one transfer. */
+  blocksMax(connection: Connection): number;
+  /** Completes a request that has begun. */
+  initBlocks(
+    request: RmaRequest,
+    pieces: readonly LocalPiece[],
+    blocks: readonly RemoteBlock[],
+    memoryKey: Uint8Array,
+  ): void;
+}
+
+/** Registrations of host memory for one move. */
+export class MoveRegistrations implements BlockRegistrar {
+  readonly #registered: { readonly bytes: Uint8Array; readonly registrar: OperationRegistrar; memory: MdMemory }[] = [];
+
+  register(registrar: OperationRegistrar, bytes: Uint8Array): MdMemory {
+    const known = this.#registered.find((each) => each.registrar === registrar && isSameView(each.bytes, bytes));
+    if (known !== undefined) return known.memory;
+    const memory = registrar.memReg(bytes);
+    this.#registered.push({ bytes, registrar, memory });
+    return memory;
+  }
+
+  close(): void {
+    for (const { registrar, memory } of this.#registered.splice(0)) registrar.memDereg(memory, FORCE);
+  }
+}
+
+/** A move. */
+export class BlockMove implements ListMove {
+  readonly #host: ProtocolHost;
+  readonly #software: SoftwareList;
+  readonly #list: PlannedList<PlannedBlock>;
+  readonly #selected: ArrayLike<number> | undefined;
+  readonly #registrations: MoveRegistrations | undefined;
+  readonly #count: number;
+  #next = 0;
+  /** Blocks that the worker of the peer moves. */
+  readonly #remote: PlannedBlock[] = [];
+  /** Transfers of them that wait for resources. */
+  #transfers: RmaRequest[] | undefined = undefined;
+  #isDropped = false;
+
+  /** @param selected numbers of the blocks that are moved; undefined for all */
+  constructor(
+    host: ProtocolHost,
+    software: SoftwareList,
+    list: PlannedList<PlannedBlock>,
+    selected: ArrayLike<number> | undefined,
+    registrations: MoveRegistrations | undefined,
+  ) {
+    this.#host = host;
+    this.#software = software;
+    this.#list = list;
+    this.#selected = selected;
+    this.#registrations = registrations;
+    this.#count = selected?.length ?? list.blockCount;
+  }
+
+  get isIntact(): boolean {
+    return this.#list.isIntact;
+  }
+
+  start(request: ListRequest, connection: Connection): Status {
+    const status = this.#startBlocks(request);
+    if (status !== Status.OK || this.#remote.length === 0) return status;
+    this.#transfers ??= this.#transfersOf(request, connection, this.#remote);
+    return this.#startTransfers(request, this.#transfers);
+  }
+
+  drop(): void {
+    this.#isDropped = true;
+    // One of them may be the one that has failed, while it waited to be started again.
+    for (const transfer of this.#transfers?.splice(0) ?? []) if (!transfer.isCompleted) transfer.end(Status.CANCELED);
+  }
+
+  close(): void {
+    this.#registrations?.close();
+  }
+
+  #startBlocks(request: ListRequest): Status {
+    const { blocks } = this.#list;
+    let corked: Lane | undefined;
+    try {
+      while (this.#next < this.#count && !this.#isDropped) {
+        const block = blocks[this.#selected === undefined ? this.#next : this.#selected[this.#next]!]!;
+        const { lane } = block;
+        if (lane === undefined) {
+          this.#remote.push(block);
+          this.#next += 1;
+          continue;
+        }
+        if (corked !== lane) {
+          corked?.endpoint.uncork?.();
+          corked = lane;
+          lane.endpoint.cork?.();
+          request.used.add(lane);
+        }
+        const completion = request.takeCompletion(block.entry);
+        const status = startBlock(block, completion, request);
+        if (status !== Status.INPROGRESS) request.putCompletion(completion);
+        if (status === Status.NO_RESOURCE) return status;
+        this.#next += 1;
+        if (status < 0) {
+          request.fail(block.entry, status);
+          return status;
+        }
+        // It cannot be taken back from here on.
+        request.done += block.byteLength;
+      }
+      return request.failure;
+    } finally {
+      corked?.endpoint.uncork?.();
+    }
+  }
+
+  /** The transfers of blocks that the worker of the peer moves: for each key as many blocks as one message can name. */
+  #transfersOf(request: ListRequest, connection: Connection, blocks: readonly PlannedBlock[]): RmaRequest[] {
+    const blocksMax = this.#software.blocksMax(connection);
+    const transfers: RmaRequest[] = [];
+    for (const rkey of new Set(blocks.map((block) => block.rkey))) {
+      const ofKey = blocks.filter((block) => block.rkey === rkey);
+      for (let first = 0; first < ofKey.length; first += blocksMax) {
+        transfers.push(this.#transferOf(request, connection, rkey.memoryKey!, ofKey.slice(first, first + blocksMax)));
+      }
+    }
+    return transfers;
+  }
+
+  #transferOf(
+    request: ListRequest,
+    connection: Connection,
+    memoryKey: Uint8Array,
+    blocks: readonly PlannedBlock[],
+  ): RmaRequest {
+    let start = 0;
+    const pieces = blocks.map(({ local: memory, localOffset: offset, byteLength }): LocalPiece => {
+      const piece = { memory, offset, byteLength, start };
+      start += byteLength;
+      return piece;
+    });
+    const { entry } = blocks[0]!;
+    const transfer = new RmaRequest(this.#host);
+    transfer.begin(connection, connection.amLane);
+    transfer.operation = operationOf(this.#list.operation);
+    transfer.protocolIndex = Protocol.SOFTWARE;
+    this.#software.initBlocks(transfer, pieces, blocks, memoryKey);
+    const completion = request.takeCompletion(entry);
+    transfer.callback = (_transfer, status) => request.blockEnded(completion, entry, status);
+    return transfer;
+  }
+
+  #startTransfers(request: ListRequest, transfers: RmaRequest[]): Status {
+    for (let transfer = transfers[0]; transfer !== undefined; transfer = transfers[0]) {
+      const status = start(transfer);
+      if (status === Status.NO_RESOURCE) return status;
+      transfers.shift();
+      request.done += transfer.byteLength;
+      if (status !== Status.INPROGRESS && !transfer.isCompleted) transfer.end(status);
+    }
+    return request.failure;
+  }
+}
+
+/** Starts a block; what a transport throws becomes its status, because others may be in flight. */
+function startBlock(block: PlannedBlock, completion: Completion, request: ListRequest): Status {
+  try {
+    return block.start(completion);
+  } catch (error) {
+    request.error ??= entryError(block.entry, error);
+    return isUcxError(error) ? error.status : Status.IO_ERROR;
+  }
+}
+
+function isSameView(one: Uint8Array, other: Uint8Array): boolean {
+  return one.buffer === other.buffer && one.byteOffset === other.byteOffset && one.byteLength === other.byteLength;
+}

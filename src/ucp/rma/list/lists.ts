@@ -1,0 +1,167 @@
+/** Lists of puts and gets, and notifications of their end: checks them once, and runs the phases of their requests. */
+
+import { statusError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { checkList, entryError, type ListBlock } from '../../api/list/check-list.ts';
+import type { ListParams, PreparedList, TransferEntry } from '../../api/list/list.ts';
+import { PlannedList } from '../../api/list/planned-list.ts';
+import type { RequestCallback } from '../../api/request.ts';
+import { ListPhase, type ListRequest } from '../../base/list-request.ts';
+import type { PeerConnection } from '../../base/peer-connection.ts';
+import type { ProtocolHost } from '../../base/protocol-host.ts';
+import type { Connection, Request } from '../../base/request.ts';
+import { PROTOCOL_NAMES } from '../../proto/selection.ts';
+import { BlockMove, MoveRegistrations, type SoftwareList } from './list-move.ts';
+import { type BlockRegistrar, MAPPED_ONLY, operationOf, PlannedBlock } from './planned-block.ts';
+
+/** Sends the notification of a list. Returns like an nbx operation. */
+export type SendNotification = (
+  connection: Connection,
+  bytes: Uint8Array,
+  callback: RequestCallback,
+) => Status | Request;
+
+/** The lists of one worker. */
+export class RmaLists {
+  readonly #host: ProtocolHost;
+  readonly #software: SoftwareList;
+  readonly #notify: SendNotification;
+
+  constructor(host: ProtocolHost, software: SoftwareList, notify: SendNotification) {
+    this.#host = host;
+    this.#software = software;
+    this.#notify = notify;
+  }
+
+  /** See Endpoint.prepareList. */
+  prepare(
+    connection: PeerConnection,
+    operation: 'put' | 'get',
+    list: readonly TransferEntry[],
+    strict: boolean,
+  ): PreparedList {
+    return this.#plan(connection, operation, list, strict, MAPPED_ONLY);
+  }
+
+  /** See Endpoint.putListNbx. */
+  start(
+    connection: PeerConnection,
+    operation: 'put' | 'get',
+    list: readonly TransferEntry[] | PreparedList,
+    params: ListParams | undefined,
+  ): Status | Request {
+    if (list instanceof PlannedList) {
+      list.check(operation, connection);
+      return this.#start(connection, list as PlannedList<PlannedBlock>, undefined, params);
+    }
+    const registrations = new MoveRegistrations();
+    try {
+      const { strict = false } = params ?? {};
+      const planned = this.#plan(connection, operation, list as readonly TransferEntry[], strict, registrations);
+      const started = this.#start(connection, planned, registrations, params);
+      if (typeof started === 'number') registrations.close();
+      return started;
+    } catch (error) {
+      registrations.close();
+      throw error;
+    }
+  }
+
+  #start(
+    connection: PeerConnection,
+    list: PlannedList<PlannedBlock>,
+    registrations: MoveRegistrations | undefined,
+    params: ListParams | undefined,
+  ): Status | Request {
+    // Copied: the caller may change it.
+    const selected = params?.blocks === undefined ? undefined : Int32Array.from(params.blocks);
+    const notification = params?.notify?.slice();
+    if (connection.failure !== Status.OK) return connection.failure;
+    if (notification !== undefined) connection.messageLane();
+    if ((selected?.length ?? list.blockCount) === 0 && notification === undefined) return Status.OK;
+    const request = this.#host.requests.take(this.#host.requests.lists);
+    if (request === undefined) return Status.NO_RESOURCE;
+    const { operation } = list;
+    const first = list.blocks[selected?.[0] ?? 0];
+    request.begin(connection, first?.lane ?? connection.amLane);
+    request.move = new BlockMove(this.#host, this.#software, list, selected, registrations);
+    request.byteLength = list.bytesOf(selected);
+    request.protocolName = first === undefined ? 'notify' : `${operation}/list/${PROTOCOL_NAMES[first.protocol]}`;
+    request.errorOf = (entry, status) => entryError(entry, statusError(status, operation));
+    request.notification = notification;
+    request.flushes = notification !== undefined || params?.flush === true;
+    if (request.flushes) connection.notifications.add(request, notification !== undefined);
+    request.starter = this.#advance;
+    return this.#host.start(request, params);
+  }
+
+  #plan(
+    connection: PeerConnection,
+    operation: 'put' | 'get',
+    list: readonly TransferEntry[],
+    strict: boolean,
+    registrar: BlockRegistrar,
+  ): PlannedList<PlannedBlock> {
+    const { context } = this.#host;
+    const blocks = checkList({ memory: context, keys: connection }, operation, list, strict);
+    const plan = (block: ListBlock): PlannedBlock => {
+      try {
+        return new PlannedBlock(operationOf(operation), block, connection, context, registrar);
+      } catch (error) {
+        throw entryError(block.entry, error);
+      }
+    };
+    return new PlannedList(operation, connection, blocks.map(plan));
+  }
+
+  /** Runs the phase that a list is in, and those behind it. */
+  readonly #advance = (request: ListRequest, connection: Connection): Status => {
+    if (request.phase === ListPhase.MOVE) {
+      const status = request.move!.start(request, connection);
+      if (status === Status.NO_RESOURCE) return status;
+      request.phase = request.flushes ? ListPhase.FLUSH : ListPhase.DONE;
+      if (releaseHold(request)) return Status.INPROGRESS;
+      if (request.failure !== Status.OK || request.phase === ListPhase.DONE) return request.failure;
+      request.count = 1;
+    }
+    if (request.phase === ListPhase.FLUSH) {
+      const status = flushUsed(request);
+      if (status === Status.NO_RESOURCE) return status;
+      request.phase = request.notification === undefined ? ListPhase.DONE : ListPhase.NOTIFY;
+      if (releaseHold(request)) return Status.INPROGRESS;
+      if (request.failure !== Status.OK || request.phase === ListPhase.DONE) return request.failure;
+      request.count = 1;
+    }
+    if (!connection.notifications.isFirst(request)) {
+      request.isDue = true;
+      return Status.INPROGRESS;
+    }
+    const sent = this.#notify(connection, request.notification!, (message, status) => {
+      message.free();
+      request.complete(status);
+    });
+    if (sent === Status.NO_RESOURCE) return sent;
+    request.phase = ListPhase.DONE;
+    return typeof sent === 'number' ? sent : Status.INPROGRESS;
+  };
+}
+
+/** Ends the count for the starting of a phase; true if something of the phase is still in flight. */
+function releaseHold(request: ListRequest): boolean {
+  request.count -= 1;
+  return request.count > 0;
+}
+
+/** Flushes the lanes that blocks were given to; those without resources stay for the next time. */
+function flushUsed(request: ListRequest): Status {
+  for (const lane of [...request.used]) {
+    request.count += 1;
+    lane.activity.busy = true;
+    const status = lane.endpoint.flush(request);
+    if (status !== Status.INPROGRESS) request.count -= 1;
+    if (status === Status.NO_RESOURCE) return status;
+    request.used.delete(lane);
+    if (status < 0 && request.failure === Status.OK) request.failure = status;
+  }
+  return Status.OK;
+}

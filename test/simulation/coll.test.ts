@@ -1,0 +1,55 @@
+/** Collective operations of 2 to 9 ranks over simulated transports with reordering and delay, also when a rank dies at any step: see docs/TESTING.md. */
+
+import { describe, expect, it } from 'vitest';
+import { extent } from '../fixtures/extent.ts';
+import { type CollOptions, type CollOutcome, simulateTeam } from './coll-simulation.ts';
+
+const SCHEDULES = extent('COLL_SCHEDULES', 64, 4000);
+const SEED = process.env['COLL_SEED'];
+/** One of so many turns in which a rank dies is tried. */
+const STRIDE = extent('COLL_DEATH_STRIDE', 7, 1);
+const TIMEOUT_MS = 600_000;
+
+async function expectGood(options: CollOptions): Promise<CollOutcome> {
+  const outcome = await simulateTeam(options);
+  if (outcome.failure !== undefined) {
+    expect.fail(`${JSON.stringify(options)}: ${outcome.failure}\nlast events:\n  ${outcome.events.join('\n  ')}`);
+  }
+  return outcome;
+}
+
+describe('a team', () => {
+  it('is the same for the same seed', async () => {
+    const options = { seed: 5, size: 3, operations: 6 };
+    expect((await expectGood(options)).digest).toBe((await expectGood(options)).digest);
+  });
+
+  it(
+    `has the data of the oracle on 2 to 9 ranks, ${SCHEDULES} schedules`,
+    async () => {
+      const [first, last] = SEED === undefined ? [1, SCHEDULES] : [Number(SEED), Number(SEED)];
+      for (let seed = first; seed <= last; seed++) {
+        await expectGood({ seed, size: 2 + (seed % 8), operations: 10 });
+      }
+    },
+    TIMEOUT_MS,
+  );
+});
+
+describe('a rank that dies', () => {
+  it.each([
+    [2, 11],
+    [3, 12],
+    [5, 13],
+    [4, 14],
+  ])(
+    'is named by all others, of %i, at every step',
+    async (size, seed) => {
+      const { turns } = await expectGood({ seed, size, operations: 5 });
+      for (let deathTurn = seed % STRIDE; deathTurn < turns; deathTurn += STRIDE) {
+        await expectGood({ seed, size, operations: 5, deathTurn });
+      }
+    },
+    TIMEOUT_MS,
+  );
+});
