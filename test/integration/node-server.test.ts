@@ -6,13 +6,13 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type NodeStatus, type RemoteNode } from '../../src/emulator/index.ts';
 import { ASYNC_SLOTS } from '../../src/emulator/node/mailbox.ts';
+import { WAITS_MAX } from '../../src/emulator/node/served-client.ts';
 import { Context, MemoryType } from '../../src/index.ts';
 import { close, Errno, mapAnonymous, openFileDescriptors } from '../../src/sys/index.ts';
 import {
   HL_INFO_HW_IP_INFO,
   HL_INFO_OP,
   HL_WAIT_CS_ARGS,
-  HL_WAIT_CS_STATUS,
   linDmaCtl,
   PacketOpcode,
   packetCtl,
@@ -196,27 +196,47 @@ describe('two connections', () => {
 });
 
 describe('waits of a client', () => {
-  it('accepts a bounded number of non-blocking calls, then EAGAIN', async () => {
-    node.inject(0, { kind: 'completion' });
-    const client = new DriverClient(node.open(0));
-    const host = mapAnonymous(4096);
+  const host = mapAnonymous(4096);
+  afterAll(() => host.close());
+
+  /** Opens a card with a submission that does not complete. Returns its client, and a function that waits for it. */
+  function hanging(minor: number): readonly [DriverClient, () => Promise<number>] {
+    node.inject(minor, { kind: 'completion' });
+    const client = new DriverClient(node.open(minor));
     const va = client.mapHost(host.address, 4096).out;
     writeNop(new Uint32Array(host.buffer), 0, packetCtl(PacketOpcode.NOP));
     const { out, result } = client.submit([{ queue: 0, cb: va, byteLength: 8 }]);
     expect(result).toBe(0);
-    const threads = server.threads;
-    const results = Array.from({ length: ASYNC_SLOTS + 1 }, () => {
+    const wait = (): Promise<number> => {
       const words = new Uint32Array(HL_WAIT_CS_ARGS.size / 4);
-      HL_WAIT_CS_ARGS.in.encode({ seq: out.seq, timeout_us: 1_000_000n }, new DataView(words.buffer));
+      HL_WAIT_CS_ARGS.in.encode({ seq: out.seq, timeout_us: 600_000_000n }, new DataView(words.buffer));
       return client.file.ioctlAsync(client.file.numbers.WAIT_CS, { address: host.address, words });
-    });
-    expect(await results.pop()).toBe(-Errno.EAGAIN);
-    // No wait has a thread.
-    expect(client.wait(out.seq).out.status).toBe(HL_WAIT_CS_STATUS.BUSY);
+    };
+    return [client, wait];
+  }
+
+  it('are bounded for each file and each client, and have no threads', async () => {
+    const threads = server.threads;
+    const waits: Promise<number>[] = [];
+    const clients: DriverClient[] = [];
+    const files = WAITS_MAX / ASYNC_SLOTS;
+    for (let minor = 0; minor < files; minor++) {
+      const [client, wait] = hanging(minor);
+      clients.push(client);
+      for (let i = 0; i < ASYNC_SLOTS; i++) waits.push(wait());
+      expect(await wait()).toBe(-Errno.EAGAIN);
+    }
+    const [last, wait] = hanging(files);
+    clients.push(last);
+    expect(await wait()).toBe(-Errno.EAGAIN);
     expect(server.threads).toBe(threads);
-    expect(new Set(await Promise.all(results))).toEqual(new Set([0]));
-    client.close();
-    host.close();
+    // Closed files end their waits, and make room for others.
+    for (const client of clients.slice(0, files)) client.close();
+    expect(new Set((await Promise.all(waits)).map(Math.sign))).toEqual(new Set([-1]));
+    const other = wait();
+    expect(last.info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO).result).toBe(0);
+    last.close();
+    expect(await other).not.toBe(-Errno.EAGAIN);
   });
 });
 
