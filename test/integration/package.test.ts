@@ -58,6 +58,20 @@ node.close();
 `,
     'gaudi 2 emulator',
   ],
+  './coll': [
+    `import { Context } from 'gaudi-ucx';
+import { createTeam, localExchange, type Team } from 'gaudi-ucx/coll';
+await using context = await Context.create({ config: { TLS: 'self,posix' } });
+const exchange = localExchange(2);
+const workers = [context.worker(), context.worker()];
+const teams: Team[] = await Promise.all(workers.map((worker, rank) => createTeam(worker, { rank, size: 2, exchange })));
+const sums = [Int32Array.of(20), Int32Array.of(22)].map(({ buffer }) => new Uint8Array(buffer));
+await Promise.all(teams.map((team, rank) => team.allReduce(sums[rank]!, sums[rank]!, { dtype: 'int32' })));
+console.log(sums.map((bytes) => new Int32Array(bytes.buffer)[0]).join(' '));
+await Promise.all(teams.map((team) => team.close()));
+`,
+    '42 42',
+  ],
   './uct': [
     `import { createEmulatedNode } from 'gaudi-ucx/emulator';
 import { type Component, GaudiResources, gaudiCopyComponent, selfComponent } from 'gaudi-ucx/uct';

@@ -29,6 +29,7 @@ export interface CollectiveRange {
 
 /** The explanation of a collective operation of a team. */
 export interface CollectiveExplanation {
+  /** The operation. */
   readonly collective: Collective;
   /** The algorithms by size: of one block, or of the whole vector for broadcast, reduce and allReduce. */
   readonly chosen: readonly CollectiveRange[];

@@ -9,36 +9,46 @@ const GIVEN = 'gaudi-ucx/coll: given';
 const ALL = 'gaudi-ucx/coll: all';
 
 /** The messages of the channel. */
-type Message = { readonly [GIVEN]?: string; readonly [ALL]?: readonly string[] | null };
+type Message = { readonly [GIVEN]?: string; readonly [ALL]?: readonly string[] };
 
 /** The end of a channel in a child: `process`. */
 export interface ParentChannel {
+  /** Sends a message to the parent. */
   send?(message: unknown): unknown;
+  /** Adds a listener of messages. */
   on(event: 'message', listener: (message: unknown) => void): unknown;
+  /** Adds a listener of the end of the channel. */
   on(event: 'disconnect', listener: () => void): unknown;
+  /** Removes a listener of messages. */
   off(event: 'message', listener: (message: unknown) => void): unknown;
+  /** Removes a listener of the end. */
   off(event: 'disconnect', listener: () => void): unknown;
 }
 
 /**
- * Serves the exchanges of forked children, one after the other, as long as they run. If one ends during an exchange, it fails for the others.
+ * Serves the exchanges of forked children, one after the other. An exchange is among those that run: one that has ended is not waited for, so that the others
+ * can make a new team; where the others expect it, they find that there are fewer ranks.
  * @param children all ranks, in any order
  */
 export function serveForked(children: readonly ChildProcess[]): void {
+  const running = new Set(children);
   const given = new Map<ChildProcess, string>();
-  const answer = (all: readonly string[] | null): void => {
+  const answer = (): void => {
+    if (given.size === 0 || [...running].some((child) => !given.has(child))) return;
+    const all = [...given.values()];
     given.clear();
-    for (const child of children) if (child.connected) child.send({ [ALL]: all }, () => {});
+    for (const child of running) if (child.connected) child.send({ [ALL]: all }, () => {});
   };
   for (const child of children) {
     child.on('message', (message: Message) => {
       const bytes = message?.[GIVEN];
       if (typeof bytes !== 'string') return;
       given.set(child, bytes);
-      if (given.size === children.length) answer([...given.values()]);
+      answer();
     });
     child.on('exit', () => {
-      if (given.size > 0) answer(null);
+      running.delete(child);
+      answer();
     });
   }
 }
@@ -56,16 +66,12 @@ export function forkedExchange(channel: ParentChannel): Exchange {
       };
       const fail = (): void => {
         end();
-        reject(statusError(Status.CONNECTION_RESET, 'exchange: another rank, or the parent, has ended'));
+        reject(statusError(Status.CONNECTION_RESET, 'exchange: the parent has ended'));
       };
       const onDisconnect = fail;
       const onMessage = (message: unknown): void => {
         const all = (message as Message)?.[ALL];
         if (all === undefined) return;
-        if (all === null) {
-          fail();
-          return;
-        }
         end();
         resolve(all.map((text) => new Uint8Array(Buffer.from(text, 'base64'))));
       };

@@ -12,7 +12,9 @@ import { readFrames, sendFrame } from './frames.ts';
 
 /** Where rank 0 listens. */
 export interface ListenerExchangeOptions {
+  /** This rank. */
   readonly rank: number;
+  /** Number of ranks. */
   readonly size: number;
   /** Address or name at which rank 0 listens and the others connect. */
   readonly host: string;
@@ -24,8 +26,11 @@ export interface ListenerExchangeOptions {
 
 /** Rank, size and exchange, as options of a team. */
 export interface LaunchedRank {
+  /** This rank. */
   readonly rank: number;
+  /** Number of ranks. */
   readonly size: number;
+  /** The exchange over the listener. */
   readonly exchange: Exchange;
 }
 

@@ -22,7 +22,7 @@ import type {
 import { type CallOptions, type CallTeam, planCall } from './run/call.ts';
 import { splitTeam } from './split.ts';
 import type { TeamCore } from './team-core.ts';
-import { rankFailed } from './wire/errors.ts';
+import { rankFailed, TEAM_FAILED } from './wire/errors.ts';
 
 type Send = LocalMemory | undefined;
 
@@ -259,7 +259,9 @@ export class Team implements AsyncDisposable {
       );
     } catch (error) {
       // The failure of the team names the rank; that of the promise has it as its cause.
-      if (isUcxError(error) && isUcxError(error.cause) && error.cause === this.#core.failure) throw error.cause;
+      const { failure } = this.#core;
+      if (isUcxError(error) && failure !== undefined && error.cause === failure && error.code !== TEAM_FAILED)
+        throw failure;
       throw error;
     }
   }

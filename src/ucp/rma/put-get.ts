@@ -117,7 +117,8 @@ export class RmaProtocol {
   flush(connection: PeerConnection, lanes: readonly Lane[], params: RequestParams | undefined): Status | Request {
     if (connection.failure !== Status.OK) return connection.failure;
     const tried = tryFlush(lanes);
-    const isDone = tried !== Status.INPROGRESS && !connection.hasPending && connection.remoteOperations === 0;
+    const { hasPending, remoteOperations, notifications } = connection;
+    const isDone = tried !== Status.INPROGRESS && !hasPending && remoteOperations === 0 && notifications.isEmpty;
     if (isDone && params?.noImmediateCompletion !== true) {
       const kept = connection.takeFailure();
       return tried === Status.OK ? kept : tried;

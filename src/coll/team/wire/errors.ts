@@ -4,6 +4,9 @@ import { UcxError } from '../../../ucs/type/error.ts';
 import { Status, statusString } from '../../../ucs/type/status.ts';
 import { describeSignature, type Signature } from './header.ts';
 
+/** The code of an error for the use of a team after its failure. */
+export const TEAM_FAILED = 'ERR_COLL_TEAM_FAILED';
+
 /** The error for ranks that do not mean the same operation. Code `ERR_COLL_MISMATCH`. */
 export function mismatch(sequence: number, rank: number, own: string, other: number, others: string): UcxError {
   return new UcxError({
@@ -49,7 +52,7 @@ export function reportedBy(reporter: number, rank: number, status: Status, text:
 /** The error for the use of a team after its failure. Code `ERR_COLL_TEAM_FAILED`. */
 export function teamFailed(failure: UcxError): UcxError {
   return new UcxError({
-    code: 'ERR_COLL_TEAM_FAILED',
+    code: TEAM_FAILED,
     status: failure.status,
     message: `the team cannot be used any more: ${failure.message}`,
     details: failure.details,

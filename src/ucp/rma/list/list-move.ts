@@ -99,7 +99,8 @@ export class BlockMove implements ListMove {
 
   drop(): void {
     this.#isDropped = true;
-    for (const transfer of this.#transfers?.splice(0) ?? []) transfer.end(Status.CANCELED);
+    // One of them may be the one that has failed, while it waited to be started again.
+    for (const transfer of this.#transfers?.splice(0) ?? []) if (!transfer.isCompleted) transfer.end(Status.CANCELED);
   }
 
   close(): void {

@@ -90,7 +90,7 @@ export class RmaLists {
     request.errorOf = (entry, status) => entryError(entry, statusError(status, operation));
     request.notification = notification;
     request.flushes = notification !== undefined || params?.flush === true;
-    if (notification !== undefined) connection.notifications.add(request);
+    if (request.flushes) connection.notifications.add(request, notification !== undefined);
     request.starter = this.#advance;
     return this.#host.start(request, params);
   }
