@@ -9,6 +9,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { Loss, Members } from './members.ts';
 import { CollRequest } from './run/coll-request.ts';
 import type { EndNbx, IssueOwner, Issuer, StartNbx } from './run/issuer.ts';
+import { KeyCache } from './run/key-cache.ts';
 import { Operation, type OperationCall, type OperationHost } from './run/operation.ts';
 import type { Scratch } from './run/scratch.ts';
 import { discard, type HandlerWorker, keep, type Message, type TeamMessages, type TeamService } from './run/service.ts';
@@ -81,6 +82,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   /** Why the team has failed. */
   failure: UcxError | undefined;
   isClosed = false;
+  readonly keys: KeyCache = new KeyCache();
   readonly #operations: Map<number, Operation> = new Map();
   /** Messages of operations that this rank has not begun, by their number. */
   readonly #future: Map<number, Waiting[]> = new Map();
@@ -237,6 +239,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   leave(): void {
     this.#disarm();
     for (const timer of this.#graces) timer.cancel();
+    this.keys.close();
     this.parts.members.unlisten(this.#onLost);
     this.parts.service.remove(this);
   }

@@ -1,7 +1,7 @@
 /** One collective operation of one rank: its slices, their messages, and how it ends. Which algorithm it has is decided before. */
 
 import type { Endpoint } from '../../../ucp/api/endpoint.ts';
-import type { LocalMemory, RemoteKey } from '../../../ucp/api/memory.ts';
+import type { LocalMemory } from '../../../ucp/api/memory.ts';
 import type { Request } from '../../../ucp/api/request.ts';
 import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -9,6 +9,7 @@ import { rankFailed, reportedBy } from '../wire/errors.ts';
 import { describeSignature, type Header, Kind, restOf, type Signature } from '../wire/header.ts';
 import type { CollRequest } from './coll-request.ts';
 import type { EndNbx, IssueOwner, StartNbx } from './issuer.ts';
+import type { CachedKey, KeyCache } from './key-cache.ts';
 import { type Bound, bind, LocalCopies, type Place, packedKeyOf } from './memory.ts';
 import type { Plan } from './plan.ts';
 import type { Scratch } from './scratch.ts';
@@ -28,6 +29,7 @@ export interface OperationHost {
   readonly rank: number;
   readonly amId: number;
   readonly scratch: Scratch;
+  readonly keys: KeyCache;
   endpoint(rank: number): Endpoint;
   toItself(): Endpoint;
   isLost(rank: number): boolean;
@@ -263,9 +265,9 @@ export class Operation implements SliceOwner {
   #putAndNotify(part: Part, offer: Header, key: Uint8Array): void {
     const { place, peer } = part;
     const endpoint = this.#host.endpoint(peer);
-    let rkey: RemoteKey | undefined;
+    let cached: CachedKey | undefined;
     const ended = (status: Status, error: unknown): void => {
-      rkey?.release();
+      if (cached !== undefined) this.#host.keys.give(cached);
       if (status !== Status.OK) {
         this.#host.refuse(offer);
         this.#failBy(peer, status, 'could not write to another rank', error);
@@ -282,8 +284,8 @@ export class Operation implements SliceOwner {
     };
     this.#issue(
       (params) => {
-        rkey ??= endpoint.unpackRkey(key);
-        return endpoint.putNbx(place.memory, place.offset, place.byteLength, rkey, offer.offset, params);
+        cached ??= this.#host.keys.take(endpoint, peer, key);
+        return endpoint.putNbx(place.memory, place.offset, place.byteLength, cached.rkey, offer.offset, params);
       },
       (status, error) => {
         if (status === Status.OK) this.#issue((params) => endpoint.flushNbx(params), ended, true);
