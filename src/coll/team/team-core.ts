@@ -190,6 +190,17 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     else this.#send(offer.from, { ...header, ...reasonOf(this.failure, this.rank) }, textOf(this.failure));
   }
 
+  lost(rank: number, status: Status, operation: Operation): void {
+    const loss = this.parts.members.loss(this.parts.memberOf[rank]!);
+    const fail = (): void => {
+      if (this.#operations.get(operation.sequence) === operation) {
+        this.failed(this.#lossOf(rank, loss ?? { status, isClosed: false }));
+      }
+    };
+    if (loss?.isClosed === true) this.#later(fail);
+    else fail();
+  }
+
   failed(error: UcxError): void {
     if (!this.#adopt(error)) return;
     for (let rank = 0; rank < this.parts.size; rank++) if (rank !== this.rank) this.#tell(rank, error);
@@ -297,14 +308,15 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
       for (const operation of [...this.#operations.values()]) operation.rankLost(rank, error);
       this.parts.issuer.restart();
     };
-    if (!loss.isClosed) {
-      tell();
-      return;
-    }
-    // What it has sent before it closed may still be under way.
+    // What it has sent before it closed, such as why, may still be under way.
+    if (loss.isClosed) this.#later(tell);
+    else tell();
+  }
+
+  #later(run: () => void): void {
     const timer = this.parts.clock.setTimer(CLOSED_GRACE_NS, () => {
       this.#graces.delete(timer);
-      tell();
+      run();
     });
     this.#graces.add(timer);
   }

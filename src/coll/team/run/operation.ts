@@ -38,6 +38,8 @@ export interface OperationHost {
   pack(kind: Kind, operation: Operation, part: Part, offset: number, rest?: Uint8Array): Uint8Array;
   /** Tells a rank that nothing will be written to the memory it has offered. */
   refuse(offer: Header): void;
+  /** An operation ended with a lost rank: the team fails, at once or when the rank has had time to say why. */
+  lost(rank: number, status: Status, operation: Operation): void;
   /** An operation fails, and the team with it. */
   failed(error: UcxError): void;
   /** An operation has ended. */
@@ -382,8 +384,9 @@ export class Operation implements SliceOwner {
   #failBy(peer: number, status: Status, what: string, error: unknown): void {
     if (this.hasFailed) return;
     // With a connection that stands, the failure is on this side: memory, a card. Data may have come over another connection that is lost.
-    const isPeers = peer !== this.#host.rank && (this.#host.isLost(peer) || LOSSES.has(status));
-    this.#host.failed(rankFailed(isPeers ? peer : this.#host.rank, status, isPeers ? 'is lost' : what, error));
+    if (peer !== this.#host.rank && (this.#host.isLost(peer) || LOSSES.has(status)))
+      this.#host.lost(peer, status, this);
+    else this.#host.failed(rankFailed(this.#host.rank, status, what, error));
   }
 
   #forget(isGone: (part: Part) => boolean): void {
