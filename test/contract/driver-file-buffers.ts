@@ -18,8 +18,9 @@ import { errnoOf } from './driver-file-open.ts';
 import { DriverFixture } from './driver-fixture.ts';
 
 const PAGE = 4096;
-/** Buffers of a program that submits from many queues: more than a server may have descriptors. */
+/** Buffers of a program that submits from many queues: more than a server may have descriptors. Device nodes, where a call takes longer, give fewer. */
 const BUFFERS = 32_768;
+const BUFFERS_OF_NODE = 4096;
 
 export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void {
   describe('CB', () => {
@@ -34,16 +35,17 @@ export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       expect(client.createCommandBuffer(PAGE).out).toBe(one);
     });
 
-    it('gives 32,768 at the same time, for no descriptors, and takes them back in any order', () => {
+    it('gives thousands at the same time, for no descriptors, and takes them back in any order', () => {
       const { client } = fixture;
+      const count = fixture.isDeviceNode ? BUFFERS_OF_NODE : BUFFERS;
       // The context has one descriptor for all of its buffers.
       const first = client.createCommandBuffer(PAGE).out;
       const before = openFileDescriptors();
-      const handles = Array.from({ length: BUFFERS - 1 }, () => client.createCommandBuffer(PAGE).out);
+      const handles = Array.from({ length: count - 1 }, () => client.createCommandBuffer(PAGE).out);
       expect(openFileDescriptors()).toBe(before);
-      expect(new Set([first, ...handles]).size).toBe(BUFFERS);
+      expect(new Set([first, ...handles]).size).toBe(count);
       const last = handles.at(-1)!;
-      expect(unpackHandle(last)).toEqual({ type: HandleType.CB, id: BigInt(BUFFERS) });
+      expect(unpackHandle(last)).toEqual({ type: HandleType.CB, id: BigInt(count) });
       const mapping = client.file.mmap(PAGE, last);
       new Uint8Array(mapping.buffer).fill(7);
       mapping.close();

@@ -98,16 +98,16 @@ function swapCases(fixture: DriverFixture): void {
 
   it('LIN_DMA reverses elements across pages that are not contiguous', () => {
     const { client } = fixture;
-    fixture.mapAll();
-    const device = fixture.deviceMemory();
     const pages = 4;
     const memory = mapAnonymous(pages * PAGE);
-    // The pages in reverse order at consecutive device addresses.
+    // The pages in reverse order at consecutive device addresses: the first of the address space, which has no gaps yet.
     const mapped = Array.from(
       { length: pages },
       (_, i) => client.mapHost(memory.address + (pages - 1 - i) * PAGE, PAGE).out,
     );
     expect(mapped).toEqual(mapped.map((_, i) => mapped[0]! + BigInt(i * PAGE)));
+    fixture.mapAll();
+    const device = fixture.deviceMemory();
     for (let i = 0; i < memory.byteLength; i++) memory.u8[i] = i * 13;
     const order = [3, 2, 1, 0].flatMap((page) => [...memory.u8.subarray(page * PAGE, (page + 1) * PAGE)]);
     for (const [offset, swapBytes] of [

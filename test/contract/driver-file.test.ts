@@ -7,18 +7,17 @@ import { getDeviceName, openControl } from '../../src/hlthunk/index.ts';
 import { useErrnoRecord } from '../fixtures/errno-record.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 import { driverFileContract } from './driver-file.ts';
+import { ENGINE_THREADS } from './uct-implementations.ts';
 
 useErrnoRecord();
 
 /** With real cards, or device nodes of emulated ones, only those are asked for. */
 const EMULATED = process.env['UCX_GAUDI_DRIVER'] === 'kernel' ? [] : (['gaudi', 'gaudi2'] as const);
 
-for (const asic of EMULATED) {
-  for (const dmaThreads of [0, 1]) {
-    driverFileContract(`emulated ${asic}, ${dmaThreads} engine threads`, asic, () => {
-      return createEmulatedNode({ asic, cards: 1, dmaThreads });
-    });
-  }
+for (const [asic, dmaThreads] of EMULATED.length === 0 ? [] : ENGINE_THREADS) {
+  driverFileContract(`emulated ${asic}, ${dmaThreads} engine threads`, asic, () => {
+    return createEmulatedNode({ asic, cards: 1, dmaThreads });
+  });
 }
 
 for (const asic of EMULATED) {

@@ -1,7 +1,5 @@
 /** posix and cma between real processes: data, messages, sleeping, contention, freed memory, a killed peer, other namespaces. */
 
-import { type ChildProcess, fork } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -11,29 +9,21 @@ import { Status } from '../../src/ucs/type/status.ts';
 import { AtomicOperation, type Iface, type UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { MemoryDomain } from '../../src/uct/api/memory-domain.ts';
 import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/key/segment.ts';
-import { built } from '../fixtures/built.ts';
+import { Child } from '../fixtures/child.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
 import { createTestLog } from '../fixtures/test-log.ts';
-import type { ChildCommand } from './shm-program.ts';
+import type { ShmAnswer, ShmRequest } from './shm-program.ts';
 import { CountingCompletion, packedKey } from './uct-fixture.ts';
 import { openCma, openPosix } from './uct-implementations.ts';
 
-const CHILD = built(join(import.meta.dirname, 'shm-program.ts'));
-
-/** The contact data of a child. */
-interface Hello {
-  readonly posix: string;
-  readonly cma: string;
-  readonly key: string;
-  readonly cmaKey: string;
-}
+const PROGRAM = join(import.meta.dirname, 'shm-program.ts');
 
 const bytesOf = (hex: string): Uint8Array => new Uint8Array(Buffer.from(hex, 'hex'));
 
 expectNoLeaks(SEGMENT_PROBES);
-let child: ChildProcess;
-let hello: Hello;
+let child: Child<ShmRequest, ShmAnswer>;
+let hello: Required<Pick<ShmAnswer, 'posix' | 'cma' | 'key' | 'cmaKey'>>;
 let posix: MemoryDomain;
 let cma: MemoryDomain;
 let iface: Iface;
@@ -41,16 +31,10 @@ let cmaIface: Iface;
 let endpoint: UctEndpoint;
 let cmaEndpoint: UctEndpoint;
 
-async function ask<T>(command: ChildCommand): Promise<T> {
-  child.send(command);
-  const [answer] = await once(child, 'message');
-  return answer as T;
-}
-
 beforeEach(async () => {
-  child = fork(CHILD);
-  await once(child, 'message');
-  hello = await ask<Hello>({ do: 'hello' });
+  child = new Child(PROGRAM);
+  await child.next();
+  hello = (await child.ask({ do: 'hello' })) as typeof hello;
   posix = openPosix(createTestLog()).md;
   cma = openCma(createTestLog()).md;
   iface = posix.openIface(posix.resources[0]!);
@@ -64,16 +48,9 @@ beforeEach(async () => {
 afterEach(async () => {
   posix.close();
   cma.close();
-  const ended = child.exitCode ?? child.signalCode ?? once(child, 'exit');
-  if (child.connected) child.disconnect();
-  await ended;
+  child.disconnect();
+  await child.end();
 });
-
-async function kill(): Promise<void> {
-  const ended = once(child, 'exit');
-  child.kill('SIGKILL');
-  await ended;
-}
 
 describe('another process', { timeout: 60_000 }, () => {
   it('is put to and got from, until it frees the memory', async () => {
@@ -100,14 +77,14 @@ describe('another process', { timeout: 60_000 }, () => {
       const restored = md.memReg(before);
       expect(end.putZcopy([{ memory: restored, offset: 0, byteLength: 65536 }], 0, rkey, completion)).toBe(Status.OK);
       if (md === posix) continue;
-      const answer = await ask<{ cma: boolean }>({ do: 'free' });
+      const answer = await child.ask({ do: 'free' });
       expect(end.putZcopy([{ memory: local, offset: 0, byteLength: 8 }], 0, rkey, completion)).toBe(
         Status.INVALID_ADDR,
       );
       expect(end.getZcopy([{ memory: local, offset: 0, byteLength: 8 }], 0, rkey, completion)).toBe(
         Status.INVALID_ADDR,
       );
-      expect(answer.cma).toBe(true);
+      expect(answer.isUnchanged).toBe(true);
     }
     const gone = () => posix.rkeyUnpack(bytesOf(hello.key));
     expect(gone).toThrow(expect.objectContaining({ code: 'ERR_RKEY_STALE' }));
@@ -123,7 +100,7 @@ describe('another process', { timeout: 60_000 }, () => {
   it('answers messages, sleeping or not', async () => {
     const answers: Uint8Array[] = [];
     iface.setAmHandler((_id, { bytes, offset, byteLength }) => answers.push(bytes.slice(offset, offset + byteLength)));
-    await ask({ do: 'echo', address: Buffer.from(iface.address).toString('hex') });
+    await child.ask({ do: 'echo', address: Buffer.from(iface.address).toString('hex') });
     const sent: Uint8Array[] = [];
     for (let round = 0; round < 200; round++) {
       const bytes = new Uint8Array(1 + ((round * 97) % 8000)).map((_, i) => i + round);
@@ -144,7 +121,7 @@ describe('another process', { timeout: 60_000 }, () => {
       if (words[offset >> 2] !== count || words[(offset >> 2) + 1] !== ~count) wrong += 1;
       count += 1;
     });
-    const sent = ask({ do: 'send', address: Buffer.from(iface.address).toString('hex'), count: 50_000 });
+    const sent = child.ask({ do: 'send', address: Buffer.from(iface.address).toString('hex'), count: 50_000 });
     while (count < 50_000) if (iface.progress() === 0) await iface.wait(1e12);
     expect(wrong).toBe(0);
     expect(await sent).toEqual({ sent: 50_000 });
@@ -152,10 +129,10 @@ describe('another process', { timeout: 60_000 }, () => {
 
   it('is woken from its sleep', async () => {
     for (let round = 1; round <= 5; round++) {
-      await ask({ do: 'sleep' });
-      const woke = once(child, 'message');
+      await child.ask({ do: 'sleep' });
+      const woke = child.next();
       expect(endpoint.amShort(1, Int32Array.of(1, 2), 2, undefined, 0, 0)).toBe(Status.OK);
-      expect((await woke)[0]).toEqual({ woke: round });
+      expect(await woke).toEqual({ woke: round });
     }
   });
 
@@ -165,7 +142,7 @@ describe('another process', { timeout: 60_000 }, () => {
     const rkey = posix.rkeyUnpack(key);
     const completion = new CountingCompletion();
     const COUNT = 20_000;
-    const added = ask({ do: 'add', key: Buffer.from(key).toString('hex'), count: COUNT });
+    const added = child.ask({ do: 'add', key: Buffer.from(key).toString('hex'), count: COUNT });
     for (let i = 0; i < COUNT; i++) {
       for (const [wordBytes, at] of [[4, 0] as const, [8, 8] as const]) {
         const call = WordOperation.of(AtomicOperation.ADD, wordBytes, 1n, 0n);
@@ -183,7 +160,7 @@ describe('another process', { timeout: 60_000 }, () => {
     const local = cma.memReg(new Uint8Array(64));
     let count = 0;
     iface.setAmHandler(undefined as never);
-    await ask({ do: 'send', address: Buffer.from(iface.address).toString('hex'), count: 100 });
+    await child.ask({ do: 'send', address: Buffer.from(iface.address).toString('hex'), count: 100 });
     // Attaches the ring without reading it: a ring that no receiver has attached may be removed with its sender.
     iface.progress();
     iface.setAmHandler(() => {
@@ -191,7 +168,7 @@ describe('another process', { timeout: 60_000 }, () => {
     });
     const left = readdirSync(SEGMENT_FOLDER).filter((name) => name.split('.')[2] === String(child.pid));
     expect(left.length).toBeGreaterThan(2);
-    await kill();
+    await child.kill();
     expect(endpoint.check()).toBe(Status.ENDPOINT_TIMEOUT);
     expect(cmaEndpoint.check()).toBe(Status.ENDPOINT_TIMEOUT);
     const iov = [{ memory: local, offset: 0, byteLength: 8 }];
@@ -224,11 +201,11 @@ describe('another process', { timeout: 60_000 }, () => {
     expect(SEGMENT_PROBES['segments']!()).toBe(before + 1);
     if (isTaken) {
       iface.setAmHandler(() => {});
-      await ask({ do: 'echo', address: Buffer.from(iface.address).toString('hex') });
+      await child.ask({ do: 'echo', address: Buffer.from(iface.address).toString('hex') });
       while (SEGMENT_PROBES['segments']!() > before) await new Promise(setImmediate);
     }
     for (const step of steps) {
-      if (step === 'kill') await kill();
+      if (step === 'kill') await child.kill();
       else second.close();
     }
     // As at the next use of shared memory by this process.

@@ -1,6 +1,6 @@
-/** The other process of shm-processes.test.ts: opens posix and cma and executes the commands of its IPC channel. Not a test. */
+/** The other process of shm-processes.test.ts: opens posix and cma, and answers its requests. Not a test. */
 
-import { schedYield, setParentDeathSignal } from '../../src/sys/index.ts';
+import { schedYield } from '../../src/sys/index.ts';
 import { WordOperation } from '../../src/ucp/api/word-operation.ts';
 import { loadConfig } from '../../src/ucs/config/config.ts';
 import { createLog, LogLevel } from '../../src/ucs/debug/log.ts';
@@ -10,17 +10,30 @@ import { Status } from '../../src/ucs/type/status.ts';
 import { AtomicOperation } from '../../src/uct/api/iface.ts';
 import { cmaComponent } from '../../src/uct/shm/cma/component.ts';
 import { posixComponent } from '../../src/uct/shm/posix/component.ts';
+import { answerRequests, report } from '../fixtures/child-side.ts';
 
-setParentDeathSignal();
-
-/** Commands of the parent. */
-export type ChildCommand =
+/** Requests of the parent. */
+export type ShmRequest =
   | { readonly do: 'hello' }
   | { readonly do: 'echo'; readonly address: string }
   | { readonly do: 'send'; readonly address: string; readonly count: number }
   | { readonly do: 'add'; readonly key: string; readonly count: number }
   | { readonly do: 'sleep' }
   | { readonly do: 'free' };
+
+/** An answer; its fields depend on the request. `sleep` is answered at its start, and reports when it is woken. */
+export interface ShmAnswer {
+  /** Addresses of the interfaces, and keys of their memory, in hexadecimal. */
+  readonly posix?: string;
+  readonly cma?: string;
+  readonly key?: string;
+  readonly cmaKey?: string;
+  readonly sent?: number;
+  /** Messages that had been received at the end of the sleep. */
+  readonly woke?: number;
+  /** Whether the memory of cma was unchanged. */
+  readonly isUnchanged?: boolean;
+}
 
 const BYTES = 65536;
 const log = createLog('child', LogLevel.WARN, (_level, _component, message) => console.error(message));
@@ -40,10 +53,6 @@ function keyOf(md: typeof posix, of: typeof memory): string {
   return Buffer.from(packed).toString('hex');
 }
 
-function reply(message: object): void {
-  process.send?.(message);
-}
-
 iface.setAmHandler(() => {
   received += 1;
 });
@@ -52,17 +61,16 @@ async function drive(): Promise<void> {
   while (!stopped) if (iface.progress() === 0) await iface.wait(1e9);
 }
 
-function run(command: ChildCommand): void {
+function answer(command: ShmRequest): ShmAnswer {
   switch (command.do) {
     case 'hello':
       memory.bytes!.fill(0);
-      reply({
+      return {
         posix: Buffer.from(iface.address).toString('hex'),
         cma: Buffer.from(cmaIface.address).toString('hex'),
         key: keyOf(posix, memory),
         cmaKey: keyOf(cma, registered),
-      });
-      break;
+      };
     case 'echo': {
       const endpoint = iface.connect(Buffer.from(command.address, 'hex'));
       iface.setAmHandler((id, { bytes, offset, byteLength }) => {
@@ -74,16 +82,14 @@ function run(command: ChildCommand): void {
         send();
       });
       void drive();
-      reply({ ready: true });
-      break;
+      return {};
     }
     case 'send': {
       const endpoint = iface.connect(Buffer.from(command.address, 'hex'));
       for (let i = 0; i < command.count; i++) {
         while (endpoint.amShort(1, Int32Array.of(i, ~i), 2, undefined, 0, 0) === Status.NO_RESOURCE) schedYield();
       }
-      reply({ sent: command.count });
-      break;
+      return { sent: command.count };
     }
     case 'add': {
       const rkey = posix!.rkeyUnpack(Buffer.from(command.key, 'hex'));
@@ -95,31 +101,27 @@ function run(command: ChildCommand): void {
           if (endpoint.atomic(call, at, rkey, completion) !== Status.OK) throw new Error('atomic');
         }
       }
-      reply({ added: command.count });
-      break;
+      return {};
     }
     case 'sleep': {
       const before = received;
       void (async () => {
         while (received === before) if (iface.progress() === 0) await iface.wait(1e12);
-        reply({ woke: received });
+        report<ShmAnswer>({ woke: received });
       })();
-      reply({ sleeping: true });
-      break;
+      return {};
     }
     case 'free':
       stopped = true;
       posix!.memFree(memory);
       cma!.memDereg(registered);
-      reply({ freed: true, cma: registered.bytes!.every((byte) => byte === 0x5a) });
-      break;
+      return { isUnchanged: registered.bytes!.every((byte) => byte === 0x5a) };
   }
 }
 
-process.on('message', run);
 process.on('disconnect', () => {
   stopped = true;
   posix!.close();
   cma!.close();
 });
-reply({ up: true });
+answerRequests(answer, {});

@@ -208,6 +208,12 @@ describe.each(CONNECTION_KINDS)('lists over $name', (kind) => {
     const overlaps = [good, { local, rkey, remoteOffset: 63, byteLength: 2 }];
     expect(refusal(() => ab.putListNbx(overlaps, { strict: true })).details).toMatchObject({ entry: 1 });
     expect(refusal(() => ab.getListNbx([good, good], { strict: true })).details).toMatchObject({ entry: 1 });
+    const again = keyFor(ab, two, remote);
+    const twice = [good, { local, rkey: again, byteLength: 1 }];
+    expect(refusal(() => ab.putListNbx(twice, { strict: true })).details).toMatchObject({ entry: 1 });
+    again.release();
+    const views = [1, 0].map((at): TransferEntry => ({ local: local.subarray(at), rkey, byteLength: 8 }));
+    expect(refusal(() => ab.getListNbx(views, { strict: true })).message).toMatch(/must not write bytes of entry/);
     expect(refusal(() => ab.putListNbx(7 as never)).code).toBe('ERR_INVALID_PARAM');
     expect(refusal(() => ab.putListNbx([good], { notify: new Uint8Array(4097) })).message).toMatch(/4096 bytes/);
     expect(refusal(() => ab.getListNbx([good], { notify: new Uint8Array(1) })).message).toMatch(/notify/);

@@ -14,6 +14,7 @@ import { selfComponent } from '../../src/uct/self/component.ts';
 import { cmaComponent } from '../../src/uct/shm/cma/component.ts';
 import { posixComponent } from '../../src/uct/shm/posix/component.ts';
 import { tcpComponent } from '../../src/uct/tcp/component.ts';
+import { IS_FULL } from '../fixtures/extent.ts';
 import type { TestLog } from '../fixtures/test-log.ts';
 import { AllocatingIpcMd } from './allocating-ipc-md.ts';
 import type { MdSetup, MdUnderTest } from './uct-fixture.ts';
@@ -89,18 +90,24 @@ export function openGaudiIpc(log: TestLog, node: EmulatedNodeOptions = {}): MdUn
   };
 }
 
+/** Generations and numbers of engine threads; the gate runs the older generation without threads only. */
+export const ENGINE_THREADS: readonly (readonly ['gaudi' | 'gaudi2', number])[] = [
+  ['gaudi2', 0],
+  ['gaudi2', 1],
+  ['gaudi', 0],
+  ...(IS_FULL ? ([['gaudi', 1]] as const) : []),
+];
+
 /** Every implementation with its name. */
 export const IMPLEMENTATIONS: readonly (readonly [string, MdSetup])[] = [
   ['self', openSelf],
   ['posix', openPosix],
   ['cma', openCma],
   ['tcp', (log) => openTcp(log)],
-  ...(['gaudi2', 'gaudi'] as const).flatMap((asic) =>
-    [0, 1].map((dmaThreads): readonly [string, MdSetup] => [
-      `gaudi_copy on emulated ${asic}, ${dmaThreads} engine threads`,
-      (log) => openGaudiCopy(log, { asic, dmaThreads }),
-    ]),
-  ),
+  ...ENGINE_THREADS.map(([asic, dmaThreads]): readonly [string, MdSetup] => [
+    `gaudi_copy on emulated ${asic}, ${dmaThreads} engine threads`,
+    (log) => openGaudiCopy(log, { asic, dmaThreads }),
+  ]),
   ...(['gaudi2', 'gaudi'] as const).map((asic): readonly [string, MdSetup] => [
     `gaudi_ipc on emulated ${asic}`,
     (log) => openGaudiIpc(log, { asic, dmaThreads: asic === 'gaudi2' ? 1 : 0 }),

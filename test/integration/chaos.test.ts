@@ -5,8 +5,6 @@
  * `GAUDI_UCX_CHAOS_SECONDS` sets the duration, `GAUDI_UCX_CHAOS_SEED` repeats the same choices.
  */
 
-import { type ChildProcess, fork } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,14 +13,15 @@ import { connectEmulatedNode, type NodeStatus } from '../../src/emulator/index.t
 import { Context, MemoryType } from '../../src/index.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/key/segment.ts';
-import { built } from '../fixtures/built.ts';
+import type { ChaosAnswer, ChaosRequest } from '../fixtures/chaos-program.ts';
+import { Child } from '../fixtures/child.ts';
 import { extent } from '../fixtures/extent.ts';
 import { keyFile } from '../fixtures/key-files.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 import { OwnSharedMemory } from '../fixtures/own-shared-memory.ts';
 import { expectSame, pattern } from '../fixtures/pair.ts';
 
-const PROGRAM = built(join(import.meta.dirname, '../fixtures/chaos-program.ts'));
+const PROGRAM = join(import.meta.dirname, '../fixtures/chaos-program.ts');
 const PROCESSES = 4;
 const SECONDS = extent('GAUDI_UCX_CHAOS_SECONDS', 6, 60);
 const SEED = Number(process.env['GAUDI_UCX_CHAOS_SEED'] ?? Math.floor(Date.now() / 1000) % 1_000_000);
@@ -43,10 +42,9 @@ const KINDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 
 /** One process. */
 interface Member {
-  readonly card: number;
-  readonly child: ChildProcess;
+  readonly child: Child<ChaosRequest, ChaosAnswer>;
+  /** Resolves when it takes part, or was killed before. */
   readonly ready: Promise<unknown>;
-  readonly errors: string[];
 }
 
 let server: TestNodeServer;
@@ -70,27 +68,22 @@ beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-chaos-'));
 });
 afterEach(async () => {
-  for (const { child } of members) child.kill('SIGKILL');
+  for (const { child } of members) await child.kill();
   members = [];
   await server.stop();
   rmSync(folder, { recursive: true, force: true });
 });
 
 function start(card: number, seed: number): Member {
-  const child = fork(PROGRAM, [server.socketPath, String(card), folder, String(seed), JSON.stringify(env)], {
-    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-    ...sharedMemoryOptions(),
-  });
-  pids.push(child.pid!);
-  const errors: string[] = [];
-  child.stderr!.on('data', (data: Buffer) => errors.push(data.toString()));
-  return { card, child, ready: Promise.race([once(child, 'message'), once(child, 'exit')]), errors };
+  const args = [server.socketPath, String(card), folder, String(seed), JSON.stringify(env)];
+  const execution = sharedMemory?.execution;
+  const child: Member['child'] = new Child(PROGRAM, args, execution === undefined ? {} : { execution });
+  pids.push(child.pid);
+  return { child, ready: child.next().catch(() => undefined) };
 }
 
-function sharedMemoryOptions(): { execPath?: string; execArgv?: string[] } {
-  if (sharedMemory === undefined) return {};
-  const { execPath, execArgv } = sharedMemory.execution;
-  return { execPath, execArgv: [...execArgv] };
+function expectRunning({ errors, isRunning }: Member['child']): void {
+  expect([errors, isRunning]).toEqual(['', true]);
 }
 
 async function startAll(random: Random): Promise<void> {
@@ -114,26 +107,26 @@ function held({ cards, clients, dmabufs }: NodeStatus): unknown {
 /** Kills, stops or deprives one of the processes. */
 async function act(random: Random): Promise<void> {
   const at = random.below(PROCESSES);
-  const { child, errors, ready } = members[at]!;
+  const { child, ready } = members[at]!;
   const choice = random.below(sharedMemory === undefined ? 4 : 5);
   // Half of them are killed while they are starting.
   if (choice > 1 || random.below(2) === 0) await ready;
-  expect([errors.join(''), child.exitCode, child.signalCode]).toEqual(['', null, null]);
+  expectRunning(child);
   if (choice < 2) {
-    const exit = once(child, 'exit');
-    child.kill('SIGKILL');
-    await exit;
+    await child.kill();
     members[at] = start(at, random.nextU32());
   } else if (choice === 2) {
-    child.kill('SIGSTOP');
+    child.signal('SIGSTOP');
     await pause(random.below(500));
-    child.kill('SIGCONT');
+    child.signal('SIGCONT');
   } else {
     await Promise.all(members.map((member) => member.ready));
     const isOfDescriptors = choice === 3;
-    const shortage = Date.now();
+    const fromMs = Date.now();
     for (const member of members) {
-      member.child.send(isOfDescriptors && member.child === child ? 'descriptors' : { shortage });
+      const isShort = isOfDescriptors && member.child === child;
+      // It may be killed before it answers.
+      member.child.ask(isShort ? { do: 'descriptors' } : { do: 'shortage', fromMs }).catch(() => undefined);
     }
     if (isOfDescriptors) return;
     const release = sharedMemory!.fill();
@@ -145,14 +138,11 @@ async function act(random: Random): Promise<void> {
 /** Ends all processes in order. @returns the number of exchanges of each */
 function stopAll(): Promise<number[]> {
   return Promise.all(
-    members.map(async ({ child, errors }) => {
-      expect([errors.join(''), child.exitCode, child.signalCode]).toEqual(['', null, null]);
-      const exit = once(child, 'exit');
-      const last = once(child, 'message');
-      child.send('stop');
-      const [[count], [code]] = await Promise.all([Promise.race([last, exit]), exit]);
-      expect([errors.join(''), code]).toEqual(['', 0]);
-      return count as number;
+    members.map(async ({ child }) => {
+      expectRunning(child);
+      const { rounds } = await child.ask({ do: 'close' });
+      expect([await child.end(), child.errors]).toEqual([0, '']);
+      return rounds!;
     }),
   );
 }
@@ -201,15 +191,11 @@ describe(`${PROCESSES} processes (seed ${SEED})`, () => {
     env = {};
     const random = createRandom(SEED);
     await startAll(random);
-    const ends = members.map(({ child }) => once(child, 'exit'));
-    const words = members.map(({ child, errors }) =>
-      Promise.race([once(child, 'message'), once(child, 'exit').then(() => [errors.join('')])]),
-    );
-    for (const { child } of members) child.send('server');
-    await pause(100);
+    const reports = members.map(({ child }) => child.next());
+    await Promise.all(members.map(({ child }) => child.ask({ do: 'server' })));
     await server.kill();
-    for (const [said] of await Promise.all(words)) expect(said).toMatch(/node server/);
-    expect((await Promise.all(ends)).map(([code]) => code)).toEqual(members.map(() => 0));
+    for (const { failure } of await Promise.all(reports)) expect(failure).toMatch(/node server/);
+    expect(await Promise.all(members.map(({ child }) => child.end()))).toEqual(members.map(() => 0));
     await server.stop();
     rmSync(folder, { recursive: true, force: true });
     folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-chaos-'));

@@ -78,7 +78,8 @@ const place = mkdtempSync(join(tmpdir(), 'gaudi-ucx-devices-'));
 const onShared = (
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
-): readonly [number | null, string, string] => run(['--socket', shared.socketPath, ...args], env);
+  input = '',
+): readonly [number | null, string, string] => run(['--socket', shared.socketPath, ...args], env, input);
 
 describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' : ` (${reason})`}`, () => {
   const folder = new CompilerFolder();
@@ -94,17 +95,19 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
   });
 
   it('run a C program that copies with a card found by its bus id', () => {
-    expect(run(['--', copy, '0000:19:00.0'])).toEqual([0, 'equal\n', '']);
-    expect(run(['--', copy, '0000:9b:00.0'])).toEqual([0, 'equal\n', '']);
-    expect(run(['--cards', '1', '--', copy, '0000:9b:00.0'])).toEqual([1, '', 'no card 0000:9b:00.0\n']);
+    const [first, second] = ['0000:19:00.0', '0000:9b:00.0'];
+    const both = `${copy} ${first} && ${copy} ${second}`;
+    expect(run(['--', 'sh', '-c', both])).toEqual([0, 'equal\nequal\n', '']);
+    expect(onShared(['--', copy, second])).toEqual([1, '', `no card ${second}\n`]);
   });
 
   it('pass on exit code, standard input and signals, and end with the program', async () => {
-    expect(run(['--', 'sh', '-c', 'cat; exit 7'], {}, 'text')).toEqual([7, 'text', '']);
-    expect(spawnSync(process.execPath, [MAIN, 'run', '--', 'sh', '-c', 'kill -TERM $$']).signal).toBe('SIGTERM');
-    const [code, , text] = run(['--', '/no/such/program']);
+    expect(onShared(['--', 'sh', '-c', 'cat; exit 7'], {}, 'text')).toEqual([7, 'text', '']);
+    const killed = ['run', '--socket', shared.socketPath, '--', 'sh', '-c', 'kill -TERM $$'];
+    expect(spawnSync(process.execPath, [MAIN, ...killed]).signal).toBe('SIGTERM');
+    const [code, , text] = onShared(['--', '/no/such/program']);
     expect([code, text]).toEqual([127, expect.stringContaining('ENOENT')]);
-    expect(run(['--', '/etc/passwd'])[0]).toBe(126);
+    expect(onShared(['--', '/etc/passwd'])[0]).toBe(126);
     expect(run(['--cards', '9', '--', 'true'])).toEqual([2, '', expect.stringContaining('argument cards must be')]);
     // The program has no children that it did not start.
     expect(run(['--', 'python3', '-c', 'import os\ntry: os.wait()\nexcept ChildProcessError: print("none")'])).toEqual([
@@ -131,7 +134,7 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
 
   it('are invisible outside of the program', () => {
     const before = readFileSync('/proc/self/mountinfo', 'utf8');
-    const [, mounts] = run(['--', 'cat', '/proc/self/mountinfo']);
+    const [, mounts] = onShared(['--', 'cat', '/proc/self/mountinfo']);
     expect(mounts).toContain('/dev/accel');
     expect(readFileSync('/proc/self/mountinfo', 'utf8')).toBe(before);
   });

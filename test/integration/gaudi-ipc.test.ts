@@ -1,20 +1,18 @@
 /** gaudi_ipc between real processes with one card each, on a node server: transfers, owners and importers that close or are killed. */
 
-import { type ChildProcess, fork } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/key/segment.ts';
-import { built } from '../fixtures/built.ts';
+import { Child } from '../fixtures/child.ts';
 import type { PeerAnswer, PeerRequest } from '../fixtures/ipc-peer-program.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 import { fillPattern } from '../fixtures/pattern.ts';
 
-const PROGRAM = built(join(import.meta.dirname, '../fixtures/ipc-peer-program.ts'));
+const PROGRAM = join(import.meta.dirname, '../fixtures/ipc-peer-program.ts');
 const BYTES = 3 * 2 ** 20 + 5;
 const RELEASE_MS = 10_000;
 
@@ -29,55 +27,20 @@ afterAll(async () => {
   await server.stop();
 });
 
-/** A process with a card. */
-class Peer {
-  readonly #child: ChildProcess;
-  readonly #waiting: ((message: unknown) => void)[] = [];
+type Peer = Child<PeerRequest, PeerAnswer>;
 
-  private constructor(child: ChildProcess) {
-    this.#child = child;
-    const settle = (message: unknown): void => this.#waiting.shift()?.(message);
-    child.on('message', settle);
-    child.once('exit', (code, signal) => {
-      while (this.#waiting.length > 0) settle(`it ended: ${code ?? signal}`);
-    });
-  }
+/** Starts a process with a card. */
+async function startPeer(card: number): Promise<Peer> {
+  const peer: Peer = new Child(PROGRAM, [server.socketPath, String(card)]);
+  peers.push(peer);
+  await peer.next();
+  return peer;
+}
 
-  static async start(card: number): Promise<Peer> {
-    const child = fork(PROGRAM, [server.socketPath, String(card)]);
-    const peer = new Peer(child);
-    peers.push(peer);
-    expect(await peer.next()).toBe('ready');
-    return peer;
-  }
-
-  get pid(): number {
-    return this.#child.pid!;
-  }
-
-  async ask(request: PeerRequest): Promise<PeerAnswer> {
-    this.#child.send(request);
-    const answer = await this.next();
-    expect(answer).toBeTypeOf('object');
-    return answer as PeerAnswer;
-  }
-
-  next(): Promise<unknown> {
-    return new Promise((resolve) => this.#waiting.push(resolve));
-  }
-
-  async kill(): Promise<void> {
-    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
-    const exit = once(this.#child, 'exit');
-    this.#child.kill('SIGKILL');
-    await exit;
-  }
-
-  async close(): Promise<void> {
-    const exit = once(this.#child, 'exit');
-    await this.ask({ do: 'close' });
-    expect(await exit).toEqual([0, null]);
-  }
+/** Ends a process in order. */
+async function close(peer: Peer): Promise<void> {
+  await peer.ask({ do: 'close' });
+  expect(await peer.end()).toBe(0);
 }
 
 const peers: Peer[] = [];
@@ -98,7 +61,7 @@ afterEach(async () => {
 });
 
 async function owner(seed: number): Promise<{ there: Peer; key: readonly number[]; address: readonly number[] }> {
-  const there = await Peer.start(1);
+  const there = await startPeer(1);
   const { key, address } = await there.ask({ do: 'allocate', byteLength: BYTES, seed });
   return { there, key: key!, address: address! };
 }
@@ -111,7 +74,7 @@ function digestOf(seed: number): string {
 
 describe('processes with a card each', { timeout: 60_000 }, () => {
   it('read and write each other’s memory from device and host memory', async () => {
-    const [here, { there, key, address }] = await Promise.all([Peer.start(0), owner(1)]);
+    const [here, { there, key, address }] = await Promise.all([startPeer(0), owner(1)]);
     expect(await here.ask({ do: 'check', address })).toEqual({ status: Status.OK });
     expect(await here.ask({ do: 'unpack', key })).toEqual({ status: Status.OK });
     let seed = 1;
@@ -126,36 +89,36 @@ describe('processes with a card each', { timeout: 60_000 }, () => {
     const refused = await here.ask({ do: 'put', from: 'host', byteLength: 8, seed: 1 });
     expect(refused).toMatchObject({ status: Status.INVALID_ADDR, code: 'ERR_RKEY_STALE' });
     expect(await here.ask({ do: 'unpack', key })).toEqual({ code: 'ERR_RKEY_STALE' });
-    await Promise.all([here.close(), there.close()]);
+    await Promise.all([close(here), close(there)]);
     expect(node.status().cards.map(({ hardResets }) => hardResets)).toEqual([0, 0]);
   });
 
   it('share with an owner that spins in progress', async () => {
-    const [here, { there, key }] = await Promise.all([Peer.start(0), owner(4)]);
+    const [here, { there, key }] = await Promise.all([startPeer(0), owner(4)]);
     await there.ask({ do: 'spin' });
     await here.ask({ do: 'unpack', key });
     const got = await here.ask({ do: 'get', from: 'host', byteLength: BYTES, seed: 99 });
     expect(got).toMatchObject({ status: Status.OK, digest: digestOf(4) });
     // The card of a process that is killed while others have imported its memory is reset.
-    await here.close();
+    await close(here);
     await there.kill();
   });
 
   it('leave no reset behind when the owner closes first', async () => {
-    const [here, { there, key }] = await Promise.all([Peer.start(0), owner(5)]);
+    const [here, { there, key }] = await Promise.all([startPeer(0), owner(5)]);
     const before = node.status().cards.map(({ hardResets }) => hardResets);
     await here.ask({ do: 'unpack', key });
     expect(await here.ask({ do: 'get', from: 'host', byteLength: BYTES, seed: 9 })).toMatchObject({ imports: 1 });
-    await there.close();
+    await close(there);
     expect(node.status().cards.map(({ hardResets }) => hardResets)).toEqual(before);
     const refused = await here.ask({ do: 'get', from: 'host', byteLength: 8, seed: 1 });
     expect(refused).toMatchObject({ status: Status.INVALID_ADDR, code: 'ERR_RKEY_STALE', imports: 0 });
-    await here.close();
+    await close(here);
   });
 
   it('get ERR_GAUDI_IPC_OWNER_GONE when the owner was killed, before and after the first use', async () => {
     for (const used of [true, false]) {
-      const [here, { there, key, address }] = await Promise.all([Peer.start(0), owner(6)]);
+      const [here, { there, key, address }] = await Promise.all([startPeer(0), owner(6)]);
       await here.ask({ do: 'unpack', key });
       if (used)
         expect(await here.ask({ do: 'get', from: 'host', byteLength: BYTES, seed: 9 })).toMatchObject({ status: 0 });
@@ -166,7 +129,7 @@ describe('processes with a card each', { timeout: 60_000 }, () => {
         imports: 0,
       });
       expect((await here.ask({ do: 'check', address })).code).toMatch(/has ended/);
-      await here.close();
+      await close(here);
       await vi.waitFor(() => expect(node.status().cards[1]).toMatchObject({ owner: null, status: 'operational' }), {
         timeout: RELEASE_MS,
       });
@@ -175,7 +138,7 @@ describe('processes with a card each', { timeout: 60_000 }, () => {
 
   it('lose no operation and no card when the owner is killed during transfers', async () => {
     for (const delayMs of [3, 17]) {
-      const [here, { there, key }] = await Promise.all([Peer.start(0), owner(6)]);
+      const [here, { there, key }] = await Promise.all([startPeer(0), owner(6)]);
       await here.ask({ do: 'unpack', key });
       await here.ask({ do: 'stream' });
       await new Promise((resolve) => setTimeout(resolve, delayMs));
@@ -188,14 +151,14 @@ describe('processes with a card each', { timeout: 60_000 }, () => {
       const bytes = new Uint8Array(65536);
       fillPattern(bytes, 5);
       expect(digest).toBe(createHash('sha256').update(bytes).digest('hex'));
-      await here.close();
+      await close(here);
     }
   });
 
   it('lose nothing when an importer is killed during transfers', async () => {
     const { there, key } = await owner(7);
     for (const delayMs of [3, 17]) {
-      const here = await Peer.start(0);
+      const here = await startPeer(0);
       await here.ask({ do: 'unpack', key });
       await here.ask({ do: 'stream' });
       await new Promise((resolve) => setTimeout(resolve, delayMs));
@@ -205,20 +168,20 @@ describe('processes with a card each', { timeout: 60_000 }, () => {
         timeout: RELEASE_MS,
       });
     }
-    await there.close();
+    await close(there);
     expect(node.status().cards[1]).toMatchObject({ owner: null });
   });
 
   it('are not affected by importers that are killed', async () => {
     const { there, key } = await owner(7);
     for (let round = 0; round < 2; round++) {
-      const here = await Peer.start(0);
+      const here = await startPeer(0);
       await here.ask({ do: 'unpack', key });
       expect(await here.ask({ do: 'get', from: 'device', byteLength: BYTES, seed: 9 })).toMatchObject({ imports: 1 });
       await here.kill();
       expect(await there.ask({ do: 'digest' })).toEqual({ digest: digestOf(7) });
     }
-    await there.close();
+    await close(there);
   });
 
   it('leave no files behind', async () => {

@@ -13,6 +13,7 @@ import {
   expectSame,
   fill,
   keyFor,
+  kindsOfExtent,
   type MemoryKind,
   mappedOf,
   memoryOf,
@@ -43,6 +44,7 @@ const KINDS: readonly ConnectionKind[] = [
     tls: 'posix,cma,self,gaudi_cpy',
     hasGaudi: true,
     engine: 'libucx',
+    isFullOnly: true,
   },
   {
     name: 'staging, tcp, with a thread',
@@ -51,6 +53,7 @@ const KINDS: readonly ConnectionKind[] = [
     hasGaudi: true,
     engine: 'libucx',
     node: { dmaThreads: 1 },
+    isFullOnly: true,
   },
   { name: 'all transports', isLoopback: false, tls: 'all', hasGaudi: true, engine: 'libucx', node: { dmaThreads: 1 } },
   { name: 'loopback', isLoopback: true, tls: 'all', hasGaudi: true, engine: 'libucx' },
@@ -67,7 +70,7 @@ const MEMORY_PAIRS: readonly (readonly [MemoryKind, Exclude<MemoryKind, 'bytes'>
 
 const TITLE = `memory of cards over libucp, $name (${skipReason ?? 'installed'})`;
 
-describe.skipIf(skipReason !== undefined).each(KINDS)(TITLE, (kind) => {
+describe.skipIf(skipReason !== undefined).each(kindsOfExtent(KINDS))(TITLE, (kind) => {
   const fixture = usePairs(kind);
   const open = (env: Readonly<Record<string, string>> = {}): Promise<Pair> => fixture.pair(kind, { ...ENV, ...env });
 

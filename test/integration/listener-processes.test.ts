@@ -1,49 +1,18 @@
 /** Listeners and their clients in processes of their own: they connect, and are killed at the worst moments. */
 
-import { type ChildProcess, fork } from 'node:child_process';
-import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type Endpoint, Status } from '../../src/index.ts';
 import { scavenge } from '../../src/uct/base/key/segment.ts';
-import { built } from '../fixtures/built.ts';
+import { Child } from '../fixtures/child.ts';
 import { failureOf } from '../fixtures/contexts.ts';
+import type { ListenerReport } from '../fixtures/listener-program.ts';
 import { type Side, usePairs } from '../fixtures/pair.ts';
 
-const PROGRAM = built(join(import.meta.dirname, '../fixtures/listener-program.ts'));
+const PROGRAM = join(import.meta.dirname, '../fixtures/listener-program.ts');
 const fixture = usePairs();
 
-/** A process, and its messages. */
-class Program {
-  readonly #child: ChildProcess;
-  readonly #told: Record<string, unknown>[] = [];
-
-  constructor(...args: readonly string[]) {
-    this.#child = fork(PROGRAM, [...args], {
-      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    });
-    this.#child.on('message', (message) => this.#told.push(message as Record<string, unknown>));
-  }
-
-  /** Its next message. */
-  async next(): Promise<Readonly<Record<string, unknown>>> {
-    while (this.#told.length === 0) await once(this.#child, 'message');
-    return this.#told.shift()!;
-  }
-
-  async kill(): Promise<void> {
-    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
-    const exit = once(this.#child, 'exit');
-    this.#child.kill('SIGKILL');
-    await exit;
-  }
-
-  /** Its end: the exit code. */
-  async end(): Promise<unknown> {
-    if (this.#child.exitCode === null) await once(this.#child, 'exit');
-    return this.#child.exitCode;
-  }
-}
+type Program = Child<never, ListenerReport>;
 
 const programs: Program[] = [];
 afterEach(async () => {
@@ -52,7 +21,7 @@ afterEach(async () => {
 });
 
 function start(...args: readonly string[]): Program {
-  const program = new Program(...args);
+  const program: Program = new Child(PROGRAM, args);
   programs.push(program);
   return program;
 }

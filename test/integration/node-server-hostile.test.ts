@@ -52,7 +52,6 @@ import {
   HL_MEM_OP,
   HL_WAIT_CS_ARGS,
   HL_WAIT_CS_FLAGS,
-  HL_WAIT_CS_STATUS,
   PacketOpcode,
   packetCtl,
   WAIT_CS_INTERRUPT_SHIFT,
@@ -437,29 +436,6 @@ describe('the bounds of a node server', () => {
     expect(() => node.openControl(0)).toThrow(/EMFILE.*64 open files/);
     for (const file of files) file.close();
     node.openControl(0).close();
-  });
-
-  it('accepts a bounded number of non-blocking calls, then EAGAIN', async () => {
-    node.inject(0, { kind: 'completion' });
-    const client = new DriverClient(node.open(0));
-    const host = mapAnonymous(4096);
-    const va = client.mapHost(host.address, 4096).out;
-    writeNop(new Uint32Array(host.buffer), 0, packetCtl(PacketOpcode.NOP));
-    const { out, result } = client.submit([{ queue: 0, cb: va, byteLength: 8 }]);
-    expect(result).toBe(0);
-    const threads = server.threads;
-    const results = Array.from({ length: ASYNC_SLOTS + 1 }, () => {
-      const words = new Uint32Array(HL_WAIT_CS_ARGS.size / 4);
-      HL_WAIT_CS_ARGS.in.encode({ seq: out.seq, timeout_us: 1_000_000n }, new DataView(words.buffer));
-      return client.file.ioctlAsync(client.file.numbers.WAIT_CS, { address: host.address, words });
-    });
-    expect(await results.pop()).toBe(-Errno.EAGAIN);
-    // No wait has a thread.
-    expect(client.wait(out.seq).out.status).toBe(HL_WAIT_CS_STATUS.BUSY);
-    expect(server.threads).toBe(threads);
-    expect(new Set(await Promise.all(results))).toEqual(new Set([0]));
-    client.close();
-    host.close();
   });
 });
 

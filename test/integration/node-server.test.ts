@@ -5,9 +5,20 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type NodeStatus, type RemoteNode } from '../../src/emulator/index.ts';
+import { ASYNC_SLOTS } from '../../src/emulator/node/mailbox.ts';
 import { Context, MemoryType } from '../../src/index.ts';
 import { close, Errno, mapAnonymous, openFileDescriptors } from '../../src/sys/index.ts';
-import { HL_INFO_HW_IP_INFO, HL_INFO_OP, linDmaCtl, writeLinDma } from '../../src/uapi/index.ts';
+import {
+  HL_INFO_HW_IP_INFO,
+  HL_INFO_OP,
+  HL_WAIT_CS_ARGS,
+  HL_WAIT_CS_STATUS,
+  linDmaCtl,
+  PacketOpcode,
+  packetCtl,
+  writeLinDma,
+  writeNop,
+} from '../../src/uapi/index.ts';
 import { createRandom } from '../../src/ucs/sys/random.ts';
 import { DriverClient } from '../contract/driver-client.ts';
 import { halves } from '../contract/driver-fixture.ts';
@@ -181,6 +192,31 @@ describe('two connections', () => {
     host.close();
     other.close();
     expect(node.status().dmabufs).toBe(0);
+  });
+});
+
+describe('waits of a client', () => {
+  it('accepts a bounded number of non-blocking calls, then EAGAIN', async () => {
+    node.inject(0, { kind: 'completion' });
+    const client = new DriverClient(node.open(0));
+    const host = mapAnonymous(4096);
+    const va = client.mapHost(host.address, 4096).out;
+    writeNop(new Uint32Array(host.buffer), 0, packetCtl(PacketOpcode.NOP));
+    const { out, result } = client.submit([{ queue: 0, cb: va, byteLength: 8 }]);
+    expect(result).toBe(0);
+    const threads = server.threads;
+    const results = Array.from({ length: ASYNC_SLOTS + 1 }, () => {
+      const words = new Uint32Array(HL_WAIT_CS_ARGS.size / 4);
+      HL_WAIT_CS_ARGS.in.encode({ seq: out.seq, timeout_us: 1_000_000n }, new DataView(words.buffer));
+      return client.file.ioctlAsync(client.file.numbers.WAIT_CS, { address: host.address, words });
+    });
+    expect(await results.pop()).toBe(-Errno.EAGAIN);
+    // No wait has a thread.
+    expect(client.wait(out.seq).out.status).toBe(HL_WAIT_CS_STATUS.BUSY);
+    expect(server.threads).toBe(threads);
+    expect(new Set(await Promise.all(results))).toEqual(new Set([0]));
+    client.close();
+    host.close();
   });
 });
 

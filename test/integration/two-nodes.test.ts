@@ -3,16 +3,20 @@
  * when it is cut.
  */
 
-import type { ChildProcess } from 'node:child_process';
+import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { built } from '../fixtures/built.ts';
-import { messageOrExit } from '../fixtures/child-answer.ts';
+import { Child } from '../fixtures/child.ts';
+import type { HostReport, HostRequest } from '../fixtures/network/host-program.ts';
 import { reasonWithoutHosts, reasonWithoutNetem, TwoHosts } from '../fixtures/network/two-hosts.ts';
 
-const PROGRAM = built(join(import.meta.dirname, '../fixtures/network/host-program.ts'));
+const PROGRAM = join(import.meta.dirname, '../fixtures/network/host-program.ts');
+const EXAMPLE = built(join(import.meta.dirname, '../../examples/kv-cache-transfer.ts'));
+
+type HostProgram = Child<HostRequest, HostReport>;
 
 const withoutHosts = reasonWithoutHosts();
 if (withoutHosts !== undefined) console.info(`skipped: two hosts cannot be made here (${withoutHosts})`);
@@ -23,40 +27,29 @@ if (withoutWire !== undefined) console.info(`skipped: no wire of user space (${w
 
 /** Runs every operation between two hosts, then cuts the network under a put. */
 async function runBetween(hosts: TwoHosts, devices: readonly string[]): Promise<void> {
-  const children: ChildProcess[] = [];
-  const start = (host: 0 | 1, args: readonly string[]): ChildProcess => {
-    const child = hosts.spawn(host, [PROGRAM, ...args]);
-    children.push(child);
-    return child;
+  const hostPrograms: HostProgram[] = [];
+  const start = (host: 0 | 1, args: readonly string[]): HostProgram => {
+    const program: HostProgram = new Child(PROGRAM, args, { execution: hosts.execution(host) });
+    hostPrograms.push(program);
+    return program;
   };
   try {
     const server = start(0, ['server', hosts.addresses[0]]);
-    const { port } = await answerOf<{ readonly port: number }>(server);
+    const { port } = await server.next();
     const client = start(1, ['client', hosts.addresses[0], String(port)]);
-    const result = await answerOf(client);
+    expect(await client.next()).toEqual({});
+    const result = await client.next();
     const transports = devices.map((device) => `tcp/${device}`);
     // Puts, windows and long messages are divided among all devices that reach the peer.
     const parts = devices.map(() => 1);
     expect(result).toEqual({ transports, sum: 30, writers: transports, readers: transports, parts });
     hosts.cut();
-    const end = answerOf(client);
-    client.send('go');
-    expect(await end).toEqual({ status: 'ERR_ENDPOINT_TIMEOUT', later: 'ERR_ENDPOINT_TIMEOUT', failures: 1 });
+    const end = await client.ask({ do: 'close' });
+    expect(end).toEqual({ status: 'ERR_ENDPOINT_TIMEOUT', later: 'ERR_ENDPOINT_TIMEOUT', failures: 1 });
   } finally {
-    for (const child of children) {
-      if (child.exitCode !== null || child.signalCode !== null) continue;
-      const ended = once(child, 'exit');
-      child.kill('SIGKILL');
-      await ended;
-    }
+    for (const program of hostPrograms) await program.kill();
     await hosts.close();
   }
-}
-
-async function answerOf<T = unknown>(child: ChildProcess): Promise<T> {
-  const answer = await messageOrExit(child);
-  if (typeof answer !== 'object' || answer === null) throw new Error(`the program has ended with ${String(answer)}`);
-  return answer as T;
 }
 
 describe('HBM on one host and HBM on another', { timeout: 120_000 }, () => {
@@ -68,11 +61,18 @@ describe('HBM on one host and HBM on another', { timeout: 120_000 }, () => {
     'receive a KV cache layer by layer: examples/kv-cache-transfer.ts',
     async () => {
       const hosts = TwoHosts.joined();
-      const example = built(join(import.meta.dirname, '../../examples/kv-cache-transfer.ts'));
-      const decode = hosts.spawn(0, [example, 'decode', hosts.addresses[0]]);
+      const start = (host: 0 | 1, args: readonly string[]): ChildProcess => {
+        const { execPath, execArgv } = hosts.execution(host);
+        return fork(EXAMPLE, args, {
+          execPath,
+          execArgv: [...execArgv],
+          stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+        });
+      };
+      const decode = start(0, ['decode', hosts.addresses[0]]);
       try {
         const [port] = (await once(decode, 'message')) as [number];
-        const prefill = hosts.spawn(1, [example, 'prefill', hosts.addresses[0], String(port)]);
+        const prefill = start(1, ['prefill', hosts.addresses[0], String(port)]);
         const [[code], [decoded]] = await Promise.all([once(prefill, 'exit'), once(decode, 'exit')]);
         expect([code, decoded]).toEqual([0, 0]);
       } finally {

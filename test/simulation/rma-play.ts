@@ -51,6 +51,22 @@ interface Region {
   isUnmapped: boolean;
 }
 
+/** A cell that a list writes. */
+export interface WrittenCell {
+  readonly version: number;
+  readonly offset: number;
+  readonly byteLength: number;
+  readonly rkey: RemoteKey;
+  /** Whether the list may fail with a status because of this cell. */
+  excuses(status: Status): boolean;
+  /** The list has failed. */
+  spoil(): void;
+  /** The list has been started. */
+  startedBy(entry: Entry): void;
+  /** The contents of the cell must be those of the list, unless something later is written to it. */
+  expectWritten(): void;
+}
+
 /** The puts and gets of one schedule. */
 export class RmaPlay {
   readonly #world: World;
@@ -81,6 +97,33 @@ export class RmaPlay {
     put.entry = world.start({ name, player: end.player, end, excuses, onEnd }, (params) =>
       end.endpoint.putNbx(space.single, space.offset, cell.byteLength, region.rkey, cell.offset, params),
     );
+  }
+
+  /** Takes a cell for a list; undefined if none is free. */
+  write(end: End, version: number): WrittenCell | undefined {
+    const region = this.#regions.get(end)!;
+    const cell = this.#world.find(region.cells, (one) => isFree(one, region.era));
+    if (cell === undefined) return undefined;
+    const put: Put = { version, era: region.era, entry: undefined };
+    cell.puts.push(put);
+    const { offset, byteLength } = cell;
+    return {
+      version,
+      offset,
+      byteLength,
+      rkey: region.rkey,
+      excuses: (status) => isStale(status) && region.isUnmapped,
+      spoil: () => spoil(cell),
+      startedBy: (entry) => {
+        put.entry = entry;
+      },
+      expectWritten: () => {
+        const last = cell.puts.at(-1);
+        const isLast = cell.committed !== undefined && (last === undefined ? cell.committed === version : last === put);
+        if (!isLast || region.isUnmapped || region.owner.host.isDead) return;
+        this.#compare(end, region.storage, { ...cell, committed: version });
+      },
+    };
   }
 
   get(end: End): void {

@@ -7,6 +7,7 @@
 import { AmPlay, SCARCE_BYTES } from './am-play.ts';
 import { AtomicPlay } from './atomic-play.ts';
 import type { End } from './link.ts';
+import { ListPlay } from './list-play.ts';
 import { LossPlay } from './loss-play.ts';
 import type { Player } from './player.ts';
 import { RmaPlay } from './rma-play.ts';
@@ -64,6 +65,7 @@ class Simulation {
   readonly #am: AmPlay;
   readonly #stream: StreamPlay;
   readonly #rma: RmaPlay;
+  readonly #list: ListPlay;
   readonly #atomic: AtomicPlay;
   readonly #loss: LossPlay;
   readonly #actions: readonly (readonly [number, () => void])[];
@@ -75,6 +77,7 @@ class Simulation {
     this.#am = new AmPlay(world);
     this.#stream = new StreamPlay(world);
     this.#rma = new RmaPlay(world);
+    this.#list = new ListPlay(world, this.#rma);
     this.#atomic = new AtomicPlay(world);
     this.#loss = new LossPlay(world);
     this.#actions = this.#weighted();
@@ -93,7 +96,7 @@ class Simulation {
     }
     await this.#finish();
     if (world.failures.length > 0) return;
-    for (const play of [this.#tag, this.#am, this.#rma, this.#atomic, this.#loss]) play.check();
+    for (const play of [this.#tag, this.#am, this.#rma, this.#list, this.#atomic, this.#loss]) play.check();
     if (world.failures.length > 0) return;
     await this.#close();
   }
@@ -146,6 +149,7 @@ class Simulation {
       [2, () => this.#cancelAny()],
       [1, onEnd((end) => this.world.isOneOf(3) && this.#rma.unmap(end))],
       [2, () => this.#loss.act()],
+      [this.world.variation.hasLists ? 10 : 0, onEnd((end) => this.#list.put(end))],
     ];
   }
 

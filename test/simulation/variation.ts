@@ -28,13 +28,19 @@ export interface Variation {
   readonly mayPause: boolean;
   /** Longest message. */
   readonly bytesMax: number;
+  /** Whether there are lists and notifications. */
+  readonly hasLists: boolean;
 }
 
 const NONE = { amShortMax: 0, amBcopyMax: 0, rmaShortMax: 0, zcopyMin: 0, zcopyMax: 0, hasGet: false } as const;
 const ALL = Number.MAX_SAFE_INTEGER;
 
-/** Makes the choices. @param other separate randomness for choices that were added later */
-export function chooseVariation(random: Random, other: Random): Variation {
+/**
+ * Makes the choices.
+ * @param other separate randomness for choices that were added later
+ * @param hasLists decided by the seed alone, so that schedules without lists stay as they were
+ */
+export function chooseVariation(random: Random, other: Random, hasLists: boolean): Variation {
   const pick = <T>(...choices: readonly T[]): T => choices[random.below(choices.length)]!;
   const isOneOf = (count: number): boolean => random.below(count) === 0;
   const hasCard = isOneOf(6);
@@ -65,6 +71,7 @@ export function chooseVariation(random: Random, other: Random): Variation {
     mayLose: isOneOf(3),
     mayPause: isOneOf(3),
     bytesMax: isOneOf(4) ? windowBytes * 3 + 100 : windowBytes + 200,
+    hasLists,
   };
 }
 

@@ -40,6 +40,8 @@ export interface DeviceFilesInit {
   readonly node: EmulatedNode;
   readonly channel: FuseChannel;
   readonly log: LimitedLog;
+  /** Gives the event loop its turn: a wait that is over is answered then. */
+  readonly endTurn: () => void;
 }
 
 /** An open device node. */
@@ -248,6 +250,7 @@ export class DeviceFiles {
   #wait({ file }: OpenDevice, request: number, words: Uint32Array, outSize: number): void {
     const unanswered = this.#init.channel.current;
     const key = keyOf(unanswered.uniqueLow, unanswered.uniqueHigh);
+    this.#init.endTurn();
     const interruption = new Interruption();
     this.#waits.set(key, interruption);
     const settle = (result: number): void => {

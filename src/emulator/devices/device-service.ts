@@ -29,6 +29,8 @@ export interface DeviceServiceHost {
   readonly log: LimitedLog;
   /** Called when there may be work for {@link DeviceService.poll}. */
   readonly wake: () => void;
+  /** Called when the event loop has to have its turn. */
+  readonly endTurn: () => void;
   /** Called when a mount or the supervision of programs has ended. */
   readonly onEnd: () => void;
 }
@@ -42,12 +44,12 @@ class Session {
   readonly #log: LimitedLog;
   readonly subscription: PollSubscription;
 
-  constructor(fd: number, tree: DeviceTree, { node, log, wake }: DeviceServiceHost) {
+  constructor(fd: number, tree: DeviceTree, { node, log, wake, endTurn }: DeviceServiceHost) {
     this.channel = new FuseChannel(fd);
     this.#log = log;
     this.#tree = tree;
     this.#names = new TreeFileSystem(tree, this.channel);
-    this.#files = new DeviceFiles({ node, channel: this.channel, log });
+    this.#files = new DeviceFiles({ node, channel: this.channel, log, endTurn });
     this.subscription = pollReadable(fd, wake);
   }
 

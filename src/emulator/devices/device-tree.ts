@@ -18,6 +18,8 @@ const DEVICE_INO_FIRST = 0x4755_0000;
 const FOLDER_INO_FIRST = 1;
 /** Number of the sensors of the first card: those of the machine are below it. */
 const HWMON_FIRST = 100;
+/** Name of the folder of debugfs. */
+const DEBUG_FOLDER = 'debug';
 /** Base class of processing accelerators. */
 const PCI_CLASS = '0x120000';
 
@@ -25,6 +27,8 @@ const PCI_CLASS = '0x120000';
 export interface Folder {
   readonly kind: 'folder';
   readonly ino: number;
+  /** Permission bits. */
+  readonly mode: number;
   readonly children: Map<string, TreeNode>;
 }
 
@@ -196,7 +200,8 @@ export class DeviceTree {
     for (const name of names) {
       let child = folder.children.get(name);
       if (child === undefined) {
-        child = this.#newFolder();
+        // Debugfs, with device memory of all users, is the superuser's.
+        child = this.#newFolder(name === DEBUG_FOLDER ? 0o700 : 0o755);
         folder.children.set(name, child);
       }
       folder = child as Folder;
@@ -205,8 +210,8 @@ export class DeviceTree {
     this.#nodes.set(node.ino, node);
   }
 
-  #newFolder(): Folder {
-    const folder: Folder = { kind: 'folder', ino: this.#nextIno++, children: new Map() };
+  #newFolder(mode = 0o755): Folder {
+    const folder: Folder = { kind: 'folder', ino: this.#nextIno++, mode, children: new Map() };
     this.#nodes.set(folder.ino, folder);
     return folder;
   }

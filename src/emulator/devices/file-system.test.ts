@@ -46,7 +46,8 @@ beforeEach(() => {
   kernel = new FuseKernel();
   tree = new DeviceTree(node);
   names = new TreeFileSystem(tree, kernel.channel);
-  files = new DeviceFiles({ node, channel: kernel.channel, log: new LimitedLog(createTestLog().log, systemClock) });
+  const log = new LimitedLog(createTestLog().log, systemClock);
+  files = new DeviceFiles({ node, channel: kernel.channel, log, endTurn: () => {} });
 });
 afterEach(() => {
   files.close();

@@ -248,5 +248,5 @@ function sizeOf(node: TreeNode): number {
 function modeOf(node: TreeNode): number {
   if (node.kind === 'attribute') return S_IFREG | node.mode;
   if (node.kind === 'device') return S_IFREG | 0o666;
-  return node.kind === 'link' ? S_IFLNK | 0o777 : S_IFDIR | 0o755;
+  return node.kind === 'link' ? S_IFLNK | 0o777 : S_IFDIR | node.mode;
 }

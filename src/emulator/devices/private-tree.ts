@@ -21,6 +21,7 @@ import { mountDeviceTree, type ServeMount } from './folder-mount.ts';
 
 /** Folders of /sys that the device tree has as well. */
 const SYS_FOLDERS = ['class', 'dev/char', 'bus/pci', 'devices', 'module', 'kernel/debug'] as const;
+
 /**
  * Gives the calling thread a mount namespace in which /dev and /sys have the files of a device tree besides their own. Programs that the thread starts
  * or becomes see the same.

@@ -117,6 +117,7 @@ export class NodeServer {
       node: this.node,
       log: this.#log,
       wake: () => this.#loop.wake(),
+      endTurn: () => this.#loop.endTurn(),
       onEnd: () => this.#endIfUnused(),
     });
     try {

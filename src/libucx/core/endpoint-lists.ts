@@ -77,7 +77,8 @@ export class EndpointLists {
     const { devices } = this.#worker;
     if (endpoint.status !== Status.OK) return endpoint.status;
     const notification = params?.notify?.slice();
-    const selected = params?.blocks;
+    // Copied: the caller may change it.
+    const selected = params?.blocks === undefined ? undefined : Int32Array.from(params.blocks);
     if ((selected?.length ?? list.blockCount) === 0 && notification === undefined) return Status.OK;
     if (endpoint.isFenced) {
       const begin = (inner: RequestParams): Status | Request => this.#move(list, { ...params, ...inner });

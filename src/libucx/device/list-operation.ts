@@ -1,7 +1,7 @@
 /** A list of puts or gets over libucp, one operation for each block, and the notification of its end. */
 
 import { entryError } from '../../ucp/api/list/check-list.ts';
-import type { Notifying } from '../../ucp/api/list/notify-order.ts';
+import type { FlushedList } from '../../ucp/api/list/notify-order.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import { isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -17,7 +17,7 @@ const BLOCKS_IN_FLIGHT_MAX = 256;
 const Phase = { MOVE: 0, FLUSH: 1, NOTIFY: 2, SENT: 3 } as const;
 
 /** The operation. */
-export class ListOperation extends DeviceOperation implements Notifying {
+export class ListOperation extends DeviceOperation implements FlushedList {
   isDue = false;
   readonly #plan: ListPlan;
   readonly #count: number;
@@ -31,7 +31,7 @@ export class ListOperation extends DeviceOperation implements Notifying {
     this.#plan = plan;
     this.#count = plan.selected?.length ?? plan.list.blockCount;
     this.#flush = new FlushParts([], partsOf(endpoint), () => this.wake());
-    if (plan.notification !== undefined) plan.order.add(this);
+    if (plan.notification !== undefined) plan.order.add(this, true);
   }
 
   onTurn(): void {

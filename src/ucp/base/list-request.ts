@@ -9,7 +9,7 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import type { Completion } from '../../uct/api/iface.ts';
-import type { Notifying } from '../api/list/notify-order.ts';
+import type { FlushedList } from '../api/list/notify-order.ts';
 import type { Lane } from '../lane/lane.ts';
 import { type Connection, notInitialized, Request, type Starter, start } from './request.ts';
 
@@ -48,7 +48,7 @@ export class BlockCompletion implements Completion {
 }
 
 /** A list. */
-export class ListRequest extends Request implements Notifying {
+export class ListRequest extends Request implements FlushedList {
   starter: Starter<ListRequest> = notInitialized;
   /** The phase that is started next: the one before it may be in flight. */
   phase: ListPhase = ListPhase.MOVE;

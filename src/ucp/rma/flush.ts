@@ -50,6 +50,7 @@ function startFlush(request: FlushRequest, connection: Connection): Status {
   request.lanes = left;
   if (left.length > 0) return Status.NO_RESOURCE;
   connection.awaitRemote(request);
+  request.count += connection.notifications.await(() => request.complete(Status.OK));
   request.count -= 1;
   return request.count > 0 ? Status.INPROGRESS : request.failure;
 }

@@ -78,10 +78,11 @@ function makePlan(
         unavailable: [],
       }),
   );
-  if (placeIndex === 0) {
-    const path = shortPathOf(plan, rkey, lanes);
+  // Mapped host memory has another plan, but the same short path where this CPU reaches the remote memory.
+  const path = placeIndex <= 1 ? shortPathOf(plan, rkey, lanes) : undefined;
+  if (path !== undefined && (placeIndex === 0 || path.endsInCall)) {
     if (operation === Operation.PUT) rkey.shortPut = path;
-    else if (path?.endsInCall === true) rkey.shortGet = path;
+    else if (path.endsInCall) rkey.shortGet = path;
   }
   return plan;
 }

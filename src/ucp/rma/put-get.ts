@@ -14,7 +14,7 @@ import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Request } from '../base/request.ts';
 import type { RmaRequest } from '../base/rma-request.ts';
 import type { Lane } from '../lane/lane.ts';
-import type { LocalMemory } from '../mem/memory-handle.ts';
+import { type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey, ShortPath } from '../mem/remote-key.ts';
 import { type Candidate, Operation, Protocol } from '../proto/selection.ts';
 import { initFlush, tryFlush } from './flush.ts';
@@ -58,12 +58,13 @@ export class RmaProtocol {
     params: RequestParams | undefined,
   ): Status | Request {
     let isRefused = false;
-    // A short put of plain bytes whose plan is known. The transport checks the ranges; what it refuses gets its reason below.
-    if (params === undefined && local instanceof Uint8Array && rkey?.owner === connection && !isObserved()) {
+    // A short put of host bytes whose plan is known. The transport checks the ranges; what it refuses gets its reason below.
+    const bytes = params === undefined ? this.#plainBytes(local) : undefined;
+    if (bytes !== undefined && rkey?.owner === connection && !isObserved()) {
       const { shortPut } = rkey;
-      if (isUsable(shortPut, byteLength, connection)) {
+      if (isUsable(shortPut, byteLength, connection) && (bytes === local || shortPut.endsInCall)) {
         shortPut.activity.busy = true;
-        const status = shortPut.endpoint.putShort(local, localOffset, byteLength, remoteOffset, shortPut.part);
+        const status = shortPut.endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, shortPut.part);
         if (status === Status.OK) return status;
         isRefused = status === Status.NO_RESOURCE;
       }
@@ -92,22 +93,32 @@ export class RmaProtocol {
     params: RequestParams | undefined,
   ): Status | Request {
     // As for puts, where nothing is left to wait for.
-    if (params === undefined && local instanceof Uint8Array && rkey?.owner === connection && !isObserved()) {
+    const bytes = params === undefined ? this.#plainBytes(local) : undefined;
+    if (bytes !== undefined && rkey?.owner === connection && !isObserved()) {
       const { shortGet } = rkey;
       if (isUsable(shortGet, byteLength, connection)) {
         const { endpoint, part } = shortGet;
-        const status = endpoint.getShort(local, localOffset, byteLength, remoteOffset, part, ENDED_IN_CALL);
+        const status = endpoint.getShort(bytes, localOffset, byteLength, remoteOffset, part, ENDED_IN_CALL);
         if (status === Status.OK) return status;
       }
     }
     return this.#transfer(Operation.GET, connection, local, localOffset, byteLength, rkey, remoteOffset, params, false);
   }
 
+  /** Bytes of host memory, mapped or not; undefined for others, and for what is no memory of this context. */
+  #plainBytes(local: LocalMemory): Uint8Array | undefined {
+    if (local instanceof Uint8Array) return local;
+    return local instanceof MemoryHandle && local.mapped && (local.owner as object) === this.#host.context
+      ? local.bytes
+      : undefined;
+  }
+
   /** Flushes lanes of a connection, and what only its peer can end. */
   flush(connection: PeerConnection, lanes: readonly Lane[], params: RequestParams | undefined): Status | Request {
     if (connection.failure !== Status.OK) return connection.failure;
     const tried = tryFlush(lanes);
-    const isDone = tried !== Status.INPROGRESS && !connection.hasPending && connection.remoteOperations === 0;
+    const { hasPending, remoteOperations, notifications } = connection;
+    const isDone = tried !== Status.INPROGRESS && !hasPending && remoteOperations === 0 && notifications.isEmpty;
     if (isDone && params?.noImmediateCompletion !== true) {
       const kept = connection.takeFailure();
       return tried === Status.OK ? kept : tried;

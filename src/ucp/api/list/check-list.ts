@@ -2,7 +2,7 @@
 
 import { invalidParam, isUcxError, UcxError } from '../../../ucs/type/error.ts';
 import { checkOptions } from '../check-options.ts';
-import { checkLocal } from '../memory/local-bytes.ts';
+import { checkLocal, hostBytes } from '../memory/local-bytes.ts';
 import { checkRemote, type OwnedRemoteKey } from '../memory/owned-remote-key.ts';
 import type { LocalMemory, RemoteKey } from '../memory.ts';
 import {
@@ -144,16 +144,14 @@ function checkSize(name: string, value: number): void {
 
 /** Refuses blocks that overlap in the memory that is written. */
 function refuseOverlaps(operation: 'put' | 'get', blocks: readonly ListBlock[]): void {
-  const byMemory = new Map<object, ListBlock[]>();
-  const targetOf = ({ local, rkey }: ListBlock): object => {
-    if (operation === 'put') return rkey;
-    return local instanceof Uint8Array ? local.buffer : local;
+  const byMemory = new Map<unknown, ListBlock[]>();
+  // Views of one buffer are one memory, mapped host memory is the buffer that it maps, and keys with one address are of one memory.
+  const targetOf = ({ local, rkey }: ListBlock): unknown => {
+    if (operation === 'put') return `${rkey.memoryType} ${rkey.sysDevice} ${rkey.address}`;
+    return hostBytes(local)?.buffer ?? local;
   };
-  // Views of one buffer are one memory, and mapped host memory is the buffer that it maps.
-  const startOf = ({ local, localOffset, remoteOffset }: ListBlock): number => {
-    if (operation === 'put') return remoteOffset;
-    return local instanceof Uint8Array ? local.byteOffset + localOffset : localOffset;
-  };
+  const startOf = ({ local, localOffset, remoteOffset }: ListBlock): number =>
+    operation === 'put' ? remoteOffset : (hostBytes(local)?.byteOffset ?? 0) + localOffset;
   for (const block of blocks) {
     const target = targetOf(block);
     const others = byMemory.get(target);

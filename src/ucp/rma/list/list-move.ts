@@ -1,7 +1,10 @@
 /** One move of a list: starts its blocks in order, lane by lane, and those that the worker of the peer moves as few transfers of many blocks. */
 
+import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
+import type { Completion } from '../../../uct/api/iface.ts';
 import type { MdMemory } from '../../../uct/api/memory.ts';
+import { entryError } from '../../api/list/check-list.ts';
 import type { PlannedList } from '../../api/list/planned-list.ts';
 import type { ListMove, ListRequest } from '../../base/list-request.ts';
 import type { ProtocolHost } from '../../base/protocol-host.ts';
@@ -96,7 +99,8 @@ export class BlockMove implements ListMove {
 
   drop(): void {
     this.#isDropped = true;
-    for (const transfer of this.#transfers?.splice(0) ?? []) transfer.end(Status.CANCELED);
+    // One of them may be the one that has failed, while it waited to be started again.
+    for (const transfer of this.#transfers?.splice(0) ?? []) if (!transfer.isCompleted) transfer.end(Status.CANCELED);
   }
 
   close(): void {
@@ -122,7 +126,7 @@ export class BlockMove implements ListMove {
           request.used.add(lane);
         }
         const completion = request.takeCompletion(block.entry);
-        const status = block.start(completion);
+        const status = startBlock(block, completion, request);
         if (status !== Status.INPROGRESS) request.putCompletion(completion);
         if (status === Status.NO_RESOURCE) return status;
         this.#next += 1;
@@ -184,6 +188,16 @@ export class BlockMove implements ListMove {
       if (status !== Status.INPROGRESS && !transfer.isCompleted) transfer.end(status);
     }
     return request.failure;
+  }
+}
+
+/** Starts a block; what a transport throws becomes its status, because others may be in flight. */
+function startBlock(block: PlannedBlock, completion: Completion, request: ListRequest): Status {
+  try {
+    return block.start(completion);
+  } catch (error) {
+    request.error ??= entryError(block.entry, error);
+    return isUcxError(error) ? error.status : Status.IO_ERROR;
   }
 }
 

@@ -73,7 +73,8 @@ export class RmaLists {
     registrations: MoveRegistrations | undefined,
     params: ListParams | undefined,
   ): Status | Request {
-    const selected = params?.blocks;
+    // Copied: the caller may change it.
+    const selected = params?.blocks === undefined ? undefined : Int32Array.from(params.blocks);
     const notification = params?.notify?.slice();
     if (connection.failure !== Status.OK) return connection.failure;
     if (notification !== undefined) connection.messageLane();
@@ -89,7 +90,7 @@ export class RmaLists {
     request.errorOf = (entry, status) => entryError(entry, statusError(status, operation));
     request.notification = notification;
     request.flushes = notification !== undefined || params?.flush === true;
-    if (notification !== undefined) connection.notifications.add(request);
+    if (request.flushes) connection.notifications.add(request, notification !== undefined);
     request.starter = this.#advance;
     return this.#host.start(request, params);
   }

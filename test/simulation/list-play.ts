@@ -1,0 +1,107 @@
+/**
+ * Lists of puts, and notifications: a notification comes at most once, after those of lists that were started before it, and every byte of its list is there
+ * when it comes. One of a list that has ended well comes, unless its connection ends.
+ */
+
+import { Status } from '../../src/ucs/type/status.ts';
+import type { Entry } from './ledger.ts';
+import type { End } from './link.ts';
+import { LocalSpace } from './local-memory.ts';
+import { payload } from './payload.ts';
+import type { RmaPlay, WrittenCell } from './rma-play.ts';
+import type { World } from './world.ts';
+
+/** Lists of one schedule use up to so many cells. */
+const CELLS_MAX = 3;
+
+/** A list that ends with a notification. */
+interface Notice {
+  readonly id: number;
+  readonly end: End;
+  readonly written: readonly WrittenCell[];
+  entry: Entry | undefined;
+  hasArrived: boolean;
+}
+
+/** The lists of one schedule. */
+export class ListPlay {
+  readonly #world: World;
+  readonly #rma: RmaPlay;
+  readonly #notices: Map<number, Notice> = new Map();
+
+  constructor(world: World, rma: RmaPlay) {
+    this.#world = world;
+    this.#rma = rma;
+    world.onPlayer.push((player) =>
+      player.worker.setNotificationHandler(({ bytes }) =>
+        this.#arrived(new DataView(bytes.slice().buffer).getInt32(0)),
+      ),
+    );
+  }
+
+  /** Puts some cells as one list, or none for a notification alone. */
+  put(end: End): void {
+    const world = this.#world;
+    const id = world.newId();
+    const written: WrittenCell[] = [];
+    const spaces: LocalSpace[] = [];
+    const wanted = world.random.below(CELLS_MAX + 1);
+    for (let i = 0; i < wanted; i++) {
+      const cell = this.#rma.write(end, world.newId());
+      if (cell === undefined) break;
+      const space = new LocalSpace(world, end.player, cell.byteLength, false);
+      space.fill(payload(cell.version, cell.byteLength));
+      written.push(cell);
+      spaces.push(space);
+    }
+    const notifies = written.length === 0 || world.isOneOf(2);
+    const notice: Notice = { id, end, written, entry: undefined, hasArrived: false };
+    if (notifies) this.#notices.set(id, notice);
+    const list = written.map(({ rkey, offset, byteLength }, i) => {
+      const { single, offset: localOffset } = spaces[i]!;
+      return { local: single, localOffset, rkey, remoteOffset: offset, byteLength };
+    });
+    const onEnd = (status: Status): void => {
+      if (status !== Status.OK) for (const cell of written) cell.spoil();
+      for (const space of spaces) space.spend();
+    };
+    const excuses = (status: Status): boolean => written.some((cell) => cell.excuses(status));
+    const name = `list ${id} ${end} of ${written.map(({ version }) => version).join(' ')}${notifies ? ' with a notification' : ''}`;
+    const flush = world.isOneOf(3);
+    const notify = notifies ? new Uint8Array(4) : undefined;
+    if (notify !== undefined) new DataView(notify.buffer).setInt32(0, id);
+    const entry = world.start({ name, player: end.player, end, excuses, onEnd }, (params) =>
+      end.endpoint.putListNbx(list, { ...params, flush, ...(notify && { notify }) }),
+    );
+    notice.entry = entry;
+    for (const cell of written) cell.startedBy(entry);
+    // The bytes are copied in the call.
+    notify?.fill(0xff);
+  }
+
+  /** Checks that what has ended well on connections that live has arrived. */
+  check(): void {
+    for (const { id, end, entry, hasArrived } of this.#notices.values()) {
+      const isSure = entry?.status === Status.OK && end.isReliable && end.peerPlayer.isActive;
+      if (isSure && !hasArrived) this.#world.fail(`the notification of list ${id} of ${end} was lost`);
+    }
+  }
+
+  #arrived(id: number): void {
+    const world = this.#world;
+    world.note(`notification ${id}`);
+    const notice = this.#notices.get(id);
+    if (notice === undefined) world.fail(`a notification ${id} was not sent`);
+    else if (notice.hasArrived) world.fail(`notification ${id} came twice`);
+    else {
+      notice.hasArrived = true;
+      for (const other of this.#notices.values()) {
+        if (other.id >= id || other.end !== notice.end || other.hasArrived) continue;
+        if (other.entry?.status === undefined || other.entry.status === Status.OK) {
+          world.fail(`notification ${id} came before ${other.id}`);
+        }
+      }
+      for (const cell of notice.written) cell.expectWritten();
+    }
+  }
+}
