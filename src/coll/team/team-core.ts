@@ -280,14 +280,17 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   }
 
   /** A rank tells what it waits in: is it what this one does? It may not know yet that the team has failed. */
-  #onCheck({ sequence, signature, from, ...header }: Header): void {
+  #onCheck(header: Header): void {
+    const { sequence, signature, from } = header;
     if (this.failure !== undefined) {
       this.#tell(from, this.failure);
       return;
     }
     const isKnown = sequence < this.#next && sequence + HISTORY >= this.#next;
     const own = isKnown ? this.#history[sequence % HISTORY] : undefined;
-    if (own !== undefined && !isSame(own, signature)) this.#mismatch({ sequence, signature, from, ...header });
+    if (own === undefined) return;
+    if (isSame(own, signature)) this.#operations.get(sequence)?.onCheck(header);
+    else this.#mismatch(header);
   }
 
   #mismatch({ sequence, signature, from }: Header): void {
@@ -399,7 +402,11 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
         this.failed(timedOut(signature, operation.awaited(), timeoutNs / 1e6));
         return;
       }
-      for (const rank of operation.awaited()) this.#send(rank, this.#header(Kind.CHECK, sequence, signature));
+      for (const { run, round, peer, place } of operation.awaitedParts()) {
+        const { slice } = run;
+        const { byteLength } = place;
+        this.#send(peer, { ...this.#header(Kind.CHECK, sequence, signature), slice, round, byteLength });
+      }
     }
   }
 }

@@ -119,9 +119,22 @@ export class Operation implements SliceOwner {
     this.#endIfDone();
   }
 
+  /** Parts that it waits to receive, or whose receivers have not offered memory. */
+  awaitedParts(): readonly Part[] {
+    return [...this.#expected, ...this.#unready];
+  }
+
   /** Ranks whose messages it waits for. */
   awaited(): number[] {
-    return [...new Set([...this.#expected, ...this.#unready].map(({ peer }) => peer))].sort((a, b) => a - b);
+    return [...new Set(this.awaitedParts().map(({ peer }) => peer))].sort((a, b) => a - b);
+  }
+
+  /** A rank waits for a part: both ends wait if one of them takes it for a long one, and the other does not. */
+  onCheck(header: Header): void {
+    const part = this.awaitedParts().find((one) => isOf(one, header));
+    if (!this.hasFailed && part !== undefined && part.place.byteLength !== header.byteLength) {
+      this.#refuseLength(part, header);
+    }
   }
 
   /** A message of this operation, with its signature. */
