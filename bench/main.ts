@@ -14,6 +14,7 @@ import { benchEngines } from './engines.ts';
 import { benchGarbage } from './garbage.ts';
 import { benchInstrumentation } from './instrumentation.ts';
 import { benchIoctl } from './ioctl.ts';
+import { benchLists } from './lists.ts';
 import { benchNodeServer } from './node-server.ts';
 import { benchRegistrationCache } from './registration-cache.ts';
 import { benchRegistrationClaims } from './registration-claims.ts';
@@ -34,6 +35,7 @@ const ALL: Readonly<Record<string, Bench>> = {
   'c-ucx-table': () => benchCUcx(TABLE_ONLY),
   'c-ucx-contended': benchContended,
   'device-memory': benchDeviceMemory,
+  lists: benchLists,
   engines: benchEngines,
   endpoints: benchEndpoints,
   scale: benchScale,
