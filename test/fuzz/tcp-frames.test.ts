@@ -151,7 +151,7 @@ describe('hostile peers of tcp', () => {
 
     it('for another interface are refused with the reason', async () => {
       const peer = await net.unauthenticatedPeer(side);
-      peer.write(helloTo(side, { wanted: new Uint8Array(16).fill(3) }));
+      peer.write(helloTo(side, { receiver: new Uint8Array(16).fill(3) }));
       await net.until([side], () => peer.isClosed);
       expect(unpackHello(peer.take(PEER_HELLO_BYTES))).toMatchObject({ status: Status.UNREACHABLE });
       await expectWitness();

@@ -292,6 +292,18 @@ describe('ranks that disagree', () => {
     await expect(ranks[0]!.team.barrier()).rejects.toMatchObject({ details: { rank: 0 } });
     await closeAll(ranks);
   });
+
+  it('about whether a part is a long one are named, though both wait', async () => {
+    const ranks = await openTeam(fixture, 2);
+    const failures = await failuresOf(ranks, (team, rank) =>
+      team.allToAll(new Uint8Array(40_000), new Uint8Array(40_000), {
+        sendCounts: rank === 0 ? [1, 20_000] : [30_000, 1],
+        recvCounts: rank === 0 ? [1, 100] : [10_000, 1],
+      }),
+    );
+    for (const failure of failures) expect(failure.message).toMatch(/has \d+ bytes for a part of \d+ bytes/);
+    await closeAll(ranks);
+  });
 });
 
 describe('a rank', () => {

@@ -1,17 +1,18 @@
-/** Device nodes of emulated cards: programs in C and Python, and the contract of driver files, use them as they use real ones. Needs root, FUSE, a compiler and Python. */
+/** Device nodes of emulated cards: programs in C and Python use them as they use real ones. Needs root, FUSE, a compiler and Python. */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode } from '../../src/emulator/index.ts';
 import { GAUDI_PROFILE } from '../../src/uapi/asic/asic-profile-gaudi.ts';
-import { built, ROOT } from '../fixtures/built.ts';
+import { ROOT } from '../fixtures/built.ts';
 import { CompilerFolder, compilerSkipReason } from '../fixtures/c-library.ts';
 import { MAIN } from '../fixtures/command-line.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
+import { deviceNodesSkipReason, environment, run } from '../fixtures/run-command.ts';
 
 const FIXTURES = join(ROOT, 'test/fixtures/device-nodes');
 const PYTHON = join(FIXTURES, 'checks.py');
@@ -19,47 +20,27 @@ const FUZZ_SEED = process.env['GAUDI_UCX_FUZZ_SEED'] ?? '20240';
 const FUZZ_CALLS = process.env['GAUDI_UCX_TEST_FULL'] === '1' ? '1000000' : '10000';
 
 function skipReason(): string | undefined {
-  if (process.getuid!() !== 0) return 'not root';
-  if (!existsSync('/dev/fuse')) return 'no /dev/fuse';
   if (spawnSync('python3', ['--version']).status !== 0) return 'no python3';
-  return compilerSkipReason();
+  return deviceNodesSkipReason() ?? compilerSkipReason();
 }
 
 const reason = skipReason();
 if (reason !== undefined) console.log(`device nodes skipped: ${reason}`);
 
-/** Servers that `run` has started. */
+/** Marks the processes that these tests start. */
+process.env['DEVICE_NODES_TEST'] = String(process.pid);
+
+/** Servers that `run` has started for these tests. */
 function servers(): readonly string[] {
   return readdirSync('/proc').filter((pid) => {
     if (!/^\d+$/.test(pid)) return false;
     try {
-      return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(`${ROOT}/dist/lib/device-server-program`);
+      if (!readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('device-server-program')) return false;
+      return readFileSync(`/proc/${pid}/environ`, 'utf8').includes(`DEVICE_NODES_TEST=${process.pid}\0`);
     } catch {
       return false;
     }
   });
-}
-
-function environment(env: Readonly<Record<string, string>> = {}): NodeJS.ProcessEnv {
-  const clean = Object.fromEntries(
-    Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_|^VITEST|^NODE_ENV$/.test(name)),
-  );
-  return { ...clean, ...env };
-}
-
-function run(
-  args: readonly string[],
-  env: Readonly<Record<string, string>> = {},
-  input = '',
-): readonly [number | null, string, string] {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, 'run', ...args], {
-    encoding: 'utf8',
-    cwd: ROOT,
-    env: environment(env),
-    input,
-    timeout: 120_000,
-  });
-  return [status, stdout, stderr];
 }
 
 const python = (
@@ -67,13 +48,9 @@ const python = (
   options: readonly string[] = ['--socket', shared.socketPath],
 ): readonly [number | null, string, string] => run([...options, '--', 'python3', PYTHON, ...args]);
 const DONE = [0, 'done\n', ''];
-/** Programs of this package use the device nodes. */
-const KERNEL = { UCX_GAUDI_DRIVER: 'kernel' };
-const PUT_GET = built(join(ROOT, 'examples/put-get.ts'));
 
 /** A node with two cards, for all tests that need no other one. */
 let shared: TestNodeServer;
-const place = mkdtempSync(join(tmpdir(), 'gaudi-ucx-devices-'));
 
 const onShared = (
   args: readonly string[],
@@ -91,7 +68,6 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
     folder[Symbol.dispose]();
     await shared.stop();
     expect(shared.errors).toBe('');
-    rmSync(place, { recursive: true });
   });
 
   it('run a C program that copies with a card found by its bus id', () => {
@@ -109,6 +85,15 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
     expect([code, text]).toEqual([127, expect.stringContaining('ENOENT')]);
     expect(onShared(['--', '/etc/passwd'])[0]).toBe(126);
     expect(run(['--cards', '9', '--', 'true'])).toEqual([2, '', expect.stringContaining('argument cards must be')]);
+    await vi.waitFor(() => expect(servers()).toEqual([]), { timeout: 10_000 });
+    const reader = spawn(process.execPath, [MAIN, 'run', '--', 'cat'], {
+      env: environment(),
+      stdio: ['pipe', 'ignore', 2],
+    });
+    await vi.waitFor(() => expect(servers()).toHaveLength(1), { timeout: 10_000 });
+    const exit = once(reader, 'exit');
+    reader.stdin!.end();
+    expect((await exit)[0]).toBe(0);
     // The program has no children that it did not start.
     expect(run(['--', 'python3', '-c', 'import os\ntry: os.wait()\nexcept ChildProcessError: print("none")'])).toEqual([
       0,
@@ -234,63 +219,4 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
     for (const path of [socket, `${place}.other`])
       for (const end of ['', '.log', '.lock']) rmSync(path + end, { force: true });
   });
-
-  for (const asic of process.env['GAUDI_UCX_TEST_FULL'] === '1' ? ['gaudi', 'gaudi2'] : ['gaudi2']) {
-    it(`fulfil the contract of driver files, through the kernel driver port, on ${asic}`, () => {
-      const vitest = join(ROOT, 'node_modules/vitest/vitest.mjs');
-      const command = [process.execPath, vitest, 'run', '--reporter=json', 'test/contract/driver-file.test.ts'];
-      const [code, text] = run(['--cards', '1', '--asic', asic, '--', ...command], { UCX_GAUDI_DRIVER: 'kernel' });
-      const report = JSON.parse(text.slice(text.indexOf('{'))) as { numPassedTests: number; numFailedTests: number };
-      expect([code, report.numFailedTests]).toEqual([0, 0]);
-      expect(report.numPassedTests).toBeGreaterThan(60);
-    }, 120_000);
-  }
-
-  it('carry the demo of this package: discovery, DMA, dma-bufs between processes', () => {
-    const [code, text, errors] = onShared(['--', process.execPath, MAIN, 'demo'], KERNEL);
-    expect([code, errors]).toEqual([0, '']);
-    expect(text).toContain('the file came back as it went');
-    expect(text).toContain('gaudi_ipc');
-    expect(text).toContain('GB/s (emulated)');
-  }, 60_000);
-
-  it('carry put and get, and say that the cards are emulated', () => {
-    const tools = `${process.execPath} ${PUT_GET} && ${process.execPath} ${MAIN} info -s`;
-    const [code, text, errors] = onShared(['--', 'sh', '-c', tools], KERNEL);
-    expect([code, errors]).toEqual([0, '']);
-    expect(text).toMatch(/^put 1048576 bytes by gaudi_cpy .*\nthe same bytes came back\n/);
-    expect(text).toContain('2 Gaudi cards (emulated node)');
-  });
-
-  it('carry perftest between processes with a card each, over gaudi_ipc', async () => {
-    const socket = join(place, 'perftest.sock');
-    const batch = join(place, 'batch');
-    const lines = ['put -t ucp_put_bw', 'get -t ucp_get', 'ipc -t put_bw -x gaudi_ipc -d gaudi0 -D zcopy'];
-    writeFileSync(batch, lines.map((line) => `${line} -m gaudi -s 65536\n`).join(''));
-    const perftest = [
-      '--socket',
-      shared.socketPath,
-      '--',
-      process.execPath,
-      MAIN,
-      'perftest',
-      '-V',
-      '-n',
-      '16',
-      '-w',
-      '0',
-    ];
-    const server = spawn(process.execPath, [MAIN, 'run', ...perftest, '-p', socket], { env: environment(KERNEL) });
-    server.stdout.setEncoding('utf8');
-    let printed = '';
-    server.stdout.on('data', (piece: string) => {
-      printed += piece;
-    });
-    await vi.waitFor(() => expect(printed).toContain('Waiting for connection...'), { timeout: 30_000 });
-    const exit = once(server, 'exit');
-    const [code, text, errors] = run([...perftest, socket, '-b', batch, '-v'], KERNEL);
-    expect([code, errors, (await exit)[0]]).toEqual([0, '', 0]);
-    expect(text).toMatch(/^# emulated cards\n.*\nput,16,.*\nget,16,.*\nipc,16,/);
-    await vi.waitFor(() => expect(printed).toContain('gaudi (emulated)'));
-  }, 60_000);
 });

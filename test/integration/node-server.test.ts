@@ -1,18 +1,16 @@
 /** A node server and its clients as real processes: killed clients, a killed server, shared memory, idle time. */
 
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type NodeStatus, type RemoteNode } from '../../src/emulator/index.ts';
 import { ASYNC_SLOTS } from '../../src/emulator/node/mailbox.ts';
+import { WAITS_MAX } from '../../src/emulator/node/served-client.ts';
 import { Context, MemoryType } from '../../src/index.ts';
 import { close, Errno, mapAnonymous, openFileDescriptors } from '../../src/sys/index.ts';
 import {
   HL_INFO_HW_IP_INFO,
   HL_INFO_OP,
   HL_WAIT_CS_ARGS,
-  HL_WAIT_CS_STATUS,
   linDmaCtl,
   PacketOpcode,
   packetCtl,
@@ -22,11 +20,11 @@ import {
 import { createRandom } from '../../src/ucs/sys/random.ts';
 import { DriverClient } from '../contract/driver-client.ts';
 import { halves } from '../contract/driver-fixture.ts';
-import { built } from '../fixtures/built.ts';
+import { Child } from '../fixtures/child.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 
-const PROGRAM = built(join(import.meta.dirname, '../fixtures/node-client-program.ts'));
+const PROGRAM = join(import.meta.dirname, '../fixtures/node-client-program.ts');
 const KILLS = 12;
 const LIFE_MS_MAX = 120;
 /**
@@ -50,15 +48,8 @@ afterAll(async () => {
 });
 
 /** A client in a process of its own. */
-function startClient(...args: readonly (string | number)[]): ChildProcess {
-  const [mode, ...rest] = args.map(String);
-  return spawn(process.execPath, [PROGRAM, mode!, server.socketPath, ...rest], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-}
-
-async function ready(child: ChildProcess): Promise<void> {
-  await once(child.stdout!, 'data');
+function startClient(mode: 'work' | 'churn', ...args: readonly number[]): Child<never, object> {
+  return new Child(PROGRAM, [mode, server.socketPath, ...args.map(String)]);
 }
 
 /** Resources of the server for clients other than this process. */
@@ -76,15 +67,13 @@ describe('a client that is killed', { timeout: 60_000 }, () => {
   it('loses all its resources, and others are not affected', { timeout: 60_000 }, async () => {
     const random = createRandom(7);
     const bystander = startClient('work', 1);
-    await ready(bystander);
+    await bystander.next();
     const onlyBystander = { clients: 1, cards: 1 };
     for (let round = 0; round < KILLS; round++) {
       const victim = startClient('work', 0);
-      await ready(victim);
+      await victim.next();
       await new Promise((resolve) => setTimeout(resolve, random.below(LIFE_MS_MAX)));
-      const exit = once(victim, 'exit');
-      victim.kill('SIGKILL');
-      await exit;
+      await victim.kill();
       await vi.waitFor(
         () => {
           const { clients, cards } = node.status();
@@ -96,10 +85,8 @@ describe('a client that is killed', { timeout: 60_000 }, () => {
       node.open(0).close();
       expect(heldByOthers(node.status())).toMatchObject({ clients: onlyBystander.clients });
     }
-    expect(bystander.exitCode).toBeNull();
-    const exit = once(bystander, 'exit');
-    bystander.kill('SIGKILL');
-    await exit;
+    expect(bystander.isRunning).toBe(true);
+    await bystander.kill();
     await vi.waitFor(() => expect(heldByOthers(node.status())).toEqual(NOTHING), { timeout: RELEASE_MS });
     expect(server.errors).toBe('');
   });
@@ -108,16 +95,7 @@ describe('a client that is killed', { timeout: 60_000 }, () => {
 describe('eight clients', { timeout: 60_000 }, () => {
   it('allocate, map and free at the same time', async () => {
     const children = Array.from({ length: CLIENTS }, (_, minor) => startClient('churn', minor, ROUNDS));
-    const ends = await Promise.all(
-      children.map(async (child) => {
-        let errors = '';
-        child.stderr!.on('data', (data: Buffer) => {
-          errors += data.toString();
-        });
-        const [code] = (await once(child, 'close')) as [number | null];
-        return { code, errors };
-      }),
-    );
+    const ends = await Promise.all(children.map(async (child) => ({ code: await child.end(), errors: child.errors })));
     expect(ends).toEqual(children.map(() => ({ code: 0, errors: '' })));
     await vi.waitFor(() => expect(heldByOthers(node.status())).toEqual(NOTHING));
   });
@@ -196,27 +174,47 @@ describe('two connections', () => {
 });
 
 describe('waits of a client', () => {
-  it('accepts a bounded number of non-blocking calls, then EAGAIN', async () => {
-    node.inject(0, { kind: 'completion' });
-    const client = new DriverClient(node.open(0));
-    const host = mapAnonymous(4096);
+  const host = mapAnonymous(4096);
+  afterAll(() => host.close());
+
+  /** Opens a card with a submission that does not complete. Returns its client, and a function that waits for it. */
+  function hanging(minor: number): readonly [DriverClient, () => Promise<number>] {
+    node.inject(minor, { kind: 'completion' });
+    const client = new DriverClient(node.open(minor));
     const va = client.mapHost(host.address, 4096).out;
     writeNop(new Uint32Array(host.buffer), 0, packetCtl(PacketOpcode.NOP));
     const { out, result } = client.submit([{ queue: 0, cb: va, byteLength: 8 }]);
     expect(result).toBe(0);
-    const threads = server.threads;
-    const results = Array.from({ length: ASYNC_SLOTS + 1 }, () => {
+    const wait = (): Promise<number> => {
       const words = new Uint32Array(HL_WAIT_CS_ARGS.size / 4);
-      HL_WAIT_CS_ARGS.in.encode({ seq: out.seq, timeout_us: 1_000_000n }, new DataView(words.buffer));
+      HL_WAIT_CS_ARGS.in.encode({ seq: out.seq, timeout_us: 600_000_000n }, new DataView(words.buffer));
       return client.file.ioctlAsync(client.file.numbers.WAIT_CS, { address: host.address, words });
-    });
-    expect(await results.pop()).toBe(-Errno.EAGAIN);
-    // No wait has a thread.
-    expect(client.wait(out.seq).out.status).toBe(HL_WAIT_CS_STATUS.BUSY);
+    };
+    return [client, wait];
+  }
+
+  it('are bounded for each file and each client, and have no threads', async () => {
+    const threads = server.threads;
+    const waits: Promise<number>[] = [];
+    const clients: DriverClient[] = [];
+    const files = WAITS_MAX / ASYNC_SLOTS;
+    for (let minor = 0; minor < files; minor++) {
+      const [client, wait] = hanging(minor);
+      clients.push(client);
+      for (let i = 0; i < ASYNC_SLOTS; i++) waits.push(wait());
+      expect(await wait()).toBe(-Errno.EAGAIN);
+    }
+    const [last, wait] = hanging(files);
+    clients.push(last);
+    expect(await wait()).toBe(-Errno.EAGAIN);
     expect(server.threads).toBe(threads);
-    expect(new Set(await Promise.all(results))).toEqual(new Set([0]));
-    client.close();
-    host.close();
+    // Closed files end their waits, and make room for others.
+    for (const client of clients.slice(0, files)) client.close();
+    expect(new Set((await Promise.all(waits)).map(Math.sign))).toEqual(new Set([-1]));
+    const other = wait();
+    expect(last.info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO).result).toBe(0);
+    last.close();
+    expect(await other).not.toBe(-Errno.EAGAIN);
   });
 });
 

@@ -105,7 +105,7 @@ export async function createTeamAt(worker: Worker, options: TeamOptions, clock: 
   } catch (error) {
     if (team !== undefined) await team.close();
     else {
-      await members?.close(true);
+      await members?.close(true, clock);
       service.leave();
     }
     throw error;

@@ -2,7 +2,11 @@
 
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
 import type { Worker } from '../../ucp/api/worker.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
 import type { Status } from '../../ucs/type/status.ts';
+
+/** Time in which peers take the last messages of a team that has failed. */
+const FAREWELL_NS = 500e6;
 
 /** Why a member is lost. */
 export interface Loss {
@@ -73,13 +77,17 @@ export class Members {
     return this;
   }
 
-  /** One team less; the last one closes the endpoints. @param isForced does not wait for peers */
-  async close(isForced: boolean): Promise<void> {
+  /** One team less; the last one closes the endpoints. @param isForced waits for peers for a short time only: they are told why the team has failed */
+  async close(isForced: boolean, clock: Clock): Promise<void> {
     this.#isFailed ||= isForced;
     this.#users -= 1;
     if (this.#users > 0) return;
-    const force = this.#isFailed;
-    await Promise.all([...this.#endpoints, this.#toItself].map((endpoint) => endpoint?.close({ force })));
+    const all = [...this.#endpoints, this.#toItself].filter((endpoint) => endpoint !== undefined);
+    const timer = clock.setTimer(FAREWELL_NS, () => {
+      if (this.#isFailed) for (const endpoint of all) void endpoint.close({ force: true });
+    });
+    await Promise.all(all.map((endpoint) => endpoint.close()));
+    timer.cancel();
   }
 
   #onLost(member: number, endpoint: Endpoint): void {

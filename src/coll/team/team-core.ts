@@ -9,6 +9,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { Loss, Members } from './members.ts';
 import { CollRequest } from './run/coll-request.ts';
 import type { EndNbx, IssueOwner, Issuer, StartNbx } from './run/issuer.ts';
+import { KeyCache } from './run/key-cache.ts';
 import { Operation, type OperationCall, type OperationHost } from './run/operation.ts';
 import type { Scratch } from './run/scratch.ts';
 import { discard, type HandlerWorker, keep, type Message, type TeamMessages, type TeamService } from './run/service.ts';
@@ -81,6 +82,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   /** Why the team has failed. */
   failure: UcxError | undefined;
   isClosed = false;
+  readonly keys: KeyCache = new KeyCache();
   readonly #operations: Map<number, Operation> = new Map();
   /** Messages of operations that this rank has not begun, by their number. */
   readonly #future: Map<number, Waiting[]> = new Map();
@@ -188,6 +190,17 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     else this.#send(offer.from, { ...header, ...reasonOf(this.failure, this.rank) }, textOf(this.failure));
   }
 
+  lost(rank: number, status: Status, operation: Operation): void {
+    const loss = this.parts.members.loss(this.parts.memberOf[rank]!);
+    const fail = (): void => {
+      if (this.#operations.get(operation.sequence) === operation) {
+        this.failed(this.#lossOf(rank, loss ?? { status, isClosed: false }));
+      }
+    };
+    if (loss?.isClosed === true) this.#later(fail);
+    else fail();
+  }
+
   failed(error: UcxError): void {
     if (!this.#adopt(error)) return;
     for (let rank = 0; rank < this.parts.size; rank++) if (rank !== this.rank) this.#tell(rank, error);
@@ -237,6 +250,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   leave(): void {
     this.#disarm();
     for (const timer of this.#graces) timer.cancel();
+    this.keys.close();
     this.parts.members.unlisten(this.#onLost);
     this.parts.service.remove(this);
   }
@@ -266,14 +280,17 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   }
 
   /** A rank tells what it waits in: is it what this one does? It may not know yet that the team has failed. */
-  #onCheck({ sequence, signature, from, ...header }: Header): void {
+  #onCheck(header: Header): void {
+    const { sequence, signature, from } = header;
     if (this.failure !== undefined) {
       this.#tell(from, this.failure);
       return;
     }
     const isKnown = sequence < this.#next && sequence + HISTORY >= this.#next;
     const own = isKnown ? this.#history[sequence % HISTORY] : undefined;
-    if (own !== undefined && !isSame(own, signature)) this.#mismatch({ sequence, signature, from, ...header });
+    if (own === undefined) return;
+    if (isSame(own, signature)) this.#operations.get(sequence)?.onCheck(header);
+    else this.#mismatch(header);
   }
 
   #mismatch({ sequence, signature, from }: Header): void {
@@ -294,14 +311,15 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
       for (const operation of [...this.#operations.values()]) operation.rankLost(rank, error);
       this.parts.issuer.restart();
     };
-    if (!loss.isClosed) {
-      tell();
-      return;
-    }
-    // What it has sent before it closed may still be under way.
+    // What it has sent before it closed, such as why, may still be under way.
+    if (loss.isClosed) this.#later(tell);
+    else tell();
+  }
+
+  #later(run: () => void): void {
     const timer = this.parts.clock.setTimer(CLOSED_GRACE_NS, () => {
       this.#graces.delete(timer);
-      tell();
+      run();
     });
     this.#graces.add(timer);
   }
@@ -384,7 +402,11 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
         this.failed(timedOut(signature, operation.awaited(), timeoutNs / 1e6));
         return;
       }
-      for (const rank of operation.awaited()) this.#send(rank, this.#header(Kind.CHECK, sequence, signature));
+      for (const { run, round, peer, place } of operation.awaitedParts()) {
+        const { slice } = run;
+        const { byteLength } = place;
+        this.#send(peer, { ...this.#header(Kind.CHECK, sequence, signature), slice, round, byteLength });
+      }
     }
   }
 }

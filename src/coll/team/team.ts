@@ -229,12 +229,12 @@ export class Team implements AsyncDisposable {
 
   async #close(): Promise<void> {
     const core = this.#core;
-    const { worker, members, service, scratch } = core.parts;
+    const { worker, members, service, scratch, clock } = core.parts;
     core.shutDown(rankFailed(core.rank, Status.CANCELED, 'has closed the team'));
     await worker.promises.until(() => core.inProgress === 0);
     core.leave();
     scratch.close();
-    await members.close(core.failure !== undefined);
+    await members.close(core.failure !== undefined, clock);
     service.leave();
   }
 

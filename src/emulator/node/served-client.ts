@@ -58,7 +58,7 @@ import { ServedFile } from './served-file.ts';
 /** Maximum number of open files of one client; a further one is EMFILE. */
 export const FILES_PER_CLIENT_MAX = 64;
 /** Maximum number of waits of one client at the same time, in all of its files; a further one is EAGAIN. */
-const WAITS_MAX = 16_384;
+export const WAITS_MAX = 16_384;
 /** Time limit for a client's hello. */
 const HELLO_NS = 10e9;
 /** Requests of one client that are served before others have their turn. */

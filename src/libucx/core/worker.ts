@@ -302,8 +302,8 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     const { functions } = this;
     this.#sleepers.add(wake);
     if (this.isNodeBusy) this.#joinNode();
-    const hasArrived = this.arrivals.hasWaiting || this.streams.look();
-    const isNew = this.requests.look() || hasArrived || this.#failed.length > 0;
+    const hasArrived = this.arrivals.hasWaiting || this.streams.checkReady();
+    const isNew = this.requests.checkEnded() || hasArrived || this.#failed.length > 0;
     const isDue = isNew || this.#sockets.isDue || this.devices.isDue;
     // Armed or not: events since the last progress are handled first.
     if (isDue || functions.ucp_worker_arm(this.handle) !== Status.OK) setImmediate(() => this.#wakeSleepers());

@@ -75,7 +75,7 @@ export class DeviceMessages {
   #offer(number: number, request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number): void {
     const message = new OutgoingMessage(this.#staging, pieces, byteLength);
     this.#outgoing.set(number, message);
-    request.linger = (ended, status) => message.linger(ended, status);
+    request.deferEnd = (ended, status) => message.deferEnd(ended, status);
     request.settle = (_, status) => {
       this.#outgoing.delete(number);
       if (message.failure === Status.OK) return status;
@@ -99,7 +99,7 @@ export class DeviceMessages {
   ): IncomingMessage {
     const message = new IncomingMessage(this.#staging, pieces, byteLength);
     this.#incoming.set(number, message);
-    request.linger = (ended, status) => message.linger(ended, status);
+    request.deferEnd = (ended, status) => message.deferEnd(ended, status);
     request.settle = (_, status) => {
       this.#incoming.delete(number);
       message.close();

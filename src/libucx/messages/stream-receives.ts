@@ -61,7 +61,7 @@ export class StreamReceives implements StreamTracker {
   }
 
   /** Checks, before sleeping, whether bytes for pending receives have arrived. */
-  look(): boolean {
+  checkReady(): boolean {
     for (const stream of this.#streams) if (stream.isReady) return true;
     return false;
   }

@@ -63,7 +63,7 @@ export class UcpRequest implements ApiRequest {
   /** Called at the end, before the callback: stores results and releases the resources of the operation. May change the status. */
   settle: ((request: UcpRequest, status: Status) => Status) | undefined = undefined;
   /** Called first: returns true if the operation continues without libucp; its owner then ends it. */
-  linger: ((request: UcpRequest, status: Status) => boolean) | undefined = undefined;
+  deferEnd: ((request: UcpRequest, status: Status) => boolean) | undefined = undefined;
   /** Ends a composite operation early; returns false if it is too late. */
   abandon: (() => boolean) | undefined = undefined;
   readonly #owner: RequestOwner;
@@ -107,7 +107,7 @@ export class UcpRequest implements ApiRequest {
     this.isCanceled = false;
     this.sender = undefined;
     this.settle = undefined;
-    this.linger = undefined;
+    this.deferEnd = undefined;
     this.abandon = undefined;
   }
 

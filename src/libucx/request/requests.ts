@@ -271,7 +271,7 @@ export class Requests {
 
   /** Handles an operation that ended while it was started. */
   endedAtOnce(request: UcpRequest, status: Status, params: RequestParams | undefined): Status | Request {
-    if (request.linger?.(request, status) === true) return this.adopt(request, params);
+    if (request.deferEnd?.(request, status) === true) return this.adopt(request, params);
     if (params?.noImmediateCompletion !== true) {
       request.end(status);
       const final = request.status;
@@ -303,13 +303,13 @@ export class Requests {
     if (this.#polled.length > 0 && (events > 0 || this.#progressCalls === 0)) {
       count += this.#polled.length === 1 && this.#ended.length === 0 ? this.#endOnly(this.#polled[0]!) : this.#poll();
     }
-    if (this.#ended.length > 0) count += this.#tell();
+    if (this.#ended.length > 0) count += this.#runCallbacks();
     if (this.#spent.length > 0 && (events === 0 || this.#spent.length >= SPENT_MAX)) this.#freeSpent();
     return count;
   }
 
   /** Checks for ended operations before sleeping. */
-  look(): boolean {
+  checkEnded(): boolean {
     if (this.#polled.length > 0) this.#poll();
     return this.#ended.length > 0;
   }
@@ -334,7 +334,7 @@ export class Requests {
     return count;
   }
 
-  /** Like {@link #poll} and {@link #tell} for a single request: the usual case of waiting for one message. */
+  /** Like {@link #poll} and {@link #runCallbacks} for a single request: the usual case of waiting for one message. */
   #endOnly(request: UcpRequest): number {
     const status = this.#statusOf(request);
     if (status === Status.INPROGRESS) return 0;
@@ -342,7 +342,7 @@ export class Requests {
     this.#spent.push(request.handle);
     request.handle = 0;
     this.#inProgress -= 1;
-    if (request.linger?.(request, status) !== true) request.end(status);
+    if (request.deferEnd?.(request, status) !== true) request.end(status);
     return 1;
   }
 
@@ -377,12 +377,12 @@ export class Requests {
   }
 
   /** Runs the callbacks. If one throws, progress throws, and the next progress runs the others. */
-  #tell(): number {
+  #runCallbacks(): number {
     let count = 0;
     for (; this.#ended.length > 0; count++) {
       const request = this.#ended.shift()!;
       const status = this.#statuses.shift()!;
-      if (request.linger?.(request, status) !== true) request.end(status);
+      if (request.deferEnd?.(request, status) !== true) request.end(status);
     }
     return count;
   }
@@ -399,7 +399,7 @@ export class Requests {
     if (at < 0 || this.#statuses[at] !== Status.CANCELED) return false;
     this.#ended.splice(at, 1);
     this.#statuses.splice(at, 1);
-    if (request.linger?.(request, Status.CANCELED) === true) return false;
+    if (request.deferEnd?.(request, Status.CANCELED) === true) return false;
     request.end(Status.CANCELED);
     return true;
   }

@@ -41,7 +41,7 @@ export class CreditTeller {
     const code = window.isHeld ? CreditCode.HELD : CreditCode.RETURN;
     const message = writeCredit(this.#connection.remoteId, code, returnable, windowBytes);
     const status = sendMessage(this.#connection, MessageId.CREDIT, message, undefined, 0, 0);
-    if (status === Status.OK) window.told();
+    if (status === Status.OK) window.updateSent();
     return status;
   }
 }

@@ -15,7 +15,7 @@ function ends(budget: CreditBudget) {
   const told: { returnable: number; isHeld: boolean }[] = [];
   const window: InboundWindow = new InboundWindow(budget, () => {
     told.push({ returnable: window.returnable, isHeld: window.isHeld });
-    window.told();
+    window.updateSent();
     return true;
   });
   credit.open(window.windowBytes);
@@ -147,7 +147,7 @@ describe('a window', () => {
     window.arrive(4000);
     for (let i = 0; i < 4; i++) window.release(1000);
     expect([waits, window.returnable]).toEqual([4, 4000]);
-    window.told();
+    window.updateSent();
     expect([window.returnable, window.heldBytes, window.arrive(4000)]).toEqual([0, 0, true]);
   });
 });

@@ -19,22 +19,22 @@ export function quarterOf(windowBytes: number): number {
 /** The window of one connection. */
 export class InboundWindow implements Grantee {
   readonly #budget: CreditBudget;
-  readonly #tell: () => boolean;
+  readonly #sendUpdate: () => boolean;
   #windowBytes: number;
   /** A quarter of it. */
   #returnBytes: number;
   /** What the peer may still send, and credit that is free again and not yet returned. The rest of the window is held. */
   #allowed: number;
   #returnable = 0;
-  #isToldHeld = false;
+  #isHeldSent = false;
   #offers = 0;
   #isBroken = false;
   #isClosed = false;
 
-  /** @param tell returns the free credit to the peer, now or when there is room; false on a connection that does not stand */
-  constructor(budget: CreditBudget, tell: () => boolean) {
+  /** @param sendUpdate returns the free credit to the peer, now or when there is room; false on a connection that does not stand */
+  constructor(budget: CreditBudget, sendUpdate: () => boolean) {
     this.#budget = budget;
-    this.#tell = tell;
+    this.#sendUpdate = sendUpdate;
     this.#windowBytes = budget.open(this);
     this.#returnBytes = quarterOf(this.#windowBytes);
     this.#allowed = this.#windowBytes;
@@ -72,7 +72,7 @@ export class InboundWindow implements Grantee {
   /** A message that has arrived was dealt with: kept, or released. */
   settle(): void {
     const isLow = this.#allowed < this.#returnBytes;
-    if (isLow && !this.#isToldHeld && !this.#isClosed) this.#tell();
+    if (isLow && !this.#isHeldSent && !this.#isClosed) this.#sendUpdate();
   }
 
   /** The memory of a message is free again. */
@@ -82,13 +82,13 @@ export class InboundWindow implements Grantee {
       return;
     }
     this.#returnable += cost;
-    if (this.#returnable >= this.#returnBytes) this.#tell();
+    if (this.#returnable >= this.#returnBytes) this.#sendUpdate();
     else this.settle();
   }
 
   /** The free credit was returned to the peer. */
-  told(): void {
-    this.#isToldHeld = this.isHeld;
+  updateSent(): void {
+    this.#isHeldSent = this.isHeld;
     this.#allowed += this.#returnable;
     this.#returnable = 0;
   }
@@ -111,13 +111,13 @@ export class InboundWindow implements Grantee {
   grant(byteLength: number): boolean {
     this.#windowBytes += byteLength;
     this.#returnable += byteLength;
-    const isTold = this.#tell();
-    if (!isTold) {
+    const isSent = this.#sendUpdate();
+    if (!isSent) {
       this.#windowBytes -= byteLength;
       this.#returnable -= byteLength;
     }
     this.#returnBytes = quarterOf(this.#windowBytes);
-    return isTold;
+    return isSent;
   }
 
   /** The connection is closed: what messages still take goes back to the budget with them. Idempotent. */

@@ -37,7 +37,7 @@ export class Keepalive {
     if (this.#timer !== undefined || this.#closed || this.#intervalNs === Number.POSITIVE_INFINITY) return;
     this.#timer = this.#clock.setTimer(this.#intervalNs, () => {
       this.#timer = undefined;
-      this.#look();
+      this.#check();
     });
   }
 
@@ -53,7 +53,7 @@ export class Keepalive {
     if (connection !== undefined) this.#owner.onPeerGone(connection, status);
   }
 
-  #look(): void {
+  #check(): void {
     const watched = this.#owner.watched();
     // First: what is called below is the application's, and may throw.
     if (watched.length > 0) this.start();

@@ -18,7 +18,7 @@ export class ReserveDescriptor {
   }
 
   /** Accepts a connection and closes it; returns the result of accept, or -EMFILE if the reserve is used up too. */
-  sendAway(): number {
+  acceptAndClose(): number {
     this.reclaim();
     if (this.#fd < 0) return -Errno.EMFILE;
     this.close();

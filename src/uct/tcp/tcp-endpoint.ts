@@ -271,7 +271,7 @@ export class TcpEndpoint implements UctEndpoint {
   }
 
   check(): Status {
-    return this.link.look();
+    return this.link.checkPeer();
   }
 
   close(): void {

@@ -83,7 +83,7 @@ describe('a connection that ends', () => {
     expect(raw.amShort(3, HEADER, 2, BYTES, 0, 100)).toBe(Status.NO_RESOURCE);
     await net.until([one], () => (peers[0]?.received.byteLength ?? 0) >= PEER_HELLO_BYTES);
     const { sender } = unpackHello(peers[0]!.take(PEER_HELLO_BYTES)) as { sender: Uint8Array };
-    peers[0]!.write(helloBytes({ wanted: sender }));
+    peers[0]!.write(helloBytes({ receiver: sender }));
     expect(await send(net, one, raw)).toBe(Status.OK);
     const { memory, key } = keyed(one, 8192);
     const completion = new CountingCompletion();
@@ -161,7 +161,7 @@ describe('a peer', () => {
     ['answers with an unknown word', { status: 7 }, Status.UNREACHABLE],
   ])('that %s is not used', async (_name, changes, status) => {
     const one = net.open();
-    const address = await net.listener(answering((wanted) => helloBytes({ wanted, ...changes })));
+    const address = await net.listener(answering((receiver) => helloBytes({ receiver, ...changes })));
     const endpoint = one.iface.connect(address);
     expect(await send(net, one, endpoint)).toBe(status);
     await net.until([one], () => one.failed.length > 0);
@@ -196,7 +196,7 @@ describe('a peer', () => {
   it('that closes the connection without sending anything, because of too many, is connected to again', async () => {
     const one = net.open();
     let connections = 0;
-    const answer = answering((wanted) => helloBytes({ wanted }));
+    const answer = answering((receiver) => helloBytes({ receiver }));
     const address = await net.listener((peer) => {
       connections += 1;
       if (connections < 5) peer.socket.end();
@@ -286,7 +286,7 @@ describe('a peer', () => {
       const peer = peers.at(-1)!;
       await net.until([one], () => peer.received.byteLength >= PEER_HELLO_BYTES);
       const { sender } = unpackHello(peer.take(PEER_HELLO_BYTES)) as { sender: Uint8Array };
-      peer.write(helloBytes({ wanted: sender, status }));
+      peer.write(helloBytes({ receiver: sender, status }));
     };
     // Twice the peer announces that it connects, and does not.
     for (const attempts of [1, 2]) {
@@ -315,7 +315,7 @@ describe('a peer', () => {
       if (peer === undefined) break;
       await net.until([one], () => peer.received.byteLength >= PEER_HELLO_BYTES);
       const { sender } = unpackHello(peer.take(PEER_HELLO_BYTES)) as { sender: Uint8Array };
-      peer.write(helloBytes({ wanted: sender, status: Answer.DUPLICATE }));
+      peer.write(helloBytes({ receiver: sender, status: Answer.DUPLICATE }));
       await net.until([one], () => peer.isClosed);
       clock.advance(1e9);
     }

@@ -388,7 +388,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
 
   /** Returns WELCOME, DUPLICATE, or the status of the rejection. */
   #acceptDecisionOn(peer: Hello): number {
-    if (!sameSecret(peer.wanted, this.#self.id)) return Status.UNREACHABLE;
+    if (!sameSecret(peer.receiver, this.#self.id)) return Status.UNREACHABLE;
     if (!isProven(peer)) {
       this.warnings.warn(
         'a connection from a peer is closed: it does not prove that it is the interface that it names',
@@ -410,11 +410,11 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     return sameSecret(peer.sender, this.#self.id);
   }
 
-  #hello(wanted: Uint8Array, status: number): Hello {
+  #hello(receiver: Uint8Array, status: number): Hello {
     const { id: sender, publicKey } = this.#self;
     // A rejected peer has not proved its identity, so it receives no proof for that interface.
-    const proof = status >= 0 ? this.#self.prove(wanted) : NO_PROOF;
-    return { sender, wanted, status, messageBytesMax: this.#config.RX_SEG_SIZE, publicKey, proof };
+    const proof = status >= 0 ? this.#self.prove(receiver) : NO_PROOF;
+    return { sender, receiver, status, messageBytesMax: this.#config.RX_SEG_SIZE, publicKey, proof };
   }
 
   #reach(peer: TcpAddress): Reach {

@@ -42,7 +42,7 @@ async function proving(side: TcpSide): Promise<{ peer: RawPeer; exchange: KeyExc
   const exchange = new KeyExchange(SECURITY, 'connecting');
   peer.write(exchange.hello);
   await net.until([side], () => peer.received.byteLength >= HELLO_BYTES + PROOF_BYTES);
-  return { peer, exchange, proof: exchange.hear(peer.take(HELLO_BYTES)) as Uint8Array };
+  return { peer, exchange, proof: exchange.receiveHello(peer.take(HELLO_BYTES)) as Uint8Array };
 }
 
 const ENCRYPT = { SECURITY: 'encrypt', KEY_FILE: PATH };

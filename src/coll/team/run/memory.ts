@@ -26,6 +26,9 @@ export interface Place {
   readonly bytes: Uint8Array | undefined;
 }
 
+/** The packed keys of mapped memory, which stay the same while it is mapped. */
+const PACKED: WeakMap<OwnedMemory, Uint8Array> = new WeakMap();
+
 /** Memory that packs keys: the context behind a handle. */
 interface KeyPacker {
   packRkey(memory: LocalMemory): Uint8Array;
@@ -70,7 +73,12 @@ function distance(one: Place, other: Place): number | undefined {
 /** The packed remote key of memory; undefined for bytes that are not mapped. */
 export function packedKeyOf(memory: LocalMemory): Uint8Array | undefined {
   if (!OwnedMemory.isGenuine(memory)) return undefined;
-  return (memory.owner as unknown as KeyPacker).packRkey(memory);
+  let packed = PACKED.get(memory);
+  if (packed === undefined) {
+    packed = (memory.owner as unknown as KeyPacker).packRkey(memory);
+    PACKED.set(memory, packed);
+  }
+  return packed;
 }
 
 /** Copies between the memories of one rank, through an endpoint of its worker to itself where a card is involved. */

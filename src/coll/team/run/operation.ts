@@ -1,7 +1,7 @@
 /** One collective operation of one rank: its slices, their messages, and how it ends. Which algorithm it has is decided before. */
 
 import type { Endpoint } from '../../../ucp/api/endpoint.ts';
-import type { LocalMemory, RemoteKey } from '../../../ucp/api/memory.ts';
+import type { LocalMemory } from '../../../ucp/api/memory.ts';
 import type { Request } from '../../../ucp/api/request.ts';
 import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -9,6 +9,7 @@ import { rankFailed, reportedBy } from '../wire/errors.ts';
 import { describeSignature, type Header, Kind, restOf, type Signature } from '../wire/header.ts';
 import type { CollRequest } from './coll-request.ts';
 import type { EndNbx, IssueOwner, StartNbx } from './issuer.ts';
+import type { CachedKey, KeyCache } from './key-cache.ts';
 import { type Bound, bind, LocalCopies, type Place, packedKeyOf } from './memory.ts';
 import type { Plan } from './plan.ts';
 import type { Scratch } from './scratch.ts';
@@ -28,6 +29,7 @@ export interface OperationHost {
   readonly rank: number;
   readonly amId: number;
   readonly scratch: Scratch;
+  readonly keys: KeyCache;
   endpoint(rank: number): Endpoint;
   toItself(): Endpoint;
   isLost(rank: number): boolean;
@@ -36,6 +38,8 @@ export interface OperationHost {
   pack(kind: Kind, operation: Operation, part: Part, offset: number, rest?: Uint8Array): Uint8Array;
   /** Tells a rank that nothing will be written to the memory it has offered. */
   refuse(offer: Header): void;
+  /** An operation ended with a lost rank: the team fails, at once or when the rank has had time to say why. */
+  lost(rank: number, status: Status, operation: Operation): void;
   /** An operation fails, and the team with it. */
   failed(error: UcxError): void;
   /** An operation has ended. */
@@ -115,9 +119,22 @@ export class Operation implements SliceOwner {
     this.#endIfDone();
   }
 
+  /** Parts that it waits to receive, or whose receivers have not offered memory. */
+  awaitedParts(): readonly Part[] {
+    return [...this.#expected, ...this.#unready];
+  }
+
   /** Ranks whose messages it waits for. */
   awaited(): number[] {
-    return [...new Set([...this.#expected, ...this.#unready].map(({ peer }) => peer))].sort((a, b) => a - b);
+    return [...new Set(this.awaitedParts().map(({ peer }) => peer))].sort((a, b) => a - b);
+  }
+
+  /** A rank waits for a part: both ends wait if one of them takes it for a long one, and the other does not. */
+  onCheck(header: Header): void {
+    const part = this.awaitedParts().find((one) => isOf(one, header));
+    if (!this.hasFailed && part !== undefined && part.place.byteLength !== header.byteLength) {
+      this.#refuseLength(part, header);
+    }
   }
 
   /** A message of this operation, with its signature. */
@@ -263,9 +280,9 @@ export class Operation implements SliceOwner {
   #putAndNotify(part: Part, offer: Header, key: Uint8Array): void {
     const { place, peer } = part;
     const endpoint = this.#host.endpoint(peer);
-    let rkey: RemoteKey | undefined;
+    let cached: CachedKey | undefined;
     const ended = (status: Status, error: unknown): void => {
-      rkey?.release();
+      if (cached !== undefined) this.#host.keys.give(cached);
       if (status !== Status.OK) {
         this.#host.refuse(offer);
         this.#failBy(peer, status, 'could not write to another rank', error);
@@ -282,8 +299,8 @@ export class Operation implements SliceOwner {
     };
     this.#issue(
       (params) => {
-        rkey ??= endpoint.unpackRkey(key);
-        return endpoint.putNbx(place.memory, place.offset, place.byteLength, rkey, offer.offset, params);
+        cached ??= this.#host.keys.take(endpoint, peer, key);
+        return endpoint.putNbx(place.memory, place.offset, place.byteLength, cached.rkey, offer.offset, params);
       },
       (status, error) => {
         if (status === Status.OK) this.#issue((params) => endpoint.flushNbx(params), ended, true);
@@ -380,8 +397,9 @@ export class Operation implements SliceOwner {
   #failBy(peer: number, status: Status, what: string, error: unknown): void {
     if (this.hasFailed) return;
     // With a connection that stands, the failure is on this side: memory, a card. Data may have come over another connection that is lost.
-    const isPeers = peer !== this.#host.rank && (this.#host.isLost(peer) || LOSSES.has(status));
-    this.#host.failed(rankFailed(isPeers ? peer : this.#host.rank, status, isPeers ? 'is lost' : what, error));
+    if (peer !== this.#host.rank && (this.#host.isLost(peer) || LOSSES.has(status)))
+      this.#host.lost(peer, status, this);
+    else this.#host.failed(rankFailed(this.#host.rank, status, what, error));
   }
 
   #forget(isGone: (part: Part) => boolean): void {

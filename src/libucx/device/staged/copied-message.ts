@@ -32,7 +32,7 @@ export abstract class CopiedMessage {
    * Called when libucp has ended the message and requests no more bytes.
    * @returns false if no copies are in progress; else the request is ended after the last one
    */
-  linger(request: UcpRequest, status: Status): boolean {
+  deferEnd(request: UcpRequest, status: Status): boolean {
     this.finish();
     if (this.fragmentsInUse === 0) return false;
     this.#ended = request;

@@ -108,7 +108,7 @@ export class IpcIface implements Iface, IpcEndpointHost {
     if (this.transfers.failures !== this.#failuresSeen) {
       // An owner that ends removes its memory during transfers: the next operation must detect that.
       this.#failuresSeen = this.transfers.failures;
-      this.imports.look();
+      this.imports.poll();
     }
     if (this.imports.cache.leaving > 0) this.imports.cache.sweep();
     this.#serve();

@@ -135,7 +135,7 @@ export class Listening implements SocketListener, Watched {
       const client = new ServerClient(this.#owner, channel, addresses, this.#onRequest);
       this.#owner.counters.count(CmCounter.CLIENTS);
       this.#owner.clientCame(client);
-      return count + client.greet();
+      return count + client.sendHello();
     } catch (error) {
       // The client has disconnected, or cannot be watched.
       channel.close();
@@ -149,7 +149,7 @@ export class Listening implements SocketListener, Watched {
   #continuesAfter(code: number): boolean {
     if (LOST.includes(code)) return true;
     const { log, watch, clock, counters } = this.#owner;
-    const left = OUT_OF_DESCRIPTORS.includes(code) ? this.#reserve.sendAway() : -code;
+    const left = OUT_OF_DESCRIPTORS.includes(code) ? this.#reserve.acceptAndClose() : -code;
     // Without descriptors accept fails before it checks whether a client waits.
     if (NO_CLIENT.includes(-left)) return false;
     if (left >= 0) {

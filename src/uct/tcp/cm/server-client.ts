@@ -93,7 +93,7 @@ export class ServerClient implements ClientRequest, Watched {
   }
 
   /** Sends the hello of the listener. Returns like {@link onReady}. */
-  greet(): number {
+  sendHello(): number {
     this.#conversation.send(packFrame(FrameType.HELLO, Status.OK, this.#nonce));
     return this.onReady();
   }

@@ -9,7 +9,7 @@ import type { Watched } from '../wire/ready-set.ts';
 /** A listening socket. */
 export class Acceptor implements Watched {
   token = 0;
-  readonly wantsRoom = false;
+  readonly wantsWrite = false;
   readonly fd: number;
   readonly port: number;
   readonly #log: LimitedLog;
@@ -63,7 +63,7 @@ export class Acceptor implements Watched {
   }
 
   #refuse(): void {
-    this.#reserve.sendAway();
+    this.#reserve.acceptAndClose();
     if (this.#hasWarned) return;
     this.#hasWarned = true;
     this.#log.warn('peers that connect are refused: this process has no descriptors left (EMFILE)');

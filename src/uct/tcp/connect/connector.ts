@@ -93,8 +93,8 @@ class Attempt implements Watched {
     return this.handshake.fd;
   }
 
-  get wantsRoom(): boolean {
-    return this.handshake.wantsRoom;
+  get wantsWrite(): boolean {
+    return this.handshake.wantsWrite;
   }
 
   onReady(): number {

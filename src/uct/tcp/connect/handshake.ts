@@ -98,8 +98,8 @@ export class Handshake {
     this.#state = opening === undefined ? this.#afterConnecting() : 'connecting';
   }
 
-  /** Whether it waits for room in the socket, in addition to bytes. */
-  get wantsRoom(): boolean {
+  /** Whether it waits until the socket is writable, not only readable. */
+  get wantsWrite(): boolean {
     return this.#state === 'connecting' || this.#state === 'sending' || this.#secure?.hasOutput === true;
   }
 

@@ -22,8 +22,8 @@ const MAGIC = 0x54584355;
 const AT_VERSION = 4;
 const AT_STATUS = 6;
 const AT_SENDER = 8;
-const AT_WANTED: number = AT_SENDER + INTERFACE_ID_BYTES;
-const AT_BYTES_MAX: number = AT_WANTED + INTERFACE_ID_BYTES;
+const AT_RECEIVER: number = AT_SENDER + INTERFACE_ID_BYTES;
+const AT_BYTES_MAX: number = AT_RECEIVER + INTERFACE_ID_BYTES;
 const AT_PUBLIC_KEY = 64;
 const AT_PROOF: number = AT_PUBLIC_KEY + PUBLIC_KEY_BYTES;
 const MESSAGE_BYTES_MIN = 1024;
@@ -45,14 +45,14 @@ export interface Hello extends Claim {
 
 /** Writes a hello to the start of `target`. */
 export function packHello(hello: Hello, target: Uint8Array): void {
-  const { sender, wanted, status, messageBytesMax, publicKey, proof } = hello;
+  const { sender, receiver, status, messageBytesMax, publicKey, proof } = hello;
   target.fill(0, 0, PEER_HELLO_BYTES);
   const view = new DataView(target.buffer, target.byteOffset, PEER_HELLO_BYTES);
   view.setUint32(0, MAGIC, true);
   view.setUint16(AT_VERSION, TCP_VERSION, true);
   view.setInt16(AT_STATUS, status, true);
   target.set(sender, AT_SENDER);
-  target.set(wanted, AT_WANTED);
+  target.set(receiver, AT_RECEIVER);
   view.setUint32(AT_BYTES_MAX, messageBytesMax, true);
   target.set(publicKey, AT_PUBLIC_KEY);
   target.set(proof, AT_PROOF);
@@ -79,8 +79,8 @@ export function unpackHello(bytes: Uint8Array): Hello | string {
     return `it takes messages of ${messageBytesMax} bytes`;
   }
   return {
-    sender: bytes.slice(AT_SENDER, AT_WANTED),
-    wanted: bytes.slice(AT_WANTED, AT_BYTES_MAX),
+    sender: bytes.slice(AT_SENDER, AT_RECEIVER),
+    receiver: bytes.slice(AT_RECEIVER, AT_BYTES_MAX),
     status: view.getInt16(AT_STATUS, true),
     messageBytesMax,
     publicKey: bytes.slice(AT_PUBLIC_KEY, AT_PROOF),

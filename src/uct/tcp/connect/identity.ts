@@ -20,7 +20,7 @@ const WHAT: Buffer = Buffer.from('gaudi-ucx tcp interface 2');
 export interface Claim {
   readonly sender: Uint8Array;
   /** Id of the peer. */
-  readonly wanted: Uint8Array;
+  readonly receiver: Uint8Array;
   readonly publicKey: Uint8Array;
   readonly proof: Uint8Array;
 }
@@ -38,23 +38,23 @@ export class Identity {
     this.id = idOf(this.publicKey);
   }
 
-  /** Returns the proof of this identity for the interface with the id `wanted`. */
-  prove(wanted: Uint8Array): Uint8Array {
-    return sign(null, textOf(this.id, wanted), this.#privateKey);
+  /** Returns the proof of this identity for the interface with the id `receiver`. */
+  prove(receiver: Uint8Array): Uint8Array {
+    return sign(null, textOf(this.id, receiver), this.#privateKey);
   }
 }
 
 /** Whether the proof of a claim is valid. */
-export function isProven({ sender, wanted, publicKey, proof }: Claim): boolean {
+export function isProven({ sender, receiver, publicKey, proof }: Claim): boolean {
   if (!sameSecret(idOf(publicKey), sender)) return false;
   const key = createPublicKey({ key: Buffer.concat([SPKI_PREFIX, publicKey]), format: 'der', type: 'spki' });
-  return verify(null, textOf(sender, wanted), key, proof);
+  return verify(null, textOf(sender, receiver), key, proof);
 }
 
 function idOf(publicKey: Uint8Array): Uint8Array {
   return new Uint8Array(createHash('sha256').update(publicKey).digest()).slice(0, INTERFACE_ID_BYTES);
 }
 
-function textOf(sender: Uint8Array, wanted: Uint8Array): Buffer {
-  return Buffer.concat([WHAT, sender, wanted]);
+function textOf(sender: Uint8Array, receiver: Uint8Array): Buffer {
+  return Buffer.concat([WHAT, sender, receiver]);
 }

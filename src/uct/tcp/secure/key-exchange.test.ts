@@ -17,7 +17,7 @@ function ends(client = SECURITY, server = SECURITY): Ends {
 }
 
 function proofs({ client, server }: Ends): { readonly ofClient: Uint8Array; readonly ofServer: Uint8Array } {
-  return { ofClient: proof(client.hear(server.hello)), ofServer: proof(server.hear(client.hello)) };
+  return { ofClient: proof(client.receiveHello(server.hello)), ofServer: proof(server.receiveHello(client.hello)) };
 }
 
 function proof(heard: Uint8Array | string): Uint8Array {
@@ -69,8 +69,8 @@ describe('a key exchange', () => {
   it('fails if any bit of a hello is changed', () => {
     for (let bit = 0; bit < HELLO_BYTES * 8; bit++) {
       const { client, server } = ends();
-      const heard = server.hear(flipped(client.hello, bit));
-      const ofClient = proof(client.hear(server.hello));
+      const heard = server.receiveHello(flipped(client.hello, bit));
+      const ofClient = proof(client.receiveHello(server.hello));
       if (typeof heard === 'string') continue;
       expect(client.verify(heard)).toBeUndefined();
       expect(server.verify(ofClient)).toBeUndefined();
@@ -95,13 +95,13 @@ describe('a key exchange', () => {
     const said = proofs(before);
     const { server, client } = ends();
     // A replay of the messages of a client.
-    expect(typeof server.hear(before.client.hello)).toBe('object');
+    expect(typeof server.receiveHello(before.client.hello)).toBe('object');
     expect(server.verify(said.ofClient)).toBeUndefined();
     // A peer that reflects all messages.
-    expect(client.hear(client.hello)).toMatch(/repeats/);
+    expect(client.receiveHello(client.hello)).toMatch(/repeats/);
     const accepting = Uint8Array.from(client.hello);
     accepting[6] = 1;
-    const own = proof(client.hear(accepting));
+    const own = proof(client.receiveHello(accepting));
     expect(client.verify(own)).toBeUndefined();
   });
 
@@ -115,7 +115,7 @@ describe('a key exchange', () => {
     ['has a public key of low order', (hello: Buffer) => hello.fill(0, 32).fill(1, 32, 33), /its public key is none/],
   ])('rejects a peer that %s', (_name, change, reason) => {
     const { client, server } = ends();
-    expect(server.hear(change(Buffer.from(client.hello)))).toMatch(reason);
+    expect(server.receiveHello(change(Buffer.from(client.hello)))).toMatch(reason);
   });
 
   it('reports an error as early as possible', () => {

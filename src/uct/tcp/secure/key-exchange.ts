@@ -93,7 +93,7 @@ export class KeyExchange {
    * Processes the hello of the peer.
    * @returns the proof for the peer, or the objection to the hello
    */
-  hear(hello: Uint8Array): Uint8Array | string {
+  receiveHello(hello: Uint8Array): Uint8Array | string {
     const objection = this.objectionTo(hello);
     if (objection !== undefined) return objection;
     const shared = this.#agree(hello.subarray(AT_PUBLIC));

@@ -84,7 +84,7 @@ export class SecureHandshake {
     const received = this.#block.u8.subarray(MESSAGES_BYTES, MESSAGES_BYTES + this.#received);
     if (this.#received < HELLO_BYTES) return this.#exchange.objectionTo(received);
     if (this.#received === HELLO_BYTES) {
-      const proof = this.#exchange.hear(received);
+      const proof = this.#exchange.receiveHello(received);
       if (typeof proof === 'string') return proof;
       this.#block.u8.set(proof, HELLO_BYTES);
       this.#toSend = MESSAGES_BYTES;

@@ -153,7 +153,7 @@ export class TcpLink implements FrameSink, Watched {
     return this.#owner.handler !== undefined;
   }
 
-  get wantsRoom(): boolean {
+  get wantsWrite(): boolean {
     return this.isBlocked;
   }
 
@@ -263,7 +263,7 @@ export class TcpLink implements FrameSink, Watched {
    * Whether the peer works: its process by its heartbeats, its node by the acknowledgements that the kernel receives.
    * @returns OK, or the failure of the link
    */
-  look(): Status {
+  checkPeer(): Status {
     if (!this.isUp) return this.state === 'down' ? this.status : Status.OK;
     // Also without progress of the program: detects a peer that has closed, with no unread data left.
     if (!tcpIsEstablished(this.fd) && tcpUnreadBytes(this.fd) === 0) {

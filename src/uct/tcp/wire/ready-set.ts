@@ -7,8 +7,8 @@ export interface Watched {
   readonly fd: number;
   /** Index in the set; assigned by the set. */
   token: number;
-  /** Whether the socket waits for room. */
-  readonly wantsRoom: boolean;
+  /** Whether the socket is watched for becoming writable. */
+  readonly wantsWrite: boolean;
   /** Called when the socket is ready; returns the number of events. */
   onReady(): number;
 }
@@ -20,7 +20,7 @@ export class ReadySet {
   readonly #watched: (Watched | undefined)[] = [];
   readonly #free: number[] = [];
   /** Members whose sockets are watched for room, by token. */
-  readonly #forRoom: Set<Watched> = new Set();
+  readonly #forWrite: Set<Watched> = new Set();
   /** Number of sockets. */
   size = 0;
 
@@ -35,15 +35,15 @@ export class ReadySet {
     this.#events.add(watched.fd, eventsOf(watched), token);
     watched.token = token;
     this.#watched[token] = watched;
-    if (watched.wantsRoom) this.#forRoom.add(watched);
+    if (watched.wantsWrite) this.#forWrite.add(watched);
     this.size += 1;
   }
 
-  /** Updates whether a socket is watched for room. */
+  /** Updates whether a socket is watched for becoming writable. */
   update(watched: Watched): void {
-    if (watched.wantsRoom === this.#forRoom.has(watched)) return;
-    if (watched.wantsRoom) this.#forRoom.add(watched);
-    else this.#forRoom.delete(watched);
+    if (watched.wantsWrite === this.#forWrite.has(watched)) return;
+    if (watched.wantsWrite) this.#forWrite.add(watched);
+    else this.#forWrite.delete(watched);
     this.#events.modify(watched.fd, eventsOf(watched), watched.token);
   }
 
@@ -53,7 +53,7 @@ export class ReadySet {
     this.#events.remove(watched.fd);
     this.#watched[watched.token] = undefined;
     this.#free.push(watched.token);
-    this.#forRoom.delete(watched);
+    this.#forWrite.delete(watched);
     this.size -= 1;
   }
 
@@ -66,7 +66,7 @@ export class ReadySet {
       const watched = this.#watched[this.#events.token(i)];
       if (watched === undefined) continue;
       total += watched.onReady();
-      if (this.#forRoom.has(watched)) this.update(watched);
+      if (this.#forWrite.has(watched)) this.update(watched);
     }
     return total;
   }
@@ -76,6 +76,6 @@ export class ReadySet {
   }
 }
 
-function eventsOf({ wantsRoom }: Watched): number {
-  return wantsRoom ? ReadyFor.READ | ReadyFor.WRITE : ReadyFor.READ;
+function eventsOf({ wantsWrite }: Watched): number {
+  return wantsWrite ? ReadyFor.READ | ReadyFor.WRITE : ReadyFor.READ;
 }

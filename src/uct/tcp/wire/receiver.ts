@@ -91,8 +91,8 @@ export class Receiver {
     for (let poll = 0; poll < polls && this.#sink.isUp && !this.#isStalled; poll++) {
       const { payload } = this.#sink;
       const isDirect = this.#records === undefined && this.#inPayload && payload.left > 0 && payload.address !== 0;
-      const wanted = isDirect ? Math.min(payload.contiguous, payload.left) : this.#room();
-      const received = isDirect ? tcpRecv(this.#fd, payload.address, wanted) : this.#fill(wanted);
+      const bytesMax = isDirect ? Math.min(payload.contiguous, payload.left) : this.#room();
+      const received = isDirect ? tcpRecv(this.#fd, payload.address, bytesMax) : this.#fill(bytesMax);
       if (received <= 0) {
         if (received !== -Errno.EAGAIN) this.#stop(received);
         return total;
@@ -103,7 +103,7 @@ export class Receiver {
         if (payload.left === 0) this.#endPayload();
       }
       // A record that is shorter than the buffer does not mean that there is no more data.
-      if ((received < wanted && this.#records === undefined) || this.end !== undefined) return total;
+      if ((received < bytesMax && this.#records === undefined) || this.end !== undefined) return total;
     }
     return total;
   }
@@ -123,12 +123,14 @@ export class Receiver {
   }
 
   /** Reads into the shared memory and delivers the frames in it. */
-  #fill(wanted: number): number {
+  #fill(bytesMax: number): number {
     const { rx } = this.#buffers;
     const partial = this.#partial;
     const start = this.#start;
     const received =
-      this.#records === undefined ? tcpRecv(this.#fd, rx.address + start, wanted) : this.#records.receive(rx.u8, start);
+      this.#records === undefined
+        ? tcpRecv(this.#fd, rx.address + start, bytesMax)
+        : this.#records.receive(rx.u8, start);
     if (received <= 0) return received;
     if (partial !== undefined) rx.u8.set(partial);
     this.#consume(partial === undefined ? start : 0, start + received);

@@ -51,9 +51,9 @@ export class RegisterBlocks {
     const blocks = profile.userBlocks;
     if (blocks.length === 0) {
       const registers = { name: 'registers', address: profile.cfg.start, size: 0, registers: [] };
-      return [this.#look(registers)];
+      return [this.#read(registers)];
     }
-    return blocks.map((block) => this.#look(block));
+    return blocks.map((block) => this.#read(block));
   }
 
   /**
@@ -64,7 +64,7 @@ export class RegisterBlocks {
     return readHwBlock(this.#device, userBlockOf(this.#device, name));
   }
 
-  #look(block: { name: string; address: bigint; size: number; registers: readonly unknown[] }): RegisterBlock {
+  #read(block: { name: string; address: bigint; size: number; registers: readonly unknown[] }): RegisterBlock {
     const { name, address, size } = block;
     const registers = block.registers.length;
     try {

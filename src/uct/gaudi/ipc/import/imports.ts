@@ -109,14 +109,14 @@ export class Imports implements LinkListener, LocalImporter {
     const isIdle = this.#requests.size === 0;
     if (isIdle && this.#calls % CALLS_PER_CHECK !== 0) return 0;
     const before = this.#requests.size;
-    this.look();
+    this.poll();
     if (!isIdle) this.#drive();
     this.cache.sweep();
     return Math.max(0, before - this.#requests.size);
   }
 
   /** Reads all messages of owners now, and detects those that have ended. */
-  look(): void {
+  poll(): void {
     for (const link of this.#links.values()) link.progress();
   }
 
