@@ -72,8 +72,8 @@ export abstract class Loop {
   }
 
   /** One turn of a wait; false when the slice is over. */
-  protected wait(): boolean {
-    this.traffic.progress();
+  protected wait(progresses = true): boolean {
+    if (progresses) this.traffic.progress();
     this.#spin.spend();
     return !this.isOver();
   }
@@ -109,9 +109,7 @@ export abstract class Loop {
   protected tryReceive(sequence: number, index: number): boolean {
     const { traffic } = this;
     while (!traffic.hasArrived(sequence, index)) {
-      if (this.#progresses) traffic.progress();
-      this.#spin.spend();
-      if (this.isOver()) return false;
+      if (!this.wait(this.#progresses)) return false;
     }
     this.#spin.renew();
     return true;
