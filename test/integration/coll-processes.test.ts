@@ -68,10 +68,10 @@ describe('eight processes', { timeout: 120_000 }, () => {
         expect(await inbox.next()).toEqual({ kind: 'died', code: 'ERR_COLL_RANK_FAILED', rank: VICTIM });
       }
       for (const inbox of survivors) expect(await inbox.next()).toEqual({ kind: 'survived', sum: SIZE - 1 });
+      expect(server.errors).toBe('');
     } finally {
       for (const child of children) child.kill('SIGKILL');
       await server.stop();
     }
-    expect(server.errors).toBe('');
   });
 });
