@@ -32,6 +32,7 @@ const close = (made: unknown): unknown => (made as Closable | undefined)?.close(
 /** Valid calls of everything that has arguments. */
 function callsOf({ context, worker }: Stack, parts: Parts): Readonly<Record<string, Calls>> {
   const { bytes, host, hbm, rkey } = parts;
+  const list = [{ local: host, rkey, byteLength: 8 }];
   return {
     context: {
       worker: { args: () => [{}], undo: close },
@@ -63,6 +64,8 @@ function callsOf({ context, worker }: Stack, parts: Parts): Readonly<Record<stri
       tagRecv: { args: () => [bytes, { tag: 99, ...ABORTED }] },
       setAmHandler: { args: () => [9, undefined] },
       messages: { args: () => [10, {}], undo: (queue) => (queue as { return(): unknown }).return() },
+      notifications: { args: () => [{}], undo: (loop) => (loop as { return(): unknown }).return() },
+      setNotificationHandler: { args: () => [undefined] },
       flushNbx: { args: () => [{}], undo: free },
       flush: { args: () => [ABORTED] },
     },
@@ -75,6 +78,13 @@ function callsOf({ context, worker }: Stack, parts: Parts): Readonly<Record<stri
       amSendNbx: { args: () => [11, undefined, bytes, 0, 8, {}], undo: free },
       streamSendNbx: { args: () => [bytes, 0, 8, {}], undo: free },
       streamRecvNbx: { args: () => [bytes, 0, 8, {}], undo: free },
+      prepareList: { args: () => ['put', [{ local: host, rkey, byteLength: 8 }], {}] },
+      putListNbx: { args: () => [list, {}], undo: free },
+      getListNbx: { args: () => [list, {}], undo: free },
+      notifyNbx: { args: () => [bytes, {}], undo: free },
+      putList: { args: () => [list, {}] },
+      getList: { args: () => [list, {}] },
+      notify: { args: () => [bytes, {}] },
       flushNbx: { args: () => [{}], undo: free },
       unpackRkey: { args: () => [context.packRkey(host), {}], undo: (key) => (key as { release(): void }).release() },
       explain: { args: () => ['put', bytes, rkey] },
@@ -156,6 +166,15 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
       [(options) => endpoint.amSend(3, bytes, options), 'protocoll', 'protocol'],
       [(options) => endpoint.streamSend(bytes, options), 'signall', 'signal'],
       [(options) => endpoint.streamRecv(bytes, options), 'waitall', 'waitAll'],
+      [(options) => endpoint.putList([], options), 'notifyy', 'notify'],
+      [(options) => endpoint.prepareList('put', [], options), 'strickt', 'strict'],
+      [
+        (options) => endpoint.putList([{ local: bytes, rkey, byteLength: 1, ...(options as object) }]),
+        'localOfset',
+        'localOffset',
+      ],
+      [(options) => endpoint.notify(bytes, options), 'singal', 'signal'],
+      [(options) => worker.notifications(options), 'signals', 'signal'],
       [(options) => endpoint.flush(options), 'signall', 'signal'],
       [(options) => memory.read(undefined, options), 'lenght', 'length'],
     ];

@@ -1,6 +1,12 @@
 /** The lists and notifications of one endpoint over libucp: their checks. How they run is in device/list-operation.ts. */
 
-import { checkList, checkListOptions, checkListParams, checkNotification } from '../../ucp/api/list/check-list.ts';
+import {
+  checkList,
+  checkListOptions,
+  checkListParams,
+  checkNotification,
+  copyOfNotification,
+} from '../../ucp/api/list/check-list.ts';
 import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/list/list.ts';
 import { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
 import { PlannedList } from '../../ucp/api/list/planned-list.ts';
@@ -76,7 +82,7 @@ export class EndpointLists {
     const endpoint = this.#endpoint;
     const { devices } = this.#worker;
     if (endpoint.status !== Status.OK) return endpoint.status;
-    const notification = params?.notify?.slice();
+    const notification = copyOfNotification(params?.notify);
     // Copied: the caller may change it.
     const selected = params?.blocks === undefined ? undefined : Int32Array.from(params.blocks);
     if ((selected?.length ?? list.blockCount) === 0 && notification === undefined) return Status.OK;

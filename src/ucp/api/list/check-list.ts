@@ -106,6 +106,11 @@ export function checkNotification(bytes: Uint8Array): void {
   throw invalidParam('notify', `must be a Uint8Array of at most ${NOTIFICATION_BYTES_MAX} bytes`, got);
 }
 
+/** A copy of the bytes of a notification, which may be empty because they are detached; undefined for none. */
+export function copyOfNotification(bytes: Uint8Array | undefined): Uint8Array | undefined {
+  return bytes === undefined || bytes.byteLength > 0 ? bytes?.slice() : new Uint8Array(0);
+}
+
 /** Adds the blocks of an entry; returns how many it has before merging. */
 function addBlocks(owners: ListOwners, given: TransferEntry, entry: number, left: number, blocks: ListBlock[]): number {
   checkOptions(given, 'entry', ENTRY_FIELDS);

@@ -2,7 +2,7 @@
 
 import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { checkList, entryError, type ListBlock } from '../../api/list/check-list.ts';
+import { checkList, copyOfNotification, entryError, type ListBlock } from '../../api/list/check-list.ts';
 import type { ListParams, PreparedList, TransferEntry } from '../../api/list/list.ts';
 import { PlannedList } from '../../api/list/planned-list.ts';
 import type { RequestCallback } from '../../api/request.ts';
@@ -75,7 +75,7 @@ export class RmaLists {
   ): Status | Request {
     // Copied: the caller may change it.
     const selected = params?.blocks === undefined ? undefined : Int32Array.from(params.blocks);
-    const notification = params?.notify?.slice();
+    const notification = copyOfNotification(params?.notify);
     if (connection.failure !== Status.OK) return connection.failure;
     if (notification !== undefined) connection.messageLane();
     if ((selected?.length ?? list.blockCount) === 0 && notification === undefined) return Status.OK;
