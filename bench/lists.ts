@@ -1,7 +1,6 @@
 /** Lists of puts beside one put of as many bytes, and beside single awaited puts. */
 
-import { Context, type Endpoint, type RemoteKey, Status, type Worker } from '../src/index.ts';
-import type { Request } from '../src/ucp/api/request.ts';
+import { Context, type Endpoint, type Request, Status, type TransferEntry, type Worker } from '../src/index.ts';
 import { elapsedNs, median, type Result } from './timing.ts';
 
 const ROUNDS = 11;
@@ -57,15 +56,15 @@ async function benchCase({
   const two = other === undefined ? one : other.worker();
   const endpoint = one.endpoint(two.address());
   const total = blocks * byteLength;
-  // Every second block of both memories, so that no two are one.
-  const local = own.memMap({ allocate: 2 * total });
+  const local = own.memMap({ allocate: total });
   local.bytes!.fill(7);
-  const remote = peer.memMap({ allocate: 2 * total, ...(isDevice && { memoryType: 'gaudi' as const }) });
+  const remote = peer.memMap({ allocate: total, ...(isDevice && { memoryType: 'gaudi' as const }) });
   const rkey = endpoint.unpackRkey(peer.packRkey(remote));
-  const stride = 2 * byteLength;
-  const list = endpoint.prepareList('put', [
-    { local, rkey, byteLength, count: blocks, localStride: stride, remoteStride: stride },
-  ]);
+  // In reverse order, so that no two blocks are one.
+  const entries = Array.from({ length: blocks }, (_, i) => {
+    return { local, localOffset: i * byteLength, rkey, remoteOffset: (blocks - 1 - i) * byteLength, byteLength };
+  });
+  const list = endpoint.prepareList('put', entries);
   const end = (started: Status | Request): void => drive([one, two], started);
   const whole: number[] = [];
   const listed: number[] = [];
@@ -85,7 +84,7 @@ async function benchCase({
     { name: `list of ${label} to one put`, value, ratio, target: `>= ${target}`, met: ratio >= target },
   ];
   if (timesSingle !== undefined) {
-    const each = await awaitedNs(endpoint, rkey, local, { blocks: SINGLES_MAX, byteLength, stride });
+    const each = await awaitedNs(endpoint, entries.slice(0, SINGLES_MAX));
     const times = (each * blocks) / median(listed);
     const single = `${(each / 1e3).toFixed(1)} us for one`;
     results.push({
@@ -101,17 +100,10 @@ async function benchCase({
 }
 
 /** Nanoseconds of one awaited put. */
-async function awaitedNs(
-  endpoint: Endpoint,
-  rkey: RemoteKey,
-  local: Parameters<Endpoint['put']>[0],
-  { blocks, byteLength, stride }: { readonly blocks: number; readonly byteLength: number; readonly stride: number },
-): Promise<number> {
+async function awaitedNs(endpoint: Endpoint, entries: readonly TransferEntry[]): Promise<number> {
   const begin = process.hrtime.bigint();
-  for (let i = 0; i < blocks; i++) {
-    await endpoint.put(local, rkey, { localOffset: i * stride, remoteOffset: i * stride, byteLength });
-  }
-  return Number(process.hrtime.bigint() - begin) / blocks;
+  for (const { local, rkey, ...range } of entries) await endpoint.put(local, rkey, range);
+  return Number(process.hrtime.bigint() - begin) / entries.length;
 }
 
 function drive(workers: readonly Worker[], started: Status | Request): void {

@@ -42,6 +42,7 @@ describe('a schedule', () => {
   });
 
   it.each([
+    [606, 'a part of a list waits to be sent again when its endpoint is closed by force'],
     [3585, 'a transport works with a fragment until it notices that the peer is lost'],
     [6077, 'hosts are separated before there is an endpoint between them'],
     [16684, 'a rendezvous ends at its sender, and its receiver gives up the connection before it is told'],

@@ -13,6 +13,7 @@ import { RmaRequest } from '../../base/rma-request.ts';
 import type { Lane } from '../../lane/lane.ts';
 import type { LocalPiece } from '../../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../../mem/memory-map.ts';
+import type { RemoteKey } from '../../mem/remote-key.ts';
 import { Protocol } from '../../proto/selection.ts';
 import { type BlockRegistrar, operationOf, type PlannedBlock } from './planned-block.ts';
 
@@ -38,20 +39,35 @@ export interface SoftwareList {
   ): void;
 }
 
-/** Registrations of host memory for one move. */
+interface Registration {
+  readonly bytes: Uint8Array;
+  readonly registrar: OperationRegistrar;
+  readonly memory: MdMemory;
+}
+
+/** Registrations of host memory for one move: one for all blocks of the same bytes. */
 export class MoveRegistrations implements BlockRegistrar {
-  readonly #registered: { readonly bytes: Uint8Array; readonly registrar: OperationRegistrar; memory: MdMemory }[] = [];
+  readonly #ofBuffers: Map<ArrayBufferLike, Registration[]> = new Map();
 
   register(registrar: OperationRegistrar, bytes: Uint8Array): MdMemory {
-    const known = this.#registered.find((each) => each.registrar === registrar && isSameView(each.bytes, bytes));
+    const { buffer, byteOffset, byteLength } = bytes;
+    const registered = this.#ofBuffers.get(buffer) ?? [];
+    const known = registered.find(
+      (each) =>
+        each.registrar === registrar && each.bytes.byteOffset === byteOffset && each.bytes.byteLength === byteLength,
+    );
     if (known !== undefined) return known.memory;
     const memory = registrar.memReg(bytes);
-    this.#registered.push({ bytes, registrar, memory });
+    registered.push({ bytes, registrar, memory });
+    this.#ofBuffers.set(buffer, registered);
     return memory;
   }
 
   close(): void {
-    for (const { registrar, memory } of this.#registered.splice(0)) registrar.memDereg(memory, FORCE);
+    for (const registered of this.#ofBuffers.values()) {
+      for (const { registrar, memory } of registered) registrar.memDereg(memory, FORCE);
+    }
+    this.#ofBuffers.clear();
   }
 }
 
@@ -146,9 +162,14 @@ export class BlockMove implements ListMove {
   /** The transfers of blocks that the worker of the peer moves: for each key as many blocks as one message can name. */
   #transfersOf(request: ListRequest, connection: Connection, blocks: readonly PlannedBlock[]): RmaRequest[] {
     const blocksMax = this.#software.blocksMax(connection);
+    const byKey = new Map<RemoteKey, PlannedBlock[]>();
+    for (const block of blocks) {
+      const ofKey = byKey.get(block.rkey);
+      if (ofKey === undefined) byKey.set(block.rkey, [block]);
+      else ofKey.push(block);
+    }
     const transfers: RmaRequest[] = [];
-    for (const rkey of new Set(blocks.map((block) => block.rkey))) {
-      const ofKey = blocks.filter((block) => block.rkey === rkey);
+    for (const [rkey, ofKey] of byKey) {
       for (let first = 0; first < ofKey.length; first += blocksMax) {
         transfers.push(this.#transferOf(request, connection, rkey.memoryKey!, ofKey.slice(first, first + blocksMax)));
       }
@@ -199,8 +220,4 @@ function startBlock(block: PlannedBlock, completion: Completion, request: ListRe
     request.error ??= entryError(block.entry, error);
     return isUcxError(error) ? error.status : Status.IO_ERROR;
   }
-}
-
-function isSameView(one: Uint8Array, other: Uint8Array): boolean {
-  return one.buffer === other.buffer && one.byteOffset === other.byteOffset && one.byteLength === other.byteLength;
 }
