@@ -6,7 +6,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Endpoint, type Request, Status, type Worker } from '../../src/index.ts';
 import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
-import { sendsMaxOf } from '../../src/ucp/base/request-pool.ts';
+import { sendsMaxOf } from '../../src/ucp/base/request/request-pool.ts';
 import { OFFERS_MAX } from '../../src/ucp/credit/inbound-window.ts';
 import { writeAm } from '../../src/ucp/wire/am.ts';
 import { MessageId } from '../../src/ucp/wire/message.ts';

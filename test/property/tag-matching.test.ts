@@ -3,7 +3,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Request, Status } from '../../src/index.ts';
-import type { ReceiveRequest as MatchedRequest } from '../../src/ucp/base/message-request.ts';
+import type { ReceiveRequest as MatchedRequest } from '../../src/ucp/base/request/message-request.ts';
 import { CreditBudget } from '../../src/ucp/credit/credit-budget.ts';
 import { InboundWindow } from '../../src/ucp/credit/inbound-window.ts';
 import { TagMatcher } from '../../src/ucp/tag/matching.ts';

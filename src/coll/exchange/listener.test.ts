@@ -21,7 +21,7 @@ describe('an exchange', () => {
     }
   });
 
-  it('by a listener gives every rank all bytes, whoever comes first, and refuses other programs', async () => {
+  it('by a listener gives every rank all bytes, in any order of arrival, and refuses other programs', async () => {
     const port = await freePort();
     const exchangeOf = (rank: number): Promise<readonly Uint8Array[]> =>
       listenerExchange({ rank, size: 3, host: HOST, port })(bytesOf(rank));

@@ -1,5 +1,5 @@
 /**
- * Exchange over TCP by a listener of rank 0, as launchers describe it: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. What is exchanged is not encrypted; whoever
+ * Exchange over TCP by a listener of rank 0, as launchers describe it: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. What is exchanged is not encrypted: every program that
  * can connect first can take the place of a rank: use it on loopback and in trusted networks.
  */
 

@@ -21,12 +21,12 @@ import {
 } from '../api/memory/local-bytes.ts';
 import type { AmSendParams, RequestParams } from '../api/request.ts';
 import { sendPieces, shortBytes } from '../base/message-packer.ts';
-import type { SendRequest } from '../base/message-request.ts';
 import { isObserved } from '../base/observation.ts';
 import { lacksCredit } from '../base/outbound-credit.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import type { Connection, Request } from '../base/request.ts';
+import type { SendRequest } from '../base/request/message-request.ts';
+import type { Connection, Request } from '../base/request/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { Lane } from '../lane/lane.ts';

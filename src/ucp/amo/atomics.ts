@@ -11,12 +11,12 @@ import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts
 import { checkRemoteWord } from '../api/memory/owned-remote-key.ts';
 import type { AtomicName, AtomicParams } from '../api/request.ts';
 import { modifyWord, WordOperation } from '../api/word-operation.ts';
-import { ENDED_IN_CALL } from '../base/completion.ts';
 import { sendMessage } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import type { Connection, Request } from '../base/request.ts';
-import type { AtomicRequest } from '../base/rma-request.ts';
+import { ENDED_IN_CALL } from '../base/request/completion.ts';
+import type { Connection, Request } from '../base/request/request.ts';
+import type { AtomicRequest } from '../base/request/rma-request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import type { Lane } from '../lane/lane.ts';
 import { MEMORY_KEY_BYTES } from '../mem/exported-memory.ts';

@@ -9,8 +9,8 @@ import { CreditCode, writeCredit } from '../wire/credit.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
 import { sendMessage } from './message-packer.ts';
-import { SendRequest } from './message-request.ts';
-import type { Connection, RequestOwner } from './request.ts';
+import { SendRequest } from './request/message-request.ts';
+import type { Connection, RequestOwner } from './request/request.ts';
 
 /** Returns credit to the peer of one connection. */
 export class CreditTeller {

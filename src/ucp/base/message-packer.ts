@@ -7,7 +7,7 @@ import type { AmFrame, AmPacker } from '../../uct/api/iface.ts';
 import { gather, hostBytes } from '../api/memory/local-bytes.ts';
 import type { Lane } from '../lane/lane.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
-import type { Connection } from './request.ts';
+import type { Connection } from './request/request.ts';
 
 /** Writes a header, and a payload from host memory or pieces. A single instance: a packer runs inside the call that it is given to. */
 class MessagePacker implements AmPacker {

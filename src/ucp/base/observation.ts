@@ -8,7 +8,7 @@ import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { ProtocolInfo, type ProtocolInfoMode } from '../proto/protocol-info.ts';
 import { MessageTrace } from './message-trace.ts';
-import type { Request } from './request.ts';
+import type { Request } from './request/request.ts';
 
 /** Workers of this process so far: each gets a number. */
 let workers = 0;

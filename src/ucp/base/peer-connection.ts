@@ -25,11 +25,11 @@ import { TAG_BYTES } from '../wire/tag.ts';
 import { writeClose } from '../wire/wireup.ts';
 import { CreditTeller } from './credit-messages.ts';
 import { sendMessage } from './message-packer.ts';
-import { PostedMessage, SendRequest } from './message-request.ts';
 import type { MessageTrace } from './message-trace.ts';
 import { OutboundCredit } from './outbound-credit.ts';
-import { PendingQueue } from './pending-queue.ts';
-import { type Connection, FlushRequest, type Request, type RequestOwner, start } from './request.ts';
+import { PostedMessage, SendRequest } from './request/message-request.ts';
+import { PendingQueue } from './request/pending-queue.ts';
+import { type Connection, FlushRequest, type Request, type RequestOwner, start } from './request/request.ts';
 
 /** Messages of the protocol that may wait for room; a peer that causes more is broken or hostile. */
 const POSTED_MAX = 65_536;

@@ -14,8 +14,8 @@ import type { RemoteKey } from '../mem/remote-key.ts';
 import type { RendezvousScheme } from '../resources/config.ts';
 import type { OpenMd } from '../resources/resources.ts';
 import type { PeerConnection } from './peer-connection.ts';
-import type { Connection, Request, RequestOwner } from './request.ts';
-import type { RequestPool } from './request-pool.ts';
+import type { Connection, Request, RequestOwner } from './request/request.ts';
+import type { RequestPool } from './request/request-pool.ts';
 import type { WorkerCounters } from './worker-counters.ts';
 
 /** How a key is unpacked. */

@@ -28,7 +28,7 @@ import { MemoryCopier } from '../api/memory/memory-copier.ts';
 import type { AddressedMemory, AdviseOptions, MemMapParams, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
 import type { WorkerOptions } from '../api/worker.ts';
 import type { UnpackOptions } from '../base/protocol-host.ts';
-import type { Connection } from '../base/request.ts';
+import type { Connection } from '../base/request/request.ts';
 import type { DistanceOf } from '../lane/lane-distance.ts';
 import type { RailLimits } from '../lane/rails.ts';
 import { railsOfConfig, schemeOf, type Thresholds, thresholdsOf } from '../lane/thresholds.ts';

@@ -35,7 +35,7 @@ import type {
 import type { Tag } from '../api/tag.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
-import type { Request } from '../base/request.ts';
+import type { Request } from '../base/request/request.ts';
 import type { Lane } from '../lane/lane.ts';
 import { nameOf } from '../lane/lanes.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';

@@ -6,8 +6,8 @@
 import { closedError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { type Connection, start } from '../base/request.ts';
-import { RmaRequest } from '../base/rma-request.ts';
+import { type Connection, start } from '../base/request/request.ts';
+import { RmaRequest } from '../base/request/rma-request.ts';
 import { type RailLimits, railsOf } from '../lane/rails.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';

@@ -5,7 +5,7 @@
 
 import { hasMemoryType, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { MdFlag } from '../../uct/api/memory-domain.ts';
-import type { Connection } from '../base/request.ts';
+import type { Connection } from '../base/request/request.ts';
 import { laneDistance } from '../lane/lane-distance.ts';
 import { HOST_PLACE } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';

@@ -5,7 +5,7 @@ import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type Iface, IfaceFlag, type RemotePath } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
-import type { Connection } from '../base/request.ts';
+import type { Connection } from '../base/request/request.ts';
 import type { Lane } from '../lane/lane.ts';
 import { laneDistance } from '../lane/lane-distance.ts';
 import { nameOf } from '../lane/lanes.ts';

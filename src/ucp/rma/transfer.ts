@@ -3,8 +3,8 @@
 import type { Status } from '../../ucs/type/status.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { hostBytes } from '../api/memory/local-bytes.ts';
-import { type Connection, notInitialized } from '../base/request.ts';
-import type { RmaRequest } from '../base/rma-request.ts';
+import { type Connection, notInitialized } from '../base/request/request.ts';
+import type { RmaRequest } from '../base/request/rma-request.ts';
 import type { LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';

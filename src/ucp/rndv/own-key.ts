@@ -7,7 +7,7 @@ import { memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { ProtocolContext } from '../base/protocol-host.ts';
-import type { Connection } from '../base/request.ts';
+import type { Connection } from '../base/request/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import { HOST_PLACE, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';

@@ -1,7 +1,7 @@
 /** Remote keys in messages of a peer: unpacked once, for lanes only. */
 
 import type { ProtocolContext } from '../base/protocol-host.ts';
-import type { Connection } from '../base/request.ts';
+import type { Connection } from '../base/request/request.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 
 /** A key of the peer, from before or unpacked now; `connection.rkeys.release` gives it back. Undefined for one that no lane can use. */

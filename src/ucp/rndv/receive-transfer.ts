@@ -17,7 +17,7 @@
 import { Status } from '../../ucs/type/status.ts';
 import { areHost, areMapped, bytesOf, scatter } from '../api/memory/local-bytes.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import type { Connection, Request, RequestTransfer } from '../base/request.ts';
+import type { Connection, Request, RequestTransfer } from '../base/request/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { CopyDone } from '../staging/device-copier.ts';

@@ -2,9 +2,9 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import { eachPart } from '../api/memory/local-bytes.ts';
-import { Parts } from '../base/completion.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import type { Connection, Request } from '../base/request.ts';
+import { Parts } from '../base/request/completion.ts';
+import type { Connection, Request } from '../base/request/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { Operation } from '../proto/selection.ts';

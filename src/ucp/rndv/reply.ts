@@ -1,8 +1,8 @@
 /** The reply that ends a request of the peer, and the names of what carried its bytes. When to reply is decided by the protocols. */
 
 import type { Status } from '../../ucs/type/status.ts';
-import type { Connection, Request } from '../base/request.ts';
-import { RmaRequest } from '../base/rma-request.ts';
+import type { Connection, Request } from '../base/request/request.ts';
+import { RmaRequest } from '../base/request/rma-request.ts';
 import { MessageId } from '../wire/message.ts';
 import { writeReply } from '../wire/reply.ts';
 

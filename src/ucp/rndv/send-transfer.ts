@@ -12,7 +12,7 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import { areHost, bytesOf } from '../api/memory/local-bytes.ts';
-import type { Connection, Request, RequestTransfer } from '../base/request.ts';
+import type { Connection, Request, RequestTransfer } from '../base/request/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { OwnKey } from './own-key.ts';

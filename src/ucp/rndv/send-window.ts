@@ -6,9 +6,9 @@
 import { Status } from '../../ucs/type/status.ts';
 import { areMapped } from '../api/memory/local-bytes.ts';
 import { sendPieces } from '../base/message-packer.ts';
-import { SendRequest } from '../base/message-request.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import type { Connection } from '../base/request.ts';
+import { SendRequest } from '../base/request/message-request.ts';
+import type { Connection } from '../base/request/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';

@@ -6,7 +6,7 @@
 import { Status } from '../../ucs/type/status.ts';
 import { areMapped } from '../api/memory/local-bytes.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import type { Connection, Request } from '../base/request.ts';
+import type { Connection, Request } from '../base/request/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import { Operation } from '../proto/selection.ts';

@@ -2,8 +2,8 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import { areHost, areMapped, eachPart, holdsBytes, hostBytes, scatter } from '../api/memory/local-bytes.ts';
-import { Parts } from '../base/completion.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
+import { Parts } from '../base/request/completion.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { CopyDone, DeviceCopy, StagingPort } from './device-copier.ts';
 import { FragmentPool } from './fragment-pool.ts';

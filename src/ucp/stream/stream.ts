@@ -9,10 +9,10 @@ import { bytesOf, checkLocal, checkPieces, hostBytes, isList } from '../api/memo
 import type { RequestParams, StreamRecvParams } from '../api/request.ts';
 import { postStreamCredit } from '../base/credit-messages.ts';
 import { shortBytes } from '../base/message-packer.ts';
-import type { ReceiveRequest, SendRequest } from '../base/message-request.ts';
 import { isObserved } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { type Connection, notInitialized, type Request } from '../base/request.ts';
+import type { ReceiveRequest, SendRequest } from '../base/request/message-request.ts';
+import { type Connection, notInitialized, type Request } from '../base/request/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { LocalBuffer, LocalPiece } from '../mem/memory-handle.ts';

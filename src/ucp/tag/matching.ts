@@ -5,7 +5,7 @@
  * message win. Receives of a full mask and messages are also in buckets by tag, so that neither is searched for among all of them.
  */
 
-import type { ReceiveRequest } from '../base/message-request.ts';
+import type { ReceiveRequest } from '../base/request/message-request.ts';
 import { UnexpectedList, type UnexpectedMessage } from './unexpected.ts';
 
 const BUCKETS = 1024;

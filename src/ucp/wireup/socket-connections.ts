@@ -21,8 +21,8 @@ import { ConnectionRequest, type RequestListener } from '../api/sockets/connecti
 import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../api/sockets/listener.ts';
 import { printSocketAddress } from '../api/sockets/socket-address.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
-import type { ConnectRequest, Request } from '../base/request.ts';
-import type { RequestPool } from '../base/request-pool.ts';
+import type { ConnectRequest, Request } from '../base/request/request.ts';
+import type { RequestPool } from '../base/request/request-pool.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { Attaching } from './attaching.ts';
 import {

@@ -6,10 +6,10 @@ import { checkList, copyOfNotification, entryError, type ListBlock } from '../..
 import type { ListParams, PreparedList, TransferEntry } from '../../api/list/list.ts';
 import { PlannedList } from '../../api/list/planned-list.ts';
 import type { RequestCallback } from '../../api/request.ts';
-import { ListPhase, type ListRequest } from '../../base/list-request.ts';
 import type { PeerConnection } from '../../base/peer-connection.ts';
 import type { ProtocolHost } from '../../base/protocol-host.ts';
-import type { Connection, Request } from '../../base/request.ts';
+import { ListPhase, type ListRequest } from '../../base/request/list-request.ts';
+import type { Connection, Request } from '../../base/request/request.ts';
 import { PROTOCOL_NAMES } from '../../proto/selection.ts';
 import { BlockMove, MoveRegistrations, type SoftwareList } from './list-move.ts';
 import { type BlockRegistrar, MAPPED_ONLY, operationOf, PlannedBlock } from './planned-block.ts';

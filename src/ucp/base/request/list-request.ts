@@ -7,10 +7,10 @@
  * A failure ends the request from every phase, and nothing is sent then.
  */
 
-import { Status } from '../../ucs/type/status.ts';
-import type { Completion } from '../../uct/api/iface.ts';
-import type { FlushedList } from '../api/list/notify-order.ts';
-import type { Lane } from '../lane/lane.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import type { Completion } from '../../../uct/api/iface.ts';
+import type { FlushedList } from '../../api/list/notify-order.ts';
+import type { Lane } from '../../lane/lane.ts';
 import { type Connection, notInitialized, Request, type Starter, start } from './request.ts';
 
 /** Where a list is: see the diagram above. */

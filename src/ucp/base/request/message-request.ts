@@ -1,12 +1,20 @@
 /** Requests of messages: sends and receives of tag matching, active messages and streams, and messages of the protocols themselves that wait for room. */
 
-import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
-import { joinBig } from '../../ucs/type/int64.ts';
-import { isLackOfResources, Status } from '../../ucs/type/status.ts';
-import { areHost, areIntact, areMapped, bytesOf, holdsBytes, hostBytes, scatter } from '../api/memory/local-bytes.ts';
-import type { Lane } from '../lane/lane.ts';
-import type { LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
-import { sendMessage } from './message-packer.ts';
+import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
+import { joinBig } from '../../../ucs/type/int64.ts';
+import { isLackOfResources, Status } from '../../../ucs/type/status.ts';
+import {
+  areHost,
+  areIntact,
+  areMapped,
+  bytesOf,
+  holdsBytes,
+  hostBytes,
+  scatter,
+} from '../../api/memory/local-bytes.ts';
+import type { Lane } from '../../lane/lane.ts';
+import type { LocalMemory, LocalPiece, MemoryHandle } from '../../mem/memory-handle.ts';
+import { sendMessage } from '../message-packer.ts';
 import { type Connection, notInitialized, Request, type RequestOwner, type Starter } from './request.ts';
 
 /** The list of a request that has no pieces. */

@@ -2,12 +2,12 @@
  * The requests of one worker, pooled apart by kind: hands them out, starts them, and takes them back. What they do is set by the protocol that asks for one.
  */
 
-import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
-import { invalidParam, statusError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
-import { checkLocal, checkPieces, isList } from '../api/memory/local-bytes.ts';
-import type { RequestParams } from '../api/request.ts';
-import type { LocalBuffer } from '../mem/memory-handle.ts';
+import { ObjectPool } from '../../../ucs/datastruct/object-pool.ts';
+import { invalidParam, statusError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { checkLocal, checkPieces, isList } from '../../api/memory/local-bytes.ts';
+import type { RequestParams } from '../../api/request.ts';
+import type { LocalBuffer } from '../../mem/memory-handle.ts';
 import { ListRequest } from './list-request.ts';
 import { ReceiveRequest, SendRequest } from './message-request.ts';
 import {
