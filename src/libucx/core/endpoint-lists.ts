@@ -5,7 +5,7 @@ import {
   checkListOptions,
   checkListParams,
   checkNotification,
-  copyOfNotification,
+  moveParamsOf,
 } from '../../ucp/api/list/check-list.ts';
 import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/list/list.ts';
 import { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
@@ -82,19 +82,15 @@ export class EndpointLists {
     const endpoint = this.#endpoint;
     const { devices } = this.#worker;
     if (endpoint.status !== Status.OK) return endpoint.status;
-    const notification = copyOfNotification(params?.notify);
-    // Copied: the caller may change it.
-    const selected = params?.blocks === undefined ? undefined : Int32Array.from(params.blocks);
-    if ((selected?.length ?? list.blockCount) === 0 && notification === undefined) return Status.OK;
+    const move = moveParamsOf(list, params);
+    if (move === undefined) return Status.OK;
     if (endpoint.isFenced) {
       const begin = (inner: RequestParams): Status | Request => this.#move(list, { ...params, ...inner });
       return devices.defer(endpoint, `${list.operation}/list`, begin, params);
     }
     const plan = {
+      ...move,
       list,
-      selected,
-      flushes: notification !== undefined || params?.flush === true,
-      notification,
       order: this.#order,
       notify: (bytes: Uint8Array, inner: RequestParams) =>
         sendOwn(this.#worker, endpoint, NOTIFICATION_AM_ID, bytes, inner),

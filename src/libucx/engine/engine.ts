@@ -5,6 +5,7 @@ import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
 import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../ucp/api/endpoint.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
+import type { ListMoveParams } from '../../ucp/api/list/check-list.ts';
 import type { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
 import type { PlannedList } from '../../ucp/api/list/planned-list.ts';
 import type { AmSendParams, Request, RequestParams } from '../../ucp/api/request.ts';
@@ -99,13 +100,8 @@ export interface RemoteTransfer {
 }
 
 /** A list of puts or gets, and the notification of its end. */
-export interface ListPlan {
+export interface ListPlan extends ListMoveParams {
   readonly list: PlannedList;
-  /** Numbers of the blocks; undefined for all. */
-  readonly selected: ArrayLike<number> | undefined;
-  /** Whether it ends only when all bytes are in remote memory: always before a notification. */
-  readonly flushes: boolean;
-  readonly notification: Uint8Array | undefined;
   /** Notifications of the endpoint. */
   readonly order: NotifyOrder;
   /** Sends the notification. */

@@ -53,10 +53,7 @@ export class EmulatedRma {
     byteLength: number,
     memoryKey: Uint8Array | undefined,
   ): void {
-    request.pieces = [{ memory: local, offset, byteLength, start: 0 }];
-    request.byteLength = byteLength;
-    request.isRemote = true;
-    request.starter = (asking, connection) => this.#ask(asking, connection, memoryKey);
+    this.#init(request, [{ memory: local, offset, byteLength, start: 0 }], memoryKey, byteLength);
   }
 
   /** Maximum number of blocks of one transfer over a connection: its message names all of them. */
@@ -71,13 +68,17 @@ export class EmulatedRma {
     blocks: readonly RmaBlock[],
     memoryKey: Uint8Array,
   ): void {
-    const payload = writeRmaBlocks(memoryKey, blocks);
+    const [first] = blocks;
+    request.remoteOffset = first!.remoteOffset;
+    this.#init(request, pieces, writeRmaBlocks(memoryKey, blocks), first!.byteLength);
+  }
+
+  /** @param payload the key of the memory, and further blocks; @param firstBytes of the first block */
+  #init(request: RmaRequest, pieces: readonly LocalPiece[], payload: Uint8Array | undefined, firstBytes: number): void {
     request.pieces = pieces;
     request.byteLength = bytesOf(pieces);
-    request.remoteOffset = blocks[0]!.remoteOffset;
     request.isRemote = true;
-    const first = blocks[0]!.byteLength;
-    request.starter = (asking, connection) => this.#ask(asking, connection, payload, first);
+    request.starter = (asking, connection) => this.#ask(asking, connection, payload, firstBytes);
   }
 
   /** The peer asks to write memory of this worker. */
@@ -124,13 +125,7 @@ export class EmulatedRma {
     else this.#rendezvous.receive(request, connection, peerRequest, request.pieces, NO_DATA);
   }
 
-  /** @param payload the key of the memory, and further blocks; @param byteLength of the first block */
-  #ask(
-    request: RmaRequest,
-    connection: Connection,
-    payload: Uint8Array | undefined,
-    byteLength = request.byteLength,
-  ): Status {
+  #ask(request: RmaRequest, connection: Connection, payload: Uint8Array | undefined, byteLength: number): Status {
     if (payload === undefined) return Status.UNREACHABLE;
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     const isPut = request.operation === Operation.PUT;

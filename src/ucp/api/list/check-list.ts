@@ -106,9 +106,23 @@ export function checkNotification(bytes: Uint8Array): void {
   throw invalidParam('notify', `must be a Uint8Array of at most ${NOTIFICATION_BYTES_MAX} bytes`, got);
 }
 
-/** A copy of the bytes of a notification, which may be empty because they are detached; undefined for none. */
-export function copyOfNotification(bytes: Uint8Array | undefined): Uint8Array | undefined {
-  return bytes === undefined || bytes.byteLength > 0 ? bytes?.slice() : new Uint8Array(0);
+/** What one move of a list does. */
+export interface ListMoveParams {
+  /** Numbers of the blocks; undefined for all. */
+  readonly selected: Int32Array | undefined;
+  readonly notification: Uint8Array | undefined;
+  /** Whether it ends only when all bytes are in remote memory: always before a notification. */
+  readonly flushes: boolean;
+}
+
+/** Copies the checked parameters of a move, which the caller may change; undefined for a move that has nothing to do. */
+export function moveParamsOf({ blockCount }: PreparedList, params: ListParams | undefined): ListMoveParams | undefined {
+  const { blocks, notify, flush = false } = params ?? {};
+  const selected = blocks === undefined ? undefined : Int32Array.from(blocks);
+  // Detached bytes are none.
+  const notification = notify === undefined || notify.byteLength > 0 ? notify?.slice() : new Uint8Array(0);
+  if ((selected?.length ?? blockCount) === 0 && notification === undefined) return undefined;
+  return { selected, notification, flushes: flush || notification !== undefined };
 }
 
 /** Adds the blocks of an entry; returns how many it has before merging. */

@@ -66,10 +66,6 @@ export class ListRequest extends Request implements FlushedList {
   /** Completions of blocks that are not in flight. */
   readonly #spare: BlockCompletion[] = [];
 
-  override get protocol(): string {
-    return this.protocolName;
-  }
-
   override begin(connection: Connection | undefined, lane: Lane | undefined): void {
     super.begin(connection, lane);
     this.phase = ListPhase.MOVE;

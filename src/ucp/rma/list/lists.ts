@@ -2,7 +2,7 @@
 
 import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { checkList, copyOfNotification, entryError, type ListBlock } from '../../api/list/check-list.ts';
+import { checkList, entryError, type ListBlock, moveParamsOf } from '../../api/list/check-list.ts';
 import type { ListParams, PreparedList, TransferEntry } from '../../api/list/list.ts';
 import { PlannedList } from '../../api/list/planned-list.ts';
 import type { RequestCallback } from '../../api/request.ts';
@@ -73,12 +73,11 @@ export class RmaLists {
     registrations: MoveRegistrations | undefined,
     params: ListParams | undefined,
   ): Status | Request {
-    // Copied: the caller may change it.
-    const selected = params?.blocks === undefined ? undefined : Int32Array.from(params.blocks);
-    const notification = copyOfNotification(params?.notify);
     if (connection.failure !== Status.OK) return connection.failure;
+    const move = moveParamsOf(list, params);
+    if (move === undefined) return Status.OK;
+    const { selected, notification, flushes } = move;
     if (notification !== undefined) connection.messageLane();
-    if ((selected?.length ?? list.blockCount) === 0 && notification === undefined) return Status.OK;
     const request = this.#host.requests.take(this.#host.requests.lists);
     if (request === undefined) return Status.NO_RESOURCE;
     const { operation } = list;
@@ -89,7 +88,7 @@ export class RmaLists {
     request.protocolName = first === undefined ? 'notify' : `${operation}/list/${PROTOCOL_NAMES[first.protocol]}`;
     request.errorOf = (entry, status) => entryError(entry, statusError(status, operation));
     request.notification = notification;
-    request.flushes = notification !== undefined || params?.flush === true;
+    request.flushes = flushes;
     if (request.flushes) connection.notifications.add(request, notification !== undefined);
     request.starter = this.#advance;
     return this.#host.start(request, params);
