@@ -11,7 +11,7 @@ const TEST_FILE = '[.]test[.]ts$';
 const ENTRIES = [
   '^src/(index|hlthunk)[.]ts$',
   '^src/(uct|emulator|coll)/index[.]ts$',
-  '^src/tools/main[.]ts$',
+  '^src/tools/(main|web/page/main)[.]ts$',
   '-(thread|program)[.]ts$',
 ];
 const PACKAGE_TYPES = [

@@ -14,7 +14,7 @@ const options: RolldownOptions[] = defineConfig(
       platform: 'node',
       transform: { target: 'es2023' },
       // None of these may come into a bundle; see test/fixtures/built.test.ts.
-      external: ['koffi', 'commander', 'vitest'],
+      external: ['koffi', 'commander', 'prom-client', 'vitest'],
       output: {
         dir: folder,
         cleanDir: true,

@@ -31,7 +31,7 @@ const SHARED = [
 
 /** Files that take longest, though some are short: begun last, one of them would run alone at the end. Vitest knows durations only from an earlier run. */
 const LONGEST =
-  /(docs|law|simulation|chaos|perftest|libucx-gaudi|libucx-interop|libucx-tools|command-line|node-command|hardware-tools|demo-exchange|package|two-nodes|ucp-[a-z-]+)\.test\.ts$/;
+  /(docs|law|simulation|chaos|perftest|libucx-gaudi|libucx-interop|libucx-tools|command-line|node-command|web-page|hardware-tools|demo-exchange|package|two-nodes|ucp-[a-z-]+)\.test\.ts$/;
 
 /** Runs the longest files first. */
 class LongestFirst extends BaseSequencer {

@@ -37,7 +37,7 @@ export async function benchInstrumentation(): Promise<Result[]> {
     observed += 0;
   };
   const countNs = medianPerCallNs(ROUNDS, CHEAP_CALLS, count) - medianPerCallNs(ROUNDS, CHEAP_CALLS, nothing);
-  if (observed !== 0) throw new Error('somebody looks on');
+  if (observed !== 0) throw new Error('instrumentation is on');
   const share = Math.max(0, countNs) / putNs;
   return [
     {

@@ -6,6 +6,7 @@
 import os from 'node:os';
 import { benchCUcx, SIZES_ONCE, TABLE_ONLY } from './c-ucx/c-ucx.ts';
 import { benchContended } from './c-ucx/contended.ts';
+import { benchCollectives } from './collectives.ts';
 import { benchCopyBandwidth } from './copy-bandwidth.ts';
 import { benchDeviceMemory } from './device-memory.ts';
 import { benchDeviceNodes } from './device-nodes.ts';
@@ -36,6 +37,7 @@ const ALL: Readonly<Record<string, Bench>> = {
   'c-ucx-contended': benchContended,
   'device-memory': benchDeviceMemory,
   lists: benchLists,
+  collectives: benchCollectives,
   engines: benchEngines,
   endpoints: benchEndpoints,
   scale: benchScale,

@@ -138,7 +138,13 @@ for (const [
   }
   loaded += end - begin;
   const percent = Math.round((100 * loaded) / (size - dataStart));
-  console.log(`${String(percent).padStart(3)} % ${name}: ${isSharded ? `${CARDS} shards` : 'to every card'}`);
+  // A progress bar on a terminal, and none in a pipe.
+  if (process.stdout.isTTY) {
+    const bar = '#'.repeat(Math.round(percent / 4)).padEnd(25, '.');
+    process.stdout.write(
+      `\r[${bar}] ${String(percent).padStart(3)} % ${name.padEnd(30)}${percent === 100 ? '\n' : ''}`,
+    );
+  }
 }
 
 let same = 0;

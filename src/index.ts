@@ -84,6 +84,24 @@ export type {
   RequestParams,
   StreamRecvParams,
 } from './ucp/api/request.ts';
+export type { MetricsRegistry } from './ucp/api/snapshot/metrics-registry.ts';
+export type {
+  CacheSnapshot,
+  CardSnapshot,
+  CardTransfersSnapshot,
+  ContextSnapshot,
+  EndpointSnapshot,
+  LaneSnapshot,
+  MemorySnapshot,
+  MessageSnapshot,
+  RequestGroup,
+  RequestSnapshot,
+  RequestsSnapshot,
+  UnavailableResource,
+  UnexpectedSnapshot,
+  WaitReason,
+  WorkerSnapshot,
+} from './ucp/api/snapshot/snapshot.ts';
 export type { ConnectNbxOptions, ConnectOptions } from './ucp/api/sockets/connect.ts';
 export type { ConnectionRequest, ConnectionRequestAttributes } from './ucp/api/sockets/connection-request.ts';
 export type { Listener, ListenerAttributes, ListenerOptions } from './ucp/api/sockets/listener.ts';
@@ -104,4 +122,4 @@ export type { Counters, StatsNode } from './ucs/stats/stats-node.ts';
 export { AbortError, isUcxError, UcxError } from './ucs/type/error.ts';
 export { Status, statusName, statusString } from './ucs/type/status.ts';
 export type { SocketAddress } from './uct/api/connection-manager.ts';
-export type { MemoryAdvice, RegistrationCache } from './uct/api/memory-domain.ts';
+export type { DeviceMemoryMap, MemoryAdvice, RegistrationCache } from './uct/api/memory-domain.ts';

@@ -13,6 +13,7 @@ import type { Engine } from '../ucp/api/engine.ts';
 import { checkFeatures, type Feature } from '../ucp/api/features.ts';
 import { Context as NativeContext } from '../ucp/core/context.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
+import type { StatsNode } from '../ucs/stats/stats-node.ts';
 import { invalidParam } from '../ucs/type/error.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
 import { HostDmabufs } from '../uct/base/host/host-dmabufs.ts';
@@ -22,14 +23,19 @@ import { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
 import { cardAt } from '../uct/gaudi/base/memory/device-parts.ts';
 import { gaudiCopyComponent } from '../uct/gaudi/copy/component.ts';
 import { gaudiIpcComponent } from '../uct/gaudi/ipc/component.ts';
+import { ibComponent } from '../uct/ib/component.ts';
 import { selfComponent } from '../uct/self/component.ts';
 import { cmaComponent } from '../uct/shm/cma/component.ts';
 import { posixComponent } from '../uct/shm/posix/component.ts';
 import { tcpComponent } from '../uct/tcp/component.ts';
+import type { VerbsPort } from '../verbs/port.ts';
 import { distancesOf } from './distances.ts';
 import { chooseEngine } from './engine.ts';
+import { inspectContext } from './inspect/context-inspection.ts';
+import type { ListedContext } from './inspect/process-snapshot.ts';
 import { nodeTls } from './node-tls.ts';
 import { openNode } from './open-node.ts';
+import { openVerbs } from './open-verbs.ts';
 import type { EngineChoice } from './program/config.ts';
 import { type Instrumentation, openInstrumentation } from './program/instrumentation.ts';
 import {
@@ -64,16 +70,18 @@ export interface ContextOptions extends ProgramOptions {
 const CONTEXT_OPTIONS = [...PROGRAM_OPTIONS, 'engine', 'features', 'driver', 'node', 'devices'] as const;
 
 /** The transport components of this library on a node. */
-export function components(node: DriverNode, { env }: Pick<Program, 'env'>): Component[] {
-  return componentsOn(new GaudiResources({ node, ...cardChoiceOf(env) }));
+export function components(node: DriverNode, { env, config }: Pick<Program, 'env' | 'config'>): Component[] {
+  return componentsOn(new GaudiResources({ node, ...cardChoiceOf(env) }), openVerbs(node, config));
 }
 
-function componentsOn(gaudi: GaudiResources): Component[] {
+/** @param verbs RDMA devices; undefined for none */
+function componentsOn(gaudi: GaudiResources, verbs: VerbsPort | undefined): Component[] {
   return [
     selfComponent(),
     posixComponent(),
     cmaComponent(),
     tcpComponent(),
+    ...(verbs === undefined ? [] : [ibComponent(verbs)]),
     gaudiCopyComponent(gaudi),
     gaudiIpcComponent(gaudi),
   ];
@@ -103,11 +111,29 @@ function checkDriver({ driver, node, devices }: ContextOptions): void {
   }
 }
 
-/** Opens a context of the native engine. */
+/** Opens the instrumentation of a context of the program, and makes it visible to other processes. */
+function observeContext(program: Program, context: ListedContext & { stats(): StatsNode }): Instrumentation {
+  const instrumentation = openInstrumentation(program, context);
+  try {
+    const hide = inspectContext(program, context);
+    return {
+      close(): void {
+        hide();
+        instrumentation.close();
+      },
+    };
+  } catch (error) {
+    instrumentation.close();
+    throw error;
+  }
+}
+
+/** Opens a context of the native engine. @param observe for a context that the program does not see: the instrumentation alone */
 async function openNative(
   program: Program,
   options: Pick<ContextOptions, 'node' | 'devices'>,
   engine: Engine,
+  observe: typeof observeContext = observeContext,
 ): Promise<NativeContext<Device>> {
   const devices = checkDevices(options);
   const given = options.node === undefined ? devices?.[0]?.node : options.node;
@@ -120,7 +146,7 @@ async function openNative(
     context = new NativeContext({
       ...program,
       engine,
-      components: componentsOn(gaudi),
+      components: componentsOn(gaudi, openVerbs(node, program.config)),
       distanceOf: distancesOf(gaudi, { node, config: program.config }),
       deviceOf: (index) => deviceOf(gaudi, index),
       emulated: node.emulated,
@@ -130,7 +156,7 @@ async function openNative(
       onClosing: () => instrumentation?.close(),
       onClose: release,
     });
-    instrumentation = openInstrumentation(program, context);
+    instrumentation = observe(program, context);
     return context;
   } catch (error) {
     if (context === undefined) release();
@@ -154,7 +180,7 @@ async function openLibucx(
     .modify('STATS_DEST', '')
     .modify('RNDV_SCHEME', 'auto');
   for (const devices of ['NET_DEVICES', 'SHM_DEVICES', 'SELF_DEVICES']) source.modify(devices, 'all');
-  const node = await openNative({ ...program, config: source.values, source }, options, engine);
+  const node = await openNative({ ...program, config: source.values, source }, options, engine, openInstrumentation);
   let context: LibucxContext<Device> | undefined;
   let instrumentation: Instrumentation | undefined;
   try {
@@ -173,7 +199,7 @@ async function openLibucx(
       onClosing: () => instrumentation?.close(),
     });
     await context.probeAccess();
-    instrumentation = openInstrumentation(program, context);
+    instrumentation = observeContext(program, context);
     return context;
   } catch (error) {
     await (context ?? node).close();
@@ -190,7 +216,7 @@ function checkDevices({ devices, node }: Pick<ContextOptions, 'node' | 'devices'
   if (!Array.isArray(devices) || devices.length === 0) {
     throw invalidParam('devices', 'must be a list of at least one open device of gaudi-ucx/hlthunk', devices);
   }
-  const home = node ?? (devices[0] as Device | undefined)?.node;
+  const home = node ?? devices.at(0)?.node;
   for (const [index, device] of devices.entries()) {
     const name = `devices[${index}]`;
     if (!Device.isGenuine(device)) throw invalidParam(name, 'must be an open device of gaudi-ucx/hlthunk', device);

@@ -86,6 +86,8 @@ export function nodeOptions({ config, log, clock, env }: OpenNodeOptions): Emula
   return {
     asic: values.EMULATOR_ASIC,
     cards: values.EMULATOR_CARDS,
+    nics: values.EMULATOR_NICS,
+    nicSockets: true,
     identities: identitiesIn(env['GAUDI_MAPPING_TABLE'], values.EMULATOR_CARDS),
     clock,
     log: log.child('emulator'),

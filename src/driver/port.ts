@@ -6,6 +6,7 @@
  */
 
 import type { IoctlNumbers } from '../uapi/index.ts';
+import type { VerbsPort } from '../verbs/port.ts';
 
 /**
  * Memory for one ioctl argument, at a fixed address outside the JavaScript heap, accessed through views made once.
@@ -181,6 +182,8 @@ export interface DriverNode {
   temperature?(minor: number): number | undefined;
   /** The version that the driver reports; undefined if it reports none. */
   readonly driverVersion?: string | undefined;
+  /** The RDMA devices of an emulated node; undefined for a node that has none of its own: those of the machine are used. */
+  readonly verbs?: VerbsPort | undefined;
   /** The process that serves an emulated node; undefined for a node in this process, and for real cards. */
   readonly serverPid?: number | undefined;
   /** Closes the node and its open files. Idempotent. */

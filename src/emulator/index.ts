@@ -25,4 +25,6 @@ export type { CardStatus, ClientStatus, NodeStatus } from './node/node-status.ts
 export { connectEmulatedNode, findEmulatedNode, RemoteNode } from './node/remote-node.ts';
 export { defaultSocketPath, prepareFolder } from './node/socket-path.ts';
 export { createEmulatedNode, EmulatedNode } from './node.ts';
+export { EmulatedVerbs } from './rdma/emulated-verbs.ts';
+export type { RdmaFault } from './rdma/rdma-faults.ts';
 export { diffTraces, type TraceDifference } from './trace/trace-diff.ts';

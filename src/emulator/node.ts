@@ -20,6 +20,8 @@ import type { EmulatedFile, PrimaryFile } from './driver/ioctl/file.ts';
 import type { MmapFile } from './driver/memory/mmap-file.ts';
 import { OWN_PROCESS } from './driver/memory/user-memory.ts';
 import type { Fault } from './faults/fault-plan.ts';
+import { EmulatedVerbs } from './rdma/emulated-verbs.ts';
+import { cardMemory, NO_DMABUFS } from './rdma/memory/card-memory.ts';
 import type { IoctlTracer } from './trace/ioctl-tracer.ts';
 
 const IDENTITY_BYTES = 16;
@@ -34,6 +36,8 @@ export class EmulatedNode implements DriverNode {
   readonly config: NodeConfig;
   /** Records the ioctls of files that other processes open from now on; undefined: nothing. */
   tracer: IoctlTracer | undefined;
+  /** The RDMA devices; undefined if the node has none. */
+  readonly verbs: EmulatedVerbs | undefined;
   readonly #engines: DmaEngines;
   readonly #dmabufs: DmabufRegistry = new DmabufRegistry();
   readonly #linkTraffic: LinkTraffic;
@@ -53,6 +57,9 @@ export class EmulatedNode implements DriverNode {
       log: config.log,
       random: config.random,
     });
+    const { nics, nicDmabufs, nicSockets, clock } = config;
+    const dmabufs = nicDmabufs ? cardMemory(this.#dmabufs) : NO_DMABUFS;
+    this.verbs = nics === 0 ? undefined : new EmulatedVerbs({ nics, clock, dmabufs, sockets: nicSockets });
     this.#linkTraffic = new LinkTraffic(config.cards);
     this.#cards = this.#makeCards();
     this.#engines.listen(() => {
@@ -172,6 +179,7 @@ export class EmulatedNode implements DriverNode {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.verbs?.close();
     for (const card of this.#cards) card.releaseFile();
     this.#engines.close();
     for (const card of this.#cards) card.close();

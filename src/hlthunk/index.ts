@@ -81,6 +81,7 @@ export {
 export { type Arena, BLOCK_GRANULE_BYTES, DeviceBlock, DevicePart } from './memory/arena.ts';
 export {
   ARENA_BYTES,
+  type ArenaMap,
   type ArenaStatistics,
   BLOCK_ALIGNMENT_MAX,
   type BlockOptions,

@@ -2,7 +2,7 @@
  * Linux system calls for Node.js: the one folder that uses the FFI. Re-exports only.
  */
 
-export { DynamicLibrary, type NativeType, textAt } from './base/dynamic-library.ts';
+export { DynamicLibrary, functionAt, lastErrno, type NativeType, textAt } from './base/dynamic-library.ts';
 export { Errno, type ErrnoName, errnoName, errnoText } from './base/errno.ts';
 export {
   type AnonymousOptions,
@@ -34,6 +34,7 @@ export { PollSubscription, pollReadable } from './event/poll.ts';
 export {
   close,
   dup,
+  errnoOf,
   type FileIdentity,
   fcntl,
   fstat,

@@ -2,21 +2,28 @@
 
 const WIDTH = 32;
 
+/** Where a bar is drawn: standard output or standard error. */
+export interface BarStream {
+  readonly isTTY?: boolean;
+  write(text: string): unknown;
+}
+
 /** Shows the progress of a transfer. */
 export class ProgressBar {
-  readonly #stream: NodeJS.WriteStream;
+  readonly #stream: BarStream;
   readonly #total: number;
+  /** Percent of the bar on the terminal; -1 without one. */
   #shown = -1;
 
   /** @param total final value of {@link update} */
-  constructor(stream: NodeJS.WriteStream, total: number) {
+  constructor(stream: BarStream, total: number) {
     this.#stream = stream;
     this.#total = total;
   }
 
   /** Draws the bar, if it has changed. */
   update(label: string, done: number): void {
-    if (!this.#stream.isTTY) return;
+    if (this.#stream.isTTY !== true) return;
     const filled = Math.round((done / this.#total) * WIDTH);
     const percent = Math.round((done / this.#total) * 100);
     if (percent === this.#shown && done !== this.#total) return;
@@ -25,8 +32,10 @@ export class ProgressBar {
     this.#stream.write(`\r[${bar}] ${String(percent).padStart(3)} %  ${label.padEnd(28)}`);
   }
 
-  /** Removes the bar. */
+  /** Removes the bar, if there is one. */
   clear(): void {
-    if (this.#stream.isTTY) this.#stream.write(`\r${' '.repeat(WIDTH + 40)}\r`);
+    if (this.#shown < 0) return;
+    this.#shown = -1;
+    this.#stream.write(`\r${' '.repeat(WIDTH + 40)}\r`);
   }
 }

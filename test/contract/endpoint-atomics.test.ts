@@ -1,5 +1,6 @@
 import { endpointAtomicsContract } from './endpoint-atomics.ts';
-import { openPosix, openSelf } from './uct-implementations.ts';
+import { openIb, openPosix, openSelf } from './uct-implementations.ts';
 
 endpointAtomicsContract('self', openSelf);
 endpointAtomicsContract('posix', openPosix);
+endpointAtomicsContract('ib on emulated devices', (log) => openIb(log));

@@ -12,7 +12,7 @@ import {
   SocketType,
   unixSocketPair,
 } from '../../src/sys/index.ts';
-import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
+import { hasMemoryType, MemoryType } from '../../src/ucs/memory/memory-type.ts';
 import { isUcxError } from '../../src/ucs/type/error.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import type { MdMemory } from '../../src/uct/api/memory.ts';
@@ -26,6 +26,7 @@ import {
   keyOf,
   type MdSetup,
   ownBytes,
+  started,
   UctFixture,
 } from './uct-fixture.ts';
 
@@ -37,6 +38,9 @@ const ARENA_BYTES_MAX = 2 ** 40;
 export function memoryDomainImportCases(setup: MdSetup): void {
   const fixture = new UctFixture(setup);
   const imports = (): boolean => fixture.has(MdFlag.REG_DMABUF);
+
+  /** Whether the memory domain has devices of the memory, at which it gets an address. Others name it as the caller does. */
+  const assignsAddresses = (): boolean => hasMemoryType(fixture.md.attributes.accessMemoryTypes, MemoryType.GAUDI);
 
   /** A dma-buf of the second card, its descriptor closed at the end. */
   function withDmabuf(use: (dmabuf: DmabufExport) => void): void {
@@ -67,7 +71,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
         bytes: undefined,
         live: true,
       });
-      expect(memory.address).toBeGreaterThan(0n);
+      if (assignsAddresses()) expect(memory.address).toBeGreaterThan(0n);
       // The caller keeps its descriptor; the memory domain has duplicated it.
       expect(fstat(dmabuf.fd).ino).toBeGreaterThan(0);
       md.memDereg(memory);
@@ -119,7 +123,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
     const [local, rkey] = [md.memReg(ownBytes(BYTES)), keyOf(md, memory)];
     const put = new CountingCompletion();
     const iov = [{ memory: local, offset: 0, byteLength: BYTES }];
-    expect(endpoint.putZcopy(iov, 0, rkey, put)).toBe(Status.INPROGRESS);
+    expect(await started(iface, put, () => endpoint.putZcopy(iov, 0, rkey, put))).toBe(Status.INPROGRESS);
     expect(errorOf(() => md.memDereg(memory)).status).toBe(Status.BUSY);
     expect([memory.live, rkey.live]).toEqual([true, true]);
     await driveUntil(iface, () => put.calls > 0);
@@ -186,6 +190,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
         [{ sysDevice: -1 }, Status.INVALID_PARAM, /sysDevice/],
       ] as const;
       for (const [change, status, message] of refusals) {
+        if (status === Status.NO_DEVICE && !assignsAddresses()) continue;
         const error = errorOf(() => fixture.md.memRegDmabuf!(regionOf(dmabuf, change)));
         expect(error).toMatchObject({ status, message: expect.stringMatching(message) });
         expect(openFileDescriptors()).toBe(before);

@@ -1,5 +1,6 @@
 /** The memory domains of the contract suites: self, posix, cma, and gaudi_copy on emulated nodes of every kind that supports transfers. */
 
+import { expect } from 'vitest';
 import { createEmulatedNode, type EmulatedNodeOptions } from '../../src/emulator/index.ts';
 import { loadConfig } from '../../src/ucs/config/config.ts';
 import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
@@ -10,6 +11,8 @@ import { GaudiResources } from '../../src/uct/gaudi/base/gaudi-resources.ts';
 import { CopyMd } from '../../src/uct/gaudi/copy/copy-md.ts';
 import { GAUDI_IPC_CONFIG_TABLE } from '../../src/uct/gaudi/ipc/base/config.ts';
 import { IpcMd } from '../../src/uct/gaudi/ipc/ipc-md.ts';
+import { IB_CONFIG_TABLE, RC_CONFIG_TABLE } from '../../src/uct/ib/base/config.ts';
+import { ibComponent } from '../../src/uct/ib/component.ts';
 import { selfComponent } from '../../src/uct/self/component.ts';
 import { cmaComponent } from '../../src/uct/shm/cma/component.ts';
 import { posixComponent } from '../../src/uct/shm/posix/component.ts';
@@ -98,12 +101,33 @@ export const ENGINE_THREADS: readonly (readonly ['gaudi' | 'gaudi2', number])[] 
   ...(IS_FULL ? ([['gaudi', 1]] as const) : []),
 ];
 
+/** Opens the memory domain of RDMA on an emulated node of its own, whose second card provides dma-bufs. */
+export function openIb(log: TestLog, overrides: Readonly<Record<string, string>> = {}): MdUnderTest {
+  const emulated = createEmulatedNode({ cards: 2, dmaThreads: 0, nics: 2, log: log.log });
+  const shared = new GaudiResources({ node: emulated, mappingTable: undefined });
+  const copy = new CopyMd(shared, { log: log.log, clock: systemClock, config: loadConfig([GAUDI_COPY_CONFIG_TABLE]) });
+  const config = loadConfig([IB_CONFIG_TABLE, RC_CONFIG_TABLE], { overrides });
+  const md = ibComponent(emulated.verbs!).openMd({ log: log.log, clock: systemClock, config });
+  return {
+    md,
+    foreignDmabuf: (byteLength) => dmabufOf(copy, byteLength),
+    pinnedBytes: () => 0,
+    deviceBytes: () => 0,
+    close: () => {
+      expect(['hca0', 'hca1'].map((name) => emulated.verbs!.device(name).objectCount)).toEqual([0, 0]);
+      copy.close();
+      emulated.close();
+    },
+  };
+}
+
 /** Every implementation with its name. */
 export const IMPLEMENTATIONS: readonly (readonly [string, MdSetup])[] = [
   ['self', openSelf],
   ['posix', openPosix],
   ['cma', openCma],
   ['tcp', (log) => openTcp(log)],
+  ['ib on emulated devices', (log) => openIb(log)],
   ...ENGINE_THREADS.map(([asic, dmaThreads]): readonly [string, MdSetup] => [
     `gaudi_copy on emulated ${asic}, ${dmaThreads} engine threads`,
     (log) => openGaudiCopy(log, { asic, dmaThreads }),

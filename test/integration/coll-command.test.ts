@@ -5,6 +5,8 @@ import { once } from 'node:events';
 import { describe, expect, it } from 'vitest';
 import { MAIN, useCommandLine } from '../fixtures/command-line.ts';
 import { freePort } from '../fixtures/free-port.ts';
+import { installedLibucp } from '../fixtures/libucp.ts';
+import { requires } from '../fixtures/requires.ts';
 
 const cli = useCommandLine();
 const SHORT = ['-n', '2', '-w', '0'];
@@ -64,6 +66,19 @@ describe('gaudi-ucx coll', { timeout: 60_000 }, () => {
     expect(head).toBe('size,count,type,redop,root,time_us,algbw_GBps,busbw_GBps,wrong,algorithm');
     expect(line).toMatch(/^60,10,bfloat16,max,-1,[\d.]+,[\d.]+,[\d.]+,0,\w/);
     expect(rest).toEqual([]);
+  });
+
+  it.each([
+    ['tcp', { UCX_TLS: 'self,tcp' }, undefined],
+    ['libucp', { UCX_ENGINE: 'libucx' }, installedLibucp().skipReason],
+  ] as const)('has the data of the oracle over %s', (_, env, skipReason) => {
+    requires(skipReason === undefined, 'libucp');
+    for (const test of ['all_reduce', 'all_to_all', 'scatter']) {
+      const options = ['coll', '--test', test, '-m', 'host', '--size', '1K..1M', '--ranks', '3', '--json', ...SHORT];
+      const { results } = JSON.parse(cli.output(options, env));
+      expect(results.map(({ wrong }: { wrong: number }) => wrong)).toEqual(results.map(() => 0));
+      expect(results.length).toBe(6);
+    }
   });
 
   it('joins by the environment of a launcher; rank 0 prints', async () => {

@@ -129,7 +129,15 @@ describe('info', { timeout: 60_000 }, () => {
   });
 
   it('-T prints distances, -M the bandwidth of copies', () => {
-    expect(output(['info', '-T'])).toMatch(/^# card 0 +- +PCI switch$/m);
+    // Cards, then network devices, then the NUMA node.
+    expect(output(['info', '-T'])).toMatch(/^# card 0 +- +PCI switch +(\S.* +)?0$/m);
+    const { system } = JSON.parse(output(['info', '-T', '--json'])) as {
+      readonly system: {
+        readonly networks: readonly object[];
+        readonly networkDistances: readonly (readonly string[])[];
+      };
+    };
+    expect(system.networkDistances.map((row) => row.length)).toEqual([system.networks.length, system.networks.length]);
     expect(output(['info', '-M'])).toMatch(/^# +4096 bytes: \d+\.\d{3} MB\/s$/m);
   });
 

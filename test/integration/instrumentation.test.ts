@@ -132,7 +132,9 @@ describe('statistics', () => {
     expect(direction('host_to_device')).toMatchObject({ operations: 3, bytes: 3 * MIB, errors: 0, in_flight: 0 });
     expect(direction('device_to_host')).toMatchObject({ operations: 1, bytes: 1000 });
     expect(direction('device_to_device')).toMatchObject({ operations: 1, bytes: MIB });
-    expect(card().counters).toEqual({ cs_in_flight: 0 });
+    const { arena_bytes: arenaBytes } = card().counters;
+    expect(card().counters).toMatchObject({ cs_in_flight: 0, arenas: 1, blocks: 2, block_bytes: 2 * MIB });
+    expect(card().counters).toMatchObject({ largest_free_bytes: arenaBytes! - 2 * MIB });
     node.inject(0, { kind: 'hang' });
     const failing = failureOf(() => ab.put(pattern(MIB, 9), rkey));
     node.inject(0, { kind: 'hard-reset' });

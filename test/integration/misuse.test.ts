@@ -50,6 +50,7 @@ function callsOf({ context, worker }: Stack, parts: Parts): Readonly<Record<stri
       },
       packRkey: { args: () => [hbm] },
       device: { args: () => [0] },
+      metrics: { args: () => [{ registerMetric: () => {}, getSingleMetric: () => undefined }] },
     },
     worker: {
       endpoint: { args: () => [worker.address(), {}], undo: close },
@@ -116,7 +117,7 @@ interface Parts {
 
 /** Methods without arguments. */
 const WITHOUT_ARGUMENTS: Readonly<Record<string, readonly string[]>> = {
-  context: ['query', 'stats', 'close'],
+  context: ['query', 'snapshot', 'stats', 'close'],
   worker: ['address', 'progress', 'arm', 'signal', 'stats', 'fence', 'close'],
   endpoint: ['query', 'streamRecvData', 'fence'],
 };

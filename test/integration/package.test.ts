@@ -19,7 +19,17 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { ROOT } from '../fixtures/built.ts';
 
 /** The dependencies of the package, and the types of Node.js, which its declarations name. */
-const INSTALLED = ['koffi', '@koromix', 'commander', '@types/node', 'undici-types'];
+const INSTALLED = [
+  'koffi',
+  '@koromix',
+  'commander',
+  'prom-client',
+  '@opentelemetry',
+  'tdigest',
+  'bintrees',
+  '@types/node',
+  'undici-types',
+];
 /** The version of TypeScript that `npm run test:typescript` brings, if it runs the tests. */
 const RELEASE = process.env['GAUDI_UCX_TEST_TYPESCRIPT'];
 const TSC: readonly [string, ...string[]] =

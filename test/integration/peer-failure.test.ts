@@ -43,7 +43,11 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
   expectNoLeaks(SEGMENT_PROBES);
 
   /** Runs a test with an own context and peers, and closes all of them. */
-  async function withPeers(count: number, run: (own: Own, ...peers: UcpPeer[]) => Promise<void>): Promise<void> {
+  async function withPeers(
+    count: number,
+    run: (own: Own, ...peers: UcpPeer[]) => Promise<void>,
+    tls = 'all',
+  ): Promise<void> {
     const node: RemoteNode = connectEmulatedNode(server.socketPath);
     const log = createTestLog();
     const peers: UcpPeer[] = [];
@@ -57,7 +61,7 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
       logSink: (level, component, message) => log.log.child(component)[level <= 2 ? 'warn' : 'info'](message),
     });
     try {
-      for (let i = 0; i < count; i++) peers.push(await UcpPeer.start(server.socketPath, i + 1));
+      for (let i = 0; i < count; i++) peers.push(await UcpPeer.start(server.socketPath, i + 1, tls));
       await run({ context, worker: context.worker(), log }, ...peers);
       for (const peer of peers) await peer.close();
     } finally {
@@ -101,6 +105,54 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
       );
     }
   }
+
+  it.each([
+    ['host', 'all', 1],
+    ['host', 'tcp', 9],
+    ['gaudi', 'all', 3],
+    ['gaudi', 'tcp,gaudi_cpy', 5],
+  ] as const)(
+    'that are killed send no notification without its data: %s memory, UCX_TLS=%s',
+    async (kind, tls, killAt) => {
+      const [slots, slotBytes] = [200, 64 * 1024];
+      await withPeers(
+        1,
+        async (own, victim) => {
+          const { context, worker } = own;
+          const memoryType = kind === 'gaudi' ? MemoryType.GAUDI : MemoryType.HOST;
+          const memory = context.memMap({ allocate: slots * slotBytes, memoryType });
+          const endpoint = await connect(own, victim);
+          const serving = new AbortController();
+          const served = worker.serve(serving.signal);
+          const notified: number[] = [];
+          const holds = (bytes: Uint8Array, slot: number): boolean =>
+            bytes.subarray(slot * slotBytes, (slot + 1) * slotBytes).every((byte) => byte === slot + 1);
+          const broken: number[] = [];
+          const reached = new Promise<void>((resolve) => {
+            worker.setNotificationHandler(({ bytes }) => {
+              const slot = bytes[0]!;
+              if (memory.bytes !== undefined && !holds(memory.bytes, slot)) broken.push(slot);
+              notified.push(slot);
+              if (notified.length === killAt) resolve();
+            });
+          });
+          const key = Buffer.from(context.packRkey(memory)).toString('hex');
+          await victim.ask({ do: 'notify', key, count: slots, slotBytes });
+          await reached;
+          await victim.kill();
+          await endpoint.close({ force: true });
+          // In order, each once, and nothing of the dead peer comes later.
+          expect(notified).toEqual(notified.map((_, slot) => slot));
+          const contents = memory.bytes ?? (await memory.read());
+          for (const slot of notified) expect(holds(contents, slot)).toBe(true);
+          serving.abort();
+          await served;
+          context.memUnmap(memory);
+        },
+        tls,
+      );
+    },
+  );
 
   it('that are killed end the operations that wait for them, and no others', async () => {
     await withPeers(2, async (own, victim, other) => {

@@ -1,15 +1,15 @@
 /** `gaudi-ucx perftest --report` as a user runs it, and its page in a real browser. */
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { BROWSERS, findBrowser } from '../fixtures/browser.ts';
 import { ROOT } from '../fixtures/built.ts';
 import { MAIN } from '../fixtures/command-line.ts';
 
-const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
 const BROWSER_FLAGS = [
   '--headless',
   '--no-sandbox',
@@ -32,12 +32,6 @@ function perftest(args: readonly string[]): { status: number | null; stdout: str
   const env = { ...clean, HOME: folder, UCX_TLS: 'self,gaudi_cpy', UCX_GAUDI_DRIVER: 'emulator' };
   const flags = [MAIN, 'perftest', ...args];
   return spawnSync(process.execPath, flags, { cwd: ROOT, env, encoding: 'utf8' });
-}
-
-/** A browser of this machine; undefined for none. */
-function findBrowser(): string | undefined {
-  const folders = (process.env['PATH'] ?? '').split(delimiter);
-  return folders.flatMap((each) => BROWSERS.map((name) => join(each, name))).find((path) => existsSync(path));
 }
 
 /** Examines the rendered page: runs in the browser, and writes its results to the page. */

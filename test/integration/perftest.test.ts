@@ -135,6 +135,42 @@ const linesFor = (transport: string): string[] =>
   TESTS.map(({ name }) => `${name} -t ${name} ${UCT_OPTIONS(transport)}`);
 
 describe('perftest between two processes', TIMEOUT, () => {
+  it('runs on several threads, each with a worker and a partner of its own (-T)', async () => {
+    const args = ['-b', batch(['tag_bw -t tag_bw', 'put -t ucp_put_lat'])];
+    const { client, server } = await both([...args, '-T', '2', '-V', '-n', '200', '-w', '0', '-v', '-f'], HOST);
+    expect([...rowsOf(client)].map(([name, [iterations]]) => [name, iterations])).toEqual([
+      ['tag_bw', 400],
+      ['put', 400],
+    ]);
+    expect(server).toContain('| Threads:      2');
+  });
+
+  it('ends all threads of both sides when one side is killed, or interrupted', async () => {
+    for (const signal of ['SIGKILL', 'SIGINT'] as const) {
+      const { server, socket } = await serve(HOST);
+      const client = new Tool([socket, '-t', 'tag_lat', '-T', '2', '-n', '1000000000', '-v'], HOST);
+      await client.prints('iterations,');
+      await client.prints('\n');
+      client.child.kill(signal);
+      const [clientEnd, serverEnd] = await Promise.all([client.end, server.end]);
+      expect(clientEnd.code).toBe(signal === 'SIGINT' ? 130 : null);
+      expect(serverEnd.code).toBe(1);
+      expect(serverEnd.err).toMatch(/^gaudi-ucx: .+ \(ERR_\w+\)\n$/);
+    }
+  });
+
+  it('sleeps while there is nothing to do (-E sleep)', async () => {
+    const lines = ['tag_lat', 'tag_bw', 'tag_sync_lat', 'ucp_am_bw', 'stream_lat'].map((t) => `${t} -t ${t}`);
+    for (const tls of ['posix,cma,self', 'tcp']) {
+      const args = ['-b', batch(lines), '-E', 'sleep', '-V', '-s', '3000', '-n', '200', '-w', '0', '-v', '-f'];
+      const { client, server } = await both(args, { ...HOST, UCX_TLS: tls });
+      expect([...rowsOf(client)].map(([name, [iterations]]) => [name, iterations])).toEqual(
+        ['tag_lat', 'tag_bw', 'tag_sync_lat', 'ucp_am_bw', 'stream_lat'].map((name) => [name, 200]),
+      );
+      expect(server).toContain('| Wait mode:    sleep');
+    }
+  });
+
   it('runs every test, with all data checked', async () => {
     const lines = [
       ...linesFor('posix'),
@@ -374,14 +410,14 @@ describe('perftest in one process', TIMEOUT, () => {
 
   it('reports bad options before it connects', async () => {
     const tools = [
-      new Tool(['localhost', '-t', 'tag_lat', '-T', '2'], HOST),
+      new Tool(['localhost', '-t', 'tag_lat', '-M', 'multi'], HOST),
       new Tool(['-l', '-t', 'put_lat', '-x', 'rc', '-d', 'mlx5_0'], HOST),
     ];
-    const [threads, transport] = await Promise.all(tools.map(({ end }) => end));
-    expect(threads).toMatchObject({
+    const [mode, transport] = await Promise.all(tools.map(({ end }) => end));
+    expect(mode).toMatchObject({
       code: 2,
       out: '',
-      err: expect.stringMatching(/-T 2 .*one thread.*ERR_UNSUPPORTED/),
+      err: expect.stringMatching(/-M multi .*one thread.*ERR_UNSUPPORTED/),
     });
     expect(transport).toMatchObject({ code: 2, err: expect.stringMatching(/-x must be one of .*posix\/memory.*"rc"/) });
   });

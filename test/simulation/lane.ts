@@ -83,6 +83,7 @@ export function attributesOf(lane: LaneOptions): IfaceAttributes {
     performance: {
       latencyNs: lane.latencyNs,
       overheadNs: 50,
+      zcopyOverheadNs: 40,
       hostToDevice: BANDWIDTH,
       deviceToHost: BANDWIDTH,
       deviceToDevice: BANDWIDTH,

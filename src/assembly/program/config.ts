@@ -53,6 +53,7 @@ export interface GaudiConfig {
   readonly DRIVER: DriverChoice;
   readonly EMULATOR_ASIC: AsicName;
   readonly EMULATOR_CARDS: number;
+  readonly EMULATOR_NICS: number;
   readonly EMULATOR_HBM: number | 'auto';
   readonly EMULATOR_DMA_THREADS: number | 'auto';
 }
@@ -78,6 +79,12 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
       type: restricted(uintType, 'an unsigned integer, 1 to 8', (cards) => cards >= 1 && cards <= 8),
       default: '8',
       doc: 'Number of emulated cards, 1 to 8.',
+    },
+    {
+      name: 'EMULATOR_NICS',
+      type: restricted(uintType, 'an unsigned integer, 0 to 8', (nics) => nics <= 8),
+      default: '0',
+      doc: 'Number of emulated RDMA devices in this process, 0 to 8: hca0, hca1 and so on. They reach those of other processes of this user, and the memory of the emulated cards of this process.',
     },
     {
       name: 'EMULATOR_HBM',

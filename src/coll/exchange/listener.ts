@@ -105,9 +105,10 @@ function gather(options: ListenerExchangeOptions, own: Uint8Array, clock: Clock)
       readFrames(
         socket,
         2,
-        ([hello, bytes]) => {
-          if (Buffer.compare(hello!, HELLO) !== 0 || given.length >= size - 1) socket.destroy();
-          else given.push({ socket, bytes: bytes! });
+        (frames) => {
+          const [hello, bytes] = [frames[0]!, frames[1]!];
+          if (Buffer.compare(hello, HELLO) !== 0 || given.length >= size - 1) socket.destroy();
+          else given.push({ socket, bytes });
           if (given.length === size - 1) end();
         },
         () => socket.destroy(),

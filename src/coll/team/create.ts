@@ -61,7 +61,7 @@ export function createTeam(worker: Worker, options: TeamOptions): Promise<Team> 
 /** Creates a team with a clock, for simulations. See {@link createTeam}. */
 export async function createTeamAt(worker: Worker, options: TeamOptions, clock: Clock): Promise<Team> {
   const { rank, size, exchange, amId = COLL_AM_ID, timeoutMs = 0 } = checkTeamOptions(worker, options);
-  const awaited = worker as unknown as AwaitedWorker & Worker & { readonly context: Context };
+  const awaited = worker as AwaitedWorker & Worker & { readonly context: Context };
   const { context } = awaited;
   // Before the others know the address: their messages may come before the exchange has ended here.
   const service = TeamService.join(worker, amId);

@@ -5,7 +5,7 @@ import type { Endpoint } from '../../ucp/api/endpoint.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { closedError, statusError, type UcxError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
+import { Status, statusOf } from '../../ucs/type/status.ts';
 import type { Loss, Members } from './members.ts';
 import { CollRequest } from './run/coll-request.ts';
 import type { EndNbx, IssueOwner, Issuer, StartNbx } from './run/issuer.ts';
@@ -300,7 +300,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   }
 
   #reported({ from, offset, status }: Header, text: Uint8Array): void {
-    this.#adopt(reportedBy(from, offset, status as Status, new TextDecoder().decode(text)));
+    this.#adopt(reportedBy(from, offset, statusOf(status), new TextDecoder().decode(text)));
   }
 
   #memberLost(member: number, loss: Loss): void {

@@ -145,10 +145,9 @@ export function findAbsentCards(calls: SystemCalls, roots: Roots, present: reado
   const absent: AbsentCard[] = [];
   for (const busId of calls.namesIn(folder).sort()) {
     if (present.some((card) => card.busId === busId)) continue;
-    const [vendor, pciClass] = ['vendor', 'class'].map((name) =>
-      Number(readText(calls, `${folder}/${busId}/${name}`).text),
-    );
-    if (vendor !== PCI_VENDOR_HABANALABS || pciClass! >>> PCI_CLASS_SHIFT !== PCI_CLASS_ACCELERATOR) continue;
+    const numberIn = (name: string): number => Number(readText(calls, `${folder}/${busId}/${name}`).text);
+    if (numberIn('vendor') !== PCI_VENDOR_HABANALABS || numberIn('class') >>> PCI_CLASS_SHIFT !== PCI_CLASS_ACCELERATOR)
+      continue;
     const hasDriver = calls.realPath(`${folder}/${busId}/driver`) !== undefined;
     absent.push({ minor: undefined, busId, state: hasDriver ? 'no device node' : 'no driver' });
   }

@@ -14,6 +14,9 @@ import { type CardPair, checkLinks } from './links.ts';
 /** Maximum number of cards in a node; hl-thunk looks at far more minors. */
 export const CARDS_MAX = 8;
 
+/** Maximum number of RDMA devices in a node. */
+export const NICS_MAX = 8;
+
 /** Options of an emulated node; every one has a default. */
 export interface EmulatedNodeOptions {
   /** Generation of all cards. Default `gaudi2`. */
@@ -25,6 +28,12 @@ export interface EmulatedNodeOptions {
    * Default: the true size (gaudi 32 GiB, gaudi2 96 GiB, gaudi3 128 GiB). Sparse: untouched pages cost nothing.
    */
   readonly hbmBytes?: number;
+  /** Number of RDMA devices, 0 to 8, named hca0, hca1 and so on. Default 0. */
+  readonly nics?: number;
+  /** Whether they register dma-bufs; otherwise they refuse them (EOPNOTSUPP), as rdma_rxe does. Default true. */
+  readonly nicDmabufs?: boolean;
+  /** Whether they reach those of other processes of this machine and user, over sockets; otherwise those of this thread only. Default false. */
+  readonly nicSockets?: boolean;
   /** Threads that run the DMA engines, 0 to 8; 0 runs them inside ioctl calls, reproducibly. Default 1. */
   readonly dmaThreads?: number;
   /** Idle time in nanoseconds before a DMA thread sleeps. Default 100 us. */
@@ -63,6 +72,12 @@ export interface NodeConfig {
   readonly cards: number;
   /** Physical HBM of a card in bytes. */
   readonly hbmBytes: number;
+  /** Number of RDMA devices. */
+  readonly nics: number;
+  /** Whether they register dma-bufs. */
+  readonly nicDmabufs: boolean;
+  /** Whether they reach those of other processes. */
+  readonly nicSockets: boolean;
   /** Threads that run the DMA engines; 0 runs them inside ioctl calls. */
   readonly dmaThreads: number;
   /** Idle time in nanoseconds before a DMA thread sleeps. */
@@ -101,6 +116,9 @@ const NODE_OPTIONS = [
   'asic',
   'cards',
   'hbmBytes',
+  'nics',
+  'nicDmabufs',
+  'nicSockets',
   'dmaThreads',
   'dmaSpinNs',
   'inlineBytesMax',
@@ -132,6 +150,9 @@ export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
     profile,
     cards: options.cards ?? CARDS_MAX,
     hbmBytes: options.hbmBytes ?? Number(profile.dram.size),
+    nics: options.nics ?? 0,
+    nicDmabufs: options.nicDmabufs ?? true,
+    nicSockets: options.nicSockets ?? false,
     dmaThreads: options.dmaThreads ?? 1,
     dmaSpinNs: options.dmaSpinNs ?? 100_000,
     inlineBytesMax: options.inlineBytesMax ?? 4096,
@@ -147,6 +168,7 @@ export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
     onAllocation: options.onAllocation,
   };
   checkInteger('cards', config.cards, 1, CARDS_MAX);
+  checkInteger('nics', config.nics, 0, NICS_MAX);
   checkInteger('dmaThreads', config.dmaThreads, 0, 8);
   checkInteger('dmaSpinNs', config.dmaSpinNs, 0, 1e9);
   checkInteger('inlineBytesMax', config.inlineBytesMax, 0, 2 ** 30);

@@ -173,7 +173,7 @@ export class GaudiDevice {
   stall(queueId: number, stall: Stall): void {
     const stream = this.stream(queueId);
     stream.stall = stall;
-    stream.lower!.stall = stall;
+    if (stream.lower !== undefined) stream.lower.stall = stall;
   }
 
   /** All streams that were used so far. */

@@ -15,6 +15,7 @@ import {
 } from '../../sys/index.ts';
 import { ioctlIndex, ioctlSize } from '../../uapi/index.ts';
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import { asError } from '../../ucs/type/error.ts';
 import {
   DescriptorUse,
   descriptorUse,
@@ -147,8 +148,7 @@ export class DeviceFiles {
       file = node.openMapped(device.minor, pid, mmapFile);
       return { device, file, pid, mmapFile, backing: openBacking(channel.fd, mmapFile.fd) };
     } catch (error) {
-      if (file !== undefined)
-        log.warn(`mappings of device nodes are not possible: ${String((error as Error).message)}`);
+      if (file !== undefined) log.warn(`mappings of device nodes are not possible: ${asError(error).message}`);
       file?.close();
       mmapFile.close();
       throw error;
@@ -222,7 +222,7 @@ export class DeviceFiles {
     try {
       return file.ioctl(request, block);
     } catch (error) {
-      this.#init.log.warn(`defect in an ioctl: ${String((error as Error).stack)}`);
+      this.#init.log.warn(`defect in an ioctl: ${asError(error).stack}`);
       return -Errno.EIO;
     }
   }
@@ -258,7 +258,7 @@ export class DeviceFiles {
       if (!this.#closed) this.#answer(unanswered, result, words, outSize);
     };
     file.ioctlAsync(request, { address: NO_ADDRESS, words }, interruption).then(settle, (error: unknown) => {
-      this.#init.log.warn(`defect in a wait: ${String((error as Error).stack)}`);
+      this.#init.log.warn(`defect in a wait: ${asError(error).stack}`);
       settle(-Errno.EIO);
     });
   }

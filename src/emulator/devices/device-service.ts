@@ -11,6 +11,7 @@ import {
   SeccompListener,
 } from '../../sys/index.ts';
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import { asError } from '../../ucs/type/error.ts';
 import type { PrimaryFile } from '../driver/ioctl/file.ts';
 import type { EmulatedNode } from '../node.ts';
 import { DeviceFiles } from './device-file.ts';
@@ -62,7 +63,7 @@ class Session {
       } catch (error) {
         // A caller whose request has no answer would wait for ever.
         if (isSyscallError(error) && error.syscall === 'write') throw error;
-        if (!isSyscallError(error)) this.#log.error(`defect in a request: ${String((error as Error).stack)}`);
+        if (!isSyscallError(error)) this.#log.error(`defect in a request: ${asError(error).stack}`);
         this.channel.fail(isSyscallError(error) ? error.errno : Errno.EIO);
       }
     }
@@ -130,7 +131,7 @@ export class DeviceService {
       device: (ino) => this.#tree.device(ino),
       isServed: (device) => this.#fileSystems.has(device),
       primary: (minor) => this.#primary(minor),
-      onDefect: (error) => this.#host.log.warn(`defect in a system call: ${String((error as Error).stack)}`),
+      onDefect: (error) => this.#host.log.warn(`defect in a system call: ${asError(error).stack}`),
     });
     const supervised: Supervised = {
       supervisor,

@@ -6,6 +6,7 @@ import { statSync } from 'node:fs';
 import {
   close as closeFd,
   Errno,
+  errnoOf,
   type MountEntry,
   MountFlag,
   mount,
@@ -95,7 +96,7 @@ function isConnected(folder: string): boolean {
     statSync(folder);
     return true;
   } catch (error) {
-    if ((error as { errno?: number }).errno === -Errno.ENOTCONN) return false;
+    if (errnoOf(error) === Errno.ENOTCONN) return false;
     throw error;
   }
 }

@@ -214,8 +214,8 @@ export class Supervisor {
 }
 
 function numbersOf(fileSystem: string): readonly [number, number] {
-  const [major, minor] = fileSystem.split(':').map(Number);
-  return [major!, minor!];
+  const [major = 0, minor = 0] = fileSystem.split(':').map(Number);
+  return [major, minor];
 }
 
 /** A device number as in st_dev: new_encode_dev of include/linux/kdev_t.h. */

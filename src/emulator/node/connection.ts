@@ -22,6 +22,7 @@ import {
   type UnixSocket,
 } from '../../sys/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
+import { userId } from '../../ucs/sys/user-id.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
@@ -68,7 +69,7 @@ export class Connection {
     this.#socket = socket;
     const { uid, pid } = socket.peerCredentials();
     this.serverPid = pid;
-    if (uid !== process.getuid!()) throw refused(path, `the server is of user ${uid}`);
+    if (uid !== userId()) throw refused(path, `the server is of user ${uid}`);
   }
 
   /** False once the server has ended or the connection is closed: no request is answered any more. */

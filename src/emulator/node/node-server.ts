@@ -20,6 +20,7 @@ import {
 import { UnauthenticatedPeers } from '../../ucs/datastruct/unauthenticated-peers.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { userId } from '../../ucs/sys/user-id.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -202,7 +203,7 @@ export class NodeServer {
   #take(socket: UnixSocket): void {
     try {
       const { pid, uid } = socket.peerCredentials();
-      if (uid !== process.getuid!() || pid <= 0) {
+      if (uid !== userId() || pid <= 0) {
         this.#log.warn(`process ${pid} of user ${uid} is refused`);
         socket.close();
         return;

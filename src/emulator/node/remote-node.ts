@@ -43,15 +43,15 @@ export class RemoteNode implements DriverNode {
 
   /** Empty once the server has ended. */
   cards(): readonly CardEntry[] {
-    return (this.#ask({ op: 'cards' })?.['cards'] ?? []) as CardEntry[];
+    return this.#ask<CardEntry[]>({ op: 'cards' }, 'cards') ?? [];
   }
 
   absentCards(): readonly AbsentCard[] {
-    return (this.#ask({ op: 'absentCards' })?.['cards'] ?? []) as AbsentCard[];
+    return this.#ask<AbsentCard[]>({ op: 'absentCards' }, 'cards') ?? [];
   }
 
   ownerOf(minor: number): number | undefined {
-    return this.#ask({ op: 'ownerOf', minor })?.['pid'] as number | undefined;
+    return this.#ask({ op: 'ownerOf', minor }, 'pid');
   }
 
   open(minor: number): DriverFile {
@@ -63,15 +63,15 @@ export class RemoteNode implements DriverNode {
   }
 
   attribute(minor: number, name: string): string | undefined {
-    return this.#ask({ op: 'attribute', minor, name })?.['value'] as string | undefined;
+    return this.#ask({ op: 'attribute', minor, name }, 'value');
   }
 
   links(minor: number): readonly PortLink[] | undefined {
-    return this.#ask({ op: 'links', minor })?.['links'] as readonly PortLink[] | undefined;
+    return this.#ask({ op: 'links', minor }, 'links');
   }
 
   transfers(): NodeTransfers | undefined {
-    return this.#ask({ op: 'transfers' })?.['transfers'] as NodeTransfers | undefined;
+    return this.#ask({ op: 'transfers' }, 'transfers');
   }
 
   /**
@@ -145,10 +145,10 @@ export class RemoteNode implements DriverNode {
   }
 
   /** Sends a request whose failure is tolerated. */
-  #ask(message: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> | undefined {
+  #ask<T>(message: Readonly<Record<string, unknown>>, field: string): T | undefined {
     if (!this.#connection.alive) return undefined;
     try {
-      return this.#connection.request(message).message;
+      return this.#connection.request(message).message[field] as T;
     } catch (error) {
       if (isSyscallError(error, Errno.ENODEV)) return undefined;
       throw error;

@@ -24,7 +24,7 @@ import {
 import { DRM_IOCTLS, ioctlIndex } from '../../uapi/index.ts';
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
-import { UcxError } from '../../ucs/type/error.ts';
+import { asError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { DeviceService } from '../devices/device-service.ts';
 import {
@@ -177,7 +177,7 @@ export class ServedClient {
   }
 
   #misbehaved(error: unknown): void {
-    const why = error instanceof ProtocolError ? error.message : `defect: ${String((error as Error).stack ?? error)}`;
+    const why = error instanceof ProtocolError ? error.message : `defect: ${asError(error).stack}`;
     this.#host.log.warn(`client ${this.pid} is disconnected: ${why}`);
     this.drop();
   }
@@ -327,7 +327,7 @@ export class ServedClient {
         onWaited: () => {
           this.#waits -= 1;
         },
-        onDefect: (error) => this.#host.log.warn(`ioctl of client ${this.pid}: ${String((error as Error).stack)}`),
+        onDefect: (error) => this.#host.log.warn(`ioctl of client ${this.pid}: ${asError(error).stack}`),
       });
     } catch (error) {
       opened.close();

@@ -5,6 +5,7 @@
 import { lstatSync, mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { Errno, SyscallError } from '../../sys/index.ts';
+import { userId } from '../../ucs/sys/user-id.ts';
 
 const FOLDER = 'gaudi-ucx';
 const SOCKET = 'node.sock';
@@ -16,7 +17,7 @@ const OTHERS = 0o077;
  */
 export function defaultSocketPath(runtimeDirectory: string | undefined): string {
   const isSet = runtimeDirectory !== undefined && runtimeDirectory !== '';
-  return isSet ? join(runtimeDirectory, FOLDER, SOCKET) : join('/tmp', `${FOLDER}-${process.getuid!()}`, SOCKET);
+  return isSet ? join(runtimeDirectory, FOLDER, SOCKET) : join('/tmp', `${FOLDER}-${userId()}`, SOCKET);
 }
 
 /**
@@ -43,7 +44,7 @@ export function checkFolder(socketPath: string): void {
   if (!folder.endsWith(`/${FOLDER}`) && folder !== dirname(defaultSocketPath(undefined))) return;
   const status = lstatSync(folder, { throwIfNoEntry: false });
   if (status === undefined) return;
-  if (!status.isDirectory() || status.uid !== process.getuid!() || (status.mode & OTHERS) !== 0) {
+  if (!status.isDirectory() || status.uid !== userId() || (status.mode & OTHERS) !== 0) {
     throw new SyscallError('open', Errno.EPERM, `${folder} must be a folder of this user with mode 0700`);
   }
 }

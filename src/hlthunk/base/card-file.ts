@@ -56,7 +56,7 @@ export interface CardTarget {
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS
  */
 export function cardOf(target: CardTarget): CardFile {
-  const card: unknown = (target as CardTarget | undefined)?.card;
+  const card: unknown = target?.card;
   if (CardFile.isGenuine(card)) return card;
   throw invalidArgument('target', 'must be an open device or control device', target);
 }

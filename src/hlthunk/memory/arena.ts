@@ -173,6 +173,13 @@ export class Arena {
     return this.#blocks.size;
   }
 
+  /** The part of each of `cells` equal cells that belongs to blocks, in percent: 0 only for a free cell, 100 only for a full one. */
+  usedPercent(cells: number): number[] {
+    return Array.from(this.#ranges.usedShares(cells), (share) => {
+      return share === 0 || share === 1 ? 100 * share : Math.min(99, Math.max(1, Math.round(100 * share)));
+    });
+  }
+
   /** The live blocks, in no order. */
   blocks(): Iterable<DeviceBlock> {
     return this.#blocks.values();

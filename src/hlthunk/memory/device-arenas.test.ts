@@ -42,6 +42,25 @@ describe.each(ASICS)('blocks of %s', (asic) => {
     expect(device.memory.statistics.arenas).toBe(1);
   });
 
+  it('maps arenas, blocks and free space, with a bounded number of cells', () => {
+    const device = fixture.setUp({ asic }, { arenaBytes: 768 * MIB });
+    expect(device.memory.maps()).toEqual([]);
+    const blocks = Array.from({ length: 4 }, () => device.memory.allocate(192 * MIB));
+    blocks[1]!.free();
+    const quarter = (percent: number): number[] => Array.from({ length: 32 }, () => percent);
+    const usedPercent = [quarter(100), quarter(0), quarter(100), quarter(100)].flat();
+    expect(device.memory.maps()).toEqual([{ byteLength: 768 * MIB, blocks: 3, usedPercent }]);
+    // A block that is smaller than a cell is seen, and so is a cell that is nearly full.
+    const small = device.memory.allocate(256);
+    expect(device.memory.maps()[0]!.usedPercent[32]).toBe(1);
+    small.free();
+    device.memory.allocate(192 * MIB - 256);
+    expect(device.memory.maps()[0]!.usedPercent[63]).toBe(99);
+    device.memory.allocate(256, { dedicated: true });
+    const [first, second] = device.memory.maps();
+    expect([first!.usedPercent.length, second!.usedPercent.length, second!.blocks]).toEqual([64, 64, 1]);
+  });
+
   it('finds the block of an address', () => {
     const device = fixture.setUp({ asic });
     const first = device.memory.allocate(1000);

@@ -19,6 +19,9 @@ export const ARENA_BYTES: number = 512 * 2 ** 20;
 /** Strictest alignment of a block. */
 export const BLOCK_ALIGNMENT_MAX: number = 2 ** 30;
 
+/** Cells of the maps of all arenas together, and the most arenas that have one: gaudi2 has 127 pages. */
+export const ARENA_MAP_CELLS: number = 128;
+
 /** Options of a block. */
 export interface BlockOptions {
   /** Alignment of the device address: a power of two up to 1 GiB. Default and minimum 256. */
@@ -37,6 +40,18 @@ export interface ArenaStatistics {
   readonly blocks: number;
   /** Length of the live blocks in bytes, with padding. */
   readonly usedBytes: number;
+  /** Length of the largest free range of an arena in bytes. */
+  readonly largestFreeBytes: number;
+}
+
+/** Where the blocks of an arena are. */
+export interface ArenaMap {
+  /** Length of the arena in bytes. */
+  readonly byteLength: number;
+  /** Number of live blocks. */
+  readonly blocks: number;
+  /** The arena as cells of equal length: the part of each that belongs to blocks, in percent; 0 only for a free cell, 100 only for a full one. */
+  readonly usedPercent: readonly number[];
 }
 
 /** Listener for allocations of device memory. */
@@ -76,12 +91,23 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     let blocks = 0;
     let arenaBytes = 0;
     let usedBytes = 0;
+    let largestFreeBytes = 0;
     for (const arena of this.#arenas) {
       blocks += arena.blockCount;
       arenaBytes += arena.byteLength;
       usedBytes += arena.byteLength - arena.freeBytes;
+      largestFreeBytes = Math.max(largestFreeBytes, arena.largestFree);
     }
-    return { arenas: this.#arenas.length, arenaBytes, blocks, usedBytes };
+    return { arenas: this.#arenas.length, arenaBytes, blocks, usedBytes, largestFreeBytes };
+  }
+
+  /** Where the blocks are, by arena; of the first {@link ARENA_MAP_CELLS} arenas, whose maps have so many cells together at most. */
+  maps(): ArenaMap[] {
+    const arenas = this.#arenas.slice(0, ARENA_MAP_CELLS);
+    const cells = Math.floor(ARENA_MAP_CELLS / arenas.length);
+    return arenas.map((arena) => {
+      return { byteLength: arena.byteLength, blocks: arena.blockCount, usedPercent: arena.usedPercent(cells) };
+    });
   }
 
   /**

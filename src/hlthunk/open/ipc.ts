@@ -161,8 +161,8 @@ function encode(busId: string, arena: WholeMemory, offset: number, byteLength: n
 
 /** A PCI address as its 32 bits: domain, bus, device and function; `0000:3b:00.0` is 0x3b00. */
 function busNumber(busId: string): number {
-  const [domain, bus, slot] = busId.split(':') as [string, string, string];
-  const [device, fn] = slot.split('.') as [string, string];
+  const [domain = '', bus = '', slot = ''] = busId.split(':');
+  const [device = '', fn = ''] = slot.split('.');
   const low = (parseInt(bus, 16) << 8) | (parseInt(device, 16) << 3) | parseInt(fn, 16);
   return ((parseInt(domain, 16) << 16) | low) >>> 0;
 }

@@ -9,6 +9,7 @@
  */
 
 import type { NativeType } from '../../sys/index.ts';
+import type { Status } from '../../ucs/type/status.ts';
 
 const POINTER = 'uint64_t';
 const SIZE = 'uint64_t';
@@ -25,7 +26,7 @@ const VOID = 'void';
 /** An address or a handle; 0 is NULL. */
 type Pointer = number;
 /** A value of ucs_status_t. */
-type StatusNumber = number;
+type StatusNumber = Status;
 /** 0: done; negative: a status; positive: a request. */
 type StatusPointer = number;
 /** A tag or a remote address. */

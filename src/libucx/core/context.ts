@@ -16,6 +16,8 @@ import type {
   MemoryInfo,
   MemoryTypeEvent,
 } from '../../ucp/api/memory.ts';
+import { cacheSummary, memorySummary } from '../../ucp/api/snapshot/memory-summary.ts';
+import type { ContextSnapshot } from '../../ucp/api/snapshot/snapshot.ts';
 import type { WorkerOptions } from '../../ucp/api/worker.ts';
 import type { CopyingContext } from '../../ucp/staging/device-copier.ts';
 import { FragmentPool } from '../../ucp/staging/fragment-pool.ts';
@@ -164,10 +166,24 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   }
 
   stats(): StatsNode {
-    return statsNode('ucp_context', 'libucx', {}, [
-      ...[...this.workers].map((worker) => worker.stats()),
-      this.node.stats(),
-    ]);
+    return statsNode('ucp_context', 'libucx', {}, [...this.workerStats(), this.node.stats()]);
+  }
+
+  /** Of libucp itself what it discloses; the transports of the node beside it. */
+  snapshot(): ContextSnapshot {
+    const stats = this.stats();
+    const { resources, unavailable, cards } = this.node.snapshot();
+    return {
+      engine: this.engine,
+      emulated: this.emulated,
+      resources,
+      unavailable,
+      cards,
+      memory: memorySummary(this.memory.mapped),
+      caches: cacheSummary(this.registrationCaches),
+      workers: [...this.workers].map((worker) => worker.snapshot()),
+      stats,
+    };
   }
 
   /**

@@ -48,7 +48,7 @@ export function createEndpoint(
   params.setU64('field_mask', describe(params) | ERR_HANDLING_MODE | ERR_HANDLER);
   const createAs = (mode: number): Status => {
     params.setU32('err_mode', mode);
-    return worker.functions.ucp_ep_create(worker.handle, params.address, ep.address) as Status;
+    return worker.functions.ucp_ep_create(worker.handle, params.address, ep.address);
   };
   const { errorHandling } = options;
   let isWatched = errorHandling !== 'none';

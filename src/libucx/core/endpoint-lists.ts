@@ -28,7 +28,7 @@ export function sendOwn(
   header: Uint8Array | undefined,
   params: RequestParams | undefined,
 ): Status | Request {
-  const request = requests.begin(RequestKind.SEND, 'am/libucp');
+  const request = requests.runInner(() => requests.begin(RequestKind.SEND, 'am/libucp'));
   if (request === undefined) return Status.NO_RESOURCE;
   buffers.describe(request, NO_BYTES, 0, 0, false);
   return endpoint.sendMessage(request, id, header, params);

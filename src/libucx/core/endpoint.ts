@@ -257,7 +257,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     const how = protocol === 'eager' ? UCP_AM_SEND_FLAG.EAGER : protocol === undefined ? 0 : UCP_AM_SEND_FLAG.RNDV;
     requests.setFlags(UCP_AM_SEND_FLAG.REPLY | how);
     const headerLength = header?.byteLength ?? 0;
-    if (headerLength > 0) headers.u8.set(header!);
+    if (header !== undefined && headerLength > 0) headers.u8.set(header);
     const { address, count } = buffers;
     const at = headerLength > 0 ? headers.address : 0;
     const started = this.#functions.ucp_am_send_nbx(this.handle, id, at, headerLength, address, count, requests.param);

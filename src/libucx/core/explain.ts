@@ -81,11 +81,22 @@ function choiceOf(question: Question): ExplainedChoice {
 }
 
 /** Explains an operation of libucp alone. */
-function alone({ endpoint, operation, local, rkey }: Question): Omit<Answer, 'rejected'> {
+function alone(question: Question): Omit<Answer, 'rejected'> {
+  const { endpoint, operation } = question;
   const lanes = endpoint.transports;
-  const memory = isHost(local) && rkey.exportId === 0 ? [] : ['device addresses go straight in'];
+  const passed = passedAddresses(question);
+  const memory = passed.length === 0 ? [] : [`libucp gets the device address of ${passed.join(' and of ')} memory`];
   const note = [...memory, ...(lanes.length === 0 ? [] : [`lanes ${lanes.join(', ')}`])].join(', ');
   return { protocol: `${operation}/libucp`, note: note === '' ? undefined : note };
+}
+
+/** The sides whose device memory libucp accesses by its address. A message does not name the memory of the receiver, and an atomic operation has a value. */
+function passedAddresses({ operation, local, rkey }: Question): string[] {
+  const namesRemote = operation === 'put' || operation === 'get';
+  return [
+    ...(operation !== 'atomic' && !isHost(local) && isKnown(local) ? ['the local'] : []),
+    ...(namesRemote && rkey.exportId !== 0 && rkey.handle !== 0 ? ['the remote'] : []),
+  ];
 }
 
 function explainMessage(question: Question): Answer {

@@ -11,11 +11,13 @@ import type { AddressEndpointOptions, Endpoint as ApiEndpoint } from '../../ucp/
 import { checkErrorHandling } from '../../ucp/api/error-handling.ts';
 import { checkRawAddress } from '../../ucp/api/memory/raw-bytes.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import type { WorkerSnapshot } from '../../ucp/api/snapshot/snapshot.ts';
 import type { ConnectNbxOptions } from '../../ucp/api/sockets/connect.ts';
 import type { Listener, ListenerOptions } from '../../ucp/api/sockets/listener.ts';
 import { TAG_MASK_FULL, type Tag } from '../../ucp/api/tag.ts';
 import type { Worker as ApiWorker, TagMessage, WorkerOptions } from '../../ucp/api/worker.ts';
 import type { CopyingWorker } from '../../ucp/staging/device-copier.ts';
+import { endpointConnect, endpointFail } from '../../ucs/debug/diagnostics.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { checkStatus, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -32,12 +34,14 @@ import { StreamReceives } from '../messages/stream-receives.ts';
 import { TagReceives } from '../messages/tag-receives.ts';
 import { Arrivals, type Descriptor, NOTIFICATION_AM_ID, type Senders } from '../request/arrivals.ts';
 import { Buffers } from '../request/buffers.ts';
-import { RequestKind, type RequestOwner, type UcpRequest } from '../request/request.ts';
+import { OperationCounters } from '../request/operation-counters.ts';
+import { RequestKind, type RequestOwner, TRANSPORT, type UcpRequest } from '../request/request.ts';
 import { Requests } from '../request/requests.ts';
 import { Endpoint } from './endpoint.ts';
 import { connectToAddress } from './endpoint-create.ts';
 import { SocketEndpoints } from './socket-endpoints.ts';
 import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
+import { workerSnapshot } from './worker-snapshot.ts';
 
 /** A worker. */
 export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, MessageOwner, RequestOwner, Senders {
@@ -46,6 +50,8 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
   /** The handle of libucp. */
   readonly handle: number;
   readonly requests: Requests;
+  readonly operations: OperationCounters;
+  innerDepth = 0;
   readonly buffers: Buffers;
   readonly arrivals: Arrivals;
   readonly streams: StreamReceives;
@@ -87,7 +93,9 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
     this.streams = new StreamReceives();
     this.node = context.node.worker();
-    this.requests = new Requests(this.functions, this, context.requestsMax);
+    this.node.observation.isTold = false;
+    this.operations = new OperationCounters(context.clock);
+    this.requests = new Requests(this.functions, this, context.clock, context.requestsMax);
     this.errorCallback = new NativeCallback({
       result: 'void',
       parameters: ['uint64_t', 'uint64_t', 'int8_t'],
@@ -148,13 +156,20 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     return count;
   }
 
+  snapshot(): WorkerSnapshot {
+    const { handle, clientId, requests } = this;
+    return workerSnapshot({ handle, clientId, requests, endpoints: [...this.#endpoints.values()] });
+  }
+
   stats(): StatsNode {
     const levels = {
       requests_in_use: this.requestsInUse,
       endpoints: this.#endpoints.size,
       progress: this.#progressCalls,
+      ...this.operations.values,
     };
-    return statsNode('ucp_worker', 'libucx', levels, [this.node.stats()]);
+    // The worker of the node is in the tree of its context.
+    return statsNode('ucp_worker', 'libucx', levels);
   }
 
   tagRecvNbx(
@@ -266,6 +281,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
   adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): Endpoint {
     const endpoint = new Endpoint(this, handle, nodeAddress, handling);
     this.#endpoints.set(handle, endpoint);
+    if (endpointConnect.hasSubscribers) endpointConnect.publish({ transports: endpoint.transports, status: Status.OK });
     return endpoint;
   }
 
@@ -299,6 +315,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
   // Services for sleeping.
 
   sleepOn(wake: () => void): void {
+    this.requests.coarse.expire();
     const { functions } = this;
     this.#sleepers.add(wake);
     if (this.isNodeBusy) this.#joinNode();
@@ -349,6 +366,8 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     for (; this.#failed.length > 0; count++) {
       const [endpoint, status, closedByPeer] = this.#failed.shift()!;
       endpoint.onFailed(status, closedByPeer);
+      // The lanes of a failed endpoint are not queried.
+      if (endpointFail.hasSubscribers) endpointFail.publish({ transports: [TRANSPORT], status });
     }
     return count;
   }

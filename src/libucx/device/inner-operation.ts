@@ -75,7 +75,7 @@ export class InnerOperation extends DeviceOperation implements OperationWaiter {
     } catch (error) {
       // After a barrier, keys and memory may be released, and the endpoint may be closing.
       this.request!.error = error;
-      return isUcxError(error) ? (error.status as Status) : Status.IO_ERROR;
+      return isUcxError(error) ? error.status : Status.IO_ERROR;
     } finally {
       endpoint.isFenced = isFenced;
     }

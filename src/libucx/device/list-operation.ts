@@ -52,8 +52,14 @@ export class ListOperation extends DeviceOperation implements FlushedList {
   }
 
   protected override end(): void {
-    super.end();
-    this.#plan.order.remove(this);
+    const { order } = this.#plan;
+    // The callback may throw, or start a list again.
+    const start = order.remove(this);
+    try {
+      super.end();
+    } finally {
+      if (start !== undefined) order.release(start);
+    }
   }
 
   /** Starts blocks; true if all have ended. */

@@ -60,7 +60,7 @@ class WordPort implements StagingPort<UcpMemory> {
       this.#fragment ??= this.#staging.reserve(WORD_BYTES_MAX);
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      run(undefined, error.status as Status);
+      run(undefined, error.status);
       return;
     }
     run(this.#fragment, Status.OK);

@@ -81,7 +81,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   }
 
   progress(): number {
-    return this.#staging.progress();
+    return this.#worker.requests.runInner(() => this.#staging.progress());
   }
 
   describe(
@@ -140,8 +140,10 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
       (inner: RequestParams) => this.#worker.flushUcp(inner),
       (inner: RequestParams) => node.flushNbx(inner),
     ];
-    new WorkerFlush(this.#tracker, request, parts, () => {
-      this.#flushes -= 1;
+    this.#worker.requests.runInner(() => {
+      new WorkerFlush(this.#tracker, request, parts, () => {
+        this.#flushes -= 1;
+      });
     });
     return this.#worker.requests.adopt(request, params);
   }
@@ -158,7 +160,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
         endpoint.isFenced = false;
       },
     });
-    barrier.start();
+    this.#worker.requests.runInner(() => barrier.start());
   }
 
   defer(
@@ -247,7 +249,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
 
   #start(operation: DeviceOperation, request: UcpRequest, params: RequestParams | undefined): Status | Request {
     const { requests } = this.#worker;
-    operation.start();
+    requests.runInner(() => operation.start());
     if (!operation.hasEnded) return requests.adopt(request, params);
     const { error } = request;
     if (error === undefined) return requests.endedAtOnce(request, operation.failure, params);
@@ -266,8 +268,10 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     // Workers of this engine request a reply endpoint with every message.
     if (parsed === undefined || message.sender === undefined) return;
     const endpoint = message.sender as EngineEndpoint;
-    if (parsed.isQuestion) this.#service.serve(endpoint, parsed, message);
-    else this.#remote.answered(endpoint, parsed, message);
+    this.#worker.requests.runInner(() => {
+      if (parsed.isQuestion) this.#service.serve(endpoint, parsed, message);
+      else this.#remote.answered(endpoint, parsed, message);
+    });
   }
 }
 

@@ -102,6 +102,11 @@ export class MemoryMap {
     return memory.packed.slice();
   }
 
+  /** The mapped memory, for snapshots. */
+  get mapped(): ReadonlySet<UcpMemory> {
+    return this.#handles;
+  }
+
   /** The device memory with an export id. */
   exported(exportId: number): UcpMemory | undefined {
     return this.#exported.get(exportId);

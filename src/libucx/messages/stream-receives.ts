@@ -11,7 +11,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { EngineWorker, StreamTracker } from '../engine/engine.ts';
 import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
 import { addressIn, checkKept, isHost } from '../request/buffers.ts';
-import { TRANSPORT, type UcpRequest } from '../request/request.ts';
+import { STREAM_RECEIVE, TRANSPORT, type UcpRequest } from '../request/request.ts';
 
 /** Progress calls without a report of libucp after which streams are checked all the same. A power of two. */
 const QUIET_TURNS_MASK = 63;
@@ -130,7 +130,7 @@ export class EndpointStream {
     const pieces = piecesOf<LocalMemory>(context, local, localOffset, byteLength);
     for (const { memory } of pieces) checkKept(memory);
     if (this.#failure !== Status.OK && !this.hasBytes) return this.#failure;
-    const request = requests.beginComposite('stream/libucp');
+    const request = requests.beginComposite(STREAM_RECEIVE);
     if (request === undefined) return Status.NO_RESOURCE;
     request.transport = TRANSPORT;
     request.byteLength = bytesOf(pieces);

@@ -6,9 +6,13 @@ import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import { type LocalBuffer, unpin } from '../mem/memory-handle.ts';
+import type { OperationCounters } from './operation-counters.ts';
 
 /** Transport name that requests report: libucp does not disclose which of its lanes it uses. */
 export const TRANSPORT = 'libucp';
+
+/** Protocol of a receive of a stream. */
+export const STREAM_RECEIVE = 'stream/recv';
 
 /** Kind of a request: selects the callback that reports its end. */
 export const RequestKind = { NONE: 0, SEND: 1, TAG_RECV: 2, AM_RECV: 3, COMPOSITE: 4 } as const;
@@ -18,6 +22,10 @@ export type RequestKind = (typeof RequestKind)[keyof typeof RequestKind];
 export interface RequestOwner {
   freeRequest(request: UcpRequest): void;
   cancelRequest(request: UcpRequest): boolean;
+  /** Operations of the program, which are counted and observed. */
+  readonly operations: OperationCounters;
+  /** Above 0 while the engine starts parts of operations. */
+  innerDepth: number;
 }
 
 /** The sender of a message, whose connection fails if the message cannot be completed. */
@@ -41,6 +49,12 @@ export class UcpRequest implements ApiRequest {
   tagLow = 0;
   tagHigh = 0;
   atomicResult = 0n;
+  /** When it was found not to end in its call, in milliseconds of the coarse clock of its worker: for snapshots. */
+  startMs = 0;
+  /** When it was started, for events; -1 for one that is not observed. */
+  startNs = -1;
+  /** Whether it is a part of an operation of the program. */
+  isInner = false;
   protocol = '';
   transport: string | undefined = undefined;
   device: string | undefined = undefined;
@@ -77,6 +91,16 @@ export class UcpRequest implements ApiRequest {
     return this.status !== Status.INPROGRESS;
   }
 
+  get isReceive(): boolean {
+    const { kind, protocol } = this;
+    return kind === RequestKind.TAG_RECV || kind === RequestKind.AM_RECV || protocol === STREAM_RECEIVE;
+  }
+
+  /** Bytes that it has moved, once it has ended. */
+  get movedBytes(): number {
+    return this.isReceive ? this.receivedBytes : this.byteLength;
+  }
+
   get senderTag(): bigint {
     return joinBig(this.tagLow, this.tagHigh);
   }
@@ -93,6 +117,8 @@ export class UcpRequest implements ApiRequest {
   begin(kind: RequestKind, protocol: string): void {
     this.kind = kind;
     this.protocol = protocol;
+    this.isInner = this.#owner.innerDepth > 0;
+    this.startNs = this.isInner ? -1 : this.#owner.operations.startNs();
     this.status = Status.INPROGRESS;
     this.error = undefined;
     this.callback = undefined;
@@ -132,6 +158,23 @@ export class UcpRequest implements ApiRequest {
       this.header.free();
       this.header = undefined;
     }
-    if (this.callback !== undefined) this.callback(this, final);
+    if (!this.isInner) this.#owner.operations.ended(this, final);
+    if (this.callback !== undefined) this.#call(this.callback, final);
+  }
+
+  /** A callback of the program starts operations of its own. */
+  #call(callback: RequestCallback, status: Status): void {
+    const owner = this.#owner;
+    const depth = owner.innerDepth;
+    if (this.isInner || depth === 0) {
+      callback(this, status);
+      return;
+    }
+    owner.innerDepth = 0;
+    try {
+      callback(this, status);
+    } finally {
+      owner.innerDepth = depth;
+    }
   }
 }

@@ -6,10 +6,13 @@
 import { allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
 import { OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import { CoarseClock } from '../../ucp/api/snapshot/coarse-clock.ts';
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
+import { operationEnd } from '../../ucs/debug/diagnostics.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { highOf, joinWords } from '../../ucs/type/int64.ts';
-import { Status } from '../../ucs/type/status.ts';
+import { Status, statusOf } from '../../ucs/type/status.ts';
 import { UCP_OP_ATTR_FIELD, UCP_OP_ATTR_FLAG, UCP_REQUEST_PARAM, UCP_TAG_RECV_INFO } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { type LocalBuffer, pin } from '../mem/memory-handle.ts';
@@ -53,6 +56,11 @@ export class Requests {
   readonly #words: Uint32Array;
   readonly #infoWords: Uint32Array;
   readonly #blocks: readonly ScratchBlock[];
+  /** When requests start, for snapshots. */
+  readonly coarse: CoarseClock;
+  /** Requests in use at most. */
+  readonly max: number;
+  readonly #owner: RequestOwner;
   readonly #functions: LibucpFunctions;
   readonly #pool: ObjectPool<UcpRequest>;
   /** Requests by index. */
@@ -72,7 +80,10 @@ export class Requests {
   #inProgress = 0;
 
   /** @param requestsMax maximum number of requests in use; beyond it operations return NO_RESOURCE: see UCX_REQUESTS_MAX */
-  constructor(functions: LibucpFunctions, owner: RequestOwner, requestsMax: number) {
+  constructor(functions: LibucpFunctions, owner: RequestOwner, clock: Clock, requestsMax: number) {
+    this.coarse = new CoarseClock(clock);
+    this.max = requestsMax;
+    this.#owner = owner;
     this.#functions = functions;
     this.#pool = new ObjectPool(requestsMax, () => {
       const index = this.#freeIndices.pop() ?? this.#all.length;
@@ -117,6 +128,11 @@ export class Requests {
     });
     this.#callbacks = [send, tagReceive, receive];
     this.#callbackOf = [0, send.address, tagReceive.address, receive.address];
+  }
+
+  /** Requests by index, in use or not; undefined for indices without one. */
+  get all(): readonly (UcpRequest | undefined)[] {
+    return this.#all;
   }
 
   /** Number of requests in use. */
@@ -170,6 +186,8 @@ export class Requests {
   /** True if an operation on plain memory may be started with {@link plainParamFor}: a request will be available, and polled in progress. */
   canFollow(kind: RequestKind, params: RequestParams | undefined): boolean {
     const most = kind === RequestKind.TAG_RECV ? POLLED_MAX : FOLLOWED_MAX;
+    // Every observed operation has a request.
+    if (operationEnd.hasSubscribers) return false;
     return (
       this.#polled.length < most && this.#pool.inUse < this.#pool.capacity && params?.noImmediateCompletion !== true
     );
@@ -188,7 +206,11 @@ export class Requests {
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request {
-    if (pointer <= 0) return pointer as Status;
+    if (pointer <= 0) {
+      if (this.#owner.innerDepth === 0)
+        this.#owner.operations.count(protocol, kind === RequestKind.TAG_RECV, byteLength, pointer);
+      return statusOf(pointer);
+    }
     const request = this.#pool.get()!;
     request.begin(kind, protocol);
     request.transport = TRANSPORT;
@@ -207,6 +229,17 @@ export class Requests {
     const request = this.#pool.get();
     request?.begin(RequestKind.COMPOSITE, protocol);
     return request;
+  }
+
+  /** Runs what starts parts of operations: these are neither counted nor observed. */
+  runInner<T>(run: () => T): T {
+    const owner = this.#owner;
+    owner.innerDepth += 1;
+    try {
+      return run();
+    } finally {
+      owner.innerDepth -= 1;
+    }
   }
 
   /** Adds flags to the parameters. */
@@ -239,7 +272,7 @@ export class Requests {
    * @param pointer 0 or a failure if the operation has ended, else the request of libucp
    */
   started(request: UcpRequest, pointer: number, params: RequestParams | undefined): Status | Request {
-    if (pointer <= 0) return this.endedAtOnce(request, pointer as Status, params);
+    if (pointer <= 0) return this.endedAtOnce(request, statusOf(pointer), params);
     this.#inProgress += 1;
     // Its callback may have run inside the call.
     if (!request.hasEnded) request.handle = pointer;
@@ -250,7 +283,7 @@ export class Requests {
   /** Like {@link started} for a receive of a tagged message, which may have matched a message that had arrived. */
   receiveStarted(request: UcpRequest, pointer: number, params: RequestParams | undefined): Status | Request {
     if (pointer > 0 && request.isPolled) {
-      const status = this.#functions.ucp_tag_recv_request_test(pointer, this.info) as Status;
+      const status = this.#functions.ucp_tag_recv_request_test(pointer, this.info);
       if (status !== Status.INPROGRESS) {
         this.takeTagInfo(request);
         this.#functions.ucp_request_free(pointer);
@@ -262,6 +295,7 @@ export class Requests {
 
   /** Returns a continuing operation to the application. */
   adopt(request: UcpRequest, params: RequestParams | undefined): Request {
+    request.startMs = this.coarse.nowMs;
     if (params !== undefined) {
       request.callback = params.callback;
       request.userData = params.userData;
@@ -300,6 +334,7 @@ export class Requests {
   progress(events: number): number {
     let count = 0;
     this.#progressCalls = (this.#progressCalls + 1) & QUIET_CALLS_MASK;
+    if (this.#progressCalls === 0) this.coarse.look();
     if (this.#polled.length > 0 && (events > 0 || this.#progressCalls === 0)) {
       count += this.#polled.length === 1 && this.#ended.length === 0 ? this.#endOnly(this.#polled[0]!) : this.#poll();
     }
@@ -347,9 +382,8 @@ export class Requests {
   }
 
   #statusOf(request: UcpRequest): Status {
-    if (request.kind !== RequestKind.TAG_RECV)
-      return this.#functions.ucp_request_check_status(request.handle) as Status;
-    const status = this.#functions.ucp_tag_recv_request_test(request.handle, this.info) as Status;
+    if (request.kind !== RequestKind.TAG_RECV) return this.#functions.ucp_request_check_status(request.handle);
+    const status = this.#functions.ucp_tag_recv_request_test(request.handle, this.info);
     if (status !== Status.INPROGRESS) this.takeTagInfo(request);
     return status;
   }

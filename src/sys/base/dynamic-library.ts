@@ -84,6 +84,24 @@ export class DynamicLibrary {
   }
 }
 
+/**
+ * Declares the function at an address: one of a table of functions that a library has filled in. Costs as {@link DynamicLibrary.function}, once.
+ * @param address not 0: calling a wrong one ends the process
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the parameters of any function
+export function functionAt<F extends (...values: any[]) => unknown>(
+  address: number,
+  result: NativeType,
+  parameters: NativeType[],
+): F {
+  return koffi.decode(address, koffi.proto(result, parameters)) as unknown as F;
+}
+
+/** The errno of the last foreign call of this thread. Only meaningful directly after a call that has failed and sets it. */
+export function lastErrno(): number {
+  return koffi.errno();
+}
+
 /** The text at an address, up to the zero byte. */
 export function textAt(address: number): string {
   return koffi.decode.string(address);

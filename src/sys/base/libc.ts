@@ -18,7 +18,7 @@ const POINTER = 'uint64_t';
 const SIZE = 'uint64_t';
 
 function declare<F>(name: string, result: string, parameters: string[]): F {
-  return library.func(name, result, parameters) as unknown as F;
+  return library.func(name, result, parameters) as F;
 }
 
 /** The value of `errno`. Valid only in the statement after a failed call: anything may overwrite it. */

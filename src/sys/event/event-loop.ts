@@ -19,25 +19,26 @@ const UV_READABLE = 1;
 /** The program itself: Node.js exports libuv and Node-API for addons. */
 const program = koffi.load(null);
 
-const eventLoopOf = program.func('napi_get_uv_event_loop', 'int', [POINTER, '_Out_ uint64_t *']) as unknown as (
-  env: bigint,
-  loop: (number | bigint)[],
-) => number;
-const walk = program.func('uv_walk', 'void', [POINTER, POINTER, POINTER]) as unknown as (
-  loop: number | bigint,
-  visit: bigint,
-  argument: number,
-) => void;
-const typeOf = program.func('uv_handle_get_type', 'int', [POINTER]) as unknown as (handle: number) => number;
-const descriptorOf = program.func('uv_fileno', 'int', [POINTER, '_Out_ int *']) as unknown as (
-  handle: number,
-  fd: number[],
-) => number;
-const restart = program.func('uv_poll_start', 'int', [POINTER, 'int', POINTER]) as unknown as (
-  handle: number,
-  events: number,
-  callback: bigint,
-) => number;
+const eventLoopOf: (env: typeof koffi.node.env, loop: (number | bigint)[]) => number = program.func(
+  'napi_get_uv_event_loop',
+  'int',
+  [POINTER, '_Out_ uint64_t *'],
+);
+const walk: (loop: number | bigint, visit: bigint, argument: number) => void = program.func('uv_walk', 'void', [
+  POINTER,
+  POINTER,
+  POINTER,
+]);
+const typeOf: (handle: number) => number = program.func('uv_handle_get_type', 'int', [POINTER]);
+const descriptorOf: (handle: number, fd: number[]) => number = program.func('uv_fileno', 'int', [
+  POINTER,
+  '_Out_ int *',
+]);
+const restart: (handle: number, events: number, callback: bigint) => number = program.func('uv_poll_start', 'int', [
+  POINTER,
+  'int',
+  POINTER,
+]);
 
 /** A polled descriptor. No callback runs after `close()`, which frees the memory used by the others. */
 export interface PollHandle {
@@ -49,7 +50,7 @@ export interface PollHandle {
 /** Callbacks by the address of the handle. The map also keeps koffi's handles alive, which garbage collection would close. */
 const polls = new Map<number, { readonly handle: PollHandle; readonly callback: () => void }>();
 const loop: (number | bigint)[] = [0];
-eventLoopOf(koffi.node.env as unknown as bigint, loop);
+eventLoopOf(koffi.node.env, loop);
 
 /** `uv_poll_cb` */
 const onReadable = koffi.register(

@@ -3,8 +3,8 @@
  */
 
 import * as fs from 'node:fs';
-import { Errno } from '../base/errno.ts';
 import { SyscallError } from '../base/syscall-error.ts';
+import { errnoOf } from '../file/file.ts';
 
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 const NETWORK_NAMESPACE = '/proc/self/ns/net';
@@ -51,7 +51,6 @@ function fromProc<T>(path: string, read: () => T): T {
   try {
     return read();
   } catch (error) {
-    const code = -((error as { errno?: number }).errno ?? -Errno.ENOENT);
-    throw new SyscallError('open', code, path, error);
+    throw new SyscallError('open', errnoOf(error), path, error);
   }
 }

@@ -78,7 +78,7 @@ export type SocketOption = readonly [number, number];
 type SocketOptionName = 'REUSEADDR' | 'SNDBUF' | 'RCVBUF' | 'V6ONLY' | 'NODELAY';
 
 /** Maximum number of pieces of one {@link TcpGather}. */
-export const GATHER_MAX = 20;
+export const GATHER_MAX = 64;
 
 // Layout of the staging block: a struct sockaddr, followed by the length that the kernel reads and writes, or a value, or struct tcp_info.
 const LENGTH = 64;

@@ -1,22 +1,30 @@
 /** `gaudi-ucx coll`: its arguments and its output. What a rank does is in rank.ts. */
 
+import { extname } from 'node:path';
 import { Command } from 'commander';
 import { labelsEmulation } from '../../assembly/open-node.ts';
 import { launchedRank } from '../../coll/exchange/listener.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { readArguments } from '../command-line.ts';
-import { launchRanks } from './launch.ts';
+import { suggestingOption } from '../completion/values.ts';
+import { launchRanks } from '../ranks/launch.ts';
 import type { CollRow } from './measure.ts';
-import { type CollListener, runRank } from './rank.ts';
+import { type CollResult, runRank } from './rank.ts';
 import { type CollRun, headOf, type ReportForm, rowOf, tailOf } from './report.ts';
 import { type CollOptions, readRanks, readSpec, TESTS } from './spec.ts';
+
+const PROGRAM = new URL(`./coll-rank-program${extname(import.meta.url)}`, import.meta.url);
 
 /** The command. It fails if the data of a rank differs from the oracle. */
 export function collCommand(): Command {
   return new Command('coll')
     .description('measure and check collective operations; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT join a run')
-    .option('--test <name>', `operation: ${Object.keys(TESTS).join(', ')}`, 'all_reduce')
+    .addOption(
+      suggestingOption('--test <name>', `operation: ${Object.keys(TESTS).join(', ')}`, Object.keys(TESTS)).default(
+        'all_reduce',
+      ),
+    )
     .option('--ranks <number>', 'processes to start on this node', '2')
     .option('--size <range>', 'sizes in bytes, such as 1K..64M; instead of -b and -e')
     .option('-b, --minbytes <size>', 'smallest size (1K)')
@@ -44,19 +52,18 @@ export function collCommand(): Command {
       const form: ReportForm = options.json === true ? 'json' : options.csv === true ? 'csv' : 'text';
       const rows: CollRow[] = [];
       let run: CollRun = { spec, ranks, emulated: false };
-      const listener: CollListener = {
-        begin: (emulated, explanation) => {
-          run = { spec, ranks, emulated };
-          if (form === 'text') print(explanation);
+      const onResult = (result: CollResult): void => {
+        if (result.kind === 'begin') {
+          run = { spec, ranks, emulated: result.emulated };
+          if (form === 'text') print(result.explanation);
           print(headOf(form, run));
-        },
-        row: (row) => {
-          rows.push(row);
-          print(rowOf(form, run, row));
-        },
+        } else {
+          rows.push(result.row);
+          print(rowOf(form, run, result.row));
+        }
       };
-      if (launched === undefined) await launchRanks(spec, ranks, listener);
-      else await runRank(spec, launched, listener);
+      if (launched !== undefined) await runRank(spec, launched, onResult);
+      else await launchRanks({ program: PROGRAM, spec, size: ranks, needsCards: spec.memory === 'gaudi', onResult });
       if (launched !== undefined && launched.rank > 0) return;
       print(tailOf(form, run, rows));
       const wrong = rows.reduce((sum, row) => sum + (row.wrong ?? 0), 0);

@@ -6,28 +6,30 @@ import { createTeam } from '../../coll/team/create.ts';
 import { type CollRow, measureSize } from './measure.ts';
 import type { CollSpec } from './spec.ts';
 
-/** Receives the results of rank 0. */
-export interface CollListener {
-  /** Before the first size. @param explanation of the algorithms, if it was asked for */
-  begin(emulated: boolean, explanation: string | undefined): void;
-  row(row: CollRow): void;
-}
+/** What rank 0 reports: once what it runs on, then a row for each size. */
+export type CollResult =
+  | { readonly kind: 'begin'; readonly emulated: boolean; readonly explanation: string | undefined }
+  | { readonly kind: 'row'; readonly row: CollRow };
 
 /**
  * Runs the sizes.
  * @throws UcxError of Context.create, of creating the team, and of its operations
  */
-export async function runRank(spec: CollSpec, launched: LaunchedRank, listener: CollListener): Promise<void> {
+export async function runRank(
+  spec: CollSpec,
+  launched: LaunchedRank,
+  report: (result: CollResult) => void,
+): Promise<void> {
   await using context = await Context.create();
   const worker = context.worker();
   await using team = await createTeam(worker, launched);
   if (team.rank === 0) {
     const explanation = spec.explains ? team.explain(spec.collective).toString() : undefined;
-    listener.begin(spec.memory === 'gaudi' && context.emulated, explanation);
+    report({ kind: 'begin', emulated: spec.memory === 'gaudi' && context.emulated, explanation });
   }
   for (const bytes of spec.sizes) {
     const row = await measureSize(team, context, spec, bytes);
-    if (team.rank === 0) listener.row(row);
+    if (team.rank === 0) report({ kind: 'row', row });
   }
   await team.barrier();
 }

@@ -37,10 +37,11 @@ export function demoCommand(): Command {
       ]);
       const isText = options.json !== true;
       labelsEmulation();
-      const oneCard = await runOneCard({ file, output: isText ? output : process.stderr });
+      const barOutput = isText ? output : process.stderr;
+      const oneCard = await runOneCard({ file, output: barOutput });
       if (isText) output.write(`${describeOneCard(oneCard)}\n\n`);
       const byteLength = Math.min((await stat(file)).size, bytesMax);
-      const exchange = await runExchange({ file: resolve(file), byteLength, cards });
+      const exchange = await runExchange({ file: resolve(file), byteLength, cards, output: barOutput });
       if (isText) output.write(`${exchange === undefined ? ONE_CARD : describeExchange(exchange)}\n`);
       else output.write(`${JSON.stringify({ oneCard, exchange }, undefined, 2)}\n`);
       const isShared = exchange?.rounds.every(({ different }) => different.length === 0) ?? true;

@@ -3,14 +3,11 @@
  * process, served through a socket in a temporary folder. It opens no card.
  */
 
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { type AllowedCard, allowedCards } from '../../assembly/allowed-cards.ts';
-import { startNodeServer } from '../../assembly/node-server.ts';
 import { openNode } from '../../assembly/open-node.ts';
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
+import { startPrivateNode } from '../private-node.ts';
 
 /** A node that several processes can use. */
 export interface ExchangeNode {
@@ -41,23 +38,7 @@ export function openExchangeNode(count: number | undefined): ExchangeNode {
 }
 
 function serveNode(program: Program, count: number | undefined): ExchangeNode {
-  const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-demo-'));
-  const removeFolder = (): void => rmSync(folder, { recursive: true, force: true });
-  const socket = join(folder, 'node.sock');
-  try {
-    const server = startNodeServer(program, socket, count === undefined ? {} : { cards: String(count) });
-    return {
-      emulated: true,
-      cards: allowedCards(program, server.node),
-      driver: `emulator:${socket}`,
-      close: async () => {
-        server.close();
-        await server.closed;
-        removeFolder();
-      },
-    };
-  } catch (error) {
-    removeFolder();
-    throw error;
-  }
+  const description = count === undefined ? {} : { cards: String(count) };
+  const { server, socketPath, close } = startPrivateNode(program, description);
+  return { emulated: true, cards: allowedCards(program, server.node), driver: `emulator:${socketPath}`, close };
 }

@@ -9,6 +9,7 @@ import type { AllowedCard } from '../../assembly/allowed-cards.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { ProgressBar } from '../progress-bar.ts';
 import { Crew } from './crew.ts';
 import type { Assignment, Round, RoundAnswer } from './exchange-messages.ts';
 import { type ExchangeNode, openExchangeNode } from './exchange-node.ts';
@@ -28,6 +29,8 @@ export interface ExchangeOptions {
   readonly byteLength: number;
   /** Cards; all by default. */
   readonly cards: number | undefined;
+  /** Stream for the progress bar; no bar unless it is a terminal. */
+  readonly output: NodeJS.WriteStream;
 }
 
 /**
@@ -54,18 +57,15 @@ async function runCrew(
   cards: readonly AllowedCard[],
 ): Promise<ExchangeResult> {
   const crew = new Crew(cards, node.driver);
+  const bar = new ProgressBar(options.output, ROUNDS.length + cards.length ** 2);
   const onSignal = (signal: NodeJS.Signals): void => crew.stop(statusError(Status.CANCELED, `demo ended by ${signal}`));
   process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
   try {
-    return await exchange(
-      options,
-      crew,
-      cards.map(({ index }) => index),
-      node.emulated,
-    );
+    return await exchange(options, crew, bar, { indices: cards.map(({ index }) => index), emulated: node.emulated });
   } catch (error) {
     throw (await crew.end()) ?? error;
   } finally {
+    bar.clear();
     await crew.end();
     process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
   }
@@ -74,8 +74,8 @@ async function runCrew(
 async function exchange(
   { file, byteLength }: ExchangeOptions,
   crew: Crew,
-  indices: readonly number[],
-  emulated: boolean,
+  bar: ProgressBar,
+  { indices, emulated }: { readonly indices: readonly number[]; readonly emulated: boolean },
 ): Promise<ExchangeResult> {
   const expected = await digestOf(file, byteLength);
   const count = indices.length;
@@ -83,8 +83,11 @@ async function exchange(
   const cards = await crew.askAll<'open'>((index) => ({ kind: 'open', index, ...assignment }));
   await crew.askAll<'connect'>(() => ({ kind: 'connect', cards }));
   const rounds: RoundResult[] = [];
-  for (const round of ROUNDS) rounds.push(await runRound(crew, round, expected, indices));
-  const matrix = await measure(crew, count);
+  for (const [index, round] of ROUNDS.entries()) {
+    bar.update(`all cards: ${round}`, index);
+    rounds.push(await runRound(crew, round, expected, indices));
+  }
+  const matrix = await measure(crew, count, bar);
   return { file, byteLength, cards: indices, emulated, expected, rounds, matrix, measuredBytes: MEASURED_BYTES };
 }
 
@@ -104,11 +107,12 @@ function sumOf(answers: readonly RoundAnswer[]): number {
 }
 
 /** Measures one pair at a time, so that pairs do not share bandwidth. */
-async function measure(crew: Crew, count: number): Promise<MatrixRow[]> {
+async function measure(crew: Crew, count: number, bar: ProgressBar): Promise<MatrixRow[]> {
   const matrix: MatrixRow[] = [];
   for (let from = 0; from < count; from++) {
     const rates: number[] = [];
     for (let to = 0; to < count; to++) {
+      bar.update(`card ${from} -> card ${to}`, ROUNDS.length + from * count + to);
       const ns = await crew.ask<'measure'>(from, { kind: 'measure', to, repetitions: REPETITIONS });
       rates.push((MEASURED_BYTES * REPETITIONS) / ns);
     }

@@ -19,6 +19,7 @@ import {
   readExplainArguments,
 } from './options.ts';
 import { ExplainPeer } from './peer.ts';
+import { askPeer, type PeerPlace, servedAt, serveMemory } from './remote-peer.ts';
 import { type ExplainReport, explainText } from './report.ts';
 
 /** Bytes of the memory on each side; card memory is rounded up to pages. */
@@ -26,6 +27,7 @@ const MEMORY_BYTES = 4096;
 
 interface Options extends ExplainArguments {
   readonly json?: boolean;
+  readonly serve?: string;
 }
 
 /** The command. */
@@ -36,7 +38,15 @@ export function explainCommand(): Command {
     .option('--local <memory>', 'host, gaudi or gaudi:<card>', 'host')
     .option('--remote <memory>', 'host, gaudi or gaudi:<card>', 'host')
     .option('--size <sizes>', 'sizes and ranges: 8, 4K..1G, 1,8,64..1M', '8..1G')
-    .option('--peer <peer>', 'whose the remote memory is: self, or process for another process of this machine', 'self')
+    .option(
+      '--peer <peer>',
+      'whose the remote memory is: self, process for another process of this machine, or what --serve prints',
+      'self',
+    )
+    .option(
+      '--serve <address>',
+      'be the peer of other nodes, with the remote memory, at <address>[:<port>], until a signal',
+    )
     .option('--engine <name>', 'native, libucx or auto (default: UCX_ENGINE)')
     .option('--json', 'as JSON')
     .action(run);
@@ -45,8 +55,35 @@ export function explainCommand(): Command {
 async function run(options: Options, command: Command): Promise<void> {
   const request = readArguments(command, () => readExplainArguments(options));
   labelsEmulation();
-  const report = request.otherProcess ? await explainToProcess(request) : await explainToSelf(request);
+  if (options.serve !== undefined) {
+    const at = readArguments(command, () => servedAt(options.serve!));
+    await serve(request, at);
+    return;
+  }
+  const report = await explainTo(request);
   process.stdout.write(`${options.json === true ? JSON.stringify(report, undefined, 2) : explainText(report)}\n`);
+}
+
+function explainTo(request: ExplainRequest): Promise<ExplainReport> {
+  if (request.place !== undefined) return explainToPlace(request, request.place);
+  return request.otherProcess ? explainToProcess(request) : explainToSelf(request);
+}
+
+/** The memory is that of the peer: its key says of which type. */
+async function explainToPlace(request: ExplainRequest, place: PeerPlace): Promise<ExplainReport> {
+  await using context = await Context.create(engineOption(request));
+  const { endpoint, key } = await askPeer(context.worker(), place);
+  const { memoryType } = endpoint.unpackRkey(key);
+  return reportOf({ ...request, remote: { memoryType, card: undefined } }, context, endpoint, key);
+}
+
+/** Is the peer of others. */
+async function serve(request: ExplainRequest, at: Parameters<typeof serveMemory>[2]): Promise<void> {
+  await using context = await Context.create(engineOption(request));
+  const ending = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => ending.abort());
+  const tell = (line: string): void => void process.stdout.write(`${line}\n`);
+  await serveMemory(context, map(context, request.remote), at, { signal: ending.signal, tell });
 }
 
 async function explainToSelf(request: ExplainRequest): Promise<ExplainReport> {

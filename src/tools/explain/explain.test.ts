@@ -17,8 +17,14 @@ describe('the arguments', () => {
       remote: { memoryType: MemoryType.GAUDI, card: 1 },
       sizes: [8],
       otherProcess: false,
+      place: undefined,
       engine: undefined,
     });
+    expect(read({ peer: 'node2:4711' })).toMatchObject({ otherProcess: true, place: { host: 'node2', port: 4711 } });
+    expect(read({ peer: '[::1]:7' })).toMatchObject({ place: { host: '::1', port: 7 } });
+    const workerAddress = new Uint8Array(60).fill(0xfb);
+    const text = Buffer.from(workerAddress).toString('base64url');
+    expect(read({ peer: text })).toMatchObject({ otherProcess: true, place: { workerAddress } });
     expect(read({ engine: 'LIBUCX' })).toMatchObject({ engine: 'libucx' });
     expect(read({ op: 'TAG', local: 'GAUDI' })).toMatchObject({ operation: 'tag', local: { card: undefined } });
   });
@@ -41,6 +47,8 @@ describe('the arguments', () => {
   it.each([
     [{ op: 'move' }, 'op'],
     [{ peer: 'moon' }, 'peer'],
+    [{ peer: 'moon:0' }, 'peer'],
+    [{ peer: 'moon:70000' }, 'peer'],
     [{ engine: 'steam' }, 'engine'],
     [{ local: 'disk' }, 'local'],
     [{ local: 'host:1' }, 'local'],

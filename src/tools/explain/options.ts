@@ -5,6 +5,7 @@ import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../ucp/api/end
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
+import { type PeerPlace, peerPlaceOf } from './remote-peer.ts';
 
 /** Sizes that one call may ask for; a range from 1 byte to the longest has 53. */
 export const SIZES_MAX = 64;
@@ -21,8 +22,10 @@ export interface ExplainRequest {
   readonly operation: ExplainedOperation;
   readonly local: MemoryChoice;
   readonly remote: MemoryChoice;
-  /** Whether the remote memory is of another process of this machine. */
+  /** Whether the remote memory is of another process of this machine, or of {@link place}. */
   readonly otherProcess: boolean;
+  /** Where a peer is that another user of this command serves; undefined for this machine. */
+  readonly place: PeerPlace | undefined;
   readonly sizes: readonly number[];
   /** Undefined for UCX_ENGINE. */
   readonly engine: EngineChoice | undefined;
@@ -46,13 +49,16 @@ export function readExplainArguments({ op, local, remote, size, peer, engine }: 
   const operation = EXPLAINED_OPERATIONS.find((name) => name === op.toLowerCase());
   if (operation === undefined) throw invalidParam('op', `must be one of ${EXPLAINED_OPERATIONS.join(', ')}`, op);
   const sizes = operation === 'atomic' ? atomicSizes(size) : sizesOf(size);
-  if (peer !== 'self' && peer !== 'process') throw invalidParam('peer', 'must be self or process', peer);
+  const place = peer === 'self' || peer === 'process' ? undefined : peerPlaceOf(peer);
+  if (peer !== 'self' && peer !== 'process' && place === undefined) {
+    throw invalidParam('peer', 'must be self, process, <host>:<port> or a worker address in base64url', peer);
+  }
   const request = { operation, local: memoryOf('local', local), remote: memoryOf('remote', remote), sizes };
-  const otherProcess = peer === 'process';
-  if (otherProcess && request.remote.card !== undefined && request.remote.card === request.local.card) {
+  const otherProcess = peer !== 'self';
+  if (peer === 'process' && request.remote.card !== undefined && request.remote.card === request.local.card) {
     throw invalidParam('local', 'must be another card than that of the other process', local);
   }
-  return { ...request, otherProcess, engine: engineOf(engine) };
+  return { ...request, otherProcess, place, engine: engineOf(engine) };
 }
 
 /** The argument for a choice: the inverse of parsing. */
@@ -82,7 +88,7 @@ function sizesOf(text: string): number[] {
   const sizes = text.split(',').flatMap((part) => {
     const ends = part.split('..');
     if (ends.length > 2) throw invalidParam('size', 'must be sizes and ranges such as 8,4K..1G', text);
-    const [from, to = from] = ends.map((end) => sizeOf(end, text)) as [number, number?];
+    const [from = 0, to = from] = ends.map((end) => sizeOf(end, text));
     if (from > to) throw invalidParam('size', 'must be ranges from a smaller to a larger size', text);
     const between: number[] = [];
     for (let size = 2 ** Math.ceil(Math.log2(from)); size < to; size *= 2) between.push(size);

@@ -68,8 +68,8 @@ function winnerLine(group: readonly SizeExplanation[]): string {
 function estimatesOf(ends: readonly SizeExplanation[]): string {
   const winners = ends.flatMap(({ winner }) => (winner === undefined ? [] : [winner]));
   if (winners.some(({ estimatedNs }) => estimatedNs === undefined)) return '';
-  const times = winners.map(({ estimatedNs }) => formatTime(estimatedNs!)).join(' .. ');
-  const rates = winners.map(({ bandwidth }) => (bandwidth! / MEGABYTE).toFixed(1)).join(' .. ');
+  const times = winners.map(({ estimatedNs = 0 }) => formatTime(estimatedNs)).join(' .. ');
+  const rates = winners.map(({ bandwidth = 0 }) => (bandwidth / MEGABYTE).toFixed(1)).join(' .. ');
   return `  ${times}  ${rates} MB/s`;
 }
 
@@ -82,7 +82,7 @@ function loserLines(group: readonly SizeExplanation[]): string[] {
   const atEnd = new Map(last.losers.map((loser) => [nameOf(loser), loser]));
   const devices = new Map<string, string[]>();
   const add = ({ transport, protocol }: SizeLoser, reason: string): void => {
-    const [name, device] = transport.split('/') as [string, string?];
+    const [name = '', device] = transport.split('/');
     const key = `${protocol === undefined ? '' : `${protocol} `}${name}\n${reason}`;
     devices.set(key, [...(devices.get(key) ?? []), ...(device === undefined ? [] : [device])]);
   };

@@ -66,6 +66,8 @@ export interface SystemReport {
   readonly cards: readonly CardReport[];
   /** Rows and columns in the order of the cards that have a device node. */
   readonly distances: readonly (readonly string[])[];
+  /** Rows likewise, columns in the order of {@link networks}. */
+  readonly networkDistances: readonly (readonly string[])[];
   readonly networks: readonly NetworkDevice[];
 }
 
@@ -78,6 +80,7 @@ export function readSystem({ node, topology }: SystemSources): SystemReport {
     whyNoCards: cards.length === 0 ? node.whyNoCards?.() : undefined,
     cards: [...present, ...(node.absentCards?.() ?? [])].sort(byMinor),
     distances: cards.map((card) => cards.map((other) => (other === card ? '-' : distanceBetween(card, other).kind))),
+    networkDistances: cards.map((card) => networks.map((network) => distanceBetween(card, network).kind)),
     networks,
   };
 }
@@ -190,12 +193,22 @@ function portText({ port, linkUp, netdev }: NicPort): string {
   return `${port}${linkUp === false ? ' down' : ''}${netdev === undefined ? '' : ` (${netdev})`}`;
 }
 
-/** The closest common PCI component of any two cards. */
-export function distanceLines({ cards, distances }: SystemReport): string[] {
-  if (distances.length < 2) return [];
-  const names = cards.filter(({ path }) => path !== undefined).map(({ minor }) => `card ${minor}`);
-  const rows = distances.map((row, index) => [`# ${names[index]}`, ...row]);
-  return ['# distances between cards', formatTable([['# common', ...names], ...rows]), '#'];
+/** The closest common component of each card with every card and network device, and its NUMA node. */
+export function distanceLines({ cards, networks, distances, networkDistances }: SystemReport): string[] {
+  if (distances.length === 0 || distances.length + networks.length < 2) return [];
+  const present = cards.filter(({ path }) => path !== undefined);
+  const names = present.map(({ minor }) => `card ${minor}`);
+  const rows = distances.map((row, index) => {
+    const numaNode = present[index]?.numaNode;
+    return [
+      `# ${names[index]}`,
+      ...row,
+      ...(networkDistances[index] ?? []),
+      numaNode === undefined ? '-' : `${numaNode}`,
+    ];
+  });
+  const header = ['# common', ...names, ...networks.map(({ name }) => name), 'NUMA'];
+  return ['# distances between cards, and to network devices', formatTable([header, ...rows]), '#'];
 }
 
 /** The network devices of the machine. */

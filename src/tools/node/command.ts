@@ -13,11 +13,14 @@ import {
   type RemoteNode,
   startNodeServer,
 } from '../../assembly/node-server.ts';
-import { startProgram } from '../../assembly/program/program.ts';
+import { type Program, startProgram } from '../../assembly/program/program.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { EXIT_USAGE, readArguments } from '../command-line.ts';
 import { formatBytes, formatTable } from '../text-table.ts';
+import { webNodeOf } from '../web/web-node.ts';
+import { WEB_PORT, webPortOf } from '../web/web-port.ts';
+import { WebSession } from '../web/web-session.ts';
 import { type FaultArguments, faultOf, faultSentence, integerOf } from './fault.ts';
 import { addNodeOptions, describeNode, type NodeOptions } from './node-options.ts';
 
@@ -29,12 +32,15 @@ interface UpOptions extends SocketOption, NodeOptions {
   readonly foreground?: boolean;
   readonly devices?: string;
   readonly trace?: string;
+  readonly web?: string | true;
 }
 
 interface FaultOptions extends SocketOption, FaultArguments {
   readonly json?: boolean;
 }
 
+/** Time between two pictures of the page. */
+const WEB_INTERVAL_NS = 1e9;
 const SOCKET = '--socket <path>';
 const SOCKET_HELP = 'socket of the server (default: what UCX_GAUDI_DRIVER names, else one in XDG_RUNTIME_DIR)';
 
@@ -53,6 +59,7 @@ export function nodeCommand(): Command {
       '--trace <file>',
       'record every ioctl there as JSON lines; - with --foreground: readable, on standard output',
     )
+    .option('--web [port]', `serve the page of gaudi-ucx web too, on 127.0.0.1 (${WEB_PORT})`)
     .option('--foreground', 'serve in this process until a signal or node down ends it')
     .action(up);
   node
@@ -128,19 +135,41 @@ async function up(options: UpOptions, command: Command): Promise<void> {
 /** Serves in this process, until a signal or a client ends it. */
 async function serve(options: UpOptions, command: Command): Promise<void> {
   const socket = socketOf(options);
+  const program = startProgram();
+  const port = readArguments(command, () => portOf(options));
   const server = readArguments(command, () => {
     const files = { devices: devicesOf(options), trace: options.trace };
-    return startNodeServer(startProgram(), socket, describeNode(options), files);
+    return startNodeServer(program, socket, describeNode(options), files);
   });
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => server.close());
-  announce(server);
+  const ended = new AbortController();
+  void server.closed.then(() => ended.abort());
+  const page = port === undefined ? undefined : await openPage(program, server, socket, port);
+  announce(server, page?.server.url);
+  await page?.run(WEB_INTERVAL_NS, ended.signal);
   await server.closed;
+  page?.close();
   // Handlers of signals keep nothing alive, but a parent's channel would.
   if (process.connected) process.disconnect();
 }
 
-function announce(server: NodeServer): void {
-  const line = upLine(server.status());
+/** The page of a server that is up; one that cannot be served ends the server. */
+async function openPage(program: Program, server: NodeServer, socket: string, port: number): Promise<WebSession> {
+  try {
+    return await WebSession.open(program, webNodeOf(server, socket), port);
+  } catch (error) {
+    server.close();
+    await server.closed;
+    throw error;
+  }
+}
+
+function portOf({ web }: UpOptions): number | undefined {
+  return web === undefined ? undefined : webPortOf('--web', web === true ? WEB_PORT : web);
+}
+
+function announce(server: NodeServer, url: string | undefined): void {
+  const line = [upLine(server.status()), ...(url === undefined ? [] : [url])].join('\n');
   if (process.send === undefined) process.stdout.write(`${line}\n`);
   else {
     process.send(line);
@@ -164,6 +193,7 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
   const devices = devicesOf(options);
   if (devices !== undefined) args.push('--devices', devices);
   if (options.trace !== undefined) args.push('--trace', resolve(options.trace));
+  if (options.web !== undefined) args.push('--web', String(portOf(options)));
   if (options.dmaThreads !== undefined) args.push('--dma-threads', options.dmaThreads);
   prepareNodeFolder(socket);
   const logPath = `${socket}.log`;

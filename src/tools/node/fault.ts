@@ -7,6 +7,8 @@ import { timeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { formatTime } from '../text-table.ts';
 
+const STATUSES: Readonly<Record<string, number>> = HL_DEVICE_STATUS;
+const ERRNOS: Readonly<Record<string, number>> = Errno;
 /** The options of the command that say more about a fault, as they are typed. */
 export interface FaultArguments {
   readonly nth?: string;
@@ -31,7 +33,7 @@ export function faultOf(kind: string, given: FaultArguments): Fault {
   if (ioctl !== undefined) fields['ioctl'] = ioctl.toUpperCase();
   if (resource !== undefined) fields['resource'] = resource;
   if (delay !== undefined) fields['delayNs'] = delayOf(delay);
-  if (status !== undefined) fields['status'] = (HL_DEVICE_STATUS as Record<string, number>)[status.toUpperCase()];
+  if (status !== undefined) fields['status'] = STATUSES[status.toUpperCase()];
   if (port !== undefined) fields['port'] = integerOf('port', port);
   if (peer !== undefined) fields['peer'] = integerOf('peer', peer);
   return readFault(fields);
@@ -88,7 +90,7 @@ export function integerOf(name: string, text: string): number {
 }
 
 function errnoOf(text: string): number {
-  const named = (Errno as Record<string, number>)[text.toUpperCase()];
+  const named = ERRNOS[text.toUpperCase()];
   return named ?? integerOf('errno', text);
 }
 

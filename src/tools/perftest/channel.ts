@@ -5,7 +5,7 @@
 
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
-import { invalidParam, statusError, UcxError } from '../../ucs/type/error.ts';
+import { asError, invalidParam, statusError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
 /** Longest line, in characters; a longer one ends the channel. Keys are hundreds of bytes. */
@@ -29,6 +29,7 @@ export interface ChannelMessage {
 export class Channel {
   readonly #socket: Socket;
   readonly #received: ChannelMessage[] = [];
+  readonly #listeners: Set<() => void> = new Set();
   #text = '';
   #hasHeard = false;
   #lost: UcxError | undefined;
@@ -51,6 +52,13 @@ export class Channel {
   /** @throws UcxError CONNECTION_RESET when the other side is gone, or what it failed with */
   check(): void {
     if (this.#lost !== undefined) throw this.#lost;
+  }
+
+  /** Calls a listener when the channel ends. @returns a function that removes it */
+  onEnd(listener: () => void): () => void {
+    if (this.#lost !== undefined) listener();
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
   /** True when a message waits. */
@@ -151,6 +159,7 @@ export class Channel {
     if (this.#lost !== undefined) return;
     this.#lost = error;
     for (const { reject } of this.#waiting.splice(0)) reject(error);
+    for (const listener of this.#listeners) listener();
   }
 }
 
@@ -183,13 +192,13 @@ export async function connectChannel(place: Place): Promise<Channel> {
     await once(socket, 'connect');
   } catch (error) {
     const isElsewhere = 'host' in place && !LOOPBACK.test(place.host);
-    if (!isElsewhere || (error as NodeJS.ErrnoException).code !== 'ECONNREFUSED') throw error;
+    if (!isElsewhere || asError(error).code !== 'ECONNREFUSED') throw error;
     const advice =
       'is perftest running there, with --bind ADDRESS? Without it a server is heard on its own machine only';
     throw new UcxError({
       code: 'ERR_PERFTEST_REFUSED',
       status: Status.UNREACHABLE,
-      message: `${(error as Error).message}: ${advice}`,
+      message: `${asError(error).message}: ${advice}`,
       cause: error,
     });
   }
@@ -198,15 +207,23 @@ export async function connectChannel(place: Place): Promise<Channel> {
 
 /**
  * Waits for one client.
- * @param onListening runs when clients can connect
+ * @param place with port 0 for any free port
+ * @param onListening runs when clients can connect, with the place that they connect to
  * @throws Error of the system call
  */
-export async function acceptChannel(place: Place, signal: AbortSignal, onListening: () => void): Promise<Channel> {
+export async function acceptChannel(
+  place: Place,
+  signal: AbortSignal,
+  onListening: (place: Place) => void,
+): Promise<Channel> {
   const server: Server = createServer();
   try {
     server.listen(place);
     await once(server, 'listening', { signal });
-    onListening();
+    const address = server.address();
+    onListening(
+      typeof address === 'object' && address !== null && 'host' in place ? { ...place, port: address.port } : place,
+    );
     const [socket] = (await once(server, 'connection', { signal })) as [Socket];
     return new Channel(socket);
   } finally {

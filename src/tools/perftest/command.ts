@@ -2,16 +2,24 @@
 
 import { basename } from 'node:path';
 import { Command } from 'commander';
+import { labelsEmulation } from '../../assembly/open-node.ts';
+import { launchedRank } from '../../coll/exchange/listener.ts';
 import { schedSetAffinity } from '../../sys/index.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { EXIT_INTERRUPTED, readArguments } from '../command-line.ts';
+import { suggestingOption } from '../completion/values.ts';
+import { ProgressBar } from '../progress-bar.ts';
 import { acceptChannel, type Channel, connectChannel, type Place, placeOf, placeText } from './channel.ts';
 import { ReportFile } from './html/report-file.ts';
 import { reportTests } from './html/series.ts';
+import type { Measurement } from './meter.ts';
 import { type BatchTest, batchTests } from './options/batch.ts';
-import { declareTestOptions, isRange, type TestOptions } from './options/options.ts';
+import { declareTestOptions, isRange } from './options/options.ts';
 import { packSpec, unpackSpec } from './options/spec.ts';
+import { PATTERN_NAMES } from './pattern/flows.ts';
+import { isPattern, type PatternOptions, readPattern } from './pattern/pattern-spec.ts';
+import { runPattern } from './pattern/run-pattern.ts';
 import {
   batchLine,
   describeTest,
@@ -22,12 +30,13 @@ import {
   TEST_END,
 } from './report.ts';
 import { type Role, runTest } from './session.ts';
+import { runThreads } from './threads/run-threads.ts';
 
 const DEFAULT_PORT = '13337';
 /** Version of the conversation of two sides. */
-const PROTOCOL = 2;
+const PROTOCOL = 3;
 
-interface CommandOptions extends TestOptions {
+interface CommandOptions extends PatternOptions {
   readonly c?: string;
   readonly l?: boolean;
   readonly b?: readonly string[];
@@ -62,6 +71,18 @@ export function perftestCommand(): Command {
     .option(
       '--report <file>',
       'run every test of -t (names with commas between them) at every size of -s (8..4m) and write curves to an HTML page',
+    )
+    .addOption(
+      suggestingOption('--pattern <name>', `several ranks: ${PATTERN_NAMES.join(', ')} (pairwise)`, PATTERN_NAMES),
+    )
+    .option(
+      '--ranks <number>',
+      'ranks of a pattern, processes of this node (2); RANK and WORLD_SIZE of a launcher join a run',
+    )
+    .option('--batch <blocks>', 'blocks of -s bytes in each list of a pattern (1; --kv: those of a layer)')
+    .option(
+      '--kv <cache>',
+      'pattern of a KV cache, such as layers=32,heads=8,head-dim=128,page=16,tokens=4096,dtype=bf16, by pages',
     );
   return command.action(run);
 }
@@ -71,6 +92,10 @@ function collect(file: string, files: readonly string[] = []): string[] {
 }
 
 async function run(host: string | undefined, options: CommandOptions, command: Command): Promise<void> {
+  if (isPattern(options)) {
+    await runRanks(host, options, command);
+    return;
+  }
   const cpus = readArguments(command, () => {
     checkArguments(host, options);
     return options.c === undefined ? undefined : cpusOf(options.c);
@@ -81,7 +106,13 @@ async function run(host: string | undefined, options: CommandOptions, command: C
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, interrupt);
   try {
     if (options.l === true)
-      await runBatch({ options, role: 'loopback', channel: undefined, interrupt: interruption.signal });
+      await runBatch({
+        options,
+        role: 'loopback',
+        channel: undefined,
+        interrupt: interruption.signal,
+        place: undefined,
+      });
     else if (host !== undefined) await runClient(host, options, interruption.signal);
     else await runServer(options, interruption.signal);
   } catch (error) {
@@ -91,6 +122,22 @@ async function run(host: string | undefined, options: CommandOptions, command: C
   } finally {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, interrupt);
   }
+}
+
+/** Options that a pattern has beside those of its test. */
+const PATTERN_FLAGS: ReadonlySet<string> = new Set(['pattern', 'ranks', 'batch', 'kv', 'p', 'f', 'v', 'json']);
+
+async function runRanks(host: string | undefined, options: CommandOptions, command: Command): Promise<void> {
+  const isLaunched = process.env['RANK'] !== undefined && process.env['WORLD_SIZE'] !== undefined;
+  const { spec, launched } = readArguments(command, () => {
+    if (host !== undefined) throw invalidParam('host', 'must not be given with --pattern', host);
+    const rank = isLaunched ? launchedRank(process.env) : undefined;
+    const names = Object.keys(options).filter((name) => !PATTERN_FLAGS.has(name));
+    return { spec: readPattern(options, names, rank?.size), launched: rank };
+  });
+  labelsEmulation();
+  const form = options.json === true ? 'json' : options.v === true ? 'csv' : 'text';
+  await runPattern(spec, launched, form, print);
 }
 
 /** Throws ERR_INVALID_PARAM, ERR_UNSUPPORTED for what neither side can do: before the other one is called or waited for. */
@@ -117,10 +164,11 @@ function isEnd(error: unknown): boolean {
 }
 
 async function runClient(host: string, options: CommandOptions, interrupt: AbortSignal): Promise<void> {
-  const channel = await connectChannel(placeOf(host, options.p, options[6] === true));
+  const place = placeOf(host, options.p, options[6] === true);
+  const channel = await connectChannel(place);
   await converse(channel, interrupt, async () => {
     await channel.hello(PROTOCOL);
-    await runBatch({ options, role: 'client', channel, interrupt });
+    await runBatch({ options, role: 'client', channel, interrupt, place });
     channel.send({ type: 'end' });
   });
 }
@@ -139,7 +187,7 @@ async function runServer(options: CommandOptions, interrupt: AbortSignal): Promi
       const message = await channel.receive('test', 'end');
       if (message.type === 'end') return;
       const spec = unpackSpec(message['spec']);
-      await runOne({ names: [], spec }, index, { options, role: 'server', channel, interrupt });
+      await runOne({ names: [], spec }, index, { options, role: 'server', channel, interrupt, place });
     }
   });
 }
@@ -165,6 +213,8 @@ interface Run {
   readonly role: Role;
   readonly channel: Channel | undefined;
   readonly interrupt: AbortSignal;
+  /** Of the server, for the channels of threads; undefined for loopback. */
+  readonly place: Place | undefined;
 }
 
 async function runBatch(run: Run): Promise<void> {
@@ -193,26 +243,35 @@ async function runOne(test: BatchTest, index: number, run: Run, report?: ReportF
   const { names, spec } = test;
   const format = formatOf(run.options);
   const isJson = run.options.json === true;
+  const bar = run.role === 'server' ? undefined : new ProgressBar(process.stderr, spec.iterations * spec.threads);
   let emulated = false;
-  await runTest({
-    ...run,
-    spec,
-    onStart: (side) => {
-      emulated = side.emulated;
-      report?.begin(emulated);
-      if (isJson) return;
-      if (run.role === 'server' || (run.role === 'loopback' && names.length === 0)) print(describeTest(spec, emulated));
-      if (run.role === 'server') print(TEST_END);
-      else if (index === 0) print(resultHeader(spec, format, emulated));
-      if (run.role !== 'server') print(batchLine(names, format));
-    },
-    onReport: (measurement, isFinal, carrier) => {
-      if (!isJson) print(resultLine(measurement, isFinal, names, format, carrier));
-      else if (isFinal || !format.finalOnly)
-        print(resultJson(spec, names, measurement, { isFinal, emulated, carrier }));
-      if (isFinal) report?.add(spec, measurement, carrier);
-    },
-  });
+  const onStart = (side: { readonly emulated: boolean }): void => {
+    emulated = side.emulated;
+    report?.begin(emulated);
+    if (isJson) return;
+    if (run.role === 'server' || (run.role === 'loopback' && names.length === 0)) print(describeTest(spec, emulated));
+    if (run.role === 'server') print(TEST_END);
+    else if (index === 0) print(resultHeader(spec, format, emulated));
+    if (run.role !== 'server') print(batchLine(names, format));
+  };
+  const onReport = (measurement: Measurement, isFinal: boolean, carrier: string, thread?: number): void => {
+    bar?.clear();
+    if (!isJson) {
+      print(resultLine(measurement, isFinal, names, thread === undefined ? format : { ...format, thread }, carrier));
+    } else if (isFinal || !format.finalOnly) {
+      print(resultJson(spec, names, measurement, { isFinal, emulated, carrier, thread }));
+    }
+    if (isFinal) report?.add(spec, measurement, carrier);
+  };
+  const onProgress = (iterations: number, isMeasured = true): void => {
+    if (isMeasured) bar?.update(spec.kind.name, iterations);
+  };
+  try {
+    if (spec.threads > 1) await runThreads({ ...run, spec, onStart, onReport, onProgress });
+    else await runTest({ ...run, spec, onStart, onReport, onProgress });
+  } finally {
+    bar?.clear();
+  }
 }
 
 function formatOf(options: CommandOptions): ReportOptions {

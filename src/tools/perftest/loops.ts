@@ -24,6 +24,8 @@ export interface LoopOptions {
   /** False for a side that makes no progress while it waits. */
   readonly progresses: boolean;
   readonly spin: SpinBudget;
+  /** Ends a slice as soon as there is nothing to do, so that its caller can sleep: see {@link Loop.isIdle}. */
+  readonly sleeps: boolean;
 }
 
 /** A loop that can be left and entered again. */
@@ -33,15 +35,19 @@ export abstract class Loop {
   protected readonly iterations: number;
   protected readonly window: number;
   protected done = 0;
+  /** The last slice has ended because there was nothing to do. */
+  isIdle = false;
   readonly #clock: Clock;
   readonly #progresses: boolean;
+  readonly #sleeps: boolean;
   readonly #spin: SpinBudget;
   #deadlineNs = 0;
   #turns = 0;
 
-  constructor({ clock, traffic, meter, iterations, window, progresses, spin }: LoopOptions) {
+  constructor({ clock, traffic, meter, iterations, window, progresses, spin, sleeps }: LoopOptions) {
     this.#clock = clock;
     this.#progresses = progresses;
+    this.#sleeps = sleeps;
     this.#spin = spin;
     this.traffic = traffic;
     this.meter = meter;
@@ -56,6 +62,7 @@ export abstract class Loop {
    */
   slice(sliceNs: number): boolean {
     this.#deadlineNs = this.#clock.nowNs() + sliceNs;
+    this.isIdle = false;
     const isDone = this.run();
     if (this.traffic.error !== undefined) throw this.traffic.error;
     return isDone;
@@ -73,7 +80,11 @@ export abstract class Loop {
 
   /** One turn of a wait; false when the slice is over. */
   protected wait(progresses = true): boolean {
-    if (progresses) this.traffic.progress();
+    const isBusy = progresses && this.traffic.progress() > 0;
+    if (this.#sleeps && !isBusy) {
+      this.isIdle = true;
+      return false;
+    }
     this.#spin.spend();
     return !this.isOver();
   }

@@ -25,6 +25,8 @@ export interface ReportOptions {
   readonly extra: boolean;
   /** Base names of the batch files: columns of the CSV. */
   readonly batchFiles: readonly string[];
+  /** The thread whose results they are. Default: 0 */
+  readonly thread?: number;
 }
 
 /** Description of a test: a box without its lower edge. */
@@ -39,6 +41,8 @@ export function describeTest(spec: TestSpec, emulated: boolean): string {
     ['Recv memory:', memory(spec.recvMemory)],
     ['Message size:', String(messageBytes(spec))],
     ['Window size:', String(spec.window)],
+    ...(spec.threads === 1 ? [] : [['Threads:', String(spec.threads)] as [string, string]]),
+    ...(spec.wait === 'poll' ? [] : [['Wait mode:', spec.wait] as [string, string]]),
   ];
   if (kind.operation === 'am') rows.push(['AM header size:', String(spec.headerBytes)]);
   if (kind.api === 'UCT' && emulated) rows.push(['Cards:', 'emulated']);
@@ -109,7 +113,7 @@ export function resultLine(
     const values = [iterations, ...us, ...rates, ...messages.map((rate) => rate.toFixed(0))];
     return [...names, ...values].join(',');
   }
-  let label = '[thread 0]';
+  let label = `[thread ${options.thread ?? 0}]`;
   if (isFinal) label = options.finalOnly ? names.join('/').padStart(10) : 'Final:    ';
   const whole = (value: number, width: number): string => {
     const rounded = Math.round(value);
@@ -129,7 +133,12 @@ export function resultJson(
   { kind, sendMemory, recvMemory, ...spec }: TestSpec,
   names: readonly string[],
   measurement: Measurement,
-  facts: { readonly isFinal: boolean; readonly emulated: boolean; readonly carrier: string },
+  facts: {
+    readonly isFinal: boolean;
+    readonly emulated: boolean;
+    readonly carrier: string;
+    readonly thread: number | undefined;
+  },
 ): string {
   const bytes = messageBytes(spec);
   return JSON.stringify({ test: kind.name, names, bytes, sendMemory, recvMemory, ...facts, ...measurement });

@@ -37,6 +37,8 @@ export interface SessionOptions {
   readonly interrupt: AbortSignal;
   /** The sides have met: the test begins. */
   readonly onStart: (side: Side) => void;
+  /** Iterations that have ended of a run that takes longer than a moment. @param isMeasured false for the warm-up */
+  readonly onProgress?: (iterations: number, isMeasured: boolean) => void;
   /** Results of the side that shows them. */
   readonly onReport: (measurement: Measurement, isFinal: boolean, carrier: string) => void;
 }
@@ -124,7 +126,7 @@ class Session {
     traffic.reset();
     await this.#barrier();
     const isIdle = spec.passive && !this.#isPingPong && role === 'server';
-    if (!isIdle) await this.#drive(this.#loop(meter, iterations), meter, isMeasured && role !== 'server');
+    if (!isIdle) await this.#drive(this.#loop(meter, iterations), meter, isMeasured);
     // A stream of one-sided operations ends with the message of the sender, which the responder has waited for.
     await this.#barrier();
     if (role !== 'server') traffic.checkSent();
@@ -160,6 +162,7 @@ class Session {
       window,
       progresses: !spec.passive,
       spin: new SpinBudget(schedYield),
+      sleeps: spec.wait === 'sleep',
     };
     const isAccess = isOneSided(spec.kind.operation);
     if (this.#isPingPong) return new PingPongLoop(options, role !== 'client');
@@ -167,12 +170,20 @@ class Session {
     return isAccess ? new ResponderLoop(options, () => channel!.hasMessage) : new ReceiverLoop(options);
   }
 
-  async #drive(loop: Loop, meter: Meter, reports: boolean): Promise<void> {
-    const { onReport } = this.#options;
+  async #drive(loop: Loop, meter: Meter, isMeasured: boolean): Promise<void> {
+    const { onReport, role } = this.#options;
+    const reports = isMeasured && role !== 'server';
     const sliceNs = loop instanceof ResponderLoop ? RESPONDER_SLICE_NS : SLICE_NS;
     while (!(await this.#slice(loop, sliceNs))) {
-      await this.#turn();
-      meter.interrupt();
+      if (loop.isIdle) {
+        // The iteration goes on, and so does its time.
+        await this.#sleep();
+        if (meter.sinceReportNs < REPORT_NS) continue;
+      } else {
+        await this.#turn();
+        meter.interrupt();
+      }
+      this.#options.onProgress?.(meter.iterations, isMeasured);
       if (reports && meter.iterations > 0 && meter.sinceReportNs >= REPORT_NS) {
         onReport(meter.report(), false, this.#traffic.carrier);
       }
@@ -208,6 +219,24 @@ class Session {
       await this.#turn();
     }
     await meeting;
+  }
+
+  /** Sleeps until the worker has something to do, the user wants the end, or the channel has something to say. */
+  async #sleep(): Promise<void> {
+    const { interrupt, channel } = this.#options;
+    const wake = new AbortController();
+    const end = (): void => wake.abort();
+    interrupt.addEventListener('abort', end);
+    const stopListening = channel?.onEnd(end);
+    try {
+      if (!interrupt.aborted) await this.#traffic.sleep(wake.signal);
+    } catch (error) {
+      if (!wake.signal.aborted) throw error;
+    } finally {
+      interrupt.removeEventListener('abort', end);
+      stopListening?.();
+    }
+    await this.#turn();
   }
 
   async #turn(): Promise<void> {

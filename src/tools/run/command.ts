@@ -96,7 +96,7 @@ async function startServer(options: RunOptions, command: Command): Promise<Remot
       message: 'the node server ended before it served',
     });
   }
-  const answer = JSON.parse(line) as ServerAnswer;
+  const answer: ServerAnswer = JSON.parse(line);
   if (answer.serving) return connectNodeServer(socket);
   if (answer.code === 'ERR_INVALID_PARAM') command.error(answer.message);
   throw new UcxError({ code: answer.code ?? 'ERR_NODE_START', status: Status.IO_ERROR, message: answer.message });

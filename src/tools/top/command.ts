@@ -4,9 +4,10 @@ import { Command } from 'commander';
 import { openNode } from '../../assembly/open-node.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import { timeType } from '../../ucs/config/value.ts';
-import type { Clock, Timer } from '../../ucs/sys/clock.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { readArguments } from '../command-line.ts';
+import { pause } from '../pause.ts';
 import { type TopModel, topModel } from './model.ts';
 import { renderTop, type Screen, SMALLEST_SCREEN, SORT_ORDERS, scrollMax } from './render.ts';
 import { type NodeSample, TopSampler } from './sample.ts';
@@ -53,12 +54,11 @@ class View {
   readonly #sampler: TopSampler;
   readonly #clock: Clock;
   readonly #intervalNs: number;
+  readonly #end: AbortController = new AbortController();
   #last: NodeSample | undefined = undefined;
   /** Index into {@link SORT_ORDERS}. */
   #sort = 0;
   #scroll = 0;
-  #ended = false;
-  #wake: () => void = () => {};
 
   constructor(sampler: TopSampler, clock: Clock, intervalNs: number) {
     this.#sampler = sampler;
@@ -76,7 +76,7 @@ class View {
     };
     const onPressed = (key: Key): void => {
       this.#press(key);
-      if (!this.#ended) draw();
+      if (!this.#end.signal.aborted) draw();
     };
     const screen = new LiveScreen({ output: process.stdout, input: process.stdin }, onPressed, draw);
     const undo = this.#onSignals();
@@ -120,33 +120,19 @@ class View {
   }
 
   #press(key: Key): void {
-    if (key === 'quit') this.#end();
+    if (key === 'quit') this.#end.abort();
     else if (key === 'sort') this.#sort = (this.#sort + 1) % SORT_ORDERS.length;
     else this.#scroll = Math.max(0, this.#scroll + (key === 'up' ? -1 : 1));
   }
 
-  #end(): void {
-    this.#ended = true;
-    this.#wake();
-  }
-
   /** Waits for the next sample; false when there is none. */
-  async #sleep(): Promise<boolean> {
-    let timer: Timer | undefined;
-    if (!this.#ended) {
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-        timer = this.#clock.setTimer(this.#intervalNs, resolve);
-        timer.ref();
-      });
-    }
-    timer?.cancel();
-    return !this.#ended;
+  #sleep(): Promise<boolean> {
+    return pause(this.#clock, this.#intervalNs, this.#end.signal);
   }
 
   /** Ends at a signal, so that the terminal is restored. Returns a function that removes the handlers. */
   #onSignals(): () => void {
-    const end = (): void => this.#end();
+    const end = (): void => this.#end.abort();
     const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
     for (const signal of signals) process.on(signal, end);
     // The reader has closed the pipe, as head does.

@@ -13,13 +13,9 @@ import type {
   MemoryInfo,
   MemoryTypeEvent,
 } from './memory.ts';
+import type { MetricsRegistry } from './snapshot/metrics-registry.ts';
+import type { ContextSnapshot, UnavailableResource } from './snapshot/snapshot.ts';
 import type { Worker, WorkerOptions } from './worker.ts';
-
-/** A resource of the machine that a context does not use. */
-export interface UnavailableResource {
-  readonly name: string;
-  readonly reason: string;
-}
 
 /** Attributes of a context (ucp_context_attr_t). */
 export interface ContextAttributes {
@@ -119,6 +115,19 @@ export interface Context<Device = unknown> extends AsyncDisposable {
 
   /** Statistics of the memory domains and workers since the start, as a tree of counters. Not for hot paths. */
   stats(): StatsNode;
+
+  /**
+   * What this context has and does now: endpoints with their lanes, pending requests and what they wait for, unexpected messages, memory. As
+   * `gaudi-ucx inspect` shows it for a running process. Its lists are bounded. Not for hot paths.
+   */
+  snapshot(): ContextSnapshot;
+
+  /**
+   * Adds the metrics of this context to a registry of prom-client, which the program has: operations, bytes, protocols, caches, failures, and from now on
+   * histograms of latency, for which every operation has a request and reads the clock. Contexts of one registry have the label `context`. Ends with the context.
+   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED; the error of the registry for a name that it has
+   */
+  metrics(registry: MetricsRegistry): void;
 
   /** Closes workers, memory and memory domains. Idempotent, never fails. */
   close(): Promise<void>;

@@ -151,7 +151,10 @@ export interface TransferResult {
   readonly protocol: string | undefined;
 }
 
-/** An endpoint. */
+/**
+ * An endpoint. What OK or the end of a request has accepted leaves this process with the next progress of its worker, and at the latest when the running job of
+ * the event loop, or the process, ends: before a call that blocks the thread (Atomics.wait, spawnSync), make progress. A flush tells that it has arrived.
+ */
 export interface Endpoint extends AsyncDisposable {
   /** True after `close()`. */
   readonly closed: boolean;

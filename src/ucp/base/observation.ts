@@ -3,15 +3,12 @@
  * request, also one that could end without.
  */
 
-import { type OperationEnd, operationEnd } from '../../ucs/debug/diagnostics.ts';
+import { nextWorkerNumber, type OperationEnd, operationEnd } from '../../ucs/debug/diagnostics.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { ProtocolInfo, type ProtocolInfoMode } from '../proto/protocol-info.ts';
 import { MessageTrace } from './message-trace.ts';
 import type { Request } from './request/request.ts';
-
-/** Workers of this process so far: each gets a number. */
-let workers = 0;
 
 /** Whether ended operations have subscribers. */
 export function isObserved(): boolean {
@@ -32,14 +29,15 @@ export class Observation {
   readonly info: ProtocolInfo | undefined;
   /** Trace of messages (UCX_LOG_LEVEL=data); undefined when disabled. */
   readonly trace: MessageTrace | undefined;
+  /** False for a worker whose operations are parts of those of another: neither they nor its connections are told. */
+  isTold = true;
   readonly #clock: Clock;
   readonly #worker: number;
 
   /** Subscribes until {@link close}, if the printer counts uses. */
   constructor({ clock, log, protocolInfoMode }: ObservationOptions) {
     this.#clock = clock;
-    workers += 1;
-    this.#worker = workers;
+    this.#worker = nextWorkerNumber();
     this.info = ProtocolInfo.create(protocolInfoMode, log);
     this.trace = MessageTrace.create(log);
     if (this.info?.countsUses === true) operationEnd.subscribe(this.#onEnd);
@@ -52,12 +50,12 @@ export class Observation {
   }
 
   readonly #onEnd = (event: OperationEnd): void => {
-    if (event.worker === this.#worker) this.info!.used(event);
+    if (event.worker === this.#worker) this.info?.used(event);
   };
 
   /** A request of the application starts. */
   started(request: Request): void {
-    if (isObserved()) request.startNs = this.#clock.nowNs();
+    if (isObserved() && this.isTold) request.startNs = this.#clock.nowNs();
   }
 
   /** A request that {@link started} has marked has ended. */

@@ -37,7 +37,11 @@ const POSTED_MAX = 65_536;
 /** The worker behind a connection. */
 export interface ConnectionOwner extends RequestOwner {
   readonly context: { readonly thresholds: Thresholds; readonly distanceOf: DistanceOf };
-  readonly observation: { readonly info: ProtocolInfo | undefined; readonly trace: MessageTrace | undefined };
+  readonly observation: {
+    readonly isTold: boolean;
+    readonly info: ProtocolInfo | undefined;
+    readonly trace: MessageTrace | undefined;
+  };
   /** The memory for messages that are not asked for. */
   readonly budget: CreditBudget;
   /** The connection has requests that wait for resources: progress starts them again. */
@@ -68,6 +72,8 @@ export class PeerConnection implements Connection {
   remoteId: number = NO_ENDPOINT;
   /** The interfaces of the peer, as its messages are known by. */
   sources: readonly string[] = [];
+  /** Id of the worker that it leads to, a character for each byte: for snapshots. */
+  peerWorkerId = '';
   /** The one of them that the last message came from. */
   #source: string | undefined = undefined;
   /** True for a connection of a worker to itself: both its ends are this one. */
@@ -271,7 +277,8 @@ export class PeerConnection implements Connection {
     // Without a hello to the peer there is no other half.
     if (this.#hellos > 0 && this.remoteId === NO_ENDPOINT) this.#hasLeft = true;
     this.#hellos = 0;
-    if (status !== Status.CANCELED && endpointFail.hasSubscribers) endpointFail.publish(changeOf(this, status));
+    if (status !== Status.CANCELED && endpointFail.hasSubscribers && this.#owner.observation.isTold)
+      endpointFail.publish(changeOf(this, status));
     this.#failFlushes(status);
     const ended = [...this.waiting.values()];
     for (const queue of [this.#posted, this.#pending]) {

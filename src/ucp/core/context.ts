@@ -5,7 +5,7 @@
 import type { Config } from '../../ucs/config/config.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import { hasMemoryType, MemoryType, withMemoryType } from '../../ucs/memory/memory-type.ts';
-import { mergeStats, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
+import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -26,6 +26,9 @@ import type { Context as ApiContext, ContextAttributes } from '../api/context.ts
 import type { Engine } from '../api/engine.ts';
 import { MemoryCopier } from '../api/memory/memory-copier.ts';
 import type { AddressedMemory, AdviseOptions, MemMapParams, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
+import { cardSummary } from '../api/snapshot/card-summary.ts';
+import { cacheSummary, memorySummary } from '../api/snapshot/memory-summary.ts';
+import type { ContextSnapshot } from '../api/snapshot/snapshot.ts';
 import type { WorkerOptions } from '../api/worker.ts';
 import type { UnpackOptions } from '../base/protocol-host.ts';
 import type { Connection } from '../base/request/request.ts';
@@ -95,8 +98,6 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   readonly #memoryTypes: MemoryTypes;
   readonly #memory: MemoryMap;
   readonly #hostDmabufs: HostDmabufs;
-  /** What workers that are closed have done. */
-  #closedWorkers: StatsNode | undefined = undefined;
   readonly #deviceOf: (index: number) => Device;
   readonly #onClosing: () => void;
   readonly #onClose: () => void;
@@ -251,19 +252,23 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   }
 
   stats(): StatsNode {
-    const closed = this.#closedWorkers === undefined ? [] : [this.#closedWorkers];
-    return statsNode('ucp_context', '', {}, [
-      ...this.resources.mds.map(({ md }) => md.stats()),
-      ...[...this.workers].map((worker) => worker.stats()),
-      ...closed,
-    ]);
+    return statsNode('ucp_context', '', {}, [...this.resources.mds.map(({ md }) => md.stats()), ...this.workerStats()]);
   }
 
-  /** Forgets a closed worker, but for what it has done. */
-  override forget(worker: Worker): void {
-    super.forget(worker);
-    const left = { ...worker.stats(), name: 'closed' };
-    this.#closedWorkers = this.#closedWorkers === undefined ? left : mergeStats(this.#closedWorkers, left);
+  snapshot(): ContextSnapshot {
+    const stats = this.stats();
+    const { engine, emulated, mds } = this;
+    return {
+      engine,
+      emulated,
+      resources: mds.flatMap(({ resources }) => resources.map(({ transport, device }) => `${transport}/${device}`)),
+      unavailable: this.resources.rejections.map(({ name, reason }) => ({ name, reason })),
+      cards: cardSummary(stats, mds),
+      memory: memorySummary(this.#memory.mapped),
+      caches: cacheSummary(this.registrationCaches),
+      workers: [...this.workers].map((worker) => worker.snapshot()),
+      stats,
+    };
   }
 
   protected override async shutDown(): Promise<void> {

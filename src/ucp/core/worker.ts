@@ -22,6 +22,8 @@ import type { Engine } from '../api/engine.ts';
 import { checkErrorHandling } from '../api/error-handling.ts';
 import { checkRawAddress, otherPrograms } from '../api/memory/raw-bytes.ts';
 import type { Request as ApiRequest, RequestParams } from '../api/request.ts';
+import { CoarseClock } from '../api/snapshot/coarse-clock.ts';
+import type { WorkerSnapshot } from '../api/snapshot/snapshot.ts';
 import type { ConnectNbxOptions } from '../api/sockets/connect.ts';
 import type { Listener, ListenerOptions } from '../api/sockets/listener.ts';
 import type { Tag } from '../api/tag.ts';
@@ -53,6 +55,7 @@ import { SocketConnections, type SocketOwner } from '../wireup/socket-connection
 import { Protocols } from './dispatch.ts';
 import { Endpoint, type EndpointWorker } from './endpoint.ts';
 import { TransportSleep } from './sleep.ts';
+import { workerSnapshot } from './snapshot/worker-snapshot.ts';
 
 /** Calls of progress after which also those transports are polled that have nothing in flight: they may serve peers. A power of two. */
 const QUIET_CALLS_MASK = 255;
@@ -100,6 +103,8 @@ export class Worker
   readonly budget: CreditBudget;
   readonly requests: RequestPool;
   readonly observation: Observation;
+  /** When requests start, for snapshots. */
+  readonly coarse: CoarseClock;
   readonly #pending: PendingConnections = new PendingConnections((connection) => this.onConnectionFailed(connection));
   readonly #endpoints: Map<PeerConnection, Endpoint> = new Map();
   readonly #queues: MessageQueues;
@@ -128,6 +133,7 @@ export class Worker
     this.warnings = new LimitedLog(context.log, context.clock);
     this.requests = new RequestPool(this, context, context.requestsMax);
     this.observation = new Observation(context);
+    this.coarse = new CoarseClock(context.clock);
     this.openIfaces = openIfaces(context.resources.mds, context.log);
     this.ifaces = this.openIfaces.map(({ iface }) => iface);
     this.frameBytesMax = Math.max(0, ...this.ifaces.map(({ attributes }) => attributes.am.bcopyBytesMax));
@@ -200,6 +206,7 @@ export class Worker
     let count = 0;
     for (let i = 0; i < this.#listening.length; i++) count += this.#listening[i]!.progress();
     this.#progressCalls = (this.#progressCalls + 1) & QUIET_CALLS_MASK;
+    if (this.#progressCalls === 0) this.coarse.look();
     if (this.activity.busy || this.#progressCalls === 0) count += this.#quiet.progress(this.#progressCalls === 0);
     if (this.sockets.isDue || this.#progressCalls === 0) count += this.sockets.progress();
     if (this.#pending.size > 0) count += this.#pending.restart();
@@ -220,6 +227,10 @@ export class Worker
       unexp_granted: this.budget.grantedBytes,
     };
     return this.counters.node(levels, [...this.ifaces, ...this.sockets.managers]);
+  }
+
+  snapshot(): WorkerSnapshot {
+    return workerSnapshot(this, (connection) => this.#endpoints.has(connection));
   }
 
   tagRecvNbx(
@@ -393,6 +404,7 @@ export class Worker
     this.observation.started(request);
     const started = this.requests.start(request, params, isRefused);
     if (typeof started === 'number') return started;
+    started.startMs = this.coarse.nowMs;
     this.event.started();
     this.driver.wake();
     return started;
@@ -431,6 +443,7 @@ export class Worker
   }
 
   sleepOn(wake: () => void): void {
+    this.coarse.expire();
     this.#sleep.on(wake);
   }
 

@@ -96,6 +96,11 @@ export class MemoryMap {
     return handle;
   }
 
+  /** The mapped memory, for snapshots. */
+  get mapped(): ReadonlySet<MemoryHandle> {
+    return this.#handles;
+  }
+
   /** The mapped memory that host bytes are of. */
   handleOf(bytes: Uint8Array): MemoryHandle | undefined {
     const handle = this.#byBuffer.get(bytes.buffer);

@@ -73,6 +73,7 @@ function lane(shape: Partial<LaneShape> = {}): LaneCapabilities {
     performance: {
       latencyNs: rest.latencyNs,
       overheadNs: rest.overheadNs,
+      zcopyOverheadNs: 40,
       hostToDevice: bandwidth,
       deviceToHost: bandwidth,
       deviceToDevice: bandwidth,

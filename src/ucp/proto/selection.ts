@@ -86,11 +86,9 @@ export interface Plan {
 }
 
 /** Cost of copying a short message's bytes into the packet, per byte. */
-const SHORT_COPY_NS_PER_BYTE = 0.5;
+const SHORT_COPY_NS_PER_BYTE = 0.1;
 /** Fixed cost of a single-fragment protocol, as in UCX (UCP_PROTO_OVERHEAD_SINGLE 5 ns). */
 const SINGLE_OVERHEAD_NS = 5;
-/** Cost of tracking a zero-copy operation, besides that of the interface. */
-const ZCOPY_OVERHEAD_NS = 40;
 const NS_PER_S = 1e9;
 
 /** The lane whose messages can carry what no lane reaches: the workers of both ends move the bytes. */
@@ -224,7 +222,7 @@ function addCandidates(
     protocol: Protocol.ZCOPY,
     bytesMin: Math.max(1, limits.zcopyBytesMin),
     bytesMax: limits.zcopyBytesMax,
-    fixedNs: fixedNs + ZCOPY_OVERHEAD_NS + (registerCost?.overheadNs ?? 0),
+    fixedNs: fixedNs + performance.zcopyOverheadNs + (registerCost?.overheadNs ?? 0),
     perByteNs: perByteNs + (registerCost?.perByteNs ?? 0),
     ...note,
   });
@@ -254,9 +252,13 @@ function lowerEnvelope(candidates: readonly Candidate[], zcopyThreshold: number 
     if (candidate.bytesMax < Number.MAX_SAFE_INTEGER) starts.add(candidate.bytesMax + 1);
     for (const other of candidates.slice(index + 1)) {
       const crossing = (other.fixedNs - candidate.fixedNs) / (candidate.perByteNs - other.perByteNs);
-      // Candidates change places at the crossing: both neighbours are starts, so that rounding does not matter.
-      if (crossing > 0 && crossing < Number.MAX_SAFE_INTEGER - 2) {
-        starts.add(Math.floor(crossing)).add(Math.floor(crossing) + 1);
+      // Candidates change places at the crossing, or behind it where they cost the same there: its neighbours are starts, so that rounding does not matter.
+      if (crossing > 0 && crossing < Number.MAX_SAFE_INTEGER - 3) {
+        const below = Math.floor(crossing);
+        starts
+          .add(below)
+          .add(below + 1)
+          .add(below + 2);
       }
     }
   }

@@ -68,9 +68,9 @@ export class EmulatedRma {
     blocks: readonly RmaBlock[],
     memoryKey: Uint8Array,
   ): void {
-    const [first] = blocks;
-    request.remoteOffset = first!.remoteOffset;
-    this.#init(request, pieces, writeRmaBlocks(memoryKey, blocks), first!.byteLength);
+    const first = blocks[0]!;
+    request.remoteOffset = first.remoteOffset;
+    this.#init(request, pieces, writeRmaBlocks(memoryKey, blocks), first.byteLength);
   }
 
   /** @param payload the key of the memory, and further blocks; @param firstBytes of the first block */

@@ -21,7 +21,7 @@ import type { Connection, Request, RequestTransfer } from '../base/request/reque
 import { WorkerCounter } from '../base/worker-counters.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { CopyDone } from '../staging/device-copier.ts';
-import type { FragmentUser } from '../staging/fragment-pool.ts';
+import { type FragmentUser, fragmentBytesOf } from '../staging/fragment-pool.ts';
 import type { Staging } from '../staging/staging.ts';
 import { type StagedWindow, WindowPipeline, type WindowSteps } from '../staging/window-pipeline.ts';
 import { MessageId } from '../wire/message.ts';
@@ -130,7 +130,7 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
       this.#host.counters.count(WorkerCounter.RNDV_AM);
     }
     const { fragment, from: begin } = open.window;
-    if (fragment !== undefined) fragment.bytes!.set(bytes.subarray(start, start + byteLength), from - begin);
+    if (fragment !== undefined) fragmentBytesOf(fragment).set(bytes.subarray(start, start + byteLength), from - begin);
     else if (areMapped(this.#pieces)) scatter(this.#pieces, from, byteLength, bytes, start);
     this.#received(open, byteLength, fragment !== undefined);
   }

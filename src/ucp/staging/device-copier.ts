@@ -43,6 +43,8 @@ export interface StagingPort<M> extends DeviceCopier<M> {
 /** A worker that copies. */
 export interface CopyingWorker extends Worker {
   readonly copier: DeviceCopier;
+  /** What observers are told of its operations: nothing, once `isTold` is false. */
+  readonly observation: { isTold: boolean };
 }
 
 /** A context whose workers copy. */

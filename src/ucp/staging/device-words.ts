@@ -6,6 +6,7 @@
 import type { LocalMemory } from '../api/memory.ts';
 import { modifyWord, type WordOperation } from '../api/word-operation.ts';
 import type { CopyDone, StagingPort } from './device-copier.ts';
+import { fragmentBytesOf } from './fragment-pool.ts';
 
 /** The operations of one worker. */
 export class DeviceWords<M extends LocalMemory & { readonly bytes: Uint8Array | undefined }> {
@@ -55,7 +56,7 @@ export class DeviceWords<M extends LocalMemory & { readonly bytes: Uint8Array | 
           end(status, error);
           return;
         }
-        modifyWord(fragment.bytes!, 0, call);
+        modifyWord(fragmentBytesOf(fragment), 0, call);
         this.#port.copy(true, word, end);
       });
     });

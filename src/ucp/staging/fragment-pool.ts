@@ -140,3 +140,8 @@ export class FragmentPool<F extends object> {
     }
   }
 }
+
+/** The bytes of a fragment: fragments are host memory. */
+export function fragmentBytesOf(fragment: { readonly bytes: Uint8Array | undefined }): Uint8Array {
+  return fragment.bytes!;
+}

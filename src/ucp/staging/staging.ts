@@ -6,7 +6,7 @@ import type { ProtocolHost } from '../base/protocol-host.ts';
 import { Parts } from '../base/request/completion.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { CopyDone, DeviceCopy, StagingPort } from './device-copier.ts';
-import { FragmentPool } from './fragment-pool.ts';
+import { FragmentPool, fragmentBytesOf } from './fragment-pool.ts';
 import { LoopbackCopier } from './loopback-copier.ts';
 
 /** Windows in flight of one message, however many fragments there are. */
@@ -74,7 +74,7 @@ export class Staging extends FragmentPool<MemoryHandle> implements StagingPort<M
         done(refusal);
         return;
       }
-      fragment.bytes!.set(copy);
+      fragmentBytesOf(fragment).set(copy);
       this.write(pieces, 0, fragment, byteLength, (status) => {
         this.release(fragment);
         done(status);
@@ -108,8 +108,8 @@ export class Staging extends FragmentPool<MemoryHandle> implements StagingPort<M
         this.copy(isWrite, { device, offset, fragment, fragmentOffset: at, byteLength: bytes }, ended);
       } else if (!holdsBytes(host, offset, bytes)) ended(Status.INVALID_ADDR);
       else {
-        if (isWrite) host.set(fragment.bytes!.subarray(at, at + bytes), offset);
-        else fragment.bytes!.set(host.subarray(offset, offset + bytes), at);
+        if (isWrite) host.set(fragmentBytesOf(fragment).subarray(at, at + bytes), offset);
+        else fragmentBytesOf(fragment).set(host.subarray(offset, offset + bytes), at);
         ended(Status.OK);
       }
     });

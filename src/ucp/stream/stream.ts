@@ -17,6 +17,7 @@ import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { LocalBuffer, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { fragmentBytesOf } from '../staging/fragment-pool.ts';
 import { CreditCode } from '../wire/credit.ts';
 import { readStream, STREAM_ASKED, STREAM_BYTES } from '../wire/stream.ts';
 import { OutgoingStream } from './outgoing-stream.ts';
@@ -316,7 +317,7 @@ export class Streams {
         this.#serve(state, connection);
         return;
       }
-      fragment.bytes!.set(chunk.bytes.subarray(chunk.offset, chunk.offset + bytes));
+      fragmentBytesOf(fragment).set(chunk.bytes.subarray(chunk.offset, chunk.offset + bytes));
       staging.write(request.pieces, request.done, fragment, bytes, (status) => {
         staging.release(fragment);
         state.busy = false;

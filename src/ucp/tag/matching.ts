@@ -66,6 +66,11 @@ export class TagMatcher<C = unknown> {
     return this.#unexpected.heldBytes;
   }
 
+  /** The first messages that wait for a receive, at most `countMax`. */
+  firstWaiting(countMax: number): UnexpectedMessage<C>[] {
+    return this.#unexpected.all(countMax);
+  }
+
   /** Adds a receive that no message waits for; its tag and mask are set. */
   post(request: ReceiveRequest): void {
     this.#order += 1;

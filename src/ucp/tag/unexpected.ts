@@ -113,10 +113,11 @@ export class UnexpectedList<C> {
     return undefined;
   }
 
-  /** All of them in order. */
-  all(): UnexpectedMessage<C>[] {
+  /** All of them in order, or the first. */
+  all(countMax: number = Number.POSITIVE_INFINITY): UnexpectedMessage<C>[] {
     const messages: UnexpectedMessage<C>[] = [];
-    for (let message = this.#first; message !== undefined; message = message.next) messages.push(message);
+    for (let message = this.#first; message !== undefined && messages.length < countMax; message = message.next)
+      messages.push(message);
     return messages;
   }
 }

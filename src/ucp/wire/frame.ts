@@ -3,7 +3,7 @@
  * payload follows the header. Readers check nothing but what has a type: the protocol that uses a field checks its value.
  */
 
-import { Status } from '../../ucs/type/status.ts';
+import { Status, statusOf } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 
 /** The id of no endpoint: endpoints count from 1. */
@@ -21,5 +21,5 @@ export function payloadOf({ bytes, offset, byteLength }: AmFrame, headerBytes: n
 
 /** The status of a word that says how an operation has ended: IO_ERROR for a value that no operation ends with. */
 export function endingOf(word: number): Status {
-  return word <= Status.OK && word >= Status.ENDPOINT_TIMEOUT ? (word as Status) : Status.IO_ERROR;
+  return word <= Status.OK && word >= Status.ENDPOINT_TIMEOUT ? statusOf(word) : Status.IO_ERROR;
 }

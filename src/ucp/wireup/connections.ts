@@ -394,8 +394,10 @@ export class Connections {
     this.#generation = (this.#generation + 1) & GENERATION_MASK;
     const connection = new PeerConnection(this.#owner, (this.#generation << SLOT_BITS) | slot, lanes);
     connection.sources = identitiesOf(openIfaces, address.entries);
+    connection.peerWorkerId = Buffer.from(address.id).toString('latin1');
     this.#slots[slot] = connection;
-    if (endpointConnect.hasSubscribers) endpointConnect.publish(changeOf(connection, Status.OK));
+    if (endpointConnect.hasSubscribers && this.#owner.observation.isTold)
+      endpointConnect.publish(changeOf(connection, Status.OK));
     if (connection.protocolInfo !== undefined) tellMessageProtocols(context, connection, connection.protocolInfo);
     return connection;
   }

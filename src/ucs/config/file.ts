@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { UcxError } from '../type/error.ts';
+import { asError, UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';
 import { matchesItem } from './list.ts';
 
@@ -105,10 +105,10 @@ function takeLine(section: Section, content: string, path: string, line: number,
   const match = /^([A-Za-z_][A-Za-z0-9_]*(?: +[A-Za-z0-9_]+)*)\s*=(.*)$/.exec(content);
   const isCondition = match?.[1]?.includes(' ') === true;
   if (match === null || (isCondition && section.name === undefined)) throw fileError(path, line, content);
-  const [, name, text] = match;
-  const value = beforeComment(text!).trim();
-  if (!isCondition) section.assignments.push({ name: name!, value, line, section: section.name });
-  else if (!matchesItem(value.toLowerCase(), facts(name!)?.toLowerCase() ?? '')) section.failed ??= `${name}=${value}`;
+  const [, name = '', text = ''] = match;
+  const value = beforeComment(text).trim();
+  if (!isCondition) section.assignments.push({ name: name, value, line, section: section.name });
+  else if (!matchesItem(value.toLowerCase(), facts(name)?.toLowerCase() ?? '')) section.failed ??= `${name}=${value}`;
 }
 
 /**
@@ -129,12 +129,12 @@ function readIfThere(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
   } catch (cause) {
-    const code = (cause as NodeJS.ErrnoException).code;
+    const code = asError(cause).code;
     if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
     throw new UcxError({
       code: 'ERR_CONFIG_FILE',
       status: Status.IO_ERROR,
-      message: `cannot read ${path}: ${(cause as Error).message}`,
+      message: `cannot read ${path}: ${asError(cause).message}`,
       details: { path },
       cause,
     });

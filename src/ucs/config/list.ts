@@ -85,7 +85,7 @@ export function keyValueType<K extends string, T>(
   keys: readonly K[],
   type: ConfigType<T>,
 ): ConfigType<KeyValues<K, T>> {
-  const hasDefault = (keys as readonly string[]).includes(DEFAULT_KEY);
+  const hasDefault = keys.some((key) => key === DEFAULT_KEY);
   const named = keys.filter((key) => key !== DEFAULT_KEY);
   return {
     syntax: `${hasDefault ? '[<value>,]' : ''}<key>:<value>,... with keys ${named.join(', ')}, each value ${type.syntax}`,

@@ -182,9 +182,9 @@ function parseDecimal(text: string): number | undefined {
 }
 
 function parseTime(text: string): number | undefined {
-  const match = /^(.*?)(ns|us|ms|s|m|)$/.exec(text.trim());
-  const number = match === null ? undefined : parseDecimal(match[1]!.trim());
+  const [, count = '', unit = ''] = /^(.*?)(ns|us|ms|s|m|)$/.exec(text.trim()) ?? [];
+  const number = parseDecimal(count.trim());
   if (number === undefined) return undefined;
-  const ns = number * TIME[match![2]!]!;
+  const ns = number * TIME[unit]!;
   return Number.isFinite(ns) ? ns : undefined;
 }

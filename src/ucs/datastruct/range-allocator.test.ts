@@ -107,6 +107,12 @@ function compareDeeply(allocator: RangeAllocator, oracle: BitmapOracle): void {
   for (let unit = 0; unit < oracle.owner.length; unit++) {
     expect(allocator.find(unit)?.offset ?? -1).toBe(oracle.owner[unit]);
   }
+  expect([...allocator.usedShares(oracle.owner.length)]).toEqual([...oracle.owner].map((owner) => (owner < 0 ? 0 : 1)));
+  for (const parts of [1, 3, 7]) {
+    const shares = allocator.usedShares(parts);
+    const used = shares.reduce((sum, share) => sum + share, 0) * (oracle.owner.length / parts);
+    expect(used).toBeCloseTo(allocator.usedBytes, 6);
+  }
 }
 
 function smallOperations(size: number): Operation[] {

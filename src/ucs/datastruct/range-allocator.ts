@@ -169,6 +169,25 @@ export class RangeAllocator {
     }
   }
 
+  /**
+   * The allocated share of each of `parts` equal parts of the space: from 0 to 1.
+   * @throws UcxError ERR_INVALID_PARAM if `parts` is not a positive integer
+   */
+  usedShares(parts: number): Float64Array {
+    checkPositive('parts', parts);
+    const shares = new Float64Array(parts);
+    const partLength = this.size / parts;
+    for (const { offset, length } of this) {
+      const end = offset + length;
+      const last = Math.min(parts - 1, Math.floor(end / partLength));
+      for (let part = Math.floor(offset / partLength); part <= last; part++) {
+        const overlap = Math.min(end, (part + 1) * partLength) - Math.max(offset, part * partLength);
+        shares[part] = Math.min(1, shares[part]! + Math.max(0, overlap) / partLength);
+      }
+    }
+    return shares;
+  }
+
   #commit(offset: number, length: number): void {
     this.#allocated.insert(offset, length);
     this.#usedBytes += length;

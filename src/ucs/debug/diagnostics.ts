@@ -100,6 +100,15 @@ export const endpointConnect: DiagnosticsChannel<EndpointChange> = channelOf('ga
 /** `gaudi-ucx:endpoint:fail`. */
 export const endpointFail: DiagnosticsChannel<EndpointChange> = channelOf('gaudi-ucx:endpoint:fail');
 
+/** Workers of this thread so far. */
+let workers = 0;
+
+/** The number of a new worker, for the events of its operations. */
+export function nextWorkerNumber(): number {
+  workers += 1;
+  return workers;
+}
+
 function channelOf<M>(name: string): DiagnosticsChannel<M> {
   return channel(name) as DiagnosticsChannel<M>;
 }

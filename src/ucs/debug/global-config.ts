@@ -42,7 +42,8 @@ export const logLevelsType: ConfigType<LogLevels> = {
 function parseLevel(text: string): LogLevel | undefined {
   const word = text.trim().toLowerCase();
   const known = word.replace(/^trace_(?=(req|data|async|func|poll)$)/, '');
-  const index = (LOG_LEVEL_NAMES as readonly string[]).indexOf(known);
+  const names: readonly string[] = LOG_LEVEL_NAMES;
+  const index = names.indexOf(known);
   return index < 0 ? undefined : (index as LogLevel);
 }
 

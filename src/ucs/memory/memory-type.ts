@@ -113,7 +113,8 @@ export function memoryTypeMaskNames(mask: number): string {
 
 /** The memory type with this name, case-insensitive; undefined if there is none. */
 export function parseMemoryType(name: string): MemoryType | undefined {
-  const index = (MEMORY_TYPE_NAMES as readonly string[]).indexOf(name.toLowerCase());
+  const names: readonly string[] = MEMORY_TYPE_NAMES;
+  const index = names.indexOf(name.toLowerCase());
   return index < 0 ? undefined : (index as MemoryType);
 }
 

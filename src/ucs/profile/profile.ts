@@ -18,6 +18,7 @@ import type { Log } from '../debug/log.ts';
 import { expandFileName } from '../sys/file-name.ts';
 import { openOutputFile } from '../sys/output-file.ts';
 import { atExit } from '../sys/process-events.ts';
+import { asError } from '../type/error.ts';
 import { statusName } from '../type/status.ts';
 import type { ProfileConfig } from './profile-config.ts';
 import { type AccumulatedSpans, chromeTrace, type TraceSpan } from './trace.ts';
@@ -173,7 +174,7 @@ export class Profile {
       ftruncateSync(this.#fd);
       while (left.byteLength > 0) left = left.subarray(writeSync(this.#fd, left));
     } catch (error) {
-      this.#log.warn(`the profile could not be written to ${this.#path}: ${(error as Error).message}`);
+      this.#log.warn(`the profile could not be written to ${this.#path}: ${asError(error).message}`);
     }
   }
 }

@@ -2,7 +2,7 @@
 
 import type { ConfigTable } from '../config/config.ts';
 import { type AllowList, allowListType } from '../config/list.ts';
-import { type ConfigType, enumType, timeType } from '../config/value.ts';
+import { boolType, type ConfigType, enumType, timeType } from '../config/value.ts';
 import { FILE_NAME_SYNTAX } from '../sys/file-name.ts';
 import type { StatsDestination } from './stats-output.ts';
 import type { StatsFormat } from './stats-text.ts';
@@ -18,6 +18,7 @@ export interface StatsConfig {
   readonly STATS_TRIGGER: StatsTrigger;
   readonly STATS_FILTER: AllowList;
   readonly STATS_FORMAT: StatsFormat;
+  readonly STATS_LATENCY: boolean;
 }
 
 const destinationType: ConfigType<StatsDestination> = {
@@ -93,6 +94,12 @@ export const STATS_CONFIG_TABLE: ConfigTable<StatsConfig> = {
       type: enumType(['full', 'agg', 'summary']),
       default: 'full',
       doc: 'full: every object with its counters; agg: the sums over all objects of a class; summary: the sums that are not zero, one line for each class.',
+    },
+    {
+      name: 'STATS_LATENCY',
+      type: boolType,
+      default: 'n',
+      doc: 'Measure histograms of the latency of operations, which gaudi-ucx inspect and gaudi-ucx metrics show. Every operation then has a request and reads the clock twice.',
     },
   ],
 };

@@ -7,6 +7,7 @@ import { hostname } from 'node:os';
 import type { Log } from '../debug/log.ts';
 import { expandFileName } from '../sys/file-name.ts';
 import { openOutputFile } from '../sys/output-file.ts';
+import { asError } from '../type/error.ts';
 import type { StatsNode } from './stats-node.ts';
 import { type StatsFormat, type StatsHeading, statsDatagrams, statsText } from './stats-text.ts';
 
@@ -77,7 +78,7 @@ class FileOutput implements StatsOutput {
         this.#format === 'bin' ? jsonLines(root) : Buffer.from(statsText(root, this.#format, heading())),
       );
     } catch (error) {
-      this.#log.warn(`statistics could not be written: ${(error as Error).message}`);
+      this.#log.warn(`statistics could not be written: ${asError(error).message}`);
     }
   }
 
@@ -100,7 +101,7 @@ function writeFully(fd: number, bytes: Buffer): void {
       refusals = 0;
     } catch (error) {
       refusals += 1;
-      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN' || refusals > REFUSALS_MAX) throw error;
+      if (asError(error).code !== 'EAGAIN' || refusals > REFUSALS_MAX) throw error;
       Atomics.wait(NEVER_WOKEN, 0, 0, REFUSAL_WAIT_MS);
     }
   }
@@ -162,7 +163,7 @@ class UdpOutput implements StatsOutput {
           // A connected socket sends within the call, also while the process ends.
           socket.send(datagram, onSent);
         } catch (error) {
-          onSent(error as Error);
+          onSent(asError(error));
         }
       };
       for (const datagram of this.#waiting.splice(0)) this.#send(datagram);

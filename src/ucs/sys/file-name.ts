@@ -7,6 +7,7 @@
 import { readFileSync } from 'node:fs';
 import { hostname, userInfo } from 'node:os';
 import { basename } from 'node:path';
+import { effectiveUserId } from './user-id.ts';
 
 /** The letters after `%`, for the documentation of fields. */
 export const FILE_NAME_SYNTAX = '%h host, %p process, %c first CPU, %t time, %u user, %e executable, %i user id';
@@ -36,7 +37,7 @@ function substitute(letter: string, now: Date): string {
     case 'e':
       return basename(process.execPath);
     default:
-      return String(process.geteuid!());
+      return String(effectiveUserId());
   }
 }
 
@@ -51,7 +52,7 @@ function userName(): string {
   try {
     return basename(userInfo().username);
   } catch {
-    return String(process.geteuid!());
+    return String(effectiveUserId());
   }
 }
 

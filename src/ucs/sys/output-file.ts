@@ -2,7 +2,7 @@
 
 import { closeSync, openSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { UcxError } from '../type/error.ts';
+import { asError, UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';
 
 /** The purpose of a file. */
@@ -24,14 +24,14 @@ const begun = new Set<string>();
  * @throws UcxError with the code of `use`
  */
 export function openOutputFile(path: string, isKept: boolean, { variable, code }: OutputFileUse): number {
-  const whole = resolve(path);
+  const absolute = resolve(path);
   try {
-    if (!isKept && !begun.has(whole)) closeSync(openSync(whole, 'w'));
-    const fd = openSync(whole, 'a');
-    begun.add(whole);
+    if (!isKept && !begun.has(absolute)) closeSync(openSync(absolute, 'w'));
+    const fd = openSync(absolute, 'a');
+    begun.add(absolute);
     return fd;
   } catch (cause) {
-    const message = `${variable} must name a file that can be written: ${(cause as Error).message}`;
+    const message = `${variable} must name a file that can be written: ${asError(cause).message}`;
     throw new UcxError({ code, status: Status.IO_ERROR, message, details: { path }, cause });
   }
 }

@@ -73,8 +73,8 @@ export function parsePciAddress(text: string): PciAddress {
   if (match === null || device > DEVICE_MAX) {
     throw invalidParam('address', 'must be a PCI address such as 0000:3b:00.0', text);
   }
-  const [, domain = '0', bus, , fn = '0'] = match;
-  return { domain: Number.parseInt(domain, 16), bus: Number.parseInt(bus!, 16), device, fn: Number(fn) };
+  const [, domain = '0', bus = '0', , fn = '0'] = match;
+  return { domain: Number.parseInt(domain, 16), bus: Number.parseInt(bus, 16), device, fn: Number(fn) };
 }
 
 /** `0000:3b:00.0`: at least four digits of the domain, in lower case, as the kernel writes it. */

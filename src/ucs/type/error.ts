@@ -3,7 +3,7 @@
  * Not for the data path, which returns {@link Status} integers.
  */
 
-import { Status, statusName, statusString } from './status.ts';
+import { Status, statusName, statusOf, statusString } from './status.ts';
 
 const BRAND = Symbol.for('gaudi-ucx.UcxError');
 
@@ -84,7 +84,7 @@ export function checkStatus(status: number, what: string): void {
 export function statusError(status: number, what: string, cause?: unknown): UcxError {
   return new UcxError({
     code: `ERR_${statusName(status)}`,
-    status: status as Status,
+    status: statusOf(status),
     message: `${what}: ${statusString(status).toLowerCase()}${cause instanceof Error ? ` (${cause.message})` : ''}`,
     cause,
   });
@@ -99,6 +99,11 @@ export class AbortError extends Error {
     super('the operation was aborted', { cause: signal.reason });
     this.name = 'AbortError';
   }
+}
+
+/** A caught value as an error: what is not an Error becomes the message of one. */
+export function asError(thrown: unknown): NodeJS.ErrnoException {
+  return thrown instanceof Error ? thrown : new Error(String(thrown));
 }
 
 /** A short text for any value: for an object the name of its class. Never throws. */

@@ -105,6 +105,11 @@ const NAME_OF_VALUE = new Map<number, StatusName>(
   (Object.keys(Status) as StatusName[]).map((name) => [Status[name], name]),
 );
 
+/** A number as a status: a failure where a function returns a count or a failure, or what C or a peer has reported. */
+export function statusOf(value: number): Status {
+  return value as Status;
+}
+
 /** The name of a status value, or `UNKNOWN(<value>)` for any other integer. */
 export function statusName(status: number): string {
   return NAME_OF_VALUE.get(status) ?? `UNKNOWN(${status})`;

@@ -91,12 +91,17 @@ export interface AmLimits {
 /** An interface without active messages. */
 export const NO_ACTIVE_MESSAGES: AmLimits = { shortBytesMax: 0, bcopyBytesMax: 0 };
 
+/** Cost of tracking a zero-copy operation until it ends, in nanoseconds. */
+export const ZCOPY_TRACKING_NS = 40;
+
 /** Performance of an interface for the cost model. */
 export interface IfacePerformance {
   /** Latency in nanoseconds. */
   readonly latencyNs: number;
   /** Cost of the call itself in nanoseconds. */
   readonly overheadNs: number;
+  /** Cost in nanoseconds of a zero-copy operation beyond that of a short one: tracking it, and what it does not share with others. */
+  readonly zcopyOverheadNs: number;
   /** Bytes per second from host to device memory. */
   readonly hostToDevice: number;
   /** Bytes per second from device to host memory. */

@@ -142,6 +142,16 @@ export interface RegistrationCache {
   readonly totalSize: number;
 }
 
+/** Where the blocks of an arena of device memory are. */
+export interface DeviceMemoryMap {
+  /** Length of the arena in bytes. */
+  readonly byteLength: number;
+  /** Number of blocks. */
+  readonly blocks: number;
+  /** The arena as cells of equal length: the part of each that belongs to blocks, in percent; 0 only for a free cell, 100 only for a full one. */
+  readonly usedPercent: readonly number[];
+}
+
 /** Attributes of memory from memQuery and detectMemoryType (uct_md_mem_attr). */
 export interface MemoryAttributes {
   /** Kind of the memory. */
@@ -258,6 +268,8 @@ export interface MemoryDomain {
   openIface(resource: IfaceResource): Iface;
   /** Statistics and current state: a node of class `uct_md`. */
   stats(): StatsNode;
+  /** Where the blocks of device memory are, for each card by its name; absent if the MD allocates none. Cells are bounded. */
+  deviceMemoryMaps?(): ReadonlyMap<string, readonly DeviceMemoryMap[]>;
   /** Devices of the MD that could not be opened, such as cards in use by others; absent if it has no devices. */
   readonly leftOut?: readonly LeftOut[];
   /**

@@ -7,7 +7,7 @@ import { moveBytes } from '../../ucs/memory/copy-bytes.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
+import { Status, statusOf } from '../../ucs/type/status.ts';
 import {
   type AmHandler,
   type AmPacker,
@@ -18,7 +18,6 @@ import {
   type IovEntry,
   type UctEndpoint,
 } from '../api/iface.ts';
-import type { RemoteKey } from '../api/memory.ts';
 import { checkHandler } from '../base/check-services.ts';
 import { hostIfaceAttributes } from '../base/host/host-attributes.ts';
 import { IOV_MAX } from '../base/host/host-iov.ts';
@@ -70,13 +69,7 @@ class SelfEndpoint implements UctEndpoint {
     this.#counters = counters;
   }
 
-  putShort(
-    source: Uint8Array,
-    sourceOffset: number,
-    byteLength: number,
-    remoteOffset: number,
-    rkey: RemoteKey,
-  ): Status {
+  putShort(source: Uint8Array, sourceOffset: number, byteLength: number, remoteOffset: number, rkey: SelfKey): Status {
     if (!isShort(source, sourceOffset, byteLength)) return Status.INVALID_PARAM;
     const remote = remoteBytes(rkey, remoteOffset, byteLength);
     if (typeof remote === 'number') return remote;
@@ -85,13 +78,7 @@ class SelfEndpoint implements UctEndpoint {
     return Status.OK;
   }
 
-  getShort(
-    target: Uint8Array,
-    targetOffset: number,
-    byteLength: number,
-    remoteOffset: number,
-    rkey: RemoteKey,
-  ): Status {
+  getShort(target: Uint8Array, targetOffset: number, byteLength: number, remoteOffset: number, rkey: SelfKey): Status {
     if (!isShort(target, targetOffset, byteLength)) return Status.INVALID_PARAM;
     const remote = remoteBytes(rkey, remoteOffset, byteLength);
     if (typeof remote === 'number') return remote;
@@ -100,14 +87,14 @@ class SelfEndpoint implements UctEndpoint {
     return Status.OK;
   }
 
-  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
+  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: SelfKey): Status {
     const moved = eachEntry(iov, remoteOffset, rkey, (local, offset, remote, at, byteLength) => {
       moveBytes(remote, at, local, offset, byteLength);
     });
     return this.#moved(Transfer.PUT, moved);
   }
 
-  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
+  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: SelfKey): Status {
     const moved = eachEntry(iov, remoteOffset, rkey, (local, offset, remote, at, byteLength) => {
       moveBytes(local, offset, remote, at, byteLength);
     });
@@ -139,15 +126,15 @@ class SelfEndpoint implements UctEndpoint {
 
   amBcopy(id: number, packer: AmPacker): Status {
     const bytes = this.#messages.pack(id, packer);
-    if (bytes < 0) return this.#counters.refused(bytes as Status);
+    if (bytes < 0) return this.#counters.refused(statusOf(bytes));
     this.#counters.bcopy(Transfer.AM, bytes);
     return Status.OK;
   }
 
-  atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey): Status {
+  atomic(call: AtomicCall, remoteOffset: number, rkey: SelfKey): Status {
     const remote = remoteBytes(rkey, remoteOffset, call.wordBytes);
     if (typeof remote === 'number') return remote;
-    const status = (rkey as SelfKey).memory.atomics.run(call, remoteOffset);
+    const status = rkey.memory.atomics.run(call, remoteOffset);
     if (status === Status.OK) this.#counters.atomic();
     return status;
   }
@@ -160,7 +147,7 @@ class SelfEndpoint implements UctEndpoint {
 
   /** @param moved number of bytes, or the failure */
   #moved(transfer: Transfer, moved: number): Status {
-    if (moved < 0) return moved as Status;
+    if (moved < 0) return statusOf(moved);
     this.#counters.zcopy(transfer, moved);
     return Status.OK;
   }
@@ -235,8 +222,8 @@ function isShort(bytes: Uint8Array, offset: number, byteLength: number): boolean
 }
 
 /** The remote array of a key if it is valid and contains the range, else the status of the refusal. */
-function remoteBytes(rkey: RemoteKey, offset: number, byteLength: number): Uint8Array | Status {
-  const { memory } = rkey as SelfKey;
+function remoteBytes(rkey: SelfKey, offset: number, byteLength: number): Uint8Array | Status {
+  const { memory } = rkey;
   if (!memory.live) return Status.INVALID_ADDR;
   if (!isInside(offset, byteLength, memory.byteLength)) return Status.INVALID_ADDR;
   return memory.bytes;
@@ -245,7 +232,7 @@ function remoteBytes(rkey: RemoteKey, offset: number, byteLength: number): Uint8
 type EntryCopy = (local: Uint8Array, offset: number, remote: Uint8Array, at: number, byteLength: number) => void;
 
 /** Returns the bytes of the list, or a failure. */
-function eachEntry(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, run: EntryCopy): number {
+function eachEntry(iov: readonly IovEntry[], remoteOffset: number, rkey: SelfKey, run: EntryCopy): number {
   if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} entries`, iov.length);
   const total = iov.reduce((sum, entry) => sum + entry.byteLength, 0);
   const remote = remoteBytes(rkey, remoteOffset, total);

@@ -9,6 +9,8 @@ import { sendBytesMax, type TcpConfig } from './config.ts';
 /** Fraction of the bandwidth of a link for payload: Ethernet, IP and TCP use the rest. */
 const PAYLOAD_SHARE = 0.94;
 
+/** A zero-copy frame is a system call of its own, while short ones share it. */
+const SYSTEM_CALL_NS = 2000;
 /** Longer puts and gets are sent from the memory itself. */
 const RMA_SHORT_BYTES_MAX = 8192;
 
@@ -35,6 +37,7 @@ export function tcpAttributes(resource: IfaceResource, device: NetworkInterface,
     am: { shortBytesMax: bcopyBytesMax, bcopyBytesMax, zcopyBytesMax: RX_SEG_SIZE },
     latencyNs: config.LATENCY,
     overheadNs: config.OVERHEAD,
+    zcopyOverheadNs: SYSTEM_CALL_NS,
     bandwidth: Math.min(speed, MAX_BW),
     ifaceAddressBytes: TCP_ADDRESS_BYTES_MAX,
     errorHandling: ['remote access', 'peer failure'],

@@ -5,10 +5,10 @@ const AM_ID_MASK = 31;
 
 import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { AmPacker, Completion, IfaceAttributes, IovEntry, UctEndpoint } from '../api/iface.ts';
+import type { AmPacker, Completion, IfaceAttributes, UctEndpoint } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import { isCompletion } from '../base/completion.ts';
-import { checkIov } from '../base/host/host-iov.ts';
+import { checkIov, type HostIovEntry } from '../base/host/host-iov.ts';
 import { fitsMessage, isInside } from '../base/range.ts';
 import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
 import {
@@ -26,13 +26,13 @@ import {
   writePut,
 } from './wire/frame.ts';
 import type { TcpLink } from './wire/link.ts';
-import { ShortTarget } from './wire/short-target.ts';
+import { ShortTarget, type TcpIovEntry } from './wire/short-target.ts';
 import { type TcpBuffers, TX_START } from './wire/tcp-buffers.ts';
 import { TCP_NAME, TcpKey } from './wire/tcp-key.ts';
 import { QUEUE_MAX } from './wire/transmitter.ts';
 
 const TX_WORD: number = TX_START >> 2;
-const NO_MEMORY: readonly IovEntry[] = [];
+const NO_MEMORY: readonly TcpIovEntry[] = [];
 
 /** Functions of the interface for an endpoint. */
 export interface EndpointOwner {
@@ -65,10 +65,9 @@ export class TcpEndpoint implements UctEndpoint {
     sourceOffset: number,
     byteLength: number,
     remoteOffset: number,
-    rkey: RemoteKey,
+    key: RemoteKey,
     completion?: Completion,
   ): Status {
-    const key = rkey as TcpKey;
     if (byteLength > this.#shortBytesMax || !isInside(sourceOffset, byteLength, source.byteLength)) {
       return Status.INVALID_PARAM;
     }
@@ -78,7 +77,7 @@ export class TcpEndpoint implements UctEndpoint {
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
-    const transmitter = link.transmitter!;
+    const transmitter = link.transmitter;
     if (transmitter.isFull || link.puts.inFlight >= PUTS_MAX) return this.#counters.refused(Status.NO_RESOURCE);
     const { words, bytes } = this.#buffers.txFrame;
     writePut(words, TX_WORD, key.words, remoteOffset, byteLength);
@@ -92,15 +91,14 @@ export class TcpEndpoint implements UctEndpoint {
     return Status.INPROGRESS;
   }
 
-  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
-    const key = rkey as TcpKey;
+  putZcopy(iov: readonly HostIovEntry[], remoteOffset: number, key: RemoteKey, completion: Completion): Status {
     const total = checkIov(iov, TCP_NAME);
     if (!(key instanceof TcpKey) || !isCompletion(completion)) return Status.INVALID_PARAM;
     if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
     const frames = Math.max(1, Math.ceil(total / FRAME_BODY_BYTES_MAX));
-    if (link.transmitter!.length + frames > QUEUE_MAX || link.puts.inFlight + frames > PUTS_MAX) {
+    if (link.transmitter.length + frames > QUEUE_MAX || link.puts.inFlight + frames > PUTS_MAX) {
       return this.#counters.refused(Status.NO_RESOURCE);
     }
     const { pool } = this.#buffers;
@@ -115,7 +113,7 @@ export class TcpEndpoint implements UctEndpoint {
       frame.addIov(iov, from, bytes);
       frame.addPadding(bytes, pool.zeros);
       // If the link fails here, the operation ends through its completion.
-      if (link.check(link.transmitter!.push(frame)) !== Status.OK) break;
+      if (link.check(link.transmitter.push(frame)) !== Status.OK) break;
     }
     return Status.INPROGRESS;
   }
@@ -125,32 +123,38 @@ export class TcpEndpoint implements UctEndpoint {
     targetOffset: number,
     byteLength: number,
     remoteOffset: number,
-    rkey: RemoteKey,
+    key: RemoteKey,
     completion: Completion,
   ): Status {
     if (byteLength > this.#shortBytesMax || !isInside(targetOffset, byteLength, target.byteLength)) {
       return Status.INVALID_PARAM;
     }
     const iov = [{ memory: new ShortTarget(target), offset: targetOffset, byteLength }];
-    const status = this.#get(iov, byteLength, remoteOffset, rkey as TcpKey, completion);
+    const status = this.#get(iov, byteLength, remoteOffset, key, completion);
     if (status === Status.INPROGRESS) this.#counters.short(Transfer.GET, byteLength);
     return status;
   }
 
-  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
+  getZcopy(iov: readonly HostIovEntry[], remoteOffset: number, key: RemoteKey, completion: Completion): Status {
     const total = checkIov(iov, TCP_NAME);
-    const status = this.#get(iov, total, remoteOffset, rkey as TcpKey, completion);
+    const status = this.#get(iov, total, remoteOffset, key, completion);
     if (status === Status.INPROGRESS) this.#counters.zcopy(Transfer.GET, total);
     return status;
   }
 
-  #get(iov: readonly IovEntry[], total: number, remoteOffset: number, key: TcpKey, completion: Completion): Status {
+  #get(
+    iov: readonly TcpIovEntry[],
+    total: number,
+    remoteOffset: number,
+    key: RemoteKey,
+    completion: Completion,
+  ): Status {
     if (!(key instanceof TcpKey) || !isCompletion(completion)) return Status.INVALID_PARAM;
     if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
     const frames = Math.max(1, Math.ceil(total / FRAME_BODY_BYTES_MAX));
-    if (link.transmitter!.length + frames > QUEUE_MAX || link.gets.inFlight + frames > GETS_MAX) {
+    if (link.transmitter.length + frames > QUEUE_MAX || link.gets.inFlight + frames > GETS_MAX) {
       return this.#counters.refused(Status.NO_RESOURCE);
     }
     link.gets.sent += frames;
@@ -161,22 +165,22 @@ export class TcpEndpoint implements UctEndpoint {
       const frame = this.#buffers.pool.takeSmall();
       writeGet(frame.words, 0, key.words, remoteOffset + from, bytes);
       frame.add(frame.block.address, GET_HEADER_BYTES);
-      if (link.check(link.transmitter!.push(frame)) !== Status.OK) break;
+      if (link.check(link.transmitter.push(frame)) !== Status.OK) break;
     }
     return Status.INPROGRESS;
   }
 
   cork(): void {
-    if (this.link.state === 'up') this.link.transmitter!.isCorked = true;
+    if (this.link.state === 'up') this.link.transmitter.isCorked = true;
   }
 
   uncork(): void {
     const { link } = this;
     if (link.state !== 'up') return;
-    const transmitter = link.transmitter!;
+    const transmitter = link.transmitter;
     transmitter.isCorked = false;
     // If the link fails here, the operations end through their completions.
-    if (transmitter.isBlocked) link.check(transmitter.sendMore());
+    if (!transmitter.isEmpty) link.check(transmitter.sendMore());
   }
 
   flush(completion: Completion | undefined): Status {
@@ -204,7 +208,7 @@ export class TcpEndpoint implements UctEndpoint {
     if (!fitsMessage(headerWords, payload, payloadOffset, payloadLength, txBytesMax)) return Status.INVALID_PARAM;
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
-    const transmitter = link.transmitter!;
+    const transmitter = link.transmitter;
     if (transmitter.isFull) return this.#counters.refused(Status.NO_RESOURCE);
     const { words, bytes } = this.#buffers.txFrame;
     writeAm(words, TX_WORD, FrameType.AM, id, total);
@@ -222,7 +226,7 @@ export class TcpEndpoint implements UctEndpoint {
     if (!isMessageId(id)) return Status.INVALID_PARAM;
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
-    const transmitter = link.transmitter!;
+    const transmitter = link.transmitter;
     if (transmitter.isFull) return this.#counters.refused(Status.NO_RESOURCE);
     const frame = this.#buffers.txFrame;
     frame.offset = TX_START + HEADER_BYTES;
@@ -241,7 +245,7 @@ export class TcpEndpoint implements UctEndpoint {
     id: number,
     header: Int32Array,
     headerWords: number,
-    iov: readonly IovEntry[],
+    iov: readonly HostIovEntry[],
     completion: Completion,
   ): Status {
     if (!isMessageId(id)) return Status.INVALID_PARAM;
@@ -250,7 +254,7 @@ export class TcpEndpoint implements UctEndpoint {
     if (link.state !== 'up') return this.#notUp();
     const isSound = isInside(0, headerWords, KEY_WORDS + 4) && total <= link.peerBytesMax;
     if (!isSound || !isCompletion(completion)) return Status.INVALID_PARAM;
-    if (link.transmitter!.length >= QUEUE_MAX) return this.#counters.refused(Status.NO_RESOURCE);
+    if (link.transmitter.length >= QUEUE_MAX) return this.#counters.refused(Status.NO_RESOURCE);
     const frame = this.#buffers.pool.takeSmall();
     writeAm(frame.words, 0, FrameType.AM_ZCOPY, id, total);
     for (let i = 0; i < headerWords; i++) frame.words[HEADER_BYTES / 4 + i] = header[i]!;
@@ -261,7 +265,7 @@ export class TcpEndpoint implements UctEndpoint {
     frame.completion = completion;
     this.#counters.zcopy(Transfer.AM, total);
     // If the link fails here, the operation ends through its completion.
-    link.check(link.transmitter!.push(frame));
+    link.check(link.transmitter.push(frame));
     return Status.INPROGRESS;
   }
 

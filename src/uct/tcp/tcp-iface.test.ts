@@ -358,10 +358,10 @@ describe('a connection whose peer does not read', () => {
     const message = new Uint8Array(byteLength - HEADER.byteLength);
     const send = (): Status => endpoint.amShort(3, HEADER, 2, message, 0, message.byteLength);
     while (send() === Status.OK);
-    expect(bounds).toContain(endpoint.link.transmitter!.length);
+    expect(bounds).toContain(endpoint.link.transmitter.length);
     expect(send()).toBe(Status.NO_RESOURCE);
     peer.socket.resume();
-    await net.until([side], () => endpoint.link.transmitter!.length === 0);
+    await net.until([side], () => endpoint.link.transmitter.length === 0);
     expect(send()).toBe(Status.OK);
   });
 });
@@ -379,7 +379,7 @@ describe('a sleep', () => {
     const { memory } = keyed(one, 65_536);
     const entry = { memory, offset: 0, byteLength: 65_536 - 64 };
     const sent: CountingCompletion[] = [];
-    while (!endpoint.link.isBlocked) {
+    while (!endpoint.link.wantsWrite) {
       sent.push(new CountingCompletion());
       expect(endpoint.amZcopy!(4, HEADER, 2, [entry], sent.at(-1)!)).toBe(Status.INPROGRESS);
     }
@@ -388,7 +388,7 @@ describe('a sleep', () => {
     await whileFull;
     // Until the interface has detected it, too: only some of the calls poll all sockets.
     for (let quiet = 0; quiet < 64; quiet++) if (one.iface.progress() > 0) quiet = 0;
-    expect(endpoint.link.isBlocked).toBe(false);
+    expect(endpoint.link.wantsWrite).toBe(false);
     let isAwake = false;
     const sleep = one.iface.wait(60e9).then(() => {
       isAwake = true;

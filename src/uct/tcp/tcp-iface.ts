@@ -29,6 +29,7 @@ import { Heartbeats } from './heartbeats.ts';
 import type { Security } from './secure/security.ts';
 import type { Session } from './secure/session.ts';
 import { type EndpointOwner, TcpEndpoint } from './tcp-endpoint.ts';
+import { Batches } from './wire/batches.ts';
 import { INTERVALS, type LinkOwner, TcpLink } from './wire/link.ts';
 import { ReadySet } from './wire/ready-set.ts';
 import { TcpBuffers } from './wire/tcp-buffers.ts';
@@ -96,6 +97,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   readonly #all: Set<TcpLink> = new Set();
   /** Links whose socket has no room. */
   readonly #blocked: Set<TcpLink> = new Set();
+  readonly batches: Batches = new Batches();
   /** Links that wait for a connection of the peer, with their time limits. */
   readonly #awaitingAccept: Map<TcpLink, AcceptWait> = new Map();
   readonly #endpoints: Set<TcpEndpoint> = new Set();
@@ -142,9 +144,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   get nowNs(): number {
     return this.#clock.nowNs();
   }
-
   get nowMs(): number {
-    return this.#clock.nowNs() / NS_PER_MS;
+    return this.nowNs / NS_PER_MS;
   }
 
   /** The packed address. The first call starts listening, since a program that distributes its address expects connections. Throws SyscallError. */
@@ -192,6 +193,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   progress(): number {
+    this.batches.end();
     if (this.#failures.size > 0) return this.#failures.deliver();
     if (this.#ready.size + this.#making.size + this.#awaitingAccept.size === 0 || !this.#pollsSockets()) return 0;
     let count = this.#hot === undefined ? 0 : this.#hot.progress(this.pollsMax);
@@ -201,6 +203,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
       this.#polls = 0;
       count += this.#pollAll();
     }
+    this.batches.end();
     if (count === 0) this.#quiet += 1;
     else {
       this.#quiet = 0;
@@ -221,6 +224,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     checkTimeout(timeoutNs);
     const isIdle = this.handler === undefined && this.outstanding === 0;
     if (this.#closed || isIdle || this.#failures.size > 0) return Promise.resolve();
+    this.batches.end();
     for (const link of this.#blocked) {
       link.acknowledge();
       if (link.isBroken) return Promise.resolve();
@@ -244,6 +248,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#makingAlarm?.close();
     this.#ready.close();
     this.#making.close();
+    this.batches.close();
     this.buffers.close();
     this.warnings.tellLeft();
   }
@@ -345,8 +350,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
 
   onRefused(link: TcpLink, status: Status, reason: string): void {
     // The listener has closed, or has closed the connection.
-    const isHungUp = status === Status.REJECTED || status === Status.CONNECTION_RESET;
-    if (isHungUp) link.fail(Status.UNREACHABLE, reason);
+    if (status === Status.REJECTED || status === Status.CONNECTION_RESET) link.fail(Status.UNREACHABLE, reason);
     else link.fail(status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status, reason);
   }
 
@@ -425,10 +429,10 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     if (this.#closed) throw closedError('interface tcp');
     const { addresses, isLoopback } = this.#device;
     const { PORT_RANGE, BACKLOG } = this.#config;
-    const [first] = addresses;
-    const published = addresses.filter(({ family }) => family === first!.family).slice(0, 1);
+    const first = addresses[0]!;
+    const published = addresses.filter(({ family }) => family === first.family).slice(0, 1);
     this.#reserveAlarms();
-    const acceptor = new Acceptor(first!.address, PORT_RANGE, BACKLOG, this.warnings, (ready) =>
+    const acceptor = new Acceptor(first.address, PORT_RANGE, BACKLOG, this.warnings, (ready) =>
       this.#connector.accept(ready),
     );
     this.#acceptor = acceptor;

@@ -75,7 +75,7 @@ export function packedKeyOf(memory: LocalMemory): Uint8Array | undefined {
   if (!OwnedMemory.isGenuine(memory)) return undefined;
   let packed = PACKED.get(memory);
   if (packed === undefined) {
-    packed = (memory.owner as unknown as KeyPacker).packRkey(memory);
+    packed = (memory.owner as KeyPacker).packRkey(memory);
     PACKED.set(memory, packed);
   }
   return packed;

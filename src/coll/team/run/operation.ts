@@ -4,7 +4,7 @@ import type { Endpoint } from '../../../ucp/api/endpoint.ts';
 import type { LocalMemory } from '../../../ucp/api/memory.ts';
 import type { Request } from '../../../ucp/api/request.ts';
 import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
-import { Status } from '../../../ucs/type/status.ts';
+import { Status, statusOf } from '../../../ucs/type/status.ts';
 import { rankFailed, reportedBy } from '../wire/errors.ts';
 import { describeSignature, type Header, Kind, restOf, type Signature } from '../wire/header.ts';
 import type { CollRequest } from './coll-request.ts';
@@ -176,7 +176,7 @@ export class Operation implements SliceOwner {
   receivePart(part: Part): void {
     const at = this.#early.findIndex(({ header }) => isOf(part, header));
     if (at >= 0) {
-      const [{ header, message }] = this.#early.splice(at, 1) as [Early];
+      const { header, message } = this.#early.splice(at, 1)[0]!;
       this.#takeData(part, header, message);
       return;
     }
@@ -358,10 +358,10 @@ export class Operation implements SliceOwner {
   #onNotice({ status, offset, ...header }: Header, text: Uint8Array): void {
     const at = this.#expected.findIndex((part) => isOf(part, header));
     if (at < 0) return;
-    const [part] = this.#expected.splice(at, 1) as [Part];
+    const part = this.#expected.splice(at, 1)[0]!;
     if (this.hasFailed) this.#endIfDone();
     else if (status === Status.OK) part.run.partEnded();
-    else this.#host.failed(reportedBy(part.peer, offset, status as Status, new TextDecoder().decode(text)));
+    else this.#host.failed(reportedBy(part.peer, offset, statusOf(status), new TextDecoder().decode(text)));
   }
 
   /** The peer has another length for a part: its counts differ from those of this rank. */

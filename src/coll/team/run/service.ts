@@ -28,7 +28,7 @@ export interface TeamMessages {
 /** A message in its handler, or kept. */
 export type Message = ReceivedMessage;
 
-interface Orphan {
+interface EarlyMessage {
   readonly header: Header;
   readonly message: Message;
 }
@@ -45,7 +45,7 @@ export class TeamService {
   readonly #teams: Map<number, TeamMessages> = new Map();
   /** Rank of this process in each. */
   readonly #closed: Map<number, number> = new Map();
-  readonly #orphans: Orphan[] = [];
+  readonly #early: EarlyMessage[] = [];
   #users = 0;
 
   private constructor(worker: HandlerWorker, amId: number) {
@@ -77,7 +77,7 @@ export class TeamService {
   leave(): void {
     this.#users -= 1;
     if (this.#users > 0) return;
-    for (const { message } of this.#orphans.splice(0)) discard(message);
+    for (const { message } of this.#early.splice(0)) discard(message);
     TeamService.#services.get(this.#worker)?.delete(this.#amId);
     if (!this.#worker.closed) this.#worker.setAmHandler(this.#amId, undefined);
   }
@@ -89,10 +89,10 @@ export class TeamService {
   add(team: TeamMessages): void {
     if (this.#teams.has(team.id)) throw invalidParam('worker', 'must be the worker of one rank of a team', team.id);
     this.#teams.set(team.id, team);
-    const own = this.#orphans.filter(({ header }) => header.team === team.id);
-    for (const orphan of own) {
-      this.#orphans.splice(this.#orphans.indexOf(orphan), 1);
-      team.onMessage(orphan.header, orphan.message);
+    const own = this.#early.filter(({ header }) => header.team === team.id);
+    for (const early of own) {
+      this.#early.splice(this.#early.indexOf(early), 1);
+      team.onMessage(early.header, early.message);
     }
   }
 
@@ -104,13 +104,13 @@ export class TeamService {
   }
 
   #onMessage(view: AmMessage): void {
-    const message = view as unknown as Message;
+    const message = view as Message;
     const header = readHeader(message.header);
     if (header === undefined) return;
     const team = this.#teams.get(header.team);
     if (team !== undefined) team.onMessage(header, message);
     else if (this.#closed.has(header.team)) this.#answer(header, message);
-    else if (header.kind !== Kind.CHECK) this.#orphans.push({ header, message: message.enqueue() });
+    else if (header.kind !== Kind.CHECK) this.#early.push({ header, message: message.enqueue() });
   }
 
   /** A rank waits for one that has closed the team. */

@@ -30,8 +30,8 @@ const ARGS = HL_INFO_ARGS.words;
 const NS_PER_MS = 1e6;
 /** Words of the mask of busy engines. */
 const BUSY_MASK_WORDS = 4;
-/** Power of an idle card in watts. */
-const IDLE_POWER_W = 90n;
+/** Power of an idle card in milliwatts. */
+const IDLE_POWER_MW = 90_000n;
 
 function eventCounts({ card }: InfoRequest): Uint8Array | number {
   const { numOfEvents } = card.profile;
@@ -147,7 +147,7 @@ export const STATE_OPS: InfoOps = [
   [HL_INFO_OP.PCI_COUNTERS, operational(() => encode(HL_INFO_PCI_COUNTERS, {}))],
   [HL_INFO_OP.CLK_THROTTLE_REASON, always(() => encode(HL_INFO_CLK_THROTTLE, {}))],
   [HL_INFO_OP.TOTAL_ENERGY, operational(() => encode(HL_INFO_ENERGY, {}))],
-  [HL_INFO_OP.POWER, operational(() => encode(HL_POWER_INFO, { power: IDLE_POWER_W }))],
+  [HL_INFO_OP.POWER, operational(() => encode(HL_POWER_INFO, { power: IDLE_POWER_MW }))],
   [HL_INFO_OP.OPEN_STATS, always(openStats)],
   [HL_INFO_OP.ENGINE_STATUS, operational(engineStatus)],
 ];

@@ -145,7 +145,7 @@ function hasQueueRoom(chunks: ChunkList): boolean {
 
 function hasOverlongInternal(chunks: ChunkList): boolean {
   return chunks.items.slice(0, chunks.length).some(({ stream }) => {
-    return !stream!.tracked && countOn(chunks, stream!) > stream!.length;
+    return stream !== undefined && !stream.tracked && countOn(chunks, stream) > stream.length;
   });
 }
 

@@ -146,8 +146,9 @@ function answerMultiple(context: Context, block: ArgumentBlock, sequences: reado
   block.words[OUT.cs_completion_map] = map;
   const stamps = sequences
     .map((seq) => context.submissions.find(seq))
-    .filter((found) => found !== undefined && (found.flags & HL_CS_FLAGS.TIMESTAMP) !== 0)
-    .map((found) => context.submissions.timestampNs(found!))
+    .filter((found) => found !== undefined)
+    .filter(({ flags }) => (flags & HL_CS_FLAGS.TIMESTAMP) !== 0)
+    .map((found) => context.submissions.timestampNs(found))
     .filter((stamp) => stamp > 0);
   if (stamps.length > 0) writeTimestamp(block, Math.min(...stamps));
   return 0;

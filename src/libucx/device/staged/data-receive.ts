@@ -61,7 +61,7 @@ export class DataReceive {
     } catch (error) {
       // Unmapped meanwhile, or the worker is closing.
       this.#message.release();
-      return isUcxError(error) ? (error.status as Status) : Status.IO_ERROR;
+      return isUcxError(error) ? error.status : Status.IO_ERROR;
     }
   }
 }

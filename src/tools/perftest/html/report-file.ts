@@ -3,7 +3,7 @@
 import { closeSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, hostname } from 'node:os';
 import { packageVersion } from '../../../assembly/program/package.ts';
-import { invalidParam } from '../../../ucs/type/error.ts';
+import { asError, invalidParam } from '../../../ucs/type/error.ts';
 import type { Measurement } from '../meter.ts';
 import type { TestSpec } from '../options/spec.ts';
 import { reportPage } from './page.ts';
@@ -23,7 +23,7 @@ export class ReportFile {
     try {
       this.#fd = openSync(path, 'w');
     } catch (error) {
-      throw invalidParam('--report', `must name a file that can be written (${(error as Error).message})`, path);
+      throw invalidParam('--report', `must name a file that can be written (${asError(error).message})`, path);
     }
   }
 

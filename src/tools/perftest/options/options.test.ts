@@ -101,7 +101,7 @@ describe('specOf', () => {
     ['a stride', { t: 'tag_lat', s: '8,8', i: '4' }, /-i must be 0 or at least as long/],
     ['a window of messages', { ...UCT, t: 'am_bw', W: '128' }, /-W must be an integer from 1 to 127/],
     ['a mode', { t: 'stream_lat', r: 'all' }, /-r must be recv or recv_data/],
-    ['waiting', { t: 'tag_lat', E: 'often' }, /-E must be poll/],
+    ['waiting', { t: 'tag_lat', E: 'often' }, /-E must be one of poll, sleep/],
     ['a passive receiver', { t: 'tag_lat', o: true }, /-o must be used with a one-sided test/],
   ])('refuses %s by name', (_what, options, message) => {
     expect(failure(() => specOf(options))).toMatchObject({
@@ -111,12 +111,13 @@ describe('specOf', () => {
   });
 
   it.each<[string, TestOptions]>([
-    ['-T 2', { t: 'tag_lat', T: '2' }],
+    ['-T 2', { ...UCT, t: 'am_lat', T: '2' }],
     ['-M multi', { t: 'tag_lat', M: 'multi' }],
     ['-A signal', { ...UCT, t: 'am_lat', A: 'signal' }],
     ['-B', { t: 'tag_lat', B: true }],
     ['-D shortiov', { ...UCT, t: 'am_lat', D: 'shortiov' }],
-    ['-E sleep', { t: 'tag_lat', E: 'sleep' }],
+    ['-E sleep', { t: 'ucp_put_lat', E: 'sleep' }],
+    ['-E sleep', { t: 'am_lat', x: 'posix', d: 'memory', E: 'sleep' }],
     ['-D contig,iov', { t: 'ucp_put_lat', D: 'contig,iov' }],
     ['-D iov for ucp_fadd', { t: 'ucp_fadd', D: 'iov' }],
     ['a list of sizes', { t: 'ucp_fadd', s: '4,4' }],

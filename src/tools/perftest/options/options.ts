@@ -3,6 +3,7 @@
 import { type Command, Option } from 'commander';
 import { memorySizeType } from '../../../ucs/config/value.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
+import { suggestingOption } from '../../completion/values.ts';
 import {
   checkSpec,
   type Datatype,
@@ -11,9 +12,12 @@ import {
   type TestSpec,
   UCT_HEADER_BYTES,
   unsupported,
+  WAIT_MODES,
+  type WaitMode,
 } from './spec.ts';
 import { isOneSided, TESTS, testNamed } from './tests.ts';
 
+const TEST_NAMES: readonly string[] = TESTS.map(({ name }) => name);
 const DEFAULT_BYTES = 8;
 const DEFAULT_ITERATIONS = 1_000_000;
 const DEFAULT_WARM_UP = 10_000;
@@ -52,12 +56,18 @@ export interface TestOptions {
 /** Declares the options of a test: for the command line, and for the lines of batch files. */
 export function declareTestOptions(command: Command): Command {
   return command
-    .option('-t <test>', `test to run: ${TESTS.map(({ name }) => name).join(', ')}`)
+    .addOption(suggestingOption('-t <test>', `test to run: ${TEST_NAMES.join(', ')}`, TEST_NAMES))
     .option(
       '-s <sizes>',
       `sizes of the parts of a message, such as 16,48,8192 or, with -D iov, 1024:16 for sixteen of them; or a range such as 8..4k or 8:4k (${DEFAULT_BYTES})`,
     )
-    .option('-m <types>', 'memory of the sender and, behind a comma, of the receiver: host or gaudi (host)')
+    .addOption(
+      suggestingOption(
+        '-m <types>',
+        'memory of the sender and, behind a comma, of the receiver: host or gaudi (host)',
+        ['host', 'gaudi', 'host,gaudi', 'gaudi,host'],
+      ),
+    )
     .option('-n <iterations>', `iterations to run (${DEFAULT_ITERATIONS})`)
     .option(
       '-w <iterations>',
@@ -78,8 +88,14 @@ export function declareTestOptions(command: Command): Command {
     .option('-r <mode>', 'UCP: how a stream is received: recv or recv_data (recv)')
     .option('-e', 'UCP: endpoints with error handling')
     .option('-z', 'UCP: pass memory handles; without it bytes, where a processor reaches them')
-    .addOption(new Option('-E <mode>', 'UCP: poll').hideHelp())
-    .addOption(new Option('-T <threads>', 'UCP: 1').hideHelp())
+    .addOption(
+      suggestingOption(
+        '-E <mode>',
+        'UCP messages: poll, or sleep while there is nothing to do (poll)',
+        WAIT_MODES as readonly string[],
+      ),
+    )
+    .option('-T <threads>', `UCP: threads of each side, each with a worker and a partner of its own (1)`)
     .addOption(new Option('-M <mode>', 'UCP: single').hideHelp())
     .addOption(new Option('-A <mode>', 'UCT: refused').hideHelp())
     .addOption(new Option('-B', 'refused').hideHelp());
@@ -94,7 +110,7 @@ export function specOf(options: TestOptions): TestSpec {
   if (options.t === undefined) throw invalidParam('-t', 'must name a test', options.t);
   const kind = testNamed(options.t);
   if (kind === undefined) {
-    throw invalidParam('-t', `must be one of ${TESTS.map(({ name }) => name).join(', ')}`, options.t);
+    throw invalidParam('-t', `must be one of ${TEST_NAMES.join(', ')}`, options.t);
   }
   const isUct = kind.api === 'UCT';
   const [sendMemory, recvMemory] = pairOf('-m', options.m ?? 'host');
@@ -131,6 +147,8 @@ export function specOf(options: TestOptions): TestSpec {
     streamData: mode === 'recv_data',
     errorHandling: options.e === true,
     mapped: options.z === true,
+    wait: (options.E ?? 'poll') as WaitMode,
+    threads: numberOf('-T', options.T, 1),
   });
 }
 
@@ -175,14 +193,11 @@ export function sizesOfRange(text: string): number[] {
 }
 
 /** Options and values of ucx_perftest that this tool does not have. */
-function refuse({ T: threads = '1', M: threadMode = 'single', A, B, D, E: wait = 'poll' }: TestOptions): void {
-  if (threads !== '1') throw unsupported(`-T ${threads}`, 'a worker belongs to one thread');
+function refuse({ M: threadMode = 'single', A, B, D }: TestOptions): void {
   if (threadMode !== 'single') throw unsupported(`-M ${threadMode}`, 'a worker belongs to one thread');
   if (A !== undefined) throw unsupported(`-A ${A}`, 'there is no asynchronous progress');
   if (B === true) throw unsupported('-B', 'registration has no such mode');
   if (D === 'shortiov') throw unsupported('-D shortiov', 'transports send no lists by short messages');
-  if (wait === 'sleep') throw unsupported('-E sleep', 'it would time the event loop, not the transport');
-  if (wait !== 'poll') throw invalidParam('-E', 'must be poll', wait);
 }
 
 function pairOf(option: string, text: string): [string, string] {

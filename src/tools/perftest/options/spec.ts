@@ -12,6 +12,7 @@ const SIZES_MAX = 1024;
 const ITERATIONS_MAX = 2 ** 40;
 const WINDOW_MAX = 4096;
 const HEADER_BYTES_MAX = 4096;
+const THREADS_MAX = 64;
 /** Header of an active message of a transport: the sequence number. */
 export const UCT_HEADER_BYTES = 8;
 /** Sequence numbers have 8 bits: a flow control window is less than half of them. */
@@ -23,6 +24,10 @@ export const LAYOUTS = ['short', 'bcopy', 'zcopy'] as const;
 export type Layout = (typeof LAYOUTS)[number];
 export const DATATYPES = ['contig', 'iov'] as const;
 export type Datatype = (typeof DATATYPES)[number];
+
+/** How a side waits: by polling, or asleep until its worker has an event. */
+export const WAIT_MODES = ['poll', 'sleep'] as const;
+export type WaitMode = (typeof WAIT_MODES)[number];
 
 const FLAGS = ['passive', 'verify', 'wildcard', 'unexpected', 'streamData', 'errorHandling', 'mapped'] as const;
 
@@ -60,6 +65,9 @@ export interface TestSpec {
   readonly errorHandling: boolean;
   /** Operations get memory handles, not bytes. */
   readonly mapped: boolean;
+  readonly wait: WaitMode;
+  /** Threads of each side. */
+  readonly threads: number;
 }
 
 /** Bytes of one message. */
@@ -137,6 +145,7 @@ function checkNumbers(spec: TestSpec): void {
   checkInteger('-i', spec.stride, 0, MESSAGE_BYTES_MAX);
   checkInteger('-H', spec.headerBytes, 0, HEADER_BYTES_MAX);
   checkInteger('-W', spec.flowWindow, 1, FLOW_WINDOW_MAX);
+  checkInteger('-T', spec.threads, 1, THREADS_MAX);
   if (!(spec.percentile >= 0 && spec.percentile <= 100)) {
     throw invalidParam('-R', 'must be from 0 to 100', spec.percentile);
   }
@@ -148,11 +157,14 @@ function checkNames(spec: TestSpec): void {
   checkOneOf('-D', spec.layout, LAYOUTS);
   checkOneOf('-D', spec.sendType, DATATYPES);
   checkOneOf('-D', spec.recvType, DATATYPES);
+  checkOneOf('-E', spec.wait, WAIT_MODES);
 }
 
 function checkUct(spec: TestSpec, bytes: number): void {
   const { kind, layout, sizes } = spec;
   const { operation, name } = kind;
+  if (spec.threads > 1) throw unsupported(`-T ${spec.threads} for ${name}`, 'threads have workers of UCP');
+  if (spec.wait === 'sleep') throw unsupported(`-E sleep for ${name}`, 'transports are polled');
   if (spec.transport === '') throw invalidParam('-x', `must name the transport for ${name}`, spec.transport);
   if (spec.device === '') throw invalidParam('-d', `must name the device for ${name}`, spec.device);
   if (isAtomic(operation) && layout !== 'short') throw invalidParam('-D', `must be short for ${name}`, layout);
@@ -172,6 +184,9 @@ function checkUct(spec: TestSpec, bytes: number): void {
 
 function checkUcp(spec: TestSpec): void {
   const { operation, name } = spec.kind;
+  if (spec.wait === 'sleep' && isOneSided(operation)) {
+    throw unsupported(`-E sleep for ${name}`, 'no event tells the other side of a put, get or atomic operation');
+  }
   const takesIov = !isAtomic(operation);
   if (!takesIov && (spec.sendType === 'iov' || spec.recvType === 'iov')) {
     throw unsupported(`-D iov for ${name}`, 'atomic operations have one word');

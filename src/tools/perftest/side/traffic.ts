@@ -3,7 +3,7 @@
  * operation; loops.ts decides when to send and how long to wait.
  */
 
-import type { UcxError } from '../../../ucs/type/error.ts';
+import { invalidParam, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 
 /** Sequence numbers of messages: one byte, the last one of the data of a put. */
@@ -63,6 +63,11 @@ export abstract class Traffic {
 
   /** Transport and device of the messages, such as `posix/memory`. */
   abstract get carrier(): string;
+
+  /** Sleeps until there may be progress to make; for traffic that has events. @throws AbortError when the signal fires */
+  sleep(_signal: AbortSignal): Promise<void> {
+    throw invalidParam('-E', 'must be poll for traffic without events', 'sleep');
+  }
 
   /** Gives back what it holds. */
   abstract close(): void;

@@ -55,6 +55,10 @@ export abstract class UcpTraffic extends Traffic {
     return this.worker.progress();
   }
 
+  override sleep(signal: AbortSignal): Promise<void> {
+    return this.worker.wait({ signal });
+  }
+
   override flush(): boolean {
     if (this.#flushing === undefined) {
       const started = this.worker.flushNbx();

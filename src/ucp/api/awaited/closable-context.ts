@@ -1,9 +1,12 @@
 /** The parts of a context that all engines share: its workers, and closing. The engines open and close their own resources. */
 
+import { mergeStats, type StatsNode } from '../../../ucs/stats/stats-node.ts';
 import { closedError } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import type { Engine } from '../engine.ts';
+import { addToRegistry, type MetricsRegistry } from '../snapshot/metrics-registry.ts';
+import type { ContextSnapshot } from '../snapshot/snapshot.ts';
 import type { Worker, WorkerOptions } from '../worker.ts';
 
 /** A context that can be closed. */
@@ -15,11 +18,16 @@ export abstract class ClosableContext<W extends Worker> {
   protected readonly workers: Set<W> = new Set();
   /** Set by {@link shutDown} when nothing can be created from the context any more. */
   protected isClosed = false;
+  #closedWorkers: StatsNode | undefined = undefined;
+  /** Each ends the metrics of a registry. */
+  readonly #measured: (() => void)[] = [];
   #closing: Promise<void> | undefined = undefined;
 
   get closed(): boolean {
     return this.isClosed;
   }
+
+  abstract snapshot(): ContextSnapshot;
 
   protected abstract newWorker(options: WorkerOptions): W;
 
@@ -33,6 +41,11 @@ export abstract class ClosableContext<W extends Worker> {
     return worker;
   }
 
+  metrics(registry: MetricsRegistry): void {
+    this.checkOpen();
+    this.#measured.push(addToRegistry(registry, this));
+  }
+
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -42,9 +55,17 @@ export abstract class ClosableContext<W extends Worker> {
     await this.close();
   }
 
-  /** Removes a closed worker. */
+  /** Removes a closed worker, but for what it has done. */
   forget(worker: W): void {
     this.workers.delete(worker);
+    const left = { ...worker.stats(), name: 'closed' };
+    this.#closedWorkers = this.#closedWorkers === undefined ? left : mergeStats(this.#closedWorkers, left);
+  }
+
+  /** Statistics of the open workers, and the sums of the closed ones. */
+  protected workerStats(): StatsNode[] {
+    const open = [...this.workers].map((worker) => worker.stats());
+    return this.#closedWorkers === undefined ? open : [...open, this.#closedWorkers];
   }
 
   /** @throws UcxError ERR_CLOSED */
@@ -54,6 +75,7 @@ export abstract class ClosableContext<W extends Worker> {
 
   async #close(): Promise<void> {
     for (const worker of this.workers) await worker.close();
+    for (const end of this.#measured.splice(0)) end();
     await this.shutDown();
   }
 }

@@ -27,9 +27,14 @@ class WaitingList implements FlushedList {
     if (!this.isHeld) this.end();
   }
 
+  /** Ends it as a request does: its callback may throw, and may start it again. */
   end(): void {
-    this.#ended();
-    this.#order.remove(this);
+    const start = this.#order.remove(this);
+    try {
+      this.#ended();
+    } finally {
+      if (start !== undefined) this.#order.release(start);
+    }
   }
 }
 
@@ -68,6 +73,31 @@ describe('notifications', () => {
     for (let i = 0; i < 100_000; i++) new WaitingList(order, () => count++).ready();
     first.ready();
     expect(count).toBe(100_001);
+  });
+
+  it('go on after a callback that throws, or that starts its request again', () => {
+    const order = new NotifyOrder();
+    const sent: string[] = [];
+    const first = new WaitingList(order, () => {
+      sent.push('first');
+      if (sent.length > 1) return;
+      order.add(first, true);
+      throw new Error('of the callback');
+    });
+    const second = new WaitingList(order, () => {
+      sent.push('second');
+      throw new Error('of the second');
+    });
+    const third = new WaitingList(order, () => sent.push('third'));
+    second.ready();
+    third.ready();
+    expect(() => first.ready()).toThrow('of the');
+    expect(sent).toEqual(['first', 'second', 'third']);
+    expect(order.isFirst(first)).toBe(true);
+    expect(order.isEmpty).toBe(false);
+    first.ready();
+    expect(order.isEmpty).toBe(true);
+    expect(sent).toEqual(['first', 'second', 'third', 'first']);
   });
 
   it('do not wait for lists that have none, but flushes wait for all', () => {

@@ -1,6 +1,6 @@
 /**
- * The lists of one connection that end only when their bytes are in remote memory: the order of their notifications, each of which is sent when those before it
- * are, or are not to be sent any more; and the flushes that wait for them.
+ * The lists of one connection that end only when their bytes are in remote memory: the order of their notifications, and the flushes that wait for them. A
+ * notification is sent after those of earlier lists, unless these have failed.
  */
 
 /** A request of such a list. */
@@ -11,12 +11,22 @@ export interface FlushedList {
   onTurn(): void;
 }
 
+/** One start of a list: the same request may be started again while its earlier start is still in the queue. */
+export interface ListStart {
+  readonly list: FlushedList;
+  /** Called with its end. */
+  readonly waiters: (() => void)[];
+  readonly notifies: boolean;
+  hasEnded: boolean;
+}
+
 /** The lists that have not ended. */
 export class NotifyOrder {
-  /** Called with the end of each. */
-  readonly #open: Map<FlushedList, (() => void)[]> = new Map();
-  /** Those with a notification, in order. */
-  readonly #notifying: FlushedList[] = [];
+  readonly #open: Map<FlushedList, ListStart> = new Map();
+  /** Those with a notification, in order: `#head` is the first that has not ended, and `#ended` of them have. */
+  #notifying: ListStart[] = [];
+  #head = 0;
+  #ended = 0;
   #isTaking = false;
 
   get isEmpty(): boolean {
@@ -24,40 +34,70 @@ export class NotifyOrder {
   }
 
   add(list: FlushedList, notifies: boolean): void {
-    this.#open.set(list, []);
-    if (notifies) this.#notifying.push(list);
+    const start = { list, waiters: [], notifies, hasEnded: false };
+    this.#open.set(list, start);
+    if (notifies) this.#notifying.push(start);
   }
 
   /** Whether it is the turn of a list with a notification. */
   isFirst(list: FlushedList): boolean {
-    return this.#notifying[0] === list;
+    return this.#notifying[this.#head]?.list === list;
   }
 
   /** Calls `ended` once for each list that has not ended, when it does; returns their number. */
   await(ended: () => void): number {
-    for (const waiters of this.#open.values()) waiters.push(ended);
+    for (const { waiters } of this.#open.values()) waiters.push(ended);
     return this.#open.size;
   }
 
-  /** Removes a list that has ended: others may have waited for it. */
-  remove(list: FlushedList): void {
-    const waiters = this.#open.get(list);
-    if (waiters === undefined) return;
+  /** Removes a list that ends: its request may be started again from now on. {@link release} must follow. */
+  remove(list: FlushedList): ListStart | undefined {
+    const start = this.#open.get(list);
+    if (start === undefined) return undefined;
     this.#open.delete(list);
-    const at = this.#notifying.indexOf(list);
-    if (at >= 0) this.#notifying.splice(at, 1);
-    if (at === 0) this.#takeTurns();
-    for (const ended of waiters) ended();
+    start.hasEnded = true;
+    return start;
+  }
+
+  /** Lets those go on that have waited for a list that was removed. */
+  release(start: ListStart): void {
+    if (start.notifies) this.#drop();
+    for (const ended of start.waiters) ended();
+  }
+
+  /** After the end of one. Compacts the queue when half of it has ended, so that each list costs the same however many wait. */
+  #drop(): void {
+    const before = this.#head;
+    while (this.#notifying[this.#head]?.hasEnded === true) this.#head++;
+    const isFirst = this.#head !== before;
+    this.#ended += 1;
+    if (this.#ended * 2 >= this.#notifying.length) {
+      this.#notifying = this.#notifying.filter(({ hasEnded }) => !hasEnded);
+      this.#head = 0;
+      this.#ended = 0;
+    }
+    if (isFirst) this.#takeTurns();
   }
 
   /** A list that ends in its turn removes itself: a loop, because many may wait. */
   #takeTurns(): void {
     if (this.#isTaking) return;
     this.#isTaking = true;
-    let last: FlushedList | undefined;
-    for (let next = this.#notifying[0]; next?.isDue === true && next !== last; next = this.#notifying[0]) {
-      last = next;
-      next.onTurn();
+    try {
+      let last: ListStart | undefined;
+      for (
+        let next = this.#notifying[this.#head];
+        next?.list.isDue === true && next !== last;
+        next = this.#notifying[this.#head]
+      ) {
+        last = next;
+        next.list.onTurn();
+      }
+    } catch (error) {
+      // A callback has thrown: the others have their turn all the same.
+      this.#isTaking = false;
+      this.#takeTurns();
+      throw error;
     }
     this.#isTaking = false;
   }

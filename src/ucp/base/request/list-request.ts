@@ -137,8 +137,13 @@ export class ListRequest extends Request implements FlushedList {
 
   override end(outcome: Status): void {
     const { connection } = this;
-    super.end(outcome);
-    connection?.notifications.remove(this);
+    // The callback may throw, or start the request again.
+    const start = connection?.notifications.remove(this);
+    try {
+      super.end(outcome);
+    } finally {
+      if (start !== undefined) connection?.notifications.release(start);
+    }
   }
 
   onTurn(): void {

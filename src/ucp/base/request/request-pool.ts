@@ -35,8 +35,11 @@ export class RequestPool {
   readonly receives: ObjectPool<ReceiveRequest>;
   readonly flushes: ObjectPool<FlushRequest>;
   readonly connects: ObjectPool<ConnectRequest>;
+  /** All that exist, in use or not, in no order. */
+  readonly created: Request[] = [];
+  /** Requests in use at most. */
+  readonly max: number;
   readonly #context: object;
-  readonly #requestsMax: number;
   #inUse = 0;
 
   /**
@@ -45,14 +48,14 @@ export class RequestPool {
    */
   constructor(owner: RequestOwner, context: object, requestsMax: number) {
     this.#context = context;
-    this.#requestsMax = requestsMax;
-    this.rmas = poolOf(requestsMax, () => new RmaRequest(owner));
-    this.lists = poolOf(requestsMax, () => new ListRequest(owner));
-    this.atomics = poolOf(requestsMax, () => new AtomicRequest(owner));
-    this.sends = poolOf(sendsMaxOf(requestsMax), () => new SendRequest(owner));
-    this.receives = poolOf(requestsMax, () => new ReceiveRequest(owner));
-    this.flushes = poolOf(requestsMax, () => new FlushRequest(owner));
-    this.connects = poolOf(requestsMax, () => new ConnectRequest(owner));
+    this.max = requestsMax;
+    this.rmas = this.#poolOf(requestsMax, () => new RmaRequest(owner));
+    this.lists = this.#poolOf(requestsMax, () => new ListRequest(owner));
+    this.atomics = this.#poolOf(requestsMax, () => new AtomicRequest(owner));
+    this.sends = this.#poolOf(sendsMaxOf(requestsMax), () => new SendRequest(owner));
+    this.receives = this.#poolOf(requestsMax, () => new ReceiveRequest(owner));
+    this.flushes = this.#poolOf(requestsMax, () => new FlushRequest(owner));
+    this.connects = this.#poolOf(requestsMax, () => new ConnectRequest(owner));
   }
 
   /** Requests in use. */
@@ -62,7 +65,7 @@ export class RequestPool {
 
   /** A request of one of the pools; undefined at its bound, and at that of all of them together. */
   take<R extends Request>(pool: ObjectPool<R>): R | undefined {
-    const request = this.#inUse < this.#requestsMax ? pool.get() : undefined;
+    const request = this.#inUse < this.max ? pool.get() : undefined;
     if (request !== undefined) this.#inUse += 1;
     return request;
   }
@@ -147,15 +150,25 @@ export class RequestPool {
     request.userData = undefined;
     request.error = undefined;
     this.#inUse -= 1;
-    request.pool?.put(request);
+    if (request.pool?.put(request) === false) this.#forget(request);
   }
-}
 
-function poolOf<R extends Request>(capacity: number, create: () => R): ObjectPool<R> {
-  const pool: ObjectPool<R> = new ObjectPool(capacity, () => {
-    const request = create();
-    request.pool = pool;
-    return request;
-  });
-  return pool;
+  /** Removes a request that its pool has not kept. */
+  #forget(request: Request): void {
+    const last = this.created.pop()!;
+    if (last === request) return;
+    this.created[request.slot] = last;
+    last.slot = request.slot;
+  }
+
+  #poolOf<R extends Request>(capacity: number, create: () => R): ObjectPool<R> {
+    const pool: ObjectPool<R> = new ObjectPool(capacity, () => {
+      const request = create();
+      request.pool = pool;
+      request.slot = this.created.length;
+      this.created.push(request);
+      return request;
+    });
+    return pool;
+  }
 }

@@ -125,6 +125,10 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
   state: RequestState = RequestState.FREE;
   /** When it was started; -1 for one that is not observed. */
   startNs = -1;
+  /** When it was found not to end in its call, in milliseconds of the coarse clock of its worker, for snapshots; -1 for one of a protocol itself. */
+  startMs = -1;
+  /** Its place in the list of all requests of the worker. */
+  slot = -1;
   /** For the application. */
   userData: unknown = undefined;
   callback: RequestCallback | undefined = undefined;
@@ -226,6 +230,7 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
     this.count = 1;
     this.failure = Status.OK;
     this.startNs = -1;
+    this.startMs = -1;
     this.error = undefined;
     this.userData = undefined;
     this.callback = undefined;

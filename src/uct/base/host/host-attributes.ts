@@ -1,7 +1,13 @@
 /** Attributes of interfaces that access only host memory, on either side. Data only. */
 
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
-import type { AmLimits, IfaceAttributes, IfaceResource, RmaLimits } from '../../api/iface.ts';
+import {
+  type AmLimits,
+  type IfaceAttributes,
+  type IfaceResource,
+  type RmaLimits,
+  ZCOPY_TRACKING_NS,
+} from '../../api/iface.ts';
 import { IOV_MAX } from './host-iov.ts';
 
 /** Attributes that differ between them. */
@@ -14,6 +20,8 @@ export interface HostIfaceParams {
   readonly am: AmLimits;
   readonly latencyNs: number;
   readonly overheadNs: number;
+  /** Undefined for one that only has to be tracked. */
+  readonly zcopyOverheadNs?: number;
   /** Bytes per second. */
   readonly bandwidth: number;
   readonly ifaceAddressBytes: number;
@@ -44,6 +52,7 @@ export function hostIfaceAttributes(params: HostIfaceParams): IfaceAttributes {
     performance: {
       latencyNs,
       overheadNs,
+      zcopyOverheadNs: params.zcopyOverheadNs ?? ZCOPY_TRACKING_NS,
       hostToDevice: 0,
       deviceToHost: 0,
       deviceToDevice: 0,

@@ -5,6 +5,11 @@ import type { IovEntry } from '../../api/iface.ts';
 import { isInside } from '../range.ts';
 import { HostMemory } from './host-memory.ts';
 
+/** An entry that has passed {@link checkIov}. */
+export interface HostIovEntry extends IovEntry {
+  readonly memory: HostMemory;
+}
+
 /** Maximum number of entries of a list. */
 export const IOV_MAX = 16;
 

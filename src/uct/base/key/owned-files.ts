@@ -4,6 +4,7 @@
  */
 
 import { existsSync, unlinkSync } from 'node:fs';
+import { asError } from '../../../ucs/type/error.ts';
 
 /** Codes of files that cannot be removed: missing, of another user, or in a read-only folder. */
 const UNREMOVABLE: readonly (string | undefined)[] = ['ENOENT', 'EPERM', 'EACCES', 'EROFS'];
@@ -52,7 +53,7 @@ export function unlinkIfThere(path: string): boolean {
     unlinkSync(path);
     return true;
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
+    const { code } = asError(error);
     if (UNREMOVABLE.includes(code)) return false;
     throw error;
   }

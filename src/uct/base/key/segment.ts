@@ -25,6 +25,7 @@ import {
   VIEW_LENGTH_MAX,
 } from '../../../sys/index.ts';
 import { systemRandomBytes } from '../../../ucs/sys/random.ts';
+import { effectiveUserId } from '../../../ucs/sys/user-id.ts';
 import { invalidParam, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { leaveFile, ownFile, sweepLeftFiles, unlinkIfThere } from './owned-files.ts';
@@ -217,7 +218,7 @@ function checkedLength(fd: number, path: string, byteLengthMin: number): number 
   const { kind, uid, byteLength } = fileStatus(fd);
   if (kind !== FileKind.FILE) throw segmentError(`${path} is no file`);
   // Another user could truncate it while it is mapped, which causes SIGBUS.
-  if (uid !== process.geteuid?.()) throw segmentError(`${path} belongs to user ${uid}`);
+  if (uid !== effectiveUserId()) throw segmentError(`${path} belongs to user ${uid}`);
   if (byteLength < byteLengthMin || byteLength > VIEW_LENGTH_MAX) {
     throw segmentError(`${path} has ${byteLength} bytes, not ${byteLengthMin} to ${VIEW_LENGTH_MAX}`);
   }

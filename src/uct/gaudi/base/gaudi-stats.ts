@@ -5,9 +5,10 @@ import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
 import type { GaudiCard } from './card/gaudi-cards.ts';
 import type { OpenGaudi } from './gaudi-resources.ts';
 
-/** The DMA of a card, with one node for each direction that was used. */
+/** The arenas of a card as levels, and its DMA, with one node for each direction that was used. */
 function cardStats({ index, device }: GaudiCard): StatsNode {
   const { counts, submissions } = device.dma;
+  const { arenas, arenaBytes, blocks, usedBytes, largestFreeBytes } = device.memory.statistics;
   const directions: readonly (readonly [string, DmaCounts | undefined])[] = [
     ['host_to_device', counts.hostToDevice],
     ['device_to_host', counts.deviceToHost],
@@ -16,7 +17,14 @@ function cardStats({ index, device }: GaudiCard): StatsNode {
   return statsNode(
     'gaudi_card',
     `gaudi${index}`,
-    { cs_in_flight: submissions.inFlight },
+    {
+      cs_in_flight: submissions.inFlight,
+      arenas,
+      arena_bytes: arenaBytes,
+      blocks,
+      block_bytes: usedBytes,
+      largest_free_bytes: largestFreeBytes,
+    },
     directions.flatMap(([name, count]) => (count === undefined ? [] : [statsNode('gaudi_dma', name, { ...count })])),
   );
 }

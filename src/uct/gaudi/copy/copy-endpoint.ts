@@ -1,9 +1,9 @@
 /** The endpoint of gaudi_cpy: turns put and get into DMA transfers of one card. It does not select transports, but rejects what a card cannot do. */
 
 import { invalidParam } from '../../../ucs/type/error.ts';
-import { Status } from '../../../ucs/type/status.ts';
+import { Status, statusOf } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
-import type { MdMemory, RemoteKey } from '../../api/memory.ts';
+import type { MdMemory } from '../../api/memory.ts';
 import { isInside } from '../../base/range.ts';
 import { RmaOnlyEndpoint } from '../../base/rma-endpoint.ts';
 import { Transfer } from '../../base/transfer-counters.ts';
@@ -27,10 +27,10 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     sourceOffset: number,
     byteLength: number,
     remoteOffset: number,
-    rkey: RemoteKey,
+    rkey: CopyKey,
     completion?: Completion,
   ): Status {
-    const { memory } = rkey as CopyKey;
+    const { memory } = rkey;
     const refused = this.#checkShort(memory, remoteOffset, source, sourceOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const status = this.#transfers.putShort(
@@ -52,10 +52,10 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     targetOffset: number,
     byteLength: number,
     remoteOffset: number,
-    rkey: RemoteKey,
+    rkey: CopyKey,
     completion: Completion,
   ): Status {
-    const { memory } = rkey as CopyKey;
+    const { memory } = rkey;
     const refused = this.#checkShort(memory, remoteOffset, target, targetOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const source = (memory as GaudiMemory).dmaIn();
@@ -65,11 +65,11 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     return status;
   }
 
-  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
+  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: CopyKey, completion: Completion): Status {
     return this.#zcopy(iov, remoteOffset, rkey, completion, true);
   }
 
-  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
+  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: CopyKey, completion: Completion): Status {
     return this.#zcopy(iov, remoteOffset, rkey, completion, false);
   }
 
@@ -95,13 +95,13 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
   #zcopy(
     iov: readonly IovEntry[],
     remoteOffset: number,
-    rkey: RemoteKey,
+    rkey: CopyKey,
     completion: Completion,
     isPut: boolean,
   ): Status {
-    const remote = (rkey as CopyKey).memory;
+    const remote = rkey.memory;
     const total = this.#checkIov(iov, remoteOffset, remote);
-    if (total < 0) return total as Status;
+    if (total < 0) return statusOf(total);
     const { position, card } = this.#transfers;
     const there = remote.dmaIn(position, card.device);
     const at = remote.dmaOffset + remoteOffset;

@@ -12,6 +12,7 @@ import {
   type IfaceResource,
   NO_ACTIVE_MESSAGES,
   type UctEndpoint,
+  ZCOPY_TRACKING_NS,
 } from '../../api/iface.ts';
 import { sameAddress, UNIQUE_ADDRESS_BYTES, unreachable } from '../../base/iface-address.ts';
 import type { GaudiCopyConfig } from '../base/card/config.ts';
@@ -107,6 +108,7 @@ function attributesOf({ resource, config, card }: CopyIfaceOptions, iovMax: numb
     performance: {
       latencyNs: config.LATENCY,
       overheadNs: config.OVERHEAD,
+      zcopyOverheadNs: ZCOPY_TRACKING_NS,
       hostToDevice: bandwidth('h2d'),
       deviceToHost: bandwidth('d2h'),
       deviceToDevice: bandwidth('d2d'),

@@ -13,6 +13,7 @@ import type { MdMemory } from '../../api/memory.ts';
 import {
   type AllocateOptions,
   type ComponentServices,
+  type DeviceMemoryMap,
   type DmabufExport,
   type DmabufRegion,
   type LeftOut,
@@ -222,6 +223,10 @@ export class CopyMd implements MemoryDomain {
   stats(): StatsNode {
     const counters = { memory_handles: this.#memories.size, dmabuf_exports: this.#dmabufExports };
     return statsNode('uct_md', GAUDI_COPY_NAME, counters, gaudiStats(this.#gaudi));
+  }
+
+  deviceMemoryMaps(): ReadonlyMap<string, readonly DeviceMemoryMap[]> {
+    return new Map(this.#gaudi.cards.map(({ index, device }) => [`gaudi${index}`, device.memory.maps()]));
   }
 
   get leftOut(): readonly LeftOut[] {

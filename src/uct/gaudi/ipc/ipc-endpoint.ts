@@ -6,7 +6,6 @@
 import { invalidParam, isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
-import type { RemoteKey } from '../../api/memory.ts';
 import { hasEnded, type ProcessIdentity } from '../../base/key/process-identity.ts';
 import { isInside } from '../../base/range.ts';
 import { Transfer } from '../../base/transfer-counters.ts';
@@ -47,10 +46,9 @@ export class IpcEndpoint implements UctEndpoint {
     sourceOffset: number,
     byteLength: number,
     remoteOffset: number,
-    rkey: RemoteKey,
+    key: IpcKey,
     completion?: Completion,
   ): Status {
-    const key = rkey as IpcKey;
     const refused = this.#checkShort(key, remoteOffset, source, sourceOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const position = this.#position;
@@ -69,10 +67,9 @@ export class IpcEndpoint implements UctEndpoint {
     targetOffset: number,
     byteLength: number,
     remoteOffset: number,
-    rkey: RemoteKey,
+    key: IpcKey,
     completion: Completion,
   ): Status {
-    const key = rkey as IpcKey;
     const refused = this.#checkShort(key, remoteOffset, target, targetOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const position = this.#position;
@@ -85,12 +82,12 @@ export class IpcEndpoint implements UctEndpoint {
     return status;
   }
 
-  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
-    return this.#zcopy(iov, remoteOffset, rkey as IpcKey, completion, true);
+  putZcopy(iov: readonly IovEntry[], remoteOffset: number, key: IpcKey, completion: Completion): Status {
+    return this.#zcopy(iov, remoteOffset, key, completion, true);
   }
 
-  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
-    return this.#zcopy(iov, remoteOffset, rkey as IpcKey, completion, false);
+  getZcopy(iov: readonly IovEntry[], remoteOffset: number, key: IpcKey, completion: Completion): Status {
+    return this.#zcopy(iov, remoteOffset, key, completion, false);
   }
 
   cork(): void {

@@ -13,6 +13,7 @@ import {
   NO_ACTIVE_MESSAGES,
   type RemotePath,
   type UctEndpoint,
+  ZCOPY_TRACKING_NS,
 } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import { unreachable } from '../../base/iface-address.ts';
@@ -182,6 +183,7 @@ function attributesOf({ resource, config, card }: IpcIfaceOptions): IfaceAttribu
     performance: {
       latencyNs: config.LATENCY,
       overheadNs: config.OVERHEAD,
+      zcopyOverheadNs: ZCOPY_TRACKING_NS,
       hostToDevice: config.BW,
       deviceToHost: config.BW,
       deviceToDevice: config.BW,

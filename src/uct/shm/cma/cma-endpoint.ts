@@ -2,10 +2,8 @@
 
 import { close as closeFd, copyFromProcess, copyToProcess, Errno, PollEvent, pollNow } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type { IovEntry, UctEndpoint } from '../../api/iface.ts';
-import type { RemoteKey } from '../../api/memory.ts';
-import { checkIov } from '../../base/host/host-iov.ts';
-import type { HostMemory } from '../../base/host/host-memory.ts';
+import type { UctEndpoint } from '../../api/iface.ts';
+import { checkIov, type HostIovEntry } from '../../base/host/host-iov.ts';
 import type { ProcessIdentity } from '../../base/key/process-identity.ts';
 import { isInside } from '../../base/range.ts';
 import { RmaOnlyEndpoint } from '../../base/rma-endpoint.ts';
@@ -47,12 +45,12 @@ export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     return Status.UNSUPPORTED;
   }
 
-  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
-    return this.#copy(Transfer.PUT, iov, remoteOffset, rkey as CmaKey);
+  putZcopy(iov: readonly HostIovEntry[], remoteOffset: number, rkey: CmaKey): Status {
+    return this.#copy(Transfer.PUT, iov, remoteOffset, rkey);
   }
 
-  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
-    return this.#copy(Transfer.GET, iov, remoteOffset, rkey as CmaKey);
+  getZcopy(iov: readonly HostIovEntry[], remoteOffset: number, rkey: CmaKey): Status {
+    return this.#copy(Transfer.GET, iov, remoteOffset, rkey);
   }
 
   flush(): Status {
@@ -75,7 +73,7 @@ export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     this.#onClose(this);
   }
 
-  #copy(transfer: Transfer, iov: readonly IovEntry[], remoteOffset: number, key: CmaKey): Status {
+  #copy(transfer: Transfer, iov: readonly HostIovEntry[], remoteOffset: number, key: CmaKey): Status {
     const copy = transfer === Transfer.PUT ? copyToProcess : copyFromProcess;
     const total = checkIov(iov, CMA_NAME);
     if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
@@ -86,7 +84,7 @@ export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     for (let i = 0; i < iov.length; i++) {
       const { memory, offset, byteLength } = iov[i]!;
       if (byteLength === 0) continue;
-      const local = (memory as HostMemory).location + offset;
+      const local = memory.location + offset;
       const moved = copy(pid, remote, local, byteLength);
       if (moved !== byteLength) return this.#failureOf(copy, moved, remote, local, byteLength);
       remote += byteLength;

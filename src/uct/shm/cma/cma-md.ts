@@ -71,8 +71,8 @@ export class CmaMd extends TableDomain {
   rkeyUnpack(packed: Uint8Array): CmaKey {
     this.checkOpen();
     const published = this.reader.open(packed);
-    const [low, high] = published.payload;
-    const location = joinWords(low!, high!);
+    const { payload } = published;
+    const location = joinWords(payload[0]!, payload[1]!);
     if (location + published.byteLength <= ADDRESS_MAX) return new CmaKey(published, location);
     published.release();
     throw new UcxError({

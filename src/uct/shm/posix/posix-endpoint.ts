@@ -4,11 +4,9 @@
 
 import { moveBytes, storeWords, WORD_LOOP_BYTES_MAX } from '../../../ucs/memory/copy-bytes.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
-import { Status } from '../../../ucs/type/status.ts';
-import type { AmPacker, AtomicCall, IovEntry, UctEndpoint } from '../../api/iface.ts';
-import type { RemoteKey } from '../../api/memory.ts';
-import { checkIov } from '../../base/host/host-iov.ts';
-import type { HostMemory } from '../../base/host/host-memory.ts';
+import { Status, statusOf } from '../../../ucs/type/status.ts';
+import type { AmPacker, AtomicCall, UctEndpoint } from '../../api/iface.ts';
+import { checkIov, type HostIovEntry } from '../../base/host/host-iov.ts';
 import { fitsMessage, isInside } from '../../base/range.ts';
 import { Transfer, type TransferCounters } from '../../base/transfer-counters.ts';
 import type { Peer } from './peer.ts';
@@ -57,14 +55,7 @@ export class PosixEndpoint implements UctEndpoint {
     this.#messageBytesMax = messageBytesMax(owner.geometry);
   }
 
-  putShort(
-    source: Uint8Array,
-    sourceOffset: number,
-    byteLength: number,
-    remoteOffset: number,
-    rkey: RemoteKey,
-  ): Status {
-    const key = rkey as PosixKey;
+  putShort(source: Uint8Array, sourceOffset: number, byteLength: number, remoteOffset: number, key: PosixKey): Status {
     if (byteLength > SHORT_BYTES_MAX || !isInside(sourceOffset, byteLength, source.length)) {
       return Status.INVALID_PARAM;
     }
@@ -79,14 +70,7 @@ export class PosixEndpoint implements UctEndpoint {
     return Status.OK;
   }
 
-  getShort(
-    target: Uint8Array,
-    targetOffset: number,
-    byteLength: number,
-    remoteOffset: number,
-    rkey: RemoteKey,
-  ): Status {
-    const key = rkey as PosixKey;
+  getShort(target: Uint8Array, targetOffset: number, byteLength: number, remoteOffset: number, key: PosixKey): Status {
     if (byteLength > SHORT_BYTES_MAX || !isInside(targetOffset, byteLength, target.length)) {
       return Status.INVALID_PARAM;
     }
@@ -96,28 +80,26 @@ export class PosixEndpoint implements UctEndpoint {
     return Status.OK;
   }
 
-  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
-    const key = rkey as PosixKey;
+  putZcopy(iov: readonly HostIovEntry[], remoteOffset: number, key: PosixKey): Status {
     const total = checkIov(iov, POSIX_NAME);
     if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     let at = remoteOffset;
     for (let i = 0; i < iov.length; i++) {
       const { memory, offset, byteLength } = iov[i]!;
-      moveBytes(key.bytes, at, (memory as HostMemory).bytes, offset, byteLength);
+      moveBytes(key.bytes, at, memory.bytes, offset, byteLength);
       at += byteLength;
     }
     this.#counters.zcopy(Transfer.PUT, total);
     return Status.OK;
   }
 
-  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
-    const key = rkey as PosixKey;
+  getZcopy(iov: readonly HostIovEntry[], remoteOffset: number, key: PosixKey): Status {
     const total = checkIov(iov, POSIX_NAME);
     if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     let at = remoteOffset;
     for (let i = 0; i < iov.length; i++) {
       const { memory, offset, byteLength } = iov[i]!;
-      moveBytes((memory as HostMemory).bytes, offset, key.bytes, at, byteLength);
+      moveBytes(memory.bytes, offset, key.bytes, at, byteLength);
       at += byteLength;
     }
     this.#counters.zcopy(Transfer.GET, total);
@@ -163,13 +145,12 @@ export class PosixEndpoint implements UctEndpoint {
       return status === Status.OK ? this.amBcopy(id, packer) : status;
     }
     const bytes = ring.pack(id, packer);
-    if (bytes < 0) return bytes === Status.NO_RESOURCE ? this.#refused() : (bytes as Status);
+    if (bytes < 0) return bytes === Status.NO_RESOURCE ? this.#refused() : statusOf(bytes);
     this.#counters.bcopy(Transfer.AM, bytes);
     return this.#peer.messagePublished();
   }
 
-  atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey): Status {
-    const key = rkey as PosixKey;
+  atomic(call: AtomicCall, remoteOffset: number, key: PosixKey): Status {
     if (!isInside(remoteOffset, call.wordBytes, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const status = key.atomics.run(call, remoteOffset);
     if (status === Status.OK) this.#counters.atomic();

@@ -6,7 +6,7 @@
  */
 
 import { crc32 } from 'node:zlib';
-import { Status } from '../../../ucs/type/status.ts';
+import { Status, statusOf } from '../../../ucs/type/status.ts';
 import { PRIVATE_DATA_BYTES_MAX, REASON_BYTES_MAX } from '../../api/connection-manager.ts';
 import { HELLO_MAGIC } from '../secure/key-exchange.ts';
 
@@ -122,7 +122,7 @@ export class FrameReader {
       return;
     }
     const type = view.getUint8(5) as FrameType;
-    const status = view.getInt16(6, true) as Status;
+    const status = statusOf(view.getInt16(6, true));
     this.#frame = { type, status, payload: this.#bytes.subarray(FRAME_HEADER_BYTES) };
   }
 }

@@ -27,7 +27,7 @@ import type { TcpConfig } from '../config.ts';
 import type { Security } from '../secure/security.ts';
 import type { Session } from '../secure/session.ts';
 import type { TcpLink } from '../wire/link.ts';
-import { failureOfPeer } from '../wire/peer-status.ts';
+import { failureOfPeer } from '../wire/peer.ts';
 import type { ReadySet, Watched } from '../wire/ready-set.ts';
 import type { Acceptor } from './acceptor.ts';
 import { Handshake, type HandshakeFailure } from './handshake.ts';

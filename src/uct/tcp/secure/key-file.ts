@@ -1,7 +1,8 @@
 /** The file of the shared key: its permissions and the format of the key. Using the key is not part of it. */
 
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
-import { UcxError } from '../../../ucs/type/error.ts';
+import { effectiveUserId } from '../../../ucs/sys/user-id.ts';
+import { asError, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 
 /** Minimum bytes of a key, without blanks at its ends. */
@@ -17,7 +18,7 @@ const BLANKS: readonly number[] = [0x20, 0x09, 0x0a, 0x0d];
  * @throws UcxError ERR_TCP_KEY_FILE, status IO_ERROR if the file cannot be read, INVALID_PARAM if it belongs to another user, is readable by others,
  * or the key is too short or too long
  */
-export function readKeyFile(path: string, user: number = process.geteuid!()): Uint8Array {
+export function readKeyFile(path: string, user: number = effectiveUserId()): Uint8Array {
   try {
     // Opening a pipe without a writer must not block the program: pipes are rejected below.
     const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
@@ -28,7 +29,7 @@ export function readKeyFile(path: string, user: number = process.geteuid!()): Ui
     }
   } catch (error) {
     if (error instanceof UcxError) throw error;
-    throw keyFileError(path, `cannot be read: ${(error as Error).message}`, Status.IO_ERROR);
+    throw keyFileError(path, `cannot be read: ${asError(error).message}`, Status.IO_ERROR);
   }
 }
 

@@ -19,16 +19,16 @@ import {
   tcpIsEstablished,
   tcpReceivedMs,
   tcpRecv,
-  tcpRemoteAddress,
   tcpUnreadBytes,
 } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type { AmHandler, Completion, IovEntry } from '../../api/iface.ts';
+import type { AmHandler, Completion } from '../../api/iface.ts';
 import { completeOne } from '../../base/completion.ts';
 import { identityText } from '../../base/iface-address.ts';
 import { isInside } from '../../base/range.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
 import type { Session } from '../secure/session.ts';
+import type { Batches, Batching } from './batches.ts';
 import {
   FRAME_BODY_BYTES_MAX,
   FrameType,
@@ -42,10 +42,11 @@ import {
   writeSignal,
 } from './frame.ts';
 import { Payload } from './payload.ts';
-import { endOf, failureOfPeer } from './peer-status.ts';
+import { endOf, failureOfPeer, remoteName } from './peer.ts';
 import { type PendingFlush, type PendingGet, PendingOperations } from './pending.ts';
 import type { Watched } from './ready-set.ts';
 import { type FrameSink, Receiver } from './receiver.ts';
+import type { TcpIovEntry } from './short-target.ts';
 import type { TcpBuffers } from './tcp-buffers.ts';
 import type { TcpKeyTable } from './tcp-key.ts';
 import { Transmitter } from './transmitter.ts';
@@ -82,6 +83,8 @@ export interface LinkOwner {
   readonly pollsMax: number;
   /** Notes that the socket has no room, or that acknowledgements are pending. */
   noteBlocked(link: TcpLink): void;
+  /** Batches of frames that have begun. */
+  readonly batches: Batches;
   /** Notes that data was received. */
   noteReceived(link: TcpLink): void;
   /** Counts operations with completions: they have begun (1) or ended (-1). */
@@ -89,7 +92,7 @@ export interface LinkOwner {
 }
 
 /** The connection. */
-export class TcpLink implements FrameSink, Watched {
+export class TcpLink implements FrameSink, Watched, Batching {
   readonly peerId: Uint8Array;
   /** The id of the peer as text, for messages. */
   readonly identity: string;
@@ -110,7 +113,7 @@ export class TcpLink implements FrameSink, Watched {
   readonly puts: PendingOperations;
   readonly gets: PendingOperations;
   readonly payload: Payload = new Payload();
-  transmitter: Transmitter | undefined = undefined;
+  readonly transmitter: Transmitter;
   readonly #owner: LinkOwner;
   #receiver: Receiver | undefined = undefined;
   #records: RecordStream | undefined = undefined;
@@ -132,17 +135,13 @@ export class TcpLink implements FrameSink, Watched {
     this.#owner = owner;
     this.peerId = peerId;
     this.identity = identityText(peerId);
+    this.transmitter = new Transmitter(owner.buffers, () => owner.batches.add(this));
     this.puts = new PendingOperations(owner);
     this.gets = new PendingOperations(owner);
   }
 
   get isUp(): boolean {
     return this.state === 'up';
-  }
-
-  /** Whether frames wait for room in the socket. */
-  get isBlocked(): boolean {
-    return this.transmitter?.isBlocked === true;
   }
 
   get #hasLeft(): boolean {
@@ -153,18 +152,19 @@ export class TcpLink implements FrameSink, Watched {
     return this.#owner.handler !== undefined;
   }
 
+  /** Whether frames wait for room in the socket. */
   get wantsWrite(): boolean {
-    return this.isBlocked;
+    return this.transmitter.isBlocked;
   }
 
   /** Whether progress has something to do without received data. */
   get hasMore(): boolean {
-    return this.isUp && (this.isBlocked || this.isBroken || this.transmitter!.hasPendingAcks);
+    return this.isUp && (this.wantsWrite || this.isBroken || this.transmitter.hasPendingAcks);
   }
 
   /** Whether sending has failed: the next progress ends the link. */
   get isBroken(): boolean {
-    return this.transmitter !== undefined && this.transmitter.failure !== 0;
+    return this.transmitter.failure !== 0;
   }
 
   /** The peer, for logs. */
@@ -183,7 +183,7 @@ export class TcpLink implements FrameSink, Watched {
     this.fd = fd;
     this.peerBytesMax = peerBytesMax;
     this.state = 'up';
-    this.transmitter = new Transmitter(fd, this.#owner.buffers, this.#records);
+    this.transmitter.attach(fd, this.#records);
     this.#receiver = new Receiver(fd, this.#owner.buffers, this, this.#records);
     if (this.#hasLeft) this.#sendBye();
   }
@@ -200,15 +200,22 @@ export class TcpLink implements FrameSink, Watched {
     const before = this.#events;
     this.acknowledge();
     const received = this.#receive(polls);
-    if (this.isUp && this.transmitter!.isBlocked) this.#sendMore();
+    if (this.isUp && this.transmitter.isBlocked) this.#sendMore();
     // Data that the peer sent before it disconnected comes first.
     if (received === 0 && this.isBroken) this.#endBroken();
     return this.#events - before;
   }
 
+  /** Sends the frames that wait to be sent together. */
+  endBatch(): void {
+    if (!this.isUp) return;
+    this.check(this.transmitter.endBatch());
+    this.#closeIfUnused();
+  }
+
   /** Acknowledges the puts that arrived in the last call, unless a frame that was sent since has acknowledged them. */
   acknowledge(): void {
-    if (this.isUp && this.transmitter!.hasPendingAcks) this.check(this.transmitter!.acknowledge());
+    if (this.isUp && this.transmitter.hasPendingAcks) this.check(this.transmitter.acknowledge());
   }
 
   /** Returns the number of bytes. */
@@ -221,7 +228,7 @@ export class TcpLink implements FrameSink, Watched {
       if (this.#flushes.length > 0) this.#settleFlushes();
       if (this.isUp) {
         this.#owner.noteReceived(this);
-        if (this.transmitter!.hasPendingAcks) this.#owner.noteBlocked(this);
+        if (this.transmitter.hasPendingAcks) this.#owner.noteBlocked(this);
       }
     }
     if (receiver.end !== undefined && this.isUp) this.#endReceiving(receiver);
@@ -233,7 +240,7 @@ export class TcpLink implements FrameSink, Watched {
    * here.
    */
   check(status: Status): Status {
-    const transmitter = this.transmitter!;
+    const transmitter = this.transmitter;
     if (status === Status.IO_ERROR) {
       this.#owner.noteBlocked(this);
       return endOf(transmitter.failure);
@@ -244,9 +251,10 @@ export class TcpLink implements FrameSink, Watched {
 
   /** Starts a flush, after everything before has reached the peer; see UctEndpoint.flush. */
   flush(completion: Completion | undefined): Status {
+    this.endBatch();
     if (this.state === 'down') return this.puts.takeFailure() || this.status;
-    const frames = this.transmitter === undefined ? 0 : this.transmitter.queued;
-    if (this.puts.inFlight === 0 && this.gets.inFlight === 0 && !this.isBlocked) return this.puts.takeFailure();
+    const frames = this.transmitter.queued;
+    if (this.puts.inFlight === 0 && this.gets.inFlight === 0 && !this.wantsWrite) return this.puts.takeFailure();
     if (completion !== undefined) {
       this.#owner.countOutstanding(1);
       this.#flushes.push({ puts: this.puts.sent, gets: this.gets.sent, frames, completion });
@@ -255,7 +263,7 @@ export class TcpLink implements FrameSink, Watched {
   }
 
   /** Registers a get that was sent. */
-  expectGet(iov: readonly IovEntry[], from: number, byteLength: number): void {
+  expectGet(iov: readonly TcpIovEntry[], from: number, byteLength: number): void {
     this.#pendingGets.push({ iov, from, byteLength });
   }
 
@@ -287,11 +295,12 @@ export class TcpLink implements FrameSink, Watched {
 
   /** Sends a heartbeat, which its node must acknowledge. @param intervalMs time until the next call */
   heartbeat(intervalMs: number): void {
+    this.endBatch();
     if (!this.isUp) return;
     // Without unacknowledged data the time starts now, because this process may have slept since the last heartbeat.
     if (tcpAckedMs(this.fd) === 0) this.#askedMs = this.#owner.nowMs;
     // Queued frames also show that this process runs.
-    if (!this.transmitter!.isBlocked) this.check(this.transmitter!.signal(FrameType.HEARTBEAT, intervalMs));
+    if (!this.transmitter.isBlocked) this.check(this.transmitter.signal(FrameType.HEARTBEAT, intervalMs));
   }
 
   /** Announces that this end has no more endpoints. */
@@ -310,12 +319,13 @@ export class TcpLink implements FrameSink, Watched {
   }
 
   #sendBye(): void {
-    this.check(this.transmitter!.signal(FrameType.BYE));
+    this.check(this.transmitter.signal(FrameType.BYE));
     this.#closeIfUnused();
   }
 
   /** Ends the link because its interface closes. The data of the peer is read first: the kernel would otherwise discard undelivered data for the peer. */
   close(): void {
+    this.endBatch();
     if (this.fd >= 0) {
       const { rx } = this.#owner.buffers;
       for (let poll = 0; poll < DRAIN_POLLS && tcpRecv(this.fd, rx.address, rx.byteLength) > 0; poll++);
@@ -332,7 +342,7 @@ export class TcpLink implements FrameSink, Watched {
     if (this.fd >= 0) tcpClose(this.fd);
     this.#records?.close();
     this.fd = -1;
-    this.transmitter?.close(status);
+    this.transmitter.close(status);
     this.#pendingGets = [];
     this.puts.close(status);
     this.gets.close(status);
@@ -386,9 +396,9 @@ export class TcpLink implements FrameSink, Watched {
     // The memory was released while its bytes were being received.
     const status = this.payload.isLost ? Status.INVALID_ADDR : end;
     if (!this.#isPut) this.#answered(this.gets, 1, status);
-    else if (this.transmitter!.length > WAITING_MAX) this.#violated('puts, without reading the answers');
-    else if (status === Status.OK) this.transmitter!.addPendingAck();
-    else this.check(this.transmitter!.refuse(status));
+    else if (this.transmitter.length > WAITING_MAX) this.#violated('puts, without reading the answers');
+    else if (status === Status.OK) this.transmitter.addPendingAck();
+    else this.check(this.transmitter.refuse(status));
   }
 
   onGet(words: Int32Array, at: number): boolean {
@@ -406,7 +416,7 @@ export class TcpLink implements FrameSink, Watched {
     answer.addEnd(isGood ? Status.OK : Status.INVALID_ADDR);
     this.#served += 1;
     answer.completion = this.#servedOne;
-    this.check(this.transmitter!.push(answer));
+    this.check(this.transmitter.push(answer));
     return true;
   }
 
@@ -444,7 +454,7 @@ export class TcpLink implements FrameSink, Watched {
   }
 
   #sendMore(): void {
-    const transmitter = this.transmitter!;
+    const transmitter = this.transmitter;
     const before = transmitter.moved;
     this.check(transmitter.sendMore());
     if (transmitter.moved !== before) this.#events += 1;
@@ -455,13 +465,13 @@ export class TcpLink implements FrameSink, Watched {
   /** Closes a connection without endpoints on either end. */
   #closeIfUnused(): void {
     const isDone = this.departure === 'both' || (this.departure === 'peer' && this.users === 0);
-    if (isDone && !this.transmitter!.isBlocked) this.fail(Status.CANCELED, '');
+    if (isDone && this.transmitter.isEmpty) this.fail(Status.CANCELED, '');
   }
 
   #settleFlushes(): void {
     while (this.#flushes.length > 0) {
       const { puts, gets, frames, completion } = this.#flushes[0]!;
-      if (this.puts.done < puts || this.gets.done < gets || this.transmitter!.released < frames) return;
+      if (this.puts.done < puts || this.gets.done < gets || this.transmitter.released < frames) return;
       this.#flushes.shift();
       this.#owner.countOutstanding(-1);
       completeOne(completion, this.puts.takeFailure());
@@ -478,7 +488,7 @@ export class TcpLink implements FrameSink, Watched {
   }
 
   #endBroken(): void {
-    const { failure } = this.transmitter!;
+    const { failure } = this.transmitter;
     this.fail(endOf(failure), errnoText(failure));
   }
 
@@ -486,13 +496,5 @@ export class TcpLink implements FrameSink, Watched {
     this.#owner.onViolation(this, what);
     this.fail(Status.CONNECTION_RESET, `the peer sent what makes no sense: ${what}`);
     return false;
-  }
-}
-
-function remoteName(fd: number): string {
-  try {
-    return printAddress(tcpRemoteAddress(fd));
-  } catch {
-    return 'a peer that has gone';
   }
 }

@@ -2,7 +2,8 @@
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type { Completion, IovEntry } from '../../api/iface.ts';
+import type { Completion } from '../../api/iface.ts';
+import type { HostIovEntry } from '../../base/host/host-iov.ts';
 import type { HostMemory } from '../../base/host/host-memory.ts';
 import { END_BYTES, FrameType, HEADER_BYTES_MAX, padded, typeOf, writeEnd } from './frame.ts';
 
@@ -11,6 +12,8 @@ const ZERO_BYTES = 16_384;
 const LOST = 0;
 /** Copied messages up to this length, including the header, use a shorter frame, so that a queue of short messages takes little memory. */
 const COMMON_BYTES = 8256;
+/** Likewise for the shortest: many links may have a batch of them at the same time. */
+const SHORT_BYTES = 512;
 /** Index of the end in small frames. */
 const END_WORD: number = HEADER_BYTES_MAX >> 2;
 /** A header and an end. */
@@ -53,7 +56,7 @@ export class Outgoing {
   }
 
   /** Adds the part `[from, from + byteLength)` of a list. */
-  addIov(iov: readonly IovEntry[], from: number, byteLength: number): void {
+  addIov(iov: readonly HostIovEntry[], from: number, byteLength: number): void {
     let skip = from;
     let left = byteLength;
     for (let i = 0; i < iov.length && left > 0; i++) {
@@ -63,7 +66,7 @@ export class Outgoing {
         continue;
       }
       const bytes = Math.min(entry.byteLength - skip, left);
-      this.addMemory(entry.memory as HostMemory, entry.offset + skip, bytes);
+      this.addMemory(entry.memory, entry.offset + skip, bytes);
       skip = 0;
       left -= bytes;
     }
@@ -159,11 +162,13 @@ export class OutgoingPool {
   /** By the length of their frames, the shortest first. */
   readonly #classes: readonly FrameClass[];
   readonly #all: Outgoing[] = [];
+  /** Bytes of the frames that are in use. */
+  takenBytes = 0;
 
   /** @param largeBytes length of the longest frame that is copied */
   constructor(largeBytes: number) {
-    const lengths = [SMALL_BYTES, ...(COMMON_BYTES < largeBytes ? [COMMON_BYTES] : []), largeBytes];
-    this.#classes = lengths.map((byteLength) => ({ byteLength, free: [] }));
+    const lengths = [SMALL_BYTES, SHORT_BYTES, COMMON_BYTES].filter((byteLength) => byteLength < largeBytes);
+    this.#classes = [...lengths, largeBytes].map((byteLength) => ({ byteLength, free: [] }));
   }
 
   /** A frame with room for a header and an end. */
@@ -173,7 +178,9 @@ export class OutgoingPool {
 
   /** A frame with room for `byteLength` bytes, at most those of the longest frame. */
   take(byteLength: number): Outgoing {
-    return this.#takeOf(this.#classes.find((each) => each.byteLength >= byteLength)!);
+    let index = 0;
+    while (this.#classes[index]!.byteLength < byteLength) index += 1;
+    return this.#takeOf(this.#classes[index]!);
   }
 
   put(outgoing: Outgoing): void {
@@ -187,6 +194,7 @@ export class OutgoingPool {
     outgoing.completion = undefined;
     outgoing.failure = Status.OK;
     outgoing.copied = 0;
+    this.takenBytes -= outgoing.block.byteLength;
     outgoing.home.push(outgoing);
   }
 
@@ -197,6 +205,7 @@ export class OutgoingPool {
   }
 
   #takeOf({ byteLength, free }: FrameClass): Outgoing {
+    this.takenBytes += byteLength;
     return free.pop() ?? this.#make(byteLength, free);
   }
 

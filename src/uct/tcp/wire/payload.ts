@@ -1,9 +1,8 @@
 /** Destination of the body of a frame that is received directly into memory: pieces in order, or none. */
 
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
-import type { IovEntry } from '../../api/iface.ts';
 import type { HostMemory } from '../../base/host/host-memory.ts';
-import type { ShortTarget } from './short-target.ts';
+import type { ShortTarget, TcpIovEntry } from './short-target.ts';
 
 /** A body that is being received. One for each connection that receives one. */
 export class Payload {
@@ -36,7 +35,7 @@ export class Payload {
   }
 
   /** Adds the part `[from, from + byteLength)` of a list. */
-  addIov(iov: readonly IovEntry[], from: number, byteLength: number): void {
+  addIov(iov: readonly TcpIovEntry[], from: number, byteLength: number): void {
     let skip = from;
     let left = byteLength;
     for (let i = 0; i < iov.length && left > 0; i++) {
@@ -44,7 +43,7 @@ export class Payload {
       const bytes = Math.min(entryBytes - skip, left);
       if (bytes <= 0) skip -= entryBytes;
       else {
-        this.add(memory as HostMemory | ShortTarget, offset + skip, bytes);
+        this.add(memory, offset + skip, bytes);
         skip = 0;
         left -= bytes;
       }

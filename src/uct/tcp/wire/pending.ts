@@ -1,16 +1,12 @@
 /** Operations that the peer has to answer, in the order of its answers: puts that it acknowledges, and gets. */
 
 import { Status } from '../../../ucs/type/status.ts';
-import type { Completion, IovEntry } from '../../api/iface.ts';
+import type { Completion } from '../../api/iface.ts';
 import { completeOne } from '../../base/completion.ts';
+import type { TcpIovEntry } from './short-target.ts';
 
 /** Number of ended operations at the start of the list after which the list is compacted. */
 const COMPACT_AT = 256;
-
-/** Memory with a count of its uses. */
-interface Counted {
-  inFlight: number;
-}
 
 /** An operation. */
 interface Operation {
@@ -19,7 +15,7 @@ interface Operation {
   readonly last: number;
   readonly completion: Completion;
   /** Local memory, which counts as in flight. */
-  readonly iov: readonly IovEntry[];
+  readonly iov: readonly TcpIovEntry[];
   failure: Status;
 }
 
@@ -35,7 +31,7 @@ export class PendingOperations {
   done = 0;
   /** First failure that no completion has reported; a flush reports it. */
   failure: Status = Status.OK;
-  readonly #operations: Operation[] = [];
+  readonly #operations: (Operation | undefined)[] = [];
   #first = 0;
   readonly #counter: OutstandingCounter;
 
@@ -49,8 +45,8 @@ export class PendingOperations {
   }
 
   /** Adds the operation that consists of the last `frames` sent frames. */
-  expect(frames: number, completion: Completion, iov: readonly IovEntry[]): void {
-    for (let i = 0; i < iov.length; i++) (iov[i]!.memory as Counted).inFlight += 1;
+  expect(frames: number, completion: Completion, iov: readonly TcpIovEntry[]): void {
+    for (let i = 0; i < iov.length; i++) iov[i]!.memory.inFlight += 1;
     this.#operations.push({ first: this.sent - frames + 1, last: this.sent, completion, iov, failure: Status.OK });
     this.#counter.countOutstanding(1);
   }
@@ -97,7 +93,7 @@ export class PendingOperations {
     let isLost = false;
     for (let i = 0; i < iov.length; i++) {
       const { memory, offset, byteLength } = iov[i]!;
-      (memory as Counted).inFlight -= 1;
+      memory.inFlight -= 1;
       if (offset + byteLength > memory.byteLength) isLost = true;
     }
     this.#counter.countOutstanding(-1);
@@ -106,7 +102,7 @@ export class PendingOperations {
   }
 
   #shift(): void {
-    this.#operations[this.#first] = undefined as unknown as Operation;
+    this.#operations[this.#first] = undefined;
     this.#first += 1;
     if (this.#first === this.#operations.length) this.#operations.length = 0;
     else if (this.#first >= COMPACT_AT) this.#operations.splice(0, this.#first);
@@ -117,7 +113,7 @@ export class PendingOperations {
 
 /** A get that the peer has to answer. */
 export interface PendingGet {
-  readonly iov: readonly IovEntry[];
+  readonly iov: readonly TcpIovEntry[];
   readonly from: number;
   readonly byteLength: number;
 }

@@ -1,7 +1,9 @@
 /** The destination of a short get: a buffer of the program that is not registered, so its bytes are copied and not received directly. */
 
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
+import type { IovEntry } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
+import type { HostMemory } from '../../base/host/host-memory.ts';
 import { TCP_NAME } from './tcp-key.ts';
 
 /** The buffer. */
@@ -24,4 +26,9 @@ export class ShortTarget implements MdMemory {
   get byteLength(): number {
     return this.bytes.byteLength;
   }
+}
+
+/** An entry of the local side of a put or get that the peer answers. */
+export interface TcpIovEntry extends IovEntry {
+  readonly memory: HostMemory | ShortTarget;
 }

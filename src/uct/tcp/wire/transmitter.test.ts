@@ -1,8 +1,10 @@
-/** The order of what a connection sends while its socket has no room. */
+/** The order of what a connection sends while its socket has no room, and when short frames leave. */
 
-import { expect, it } from 'vitest';
-import { frame, keyed, TcpInterfaces } from '../../../../test/fixtures/tcp-interfaces.ts';
+import { describe, expect, it } from 'vitest';
+import { frame, keyed, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';
 import { Status } from '../../../ucs/type/status.ts';
+import type { UctEndpoint } from '../../api/iface.ts';
+import type { TcpEndpoint } from '../tcp-endpoint.ts';
 import { END_BYTES, FrameType, HEADER_BYTES } from './frame.ts';
 
 /** More than the buffers of both sockets can hold: the kernel lets that of the peer grow to 6 MiB. */
@@ -37,6 +39,79 @@ it('answers puts in their order while a long answer to a get waits', async () =>
     [FrameType.NACK, Status.INVALID_ADDR],
     [FrameType.ACK, 1],
   ]);
+});
+
+describe('short frames after the first', () => {
+  const header = new Int32Array(1);
+  const payload = new Uint8Array(20_000).fill(5);
+
+  async function connected(): Promise<{
+    own: TcpSide;
+    peer: TcpSide;
+    endpoint: UctEndpoint;
+    send: (byteLength: number) => void;
+  }> {
+    const [own, peer] = [net.open(), net.open()];
+    const endpoint = own.iface.connect(peer.iface.address);
+    header[0] = 0;
+    await net.until([own, peer], () => endpoint.amShort(1, header, 1, undefined, 0, 0) === Status.OK);
+    await net.until([peer], () => peer.messages.length === 1);
+    own.iface.progress();
+    const send = (byteLength: number): void => {
+      header[0] = header[0]! + 1;
+      expect(endpoint.amShort(1, header, 1, payload, 0, byteLength)).toBe(Status.OK);
+    };
+    return { own, peer, endpoint, send };
+  }
+
+  /** Receives the messages 0 to `count - 1`, without an end of the job of the event loop. */
+  function receive({ iface, messages }: TcpSide, count: number): void {
+    for (let turn = 0; messages.length < count && turn < 1_000_000; turn++) iface.progress();
+    const numbers = messages.map(({ bytes }) => new Int32Array(bytes.slice(0, 4).buffer)[0]);
+    expect(numbers).toEqual(Array.from({ length: count }, (_, number) => number));
+  }
+
+  it('leave with the next progress', async () => {
+    const { own, peer, send } = await connected();
+    for (let i = 0; i < 3; i++) send(8);
+    receive(peer, 2);
+    for (let turn = 0; turn < 1000; turn++) peer.iface.progress();
+    expect(peer.messages.length).toBe(2);
+    own.iface.progress();
+    receive(peer, 4);
+  });
+
+  it('leave before their interface closes', async () => {
+    const { own, peer, send } = await connected();
+    for (let i = 0; i < 3; i++) send(8);
+    own.iface.close();
+    receive(peer, 4);
+  });
+
+  it('are refused when an earlier one has failed', async () => {
+    const { endpoint } = await connected();
+    const { link } = endpoint as TcpEndpoint;
+    link.transmitter.attach(-1, undefined);
+    const statuses = [1, 2, 3].map(() => endpoint.amShort(1, header, 1, payload, 0, 8));
+    expect(statuses.every((status) => status < 0)).toBe(true);
+    link.transmitter.attach(link.fd, undefined);
+  });
+
+  it('leave when the job of the event loop ends, without progress', async () => {
+    const { peer, send } = await connected();
+    for (let i = 0; i < 3; i++) send(8);
+    await null;
+    receive(peer, 4);
+  });
+
+  it('leave when there are many, and before a long one', async () => {
+    const { peer, send } = await connected();
+    for (let i = 0; i < 33; i++) send(8);
+    receive(peer, 34);
+    send(8);
+    send(20_000);
+    receive(peer, 36);
+  });
 });
 
 /** Returns the answers to puts that follow the complete answer to a get. */

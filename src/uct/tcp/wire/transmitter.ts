@@ -1,6 +1,12 @@
-/** The sending half of a connection: frames in order, sent at once if the kernel accepts them, and the rest when it does again. */
+/**
+ * The sending half of a connection: frames in order, sent at once if the kernel accepts them, and the rest when it does again.
+ *
+ * A batch saves system calls: it begins when a short frame is sent, and later ones wait until progress ends it or until there are enough
+ * of them. The first frame is never delayed, so the latency of single messages does not change.
+ */
 
 import { Errno, GATHER_MAX, type ScratchBlock, type TcpGather, tcpSend } from '../../../sys/index.ts';
+import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { completeOne } from '../../base/completion.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
@@ -12,12 +18,20 @@ import { type TcpBuffers, TX_START } from './tcp-buffers.ts';
 export const QUEUE_MAX = 64;
 /** Likewise for the message bytes that were copied into them. */
 const COPIED_BYTES_MAX = 524_288;
+/** Longest frame that waits in a batch: for a longer one the copy would cost more than its system call. */
+const BATCHED_BYTES_MAX = 8256;
+/** Number of frames, and of message bytes, from which a batch is sent. */
+const BATCH_FRAMES = 32;
+const BATCH_BYTES = 65_536;
+/** Likewise for the memory of the batches of all links. */
+const BATCHES_BYTES = 2 ** 20;
 
 /** The transmitter. */
 export class Transmitter {
   readonly #buffers: TcpBuffers;
-  readonly #fd: number;
-  readonly #records: RecordStream | undefined;
+  #fd = -1;
+  #records: RecordStream | undefined = undefined;
+  readonly #onBatch: () => void;
   #head: Outgoing | undefined = undefined;
   #tail: Outgoing | undefined = undefined;
   /** Puts of the peer that have arrived and are not acknowledged yet. */
@@ -28,6 +42,8 @@ export class Transmitter {
   failure = 0;
   /** Whether frames are held back, to be sent together. */
   isCorked = false;
+  /** Whether a batch has begun: short frames wait for {@link endBatch}. */
+  #isBatching = false;
   /** Number of queued frames. */
   length = 0;
   /** Number of message bytes that were copied into them. */
@@ -38,11 +54,19 @@ export class Transmitter {
   /** Number of calls that have sent some of them. */
   moved = 0;
 
-  /** @param records encrypts all frames; undefined for a connection that is not encrypted */
-  constructor(fd: number, buffers: TcpBuffers, records: RecordStream | undefined) {
+  /** @param onBatch called when a batch begins: {@link endBatch} must follow */
+  constructor(buffers: TcpBuffers, onBatch: () => void) {
+    this.#buffers = buffers;
+    this.#onBatch = onBatch;
+  }
+
+  /**
+   * Uses a connected socket. Nothing may be sent before.
+   * @param records encrypts all frames; undefined for a connection that is not encrypted
+   */
+  attach(fd: number, records: RecordStream | undefined): void {
     this.#fd = fd;
     this.#records = records;
-    this.#buffers = buffers;
   }
 
   /** Whether the application may not send more: the queue has reached its bound of frames, or of copied bytes. */
@@ -50,9 +74,14 @@ export class Transmitter {
     return this.length >= QUEUE_MAX || this.#copied >= COPIED_BYTES_MAX;
   }
 
-  /** Whether frames are queued: later ones must not overtake them. */
+  /** Whether frames wait for room in the socket. */
   get isBlocked(): boolean {
-    return this.#head !== undefined;
+    return this.#head !== undefined && !this.#isBatching;
+  }
+
+  /** Whether all frames have been sent. */
+  get isEmpty(): boolean {
+    return this.#head === undefined;
   }
 
   /**
@@ -62,9 +91,19 @@ export class Transmitter {
    * @returns OK, or IO_ERROR: see {@link failure}
    */
   sendBuilt(byteLength: number): Status {
+    if (this.failure !== 0) return Status.IO_ERROR;
     const { tx, txFrame } = this.#buffers;
     let start = TX_START;
-    if (this.#head !== undefined) return this.#keep(start, start + byteLength);
+    const isShort = byteLength <= BATCHED_BYTES_MAX;
+    if (this.#isBatching && !isShort) {
+      const status = this.sendMore();
+      if (status !== Status.OK) return status;
+    }
+    if (this.#head !== undefined || (this.#isBatching && isShort)) {
+      this.#keep(start, start + byteLength);
+      return this.#isBatching && this.#isBatchFull ? this.sendMore() : Status.OK;
+    }
+    if (isShort) this.#beginBatch();
     if (this.#pendingAcks > 0) {
       start = 0;
       writeSignal(txFrame.words, 0, FrameType.ACK, this.#pendingAcks);
@@ -72,7 +111,7 @@ export class Transmitter {
     if (this.#records !== undefined) {
       this.#pendingAcks = 0;
       this.#keep(start, TX_START + byteLength);
-      return this.#sealMore(this.#records);
+      return this.sendMore();
     }
     const total = TX_START + byteLength - start;
     const sent = tcpSend(this.#fd, tx.address + start, total);
@@ -82,25 +121,45 @@ export class Transmitter {
     }
     if (sent < 0 && sent !== -Errno.EAGAIN) return this.#fail(-sent);
     this.#pendingAcks = 0;
-    return this.#keep(start + Math.max(sent, 0), start + total);
+    this.#isBatching = false;
+    this.#keep(start + Math.max(sent, 0), start + total);
+    return Status.OK;
+  }
+
+  get #isBatchFull(): boolean {
+    if (this.isCorked) return false;
+    const isLarge = this.length >= BATCH_FRAMES || this.#copied >= BATCH_BYTES;
+    return isLarge || this.#buffers.pool.takenBytes >= BATCHES_BYTES;
+  }
+
+  #beginBatch(): void {
+    this.#isBatching = true;
+    this.#onBatch();
+  }
+
+  /** Sends the frames that wait for the end of the batch. Returns OK, or IO_ERROR: see {@link failure}. */
+  endBatch(): Status {
+    if (!this.#isBatching) return Status.OK;
+    this.#isBatching = false;
+    return this.isCorked ? Status.OK : this.sendMore();
   }
 
   /** Queues a copy of a part of the shared memory. */
-  #keep(from: number, end: number): Status {
+  #keep(from: number, end: number): void {
     const rest = this.#buffers.pool.take(end - from);
     rest.copied = end - from;
     this.#copied += rest.copied;
-    rest.block.u8.set(this.#buffers.tx.u8.subarray(from, end));
+    copyBytes(rest.block.u8, 0, this.#buffers.tx.u8, from, end - from);
     rest.add(rest.block.address, end - from);
     this.#append(rest);
-    return Status.OK;
   }
 
   /** Queues a frame, and sends what the kernel accepts. Returns OK, or IO_ERROR: see {@link failure}. */
   push(outgoing: Outgoing): Status {
-    const isFirst = this.#head === undefined;
+    const waits = this.isBlocked || this.isCorked;
     this.#append(outgoing);
-    return isFirst && !this.isCorked ? this.sendMore() : Status.OK;
+    if (this.failure !== 0) return Status.IO_ERROR;
+    return waits ? Status.OK : this.sendMore();
   }
 
   /** Whether puts have arrived that are not acknowledged. */
@@ -137,7 +196,13 @@ export class Transmitter {
 
   /** Sends queued frames, as far as the kernel accepts them. Returns OK, or IO_ERROR: see {@link failure}. */
   sendMore(): Status {
-    if (this.#records !== undefined) return this.#sealMore(this.#records);
+    const status = this.#records === undefined ? this.#gatherMore() : this.#sealMore(this.#records);
+    // What is left waits for room in the socket.
+    if (this.#head !== undefined) this.#isBatching = false;
+    return status;
+  }
+
+  #gatherMore(): Status {
     const { gather, pool } = this.#buffers;
     while (this.#head !== undefined) {
       const total = this.#gather(gather, pool.zeros);
@@ -264,6 +329,7 @@ export class Transmitter {
 
   #fail(code: number): Status {
     this.failure = code;
+    this.#isBatching = false;
     return Status.IO_ERROR;
   }
 }

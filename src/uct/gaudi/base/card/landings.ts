@@ -102,8 +102,8 @@ export class Landings {
     const most = Math.max(GRANULE_BYTES, 2 * byteLength);
     const at = this.#idle.findLastIndex(({ memory }) => memory.byteLength >= byteLength && memory.byteLength <= most);
     if (at < 0) return undefined;
-    const [landing] = this.#idle.splice(at, 1);
-    this.#idleBytes -= landing!.memory.byteLength;
+    const landing = this.#idle.splice(at, 1)[0]!;
+    this.#idleBytes -= landing.memory.byteLength;
     return landing;
   }
 
@@ -118,10 +118,10 @@ export class Landings {
   }
 
   #release(at: number): void {
-    const [landing] = this.#idle.splice(at, 1);
-    this.#idleBytes -= landing!.memory.byteLength;
+    const landing = this.#idle.splice(at, 1)[0]!;
+    this.#idleBytes -= landing.memory.byteLength;
     // Closing a card drops its mappings.
-    if (landing!.mapping.live) landing!.mapping.unmap();
-    landing!.memory.close();
+    if (landing.mapping.live) landing.mapping.unmap();
+    landing.memory.close();
   }
 }

@@ -4,7 +4,7 @@
  */
 
 import type { CardEntry } from '../../../../hlthunk/index.ts';
-import { isUcxError, UcxError } from '../../../../ucs/type/error.ts';
+import { asError, isUcxError, UcxError } from '../../../../ucs/type/error.ts';
 import { Status } from '../../../../ucs/type/status.ts';
 
 /** A card and its logical index. */
@@ -60,7 +60,7 @@ function parseArray(json: string): readonly unknown[] {
   try {
     parsed = JSON.parse(json);
   } catch (cause) {
-    throw tableError(undefined, `is not JSON: ${(cause as Error).message}`, cause);
+    throw tableError(undefined, `is not JSON: ${asError(cause).message}`, cause);
   }
   if (!Array.isArray(parsed)) throw tableError(undefined, 'must be an array of {"index", "module_id", "bus_id"}');
   if (parsed.length === 0) throw tableError(undefined, 'must have at least one entry');

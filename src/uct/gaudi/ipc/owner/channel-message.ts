@@ -5,7 +5,7 @@
 
 import { IPC_HANDLE_BYTES } from '../../../../hlthunk/index.ts';
 import { UcxError } from '../../../../ucs/type/error.ts';
-import { Status } from '../../../../ucs/type/status.ts';
+import { Status, statusOf } from '../../../../ucs/type/status.ts';
 import { RKEY_TABLE_KEY_BYTES } from '../../../base/key/rkey-table-layout.ts';
 
 /** Bytes of the longest message. */
@@ -84,7 +84,7 @@ export function readMessage(bytes: Uint8Array): ReceivedMessage | undefined {
 /** A refusal is a failure, whatever its bytes: NO_RESOURCE would cause endless repetition. */
 function readRefusal(body: Uint8Array): UcxError {
   const number = new DataView(body.buffer, body.byteOffset).getInt32(0, true);
-  const status = FAILURES.has(number) ? (number as Status) : Status.INVALID_ADDR;
+  const status = FAILURES.has(number) ? statusOf(number) : Status.INVALID_ADDR;
   const [code = '', text = ''] = Buffer.from(body.subarray(4)).toString('utf8').split('\0');
   const isCode = /^ERR_[A-Z0-9_]{1,60}$/.test(code);
   return new UcxError({

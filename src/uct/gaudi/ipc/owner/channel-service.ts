@@ -23,6 +23,7 @@ import {
 import { LimitedLog } from '../../../../ucs/debug/limited-log.ts';
 import type { Log } from '../../../../ucs/debug/log.ts';
 import type { Clock } from '../../../../ucs/sys/clock.ts';
+import { effectiveUserId } from '../../../../ucs/sys/user-id.ts';
 import { isUcxError, type UcxError } from '../../../../ucs/type/error.ts';
 import {
   ownIdentity,
@@ -149,7 +150,7 @@ export class ChannelService {
   #admit(socket: UnixSocket): void {
     try {
       const { uid, pid } = socket.peerCredentials();
-      if (uid !== process.geteuid?.()) {
+      if (uid !== effectiveUserId()) {
         this.#warnings.warn(`gaudi_ipc: process ${pid} of user ${uid} is turned away`);
         socket.close();
       } else if (this.#peers.size === CHANNEL_PEERS_MAX) socket.close();

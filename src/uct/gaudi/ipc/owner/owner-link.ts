@@ -14,6 +14,7 @@ import {
   SocketType,
   type UnixSocket,
 } from '../../../../sys/index.ts';
+import { effectiveUserId } from '../../../../ucs/sys/user-id.ts';
 import type { UcxError } from '../../../../ucs/type/error.ts';
 import { hasEnded, type ProcessIdentity } from '../../../base/key/process-identity.ts';
 import { channelFailed, descriptorLost, ownerGone, staleKey } from '../base/ipc-errors.ts';
@@ -124,7 +125,7 @@ export class OwnerLink {
     if (socket === undefined) return undefined;
     try {
       const { uid } = socket.peerCredentials();
-      if (uid !== process.geteuid?.()) throw channelFailed(this.owner, `belongs to user ${uid}`);
+      if (uid !== effectiveUserId()) throw channelFailed(this.owner, `belongs to user ${uid}`);
       this.#subscription = pollReadable(socket.fd, () => {
         this.progress();
         this.#listener.onEvent();

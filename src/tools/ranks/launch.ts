@@ -1,7 +1,6 @@
-/** Starts the ranks of `gaudi-ucx coll` as processes of this node, one card for each where there are enough, and collects their results. */
+/** Starts ranks as processes of this node, one card for each where there are enough, and collects their results. What they run is in their program. */
 
 import { type ChildProcess, fork } from 'node:child_process';
-import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { serveForked } from '../../coll/exchange/forked.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
@@ -10,24 +9,34 @@ import { Status } from '../../ucs/type/status.ts';
 import { scavenge } from '../../uct/index.ts';
 import { cardEnvironment } from '../demo/crew.ts';
 import { type ExchangeNode, openExchangeNode } from '../demo/exchange-node.ts';
-import type { CollListener } from './rank.ts';
 import type { RankAssignment, RankMessage } from './rank-messages.ts';
-import type { CollSpec } from './spec.ts';
 
-const PROGRAM = new URL(`./coll-rank-program${extname(import.meta.url)}`, import.meta.url);
 /** Time after which ranks that have not ended after the first failure are killed. */
 const END_TIMEOUT_NS = 10e9;
 /** Without cards: host memory needs none. */
 const HOST_TLS = '^gaudi_cpy,gaudi_ipc';
 
+/** A run of several ranks. */
+export interface RankRun<S, R> {
+  /** Program of a rank: it calls runRankProgram. */
+  readonly program: URL;
+  /** What all ranks run. */
+  readonly spec: S;
+  readonly size: number;
+  /** Whether ranks have cards. */
+  readonly needsCards: boolean;
+  /** Takes a result of a rank. */
+  readonly onResult: (result: R) => void;
+}
+
 /**
  * Runs all ranks.
  * @throws UcxError IO_ERROR with the failure of the first rank that failed, or how it ended; errors of opening the node
  */
-export async function launchRanks(spec: CollSpec, size: number, listener: CollListener): Promise<void> {
-  const node = spec.memory === 'gaudi' ? openExchangeNode(undefined) : undefined;
+export async function launchRanks<S, R>(run: RankRun<S, R>): Promise<void> {
+  const node = run.needsCards ? openExchangeNode(undefined) : undefined;
   try {
-    await runProcesses(spec, size, listener, node);
+    await runProcesses(run, node);
   } finally {
     await node?.close();
     // Removes the shared memory files of processes that were killed.
@@ -35,10 +44,8 @@ export async function launchRanks(spec: CollSpec, size: number, listener: CollLi
   }
 }
 
-async function runProcesses(
-  spec: CollSpec,
-  size: number,
-  listener: CollListener,
+async function runProcesses<S, R>(
+  { program, spec, size, onResult }: RankRun<S, R>,
   node: ExchangeNode | undefined,
 ): Promise<void> {
   const children: ChildProcess[] = [];
@@ -56,15 +63,14 @@ async function runProcesses(
   };
   process.on('SIGINT', stop).on('SIGTERM', stop);
   const ended = Array.from({ length: size }, (_, rank) => {
-    const assignment: RankAssignment = { spec, rank, size };
-    const child = fork(fileURLToPath(PROGRAM), [JSON.stringify(assignment)], {
+    const assignment: RankAssignment<S> = { spec, rank, size };
+    const child = fork(fileURLToPath(program), [JSON.stringify(assignment)], {
       env: environmentOf(rank, node),
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
     children.push(child);
-    child.on('message', (message: RankMessage) => {
-      if (message.kind === 'begin') listener.begin(message.emulated, message.explanation);
-      else if (message.kind === 'row') listener.row(message.row);
+    child.on('message', (message: RankMessage<R>) => {
+      if (message.kind === 'result') onResult(message.result);
       else if (message.kind === 'failure') fail(`rank ${rank}: ${message.text}`);
     });
     return new Promise<void>((resolve) => {

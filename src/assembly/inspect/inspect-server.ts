@@ -1,0 +1,203 @@
+/**
+ * Serves the snapshot of this thread at its inspect socket, to processes of the same user. A client gets one message with the descriptor of sealed memory that
+ * has the snapshot as JSON, or the reason why there is none, and sends nothing: so a slow or hostile client holds no state here. There is no thread and no timer; the socket does not keep the
+ * process alive, and costs nothing until a client connects.
+ */
+
+import { chmodSync, renameSync, writeFileSync } from 'node:fs';
+import {
+  addSeals,
+  close,
+  isSyscallError,
+  listenUnix,
+  memfdCreate,
+  type PollSubscription,
+  pollReadable,
+  SealFlag,
+  SocketType,
+  type UnixListener,
+  type UnixSocket,
+} from '../../sys/index.ts';
+import type { Ternary } from '../../ucs/config/value.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import type { Clock, Timer } from '../../ucs/sys/clock.ts';
+import { effectiveUserId } from '../../ucs/sys/user-id.ts';
+import { asError, isUcxError } from '../../ucs/type/error.ts';
+import { ownFile, unlinkIfThere } from '../../uct/base/key/owned-files.ts';
+import { inspectSockets, ownSocketPath } from './inspect-sockets.ts';
+import { processSnapshot } from './process-snapshot.ts';
+
+/** Seals of the memory: its length and contents are final. */
+export const SNAPSHOT_SEALS: number = SealFlag.SEAL | SealFlag.SHRINK | SealFlag.GROW | SealFlag.WRITE;
+/** Longest message to a client: the reason why there is no snapshot. */
+export const REASON_BYTES_MAX = 512;
+/** Clients that one snapshot is for; others get the next one. */
+const CLIENTS_MAX = 64;
+const MODE = 0o600;
+/** Pause after a failure to accept, for want of descriptors: the client stays in the backlog. */
+const PAUSE_NS = 1e9;
+
+/** The server of this thread. */
+class InspectServer {
+  readonly #listener: UnixListener;
+  readonly #path: string;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  #subscription: PollSubscription | undefined;
+  #pause: Timer | undefined;
+  #hasWarned = false;
+
+  /** @throws SyscallError, UcxError ERR_INVALID_PARAM for a path that is too long */
+  constructor(path: string, clock: Clock, log: Log) {
+    this.#path = path;
+    this.#clock = clock;
+    this.#log = log;
+    // Under a name that clients do not look for, until it listens and other users are excluded.
+    const unready = `${path}.new`;
+    unlinkIfThere(unready);
+    this.#listener = listenUnix(unready, SocketType.SEQPACKET);
+    try {
+      chmodSync(unready, MODE);
+      this.#subscribe();
+      renameSync(unready, path);
+      ownFile(path);
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  close(): void {
+    this.#pause?.cancel();
+    this.#subscription?.close();
+    this.#listener.close();
+    unlinkIfThere(this.#path);
+  }
+
+  #subscribe(): void {
+    this.#subscription = pollReadable(this.#listener.fd, () => this.#serve());
+    this.#subscription.unref();
+  }
+
+  #serve(): void {
+    const clients: UnixSocket[] = [];
+    try {
+      for (let client = this.#listener.accept(); client !== undefined; client = this.#listener.accept()) {
+        if (isSameUser(client)) clients.push(client);
+        else client.close();
+        if (clients.length === CLIENTS_MAX) break;
+      }
+      if (clients.length > 0) sendSnapshot(clients);
+    } catch (error) {
+      // Whatever fails here must not end the program, which did not ask for it.
+      this.#warn(error);
+      sendReason(clients, asError(error).message);
+      this.#subscription?.close();
+      this.#resumeLater();
+    } finally {
+      for (const client of clients) client.close();
+    }
+  }
+
+  #resumeLater(): void {
+    this.#pause = this.#clock.setTimer(PAUSE_NS, () => {
+      try {
+        this.#subscribe();
+      } catch (error) {
+        this.#warn(error);
+        this.#resumeLater();
+      }
+    });
+  }
+
+  /** Warns once: clients can come as often as they like. */
+  #warn(error: unknown): void {
+    const text = `inspect: the snapshot cannot be served: ${asError(error).message}`;
+    if (this.#hasWarned) this.#log.debug(text);
+    else this.#log.warn(text);
+    this.#hasWarned = true;
+  }
+}
+
+/** The superuser may read the memory of the process anyway. */
+function isSameUser(client: UnixSocket): boolean {
+  const { uid } = client.peerCredentials();
+  return uid === effectiveUserId() || uid === 0;
+}
+
+function sendSnapshot(clients: readonly UnixSocket[]): void {
+  const fd = memfdCreate('gaudi-ucx-snapshot', { sealing: true });
+  try {
+    writeFileSync(fd, JSON.stringify(processSnapshot()));
+    addSeals(fd, SNAPSHOT_SEALS);
+    // The queue of a new connection has room; a client that has gone is no failure.
+    for (const client of clients) client.sendmsg(MESSAGE, [fd]);
+  } finally {
+    close(fd);
+  }
+}
+
+/** Tells clients why there is no snapshot: a message of at least two bytes, without a descriptor. */
+function sendReason(clients: readonly UnixSocket[], reason: string): void {
+  const text = Buffer.from(`no snapshot: ${reason}`).subarray(0, REASON_BYTES_MAX);
+  for (const client of clients) {
+    try {
+      client.sendmsg(text);
+    } catch (error) {
+      // The client has gone, or sees the end of the connection instead.
+      if (!isSyscallError(error)) throw error;
+    }
+  }
+}
+
+/** A message has at least one byte. */
+const MESSAGE = new Uint8Array(1);
+
+let server: InspectServer | undefined;
+let users = 0;
+
+/** What opening needs. */
+export interface InspectOptions {
+  /** UCX_INSPECT. */
+  readonly mode: Ternary;
+  /** Value of XDG_RUNTIME_DIR. */
+  readonly runtimeDirectory: string | undefined;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/**
+ * Opens the server of this thread, which its contexts share.
+ * @returns false without one; otherwise {@link releaseServer} has to be called once
+ * @throws SyscallError, UcxError with the reason, if the mode is `yes`
+ */
+export function acquireServer({ mode, runtimeDirectory, clock, log }: InspectOptions): boolean {
+  if (mode === 'no') return false;
+  if (server === undefined) {
+    try {
+      const path = ownSocketPath(runtimeDirectory);
+      // Removes what killed processes have left.
+      inspectSockets(runtimeDirectory);
+      server = new InspectServer(path, clock, log);
+    } catch (error) {
+      if (mode === 'yes' || !isExpected(error)) throw error;
+      log.debug(`this process cannot be inspected: ${asError(error).message}`);
+      return false;
+    }
+  }
+  users += 1;
+  return true;
+}
+
+/** A file system that refuses, or a path that is too long. */
+function isExpected(error: unknown): boolean {
+  return isUcxError(error) || isSyscallError(error) || (error instanceof Error && 'syscall' in error);
+}
+
+/** A context of {@link acquireServer} closes; the last one closes the server. */
+export function releaseServer(): void {
+  users -= 1;
+  if (users > 0) return;
+  server?.close();
+  server = undefined;
+}

@@ -1,0 +1,66 @@
+/**
+ * The inspect sockets of a user: their folder, which no other user may enter, and their names, which say whose they are. It opens none.
+ */
+
+import { existsSync, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { defaultSocketPath, prepareFolder } from '../../emulator/index.ts';
+import { gettid } from '../../sys/index.ts';
+import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { asError } from '../../ucs/type/error.ts';
+import { unlinkIfThere } from '../../uct/base/key/owned-files.ts';
+import { hasEnded, ownIdentity, type ProcessIdentity } from '../../uct/base/key/process-identity.ts';
+
+/** `.new`: not ready yet. */
+const NAME = /^inspect-(\d+)-(\d+)-(\d+)-(\d+)-[\da-f]{8}\.sock(\.new)?$/;
+/** Distinguishes the instances of this module in one thread, such as two versions of the package. */
+const INSTANCE = Buffer.from(systemRandomBytes(4)).toString('hex');
+
+/** The socket of a thread. */
+export interface InspectSocket {
+  readonly path: string;
+  readonly process: ProcessIdentity;
+  readonly tid: number;
+}
+
+/**
+ * The path of the socket of this thread, in its folder, which is created.
+ * @param runtimeDirectory value of XDG_RUNTIME_DIR
+ * @throws SyscallError as `prepareFolder`
+ */
+export function ownSocketPath(runtimeDirectory: string | undefined): string {
+  const anySocket = defaultSocketPath(runtimeDirectory);
+  prepareFolder(anySocket);
+  const { pidNamespace, pid, startTime } = ownIdentity();
+  return join(dirname(anySocket), `inspect-${pidNamespace}-${pid}-${gettid()}-${startTime}-${INSTANCE}.sock`);
+}
+
+/**
+ * The sockets of all processes of the user, in the order of their pids. Those of processes and threads that have certainly ended are removed: they were killed.
+ */
+export function inspectSockets(runtimeDirectory: string | undefined): InspectSocket[] {
+  const folder = dirname(defaultSocketPath(runtimeDirectory));
+  let names: string[];
+  try {
+    names = readdirSync(folder);
+  } catch (error) {
+    if (asError(error).code === 'ENOENT') return [];
+    throw error;
+  }
+  const sockets: InspectSocket[] = [];
+  for (const name of names) {
+    const match = NAME.exec(name);
+    if (match === null) continue;
+    const [pidNamespace, pid, tid, startTime] = match.slice(1, 5).map(Number) as [number, number, number, number];
+    const socket = { path: join(folder, name), process: { pidNamespace, pid, startTime }, tid };
+    if (isStale(socket)) unlinkIfThere(socket.path);
+    else if (match[5] === undefined) sockets.push(socket);
+  }
+  return sockets.sort((left, right) => left.process.pid - right.process.pid || left.tid - right.tid);
+}
+
+/** Threads of processes in other pid namespaces cannot be judged. */
+function isStale({ process: { pid, pidNamespace, startTime }, tid }: InspectSocket): boolean {
+  if (pidNamespace !== ownIdentity().pidNamespace) return false;
+  return hasEnded({ pid, pidNamespace, startTime }) || !existsSync(`/proc/${pid}/task/${tid}`);
+}

@@ -1,0 +1,80 @@
+/** What a thread of a process shows of itself: its open contexts, and who it is. The list of contexts of this thread. It opens no socket. */
+
+import { hostname } from 'node:os';
+import { getpid, gettid, processCommand } from '../../sys/index.ts';
+import type { ContextSnapshot } from '../../ucp/api/snapshot/snapshot.ts';
+import type { OperationLatencies } from '../../ucs/stats/latency-histograms.ts';
+import { latencies } from '../../ucs/stats/latency-histograms.ts';
+import { wallClockMs } from '../../ucs/sys/clock.ts';
+import { packageVersion } from '../program/package.ts';
+
+/** Version of the format: another one is not read. */
+export const SNAPSHOT_FORMAT = 1;
+/** Characters of the command line. */
+const COMMAND_LENGTH_MAX = 500;
+
+/** One thread of a process: each thread has contexts of its own. */
+export interface ProcessSnapshot {
+  readonly format: typeof SNAPSHOT_FORMAT;
+  /** Of this package. */
+  readonly version: string;
+  readonly host: string;
+  readonly pid: number;
+  /** Equals the pid for the main thread. */
+  readonly tid: number;
+  readonly command: string;
+  /** Such as `v20.19.0`. */
+  readonly nodeVersion: string;
+  /** When it was taken, in milliseconds since 1970. */
+  readonly timeMs: number;
+  /** Seconds since the process started. */
+  readonly uptimeSeconds: number;
+  readonly contexts: readonly NumberedContext[];
+  /** Latencies by operation; empty unless they are measured (UCX_STATS_LATENCY, context.metrics()). */
+  readonly latencies: readonly OperationLatencies[];
+}
+
+/** A context with its number: contexts of a thread are counted from 1, and no number is used again. */
+export interface NumberedContext extends ContextSnapshot {
+  readonly number: number;
+}
+
+/** What is listed. */
+export interface ListedContext {
+  snapshot(): ContextSnapshot;
+}
+
+const numbers = new Map<ListedContext, number>();
+/** Those that the inspect socket shows. */
+const served = new Set<ListedContext>();
+let listed = 0;
+
+/** Numbers a context of this thread; {@link unlistContext} removes it. @param isServed whether the inspect socket shows it */
+export function listContext(context: ListedContext, isServed: boolean): void {
+  listed += 1;
+  numbers.set(context, listed);
+  if (isServed) served.add(context);
+}
+
+/** Removes a context. */
+export function unlistContext(context: ListedContext): void {
+  numbers.delete(context);
+  served.delete(context);
+}
+
+/** Takes the snapshot of this thread. @param shown listed contexts; those that the inspect socket shows, if it is omitted */
+export function processSnapshot(shown: Iterable<ListedContext> = served): ProcessSnapshot {
+  return {
+    format: SNAPSHOT_FORMAT,
+    version: packageVersion(),
+    host: hostname(),
+    pid: getpid(),
+    tid: gettid(),
+    command: processCommand(getpid(), COMMAND_LENGTH_MAX) ?? process.title,
+    nodeVersion: process.version,
+    timeMs: Math.round(wallClockMs()),
+    uptimeSeconds: Math.round(process.uptime()),
+    contexts: [...shown].map((context) => ({ number: numbers.get(context)!, ...context.snapshot() })),
+    latencies: latencies(),
+  };
+}

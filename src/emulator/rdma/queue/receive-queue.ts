@@ -1,0 +1,93 @@
+/** Receive queues of an emulated RDMA device: posted receive work requests, of one queue pair or shared. */
+
+import { Errno } from '../../../sys/index.ts';
+import { joinWords } from '../../../ucs/type/int64.ts';
+import { RecvWr } from '../../../verbs/abi.ts';
+import type { SharedReceiveQueue, VerbsBlock } from '../../../verbs/port.ts';
+import { SgeList, wordIndex } from '../memory/sge-list.ts';
+import type { ObjectCounter } from './completion-queue.ts';
+
+/** A posted receive. */
+export class ReceiveWqe {
+  idLow = 0;
+  idHigh = 0;
+  readonly sges: SgeList;
+
+  constructor(maxSge: number) {
+    this.sges = new SgeList(maxSge);
+  }
+}
+
+/** A ring of receives. */
+export class ReceiveRing {
+  /** Made when they are needed first. */
+  readonly #ring: (ReceiveWqe | undefined)[];
+  readonly #maxSge: number;
+  #head = 0;
+  #count = 0;
+
+  constructor(maxWr: number, maxSge: number) {
+    this.#maxSge = maxSge;
+    this.#ring = new Array<ReceiveWqe | undefined>(maxWr).fill(undefined);
+  }
+
+  get length(): number {
+    return this.#count;
+  }
+
+  /** The oldest receive, which stays; undefined if there is none. */
+  get first(): ReceiveWqe | undefined {
+    return this.#count === 0 ? undefined : this.#ring[this.#head];
+  }
+
+  /** Removes the oldest receive. Its contents stay valid until the next post. */
+  take(): ReceiveWqe {
+    const taken = this.#ring[this.#head]!;
+    this.#head = this.#head + 1 === this.#ring.length ? 0 : this.#head + 1;
+    this.#count -= 1;
+    return taken;
+  }
+
+  /** See ReceiveQueue.postReceive. */
+  post(block: VerbsBlock, offset: number): number {
+    let at = offset / 4;
+    for (;;) {
+      if (this.#count === this.#ring.length) return Errno.ENOMEM;
+      const { words } = block;
+      const index = (this.#head + this.#count) % this.#ring.length;
+      this.#ring[index] ??= new ReceiveWqe(this.#maxSge);
+      const wqe = this.#ring[index];
+      const numSge = words[at + RecvWr.NUM_SGE]!;
+      if (numSge > wqe.sges.capacity) return Errno.EINVAL;
+      wqe.idLow = words[at + RecvWr.WR_ID]!;
+      wqe.idHigh = words[at + RecvWr.WR_ID + 1]!;
+      wqe.sges.read(block, joinWords(words[at + RecvWr.SG_LIST]!, words[at + RecvWr.SG_LIST + 1]!), numSge);
+      this.#count += 1;
+      const next = joinWords(words[at + RecvWr.NEXT]!, words[at + RecvWr.NEXT + 1]!);
+      if (next === 0) return 0;
+      at = wordIndex(block, next);
+    }
+  }
+}
+
+/** A shared receive queue. */
+export class EmulatedSrq implements SharedReceiveQueue {
+  readonly ring: ReceiveRing;
+  /** The protection domain. */
+  readonly pd: object;
+  readonly #counter: ObjectCounter;
+
+  constructor(pd: object, maxWr: number, maxSge: number, counter: ObjectCounter) {
+    this.pd = pd;
+    this.ring = new ReceiveRing(maxWr, maxSge);
+    this.#counter = counter;
+  }
+
+  postReceive(block: VerbsBlock, offset: number): number {
+    return this.ring.post(block, offset);
+  }
+
+  close(): void {
+    this.#counter.destroyed(this);
+  }
+}

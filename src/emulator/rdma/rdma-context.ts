@@ -1,0 +1,234 @@
+/** An open emulated RDMA device: creates protection domains, queues and regions within the limits of the device, and destroys what is left when it is closed. */
+
+import { Errno, EventFd, SyscallError } from '../../sys/index.ts';
+import type {
+  AddressHandle,
+  AddressVector,
+  AsyncEvent,
+  CompletionChannel,
+  CompletionQueue,
+  DeviceAttributes,
+  GidEntry,
+  MemoryRegion,
+  PortAttributes,
+  ProtectionDomain,
+  QpInit,
+  QueuePair,
+  SharedReceiveQueue,
+  VerbsContext,
+  VerbsObject,
+} from '../../verbs/port.ts';
+import { type DmabufAccess, type DmaMemory, hostDmaMemory } from './memory/dma-memory.ts';
+import { isValidAccess, type Region } from './memory/region-table.ts';
+import { EmulatedChannel, EmulatedCq, type ObjectCounter } from './queue/completion-queue.ts';
+import { EmulatedQp } from './queue/queue-pair.ts';
+import { EmulatedSrq } from './queue/receive-queue.ts';
+import { DEVICE_LIMITS, type EventSink, INLINE_BYTES_MAX, type RdmaDevice } from './rdma-device.ts';
+
+/** Asynchronous events that are kept for a program that reads none; older ones are lost. */
+const EVENTS_MAX = 256;
+const PAGE_BYTES = 4096;
+
+/** An open device. */
+export class RdmaContext implements VerbsContext, EventSink, ObjectCounter {
+  readonly name: string;
+  readonly device: RdmaDevice;
+  readonly dmabufs: DmabufAccess;
+  readonly #asyncEvent: EventFd = new EventFd();
+  readonly #events: AsyncEvent[] = [];
+  /** Objects of this context, in the order of their creation. */
+  readonly #objects: Set<VerbsObject> = new Set();
+  #closed = false;
+
+  constructor(device: RdmaDevice, dmabufs: DmabufAccess) {
+    this.name = device.name;
+    this.device = device;
+    this.dmabufs = dmabufs;
+    device.contexts.add(this);
+  }
+
+  get asyncFd(): number {
+    return this.#asyncEvent.fd;
+  }
+
+  queryDevice(): DeviceAttributes {
+    return DEVICE_LIMITS;
+  }
+
+  queryPort(port: number): PortAttributes {
+    if (port !== 1) throw new SyscallError('ibv_query_port', Errno.EINVAL, `port ${port} of ${this.name} (emulated)`);
+    return this.device.port;
+  }
+
+  gids(): readonly GidEntry[] {
+    return [{ index: 0, gid: this.device.gid, type: 'roce_v2' }];
+  }
+
+  allocPd(): ProtectionDomain {
+    this.checkPresent('ibv_alloc_pd');
+    return this.keep(new EmulatedPd(this));
+  }
+
+  createCompletionChannel(): CompletionChannel {
+    this.checkPresent('ibv_create_comp_channel');
+    return this.keep(new EmulatedChannel(this));
+  }
+
+  createCq(depth: number, channel: CompletionChannel | undefined): CompletionQueue {
+    this.checkPresent('ibv_create_cq');
+    check('ibv_create_cq', 'depth', depth, 1, DEVICE_LIMITS.maxCqe);
+    const cq = new EmulatedCq(depth, channel as EmulatedChannel | undefined, this, () => this.device.progress());
+    return this.keep(cq);
+  }
+
+  nextAsyncEvent(): AsyncEvent | undefined {
+    const event = this.#events.shift();
+    if (this.#events.length === 0 && !this.#closed) this.#asyncEvent.tryRead();
+    return event;
+  }
+
+  onEvent(event: AsyncEvent): void {
+    if (this.#events.length === EVENTS_MAX) this.#events.shift();
+    this.#events.push(event);
+    this.#asyncEvent.signal();
+  }
+
+  /** Registers an object that is destroyed with the context. */
+  keep<T extends VerbsObject>(object: T): T {
+    this.#objects.add(object);
+    return this.device.created(object);
+  }
+
+  destroyed(object: object): void {
+    this.#objects.delete(object as VerbsObject);
+    this.device.destroyed(object);
+  }
+
+  /** @throws SyscallError EIO after the removal of the device, EBADF after close */
+  checkPresent(call: string): void {
+    if (this.#closed) throw new SyscallError(call, Errno.EBADF, `${this.name} is closed (emulated)`);
+    if (this.device.isRemoved) throw new SyscallError(call, Errno.EIO, `${this.name} was removed (emulated)`);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    // Users before what they use.
+    for (const object of [...this.#objects].reverse()) object.close();
+    this.#closed = true;
+    this.device.contexts.delete(this);
+    this.#asyncEvent.close();
+  }
+}
+
+class EmulatedMr implements MemoryRegion {
+  readonly lkey: number;
+  readonly rkey: number;
+  readonly #context: RdmaContext;
+  readonly #region: Region;
+
+  constructor(context: RdmaContext, region: Region) {
+    this.lkey = region.key;
+    this.rkey = region.key;
+    this.#context = context;
+    this.#region = region;
+  }
+
+  close(): void {
+    this.#context.device.regions.remove(this.#region);
+    this.#context.destroyed(this);
+  }
+}
+
+class EmulatedAh implements AddressHandle {
+  readonly handle: number;
+  readonly #context: RdmaContext;
+
+  constructor(context: RdmaContext, gid: Uint8Array) {
+    this.#context = context;
+    this.handle = context.device.addHandle(gid.slice());
+  }
+
+  close(): void {
+    this.#context.device.removeHandle(this.handle);
+    this.#context.destroyed(this);
+  }
+}
+
+/** A protection domain. */
+class EmulatedPd implements ProtectionDomain {
+  readonly #context: RdmaContext;
+
+  constructor(context: RdmaContext) {
+    this.#context = context;
+  }
+
+  regMr(address: number, byteLength: number, iova: number, access: number): MemoryRegion {
+    this.#checkRegion('ibv_reg_mr', byteLength, access);
+    if ((address - iova) % PAGE_BYTES !== 0) throw invalid('ibv_reg_mr', 'iova and address differ within a page');
+    return this.#add(hostDmaMemory(address, byteLength), iova, access);
+  }
+
+  regDmabufMr(fd: number, offset: number, byteLength: number, iova: number, access: number): MemoryRegion {
+    this.#checkRegion('ibv_reg_dmabuf_mr', byteLength, access);
+    if ((offset - iova) % PAGE_BYTES !== 0) throw invalid('ibv_reg_dmabuf_mr', 'iova and offset differ within a page');
+    return this.#add(this.#context.dmabufs.attach(fd, offset, byteLength), iova, access);
+  }
+
+  createSrq(maxWr: number, maxSge: number): SharedReceiveQueue {
+    this.#context.checkPresent('ibv_create_srq');
+    check('ibv_create_srq', 'max_wr', maxWr, 1, DEVICE_LIMITS.maxSrqWr);
+    check('ibv_create_srq', 'max_sge', maxSge, 1, DEVICE_LIMITS.maxSrqSge);
+    return this.#context.keep(new EmulatedSrq(this, maxWr, maxSge, this.#context));
+  }
+
+  createQp(init: QpInit): QueuePair {
+    const { device } = this.#context;
+    const call = 'ibv_create_qp';
+    this.#context.checkPresent(call);
+    check(call, 'max_send_wr', init.maxSendWr, 1, DEVICE_LIMITS.maxQpWr);
+    check(call, 'max_recv_wr', init.maxReceiveWr, 0, DEVICE_LIMITS.maxQpWr);
+    check(call, 'max_send_sge', init.maxSendSge, 1, DEVICE_LIMITS.maxSge);
+    check(call, 'max_recv_sge', init.maxReceiveSge, 0, DEVICE_LIMITS.maxSge);
+    check(call, 'max_inline_data', init.maxInlineBytes, 0, INLINE_BYTES_MAX);
+    if (device.qpCount >= DEVICE_LIMITS.maxQp) {
+      throw new SyscallError(call, Errno.ENOMEM, `${device.name} has ${DEVICE_LIMITS.maxQp} queue pairs (emulated)`);
+    }
+    const qp = new EmulatedQp(device, this, device.newQpNum(), { ...init });
+    device.addQp(qp);
+    qp.onClose = () => this.#context.destroyed(qp);
+    return this.#context.keep(qp);
+  }
+
+  createAh({ gid }: AddressVector): AddressHandle {
+    this.#context.checkPresent('ibv_create_ah');
+    if (gid === undefined) throw invalid('ibv_create_ah', 'the path needs a GID on Ethernet');
+    return this.#context.keep(new EmulatedAh(this.#context, gid));
+  }
+
+  close(): void {
+    this.#context.destroyed(this);
+  }
+
+  #checkRegion(call: string, byteLength: number, access: number): void {
+    this.#context.checkPresent(call);
+    check(call, 'length', byteLength, 1, DEVICE_LIMITS.maxMrSize);
+    if (!isValidAccess(access)) throw invalid(call, `access 0x${access.toString(16)} is not permitted`);
+    if (this.#context.device.regions.size < DEVICE_LIMITS.maxMr) return;
+    throw new SyscallError(call, Errno.ENOMEM, `${DEVICE_LIMITS.maxMr} memory regions (emulated)`);
+  }
+
+  #add(memory: DmaMemory, iova: number, access: number): MemoryRegion {
+    const { regions } = this.#context.device;
+    return this.#context.keep(new EmulatedMr(this.#context, regions.add({ pd: this, memory, iova, access })));
+  }
+}
+
+function check(call: string, name: string, value: number, min: number, max: number): void {
+  if (!Number.isSafeInteger(value) || value < min || value > max) {
+    throw invalid(call, `${name} must be from ${min} to ${max}, and is ${value}`);
+  }
+}
+
+function invalid(call: string, what: string): SyscallError {
+  return new SyscallError(call, Errno.EINVAL, `${what} (emulated)`);
+}

@@ -1,0 +1,255 @@
+/**
+ * The wire between processes of one machine and user: each port listens on a socket that is named after its GID, and packets to ports of other processes go
+ * there. Packets to a port that does not exist, or whose process has ended, are lost. Abstract names: a process that is killed leaves nothing behind.
+ */
+
+import {
+  close,
+  connectUnix,
+  Errno,
+  EventSet,
+  isSyscallError,
+  listenUnix,
+  type PollSubscription,
+  pollReadable,
+  ReadyFor,
+  SocketType,
+  type UnixListener,
+  type UnixSocket,
+} from '../../sys/index.ts';
+import { userId } from '../../ucs/sys/user-id.ts';
+import { decodePacket, encodePacket, MESSAGE_BYTES_MAX } from './packet-codec.ts';
+import { Packet } from './queue/packet.ts';
+import { gidText, type LocalWire, type RdmaWire, type WirePort } from './wire.ts';
+
+/** Connections that other processes may make to a port; those above are closed, and their packets lost. */
+export const INCOMING_MAX = 256;
+/** Packets that wait for a receiver; those above are lost. The queue pairs stop at the first. */
+const QUEUED_MAX = 1024;
+/** Packets that are taken from a socket in one turn. */
+const PACKETS_PER_TURN = 64;
+
+/** A listener or a socket that packets come from, of a port. */
+interface Incoming {
+  readonly port: WirePort;
+  readonly listener: UnixListener | undefined;
+  readonly socket: UnixSocket | undefined;
+}
+
+/** The connection to a port of another process. */
+interface Outgoing {
+  readonly gid: string;
+  readonly token: number;
+  readonly socket: UnixSocket;
+  readonly queued: Uint8Array[];
+}
+
+/** The wire. */
+export class SocketWire implements RdmaWire {
+  readonly #local: LocalWire;
+  readonly #ports: Set<WirePort> = new Set();
+  readonly #events: EventSet = new EventSet();
+  readonly #subscription: PollSubscription;
+  readonly #incoming: Map<number, Incoming> = new Map();
+  readonly #outgoing: Map<string, Outgoing> = new Map();
+  readonly #outgoingByToken: Map<number, Outgoing> = new Map();
+  readonly #packet: Packet = new Packet();
+  readonly #buffer: Uint8Array = new Uint8Array(MESSAGE_BYTES_MAX);
+  readonly #view: DataView = new DataView(this.#buffer.buffer);
+  #lastToken = 0;
+  #isProgressing = false;
+  #closed = false;
+
+  /**
+   * @param local the ports of this thread, which are reached without sockets
+   * @throws SyscallError EMFILE
+   */
+  constructor(local: LocalWire) {
+    this.#local = local;
+    this.#subscription = pollReadable(this.#events.fd, () => this.progress());
+    this.#subscription.unref();
+  }
+
+  /** @throws SyscallError EMFILE, EADDRINUSE */
+  join(port: WirePort): void {
+    const listener = listenUnix(nameOf(gidText(port.gid)), SocketType.SEQPACKET);
+    this.#addIncoming({ port, listener, socket: undefined });
+    this.#ports.add(port);
+    this.#local.join(port);
+  }
+
+  leave(port: WirePort): void {
+    this.#local.leave(port);
+    this.#ports.delete(port);
+    for (const [token, incoming] of this.#incoming) if (incoming.port === port) this.#removeIncoming(token);
+    if (this.#ports.size === 0) for (const outgoing of [...this.#outgoing.values()]) this.#disconnect(outgoing);
+  }
+
+  canSend(gid: Uint8Array): boolean {
+    if (this.#local.has(gid)) return true;
+    const outgoing = this.#outgoing.get(gidText(gid));
+    return outgoing === undefined || outgoing.queued.length === 0;
+  }
+
+  send(packet: Packet, source: WirePort, gid: Uint8Array): void {
+    if (this.#local.has(gid)) {
+      this.#local.send(packet, source, gid);
+      return;
+    }
+    const outgoing = this.#closed ? undefined : this.#connected(gidText(gid));
+    if (outgoing === undefined || outgoing.queued.length >= QUEUED_MAX) return;
+    const message = this.#buffer.subarray(0, encodePacket(packet, source.gid, this.#view));
+    if (outgoing.queued.length > 0) {
+      outgoing.queued.push(message.slice());
+      return;
+    }
+    const sent = outgoing.socket.sendmsg(message);
+    if (sent === -Errno.EAGAIN) {
+      outgoing.queued.push(message.slice());
+      this.#events.modify(outgoing.socket.fd, ReadyFor.PEER_CLOSED | ReadyFor.WRITE, outgoing.token);
+    } else if (sent < 0) this.#disconnect(outgoing);
+  }
+
+  progress(): void {
+    if (this.#isProgressing || this.#closed) return;
+    this.#isProgressing = true;
+    const count = this.#events.poll();
+    for (let i = 0; i < count && !this.#closed; i++) {
+      const token = this.#events.token(i);
+      const outgoing = this.#outgoingByToken.get(token);
+      if (outgoing !== undefined) this.#onOutgoing(outgoing, this.#events.events(i));
+      else if (this.#incoming.has(token)) this.#onIncoming(token, this.#incoming.get(token)!);
+    }
+    this.#isProgressing = false;
+  }
+
+  /** Closes everything; ports have left. Idempotent. */
+  close(): void {
+    if (this.#closed) return;
+    for (const port of [...this.#ports]) this.leave(port);
+    this.#closed = true;
+    this.#subscription.close();
+    this.#events.close();
+    this.#packet.close();
+  }
+
+  #onOutgoing(outgoing: Outgoing, events: number): void {
+    const { socket, queued, token } = outgoing;
+    if ((events & ~ReadyFor.WRITE) !== 0) this.#disconnect(outgoing);
+    else {
+      let count = 0;
+      while (count < queued.length) {
+        const sent = socket.sendmsg(queued[count]!);
+        if (sent === -Errno.EAGAIN) break;
+        if (sent < 0) {
+          this.#disconnect(outgoing);
+          break;
+        }
+        count += 1;
+      }
+      queued.splice(0, count);
+      if (socket.closed) queued.length = 0;
+      if (queued.length > 0) return;
+      if (!socket.closed) this.#events.modify(socket.fd, ReadyFor.PEER_CLOSED, token);
+    }
+    for (const port of this.#ports) port.onRoom();
+  }
+
+  #onIncoming(token: number, { port, listener, socket }: Incoming): void {
+    if (listener !== undefined) this.#accept(port, listener);
+    const fds: number[] = [];
+    for (let left = PACKETS_PER_TURN; socket !== undefined && !socket.closed && left > 0; left--) {
+      const received = socket.recvmsg(this.#buffer, fds);
+      if (received === -Errno.EAGAIN) return;
+      const source = received > 0 && fds.length === 0 ? decodePacket(this.#view, received, this.#packet) : undefined;
+      if (source === undefined) {
+        // Its end, or no device of this version.
+        for (const fd of fds) close(fd);
+        this.#removeIncoming(token);
+        return;
+      }
+      // The answer is written to the same buffer.
+      port.deliver(this.#packet, source.slice());
+    }
+  }
+
+  #accept(port: WirePort, listener: UnixListener): void {
+    for (;;) {
+      const socket = acceptFrom(listener);
+      if (socket === undefined) return;
+      let count = 0;
+      for (const each of this.#incoming.values()) if (each.port === port) count += 1;
+      if (count <= INCOMING_MAX && socket.peerCredentials().uid === userId()) {
+        this.#addIncoming({ port, listener: undefined, socket });
+      } else socket.close();
+    }
+  }
+
+  #addIncoming(incoming: Incoming): void {
+    const token = ++this.#lastToken;
+    const source = incoming.listener ?? incoming.socket!;
+    try {
+      this.#events.add(source.fd, ReadyFor.READ, token);
+    } catch (error) {
+      source.close();
+      throw error;
+    }
+    this.#incoming.set(token, incoming);
+  }
+
+  #removeIncoming(token: number): void {
+    const { listener, socket } = this.#incoming.get(token)!;
+    this.#incoming.delete(token);
+    const source = listener ?? socket!;
+    this.#events.remove(source.fd);
+    source.close();
+  }
+
+  /** The connection to a port, made at need; undefined if there is no such port. */
+  #connected(gid: string): Outgoing | undefined {
+    const known = this.#outgoing.get(gid);
+    if (known !== undefined) return known;
+    const socket = connectTo(gid);
+    if (socket === undefined) return undefined;
+    const outgoing = { gid, token: ++this.#lastToken, socket, queued: [] };
+    this.#events.add(socket.fd, ReadyFor.PEER_CLOSED, outgoing.token);
+    this.#outgoing.set(gid, outgoing);
+    this.#outgoingByToken.set(outgoing.token, outgoing);
+    return outgoing;
+  }
+
+  #disconnect({ gid, token, socket, queued }: Outgoing): void {
+    this.#outgoing.delete(gid);
+    this.#outgoingByToken.delete(token);
+    this.#events.remove(socket.fd);
+    queued.length = 0;
+    socket.close();
+  }
+}
+
+/** The socket of a port; undefined for none, whose packets are lost, as those to a port that is switched off. */
+function connectTo(gid: string): UnixSocket | undefined {
+  try {
+    const socket = connectUnix(nameOf(gid), SocketType.SEQPACKET);
+    if (socket.peerCredentials().uid === userId()) return socket;
+    socket.close();
+    return undefined;
+  } catch (error) {
+    if (isSyscallError(error)) return undefined;
+    throw error;
+  }
+}
+
+/** The next connection; undefined for none, and while this process has no descriptor for it. */
+function acceptFrom(listener: UnixListener): UnixSocket | undefined {
+  try {
+    return listener.accept();
+  } catch (error) {
+    if (isSyscallError(error)) return undefined;
+    throw error;
+  }
+}
+
+function nameOf(gid: string): string {
+  return `\0gaudi-ucx/rdma/${Buffer.from(gid, 'latin1').toString('hex')}`;
+}

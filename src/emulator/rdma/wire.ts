@@ -1,0 +1,60 @@
+/** The wire between emulated RDMA devices: carries packets to the port of a GID, in order, and loses those that lead nowhere. */
+
+import type { Packet } from './queue/packet.ts';
+
+/** A port on the wire. */
+export interface WirePort {
+  readonly gid: Uint8Array;
+  /** A packet has arrived. It belongs to the wire. */
+  deliver(packet: Packet, sourceGid: Uint8Array): void;
+  /** The wire takes packets again, after it did not. */
+  onRoom(): void;
+}
+
+/** The wire. */
+export interface RdmaWire {
+  /** Adds a port. */
+  join(port: WirePort): void;
+  /** Removes a port: what is under way to it is lost. */
+  leave(port: WirePort): void;
+  /** Whether a packet to this GID is taken now. */
+  canSend(gid: Uint8Array): boolean;
+  /** Delivers packets that have arrived. */
+  progress(): void;
+  /** Sends a packet, which can be reused on return. */
+  send(packet: Packet, source: WirePort, gid: Uint8Array): void;
+}
+
+/** The text by which ports are found. */
+export function gidText(gid: Uint8Array): string {
+  return Buffer.from(gid.buffer, gid.byteOffset, gid.byteLength).toString('latin1');
+}
+
+/** The wire within this process: packets arrive inside the call that sends them. */
+export class LocalWire implements RdmaWire {
+  readonly #ports: Map<string, WirePort> = new Map();
+
+  join(port: WirePort): void {
+    this.#ports.set(gidText(port.gid), port);
+  }
+
+  leave(port: WirePort): void {
+    this.#ports.delete(gidText(port.gid));
+  }
+
+  /** Whether the port of a GID is in this process. */
+  has(gid: Uint8Array): boolean {
+    return this.#ports.has(gidText(gid));
+  }
+
+  canSend(): boolean {
+    return true;
+  }
+
+  /** Nothing is under way. */
+  progress(): void {}
+
+  send(packet: Packet, source: WirePort, gid: Uint8Array): void {
+    this.#ports.get(gidText(gid))?.deliver(packet, source.gid);
+  }
+}

@@ -1,0 +1,109 @@
+/** The snapshot of a worker over libucp: what this library knows of its endpoints and requests. It changes nothing. */
+
+import { countBy } from '../../ucp/api/snapshot/count-by.ts';
+import { PendingRequests } from '../../ucp/api/snapshot/pending-requests.ts';
+import {
+  type EndpointSnapshot,
+  SNAPSHOT_ENDPOINTS_MAX,
+  type WaitReason,
+  type WorkerSnapshot,
+} from '../../ucp/api/snapshot/snapshot.ts';
+import { Status, statusName } from '../../ucs/type/status.ts';
+import { RequestKind, type UcpRequest } from '../request/request.ts';
+import type { Requests } from '../request/requests.ts';
+
+/** What is read of an endpoint. */
+interface SnapshotEndpoint {
+  readonly status: Status;
+  readonly transports: readonly string[];
+}
+
+/** What is read of a worker. */
+export interface SnapshotWorker {
+  /** Number of the worker within the process. */
+  readonly handle: number;
+  readonly clientId: bigint;
+  readonly requests: Requests;
+  readonly endpoints: readonly SnapshotEndpoint[];
+}
+
+/** Reads a worker. */
+export function workerSnapshot({ handle, clientId, requests, endpoints }: SnapshotWorker): WorkerSnapshot {
+  const pending = new PendingRequests<UcpRequest>(({ request, protocol, byteLength, ageMs, reason }) => ({
+    protocol,
+    byteLength,
+    doneBytes: 0,
+    ageMs,
+    endpoint: undefined,
+    transport: request.transport,
+    reason,
+    waitsFor: WAIT_TEXTS[request.kind],
+  }));
+  requests.coarse.look();
+  const { nowMs } = requests.coarse;
+  for (const request of requests.all) {
+    if (request === undefined || request.kind === RequestKind.NONE) continue;
+    if (request.isCompleted) pending.addEnded();
+    else {
+      const { protocol, byteLength, startMs, kind } = request;
+      pending.add({ request, protocol, reason: REASONS[kind], byteLength, ageMs: nowMs - startMs });
+    }
+  }
+  return {
+    id: `libucp:${handle.toString(16)}`,
+    clientId: `0x${clientId.toString(16)}`,
+    transports: [],
+    endpointCount: endpoints.length,
+    endpointStates: countBy(endpoints, stateOf),
+    endpoints: endpoints.slice(0, SNAPSHOT_ENDPOINTS_MAX).map(endpointSnapshot),
+    requests: pending.summary(requests.max),
+    unexpected: undefined,
+  };
+}
+
+/** Numbers of the endpoints that were shown, from 1: no number is used again. */
+const ids = new WeakMap<SnapshotEndpoint, number>();
+let shown = 0;
+
+function idOf(endpoint: SnapshotEndpoint): number {
+  const known = ids.get(endpoint);
+  if (known !== undefined) return known;
+  shown += 1;
+  ids.set(endpoint, shown);
+  return shown;
+}
+
+function endpointSnapshot(endpoint: SnapshotEndpoint): EndpointSnapshot {
+  return {
+    id: idOf(endpoint),
+    peer: undefined,
+    state: stateOf(endpoint),
+    isClaimed: true,
+    lanes: endpoint.transports.map((transport) => ({ transport, carriesMessages: undefined })),
+    queued: undefined,
+    awaitingPeer: undefined,
+    creditBytes: undefined,
+    notUsed: [],
+  };
+}
+
+function stateOf({ status }: SnapshotEndpoint): string {
+  // libucp does not tell whether it is connected.
+  return status === Status.OK ? 'not known' : statusName(status);
+}
+
+const REASONS: Readonly<Record<RequestKind, WaitReason>> = {
+  [RequestKind.NONE]: 'transport',
+  [RequestKind.SEND]: 'transport',
+  [RequestKind.TAG_RECV]: 'message',
+  [RequestKind.AM_RECV]: 'transport',
+  [RequestKind.COMPOSITE]: 'operations',
+};
+
+const WAIT_TEXTS: Readonly<Record<RequestKind, string>> = {
+  [RequestKind.NONE]: '',
+  [RequestKind.SEND]: 'libucp',
+  [RequestKind.TAG_RECV]: 'a message that matches',
+  [RequestKind.AM_RECV]: 'libucp',
+  [RequestKind.COMPOSITE]: 'its parts, over libucp and the transports of the node',
+};

@@ -1,0 +1,141 @@
+/**
+ * What a worker over libucp has done for the program: counters by operation, and the events of ended operations. Operations that others consist of are not
+ * counted. libucp does not disclose how it moves bytes, so there are no counters of protocols.
+ */
+
+import { nextWorkerNumber, type OperationEnd, operationEnd } from '../../ucs/debug/diagnostics.ts';
+import { type Counters, namedCounters } from '../../ucs/stats/stats-node.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+
+/** Names by index: those of the native engine where it has the counter. */
+const NAMES = [
+  'put',
+  'get',
+  'atomic',
+  'flush',
+  'tag_tx',
+  'tag_rx',
+  'am_tx',
+  'am_rx_data',
+  'stream_tx',
+  'stream_rx',
+  'bytes_tx',
+  'bytes_rx',
+  'failures',
+] as const;
+const BYTES_TX = NAMES.indexOf('bytes_tx');
+const BYTES_RX = NAMES.indexOf('bytes_rx');
+const FAILURES = NAMES.indexOf('failures');
+const NONE = -1;
+
+/** The counters of an operation: for sends, and for receives. */
+type Pair = readonly [send: number, receive: number];
+
+const PUT: Pair = [NAMES.indexOf('put'), NONE];
+const GET: Pair = [NONE, NAMES.indexOf('get')];
+const ATOMIC: Pair = [NAMES.indexOf('atomic'), NONE];
+const FLUSH: Pair = [NAMES.indexOf('flush'), NONE];
+const TAG: Pair = [NAMES.indexOf('tag_tx'), NAMES.indexOf('tag_rx')];
+const AM: Pair = [NAMES.indexOf('am_tx'), NAMES.indexOf('am_rx_data')];
+const STREAM: Pair = [NAMES.indexOf('stream_tx'), NAMES.indexOf('stream_rx')];
+
+/** By the first part of a protocol. */
+const BY_OPERATION: Readonly<Record<string, Pair>> = {
+  put: PUT,
+  get: GET,
+  amo: ATOMIC,
+  flush: FLUSH,
+  tag: TAG,
+  am: AM,
+  stream: STREAM,
+};
+
+/** Protocol of the request that closes an endpoint: it is no operation of the program. */
+const CLOSE = 'close';
+
+/** The counters of a protocol. Those of libucp alone are compared, which costs less than a look-up and leaves no garbage. */
+function countersOf(protocol: string): Pair | undefined {
+  switch (protocol) {
+    case 'tag/libucp':
+      return TAG;
+    case 'put/libucp':
+      return PUT;
+    case 'get/libucp':
+      return GET;
+    case 'am/libucp':
+      return AM;
+    case 'stream/libucp':
+      return STREAM;
+    case 'amo/libucp':
+      return ATOMIC;
+    case 'flush':
+      return FLUSH;
+    default:
+      return BY_OPERATION[protocol.split('/', 1)[0]!];
+  }
+}
+
+/** An ended operation. */
+export interface EndedOperation {
+  readonly protocol: string;
+  readonly transport: string | undefined;
+  readonly device: string | undefined;
+  readonly isReceive: boolean;
+  readonly movedBytes: number;
+  /** -1 if nothing observed its start. */
+  readonly startNs: number;
+}
+
+/** The counters of one worker. */
+export class OperationCounters {
+  readonly #values: Float64Array = new Float64Array(NAMES.length);
+  readonly #clock: Clock;
+  readonly #worker: number = nextWorkerNumber();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** The start of an operation for its event; -1 if nothing subscribes to events. */
+  startNs(): number {
+    return operationEnd.hasSubscribers ? this.#clock.nowNs() : -1;
+  }
+
+  /** Counts an operation that has ended, and publishes its event. */
+  ended(operation: EndedOperation, status: number): void {
+    const { protocol, isReceive, movedBytes, startNs } = operation;
+    if (protocol === CLOSE) return;
+    this.count(protocol, isReceive, movedBytes, status);
+    if (startNs < 0) return;
+    const { transport, device } = operation;
+    operationEnd.publish({
+      protocol,
+      transport,
+      device,
+      byteLength: movedBytes,
+      status,
+      startNs,
+      endNs: this.#clock.nowNs(),
+      worker: this.#worker,
+    } satisfies OperationEnd);
+  }
+
+  /** Counts an operation that has ended. */
+  count(protocol: string, isReceive: boolean, byteLength: number, status: number): void {
+    const counters = countersOf(protocol);
+    if (counters === undefined) return;
+    const values = this.#values;
+    if (status < 0) {
+      values[FAILURES]! += 1;
+      return;
+    }
+    const counter = isReceive ? counters[1] : counters[0];
+    values[counter === NONE ? counters[isReceive ? 0 : 1] : counter]! += 1;
+    values[isReceive || counters[0] === NONE ? BYTES_RX : BYTES_TX]! += byteLength;
+  }
+
+  /** The values now. */
+  get values(): Counters {
+    return namedCounters(NAMES, this.#values);
+  }
+}

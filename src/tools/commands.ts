@@ -1,0 +1,44 @@
+/** The commands of `gaudi-ucx`, each loaded only when it is asked for: most need a part of the package only. */
+
+import { Command } from 'commander';
+import { packageVersion } from '../assembly/program/package.ts';
+
+type Loader = () => Promise<Command>;
+
+const COMMANDS: Readonly<Record<string, Loader>> = {
+  info: async () => (await import('./info/command.ts')).infoCommand(),
+  demo: async () => (await import('./demo/demo-command.ts')).demoCommand(),
+  explain: async () => (await import('./explain/command.ts')).explainCommand(),
+  node: async () => (await import('./node/command.ts')).nodeCommand(),
+  run: async () => (await import('./run/command.ts')).runCommand(),
+  trace: async () => (await import('./trace/command.ts')).traceCommand(),
+  perftest: async () => (await import('./perftest/command.ts')).perftestCommand(),
+  coll: async () => (await import('./coll/command.ts')).collCommand(),
+  profile: async () => (await import('./profile/command.ts')).profileCommand(),
+  doctor: async () => (await import('./doctor/command.ts')).doctorCommand(),
+  inspect: async () => (await import('./inspect/command.ts')).inspectCommand(),
+  metrics: async () => (await import('./metrics/command.ts')).metricsCommand(),
+  smi: async () => (await import('./smi/command.ts')).smiCommand(),
+  top: async () => (await import('./top/command.ts')).topCommand(),
+  web: async () => (await import('./web/command.ts')).webCommand(),
+  completion: async () => (await import('./completion/command.ts')).completionCommand(() => loadProgram('')),
+};
+
+/**
+ * The program with the commands that a first argument needs: one, all for the help, none for the version.
+ * @param argument the name of a command; another word loads all
+ */
+export async function loadProgram(argument: string): Promise<Command> {
+  const program = new Command('gaudi-ucx')
+    .description('UCX communication for Intel Gaudi accelerators')
+    .version(packageVersion())
+    // Options of a command are its own, also where the program has one of the same letter.
+    .enablePositionalOptions();
+  for (const load of loadersFor(argument)) program.addCommand(await load());
+  return program;
+}
+
+function loadersFor(argument: string): readonly Loader[] {
+  if (argument === '--version' || argument === '-V') return [];
+  return Object.hasOwn(COMMANDS, argument) ? [COMMANDS[argument]!] : Object.values(COMMANDS);
+}

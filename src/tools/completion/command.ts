@@ -1,0 +1,23 @@
+/** `gaudi-ucx completion`: prints the completion script of a shell. */
+
+import { Argument, Command } from 'commander';
+import { bashScript } from './bash.ts';
+import { fishScript } from './fish.ts';
+import { type CommandTable, tableOf } from './table.ts';
+import { zshScript } from './zsh.ts';
+
+const SCRIPTS: Readonly<Record<string, (program: CommandTable) => string>> = {
+  bash: bashScript,
+  zsh: zshScript,
+  fish: fishScript,
+};
+
+/** The command. @param loadProgram the program with all its commands */
+export function completionCommand(loadProgram: () => Promise<Command>): Command {
+  return new Command('completion')
+    .description('print the completion script of a shell, such as for: source <(gaudi-ucx completion bash)')
+    .addArgument(new Argument('<shell>', 'shell of the script').choices(Object.keys(SCRIPTS)))
+    .action(async (shell: string) => {
+      process.stdout.write(SCRIPTS[shell]!(tableOf(await loadProgram())));
+    });
+}

@@ -1,0 +1,99 @@
+/** Every check of the doctor finds its problem, with a remedy, and only that. */
+
+import { describe, expect, it } from 'vitest';
+import { runChecks } from './checks.ts';
+import type { Facts, NodeFacts } from './facts.ts';
+
+const card = { minor: 0, busId: '0000:19:00.0', state: 'operational', reason: undefined, owner: undefined };
+const node: Extract<NodeFacts, { readonly cards: unknown }> = {
+  kind: 'kernel',
+  emulated: false,
+  isOwn: false,
+  driverVersion: '1.20',
+  cards: [card, { ...card, minor: 1 }],
+  whyNoCards: undefined,
+};
+/** A machine without a problem. */
+const GOOD: Facts = {
+  capabilities: 0n,
+  memlockBytes: Number.POSITIVE_INFINITY,
+  openFilesMax: 4096,
+  sharedMemory: { totalBytes: 2 ** 33, freeBytes: 2 ** 32 },
+  ptraceScope: 0,
+  isInitialUserNamespace: true,
+  ownNamespaces: [],
+  processesElsewhere: 0,
+  sockets: { folder: '/run/user/1000/gaudi-ucx', failure: undefined },
+  node,
+  moduleVersion: '1.20',
+  library: { version: '1.17.0' },
+  clockSource: 'tsc',
+  processors: 8,
+  processes: 2,
+  workers: 3,
+  networks: ['eth0'],
+  ports: undefined,
+};
+
+/** The checks that are not ok, as `state name`. */
+function problems(facts: Partial<Facts>): string[] {
+  const checks = runChecks({ ...GOOD, ...facts }).filter(({ state }) => state !== 'ok');
+  for (const { state, remedy } of checks) if (state !== 'note') expect(remedy).toBeTruthy();
+  return checks.map(({ state, name }) => `${state} ${name}`);
+}
+
+describe('the doctor', () => {
+  it('finds nothing on a good machine', () => {
+    expect(problems({})).toEqual([]);
+  });
+
+  it.each<[string, Partial<Facts>, string]>([
+    ['a low limit of locked memory', { memlockBytes: 65_536 }, 'warning locked memory'],
+    ['few descriptors', { openFilesMax: 256 }, 'warning open files'],
+    ['the /dev/shm of docker', { sharedMemory: { totalBytes: 2 ** 26, freeBytes: 2 ** 25 } }, 'warning shared memory'],
+    ['no /dev/shm', { sharedMemory: undefined }, 'failure shared memory'],
+    ['Yama', { ptraceScope: 1 }, 'warning memory of peers'],
+    ['Yama that refuses the superuser too', { capabilities: 1n << 19n, ptraceScope: 3 }, 'warning memory of peers'],
+    ['a container', { ownNamespaces: ['pid', 'ipc'] }, 'note namespaces'],
+    ['processes in another container', { processesElsewhere: 2 }, 'warning namespaces'],
+    ['a folder of another user', { sockets: { folder: '/tmp/x', failure: 'EPERM' } }, 'failure socket folder'],
+    ['no node server', { node: { failure: 'no server' } }, 'failure driver'],
+    ['a broken card', { node: { ...node, cards: [{ ...card, state: 'in reset' }] } }, 'failure cards'],
+    ['cards that are all in use', { node: { ...node, cards: [{ ...card, owner: '7 (x)' }] } }, 'warning cards'],
+    ['no UCX library', { library: { reason: 'not found' } }, 'note UCX library'],
+    ['no network', { networks: [] }, 'note networks'],
+    ['a used up range of ports', { ports: { count: 4, inUse: 4 } }, 'failure ports'],
+    ['a slow clock', { clockSource: 'hpet' }, 'warning clock'],
+    ['more pollers than processors', { processors: 2, processes: 3 }, 'warning processors'],
+    ['namespaces that cannot be seen', { ownNamespaces: undefined }, 'note namespaces'],
+  ])('finds %s', (_what, facts, problem) => {
+    expect(problems(facts).filter((each) => each !== 'note cards')).toEqual([problem]);
+  });
+
+  it('distinguishes emulated cards from real ones that cannot be used', () => {
+    const emulated: NodeFacts = { ...node, kind: 'emulator', emulated: true, isOwn: true };
+    expect(problems({ node: emulated, moduleVersion: undefined })).toEqual(['note driver']);
+    expect(problems({ node: emulated })).toEqual(['warning driver']);
+    expect(problems({ node: { ...node, cards: [], whyNoCards: 'EACCES' } })).toEqual(['failure driver', 'note cards']);
+  });
+
+  it('does not warn a process of what its capabilities lift', () => {
+    const limits = { memlockBytes: 65_536, ptraceScope: 1 };
+    expect(problems({ ...limits, capabilities: (1n << 14n) | (1n << 19n) })).toEqual([]);
+    expect(problems({ ...limits, capabilities: 1n << 14n })).toEqual(['warning memory of peers']);
+    expect(problems({ ...limits, capabilities: 1n << 19n })).toEqual(['warning locked memory']);
+  });
+
+  it('accepts as many processes as processors', () => {
+    expect(problems({ processors: 2, processes: 2 })).toEqual([]);
+  });
+
+  it('names the process that uses a card', () => {
+    const cards = [
+      { ...card, owner: '4711 (python3)' },
+      { ...card, minor: 1 },
+    ];
+    const found = runChecks({ ...GOOD, node: { ...node, cards } }).find(({ name }) => name === 'cards');
+    expect(found).toEqual({ name: 'cards', state: 'ok', found: 'card 0 is used by process 4711 (python3)' });
+  });
+});

@@ -1,0 +1,242 @@
+/** The checks of `gaudi-ucx doctor`: what deployments get wrong, each with its remedy. They judge facts; nothing is read here. */
+
+import { formatBytes } from '../text-table.ts';
+import type { Facts } from './facts.ts';
+
+/** `ok`; `note`: worth knowing; `warning`: slower, or less than possible; `failure`: something does not work. */
+export type CheckState = 'ok' | 'note' | 'warning' | 'failure';
+
+/** A result. */
+export interface Check {
+  readonly name: string;
+  readonly state: CheckState;
+  /** What was found. */
+  readonly found: string;
+  /** What to do; undefined if there is nothing. */
+  readonly remedy?: string | undefined;
+}
+
+const MIB = 2 ** 20;
+const MEMLOCK_MIN = 64 * MIB;
+const SHARED_MEMORY_MIN = 64 * MIB;
+const OPEN_FILES_MIN = 1024;
+const FAST_CLOCKS: readonly string[] = ['tsc', 'kvm-clock', 'arch_sys_counter', 'hyperv_clocksource_tsc_page'];
+const OPERATIONAL = 'operational';
+
+/** Bits of include/uapi/linux/capability.h. */
+const CAP_IPC_LOCK = 14;
+const CAP_SYS_PTRACE = 19;
+
+function hasCapability(capabilities: bigint, bit: number): boolean {
+  return ((capabilities >> BigInt(bit)) & 1n) === 1n;
+}
+
+/** All checks, in the order of the output. */
+export function runChecks(facts: Facts): readonly Check[] {
+  return [
+    memlock(facts),
+    openFiles(facts),
+    sharedMemory(facts),
+    ptrace(facts),
+    namespaces(facts),
+    sockets(facts),
+    driver(facts),
+    cards(facts),
+    library(facts),
+    networks(facts),
+    ports(facts),
+    clock(facts),
+    processors(facts),
+  ];
+}
+
+function memlock({ memlockBytes, capabilities }: Facts): Check {
+  const name = 'locked memory';
+  if (memlockBytes === undefined) return { name, state: 'note', found: 'the limit is not known' };
+  const found = `limit ${bytesOrNone(memlockBytes)}`;
+  if (memlockBytes >= MEMLOCK_MIN || hasCapability(capabilities, CAP_IPC_LOCK)) return { name, state: 'ok', found };
+  const remedy =
+    'RDMA and real cards pin memory: ulimit -l unlimited, LimitMEMLOCK=infinity of systemd, --ulimit memlock=-1 of docker';
+  return { name, state: 'warning', found, remedy };
+}
+
+function openFiles({ openFilesMax }: Facts): Check {
+  const name = 'open files';
+  if (openFilesMax === undefined) return { name, state: 'note', found: 'the limit is not known' };
+  const found = `limit ${openFilesMax === Number.POSITIVE_INFINITY ? 'none' : openFilesMax}`;
+  if (openFilesMax >= OPEN_FILES_MIN) return { name, state: 'ok', found };
+  return {
+    name,
+    state: 'warning',
+    found,
+    remedy: `every connection and card needs some: ulimit -n ${OPEN_FILES_MIN} or more`,
+  };
+}
+
+function sharedMemory({ sharedMemory: memory }: Facts): Check {
+  const name = 'shared memory';
+  const remedy =
+    'posix allocates there: mount a larger one, --shm-size=1g of docker, or an emptyDir with medium Memory of kubernetes';
+  if (memory === undefined) return { name, state: 'failure', found: '/dev/shm does not exist', remedy };
+  const found = `/dev/shm: ${formatBytes(memory.freeBytes)} of ${formatBytes(memory.totalBytes)} free`;
+  return memory.freeBytes >= SHARED_MEMORY_MIN
+    ? { name, state: 'ok', found }
+    : { name, state: 'warning', found, remedy };
+}
+
+function ptrace({ ptraceScope, capabilities }: Facts): Check {
+  const name = 'memory of peers';
+  if (ptraceScope === undefined) return { name, state: 'ok', found: 'Yama does not restrict process_vm_readv' };
+  const found = `kernel.yama.ptrace_scope is ${ptraceScope}`;
+  if (ptraceScope === 0 || (ptraceScope < 3 && hasCapability(capabilities, CAP_SYS_PTRACE)))
+    return { name, state: 'ok', found };
+  const remedy =
+    'cma copies only between ancestors and their descendants, or not at all; posix and rings work: sysctl kernel.yama.ptrace_scope=0';
+  return { name, state: 'warning', found, remedy };
+}
+
+function namespaces({ ownNamespaces, isInitialUserNamespace, processesElsewhere }: Facts): Check {
+  const name = 'namespaces';
+  const own = ownNamespaces ?? [];
+  const parts = [
+    ...(ownNamespaces === undefined ? ['not known'] : []),
+    ...(own.length === 0 ? [] : [`own ${own.join(', ')}`]),
+    ...(isInitialUserNamespace ? [] : ['not the initial user namespace']),
+  ];
+  const found = parts.length === 0 ? 'those of the machine' : parts.join('; ');
+  if (processesElsewhere > 0) {
+    const remedy =
+      'cma and gaudi_ipc need one pid namespace, posix one /dev/shm: --pid and --ipc of docker, shareProcessNamespace of kubernetes';
+    return {
+      name,
+      state: 'warning',
+      found: `${found}; ${processesElsewhere} processes of this user are in other pid namespaces`,
+      remedy,
+    };
+  }
+  return { name, state: parts.length === 0 ? 'ok' : 'note', found };
+}
+
+function sockets({ sockets: { folder, failure } }: Facts): Check {
+  const name = 'socket folder';
+  if (failure === undefined) return { name, state: 'ok', found: folder };
+  const remedy =
+    'node servers and gaudi-ucx inspect need a folder of this user with mode 0700: set XDG_RUNTIME_DIR, or remove the folder';
+  return { name, state: 'failure', found: `${folder}: ${failure}`, remedy };
+}
+
+function driver({ node, moduleVersion }: Facts): Check {
+  const name = 'driver';
+  if (node.failure !== undefined) {
+    return {
+      name,
+      state: 'failure',
+      found: node.failure,
+      remedy: 'UCX_GAUDI_DRIVER selects the driver; gaudi-ucx node up starts a node server',
+    };
+  }
+  const version = node.driverVersion ?? moduleVersion;
+  const about = version === undefined ? '' : ` ${version}`;
+  if (node.kind === 'kernel') {
+    if (node.cards.length > 0) return { name, state: 'ok', found: `habanalabs${about}, ${node.cards.length} cards` };
+    return {
+      name,
+      state: 'failure',
+      found: node.whyNoCards ?? 'no card',
+      remedy: 'modprobe habanalabs; check dmesg and the permissions of /dev/accel',
+    };
+  }
+  const place = node.isOwn ? 'in this process' : 'by a node server';
+  const found = `${node.cards.length} cards are emulated ${place}`;
+  if (moduleVersion === undefined)
+    return { name, state: 'note', found: `${found}; the habanalabs module is not loaded` };
+  return {
+    name,
+    state: 'warning',
+    found: `${found}, though habanalabs ${moduleVersion} is loaded`,
+    remedy: 'check the permissions of /dev/accel, and UCX_GAUDI_DRIVER',
+  };
+}
+
+function cards({ node }: Facts): Check {
+  const name = 'cards';
+  if (node.failure !== undefined || node.cards.length === 0) return { name, state: 'note', found: 'none' };
+  const broken = node.cards.filter(({ state }) => state !== OPERATIONAL);
+  const busy = node.cards.filter(({ owner }) => owner !== undefined);
+  const found = [
+    ...broken.map(
+      ({ minor, state, reason }) => `card ${minor} is ${state}${reason === undefined ? '' : `: ${reason}`}`,
+    ),
+    ...busy.map(({ minor, owner }) => `card ${minor} is used by process ${owner}`),
+  ];
+  if (broken.length > 0) {
+    return {
+      name,
+      state: 'failure',
+      found: found.join('; '),
+      remedy: 'a card in reset comes back by itself; others need the administrator: dmesg names the reason',
+    };
+  }
+  if (busy.length === node.cards.length) {
+    return {
+      name,
+      state: 'warning',
+      found: found.join('; '),
+      remedy:
+        'no card is free: wait, or end those processes; a program that opens all cards leaves none: UCX_ACC_DEVICES',
+    };
+  }
+  return {
+    name,
+    state: 'ok',
+    found: found.length === 0 ? `${node.cards.length} operational, none in use` : found.join('; '),
+  };
+}
+
+function library({ library: { version, reason } }: Facts): Check {
+  const name = 'UCX library';
+  if (version !== undefined) return { name, state: 'ok', found: `UCX ${version}` };
+  const remedy = 'needed for UCX_ENGINE=libucx only: install libucx0, or set UCX_LIBUCP_PATH';
+  return { name, state: 'note', found: reason ?? 'none', remedy };
+}
+
+function networks({ networks: names }: Facts): Check {
+  const name = 'networks';
+  if (names.length > 0) return { name, state: 'ok', found: names.join(', ') };
+  return {
+    name,
+    state: 'note',
+    found: 'only loopback has an address',
+    remedy: 'peers on other machines need another device',
+  };
+}
+
+function ports({ ports: range }: Facts): Check {
+  const name = 'ports';
+  if (range === undefined) return { name, state: 'ok', found: 'any free port (UCX_TCP_PORT_RANGE)' };
+  const found = `${range.inUse} of ${range.count} ports of UCX_TCP_PORT_RANGE are in use`;
+  if (range.inUse < range.count) return { name, state: 'ok', found };
+  return { name, state: 'failure', found, remedy: 'every interface of tcp listens at one: a wider range' };
+}
+
+function clock({ clockSource }: Facts): Check {
+  const name = 'clock';
+  if (clockSource === undefined) return { name, state: 'note', found: 'the clock source is not known' };
+  if (FAST_CLOCKS.includes(clockSource)) return { name, state: 'ok', found: clockSource };
+  const remedy =
+    'reading it is a system call, which slows down polling: clocksource=tsc on the kernel command line, if the processor allows it';
+  return { name, state: 'warning', found: clockSource, remedy };
+}
+
+function processors({ processors: count, processes, workers }: Facts): Check {
+  const name = 'processors';
+  const found = `${count} for this process; ${processes} processes with ${workers} workers run`;
+  if (processes <= count) return { name, state: 'ok', found };
+  const remedy =
+    'processes that poll on one processor delay each other: fewer processes, more processors, or UCX_PROGRESS_SPIN=0';
+  return { name, state: 'warning', found, remedy };
+}
+
+function bytesOrNone(bytes: number): string {
+  return bytes === Number.POSITIVE_INFINITY ? 'none' : formatBytes(bytes);
+}

@@ -1,0 +1,205 @@
+/** What `gaudi-ucx doctor` knows of the machine, the process and the node: read here, judged in checks.ts. Missing files are undefined, not errors. */
+
+import { lstatSync, readFileSync, readlinkSync, statfsSync } from 'node:fs';
+import { networkInterfaces } from 'node:os';
+import { dirname } from 'node:path';
+import { inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
+import { inspectSockets, ownSocketPath } from '../../assembly/inspect/inspect-sockets.ts';
+import { openNode } from '../../assembly/open-node.ts';
+import { TCP_CONFIG_TABLE } from '../../assembly/program/config-tables.ts';
+import type { Program } from '../../assembly/program/program.ts';
+import { findUcxLibrary } from '../../assembly/ucx-library.ts';
+import {
+  isInitialUserNamespace,
+  isSyscallError,
+  pidNamespace,
+  processCommand,
+  schedGetAffinity,
+} from '../../sys/index.ts';
+import { effectiveUserId } from '../../ucs/sys/user-id.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { askCard } from '../card-state.ts';
+
+const COMMAND_LENGTH_MAX = 60;
+const TIMEOUT_NS = 500e6;
+
+/** A card of the node. */
+export interface CardFacts {
+  readonly minor: number;
+  readonly busId: string;
+  readonly state: string;
+  /** Why the card cannot be asked. */
+  readonly reason: string | undefined;
+  /** The process that has its compute context, as `4711 (command)`. */
+  readonly owner: string | undefined;
+}
+
+/** The node, or why there is none. */
+export type NodeFacts =
+  | {
+      readonly kind: 'kernel' | 'emulator';
+      readonly emulated: boolean;
+      /** Whether the cards are emulated in this process only. */
+      readonly isOwn: boolean;
+      readonly driverVersion: string | undefined;
+      readonly cards: readonly CardFacts[];
+      readonly whyNoCards: string | undefined;
+      readonly failure?: undefined;
+    }
+  | { readonly failure: string };
+
+/** All facts. */
+export interface Facts {
+  /** Effective capabilities, as bits (capabilities(7)). */
+  readonly capabilities: bigint;
+  /** Bytes, Infinity for no limit; undefined if it is not known. */
+  readonly memlockBytes: number | undefined;
+  readonly openFilesMax: number | undefined;
+  readonly sharedMemory: { readonly totalBytes: number; readonly freeBytes: number } | undefined;
+  /** Value of Yama's ptrace_scope; undefined without Yama. */
+  readonly ptraceScope: number | undefined;
+  readonly isInitialUserNamespace: boolean;
+  /** Names of namespaces, such as `ipc`, that are not the initial ones of the machine; undefined if that cannot be seen. */
+  readonly ownNamespaces: readonly string[] | undefined;
+  /** Inspected processes of this user in other pid namespaces. */
+  readonly processesElsewhere: number;
+  readonly sockets: { readonly folder: string; readonly failure: string | undefined };
+  readonly node: NodeFacts;
+  /** Version of the kernel module; undefined if it is not loaded. */
+  readonly moduleVersion: string | undefined;
+  readonly library: { readonly version?: string | undefined; readonly reason?: string | undefined };
+  readonly clockSource: string | undefined;
+  readonly processors: number;
+  /** Processes of this user with contexts, and their workers. */
+  readonly processes: number;
+  readonly workers: number;
+  /** Network devices with an address, besides loopback. */
+  readonly networks: readonly string[];
+  /** Ports of UCX_TCP_PORT_RANGE, and those of them in use; undefined for any port. */
+  readonly ports: { readonly count: number; readonly inUse: number } | undefined;
+}
+
+/** Reads them. */
+export async function readFacts(program: Program): Promise<Facts> {
+  const { env, clock } = program;
+  const runtimeDirectory = env['XDG_RUNTIME_DIR'];
+  const answers = await inspectProcesses({ runtimeDirectory, clock, timeoutNs: TIMEOUT_NS });
+  // After they were asked: dead ones are removed then.
+  const sockets = inspectSockets(runtimeDirectory);
+  const contexts = answers.flatMap(({ snapshot }) => snapshot?.contexts ?? []);
+  const limits = textOf('/proc/self/limits') ?? '';
+  const ptraceScope = textOf('/proc/sys/kernel/yama/ptrace_scope');
+  const library = findUcxLibrary(program);
+  return {
+    capabilities: BigInt(`0x${/^CapEff:\s*([\da-f]+)/m.exec(textOf('/proc/self/status') ?? '')?.[1] ?? '0'}`),
+    memlockBytes: limitOf(limits, 'Max locked memory'),
+    openFilesMax: limitOf(limits, 'Max open files'),
+    sharedMemory: sharedMemory(),
+    ptraceScope: ptraceScope === undefined ? undefined : Number(ptraceScope),
+    isInitialUserNamespace: isInitialUserNamespace(),
+    ownNamespaces: ownNamespaces(),
+    processesElsewhere: sockets.filter(({ process }) => process.pidNamespace !== pidNamespace()).length,
+    sockets: socketFolder(runtimeDirectory),
+    node: nodeFacts(program),
+    moduleVersion: textOf('/sys/module/habanalabs/version'),
+    library: { version: library.version, reason: library.reason },
+    clockSource: textOf('/sys/devices/system/clocksource/clocksource0/current_clocksource'),
+    processors: schedGetAffinity(0).length,
+    processes: new Set(answers.map(({ pid }) => pid)).size,
+    workers: contexts.reduce((sum, { workers }) => sum + workers.length, 0),
+    networks: Object.entries(networkInterfaces())
+      .filter(([, addresses]) => addresses?.some(({ internal }) => !internal) === true)
+      .map(([name]) => name),
+    ports: portsOf(program),
+  };
+}
+
+/** A file without surrounding blanks; undefined if it cannot be read. */
+function textOf(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'latin1').trim();
+  } catch {
+    return undefined;
+  }
+}
+
+/** The soft limit in /proc/self/limits. */
+function limitOf(limits: string, name: string): number | undefined {
+  const value = new RegExp(`^${name} +(\\S+)`, 'm').exec(limits)?.[1];
+  if (value === undefined) return undefined;
+  return value === 'unlimited' ? Number.POSITIVE_INFINITY : Number(value);
+}
+
+function sharedMemory(): Facts['sharedMemory'] {
+  try {
+    const { blocks, bavail, bsize } = statfsSync('/dev/shm');
+    return { totalBytes: blocks * bsize, freeBytes: bavail * bsize };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Inodes of the initial namespaces: include/linux/proc_ns.h, Linux 6.12. Those of mounts and networks have none that is fixed. */
+const INITIAL_NAMESPACES = { pid: 0xeffffffc, ipc: 0xefffffff, uts: 0xeffffffe, cgroup: 0xeffffffb };
+
+function ownNamespaces(): readonly string[] | undefined {
+  try {
+    return Object.entries(INITIAL_NAMESPACES)
+      .filter(([name, inode]) => readlinkSync(`/proc/self/ns/${name}`) !== `${name}:[${inode}]`)
+      .map(([name]) => name);
+  } catch {
+    return undefined;
+  }
+}
+
+function socketFolder(runtimeDirectory: string | undefined): Facts['sockets'] {
+  try {
+    const folder = dirname(ownSocketPath(runtimeDirectory));
+    const { uid, mode } = lstatSync(folder);
+    const isPrivate = uid === effectiveUserId() && (mode & 0o077) === 0;
+    return { folder, failure: isPrivate ? undefined : 'other users can enter it' };
+  } catch (error) {
+    if (!isUcxError(error) && !isSyscallError(error)) throw error;
+    return { folder: runtimeDirectory ?? '/tmp', failure: error.message };
+  }
+}
+
+function nodeFacts(program: Program): NodeFacts {
+  try {
+    const node = openNode(program);
+    try {
+      const cards = node.cards().map(({ minor, busId }): CardFacts => {
+        const pid = node.ownerOf?.(minor);
+        const { state, reason } = askCard(node, minor, () => undefined);
+        const owner = pid === undefined ? undefined : `${pid} (${processCommand(pid, COMMAND_LENGTH_MAX) ?? 'ended'})`;
+        return { minor, busId, state, reason, owner };
+      });
+      return {
+        kind: node.kind,
+        emulated: node.emulated,
+        isOwn: node.kind === 'emulator' && node.serverPid === undefined,
+        driverVersion: node.driverVersion,
+        cards,
+        whyNoCards: cards.length === 0 ? node.whyNoCards?.() : undefined,
+      };
+    } finally {
+      node.close();
+    }
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return { failure: error.message };
+  }
+}
+
+/** Ports that listen, in hexadecimal as in /proc/net/tcp. */
+const LISTENING = /^ *\d+: [\dA-F]+:([\dA-F]{4}) [\dA-F]+:[\dA-F]{4} 0A /gm;
+
+function portsOf({ config }: Program): Facts['ports'] {
+  const [first, last] = config.get(TCP_CONFIG_TABLE).PORT_RANGE;
+  if (first === 0) return undefined;
+  const listening = ['/proc/net/tcp', '/proc/net/tcp6'].flatMap((file) =>
+    [...(textOf(file) ?? '').matchAll(LISTENING)].map(([, port]) => Number.parseInt(port!, 16)),
+  );
+  const inUse = new Set(listening.filter((port) => port >= first && port <= last));
+  return { count: last - first + 1, inUse: inUse.size };
+}

@@ -1,0 +1,88 @@
+/**
+ * The peers of `gaudi-ucx explain --peer <address>`: `explain --serve` on another node gives the key of its memory to every worker that asks. The question and
+ * the answer are active messages.
+ */
+
+import type { Context } from '../../assembly/context.ts';
+import type { Endpoint } from '../../ucp/api/endpoint.ts';
+import type { MemoryHandle } from '../../ucp/api/memory.ts';
+import { printSocketAddress } from '../../ucp/api/sockets/socket-address.ts';
+import type { Worker } from '../../ucp/api/worker.ts';
+import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+
+/** Ids of the question and of the answer. */
+const QUESTION_ID = 1;
+const ANSWER_ID = 2;
+const TIMEOUT_MS = 5000;
+const PORT_MAX = 65_535;
+/** Characters of the shortest text that is taken for a worker address. */
+const ADDRESS_LENGTH_MIN = 64;
+
+/** Where a peer is: a listener, or the address of its worker. */
+export type PeerPlace = { readonly host: string; readonly port: number } | { readonly workerAddress: Uint8Array };
+
+/** Reads `host:port`, `[::1]:port` or a worker address in base64url; undefined for another text. */
+export function peerPlaceOf(text: string): PeerPlace | undefined {
+  const listener = /^(?:\[([^\]]+)\]|([^:[\]]+)):(\d{1,5})$/.exec(text);
+  if (listener !== null) {
+    const port = Number(listener[3]);
+    return port >= 1 && port <= PORT_MAX ? { host: (listener[1] ?? listener[2])!, port } : undefined;
+  }
+  const isAddress = text.length >= ADDRESS_LENGTH_MIN && /^[\w-]+$/.test(text);
+  return isAddress ? { workerAddress: new Uint8Array(Buffer.from(text, 'base64url')) } : undefined;
+}
+
+/** A numeric address and a port, 0 for a free one. @throws UcxError ERR_INVALID_PARAM */
+export function servedAt(text: string): { readonly address: string; readonly port: number } {
+  const match = /^(?:\[([^\]]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(text);
+  const port = Number(match?.[3] ?? 0);
+  if (match === null || port > PORT_MAX)
+    throw invalidParam('serve', 'must be an address, with or without a port', text);
+  return { address: (match[1] ?? match[2])!, port };
+}
+
+/**
+ * Answers questions for the key of memory until the signal fires.
+ * @param tell gets a line for each way of naming this peer
+ */
+export async function serveMemory(
+  context: Context,
+  memory: MemoryHandle,
+  at: { readonly address: string; readonly port: number },
+  { signal, tell }: { readonly signal: AbortSignal; readonly tell: (line: string) => void },
+): Promise<void> {
+  const worker = context.worker();
+  const key = context.packRkey(memory);
+  worker.setAmHandler(QUESTION_ID, (message) => {
+    // A client that goes away meanwhile needs no answer.
+    message.replyEndpoint.amSend(ANSWER_ID, key).catch(() => {});
+  });
+  const listener = worker.listener({ ...at, onConnection: (request) => request.accept() });
+  tell(`--peer ${printSocketAddress(listener.query())}`);
+  tell(`--peer ${Buffer.from(worker.address()).toString('base64url')}`);
+  await worker.serve(signal);
+  await listener.close();
+}
+
+/**
+ * Connects to a peer and asks it for the key of its memory.
+ * @throws UcxError ERR_UNREACHABLE with the reason of every transport; TIMED_OUT for a peer that does not answer, as other programs; errors of connecting
+ */
+export async function askPeer(
+  worker: Worker,
+  place: PeerPlace,
+): Promise<{ readonly endpoint: Endpoint; readonly key: Uint8Array }> {
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const answers = worker.messages(ANSWER_ID, { signal });
+  try {
+    const endpoint =
+      'workerAddress' in place ? worker.endpoint(place.workerAddress) : await worker.connect({ ...place, signal });
+    await endpoint.amSend(QUESTION_ID, new Uint8Array(0), { signal });
+    for await (const message of answers) return { endpoint, key: await message.bytes({ signal }) };
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+  const advice = 'run gaudi-ucx explain --serve <address> there';
+  throw statusError(Status.TIMED_OUT, `the peer does not answer in ${TIMEOUT_MS / 1000} s: ${advice}`);
+}

@@ -1,0 +1,99 @@
+/** `gaudi-ucx inspect`: what running processes of this user do: contexts, workers, endpoints, pending requests and what they wait for. It changes nothing there. */
+
+import { Command } from 'commander';
+import { type InspectAnswer, inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
+import { snapshotText, workerNames } from '../../assembly/inspect/snapshot-text.ts';
+import { startProgram } from '../../assembly/program/program.ts';
+import { timeType } from '../../ucs/config/value.ts';
+import { invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { readArguments } from '../command-line.ts';
+import { pause } from '../pause.ts';
+
+const INTERVAL_NS_MIN = 100e6;
+const INTERVAL_NS_MAX = 3600e9;
+/** Time for an answer: a process answers when its event loop runs. */
+const TIMEOUT = '2s';
+
+interface Options {
+  readonly json?: boolean;
+  readonly watch?: string | true;
+  readonly timeout: string;
+}
+
+/** The command. */
+export function inspectCommand(): Command {
+  return new Command('inspect')
+    .description('show what running processes do: endpoints, lanes, pending requests, unexpected messages')
+    .argument('[pid]', 'only this process')
+    .option('--json', 'the snapshots as JSON: an array, on one line with --watch')
+    .option('--watch [time]', 'again and again, every second or this time')
+    .option('--timeout <time>', 'time that a process may take to answer', TIMEOUT)
+    .action(run);
+}
+
+async function run(pidText: string | undefined, options: Options, command: Command): Promise<void> {
+  const { pid, timeoutNs, intervalNs } = readArguments(command, () => ({
+    pid: pidText === undefined ? undefined : pidOf(pidText),
+    timeoutNs: timeOf('timeout', options.timeout),
+    intervalNs:
+      options.watch === undefined ? undefined : timeOf('watch', options.watch === true ? '1s' : options.watch),
+  }));
+  const { clock, env } = startProgram();
+  const query = { runtimeDirectory: env['XDG_RUNTIME_DIR'], clock, timeoutNs, pid };
+  const print = async (): Promise<void> => {
+    const answers = await inspectProcesses(query);
+    if (pid !== undefined && answers.length === 0) throw notFound(pid);
+    process.stdout.write(options.json === true ? jsonOf(answers, intervalNs !== undefined) : textOf(answers));
+  };
+  await print();
+  if (intervalNs === undefined) return;
+  for (const ending = watchEnd(); await pause(clock, intervalNs, ending); ) {
+    if (options.json !== true) process.stdout.write('\n');
+    await print();
+  }
+}
+
+function jsonOf(answers: readonly InspectAnswer[], isLine: boolean): string {
+  return `${JSON.stringify(answers, undefined, isLine ? undefined : 2)}\n`;
+}
+
+function textOf(answers: readonly InspectAnswer[]): string {
+  if (answers.length === 0) return 'no process of this user has a context that can be inspected\n';
+  const names = workerNames(answers.flatMap(({ snapshot }) => snapshot ?? []));
+  const parts = answers.map(({ pid, tid, snapshot, failure }) =>
+    snapshot === undefined ? [`process ${pid} thread ${tid}: ${failure}`] : snapshotText(snapshot, names),
+  );
+  return `${parts.map((lines) => lines.join('\n')).join('\n\n')}\n`;
+}
+
+/** A signal that ends the command, or the end of its reader. */
+function watchEnd(): AbortSignal {
+  const ending = new AbortController();
+  const end = (): void => ending.abort();
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, end);
+  process.stdout.once('error', end);
+  return ending.signal;
+}
+
+function pidOf(text: string): number {
+  if (!/^[1-9]\d{0,9}$/.test(text)) throw invalidParam('pid', 'must be the id of a process', text);
+  return Number(text);
+}
+
+function timeOf(argument: string, text: string): number {
+  const ns = timeType.parse(text);
+  if (ns === undefined || !(ns >= INTERVAL_NS_MIN && ns <= INTERVAL_NS_MAX)) {
+    throw invalidParam(argument, 'must be a time from 100ms to 1h', text);
+  }
+  return ns;
+}
+
+function notFound(pid: number): UcxError {
+  return new UcxError({
+    code: 'ERR_INSPECT_NOT_FOUND',
+    status: Status.NO_ELEM,
+    message: `process ${pid} cannot be inspected: it has no open context, runs with UCX_INSPECT=n, belongs to another user, or has another XDG_RUNTIME_DIR`,
+    details: { pid },
+  });
+}

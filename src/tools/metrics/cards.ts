@@ -1,0 +1,132 @@
+/**
+ * The cards of a node as metrics, under the names of Habana's exporter for Prometheus where it has them. It opens control nodes only, so that the owners of the
+ * cards keep them. Cards of an emulated node have the label `emulated`.
+ */
+
+import {
+  type ControlDevice,
+  type DriverNode,
+  getClkRate,
+  getDeviceUtilization,
+  getDramPendingRows,
+  getDramUsage,
+  getHwIpInfo,
+  getNicPorts,
+  getPciCounters,
+  getPower,
+  getResetCount,
+  getTotalEnergyConsumption,
+} from '../../hlthunk/index.ts';
+import type { MetricFamily, MetricLabels, MetricValue } from '../../ucp/api/snapshot/metrics.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { askCard, OPERATIONAL, stateOf } from '../card-state.ts';
+
+const MILLIJOULE_PER_JOULE = 1000;
+const BYTES_PER_KB = 1000;
+
+/** What is read of a card. */
+interface CardReading {
+  readonly name: string;
+  readonly values: readonly (readonly [CardMetric, number, MetricLabels?])[];
+}
+
+type CardMetric =
+  | 'habanalabs_device_up'
+  | 'habanalabs_memory_total_bytes'
+  | 'habanalabs_memory_used_bytes'
+  | 'habanalabs_memory_free_bytes'
+  | 'habanalabs_utilization'
+  | 'habanalabs_clock_soc_mhz'
+  | 'habanalabs_power_mW'
+  | 'habanalabs_energy_joules_total'
+  | 'habanalabs_temperature_onchip'
+  | 'habanalabs_pcie_rx'
+  | 'habanalabs_pcie_tx'
+  | 'habanalabs_pending_rows_state'
+  | 'habanalabs_hard_resets_total'
+  | 'habanalabs_compute_resets_total'
+  | 'habanalabs_nic_port_status';
+
+const METRICS: Readonly<Record<CardMetric, readonly ['gauge' | 'counter', string]>> = {
+  habanalabs_device_up: ['gauge', 'Whether the card is operational: 1, else 0, with its state as a label'],
+  habanalabs_memory_total_bytes: ['gauge', 'HBM for users in bytes'],
+  habanalabs_memory_used_bytes: ['gauge', 'HBM in use in bytes'],
+  habanalabs_memory_free_bytes: ['gauge', 'Free HBM in bytes'],
+  habanalabs_utilization: ['gauge', 'Busy time of the card in percent'],
+  habanalabs_clock_soc_mhz: ['gauge', 'Clock of the card in MHz'],
+  habanalabs_power_mW: ['gauge', 'Power in milliwatt'],
+  habanalabs_energy_joules_total: ['counter', 'Energy in joule since the driver was loaded'],
+  habanalabs_temperature_onchip: ['gauge', 'Temperature in degrees Celsius'],
+  habanalabs_pcie_rx: ['gauge', 'Bytes per second over PCIe into the card'],
+  habanalabs_pcie_tx: ['gauge', 'Bytes per second over PCIe out of the card'],
+  habanalabs_pending_rows_state: ['gauge', 'Whether rows of HBM with ECC errors wait for their replacement'],
+  habanalabs_hard_resets_total: ['counter', 'Hard resets since the driver was loaded'],
+  habanalabs_compute_resets_total: ['counter', 'Compute resets since the driver was loaded'],
+  habanalabs_nic_port_status: ['gauge', 'Link of a NIC port: 1 is up, 0 is down'],
+};
+
+/** The families; those without values too. */
+export function cardFamilies(node: DriverNode | undefined): MetricFamily[] {
+  const values = new Map<CardMetric, MetricValue[]>();
+  for (const { minor, busId } of node?.cards() ?? []) {
+    const { state, card } = askCard(node!, minor, (control) => readCard(node!, control));
+    const labels = { device: String(minor), bus_id: busId, emulated: String(node!.emulated) };
+    const up = ['habanalabs_device_up', state === OPERATIONAL ? 1 : 0, { state }] as const;
+    for (const [name, value, more] of [up, ...(card?.values ?? [])]) {
+      const list = values.get(name) ?? [];
+      values.set(name, list);
+      list.push({ labels: { ...labels, ...more }, value });
+    }
+  }
+  return (Object.keys(METRICS) as CardMetric[]).map((name) => {
+    const [type, help] = METRICS[name];
+    return { name, type, help, values: values.get(name) ?? [] };
+  });
+}
+
+function readCard(node: DriverNode, control: ControlDevice): CardReading {
+  const info = getHwIpInfo(control);
+  const total = Number(info.dramSize);
+  const free = Number(getDramUsage(control).dramFreeMem);
+  const resets = getResetCount(control);
+  const temperature = node.temperature?.(control.minor);
+  const ports = getNicPorts(control, info, node) ?? [];
+  return {
+    name: info.cardName,
+    values: [
+      ['habanalabs_memory_total_bytes', total],
+      ['habanalabs_memory_used_bytes', Math.max(0, total - free)],
+      ['habanalabs_memory_free_bytes', free],
+      ['habanalabs_hard_resets_total', resets.hardResetCnt],
+      ['habanalabs_compute_resets_total', resets.softResetCnt],
+      ...(temperature === undefined ? [] : ([['habanalabs_temperature_onchip', temperature]] as const)),
+      ...ports.flatMap(({ port, external, linkUp }) => {
+        if (linkUp === undefined) return [];
+        const place = { port: String(port), external: String(external) };
+        return [['habanalabs_nic_port_status', linkUp ? 1 : 0, place]] as const;
+      }),
+      ...(stateOf(control) === OPERATIONAL ? firmwareValues(control) : []),
+    ],
+  };
+}
+
+/** What the firmware answers; a card that does not have one of them refuses it, and a card in reset refuses all. */
+function firmwareValues(control: ControlDevice): (readonly [CardMetric, number])[] {
+  const read = (name: CardMetric, value: () => number): readonly (readonly [CardMetric, number])[] => {
+    try {
+      return [[name, value()]];
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      return [];
+    }
+  };
+  return [
+    ...read('habanalabs_utilization', () => getDeviceUtilization(control)),
+    ...read('habanalabs_clock_soc_mhz', () => getClkRate(control).curClkRateMhz),
+    ...read('habanalabs_power_mW', () => Number(getPower(control))),
+    ...read('habanalabs_energy_joules_total', () => Number(getTotalEnergyConsumption(control)) / MILLIJOULE_PER_JOULE),
+    ...read('habanalabs_pcie_rx', () => Number(getPciCounters(control).rxThroughput) * BYTES_PER_KB),
+    ...read('habanalabs_pcie_tx', () => Number(getPciCounters(control).txThroughput) * BYTES_PER_KB),
+    ...read('habanalabs_pending_rows_state', () => (getDramPendingRows(control) === 0 ? 0 : 1)),
+  ];
+}

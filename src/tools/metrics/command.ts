@@ -1,0 +1,131 @@
+/** `gaudi-ucx metrics`: serves the metrics of all processes of the user and of the cards to Prometheus. Loopback unless told otherwise. */
+
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Command } from 'commander';
+import { type Program, startProgram } from '../../assembly/program/program.ts';
+import { timeType } from '../../ucs/config/value.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { readArguments } from '../command-line.ts';
+import { type MetricsFormat, OPENMETRICS, PROMETHEUS, scrape } from './scrape.ts';
+
+const PORT = '9400';
+const PORT_MAX = 65_535;
+const TIMEOUT_NS_MIN = 10e6;
+const TIMEOUT_NS_MAX = 60e9;
+/** Connections at the same time; Prometheus uses one. */
+const CONNECTIONS_MAX = 32;
+/** Time that a client may take for its request. */
+const REQUEST_TIMEOUT_MS = 10_000;
+
+interface Options {
+  readonly port: string;
+  readonly address: string;
+  readonly timeout: string;
+  readonly once?: boolean;
+}
+
+/** The command. */
+export function metricsCommand(): Command {
+  return new Command('metrics')
+    .description('serve metrics of the processes of this user and of the cards, for Prometheus')
+    .option('--port <port>', 'TCP port; 0 for a free one', PORT)
+    .option(
+      '--address <address>',
+      'address to listen at; others than loopback let other machines read the metrics',
+      '127.0.0.1',
+    )
+    .option('--timeout <time>', 'time that a process may take to answer a scrape', '1s')
+    .option('--once', 'print the metrics once instead, in the OpenMetrics format')
+    .action(run);
+}
+
+async function run(options: Options, command: Command): Promise<void> {
+  const { port, timeoutNs } = readArguments(command, () => ({
+    port: portOf(options.port),
+    timeoutNs: timeoutOf(options.timeout),
+  }));
+  const program = startProgram();
+  const read = (format: MetricsFormat): Promise<string> => {
+    const { env, clock } = program;
+    return scrape(program, { runtimeDirectory: env['XDG_RUNTIME_DIR'], clock, timeoutNs }, format);
+  };
+  if (options.once === true) {
+    process.stdout.write(await read(OPENMETRICS));
+    return;
+  }
+  await serve(program, read, port, options.address);
+}
+
+/** Serves until a signal. */
+async function serve(
+  { log }: Program,
+  read: (format: MetricsFormat) => Promise<string>,
+  port: number,
+  address: string,
+): Promise<void> {
+  /** Scrapes that run: clients that come meanwhile share them. */
+  const running = new Map<MetricsFormat, Promise<string>>();
+  const shared = (format: MetricsFormat): Promise<string> => {
+    const known = running.get(format);
+    if (known !== undefined) return known;
+    const started = read(format).finally(() => running.delete(format));
+    running.set(format, started);
+    return started;
+  };
+  const server = createServer((request, response) => {
+    answer(request, response, shared).catch((error: Error) => {
+      log.error(`a scrape failed: ${error.message}`);
+      response.writeHead(500).end();
+    });
+  });
+  server.maxConnections = CONNECTIONS_MAX;
+  server.requestTimeout = REQUEST_TIMEOUT_MS;
+  server.timeout = REQUEST_TIMEOUT_MS;
+  server.listen(port, address);
+  await once(server, 'listening');
+  process.stdout.write(`${urlOf(server)}\n`);
+  await new Promise<void>((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve());
+  });
+  server.close();
+  server.closeAllConnections();
+}
+
+async function answer(
+  { url, method, headers }: IncomingMessage,
+  response: ServerResponse,
+  read: (format: MetricsFormat) => Promise<string>,
+): Promise<void> {
+  if (method !== 'GET' && method !== 'HEAD') {
+    response.writeHead(405, { allow: 'GET, HEAD' }).end();
+    return;
+  }
+  if (url !== '/metrics') {
+    response.writeHead(404).end();
+    return;
+  }
+  const format = headers.accept?.includes('application/openmetrics-text') === true ? OPENMETRICS : PROMETHEUS;
+  const text = await read(format);
+  response.writeHead(200, { 'content-type': format }).end(method === 'HEAD' ? undefined : text);
+}
+
+function urlOf(server: Server): string {
+  const { address, port, family } = server.address() as AddressInfo;
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}/metrics`;
+}
+
+function portOf(text: string): number {
+  const port = Number(text);
+  if (!/^\d{1,5}$/.test(text) || port > PORT_MAX) throw invalidParam('port', `must be 0 to ${PORT_MAX}`, text);
+  return port;
+}
+
+function timeoutOf(text: string): number {
+  const ns = timeType.parse(text);
+  if (ns === undefined || !(ns >= TIMEOUT_NS_MIN && ns <= TIMEOUT_NS_MAX)) {
+    throw invalidParam('timeout', 'must be a time from 10ms to 60s', text);
+  }
+  return ns;
+}

@@ -1,0 +1,82 @@
+/** One scrape: asks the processes of the user and the cards, and formats their metrics. The only user of prom-client. */
+
+import { type OpenMetricsContentType, type PrometheusContentType, Registry } from 'prom-client';
+import { type InspectAnswer, type InspectQuery, inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
+import { openNode } from '../../assembly/open-node.ts';
+import type { Program } from '../../assembly/program/program.ts';
+import type { DriverNode } from '../../driver/port.ts';
+import { type MetricFamily, metricFamilies } from '../../ucp/api/snapshot/metrics.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { cardFamilies } from './cards.ts';
+
+/** The formats of the text, as content types. */
+export const OPENMETRICS: OpenMetricsContentType = Registry.OPENMETRICS_CONTENT_TYPE;
+export const PROMETHEUS: PrometheusContentType = Registry.PROMETHEUS_CONTENT_TYPE;
+export type MetricsFormat = OpenMetricsContentType | PrometheusContentType;
+
+/** Reads everything now. */
+export async function scrape(program: Program, query: InspectQuery, format: MetricsFormat): Promise<string> {
+  const answers = await inspectProcesses(query);
+  const registry = new Registry<MetricsFormat>();
+  registry.setContentType(format);
+  const families = [...processFamilies(answers), ...readCards(program)];
+  for (const { name, help, type, values } of families) {
+    const family = {
+      // The registry removes `_total` from it for OpenMetrics.
+      name,
+      help,
+      type,
+      get() {
+        return { name: this.name, help, type, values };
+      },
+    };
+    (registry as { registerMetric(metric: object): void }).registerMetric(family);
+  }
+  return registry.metrics();
+}
+
+function processFamilies(answers: readonly InspectAnswer[]): MetricFamily[] {
+  const contexts: Parameters<typeof metricFamilies>[0][number][] = [];
+  const threads: Parameters<typeof metricFamilies>[1][number][] = [];
+  for (const { pid, tid, snapshot } of answers) {
+    if (snapshot === undefined) continue;
+    const labels = { pid: String(pid), tid: String(tid) };
+    threads.push({ latencies: snapshot.latencies, labels });
+    for (const { number, ...context } of snapshot.contexts) {
+      contexts.push({ snapshot: context, labels: { ...labels, context: String(number) } });
+    }
+  }
+  // Two instances of the package in one thread have a socket each.
+  const isAnswered = new Map<string, boolean>();
+  for (const { pid, tid, snapshot } of answers) {
+    const thread = `${pid}/${tid}`;
+    isAnswered.set(thread, snapshot !== undefined && isAnswered.get(thread) !== false);
+  }
+  const up: MetricFamily = {
+    name: 'ucx_process_answers',
+    help: 'Whether a process has answered: 1, or 0 where its event loop is busy',
+    type: 'gauge',
+    values: [...isAnswered].map(([thread, answered]) => {
+      const [pid = '', tid = ''] = thread.split('/');
+      return { labels: { pid, tid }, value: answered ? 1 : 0 };
+    }),
+  };
+  return [up, ...metricFamilies(contexts, threads)];
+}
+
+/** The cards of the machine or of a node server; none if this process would emulate them for itself. */
+function readCards(program: Program): MetricFamily[] {
+  let node: DriverNode | undefined;
+  try {
+    node = openNode(program);
+    const isOwn = node.emulated && node.kind === 'emulator' && node.serverPid === undefined;
+    return cardFamilies(isOwn ? undefined : node);
+  } catch (error) {
+    // A node server that ends meanwhile.
+    if (!isUcxError(error)) throw error;
+    program.log.debug(`the cards cannot be read: ${error.message}`);
+    return cardFamilies(undefined);
+  } finally {
+    node?.close();
+  }
+}

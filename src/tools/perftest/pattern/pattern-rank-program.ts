@@ -1,0 +1,7 @@
+/** The program of one rank that `gaudi-ucx perftest --pattern` starts. */
+
+import { runRankProgram } from '../../ranks/rank-side.ts';
+import { type PatternResult, runPatternRank } from './pattern-rank.ts';
+import type { PatternSpec } from './pattern-spec.ts';
+
+await runRankProgram<PatternSpec, PatternResult>(runPatternRank);

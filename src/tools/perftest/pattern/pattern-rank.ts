@@ -1,0 +1,252 @@
+/** One rank of `perftest --pattern`: its memory, its transfers, the measured iterations, and the summary of all ranks. Where results go is decided by its callers. */
+
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { Context } from '../../../assembly/context.ts';
+import type { LaunchedRank } from '../../../coll/exchange/listener.ts';
+import { createTeam } from '../../../coll/team/create.ts';
+import type { Team } from '../../../coll/team/team.ts';
+import { schedYield } from '../../../sys/index.ts';
+import type { Worker } from '../../../ucp/api/worker.ts';
+import { systemClock } from '../../../ucs/sys/clock.ts';
+import { percentileOf } from '../meter.ts';
+import { bytesOf, hexOf } from '../side/test-context.ts';
+import { SpinBudget } from '../spin-budget.ts';
+import { type Flow, PATTERNS } from './flows.ts';
+import { gatherJson } from './gather-json.ts';
+import type { PatternSpec, Shape } from './pattern-spec.ts';
+import { RankMemory } from './rank-memory.ts';
+import { Latencies, Transfer } from './transfer.ts';
+
+/** Time between two turns of the event loop: the ends of other ranks are noticed then. */
+const SLICE_NS = 50e6;
+const TURNS_MASK = 255;
+
+/** The result for one shape, of all ranks. */
+export interface PatternRow extends Shape {
+  readonly iterations: number;
+  readonly transfers: number;
+  /** Bytes of the transfers that have ended, counted by the ranks. */
+  readonly bytes: number;
+  /** Of the slowest rank, for all iterations. */
+  readonly elapsedNs: number;
+  /** Percentiles of the time of one transfer, from its start until every byte had arrived. */
+  readonly p50Ns: number;
+  readonly p90Ns: number;
+  readonly p99Ns: number;
+  readonly bytesPerSecond: number;
+  readonly transfersPerSecond: number;
+  /** Blocks that differ from what was sent; undefined without a check. */
+  readonly wrong: number | undefined;
+  /** What has carried the lists, such as `gaudi_ipc/gaudi0`. */
+  readonly carrier: string;
+}
+
+/** What rank 0 reports: once what it runs on, then a row for each shape. The first rank that starts transfers tells the measured iterations of all shapes. */
+export type PatternResult =
+  | { readonly kind: 'progress'; readonly iterations: number }
+  | { readonly kind: 'begin'; readonly emulated: boolean }
+  | { readonly kind: 'row'; readonly row: PatternRow };
+
+/**
+ * Runs all shapes.
+ * @throws UcxError of Context.create, of creating the team, of mapping memory, and of the transfers
+ */
+export async function runPatternRank(
+  spec: PatternSpec,
+  launched: LaunchedRank,
+  report: (result: PatternResult) => void,
+): Promise<void> {
+  await using context = await Context.create();
+  const worker = context.worker();
+  await using team = await createTeam(worker, launched);
+  const hasCards = spec.sendMemory === 'gaudi' || spec.recvMemory === 'gaudi';
+  if (team.rank === 0) report({ kind: 'begin', emulated: hasCards && context.emulated });
+  for (const [index, shape] of spec.shapes.entries()) {
+    const onProgress = (iterations: number): void =>
+      report({ kind: 'progress', iterations: index * spec.iterations + iterations });
+    const row = await runShape({ context, worker, team, spec, onProgress }, shape);
+    if (team.rank === 0) report({ kind: 'row', row });
+  }
+  await team.barrier();
+}
+
+/** What a rank has for all shapes. */
+interface RankSide {
+  readonly context: Context;
+  readonly worker: Worker;
+  readonly team: Team;
+  readonly spec: PatternSpec;
+  /** Takes the number of measured iterations of a shape that have ended. */
+  readonly onProgress: (iterations: number) => void;
+}
+
+async function runShape(side: RankSide, shape: Shape): Promise<PatternRow> {
+  const { context, worker, team, spec, onProgress } = side;
+  const flows = PATTERNS[spec.pattern].flows(team.size);
+  const memory = new RankMemory(context, spec, flows, shape, team.rank);
+  try {
+    const latencies = new Latencies();
+    await memory.fill();
+    const transfers = await openTransfers({ ...side, shape, flows, memory }, latencies);
+    const run = new RankRun(worker, transfers);
+    await run.repeat(spec.warmUp);
+    latencies.reset();
+    for (const transfer of transfers) transfer.reset();
+    await team.barrier();
+    const beginNs = systemClock.nowNs();
+    const isTelling = starterOf(flows[0]!, spec) === team.rank;
+    await run.repeat(spec.iterations, isTelling ? onProgress : undefined);
+    const elapsedNs = systemClock.nowNs() - beginNs;
+    const bytes = transfers.reduce((sum, transfer) => sum + transfer.bytes, 0);
+    const count = transfers.length * spec.iterations;
+    // The check runs the transfers once more.
+    const samples = [...latencies.samples];
+    const wrong = spec.verify ? await verify(team, memory, run) : undefined;
+    const carrier = transfers[0]?.carrier ?? '';
+    const own: RankSummary = { elapsedNs, bytes, count, wrong, carrier, samples };
+    return rowOf(spec, shape, await gatherJson(team, own));
+  } finally {
+    // Peers may still read or write this memory.
+    await team.barrier();
+    memory.close();
+  }
+}
+
+interface RankSetUp extends RankSide {
+  readonly shape: Shape;
+  readonly flows: readonly Flow[];
+  readonly memory: RankMemory;
+}
+
+/** What a rank tells the others of its memory. */
+interface RankAddress {
+  readonly address: string;
+  /** Key of the memory that peers write, or read. */
+  readonly key: string | undefined;
+}
+
+/** The transfers that this rank starts: puts of what it sends, or gets of what it receives. */
+async function openTransfers(setUp: RankSetUp, latencies: Latencies): Promise<Transfer[]> {
+  const { context, worker, team, spec, shape, flows, memory } = setUp;
+  const { operation } = spec;
+  const isPut = operation === 'put';
+  const shared = isPut ? memory.target : memory.source;
+  const own: RankAddress = {
+    address: hexOf(worker.address()),
+    key: shared === undefined ? undefined : hexOf(context.packRkey(shared)),
+  };
+  const all = await gatherJson(team, own);
+  return flows
+    .filter((flow) => starterOf(flow, spec) === team.rank)
+    .map(({ from, to }) => {
+      const { address, key } = all[isPut ? to : from]!;
+      const endpoint = worker.endpoint(bytesOf('address of the peer', address));
+      const rkey = endpoint.unpackRkey(bytesOf('key of the peer', key));
+      const senders = flows.filter((flow) => flow.to === to).map((flow) => flow.from);
+      const recvOffset = senders.indexOf(from) * shape.blocks * shape.blockBytes;
+      const local = isPut ? memory.source! : memory.target!;
+      return new Transfer({ operation, endpoint, local, rkey, recvOffset }, shape, systemClock, latencies);
+    });
+}
+
+/** The rank that starts the transfers of a flow. */
+function starterOf({ from, to }: Flow, { operation }: PatternSpec): number {
+  return operation === 'put' ? from : to;
+}
+
+/** Runs iterations: all transfers of this rank together, as often as asked for. */
+class RankRun {
+  readonly #worker: Worker;
+  readonly #transfers: readonly Transfer[];
+  readonly #spin = new SpinBudget(schedYield);
+  #turns = 0;
+  #sliceEndNs = 0;
+
+  constructor(worker: Worker, transfers: readonly Transfer[]) {
+    this.#worker = worker;
+    this.#transfers = transfers;
+  }
+
+  /** @param onProgress takes the number of iterations that have ended, once in a slice */
+  async repeat(iterations: number, onProgress?: (iterations: number) => void): Promise<void> {
+    this.#sliceEndNs = systemClock.nowNs() + SLICE_NS;
+    for (let i = 0; i < iterations; i++) {
+      for (const transfer of this.#transfers) transfer.start();
+      while (!this.#isOver()) await this.#endSlice(i, onProgress);
+      // Transfers that end in their calls do not wait for anything.
+      if (this.#isSliceOver()) await this.#endSlice(i + 1, onProgress);
+    }
+  }
+
+  /** Drives the transfers; false when the slice is over. @throws UcxError of a transfer */
+  #isOver(): boolean {
+    for (;;) {
+      let isRunning = false;
+      for (const transfer of this.#transfers) {
+        transfer.advance();
+        if (transfer.error !== undefined) throw transfer.error;
+        isRunning ||= transfer.isRunning;
+      }
+      if (!isRunning) return true;
+      if (this.#worker.progress() > 0) this.#spin.renew();
+      else this.#spin.spend();
+      if (this.#isSliceOver()) return false;
+    }
+  }
+
+  #isSliceOver(): boolean {
+    this.#turns = (this.#turns + 1) & TURNS_MASK;
+    return this.#turns === 0 && systemClock.nowNs() >= this.#sliceEndNs;
+  }
+
+  async #endSlice(iterations: number, onProgress?: (iterations: number) => void): Promise<void> {
+    onProgress?.(iterations);
+    await nextTurn();
+    this.#sliceEndNs = systemClock.nowNs() + SLICE_NS;
+  }
+}
+
+/** Runs one more iteration into memory without the content, and compares. @returns blocks of this rank that differ */
+async function verify(team: Team, memory: RankMemory, run: RankRun): Promise<number> {
+  await team.barrier();
+  await memory.fill();
+  await team.barrier();
+  await run.repeat(1);
+  await team.barrier();
+  return memory.countWrong();
+}
+
+/** What a rank has measured. */
+interface RankSummary {
+  readonly elapsedNs: number;
+  readonly bytes: number;
+  readonly count: number;
+  readonly wrong: number | undefined;
+  readonly carrier: string;
+  readonly samples: readonly number[];
+}
+
+function rowOf(
+  { iterations, verify: isVerified }: PatternSpec,
+  shape: Shape,
+  ranks: readonly RankSummary[],
+): PatternRow {
+  const sum = (partOf: (rank: RankSummary) => number): number => ranks.reduce((total, rank) => total + partOf(rank), 0);
+  const samples = Float64Array.from(ranks.flatMap((rank) => rank.samples));
+  const elapsedNs = Math.max(...ranks.map((rank) => rank.elapsedNs));
+  const [transfers, bytes] = [sum(({ count }) => count), sum((rank) => rank.bytes)];
+  return {
+    ...shape,
+    iterations,
+    transfers,
+    bytes,
+    elapsedNs,
+    p50Ns: percentileOf(samples, 50),
+    p90Ns: percentileOf(samples, 90),
+    p99Ns: percentileOf(samples, 99),
+    bytesPerSecond: (bytes * 1e9) / elapsedNs,
+    transfersPerSecond: (transfers * 1e9) / elapsedNs,
+    wrong: isVerified ? sum((rank) => rank.wrong ?? 0) : undefined,
+    carrier: ranks.find(({ carrier }) => carrier !== '')?.carrier ?? '',
+  };
+}

@@ -1,0 +1,82 @@
+/** The memory of one rank of a pattern: what it sends, and a part for each rank that sends to it; their contents, and their check. */
+
+import type { Context } from '../../../ucp/api/context.ts';
+import type { MemoryHandle } from '../../../ucp/api/memory.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
+import type { MemoryName } from '../options/spec.ts';
+import { memoryTypeOf } from '../side/test-context.ts';
+import type { Flow } from './flows.ts';
+import { type PatternSpec, type Shape, transferBytes } from './pattern-spec.ts';
+
+/** Value of received bytes before the checked iteration; contents have others at every distance. */
+const EMPTY = 0xa5;
+
+/** Memory of a rank. */
+export class RankMemory {
+  /** What this rank sends; undefined if it sends to none. */
+  readonly source: MemoryHandle | undefined;
+  /** What it receives: a part for each flow to it, in their order. */
+  readonly target: MemoryHandle | undefined;
+  readonly #context: Context;
+  readonly #rank: number;
+  readonly #senders: readonly number[];
+  readonly #shape: Shape;
+
+  constructor(context: Context, spec: PatternSpec, flows: readonly Flow[], shape: Shape, rank: number) {
+    this.#context = context;
+    this.#rank = rank;
+    this.#shape = shape;
+    this.#senders = flows.filter(({ to }) => to === rank).map(({ from }) => from);
+    const bytes = transferBytes(shape);
+    this.source = flows.some(({ from }) => from === rank) ? this.#map(spec.sendMemory, bytes) : undefined;
+    this.target = this.#senders.length > 0 ? this.#map(spec.recvMemory, bytes * this.#senders.length) : undefined;
+  }
+
+  /** First byte in {@link target} of a sender's part. */
+  offsetOf(sender: number): number {
+    return this.#senders.indexOf(sender) * transferBytes(this.#shape);
+  }
+
+  /** Writes the content that this rank sends, and clears what it receives. */
+  async fill(): Promise<void> {
+    await this.source?.write(contentOf(this.#rank, transferBytes(this.#shape)));
+    await this.target?.fill(EMPTY);
+  }
+
+  /** Blocks that are not as their sender has sent them. */
+  async countWrong(): Promise<number> {
+    const { target } = this;
+    if (target === undefined) return 0;
+    const { blocks, blockBytes } = this.#shape;
+    const bytes = transferBytes(this.#shape);
+    let wrong = 0;
+    for (const sender of this.#senders) {
+      const found = Buffer.from(await target.read(undefined, { offset: this.offsetOf(sender), length: bytes }));
+      const sent = contentOf(sender, bytes);
+      for (let block = 0; block < blocks; block++) {
+        const [at, to] = [block * blockBytes, (blocks - 1 - block) * blockBytes];
+        if (found.compare(sent, at, at + blockBytes, to, to + blockBytes) !== 0) wrong += 1;
+      }
+    }
+    return wrong;
+  }
+
+  close(): void {
+    for (const memory of [this.source, this.target]) if (memory !== undefined) this.#context.memUnmap(memory);
+  }
+
+  #map(name: MemoryName, byteLength: number): MemoryHandle {
+    if (name === 'gaudi' && !this.#context.query().memoryTypes.includes(memoryTypeOf(name))) {
+      throw invalidParam('-m', 'must not be gaudi on a rank without a card', name);
+    }
+    return this.#context.memMap({ allocate: byteLength, memoryType: memoryTypeOf(name) });
+  }
+}
+
+/** What a rank sends: other bytes than those of the other ranks, of neighbouring blocks, and of {@link EMPTY}. */
+function contentOf(rank: number, byteLength: number): Uint8Array {
+  const bytes = new Uint8Array(byteLength);
+  const seed = Math.imul(rank + 1, 0x85ebca6b);
+  for (let i = 0; i < byteLength; i++) bytes[i] = Math.imul(i ^ seed, 0x9e3779b1) >>> 21;
+  return bytes;
+}

@@ -1,0 +1,133 @@
+/** The transfer of one flow: its lists of blocks, started many times, each timed from its start until every byte has arrived. */
+
+import type { Endpoint } from '../../../ucp/api/endpoint.ts';
+import type { ListParams, PreparedList } from '../../../ucp/api/list/list.ts';
+import type { MemoryHandle, RemoteKey } from '../../../ucp/api/memory.ts';
+import type { Request } from '../../../ucp/api/request.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import { statusError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { type Shape, transferBytes } from './pattern-spec.ts';
+
+/** Times that percentiles are made of: the latest ones. */
+export const SAMPLES_MAX = 4096;
+
+/** Latencies of the transfers of one rank. */
+export class Latencies {
+  readonly #samples: Float64Array = new Float64Array(SAMPLES_MAX);
+  #count = 0;
+
+  add(ns: number): void {
+    this.#samples[this.#count % SAMPLES_MAX] = ns;
+    this.#count += 1;
+  }
+
+  /** Forgets all. */
+  reset(): void {
+    this.#count = 0;
+  }
+
+  get samples(): Float64Array {
+    return this.#samples.subarray(0, Math.min(this.#count, SAMPLES_MAX));
+  }
+}
+
+/** Memory at both ends of a transfer: this rank has its part mapped, the peer its part behind a key. */
+export interface TransferEnds {
+  readonly operation: 'put' | 'get';
+  readonly endpoint: Endpoint;
+  readonly local: MemoryHandle;
+  readonly rkey: RemoteKey;
+  /** First byte of the part of this flow in the memory of the receiver, which has one for each sender. */
+  readonly recvOffset: number;
+}
+
+/** The transfer. */
+export class Transfer {
+  /** Bytes of all transfers that have ended since {@link reset}. */
+  bytes = 0;
+  error: Error | undefined;
+  /** Transport and device of the last list that has told them. */
+  carrier = '';
+  readonly #ends: TransferEnds;
+  readonly #lists: readonly PreparedList[];
+  readonly #params: ListParams;
+  readonly #clock: Clock;
+  readonly #latencies: Latencies;
+  /** Lists that are not started, and that have not ended, of the current transfer. */
+  #unstarted = 0;
+  #unfinished = 0;
+  #beginNs = 0;
+
+  constructor(ends: TransferEnds, shape: Shape, clock: Clock, latencies: Latencies) {
+    this.#ends = ends;
+    this.#clock = clock;
+    this.#latencies = latencies;
+    this.#lists = listsOf(ends, shape);
+    this.#params = {
+      ...(ends.operation === 'put' && { flush: true }),
+      noImmediateCompletion: true,
+      callback: (request, status) => this.#onEnd(request, status),
+    };
+  }
+
+  /** True while a transfer runs. */
+  get isRunning(): boolean {
+    return this.#unfinished > 0;
+  }
+
+  reset(): void {
+    this.bytes = 0;
+  }
+
+  /** Starts a transfer; {@link advance} has to be called until it has ended. */
+  start(): void {
+    this.#unstarted = this.#lists.length;
+    this.#unfinished = this.#lists.length;
+    this.#beginNs = this.#clock.nowNs();
+  }
+
+  /** Starts the lists that have resources. @throws UcxError for a list that failed */
+  advance(): void {
+    const { operation, endpoint } = this.#ends;
+    while (this.#unstarted > 0) {
+      const list = this.#lists[this.#lists.length - this.#unstarted]!;
+      const started =
+        operation === 'put' ? endpoint.putListNbx(list, this.#params) : endpoint.getListNbx(list, this.#params);
+      if (started === Status.NO_RESOURCE) return;
+      this.#unstarted -= 1;
+      // Each list has a request, whose callback counts it, also if it has ended at once.
+      if (typeof started === 'number' && started < 0) throw statusError(started, `${operation} a list of the test`);
+    }
+  }
+
+  #onEnd(request: Request, status: Status): void {
+    if (status < 0) this.error ??= statusError(status, `${this.#ends.operation} a list of the test`, request.error);
+    if (request.transport !== undefined) this.carrier = `${request.transport}/${request.device ?? ''}`;
+    request.free();
+    this.#count();
+  }
+
+  #count(): void {
+    this.#unfinished -= 1;
+    if (this.#unfinished > 0) return;
+    this.#latencies.add(this.#clock.nowNs() - this.#beginNs);
+    for (const { byteLength } of this.#lists) this.bytes += byteLength;
+  }
+}
+
+/** The lists of a transfer: the receiver's blocks are in reverse order, as those of a paged cache are in any, so that no two blocks are one. */
+function listsOf({ operation, endpoint, local, rkey, recvOffset }: TransferEnds, shape: Shape): PreparedList[] {
+  const { blocks, blockBytes, batch } = shape;
+  const lists: PreparedList[] = [];
+  for (let first = 0; first < blocks; first += batch) {
+    const entries = Array.from({ length: Math.min(batch, blocks - first) }, (_, index) => {
+      const sendOffset = (first + index) * blockBytes;
+      const target = recvOffset + transferBytes(shape) - sendOffset - blockBytes;
+      const [localOffset, remoteOffset] = operation === 'put' ? [sendOffset, target] : [target, sendOffset];
+      return { local, localOffset, rkey, remoteOffset, byteLength: blockBytes };
+    });
+    lists.push(endpoint.prepareList(operation, entries));
+  }
+  return lists;
+}

@@ -1,0 +1,46 @@
+/** The program of one thread of perftest -T: a whole test of its own, over a channel of its own. A message of its parent ends it. */
+
+import { parentPort, workerData } from 'node:worker_threads';
+import { asError, isUcxError, statusError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { acceptChannel, type Channel, connectChannel } from '../channel.ts';
+import { unpackSpec } from '../options/spec.ts';
+import { runTest } from '../session.ts';
+import type { ThreadData, ThreadMessage } from './thread-messages.ts';
+
+const { spec, role, place }: ThreadData = workerData;
+const parent = parentPort!;
+const post = (message: ThreadMessage): void => parent.postMessage(message);
+const interruption = new AbortController();
+parent.once('message', () => interruption.abort());
+// The listener alone keeps no thread alive.
+parent.unref();
+
+let channel: Channel | undefined;
+try {
+  if (place !== undefined) {
+    channel =
+      role === 'client'
+        ? await connectChannel(place)
+        : await acceptChannel(place, interruption.signal, (own) => post({ kind: 'listening', place: own }));
+  }
+  await runTest({
+    spec: unpackSpec(spec),
+    role,
+    channel,
+    interrupt: interruption.signal,
+    onStart: ({ emulated }) => post({ kind: 'start', emulated }),
+    onProgress: (iterations, isMeasured) => {
+      if (isMeasured) post({ kind: 'progress', iterations });
+    },
+    onReport: (measurement, isFinal, carrier) => post({ kind: 'report', measurement, isFinal, carrier }),
+  });
+} catch (error) {
+  const isEnd = error instanceof Error && (error.name === 'AbortError' || 'syscall' in error);
+  if (!isUcxError(error) && !isEnd) throw error;
+  const { code, status, message } = isUcxError(error) ? error : statusError(Status.IO_ERROR, asError(error).message);
+  channel?.sendError(error);
+  post({ kind: 'failure', code, status, text: message });
+} finally {
+  await channel?.close();
+}

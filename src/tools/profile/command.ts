@@ -1,0 +1,19 @@
+/** `gaudi-ucx profile`: its argument and its output. */
+
+import { Command } from 'commander';
+import { readArguments } from '../command-line.ts';
+import { readProfile } from './read-profile.ts';
+import { summarize, summaryText } from './summary.ts';
+
+/** The command. */
+export function profileCommand(): Command {
+  return new Command('profile')
+    .description('summarize a file of UCX_PROFILE_MODE: what ran, how often, how long, how many bytes')
+    .argument('<file>', 'file of UCX_PROFILE_FILE, which Perfetto shows too')
+    .option('--json', 'as JSON, with times in nanoseconds')
+    .action((file: string, options: { readonly json?: boolean }, command: Command) => {
+      const summary = summarize(readArguments(command, () => readProfile(file)));
+      const text = options.json === true ? JSON.stringify(summary, undefined, 2) : summaryText(summary);
+      process.stdout.write(`${text}\n`);
+    });
+}

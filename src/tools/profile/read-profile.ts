@@ -1,0 +1,107 @@
+/** Reads a file of UCX_PROFILE_FILE: its events and sums. It does not judge them; a file of another program is refused. */
+
+import { readFileSync } from 'node:fs';
+import type { AccumulatedSpans } from '../../ucs/profile/trace.ts';
+import { asError, invalidParam } from '../../ucs/type/error.ts';
+
+/** An event that has begun and ended. */
+export interface ProfileEvent {
+  /** Worker or card, such as `worker 1`. */
+  readonly timeline: string;
+  /** Kind: request, cs or dma. */
+  readonly category: string;
+  readonly name: string;
+  readonly startNs: number;
+  readonly endNs: number;
+  readonly bytes: number;
+  /** Name of the status; undefined for events without one. */
+  readonly status: string | undefined;
+}
+
+/** The contents of a file. */
+export interface ProfileFile {
+  /** Command line and host of the process. */
+  readonly title: string;
+  /** Events that were replaced by newer ones. */
+  readonly lost: number;
+  readonly events: readonly ProfileEvent[];
+  readonly sums: readonly AccumulatedSpans[];
+}
+
+const NS_PER_US = 1000;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** @throws UcxError ERR_INVALID_PARAM for a file that is no profile; the error of node:fs */
+export function readProfile(path: string): ProfileFile {
+  const text = readFileSync(path, 'utf8');
+  if (text === '') throw notProfile(path, 'it is empty: its process has not ended yet, or was killed');
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw notProfile(path, asError(error).message);
+  }
+  const { traceEvents, otherData } = fieldsOf(value);
+  const { title, lost, accumulated } = fieldsOf(otherData);
+  if (!Array.isArray(traceEvents) || typeof title !== 'string' || typeof lost !== 'number') {
+    throw notProfile(path, 'it has other fields');
+  }
+  if (!Array.isArray(accumulated)) throw notProfile(path, 'it has no sums');
+  return { title, lost, events: eventsOf(traceEvents, path), sums: accumulated.map((sum) => sumOf(sum, path)) };
+}
+
+/** Pairs begin and end of each event by its id. */
+function eventsOf(traceEvents: readonly unknown[], path: string): ProfileEvent[] {
+  const begun = new Map<unknown, Fields>();
+  const events: ProfileEvent[] = [];
+  for (const each of traceEvents) {
+    const event = fieldsOf(each);
+    const { ph, id } = event;
+    if (ph === 'b') begun.set(id, event);
+    if (ph !== 'e') continue;
+    const begin = begun.get(id);
+    if (begin === undefined) throw notProfile(path, `event ${String(id)} ends without a begin`);
+    begun.delete(id);
+    const { on, bytes = 0, status } = fieldsOf(begin['args']);
+    events.push({
+      timeline: String(on),
+      category: String(begin['cat']),
+      name: String(begin['name']),
+      startNs: numberOf(begin['ts'], path) * NS_PER_US,
+      endNs: numberOf(event['ts'], path) * NS_PER_US,
+      bytes: numberOf(bytes, path),
+      status: status === undefined ? undefined : String(status),
+    });
+  }
+  return events;
+}
+
+function sumOf(value: unknown, path: string): AccumulatedSpans {
+  const { timeline, name, count, totalNs, minNs, maxNs, bytes } = fieldsOf(value);
+  const [counted, total, least, most, moved] = [count, totalNs, minNs, maxNs, bytes].map((each) =>
+    numberOf(each, path),
+  );
+  return {
+    timeline: String(timeline),
+    name: String(name),
+    count: counted!,
+    totalNs: total!,
+    minNs: least!,
+    maxNs: most!,
+    bytes: moved!,
+  };
+}
+
+function fieldsOf(value: unknown): Fields {
+  return typeof value === 'object' && value !== null ? (value as Fields) : {};
+}
+
+function numberOf(value: unknown, path: string): number {
+  if (typeof value === 'number' && Number.isFinite(value)) return value;
+  throw notProfile(path, `${String(value)} is not a number`);
+}
+
+function notProfile(path: string, reason: string): Error {
+  return invalidParam('file', `must be one that UCX_PROFILE_FILE has named (${reason})`, path);
+}

@@ -1,0 +1,30 @@
+/** The side of a rank's process: its assignment, its exchange with the other ranks, and its results and failure for the process that has started it. */
+
+import { forkedExchange } from '../../coll/exchange/forked.ts';
+import type { LaunchedRank } from '../../coll/exchange/listener.ts';
+import { setParentDeathSignal } from '../../sys/index.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import type { RankAssignment, RankMessage } from './rank-messages.ts';
+
+/**
+ * Runs the rank of this process, which launchRanks has started.
+ * @param run what the rank does; it gives its results to `report`
+ */
+export async function runRankProgram<S, R>(
+  run: (spec: S, launched: LaunchedRank, report: (result: R) => void) => Promise<void>,
+): Promise<void> {
+  setParentDeathSignal();
+  const { spec, rank, size } = JSON.parse(process.argv[2]!) as RankAssignment<S>;
+  const send = (message: RankMessage<R>): void => {
+    if (process.connected) process.send!(message, undefined, undefined, () => {});
+  };
+  try {
+    const exchange = forkedExchange(process);
+    await run(spec, { rank, size, exchange }, (result) => send({ kind: 'result', result }));
+  } catch (error) {
+    if (!isUcxError(error) && !(error instanceof Error && 'syscall' in error)) throw error;
+    send({ kind: 'failure', text: `${error.message}${isUcxError(error) ? ` (${error.code})` : ''}` });
+    process.exitCode = 1;
+  }
+  if (process.connected) process.disconnect();
+}

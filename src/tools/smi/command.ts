@@ -1,0 +1,160 @@
+/** `gaudi-ucx smi`: its options, which are those of hl-smi, and its loop. What is printed is in the files beside. */
+
+import { Command, Option } from 'commander';
+import { openNode } from '../../assembly/open-node.ts';
+import { packageVersion } from '../../assembly/program/package.ts';
+import { startProgram } from '../../assembly/program/program.ts';
+import type { DriverNode } from '../../driver/port.ts';
+import { wallClockMs } from '../../ucs/sys/clock.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { readArguments } from '../command-line.ts';
+import { suggestingOption } from '../completion/values.ts';
+import { pause } from '../pause.ts';
+import { detailLines, listLines, SECTION_NAMES } from './details.ts';
+import { PORT_VIEWS, portLines, readPorts, readPortView } from './ports.ts';
+import { QUERY_NAMES, queryLines, readFormat, readQueries } from './queries.ts';
+import { readSmiCards, type SmiCard } from './smi-card.ts';
+import { smiTable } from './smi-table.ts';
+import { affinityTable, linkMatrix } from './topology-text.ts';
+
+const LOOP_SECONDS_DEFAULT = '5';
+const LOOP_SECONDS_MAX = 86_400;
+const NS_PER_S = 1e9;
+
+interface Options {
+  readonly listAips?: boolean;
+  readonly query?: boolean;
+  readonly display?: string;
+  readonly queryAip?: string;
+  readonly format?: string;
+  readonly n?: string;
+  readonly P?: string;
+  readonly device?: string;
+  readonly loop?: string | true;
+  readonly json?: boolean;
+}
+
+/** Makes the text of one reading. */
+type Printer = (cards: readonly SmiCard[], node: DriverNode) => string;
+
+/** The command. */
+export function smiCommand(): Command {
+  const smi = new Command('smi')
+    .description('show the cards as hl-smi does: a table, values as CSV, details, topology, processes')
+    .option('-L, --list-aips', 'list the cards')
+    .option('-q, --query', 'all details of the cards')
+    .addOption(
+      suggestingOption('-d, --display <section>', `one section of -q: ${SECTION_NAMES.join(', ')}`, SECTION_NAMES),
+    )
+    .addOption(
+      suggestingOption(
+        '-Q, --query-aip <names>',
+        `values as CSV, with commas between them: ${QUERY_NAMES.join(', ')}`,
+        QUERY_NAMES,
+      ),
+    )
+    .addOption(
+      suggestingOption('-f, --format <format>', 'format of -Q: csv, with noheader and nounits behind commas', [
+        'csv',
+        'csv,noheader',
+        'csv,noheader,nounits',
+      ]),
+    )
+    .addOption(
+      suggestingOption('-n <view>', 'network ports: link (up or down) or ports (internal or external)', PORT_VIEWS),
+    )
+    .option('-P <ports>', 'ports of -n, with commas between them (with link: all internal ones)')
+    .option('-i, --device <pci addr>', 'one card only')
+    .option('-l, --loop [seconds]', `again after so many seconds (${LOOP_SECONDS_DEFAULT}), until it is interrupted`)
+    .addOption(new Option('--json', 'as JSON: all values, undefined ones left out'))
+    .action(run);
+  smi
+    .command('topo')
+    .description('links between cards; with -c and -N the processors and the memory near to each card')
+    .option('-c, --cpu', 'processors near to each card')
+    .option('-N, --numa', 'NUMA node of each card')
+    .action(async ({ cpu = false, numa = false }: { readonly cpu?: boolean; readonly numa?: boolean }) => {
+      const print: Printer = (cards) => (cpu || numa ? affinityTable(cards, { cpu, numa }, '/sys') : linkMatrix(cards));
+      await show(print, undefined, undefined);
+    });
+  return smi;
+}
+
+async function run(options: Options, command: Command): Promise<void> {
+  const { print, seconds } = readArguments(command, () => ({
+    print: printerOf(options),
+    seconds: secondsOf(options.loop),
+  }));
+  await show(print, options.device, seconds);
+}
+
+/** What the options ask for. @throws UcxError ERR_INVALID_PARAM */
+function printerOf({ listAips, query, display, queryAip, format = 'csv', n, P, json }: Options): Printer {
+  const isDetailed = query === true || display !== undefined;
+  const asked = [listAips, isDetailed, queryAip !== undefined, n !== undefined, json].filter((each) => each);
+  if (asked.length > 1) throw invalidParam('-L, -q, -Q, -n, --json', 'must not be given together', asked.length);
+  if (json === true) return (cards) => JSON.stringify(cards, undefined, 2);
+  if (P !== undefined && n === undefined) throw invalidParam('-P', 'must be given with -n', P);
+  if (n !== undefined) {
+    const [view, chosen] = [readPortView(n), P === undefined ? undefined : readPorts(P)];
+    return (cards) => portLines(cards, view, chosen).join('\n');
+  }
+  if (listAips === true) return (cards) => listLines(cards).join('\n');
+  if (queryAip !== undefined) {
+    const [names, form] = [readQueries(queryAip), readFormat(format)];
+    return (cards) => queryLines(cards, names, form, timeText()).join('\n');
+  }
+  if (isDetailed) {
+    const name = display?.toUpperCase();
+    if (name !== undefined && !SECTION_NAMES.includes(name)) {
+      throw invalidParam('-d', `must be one of ${SECTION_NAMES.join(', ')}`, display);
+    }
+    return (cards) => detailLines(cards, name === undefined ? SECTION_NAMES : [name], timeText()).join('\n');
+  }
+  return (cards, { driverVersion, emulated }) =>
+    smiTable(cards, { version: packageVersion(), driverVersion, emulated });
+}
+
+function secondsOf(loop: string | true | undefined): number | undefined {
+  if (loop === undefined) return undefined;
+  const text = loop === true ? LOOP_SECONDS_DEFAULT : loop;
+  const value = Number(text);
+  if (/^\d+(\.\d+)?$/.test(text) && value >= 0.1 && value <= LOOP_SECONDS_MAX) return value;
+  throw invalidParam('-l', `must be seconds from 0.1 to ${LOOP_SECONDS_MAX}`, text);
+}
+
+/** Prints once, or again and again until a signal. */
+async function show(print: Printer, device: string | undefined, seconds: number | undefined): Promise<void> {
+  const program = startProgram();
+  const node = openNode(program);
+  const end = new AbortController();
+  const stop = (): void => end.abort();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, stop);
+  // The reader has closed the pipe, as head does.
+  process.stdout.on('error', stop);
+  try {
+    do {
+      process.stdout.write(`${print(cardsOf(node, device), node)}\n`);
+    } while (seconds !== undefined && (await pause(program.clock, seconds * NS_PER_S, end.signal)));
+  } finally {
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, stop);
+    process.stdout.off('error', stop);
+    node.close();
+  }
+}
+
+function cardsOf(node: DriverNode, device: string | undefined): SmiCard[] {
+  const cards = readSmiCards(node);
+  if (device === undefined) return cards;
+  const chosen = cards.filter(
+    ({ busId }) => busId === device.toLowerCase() || busId === `0000:${device.toLowerCase()}`,
+  );
+  if (chosen.length === 0) {
+    throw invalidParam('-i', `must be one of ${cards.map(({ busId }) => busId).join(', ') || 'no cards'}`, device);
+  }
+  return chosen;
+}
+
+function timeText(): string {
+  return new Date(wallClockMs()).toUTCString();
+}

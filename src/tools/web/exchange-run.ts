@@ -1,0 +1,60 @@
+/** The demo's exchange as a child process, for the page to watch: at most one at a time. Its traffic is seen on the links, like that of any program. */
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { WebExchange } from './web-model.ts';
+
+/** Characters of output that are kept: the last ones. */
+const OUTPUT_LENGTH_MAX = 4000;
+
+/** The exchange. */
+export class ExchangeRun {
+  readonly #driver: string | undefined;
+  #child: ChildProcess | undefined;
+  #shown: WebExchange = { state: 'idle', output: '' };
+
+  /** @param driver value of UCX_GAUDI_DRIVER for the cards of the page; undefined for real ones */
+  constructor(driver: string | undefined) {
+    this.#driver = driver;
+  }
+
+  get shown(): WebExchange {
+    return this.#shown;
+  }
+
+  /** Starts it. @throws UcxError BUSY while it runs */
+  start(): void {
+    if (this.#child !== undefined) throw statusError(Status.BUSY, 'the exchange runs already');
+    const env = {
+      ...process.env,
+      UCX_STATS_LATENCY: 'y',
+      ...(this.#driver !== undefined && { UCX_GAUDI_DRIVER: this.#driver }),
+    };
+    const child = spawn(process.execPath, [...process.execArgv, process.argv[1]!, 'demo'], {
+      env,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#child = child;
+    this.#shown = { state: 'running', output: '' };
+    const take = (bytes: Buffer): void => {
+      this.#shown = { ...this.#shown, output: `${this.#shown.output}${bytes}`.slice(-OUTPUT_LENGTH_MAX) };
+    };
+    child.stdout.on('data', take);
+    child.stderr.on('data', take);
+    const end = (isDone: boolean): void => {
+      this.#child = undefined;
+      this.#shown = { ...this.#shown, state: isDone ? 'done' : 'failed' };
+    };
+    child.once('error', (error) => {
+      take(Buffer.from(error.message));
+      end(false);
+    });
+    child.once('close', (code) => end(code === 0));
+  }
+
+  /** Ends it. */
+  close(): void {
+    this.#child?.kill('SIGTERM');
+  }
+}

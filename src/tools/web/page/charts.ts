@@ -1,0 +1,106 @@
+/** The charts: rates and latency percentiles of the last minutes. */
+
+import uPlot from 'uplot';
+import { setAttribute } from './dom.ts';
+
+/** Samples that are kept. */
+const SAMPLES_MAX = 300;
+const HEIGHT = 190;
+
+/** A line of a chart. */
+export interface ChartLine {
+  readonly label: string;
+  /** Name of the CSS variable of its colour. */
+  readonly color: string;
+  /** Lengths of dashes, so that lines differ without colours; none for a solid line. */
+  readonly dash?: readonly number[];
+}
+
+/** A chart with a value for each line and time. */
+export class LineChart {
+  readonly #parent: HTMLElement;
+  readonly #lines: readonly ChartLine[];
+  readonly #unit: string;
+  readonly #data: (number | null)[][];
+  #plot: uPlot;
+
+  readonly #isLogarithmic: boolean;
+
+  /** @param isLogarithmic for values that differ by orders of magnitude */
+  constructor(parent: HTMLElement, unit: string, lines: readonly ChartLine[], isLogarithmic = false) {
+    this.#parent = parent;
+    this.#unit = unit;
+    this.#lines = lines;
+    this.#isLogarithmic = isLogarithmic;
+    this.#data = [[], ...lines.map(() => [])];
+    this.#plot = this.#make();
+    new ResizeObserver(() => this.#plot.setSize({ width: parent.clientWidth, height: HEIGHT })).observe(parent);
+    // Colours are those of the theme when the chart is made.
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+      this.#plot.destroy();
+      this.#plot = this.#make();
+    });
+  }
+
+  /** Adds values; null for a line without one. */
+  add(seconds: number, values: readonly (number | null)[]): void {
+    for (const [index, value] of [seconds, ...values].entries()) {
+      const column = this.#data[index]!;
+      column.push(value);
+      if (column.length > SAMPLES_MAX) column.shift();
+    }
+    this.#plot.setData(this.#data as uPlot.AlignedData);
+    const text = this.#lines.map(({ label }, index) => `${label} ${textOf(values[index], this.#unit)}`).join(', ');
+    setAttribute(this.#parent, 'aria-label', text);
+  }
+
+  #make(): uPlot {
+    const style = getComputedStyle(document.documentElement);
+    const color = (name: string): string => style.getPropertyValue(name).trim();
+    const axis: uPlot.Axis = {
+      stroke: color('--faint'),
+      grid: { stroke: color('--line'), width: 1 },
+      ticks: { stroke: color('--line') },
+    };
+    const values: uPlot.Axis = { ...axis, size: 64, label: this.#unit, labelSize: 18 };
+    const powers: uPlot.Axis = {
+      ...values,
+      filter: powersOfTen,
+      grid: { ...axis.grid, filter: powersOfTen },
+      ticks: { ...axis.ticks, filter: powersOfTen },
+    };
+    const options: uPlot.Options = {
+      width: this.#parent.clientWidth,
+      height: HEIGHT,
+      cursor: { drag: { setScale: false } },
+      scales: {
+        y: this.#isLogarithmic
+          ? { distr: 3, range: (_plot, _min, max) => [0.1, Math.max(max, 1) * 10] }
+          : { range: (_plot, _min, max) => [0, Math.max(max, 1e-3) * 1.1] },
+      },
+      axes: [axis, this.#isLogarithmic ? powers : values],
+      series: [
+        {},
+        ...this.#lines.map(({ label, color: name, dash }): uPlot.Series => {
+          return {
+            label,
+            stroke: color(name),
+            width: 2,
+            value: (_plot, value) => textOf(value, this.#unit),
+            ...(dash && { dash: [...dash] }),
+          };
+        }),
+      ],
+    };
+    return new uPlot(options, this.#data as uPlot.AlignedData, this.#parent);
+  }
+}
+
+function textOf(value: number | null | undefined, unit: string): string {
+  return value === null || value === undefined ? '-' : `${value.toPrecision(3)} ${unit}`;
+}
+
+/** Of the values of a logarithmic axis, the lines that are drawn. */
+function powersOfTen(_plot: uPlot, splits: readonly number[]): (number | null)[] {
+  return splits.map((value) => (Number.isInteger(Math.log10(value)) ? value : null));
+}

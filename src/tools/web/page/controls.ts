@@ -1,0 +1,95 @@
+/** What the page can do: faults of the emulated node, and the exchange of the demo. */
+
+import type { WebModel } from '../web-model.ts';
+import { byId, setText } from './dom.ts';
+import type { Pair } from './links.ts';
+import { isDown } from './links.ts';
+
+/** Header with the token; see web-server.ts. */
+const TOKEN_HEADER = 'x-gaudi-ucx-token';
+
+/** A fault that a button injects; `needsPeer` for faults of links. */
+const BUTTONS: readonly { readonly text: string; readonly fault: object; readonly needsPeer?: boolean }[] = [
+  { text: 'Links down', fault: { kind: 'link-down' }, needsPeer: true },
+  { text: 'Links up', fault: { kind: 'link-up' }, needsPeer: true },
+  { text: 'Reset', fault: { kind: 'hard-reset' } },
+  { text: 'Hang next submission', fault: { kind: 'hang' } },
+  { text: 'Lose next completion', fault: { kind: 'completion' } },
+  { text: 'No HBM once', fault: { kind: 'exhausted', resource: 'hbm' } },
+  { text: 'Malfunction', fault: { kind: 'malfunction' } },
+  { text: 'Remove', fault: { kind: 'unplug' } },
+  { text: 'Recover', fault: { kind: 'recover' } },
+];
+
+/** The controls. */
+export class Controls {
+  readonly #token: string;
+  readonly #card = byId<HTMLSelectElement>('fault-card');
+  readonly #peer = byId<HTMLSelectElement>('fault-peer');
+  readonly #result = byId('fault-result');
+  readonly #buttons: readonly HTMLButtonElement[];
+  readonly #exchange = byId<HTMLButtonElement>('exchange-start');
+
+  constructor(token: string) {
+    this.#token = token;
+    byId('fault-form').addEventListener('submit', (event) => event.preventDefault());
+    this.#buttons = BUTTONS.map(({ text, fault, needsPeer }) => {
+      const button = document.createElement('button');
+      button.type = 'button';
+      button.textContent = text;
+      button.addEventListener('click', () => {
+        const peer = needsPeer === true ? { peer: Number(this.#peer.value) } : {};
+        void this.#post('/fault', { card: Number(this.#card.value), ...fault, ...peer });
+      });
+      return button;
+    });
+    byId('fault-buttons').append(...this.#buttons);
+    this.#exchange.addEventListener('click', () => void this.#post('/exchange', {}));
+  }
+
+  /** Shows what can be done now. */
+  show({ top, canInject, exchange }: WebModel): void {
+    const minors = top.cards.map(({ minor }) => minor);
+    showOptions(this.#card, minors, 0);
+    showOptions(this.#peer, minors, 1);
+    for (const control of [...this.#buttons, this.#card, this.#peer]) control.disabled = !canInject;
+    if (!canInject) setText(this.#result, 'Faults can be injected into emulated cards only.');
+    this.#exchange.disabled = exchange.state === 'running' || minors.length < 2;
+    setText(byId('exchange-state'), exchange.state);
+    const output = byId<HTMLTextAreaElement>('exchange-output');
+    if (output.value === exchange.output) return;
+    output.value = exchange.output;
+    output.scrollTop = output.scrollHeight;
+  }
+
+  /** Chooses a card for the next fault. */
+  selectCard(minor: number): void {
+    this.#card.value = String(minor);
+    this.#card.focus();
+  }
+
+  /** Takes links down, or up again. */
+  toggleLink(pair: Pair): void {
+    void this.#post('/fault', { card: pair.a, peer: pair.b, kind: isDown(pair) ? 'link-up' : 'link-down' });
+  }
+
+  async #post(path: string, body: object): Promise<void> {
+    try {
+      const response = await fetch(path, {
+        method: 'POST',
+        headers: { [TOKEN_HEADER]: this.#token },
+        body: JSON.stringify(body),
+      });
+      setText(this.#result, (await response.text()).trim());
+    } catch (error) {
+      setText(this.#result, `the server does not answer: ${(error as Error).message}`);
+    }
+  }
+}
+
+function showOptions(select: HTMLSelectElement, minors: readonly number[], first: number): void {
+  if (select.options.length === minors.length) return;
+  const chosen = select.value;
+  select.replaceChildren(...minors.map((minor) => new Option(`card ${minor}`, String(minor))));
+  select.value = chosen === '' ? String(minors[first] ?? minors[0] ?? '') : chosen;
+}

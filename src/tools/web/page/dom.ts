@@ -1,0 +1,106 @@
+/** Elements of the page: found by id, made, and changed only where they differ, so that nothing flickers and selections stay. */
+
+import { STRIP, type Strip } from './arena-strips.ts';
+import type { Cell } from './cell.ts';
+
+const SVG = 'http://www.w3.org/2000/svg';
+
+/** The element with an id of index.html. */
+export function byId<T extends HTMLElement>(id: string): T {
+  return document.getElementById(id) as T;
+}
+
+/** An element of SVG. */
+export function svgElement<K extends keyof SVGElementTagNameMap>(
+  name: K,
+  attributes: Readonly<Record<string, string | number>>,
+): SVGElementTagNameMap[K] {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+  return element;
+}
+
+/** Sets text if it differs. */
+export function setText(element: Element, text: string): void {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Sets an attribute if it differs. */
+export function setAttribute(element: Element, name: string, value: string): void {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
+/** Shows rows in a table, and keeps the elements that are there. The first row is the head. */
+export function showTable(table: HTMLTableElement, caption: string, rows: readonly (readonly Cell[])[]): void {
+  table.caption ??= table.createCaption();
+  setText(table.caption, caption);
+  const head = table.tHead ?? table.createTHead();
+  const body = table.tBodies[0] ?? table.createTBody();
+  const [first = [], ...rest] = rows;
+  showRows(head, [first.map((cell) => ({ ...cell, isHead: true }))], 'col');
+  showRows(body, rest, 'row');
+}
+
+function showRows(section: HTMLTableSectionElement, rows: readonly (readonly Cell[])[], scope: string): void {
+  while (section.rows.length > rows.length) section.deleteRow(-1);
+  for (const [index, cells] of rows.entries()) {
+    const row = section.rows[index] ?? section.insertRow();
+    while (row.cells.length > cells.length) row.deleteCell(-1);
+    for (const [column, { text, kind = '', title = '', isHead = false }] of cells.entries()) {
+      let cell = row.cells[column];
+      if (cell === undefined) {
+        cell = document.createElement(isHead ? 'th' : 'td');
+        if (isHead) cell.scope = scope;
+        row.append(cell);
+      }
+      setText(cell, text);
+      setAttribute(cell, 'class', kind);
+      setAttribute(cell, 'title', title);
+    }
+  }
+}
+
+/** Strips below one another, each with its label: elements that are there are kept. */
+export class StripList {
+  readonly #parent: Element;
+  readonly #rows: StripRow[] = [];
+
+  constructor(parent: Element) {
+    this.#parent = parent;
+  }
+
+  show(strips: readonly Strip[]): void {
+    while (this.#rows.length > strips.length) this.#rows.pop()?.row.remove();
+    for (const [index, { label, used, borders, text }] of strips.entries()) {
+      const shapes = this.#rows[index] ?? this.#add();
+      setText(shapes.label, label);
+      setAttribute(shapes.drawing, 'aria-label', text);
+      setAttribute(shapes.used, 'd', used);
+      setAttribute(shapes.borders, 'd', borders);
+    }
+  }
+
+  #add(): StripRow {
+    const viewBox = `0 0 ${STRIP.width} ${STRIP.height}`;
+    const shapes = {
+      row: document.createElement('div'),
+      label: document.createElement('span'),
+      drawing: svgElement('svg', { viewBox, preserveAspectRatio: 'none', role: 'img' }),
+      used: svgElement('path', { class: 'used' }),
+      borders: svgElement('path', { class: 'border' }),
+    };
+    shapes.drawing.append(shapes.used, shapes.borders);
+    shapes.row.append(shapes.label, shapes.drawing);
+    this.#parent.append(shapes.row);
+    this.#rows.push(shapes);
+    return shapes;
+  }
+}
+
+interface StripRow {
+  readonly row: Element;
+  readonly label: Element;
+  readonly drawing: Element;
+  readonly used: Element;
+  readonly borders: Element;
+}

@@ -1,0 +1,25 @@
+/** Numbers as text. */
+
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+
+/** `92.1 MiB`. */
+export function bytesText(bytes: number): string {
+  let value = bytes;
+  let unit = 0;
+  while (value >= 1024 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${unit === 0 ? value : value.toFixed(1)} ${UNITS[unit]}`;
+}
+
+/** Bytes per second as GB/s with two digits. */
+export function rateText(bytesPerSecond: number): string {
+  return (bytesPerSecond / 1e9).toFixed(2);
+}
+
+/** `12.3 ms`. */
+export function millisecondsText(ms: number): string {
+  if (ms < 1) return `${(ms * 1000).toFixed(0)} us`;
+  return ms < 1000 ? `${ms.toFixed(1)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}

@@ -1,0 +1,165 @@
+/** The node as a picture: cards around their links. Links are lit by traffic, and dashed where they are down. */
+
+import type { TopCard, TopModel } from '../../top/model.ts';
+import { setAttribute, setText, svgElement } from './dom.ts';
+import { rateText } from './format.ts';
+import { isDown, type Pair, pairsOf } from './links.ts';
+
+const SIZE = 460;
+const RADIUS = 180;
+const CARD = { width: 74, height: 46 };
+/** Bytes per second at which a link is as wide as it gets. */
+const FULL_RATE = 10e9;
+const WIDTH_MAX = 7;
+const OPERATIONAL = 'operational';
+
+/** What a click asks for. */
+export interface PictureActions {
+  selectCard(minor: number): void;
+  toggleLink(pair: Pair): void;
+}
+
+interface LinkShape {
+  readonly line: SVGLineElement;
+  readonly hit: SVGLineElement;
+}
+
+interface CardShape {
+  readonly group: SVGGElement;
+  readonly fill: SVGRectElement;
+  readonly text: SVGTextElement;
+}
+
+/** The picture. */
+export class NodePicture {
+  readonly #svg: SVGSVGElement;
+  readonly #title: SVGTitleElement;
+  readonly #links: SVGGElement;
+  readonly #cards: SVGGElement;
+  readonly #actions: PictureActions;
+  readonly #linkShapes = new Map<string, LinkShape>();
+  readonly #cardShapes = new Map<number, CardShape>();
+  #pairs: readonly Pair[] = [];
+  #minors = '';
+
+  constructor(parent: HTMLElement, actions: PictureActions) {
+    this.#actions = actions;
+    this.#svg = svgElement('svg', {
+      viewBox: `0 0 ${SIZE} ${SIZE}`,
+      role: 'group',
+      'aria-label': 'Cards and their links',
+    });
+    this.#title = svgElement('title', {});
+    this.#links = svgElement('g', {});
+    this.#cards = svgElement('g', {});
+    this.#svg.append(this.#title, this.#links, this.#cards);
+    parent.append(this.#svg);
+  }
+
+  /** Shows a model. */
+  show({ cards, links }: TopModel, canInject: boolean): void {
+    const minors = cards.map(({ minor }) => minor).join(',');
+    if (minors !== this.#minors) this.#place(cards);
+    this.#minors = minors;
+    this.#pairs = pairsOf(links);
+    for (const card of cards) this.#showCard(card);
+    for (const pair of this.#pairs) this.#showLink(pair, canInject);
+    const down = this.#pairs.filter(isDown).map(({ a, b }) => `${a} to ${b}`);
+    setText(this.#title, `${cards.length} cards; links down: ${down.join(', ') || 'none'}`);
+  }
+
+  /** Places the cards on a circle: once, unless their number changes. */
+  #place(cards: readonly TopCard[]): void {
+    this.#links.replaceChildren();
+    this.#cards.replaceChildren();
+    this.#linkShapes.clear();
+    this.#cardShapes.clear();
+    for (const { minor } of cards) {
+      const { x, y } = placeOf(minor, cards);
+      const group = svgElement('g', {
+        class: 'card',
+        transform: `translate(${x} ${y})`,
+        tabindex: 0,
+        role: 'button',
+        'data-card': minor,
+      });
+      const box = { x: -CARD.width / 2, y: -CARD.height / 2, width: CARD.width, height: CARD.height, rx: 6 };
+      const fill = svgElement('rect', { ...box, class: 'fill' });
+      const title = svgElement('text', { y: -4 });
+      title.textContent = `card ${minor}`;
+      const text = svgElement('text', { y: 13, class: 'small' });
+      group.append(svgElement('rect', { ...box, class: 'body' }), fill, title, text);
+      const select = (): void => this.#actions.selectCard(minor);
+      group.addEventListener('click', select);
+      group.addEventListener('keydown', (event) => onKey(event, select));
+      this.#cards.append(group);
+      this.#cardShapes.set(minor, { group, fill, text });
+    }
+    for (const [index, { minor: a }] of cards.entries()) {
+      for (const { minor: b } of cards.slice(index + 1)) this.#addLink(a, b, cards);
+    }
+  }
+
+  #addLink(a: number, b: number, cards: readonly TopCard[]): void {
+    const [from, to] = [placeOf(a, cards), placeOf(b, cards)];
+    const place = { x1: from.x, y1: from.y, x2: to.x, y2: to.y };
+    const line = svgElement('line', { ...place, class: 'link', 'data-link': `${a}-${b}`, visibility: 'hidden' });
+    const hit = svgElement('line', { ...place, class: 'hit' });
+    const toggle = (): void => {
+      const pair = this.#pairs.find((each) => each.a === a && each.b === b);
+      if (pair !== undefined && hit.hasAttribute('tabindex')) this.#actions.toggleLink(pair);
+    };
+    hit.addEventListener('click', toggle);
+    hit.addEventListener('keydown', (event) => onKey(event, toggle));
+    this.#links.append(line, hit);
+    this.#linkShapes.set(`${a}-${b}`, { line, hit });
+  }
+
+  #showCard({ minor, status, hbmUsedBytes, hbmBytes, hostToDevice, deviceToHost, inUse }: TopCard): void {
+    const { group, fill, text } = this.#cardShapes.get(minor)!;
+    const share = hbmBytes === 0 ? 0 : hbmUsedBytes / hbmBytes;
+    setAttribute(fill, 'height', String(CARD.height * share));
+    setAttribute(fill, 'y', String(CARD.height / 2 - CARD.height * share));
+    const isBroken = status !== OPERATIONAL;
+    setAttribute(group, 'class', isBroken ? 'card broken' : 'card');
+    setText(text, isBroken ? status : `${rateText(hostToDevice + deviceToHost)} GB/s`);
+    const percent = Math.round(share * 100);
+    setAttribute(
+      group,
+      'aria-label',
+      `card ${minor}: ${status}, ${inUse ? 'in use' : 'free'}, ${percent} % of HBM used`,
+    );
+  }
+
+  #showLink(pair: Pair, canInject: boolean): void {
+    const { a, b, up, total, bytesPerSecond } = pair;
+    const { line, hit } = this.#linkShapes.get(`${a}-${b}`)!;
+    setAttribute(line, 'visibility', total > 0 ? 'visible' : 'hidden');
+    const state = isDown(pair) ? 'down' : bytesPerSecond > 0 ? 'busy' : 'idle';
+    setAttribute(line, 'class', `link ${state}`);
+    setAttribute(line, 'data-state', state);
+    const share = Math.min(1, Math.sqrt(bytesPerSecond / FULL_RATE));
+    line.style.strokeWidth = state === 'busy' ? String(1.5 + WIDTH_MAX * share) : '';
+    const links = `links of card ${a} and card ${b}: ${up} of ${total} up, ${rateText(bytesPerSecond)} GB/s`;
+    if (canInject && total > 0) {
+      setAttribute(hit, 'tabindex', '0');
+      setAttribute(hit, 'role', 'button');
+      setAttribute(hit, 'aria-label', `${links}; take them ${isDown(pair) ? 'up' : 'down'}`);
+    } else {
+      hit.removeAttribute('tabindex');
+    }
+  }
+}
+
+function placeOf(minor: number, cards: readonly TopCard[]): { readonly x: number; readonly y: number } {
+  const index = cards.findIndex((card) => card.minor === minor);
+  const angle = (2 * Math.PI * index) / cards.length - Math.PI / 2;
+  const radius = cards.length === 1 ? 0 : RADIUS;
+  return { x: SIZE / 2 + radius * Math.cos(angle), y: SIZE / 2 + radius * Math.sin(angle) };
+}
+
+function onKey(event: KeyboardEvent, action: () => void): void {
+  if (event.key !== 'Enter' && event.key !== ' ') return;
+  event.preventDefault();
+  action();
+}

@@ -1,0 +1,108 @@
+/** The tables of the page: cards with their HBM, the matrix of rates, and processes. Pure: rows of cells. */
+
+import type { TopModel } from '../../top/model.ts';
+import type { ArenaUse, WebModel, WebProcess } from '../web-model.ts';
+import type { Cell } from './cell.ts';
+import { bytesText, millisecondsText, rateText } from './format.ts';
+import { isDown } from './links.ts';
+
+const OPERATIONAL = 'operational';
+
+/** A row for each card. */
+export function cardRows({ top, processes }: WebModel): Cell[][] {
+  const head = [
+    'card',
+    'bus id',
+    'status',
+    'process',
+    'HBM used',
+    'of',
+    'arenas',
+    'blocks',
+    'in blocks',
+    'fragmented',
+    'busy',
+    'to GB/s',
+    'from GB/s',
+    'faults',
+  ];
+  const rows = top.cards.map((card): Cell[] => {
+    const use = sumOf(processes.flatMap(({ arenas }) => arenas).filter(({ card: minor }) => minor === card.minor));
+    return [
+      { text: String(card.minor), isHead: true },
+      { text: card.busId },
+      { text: card.status, kind: card.status === OPERATIONAL ? '' : 'down' },
+      { text: card.pid === undefined ? '-' : String(card.pid), title: card.command ?? '' },
+      { text: bytesText(card.hbmUsedBytes) },
+      { text: bytesText(card.hbmBytes) },
+      { text: use === undefined ? '-' : `${use.arenas} of ${bytesText(use.arenaBytes)}` },
+      { text: use === undefined ? '-' : String(use.blocks) },
+      { text: use === undefined ? '-' : bytesText(use.blockBytes) },
+      { text: use === undefined ? '-' : `${fragmentation(use).toFixed(0)} %` },
+      { text: `${card.busyPercent.toFixed(0)} %`, kind: card.busyPercent > 0 ? 'busy' : '' },
+      { text: rateText(card.hostToDevice) },
+      { text: rateText(card.deviceToHost) },
+      { text: card.faults.join(', ') || '-', kind: card.faults.length > 0 ? 'down text' : 'text' },
+    ];
+  });
+  return [head.map((text) => ({ text })), ...rows];
+}
+
+/** Free bytes of arenas that are not in the largest free range, in percent of the free bytes. */
+export function fragmentation({ arenaBytes, blockBytes, largestFreeBytes }: ArenaUse): number {
+  const free = arenaBytes - blockBytes;
+  return free <= 0 ? 0 : (100 * Math.max(0, free - largestFreeBytes)) / free;
+}
+
+function sumOf(uses: readonly ArenaUse[]): ArenaUse | undefined {
+  if (uses.length === 0) return undefined;
+  return uses.reduce((one, other) => ({
+    card: one.card,
+    arenas: one.arenas + other.arenas,
+    arenaBytes: one.arenaBytes + other.arenaBytes,
+    blocks: one.blocks + other.blocks,
+    blockBytes: one.blockBytes + other.blockBytes,
+    largestFreeBytes: Math.max(one.largestFreeBytes, other.largestFreeBytes),
+    maps: [...one.maps, ...other.maps],
+  }));
+}
+
+/** The matrix: from each card to each other one. */
+export function linkRows({ cards, links }: TopModel): Cell[][] {
+  const head: Cell[] = [{ text: 'from \\ to' }, ...cards.map(({ minor }) => ({ text: String(minor) }))];
+  const rows = cards.map(({ minor: from }): Cell[] => [
+    { text: String(from), isHead: true },
+    ...cards.map(({ minor: to }): Cell => {
+      const link = links.find((each) => each.from === from && each.to === to);
+      if (link === undefined) return { text: from === to ? '·' : '-' };
+      const title = `card ${from} to card ${to}: ${link.up} of ${link.total} links up`;
+      if (isDown(link)) return { text: 'down', kind: 'down', title };
+      const rate = link.bytesPerSecond ?? 0;
+      return { text: link.bytesPerSecond === undefined ? '?' : rateText(rate), kind: rate > 0 ? 'busy' : '', title };
+    }),
+  ]);
+  return [head, ...rows];
+}
+
+/** A row for each process. */
+export function processRows(processes: readonly WebProcess[]): Cell[][] {
+  const head: Cell[] = [
+    ...['pid', 'workers', 'endpoints', 'pending', 'oldest'].map((text) => ({ text })),
+    { text: 'waits for', kind: 'text' },
+    { text: 'command', kind: 'text' },
+  ];
+  const rows = processes.map((each): Cell[] => {
+    const { pid, workers, endpoints, pending, groups, command, failure } = each;
+    const waits = groups.map(({ protocol, reason, count }) => `${count} ${protocol}: ${reason}`).join('; ');
+    return [
+      { text: String(pid), isHead: true },
+      { text: String(workers) },
+      { text: String(endpoints) },
+      { text: String(pending), kind: pending > 0 ? 'busy' : '' },
+      { text: groups[0] === undefined ? '-' : millisecondsText(groups[0].oldestMs) },
+      { text: failure ?? (waits === '' ? '-' : waits), kind: failure === undefined ? 'text' : 'text down' },
+      { text: command, kind: 'text command', title: command },
+    ];
+  });
+  return [head, ...rows];
+}

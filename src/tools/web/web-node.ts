@@ -1,0 +1,58 @@
+/**
+ * The node that the page shows: real cards, a node server that runs, or an emulated node of this process, which is served so that programs can use it. It opens
+ * no card.
+ */
+
+import { connectNodeServer, type Fault, type NodeServer } from '../../assembly/node-server.ts';
+import { openNode } from '../../assembly/open-node.ts';
+import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
+import type { Program } from '../../assembly/program/program.ts';
+import type { DriverNode } from '../../driver/port.ts';
+import { startPrivateNode } from '../private-node.ts';
+
+/** A node to show. */
+export interface WebNode {
+  readonly node: DriverNode;
+  /** Value of UCX_GAUDI_DRIVER for programs that use it; undefined for real cards. */
+  readonly driver: string | undefined;
+  /** Injects a fault; undefined for real cards. */
+  readonly inject: ((minor: number, fault: Fault) => void) | undefined;
+  close(): Promise<void>;
+}
+
+/** The node of a server of this process, which its owner ends. */
+export function webNodeOf(server: NodeServer, socketPath: string): WebNode {
+  const { node } = server;
+  return {
+    node,
+    driver: `emulator:${socketPath}`,
+    inject: (minor, fault) => node.inject(minor, fault),
+    close: async () => {},
+  };
+}
+
+/**
+ * Opens the node that UCX_GAUDI_DRIVER asks for.
+ * @throws UcxError ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED, ERR_INVALID_PARAM; SyscallError
+ */
+export function openWebNode(program: Program): WebNode {
+  const { DRIVER } = program.config.get(GAUDI_CONFIG_TABLE);
+  if (typeof DRIVER === 'object') {
+    const node = connectNodeServer(DRIVER.socket);
+    return {
+      node,
+      driver: `emulator:${DRIVER.socket}`,
+      inject: (minor, fault) => node.inject(minor, fault),
+      close: async () => node.close(),
+    };
+  }
+  const node = openNode(program);
+  if (node.kind === 'kernel') return { node, driver: undefined, inject: undefined, close: async () => node.close() };
+  node.close();
+  return serve(program);
+}
+
+function serve(program: Program): WebNode {
+  const { server, socketPath, close } = startPrivateNode(program);
+  return { ...webNodeOf(server, socketPath), close };
+}

@@ -1,0 +1,138 @@
+/** The snapshot of a worker of the native engine: reads its endpoints, requests and unexpected messages. It changes nothing. */
+
+import { Status, statusName } from '../../../ucs/type/status.ts';
+import type { Iface } from '../../../uct/api/iface.ts';
+import type { CoarseClock } from '../../api/snapshot/coarse-clock.ts';
+import { countBy } from '../../api/snapshot/count-by.ts';
+import { PendingRequests } from '../../api/snapshot/pending-requests.ts';
+import {
+  type EndpointSnapshot,
+  SNAPSHOT_ENDPOINTS_MAX,
+  SNAPSHOT_MESSAGES_MAX,
+  type UnexpectedSnapshot,
+  type WorkerSnapshot,
+} from '../../api/snapshot/snapshot.ts';
+import { printSocketAddress } from '../../api/sockets/socket-address.ts';
+import type { PeerConnection } from '../../base/peer-connection.ts';
+import { type Connection, type Request, RequestState } from '../../base/request/request.ts';
+import type { RequestPool } from '../../base/request/request-pool.ts';
+import { nameOf } from '../../lane/lanes.ts';
+import { NO_ENDPOINT } from '../../wire/frame.ts';
+import type { Protocols } from '../dispatch.ts';
+import { waitReasonOf, waitTextOf, wordsText } from './request-wait.ts';
+
+const SLOT_MASK = 0xffff;
+
+/** What is read of a worker. */
+export interface SnapshotWorker {
+  readonly workerId: Uint8Array;
+  readonly clientId: bigint;
+  readonly ifaces: readonly Iface[];
+  readonly coarse: CoarseClock;
+  readonly requests: RequestPool;
+  readonly connections: { readonly all: readonly PeerConnection[] };
+  readonly protocols: Protocols;
+  readonly context: { readonly unexpectedBytesMax: number };
+}
+
+/** Reads a worker. @param isClaimed whether the program has an endpoint for a connection */
+export function workerSnapshot(
+  worker: SnapshotWorker,
+  isClaimed: (connection: PeerConnection) => boolean,
+): WorkerSnapshot {
+  const queued = new Map<Connection, number>();
+  const requests = new PendingRequests<Request>(({ request, protocol, reason, byteLength, ageMs }) => {
+    const transport = transportOf(request);
+    return {
+      protocol,
+      byteLength,
+      doneBytes: request.done,
+      ageMs,
+      endpoint: request.connection === undefined ? undefined : slotOf(request.connection),
+      transport,
+      reason,
+      waitsFor: waitTextOf(request, reason, transport),
+    };
+  });
+  worker.coarse.look();
+  const { nowMs } = worker.coarse;
+  for (const request of worker.requests.created) {
+    if (request.state === RequestState.FREE) continue;
+    if (request.isCompleted) {
+      requests.addEnded();
+      continue;
+    }
+    const { connection, byteLength } = request;
+    if (request.queued && connection !== undefined) queued.set(connection, (queued.get(connection) ?? 0) + 1);
+    // Of requests of a protocol itself the age is known from the first snapshot on.
+    if (request.startMs < 0) request.startMs = nowMs;
+    requests.add({
+      request,
+      protocol: request.protocol,
+      reason: waitReasonOf(request),
+      byteLength,
+      ageMs: nowMs - request.startMs,
+    });
+  }
+  const connections = worker.connections.all;
+  const load = (connection: PeerConnection): number => (queued.get(connection) ?? 0) + connection.waiting.size;
+  const shown = [...connections].sort((left, right) => load(right) - load(left)).slice(0, SNAPSHOT_ENDPOINTS_MAX);
+  return {
+    id: Buffer.from(worker.workerId).toString('hex'),
+    clientId: `0x${worker.clientId.toString(16)}`,
+    transports: worker.ifaces.map(({ attributes }) => nameOf(attributes)),
+    endpointCount: connections.length,
+    endpointStates: countBy(connections, stateOf),
+    endpoints: shown.map((each) => endpointSnapshot(each, queued.get(each) ?? 0, isClaimed(each))),
+    requests: requests.summary(worker.requests.max),
+    unexpected: unexpectedSnapshot(worker),
+  };
+}
+
+function endpointSnapshot(connection: PeerConnection, queued: number, isClaimed: boolean): EndpointSnapshot {
+  const { lanes, amLane, socketAddresses, unreachable, waiting, credit } = connection;
+  return {
+    id: slotOf(connection),
+    peer:
+      socketAddresses?.remote === undefined
+        ? Buffer.from(connection.peerWorkerId, 'latin1').toString('hex')
+        : printSocketAddress(socketAddresses.remote),
+    state: stateOf(connection),
+    isClaimed,
+    lanes: lanes.map((lane) => ({ transport: nameOf(lane.iface.attributes), carriesMessages: lane === amLane })),
+    queued,
+    awaitingPeer: waiting.size,
+    creditBytes: credit.bytes,
+    notUsed: unreachable.map(({ name, reason }) => ({ name, reason })),
+  };
+}
+
+function stateOf({ failure, isLoopback, remoteId }: PeerConnection): string {
+  if (failure !== Status.OK) return statusName(failure);
+  if (isLoopback) return 'loopback';
+  return remoteId === NO_ENDPOINT ? 'connecting' : 'connected';
+}
+
+function unexpectedSnapshot({ protocols, context }: SnapshotWorker): UnexpectedSnapshot {
+  const { unexp_messages, unexp_bytes, stream_bytes, am_bytes } = protocols.levels();
+  return {
+    messages: unexp_messages,
+    messageBytes: unexp_bytes,
+    streamBytes: stream_bytes,
+    amBytes: am_bytes,
+    bytesMax: context.unexpectedBytesMax,
+    first: protocols.tag.matcher.firstWaiting(SNAPSHOT_MESSAGES_MAX).map(({ tagLow, tagHigh, byteLength }) => ({
+      tag: wordsText(tagLow, tagHigh),
+      byteLength,
+    })),
+  };
+}
+
+function transportOf({ transport, device }: Request): string | undefined {
+  return transport === undefined ? undefined : `${transport}/${device ?? ''}`;
+}
+
+/** Number of an endpoint: connections have at most as many as slots. */
+function slotOf({ id }: Connection): number {
+  return id & SLOT_MASK;
+}

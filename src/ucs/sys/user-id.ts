@@ -1,0 +1,13 @@
+/** The user of this process. Linux only: elsewhere the package refuses to load. */
+
+import process from 'node:process';
+
+/** The real user id, which peers see in the credentials of a socket. */
+export function userId(): number {
+  return process.getuid?.() ?? -1;
+}
+
+/** The effective user id, which owns the files that this process creates. */
+export function effectiveUserId(): number {
+  return process.geteuid?.() ?? -1;
+}

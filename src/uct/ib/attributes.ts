@@ -1,0 +1,63 @@
+/** Attributes of the interface on a port, for the cost model. Data only. */
+
+import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
+import { type IfaceAttributes, IfaceFlag, ZCOPY_TRACKING_NS } from '../api/iface.ts';
+import type { IbConfig } from './base/config.ts';
+import type { IbPort } from './base/ib-device.ts';
+import { IB_IOV_MAX } from './wire/connection.ts';
+import { IB_ADDRESS_BYTES } from './wire/ib-address.ts';
+
+/** Fraction of the bandwidth of a link for payload: the headers of packets use the rest. */
+const PAYLOAD_SHARE = 0.95;
+/** Estimates of UCX for rc_verbs. */
+const LATENCY_NS = 1000;
+const OVERHEAD_NS = 75;
+
+/** The attributes. */
+export function ibAttributes({ resource, attributes, device }: IbPort, { SEG_SIZE }: IbConfig): IfaceAttributes {
+  const memoryTypes = memoryTypeBit(MemoryType.HOST) | memoryTypeBit(MemoryType.GAUDI);
+  const limits = {
+    shortBytesMax: SEG_SIZE,
+    zcopyBytesMin: 0,
+    zcopyBytesMax: attributes.maxMessageBytes,
+    iovMax: Math.min(IB_IOV_MAX, device.attributes.maxSge),
+  };
+  const speed = attributes.bytesPerSecond * PAYLOAD_SHARE;
+  return {
+    resource,
+    flags:
+      IfaceFlag.PUT_SHORT |
+      IfaceFlag.PUT_ZCOPY |
+      IfaceFlag.GET_SHORT |
+      IfaceFlag.GET_ZCOPY |
+      IfaceFlag.AM_SHORT |
+      IfaceFlag.AM_BCOPY |
+      (device.attributes.hasAtomics ? IfaceFlag.ATOMIC64 : 0) |
+      IfaceFlag.EP_CHECK |
+      IfaceFlag.EVENT |
+      IfaceFlag.CONNECT_TO_IFACE |
+      IfaceFlag.ERRHANDLE_REMOTE_MEM,
+    put: limits,
+    get: limits,
+    am: { shortBytesMax: SEG_SIZE, bcopyBytesMax: SEG_SIZE },
+    localMemoryTypes: memoryTypes,
+    remoteMemoryTypes: memoryTypes,
+    requiredMemoryTypes: 0,
+    reachesOtherDevices: true,
+    performance: {
+      latencyNs: LATENCY_NS,
+      overheadNs: OVERHEAD_NS,
+      zcopyOverheadNs: ZCOPY_TRACKING_NS,
+      hostToDevice: speed,
+      deviceToHost: speed,
+      deviceToDevice: speed,
+      hostToHost: speed,
+    },
+    priority: 0,
+    devicePaths: 1,
+    deviceAddressBytes: 0,
+    ifaceAddressBytes: IB_ADDRESS_BYTES,
+    endpointAddressBytes: 0,
+    errorHandling: ['remote access', 'peer failure'],
+  };
+}

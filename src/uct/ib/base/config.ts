@@ -1,0 +1,133 @@
+/** The configuration of ib: `UCX_IB_*` and `UCX_RC_*`, with the names of UCX. */
+
+import type { ConfigTable } from '../../../ucs/config/config.ts';
+import { enumType, memorySizeType, orAuto, restricted, timeType, uintType } from '../../../ucs/config/value.ts';
+
+/** The values of the table. */
+export interface IbConfig {
+  readonly DRIVER: 'emulator' | 'verbs';
+  readonly SEG_SIZE: number;
+  readonly GID_INDEX: number | 'auto';
+  readonly SL: number;
+  readonly TRAFFIC_CLASS: number;
+  readonly HOP_LIMIT: number;
+}
+
+const byteType = restricted(uintType, 'an unsigned integer, 0 to 255', (value) => value <= 255);
+
+/** `UCX_IB_*`. */
+export const IB_CONFIG_TABLE: ConfigTable<IbConfig> = {
+  prefix: 'IB_',
+  fields: [
+    {
+      name: 'DRIVER',
+      type: enumType(['emulator', 'verbs'] as const),
+      default: 'emulator',
+      doc: 'RDMA devices to use. emulator: those of the emulated node, whose number is UCX_GAUDI_EMULATOR_NICS; verbs: those of this machine, through libibverbs, tried on soft RoCE (rdma_rxe).',
+    },
+    {
+      name: 'SEG_SIZE',
+      type: restricted(
+        memorySizeType,
+        'a size from 1k to 64k, a multiple of 64',
+        (bytes) => bytes >= 1024 && bytes <= 65_536 && bytes % 64 === 0,
+      ),
+      default: '8k',
+      doc: 'Longest message, and length of the buffers of the transport: 1k to 64k, a multiple of 64. Must be the same at both ends.',
+    },
+    {
+      name: 'GID_INDEX',
+      type: orAuto(uintType),
+      default: 'auto',
+      doc: 'Index of the GID of a port. auto: on Ethernet that of RoCE v2, one of an IPv4 address first; on InfiniBand 0.',
+    },
+    {
+      name: 'SL',
+      type: restricted(uintType, 'an unsigned integer, 0 to 15', (value) => value <= 15),
+      default: '0',
+      doc: 'Service level, 0 to 15.',
+    },
+    { name: 'TRAFFIC_CLASS', type: byteType, default: '0', doc: 'Traffic class of the global route header, 0 to 255.' },
+    { name: 'HOP_LIMIT', type: byteType, default: '255', doc: 'Hop limit of the global route header, 0 to 255.' },
+  ],
+};
+
+/** The values of the table. */
+export interface RcConfig {
+  readonly TX_QUEUE_LEN: number;
+  readonly TX_MIN_INLINE: number;
+  readonly TX_CQ_MODERATION: number;
+  readonly RX_QUEUE_LEN: number;
+  readonly FC_WND_SIZE: number;
+  readonly TIMEOUT: number;
+  readonly RETRY_COUNT: number;
+  readonly RNR_TIMEOUT: number;
+  readonly RNR_RETRY_COUNT: number;
+  readonly MAX_RD_ATOMIC: number;
+  readonly CONNECT_TIMEOUT: number;
+}
+
+const retryType = restricted(uintType, 'an unsigned integer, 0 to 7', (count) => count <= 7);
+
+/** `UCX_RC_*`. */
+export const RC_CONFIG_TABLE: ConfigTable<RcConfig> = {
+  prefix: 'RC_',
+  fields: [
+    {
+      name: 'TX_QUEUE_LEN',
+      type: restricted(uintType, 'an unsigned integer, 32 to 4096', (length) => length >= 32 && length <= 4096),
+      default: '256',
+      doc: 'Length of the send queue of a connection, 32 to 4096; bounded by the device.',
+    },
+    {
+      name: 'TX_MIN_INLINE',
+      type: restricted(memorySizeType, 'a size up to 512, a multiple of 8', (bytes) => bytes <= 512 && bytes % 8 === 0),
+      default: '64',
+      doc: 'Bytes that are sent inside a work request: up to 512, a multiple of 8; bounded by the device.',
+    },
+    {
+      name: 'TX_CQ_MODERATION',
+      type: restricted(uintType, 'an unsigned integer, at least 1', (count) => count >= 1),
+      default: '64',
+      doc: 'Work requests without a completion of their own for each one that has one; at most a quarter of the send queue.',
+    },
+    {
+      name: 'RX_QUEUE_LEN',
+      type: restricted(uintType, 'an unsigned integer, 64 to 8192', (length) => length >= 64 && length <= 8192),
+      default: '512',
+      doc: 'Length of the receive queue that the connections of an interface share, 64 to 8192; bounded by the device.',
+    },
+    {
+      name: 'FC_WND_SIZE',
+      type: restricted(uintType, 'an unsigned integer, 2 to 32767', (size) => size >= 2 && size <= 32_767),
+      default: '128',
+      doc: 'Messages that a peer may send without a credit, 2 to 32767.',
+    },
+    {
+      name: 'TIMEOUT',
+      type: timeType,
+      default: '1s',
+      doc: 'Time to wait for an acknowledgement; the device rounds it up.',
+    },
+    { name: 'RETRY_COUNT', type: retryType, default: '7', doc: 'Retries after that time, 0 to 7.' },
+    {
+      name: 'RNR_TIMEOUT',
+      type: timeType,
+      default: '1ms',
+      doc: 'Time after which a message is sent again that found no receive buffer.',
+    },
+    { name: 'RNR_RETRY_COUNT', type: retryType, default: '7', doc: 'Retries after that time; 7 for ever.' },
+    {
+      name: 'MAX_RD_ATOMIC',
+      type: restricted(uintType, 'an unsigned integer, 1 to 128', (count) => count >= 1 && count <= 128),
+      default: '4',
+      doc: 'Reads and atomic operations in flight on a connection; bounded by the device.',
+    },
+    {
+      name: 'CONNECT_TIMEOUT',
+      type: restricted(timeType, 'a time from 1ms to 1h', (ns) => ns >= 1e6 && ns <= 3600e9),
+      default: '10s',
+      doc: 'Time in which a connection must be established, 1ms to 1h.',
+    },
+  ],
+};

@@ -1,0 +1,90 @@
+/** An opened RDMA device of a context: its limits, the ports that can be used, and its protection domain. */
+
+import { LinkLayer, PortState } from '../../../verbs/abi.ts';
+import type {
+  DeviceAttributes,
+  GidEntry,
+  PortAttributes,
+  ProtectionDomain,
+  VerbsContext,
+  VerbsPort,
+} from '../../../verbs/port.ts';
+import { DeviceType, type IfaceResource } from '../../api/iface.ts';
+import { RC_NAME } from './ib-memory.ts';
+
+/** A port that can be used. */
+export interface IbPort {
+  readonly device: IbDevice;
+  readonly number: number;
+  readonly attributes: PortAttributes;
+  readonly gid: GidEntry;
+  readonly resource: IfaceResource;
+}
+
+/** The device. */
+export class IbDevice {
+  readonly name: string;
+  /** Position among the devices of the memory domain: index of its keys. */
+  readonly index: number;
+  readonly emulated: boolean;
+  readonly context: VerbsContext;
+  readonly attributes: DeviceAttributes;
+  readonly pd: ProtectionDomain;
+
+  /** @throws SyscallError */
+  constructor(verbs: VerbsPort, name: string, index: number) {
+    this.name = name;
+    this.index = index;
+    this.emulated = verbs.emulated;
+    this.context = verbs.open(name);
+    try {
+      this.attributes = this.context.queryDevice();
+      this.pd = this.context.allocPd();
+    } catch (error) {
+      this.context.close();
+      throw error;
+    }
+  }
+
+  /**
+   * The port with a number, or the reason why it cannot be used.
+   * @param gidIndex index of its GID; undefined to choose
+   */
+  port(number: number, gidIndex: number | undefined): IbPort | string {
+    const attributes = this.context.queryPort(number);
+    if (attributes.state !== PortState.ACTIVE) return `port ${number} is not active (state ${attributes.state})`;
+    const gids = this.context.gids(number);
+    const gid =
+      gidIndex === undefined ? chooseGid(gids, attributes.linkLayer) : gids.find(({ index }) => index === gidIndex);
+    if (gid === undefined) {
+      const indices = gids.map(({ index }) => index).join(', ') || 'none';
+      return gidIndex === undefined
+        ? 'it has no GID'
+        : `it has no GID of index ${gidIndex} (UCX_IB_GID_INDEX); valid are: ${indices}`;
+    }
+    const resource: IfaceResource = {
+      transport: RC_NAME,
+      aliases: ['rc_verbs', 'rc_v', 'ib'],
+      device: `${this.name}:${number}`,
+      deviceType: DeviceType.NET,
+      sysDevice: undefined,
+    };
+    return { device: this, number, attributes, gid, resource };
+  }
+
+  close(): void {
+    this.pd.close();
+    this.context.close();
+  }
+}
+
+/** On Ethernet RoCE v2, an IPv4 address first, as UCX does. */
+function chooseGid(gids: readonly GidEntry[], linkLayer: number): GidEntry | undefined {
+  if (linkLayer !== LinkLayer.ETHERNET) return gids[0];
+  const v2 = gids.filter(({ type }) => type === 'roce_v2');
+  return v2.find(({ gid }) => isIpv4(gid)) ?? v2[0] ?? gids[0];
+}
+
+function isIpv4(gid: Uint8Array): boolean {
+  return gid.subarray(0, 10).every((byte) => byte === 0) && gid[10] === 0xff && gid[11] === 0xff;
+}

@@ -1,0 +1,108 @@
+/** The interface of ib: what happens to peers, connections and credits. Operations are tested by the contract suites. */
+
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { MdUnderTest } from '../../../test/contract/uct-fixture.ts';
+import { openIb } from '../../../test/contract/uct-implementations.ts';
+import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
+import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { Iface, UctEndpoint } from '../api/iface.ts';
+import { IbIface } from './ib-iface.ts';
+import { packIbAddress, unpackIbAddress } from './wire/ib-address.ts';
+
+describe('IbIface', () => {
+  expectNoLeaks();
+  let log: TestLog;
+  let under: MdUnderTest;
+  let near: Iface;
+  let far: Iface;
+
+  beforeEach(() => {
+    log = createTestLog();
+    open();
+  });
+  afterEach(() => {
+    close();
+    log.expectQuiet();
+  });
+
+  function open(config: Readonly<Record<string, string>> = {}): void {
+    under = openIb(log, config);
+    [near, far] = [under.md.openIface(under.md.resources[0]!), under.md.openIface(under.md.resources[1]!)];
+  }
+
+  function close(): void {
+    near.close();
+    far.close();
+    under.md.close();
+    under.close();
+  }
+
+  async function until(isDone: () => boolean): Promise<void> {
+    for (let turn = 0; !isDone(); turn++) {
+      if (turn === 100_000) expect.fail('what was waited for has not happened');
+      near.progress();
+      far.progress();
+      await new Promise(setImmediate);
+    }
+  }
+
+  const send = (endpoint: UctEndpoint): Status => endpoint.amShort(1, new Int32Array(2), 2, undefined, 0, 0);
+
+  it('sends as many messages as it has credits, and gets them back', async () => {
+    close();
+    open({ RC_FC_WND_SIZE: '4' });
+    let received = 0;
+    far.setAmHandler(() => {
+      received += 1;
+    });
+    const endpoint = near.connect(far.address);
+    await until(() => send(endpoint) === Status.OK);
+    for (let i = 0; i < 3; i++) expect(send(endpoint)).toBe(Status.OK);
+    expect(send(endpoint)).toBe(Status.NO_RESOURCE);
+    await until(() => received === 4);
+    expect(send(endpoint)).toBe(Status.NO_RESOURCE);
+    near.progress();
+    expect(send(endpoint)).toBe(Status.OK);
+    endpoint.close();
+  });
+
+  it('probes a peer that is idle, and reports once that it is gone', async () => {
+    const failed: Status[] = [];
+    near.setErrorHandler!((_endpoint, status) => failed.push(status));
+    const endpoint = near.connect(far.address);
+    await until(() => send(endpoint) === Status.OK);
+    expect(endpoint.check()).toBe(Status.OK);
+    await until(() => (endpoint as unknown as { connection: { isBusy: boolean } }).connection.isBusy === false);
+    far.close();
+    expect(endpoint.check()).toBe(Status.CONNECTION_RESET);
+    await until(() => failed.length > 0);
+    near.progress();
+    expect(failed).toEqual([Status.CONNECTION_RESET]);
+    expect(send(endpoint)).toBe(Status.CONNECTION_RESET);
+    expect(near.errorOf(Status.CONNECTION_RESET)?.message).toMatch(/^rc\/hca0:1: the connection to /);
+    endpoint.close();
+  });
+
+  it('gives up a peer that does not answer', async () => {
+    close();
+    open({ RC_CONNECT_TIMEOUT: '30ms' });
+    const failed: Status[] = [];
+    near.setErrorHandler!((_endpoint, status) => failed.push(status));
+    // A peer that lies about its queue pair.
+    const address = packIbAddress({ ...unpackIbAddress(far.address)!, qpNum: 0xffffff });
+    const endpoint = near.connect(address);
+    expect(send(endpoint)).toBe(Status.NO_RESOURCE);
+    await until(() => failed.length > 0);
+    expect(failed).toEqual([Status.ENDPOINT_TIMEOUT]);
+    endpoint.close();
+  });
+
+  it('says why a peer cannot be reached', () => {
+    const peer = unpackIbAddress(far.address)!;
+    expect(near.unreachableReason(packIbAddress({ ...peer, segBytes: 4096 }))).toMatch(/UCX_IB_SEG_SIZE/);
+    expect(near.unreachableReason(packIbAddress({ ...peer, linkLayer: 1 }))).toMatch(/link layer/);
+    expect(near.unreachableReason(far.address)).toBeUndefined();
+    expect(near).toBeInstanceOf(IbIface);
+  });
+});

@@ -1,0 +1,486 @@
+/** The interface of ib on one port: its queues, connections and endpoints, and the ends of their operations. */
+
+import { EventAlarm } from '../../sys/index.ts';
+import { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
+import { MemoryType } from '../../ucs/memory/memory-type.ts';
+import type { StatsNode } from '../../ucs/stats/stats-node.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { closedError, UcxError } from '../../ucs/type/error.ts';
+import { joinBig } from '../../ucs/type/int64.ts';
+import { Status, statusName, statusString } from '../../ucs/type/status.ts';
+import { Wc, WcOpcode, WcStatus, wcStatusText } from '../../verbs/abi.ts';
+import type { CompletionChannel, CompletionQueue, SharedReceiveQueue } from '../../verbs/port.ts';
+import type {
+  AmHandler,
+  Completion,
+  EndpointErrorHandler,
+  IfaceAttributes,
+  RemotePath,
+  UctEndpoint,
+} from '../api/iface.ts';
+import type { RemoteKey } from '../api/memory.ts';
+import type { ComponentServices } from '../api/memory-domain.ts';
+import { checkHandler } from '../base/check-services.ts';
+import { completeOne } from '../base/completion.ts';
+import { identityText, unreachable } from '../base/iface-address.ts';
+import { checkTimeout, Sleeper } from '../base/sleeper.ts';
+import { TransferCounters } from '../base/transfer-counters.ts';
+import { AtomicRetries } from './atomic-retries.ts';
+import { ibAttributes } from './attributes.ts';
+import { Buffers } from './base/buffers.ts';
+import { IB_CONFIG_TABLE, type IbConfig, RC_CONFIG_TABLE, type RcConfig } from './base/config.ts';
+import { CqReader } from './base/cq-reader.ts';
+import type { IbPort } from './base/ib-device.ts';
+import { IbKey } from './base/ib-key.ts';
+import { RC_NAME } from './base/ib-memory.ts';
+import { connectionStatusOfWc, statusOfWc } from './base/wc-status.ts';
+import { type EndpointOwner, IbEndpoint } from './ib-endpoint.ts';
+import type { Connection } from './wire/connection.ts';
+import { MessageKind } from './wire/connection.ts';
+import { Connector, type ConnectorOwner } from './wire/connector.ts';
+import { Datagrams } from './wire/datagrams.ts';
+import {
+  type IbAddress,
+  ID_BYTES,
+  ibUnreachableReason,
+  isOnThisNode,
+  packIbAddress,
+  unpackIbAddress,
+} from './wire/ib-address.ts';
+import { Receiver } from './wire/receiver.ts';
+import type { TxEntry } from './wire/tx-entry.ts';
+import { isNative } from './wire/word.ts';
+
+/** Slots for what is copied before it is sent, of all connections. */
+const TX_SLOTS = 512;
+/** Completions of sends that a queue can hold; connections beyond it share what there is. */
+const SEND_CQE = 16_384;
+/** Datagrams are read once in this number of calls of progress, and in every call while a connection is made. A power of two. */
+const DATAGRAMS_EVERY = 64;
+/** Device memory is registered by its dma-buf. */
+const DMABUF_PATH: RemotePath = { bandwidthShare: 1, note: 'dma-buf' };
+/** Time for which a close waits for the device to send what was posted. */
+const DRAIN_NS = 200e6;
+
+/** The interface. */
+export class IbIface implements ConnectorOwner, EndpointOwner {
+  readonly attributes: IfaceAttributes;
+  readonly address: Uint8Array;
+  readonly port: IbPort;
+  readonly ib: IbConfig;
+  readonly rc: RcConfig;
+  readonly clock: Clock;
+  /** Log for events that peers can cause. */
+  readonly warnings: LimitedLog;
+  readonly counters: TransferCounters = new TransferCounters();
+  readonly tx: Buffers;
+  readonly receiver: Receiver;
+  readonly datagrams: Datagrams;
+  readonly self: IbAddress;
+  readonly segBytes: number;
+  readonly inlineBytes: number;
+  readonly deviceIndex: number;
+  readonly zcopyBytesMax: number;
+  readonly sendCq: CompletionQueue;
+  readonly receiveCq: CompletionQueue;
+  outstanding = 0;
+  readonly #services: ComponentServices;
+  readonly #channel: CompletionChannel;
+  readonly #alarm: EventAlarm;
+  /** Those of the datagrams, which the event loop serves, so that peers do not wait for progress. */
+  readonly #connectChannel: CompletionChannel;
+  readonly #connectAlarm: EventAlarm;
+  readonly #sends: CqReader;
+  readonly #receives: CqReader;
+  readonly #connector: Connector;
+  readonly #sleeper: Sleeper;
+  readonly #connections: Map<number, Connection> = new Map();
+  readonly #endpoints: Map<Connection, IbEndpoint> = new Map();
+  /** Connections that have failed and are not destroyed. */
+  readonly #failed: Connection[] = [];
+  /** Connections that are closed once everything posted has ended. */
+  readonly #closing: Set<Connection> = new Set();
+  /** Connections that owe credits to their peers, and had no room to send them. */
+  readonly #uncredited: Set<Connection> = new Set();
+  readonly #retries: AtomicRetries = new AtomicRetries((completion, status) => this.complete(completion, status));
+  #handler: AmHandler | undefined = undefined;
+  #errorHandler: EndpointErrorHandler | undefined = undefined;
+  #failure: UcxError | undefined = undefined;
+  #polls = 0;
+  #closed = false;
+  readonly #onReceived = (byteLength: number): void => this.counters.received(byteLength);
+
+  /** @throws SyscallError */
+  constructor(port: IbPort, services: ComponentServices) {
+    const { device, attributes, gid } = port;
+    this.port = port;
+    this.#services = services;
+    this.clock = services.clock;
+    this.ib = services.config.get(IB_CONFIG_TABLE);
+    this.rc = services.config.get(RC_CONFIG_TABLE);
+    this.warnings = new LimitedLog(services.log, services.clock);
+    this.attributes = ibAttributes(port, this.ib);
+    this.segBytes = this.ib.SEG_SIZE;
+    this.inlineBytes = this.rc.TX_MIN_INLINE;
+    this.deviceIndex = device.index;
+    this.zcopyBytesMax = this.attributes.put.zcopyBytesMax;
+    const { maxCqe, maxSrqWr } = device.attributes;
+    const opened: { close(): void }[] = [];
+    const keep = <T extends { close(): void }>(object: T): T => {
+      opened.push(object);
+      return object;
+    };
+    try {
+      this.#channel = keep(device.context.createCompletionChannel());
+      this.sendCq = device.context.createCq(Math.min(SEND_CQE, maxCqe), this.#channel);
+      this.#sends = keep(new CqReader(this.sendCq));
+      const receives = Math.min(this.rc.RX_QUEUE_LEN, maxSrqWr);
+      this.receiveCq = device.context.createCq(Math.min(receives * 2, maxCqe), this.#channel);
+      this.#receives = keep(new CqReader(this.receiveCq));
+      this.tx = keep(new Buffers(device, TX_SLOTS, this.segBytes));
+      this.receiver = keep(new Receiver(device, receives, this.segBytes));
+      const qkey = Buffer.from(systemRandomBytes(4)).readUInt32LE() & 0x7fff_ffff;
+      this.#connectChannel = keep(device.context.createCompletionChannel());
+      this.datagrams = keep(new Datagrams(port, this.ib, qkey, this.#connectChannel));
+      this.#connectAlarm = keep(new EventAlarm(this.#connectChannel.fd, () => this.#onConnectEvent()));
+      this.#alarm = keep(
+        new EventAlarm(this.#channel.fd, () => {
+          this.#channel.consume();
+          this.#sleeper.wake();
+        }),
+      );
+      this.self = {
+        linkLayer: attributes.linkLayer,
+        mtu: attributes.activeMtu,
+        deviceIndex: device.index,
+        lid: attributes.lid,
+        qpNum: this.datagrams.qpNum,
+        qkey,
+        segBytes: this.segBytes,
+        gid: gid.gid,
+        id: systemRandomBytes(ID_BYTES).slice(),
+      };
+    } catch (error) {
+      for (const object of opened.reverse()) object.close();
+      throw error;
+    }
+    this.address = packIbAddress(this.self);
+    this.#connector = new Connector(this);
+    this.#sleeper = new Sleeper(services.clock, () => undefined);
+    this.#awaitDatagrams();
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  get srq(): SharedReceiveQueue {
+    return this.receiver.srq;
+  }
+
+  unreachableReason(address: Uint8Array): string | undefined {
+    const peer = unpackIbAddress(address);
+    return peer === undefined
+      ? 'the address is none of this transport and version'
+      : ibUnreachableReason(this.self, peer);
+  }
+
+  identityOf(address: Uint8Array): string | undefined {
+    const peer = unpackIbAddress(address);
+    return peer === undefined ? undefined : identityText(peer.id);
+  }
+
+  sharesNode(address: Uint8Array): boolean {
+    return unpackIbAddress(address) !== undefined && isOnThisNode(address);
+  }
+
+  connect(address: Uint8Array): UctEndpoint {
+    if (this.#closed) throw closedError(`interface ${RC_NAME}`);
+    const reason = this.unreachableReason(address);
+    if (reason !== undefined) throw unreachable(RC_NAME, reason);
+    const peer = unpackIbAddress(address)!;
+    const connection = this.#connector.connect(peer);
+    this.#connections.set(connection.qp.qpNum, connection);
+    const endpoint = new IbEndpoint(this, connection, peer.deviceIndex);
+    this.#endpoints.set(connection, endpoint);
+    return endpoint;
+  }
+
+  remotePath(rkey: RemoteKey): RemotePath | undefined {
+    return rkey instanceof IbKey && rkey.memoryType !== MemoryType.HOST ? DMABUF_PATH : undefined;
+  }
+
+  setAmHandler(handler: AmHandler): void {
+    if (handler !== undefined) checkHandler(handler);
+    this.#handler = handler;
+  }
+
+  setErrorHandler(handler: EndpointErrorHandler): void {
+    checkHandler(handler);
+    this.#errorHandler = handler;
+  }
+
+  progress(): number {
+    if (this.#closed) return 0;
+    let count = this.#failed.length > 0 ? this.#reportFailures() : 0;
+    count += this.#progressSends();
+    this.receive();
+    count += this.#deliver();
+    this.#polls = (this.#polls + 1) & (DATAGRAMS_EVERY - 1);
+    if (this.#polls === 0 || this.#connector.pending > 0) this.#progressDatagrams();
+    if (this.#uncredited.size > 0) for (const connection of this.#uncredited) this.#credit(connection);
+    this.#retries.progress();
+    if (this.#closing.size > 0) this.#endClosing();
+    if (count > 0 && this.#sleeper.sleeping) this.#sleeper.wake();
+    return count;
+  }
+
+  errorOf(status: Status): UcxError | undefined {
+    return this.#failure?.status === status ? this.#failure : undefined;
+  }
+
+  stats(): StatsNode {
+    return this.counters.node(this.attributes.resource);
+  }
+
+  wait(timeoutNs: number): Promise<void> {
+    checkTimeout(timeoutNs);
+    const isIdle = this.#handler === undefined && this.outstanding === 0 && this.#connector.pending === 0;
+    if (this.#closed || isIdle || this.#failed.length > 0) return Promise.resolve();
+    for (const { cq } of [this.#sends, this.#receives]) cq.requestNotify();
+    // What has come before the request raises no event.
+    const ready = this.#sends.fill() + this.#receives.fill();
+    const isDeliverable = this.#handler !== undefined && this.receiver.length > 0;
+    if (ready > 0 || isDeliverable) {
+      this.#sleeper.wake();
+      return Promise.resolve();
+    }
+    this.#alarm.arm();
+    return this.#sleeper.sleep(timeoutNs);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    for (const connection of this.#connections.values()) this.#startClose(connection);
+    this.#drain();
+    this.#closed = true;
+    for (const connection of [...this.#connections.values()]) this.#destroy(connection);
+    this.#retries.close();
+    this.#connector.close();
+    this.#sleeper.wake();
+    this.#alarm.close();
+    this.#connectAlarm.close();
+    this.datagrams.close();
+    this.#connectChannel.close();
+    this.receiver.close();
+    this.tx.close();
+    this.#receives.close();
+    this.#sends.close();
+    this.#channel.close();
+    this.warnings.tellLeft();
+  }
+
+  // Functions for endpoints and connections.
+
+  receive(): void {
+    const reader = this.#receives;
+    const { words } = reader;
+    for (let left = reader.fill(); left > 0; left--) {
+      const at = reader.next();
+      const slot = words[at + Wc.WR_ID]!;
+      const connection = this.#connections.get(words[at + Wc.QP_NUM]!);
+      const isGood = words[at + Wc.STATUS] === WcStatus.SUCCESS && words[at + Wc.OPCODE] === WcOpcode.RECV;
+      if (connection === undefined || !isGood) {
+        this.receiver.recycle(slot);
+        continue;
+      }
+      const immediate = words[at + Wc.IMM_DATA]!;
+      const kind = (immediate >>> 8) & 0xff;
+      if (kind === MessageKind.AM) this.receiver.add(slot, immediate & 31, words[at + Wc.BYTE_LEN]!, connection);
+      else {
+        this.receiver.recycle(slot);
+        this.#onControl(connection, kind, immediate >>> 16);
+      }
+    }
+  }
+
+  closeEndpoint({ connection }: IbEndpoint): void {
+    this.#endpoints.delete(connection);
+    this.#startClose(connection);
+    if (!connection.isBusy) this.#destroy(connection);
+  }
+
+  onSettled(): void {
+    this.#sleeper.wake();
+  }
+
+  onAccepted(connection: Connection): void {
+    this.#connections.set(connection.qp.qpNum, connection);
+  }
+
+  onFailed(connection: Connection, status: Status): void {
+    this.#failed.push(connection);
+    this.#sleeper.wake();
+    if (!this.#endpoints.has(connection)) return;
+    const message = `the connection to ${connection.peer} has ended: ${statusString(status)}`;
+    const { resource } = this.attributes;
+    this.#failure = new UcxError({
+      code: `ERR_${statusName(status)}`,
+      status,
+      message: `${resource.transport}/${resource.device}: ${message}`,
+      details: { peer: connection.peer },
+    });
+    this.#services.log.diag(message);
+  }
+
+  onEnded(connection: Connection, entry: TxEntry, status: Status): void {
+    const { slot, completion, target, targetOffset, targetBytes, call, key, remoteOffset, assumed } = entry;
+    const isWhole = entry.release();
+    entry.clear();
+    let final = status === Status.OK && !isWhole ? Status.INVALID_ADDR : status;
+    if (slot >= 0) {
+      const at = slot * this.segBytes;
+      if (final === Status.OK && target !== undefined) {
+        if (target.byteLength < targetOffset + targetBytes) final = Status.INVALID_ADDR;
+        else copyBytes(target, targetOffset, this.tx.bytes, at, targetBytes);
+      }
+      if (final === Status.OK && call !== undefined) {
+        const word = joinBig(this.tx.words[at >> 2]!, this.tx.words[(at >> 2) + 1]!);
+        this.tx.give(slot);
+        call.result64 = word;
+        if (isNative(call.operation) || word === assumed) this.complete(completion!, Status.OK);
+        else {
+          const endpoint = this.#endpoints.get(connection);
+          this.#retries.retry({ endpoint, call, remoteOffset, key: key!, completion: completion!, assumed: word });
+        }
+        return;
+      }
+      this.tx.give(slot);
+    }
+    if (completion !== undefined) this.complete(completion, final);
+  }
+
+  complete(completion: Completion, status: Status): void {
+    this.outstanding -= 1;
+    completeOne(completion, status);
+  }
+
+  #progressSends(): number {
+    const reader = this.#sends;
+    const { words } = reader;
+    let count = 0;
+    for (let left = reader.fill(); left > 0; left--) {
+      const at = reader.next();
+      const connection = this.#connections.get(words[at + Wc.QP_NUM]!);
+      if (connection === undefined || connection.isDestroyed) continue;
+      const status = words[at + Wc.STATUS]!;
+      const position = words[at + Wc.WR_ID]! + words[at + Wc.WR_ID + 1]! * 2 ** 32;
+      const before = this.outstanding;
+      connection.retire(position, statusOfWc(status));
+      count += before - this.outstanding;
+      if (status !== WcStatus.SUCCESS && connection.failure === Status.OK) {
+        this.#services.log.debug(`the connection to ${connection.peer}: ${wcStatusText(status)}`);
+        connection.fail(connectionStatusOfWc(status));
+      }
+    }
+    return count;
+  }
+
+  #deliver(): number {
+    const handler = this.#handler;
+    if (handler === undefined) return 0;
+    const count = this.receiver.length;
+    for (let i = 0; i < count && this.receiver.length > 0 && !this.#closed; i++) {
+      const connection = this.receiver.deliver(handler, this.#onReceived);
+      connection.delivered += 1;
+      if (connection.delivered >= this.rc.FC_WND_SIZE >> 1) this.#credit(connection);
+    }
+    return count;
+  }
+
+  #credit(connection: Connection): void {
+    const isDone = connection.isDestroyed || connection.failure !== Status.OK || connection.isClosing;
+    if (!isDone && !connection.sendControl(MessageKind.CREDIT, connection.delivered)) {
+      this.#uncredited.add(connection);
+      return;
+    }
+    connection.delivered = 0;
+    this.#uncredited.delete(connection);
+  }
+
+  #onControl(connection: Connection, kind: number, count: number): void {
+    if (kind === MessageKind.CREDIT) {
+      // A peer grants no more than it was sent.
+      connection.credits = Math.min(this.rc.FC_WND_SIZE, connection.credits + count);
+      this.#sleeper.wake();
+      return;
+    }
+    if (kind !== MessageKind.CLOSE) return;
+    if (this.#endpoints.has(connection)) connection.fail(Status.CONNECTION_RESET);
+    else this.#destroy(connection);
+  }
+
+  /** Lets the event loop report the next datagram; those that have come before are read now. */
+  #awaitDatagrams(): void {
+    this.datagrams.reader.cq.requestNotify();
+    this.#progressDatagrams();
+    this.#connectAlarm.arm();
+  }
+
+  #onConnectEvent(): void {
+    this.#connectChannel.consume();
+    this.#awaitDatagrams();
+  }
+
+  #progressDatagrams(): void {
+    this.datagrams.progress((message) => this.#connector.onMessage(message));
+  }
+
+  #reportFailures(): number {
+    let count = 0;
+    for (const connection of this.#failed.splice(0)) {
+      const endpoint = this.#endpoints.get(connection);
+      const before = this.outstanding;
+      // The device does not access memory of a queue pair that is destroyed.
+      this.#destroy(connection);
+      count += before - this.outstanding;
+      if (endpoint === undefined) continue;
+      this.#errorHandler?.(endpoint, connection.failure);
+      count += 1;
+    }
+    return count;
+  }
+
+  /** Tells the peer, after everything posted, and lets it end. */
+  #startClose(connection: Connection): void {
+    if (connection.isClosing || connection.isDestroyed) return;
+    connection.isClosing = true;
+    connection.uncork();
+    connection.sendControl(MessageKind.CLOSE, 0);
+    if (connection.isBusy) this.#closing.add(connection);
+  }
+
+  #endClosing(): void {
+    for (const connection of this.#closing) if (!connection.isBusy) this.#destroy(connection);
+  }
+
+  #destroy(connection: Connection): void {
+    this.#closing.delete(connection);
+    this.#uncredited.delete(connection);
+    this.#connector.forget(connection);
+    this.#connections.delete(connection.qp.qpNum);
+    connection.destroy();
+  }
+
+  /** Waits until the device has sent what was posted, for a bounded time. */
+  #drain(): void {
+    const deadlineNs = this.clock.nowNs() + DRAIN_NS;
+    while (this.#closing.size > 0) {
+      this.#progressSends();
+      this.#endClosing();
+      if (this.clock.nowNs() >= deadlineNs) return;
+    }
+  }
+}

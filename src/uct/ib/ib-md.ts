@@ -1,0 +1,333 @@
+/** The memory domain of ib: host memory, and device memory by its dma-bufs, registered with every RDMA device of the context. */
+
+import {
+  addressOf,
+  Errno,
+  isSyscallError,
+  type MappedMemory,
+  mapAnonymous,
+  PAGE_SIZE,
+  VIEW_LENGTH_MAX,
+} from '../../sys/index.ts';
+import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
+import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
+import { checkOptions } from '../../ucs/type/check-options.ts';
+import { closedError, invalidParam, statusError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { AccessFlag } from '../../verbs/abi.ts';
+import type { MemoryRegion, VerbsPort } from '../../verbs/port.ts';
+import { DeviceType, type Iface, type IfaceResource } from '../api/iface.ts';
+import type { MdMemory } from '../api/memory.ts';
+import {
+  type AllocateOptions,
+  type ComponentServices,
+  type DmabufExport,
+  type DmabufRegion,
+  type LeftOut,
+  type MdAttributes,
+  MdFlag,
+  type MemoryAdvice,
+  type MemoryAttributes,
+  type MemoryDomain,
+  type RegistrationSource,
+} from '../api/memory-domain.ts';
+import { hostBytesOf } from '../base/host/host-buffer.ts';
+import { unsupported } from '../base/host/host-domain.ts';
+import { checkAdvice, prefault } from '../base/host/memory-advice.ts';
+import { ALLOCATE_OPTIONS, DEREGISTER_OPTIONS } from '../base/host/memory-options.ts';
+import { checkAddress, checkKeyTarget, checkSysDevice, isInside } from '../base/range.ts';
+import { IB_CONFIG_TABLE } from './base/config.ts';
+import { IbDevice, type IbPort } from './base/ib-device.ts';
+import { DEVICES_MAX, type IbKey, IbKeyTable, keyBytes } from './base/ib-key.ts';
+import { IB_NAME, IbMemory } from './base/ib-memory.ts';
+import { IbIface } from './ib-iface.ts';
+
+const HOST: number = memoryTypeBit(MemoryType.HOST);
+const GAUDI: number = memoryTypeBit(MemoryType.GAUDI);
+const ACCESS: number =
+  AccessFlag.LOCAL_WRITE |
+  AccessFlag.REMOTE_WRITE |
+  AccessFlag.REMOTE_READ |
+  AccessFlag.REMOTE_ATOMIC |
+  AccessFlag.RELAXED_ORDERING;
+
+/** The memory domain. */
+export class IbMd implements MemoryDomain {
+  readonly attributes: MdAttributes;
+  readonly resources: readonly IfaceResource[];
+  readonly leftOut: readonly LeftOut[];
+  readonly #services: ComponentServices;
+  readonly #devices: readonly IbDevice[];
+  readonly #ports: readonly IbPort[];
+  readonly #keys: IbKeyTable = new IbKeyTable();
+  readonly #live: Set<IbMemory> = new Set();
+  #ifaces: IbIface[] = [];
+  #generation = 0;
+  #closed = false;
+
+  /** @throws UcxError ERR_NO_DEVICE with the reasons if no port can be used */
+  constructor(verbs: VerbsPort, services: ComponentServices) {
+    this.#services = services;
+    const { devices, ports, leftOut } = openDevices(verbs, services);
+    if (ports.length === 0) {
+      for (const device of devices) device.close();
+      throw noPort(verbs, leftOut);
+    }
+    this.#devices = devices;
+    this.#ports = ports;
+    this.leftOut = leftOut;
+    this.resources = ports.map(({ resource }) => resource);
+    this.attributes = {
+      name: IB_NAME,
+      component: IB_NAME,
+      flags:
+        MdFlag.ALLOC |
+        MdFlag.REG |
+        MdFlag.NEED_MEMH |
+        MdFlag.NEED_RKEY |
+        MdFlag.INVALIDATE |
+        MdFlag.ADVISE |
+        MdFlag.REG_DMABUF |
+        MdFlag.PINS_PAGES,
+      registerMemoryTypes: HOST,
+      registerDmabufMemoryTypes: GAUDI,
+      allocateMemoryTypes: HOST,
+      accessMemoryTypes: HOST,
+      detectMemoryTypes: 0,
+      dmabufMemoryTypes: 0,
+      cacheMemoryTypes: 0,
+      registerCost: { overheadNs: 60, perByteNs: 0.05 },
+      rkeyPackedBytes: keyBytes(devices.length),
+      allocateBytesMax: VIEW_LENGTH_MAX,
+      registerBytesMax: Math.min(...devices.map(({ attributes: { maxMrSize } }) => maxMrSize)),
+    };
+  }
+
+  memAlloc(byteLength: number, options: AllocateOptions): IbMemory {
+    this.#checkOpen();
+    checkOptions(options, 'options', ALLOCATE_OPTIONS);
+    if (options.memoryType !== MemoryType.HOST) {
+      throw invalidParam('memoryType', `must be host in memory domain ${IB_NAME}`, options.memoryType);
+    }
+    const mapped: MappedMemory = mapAnonymous(byteLength);
+    try {
+      return this.#register(mapped.u8, mapped.address, () => mapped.close());
+    } catch (error) {
+      mapped.close();
+      throw error;
+    }
+  }
+
+  memFree(memory: MdMemory): void {
+    const own = this.#own(memory);
+    if (own.free === undefined) throw invalidParam('memory', 'must come from memAlloc', own.address);
+    this.#checkIdle('memFree', own);
+    this.#retire(own);
+    own.free();
+  }
+
+  memReg(source: RegistrationSource): IbMemory {
+    this.#checkOpen();
+    const bytes = hostBytesOf(source);
+    return this.#register(bytes, addressOf(bytes), undefined);
+  }
+
+  memRegDmabuf(region: DmabufRegion): IbMemory {
+    this.#checkOpen();
+    if (typeof region !== 'object' || region === null) throw invalidParam('region', 'must be an object', region);
+    const { fd, offset, byteLength, address, memoryType, sysDevice } = region;
+    if (!Number.isInteger(fd) || fd < 0 || fd >= 2 ** 31) throw invalidParam('fd', 'must be a file descriptor', fd);
+    if (!isInside(offset, 1, Number.MAX_SAFE_INTEGER))
+      throw invalidParam('offset', 'must be an integer of at least 0', offset);
+    if (!isInside(0, byteLength, this.attributes.registerBytesMax) || byteLength === 0) {
+      throw invalidParam('byteLength', `must be an integer from 1 to ${this.attributes.registerBytesMax}`, byteLength);
+    }
+    if (memoryType !== MemoryType.GAUDI) {
+      throw invalidParam('memoryType', 'must be gaudi: host memory is registered directly', memoryType);
+    }
+    checkSysDevice(sysDevice);
+    checkAddress(address);
+    const iova = offset % PAGE_SIZE;
+    const regions = this.#onDevices(({ pd }) =>
+      registerDmabuf(() => pd.regDmabufMr(fd, offset, byteLength, iova, ACCESS), fd),
+    );
+    return this.#add({ memoryType, sysDevice, address, byteLength, bytes: undefined, iova, regions, free: undefined });
+  }
+
+  memDereg(memory: MdMemory, options: { readonly force?: boolean } = {}): void {
+    const own = this.#own(memory);
+    checkOptions(options, 'options', DEREGISTER_OPTIONS);
+    if (own.free !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
+    if (options.force !== true) this.#checkIdle('memDereg', own);
+    this.#retire(own);
+  }
+
+  memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
+    const own = this.#own(memory);
+    checkAdvice(own, advice, offset, byteLength);
+    if (advice === 'will-need' && own.bytes !== undefined) prefault(Number(own.address) + offset, byteLength);
+  }
+
+  memQuery(address: bigint): MemoryAttributes {
+    throw notDetected('memQuery', address);
+  }
+
+  memExportDmabuf(address: bigint): DmabufExport {
+    throw notDetected('memExportDmabuf', address);
+  }
+
+  detectMemoryType(): undefined {
+    return undefined;
+  }
+
+  mkeyPack(memory: MdMemory, target: Uint8Array, offset: number): void {
+    const own = this.#own(memory);
+    checkKeyTarget(target, offset, this.attributes.rkeyPackedBytes);
+    this.#keys.pack(own, target, offset);
+  }
+
+  rkeyUnpack(packed: Uint8Array): IbKey {
+    this.#checkOpen();
+    return this.#keys.unpack(packed);
+  }
+
+  openIface(resource: IfaceResource): Iface {
+    this.#checkOpen();
+    const port = this.#ports.find((each) => each.resource === resource);
+    if (port === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource);
+    const iface = new IbIface(port, this.#services);
+    this.#ifaces = [...this.#ifaces.filter(({ closed }) => !closed), iface];
+    return iface;
+  }
+
+  stats(): StatsNode {
+    return statsNode('uct_md', IB_NAME, { memory_handles: this.#live.size });
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const iface of this.#ifaces) iface.close();
+    for (const memory of this.#live) {
+      this.#retire(memory);
+      memory.free?.();
+    }
+    for (const device of this.#devices) device.close();
+  }
+
+  #register(bytes: Uint8Array, address: number, free: (() => void) | undefined): IbMemory {
+    const { byteLength } = bytes;
+    const iova = address % PAGE_SIZE;
+    const regions = this.#onDevices(({ pd }) => pd.regMr(address, byteLength, iova, ACCESS));
+    const fields = { memoryType: MemoryType.HOST, sysDevice: undefined, address: BigInt(address) };
+    return this.#add({ ...fields, byteLength, bytes, iova, regions, free });
+  }
+
+  /** Registers with every device, or with none. */
+  #onDevices(register: (device: IbDevice) => MemoryRegion): MemoryRegion[] {
+    const regions: MemoryRegion[] = [];
+    try {
+      for (const device of this.#devices) regions.push(register(device));
+      return regions;
+    } catch (error) {
+      for (const region of regions) region.close();
+      throw error;
+    }
+  }
+
+  #add(params: Omit<ConstructorParameters<typeof IbMemory>[0], 'generation'>): IbMemory {
+    this.#generation += 1;
+    const memory = new IbMemory({ ...params, generation: this.#generation });
+    this.#live.add(memory);
+    this.#keys.add(memory);
+    return memory;
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw closedError(`memory domain ${IB_NAME}`);
+  }
+
+  #checkIdle(call: string, { inFlight }: IbMemory): void {
+    if (inFlight > 0) throw statusError(Status.BUSY, `${call}: ${inFlight} transfers use the memory`);
+  }
+
+  #own(memory: MdMemory): IbMemory {
+    if (!(memory instanceof IbMemory)) throw invalidParam('memory', `must be of memory domain ${IB_NAME}`, memory);
+    if (this.#live.has(memory)) return memory;
+    throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);
+  }
+
+  #retire(memory: IbMemory): void {
+    this.#keys.remove(memory);
+    this.#live.delete(memory);
+    memory.deregister();
+  }
+}
+
+/** The devices and ports that the configuration allows, and those that cannot be used. */
+function openDevices(
+  verbs: VerbsPort,
+  { config, isDeviceAllowed = () => true }: ComponentServices,
+): { readonly devices: IbDevice[]; readonly ports: IbPort[]; readonly leftOut: LeftOut[] } {
+  const { GID_INDEX } = config.get(IB_CONFIG_TABLE);
+  const devices: IbDevice[] = [];
+  const ports: IbPort[] = [];
+  const leftOut: LeftOut[] = [];
+  try {
+    for (const { name } of verbs.devices().slice(0, DEVICES_MAX)) {
+      const device = openDevice(verbs, name, devices.length, leftOut);
+      if (device === undefined) continue;
+      const usable: IbPort[] = [];
+      for (let number = 1; number <= device.attributes.physPortCount; number++) {
+        if (!isDeviceAllowed(DeviceType.NET, `${name}:${number}`)) continue;
+        const port = device.port(number, GID_INDEX === 'auto' ? undefined : GID_INDEX);
+        if (typeof port === 'string') leftOut.push({ name: `${name}:${number}`, reason: port });
+        else usable.push(port);
+      }
+      if (usable.length === 0) device.close();
+      else {
+        devices.push(device);
+        ports.push(...usable);
+      }
+    }
+    return { devices, ports, leftOut };
+  } catch (error) {
+    for (const device of devices) device.close();
+    throw error;
+  }
+}
+
+/** Registers a dma-buf; errors that the arguments cause name them. */
+function registerDmabuf(register: () => MemoryRegion, fd: number): MemoryRegion {
+  try {
+    return register();
+  } catch (error) {
+    if (!isSyscallError(error)) throw error;
+    if (error.errno === Errno.EBADF) throw invalidParam('fd', 'must be an open descriptor', fd);
+    if (error.errno !== Errno.EINVAL) throw error;
+    throw invalidParam('fd', 'must be of a dma-buf that contains the range: byteLength plus offset', fd);
+  }
+}
+
+function openDevice(verbs: VerbsPort, name: string, index: number, leftOut: LeftOut[]): IbDevice | undefined {
+  try {
+    return new IbDevice(verbs, name, index);
+  } catch (error) {
+    if (!isSyscallError(error)) throw error;
+    leftOut.push({ name, reason: error.message });
+    return undefined;
+  }
+}
+
+function noPort(verbs: VerbsPort, leftOut: readonly LeftOut[]): UcxError {
+  const reasons = leftOut.map(({ name, reason }) => `${name}: ${reason}`);
+  const message = reasons.length === 0 ? verbs.whyNoDevices() : `no port can be used (${reasons.join('; ')})`;
+  return new UcxError({ code: 'ERR_NO_DEVICE', status: Status.NO_DEVICE, message });
+}
+
+function notDetected(call: string, address: bigint): UcxError {
+  checkAddress(address);
+  return unsupported(
+    `${call}: memory domain ${IB_NAME} detects no memory, so it cannot tell what 0x${address.toString(16)} is`,
+  );
+}

@@ -1,0 +1,64 @@
+/** What a connection knows of a posted work request, until it has ended. */
+
+import type { AtomicCall, Completion, IovEntry } from '../../api/iface.ts';
+import type { IbKey } from '../base/ib-key.ts';
+import type { IbMemory } from '../base/ib-memory.ts';
+
+/** A posted work request. Objects are reused. */
+export class TxEntry {
+  isSignaled = false;
+  /** Slot of the copied bytes; -1 for none. */
+  slot = -1;
+  completion: Completion | undefined = undefined;
+  /** Local memory in use: the caller can change its list. */
+  readonly memories: IbMemory[] = [];
+  key: IbKey | undefined = undefined;
+  /** Where the bytes of a short get go. */
+  target: Uint8Array | undefined = undefined;
+  targetOffset = 0;
+  targetBytes = 0;
+  /** An atomic operation, and its place. */
+  call: AtomicCall | undefined = undefined;
+  remoteOffset = 0;
+  /** The word that a compare and swap of another operation has assumed. */
+  assumed = 0n;
+  /** Flushes that end with it. */
+  flushes: Completion[] | undefined = undefined;
+
+  /** Starts the use of local memory. */
+  hold(iov: readonly IovEntry[], key: IbKey): void {
+    this.key = key;
+    // Also where the remote memory is of this memory domain: then its end can be known.
+    if (key.memory !== undefined) key.memory.inFlight += 1;
+    for (let i = 0; i < iov.length; i++) {
+      const memory = iov[i]!.memory as IbMemory;
+      memory.inFlight += 1;
+      this.memories.push(memory);
+    }
+  }
+
+  /** Ends the use of local memory. Returns false if memory was detached meanwhile. */
+  release(): boolean {
+    const { memories, key } = this;
+    const remote = key?.memory;
+    if (remote !== undefined) remote.inFlight -= 1;
+    let isWhole = remote?.isDetached !== true;
+    for (let i = 0; i < memories.length; i++) {
+      const memory = memories[i]!;
+      memory.inFlight -= 1;
+      if (memory.isDetached) isWhole = false;
+    }
+    memories.length = 0;
+    this.key = undefined;
+    return isWhole;
+  }
+
+  clear(): void {
+    this.isSignaled = false;
+    this.slot = -1;
+    this.completion = undefined;
+    this.target = undefined;
+    this.call = undefined;
+    this.flushes = undefined;
+  }
+}

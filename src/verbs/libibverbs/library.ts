@@ -1,0 +1,84 @@
+/** The functions of libibverbs that are called by name. Those of the data path are in the table of an open device. */
+
+import { DynamicLibrary } from '../../sys/index.ts';
+
+/** Names by which the loader finds it. */
+export const LIBIBVERBS_NAMES: readonly string[] = ['libibverbs.so.1'];
+
+type Call = (...values: number[]) => number;
+
+/** The functions. Pointers are Numbers. */
+export interface LibibverbsFunctions {
+  readonly getDeviceList: (count: number) => number;
+  readonly freeDeviceList: (list: number) => void;
+  readonly getDeviceName: (device: number) => string;
+  readonly openDevice: Call;
+  readonly closeDevice: Call;
+  readonly queryDevice: Call;
+  readonly queryPort: Call;
+  /** From rdma-core v32. */
+  readonly queryGidTable: Call;
+  readonly allocPd: Call;
+  readonly deallocPd: Call;
+  readonly regMrIova2: Call;
+  /** From rdma-core v34; undefined in older ones. */
+  readonly regDmabufMr: Call | undefined;
+  readonly deregMr: Call;
+  readonly createCompChannel: Call;
+  readonly destroyCompChannel: Call;
+  readonly getCqEvent: Call;
+  readonly ackCqEvents: Call;
+  readonly createCq: Call;
+  readonly destroyCq: Call;
+  readonly createSrq: Call;
+  readonly destroySrq: Call;
+  readonly createQp: Call;
+  readonly modifyQp: Call;
+  readonly destroyQp: Call;
+  readonly createAh: Call;
+  readonly destroyAh: Call;
+  readonly getAsyncEvent: Call;
+  readonly ackAsyncEvent: Call;
+}
+
+/**
+ * Loads the library.
+ * @throws UcxError ERR_LIBRARY_NOT_FOUND, ERR_LIBRARY_UNUSABLE, ERR_LIBRARY_SYMBOL
+ */
+export function loadLibibverbs(names: readonly string[] = LIBIBVERBS_NAMES): LibibverbsFunctions {
+  const library = new DynamicLibrary(names);
+  const pointer = 'int64_t';
+  const one = [pointer] as const;
+  return {
+    getDeviceList: library.function('ibv_get_device_list', pointer, [...one]),
+    freeDeviceList: library.function('ibv_free_device_list', 'void', [...one]),
+    getDeviceName: library.function('ibv_get_device_name', 'str', [...one]),
+    openDevice: library.function('ibv_open_device', pointer, [...one]),
+    closeDevice: library.function('ibv_close_device', 'int', [...one]),
+    queryDevice: library.function('ibv_query_device', 'int', [pointer, pointer]),
+    queryPort: library.function('ibv_query_port', 'int', [pointer, 'uint32_t', pointer]),
+    queryGidTable: library.function('_ibv_query_gid_table', pointer, [pointer, pointer, pointer, 'uint32_t', pointer]),
+    allocPd: library.function('ibv_alloc_pd', pointer, [...one]),
+    deallocPd: library.function('ibv_dealloc_pd', 'int', [...one]),
+    regMrIova2: library.function('ibv_reg_mr_iova2', pointer, [pointer, pointer, pointer, pointer, 'uint32_t']),
+    regDmabufMr: library.has('ibv_reg_dmabuf_mr')
+      ? library.function('ibv_reg_dmabuf_mr', pointer, [pointer, pointer, pointer, pointer, 'int', 'int'])
+      : undefined,
+    deregMr: library.function('ibv_dereg_mr', 'int', [...one]),
+    createCompChannel: library.function('ibv_create_comp_channel', pointer, [...one]),
+    destroyCompChannel: library.function('ibv_destroy_comp_channel', 'int', [...one]),
+    getCqEvent: library.function('ibv_get_cq_event', 'int', [pointer, pointer, pointer]),
+    ackCqEvents: library.function('ibv_ack_cq_events', 'void', [pointer, 'uint32_t']),
+    createCq: library.function('ibv_create_cq', pointer, [pointer, 'int', pointer, pointer, 'int']),
+    destroyCq: library.function('ibv_destroy_cq', 'int', [...one]),
+    createSrq: library.function('ibv_create_srq', pointer, [pointer, pointer]),
+    destroySrq: library.function('ibv_destroy_srq', 'int', [...one]),
+    createQp: library.function('ibv_create_qp', pointer, [pointer, pointer]),
+    modifyQp: library.function('ibv_modify_qp', 'int', [pointer, pointer, 'int']),
+    destroyQp: library.function('ibv_destroy_qp', 'int', [...one]),
+    createAh: library.function('ibv_create_ah', pointer, [pointer, pointer]),
+    destroyAh: library.function('ibv_destroy_ah', 'int', [...one]),
+    getAsyncEvent: library.function('ibv_get_async_event', 'int', [pointer, pointer]),
+    ackAsyncEvent: library.function('ibv_ack_async_event', 'void', [...one]),
+  };
+}

@@ -1,0 +1,144 @@
+/** Both engines tell observers the same of the same operations: events, counters, and the profile made of them. */
+
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { Status } from '../../src/index.ts';
+import { type OperationEnd, operationEnd } from '../../src/ucs/debug/diagnostics.ts';
+import type { StatsNode } from '../../src/ucs/stats/stats-node.ts';
+import { type Stack, useContexts } from '../fixtures/contexts.ts';
+import { installedLibucp } from '../fixtures/libucp.ts';
+
+const MIB = 2 ** 20;
+const ENGINES = [
+  ['native', true],
+  ['libucx', installedLibucp().libucp !== undefined],
+] as const;
+
+/** Operation, bytes and status of an event; the protocols are those of the engine. */
+function factsOf({ protocol, byteLength, status }: OperationEnd): string {
+  return `${protocol.split('/')[0]} ${byteLength} ${status}`;
+}
+
+/** An operation of every kind, in host memory and HBM. */
+async function doAll({ context, worker, endpoint }: Stack): Promise<void> {
+  const host = context.memMap({ allocate: 4096 });
+  const hbm = context.memMap({ allocate: MIB, memoryType: 'gaudi' });
+  const [hostKey, hbmKey] = [host, hbm].map((memory) => endpoint.unpackRkey(context.packRkey(memory)));
+  await endpoint.put(new Uint8Array(8), hostKey!);
+  await endpoint.get(new Uint8Array(16), hostKey!);
+  await endpoint.put(new Uint8Array(MIB), hbmKey!);
+  await endpoint.get(new Uint8Array(1000), hbmKey!);
+  await Promise.all([
+    endpoint.tagSend(new Uint8Array(24), { tag: 5 }),
+    worker.tagRecv(new Uint8Array(100), { tag: 5 }),
+  ]);
+  await Promise.all([
+    endpoint.streamSend(new Uint8Array(50)),
+    endpoint.streamRecv(new Uint8Array(50), { waitAll: true }),
+  ]);
+  worker.setAmHandler(3, () => {});
+  await endpoint.amSend(3, new Uint8Array(10));
+  await endpoint.flush();
+  for (const rkey of [hostKey, hbmKey]) rkey!.release();
+}
+
+const EXPECTED = [
+  'put 8 0',
+  'get 16 0',
+  `put ${MIB} 0`,
+  'get 1000 0',
+  'tag 24 0',
+  'tag 24 0',
+  'stream 50 0',
+  'stream 50 0',
+  'am 10 0',
+].sort();
+
+/** The sum of a counter over a tree. */
+function sumOf({ counters, children }: StatsNode, name: string): number {
+  return children.reduce((sum, child) => sum + sumOf(child, name), counters[name] ?? 0);
+}
+
+describe.each(ENGINES)('over the engine %s', (engine, isThere) => {
+  const fixture = useContexts(engine);
+
+  it.skipIf(!isThere)('every operation of the program has one event, and its parts have none', async () => {
+    const stack = await fixture.open();
+    const events: OperationEnd[] = [];
+    const listen = (event: OperationEnd): void => void events.push(event);
+    await doAll(stack);
+    operationEnd.subscribe(listen);
+    try {
+      await doAll(stack);
+    } finally {
+      operationEnd.unsubscribe(listen);
+    }
+    // A put that is awaited flushes its lane; how often is up to the engine.
+    const told = events.filter(({ protocol }) => protocol !== 'flush');
+    expect(told.map(factsOf).sort()).toEqual(EXPECTED);
+    for (const { protocol, startNs, endNs, transport } of told) {
+      expect(endNs).toBeGreaterThanOrEqual(startNs);
+      if (!protocol.endsWith('recv')) expect(transport).toBeTypeOf('string');
+    }
+    // Device memory is moved by the transports of the node over both engines.
+    const ofCards = told.filter(({ byteLength }) => byteLength === MIB || byteLength === 1000);
+    expect(ofCards.map(({ transport, device }) => `${transport}/${device}`)).toEqual([
+      'gaudi_cpy/gaudi0',
+      'gaudi_cpy/gaudi0',
+    ]);
+    expect(new Set(told.map(({ worker }) => worker)).size).toBe(1);
+  });
+
+  it.skipIf(!isThere)('a failure has an event with its status', async () => {
+    const { worker } = await fixture.open();
+    const events: OperationEnd[] = [];
+    const listen = (event: OperationEnd): void => void events.push(event);
+    operationEnd.subscribe(listen);
+    const request = worker.tagRecvNbx(new Uint8Array(8), 0, 8, 9);
+    if (typeof request !== 'object') throw new TypeError('the receive has ended');
+    request.cancel();
+    while (!request.isCompleted) worker.progress();
+    operationEnd.unsubscribe(listen);
+    expect(events.map(({ status }) => status)).toEqual([Status.CANCELED]);
+    request.free();
+  });
+
+  it.skipIf(!isThere)('the tree of counters has every operation and byte once', async () => {
+    const stack = await fixture.open();
+    const { context } = stack;
+    const before = context.stats();
+    await doAll(stack);
+    const after = context.stats();
+    const added = (name: string): number => sumOf(after, name) - sumOf(before, name);
+    // Over libucp, transfers of device memory count for the program, and for the transport of the node that does them.
+    const twice = engine === 'libucx' ? 2 : 0;
+    expect(added('put') + added('get') - twice).toBe(4);
+    expect(added('operations')).toBe(2);
+    expect(added('bytes')).toBeGreaterThanOrEqual(MIB + 1000);
+    expect(added('stream_tx')).toBe(1);
+    expect(added('stream_rx')).toBe(1);
+    expect(added('am_tx')).toBe(1);
+    // Closed workers leave their sums.
+    const total = sumOf(after, 'stream_tx');
+    await stack.worker.close();
+    expect(sumOf(context.stats(), 'stream_tx')).toBe(total);
+  });
+
+  it.skipIf(!isThere)('the profile has their spans', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-profile-'));
+    const file = join(folder, 'profile');
+    const stack = await fixture.open({ context: { config: { PROFILE_MODE: 'log', PROFILE_FILE: file } } });
+    await doAll(stack);
+    await fixture.close();
+    const { traceEvents } = JSON.parse(readFileSync(file, 'utf8')) as {
+      readonly traceEvents: readonly { readonly name: string; readonly cat?: string }[];
+    };
+    rmSync(folder, { recursive: true });
+    const requests = traceEvents.filter(({ cat, name }) => cat === 'request' && name !== 'flush');
+    const operations = new Set(requests.map(({ name }) => name.split('/')[0]));
+    expect([...operations].sort()).toEqual(['am', 'get', 'put', 'stream', 'tag']);
+    expect(traceEvents.some(({ cat }) => cat === 'dma')).toBe(true);
+  });
+});

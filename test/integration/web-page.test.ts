@@ -1,0 +1,236 @@
+/** The page of `gaudi-ucx web` in a real browser: what it draws, faults by click and by key, the token, light and dark, wide and narrow. */
+
+import { spawn } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { readPageFiles } from '../../src/tools/web/page-files.ts';
+import { WebServer } from '../../src/tools/web/web-server.ts';
+import { systemClock } from '../../src/ucs/sys/clock.ts';
+import { BROWSERS, findBrowser } from '../fixtures/browser.ts';
+import { ROOT } from '../fixtures/built.ts';
+import { MAIN, useCommandLine } from '../fixtures/command-line.ts';
+import { TestNodeServer } from '../fixtures/node-server.ts';
+import { webModelAt } from '../fixtures/web-models.ts';
+
+const executablePath = findBrowser();
+const SKIP = `the page of gaudi-ucx web not looked at: no ${BROWSERS.join(', ')} on this machine`;
+const TIME = Date.UTC(2026, 10, 23, 12);
+const MOMENTS = 60;
+/** Parts of the pixels that may differ: fonts of machines do. */
+const DIFFERENT_MAX = 0.08;
+
+const cli = useCommandLine();
+let browser: Browser;
+let seen: string[] = [];
+
+/** A page, which may not load anything from elsewhere and must have no error. */
+async function openPage(url: string, options: BrowserContextOptions = {}, isTimed = false): Promise<Page> {
+  const page = await browser.newPage({
+    viewport: { width: 1280, height: 900 },
+    locale: 'en-US',
+    timezoneId: 'UTC',
+    ...options,
+  });
+  page.on('pageerror', (error) => seen.push(error.message));
+  page.on('console', (message) => seen.push(message.text()));
+  page.on('request', (sent) => {
+    if (new URL(sent.url()).origin !== new URL(url).origin && !sent.url().startsWith('data:')) seen.push(sent.url());
+  });
+  if (isTimed) await page.clock.install({ time: TIME });
+  await page.goto(url);
+  return page;
+}
+
+describe.skipIf(executablePath === undefined)(`the page (${executablePath ?? SKIP})`, { timeout: 120_000 }, () => {
+  beforeAll(async () => {
+    browser = await chromium.launch({ executablePath: executablePath!, args: ['--no-sandbox'] });
+  });
+  afterAll(() => browser.close());
+  afterEach(() => {
+    const errors = seen;
+    seen = [];
+    expect(errors).toEqual([]);
+  });
+
+  describe('with models that are given', () => {
+    let server: WebServer;
+    beforeAll(async () => {
+      const actions = { injectFault: () => '', startExchange: () => '' };
+      const files = readPageFiles(join(ROOT, 'dist/web'));
+      server = await WebServer.listen({ files, token: 'token', clock: systemClock, actions }, 0);
+    });
+    afterAll(() => server.close());
+
+    /** Opens the page, and shows models one after the other, a second apart. */
+    async function openAt(options: BrowserContextOptions, moments = MOMENTS): Promise<Page> {
+      const page = await openPage(server.url, options, true);
+      await expect.poll(() => server.viewers).toBeGreaterThan(0);
+      for (let moment = 1; moment <= moments; moment++) await showNext(page, webModelAt(moment));
+      return page;
+    }
+
+    async function showNext(page: Page, model: ReturnType<typeof webModelAt>): Promise<void> {
+      const shown = Number((await page.getAttribute('body', 'data-shown')) ?? 0);
+      server.show(model);
+      await expect
+        .poll(async () => {
+          await page.clock.runFor(1000);
+          return Number((await page.getAttribute('body', 'data-shown')) ?? 0);
+        })
+        .toBeGreaterThan(shown);
+    }
+
+    it.each(['light', 'dark'] as const)('looks as in its picture (%s)', async (colorScheme) => {
+      const page = await openAt({ colorScheme });
+      const picture = await page.screenshot({
+        clip: { x: 0, y: 0, width: 1280, height: 1200 },
+        animations: 'disabled',
+        fullPage: true,
+      });
+      const path = join(ROOT, `docs/images/web-${colorScheme}.png`);
+      if (process.env['UPDATE_GOLDEN'] === '1' || !existsSync(path)) writeFileSync(path, picture);
+      expect(await differentShare(page, readFileSync(path), picture)).toBeLessThan(DIFFERENT_MAX);
+      await page.context().close();
+    });
+
+    it('fits a narrow window, and tells links and charts in words', async () => {
+      const page = await openAt({ viewport: { width: 400, height: 800 } }, 3);
+      const widths = '[document.documentElement.scrollWidth, document.documentElement.clientWidth]';
+      expect(await page.evaluate(widths)).toEqual([400, 400]);
+      expect(await page.locator('#picture title').first().textContent()).toBe('8 cards; links down: 1 to 2');
+      expect(await page.locator('#rate-chart').getAttribute('aria-label')).toMatch(
+        /^host to cards [\d.]+ GB\/s, cards to host/,
+      );
+      const strips = page.locator('#arena-strips [role="img"]');
+      expect(await strips.count()).toBe(8);
+      expect(await strips.nth(1).getAttribute('aria-label')).toBe(
+        'card 1: 2 arenas of 1.0 GiB together, 41 blocks of 512.0 MiB, largest free range 256.0 MiB',
+      );
+      expect(await strips.nth(1).locator('.used').getAttribute('d')).toMatch(/^M0 24v-24h/);
+      expect(await page.locator('[data-card="6"]').getAttribute('aria-label')).toMatch(
+        /^card 6: in reset, in use, \d+ % of HBM/,
+      );
+      await page.context().close();
+    });
+
+    it('changes elements and does not make new ones, with 100 processes; nothing moves', async () => {
+      const page = await openAt({}, 1);
+      await showNext(page, webModelAt(2, 100));
+      const places = `[...document.querySelectorAll('section, #process-table td, .card, .link, button')].map((each) => {
+        each.known = (each.known ?? 0) + 1;
+        const { x, y, width, height } = each.getBoundingClientRect();
+        return [each.known, x, y, width, height].join(' ');
+      })`;
+      const before = (await page.evaluate(places)) as string[];
+      for (let moment = 3; moment < 8; moment++) await showNext(page, webModelAt(moment, 100));
+      const after = (await page.evaluate(places)) as string[];
+      expect(before.length).toBeGreaterThan(600);
+      // Known for the second time, at the same place.
+      expect(after).toEqual(before.map((text) => text.replace(/^1 /, '2 ')));
+      await page.context().close();
+    });
+  });
+
+  describe('of a node server', () => {
+    let node: TestNodeServer;
+    let env: Readonly<Record<string, string>>;
+    let url: string;
+    let stop: () => Promise<void>;
+    beforeAll(async () => {
+      node = await TestNodeServer.start({ cards: 4 });
+      env = { UCX_GAUDI_DRIVER: `emulator:${node.socketPath}`, XDG_RUNTIME_DIR: cli.folder };
+      const child = spawn(process.execPath, [MAIN, 'web', '--port', '0', '--interval', '100ms'], {
+        env: { ...process.env, ...env, HOME: cli.folder },
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
+      const ended = new Promise<number | null>((resolve) => child.once('close', resolve));
+      let out = '';
+      child.stdout.on('data', (bytes: Buffer) => {
+        out += bytes.toString();
+      });
+      await vi.waitFor(() => expect(out).toMatch(/token=\S+\n/), { timeout: 20_000 });
+      url = /http:\S+/.exec(out)![0];
+      expect(out).toContain(`UCX_GAUDI_DRIVER=${env['UCX_GAUDI_DRIVER']}`);
+      stop = async () => {
+        child.kill('SIGTERM');
+        expect(await ended).toBe(0);
+      };
+    });
+    afterAll(async () => {
+      await stop();
+      await node.stop();
+    });
+
+    it('draws what top says', async () => {
+      const page = await openPage(url);
+      await page.waitForSelector('body[data-shown]');
+      const top = JSON.parse(cli.output(['top', '--once', '--json', '--interval', '100ms'], env));
+      const rows = await page.locator('#card-table tbody tr').allTextContents();
+      expect(rows).toHaveLength(top.cards.length);
+      for (const [index, { minor, busId, status }] of top.cards.entries()) {
+        expect(rows[index]).toMatch(new RegExp(`^${minor}${busId}${status}-0 B95\\.3 GiB`));
+      }
+      const links = top.links.filter((link: { from: number; to: number }) => link.from < link.to);
+      expect(await page.locator('.link[visibility=visible]').count()).toBe(links.length);
+      expect(await page.locator('#connection').textContent()).toBe('live');
+      await page.context().close();
+    });
+
+    it('turns a link red by a click, and back by a key; a card by the buttons', async () => {
+      const page = await openPage(url);
+      await page.waitForSelector('body[data-shown]');
+      const button = page.getByRole('button', { name: /^links of card 0 and card 1/ });
+      await button.dispatchEvent('click');
+      await page.waitForSelector('[data-link="0-1"][data-state="down"]');
+      const stroke = await page.evaluate(`getComputedStyle(document.querySelector('[data-link="0-1"]')).stroke`);
+      expect(stroke).toBe('rgb(184, 64, 10)');
+      expect(await page.locator('#fault-result').textContent()).toBe('card 0: the links to card 1 are down');
+      const top = JSON.parse(cli.output(['top', '--once', '--json', '--interval', '100ms'], env));
+      expect(top.links.find(({ from, to }: { from: number; to: number }) => from === 0 && to === 1).up).toBe(0);
+      expect(await page.locator('#link-table tbody tr').first().textContent()).toContain('down');
+      await button.focus();
+      await page.keyboard.press('Enter');
+      await page.waitForSelector('[data-link="0-1"][data-state="idle"]');
+      await page.locator('[data-card="2"]').focus();
+      await page.keyboard.press('Enter');
+      expect(await page.locator('#fault-card').inputValue()).toBe('2');
+      await page.getByRole('button', { name: 'Malfunction' }).click();
+      await page.waitForSelector('[data-card="2"].broken');
+      await page.getByRole('button', { name: 'Recover' }).click();
+      await page.waitForSelector('[data-card="2"]:not(.broken)');
+      await page.context().close();
+    });
+
+    it('needs the token, and says so', async () => {
+      const response = await fetch(url.replace(/token=.*/, ''));
+      expect([response.status, await response.text()]).toEqual([401, expect.stringContaining('the token is missing')]);
+    });
+  });
+});
+
+/** The share of pixels that differ visibly between two pictures, found by the browser; 1 for pictures of other sizes. */
+async function differentShare(page: Page, expected: Buffer, found: Buffer): Promise<number> {
+  const compare = `(async ([one, other]) => {
+    const pixels = async (base64) => {
+      const bytes = Uint8Array.from(atob(base64), (each) => each.charCodeAt(0));
+      const image = await createImageBitmap(new Blob([bytes], { type: 'image/png' }));
+      const canvas = new OffscreenCanvas(image.width, image.height).getContext('2d');
+      canvas.drawImage(image, 0, 0);
+      return canvas.getImageData(0, 0, image.width, image.height);
+    };
+    const [first, second] = [await pixels(one), await pixels(other)];
+    if (first.width !== second.width || Math.abs(first.height - second.height) > 60) return 1;
+    const length = Math.min(first.data.length, second.data.length);
+    let different = 0;
+    for (let i = 0; i < length; i += 4) {
+      const distance = [0, 1, 2].map((k) => Math.abs(first.data[i + k] - second.data[i + k]));
+      if (Math.max(...distance) > 64) different += 1;
+    }
+    return (4 * different) / length;
+  })`;
+  return (await page.evaluate(
+    `${compare}(${JSON.stringify([expected, found].map((each) => each.toString('base64')))})`,
+  )) as number;
+}
