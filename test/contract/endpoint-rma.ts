@@ -139,16 +139,22 @@ function detachedCases(fixture: RmaFixture): void {
           ? fixture.remoteMemory(TYPE_OF[partner], byteLength)!
           : fixture.memory(TYPE_OF[partner], byteLength)!;
       const [here, there] = side === 'local' ? [lost, other] : [other, lost];
+      await fixture.write(other, fixture.pattern(byteLength));
       const rkey = keyOf(md, there);
       const iov = [{ memory: here, offset: 0, byteLength }];
       const completion = fixture.completion();
       const status = await started(iface, completion, () => endpoint[operation](iov, 0, rkey, completion));
-      structuredClone(lost.bytes!.buffer, { transfer: [lost.bytes!.buffer as ArrayBuffer] });
+      const kept = new Uint8Array(
+        structuredClone(lost.bytes!.buffer, { transfer: [lost.bytes!.buffer as ArrayBuffer] }),
+      );
+      const before = kept.slice();
       if (status === Status.INPROGRESS) {
         await fixture.drive(() => completion.calls === 1);
         expect(completion.failure).toBe(Status.INVALID_ADDR);
       } else expect([status, completion.calls]).toEqual([Status.OK, 0]);
       expect(await flush(iface, endpoint)).toBe(Status.OK);
+      // The collector may give the memory to other code at once.
+      expect(Buffer.compare(kept, before)).toBe(0);
       const whole = fixture.remote(64);
       const bytes = fixture.memory(MemoryType.HOST, 64)!;
       const good = [{ memory: bytes, offset: 0, byteLength: 64 }];
