@@ -24,6 +24,46 @@ export interface MemoryRun {
   readonly byteLength: number;
 }
 
+/** The part `[offset, offset + byteLength)` of consecutive runs. */
+export function cutRuns(runs: readonly MemoryRun[], offset: number, byteLength: number): MemoryRun[] {
+  const cut: MemoryRun[] = [];
+  let before = 0;
+  for (const run of runs) {
+    const from = Math.max(offset, before);
+    const to = Math.min(offset + byteLength, before + run.byteLength);
+    if (from < to) cut.push({ offset: run.offset + from - before, byteLength: to - from });
+    before += run.byteLength;
+  }
+  return cut;
+}
+
+/**
+ * Calls `move` for the pieces of a range of consecutive runs, in order, until it returns false.
+ * @param move gets the offset of a piece, the bytes before it and its length
+ * @returns whether the whole range was moved
+ */
+export function forEachRun(
+  runs: readonly MemoryRun[],
+  offset: number,
+  byteLength: number,
+  move: (at: number, done: number, bytes: number) => boolean,
+): boolean {
+  let from = offset;
+  let done = 0;
+  for (const run of runs) {
+    if (done === byteLength) break;
+    if (from >= run.byteLength) {
+      from -= run.byteLength;
+      continue;
+    }
+    const bytes = Math.min(run.byteLength - from, byteLength - done);
+    if (!move(run.offset + from, done, bytes)) return false;
+    done += bytes;
+    from = 0;
+  }
+  return done === byteLength;
+}
+
 /** Memory that a card exports. */
 export interface DmabufSource {
   /** Device memory of the card. */
