@@ -141,7 +141,7 @@ export class EmulatedNode implements DriverNode {
 
   /**
    * The dma-buf of a descriptor, for an RDMA device of another process that accesses a range of it.
-   * @throws SyscallError EBADF; EINVAL for a foreign descriptor or a range that is not inside the dma-buf; EOPNOTSUPP
+   * @throws SyscallError EBADF; EINVAL for a foreign descriptor or a range that is not inside the dma-buf; ENODEV; EOPNOTSUPP
    */
   dmabufForDevice(fd: number, offset: number, byteLength: number): ExportedDmabuf {
     return this.config.nicDmabufs ? dmabufOf(this.#dmabufs, fd, offset, byteLength) : refuseDmabuf(fd);

@@ -83,6 +83,9 @@ export class ExportedDmabuf {
   readonly #writeEnd: number;
   readonly #onClose: () => void;
   readonly #importers: Set<() => void> = new Set();
+  /** RDMA devices, which reach the memory across the bus. */
+  readonly #devices: Set<() => void> = new Set();
+  #isOnBus = true;
   #closed = false;
 
   constructor(source: DmabufSource, writeEnd: number, onClose: () => void) {
@@ -103,7 +106,28 @@ export class ExportedDmabuf {
     return false;
   }
 
-  /** Registers `onRevoked`, called when the exporter withdraws the memory. */
+  /** False once the card was reset or removed: devices do not reach its memory, and its exporter cannot use it either. */
+  get isOnBus(): boolean {
+    return this.#isOnBus;
+  }
+
+  /** Registers `onLost` of an RDMA device, called when it cannot reach the memory any more, before anything else uses the memory. */
+  attachDevice(onLost: () => void): void {
+    this.#devices.add(onLost);
+  }
+
+  detachDevice(onLost: () => void): void {
+    this.#devices.delete(onLost);
+  }
+
+  /** The card leaves the bus, for a reset or for ever. */
+  leaveBus(): void {
+    this.#isOnBus = false;
+    for (const onLost of this.#devices) onLost();
+    this.#devices.clear();
+  }
+
+  /** Registers `onRevoked` of an importing card, called when the exporter withdraws the memory. */
   attach(onRevoked: () => void): void {
     this.#importers.add(onRevoked);
   }
@@ -115,6 +139,7 @@ export class ExportedDmabuf {
   /** Called when the exporter is closed: importers lose the memory. Descriptors that are still open refer to nothing. */
   revoke(): void {
     if (this.#closed) return;
+    this.leaveBus();
     for (const onRevoked of this.#importers) onRevoked();
     this.#importers.clear();
     this.#close();

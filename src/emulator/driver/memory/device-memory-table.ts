@@ -168,6 +168,11 @@ export class DeviceMemoryTable {
     return this.#create(runs, request.flags, allocation.exports);
   }
 
+  /** The card leaves the bus: RDMA devices lose the memory. */
+  leaveBus(): void {
+    for (const dmabuf of this.#exports()) dmabuf.leaveBus();
+  }
+
   /** Revokes exports, then unmaps and frees everything. The engines of the card have finished. */
   close(): void {
     for (const dmabuf of [...this.#exports()]) dmabuf.revoke();

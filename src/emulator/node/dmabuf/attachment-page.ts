@@ -11,7 +11,7 @@ export const MOVING = 0;
 export const ATTACHMENTS_MAX = 1023;
 /** State of an attachment: the memory is there. */
 export const ATTACHED = 0;
-/** State of an attachment: the exporter was closed. */
+/** State of an attachment: the card was closed, reset or removed. */
 export const WITHDRAWN = 1;
 /** Bytes of the page. */
 export const ATTACHMENT_PAGE_BYTES = 4096;

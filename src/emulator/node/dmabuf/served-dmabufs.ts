@@ -12,7 +12,7 @@ interface Attachment {
   readonly dmabuf: ExportedDmabuf;
   /** Keeps the dma-buf alive. */
   readonly fd: number;
-  readonly onRevoked: () => void;
+  readonly onLost: () => void;
 }
 
 /** The dma-bufs of one client. */
@@ -45,10 +45,10 @@ export class ServedDmabufs {
   attach(id: number, dmabuf: ExportedDmabuf, fd: number): void {
     // Creates the page.
     void this.pageFd;
-    const onRevoked = (): void => this.#withdraw(id);
-    this.#attachments.set(id, { dmabuf, fd: dup(fd), onRevoked });
+    const onLost = (): void => this.#withdraw(id);
+    this.#attachments.set(id, { dmabuf, fd: dup(fd), onLost });
     Atomics.store(this.#words, id, ATTACHED);
-    dmabuf.attach(onRevoked);
+    dmabuf.attachDevice(onLost);
   }
 
   /** Ends an attachment; unknown numbers are ignored. */
@@ -56,7 +56,7 @@ export class ServedDmabufs {
     const attachment = this.#attachments.get(id);
     if (attachment === undefined) return;
     this.#attachments.delete(id);
-    attachment.dmabuf.detach(attachment.onRevoked);
+    attachment.dmabuf.detachDevice(attachment.onLost);
     closeFd(attachment.fd);
   }
 

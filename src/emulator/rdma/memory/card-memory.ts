@@ -11,9 +11,9 @@ class CardDmaMemory implements DmaMemory {
   readonly #offset: number;
   /** Keeps the dma-buf alive. */
   readonly #fd: number;
-  /** False once the exporter has withdrawn the memory: the card was closed. */
+  /** False once the card was closed, reset or removed. */
   #attached = true;
-  readonly #onRevoked = (): void => {
+  readonly #onLost = (): void => {
     this.#attached = false;
   };
 
@@ -22,7 +22,7 @@ class CardDmaMemory implements DmaMemory {
     this.#fd = fd;
     this.#offset = offset;
     this.byteLength = byteLength;
-    dmabuf.attach(this.#onRevoked);
+    dmabuf.attachDevice(this.#onLost);
   }
 
   read(offset: number, target: number, byteLength: number): boolean {
@@ -38,7 +38,7 @@ class CardDmaMemory implements DmaMemory {
   }
 
   release(): void {
-    this.#dmabuf.detach(this.#onRevoked);
+    this.#dmabuf.detachDevice(this.#onLost);
     close(this.#fd);
   }
 
@@ -49,11 +49,12 @@ class CardDmaMemory implements DmaMemory {
 
 /**
  * The dma-buf of a descriptor, for a range of it.
- * @throws SyscallError EBADF; EINVAL for a foreign descriptor or a range that is not inside the dma-buf
+ * @throws SyscallError EBADF; EINVAL for a foreign descriptor or a range that is not inside the dma-buf; ENODEV after a reset or removal of the card
  */
 export function dmabufOf(dmabufs: DmabufRegistry, fd: number, offset: number, byteLength: number): ExportedDmabuf {
   const dmabuf = dmabufs.find(fd);
   if (typeof dmabuf === 'number') throw refusal(dmabuf, `descriptor ${fd} is none of a dma-buf of a card of this node`);
+  if (!dmabuf.isOnBus) throw refusal(Errno.ENODEV, `the card of descriptor ${fd} was reset or removed`);
   if (offset + byteLength <= dmabuf.byteLength) return dmabuf;
   const range = `${byteLength} bytes at ${offset}`;
   throw refusal(Errno.EINVAL, `${range} are not inside the dma-buf of ${dmabuf.byteLength} bytes`);
