@@ -2,10 +2,16 @@
 
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.ts';
-import { ATTACHMENTS_MAX } from '../../src/emulator/node/dmabuf/attachment-page.ts';
+import { connectToServer } from '../../src/emulator/node/connection.ts';
+import {
+  ATTACHMENT_PAGE_BYTES,
+  ATTACHMENTS_MAX,
+  MOVING,
+  WITHDRAWN,
+} from '../../src/emulator/node/dmabuf/attachment-page.ts';
 import type { RdmaContext } from '../../src/emulator/rdma/rdma-context.ts';
 import { Context, type Endpoint, type MemoryHandle, MemoryType, type Worker } from '../../src/index.ts';
-import { close, Errno, mapAnonymous, openFileDescriptors, pipe2 } from '../../src/sys/index.ts';
+import { close, Errno, ftruncate, mapAnonymous, mapFile, openFileDescriptors, pipe2 } from '../../src/sys/index.ts';
 import { HL_INFO_HW_IP_INFO, HL_INFO_OP } from '../../src/uapi/index.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import { AccessFlag } from '../../src/verbs/abi.ts';
@@ -278,10 +284,54 @@ describe('memory of a server behind a dma-buf', { timeout: 60_000 }, () => {
   it('has a limit of attachments, which are used again', () => {
     const { dmabufs } = attachmentsOf(node);
     const attach = () => dmabufs.attach(dmabuf, 0, 4096);
-    const memories = Array.from({ length: 400 }, attach);
+    const memories = Array.from({ length: ATTACHMENTS_MAX }, attach);
+    expect(attach).toThrow(expect.objectContaining({ errno: Errno.ENOMEM }));
+    memories.pop()!.release();
+    memories.push(attach());
     for (const memory of memories) memory.release();
-    for (let i = 0; i <= ATTACHMENTS_MAX; i++) attach().release();
+    expect(node.status().dmabufs).toBe(1);
     expect(server.errors).toBe('');
+  });
+
+  it.each([
+    ['no number', { offset: 0, byteLength: 4096 }],
+    ['number 0', { attachment: 0, offset: 0, byteLength: 4096 }],
+    ['a number above the limit', { attachment: ATTACHMENTS_MAX + 1, offset: 0, byteLength: 4096 }],
+    ['a used number', { attachment: 1, offset: 0, byteLength: 4096 }],
+    ['a negative offset', { attachment: 2, offset: -4096, byteLength: 4096 }],
+    ['no length', { attachment: 2, offset: 0 }],
+  ])('is not given to a client that asks with %s, which is disconnected', (_what, fields) => {
+    const client = connectToServer(server.socketPath);
+    const first = client.request({ op: 'attach', attachment: 1, offset: 0, byteLength: 4096 }, dmabuf);
+    close(first.fd);
+    expect(() => client.request({ op: 'attach', ...fields }, dmabuf)).toThrow(
+      expect.objectContaining({ errno: Errno.ENODEV }),
+    );
+    expect(client.alive).toBe(false);
+    expect(node.status().clients).toHaveLength(1);
+  });
+
+  it('cannot be truncated, and a client that pretends to copy for ever does not stop its withdrawal', () => {
+    const client = connectToServer(server.socketPath);
+    const { fd: pageFd } = client.request({ op: 'attachments' });
+    const page = mapFile(pageFd, ATTACHMENT_PAGE_BYTES, 0);
+    const words = new Int32Array(page.buffer);
+    const attached = [1, 2].map((attachment) =>
+      client.request({ op: 'attach', attachment, offset: 0, byteLength: 4096 }, dmabuf),
+    );
+    for (const fd of [pageFd, ...attached.map((each) => each.fd)]) {
+      expect(() => ftruncate(fd, 0)).toThrow(expect.objectContaining({ errno: Errno.EPERM }));
+      close(fd);
+    }
+    Atomics.store(words, MOVING, 1);
+    card.close();
+    expect([words[1], words[2]]).toEqual([WITHDRAWN, WITHDRAWN]);
+    expect(() => client.request({ op: 'attach', attachment: 3, offset: 0, byteLength: 4096 }, dmabuf)).toThrow(
+      expect.objectContaining({ errno: Errno.EINVAL }),
+    );
+    expect(node.status().cards[0]).toMatchObject({ owner: null, dramUsedBytes: 0 });
+    client.close();
+    page.close();
   });
 });
 
