@@ -4,7 +4,7 @@
  */
 
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
-import { type Program, startProgram } from '../../assembly/program/program.ts';
+import { startProgram } from '../../assembly/program/program.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { type PrivateNode, startPrivateNode } from '../private-node.ts';
 import { cardEnvironment, type ExchangePlace, type Party } from './crew.ts';
@@ -31,7 +31,7 @@ export async function openExchangeNodes(count: number): Promise<ExchangePlace> {
     const parties = Array.from({ length: count }, (_, index) => {
       const node = startPrivateNode(program, description);
       nodes.push(node);
-      return partyOf(index, node, program);
+      return partyOf(index, node);
     });
     return { unit: 'node', emulated: true, parties, close };
   } catch (error) {
@@ -41,8 +41,9 @@ export async function openExchangeNodes(count: number): Promise<ExchangePlace> {
 }
 
 /** The process of the card of a node. */
-function partyOf(index: number, { server, socketPath }: PrivateNode, { env }: Program): Party {
+function partyOf(index: number, { server, socketPath }: PrivateNode): Party {
   const card = { name: 'gaudi0', index: 0, card: server.node.cards()[0]! };
-  const settings = { UCX_ENGINE: 'native', UCX_IB_DRIVER: 'emulator', UCX_TLS: env['UCX_TLS'] ?? TLS };
-  return { index, name: `node ${index}`, env: { ...cardEnvironment(card, `emulator:${socketPath}`), ...settings } };
+  const environment = cardEnvironment(card, `emulator:${socketPath}`);
+  const env = { UCX_TLS: TLS, ...environment, UCX_ENGINE: 'native', UCX_IB_DRIVER: 'emulator' };
+  return { index, name: `node ${index}`, env };
 }

@@ -182,7 +182,7 @@ function upLine(status: NodeStatus): string {
 }
 
 function hardwareText({ asic, cards, links, nics }: NodeStatus): string {
-  return `${cards.length} x ${asic}, links ${links}${nics === 0 ? '' : `, ${nics} RDMA devices`}`;
+  return `${cards.length} x ${asic}, links ${links}${nics === 0 ? '' : `, RDMA devices ${nics}`}`;
 }
 
 /** Starts a server that outlives this process, and waits until it serves. Its log is beside the socket. */
