@@ -26,8 +26,10 @@ function floats<T extends Float32Array | Float64Array>(): Kernels<T> {
       let i = 0;
       // Four at a time take half the time.
       for (; i + 3 < length; i += 4) {
-        const [a, b] = [left[i]! + right[i]!, left[i + 1]! + right[i + 1]!];
-        const [c, d] = [left[i + 2]! + right[i + 2]!, left[i + 3]! + right[i + 3]!];
+        const a = left[i]! + right[i]!;
+        const b = left[i + 1]! + right[i + 1]!;
+        const c = left[i + 2]! + right[i + 2]!;
+        const d = left[i + 3]! + right[i + 3]!;
         into[i] = a;
         into[i + 1] = b;
         into[i + 2] = c;
