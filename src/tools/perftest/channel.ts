@@ -235,7 +235,7 @@ function parseMessage(line: string): ChannelMessage | undefined {
   try {
     const value: unknown = JSON.parse(line);
     if (typeof value !== 'object' || value === null || !('type' in value)) return undefined;
-    return typeof value.type === 'string' ? (value as ChannelMessage) : undefined;
+    return typeof value.type === 'string' ? { ...value, type: value.type } : undefined;
   } catch {
     return undefined;
   }
