@@ -2,5 +2,6 @@
 
 /** True for an ArrayBuffer whose length can change (ES2024), also for a SharedArrayBuffer that grows. */
 export function isResizable(buffer: ArrayBufferLike): boolean {
-  return ('resizable' in buffer && buffer.resizable === true) || ('growable' in buffer && buffer.growable === true);
+  const candidate = buffer as { readonly resizable?: boolean; readonly growable?: boolean };
+  return candidate.resizable === true || candidate.growable === true;
 }
