@@ -24,7 +24,7 @@ export abstract class UcpTraffic extends Traffic {
   protected readonly sourceContent: Content;
   protected readonly targetContent: Content;
   /** Ends a message that was sent. */
-  protected readonly sent: RequestParams;
+  protected readonly sent: Required<Pick<RequestParams, 'callback'>>;
   /** The library that carries operations whose requests name no transport; undefined for this library. */
   protected readonly libraryCarrier: string | undefined;
   #flushing: Request | undefined;
