@@ -104,6 +104,33 @@ export const AsyncEventType = {
   GID_CHANGE: 18,
 } as const;
 
+/** The text of an asynchronous event, as that of ibv_event_type_str() is. */
+export function asyncEventText(type: number): string {
+  return EVENT_TEXTS[type] ?? `unknown event ${type}`;
+}
+
+const EVENT_TEXTS: readonly string[] = [
+  'CQ error',
+  'local work queue catastrophic error',
+  'invalid request local work queue error',
+  'local access violation work queue error',
+  'communication established',
+  'send queue drained',
+  'path migrated',
+  'path migration request error',
+  'local catastrophic error',
+  'port active',
+  'port error',
+  'LID change',
+  'P_Key table change',
+  'SM change',
+  'SRQ catastrophic error',
+  'SRQ limit reached',
+  'last WQE reached',
+  'client reregistration',
+  'GID table change',
+];
+
 /** Words of struct ibv_send_wr. 64-bit fields have two, the low one first. */
 export const SendWr = {
   WR_ID: 0,

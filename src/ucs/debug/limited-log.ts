@@ -45,9 +45,14 @@ export class LimitedLog {
     this.#write(LogLevel.ERROR, message);
   }
 
-  /** Like {@link warn}, at level diag. */
+  /** At level diag, without a limit. */
   diag(message: string): void {
     this.#log.diag(message);
+  }
+
+  /** At level debug, without a limit. */
+  debug(message: string): void {
+    this.#log.debug(message);
   }
 
   /** Logs how many warnings were omitted, if any. */

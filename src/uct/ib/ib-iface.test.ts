@@ -5,9 +5,12 @@ import type { MdUnderTest } from '../../../test/contract/uct-fixture.ts';
 import { openIb } from '../../../test/contract/uct-implementations.ts';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';
+import { RdmaContext } from '../../emulator/rdma/rdma-context.ts';
 import { Errno, SyscallError } from '../../sys/index.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { AsyncEventType } from '../../verbs/abi.ts';
 import type { Iface, UctEndpoint } from '../api/iface.ts';
+import { IbEndpoint } from './ib-endpoint.ts';
 import { IbIface } from './ib-iface.ts';
 import { packIbAddress, unpackIbAddress } from './wire/ib-address.ts';
 
@@ -41,7 +44,7 @@ describe('IbIface', () => {
 
   async function until(isDone: () => boolean): Promise<void> {
     for (let turn = 0; !isDone(); turn++) {
-      if (turn === 100_000) expect.fail('what was waited for has not happened');
+      if (turn === 1_000_000) expect.fail('what was waited for has not happened');
       near.progress();
       far.progress();
       await new Promise(setImmediate);
@@ -79,7 +82,7 @@ describe('IbIface', () => {
     const endpoint = near.connect(far.address);
     await until(() => send(endpoint) === Status.OK);
     expect(endpoint.check()).toBe(Status.OK);
-    await until(() => (endpoint as unknown as { connection: { isBusy: boolean } }).connection.isBusy === false);
+    await until(() => endpoint instanceof IbEndpoint && !endpoint.connection.isBusy);
     far.close();
     expect(endpoint.check()).toBe(Status.CONNECTION_RESET);
     await until(() => failed.length > 0);
@@ -102,6 +105,32 @@ describe('IbIface', () => {
     await until(() => failed.length > 0);
     expect(failed).toEqual([Status.ENDPOINT_TIMEOUT]);
     endpoint.close();
+  });
+
+  it('fails its connections when the device reports that it has failed, even if it says nothing else', async () => {
+    log.allow(/^hca0: local catastrophic error$/);
+    const failed: Status[] = [];
+    near.setErrorHandler!((_endpoint, status) => failed.push(status));
+    const endpoint = near.connect(far.address);
+    await until(() => send(endpoint) === Status.OK);
+    const { context } = ibIface(near).port.device;
+    if (!(context instanceof RdmaContext && endpoint instanceof IbEndpoint)) return expect.fail('an emulated device');
+    vi.spyOn(endpoint.connection.qp, 'modify').mockImplementation(() => {
+      throw new SyscallError('ibv_modify_qp', Errno.EIO, 'a device that has failed');
+    });
+    context.onEvent({ type: AsyncEventType.PORT_ACTIVE, element: 1 });
+    context.onEvent({ type: AsyncEventType.DEVICE_FATAL, element: 0 });
+    await until(() => failed.length > 0);
+    expect([failed, send(endpoint)]).toEqual([[Status.CONNECTION_RESET], Status.CONNECTION_RESET]);
+    endpoint.close();
+  });
+
+  it('tells of a port that is down', async () => {
+    log.allow(/^hca0:1: port error$/);
+    const { context } = ibIface(near).port.device;
+    if (!(context instanceof RdmaContext)) return expect.fail('an emulated device');
+    context.onEvent({ type: AsyncEventType.PORT_ERR, element: 1 });
+    await until(() => log.records.some(({ message }) => message === 'hca0:1: port error'));
   });
 
   it.each(['request', 'answer'])('survives that there is no path for the %s to connect', async (message) => {

@@ -282,6 +282,12 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     this.warnings.tellLeft();
   }
 
+  /** The device has failed, perhaps without completions that say so: every connection fails. */
+  deviceFailed(): void {
+    if (this.#closed) return;
+    for (const connection of this.#connections.values()) connection.fail(Status.CONNECTION_RESET);
+  }
+
   // Functions for endpoints and connections.
 
   receive(): void {

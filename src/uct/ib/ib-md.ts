@@ -9,6 +9,7 @@ import {
   PAGE_SIZE,
   VIEW_LENGTH_MAX,
 } from '../../sys/index.ts';
+import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
@@ -36,6 +37,7 @@ import { unsupported } from '../base/host/host-domain.ts';
 import { checkAdvice, prefault } from '../base/host/memory-advice.ts';
 import { ALLOCATE_OPTIONS, DEREGISTER_OPTIONS } from '../base/host/memory-options.ts';
 import { checkAddress, checkKeyTarget, checkSysDevice, isInside } from '../base/range.ts';
+import { AsyncEvents } from './base/async-events.ts';
 import { IB_CONFIG_TABLE } from './base/config.ts';
 import { IbDevice, type IbPort } from './base/ib-device.ts';
 import { DEVICES_MAX, type IbKey, IbKeyTable, keyBytes } from './base/ib-key.ts';
@@ -61,6 +63,7 @@ export class IbMd implements MemoryDomain {
   readonly #ports: readonly IbPort[];
   readonly #keys: IbKeyTable = new IbKeyTable();
   readonly #live: Set<IbMemory> = new Set();
+  readonly #events: readonly AsyncEvents[];
   #ifaces: IbIface[] = [];
   #generation = 0;
   #closed = false;
@@ -75,6 +78,15 @@ export class IbMd implements MemoryDomain {
     }
     this.#devices = devices;
     this.#ports = ports;
+    const events: AsyncEvents[] = [];
+    this.#events = events;
+    const log = new LimitedLog(services.log, services.clock, { what: 'warnings about RDMA devices' });
+    try {
+      for (const device of devices) events.push(new AsyncEvents(device, log, () => this.#deviceFailed(device)));
+    } catch (error) {
+      for (const each of [...events, ...devices]) each.close();
+      throw error;
+    }
     this.leftOut = leftOut;
     this.resources = ports.map(({ resource }) => resource);
     this.attributes = {
@@ -207,6 +219,7 @@ export class IbMd implements MemoryDomain {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    for (const events of this.#events) events.close();
     for (const iface of this.#ifaces) iface.close();
     for (const memory of this.#live) {
       this.#retire(memory);
@@ -241,6 +254,10 @@ export class IbMd implements MemoryDomain {
     this.#live.add(memory);
     this.#keys.add(memory);
     return memory;
+  }
+
+  #deviceFailed(device: IbDevice): void {
+    for (const iface of this.#ifaces) if (iface.port.device === device) iface.deviceFailed();
   }
 
   #checkOpen(): void {

@@ -3,7 +3,7 @@
  * Making it is the work of connector.ts, and what is sent of endpoints.
  */
 
-import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
+import { allocateScratch, isSyscallError, type ScratchBlock } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { AccessFlag, QpState, QpType, SendFlag, SendWr, Sge, WrOpcode } from '../../../verbs/abi.ts';
 import type { QueuePair, SharedReceiveQueue } from '../../../verbs/port.ts';
@@ -294,7 +294,12 @@ export class Connection {
     if (this.failure !== Status.OK || this.isDestroyed) return;
     this.failure = status;
     this.uncork();
-    this.qp.modify({ state: QpState.ERR });
+    try {
+      this.qp.modify({ state: QpState.ERR });
+    } catch (error) {
+      // A device that has failed moves nothing more, and says so.
+      if (!isSyscallError(error)) throw error;
+    }
     this.#owner.onFailed(this, status);
   }
 
