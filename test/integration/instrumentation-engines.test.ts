@@ -142,3 +142,61 @@ describe.each(ENGINES)('over the engine %s', (engine, isThere) => {
     expect(traceEvents.some(({ cat }) => cat === 'dma')).toBe(true);
   });
 });
+
+describe('what carried an operation over libucp', () => {
+  const fixture = useContexts('libucx');
+  const isThere = installedLibucp().libucp !== undefined;
+  /** The values of UCX_PROTO_ENABLE: libucp describes requests in another form with it. */
+  const MODES = ['n', 'y'] as const;
+  const open = (mode: string) =>
+    fixture.open({ context: { env: { UCX_TLS: 'tcp,self', UCX_NET_DEVICES: 'lo', UCX_PROTO_ENABLE: mode } } });
+
+  it.skipIf(!isThere).each(MODES)('is in the events of all sends, with UCX_PROTO_ENABLE=%s', async (mode) => {
+    const { context, worker, endpoint } = await open(mode);
+    const rkey = endpoint.unpackRkey(context.packRkey(context.memMap({ allocate: 4096 })));
+    const events: OperationEnd[] = [];
+    const listen = (event: OperationEnd): void => void events.push(event);
+    operationEnd.subscribe(listen);
+    try {
+      await Promise.all([endpoint.tagSend(new Uint8Array(8), { tag: 1 }), worker.tagRecv(new Uint8Array(8), { tag: 1 })]);
+      worker.setAmHandler(3, () => {});
+      await endpoint.amSend(3, new Uint8Array(8));
+      await endpoint.put(new Uint8Array(8), rkey);
+      // More at once than are polled.
+      const many = Array.from({ length: 50 }, (_, tag) => endpoint.tagSend(new Uint8Array(100_000), { tag }));
+      for (let tag = 0; tag < 50; tag++) await worker.tagRecv(new Uint8Array(100_000), { tag });
+      await Promise.all(many);
+    } finally {
+      operationEnd.unsubscribe(listen);
+    }
+    // Of receives, and of offers without UCX_PROTO_ENABLE, libucp does not say what carried them.
+    const told = events.filter(({ protocol, transport }) => /^(tag|am)\//.test(protocol) && transport !== 'libucp');
+    if (mode === 'y') expect(told).toHaveLength(52);
+    else expect(told.length).toBeGreaterThanOrEqual(2);
+    for (const { transport, device } of told) expect(`${transport}/${device}`).toBe('tcp/lo');
+    const puts = events.filter(({ protocol }) => protocol === 'put/libucp');
+    expect(puts).toHaveLength(1);
+    expect(puts[0]!.transport).toBe(mode === 'y' ? 'tcp' : 'libucp');
+    rkey.release();
+  });
+
+  it.skipIf(!isThere).each(MODES)('is in a result until its endpoint closes, with UCX_PROTO_ENABLE=%s', async (mode) => {
+    const { worker } = await open(mode);
+    const carriers: (string | undefined)[] = [];
+    for (const isClosed of [false, true]) {
+      const endpoint = worker.endpoint(worker.address());
+      const bytes = new Uint8Array(4_000_000);
+      const received = worker.tagRecvNbx(bytes, 0, bytes.length, 7);
+      const sent = endpoint.tagSendNbx(bytes, 0, bytes.length, 7, { noImmediateCompletion: true });
+      if (typeof sent === 'number' || typeof received === 'number') throw new TypeError('it has ended at once');
+      expect(sent.transport).toBe('libucp');
+      while (!sent.isCompleted || !received.isCompleted) worker.progress();
+      if (isClosed) await endpoint.close();
+      carriers.push(sent.transport);
+      expect(received.transport).toBe('libucp');
+      sent.free();
+      received.free();
+    }
+    expect(carriers).toEqual(['tcp', 'libucp']);
+  });
+});

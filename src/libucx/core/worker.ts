@@ -24,6 +24,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { fenceBlocks, requireFeature } from '../c/features.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
+import type { Carrier } from '../c/request-query.ts';
 import { DeviceTransfers } from '../device/transfers.ts';
 import type { EndpointHandling, EngineContext, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import { Teardown } from '../engine/teardown.ts';
@@ -272,6 +273,10 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     this.promises.requestFreed();
   }
 
+  carrierOf(request: UcpRequest): Carrier | undefined {
+    return this.requests.carrierOf(request);
+  }
+
   cancelRequest(request: UcpRequest): boolean {
     return this.requests.cancel(this.handle, request);
   }
@@ -358,6 +363,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
   /** Records a failure during a call of C: progress reports it afterwards. */
   #noteFailure(ep: number, status: Status, closedByPeer: boolean): void {
     const endpoint = this.#endpoints.get(ep);
+    this.requests.endpointLost();
     if (endpoint !== undefined) this.#failed.push([endpoint, status, closedByPeer]);
   }
 
