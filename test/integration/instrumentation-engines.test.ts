@@ -143,6 +143,50 @@ describe.each(ENGINES)('over the engine %s', (engine, isThere) => {
   });
 });
 
+describe('UCX_STATS_DEST', () => {
+  const fixture = useContexts();
+  const isThere = installedLibucp().libucp !== undefined;
+  /** Counters of workers that both engines have. */
+  const OF_BOTH = ['am_tx', 'endpoints', 'requests_in_use', 'stream_rx', 'stream_tx'];
+
+  /** The counters of the nodes of a report, by their path. */
+  async function written(engine: 'native' | 'libucx', tls: string): Promise<Map<string, Record<string, number>>> {
+    const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-stats-'));
+    const file = join(folder, 'stats');
+    const config = { TLS: tls, NET_DEVICES: 'lo', STATS_DEST: `file:${file}` };
+    await doAll(await fixture.open({ context: { engine, config } }));
+    await fixture.close();
+    const [, ...lines] = readFileSync(file, 'utf8').trimEnd().split('\n');
+    rmSync(folder, { recursive: true });
+    const nodes = new Map<string, Record<string, number>>();
+    const path: string[] = [];
+    for (const line of lines) {
+      const [, indent = '', name = '', value] = /^( *)(.*?):(?: (\d+))?$/.exec(line) ?? [];
+      path.length = indent.length / 2;
+      if (value !== undefined) nodes.get(path.join('/'))![name] = Number(value);
+      else nodes.set([...path, name].join('/'), {});
+      if (value === undefined) path.push(name);
+    }
+    return nodes;
+  }
+
+  it.skipIf(!isThere)('writes the same tree over both engines, with the same counters of devices', async () => {
+    const native = await written('native', 'self,gaudi');
+    // libucp needs a transport that detects the end of the peer.
+    const libucx = await written('libucx', 'tcp,self,gaudi');
+    expect([...libucx.keys()]).toEqual([...native.keys()]);
+    for (const [path, counters] of native) {
+      const names = Object.keys(counters);
+      const others = Object.keys(libucx.get(path)!);
+      if (!path.endsWith('ucp_worker closed')) expect(others, path).toEqual(names);
+      else expect(names.filter((name) => others.includes(name)).sort()).toEqual(OF_BOTH);
+    }
+    const transfers = [...native.keys()].filter((path) => path.includes('gaudi_dma '));
+    expect(transfers).toHaveLength(2);
+    for (const path of transfers) expect(libucx.get(path), path).toEqual(native.get(path));
+  });
+});
+
 describe('what carried an operation over libucp', () => {
   const fixture = useContexts('libucx');
   const isThere = installedLibucp().libucp !== undefined;
@@ -158,7 +202,10 @@ describe('what carried an operation over libucp', () => {
     const listen = (event: OperationEnd): void => void events.push(event);
     operationEnd.subscribe(listen);
     try {
-      await Promise.all([endpoint.tagSend(new Uint8Array(8), { tag: 1 }), worker.tagRecv(new Uint8Array(8), { tag: 1 })]);
+      await Promise.all([
+        endpoint.tagSend(new Uint8Array(8), { tag: 1 }),
+        worker.tagRecv(new Uint8Array(8), { tag: 1 }),
+      ]);
       worker.setAmHandler(3, () => {});
       await endpoint.amSend(3, new Uint8Array(8));
       await endpoint.put(new Uint8Array(8), rkey);
@@ -180,23 +227,26 @@ describe('what carried an operation over libucp', () => {
     rkey.release();
   });
 
-  it.skipIf(!isThere).each(MODES)('is in a result until its endpoint closes, with UCX_PROTO_ENABLE=%s', async (mode) => {
-    const { worker } = await open(mode);
-    const carriers: (string | undefined)[] = [];
-    for (const isClosed of [false, true]) {
-      const endpoint = worker.endpoint(worker.address());
-      const bytes = new Uint8Array(4_000_000);
-      const received = worker.tagRecvNbx(bytes, 0, bytes.length, 7);
-      const sent = endpoint.tagSendNbx(bytes, 0, bytes.length, 7, { noImmediateCompletion: true });
-      if (typeof sent === 'number' || typeof received === 'number') throw new TypeError('it has ended at once');
-      expect(sent.transport).toBe('libucp');
-      while (!sent.isCompleted || !received.isCompleted) worker.progress();
-      if (isClosed) await endpoint.close();
-      carriers.push(sent.transport);
-      expect(received.transport).toBe('libucp');
-      sent.free();
-      received.free();
-    }
-    expect(carriers).toEqual(['tcp', 'libucp']);
-  });
+  it.skipIf(!isThere).each(MODES)(
+    'is in a result until its endpoint closes, with UCX_PROTO_ENABLE=%s',
+    async (mode) => {
+      const { worker } = await open(mode);
+      const carriers: (string | undefined)[] = [];
+      for (const isClosed of [false, true]) {
+        const endpoint = worker.endpoint(worker.address());
+        const bytes = new Uint8Array(4_000_000);
+        const received = worker.tagRecvNbx(bytes, 0, bytes.length, 7);
+        const sent = endpoint.tagSendNbx(bytes, 0, bytes.length, 7, { noImmediateCompletion: true });
+        if (typeof sent === 'number' || typeof received === 'number') throw new TypeError('it has ended at once');
+        expect(sent.transport).toBe('libucp');
+        while (!sent.isCompleted || !received.isCompleted) worker.progress();
+        if (isClosed) await endpoint.close();
+        carriers.push(sent.transport);
+        expect(received.transport).toBe('libucp');
+        sent.free();
+        received.free();
+      }
+      expect(carriers).toEqual(['tcp', 'libucp']);
+    },
+  );
 });

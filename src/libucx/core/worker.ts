@@ -44,6 +44,9 @@ import { SocketEndpoints } from './socket-endpoints.ts';
 import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
 import { workerSnapshot } from './worker-snapshot.ts';
 
+/** Class of workers in the tree of counters. */
+export const WORKER_CLASS = 'ucp_worker';
+
 /** A worker. */
 export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, MessageOwner, RequestOwner, Senders {
   readonly context: EngineContext;
@@ -169,8 +172,8 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
       progress: this.#progressCalls,
       ...this.operations.values,
     };
-    // The worker of the node is in the tree of its context.
-    return statsNode('ucp_worker', 'libucx', levels);
+    // Of the worker of the node, its interfaces: what it does are parts of operations.
+    return statsNode(WORKER_CLASS, '', levels, this.node.stats().children);
   }
 
   tagRecvNbx(
