@@ -249,4 +249,30 @@ describe('what carried an operation over libucp', () => {
       expect(carriers).toEqual(['tcp', 'libucp']);
     },
   );
+
+  it.skipIf(!isThere)('is not asked of sends whose endpoint is dropped', async () => {
+    // With UCX_PROTO_ENABLE, libucp ends the process when it drops an endpoint with pending sends (1.13).
+    const { context, worker } = await open('n');
+    const peer = context.worker();
+    const endpoint = worker.endpoint(peer.address());
+    await Promise.all([endpoint.tagSend(new Uint8Array(8), { tag: 2 }), peer.tagRecv(new Uint8Array(8), { tag: 2 })]);
+    const flushing = endpoint.flushNbx({ noImmediateCompletion: true });
+    while (typeof flushing !== 'number' && !flushing.isCompleted) {
+      worker.progress();
+      peer.progress();
+    }
+    if (typeof flushing !== 'number') flushing.free();
+    const events: OperationEnd[] = [];
+    const listen = (event: OperationEnd): void => void events.push(event);
+    operationEnd.subscribe(listen);
+    const ends = Promise.allSettled(
+      Array.from({ length: 40 }, () => endpoint.tagSend(new Uint8Array(1_000_000), { tag: 3 })),
+    );
+    await endpoint.close({ force: true });
+    expect((await ends).every(({ status }) => status === 'rejected')).toBe(true);
+    operationEnd.unsubscribe(listen);
+    const failed = events.filter(({ protocol }) => protocol === 'tag/libucp');
+    expect(failed).toHaveLength(40);
+    for (const { status, transport } of failed) expect([status < 0, transport]).toEqual([true, 'libucp']);
+  });
 });
