@@ -22,7 +22,7 @@ const SHARED = [
   'test/property/{model,tag-matching}.test.ts',
   'test/contract/{connection-manager,dma-faults,driver-file,endpoint-*,errno-index,memory-domain,ucp-dmabuf}.test.ts',
   'test/fixtures/{equal-bytes,test-log}.test.ts',
-  'test/fuzz/{connect,messages,ring-contents,tcp-frames,wire}.test.ts',
+  'test/fuzz/{connect,ib-connect,messages,ring-contents,tcp-frames,wire}.test.ts',
   'test/integration/{distance,faults,halves,lifecycle,links,listener-native,log-contents,many-endpoints}.test.ts',
   'test/integration/{message-trace,misuse-hlthunk,misuse-uct,own-device-memory,protocol-names,protocol-settings}.test.ts',
   'test/integration/{put-get,resource-choice,wireup}.test.ts',

@@ -79,10 +79,12 @@ export async function benchGarbage(): Promise<Result[]> {
 }
 
 /**
+ * Bytes of garbage of one operation. Needs --expose-gc.
+ *
  * What the heap grows by in the round with the least: garbage of an operation is in every round, what V8 allocates for itself, as when it compiles late on a
  * busy machine, only in some.
  */
-function garbageOf(operation: () => void, bytesMax: number): number {
+export function garbageOf(operation: () => void, bytesMax: number): number {
   const { gc } = globalThis;
   if (gc === undefined) throw new Error('run with --expose-gc');
   for (let i = 0; i < WARM_UP; i++) operation();

@@ -24,6 +24,7 @@ import { benchSharedMemory } from './shared-memory.ts';
 import { benchSmallPut } from './small-put.ts';
 import { benchStartUp } from './start-up.ts';
 import { formatResult, type Result } from './timing.ts';
+import { benchVerbs } from './verbs.ts';
 
 type Bench = () => Result[] | Promise<Result[]>;
 
@@ -40,6 +41,7 @@ const ALL: Readonly<Record<string, Bench>> = {
   collectives: benchCollectives,
   engines: benchEngines,
   endpoints: benchEndpoints,
+  verbs: benchVerbs,
   scale: benchScale,
   'small-put': benchSmallPut,
   garbage: benchGarbage,

@@ -31,6 +31,8 @@ export interface NodeDescription {
   /** `full`, or `^` and the pairs of cards without a link: `^0-1,2-5`. */
   readonly links?: string;
   readonly dmaThreads?: string;
+  /** Number of RDMA devices, which every client has. */
+  readonly nics?: string;
 }
 
 /** Paths that a node server uses besides its socket. */
@@ -41,7 +43,7 @@ export interface ServerFiles {
   readonly trace?: string | undefined;
 }
 
-const FIELDS: readonly (keyof NodeDescription)[] = ['asic', 'cards', 'hbm', 'links', 'dmaThreads'];
+const FIELDS: readonly (keyof NodeDescription)[] = ['asic', 'cards', 'hbm', 'links', 'dmaThreads', 'nics'];
 
 /** The socket path of a program's node server: the one in UCX_GAUDI_DRIVER, else the default. */
 export function nodeSocketPath(program: Program): string {
@@ -82,7 +84,7 @@ export function startNodeServer(
   description: NodeDescription,
   { devices, trace }: ServerFiles = {},
 ): NodeServer {
-  const { asic, cards, hbm, links, dmaThreads } = description;
+  const { asic, cards, hbm, links, dmaThreads, nics } = description;
   const node: EmulatedNodeOptions = {
     ...nodeOptions(program),
     ...(asic === undefined ? {} : { asic: asic as AsicName }),
@@ -90,6 +92,7 @@ export function startNodeServer(
     ...(hbm === undefined ? {} : { hbmBytes: sizeOf(hbm) }),
     ...(links === undefined ? {} : { absentLinks: parseLinks(links) }),
     ...(dmaThreads === undefined ? {} : { dmaThreads: Number(dmaThreads) }),
+    ...(nics === undefined ? {} : { nics: Number(nics) }),
   };
   return new NodeServer({
     node,

@@ -13,7 +13,7 @@ import { type EmulatedNodeOptions, type NodeConfig, resolveNodeOptions } from '.
 import { DmaEngines } from './device/engine/dma-engines.ts';
 import { LinkTraffic } from './device/memory/traffic.ts';
 import { readCardAttribute } from './driver/base/card-attributes.ts';
-import { DmabufRegistry } from './driver/base/dmabuf.ts';
+import { DmabufRegistry, type ExportedDmabuf } from './driver/base/dmabuf.ts';
 import { Card } from './driver/card.ts';
 import type { DebugFs } from './driver/debugfs/debugfs.ts';
 import type { EmulatedFile, PrimaryFile } from './driver/ioctl/file.ts';
@@ -21,7 +21,7 @@ import type { MmapFile } from './driver/memory/mmap-file.ts';
 import { OWN_PROCESS } from './driver/memory/user-memory.ts';
 import type { Fault } from './faults/fault-plan.ts';
 import { EmulatedVerbs } from './rdma/emulated-verbs.ts';
-import { cardMemory, NO_DMABUFS } from './rdma/memory/card-memory.ts';
+import { cardMemory, dmabufOf, NO_DMABUFS, refuseDmabuf } from './rdma/memory/card-memory.ts';
 import type { IoctlTracer } from './trace/ioctl-tracer.ts';
 
 const IDENTITY_BYTES = 16;
@@ -137,6 +137,14 @@ export class EmulatedNode implements DriverNode {
     // Without engine threads, the engines run in this thread.
     const engineThreads = Math.max(1, dmaThreads);
     return { timeNs: clock.nowNs(), engineThreads, cards, linkBytes: this.#linkTraffic.rows() };
+  }
+
+  /**
+   * The dma-buf of a descriptor, for an RDMA device of another process that accesses a range of it.
+   * @throws SyscallError EBADF; EINVAL for a foreign descriptor or a range that is not inside the dma-buf; ENODEV; EOPNOTSUPP
+   */
+  dmabufForDevice(fd: number, offset: number, byteLength: number): ExportedDmabuf {
+    return this.config.nicDmabufs ? dmabufOf(this.#dmabufs, fd, offset, byteLength) : refuseDmabuf(fd);
   }
 
   /** Number of dma-bufs that are open or imported. */

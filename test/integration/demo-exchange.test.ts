@@ -98,6 +98,74 @@ function roundsOf(text: string): string[][] {
   return [...text.matchAll(row)].map((match) => match.slice(1));
 }
 
+describe('demo between nodes', { timeout: 120_000 }, () => {
+  it('brings the file to every card over RDMA, and names the path as explain does', async () => {
+    const demo = new Demo([file, '--nodes', '2']);
+    expect([await demo.ended, demo.err]).toEqual([0, '']);
+    expect(demo.out).toContain('2 nodes with an emulated Gaudi card each');
+    expect(demo.out).toContain('HBM -> NIC -> NIC -> HBM');
+    expect(demo.out).toContain(`sha-256 of it  ${createHash('sha256').update(bytes).digest('hex')}`);
+    const rounds = roundsOf(demo.out);
+    expect(rounds.slice(0, 2)).toEqual([
+      ['put', 'rc/hca0:1', 'put/zcopy', '2 of 2'],
+      ['get', 'rc/hca0:1', 'get/zcopy', '2 of 2'],
+    ]);
+    expect(rounds[2]).toEqual(['tag', 'rc/hca0:1', expect.stringMatching(/^tag\/rndv\//), '2 of 2']);
+    for (const round of ['put', 'get']) {
+      expect(demo.out).toContain(`${round}: ${round}/zcopy on rc/hca0:1 (dma-buf)`);
+    }
+    expect(demo.out).toMatch(/^GB\/s \(emulated\).*:$/m);
+    expect(demo.out).toMatch(/^emulated: /m);
+    for (const line of demo.out.replaceAll(file, 'file').split('\n')) expect(line.length).toBeLessThanOrEqual(COLUMNS);
+    expectNothingLeft([demo.child.pid!]);
+  });
+
+  it('as JSON, with three nodes', async () => {
+    const demo = new Demo([file, '--nodes', '3', '--bytes', '64K', '--json']);
+    expect([await demo.ended, demo.err]).toEqual([0, '']);
+    const { oneCard, exchange } = JSON.parse(demo.out) as Record<string, unknown>;
+    expect(oneCard).toBeUndefined();
+    expect(exchange).toMatchObject({ unit: 'node', cards: [0, 1, 2], emulated: true, byteLength: 65_536 });
+    const rounds = (exchange as { readonly rounds: readonly object[] }).rounds;
+    for (const round of rounds) expect(round).toMatchObject({ transport: 'rc/hca0:1', different: [] });
+    expect(rounds[0]).toMatchObject({ round: 'put', protocol: 'put/zcopy', note: 'dma-buf' });
+    expectNothingLeft([demo.child.pid!]);
+  });
+
+  it('ends with a message when the process of a node is killed, and leaves nothing', async () => {
+    const demo = new Demo([file, '--nodes', '2']);
+    await until(() => demo.workers().length === 2);
+    const workers = demo.workers();
+    process.kill(workers[1]!, 'SIGKILL');
+    expect(await demo.ended).toBe(1);
+    expect(demo.err).toMatch(
+      new RegExp(`^gaudi-ucx: the process of node 1 \\(pid ${workers[1]}\\) was ended by SIGKILL.*\\n$`),
+    );
+    expectNothingLeft([demo.child.pid!, ...workers]);
+  });
+
+  it.each(['SIGINT', 'SIGTERM'] as const)('leaves nothing after %s', async (signal) => {
+    const demo = new Demo([file, '--nodes', '2']);
+    await until(() => demo.workers().length === 2);
+    const workers = demo.workers();
+    demo.child.kill(signal);
+    expect(await demo.ended).toBe(1);
+    expect(demo.err).toMatch(new RegExp(`^gaudi-ucx: demo ended by ${signal}.*\\n$`));
+    expectNothingLeft([demo.child.pid!, ...workers]);
+  });
+
+  it.each([
+    [['--nodes', '1'], {}, 2, /nodes must be an integer from 2 to 8/],
+    [['--nodes', '2', '--cards', '2'], {}, 2, /cards must not be given with --nodes/],
+    [['--nodes', '2'], { UCX_GAUDI_DRIVER: 'kernel' }, 1, /UCX_GAUDI_DRIVER must be emulator or auto/],
+  ])('refuses %j with %j', async (args, env, code, message) => {
+    const demo = new Demo([file, ...args], env as Record<string, string>);
+    expect([await demo.ended, demo.out]).toEqual([code, '']);
+    expect(demo.err).toMatch(message);
+    expectNothingLeft([]);
+  });
+});
+
 describe('demo between cards', { timeout: 120_000 }, () => {
   it('brings the file to every card and measures every pair', async () => {
     const demo = new Demo([file, '--cards', '3']);

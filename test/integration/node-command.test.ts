@@ -81,10 +81,21 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(node('up', '--config', file, '--cards', '1').out).toMatch(/1 x gaudi, links full/);
   });
 
+  it('gives each client RDMA devices, over which HBM goes from process to process', () => {
+    expect(node('up', '--cards', '2', '--nics', '1').out).toMatch(/: 2 x gaudi2, links full, RDMA devices 1, socket/);
+    expect(node('status').out).toMatch(/links full, RDMA devices 1\n/);
+    const env = { UCX_TLS: 'rc,gaudi_cpy,self' };
+    const args = ['explain', '--peer', 'process', '--local', 'gaudi', '--remote', 'gaudi', '--size', '1M'];
+    const { code, out, err } = run([MAIN, ...args], env);
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    expect(out).toMatch(/^1\.0 MiB +put\/zcopy +rc\/hca0:1 .*\n +dma-buf$/m);
+  });
+
   it.each([
     [['--cards', '9'], /cards must be an integer from 1 to 8/],
     [['--cards', 'many'], /cards must be an integer/],
     [['--hbm', '5 apples'], /hbm must be a size/],
+    [['--nics', '9'], /nics must be an integer from 0 to 8/],
     [['--links', '0-1'], /links must be full/],
     [['--links', '^0-9'], /absentLinks must be pairs/],
     [['--asic', 'gaudi9'], /asic must be/],

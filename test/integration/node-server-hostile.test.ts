@@ -205,7 +205,18 @@ describe('a client of a node server', () => {
 
   it('is disconnected after malformed requests, which the server survives', { timeout: TIMEOUT_MS }, () => {
     const random = createRandom(11);
-    const ops = ['ioctl', 'open', 'close', 'mmap', 'munmap', 'cards', 'attribute', 'status', 'fault', 'nonsense'];
+    const ops = [
+      'ioctl',
+      'open',
+      'close',
+      'mmap',
+      'munmap',
+      'cards',
+      'attribute',
+      'status',
+      'fault',
+      'nonsense',
+    ].concat(['attachments', 'attach', 'detach']);
     const values = [
       0,
       1,
@@ -234,6 +245,7 @@ describe('a client of a node server', () => {
       'mapping',
       'name',
       'control',
+      'attachment',
     ];
     const pick = <T>(list: readonly T[]): T => list[random.below(list.length)]!;
     let raw = new RawClient().greet();

@@ -84,7 +84,7 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
       name: 'EMULATOR_NICS',
       type: restricted(uintType, 'an unsigned integer, 0 to 8', (nics) => nics <= 8),
       default: '0',
-      doc: 'Number of emulated RDMA devices in this process, 0 to 8: hca0, hca1 and so on. They reach those of other processes of this user, and the memory of the emulated cards of this process.',
+      doc: 'Number of RDMA devices of the emulated node that this process starts, 0 to 8: hca0, hca1 and so on. They reach those of other processes of this user, and the memory of the cards of the node. A node server gives as many to each client: node up --nics, or this variable of the server.',
     },
     {
       name: 'EMULATOR_HBM',

@@ -46,25 +46,31 @@ export function ringAllReduce(
   unit: number,
 ): void {
   const { rank, size } = group;
-  builder.copy(source, target);
+  if (size === 1) builder.copy(source, target);
   const blocks = balancedParts(target, size, unit);
   // Block i ends at the member before i, whose next round begins with it.
-  ringReduceInto(builder, group, blocks);
+  ringReduce(builder, group, balancedParts(source, size, unit), blocks);
   const turned = blocks.map((_, member) => blocks[(member + 1) % size]!);
   if (size > 1) ringAllGather(builder, { ...group, rank }, turned);
 }
 
-/** Reduces the blocks in place along the ring: each member has the result of the block after its own. */
-function ringReduceInto(builder: ScheduleBuilder, group: Group, blocks: readonly Region[]): void {
+/** Reduces blocks along the ring: each member has the result of the block after its own. @param targets blocks, which may be those of the sources */
+function ringReduce(
+  builder: ScheduleBuilder,
+  group: Group,
+  sources: readonly Region[],
+  targets: readonly Region[],
+): void {
   const { rank, size } = group;
-  const incoming = builder.scratch(Math.max(...blocks.map(({ byteLength }) => byteLength)));
+  const incoming = builder.scratch(Math.max(...targets.map(({ byteLength }) => byteLength)));
   for (let step = 0; step < size - 1; step++) {
     builder.round();
-    const block = blocks[(rank - step - 1 + size) % size]!;
-    const landing = part(incoming, 0, block.byteLength);
-    builder.send(group, (rank + 1) % size, blocks[(rank - step + size) % size]!);
+    const [sent, index] = [(rank - step + size) % size, (rank - step - 1 + size) % size];
+    const target = targets[index]!;
+    const landing = part(incoming, 0, target.byteLength);
+    builder.send(group, (rank + 1) % size, (step === 0 ? sources : targets)[sent]!);
     builder.receive(group, (rank - 1 + size) % size, landing);
-    builder.reduce(landing, block);
+    builder.reduce(landing, target, sources[index]!);
   }
 }
 
@@ -89,10 +95,10 @@ export function twoLevelAllReduce(
     byLeaders(builder, local, nodes, source, target, unit);
     return;
   }
-  builder.copy(source, target);
+  if (local.size === 1) builder.copy(source, target);
   builder.phase(1);
   const blocks = balancedParts(target, local.size, unit);
-  ringReduceInto(builder, local, blocks);
+  ringReduce(builder, local, balancedParts(source, local.size, unit), blocks);
   const index = (local.rank + 1) % local.size;
   const across = nodes.map((ranks) => ranks[local.rank]!);
   builder.phase(2);

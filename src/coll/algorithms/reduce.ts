@@ -50,11 +50,7 @@ export function ringReduceScatter(
     const landing = step === size - 2 ? part(buffers[step % 2]!, 0, block.byteLength) : incoming;
     builder.send(group, next, outgoing);
     builder.receive(group, before, landing);
-    if (landing === incoming) builder.reduce(block, incoming);
-    else {
-      builder.copy(block, target);
-      builder.reduce(landing, target);
-    }
+    builder.reduce(landing, incoming, block);
     outgoing = incoming;
   }
 }
@@ -68,13 +64,13 @@ export function pairwiseReduceScatter(
 ): void {
   const { rank, size } = group;
   const incoming = builder.scratch(target.byteLength);
-  builder.copy(sources[rank]!, target);
+  if (size === 1) builder.copy(sources[0]!, target);
   for (let step = 1; step < size; step++) {
     builder.round();
     const [to, from] = [(rank + step) % size, (rank - step + size) % size];
     builder.send(group, to, sources[to]!);
     builder.receive(group, from, incoming);
-    builder.reduce(incoming, target);
+    builder.reduce(incoming, target, step === 1 ? sources[rank]! : target);
   }
 }
 

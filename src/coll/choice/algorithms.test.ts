@@ -174,10 +174,10 @@ function run(machines: readonly Machine[], random: Random): void {
       bytesOf(machine, region).set(bytes);
       messages.delete(`${peer} ${rank} ${round.id}`);
     }
-    for (const { reduces, from, to } of round.steps) {
+    for (const { from, to, operand } of round.steps) {
       const [bytes, into] = [bytesOf(machine, from), bytesOf(machine, to)];
       expect(bytes.byteLength).toBe(into.byteLength);
-      if (reduces) reduceBytes('int32', OP, into, bytes);
+      if (operand !== undefined) reduceBytes('int32', OP, into, bytes, bytesOf(machine, operand));
       else into.set(bytes);
     }
     machine.next += 1;

@@ -1,32 +1,32 @@
 /** Reductions of 64-bit integers as pairs of 32-bit words, low word first: a BigInt for each element would be garbage. */
 
-/** `into += from`, modulo 2^64. */
-export function sumInt64(into: Uint32Array, from: Uint32Array): void {
+/** `into = left + right`, modulo 2^64. */
+export function sumInt64(into: Uint32Array, left: Uint32Array, right: Uint32Array): void {
   for (let i = 0; i < into.length; i += 2) {
-    const low = into[i]! + from[i]!;
+    const low = left[i]! + right[i]!;
     into[i] = low;
-    into[i + 1] = into[i + 1]! + from[i + 1]! + (low > 0xffff_ffff ? 1 : 0);
+    into[i + 1] = left[i + 1]! + right[i + 1]! + (low > 0xffff_ffff ? 1 : 0);
   }
 }
 
-/** `into *= from`, modulo 2^64. */
-export function multiplyInt64(into: Uint32Array, from: Uint32Array): void {
+/** `into = left * right`, modulo 2^64. */
+export function multiplyInt64(into: Uint32Array, left: Uint32Array, right: Uint32Array): void {
   for (let i = 0; i < into.length; i += 2) {
-    const [a, b] = [into[i]!, from[i]!];
-    const cross = (Math.imul(into[i + 1]!, b) + Math.imul(a, from[i + 1]!)) | 0;
+    const [a, b] = [left[i]!, right[i]!];
+    const cross = (Math.imul(left[i + 1]!, b) + Math.imul(a, right[i + 1]!)) | 0;
     into[i] = Math.imul(a, b);
     into[i + 1] = (highProduct(a, b) + cross) | 0;
   }
 }
 
-/** `into = min(into, from)`, signed. */
-export function minInt64(into: Uint32Array, from: Uint32Array): void {
-  for (let i = 0; i < into.length; i += 2) if (isLess(from, into, i)) take(into, from, i);
+/** `into = min(left, right)`, signed. */
+export function minInt64(into: Uint32Array, left: Uint32Array, right: Uint32Array): void {
+  for (let i = 0; i < into.length; i += 2) take(into, isLess(right, left, i) ? right : left, i);
 }
 
-/** `into = max(into, from)`, signed. */
-export function maxInt64(into: Uint32Array, from: Uint32Array): void {
-  for (let i = 0; i < into.length; i += 2) if (isLess(into, from, i)) take(into, from, i);
+/** `into = max(left, right)`, signed. */
+export function maxInt64(into: Uint32Array, left: Uint32Array, right: Uint32Array): void {
+  for (let i = 0; i < into.length; i += 2) take(into, isLess(left, right, i) ? right : left, i);
 }
 
 function isLess(one: Uint32Array, other: Uint32Array, at: number): boolean {

@@ -76,7 +76,13 @@ describe.each(DTYPES)('%s', (dtype) => {
       const other = random.bytes(byteLength + from).subarray(from);
       const before = new DataView(into.slice().buffer);
       const operand = new DataView(other.slice().buffer);
+      // The results go elsewhere, over the second operand, or over the first.
+      const elsewhere = random.bytes(byteLength + from).subarray(from);
+      reduceBytes(dtype, op, elsewhere, other, into);
+      const overSecond = other.slice();
+      reduceBytes(dtype, op, overSecond, overSecond, into);
       reduceBytes(dtype, op, into, other);
+      expect([elsewhere, overSecond].map((bytes) => Buffer.compare(bytes, into))).toEqual([0, 0]);
       const after = new DataView(into.slice().buffer);
       for (let index = 0; index < COUNT; index++) {
         const wanted = rounded(reference(op, read(before, dtype, index), read(operand, dtype, index)), dtype);

@@ -1,7 +1,6 @@
 /**
- * Reduction of host bytes: `into[i] = into[i] op from[i]`. Integers wrap as in C; minimum and maximum of floating-point numbers are NaN if either is.
- * It knows no
- * device memory.
+ * Reduction of host bytes: `into[i] = left[i] op right[i]`. Integers wrap as in C; minimum and maximum of floating-point numbers are NaN if either is.
+ * It knows no device memory.
  */
 
 import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
@@ -9,7 +8,9 @@ import { type Dtype, dtypeBytes, type ReduceOp } from './dtype.ts';
 import { bfloat16Bits, float16Bits, float16Table } from './half.ts';
 import { maxInt64, minInt64, multiplyInt64, sumInt64 } from './int64-reduce.ts';
 
-type Kernel<T> = (into: T, from: T) => void;
+/** The results and both operands; the results may replace one of them. */
+type Operands<T> = [into: T, left: T, right: T];
+type Kernel<T> = (...operands: Operands<T>) => void;
 type Kernels<T> = Readonly<Record<ReduceOp, Kernel<T>>>;
 
 /** Elements that are reduced at once where the bytes are not aligned, through aligned copies. */
@@ -20,34 +21,47 @@ const bits = new Uint32Array(float.buffer);
 
 function floats<T extends Float32Array | Float64Array>(): Kernels<T> {
   return {
-    sum: (into, from) => {
-      for (let i = 0; i < into.length; i++) into[i] = into[i]! + from[i]!;
+    sum: (into, left, right) => {
+      const { length } = into;
+      let i = 0;
+      // Four at a time take half the time.
+      for (; i + 3 < length; i += 4) {
+        const a = left[i]! + right[i]!;
+        const b = left[i + 1]! + right[i + 1]!;
+        const c = left[i + 2]! + right[i + 2]!;
+        const d = left[i + 3]! + right[i + 3]!;
+        into[i] = a;
+        into[i + 1] = b;
+        into[i + 2] = c;
+        into[i + 3] = d;
+      }
+      for (; i < length; i++) into[i] = left[i]! + right[i]!;
     },
-    product: (into, from) => {
-      for (let i = 0; i < into.length; i++) into[i] = into[i]! * from[i]!;
+    product: (into, left, right) => {
+      for (let i = 0; i < into.length; i++) into[i] = left[i]! * right[i]!;
     },
-    min: (into, from) => {
-      for (let i = 0; i < into.length; i++) into[i] = Math.min(into[i]!, from[i]!);
+    min: (into, left, right) => {
+      for (let i = 0; i < into.length; i++) into[i] = Math.min(left[i]!, right[i]!);
     },
-    max: (into, from) => {
-      for (let i = 0; i < into.length; i++) into[i] = Math.max(into[i]!, from[i]!);
+    max: (into, left, right) => {
+      for (let i = 0; i < into.length; i++) into[i] = Math.max(left[i]!, right[i]!);
     },
   };
 }
 
 function integers<T extends Uint8Array | Int32Array>(): Kernels<T> {
   return {
-    sum: (into, from) => {
-      for (let i = 0; i < into.length; i++) into[i] = into[i]! + from[i]!;
+    sum: (into, left, right) => {
+      for (let i = 0; i < into.length; i++) into[i] = left[i]! + right[i]!;
     },
-    product: (into, from) => {
-      for (let i = 0; i < into.length; i++) into[i] = Math.imul(into[i]!, from[i]!);
+    product: (into, left, right) => {
+      for (let i = 0; i < into.length; i++) into[i] = Math.imul(left[i]!, right[i]!);
     },
-    min: (into, from) => {
-      for (let i = 0; i < into.length; i++) if (from[i]! < into[i]!) into[i] = from[i]!;
+    min: (into, left, right) => {
+      for (let i = 0; i < into.length; i++) into[i] = Math.min(left[i]!, right[i]!);
     },
-    max: (into, from) => {
-      for (let i = 0; i < into.length; i++) if (from[i]! > into[i]!) into[i] = from[i]!;
+    max: (into, left, right) => {
+      for (let i = 0; i < into.length; i++) into[i] = Math.max(left[i]!, right[i]!);
     },
   };
 }
@@ -58,38 +72,38 @@ function bfloat16s(): Kernels<Uint16Array> {
     return float[0]!;
   };
   return {
-    sum: (into, from) => {
-      for (let i = 0; i < into.length; i++) into[i] = bfloat16Bits(toFloat(into[i]!) + toFloat(from[i]!));
+    sum: (into, left, right) => {
+      for (let i = 0; i < into.length; i++) into[i] = bfloat16Bits(toFloat(left[i]!) + toFloat(right[i]!));
     },
-    product: (into, from) => {
-      for (let i = 0; i < into.length; i++) into[i] = bfloat16Bits(toFloat(into[i]!) * toFloat(from[i]!));
+    product: (into, left, right) => {
+      for (let i = 0; i < into.length; i++) into[i] = bfloat16Bits(toFloat(left[i]!) * toFloat(right[i]!));
     },
-    min: (into, from) => {
-      for (let i = 0; i < into.length; i++) into[i] = bfloat16Bits(Math.min(toFloat(into[i]!), toFloat(from[i]!)));
+    min: (into, left, right) => {
+      for (let i = 0; i < into.length; i++) into[i] = bfloat16Bits(Math.min(toFloat(left[i]!), toFloat(right[i]!)));
     },
-    max: (into, from) => {
-      for (let i = 0; i < into.length; i++) into[i] = bfloat16Bits(Math.max(toFloat(into[i]!), toFloat(from[i]!)));
+    max: (into, left, right) => {
+      for (let i = 0; i < into.length; i++) into[i] = bfloat16Bits(Math.max(toFloat(left[i]!), toFloat(right[i]!)));
     },
   };
 }
 
 function float16s(): Kernels<Uint16Array> {
   return {
-    sum: (into, from) => {
+    sum: (into, left, right) => {
       const value = float16Table();
-      for (let i = 0; i < into.length; i++) into[i] = float16Bits(value[into[i]!]! + value[from[i]!]!);
+      for (let i = 0; i < into.length; i++) into[i] = float16Bits(value[left[i]!]! + value[right[i]!]!);
     },
-    product: (into, from) => {
+    product: (into, left, right) => {
       const value = float16Table();
-      for (let i = 0; i < into.length; i++) into[i] = float16Bits(value[into[i]!]! * value[from[i]!]!);
+      for (let i = 0; i < into.length; i++) into[i] = float16Bits(value[left[i]!]! * value[right[i]!]!);
     },
-    min: (into, from) => {
+    min: (into, left, right) => {
       const value = float16Table();
-      for (let i = 0; i < into.length; i++) into[i] = float16Bits(Math.min(value[into[i]!]!, value[from[i]!]!));
+      for (let i = 0; i < into.length; i++) into[i] = float16Bits(Math.min(value[left[i]!]!, value[right[i]!]!));
     },
-    max: (into, from) => {
+    max: (into, left, right) => {
       const value = float16Table();
-      for (let i = 0; i < into.length; i++) into[i] = float16Bits(Math.max(value[into[i]!]!, value[from[i]!]!));
+      for (let i = 0; i < into.length; i++) into[i] = float16Bits(Math.max(value[left[i]!]!, value[right[i]!]!));
     },
   };
 }
@@ -108,52 +122,70 @@ let copies: readonly [Uint8Array, Uint8Array] | undefined;
 
 /**
  * Reduces elements of host memory.
- * @param into bytes of the first operands, and of the results
- * @param from bytes of the second operands: as many
+ * @param into bytes of the results
+ * @param right bytes of the second operands: as many
+ * @param left bytes of the first operands: as many; default `into`. Either may be `into`, and no other overlap is allowed
  */
-export function reduceBytes(dtype: Dtype, op: ReduceOp, into: Uint8Array, from: Uint8Array): void {
+export function reduceBytes(
+  dtype: Dtype,
+  op: ReduceOp,
+  into: Uint8Array,
+  right: Uint8Array,
+  left: Uint8Array = into,
+): void {
   const mask = dtypeBytes(dtype) - 1;
   const alignment = dtype === 'int64' ? 3 : mask;
-  if (((into.byteOffset | from.byteOffset) & alignment) === 0) {
-    reduceAligned(dtype, op, into, from);
+  if (((into.byteOffset | left.byteOffset | right.byteOffset) & alignment) === 0) {
+    reduceAligned(dtype, op, into, left, right);
     return;
   }
   copies ??= [new Uint8Array(COPY_BYTES), new Uint8Array(COPY_BYTES)];
-  const [left, right] = copies;
   for (let at = 0; at < into.byteLength; at += COPY_BYTES) {
     const byteLength = Math.min(COPY_BYTES, into.byteLength - at);
-    copyBytes(left, 0, into, at, byteLength);
-    copyBytes(right, 0, from, at, byteLength);
-    reduceAligned(dtype, op, left.subarray(0, byteLength), right.subarray(0, byteLength));
-    copyBytes(into, at, left, 0, byteLength);
+    const [one, other] = [copies[0].subarray(0, byteLength), copies[1].subarray(0, byteLength)];
+    copyBytes(one, 0, left, at, byteLength);
+    copyBytes(other, 0, right, at, byteLength);
+    reduceAligned(dtype, op, one, one, other);
+    copyBytes(into, at, one, 0, byteLength);
   }
 }
 
-function reduceAligned(dtype: Dtype, op: ReduceOp, into: Uint8Array, from: Uint8Array): void {
-  const count = into.byteLength / dtypeBytes(dtype);
-  const { buffer: target, byteOffset: to } = into;
-  const { buffer: source, byteOffset: at } = from;
+function reduceAligned(dtype: Dtype, op: ReduceOp, ...bytes: Operands<Uint8Array>): void {
   switch (dtype) {
     case 'uint8':
-      UINT8[op](into, from);
+      UINT8[op](...bytes);
       break;
     case 'int32':
-      INT32[op](new Int32Array(target, to, count), new Int32Array(source, at, count));
+      INT32[op](...viewsAs(Int32Array, bytes));
       break;
     case 'int64':
-      INT64[op](new Uint32Array(target, to, count * 2), new Uint32Array(source, at, count * 2));
+      INT64[op](...viewsAs(Uint32Array, bytes));
       break;
     case 'float16':
-      FLOAT16[op](new Uint16Array(target, to, count), new Uint16Array(source, at, count));
+      FLOAT16[op](...viewsAs(Uint16Array, bytes));
       break;
     case 'bfloat16':
-      BFLOAT16[op](new Uint16Array(target, to, count), new Uint16Array(source, at, count));
+      BFLOAT16[op](...viewsAs(Uint16Array, bytes));
       break;
     case 'float32':
-      FLOAT32[op](new Float32Array(target, to, count), new Float32Array(source, at, count));
+      FLOAT32[op](...viewsAs(Float32Array, bytes));
       break;
     case 'float64':
-      FLOAT64[op](new Float64Array(target, to, count), new Float64Array(source, at, count));
+      FLOAT64[op](...viewsAs(Float64Array, bytes));
       break;
   }
+}
+
+/** The same bytes as elements of another type. */
+function viewsAs<T>(
+  Elements: {
+    new (buffer: ArrayBufferLike, byteOffset: number, length: number): T;
+    readonly BYTES_PER_ELEMENT: number;
+  },
+  bytes: Operands<Uint8Array>,
+): Operands<T> {
+  const view = ({ buffer, byteOffset, byteLength }: Uint8Array): T =>
+    new Elements(buffer, byteOffset, byteLength / Elements.BYTES_PER_ELEMENT);
+  const [into, left, right] = bytes;
+  return [view(into), view(left), view(right)];
 }

@@ -57,12 +57,12 @@ export class ScheduleBuilder {
 
   /** Copies a region after the messages of this round. */
   copy(from: Region, to: Region): void {
-    this.#step({ reduces: false, from, to });
+    this.#step({ from, to, operand: undefined });
   }
 
-  /** Reduces a region into another after the messages of this round. */
-  reduce(from: Region, to: Region): void {
-    this.#step({ reduces: true, from, to });
+  /** Reduces a region and an operand into another region after the messages of this round. */
+  reduce(from: Region, to: Region, operand: Region = to): void {
+    this.#step({ from, to, operand });
   }
 
   build(): Schedule {

@@ -28,10 +28,10 @@ export interface Transfer {
 
 /** A step without messages. */
 export interface LocalStep {
-  /** True for `to = to op from`, false for `to = from`. */
-  readonly reduces: boolean;
   readonly from: Region;
   readonly to: Region;
+  /** The step is `to = operand op from`; without an operand `to = from`. It may be the same region as `to`. */
+  readonly operand: Region | undefined;
 }
 
 /** A part of a schedule: its messages are started together; when all have ended, its local steps run in order; then the next round begins. */

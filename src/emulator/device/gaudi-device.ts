@@ -4,6 +4,7 @@
  */
 
 import {
+  addSeals,
   close as closeFd,
   ftruncate,
   MadviseAdvice,
@@ -11,6 +12,7 @@ import {
   mapLarge,
   mapSharedWindow,
   memfdCreate,
+  SealFlag,
   unmapLarge,
 } from '../../sys/index.ts';
 import { type AsicProfile, reportedDramBase } from '../../uapi/index.ts';
@@ -61,7 +63,7 @@ class DeviceMemory {
   /** @throws SyscallError ENOMEM, EMFILE */
   constructor(name: string, byteLength: number) {
     this.#mappedBytes = Math.ceil(byteLength / MAPPING_UNIT_BYTES) * MAPPING_UNIT_BYTES;
-    this.#fd = memfdCreate(`gaudi-${name}`);
+    this.#fd = memfdCreate(`gaudi-${name}`, { sealing: true });
     const address = this.#map();
     // Reduces page faults at first access; a kernel without huge shared pages refuses, which is harmless.
     madvise(address, this.#mappedBytes, MadviseAdvice.HUGEPAGE);
@@ -69,6 +71,7 @@ class DeviceMemory {
       const bytes = Math.ceil(length / MAPPING_UNIT_BYTES) * MAPPING_UNIT_BYTES;
       return new Uint8Array(mapSharedWindow(this.#fd, bytes, offset).buffer);
     });
+    this.memory.fd = this.#fd;
   }
 
   close(): void {
@@ -80,6 +83,8 @@ class DeviceMemory {
   #map(): number {
     try {
       ftruncate(this.#fd, this.#mappedBytes);
+      // Clients of a node server map parts of it: a file that they could shrink would end the server.
+      addSeals(this.#fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
       return mapLarge(this.#fd, this.#mappedBytes);
     } catch (error) {
       closeFd(this.#fd);

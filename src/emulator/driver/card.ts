@@ -269,6 +269,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   remove(): void {
     this.removed = true;
     this.links.unplug(this.place.minor);
+    this.#file?.context.deviceMemory.leaveBus();
     this.#file?.context.submissions.abort(undefined);
     this.waiters.wakeAll();
   }
@@ -335,6 +336,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     this.#cancelTimers();
     this.releasePending = false;
     if (this.#status !== HL_DEVICE_STATUS.MALFUNCTION) this.setStatus(HL_DEVICE_STATUS.IN_RESET);
+    this.#file?.context.deviceMemory.leaveBus();
     // Aborted submissions must not start any more while the engines finish.
     this.device.dropPending();
     this.waitForEngines();

@@ -56,6 +56,8 @@ export class Connection {
   readonly #fds: number[] = [];
   /** Identity of the node, set by the server's greeting. */
   identity = '';
+  /** Number of RDMA devices of the node, set by the greeting. */
+  nics = 0;
   #onSettled: () => void = () => {};
   #nextId = 1;
   #alive = true;
@@ -140,11 +142,12 @@ export class Connection {
   /**
    * Sends a request whose reply carries a descriptor.
    * @param undo called if this process cannot receive the descriptor: the server has already executed the request
+   * @param fd a descriptor to send; -1 for none
    * @throws SyscallError EMFILE, and like {@link request}
    */
-  requestDescriptor(message: Message, undo: () => void): Reply {
+  requestDescriptor(message: Message, undo: () => void, fd = -1): Reply {
     try {
-      return this.request(message);
+      return this.request(message, fd);
     } catch (error) {
       if (isSyscallError(error, Errno.EMFILE) && error.syscall === 'recvmsg') undo();
       throw error;
@@ -278,6 +281,7 @@ function greet(socket: UnixSocket, path: string): Connection {
       if (message['access'] !== true) throw refused(path, String(message['reason']));
     }
     connection.identity = String(message['identity']);
+    connection.nics = Number(message['nics']);
     return connection;
   } catch (error) {
     connection.close();

@@ -11,7 +11,7 @@
 import { argumentWords } from '../driver/base/ioctl-request.ts';
 
 /** Version of this layout and of the messages; both sides must have the same. */
-export const NODE_PROTOCOL_VERSION = 6;
+export const NODE_PROTOCOL_VERSION = 7;
 
 /** Maximum number of transferred words of an argument block: an ioctl has at most 16383 bytes. */
 export const BLOCK_WORDS_MAX = 4096;

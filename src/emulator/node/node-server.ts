@@ -150,6 +150,7 @@ export class NodeServer {
       asic: config.profile.name,
       links: printLinks(config.absentLinks),
       upSeconds: (this.#clock.nowNs() - this.#startNs) / NS_PER_S,
+      nics: config.nics,
       dmabufs: this.node.dmabufCount,
       cards: Array.from({ length: config.cards }, (_, minor) => this.#cardStatus(minor)),
       clients: [...this.#clients].map(({ pid, files, ioctls }) => ({ pid, files: files.size, ioctls })),

@@ -54,6 +54,8 @@ export interface NodeStatus {
   readonly links: string;
   /** Seconds since the start. */
   readonly upSeconds: number;
+  /** RDMA devices of the node, which every client has in its process. */
+  readonly nics: number;
   /** Dma-bufs that are open or imported. */
   readonly dmabufs: number;
   /** The cards, by minor. */

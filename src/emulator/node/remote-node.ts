@@ -6,9 +6,13 @@
 import type { AbsentCard, CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../../driver/port.ts';
 import { Errno, isSyscallError } from '../../sys/index.ts';
 import { DRM_IOCTLS, HABANALABS_IOCTLS } from '../../uapi/index.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
+import type { MemoryRun } from '../driver/base/dmabuf.ts';
 import type { Fault } from '../faults/fault-plan.ts';
+import { EmulatedVerbs } from '../rdma/emulated-verbs.ts';
 import { type Connection, connectToServer } from './connection.ts';
+import { type AttachedRuns, RemoteDmabufs } from './dmabuf/remote-dmabufs.ts';
 import type { NodeStatus } from './node-status.ts';
 import { RemoteFile } from './remote-file.ts';
 
@@ -16,12 +20,25 @@ import { RemoteFile } from './remote-file.ts';
 export class RemoteNode implements DriverNode {
   readonly kind = 'emulator';
   readonly emulated = true;
+  /** RDMA devices in this process, as many as the server says; undefined for none. */
+  readonly verbs: EmulatedVerbs | undefined;
+  /** The memory of the cards behind dma-bufs, for the RDMA devices. */
+  readonly #dmabufs: RemoteDmabufs;
   readonly #connection: Connection;
   readonly #files: Set<RemoteFile> = new Set();
   #nextFile = 1;
 
   constructor(connection: Connection) {
     this.#connection = connection;
+    this.#dmabufs = new RemoteDmabufs({
+      check: () => connection.check(),
+      openPage: () => connection.requestDescriptor({ op: 'attachments' }, () => {}).fd,
+      attach: (id, fd, offset, byteLength) => this.#attach(fd, { attachment: id, offset, byteLength }),
+      detach: (id) => this.#detach(id),
+    });
+    const { nics } = connection;
+    const options = { nics, clock: systemClock, dmabufs: this.#dmabufs, sockets: true };
+    this.verbs = nics > 0 ? new EmulatedVerbs(options) : undefined;
     connection.listen(() => {
       for (const file of [...this.#files]) file.settle();
     });
@@ -116,6 +133,8 @@ export class RemoteNode implements DriverNode {
   }
 
   close(): void {
+    this.verbs?.close();
+    this.#dmabufs.close();
     for (const file of [...this.#files]) file.close();
     this.#connection.close();
   }
@@ -142,6 +161,16 @@ export class RemoteNode implements DriverNode {
       forget();
       throw error;
     }
+  }
+
+  #attach(fd: number, range: { readonly attachment: number; readonly [field: string]: number }): AttachedRuns {
+    const undo = (): void => this.#detach(range.attachment);
+    const reply = this.#connection.requestDescriptor({ op: 'attach', ...range }, undo, fd);
+    return { runs: reply.message['runs'] as MemoryRun[], fd: reply.fd };
+  }
+
+  #detach(attachment: number): void {
+    this.#ask({ op: 'detach', attachment }, 'detached');
   }
 
   /** Sends a request whose failure is tolerated. */

@@ -27,6 +27,7 @@ import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { asError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { DeviceService } from '../devices/device-service.ts';
+import { cutRuns } from '../driver/base/dmabuf.ts';
 import {
   argumentWords,
   DescriptorUse,
@@ -39,6 +40,8 @@ import {
 } from '../driver/base/ioctl-request.ts';
 import { readFault } from '../faults/read-fault.ts';
 import type { EmulatedNode } from '../node.ts';
+import { ATTACHMENTS_MAX } from './dmabuf/attachment-page.ts';
+import { ServedDmabufs } from './dmabuf/served-dmabufs.ts';
 import { BLOCK_WORDS_MAX, NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import {
   DESCRIPTORS_MAX,
@@ -117,6 +120,8 @@ export class ServedClient {
   readonly #subscription: PollSubscription;
   readonly #bytes: Uint8Array = new Uint8Array(MESSAGE_BYTES_MAX);
   readonly #helloTimer: Timer;
+  /** What the RDMA devices of the client access. */
+  readonly #dmabufs: ServedDmabufs = new ServedDmabufs();
   /** Ioctls of its files that wait. */
   #waits = 0;
   #greeted = false;
@@ -167,6 +172,8 @@ export class ServedClient {
     this.#helloTimer.cancel();
     this.#subscription.close();
     this.#socket.close();
+    // Before the memory is withdrawn: there is no client that has to be waited for.
+    this.#dmabufs.close();
     for (const file of this.files.values()) {
       file.unshareAll();
       file.close();
@@ -266,6 +273,13 @@ export class ServedClient {
         return { fields: { links: node.links(minorOf(message)) } };
       case 'transfers':
         return { fields: { transfers: node.transfers() } };
+      case 'attachments':
+        return { fields: {}, fd: this.#dmabufs.pageFd };
+      case 'attach':
+        return this.#attach(message, fd);
+      case 'detach':
+        this.#dmabufs.detach(integerField(message, 'attachment', ATTACHMENTS_MAX));
+        return { fields: {} };
       case 'devices':
         this.#host.devices.attach(descriptorOf(fd), textField(message, 'device', NAME_MAX));
         return { fields: {} };
@@ -304,7 +318,8 @@ export class ServedClient {
     if (!this.#greeted) this.#host.onGreeted(this);
     this.#greeted = true;
     this.#helloTimer.cancel();
-    return { fields: { access: true, identity: this.#host.node.identity } };
+    const { identity, config } = this.#host.node;
+    return { fields: { access: true, identity, nics: config.nics } };
   }
 
   #open(message: Message): Answer {
@@ -354,6 +369,18 @@ export class ServedClient {
     const mapping = integerField(message, 'mapping', ID_MAX);
     const pages = this.#file(message).share(mapping, byteLength, BigInt.asUintN(64, BigInt(offset)));
     return { fields: { byteLength: pages.byteLength, offset: pages.offset }, fd: pages.fd };
+  }
+
+  /** Gives an RDMA device of the client access to a range of a dma-buf. */
+  #attach(message: Message, fd: number): Answer {
+    const id = integerField(message, 'attachment', ATTACHMENTS_MAX);
+    if (id === 0 || this.#dmabufs.has(id)) throw new ProtocolError(`attachment ${id} twice, or 0`);
+    if (fd < 0) throw new ProtocolError('a message without its descriptor');
+    const offset = integerField(message, 'offset', ADDRESS_MAX);
+    const byteLength = integerField(message, 'byteLength', ADDRESS_MAX);
+    const dmabuf = this.#host.node.dmabufForDevice(fd, offset, byteLength);
+    this.#dmabufs.attach(id, dmabuf, fd);
+    return { fields: { runs: cutRuns(dmabuf.runs, offset, byteLength) }, fd: dmabuf.memory.fd };
   }
 
   /** An ioctl with a descriptor: the number in its block is replaced by one of this process, which is closed once the driver has its own. */

@@ -46,7 +46,7 @@ export class EmulatedVerbs implements VerbsPort {
   }
 
   whyNoDevices(): string {
-    return 'the emulated node has no RDMA devices: UCX_GAUDI_EMULATOR_NICS is their number';
+    return 'the emulated node has no RDMA devices: UCX_GAUDI_EMULATOR_NICS, or --nics of node up, is their number';
   }
 
   open(name: string): VerbsContext {

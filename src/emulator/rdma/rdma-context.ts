@@ -170,6 +170,7 @@ class EmulatedPd implements ProtectionDomain {
 
   regDmabufMr(fd: number, offset: number, byteLength: number, iova: number, access: number): MemoryRegion {
     this.#checkRegion('ibv_reg_dmabuf_mr', byteLength, access);
+    check('ibv_reg_dmabuf_mr', 'offset', offset, 0, DEVICE_LIMITS.maxMrSize);
     if ((offset - iova) % PAGE_BYTES !== 0) throw invalid('ibv_reg_dmabuf_mr', 'iova and offset differ within a page');
     return this.#add(this.#context.dmabufs.attach(fd, offset, byteLength), iova, access);
   }

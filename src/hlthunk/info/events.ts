@@ -13,6 +13,7 @@ import type { Log } from '../../ucs/debug/log.ts';
 import { throwLater } from '../../ucs/debug/uncaught.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
+import { keysOf } from '../../ucs/type/keys.ts';
 import { invalidArgument } from '../base/argument-error.ts';
 import type { CardFile, CardTarget } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError, isOpAbsent } from '../base/gaudi-error.ts';
@@ -239,7 +240,7 @@ export class DeviceEvents implements CardTarget {
 
   #readFault(mask: number, signals: number): DeviceFault {
     const has = (event: number): boolean => (mask & event) !== 0;
-    const names = Object.keys(HL_NOTIFIER_EVENT) as NotifierEvent[];
+    const names = keysOf(HL_NOTIFIER_EVENT);
     return {
       sequence: (this.#lastFault?.sequence ?? 0) + 1,
       signals,

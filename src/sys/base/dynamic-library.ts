@@ -94,7 +94,7 @@ export function functionAt<F extends (...values: any[]) => unknown>(
   result: NativeType,
   parameters: NativeType[],
 ): F {
-  return koffi.decode(address, koffi.proto(result, parameters)) as unknown as F;
+  return koffi.decode(address, koffi.proto(result, parameters));
 }
 
 /** The errno of the last foreign call of this thread. Only meaningful directly after a call that has failed and sets it. */

@@ -4,6 +4,8 @@
  * Source: Linux `include/uapi/asm-generic/errno-base.h` and `errno.h` (6.18). Texts as in `strerror(3)`, in lower case.
  */
 
+import { keysOf } from '../../ucs/type/keys.ts';
+
 /** Error numbers, positive as in `errno`. */
 export const Errno = {
   EPERM: 1,
@@ -156,9 +158,7 @@ const TEXT: Record<ErrnoName, string> = {
   EOWNERDEAD: 'owner died',
 };
 
-const NAME_OF_VALUE = new Map<number, ErrnoName>(
-  (Object.keys(Errno) as ErrnoName[]).map((name) => [Errno[name], name]),
-);
+const NAME_OF_VALUE = new Map<number, ErrnoName>(keysOf(Errno).map((name) => [Errno[name], name]));
 
 /** The name of a positive error number such as `"ENOMEM"`; `"E<number>"` for one that is not in {@link Errno}. */
 export function errnoName(errno: number): string {

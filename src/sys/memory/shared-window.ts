@@ -24,7 +24,7 @@ const LARGE_LENGTH_MAX = 2 ** 46;
 interface WasmMemoryConstructor {
   new (descriptor: { initial: number; maximum: number; shared: true }): { readonly buffer: SharedArrayBuffer };
 }
-const { Memory } = (globalThis as unknown as { WebAssembly: { Memory: WasmMemoryConstructor } }).WebAssembly;
+declare const WebAssembly: { readonly Memory: WasmMemoryConstructor };
 
 /** A part of a file as a SharedArrayBuffer. */
 export interface SharedWindow {
@@ -53,7 +53,7 @@ export function mapSharedWindow(fd: number, byteLength: number, fileOffset: numb
   let buffer: SharedArrayBuffer;
   try {
     // A WebAssembly memory is the only SharedArrayBuffer that is page aligned and never moves.
-    buffer = new Memory({ initial: pages, maximum: pages, shared: true }).buffer;
+    buffer = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true }).buffer;
   } catch (error) {
     throw new SyscallError('mmap', Errno.ENOMEM, `address space for ${what}`, error);
   }

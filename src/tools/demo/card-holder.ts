@@ -105,7 +105,7 @@ export class CardHolder {
     const bytes = results.reduce((sum, result) => sum + result.byteLength, 0);
     const [first] = results;
     const transport = first?.transport === undefined ? undefined : `${first.transport}/${first.device}`;
-    return { bytes, transport, protocol: first?.protocol };
+    return { bytes, transport, protocol: first?.protocol, note: this.#noteOf(round, others[0]) };
   }
 
   /** SHA-256 of the file as the HBM has it. */
@@ -147,6 +147,13 @@ export class CardHolder {
     return endpoint.tagSend(this.#piece(this.#slice), { tag: this.#assignment.index }).then((sent) => {
       return { ...sent, byteLength: this.#slice.byteLength };
     });
+  }
+
+  /** Of the protocol that moves the slices of a put or get to or from another card. */
+  #noteOf(round: Round, card: Neighbour | undefined): string | undefined {
+    if (round === 'tag' || card === undefined) return undefined;
+    const { byteLength } = round === 'get' ? card.slice : this.#slice;
+    return card.endpoint.explain(round, this.#hbm, card.key).at(Math.max(1, byteLength)).winner?.note;
   }
 
   /** One receive per slice of another card: the tag is the index of the sender. */

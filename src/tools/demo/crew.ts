@@ -1,5 +1,5 @@
 /**
- * The processes of the exchange, one per card: starts them, sends them commands, detects when one has ended, and ends them. The commands are executed in
+ * The processes of the exchange, one for each card or node: starts them, sends them commands, detects when one has ended, and ends them. The commands are executed in
  * card-holder.ts.
  */
 
@@ -23,10 +23,28 @@ const PROGRAM = new URL(`./card-program${extname(import.meta.url)}`, import.meta
 type Kind = keyof Answers;
 type CommandOf<K extends Kind> = Extract<Command, { readonly kind: K }>;
 
+/** What a process is started for. */
+export interface Party {
+  /** Logical index of its card, or number of its node. */
+  readonly index: number;
+  /** For messages, such as `card 3`. */
+  readonly name: string;
+  readonly env: NodeJS.ProcessEnv;
+}
+
+/** The processes of an exchange, and what they need. */
+export interface ExchangePlace {
+  /** What they are named after. */
+  readonly unit: 'card' | 'node';
+  readonly emulated: boolean;
+  readonly parties: readonly Party[];
+  /** Ends what was started for them. */
+  close(): Promise<void>;
+}
+
 /** One process. */
 class Member {
-  /** Logical index of its card. */
-  readonly card: number;
+  readonly name: string;
   readonly ended: Promise<void>;
   readonly #child: ChildProcess;
   #onReply: ((reply: Reply) => void) | undefined = undefined;
@@ -35,8 +53,8 @@ class Member {
   /** How it ended, if unexpectedly. */
   #death: string | undefined = undefined;
 
-  constructor(card: number, env: NodeJS.ProcessEnv, onDeath: (error: Error) => void) {
-    this.card = card;
+  constructor({ name, env }: Party, onDeath: (error: Error) => void) {
+    this.name = name;
     const child = fork(fileURLToPath(PROGRAM), [], {
       env,
       serialization: 'advanced',
@@ -57,7 +75,7 @@ class Member {
 
   get deathError(): Error | undefined {
     if (this.#death === undefined) return undefined;
-    return statusError(Status.IO_ERROR, `the process of card ${this.card} (pid ${this.#child.pid}) ${this.#death}`);
+    return statusError(Status.IO_ERROR, `the process of ${this.name} (pid ${this.#child.pid}) ${this.#death}`);
   }
 
   /** Sends a command. Resolves with the reply; never resolves if the process ends first. */
@@ -98,19 +116,14 @@ export class Crew {
   readonly #failed: Promise<never>;
   #fail: (error: Error) => void = () => {};
 
-  /**
-   * Starts a process per card, which sees that card alone.
-   * @param driver value of UCX_GAUDI_DRIVER for them
-   */
-  constructor(cards: readonly AllowedCard[], driver: string) {
+  /** Starts a process for each. */
+  constructor(parties: readonly Party[]) {
     this.#failed = new Promise((_resolve, reject) => {
       this.#fail = reject;
     });
     // Commands that wait for an answer reject with it; between commands there is no handler.
     this.#failed.catch(() => {});
-    this.#members = cards.map((mapped) => {
-      return new Member(mapped.index, cardEnvironment(mapped, driver), (error) => this.#fail(error));
-    });
+    this.#members = parties.map((party) => new Member(party, (error) => this.#fail(error)));
   }
 
   /**
@@ -120,12 +133,12 @@ export class Crew {
   async ask<K extends Kind>(index: number, command: CommandOf<K>): Promise<Answers[K]> {
     const member = this.#members[index]!;
     const timer = systemClock.setTimer(ANSWER_TIMEOUT_NS, () => {
-      this.#fail(statusError(Status.TIMED_OUT, `${command.kind} by the process of card ${member.card}`));
+      this.#fail(statusError(Status.TIMED_OUT, `${command.kind} by the process of ${member.name}`));
     });
     try {
       const reply = await Promise.race([member.command(command), this.#failed]);
       if ('value' in reply) return reply.value as Answers[K];
-      const error = statusError(Status.IO_ERROR, `card ${member.card}: ${reply.failure}`);
+      const error = statusError(Status.IO_ERROR, `${member.name}: ${reply.failure}`);
       // Ends the waits for the other processes.
       this.#fail(error);
       throw error;

@@ -11,12 +11,13 @@ import { runExchange } from './exchange.ts';
 import { describeExchange } from './exchange-report.ts';
 import { describeOneCard, runOneCard } from './one-card.ts';
 
-const CARDS_MIN = 2;
-const CARDS_MAX = 8;
+const COUNT_MIN = 2;
+const COUNT_MAX = 8;
 const ONE_CARD = 'one card: no other to exchange anything with';
 
 interface DemoOptions {
   readonly cards?: string;
+  readonly nodes?: string;
   readonly bytes: string;
   readonly json?: boolean;
 }
@@ -26,33 +27,44 @@ export function demoCommand(): Command {
   return new Command('demo')
     .description('send a file through one card, then between all cards with one process each; check and measure it')
     .argument('[file]', 'file to send', process.execPath)
-    .option('--cards <number>', `cards of the exchange, ${CARDS_MIN} to ${CARDS_MAX} (default: all)`)
+    .option('--cards <number>', `cards of the exchange, ${COUNT_MIN} to ${COUNT_MAX} (default: all)`)
+    .option(
+      '--nodes <number>',
+      `exchange between emulated nodes with a card and an RDMA device each instead, ${COUNT_MIN} to ${COUNT_MAX}`,
+    )
     .option('--bytes <size>', 'bytes of the file that the cards exchange at most', '16M')
     .option('--json', 'as JSON')
     .action(async (file: string, options: DemoOptions, command: Command) => {
       const output = process.stdout;
-      const [cards, bytesMax] = readArguments(command, () => [
-        options.cards === undefined ? undefined : cardsOf(options.cards),
+      const [cards, nodes, bytesMax] = readArguments(command, () => [
+        countOf('cards', options.cards),
+        nodesOf(options),
         bytesOf(options.bytes),
       ]);
       const isText = options.json !== true;
       labelsEmulation();
       const barOutput = isText ? output : process.stderr;
-      const oneCard = await runOneCard({ file, output: barOutput });
-      if (isText) output.write(`${describeOneCard(oneCard)}\n\n`);
+      const oneCard = nodes === undefined ? await runOneCard({ file, output: barOutput }) : undefined;
+      if (isText && oneCard !== undefined) output.write(`${describeOneCard(oneCard)}\n\n`);
       const byteLength = Math.min((await stat(file)).size, bytesMax);
-      const exchange = await runExchange({ file: resolve(file), byteLength, cards, output: barOutput });
+      const exchange = await runExchange({ file: resolve(file), byteLength, cards, nodes, output: barOutput });
       if (isText) output.write(`${exchange === undefined ? ONE_CARD : describeExchange(exchange)}\n`);
       else output.write(`${JSON.stringify({ oneCard, exchange }, undefined, 2)}\n`);
       const isShared = exchange?.rounds.every(({ different }) => different.length === 0) ?? true;
-      if (oneCard.before !== oneCard.after || !isShared) process.exitCode = 1;
+      if (oneCard?.before !== oneCard?.after || !isShared) process.exitCode = 1;
     });
 }
 
-function cardsOf(text: string): number {
+function nodesOf({ nodes, cards }: DemoOptions): number | undefined {
+  if (nodes !== undefined && cards !== undefined) throw invalidParam('cards', 'must not be given with --nodes', cards);
+  return countOf('nodes', nodes);
+}
+
+function countOf(name: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
   const value = Number(text);
-  if (Number.isInteger(value) && value >= CARDS_MIN && value <= CARDS_MAX) return value;
-  throw invalidParam('cards', `must be an integer from ${CARDS_MIN} to ${CARDS_MAX}`, text);
+  if (Number.isInteger(value) && value >= COUNT_MIN && value <= COUNT_MAX) return value;
+  throw invalidParam(name, `must be an integer from ${COUNT_MIN} to ${COUNT_MAX}`, text);
 }
 
 function bytesOf(text: string): number {

@@ -39,6 +39,8 @@ export interface RoundAnswer {
   /** Transport and device that carried the bytes, and the protocol; undefined where there was nothing to move. */
   readonly transport: string | undefined;
   readonly protocol: string | undefined;
+  /** What explain adds to the protocol of a put or get, such as `dma-buf`. */
+  readonly note?: string | undefined;
 }
 
 /** Answers, by the kind of command. */

@@ -12,6 +12,8 @@ export interface RoundResult {
   readonly ns: number;
   readonly transport: string | undefined;
   readonly protocol: string | undefined;
+  /** What explain adds to the protocol. */
+  readonly note?: string | undefined;
   /** Logical indices of the cards whose file is another one. */
   readonly different: readonly number[];
 }
@@ -21,9 +23,11 @@ export type MatrixRow = readonly number[];
 
 /** All results. */
 export interface ExchangeResult {
+  /** What the processes are named after: cards of one node, or nodes with a card each. */
+  readonly unit: 'card' | 'node';
   readonly file: string;
   readonly byteLength: number;
-  /** Logical indices of the cards. */
+  /** Logical indices of the cards, or numbers of the nodes. */
   readonly cards: readonly number[];
   readonly emulated: boolean;
   /** SHA-256 of what is exchanged. */
@@ -36,7 +40,7 @@ export interface ExchangeResult {
 
 /** The text, without a newline at its end. */
 export function describeExchange(result: ExchangeResult): string {
-  const { file, byteLength, cards, emulated, expected, rounds, matrix, measuredBytes } = result;
+  const { unit, cards, emulated, expected, rounds, matrix, measuredBytes } = result;
   const rows = rounds.map((round) => [
     round.round,
     formatBytes(round.bytes),
@@ -47,14 +51,15 @@ export function describeExchange(result: ExchangeResult): string {
     `${cards.length - round.different.length} of ${cards.length}`,
   ]);
   return [
-    `${file}: ${cards.length} processes with ${emulated ? 'an emulated Gaudi card' : 'a Gaudi card'} each`,
-    `exchange slices of its first ${byteLength} bytes, all with all, HBM to HBM`,
+    ...introduction(result),
     '',
     formatTable([['round', 'moved', 'time', 'GB/s', 'transport', 'protocol', 'same file'], ...rows]),
-    'The put round is the first use of every remote key, which costs an import.',
+    ...(unit === 'card'
+      ? ['The put round is the first use of every remote key, which costs an import.']
+      : paths(rounds)),
     '',
     `sha-256 of it  ${expected}`,
-    ...rounds.flatMap(differences),
+    ...rounds.flatMap((round) => differences(unit, round)),
     '',
     `GB/s${emulated ? ' (emulated)' : ''} by puts of ${formatBytes(measuredBytes)}, row to column, one pair at a time:`,
     formatMatrix(cards, matrix),
@@ -62,8 +67,25 @@ export function describeExchange(result: ExchangeResult): string {
   ].join('\n');
 }
 
-function differences({ round, different }: RoundResult): string[] {
-  return different.map((card) => `round ${round}: card ${card} has a DIFFERENT file`);
+function introduction({ unit, file, byteLength, cards, emulated }: ExchangeResult): string[] {
+  const card = emulated ? 'an emulated Gaudi card' : 'a Gaudi card';
+  const [who, path] =
+    unit === 'card' ? ['processes', 'all with all, HBM to HBM'] : ['nodes', 'HBM -> NIC -> NIC -> HBM'];
+  return [
+    `${file}: ${cards.length} ${who} with ${card} each`,
+    `exchange slices of its first ${byteLength} bytes, ${path}`,
+  ];
+}
+
+/** The paths of the bytes, as explain names them. */
+function paths(rounds: readonly RoundResult[]): string[] {
+  return rounds.flatMap(({ round, protocol, transport, note }) =>
+    note === undefined ? [] : [`${round}: ${protocol} on ${transport} (${note})`],
+  );
+}
+
+function differences(unit: string, { round, different }: RoundResult): string[] {
+  return different.map((index) => `round ${round}: ${unit} ${index} has a DIFFERENT file`);
 }
 
 function formatMatrix(cards: readonly number[], matrix: readonly MatrixRow[]): string {

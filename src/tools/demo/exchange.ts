@@ -1,18 +1,18 @@
 /**
- * The second part of the demonstration: one process per card, each with its own slice of a file in the HBM of its card. Each sends its slice to all others,
- * once per kind of operation, and the whole file in every card is compared by SHA-256. Then every pair of cards is measured by itself.
+ * The second part of the demonstration: one process per card, of one node or of a node each, with its own slice of a file in the HBM of its card. Each sends
+ * its slice to all others, once per kind of operation, and the whole file in every card is compared by SHA-256. Then every pair is measured by itself.
  */
 
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
-import type { AllowedCard } from '../../assembly/allowed-cards.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { ProgressBar } from '../progress-bar.ts';
-import { Crew } from './crew.ts';
+import { Crew, cardEnvironment, type ExchangePlace, type Party } from './crew.ts';
 import type { Assignment, Round, RoundAnswer } from './exchange-messages.ts';
-import { type ExchangeNode, openExchangeNode } from './exchange-node.ts';
+import { openExchangeNode } from './exchange-node.ts';
+import { openExchangeNodes } from './exchange-nodes.ts';
 import type { ExchangeResult, MatrixRow, RoundResult } from './exchange-report.ts';
 import { readFully } from './read-fully.ts';
 
@@ -29,6 +29,8 @@ export interface ExchangeOptions {
   readonly byteLength: number;
   /** Cards; all by default. */
   readonly cards: number | undefined;
+  /** Emulated nodes with a card each, connected by RDMA devices, instead of the cards of one node. */
+  readonly nodes: number | undefined;
   /** Stream for the progress bar; no bar unless it is a terminal. */
   readonly output: NodeJS.WriteStream;
 }
@@ -39,35 +41,49 @@ export interface ExchangeOptions {
  * @throws UcxError ERR_INVALID_PARAM for more cards than there are; IO_ERROR for a process that has ended or whose work failed; CANCELED after a signal
  */
 export async function runExchange(options: ExchangeOptions): Promise<ExchangeResult | undefined> {
-  const node = openExchangeNode(options.cards);
+  const { cards, nodes } = options;
+  const ending = new AbortController();
+  const onSignal = (signal: NodeJS.Signals): void =>
+    ending.abort(statusError(Status.CANCELED, `demo ended by ${signal}`));
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
   try {
-    const count = options.cards ?? node.cards.length;
-    if (count > node.cards.length)
-      throw invalidParam('cards', `must not exceed the number of cards that may be used (${node.cards.length})`, count);
-    if (count < 2) return undefined;
-    return await runCrew(options, node, node.cards.slice(0, count));
+    const place = await (nodes === undefined ? openCards(cards) : openExchangeNodes(nodes));
+    try {
+      ending.signal.throwIfAborted();
+      return place.parties.length < 2 ? undefined : await runCrew(options, place, ending.signal);
+    } finally {
+      await place.close();
+    }
   } finally {
-    await node.close();
+    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
   }
 }
 
-async function runCrew(
-  options: ExchangeOptions,
-  node: ExchangeNode,
-  cards: readonly AllowedCard[],
-): Promise<ExchangeResult> {
-  const crew = new Crew(cards, node.driver);
-  const bar = new ProgressBar(options.output, ROUNDS.length + cards.length ** 2);
-  const onSignal = (signal: NodeJS.Signals): void => crew.stop(statusError(Status.CANCELED, `demo ended by ${signal}`));
-  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+/** The cards of one node. @param limit number of them; all by default */
+async function openCards(limit: number | undefined): Promise<ExchangePlace> {
+  const { cards, driver, emulated, close } = openExchangeNode(limit);
+  if (limit !== undefined && limit > cards.length) {
+    await close();
+    throw invalidParam('cards', `must not exceed the number of cards that may be used (${cards.length})`, limit);
+  }
+  const parties = cards.slice(0, limit).map((card) => {
+    return { index: card.index, name: `card ${card.index}`, env: cardEnvironment(card, driver) };
+  });
+  return { unit: 'card', emulated, parties, close };
+}
+
+async function runCrew(options: ExchangeOptions, place: ExchangePlace, signal: AbortSignal): Promise<ExchangeResult> {
+  const { parties } = place;
+  const crew = new Crew(parties);
+  const bar = new ProgressBar(options.output, ROUNDS.length + parties.length ** 2);
+  signal.addEventListener('abort', () => crew.stop(signal.reason as Error));
   try {
-    return await exchange(options, crew, bar, { indices: cards.map(({ index }) => index), emulated: node.emulated });
+    return await exchange(options, crew, bar, place);
   } catch (error) {
     throw (await crew.end()) ?? error;
   } finally {
     bar.clear();
     await crew.end();
-    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
   }
 }
 
@@ -75,20 +91,22 @@ async function exchange(
   { file, byteLength }: ExchangeOptions,
   crew: Crew,
   bar: ProgressBar,
-  { indices, emulated }: { readonly indices: readonly number[]; readonly emulated: boolean },
+  { unit, emulated, parties }: ExchangePlace,
 ): Promise<ExchangeResult> {
   const expected = await digestOf(file, byteLength);
-  const count = indices.length;
+  const indices = parties.map(({ index }) => index);
+  const count = parties.length;
   const assignment: Omit<Assignment, 'index'> = { count, file, byteLength, spareBytes: MEASURED_BYTES };
   const cards = await crew.askAll<'open'>((index) => ({ kind: 'open', index, ...assignment }));
   await crew.askAll<'connect'>(() => ({ kind: 'connect', cards }));
   const rounds: RoundResult[] = [];
   for (const [index, round] of ROUNDS.entries()) {
-    bar.update(`all cards: ${round}`, index);
+    bar.update(`all ${unit}s: ${round}`, index);
     rounds.push(await runRound(crew, round, expected, indices));
   }
-  const matrix = await measure(crew, count, bar);
-  return { file, byteLength, cards: indices, emulated, expected, rounds, matrix, measuredBytes: MEASURED_BYTES };
+  const matrix = await measure(crew, parties, bar);
+  const measuredBytes = MEASURED_BYTES;
+  return { unit, file, byteLength, cards: indices, emulated, expected, rounds, matrix, measuredBytes };
 }
 
 async function runRound(crew: Crew, round: Round, expected: string, indices: readonly number[]): Promise<RoundResult> {
@@ -99,7 +117,8 @@ async function runRound(crew: Crew, round: Round, expected: string, indices: rea
   const digests = await crew.askAll<'digest'>(() => ({ kind: 'digest' }));
   const different = indices.filter((_card, position) => digests[position] !== expected);
   const moved = answers.find(({ bytes }) => bytes > 0);
-  return { round, bytes: sumOf(answers), ns, transport: moved?.transport, protocol: moved?.protocol, different };
+  const { transport, protocol, note } = moved ?? {};
+  return { round, bytes: sumOf(answers), ns, transport, protocol, note, different };
 }
 
 function sumOf(answers: readonly RoundAnswer[]): number {
@@ -107,12 +126,13 @@ function sumOf(answers: readonly RoundAnswer[]): number {
 }
 
 /** Measures one pair at a time, so that pairs do not share bandwidth. */
-async function measure(crew: Crew, count: number, bar: ProgressBar): Promise<MatrixRow[]> {
+async function measure(crew: Crew, parties: readonly Party[], bar: ProgressBar): Promise<MatrixRow[]> {
+  const count = parties.length;
   const matrix: MatrixRow[] = [];
   for (let from = 0; from < count; from++) {
     const rates: number[] = [];
     for (let to = 0; to < count; to++) {
-      bar.update(`card ${from} -> card ${to}`, ROUNDS.length + from * count + to);
+      bar.update(`${parties[from]!.name} -> ${parties[to]!.name}`, ROUNDS.length + from * count + to);
       const ns = await crew.ask<'measure'>(from, { kind: 'measure', to, repetitions: REPETITIONS });
       rates.push((MEASURED_BYTES * REPETITIONS) / ns);
     }

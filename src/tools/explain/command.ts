@@ -55,8 +55,9 @@ export function explainCommand(): Command {
 async function run(options: Options, command: Command): Promise<void> {
   const request = readArguments(command, () => readExplainArguments(options));
   labelsEmulation();
-  if (options.serve !== undefined) {
-    const at = readArguments(command, () => servedAt(options.serve!));
+  const { serve: address } = options;
+  if (address !== undefined) {
+    const at = readArguments(command, () => servedAt(address));
     await serve(request, at);
     return;
   }

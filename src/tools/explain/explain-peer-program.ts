@@ -25,7 +25,7 @@ async function share({ memoryType, sysDevice, byteLength, ...options }: PeerMemo
     reply = { failure: `${error.message} (${error.code})` };
   }
   // If the parent has just died, the send fails; the disconnect event that follows closes the context.
-  if (process.connected) process.send!(reply, undefined, undefined, () => {});
+  if (process.connected) process.send?.(reply, undefined, undefined, () => {});
   return context;
 }
 

@@ -56,7 +56,7 @@ export class ExplainPeer {
     const ended = once(child, 'exit');
     child.send(memory);
     const reply = await Promise.race([once(child, 'message'), ended.then(() => undefined)]);
-    const [answer] = (reply ?? []) as [PeerReply?];
+    const answer: PeerReply | undefined = reply?.[0];
     if (answer !== undefined && answer.failure === undefined) {
       return new ExplainPeer(child, ended, answer.address, answer.key);
     }

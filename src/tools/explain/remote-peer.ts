@@ -24,22 +24,26 @@ export type PeerPlace = { readonly host: string; readonly port: number } | { rea
 
 /** Reads `host:port`, `[::1]:port` or a worker address in base64url; undefined for another text. */
 export function peerPlaceOf(text: string): PeerPlace | undefined {
-  const listener = /^(?:\[([^\]]+)\]|([^:[\]]+)):(\d{1,5})$/.exec(text);
-  if (listener !== null) {
-    const port = Number(listener[3]);
-    return port >= 1 && port <= PORT_MAX ? { host: (listener[1] ?? listener[2])!, port } : undefined;
-  }
+  const { host, port } = splitAddress(text) ?? {};
+  if (host !== undefined && port !== undefined) return port >= 1 && port <= PORT_MAX ? { host, port } : undefined;
   const isAddress = text.length >= ADDRESS_LENGTH_MIN && /^[\w-]+$/.test(text);
   return isAddress ? { workerAddress: new Uint8Array(Buffer.from(text, 'base64url')) } : undefined;
 }
 
 /** A numeric address and a port, 0 for a free one. @throws UcxError ERR_INVALID_PARAM */
 export function servedAt(text: string): { readonly address: string; readonly port: number } {
-  const match = /^(?:\[([^\]]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(text);
-  const port = Number(match?.[3] ?? 0);
-  if (match === null || port > PORT_MAX)
+  const { host: address, port = 0 } = splitAddress(text) ?? {};
+  if (address === undefined || port > PORT_MAX)
     throw invalidParam('serve', 'must be an address, with or without a port', text);
-  return { address: (match[1] ?? match[2])!, port };
+  return { address, port };
+}
+
+/** The host without its brackets, and the port if the text has one; undefined for another text. */
+function splitAddress(text: string): { readonly host: string; readonly port?: number } | undefined {
+  const match = /^(\[[^\]]+\]|[^:[\]]+)(?::(\d{1,5}))?$/.exec(text);
+  if (match === null) return undefined;
+  const host = match[1]!.replace(/^\[|\]$/g, '');
+  return match[2] === undefined ? { host } : { host, port: Number(match[2]) };
 }
 
 /**

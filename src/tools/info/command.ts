@@ -84,7 +84,8 @@ async function run(options: Options, command: Command): Promise<void> {
   const { report, text } = request.info === undefined ? { report: {}, text: '' } : readInfo(request.info);
   const ucp = request.ucp === undefined ? undefined : await readUcp(request.ucp);
   const memcpy = request.memcpy ? measureMemcpy() : undefined;
-  const blocks = request.blocks && readArguments(command, () => readBlocks(startProgram(), request.blocks!));
+  const { blocks: wanted } = request;
+  const blocks = wanted && readArguments(command, () => readBlocks(startProgram(), wanted));
   if (options.json === true) {
     const all = { ...report, ...(ucp && { ucp }), ...(memcpy && { memcpy }), ...(blocks && { blocks }) };
     process.stdout.write(`${JSON.stringify(all, jsonValue, 2)}\n`);
@@ -104,28 +105,31 @@ function requestOf(options: Options): Request {
   for (const [letter, advice] of Object.entries(ELSEWHERE)) {
     if (Object.hasOwn(options, letter)) throw elsewhere(letter, advice);
   }
-  const { version, devices, system, T, M, blocks, t, u, p, w, e, m } = options;
+  const { version, devices, system, T, M, blocks, t } = options;
   if (t !== undefined && devices !== true) throw invalidParam('-t', 'must be given with -d', t);
-  const isUcp = p === true || w === true || e === true || m !== undefined;
-  if (isUcp && u === undefined) throw invalidParam('-u', 'must be given with -p, -w, -e and -m', u);
+  const ucp = ucpOf(options);
   const config = options.config ?? options.fullConfig ?? (blocks === undefined ? options.all : undefined);
   const isInfo = [version, devices, system, T, config].includes(true);
-  if (!isInfo && !isUcp && M !== true && blocks === undefined) {
+  if (!isInfo && ucp === undefined && M !== true && blocks === undefined) {
     throw invalidParam('option', 'must be one at least, such as -v, -d, -c or -s', 'none');
   }
   return {
     info: isInfo ? infoOf(options, config === true) : undefined,
-    ucp: isUcp
-      ? {
-          features: featuresOf(u!),
-          context: p === true,
-          worker: w === true,
-          endpoint: e === true,
-          memoryBytes: m === undefined ? undefined : bytesOf(m),
-        }
-      : undefined,
+    ucp,
     blocks: blocks === undefined ? undefined : blocksOptions(blocks, options.card),
     memcpy: M === true,
+  };
+}
+
+function ucpOf({ u, p, w, e, m }: Options): Request['ucp'] {
+  if (p !== true && w !== true && e !== true && m === undefined) return undefined;
+  if (u === undefined) throw invalidParam('-u', 'must be given with -p, -w, -e and -m', u);
+  return {
+    features: featuresOf(u),
+    context: p === true,
+    worker: w === true,
+    endpoint: e === true,
+    memoryBytes: m === undefined ? undefined : bytesOf(m),
   };
 }
 

@@ -53,11 +53,15 @@ export function readInfo(options: InfoOptions): { readonly report: InfoReport; r
     config: options.config && Object.fromEntries(entries.map(({ name, text }) => [name, text])),
   };
   const parts = [
-    ...(report.version === undefined ? [] : [`# Library version: ${report.version}`, describeLibraryVersion(library!)]),
+    ...(report.version === undefined || library === undefined
+      ? []
+      : [`# Library version: ${report.version}`, describeLibraryVersion(library)]),
     ...(system !== undefined && options.system ? [systemText(system, hasScaleOut)] : []),
     ...(system !== undefined && options.topology ? [...distanceLines(system), ...networkLines(system)] : []),
     ...(devices ?? []).map(domainText),
-    ...(devices === undefined || options.transport !== undefined ? [] : [describeLibrary(library!)]),
+    ...(devices === undefined || library === undefined || options.transport !== undefined
+      ? []
+      : [describeLibrary(library)]),
     ...(options.config === undefined ? [] : [printConfig(entries, options.config).trimEnd()]),
   ];
   return { report, text: parts.join('\n') };

@@ -19,6 +19,7 @@ import {
 } from '../../hlthunk/index.ts';
 import type { MetricFamily, MetricLabels, MetricValue } from '../../ucp/api/snapshot/metrics.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
+import { keysOf } from '../../ucs/type/keys.ts';
 import { askCard, OPERATIONAL, stateOf } from '../card-state.ts';
 
 const MILLIJOULE_PER_JOULE = 1000;
@@ -68,19 +69,26 @@ const METRICS: Readonly<Record<CardMetric, readonly ['gauge' | 'counter', string
 /** The families; those without values too. */
 export function cardFamilies(node: DriverNode | undefined): MetricFamily[] {
   const values = new Map<CardMetric, MetricValue[]>();
-  for (const { minor, busId } of node?.cards() ?? []) {
-    const { state, card } = askCard(node!, minor, (control) => readCard(node!, control));
-    const labels = { device: String(minor), bus_id: busId, emulated: String(node!.emulated) };
-    const up = ['habanalabs_device_up', state === OPERATIONAL ? 1 : 0, { state }] as const;
-    for (const [name, value, more] of [up, ...(card?.values ?? [])]) {
-      const list = values.get(name) ?? [];
-      values.set(name, list);
-      list.push({ labels: { ...labels, ...more }, value });
-    }
+  for (const [name, value] of node === undefined ? [] : cardValues(node)) {
+    const list = values.get(name) ?? [];
+    values.set(name, list);
+    list.push(value);
   }
-  return (Object.keys(METRICS) as CardMetric[]).map((name) => {
+  return keysOf(METRICS).map((name) => {
     const [type, help] = METRICS[name];
     return { name, type, help, values: values.get(name) ?? [] };
+  });
+}
+
+/** The values of all cards, with their names. */
+function cardValues(node: DriverNode): (readonly [CardMetric, MetricValue])[] {
+  return node.cards().flatMap(({ minor, busId }) => {
+    const { state, card } = askCard(node, minor, (control) => readCard(node, control));
+    const labels = { device: String(minor), bus_id: busId, emulated: String(node.emulated) };
+    const up = ['habanalabs_device_up', state === OPERATIONAL ? 1 : 0, { state }] as const;
+    return [up, ...(card?.values ?? [])].map(([name, value, more]) => {
+      return [name, { labels: { ...labels, ...more }, value }] as const;
+    });
   });
 }
 

@@ -2,11 +2,11 @@
 
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { Command } from 'commander';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
 import { timeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
+import { boundAddress } from '../bound-address.ts';
 import { readArguments } from '../command-line.ts';
 import { type MetricsFormat, OPENMETRICS, PROMETHEUS, scrape } from './scrape.ts';
 
@@ -112,7 +112,7 @@ async function answer(
 }
 
 function urlOf(server: Server): string {
-  const { address, port, family } = server.address() as AddressInfo;
+  const { address, port, family } = boundAddress(server);
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}/metrics`;
 }
 

@@ -177,8 +177,12 @@ function announce(server: NodeServer, url: string | undefined): void {
   }
 }
 
-function upLine({ pid, socket, asic, cards, links }: NodeStatus): string {
-  return `node server up: ${cards.length} x ${asic}, links ${links}, socket ${socket}, pid ${pid}`;
+function upLine(status: NodeStatus): string {
+  return `node server up: ${hardwareText(status)}, socket ${status.socket}, pid ${status.pid}`;
+}
+
+function hardwareText({ asic, cards, links, nics }: NodeStatus): string {
+  return `${cards.length} x ${asic}, links ${links}${nics === 0 ? '' : `, RDMA devices ${nics}`}`;
 }
 
 /** Starts a server that outlives this process, and waits until it serves. Its log is beside the socket. */
@@ -186,7 +190,7 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
   const socket = socketOf(options);
   const args = ['node', 'up', '--foreground', '--socket', socket];
   if (options.config !== undefined) args.push('--config', resolve(options.config));
-  for (const name of ['cards', 'asic', 'hbm', 'links'] as const) {
+  for (const name of ['cards', 'asic', 'hbm', 'links', 'nics'] as const) {
     const value = options[name];
     if (value !== undefined) args.push(`--${name}`, value);
   }
@@ -230,7 +234,7 @@ function withoutSelf(status: NodeStatus): NodeStatus {
 }
 
 function describe(status: NodeStatus): string {
-  const { pid, socket, asic, links, upSeconds, cards, clients } = status;
+  const { pid, socket, upSeconds, cards, clients } = status;
   const rows = cards.map((card) => [
     String(card.minor),
     card.busId,
@@ -254,7 +258,7 @@ function describe(status: NodeStatus): string {
     'ports down',
   ];
   const parts = [
-    `node server ${pid} at ${socket}, up ${upSeconds.toFixed(0)} s: ${cards.length} x ${asic}, links ${links}`,
+    `node server ${pid} at ${socket}, up ${upSeconds.toFixed(0)} s: ${hardwareText(status)}`,
     formatTable([header, ...rows]),
   ];
   if (clients.length > 0) {

@@ -16,14 +16,17 @@ export function addNodeOptions(command: Command): Command {
     .option('--hbm <size>', 'HBM of a card, such as 96GiB')
     .option('--links <links>', 'scale-up links: full, or ^ and the pairs of cards without one, such as ^0-1,2-5')
     .option('--dma-threads <number>', 'threads that run the DMA engines')
-    .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads; options win');
+    .option('--nics <number>', 'RDMA devices in each client of the node, 0 to 8')
+    .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads, nics; options win');
 }
 
 /**
  * The node that the options describe.
  * @throws UcxError ERR_INVALID_PARAM for an invalid file; the error of node:fs if it does not exist
  */
-export function describeNode({ asic, cards, hbm, links, dmaThreads, config }: NodeOptions): NodeDescription {
-  const given = Object.entries({ asic, cards, hbm, links, dmaThreads }).filter(([, value]) => value !== undefined);
+export function describeNode({ asic, cards, hbm, links, dmaThreads, nics, config }: NodeOptions): NodeDescription {
+  const given = Object.entries({ asic, cards, hbm, links, dmaThreads, nics }).filter(
+    ([, value]) => value !== undefined,
+  );
   return { ...(config === undefined ? {} : readNodeDescription(config)), ...Object.fromEntries(given) };
 }

@@ -7,6 +7,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { asError, invalidParam, statusError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { boundAddress } from '../bound-address.ts';
 
 /** Longest line, in characters; a longer one ends the channel. Keys are hundreds of bytes. */
 const LINE_LENGTH_MAX = 2 ** 20;
@@ -220,10 +221,7 @@ export async function acceptChannel(
   try {
     server.listen(place);
     await once(server, 'listening', { signal });
-    const address = server.address();
-    onListening(
-      typeof address === 'object' && address !== null && 'host' in place ? { ...place, port: address.port } : place,
-    );
+    onListening('host' in place ? { ...place, port: boundAddress(server).port } : place);
     const [socket] = (await once(server, 'connection', { signal })) as [Socket];
     return new Channel(socket);
   } finally {
@@ -235,7 +233,7 @@ function parseMessage(line: string): ChannelMessage | undefined {
   try {
     const value: unknown = JSON.parse(line);
     if (typeof value !== 'object' || value === null || !('type' in value)) return undefined;
-    return typeof value.type === 'string' ? (value as ChannelMessage) : undefined;
+    return typeof value.type === 'string' ? { ...value, type: value.type } : undefined;
   } catch {
     return undefined;
   }

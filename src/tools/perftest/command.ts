@@ -29,7 +29,7 @@ import {
   resultLine,
   TEST_END,
 } from './report.ts';
-import { type Role, runTest } from './session.ts';
+import { type Meeting, runTest } from './session.ts';
 import { runThreads } from './threads/run-threads.ts';
 
 const DEFAULT_PORT = '13337';
@@ -105,14 +105,7 @@ async function run(host: string | undefined, options: CommandOptions, command: C
   const interrupt = (): void => interruption.abort();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, interrupt);
   try {
-    if (options.l === true)
-      await runBatch({
-        options,
-        role: 'loopback',
-        channel: undefined,
-        interrupt: interruption.signal,
-        place: undefined,
-      });
+    if (options.l === true) await runBatch({ options, role: 'loopback', interrupt: interruption.signal });
     else if (host !== undefined) await runClient(host, options, interruption.signal);
     else await runServer(options, interruption.signal);
   } catch (error) {
@@ -207,15 +200,11 @@ async function converse(channel: Channel, interrupt: AbortSignal, talk: () => Pr
   }
 }
 
-/** Environment of the tests over one channel. */
-interface Run {
+/** The tests over one channel. */
+type Run = Meeting & {
   readonly options: CommandOptions;
-  readonly role: Role;
-  readonly channel: Channel | undefined;
   readonly interrupt: AbortSignal;
-  /** Of the server, for the channels of threads; undefined for loopback. */
-  readonly place: Place | undefined;
-}
+};
 
 async function runBatch(run: Run): Promise<void> {
   const tests = testsOf(run.options);
@@ -276,15 +265,9 @@ async function runOne(test: BatchTest, index: number, run: Run, report?: ReportF
 
 function formatOf(options: CommandOptions): ReportOptions {
   const { v, f, N, I, b = [], report } = options;
-  const [csv, finalOnly, numeric, extra] = [v, f, N, I].map((flag) => flag === true) as [
-    boolean,
-    boolean,
-    boolean,
-    boolean,
-  ];
   const batchFiles = report !== undefined && b.length === 0 ? ['test', 'size'] : b.map((file) => basename(file));
   if (report === undefined && isRange(options)) batchFiles.push('size');
-  return { csv, finalOnly, numeric, extra, batchFiles };
+  return { csv: v === true, finalOnly: f === true, numeric: N === true, extra: I === true, batchFiles };
 }
 
 function cpusOf(text: string): number[] {

@@ -41,9 +41,9 @@ export function describeTest(spec: TestSpec, emulated: boolean): string {
     ['Recv memory:', memory(spec.recvMemory)],
     ['Message size:', String(messageBytes(spec))],
     ['Window size:', String(spec.window)],
-    ...(spec.threads === 1 ? [] : [['Threads:', String(spec.threads)] as [string, string]]),
-    ...(spec.wait === 'poll' ? [] : [['Wait mode:', spec.wait] as [string, string]]),
   ];
+  if (spec.threads > 1) rows.push(['Threads:', String(spec.threads)]);
+  if (spec.wait !== 'poll') rows.push(['Wait mode:', spec.wait]);
   if (kind.operation === 'am') rows.push(['AM header size:', String(spec.headerBytes)]);
   if (kind.api === 'UCT' && emulated) rows.push(['Cards:', 'emulated']);
   const lines = rows.map(([name, value]) => {

@@ -8,7 +8,7 @@ import { schedYield } from '../../sys/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { Channel, ChannelMessage } from './channel.ts';
+import type { Channel, ChannelMessage, Place } from './channel.ts';
 import { type Loop, type LoopOptions, PingPongLoop, ReceiverLoop, ResponderLoop, SenderLoop } from './loops.ts';
 import { type Measurement, Meter } from './meter.ts';
 import { messageBytes, type TestSpec, warmUpOf } from './options/spec.ts';
@@ -24,15 +24,20 @@ const SLICE_NS = 50e6;
 const RESPONDER_SLICE_NS = 5e6;
 const REPORT_NS = 1e9;
 
-/** Which side this is. The server answers in streams and begins in ping-pongs, as in ucx_perftest. */
-export type Role = 'server' | 'client' | 'loopback';
+/**
+ * Which side this is, its channel to the other one, and where the server listens. The server answers in streams and begins in ping-pongs, as in
+ * ucx_perftest.
+ */
+export type Meeting =
+  | { readonly role: 'loopback'; readonly channel?: undefined; readonly place?: undefined }
+  | { readonly role: 'server' | 'client'; readonly channel: Channel; readonly place: Place };
+
+/** A test, and the side that runs it. */
+export type SessionOptions = Meeting & SessionEnvironment;
 
 /** Environment of a test. */
-export interface SessionOptions {
+interface SessionEnvironment {
   readonly spec: TestSpec;
-  readonly role: Role;
-  /** To the other side; undefined for loopback. */
-  readonly channel: Channel | undefined;
   /** Fires when the user wants the end. */
   readonly interrupt: AbortSignal;
   /** The sides have met: the test begins. */
@@ -111,7 +116,7 @@ class Session {
     for (let next = iterations; next > 0; ) {
       const meter = await this.#runOnce(next, false);
       if (role === 'server') {
-        next = countOf(await channel!.receive('warm-up'));
+        next = countOf(await channel.receive('warm-up'));
       } else {
         next = steadiness.nextRound(meter.result().overallNs * this.#messagesPerIteration, next);
         channel?.send({ type: 'warm-up', iterations: next });
@@ -167,7 +172,7 @@ class Session {
     const isAccess = isOneSided(spec.kind.operation);
     if (this.#isPingPong) return new PingPongLoop(options, role !== 'client');
     if (role !== 'server') return new SenderLoop(options, role === 'loopback' && !isAccess);
-    return isAccess ? new ResponderLoop(options, () => channel!.hasMessage) : new ReceiverLoop(options);
+    return isAccess ? new ResponderLoop(options, () => channel.hasMessage) : new ReceiverLoop(options);
   }
 
   async #drive(loop: Loop, meter: Meter, isMeasured: boolean): Promise<void> {

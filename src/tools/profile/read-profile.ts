@@ -79,22 +79,19 @@ function eventsOf(traceEvents: readonly unknown[], path: string): ProfileEvent[]
 
 function sumOf(value: unknown, path: string): AccumulatedSpans {
   const { timeline, name, count, totalNs, minNs, maxNs, bytes } = fieldsOf(value);
-  const [counted, total, least, most, moved] = [count, totalNs, minNs, maxNs, bytes].map((each) =>
-    numberOf(each, path),
-  );
   return {
     timeline: String(timeline),
     name: String(name),
-    count: counted!,
-    totalNs: total!,
-    minNs: least!,
-    maxNs: most!,
-    bytes: moved!,
+    count: numberOf(count, path),
+    totalNs: numberOf(totalNs, path),
+    minNs: numberOf(minNs, path),
+    maxNs: numberOf(maxNs, path),
+    bytes: numberOf(bytes, path),
   };
 }
 
 function fieldsOf(value: unknown): Fields {
-  return typeof value === 'object' && value !== null ? (value as Fields) : {};
+  return typeof value === 'object' && value !== null ? { ...value } : {};
 }
 
 function numberOf(value: unknown, path: string): number {

@@ -14,9 +14,9 @@ export async function runRankProgram<S, R>(
   run: (spec: S, launched: LaunchedRank, report: (result: R) => void) => Promise<void>,
 ): Promise<void> {
   setParentDeathSignal();
-  const { spec, rank, size } = JSON.parse(process.argv[2]!) as RankAssignment<S>;
+  const { spec, rank, size }: RankAssignment<S> = JSON.parse(process.argv[2]!);
   const send = (message: RankMessage<R>): void => {
-    if (process.connected) process.send!(message, undefined, undefined, () => {});
+    if (process.connected) process.send?.(message, undefined, undefined, () => {});
   };
   try {
     const exchange = forkedExchange(process);

@@ -12,7 +12,7 @@ import { isUcxError } from '../../ucs/type/error.ts';
 import type { ServerAnswer, ServerArguments } from './server-messages.ts';
 
 const starter = new Socket({ fd: 3 });
-const { socket, description, trace } = JSON.parse(process.argv[2]!) as ServerArguments;
+const { socket, description, trace }: ServerArguments = JSON.parse(process.argv[2]!);
 
 function answer(line: ServerAnswer): void {
   starter.write(`${JSON.stringify(line)}\n`);

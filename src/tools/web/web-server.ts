@@ -2,9 +2,9 @@
 
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
+import { boundAddress } from '../bound-address.ts';
 import { EventStream } from './event-stream.ts';
 import { checkSource, checkToken, SECURITY_HEADERS } from './guard.ts';
 import type { PageFile } from './page-files.ts';
@@ -61,7 +61,7 @@ export class WebServer {
   }
 
   get port(): number {
-    return (this.#server.address() as AddressInfo).port;
+    return boundAddress(this.#server).port;
   }
 
   /** The address with the token. */

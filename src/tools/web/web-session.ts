@@ -107,7 +107,7 @@ export class WebSession {
 function injectFault({ inject, node }: WebNode, request: unknown): string {
   if (inject === undefined) throw invalidParam('fault', 'must be of an emulated node', 'real cards');
   if (typeof request !== 'object' || request === null) throw invalidParam('request', 'must be an object', request);
-  const { card, ...fields } = request as Readonly<Record<string, unknown>>;
+  const { card, ...fields }: Readonly<Record<string, unknown>> = { ...request };
   const known = [...node.cards(), ...(node.absentCards?.() ?? [])].map(({ minor }) => minor);
   if (typeof card !== 'number' || !known.includes(card)) {
     throw invalidParam('card', `must be one of ${known.join(', ')}`, card);

@@ -106,7 +106,7 @@ const ELEMENTS: Readonly<Record<string, Element>> = {
   s64: { bytes: 8, signed: true },
 };
 
-type FieldValue = number | bigint | Uint8Array | readonly number[] | readonly bigint[];
+type FieldValue = number | bigint | Uint8Array | readonly (number | bigint)[];
 
 interface FieldCodec extends FieldLayout {
   readonly element: Element;
@@ -259,7 +259,7 @@ function readField(codec: FieldCodec, view: DataView, at: number): FieldValue {
   }
   return Array.from({ length: codec.count }, (_, index) =>
     readScalar(codec.element, view, at + index * codec.element.bytes),
-  ) as number[] | bigint[];
+  );
 }
 
 function writeScalar(element: Element, value: number | bigint, view: DataView, at: number): void {

@@ -27,6 +27,14 @@ export interface DmabufParts {
   readonly refusals: ReadonlyMap<number, string>;
 }
 
+/** A memory domain that registers dma-bufs. */
+export type DmabufDomain = MemoryDomain & Required<Pick<MemoryDomain, 'memRegDmabuf'>>;
+
+interface DmabufHandler {
+  readonly md: DmabufDomain;
+  readonly index: number;
+}
+
 /**
  * The range that params name.
  * @throws UcxError ERR_INVALID_PARAM
@@ -74,7 +82,7 @@ export function registerDmabuf(
         sysDevice: first?.sysDevice ?? sysDevice,
       };
       try {
-        const part = md.memRegDmabuf!({ ...range, ...place });
+        const part = md.memRegDmabuf({ ...range, ...place });
         parts[index] = part;
         if (accesses(md, memoryType)) first ??= part;
       } catch (error) {
@@ -92,16 +100,20 @@ export function registerDmabuf(
 }
 
 /** The memory domains that take dma-bufs of a type: those first that know memory of the type by its address, which tell the others where it lies. */
-function handlersOf(mds: readonly OpenMd[], memoryType: MemoryType): readonly OpenMd[] {
-  const takes = mds.filter(({ md: { attributes } }) => {
-    const { flags, registerDmabufMemoryTypes = 0 } = attributes;
-    return (flags & MdFlag.REG_DMABUF) !== 0 && hasMemoryType(registerDmabufMemoryTypes, memoryType);
-  });
-  const rankOf = ({ md }: OpenMd): number => {
+function handlersOf(mds: readonly OpenMd[], memoryType: MemoryType): readonly DmabufHandler[] {
+  const takes = mds.flatMap(({ md, index }) => (registersDmabufs(md, memoryType) ? [{ md, index }] : []));
+  const rankOf = ({ md }: DmabufHandler): number => {
     if (hasMemoryType(md.attributes.detectMemoryTypes, memoryType)) return 0;
     return accesses(md, memoryType) ? 1 : 2;
   };
   return takes.sort((a, b) => rankOf(a) - rankOf(b));
+}
+
+/** Whether a memory domain registers memory of a type by its dma-buf. */
+export function registersDmabufs(md: MemoryDomain, memoryType: MemoryType): md is DmabufDomain {
+  const { flags, registerDmabufMemoryTypes = 0 } = md.attributes;
+  const registers = (flags & MdFlag.REG_DMABUF) !== 0 && md.memRegDmabuf !== undefined;
+  return registers && hasMemoryType(registerDmabufMemoryTypes, memoryType);
 }
 
 function accesses({ attributes }: MemoryDomain, memoryType: MemoryType): boolean {

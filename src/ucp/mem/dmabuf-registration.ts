@@ -10,6 +10,7 @@ import { isUcxError } from '../../ucs/type/error.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { type DmabufExport, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { OpenMd } from '../resources/resources.ts';
+import { type DmabufDomain, registersDmabufs } from './dmabuf-mapping.ts';
 import type { MemoryTypes } from './memory-types.ts';
 
 /** What is registered, and by whom not, with the reason; by the index of the memory domain. */
@@ -37,14 +38,14 @@ export function registerByDmabuf(
       try {
         if (refusal === undefined)
           exported ??= types.exportDmabuf({ address, byteLength, ...(sysDevice === undefined ? {} : { sysDevice }) });
-        if (exported !== undefined) parts.set(index, md.memRegDmabuf!({ ...place, ...exported }));
+        if (exported !== undefined) parts.set(index, md.memRegDmabuf({ ...place, ...exported }));
       } catch (error) {
         if (!isUcxError(error)) throw error;
         // The other memory domains need not ask again for what cannot be exported.
         if (exported === undefined) refusal = error.message;
         else refusals.set(index, error.message);
       }
-      if (exported === undefined) refusals.set(index, refusal!);
+      if (refusal !== undefined) refusals.set(index, refusal);
     }
   } finally {
     if (exported !== undefined) closeSync(exported.fd);
@@ -66,8 +67,8 @@ export function logRefusals(
   }
 }
 
-function takesDmabuf({ attributes }: MemoryDomain, { memoryType }: MdMemory): boolean {
-  const { flags, registerMemoryTypes, registerDmabufMemoryTypes = 0 } = attributes;
+function takesDmabuf(md: MemoryDomain, { memoryType }: MdMemory): md is DmabufDomain {
+  const { flags, registerMemoryTypes } = md.attributes;
   const isDirect = (flags & MdFlag.REG) !== 0 && hasMemoryType(registerMemoryTypes, memoryType);
-  return (flags & MdFlag.REG_DMABUF) !== 0 && hasMemoryType(registerDmabufMemoryTypes, memoryType) && !isDirect;
+  return registersDmabufs(md, memoryType) && !isDirect;
 }

@@ -7,7 +7,7 @@
  */
 
 import { crc32 } from 'node:zlib';
-import { MEMORY_TYPE_COUNT, type MemoryType } from '../../ucs/memory/memory-type.ts';
+import { type MemoryType, memoryTypeAt } from '../../ucs/memory/memory-type.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
@@ -72,13 +72,13 @@ export function unpackRkey(packed: Uint8Array): RkeyFields {
   if (view.getUint32(0, true) !== MAGIC) throw malformed('does not begin as one');
   if (view.getUint8(4) !== VERSION) throw malformed(`has version ${view.getUint8(4)}, this library reads ${VERSION}`);
   if (view.getUint32(end, true) !== crc32(packed.subarray(0, end))) throw malformed('has a wrong checksum');
-  const memoryType = view.getUint8(5);
-  if (memoryType >= MEMORY_TYPE_COUNT) throw malformed(`names memory type ${memoryType}`);
+  const memoryType = memoryTypeAt(view.getUint8(5));
+  if (memoryType === undefined) throw malformed(`names memory type ${view.getUint8(5)}`);
   const device = view.getUint32(8, true);
   const byteLength = view.getBigUint64(24, true);
   if (byteLength > BigInt(Number.MAX_SAFE_INTEGER)) throw malformed(`stands for ${byteLength} bytes`);
   return {
-    memoryType: memoryType as MemoryType,
+    memoryType,
     sysDevice: device === NO_DEVICE ? undefined : device,
     address: view.getBigUint64(16, true),
     byteLength: Number(byteLength),

@@ -70,9 +70,10 @@ export class Resources {
     const leftOut = new Map(mds.flatMap(({ md }) => (md.leftOut ?? []).map((device) => [device.name, device])));
     const absences = absent.map(({ name, reason }) => ({ name, reason }));
     this.rejections = [...filter.rejections, ...absences, ...leftOut.values()];
-    this.#managers = options.components
-      .filter((component) => component.openConnectionManager !== undefined)
-      .map((component) => () => component.openConnectionManager!(servicesOf(component, options, filter)));
+    this.#managers = options.components.flatMap((component) => {
+      const open = component.openConnectionManager?.bind(component);
+      return open === undefined ? [] : [() => open(servicesOf(component, options, filter))];
+    });
   }
 
   /**

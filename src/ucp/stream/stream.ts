@@ -182,7 +182,7 @@ export class Streams {
       state.chunks.push({ bytes: frame.bytes.slice(start + taken, start + length), offset: 0, cost });
       state.byteLength += length - taken;
     } else if (cost > 0) connection.inbound.release(cost);
-    if (taken > 0) this.#endFirst(state, request!);
+    if (request !== undefined && taken > 0) this.#endFirst(state, request);
     this.#serve(state, connection);
     connection.inbound.settle();
   }

@@ -211,7 +211,7 @@ export class SocketConnections {
     connection.socketAddresses = { local: request.serverAddress, remote: request.clientAddress };
     const endpoint = this.#owner.adopt(connection, options);
     // The answer takes as much time as the client has for what comes then.
-    const timeoutNs = 2 * this.#manager!.timeoutNs;
+    const timeoutNs = 2 * this.#open().timeoutNs;
     this.#attaching.add(connection, listener, request.clientAddress.address, timeoutNs);
     const { id: connectionId, inbound } = connection;
     const answer = { connectionId, windowBytes: inbound.windowBytes, workerAddress: packedAddress };

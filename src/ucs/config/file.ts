@@ -51,9 +51,9 @@ export function configDirectories(places: ConfigPlaces): string[] {
     places.home,
     places.configDirectory,
     places.currentDirectory,
-  ].filter((place) => place !== undefined && place !== '') as string[];
+  ].filter((place) => place !== undefined);
   // If a folder occurs twice, the last occurrence counts.
-  return ordered.filter((place, index) => ordered.lastIndexOf(place) === index);
+  return ordered.filter((place, index) => place !== '' && ordered.lastIndexOf(place) === index);
 }
 
 /** A section that is being parsed. */

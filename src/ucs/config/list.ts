@@ -103,8 +103,10 @@ export function keyValueType<K extends string, T>(
     },
     print: (values) =>
       keys
-        .filter((key) => values[key] !== undefined)
-        .map((key) => (key === DEFAULT_KEY ? '' : `${key}:`) + type.print(values[key] as T))
+        .flatMap((key) => {
+          const value = values[key];
+          return value === undefined ? [] : [(key === DEFAULT_KEY ? '' : `${key}:`) + type.print(value)];
+        })
         .join(','),
   };
 }

@@ -42,9 +42,7 @@ export const logLevelsType: ConfigType<LogLevels> = {
 function parseLevel(text: string): LogLevel | undefined {
   const word = text.trim().toLowerCase();
   const known = word.replace(/^trace_(?=(req|data|async|func|poll)$)/, '');
-  const names: readonly string[] = LOG_LEVEL_NAMES;
-  const index = names.indexOf(known);
-  return index < 0 ? undefined : (index as LogLevel);
+  return Object.values(LogLevel).find((level) => LOG_LEVEL_NAMES[level] === known);
 }
 
 /** `UCX_LOG_*` and `UCX_WARN_UNUSED_ENV_VARS`. */

@@ -75,6 +75,14 @@ export const MEMORY_TYPE_COUNT = 10;
 /** The mask with every known memory type. */
 export const ALL_MEMORY_TYPES: number = (1 << MEMORY_TYPE_COUNT) - 1;
 
+/** The known memory types, by their numbers. */
+const KNOWN_TYPES: readonly MemoryType[] = Object.values(MemoryType).filter((type) => type !== MemoryType.UNKNOWN);
+
+/** The memory type with a number; undefined if there is none. */
+export function memoryTypeAt(number: number): MemoryType | undefined {
+  return KNOWN_TYPES[number];
+}
+
 /** The name of a memory type; `"unknown"` for any other integer. */
 export function memoryTypeName(type: number): string {
   return MEMORY_TYPE_NAMES[type] ?? 'unknown';
@@ -99,11 +107,7 @@ export function memoryTypeMask(...types: readonly MemoryType[]): number {
 
 /** The known memory types of a mask, in ascending order. */
 export function memoryTypesOfMask(mask: number): MemoryType[] {
-  const types: MemoryType[] = [];
-  for (let type = 0; type < MEMORY_TYPE_COUNT; type++) {
-    if ((mask & (1 << type)) !== 0) types.push(type as MemoryType);
-  }
-  return types;
+  return KNOWN_TYPES.filter((type) => hasMemoryType(mask, type));
 }
 
 /** The names in a mask as UCX prints them, for example `"host,gaudi"`; empty for an empty mask. */
@@ -113,9 +117,8 @@ export function memoryTypeMaskNames(mask: number): string {
 
 /** The memory type with this name, case-insensitive; undefined if there is none. */
 export function parseMemoryType(name: string): MemoryType | undefined {
-  const names: readonly string[] = MEMORY_TYPE_NAMES;
-  const index = names.indexOf(name.toLowerCase());
-  return index < 0 ? undefined : (index as MemoryType);
+  const word = name.toLowerCase();
+  return Object.values(MemoryType).find((type) => MEMORY_TYPE_NAMES[type] === word);
 }
 
 /**

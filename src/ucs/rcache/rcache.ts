@@ -215,9 +215,10 @@ export class Rcache<R extends object> {
    */
   evictIdle(): boolean {
     if (this.#numInUse === this.#regions.count) return false;
-    let region = this.#regions.first!;
+    let region = this.#regions.first;
     // Moves regions in use to the end, so that later calls do not pass them again.
-    for (; region.references > 0; region = this.#regions.first!) this.#regions.touch(region);
+    for (; region !== undefined && region.references > 0; region = this.#regions.first) this.#regions.touch(region);
+    if (region === undefined) return false;
     this.#evict(region);
     return true;
   }

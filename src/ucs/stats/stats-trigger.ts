@@ -3,6 +3,7 @@
 import { constants } from 'node:os';
 import type { Clock, Timer } from '../sys/clock.ts';
 import { atSignal } from '../sys/process-events.ts';
+import { keysOf } from '../type/keys.ts';
 
 /** When statistics are written. */
 export type StatsTrigger =
@@ -13,11 +14,10 @@ export type StatsTrigger =
 /** The signal with a name (`SIGUSR1`, `usr1`) or number that a program can handle; undefined if there is none. */
 export function signalNumber(text: string): NodeJS.Signals | undefined {
   const word = text.trim().toUpperCase();
-  const entries = Object.entries(constants.signals) as [NodeJS.Signals, number][];
-  const found = entries.find(([name, number]) => name === word || name === `SIG${word}` || String(number) === word);
+  const { signals } = constants;
+  const found = keysOf(signals).find((name) => [name, name.slice(3), String(signals[name])].includes(word));
   // A process cannot handle these two.
-  if (found === undefined || found[0] === 'SIGKILL' || found[0] === 'SIGSTOP') return undefined;
-  return found[0];
+  return found === 'SIGKILL' || found === 'SIGSTOP' ? undefined : found;
 }
 
 /**

@@ -5,6 +5,8 @@
  * Source: UCX `src/ucs/type/status.h`, release 1.22.
  */
 
+import { keysOf } from './keys.ts';
+
 export const Status = {
   /** The operation succeeded. */
   OK: 0,
@@ -101,9 +103,7 @@ const TEXT: Record<StatusName, string> = {
   ENDPOINT_TIMEOUT: 'Endpoint timeout',
 };
 
-const NAME_OF_VALUE = new Map<number, StatusName>(
-  (Object.keys(Status) as StatusName[]).map((name) => [Status[name], name]),
-);
+const NAME_OF_VALUE = new Map<number, StatusName>(keysOf(Status).map((name) => [Status[name], name]));
 
 /** A number as a status: a failure where a function returns a count or a failure, or what C or a peer has reported. */
 export function statusOf(value: number): Status {

@@ -1,10 +1,11 @@
 /** The interface of ib: what happens to peers, connections and credits. Operations are tested by the contract suites. */
 
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { MdUnderTest } from '../../../test/contract/uct-fixture.ts';
 import { openIb } from '../../../test/contract/uct-implementations.ts';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';
+import { Errno, SyscallError } from '../../sys/index.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Iface, UctEndpoint } from '../api/iface.ts';
 import { IbIface } from './ib-iface.ts';
@@ -45,6 +46,11 @@ describe('IbIface', () => {
       far.progress();
       await new Promise(setImmediate);
     }
+  }
+
+  function ibIface(iface: Iface): IbIface {
+    if (iface instanceof IbIface) return iface;
+    return expect.fail('an interface of ib');
   }
 
   const send = (endpoint: UctEndpoint): Status => endpoint.amShort(1, new Int32Array(2), 2, undefined, 0, 0);
@@ -95,6 +101,22 @@ describe('IbIface', () => {
     expect(send(endpoint)).toBe(Status.NO_RESOURCE);
     await until(() => failed.length > 0);
     expect(failed).toEqual([Status.ENDPOINT_TIMEOUT]);
+    endpoint.close();
+  });
+
+  it.each(['request', 'answer'])('survives that there is no path for the %s to connect', async (message) => {
+    close();
+    open({ RC_CONNECT_TIMEOUT: '100ms' });
+    const { pd } = ibIface(message === 'request' ? near : far).port.device;
+    const createAh = vi.spyOn(pd, 'createAh').mockImplementation(() => {
+      throw new SyscallError('ibv_create_ah', Errno.ETIMEDOUT, 'a GID that nobody has');
+    });
+    const failed: Status[] = [];
+    near.setErrorHandler!((_endpoint, status) => failed.push(status));
+    const endpoint = near.connect(far.address);
+    await until(() => failed.length > 0);
+    // The request is repeated until the time is over.
+    expect([failed, createAh.mock.calls.length > 1]).toEqual([[Status.ENDPOINT_TIMEOUT], true]);
     endpoint.close();
   });
 

@@ -31,7 +31,7 @@ export class FailureReports {
       // First, because the handler may make progress, close endpoints, or throw.
       this.#failed.delete(endpoint);
       count += 1;
-      this.handler!(endpoint, status);
+      this.handler?.(endpoint, status);
     }
     return count;
   }

@@ -303,8 +303,28 @@ class Ah extends Destroyable implements AddressHandle {
   }
 }
 
+/** Addresses inside the block that a queue posts from, each made once: a sum that is handed to a foreign function would be a new heap number each time. */
+class PostAddresses {
+  readonly #byOffset: Map<number, number> = new Map();
+  #block: VerbsBlock | undefined;
+
+  of(block: VerbsBlock, offset: number): number {
+    if (block !== this.#block) {
+      this.#block = block;
+      this.#byOffset.clear();
+    }
+    let address = this.#byOffset.get(offset);
+    if (address === undefined) {
+      address = block.address + offset;
+      this.#byOffset.set(offset, address);
+    }
+    return address;
+  }
+}
+
 class Srq extends Destroyable implements SharedReceiveQueue {
   readonly #device: Device;
+  readonly #addresses: PostAddresses = new PostAddresses();
 
   constructor(device: Device, pointer: number) {
     super(pointer, device.functions.destroySrq);
@@ -313,7 +333,7 @@ class Srq extends Destroyable implements SharedReceiveQueue {
 
   postReceive(block: VerbsBlock, offset: number): number {
     const { postSrqReceive, scratch } = this.#device;
-    return postSrqReceive(this.pointer, block.address + offset, scratch.address);
+    return postSrqReceive(this.pointer, this.#addresses.of(block, offset), scratch.address);
   }
 }
 
@@ -382,6 +402,8 @@ class Qp extends Destroyable implements QueuePair {
   state: QpState = QpState.RESET;
   readonly #device: Device;
   readonly #type: QpType;
+  readonly #sends: PostAddresses = new PostAddresses();
+  readonly #receives: PostAddresses = new PostAddresses();
 
   constructor(device: Device, pointer: number, type: QpType, maxInlineBytes: number) {
     super(pointer, device.functions.destroyQp);
@@ -400,12 +422,12 @@ class Qp extends Destroyable implements QueuePair {
 
   postSend(block: VerbsBlock, offset: number): number {
     const { postSend, scratch } = this.#device;
-    return postSend(this.pointer, block.address + offset, scratch.address);
+    return postSend(this.pointer, this.#sends.of(block, offset), scratch.address);
   }
 
   postReceive(block: VerbsBlock, offset: number): number {
     const { postReceive, scratch } = this.#device;
-    return postReceive(this.pointer, block.address + offset, scratch.address);
+    return postReceive(this.pointer, this.#receives.of(block, offset), scratch.address);
   }
 }
 

@@ -5,8 +5,13 @@ import { type Collective, type Problem, sliceOf } from '../../choice/problem.ts'
 import { ScheduleBuilder } from '../../schedule/builder.ts';
 import { part, type Region, type Schedule, Space } from '../../schedule/schedule.ts';
 
-/** Bytes of the vector, or of a block, that a slice carries. */
-const SLICE_BYTES = 2 ** 20;
+/** Slices of a long vector, or of long blocks: enough that copies, messages and reductions overlap. Each costs messages and wake-ups. */
+const SLICES = 4;
+/** The same for trees, whose levels overlap too. */
+const TREE_SLICES = 8;
+/** Limits of the bytes of a slice: a shorter one costs more than it overlaps, a longer one takes more memory. */
+const SLICE_BYTES_MIN = 2 ** 20;
+const SLICE_BYTES_MAX = 2 ** 24;
 
 const REDUCES: ReadonlySet<Collective> = new Set<Collective>(['reduce', 'reduceScatter', 'allReduce']);
 
@@ -26,6 +31,7 @@ export class Plan {
   readonly slices: number;
   /** True if memory of a card is reduced on host fragments. */
   readonly isStaged: boolean;
+  readonly #sliceBytes: number;
   readonly #problem: Problem;
   readonly #use: MemoryUse;
 
@@ -35,7 +41,8 @@ export class Plan {
     this.#use = use;
     const { collective } = problem;
     this.isStaged = REDUCES.has(collective) && (use.isDeviceSource || use.isDeviceTarget);
-    this.slices = isSliced(algorithm, problem) ? Math.max(1, Math.ceil(problem.shape.bytes / SLICE_BYTES)) : 1;
+    this.#sliceBytes = sliceBytesOf(problem);
+    this.slices = isSliced(algorithm, problem) ? Math.max(1, Math.ceil(problem.shape.bytes / this.#sliceBytes)) : 1;
   }
 
   /** The schedule of one slice. */
@@ -43,8 +50,8 @@ export class Plan {
     const builder = new ScheduleBuilder();
     let problem = this.#problem;
     if (this.slices > 1) {
-      const from = slice * SLICE_BYTES;
-      problem = sliceOf(problem, from, Math.min(SLICE_BYTES, problem.shape.bytes - from));
+      const from = slice * this.#sliceBytes;
+      problem = sliceOf(problem, from, Math.min(this.#sliceBytes, problem.shape.bytes - from));
     }
     if (this.isStaged || this.#use.overwritesSource) this.#buildStaged(builder, problem);
     else this.algorithm.build(builder, problem);
@@ -85,4 +92,11 @@ function fragmentsFor(builder: ScheduleBuilder, regions: readonly Region[]): Reg
 function isSliced({ collective, name }: Algorithm, { shape }: Problem): boolean {
   if (collective === 'reduceScatter') return shape.isEqual && name !== 'recursive halving';
   return collective === 'broadcast' || collective === 'reduce' || collective === 'allReduce';
+}
+
+/** Bytes of a slice: a power of two, and so a multiple of every element. */
+function sliceBytesOf({ collective, shape: { bytes } }: Problem): number {
+  const isTree = collective === 'broadcast' || collective === 'reduce';
+  const wanted = 2 ** Math.ceil(Math.log2(bytes / (isTree ? TREE_SLICES : SLICES)));
+  return Math.min(SLICE_BYTES_MAX, Math.max(SLICE_BYTES_MIN, wanted));
 }

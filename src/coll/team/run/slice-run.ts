@@ -1,7 +1,7 @@
 /** Runs the schedule of one slice: round after round, as messages and copies end. The operation sends and receives. */
 
 import { reduceBytes } from '../../dtype/reduce.ts';
-import type { LocalStep, Round, Schedule, Transfer } from '../../schedule/schedule.ts';
+import type { LocalStep, Region, Round, Schedule, Transfer } from '../../schedule/schedule.ts';
 import type { Signature } from '../wire/header.ts';
 import { areSame, type Bound, type Place, placeOf } from './memory.ts';
 
@@ -98,15 +98,19 @@ export class SliceRun {
   }
 
   #part(round: number, { peer, region }: Transfer): Part {
-    return { run: this, round, peer, place: placeOf(this.#spaces[region.space]!, region), isExposed: false };
+    return { run: this, round, peer, place: this.#placeOf(region), isExposed: false };
   }
 
-  #run({ reduces, from: source, to: target }: LocalStep): void {
-    const from = placeOf(this.#spaces[source.space]!, source);
-    const to = placeOf(this.#spaces[target.space]!, target);
+  #placeOf(region: Region): Place {
+    return placeOf(this.#spaces[region.space]!, region);
+  }
+
+  #run(step: LocalStep): void {
+    const [from, to] = [this.#placeOf(step.from), this.#placeOf(step.to)];
     const { dtype, op } = this.#owner.signature;
-    if (reduces) reduceBytes(dtype, op!, to.bytes!, from.bytes!);
-    else if (areSame(from, to)) return;
+    if (step.operand !== undefined) {
+      reduceBytes(dtype, op!, to.bytes!, from.bytes!, this.#placeOf(step.operand).bytes!);
+    } else if (areSame(from, to)) return;
     else if (from.bytes !== undefined && to.bytes !== undefined) this.#owner.copyHost(from.bytes, to.bytes);
     else {
       this.#pending += 1;

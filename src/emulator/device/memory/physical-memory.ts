@@ -45,6 +45,8 @@ export class PhysicalMemory {
   readonly byteLength: number;
   /** Minor of the card that has the memory; -1 for none. */
   card = -1;
+  /** The file of the memory, whose length is sealed; -1 for none. */
+  fd = -1;
   /** False if windows would cost too much; then {@link PhysicalMemory.window} must not be called. */
   readonly hasWindows: boolean;
   readonly #windows: (MemoryWindow | undefined)[];

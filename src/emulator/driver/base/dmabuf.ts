@@ -24,6 +24,46 @@ export interface MemoryRun {
   readonly byteLength: number;
 }
 
+/** The part `[offset, offset + byteLength)` of consecutive runs. */
+export function cutRuns(runs: readonly MemoryRun[], offset: number, byteLength: number): MemoryRun[] {
+  const cut: MemoryRun[] = [];
+  let before = 0;
+  for (const run of runs) {
+    const from = Math.max(offset, before);
+    const to = Math.min(offset + byteLength, before + run.byteLength);
+    if (from < to) cut.push({ offset: run.offset + from - before, byteLength: to - from });
+    before += run.byteLength;
+  }
+  return cut;
+}
+
+/**
+ * Calls `move` for the pieces of a range of consecutive runs, in order, until it returns false.
+ * @param move gets the offset of a piece, the bytes before it and its length
+ * @returns whether the whole range was moved
+ */
+export function forEachRun(
+  runs: readonly MemoryRun[],
+  offset: number,
+  byteLength: number,
+  move: (at: number, done: number, bytes: number) => boolean,
+): boolean {
+  let from = offset;
+  let done = 0;
+  for (const run of runs) {
+    if (done === byteLength) break;
+    if (from >= run.byteLength) {
+      from -= run.byteLength;
+      continue;
+    }
+    const bytes = Math.min(run.byteLength - from, byteLength - done);
+    if (!move(run.offset + from, done, bytes)) return false;
+    done += bytes;
+    from = 0;
+  }
+  return done === byteLength;
+}
+
 /** Memory that a card exports. */
 export interface DmabufSource {
   /** Device memory of the card. */
@@ -43,6 +83,9 @@ export class ExportedDmabuf {
   readonly #writeEnd: number;
   readonly #onClose: () => void;
   readonly #importers: Set<() => void> = new Set();
+  /** RDMA devices, which reach the memory across the bus. */
+  readonly #devices: Set<() => void> = new Set();
+  #isOnBus = true;
   #closed = false;
 
   constructor(source: DmabufSource, writeEnd: number, onClose: () => void) {
@@ -63,7 +106,28 @@ export class ExportedDmabuf {
     return false;
   }
 
-  /** Registers `onRevoked`, called when the exporter withdraws the memory. */
+  /** False once the card was reset or removed: devices do not reach its memory, and its exporter cannot use it either. */
+  get isOnBus(): boolean {
+    return this.#isOnBus;
+  }
+
+  /** Registers `onLost` of an RDMA device, called when it cannot reach the memory any more, before anything else uses the memory. */
+  attachDevice(onLost: () => void): void {
+    this.#devices.add(onLost);
+  }
+
+  detachDevice(onLost: () => void): void {
+    this.#devices.delete(onLost);
+  }
+
+  /** The card leaves the bus, for a reset or for ever. */
+  leaveBus(): void {
+    this.#isOnBus = false;
+    for (const onLost of this.#devices) onLost();
+    this.#devices.clear();
+  }
+
+  /** Registers `onRevoked` of an importing card, called when the exporter withdraws the memory. */
   attach(onRevoked: () => void): void {
     this.#importers.add(onRevoked);
   }
@@ -75,6 +139,7 @@ export class ExportedDmabuf {
   /** Called when the exporter is closed: importers lose the memory. Descriptors that are still open refer to nothing. */
   revoke(): void {
     if (this.#closed) return;
+    this.leaveBus();
     for (const onRevoked of this.#importers) onRevoked();
     this.#importers.clear();
     this.#close();

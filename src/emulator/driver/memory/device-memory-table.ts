@@ -9,7 +9,7 @@ import { Errno, isSyscallError } from '../../../sys/index.ts';
 import { HL_MEM } from '../../../uapi/index.ts';
 import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
 import type { CardPort } from '../base/card-port.ts';
-import type { ExportedDmabuf, MemoryRun } from '../base/dmabuf.ts';
+import { cutRuns, type ExportedDmabuf, type MemoryRun } from '../base/dmabuf.ts';
 import type { UserMapping } from '../base/user-mapping.ts';
 import { HandleIds } from './handle-ids.ts';
 import type { VaSpace } from './va-space.ts';
@@ -168,6 +168,11 @@ export class DeviceMemoryTable {
     return this.#create(runs, request.flags, allocation.exports);
   }
 
+  /** The card leaves the bus: RDMA devices lose the memory. */
+  leaveBus(): void {
+    for (const dmabuf of this.#exports()) dmabuf.leaveBus();
+  }
+
   /** Revokes exports, then unmaps and frees everything. The engines of the card have finished. */
   close(): void {
     for (const dmabuf of [...this.#exports()]) dmabuf.revoke();
@@ -249,17 +254,4 @@ function isExported(allocation: Allocation): boolean {
     allocation.exports.delete(dmabuf);
   }
   return false;
-}
-
-/** The part `[offset, offset + byteLength)` of consecutive runs. */
-function cutRuns(runs: readonly MemoryRun[], offset: number, byteLength: number): MemoryRun[] {
-  const cut: MemoryRun[] = [];
-  let before = 0;
-  for (const run of runs) {
-    const from = Math.max(offset, before);
-    const to = Math.min(offset + byteLength, before + run.byteLength);
-    if (from < to) cut.push({ offset: run.offset + from - before, byteLength: to - from });
-    before += run.byteLength;
-  }
-  return cut;
 }

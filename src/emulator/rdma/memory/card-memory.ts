@@ -1,7 +1,7 @@
 /** Memory of the cards of an emulated node, as its RDMA devices access it: attached dma-bufs, read and written across the PCIe fabric of the node. */
 
 import { close, dup, Errno, SyscallError } from '../../../sys/index.ts';
-import type { DmabufRegistry, ExportedDmabuf, MemoryRun } from '../../driver/base/dmabuf.ts';
+import { type DmabufRegistry, type ExportedDmabuf, forEachRun } from '../../driver/base/dmabuf.ts';
 import { type DmabufAccess, type DmaMemory, readPhysical, writePhysical } from './dma-memory.ts';
 
 /** A range of a dma-buf of a card of this process. */
@@ -11,9 +11,9 @@ class CardDmaMemory implements DmaMemory {
   readonly #offset: number;
   /** Keeps the dma-buf alive. */
   readonly #fd: number;
-  /** False once the exporter has withdrawn the memory: the card was closed. */
+  /** False once the card was closed, reset or removed. */
   #attached = true;
-  readonly #onRevoked = (): void => {
+  readonly #onLost = (): void => {
     this.#attached = false;
   };
 
@@ -22,73 +22,62 @@ class CardDmaMemory implements DmaMemory {
     this.#fd = fd;
     this.#offset = offset;
     this.byteLength = byteLength;
-    dmabuf.attach(this.#onRevoked);
+    dmabuf.attachDevice(this.#onLost);
   }
 
   read(offset: number, target: number, byteLength: number): boolean {
-    return this.#eachRun(offset, byteLength, ({ offset: at }, from, done, bytes) =>
-      readPhysical(this.#dmabuf.memory, at + from, target + done, bytes),
+    return this.#move(offset, byteLength, (at, done, bytes) =>
+      readPhysical(this.#dmabuf.memory, at, target + done, bytes),
     );
   }
 
   write(offset: number, source: number, byteLength: number): boolean {
-    return this.#eachRun(offset, byteLength, ({ offset: at }, from, done, bytes) =>
-      writePhysical(this.#dmabuf.memory, at + from, source + done, bytes),
+    return this.#move(offset, byteLength, (at, done, bytes) =>
+      writePhysical(this.#dmabuf.memory, at, source + done, bytes),
     );
   }
 
   release(): void {
-    this.#dmabuf.detach(this.#onRevoked);
+    this.#dmabuf.detachDevice(this.#onLost);
     close(this.#fd);
   }
 
-  #eachRun(
-    offset: number,
-    byteLength: number,
-    move: (run: MemoryRun, from: number, done: number, bytes: number) => boolean,
-  ): boolean {
-    if (!this.#attached) return false;
-    let from = this.#offset + offset;
-    let done = 0;
-    for (const run of this.#dmabuf.runs) {
-      if (done === byteLength) break;
-      if (from >= run.byteLength) {
-        from -= run.byteLength;
-        continue;
-      }
-      const bytes = Math.min(run.byteLength - from, byteLength - done);
-      if (!move(run, from, done, bytes)) return false;
-      done += bytes;
-      from = 0;
-    }
-    return done === byteLength;
+  #move(offset: number, byteLength: number, move: (at: number, done: number, bytes: number) => boolean): boolean {
+    return this.#attached && forEachRun(this.#dmabuf.runs, this.#offset + offset, byteLength, move);
   }
+}
+
+/**
+ * The dma-buf of a descriptor, for a range of it.
+ * @throws SyscallError EBADF; EINVAL for a foreign descriptor or a range that is not inside the dma-buf; ENODEV after a reset or removal of the card
+ */
+export function dmabufOf(dmabufs: DmabufRegistry, fd: number, offset: number, byteLength: number): ExportedDmabuf {
+  const dmabuf = dmabufs.find(fd);
+  if (typeof dmabuf === 'number') throw refusal(dmabuf, `descriptor ${fd} is none of a dma-buf of a card of this node`);
+  if (!dmabuf.isOnBus) throw refusal(Errno.ENODEV, `the card of descriptor ${fd} was reset or removed`);
+  if (offset + byteLength <= dmabuf.byteLength) return dmabuf;
+  const range = `${byteLength} bytes at ${offset}`;
+  throw refusal(Errno.EINVAL, `${range} are not inside the dma-buf of ${dmabuf.byteLength} bytes`);
 }
 
 /** The dma-bufs of the cards in this process. */
 export function cardMemory(dmabufs: DmabufRegistry): DmabufAccess {
   return {
     attach(fd, offset, byteLength) {
-      const dmabuf = dmabufs.find(fd);
-      if (typeof dmabuf === 'number')
-        throw refusal(dmabuf, `descriptor ${fd} is none of a dma-buf of a card of this node`);
-      if (offset + byteLength > dmabuf.byteLength) {
-        throw refusal(
-          Errno.EINVAL,
-          `${byteLength} bytes at ${offset} are not inside the dma-buf of ${dmabuf.byteLength} bytes`,
-        );
-      }
-      return new CardDmaMemory(dmabuf, dup(fd), offset, byteLength);
+      return new CardDmaMemory(dmabufOf(dmabufs, fd, offset, byteLength), dup(fd), offset, byteLength);
     },
   };
 }
 
 /** Devices that do not register dma-bufs. */
 export const NO_DMABUFS: DmabufAccess = {
-  attach(fd) {
-    throw refusal(Errno.EOPNOTSUPP, `descriptor ${fd}`);
-  },
+  attach: (fd) => refuseDmabuf(fd),
 };
+
+/** @throws SyscallError EOPNOTSUPP */
+export function refuseDmabuf(fd: number): never {
+  throw refusal(Errno.EOPNOTSUPP, `descriptor ${fd}`);
+}
 
 function refusal(errno: number, what: string): SyscallError {
   return new SyscallError('ibv_reg_dmabuf_mr', errno, `${what} (emulated)`);

@@ -17,7 +17,7 @@ export interface DmaMemory {
 
 /** What finds the memory of dma-bufs: the cards of the node. */
 export interface DmabufAccess {
-  /** @throws SyscallError EBADF; EINVAL for a foreign descriptor or a range that is not inside the dma-buf; EMFILE */
+  /** @throws SyscallError EBADF; EINVAL for a foreign descriptor or a range that is not inside the dma-buf; ENODEV; EMFILE */
   attach(fd: number, offset: number, byteLength: number): DmaMemory;
 }
 

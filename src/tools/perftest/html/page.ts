@@ -60,7 +60,7 @@ const latencySection: Section = {
     printY: (us: number): string => printNumber(us),
   },
   pointOf: ({ bytes, medianNs, lowNs, highNs }) => {
-    const [us, low, high] = [medianNs, lowNs, highNs].map((ns) => ns / 1000) as [number, number, number];
+    const [us, low, high] = [medianNs / 1000, lowNs / 1000, highNs / 1000];
     const text = `${printBytes(bytes)}, ${printNumber(us)} us (${printNumber(low)} to ${printNumber(high)})`;
     return { x: bytes, y: us, band: [low, high], text };
   },

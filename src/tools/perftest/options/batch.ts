@@ -27,7 +27,6 @@ interface Line {
  * @throws UcxError ERR_INVALID_PARAM that names file and line; the error of node:fs
  */
 export function batchTests(options: TestOptions, files: readonly string[]): BatchTest[] {
-  if (files.length === 0) return testsOf(options, []);
   return expand(
     options,
     files.map((file) => readLines(file)),
@@ -37,12 +36,13 @@ export function batchTests(options: TestOptions, files: readonly string[]): Batc
 
 function expand(options: TestOptions, files: readonly (readonly Line[])[], names: readonly string[]): BatchTest[] {
   const [lines, ...rest] = files;
-  return lines!.flatMap((line) => {
+  if (lines === undefined) return testsOf(options, names);
+  return lines.flatMap((line) => {
     const merged = { ...options, ...line.options };
-    const path = [...names, line.name];
-    if (rest.length > 0) return expand(merged, rest, path);
-    if (merged.t === undefined) throw invalidParam(line.place, 'must have a test (-t)', line.name);
-    return testsOf(merged, path);
+    if (rest.length === 0 && merged.t === undefined) {
+      throw invalidParam(line.place, 'must have a test (-t)', line.name);
+    }
+    return expand(merged, rest, [...names, line.name]);
   });
 }
 

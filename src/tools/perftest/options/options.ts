@@ -4,17 +4,7 @@ import { type Command, Option } from 'commander';
 import { memorySizeType } from '../../../ucs/config/value.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { suggestingOption } from '../../completion/values.ts';
-import {
-  checkSpec,
-  type Datatype,
-  type Layout,
-  type MemoryName,
-  type TestSpec,
-  UCT_HEADER_BYTES,
-  unsupported,
-  WAIT_MODES,
-  type WaitMode,
-} from './spec.ts';
+import { checkSpec, type TestSpec, UCT_HEADER_BYTES, unsupported, WAIT_MODES } from './spec.ts';
 import { isOneSided, TESTS, testNamed } from './tests.ts';
 
 const TEST_NAMES: readonly string[] = TESTS.map(({ name }) => name);
@@ -89,11 +79,7 @@ export function declareTestOptions(command: Command): Command {
     .option('-e', 'UCP: endpoints with error handling')
     .option('-z', 'UCP: pass memory handles; without it bytes, where a processor reaches them')
     .addOption(
-      suggestingOption(
-        '-E <mode>',
-        'UCP messages: poll, or sleep while there is nothing to do (poll)',
-        WAIT_MODES as readonly string[],
-      ),
+      suggestingOption('-E <mode>', 'UCP messages: poll, or sleep while there is nothing to do (poll)', WAIT_MODES),
     )
     .option('-T <threads>', `UCP: threads of each side, each with a worker and a partner of its own (1)`)
     .addOption(new Option('-M <mode>', 'UCP: single').hideHelp())
@@ -130,24 +116,24 @@ export function specOf(options: TestOptions): TestSpec {
     warmUp: numberOf('-w', options.w, DEFAULT_WARM_UP),
     window: numberOf('-O', options.O, isVerified ? 1 : kind.window),
     stride: numberOf('-i', options.i, 0),
-    sendMemory: sendMemory as MemoryName,
-    recvMemory: recvMemory as MemoryName,
+    sendMemory,
+    recvMemory,
     percentile: numberOf('-R', options.R, DEFAULT_PERCENTILE),
     passive: options.o === true,
     verify: isVerified,
     transport: options.x ?? '',
     device: options.d ?? '',
-    layout: (isUct ? (options.D ?? (kind.operation === 'get' ? 'zcopy' : 'short')) : 'short') as Layout,
+    layout: isUct ? (options.D ?? (kind.operation === 'get' ? 'zcopy' : 'short')) : 'short',
     flowWindow: numberOf('-W', options.W, DEFAULT_FLOW_WINDOW),
     headerBytes: numberOf('-H', options.H, isUct ? UCT_HEADER_BYTES : 0),
-    sendType: sendType as Datatype,
-    recvType: recvType as Datatype,
+    sendType,
+    recvType,
     wildcard: options.C === true,
     unexpected: options.U === true,
     streamData: mode === 'recv_data',
     errorHandling: options.e === true,
     mapped: options.z === true,
-    wait: (options.E ?? 'poll') as WaitMode,
+    wait: options.E ?? 'poll',
     threads: numberOf('-T', options.T, 1),
   });
 }
@@ -168,8 +154,8 @@ function takesPieces({ D }: { readonly D?: string | undefined }): boolean {
 
 /** The sizes of pieces: `1024`, or `1024:16` for sixteen of them. */
 function piecesOf(text: string, takesCount: boolean): number[] {
-  const [size, count] = takesCount ? text.split(':') : [text];
-  const bytes = sizeOf('-s', size!);
+  const [size = '', count] = takesCount ? text.split(':') : [text];
+  const bytes = sizeOf('-s', size);
   if (count === undefined) return [bytes];
   if (!/^[1-9]\d{0,5}$/.test(count)) throw invalidParam('-s', 'must have a number of pieces behind a colon', text);
   return new Array<number>(Number(count)).fill(bytes);

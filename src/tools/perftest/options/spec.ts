@@ -29,8 +29,6 @@ export type Datatype = (typeof DATATYPES)[number];
 export const WAIT_MODES = ['poll', 'sleep'] as const;
 export type WaitMode = (typeof WAIT_MODES)[number];
 
-const FLAGS = ['passive', 'verify', 'wildcard', 'unexpected', 'streamData', 'errorHandling', 'mapped'] as const;
-
 /** A test and its parameters. */
 export interface TestSpec {
   readonly kind: TestKind;
@@ -70,6 +68,9 @@ export interface TestSpec {
   readonly threads: number;
 }
 
+/** A test whose parameters are unchecked. */
+export type UncheckedSpec = Pick<TestSpec, 'kind'> & { readonly [K in keyof TestSpec]?: unknown };
+
 /** Bytes of one message. */
 export function messageBytes({ sizes }: Pick<TestSpec, 'sizes'>): number {
   return sizes.reduce((sum, size) => sum + size, 0);
@@ -96,27 +97,18 @@ export function packSpec(spec: TestSpec): object {
  */
 export function unpackSpec(value: unknown): TestSpec {
   if (typeof value !== 'object' || value === null) throw invalidParam('test', 'must be an object', value);
-  const fields = value as Record<string, unknown>;
+  const fields: Readonly<Record<string, unknown>> = { ...value };
   const kind = testNamed(String(fields['kind']));
   if (kind === undefined) throw invalidParam('test', 'must be a known test', fields['kind']);
-  const { sizes } = fields;
-  if (!Array.isArray(sizes)) throw invalidParam('sizes', 'must be a list', sizes);
-  for (const name of ['transport', 'device'] as const) {
-    if (typeof fields[name] !== 'string') throw invalidParam(name, 'must be text', fields[name]);
-  }
-  for (const name of FLAGS) {
-    if (typeof fields[name] !== 'boolean') throw invalidParam(name, 'must be true or false', fields[name]);
-  }
-  return checkSpec({ ...(fields as unknown as TestSpec), kind });
+  return checkSpec({ ...fields, kind });
 }
 
 /**
  * Checks what can be checked without a transport.
  * @throws UcxError ERR_INVALID_PARAM that names option, rule and value; ERR_UNSUPPORTED with the reason
  */
-export function checkSpec(spec: TestSpec): TestSpec {
-  checkNumbers(spec);
-  checkNames(spec);
+export function checkSpec(unchecked: UncheckedSpec): TestSpec {
+  const spec = checkFields(unchecked);
   const { kind, sizes, stride } = spec;
   if (stride > 0 && sizes.some((size) => size > stride)) {
     throw invalidParam('-i', 'must be 0 or at least as long as every size', stride);
@@ -133,31 +125,34 @@ export function checkSpec(spec: TestSpec): TestSpec {
   return spec;
 }
 
-function checkNumbers(spec: TestSpec): void {
-  const { sizes } = spec;
-  if (sizes.length === 0 || sizes.length > SIZES_MAX) {
-    throw invalidParam('-s', `must have 1 to ${SIZES_MAX} sizes`, sizes.length);
-  }
-  for (const size of sizes) checkInteger('-s', size, 0, MESSAGE_BYTES_MAX);
-  checkInteger('-n', spec.iterations, 1, ITERATIONS_MAX);
-  checkInteger('-w', spec.warmUp, 0, ITERATIONS_MAX);
-  checkInteger('-O', spec.window, 1, WINDOW_MAX);
-  checkInteger('-i', spec.stride, 0, MESSAGE_BYTES_MAX);
-  checkInteger('-H', spec.headerBytes, 0, HEADER_BYTES_MAX);
-  checkInteger('-W', spec.flowWindow, 1, FLOW_WINDOW_MAX);
-  checkInteger('-T', spec.threads, 1, THREADS_MAX);
-  if (!(spec.percentile >= 0 && spec.percentile <= 100)) {
-    throw invalidParam('-R', 'must be from 0 to 100', spec.percentile);
-  }
-}
-
-function checkNames(spec: TestSpec): void {
-  checkOneOf('-m', spec.sendMemory, MEMORY_NAMES);
-  checkOneOf('-m', spec.recvMemory, MEMORY_NAMES);
-  checkOneOf('-D', spec.layout, LAYOUTS);
-  checkOneOf('-D', spec.sendType, DATATYPES);
-  checkOneOf('-D', spec.recvType, DATATYPES);
-  checkOneOf('-E', spec.wait, WAIT_MODES);
+function checkFields(spec: UncheckedSpec): TestSpec {
+  return {
+    kind: spec.kind,
+    sizes: sizesOf(spec.sizes),
+    iterations: integerOf('-n', spec.iterations, 1, ITERATIONS_MAX),
+    warmUp: integerOf('-w', spec.warmUp, 0, ITERATIONS_MAX),
+    window: integerOf('-O', spec.window, 1, WINDOW_MAX),
+    stride: integerOf('-i', spec.stride, 0, MESSAGE_BYTES_MAX),
+    headerBytes: integerOf('-H', spec.headerBytes, 0, HEADER_BYTES_MAX),
+    flowWindow: integerOf('-W', spec.flowWindow, 1, FLOW_WINDOW_MAX),
+    threads: integerOf('-T', spec.threads, 1, THREADS_MAX),
+    percentile: percentOf(spec.percentile),
+    sendMemory: oneOf('-m', spec.sendMemory, MEMORY_NAMES),
+    recvMemory: oneOf('-m', spec.recvMemory, MEMORY_NAMES),
+    layout: oneOf('-D', spec.layout, LAYOUTS),
+    sendType: oneOf('-D', spec.sendType, DATATYPES),
+    recvType: oneOf('-D', spec.recvType, DATATYPES),
+    wait: oneOf('-E', spec.wait, WAIT_MODES),
+    transport: textOf('transport', spec.transport),
+    device: textOf('device', spec.device),
+    passive: flagOf('passive', spec.passive),
+    verify: flagOf('verify', spec.verify),
+    wildcard: flagOf('wildcard', spec.wildcard),
+    unexpected: flagOf('unexpected', spec.unexpected),
+    streamData: flagOf('streamData', spec.streamData),
+    errorHandling: flagOf('errorHandling', spec.errorHandling),
+    mapped: flagOf('mapped', spec.mapped),
+  };
 }
 
 function checkUct(spec: TestSpec, bytes: number): void {
@@ -198,13 +193,38 @@ function checkUcp(spec: TestSpec): void {
   }
 }
 
-function checkInteger(option: string, value: unknown, min: number, max: number): void {
-  if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return;
+function sizesOf(value: unknown): number[] {
+  if (!Array.isArray(value)) throw invalidParam('sizes', 'must be a list', value);
+  if (value.length === 0 || value.length > SIZES_MAX) {
+    throw invalidParam('-s', `must have 1 to ${SIZES_MAX} sizes`, value.length);
+  }
+  return value.map((size) => integerOf('-s', size, 0, MESSAGE_BYTES_MAX));
+}
+
+function integerOf(option: string, value: unknown, min: number, max: number): number {
+  if (typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max) return value;
   throw invalidParam(option, `must be an integer from ${min} to ${max}`, value);
 }
 
-function checkOneOf(option: string, value: unknown, names: readonly string[]): void {
-  if (!names.includes(String(value))) throw invalidParam(option, `must be one of ${names.join(', ')}`, value);
+function percentOf(value: unknown): number {
+  if (typeof value === 'number' && value >= 0 && value <= 100) return value;
+  throw invalidParam('-R', 'must be from 0 to 100', value);
+}
+
+function oneOf<T extends string>(option: string, value: unknown, names: readonly T[]): T {
+  const found = names.find((name) => name === value);
+  if (found === undefined) throw invalidParam(option, `must be one of ${names.join(', ')}`, value);
+  return found;
+}
+
+function textOf(name: string, value: unknown): string {
+  if (typeof value === 'string') return value;
+  throw invalidParam(name, 'must be text', value);
+}
+
+function flagOf(name: string, value: unknown): boolean {
+  if (typeof value === 'boolean') return value;
+  throw invalidParam(name, 'must be true or false', value);
 }
 
 /** The refusal of something that ucx_perftest has and this tool does not. */

@@ -66,8 +66,11 @@ export function testNamed(name: string): TestKind | undefined {
   return TESTS.find((test) => test.name === name);
 }
 
+/** An operation on one word of remote memory. */
+export type WordOperation = 'add' | 'fadd' | 'swap' | 'cswap';
+
 /** True for operations on one word of remote memory. */
-export function isAtomic(operation: Operation): boolean {
+export function isAtomic(operation: Operation): operation is WordOperation {
   return operation === 'add' || operation === 'fadd' || operation === 'swap' || operation === 'cswap';
 }
 

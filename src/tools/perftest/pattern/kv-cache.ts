@@ -1,6 +1,7 @@
 /** The size of a KV cache: `--kv layers=32,heads=8,head-dim=128,page=16,tokens=4096,dtype=bf16`, and the blocks that it consists of. */
 
 import { invalidParam } from '../../../ucs/type/error.ts';
+import { keysOf } from '../../../ucs/type/keys.ts';
 
 /** A cache, by the parameters of its model. */
 export interface KvCache {
@@ -28,6 +29,7 @@ export const KV_FORMULA = '2 * layers * heads * head-dim * page * ceil(tokens / 
 const DTYPE_BYTES: Readonly<Record<string, number>> = { fp32: 4, bf16: 2, fp16: 2, fp8: 1, int8: 1 };
 /** Fields and their defaults: those of a model of 8 billion parameters with grouped-query attention. */
 const DEFAULTS = { layers: 32, heads: 8, 'head-dim': 128, page: 16, tokens: 4096 } as const;
+const FIELDS = keysOf(DEFAULTS);
 const VALUE_MAX = 2 ** 24;
 
 /**
@@ -35,24 +37,24 @@ const VALUE_MAX = 2 ** 24;
  * @throws UcxError ERR_INVALID_PARAM that names the field
  */
 export function readKvCache(text: string): KvCache {
-  const values: Record<string, number> = { ...DEFAULTS };
+  const values: Record<keyof typeof DEFAULTS, number> = { ...DEFAULTS };
   let dtype = 'bf16';
   const given = new Set<string>();
   for (const field of text.split(',')) {
     const [name = '', value = '', ...rest] = field.split('=');
-    const isKnown = name === 'dtype' || Object.hasOwn(DEFAULTS, name);
-    if (!isKnown || rest.length > 0 || given.has(name)) {
-      throw invalidParam('--kv', `must have each of ${Object.keys(DEFAULTS).join(', ')}, dtype at most once`, field);
+    const key = name === 'dtype' ? name : FIELDS.find((known) => known === name);
+    if (key === undefined || rest.length > 0 || given.has(key)) {
+      throw invalidParam('--kv', `must have each of ${FIELDS.join(', ')}, dtype at most once`, field);
     }
-    given.add(name);
-    if (name === 'dtype') dtype = value;
-    else values[name] = countOf(name, value);
+    given.add(key);
+    if (key === 'dtype') dtype = value;
+    else values[key] = countOf(key, value);
   }
   if (!Object.hasOwn(DTYPE_BYTES, dtype)) {
     throw invalidParam('--kv dtype', `must be one of ${Object.keys(DTYPE_BYTES).join(', ')}`, dtype);
   }
-  const { layers, heads, page, tokens } = values as Record<keyof typeof DEFAULTS, number>;
-  return { layers, heads, headDim: values['head-dim']!, page, tokens, dtype };
+  const { layers, heads, 'head-dim': headDim, page, tokens } = values;
+  return { layers, heads, headDim, page, tokens, dtype };
 }
 
 /** The blocks of a cache. */

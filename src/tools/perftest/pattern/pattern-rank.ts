@@ -136,6 +136,9 @@ async function openTransfers(setUp: RankSetUp, latencies: Latencies): Promise<Tr
     key: shared === undefined ? undefined : hexOf(context.packRkey(shared)),
   };
   const all = await gatherJson(team, own);
+  const local = isPut ? memory.source : memory.target;
+  // A rank without it starts none.
+  if (local === undefined) return [];
   return flows
     .filter((flow) => starterOf(flow, spec) === team.rank)
     .map(({ from, to }) => {
@@ -144,7 +147,6 @@ async function openTransfers(setUp: RankSetUp, latencies: Latencies): Promise<Tr
       const rkey = endpoint.unpackRkey(bytesOf('key of the peer', key));
       const senders = flows.filter((flow) => flow.to === to).map((flow) => flow.from);
       const recvOffset = senders.indexOf(from) * shape.blocks * shape.blockBytes;
-      const local = isPut ? memory.source! : memory.target!;
       return new Transfer({ operation, endpoint, local, rkey, recvOffset }, shape, systemClock, latencies);
     });
 }

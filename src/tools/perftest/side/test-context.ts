@@ -85,7 +85,7 @@ function featuresOf({ kind, sizes }: TestSpec): Pick<ContextOptions, 'features'>
   if (api === 'UCT') return {};
   if (isAtomic(operation)) return { features: [sizes[0] === 4 ? 'amo32' : 'amo64'] };
   if (operation === 'put' || operation === 'get') return { features: ['rma'] };
-  return { features: [operation === 'tag_sync' ? 'tag' : (operation as 'tag' | 'am' | 'stream')] };
+  return { features: [operation === 'tag_sync' ? 'tag' : operation] };
 }
 
 function mapMemory(context: Context, name: MemoryName, allocate: number): MemoryHandle {

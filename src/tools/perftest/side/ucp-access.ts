@@ -152,7 +152,7 @@ export class AtomicTraffic extends AccessTraffic {
     this.#word = {
       bits: this.byteLength === 4 ? 32 : 64,
       compare: 0,
-      callback: this.sent.callback!,
+      callback: this.sent.callback,
       // The word before is in the request.
       noImmediateCompletion: this.#fetches,
     };

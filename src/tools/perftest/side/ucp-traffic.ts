@@ -24,7 +24,7 @@ export abstract class UcpTraffic extends Traffic {
   protected readonly sourceContent: Content;
   protected readonly targetContent: Content;
   /** Ends a message that was sent. */
-  protected readonly sent: RequestParams;
+  protected readonly sent: Required<Pick<RequestParams, 'callback'>>;
   /** Name and version of the library that carries operations; undefined for this library. */
   readonly #library: string | undefined;
   /** The lane of the first operation that did not end at once, as far as that library tells; undefined before. */

@@ -94,8 +94,9 @@ export class UctSide {
     return this.#endpoint;
   }
 
-  /** Key of the memory that the other side receives into; undefined for active messages. */
-  get rkey(): RemoteKey | undefined {
+  /** Key of the memory that the other side receives into. There is none for active messages. */
+  get rkey(): RemoteKey {
+    if (this.#rkey === undefined) throw invalidParam('side', 'must be connected', undefined);
     return this.#rkey;
   }
 

@@ -1,8 +1,9 @@
 /** Active messages, put, get and atomic operations of one interface as traffic of a test. */
 
 import { WordOperation } from '../../../ucp/api/word-operation.ts';
+import { memoryTypeName } from '../../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
-import { statusError } from '../../../ucs/type/error.ts';
+import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import {
   type AmFrame,
@@ -12,6 +13,7 @@ import {
   type IovEntry,
   type UctEndpoint,
 } from '../../../uct/api/iface.ts';
+import type { MdMemory, RemoteKey } from '../../../uct/api/memory.ts';
 import { messageBytes, type TestSpec, UCT_HEADER_BYTES } from '../options/spec.ts';
 import { Content, dataError } from './content.ts';
 import { SEQUENCE_MASK, SEQUENCE_NONE, Traffic } from './traffic.ts';
@@ -32,6 +34,12 @@ class Outstanding implements Completion {
   onComplete(): void {
     this.failure = Status.INVALID_PARAM;
   }
+}
+
+/** The bytes of host memory. @throws UcxError ERR_INVALID_PARAM */
+function hostBytes({ bytes, memoryType }: MdMemory): Uint8Array {
+  if (bytes === undefined) throw invalidParam('-m', 'must be host', memoryTypeName(memoryType));
+  return bytes;
 }
 
 /** Traffic over an interface. */
@@ -198,7 +206,9 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
 /** Puts. In a ping-pong the last byte is the sequence number, which the other side polls. */
 export class UctPutTraffic extends UctTraffic {
   readonly #isPingPong: boolean;
-  readonly #isShort: boolean;
+  readonly #rkey: RemoteKey;
+  /** What short puts take; undefined for others. */
+  readonly #shortBytes: Uint8Array | undefined;
   readonly #last: number;
   readonly #sourceBytes: Uint8Array | undefined;
   readonly #targetBytes: Uint8Array | undefined;
@@ -208,7 +218,8 @@ export class UctPutTraffic extends UctTraffic {
   constructor(side: UctSide) {
     super(side);
     this.#isPingPong = side.spec.kind.pattern === 'ping-pong';
-    this.#isShort = side.spec.layout === 'short';
+    this.#rkey = side.rkey;
+    this.#shortBytes = side.spec.layout === 'short' ? hostBytes(side.source) : undefined;
     this.#last = this.byteLength - 1;
     this.#sourceBytes = side.source.bytes;
     this.#targetBytes = side.target.bytes;
@@ -224,9 +235,9 @@ export class UctPutTraffic extends UctTraffic {
   override send(sequence: number): Status {
     if (this.spec.verify) this.sourceContent.fill(sequence);
     if (this.#isPingPong) this.#setMark(sequence);
-    const rkey = this.side.rkey!;
-    if (this.#isShort) return this.endpoint.putShort(this.#sourceBytes!, 0, this.byteLength, 0, rkey);
-    return this.settle(this.endpoint.putZcopy(this.#iov, 0, rkey, this.completion));
+    const bytes = this.#shortBytes;
+    if (bytes !== undefined) return this.endpoint.putShort(bytes, 0, this.byteLength, 0, this.#rkey);
+    return this.settle(this.endpoint.putZcopy(this.#iov, 0, this.#rkey, this.completion));
   }
 
   override hasArrived(sequence: number, _index: number): boolean {
@@ -258,15 +269,16 @@ export class UctPutTraffic extends UctTraffic {
 
 /** Gets. In a verified test the memory holds something else before each. */
 export class UctGetTraffic extends UctTraffic {
-  readonly #isShort: boolean;
-  readonly #bytes: Uint8Array | undefined;
+  readonly #rkey: RemoteKey;
+  /** Where short gets write; undefined for others. */
+  readonly #shortBytes: Uint8Array | undefined;
   readonly #iov: readonly IovEntry[];
   #hasGot = false;
 
   constructor(side: UctSide) {
     super(side);
-    this.#isShort = side.spec.layout === 'short';
-    this.#bytes = side.source.bytes;
+    this.#rkey = side.rkey;
+    this.#shortBytes = side.spec.layout === 'short' ? hostBytes(side.source) : undefined;
     this.#iov = [{ memory: side.source, offset: 0, byteLength: this.byteLength }];
   }
 
@@ -281,9 +293,11 @@ export class UctGetTraffic extends UctTraffic {
       this.checkSent();
       this.sourceContent.fill(1);
     }
-    const status = this.#isShort
-      ? this.endpoint.getShort(this.#bytes!, 0, this.byteLength, 0, this.side.rkey!, this.completion)
-      : this.endpoint.getZcopy(this.#iov, 0, this.side.rkey!, this.completion);
+    const bytes = this.#shortBytes;
+    const status =
+      bytes === undefined
+        ? this.endpoint.getZcopy(this.#iov, 0, this.#rkey, this.completion)
+        : this.endpoint.getShort(bytes, 0, this.byteLength, 0, this.#rkey, this.completion);
     this.#hasGot = this.spec.verify && status >= 0;
     return this.settle(status);
   }
@@ -300,6 +314,7 @@ export class UctGetTraffic extends UctTraffic {
 /** One atomic operation at a time; in a ping-pong the low byte of the word is the sequence number. */
 export class UctAtomicTraffic extends UctTraffic {
   readonly #isPingPong: boolean;
+  readonly #rkey: RemoteKey;
   readonly #targetBytes: Uint8Array;
   #call: WordOperation;
   #done = 0n;
@@ -308,7 +323,8 @@ export class UctAtomicTraffic extends UctTraffic {
     super(side);
     const { operation, pattern } = side.spec.kind;
     this.#isPingPong = pattern === 'ping-pong';
-    this.#targetBytes = side.target.bytes!;
+    this.#rkey = side.rkey;
+    this.#targetBytes = hostBytes(side.target);
     let code: AtomicOperation = AtomicOperation.ADD;
     if (operation === 'swap') code = AtomicOperation.SWAP;
     if (operation === 'cswap') code = AtomicOperation.CSWAP;
@@ -331,7 +347,7 @@ export class UctAtomicTraffic extends UctTraffic {
       const value = call.operation === AtomicOperation.ADD ? 1n : this.#done + 1n;
       this.#call = WordOperation.of(call.operation, call.wordBytes, value, this.#done);
     }
-    const status = this.endpoint.atomic(this.#call, 0, this.side.rkey!, this.completion);
+    const status = this.endpoint.atomic(this.#call, 0, this.#rkey, this.completion);
     if (status >= 0 && this.spec.verify) this.#done += 1n;
     return this.settle(status);
   }

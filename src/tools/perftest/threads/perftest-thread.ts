@@ -1,15 +1,16 @@
 /** The program of one thread of perftest -T: a whole test of its own, over a channel of its own. A message of its parent ends it. */
 
 import { parentPort, workerData } from 'node:worker_threads';
-import { asError, isUcxError, statusError } from '../../../ucs/type/error.ts';
+import { asError, invalidParam, isUcxError, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { acceptChannel, type Channel, connectChannel } from '../channel.ts';
 import { unpackSpec } from '../options/spec.ts';
-import { runTest } from '../session.ts';
-import type { ThreadData, ThreadMessage } from './thread-messages.ts';
+import { type Meeting, runTest } from '../session.ts';
+import type { ThreadData, ThreadEnd, ThreadMessage } from './thread-messages.ts';
 
-const { spec, role, place }: ThreadData = workerData;
-const parent = parentPort!;
+const { spec, end }: ThreadData = workerData;
+if (parentPort === null) throw invalidParam('program', 'must be that of a thread', 'the main thread');
+const parent = parentPort;
 const post = (message: ThreadMessage): void => parent.postMessage(message);
 const interruption = new AbortController();
 parent.once('message', () => interruption.abort());
@@ -18,16 +19,11 @@ parent.unref();
 
 let channel: Channel | undefined;
 try {
-  if (place !== undefined) {
-    channel =
-      role === 'client'
-        ? await connectChannel(place)
-        : await acceptChannel(place, interruption.signal, (own) => post({ kind: 'listening', place: own }));
-  }
+  const meeting = await meet(end);
+  channel = meeting.channel;
   await runTest({
+    ...meeting,
     spec: unpackSpec(spec),
-    role,
-    channel,
     interrupt: interruption.signal,
     onStart: ({ emulated }) => post({ kind: 'start', emulated }),
     onProgress: (iterations, isMeasured) => {
@@ -43,4 +39,14 @@ try {
   post({ kind: 'failure', code, status, text: message });
 } finally {
   await channel?.close();
+}
+
+async function meet(at: ThreadEnd): Promise<Meeting> {
+  if (at.role === 'loopback') return at;
+  const { role, place } = at;
+  const met =
+    role === 'client'
+      ? await connectChannel(place)
+      : await acceptChannel(place, interruption.signal, (own) => post({ kind: 'listening', place: own }));
+  return { role, place, channel: met };
 }

@@ -5,20 +5,19 @@ import type { Worker } from 'node:worker_threads';
 import { startWorker } from '../../../sys/index.ts';
 import { invalidParam, statusError, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type { Channel, Place } from '../channel.ts';
+import type { Channel, ChannelMessage, Place } from '../channel.ts';
 import type { Measurement } from '../meter.ts';
 import { packSpec, type TestSpec } from '../options/spec.ts';
-import type { Role } from '../session.ts';
+import type { Meeting } from '../session.ts';
 import { combine } from './combine.ts';
-import type { ThreadData, ThreadMessage } from './thread-messages.ts';
+import type { ThreadData, ThreadEnd, ThreadMessage } from './thread-messages.ts';
 
-/** A test. */
-export interface ThreadedTest {
+/** A test, and the side that runs it. */
+export type ThreadedTest = Meeting & ThreadedEnvironment;
+
+/** Environment of a test. */
+interface ThreadedEnvironment {
   readonly spec: TestSpec;
-  readonly role: Role;
-  readonly channel: Channel | undefined;
-  /** Where this side listens, or the other one does; undefined for loopback. */
-  readonly place: Place | undefined;
   readonly interrupt: AbortSignal;
   /** All threads have met their partners. */
   readonly onStart: (side: { readonly emulated: boolean }) => void;
@@ -33,15 +32,16 @@ export interface ThreadedTest {
  * @throws UcxError of the first thread that failed; CANCELED when `interrupt` fires; the error of the channel
  */
 export async function runThreads(test: ThreadedTest): Promise<void> {
-  const { role, channel, interrupt } = test;
+  const { spec, interrupt } = test;
   const threads = new Threads(test);
   const stop = (): void => threads.stop();
   interrupt.addEventListener('abort', stop);
   // Threads that listen would wait for partners that never come.
-  const stopListening = channel?.onEnd(stop);
+  const stopListening = test.channel?.onEnd(stop);
   try {
-    if (role === 'server') await threads.serve(channel!);
-    else threads.start(role === 'client' ? placesOf(await channel!.receive('threads'), test) : undefined);
+    if (test.role === 'server') await threads.serve(test.channel, test.place);
+    else if (test.role === 'client') threads.start(partnersOf(await test.channel.receive('threads'), spec, test.place));
+    else threads.start(Array.from({ length: spec.threads }, () => ({ role: 'loopback' })));
     await threads.end();
   } finally {
     interrupt.removeEventListener('abort', stop);
@@ -68,13 +68,12 @@ class Threads {
     this.#test = test;
   }
 
-  /** Starts them all. @param places of the channels, one for each thread; undefined for loopback */
-  start(places: readonly Place[] | undefined): void {
-    const { spec, role } = this.#test;
+  /** Starts one for each end. */
+  start(ends: readonly ThreadEnd[]): void {
     // Each thread runs a test of one thread.
-    const packed = packSpec({ ...spec, threads: 1 });
-    for (let index = 0; index < spec.threads; index++) {
-      const data: ThreadData = { spec: packed, role, place: places?.[index] };
+    const spec = packSpec({ ...this.#test.spec, threads: 1 });
+    for (const [index, end] of ends.entries()) {
+      const data: ThreadData = { spec, end };
       const worker = startWorker(import.meta.url, './perftest-thread', { workerData: data });
       this.#workers.push(worker);
       worker.on('message', (message: ThreadMessage) => this.#take(index, message));
@@ -84,14 +83,13 @@ class Threads {
   }
 
   /** Starts them with channels of their own, and tells the other side where these are. */
-  async serve(channel: Channel): Promise<void> {
-    const { spec, place } = this.#test;
+  async serve(channel: Channel, place: Place): Promise<void> {
     const listening = new Promise<void>((resolve) => {
       this.#onListening = resolve;
     });
     this.start(
-      Array.from({ length: spec.threads }, (_, index) => {
-        return 'path' in place! ? { path: `${place.path}.${index}` } : { ...place!, port: 0 };
+      Array.from({ length: this.#test.spec.threads }, (_, index) => {
+        return { role: 'server', place: placeOfThread(place, index, 0) };
       }),
     );
     await Promise.race([listening, this.end()]);
@@ -144,17 +142,24 @@ class Threads {
   }
 }
 
-/** The places of the other side's channels: on its host, or beside its socket. @throws UcxError ERR_INVALID_PARAM */
-function placesOf(message: { readonly [field: string]: unknown }, { spec, place }: ThreadedTest): Place[] {
-  const { places } = message;
-  if (!Array.isArray(places) || places.length !== spec.threads) {
-    throw invalidParam('threads of the peer', `must have ${spec.threads} places`, places);
+/** The place of a thread's channel: on the host of the test, or beside its socket. */
+function placeOfThread(place: Place, index: number, port: number): Place {
+  return 'path' in place ? { path: `${place.path}.${index}` } : { ...place, port };
+}
+
+/** The ends of a client: they connect to the places that the message of the server names. @throws UcxError ERR_INVALID_PARAM */
+function partnersOf({ places }: ChannelMessage, { threads }: TestSpec, place: Place): ThreadEnd[] {
+  if (!Array.isArray(places) || places.length !== threads) {
+    throw invalidParam('threads of the peer', `must have ${threads} places`, places);
   }
   return places.map((each: unknown, index) => {
-    const { port } = (each ?? {}) as { readonly port?: unknown };
-    if ('path' in place!) return { path: `${place.path}.${index}` };
-    if (Number.isInteger(port) && (port as number) > 0 && (port as number) <= 65_535)
-      return { ...place!, port: port as number };
-    throw invalidParam('threads of the peer', 'must have ports', port);
+    const port = 'path' in place ? 0 : portOf(each);
+    return { role: 'client', place: placeOfThread(place, index, port) };
   });
+}
+
+function portOf(place: unknown): number {
+  const port = typeof place === 'object' && place !== null && 'port' in place ? place.port : undefined;
+  if (typeof port === 'number' && Number.isInteger(port) && port > 0 && port <= 65_535) return port;
+  throw invalidParam('threads of the peer', 'must have ports', port);
 }

@@ -3,13 +3,14 @@
 import type { Status } from '../../../ucs/type/status.ts';
 import type { Place } from '../channel.ts';
 import type { Measurement } from '../meter.ts';
-import type { Role } from '../session.ts';
 
-/** Data of a thread: the test as it goes over the wire, and where its channel is; undefined for loopback. */
+/** Which side a thread is, and where its channel is; loopback has none. */
+export type ThreadEnd = { readonly role: 'loopback' } | { readonly role: 'server' | 'client'; readonly place: Place };
+
+/** Data of a thread. The test is as it goes over the wire. */
 export interface ThreadData {
   readonly spec: object;
-  readonly role: Role;
-  readonly place: Place | undefined;
+  readonly end: ThreadEnd;
 }
 
 /** A message of a thread. */

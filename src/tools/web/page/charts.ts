@@ -21,7 +21,9 @@ export class LineChart {
   readonly #parent: HTMLElement;
   readonly #lines: readonly ChartLine[];
   readonly #unit: string;
-  readonly #data: (number | null)[][];
+  readonly #seconds: number[] = [];
+  /** The values of each line. */
+  readonly #columns: readonly (number | null)[][];
   #plot: uPlot;
 
   readonly #isLogarithmic: boolean;
@@ -32,7 +34,7 @@ export class LineChart {
     this.#unit = unit;
     this.#lines = lines;
     this.#isLogarithmic = isLogarithmic;
-    this.#data = [[], ...lines.map(() => [])];
+    this.#columns = lines.map(() => []);
     this.#plot = this.#make();
     new ResizeObserver(() => this.#plot.setSize({ width: parent.clientWidth, height: HEIGHT })).observe(parent);
     // Colours are those of the theme when the chart is made.
@@ -44,12 +46,9 @@ export class LineChart {
 
   /** Adds values; null for a line without one. */
   add(seconds: number, values: readonly (number | null)[]): void {
-    for (const [index, value] of [seconds, ...values].entries()) {
-      const column = this.#data[index]!;
-      column.push(value);
-      if (column.length > SAMPLES_MAX) column.shift();
-    }
-    this.#plot.setData(this.#data as uPlot.AlignedData);
+    append(this.#seconds, seconds);
+    for (const [index, column] of this.#columns.entries()) append(column, values[index] ?? null);
+    this.#plot.setData([this.#seconds, ...this.#columns]);
     const text = this.#lines.map(({ label }, index) => `${label} ${textOf(values[index], this.#unit)}`).join(', ');
     setAttribute(this.#parent, 'aria-label', text);
   }
@@ -92,8 +91,13 @@ export class LineChart {
         }),
       ],
     };
-    return new uPlot(options, this.#data as uPlot.AlignedData, this.#parent);
+    return new uPlot(options, [this.#seconds, ...this.#columns], this.#parent);
   }
+}
+
+function append<T>(column: T[], value: T): void {
+  column.push(value);
+  if (column.length > SAMPLES_MAX) column.shift();
 }
 
 function textOf(value: number | null | undefined, unit: string): string {

@@ -82,7 +82,7 @@ export class Controls {
       });
       setText(this.#result, (await response.text()).trim());
     } catch (error) {
-      setText(this.#result, `the server does not answer: ${(error as Error).message}`);
+      setText(this.#result, `the server does not answer: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
 }

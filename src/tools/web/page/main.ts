@@ -80,8 +80,8 @@ events.addEventListener('message', ({ data }: MessageEvent<string>) => {
   // At most one picture for each frame; a hidden page draws nothing.
   if (isScheduled) return;
   requestAnimationFrame(() => {
-    const model = next!;
+    const model = next;
     next = undefined;
-    show(model);
+    if (model !== undefined) show(model);
   });
 });

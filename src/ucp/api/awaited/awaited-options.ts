@@ -3,7 +3,8 @@
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { checkOptions } from '../check-options.ts';
 import type { TransferOptions, TransferResult } from '../endpoint.ts';
-import type { IovPiece, LocalBuffer, LocalMemory, RemoteKey } from '../memory.ts';
+import { isList } from '../memory/local-bytes.ts';
+import type { LocalBuffer, RemoteKey } from '../memory.ts';
 import type { Outcome } from './promise-tier.ts';
 
 const TRANSFER_OPTIONS = ['localOffset', 'byteLength', 'remoteOffset', 'remoteAddress', 'signal'];
@@ -13,9 +14,8 @@ export function lengthOf(local: LocalBuffer): number {
   if (typeof local !== 'object' || local === null) {
     throw invalidParam('local', 'must be a Uint8Array, a memory handle or a list of pieces', local);
   }
-  if (!Array.isArray(local)) return (local as LocalMemory).byteLength;
-  const pieces: readonly IovPiece[] = local;
-  return pieces.reduce((sum, piece) => {
+  if (!isList(local)) return local.byteLength;
+  return local.reduce((sum, piece) => {
     const { memory, offset = 0, byteLength } = piece ?? {};
     return sum + (byteLength ?? (memory?.byteLength ?? 0) - offset);
   }, 0);

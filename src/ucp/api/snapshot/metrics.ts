@@ -5,6 +5,7 @@
 
 import { LATENCY_BOUNDS_NS, type OperationLatencies } from '../../../ucs/stats/latency-histograms.ts';
 import type { Counters, StatsNode } from '../../../ucs/stats/stats-node.ts';
+import { keysOf } from '../../../ucs/type/keys.ts';
 import type { ContextSnapshot } from './snapshot.ts';
 
 /** Labels of a value. */
@@ -92,7 +93,7 @@ export const METRICS: Readonly<Record<MetricName, readonly [MetricFamily['type']
 };
 
 /** Names of the families. */
-export const METRIC_NAMES = Object.keys(METRICS) as readonly MetricName[];
+export const METRIC_NAMES: readonly MetricName[] = keysOf(METRICS);
 
 /** Sums, and maxima, of values by name and labels. */
 class Sums {

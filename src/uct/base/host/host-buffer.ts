@@ -11,9 +11,8 @@ import { RawRange } from './host-range.ts';
  */
 export function hostBytesOf(source: RegistrationSource): Uint8Array {
   if (source instanceof RawRange) return source.bytes;
-  const buffer = source as Uint8Array;
-  checkHostBuffer('buffer', buffer);
-  return buffer;
+  checkHostBuffer('buffer', source);
+  return source;
 }
 
 /**
@@ -21,7 +20,7 @@ export function hostBytesOf(source: RegistrationSource): Uint8Array {
  * @throws UcxError ERR_INVALID_PARAM that names the rule: a Uint8Array, not empty or detached, not resizable or growable, and not a small Buffer from Node's
  * pool, because registering the pool would expose its other Buffers
  */
-export function checkHostBuffer(argument: string, buffer: Uint8Array): void {
+export function checkHostBuffer(argument: string, buffer: unknown): asserts buffer is Uint8Array {
   if (!(buffer instanceof Uint8Array)) throw invalidParam(argument, 'must be a Uint8Array or Buffer', buffer);
   if (isResizable(buffer.buffer)) {
     throw invalidParam(argument, 'must not lie in a resizable ArrayBuffer: its memory can go away', buffer);

@@ -29,7 +29,7 @@ export class HostRegistry {
 
   /** Whether the memory is registered here. */
   has(memory: MdMemory): memory is HostMemory {
-    return this.#registered.has(memory as HostMemory);
+    return memory instanceof HostMemory && this.#registered.has(memory);
   }
 
   /** See MemoryDomain.memReg, for host memory. */
@@ -89,7 +89,7 @@ export class HostRegistry {
     registries.splice(registries.indexOf(this), 1);
   }
 
-  #registerBuffer(bytes: Uint8Array): HostMemory {
+  #registerBuffer(bytes: unknown): HostMemory {
     checkHostBuffer('buffer', bytes);
     const region = this.#gaudi.rcache.acquire(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     if (typeof region === 'number') throw statusError(region, 'register host memory');
@@ -103,11 +103,11 @@ export class HostRegistry {
   }
 }
 
-/** The bytes of memory that another memory domain allocated, or the buffer itself. */
-function bytesOf(source: RegistrationSource): Uint8Array {
+/** The bytes of memory that another memory domain allocated; anything else as it is. */
+function bytesOf(source: RegistrationSource): unknown {
   if (source instanceof Uint8Array) return source;
   const memory = source as MdMemory | undefined;
-  if (memory?.memoryType !== MemoryType.HOST || memory.bytes === undefined) return source as unknown as Uint8Array;
+  if (memory?.memoryType !== MemoryType.HOST || memory.bytes === undefined) return source;
   if (!memory.live) throw invalidParam('memory', 'must be live', memory.address);
   return memory.bytes;
 }

@@ -31,12 +31,13 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     completion?: Completion,
   ): Status {
     const { memory } = rkey;
+    if (!(memory instanceof GaudiMemory)) return Status.UNSUPPORTED;
     const refused = this.#checkShort(memory, remoteOffset, source, sourceOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const status = this.#transfers.putShort(
       source,
       sourceOffset,
-      (memory as GaudiMemory).dmaIn(),
+      memory.dmaIn(),
       remoteOffset,
       byteLength,
       completion,
@@ -56,9 +57,10 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     completion: Completion,
   ): Status {
     const { memory } = rkey;
+    if (!(memory instanceof GaudiMemory)) return Status.UNSUPPORTED;
     const refused = this.#checkShort(memory, remoteOffset, target, targetOffset, byteLength);
     if (refused !== Status.OK) return refused;
-    const source = (memory as GaudiMemory).dmaIn();
+    const source = memory.dmaIn();
     const status = this.#transfers.getShort(target, targetOffset, source, remoteOffset, byteLength, completion);
     if (status < 0) return this.#transfers.counters.refused(status);
     this.#transfers.counters.short(Transfer.GET, byteLength);
@@ -114,13 +116,12 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
 
   /** Checks that a short operation accesses memory of this card; returns OK or the reason. */
   #checkShort(
-    memory: MdMemory,
+    memory: GaudiMemory,
     remoteOffset: number,
     local: Uint8Array,
     localOffset: number,
     byteLength: number,
   ): Status {
-    if (!(memory instanceof GaudiMemory)) return Status.UNSUPPORTED;
     if (memory.sysDevice !== this.#transfers.card.index) return Status.UNREACHABLE;
     if (!(byteLength > 0 && byteLength <= SHORT_BYTES_MAX) || !isInside(localOffset, byteLength, local.byteLength)) {
       return Status.INVALID_PARAM;

@@ -141,8 +141,10 @@ export class CopyMd implements MemoryDomain {
   }
 
   #endPart(own: GaudiMemory, options: { readonly force?: boolean }): void {
-    const { part, block } = own as BlockMemory;
-    if (part === undefined) throw invalidParam('memory', 'must come from memReg', own.address);
+    if (!(own instanceof BlockMemory) || own.part === undefined) {
+      throw invalidParam('memory', 'must come from memReg', own.address);
+    }
+    const { part, block } = own;
     if (part.live && part.inFlight > 0 && options.force !== true) {
       throw gaudiError(
         GaudiErrorCode.DEVICE_BUSY,

@@ -69,7 +69,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   readonly #host: HostRegistry;
   readonly #registered: Set<IpcMemory> = new Set();
   /** Memory of the application that was freed before its registration ended. */
-  readonly #freed: WeakSet<IpcMemory> = new WeakSet();
+  readonly #freed: WeakSet<MdMemory> = new WeakSet();
   /** Number of registrations in each arena, by its generation. */
   readonly #inArena: Map<number, number> = new Map();
   readonly #keys: OwnedKeys = new OwnedKeys();
@@ -148,7 +148,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
     checkOptions(options, 'options', DEREGISTER_OPTIONS);
     if (this.#host.has(memory)) this.#host.deregister(memory, options);
-    else if (!this.#freed.delete(memory as IpcMemory)) this.#end(this.#own(memory), options.force === true);
+    else if (!this.#freed.delete(memory)) this.#end(this.#own(memory), options.force === true);
   }
 
   /** The own card accesses device memory of this process without an import, so advice needs no preparation. */

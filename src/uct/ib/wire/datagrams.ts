@@ -1,6 +1,6 @@
 /** The datagram queue pair of an interface: sends and receives the messages that make connections. They can be lost. */
 
-import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
+import { allocateScratch, isSyscallError, type ScratchBlock } from '../../../sys/index.ts';
 import {
   GRH_BYTES,
   LinkLayer,
@@ -65,7 +65,7 @@ export class Datagrams {
   readonly #receives: Buffers;
   readonly #sends: Buffers;
   readonly #block: ScratchBlock = allocateScratch(1024);
-  /** By destination, those used last at the end. */
+  /** By destination, those made last at the end. */
   readonly #handles: Map<string, AddressHandle> = new Map();
 
   constructor(port: IbPort, config: IbConfig, qkey: number, channel: CompletionChannel) {
@@ -94,9 +94,10 @@ export class Datagrams {
     for (let slot = this.#receives.take(); slot >= 0; slot = this.#receives.take()) this.#postReceive(slot);
   }
 
-  /** Sends a message; false if it was not sent: no slot is free, or there is no path. */
+  /** Sends a message; false if it was not sent: no slot is free, or the device has no path to the target, which a peer can make up. */
   send(message: ConnectMessage, target: DatagramTarget): boolean {
     const handle = this.#handleOf(target);
+    if (handle === undefined) return false;
     const slot = this.#sends.take();
     if (slot < 0) return false;
     packConnect(message, this.#sends.bytes, slot * SLOT_BYTES);
@@ -143,16 +144,22 @@ export class Datagrams {
     this.#block.free();
   }
 
-  #handleOf(target: DatagramTarget): AddressHandle {
+  #handleOf(target: DatagramTarget): AddressHandle | undefined {
     const key = `${Buffer.from(target.gid).toString('hex')}/${target.lid}`;
     const known = this.#handles.get(key);
     if (known !== undefined) return known;
-    if (this.#handles.size === HANDLES_MAX) {
-      const [[oldest, handle]] = this.#handles as unknown as [[string, AddressHandle]];
+    let made: AddressHandle;
+    try {
+      made = this.#port.device.pd.createAh(pathTo(this.#port, this.#config, target));
+    } catch (error) {
+      if (isSyscallError(error)) return undefined;
+      throw error;
+    }
+    for (const [oldest, handle] of this.#handles) {
+      if (this.#handles.size < HANDLES_MAX) break;
       this.#handles.delete(oldest);
       handle.close();
     }
-    const made = this.#port.device.pd.createAh(pathTo(this.#port, this.#config, target));
     this.#handles.set(key, made);
     return made;
   }

@@ -109,9 +109,10 @@ class SecureChannel implements Channel {
   }
 
   handshake(): Status {
-    const status = this.#secure.advance();
-    if (status === Status.OK) this.#records = this.#secure.session!.recordsOver(this.fd);
-    return status;
+    const agreed = this.#secure.advance();
+    if (typeof agreed === 'number') return agreed;
+    this.#records = agreed.recordsOver(this.fd);
+    return Status.OK;
   }
 
   read(target: Uint8Array): number {

@@ -123,7 +123,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
       if (this.#returnsAfter(undefined)) return this.#connectAgain();
       return this.#fail({ status: Status.CONNECTION_RESET, reason: 'the listener has ended the connection' });
     }
-    if (!('reason' in frame)) return this.#onFrame(frame);
+    if (!('reason' in frame)) return this.#onFrame(frame, conversation);
     const isReset = frame.status === Status.CONNECTION_RESET;
     return isReset && this.#returnsAfter(undefined) ? this.#connectAgain() : this.#fail(frame);
   }
@@ -228,14 +228,13 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     this.#addresses = { clientAddress: tcpLocalAddress(fd), serverAddress: tcpRemoteAddress(fd) };
   }
 
-  #onFrame({ type, status, payload }: Frame): number {
+  #onFrame({ type, status, payload }: Frame, conversation: Conversation): number {
     if (type === FrameType.REJECT) {
       if (this.#returnsAfter(status)) return this.#connectAgain();
       const reason = printable(payload);
       return this.#answer(failedAnswer(status, reason === '' ? 'no reason was given' : reason));
     }
     const { clock, config, counters } = this.#owner;
-    const conversation = this.#conversation!;
     if (type === FrameType.HELLO && this.#state === State.AWAITING_HELLO) {
       this.#await(State.AWAITING_ANSWER, clock.nowNs() + config.ANSWER_TIMEOUT);
       conversation.send(packFrame(FrameType.REQUEST, Status.OK, Buffer.concat([payload, this.#privateData])));
@@ -251,12 +250,16 @@ export class ClientAttempt implements ConnectAttempt, Watched {
       taken = this.#onAnswer({ status: Status.OK, privateData: payload, ...this.#addresses });
     } finally {
       // The callback may have cancelled the attempt.
-      if ((this.#state as State) === State.CONFIRMING) {
+      if (this.#is(State.CONFIRMING)) {
         conversation.send(packFrame(FrameType.CONFIRM, taken));
         if (conversation.isFlushed) this.cancel();
       }
     }
     return 1;
+  }
+
+  #is(state: State): boolean {
+    return this.#state === state;
   }
 
   #fail({ status, reason }: Fault): number {

@@ -30,7 +30,7 @@ import type { TcpLink } from '../wire/link.ts';
 import { failureOfPeer } from '../wire/peer.ts';
 import type { ReadySet, Watched } from '../wire/ready-set.ts';
 import type { Acceptor } from './acceptor.ts';
-import { Handshake, type HandshakeFailure } from './handshake.ts';
+import { type Exchange, Handshake, type HandshakeFailure } from './handshake.ts';
 import { Answer, type Hello } from './hello.ts';
 
 /** Maximum number of sockets of peers without a hello; half as many for one address. One more evicts the oldest. */
@@ -239,10 +239,10 @@ export class Connector {
       return 0;
     }
     if (event.kind === 'failed') this.#failed(attempt, event);
-    else if (event.kind === 'answered') this.#answered(attempt);
+    else if (event.kind === 'answered') this.#answered(attempt, event);
     else if (handshake.link !== undefined) this.#welcomed(attempt, handshake.link, event.peer);
     else {
-      handshake.reply(this.#owner.answerTo(event.peer));
+      handshake.reply(event.peer, this.#owner.answerTo(event.peer));
       this.#ready.update(attempt);
       return 1 + this.advance(attempt);
     }
@@ -253,10 +253,9 @@ export class Connector {
     for (const attempt of this.#attempts) this.#drop(attempt);
   }
 
-  #answered(attempt: Attempt): void {
-    const { handshake } = attempt;
-    const { answer, peer } = handshake;
-    if (answer!.status === Answer.WELCOME) this.#owner.onAccepted(peer!, this.#take(attempt), handshake.session);
+  #answered(attempt: Attempt, { peer, answer }: Exchange): void {
+    const { session } = attempt.handshake;
+    if (answer.status === Answer.WELCOME) this.#owner.onAccepted(peer, this.#take(attempt), session);
     else this.#drop(attempt);
   }
 

@@ -42,8 +42,15 @@ type HandshakeState = 'connecting' | 'securing' | 'sending' | 'receiving' | 'gre
 /** An event: the hello of the peer has arrived, the answer is sent, or the handshake has failed. */
 export type HandshakeEvent =
   | { readonly kind: 'greeted'; readonly peer: Hello }
-  | { readonly kind: 'answered' }
+  | ({ readonly kind: 'answered' } & Exchange)
   | HandshakeFailure;
+
+/** The hellos of the end that was connected to. */
+export interface Exchange {
+  readonly peer: Hello;
+  /** The answer to it. */
+  readonly answer: Hello;
+}
 
 /** The failure of a handshake. */
 export interface HandshakeFailure {
@@ -66,9 +73,6 @@ export class Handshake {
   /** The link to connect; undefined on the end that was connected to. */
   readonly link: TcpLink | undefined;
   readonly deadlineNs: number;
-  /** The answer to the peer, on the end that was connected to. */
-  answer: Hello | undefined = undefined;
-  peer: Hello | undefined = undefined;
   /** Keys agreed on before the hellos; undefined without security, and until the key exchange has ended. */
   session: Session | undefined = undefined;
   /** The connection was established, and the peer has closed it without sending anything. */
@@ -77,6 +81,7 @@ export class Handshake {
   /** The key exchange that precedes the hellos. */
   #secure: SecureHandshake | undefined;
   #opening: Hello | undefined;
+  #exchange: Exchange | undefined;
   #state: HandshakeState;
   /** Bytes of a hello with the overhead of security. */
   #bytes: number = PEER_HELLO_BYTES;
@@ -104,8 +109,8 @@ export class Handshake {
   }
 
   /** Answers the hello of the peer. */
-  reply(answer: Hello): void {
-    this.answer = answer;
+  reply(peer: Hello, answer: Hello): void {
+    this.#exchange = { peer, answer };
     this.#state = this.#say(answer);
   }
 
@@ -156,7 +161,6 @@ export class Handshake {
     const bytes = this.session === undefined ? sealed : this.session.openHello(sealed);
     const peer = bytes === undefined ? 'its hello is not its own' : unpackHello(bytes);
     if (typeof peer === 'string') return refused(peer, true);
-    this.peer = peer;
     this.#state = this.link === undefined ? 'greeted' : 'done';
     return { kind: 'greeted', peer };
   }
@@ -167,14 +171,14 @@ export class Handshake {
 
   /** Continues the key exchange; when it ends, the hellos follow. */
   #agree(secure: SecureHandshake): HandshakeEvent | undefined {
-    const status = secure.advance();
-    if (status === Status.INPROGRESS) return undefined;
-    if (status !== Status.OK) {
+    const agreed = secure.advance();
+    if (agreed === Status.INPROGRESS) return undefined;
+    if (typeof agreed === 'number') {
       this.wasHungUp = !secure.hasReceived;
-      return { kind: 'failed', status, reason: secure.reason, isViolation: secure.isViolation };
+      return { kind: 'failed', status: agreed, reason: secure.reason, isViolation: secure.isViolation };
     }
-    this.session = secure.session!;
-    this.#bytes += this.session.overheadBytes;
+    this.session = agreed;
+    this.#bytes += agreed.overheadBytes;
     secure.close();
     this.#secure = undefined;
     this.#state = this.#open();
@@ -202,8 +206,8 @@ export class Handshake {
     if (sent < 0) return failed(-sent);
     this.#sent += sent;
     if (this.#sent < this.#bytes) return undefined;
-    this.#state = this.answer === undefined ? 'receiving' : 'done';
-    return this.answer === undefined ? undefined : { kind: 'answered' };
+    this.#state = this.#exchange === undefined ? 'receiving' : 'done';
+    return this.#exchange && { kind: 'answered', ...this.#exchange };
   }
 }
 

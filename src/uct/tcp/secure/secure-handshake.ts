@@ -20,8 +20,6 @@ const NOT_YET: readonly number[] = [Errno.EAGAIN, Errno.ENOTCONN];
 
 /** A handshake. */
 export class SecureHandshake {
-  /** The agreed session, once the exchange has ended. */
-  session: Session | undefined = undefined;
   /** Description of the failure, which completes "the peer: ...". */
   reason = '';
   /** Whether the peer has sent invalid data, as opposed to disconnecting. */
@@ -31,6 +29,7 @@ export class SecureHandshake {
   readonly #role: Role;
   /** Outgoing data, followed by incoming data. */
   readonly #block: ScratchBlock = allocateScratch(2 * MESSAGES_BYTES);
+  #session: Session | undefined;
   #toSend: number = HELLO_BYTES;
   #sent = 0;
   #received = 0;
@@ -54,12 +53,12 @@ export class SecureHandshake {
 
   /**
    * Continues as far as possible without blocking.
-   * @returns OK once both have proved that they have the key; INPROGRESS; REJECTED, or CONNECTION_RESET if a connected peer has disconnected: see
+   * @returns the session once both have proved that they have the key; INPROGRESS; REJECTED, or CONNECTION_RESET if a connected peer has disconnected: see
    * {@link reason}
    */
-  advance(): Status {
+  advance(): Session | Status {
     this.#send();
-    while (this.session === undefined) {
+    while (this.#session === undefined) {
       const expected = this.#received < HELLO_BYTES ? HELLO_BYTES : MESSAGES_BYTES;
       const at = this.#block.address + MESSAGES_BYTES + this.#received;
       const received = tcpRecv(this.#fd, at, expected - this.#received);
@@ -71,7 +70,7 @@ export class SecureHandshake {
       this.isViolation = true;
       return this.#fail(Status.REJECTED, objection);
     }
-    return this.hasOutput ? Status.INPROGRESS : Status.OK;
+    return this.hasOutput ? Status.INPROGRESS : this.#session;
   }
 
   /** Releases its memory. Idempotent. */
@@ -91,8 +90,10 @@ export class SecureHandshake {
       this.#send();
     }
     if (this.#received < MESSAGES_BYTES) return undefined;
-    this.session = this.#exchange.verify(received.subarray(HELLO_BYTES));
-    return this.session === undefined ? 'it does not know the key: that of UCX_TCP_KEY_FILE is another one' : undefined;
+    this.#session = this.#exchange.verify(received.subarray(HELLO_BYTES));
+    return this.#session === undefined
+      ? 'it does not know the key: that of UCX_TCP_KEY_FILE is another one'
+      : undefined;
   }
 
   #send(): void {

@@ -73,7 +73,7 @@ function fieldsOf(
   position: number,
 ): { readonly index: number; readonly busId: string; readonly moduleId: number | undefined } {
   if (typeof entry !== 'object' || entry === null) throw tableError(position, 'must be an object');
-  const fields = entry as Readonly<Record<string, unknown>>;
+  const fields: Readonly<Record<string, unknown>> = { ...entry };
   const index = integerField(fields, 'index', position);
   if (index === undefined) throw tableError(position, 'has no index');
   if (index > LOGICAL_INDEX_MAX) throw tableError(position, `index ${index} is above ${LOGICAL_INDEX_MAX}`);
