@@ -259,7 +259,7 @@ describe('the socket', () => {
   it('of a process that has ended is removed, and one that cannot be judged is kept', async () => {
     await fixture.open({ context: { env: env() } });
     const own = ownSocketPath(runtimeDirectory);
-    const [namespace] = /(?<=inspect-)\d+/.exec(own)!;
+    const [namespace] = /(?<=\/inspect-)\d+/.exec(own)!;
     const folder = join(runtimeDirectory, 'gaudi-ucx');
     const { pid } = spawnSync('true');
     const stale = `inspect-${namespace}-${pid}-${pid}-1-00000000.sock`;

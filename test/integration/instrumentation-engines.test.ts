@@ -142,3 +142,137 @@ describe.each(ENGINES)('over the engine %s', (engine, isThere) => {
     expect(traceEvents.some(({ cat }) => cat === 'dma')).toBe(true);
   });
 });
+
+describe('UCX_STATS_DEST', () => {
+  const fixture = useContexts();
+  const isThere = installedLibucp().libucp !== undefined;
+  /** Counters of workers that both engines have. */
+  const OF_BOTH = ['am_tx', 'endpoints', 'requests_in_use', 'stream_rx', 'stream_tx'];
+
+  /** The counters of the nodes of a report, by their path. */
+  async function written(engine: 'native' | 'libucx', tls: string): Promise<Map<string, Record<string, number>>> {
+    const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-stats-'));
+    const file = join(folder, 'stats');
+    const config = { TLS: tls, NET_DEVICES: 'lo', STATS_DEST: `file:${file}` };
+    await doAll(await fixture.open({ context: { engine, config } }));
+    await fixture.close();
+    const [, ...lines] = readFileSync(file, 'utf8').trimEnd().split('\n');
+    rmSync(folder, { recursive: true });
+    const nodes = new Map<string, Record<string, number>>();
+    const path: string[] = [];
+    for (const line of lines) {
+      const [, indent = '', name = '', value] = /^( *)(.*?):(?: (\d+))?$/.exec(line) ?? [];
+      path.length = indent.length / 2;
+      if (value !== undefined) nodes.get(path.join('/'))![name] = Number(value);
+      else nodes.set([...path, name].join('/'), {});
+      if (value === undefined) path.push(name);
+    }
+    return nodes;
+  }
+
+  it.skipIf(!isThere)('writes the same tree over both engines, with the same counters of devices', async () => {
+    const native = await written('native', 'self,gaudi');
+    // libucp needs a transport that detects the end of the peer.
+    const libucx = await written('libucx', 'tcp,self,gaudi');
+    expect([...libucx.keys()]).toEqual([...native.keys()]);
+    for (const [path, counters] of native) {
+      const names = Object.keys(counters);
+      const others = Object.keys(libucx.get(path)!);
+      if (!path.endsWith('ucp_worker closed')) expect(others, path).toEqual(names);
+      else expect(names.filter((name) => others.includes(name)).sort()).toEqual(OF_BOTH);
+    }
+    const transfers = [...native.keys()].filter((path) => path.includes('gaudi_dma '));
+    expect(transfers).toHaveLength(2);
+    for (const path of transfers) expect(libucx.get(path), path).toEqual(native.get(path));
+  });
+});
+
+describe('what carried an operation over libucp', () => {
+  const fixture = useContexts('libucx');
+  const isThere = installedLibucp().libucp !== undefined;
+  /** The values of UCX_PROTO_ENABLE: libucp describes requests in another form with it. */
+  const MODES = ['n', 'y'] as const;
+  const open = (mode: string) =>
+    fixture.open({ context: { env: { UCX_TLS: 'tcp,self', UCX_NET_DEVICES: 'lo', UCX_PROTO_ENABLE: mode } } });
+
+  it.skipIf(!isThere).each(MODES)('is in the events of all sends, with UCX_PROTO_ENABLE=%s', async (mode) => {
+    const { context, worker, endpoint } = await open(mode);
+    const rkey = endpoint.unpackRkey(context.packRkey(context.memMap({ allocate: 4096 })));
+    const events: OperationEnd[] = [];
+    const listen = (event: OperationEnd): void => void events.push(event);
+    operationEnd.subscribe(listen);
+    try {
+      await Promise.all([
+        endpoint.tagSend(new Uint8Array(8), { tag: 1 }),
+        worker.tagRecv(new Uint8Array(8), { tag: 1 }),
+      ]);
+      worker.setAmHandler(3, () => {});
+      await endpoint.amSend(3, new Uint8Array(8));
+      await endpoint.put(new Uint8Array(8), rkey);
+      // More at once than are polled.
+      const many = Array.from({ length: 50 }, (_, tag) => endpoint.tagSend(new Uint8Array(100_000), { tag }));
+      for (let tag = 0; tag < 50; tag++) await worker.tagRecv(new Uint8Array(100_000), { tag });
+      await Promise.all(many);
+    } finally {
+      operationEnd.unsubscribe(listen);
+    }
+    // Of receives, and of offers without UCX_PROTO_ENABLE, libucp does not say what carried them.
+    const told = events.filter(({ protocol, transport }) => /^(tag|am)\//.test(protocol) && transport !== 'libucp');
+    if (mode === 'y') expect(told).toHaveLength(52);
+    else expect(told.length).toBeGreaterThanOrEqual(2);
+    for (const { transport, device } of told) expect(`${transport}/${device}`).toBe('tcp/lo');
+    const puts = events.filter(({ protocol }) => protocol === 'put/libucp');
+    expect(puts).toHaveLength(1);
+    expect(puts[0]!.transport).toBe(mode === 'y' ? 'tcp' : 'libucp');
+    rkey.release();
+  });
+
+  it.skipIf(!isThere).each(MODES)(
+    'is in a result until its endpoint closes, with UCX_PROTO_ENABLE=%s',
+    async (mode) => {
+      const { worker } = await open(mode);
+      const carriers: (string | undefined)[] = [];
+      for (const isClosed of [false, true]) {
+        const endpoint = worker.endpoint(worker.address());
+        const bytes = new Uint8Array(4_000_000);
+        const received = worker.tagRecvNbx(bytes, 0, bytes.length, 7);
+        const sent = endpoint.tagSendNbx(bytes, 0, bytes.length, 7, { noImmediateCompletion: true });
+        if (typeof sent === 'number' || typeof received === 'number') throw new TypeError('it has ended at once');
+        expect(sent.transport).toBe('libucp');
+        while (!sent.isCompleted || !received.isCompleted) worker.progress();
+        if (isClosed) await endpoint.close();
+        carriers.push(sent.transport);
+        expect(received.transport).toBe('libucp');
+        sent.free();
+        received.free();
+      }
+      expect(carriers).toEqual(['tcp', 'libucp']);
+    },
+  );
+
+  it.skipIf(!isThere)('is not asked of sends whose endpoint is dropped', async () => {
+    // With UCX_PROTO_ENABLE, libucp ends the process when it drops an endpoint with pending sends (1.13).
+    const { context, worker } = await open('n');
+    const peer = context.worker();
+    const endpoint = worker.endpoint(peer.address());
+    await Promise.all([endpoint.tagSend(new Uint8Array(8), { tag: 2 }), peer.tagRecv(new Uint8Array(8), { tag: 2 })]);
+    const flushing = endpoint.flushNbx({ noImmediateCompletion: true });
+    while (typeof flushing !== 'number' && !flushing.isCompleted) {
+      worker.progress();
+      peer.progress();
+    }
+    if (typeof flushing !== 'number') flushing.free();
+    const events: OperationEnd[] = [];
+    const listen = (event: OperationEnd): void => void events.push(event);
+    operationEnd.subscribe(listen);
+    const ends = Promise.allSettled(
+      Array.from({ length: 40 }, () => endpoint.tagSend(new Uint8Array(1_000_000), { tag: 3 })),
+    );
+    await endpoint.close({ force: true });
+    expect((await ends).every(({ status }) => status === 'rejected')).toBe(true);
+    operationEnd.unsubscribe(listen);
+    const failed = events.filter(({ protocol }) => protocol === 'tag/libucp');
+    expect(failed).toHaveLength(40);
+    for (const { status, transport } of failed) expect([status < 0, transport]).toEqual([true, 'libucp']);
+  });
+});

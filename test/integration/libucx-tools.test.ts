@@ -100,6 +100,12 @@ describe.skipIf(libucp === undefined)('perftest', { timeout: 60_000 }, () => {
     for (const row of rows) expect(row).toMatch(/^Final: +100 .*libucp/);
   });
 
+  it('-I prints what carries the messages, as far as libucp discloses it', () => {
+    const env = { ...LIBUCX, UCX_PROTO_ENABLE: 'y' };
+    const [row] = results(['tag_bw'], ['-s', '1m', '-n', '20', '-w', '0', '-e'], env);
+    expect(row).toMatch(new RegExp(`^Final: .* libucp ${libucp!.version} tcp/lo$`));
+  });
+
   it('runs tests of device memory, with all data checked', () => {
     const options = ['-m', 'gaudi', '-s', '100000', '-n', '20', '-w', '2'];
     const tests = ['tag_lat', 'ucp_am_lat', 'stream_lat', 'ucp_put_lat', 'ucp_get'];

@@ -8,6 +8,7 @@ import { chmodSync, renameSync, writeFileSync } from 'node:fs';
 import {
   addSeals,
   close,
+  Errno,
   isSyscallError,
   listenUnix,
   memfdCreate,
@@ -15,6 +16,7 @@ import {
   pollReadable,
   SealFlag,
   SocketType,
+  SyscallError,
   type UnixListener,
   type UnixSocket,
 } from '../../sys/index.ts';
@@ -22,7 +24,7 @@ import type { Ternary } from '../../ucs/config/value.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { effectiveUserId } from '../../ucs/sys/user-id.ts';
-import { asError, isUcxError } from '../../ucs/type/error.ts';
+import { asError, isUcxError, type UcxError } from '../../ucs/type/error.ts';
 import { ownFile, unlinkIfThere } from '../../uct/base/key/owned-files.ts';
 import { inspectSockets, ownSocketPath } from './inspect-sockets.ts';
 import { processSnapshot } from './process-snapshot.ts';
@@ -34,6 +36,8 @@ export const REASON_BYTES_MAX = 512;
 /** Clients that one snapshot is for; others get the next one. */
 const CLIENTS_MAX = 64;
 const MODE = 0o600;
+/** Descriptors, or room of the file system. */
+const RUN_OUT: readonly number[] = [Errno.EMFILE, Errno.ENFILE, Errno.ENOSPC, Errno.EDQUOT, Errno.ENOMEM];
 /** Pause after a failure to accept, for want of descriptors: the client stays in the backlog. */
 const PAUSE_NS = 1e9;
 
@@ -169,7 +173,7 @@ export interface InspectOptions {
 /**
  * Opens the server of this thread, which its contexts share.
  * @returns false without one; otherwise {@link releaseServer} has to be called once
- * @throws SyscallError, UcxError with the reason, if the mode is `yes`
+ * @throws SyscallError, UcxError with the reason, if the mode is `yes`; with `try` it is logged
  */
 export function acquireServer({ mode, runtimeDirectory, clock, log }: InspectOptions): boolean {
   if (mode === 'no') return false;
@@ -179,9 +183,10 @@ export function acquireServer({ mode, runtimeDirectory, clock, log }: InspectOpt
       // Removes what killed processes have left.
       inspectSockets(runtimeDirectory);
       server = new InspectServer(path, clock, log);
-    } catch (error) {
-      if (mode === 'yes' || !isExpected(error)) throw error;
-      log.debug(`this process cannot be inspected: ${asError(error).message}`);
+    } catch (caught) {
+      const error = typed(caught);
+      if (mode === 'yes' || !isUcxError(error)) throw error;
+      reportNone(error, log);
       return false;
     }
   }
@@ -189,9 +194,22 @@ export function acquireServer({ mode, runtimeDirectory, clock, log }: InspectOpt
   return true;
 }
 
-/** A file system that refuses, or a path that is too long. */
-function isExpected(error: unknown): boolean {
-  return isUcxError(error) || isSyscallError(error) || (error instanceof Error && 'syscall' in error);
+/** Whether this thread has warned that it has no server. */
+let hasWarned = false;
+
+/** Warns once if something has run out; a folder that cannot be used, as in a container without one, is no news. */
+function reportNone(error: UcxError, log: Log): void {
+  const text = `this process cannot be inspected: ${error.message}`;
+  const isNews = isSyscallError(error) && RUN_OUT.includes(error.errno) && !hasWarned;
+  if (isNews) log.warn(text);
+  else log.debug(text);
+  hasWarned ||= isNews;
+}
+
+/** The errors of this package for those of file functions of Node.js. */
+function typed(error: unknown): unknown {
+  if (isUcxError(error) || !(error instanceof Error && 'syscall' in error && 'errno' in error)) return error;
+  return new SyscallError(String(error.syscall), Math.abs(Number(error.errno)), 'make the inspect socket', error);
 }
 
 /** A context of {@link acquireServer} closes; the last one closes the server. */

@@ -88,7 +88,8 @@ function workerLines(worker: WorkerSnapshot, name: string, names: WorkerNames): 
     );
   }
   lines.push(...requests.oldest.map((request) => `${STEP}${STEP}${requestLine(request)}`));
-  if (unexpected !== undefined && unexpected.messages + unexpected.streamBytes + unexpected.amBytes > 0) {
+  if (unexpected === undefined) lines.push(`${STEP}not received: not known`);
+  else if (unexpected.messages + unexpected.streamBytes + unexpected.amBytes > 0) {
     const { messages, messageBytes, streamBytes, amBytes, bytesMax, first } = unexpected;
     lines.push(
       `${STEP}not received: ${plural(messages, 'tagged message')} (${messageBytes} bytes), ${streamBytes} bytes of streams, ${amBytes} bytes of active messages; at most ${bytesMax} bytes are kept`,
@@ -110,7 +111,7 @@ function endpointLine(endpoint: EndpointSnapshot, names: WorkerNames): string {
   const credit = creditBytes === undefined || waiting === '' ? '' : `, ${creditBytes} bytes of credit`;
   const owner = isClaimed ? '' : ', asked for by the peer only';
   const to = peer === undefined ? 'a peer of libucp' : (names(peer) ?? peer);
-  return `endpoint ${id} to ${to}: ${state === 'not known' ? 'state not known' : state}${owner}${waiting}${credit}; lanes ${listOf(lanes)}`;
+  return `endpoint ${id} to ${to}: ${state === 'not known' ? 'state not known' : state}${owner}${waiting}${credit}; ${lanes.length === 0 ? 'no lanes known' : `lanes ${listOf(lanes)}`}`;
 }
 
 function requestLine({

@@ -10,7 +10,10 @@ const MANIFEST: string = createRequire(import.meta.url).resolve('gaudi-ucx/packa
 /** The folder of the package. */
 export const PACKAGE_FOLDER: string = dirname(MANIFEST);
 
-/** The version of the package, such as `0.1.0`. */
+let version: string | undefined;
+
+/** The version of the package, such as `0.1.0`; read once, so that later calls need no descriptor. */
 export function packageVersion(): string {
-  return (JSON.parse(readFileSync(MANIFEST, 'utf8')) as { readonly version: string }).version;
+  version ??= (JSON.parse(readFileSync(MANIFEST, 'utf8')) as { readonly version: string }).version;
+  return version;
 }

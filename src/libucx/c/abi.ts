@@ -307,6 +307,16 @@ export const UCP_REQUEST_PARAM = {
   },
 } as const;
 
+/** `ucp_request_attr_t.field_mask`. */
+export const UCP_REQUEST_ATTR_FIELD = { INFO_STRING: 0x1, INFO_STRING_SIZE: 0x2, STATUS: 0x4, MEM_TYPE: 0x8 } as const;
+
+/** Result of ucp_request_query; the caller provides the memory of the text. */
+export const UCP_REQUEST_ATTR = {
+  cName: 'ucp_request_attr_t',
+  size: 32,
+  at: { field_mask: 0, debug_string: 8, debug_string_size: 16, status: 24, mem_type: 28 },
+} as const;
+
 /** Result of a tag receive or probe. */
 export const UCP_TAG_RECV_INFO = { cName: 'ucp_tag_recv_info_t', size: 16, at: { sender_tag: 0, length: 8 } } as const;
 

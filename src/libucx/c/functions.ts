@@ -167,6 +167,7 @@ export interface LibucpFunctions {
   readonly ucp_stream_data_release: (ep: Pointer, data: Pointer) => void;
 
   readonly ucp_request_check_status: (request: Pointer) => StatusNumber;
+  readonly ucp_request_query: (request: Pointer, attr: Pointer) => StatusNumber;
   readonly ucp_request_cancel: (worker: Pointer, request: Pointer) => void;
   readonly ucp_request_free: (request: Pointer) => void;
 
@@ -239,6 +240,7 @@ export const FUNCTIONS: { readonly [Name in keyof LibucpFunctions]: Declaration 
   ucp_stream_data_release: declare(VOID, [POINTER, POINTER]),
 
   ucp_request_check_status: declare(STATUS, [POINTER]),
+  ucp_request_query: declare(STATUS, [POINTER, POINTER]),
   ucp_request_cancel: declare(VOID, [POINTER, POINTER]),
   ucp_request_free: declare(VOID, [POINTER]),
 

@@ -15,7 +15,7 @@ import type { Libucp } from './library.ts';
 
 const PREFIX = 'UCX_';
 /** Names in UCX_TLS of transports of this library only, and names of cards in UCX_ACC_DEVICES: libucp would warn about them. */
-const OWN_TRANSPORT = /^gaudi(_copy|_cpy|_ipc)?$/;
+const OWN_TRANSPORT = /^\\?gaudi(_copy|_cpy|_ipc|_?\*)?$/;
 const OWN_DEVICE = /^gaudi/;
 /** Variables for which libucp requires a value per memory type, such as `host:512k`; this library also accepts a single one for host memory. */
 const BY_MEMORY_TYPE: readonly string[] = ['RNDV_FRAG_SIZE', 'RNDV_FRAG_ALLOC_COUNT'];
@@ -66,6 +66,9 @@ const READ_AT_LOAD =
 
 /** Values that turn switches of libucp off. */
 const OFF = /^(n|no|off|0)$/i;
+
+/** Value of UCX_PROTO_INFO that only this library has; libucp prints no protocols by default. */
+const OWN_PROTO_INFO = /^auto$/i;
 
 /** Defaults of this engine that differ from libucp: shared memory that detects the end of the peer, as that of the native engine does. */
 const DEFAULTS: readonly (readonly [name: string, value: string])[] = [
@@ -190,6 +193,7 @@ function withEnvironment<T>(settings: ReadonlyMap<string, string | undefined>, r
 function readable(name: string, text: string): string {
   if (name === 'TLS') return withoutOwn(text, OWN_TRANSPORT, 'self');
   if (name === 'ACC_DEVICES') return withoutOwn(text, OWN_DEVICE, 'all');
+  if (name === 'PROTO_INFO' && OWN_PROTO_INFO.test(text)) return 'n';
   return BY_MEMORY_TYPE.includes(name) && !text.includes(':') ? `host:${text}` : text;
 }
 

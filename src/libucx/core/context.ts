@@ -39,7 +39,7 @@ import type { UcpMemory } from '../mem/memory-handle.ts';
 import { MemoryMap } from '../mem/memory-map.ts';
 import { initContext } from './context-handle.ts';
 import { probeDevice, probeOn } from './device-probe.ts';
-import { Worker } from './worker.ts';
+import { WORKER_CLASS, Worker } from './worker.ts';
 
 /** Parts of a context. */
 export interface ContextParams<Device> {
@@ -166,7 +166,9 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   }
 
   stats(): StatsNode {
-    return statsNode('ucp_context', 'libucx', {}, [...this.workerStats(), this.node.stats()]);
+    // Interfaces of the node are shown in the workers that use them.
+    const parts = this.node.stats().children.filter(({ className }) => className !== WORKER_CLASS);
+    return statsNode('ucp_context', '', {}, [...parts, ...this.workerStats()]);
   }
 
   /** Of libucp itself what it discloses; the transports of the node beside it. */

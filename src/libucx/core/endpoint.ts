@@ -450,6 +450,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
 
   #closeUcp(): Status | Request {
     const { requests } = this.#worker;
+    requests.endpointLost();
     const request = requests.begin(RequestKind.SEND, 'close');
     if (request === undefined) return Status.NO_RESOURCE;
     const isForced = this.isForced || this.#failure !== Status.OK;

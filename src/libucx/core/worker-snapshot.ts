@@ -1,5 +1,6 @@
 /** The snapshot of a worker over libucp: what this library knows of its endpoints and requests. It changes nothing. */
 
+import type { EndpointAttributes } from '../../ucp/api/endpoint.ts';
 import { countBy } from '../../ucp/api/snapshot/count-by.ts';
 import { PendingRequests } from '../../ucp/api/snapshot/pending-requests.ts';
 import {
@@ -8,14 +9,16 @@ import {
   type WaitReason,
   type WorkerSnapshot,
 } from '../../ucp/api/snapshot/snapshot.ts';
+import { printSocketAddress } from '../../ucp/api/sockets/socket-address.ts';
 import { Status, statusName } from '../../ucs/type/status.ts';
-import { RequestKind, type UcpRequest } from '../request/request.ts';
+import { RequestKind, STREAM_RECEIVE, type UcpRequest } from '../request/request.ts';
 import type { Requests } from '../request/requests.ts';
 
 /** What is read of an endpoint. */
 interface SnapshotEndpoint {
   readonly status: Status;
-  readonly transports: readonly string[];
+  readonly closed: boolean;
+  query(): EndpointAttributes;
 }
 
 /** What is read of a worker. */
@@ -37,7 +40,7 @@ export function workerSnapshot({ handle, clientId, requests, endpoints }: Snapsh
     endpoint: undefined,
     transport: request.transport,
     reason,
-    waitsFor: WAIT_TEXTS[request.kind],
+    waitsFor: isStream(request) ? 'bytes of the stream' : WAIT_TEXTS[request.kind],
   }));
   requests.coarse.look();
   const { nowMs } = requests.coarse;
@@ -46,7 +49,13 @@ export function workerSnapshot({ handle, clientId, requests, endpoints }: Snapsh
     if (request.isCompleted) pending.addEnded();
     else {
       const { protocol, byteLength, startMs, kind } = request;
-      pending.add({ request, protocol, reason: REASONS[kind], byteLength, ageMs: nowMs - startMs });
+      pending.add({
+        request,
+        protocol,
+        reason: isStream(request) ? 'message' : REASONS[kind],
+        byteLength,
+        ageMs: nowMs - startMs,
+      });
     }
   }
   return {
@@ -74,12 +83,14 @@ function idOf(endpoint: SnapshotEndpoint): number {
 }
 
 function endpointSnapshot(endpoint: SnapshotEndpoint): EndpointSnapshot {
+  const { remoteAddress, transports = [] }: Partial<EndpointAttributes> = endpoint.closed ? {} : endpoint.query();
   return {
     id: idOf(endpoint),
-    peer: undefined,
+    // libucp does not tell the worker that an endpoint by worker address leads to.
+    peer: remoteAddress === undefined ? undefined : printSocketAddress(remoteAddress),
     state: stateOf(endpoint),
     isClaimed: true,
-    lanes: endpoint.transports.map((transport) => ({ transport, carriesMessages: undefined })),
+    lanes: transports.map((transport) => ({ transport, carriesMessages: undefined })),
     queued: undefined,
     awaitingPeer: undefined,
     creditBytes: undefined,
@@ -90,6 +101,11 @@ function endpointSnapshot(endpoint: SnapshotEndpoint): EndpointSnapshot {
 function stateOf({ status }: SnapshotEndpoint): string {
   // libucp does not tell whether it is connected.
   return status === Status.OK ? 'not known' : statusName(status);
+}
+
+/** Whether a request waits for bytes of a stream, which this library takes from libucp itself. */
+function isStream({ protocol }: UcpRequest): boolean {
+  return protocol === STREAM_RECEIVE;
 }
 
 const REASONS: Readonly<Record<RequestKind, WaitReason>> = {

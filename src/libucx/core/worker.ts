@@ -24,6 +24,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { fenceBlocks, requireFeature } from '../c/features.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
+import type { Carrier } from '../c/request-query.ts';
 import { DeviceTransfers } from '../device/transfers.ts';
 import type { EndpointHandling, EngineContext, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import { Teardown } from '../engine/teardown.ts';
@@ -42,6 +43,9 @@ import { connectToAddress } from './endpoint-create.ts';
 import { SocketEndpoints } from './socket-endpoints.ts';
 import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
 import { workerSnapshot } from './worker-snapshot.ts';
+
+/** Class of workers in the tree of counters. */
+export const WORKER_CLASS = 'ucp_worker';
 
 /** A worker. */
 export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, MessageOwner, RequestOwner, Senders {
@@ -168,8 +172,8 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
       progress: this.#progressCalls,
       ...this.operations.values,
     };
-    // The worker of the node is in the tree of its context.
-    return statsNode('ucp_worker', 'libucx', levels);
+    // Of the worker of the node, its interfaces: what it does are parts of operations.
+    return statsNode(WORKER_CLASS, '', levels, this.node.stats().children);
   }
 
   tagRecvNbx(
@@ -272,6 +276,10 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     this.promises.requestFreed();
   }
 
+  carrierOf(request: UcpRequest): Carrier | undefined {
+    return this.requests.carrierOf(request);
+  }
+
   cancelRequest(request: UcpRequest): boolean {
     return this.requests.cancel(this.handle, request);
   }
@@ -358,6 +366,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
   /** Records a failure during a call of C: progress reports it afterwards. */
   #noteFailure(ep: number, status: Status, closedByPeer: boolean): void {
     const endpoint = this.#endpoints.get(ep);
+    this.requests.endpointLost();
     if (endpoint !== undefined) this.#failed.push([endpoint, status, closedByPeer]);
   }
 

@@ -5,11 +5,15 @@ import type { Request as ApiRequest, RequestCallback } from '../../ucp/api/reque
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
+import type { Carrier } from '../c/request-query.ts';
 import { type LocalBuffer, unpin } from '../mem/memory-handle.ts';
 import type { OperationCounters } from './operation-counters.ts';
 
-/** Transport name that requests report: libucp does not disclose which of its lanes it uses. */
+/** Transport name that requests report whose lane libucp does not disclose: receives, those that have not succeeded, and those that ended in the call that started them. */
 export const TRANSPORT = 'libucp';
+
+/** End of the protocols of operations that libucp executes alone. */
+export const ALONE = '/libucp';
 
 /** Protocol of a receive of a stream. */
 export const STREAM_RECEIVE = 'stream/recv';
@@ -24,6 +28,8 @@ export interface RequestOwner {
   cancelRequest(request: UcpRequest): boolean;
   /** Operations of the program, which are counted and observed. */
   readonly operations: OperationCounters;
+  /** What carried an ended operation; undefined if it is not known. */
+  carrierOf(request: UcpRequest): Carrier | undefined;
   /** Above 0 while the engine starts parts of operations. */
   innerDepth: number;
 }
@@ -56,10 +62,12 @@ export class UcpRequest implements ApiRequest {
   /** Whether it is a part of an operation of the program. */
   isInner = false;
   protocol = '';
-  transport: string | undefined = undefined;
-  device: string | undefined = undefined;
   /** The request of libucp; 0 if there is none. */
   handle = 0;
+  /** The same once its operation has ended, until this request is freed. */
+  spent = 0;
+  /** Number of endpoints that were lost before its start. */
+  lostBefore = 0;
   /** Whether it has ended without its callback having run. */
   hasEnded = false;
   /** Whether its cancellation was requested. */
@@ -80,6 +88,10 @@ export class UcpRequest implements ApiRequest {
   deferEnd: ((request: UcpRequest, status: Status) => boolean) | undefined = undefined;
   /** Ends a composite operation early; returns false if it is too late. */
   abandon: (() => boolean) | undefined = undefined;
+  #transport: string | undefined = undefined;
+  #device: string | undefined = undefined;
+  /** Whether libucp was asked what carried it. */
+  #isLearned = false;
   readonly #owner: RequestOwner;
 
   constructor(owner: RequestOwner, index: number) {
@@ -89,6 +101,24 @@ export class UcpRequest implements ApiRequest {
 
   get isCompleted(): boolean {
     return this.status !== Status.INPROGRESS;
+  }
+
+  get transport(): string | undefined {
+    this.#learn();
+    return this.#transport;
+  }
+
+  set transport(name: string | undefined) {
+    this.#transport = name;
+  }
+
+  get device(): string | undefined {
+    this.#learn();
+    return this.#device;
+  }
+
+  set device(name: string | undefined) {
+    this.#device = name;
   }
 
   get isReceive(): boolean {
@@ -125,8 +155,9 @@ export class UcpRequest implements ApiRequest {
     this.userData = undefined;
     this.byteLength = 0;
     this.receivedBytes = 0;
-    this.transport = undefined;
-    this.device = undefined;
+    this.#transport = undefined;
+    this.#device = undefined;
+    this.#isLearned = false;
     this.handle = 0;
     this.isPolled = false;
     this.hasEnded = false;
@@ -160,6 +191,17 @@ export class UcpRequest implements ApiRequest {
     }
     if (!this.isInner) this.#owner.operations.ended(this, final);
     if (this.callback !== undefined) this.#call(this.callback, final);
+  }
+
+  /** Asks libucp once what carried the operation, when the first reader asks. */
+  #learn(): void {
+    if (this.spent === 0 || this.#isLearned || !this.isCompleted) return;
+    this.#isLearned = true;
+    if (this.kind !== RequestKind.SEND || this.#transport !== TRANSPORT) return;
+    const carrier = this.#owner.carrierOf(this);
+    if (carrier === undefined) return;
+    this.#transport = carrier.transport;
+    this.#device = carrier.device;
   }
 
   /** A callback of the program starts operations of its own. */

@@ -1,22 +1,23 @@
 /**
- * The requests of one worker: their parameters for C, and the detection of their end. A few are polled in every progress, which is fastest; callbacks of libucp
+ * The requests of one worker, and the detection of their end. A few are polled in every progress, which is fastest; callbacks of libucp
  * report the others. Callbacks of the application never run inside calls of C.
  */
 
 import { allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
-import { OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import { CoarseClock } from '../../ucp/api/snapshot/coarse-clock.ts';
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
 import { operationEnd } from '../../ucs/debug/diagnostics.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
-import { highOf, joinWords } from '../../ucs/type/int64.ts';
+import { joinWords } from '../../ucs/type/int64.ts';
 import { Status, statusOf } from '../../ucs/type/status.ts';
-import { UCP_OP_ATTR_FIELD, UCP_OP_ATTR_FLAG, UCP_REQUEST_PARAM, UCP_TAG_RECV_INFO } from '../c/abi.ts';
+import { UCP_TAG_RECV_INFO } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
+import { type Carrier, RequestQuery } from '../c/request-query.ts';
 import { type LocalBuffer, pin } from '../mem/memory-handle.ts';
-import { RequestKind, type RequestOwner, TRANSPORT, UcpRequest } from './request.ts';
+import { OperationParameters } from './operation-parameters.ts';
+import { ALONE, RequestKind, type RequestOwner, TRANSPORT, UcpRequest } from './request.ts';
 
 /** Maximum number of requests that are polled in progress: 16 ns each, compared to 70 ns for a callback. */
 const POLLED_MAX = 4;
@@ -27,35 +28,13 @@ const SPENT_MAX = 16;
 /** Progress calls without a report of libucp after which the polled requests are tested all the same. A power of two. */
 const QUIET_CALLS_MASK = 63;
 
-const WORD = 4;
-const { at: PARAM } = UCP_REQUEST_PARAM;
-const MASK = PARAM.op_attr_mask / WORD;
-const FLAGS = PARAM.flags / WORD;
-const CALLBACK = PARAM.cb / WORD;
-const DATATYPE = PARAM.datatype / WORD;
-const USER_DATA = PARAM.user_data / WORD;
-const REPLY_BUFFER = PARAM.reply_buffer / WORD;
-const MEMORY_TYPE = PARAM.memory_type / WORD;
-const MEMH = PARAM.memh / WORD;
-const RECV_INFO = PARAM.recv_info / WORD;
-const CALLBACK_BITS = UCP_OP_ATTR_FIELD.CALLBACK | UCP_OP_ATTR_FIELD.USER_DATA;
-
 /** The requests of one worker. */
-export class Requests {
-  /** The parameters of the operation that is being started (ucp_request_param_t). */
-  readonly param: number;
-  /** Empty parameters: bytes, and no callback. For sends that usually end at once, which then need no request. */
-  readonly plainParam: number;
-  /** The same with the handle of mapped memory. */
-  readonly #mappedParam: number;
-  readonly #mappedWords: Uint32Array;
-  /** The handle in these parameters. */
-  #memh = 0;
+export class Requests extends OperationParameters {
   /** Memory for the result of a receive that ends at once: a tag and a length, or a length. */
   readonly info: number;
-  readonly #words: Uint32Array;
   readonly #infoWords: Uint32Array;
-  readonly #blocks: readonly ScratchBlock[];
+  readonly #infoBlock: ScratchBlock;
+  readonly #query: RequestQuery;
   /** When requests start, for snapshots. */
   readonly coarse: CoarseClock;
   /** Requests in use at most. */
@@ -71,16 +50,19 @@ export class Requests {
   /** Addresses of the callbacks, by the kind of the request. */
   readonly #callbackOf: readonly number[];
   readonly #polled: UcpRequest[] = [];
-  /** Ended requests of libucp that have not been freed: waiters continue before that. */
+  /** Requests of libucp whose operations have ended and are not needed any more: waiters continue before they are freed. */
   readonly #spent: number[] = [];
   /** Requests that ended inside a call of C, with the status in {@link #statuses}: their callbacks have not run. */
   #ended: UcpRequest[] = [];
   #statuses: Status[] = [];
   #progressCalls = 0;
   #inProgress = 0;
+  /** Number of endpoints that have failed or are being closed: libucp may not be asked about their requests. */
+  #lost = 0;
 
   /** @param requestsMax maximum number of requests in use; beyond it operations return NO_RESOURCE: see UCX_REQUESTS_MAX */
   constructor(functions: LibucpFunctions, owner: RequestOwner, clock: Clock, requestsMax: number) {
+    super();
     this.coarse = new CoarseClock(clock);
     this.max = requestsMax;
     this.#owner = owner;
@@ -91,19 +73,11 @@ export class Requests {
       this.#all[index] = request;
       return request;
     });
-    const param = allocateScratch(UCP_REQUEST_PARAM.size);
     const info = allocateScratch(UCP_TAG_RECV_INFO.size);
-    const plain = allocateScratch(UCP_REQUEST_PARAM.size);
-    const mapped = allocateScratch(UCP_REQUEST_PARAM.size);
-    this.#blocks = [param, plain, mapped, info];
-    this.plainParam = plain.address;
-    this.#mappedParam = mapped.address;
-    this.#mappedWords = mapped.words;
-    this.#mappedWords[MASK] = UCP_OP_ATTR_FIELD.MEMH;
-    this.param = param.address;
     this.info = info.address;
-    this.#words = param.words;
+    this.#infoBlock = info;
     this.#infoWords = info.words;
+    this.#query = new RequestQuery(functions);
     const send = new NativeCallback({
       result: 'void',
       parameters: ['uint64_t', 'int8_t', 'uint64_t'],
@@ -155,32 +129,17 @@ export class Requests {
     const request = this.#pool.get();
     if (request === undefined) return undefined;
     request.begin(kind, protocol);
-    const words = this.#words;
+    request.lostBefore = this.#lost;
     if (kind <= RequestKind.TAG_RECV && this.#polled.length < POLLED_MAX) {
       request.isPolled = true;
-      words[MASK] = 0;
+      this.resetParam();
     } else {
-      const address = this.#callbackOf[kind]!;
-      words[MASK] = CALLBACK_BITS;
-      words[CALLBACK] = address;
-      words[CALLBACK + 1] = highOf(address);
-      words[USER_DATA] = request.index;
+      this.resetParamTo(this.#callbackOf[kind]!, request.index);
     }
     // A receive that ends at once does not return its tag (1.13); a request does.
-    if (kind === RequestKind.TAG_RECV) words[MASK]! |= UCP_OP_ATTR_FLAG.NO_IMM_CMPL;
-    else if (kind !== RequestKind.SEND) this.#setAddress(UCP_OP_ATTR_FIELD.RECV_INFO, RECV_INFO, this.info);
+    if (kind === RequestKind.TAG_RECV || this.#isAsked(request)) this.requireRequest();
+    else if (kind !== RequestKind.SEND) this.setReceiveInfo(this.info);
     return request;
-  }
-
-  /** {@link plainParam}, with the memory handle of libucp if there is one: libucp then registers nothing. */
-  plainParamFor(local: LocalBuffer): number {
-    if (!(local instanceof OwnedMemory) || local.memh === 0) return this.plainParam;
-    if (local.memh !== this.#memh) {
-      this.#memh = local.memh;
-      this.#mappedWords[MEMH] = local.memh;
-      this.#mappedWords[MEMH + 1] = highOf(local.memh);
-    }
-    return this.#mappedParam;
   }
 
   /** True if an operation on plain memory may be started with {@link plainParamFor}: a request will be available, and polled in progress. */
@@ -213,6 +172,7 @@ export class Requests {
     }
     const request = this.#pool.get()!;
     request.begin(kind, protocol);
+    request.lostBefore = this.#lost;
     request.transport = TRANSPORT;
     request.byteLength = byteLength;
     request.pinned = local;
@@ -242,37 +202,19 @@ export class Requests {
     }
   }
 
-  /** Adds flags to the parameters. */
-  setFlags(flags: number): void {
-    this.#words[MASK]! |= UCP_OP_ATTR_FIELD.FLAGS;
-    this.#words[FLAGS] = flags;
-  }
-
-  setDatatype(datatype: number): void {
-    this.#setAddress(UCP_OP_ATTR_FIELD.DATATYPE, DATATYPE, datatype);
-  }
-
-  /** Sets the memory type in the numbering of libucp. */
-  setMemoryType(memoryType: number): void {
-    this.#words[MASK]! |= UCP_OP_ATTR_FIELD.MEMORY_TYPE;
-    this.#words[MEMORY_TYPE] = memoryType;
-  }
-
-  /** Sets the memory handle of the operation; 0 for none. */
-  setMemh(memh: number): void {
-    if (memh !== 0) this.#setAddress(UCP_OP_ATTR_FIELD.MEMH, MEMH, memh);
-  }
-
-  setReplyBuffer(address: number): void {
-    this.#setAddress(UCP_OP_ATTR_FIELD.REPLY_BUFFER, REPLY_BUFFER, address);
-  }
-
   /**
    * Handles the result of starting an operation.
    * @param pointer 0 or a failure if the operation has ended, else the request of libucp
    */
   started(request: UcpRequest, pointer: number, params: RequestParams | undefined): Status | Request {
     if (pointer <= 0) return this.endedAtOnce(request, statusOf(pointer), params);
+    if (request.isPolled && this.#isAsked(request)) {
+      const status = this.#functions.ucp_request_check_status(pointer);
+      if (status !== Status.INPROGRESS) {
+        request.spent = pointer;
+        return this.endedAtOnce(request, status, params);
+      }
+    }
     this.#inProgress += 1;
     // Its callback may have run inside the call.
     if (!request.hasEnded) request.handle = pointer;
@@ -359,7 +301,7 @@ export class Requests {
       if (status === Status.INPROGRESS) {
         polled[kept++] = request;
       } else {
-        this.#spent.push(request.handle);
+        request.spent = request.handle;
         this.#note(request, status);
       }
     }
@@ -374,7 +316,7 @@ export class Requests {
     const status = this.#statusOf(request);
     if (status === Status.INPROGRESS) return 0;
     this.#polled.pop();
-    this.#spent.push(request.handle);
+    request.spent = request.handle;
     request.handle = 0;
     this.#inProgress -= 1;
     if (request.deferEnd?.(request, status) !== true) request.end(status);
@@ -392,7 +334,7 @@ export class Requests {
   #onEnd(handle: number, index: number, status: Status): void {
     const request = this.#all[index]!;
     request.hasEnded = true;
-    this.#functions.ucp_request_free(handle);
+    request.spent = handle;
     this.#note(request, status);
   }
 
@@ -421,6 +363,22 @@ export class Requests {
     return count;
   }
 
+  /** What carried an operation that has succeeded; undefined if libucp does not say, or may not be asked any more. */
+  carrierOf({ spent, status, lostBefore }: UcpRequest): Carrier | undefined {
+    const isThere = spent !== 0 && status === Status.OK && lostBefore === this.#lost;
+    return isThere ? this.#query.carrierOf(spent) : undefined;
+  }
+
+  /** An endpoint has failed or is being closed. */
+  endpointLost(): void {
+    this.#lost += 1;
+  }
+
+  /** Whether an observer will ask what carried an operation: then it needs a request of libucp, even if it ends at once. */
+  #isAsked({ kind, protocol, startNs }: UcpRequest): boolean {
+    return startNs >= 0 && kind === RequestKind.SEND && protocol.endsWith(ALONE);
+  }
+
   /** Requests cancellation by libucp. @returns true if it has ended with CANCELED; else it ends by itself, completed or canceled */
   cancel(worker: number, request: UcpRequest): boolean {
     if (request.isCompleted) return false;
@@ -447,6 +405,7 @@ export class Requests {
 
   /** Ends all operations with CANCELED, when libucp makes no progress any more. Returns how many of each kind. */
   abandonAll(): { readonly sends: number; readonly others: number } {
+    for (const request of this.#all) if (request !== undefined) this.#release(request);
     this.#freeSpent();
     const abandoned = this.#all.filter(
       (request): request is UcpRequest => request !== undefined && request.handle !== 0,
@@ -474,17 +433,20 @@ export class Requests {
   /** Releases the callbacks; libucp has no request any more. */
   close(): void {
     for (const callback of this.#callbacks) callback.close();
-    for (const block of this.#blocks) block.free();
+    this.#infoBlock.free();
+    this.#query.close();
+    this.freeParam();
   }
 
-  #setAddress(bit: number, word: number, address: number): void {
-    const words = this.#words;
-    words[MASK]! |= bit;
-    words[word] = address;
-    words[word + 1] = highOf(address);
+  /** Releases the request of libucp, once its operation has ended. */
+  #release(request: UcpRequest): void {
+    if (request.spent === 0) return;
+    this.#spent.push(request.spent);
+    request.spent = 0;
   }
 
   #recycle(request: UcpRequest): void {
+    this.#release(request);
     request.kind = RequestKind.NONE;
     request.callback = undefined;
     request.userData = undefined;

@@ -25,15 +25,17 @@ export abstract class UcpTraffic extends Traffic {
   protected readonly targetContent: Content;
   /** Ends a message that was sent. */
   protected readonly sent: Required<Pick<RequestParams, 'callback'>>;
-  /** The library that carries operations whose requests name no transport; undefined for this library. */
-  protected readonly libraryCarrier: string | undefined;
+  /** Name and version of the library that carries operations; undefined for this library. */
+  readonly #library: string | undefined;
+  /** The lane of the first operation that did not end at once, as far as that library tells; undefined before. */
+  #lane: string | undefined;
   #flushing: Request | undefined;
 
   constructor(side: UcpSide) {
     super();
     this.spec = side.spec;
     const { name, version } = side.context.engine;
-    this.libraryCarrier = name === 'native' ? undefined : `libucp ${version}`;
+    this.#library = name === 'native' ? undefined : `libucp ${version}`;
     this.worker = side.worker;
     this.endpoint = side.endpoint;
     this.byteLength = messageBytes(side.spec);
@@ -81,8 +83,17 @@ export abstract class UcpTraffic extends Traffic {
     this.targetProbe.close();
   }
 
+  /** What carries operations where it is not this library: the library, and its lane. */
+  protected get libraryCarrier(): string | undefined {
+    return this.#library === undefined ? undefined : `${this.#library} ${this.#lane ?? ''}`.trimEnd();
+  }
+
   /** A message that was sent has ended. */
-  protected onSent(_request: Request, status: Status): void {
+  protected onSent(request: Request, status: Status): void {
+    if (this.#library !== undefined && this.#lane === undefined) {
+      const { transport, device } = request;
+      this.#lane = device === undefined ? '' : `${transport}/${device}`;
+    }
     this.checkStatus(status);
   }
 

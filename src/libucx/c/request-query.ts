@@ -1,0 +1,56 @@
+/** What libucp says about a request: the transports and devices that carried it. It says so as text, in one of two forms; it says nothing of some operations. */
+
+import { allocateScratch, type ScratchBlock, textAt } from '../../sys/index.ts';
+import { UCP_REQUEST_ATTR, UCP_REQUEST_ATTR_FIELD } from './abi.ts';
+import { Fields } from './fields.ts';
+import type { LibucpFunctions } from './functions.ts';
+
+const TEXT_BYTES = 512;
+/** The lane of a request: of versions without UCX_PROTO_ENABLE, or with it turned off. */
+const LANE = /\blane\[\d+\]: +\d+:([^\s/]+)\/(\S+)\.\d+ md\[/;
+/** Such a lane carried only an offer: the peer fetched the bytes over another one. */
+const OFFER = /_rts\(\) /;
+/** Behind the length, the protocol and its lanes: `length 8 eager short tcp/eth0 10.5 MB/s`, `52% on tcp/lo and 48% on tcp/eth0`. */
+const PROTOCOL = /\blength \d+ (.*)$/s;
+const LANES = /(?<![\w/.-])([a-z]\w*)\/([\w.:-]+)/g;
+
+/** What carried a request; several names are separated by `+`. */
+export interface Carrier {
+  readonly transport: string;
+  readonly device: string;
+}
+
+/** Queries the requests of one worker. */
+export class RequestQuery {
+  readonly #functions: LibucpFunctions;
+  readonly #attributes: Fields<typeof UCP_REQUEST_ATTR.at> = new Fields(UCP_REQUEST_ATTR);
+  readonly #text: ScratchBlock = allocateScratch(TEXT_BYTES);
+
+  constructor(functions: LibucpFunctions) {
+    this.#functions = functions;
+    const { INFO_STRING, INFO_STRING_SIZE } = UCP_REQUEST_ATTR_FIELD;
+    this.#attributes.setU64('field_mask', INFO_STRING | INFO_STRING_SIZE);
+    this.#attributes.setU64('debug_string', this.#text.address).setU64('debug_string_size', TEXT_BYTES);
+  }
+
+  /** What carried a request that has succeeded and was not freed, and whose endpoint exists; undefined if libucp does not say. */
+  carrierOf(request: number): Carrier | undefined {
+    const status = this.#functions.ucp_request_query(request, this.#attributes.address);
+    return status < 0 ? undefined : carrierIn(textAt(this.#text.address));
+  }
+
+  close(): void {
+    this.#attributes[Symbol.dispose]();
+    this.#text.free();
+  }
+}
+
+/** The carrier that a text of ucp_request_query names. */
+export function carrierIn(text: string): Carrier | undefined {
+  const lane = LANE.exec(text);
+  if (lane !== null) return OFFER.test(text) ? undefined : { transport: lane[1]!, device: lane[2]! };
+  const lanes = [...(PROTOCOL.exec(text)?.[1] ?? '').matchAll(LANES)];
+  if (lanes.length === 0) return undefined;
+  const namesAt = (group: number): string => [...new Set(lanes.map((match) => match[group]!))].join('+');
+  return { transport: namesAt(1), device: namesAt(2) };
+}

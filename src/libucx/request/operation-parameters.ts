@@ -1,0 +1,120 @@
+/** The parameters of operations (ucp_request_param_t) in memory that libucp reads: written before an operation is started. Which requests there are is in requests.ts. */
+
+import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
+import { OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
+import { highOf } from '../../ucs/type/int64.ts';
+import { UCP_OP_ATTR_FIELD, UCP_OP_ATTR_FLAG, UCP_REQUEST_PARAM } from '../c/abi.ts';
+import type { LocalBuffer } from '../mem/memory-handle.ts';
+
+const WORD = 4;
+const { at: PARAM } = UCP_REQUEST_PARAM;
+const MASK = PARAM.op_attr_mask / WORD;
+const FLAGS = PARAM.flags / WORD;
+const CALLBACK = PARAM.cb / WORD;
+const DATATYPE = PARAM.datatype / WORD;
+const USER_DATA = PARAM.user_data / WORD;
+const REPLY_BUFFER = PARAM.reply_buffer / WORD;
+const MEMORY_TYPE = PARAM.memory_type / WORD;
+const MEMH = PARAM.memh / WORD;
+const RECV_INFO = PARAM.recv_info / WORD;
+const CALLBACK_BITS = UCP_OP_ATTR_FIELD.CALLBACK | UCP_OP_ATTR_FIELD.USER_DATA;
+
+/** The parameters of the operations of one worker, one operation at a time. */
+export class OperationParameters {
+  /** The parameters of the operation that is being started (ucp_request_param_t). */
+  readonly param: number;
+  /** Empty parameters: bytes, and no callback. For sends that usually end at once, which then need no request. */
+  readonly plainParam: number;
+  /** The same with the handle of mapped memory. */
+  readonly #mappedParam: number;
+  readonly #mappedWords: Uint32Array;
+  /** The handle in these parameters. */
+  #memh = 0;
+  readonly #words: Uint32Array;
+  readonly #blocks: readonly ScratchBlock[];
+
+  constructor() {
+    const param = allocateScratch(UCP_REQUEST_PARAM.size);
+    const plain = allocateScratch(UCP_REQUEST_PARAM.size);
+    const mapped = allocateScratch(UCP_REQUEST_PARAM.size);
+    this.#blocks = [param, plain, mapped];
+    this.param = param.address;
+    this.#words = param.words;
+    this.plainParam = plain.address;
+    this.#mappedParam = mapped.address;
+    this.#mappedWords = mapped.words;
+    this.#mappedWords[MASK] = UCP_OP_ATTR_FIELD.MEMH;
+  }
+
+  /** Begins new parameters, without a callback. */
+  protected resetParam(): void {
+    this.#words[MASK] = 0;
+  }
+
+  /** Begins new parameters. @param index number of the request, which the callback gets */
+  protected resetParamTo(callback: number, index: number): void {
+    const words = this.#words;
+    words[MASK] = CALLBACK_BITS;
+    words[CALLBACK] = callback;
+    words[CALLBACK + 1] = highOf(callback);
+    words[USER_DATA] = index;
+  }
+
+  /** Makes libucp return a request also for an operation that ends at once. */
+  protected requireRequest(): void {
+    this.#words[MASK]! |= UCP_OP_ATTR_FLAG.NO_IMM_CMPL;
+  }
+
+  /** Sets where the result of a receive that ends at once goes. */
+  protected setReceiveInfo(address: number): void {
+    this.#setAddress(UCP_OP_ATTR_FIELD.RECV_INFO, RECV_INFO, address);
+  }
+
+  /** {@link plainParam}, with the memory handle of libucp if there is one: libucp then registers nothing. */
+  plainParamFor(local: LocalBuffer): number {
+    if (!(local instanceof OwnedMemory) || local.memh === 0) return this.plainParam;
+    if (local.memh !== this.#memh) {
+      this.#memh = local.memh;
+      this.#mappedWords[MEMH] = local.memh;
+      this.#mappedWords[MEMH + 1] = highOf(local.memh);
+    }
+    return this.#mappedParam;
+  }
+
+  /** Adds flags to the parameters. */
+  setFlags(flags: number): void {
+    this.#words[MASK]! |= UCP_OP_ATTR_FIELD.FLAGS;
+    this.#words[FLAGS] = flags;
+  }
+
+  setDatatype(datatype: number): void {
+    this.#setAddress(UCP_OP_ATTR_FIELD.DATATYPE, DATATYPE, datatype);
+  }
+
+  /** Sets the memory type in the numbering of libucp. */
+  setMemoryType(memoryType: number): void {
+    this.#words[MASK]! |= UCP_OP_ATTR_FIELD.MEMORY_TYPE;
+    this.#words[MEMORY_TYPE] = memoryType;
+  }
+
+  /** Sets the memory handle of the operation; 0 for none. */
+  setMemh(memh: number): void {
+    if (memh !== 0) this.#setAddress(UCP_OP_ATTR_FIELD.MEMH, MEMH, memh);
+  }
+
+  setReplyBuffer(address: number): void {
+    this.#setAddress(UCP_OP_ATTR_FIELD.REPLY_BUFFER, REPLY_BUFFER, address);
+  }
+
+  /** Releases the memory. */
+  protected freeParam(): void {
+    for (const block of this.#blocks) block.free();
+  }
+
+  #setAddress(bit: number, word: number, address: number): void {
+    const words = this.#words;
+    words[MASK]! |= bit;
+    words[word] = address;
+    words[word + 1] = highOf(address);
+  }
+}

@@ -1,0 +1,91 @@
+/** Settings over libucp: what it is given, and that names of this library are not among it. */
+
+import { describe, expect, it } from 'vitest';
+import { CONFIG_TABLES } from '../../src/assembly/program/config-tables.ts';
+import { UcpConfiguration } from '../../src/libucx/c/ucp-configuration.ts';
+import { getEnvironment } from '../../src/sys/index.ts';
+import { type Config, loadConfig } from '../../src/ucs/config/config.ts';
+import { useCommandLine } from '../fixtures/command-line.ts';
+import { installedLibucp } from '../fixtures/libucp.ts';
+
+const { libucp } = installedLibucp();
+/** Variables that later versions of libucp have. */
+const LATER = ['UCX_MAX_RMA_RAILS', 'UCX_MIN_RMA_CHUNK_SIZE', 'UCX_SINGLE_NET_DEVICE', 'UCX_TCP_EP_BIND_SRC_ADDR'];
+
+function configOf(env: Readonly<Record<string, string>>): Config {
+  return loadConfig(CONFIG_TABLES, { env });
+}
+
+/** The values that are in the environment only while libucp reads its configuration. */
+function given(config: Config, names: readonly string[]): Record<string, string> {
+  const found: Record<string, string> = {};
+  const before = new Map(names.map((name) => [name, getEnvironment(name)]));
+  const configuration = new UcpConfiguration(
+    {
+      ...libucp!.functions,
+      ucp_config_read: (prefix, file, out) => {
+        for (const name of names) {
+          const value = getEnvironment(name);
+          if (value !== undefined && value !== before.get(name)) found[name] = value;
+        }
+        return libucp!.functions.ucp_config_read(prefix, file, out);
+      },
+    },
+    config,
+  );
+  configuration.use(() => {});
+  return found;
+}
+
+describe.skipIf(libucp === undefined)('libucp', () => {
+  it('is given the variables that it has, of all that the environment sets', () => {
+    const defaults = configOf({}).entries.map(({ name, text }) => [name, text] as const);
+    const all = Object.fromEntries(defaults.filter(([, text]) => text !== ''));
+    const names = Object.keys(all);
+    for (const own of ['UCX_GAUDI_COPY_DMABUF', 'UCX_INSPECT', 'UCX_ENGINE', 'UCX_REQUESTS_MAX']) {
+      expect(names).toContain(own);
+    }
+    const found = Object.keys(given(configOf(all), names));
+    expect(found).toContain('UCX_TLS');
+    const known = libucp!.variables();
+    expect(found.filter((name) => known?.has(name) === false && !LATER.includes(name))).toEqual([]);
+    expect(found.filter((name) => /GAUDI|INSPECT|ENGINE|REQUESTS_MAX|LIBUCP|STATS|PROFILE|SIGNO/.test(name))).toEqual(
+      [],
+    );
+    // The environment is as before.
+    for (const name of found) expect(getEnvironment(name), name).toBeUndefined();
+  });
+
+  it.each([
+    ['UCX_TLS', 'tcp,self,gaudi_copy,gaudi_cpy,gaudi_ipc', 'tcp,self'],
+    ['UCX_TLS', 'gaudi, posix', 'posix'],
+    ['UCX_TLS', 'gaudi*,\\gaudi_cpy,gaudi_*,tcp', 'tcp'],
+    ['UCX_TLS', 'gaudi', 'self'],
+    ['UCX_TLS', '^gaudi_ipc', 'all'],
+    ['UCX_TLS', '^gaudi_ipc,tcp', '^tcp'],
+    ['UCX_ACC_DEVICES', 'gaudi0,gaudi1', 'all'],
+    ['UCX_ACC_DEVICES', '^gaudi*', 'all'],
+    ['UCX_ACC_DEVICES', 'gaudi0,other0', 'other0'],
+    ['UCX_NET_DEVICES', 'lo', 'lo'],
+    ['UCX_PROTO_INFO', 'auto', 'n'],
+  ])('is not given names and values of this library: %s=%s', (name, value, theirs) => {
+    expect(given(configOf({ [name]: value }), [name])).toEqual({ [name]: theirs });
+  });
+});
+
+describe.skipIf(libucp === undefined)('a program over libucp', { timeout: 60_000 }, () => {
+  const { run } = useCommandLine();
+
+  it('gets no warning of libucp about names of this library', () => {
+    const { code, out, err } = run(['explain', '--size', '8', '--engine', 'libucx'], {
+      UCX_TLS: 'tcp,self,gaudi_copy,gaudi_ipc',
+      UCX_NET_DEVICES: 'lo',
+      UCX_ACC_DEVICES: 'gaudi0',
+      UCX_GAUDI_COPY_RCACHE: 'y',
+      UCX_INSPECT: 'n',
+      UCX_REQUESTS_MAX: '1000',
+    });
+    expect([code, out]).toEqual([0, expect.stringContaining('engine libucx ')]);
+    expect(`${out}${err}`).not.toMatch(/UCX +(WARN|ERROR)|not available|unused/);
+  });
+});
