@@ -24,6 +24,8 @@ import { UcpPeer } from '../fixtures/ucp-peer.ts';
 
 /** Much more than the keepalive time of 100 ms, for loaded machines. */
 const SETTLE_MS = 5000;
+/** Time of the test of idle peers, on a machine that is busy. */
+const IDLE_MS = 120_000;
 const GONE: readonly Status[] = [Status.ENDPOINT_TIMEOUT, Status.CONNECTION_RESET];
 
 let server: TestNodeServer;
@@ -309,7 +311,7 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
     });
   });
 
-  it('that are connected and idle use less than one percent of a processor', async () => {
+  it('that are connected and idle use less than one percent of a processor', { timeout: IDLE_MS }, async () => {
     await withPeers(1, async (own, peer) => {
       const endpoint = await connect(own, peer);
       await peer.ask({ do: 'serve' });
@@ -319,12 +321,13 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
       // The rest of the start is over when a message was sent in both directions.
       await endpoint.tagSend(new Uint8Array(8), { tag: 5 });
       await new Promise((resolve) => setTimeout(resolve, 300));
-      // Other programs make every wake-up more expensive: the window with the least use counts.
-      let shares = [1, 1];
-      for (let window = 0; window < 5 && Math.max(...shares) >= 0.01; window++) {
+      // Other programs make every wake-up more expensive: waits for a window in which they do not. One that polls has none.
+      const deadline = performance.now() + IDLE_MS / 2;
+      let shares = await idleShares(peer);
+      while (Math.max(...shares) >= 0.01) {
+        if (performance.now() > deadline) expect.fail(`shares of a processor: ${shares.join(' and ')}`);
         shares = await idleShares(peer);
       }
-      expect(Math.max(...shares), `shares of a processor: ${shares.join(' and ')}`).toBeLessThan(0.01);
       // Neither process has stopped responding.
       await own.worker.endpoint(own.worker.address()).tagSend(new Uint8Array(8), { tag: 77 });
       expect(await waiting).toMatchObject({ senderTag: 77n });
@@ -334,11 +337,11 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
   });
 });
 
-/** Processor use of this process and a peer in two idle seconds. */
+/** Processor use of this process and a peer in an idle second. */
 async function idleShares(peer: UcpPeer): Promise<[number, number]> {
   const before = [process.cpuUsage(), await peer.ask({ do: 'cpu' })] as const;
   const begin = performance.now();
-  await new Promise((resolve) => setTimeout(resolve, 2000));
+  await new Promise((resolve) => setTimeout(resolve, 1000));
   const { user, system } = process.cpuUsage(before[0]);
   const other = (await peer.ask({ do: 'cpu' })).cpuUs! - before[1].cpuUs!;
   const elapsedUs = (performance.now() - begin) * 1000;
