@@ -1,11 +1,10 @@
 /** Clients and servers that violate the protocol of connection managers: they are disconnected with a reason, and no other connection is affected. */
 
-import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, connect as netConnect, type Server, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type ManagerFixture, useManagers } from '../../../../test/fixtures/connection-managers.ts';
-import { close, OpenFlag, open } from '../../../sys/index.ts';
+import { withoutDescriptors } from '../../../../test/fixtures/no-descriptors.ts';
 import { WARNINGS_MAX } from '../../../ucs/debug/limited-log.ts';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -320,36 +319,12 @@ describe('too many clients', () => {
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     const clients = [await rawClient(listener.address), await rawClient(listener.address)];
-    const freed = exhaustDescriptors();
-    try {
-      await fixture.until(() => clients.every(({ isEnded }) => isEnded()));
-    } finally {
-      freed();
-    }
+    await withoutDescriptors(() => fixture.until(() => clients.every(({ isEnded }) => isEnded())));
     expect(counters(manager)).toMatchObject({ clients: 0, clients_sent_away: 2 });
     expect(fixture.log.records.filter(({ message }) => /sent away/.test(message))).toHaveLength(2);
     await expectServes(listener.address, fixture, requests);
   });
 });
-
-/** Uses up all descriptors of the process; returns the function that closes them. */
-function exhaustDescriptors(): () => void {
-  const limit = (nofile: string): void => {
-    execFileSync('prlimit', ['--pid', String(process.pid), `--nofile=${nofile}`]);
-  };
-  const soft = execFileSync('prlimit', ['--pid', String(process.pid), '--nofile', '--output=SOFT', '--noheadings']);
-  limit('200:');
-  const taken: number[] = [];
-  try {
-    for (;;) taken.push(open('/dev/null', OpenFlag.RDONLY));
-  } catch {
-    // The limit is reached.
-  }
-  return () => {
-    for (const fd of taken) close(fd);
-    limit(`${soft.toString().trim()}:`);
-  };
-}
 
 describe('a server', () => {
   it.each([
