@@ -138,7 +138,7 @@ describe('IbIface', () => {
     open({ RC_CONNECT_TIMEOUT: '100ms' });
     const { pd } = ibIface(message === 'request' ? near : far).port.device;
     const createAh = vi.spyOn(pd, 'createAh').mockImplementation(() => {
-      throw new SyscallError('ibv_create_ah', Errno.ETIMEDOUT, 'a GID that nobody has');
+      throw new SyscallError('ibv_create_ah', Errno.ETIMEDOUT, 'no such GID');
     });
     const failed: Status[] = [];
     near.setErrorHandler!((_endpoint, status) => failed.push(status));
