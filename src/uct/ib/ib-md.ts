@@ -33,7 +33,7 @@ import {
   type RegistrationSource,
 } from '../api/memory-domain.ts';
 import { hostBytesOf } from '../base/host/host-buffer.ts';
-import { unsupported } from '../base/host/host-domain.ts';
+import { notDetected } from '../base/host/host-domain.ts';
 import { checkAdvice, prefault } from '../base/host/memory-advice.ts';
 import { ALLOCATE_OPTIONS, DEREGISTER_OPTIONS } from '../base/host/memory-options.ts';
 import { checkAddress, checkKeyTarget, checkSysDevice, isInside } from '../base/range.ts';
@@ -64,6 +64,8 @@ export class IbMd implements MemoryDomain {
   readonly #keys: IbKeyTable = new IbKeyTable();
   readonly #live: Set<IbMemory> = new Set();
   readonly #events: readonly AsyncEvents[];
+  /** Log for the events of devices. */
+  readonly #log: LimitedLog;
   #ifaces: IbIface[] = [];
   #generation = 0;
   #closed = false;
@@ -80,9 +82,9 @@ export class IbMd implements MemoryDomain {
     this.#ports = ports;
     const events: AsyncEvents[] = [];
     this.#events = events;
-    const log = new LimitedLog(services.log, services.clock, { what: 'warnings about RDMA devices' });
+    this.#log = new LimitedLog(services.log, services.clock, { what: 'warnings about RDMA devices' });
     try {
-      for (const device of devices) events.push(new AsyncEvents(device, log, () => this.#deviceFailed(device)));
+      for (const device of devices) events.push(new AsyncEvents(device, this.#log, () => this.#deviceFailed(device)));
     } catch (error) {
       for (const each of [...events, ...devices]) each.close();
       throw error;
@@ -181,11 +183,11 @@ export class IbMd implements MemoryDomain {
   }
 
   memQuery(address: bigint): MemoryAttributes {
-    throw notDetected('memQuery', address);
+    throw notDetected(IB_NAME, 'memQuery', address);
   }
 
   memExportDmabuf(address: bigint): DmabufExport {
-    throw notDetected('memExportDmabuf', address);
+    throw notDetected(IB_NAME, 'memExportDmabuf', address);
   }
 
   detectMemoryType(): undefined {
@@ -220,6 +222,7 @@ export class IbMd implements MemoryDomain {
     if (this.#closed) return;
     this.#closed = true;
     for (const events of this.#events) events.close();
+    this.#log.tellLeft();
     for (const iface of this.#ifaces) iface.close();
     for (const memory of this.#live) {
       this.#retire(memory);
@@ -340,11 +343,4 @@ function noPort(verbs: VerbsPort, leftOut: readonly LeftOut[]): UcxError {
   const reasons = leftOut.map(({ name, reason }) => `${name}: ${reason}`);
   const message = reasons.length === 0 ? verbs.whyNoDevices() : `no port can be used (${reasons.join('; ')})`;
   return new UcxError({ code: 'ERR_NO_DEVICE', status: Status.NO_DEVICE, message });
-}
-
-function notDetected(call: string, address: bigint): UcxError {
-  checkAddress(address);
-  return unsupported(
-    `${call}: memory domain ${IB_NAME} detects no memory, so it cannot tell what 0x${address.toString(16)} is`,
-  );
 }

@@ -5,8 +5,7 @@ import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
-import { closedError, invalidParam, UcxError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
+import { closedError, invalidParam } from '../../ucs/type/error.ts';
 import type { Iface, IfaceResource } from '../api/iface.ts';
 import type { MdMemory } from '../api/memory.ts';
 import {
@@ -21,11 +20,12 @@ import {
   type RegistrationSource,
 } from '../api/memory-domain.ts';
 import { hostBytesOf } from '../base/host/host-buffer.ts';
+import { notDetected } from '../base/host/host-domain.ts';
 import { checkAdvice, prefault } from '../base/host/memory-advice.ts';
 import { ALLOCATE_OPTIONS } from '../base/host/memory-options.ts';
 import { KEY_BYTES } from '../base/key/key-bytes.ts';
 import { KeyTable } from '../base/key/key-table.ts';
-import { checkAddress, checkKeyTarget } from '../base/range.ts';
+import { checkKeyTarget } from '../base/range.ts';
 import { SelfIface } from './self-iface.ts';
 import { SELF_MD_NAME, SelfKey, SelfMemory } from './self-memory.ts';
 import { SELF_RESOURCE } from './self-resource.ts';
@@ -104,11 +104,11 @@ export class SelfMd implements MemoryDomain {
   }
 
   memQuery(address: bigint): MemoryAttributes {
-    throw notDetected('memQuery', address);
+    throw notDetected(SELF_MD_NAME, 'memQuery', address);
   }
 
   memExportDmabuf(address: bigint): DmabufExport {
-    throw notDetected('memExportDmabuf', address);
+    throw notDetected(SELF_MD_NAME, 'memExportDmabuf', address);
   }
 
   detectMemoryType(): undefined {
@@ -154,10 +154,4 @@ export class SelfMd implements MemoryDomain {
     memory.live = false;
     this.#keys.revoke(memory);
   }
-}
-
-function notDetected(call: string, address: bigint): UcxError {
-  checkAddress(address);
-  const message = `${call}: memory domain self detects no memory, so it cannot tell what 0x${address.toString(16)} is`;
-  return new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message });
 }

@@ -84,11 +84,11 @@ export abstract class HostDomain implements MemoryDomain {
   }
 
   memQuery(address: bigint): MemoryAttributes {
-    throw this.#notDetected('memQuery', address);
+    throw notDetected(this.#name, 'memQuery', address);
   }
 
   memExportDmabuf(address: bigint): DmabufExport {
-    throw this.#notDetected('memExportDmabuf', address);
+    throw notDetected(this.#name, 'memExportDmabuf', address);
   }
 
   detectMemoryType(): undefined {
@@ -157,15 +157,16 @@ export abstract class HostDomain implements MemoryDomain {
     this.revokeKey(memory);
     this.#live.delete(memory);
   }
-
-  #notDetected(call: string, address: bigint): UcxError {
-    checkAddress(address);
-    const message = `${call}: memory domain ${this.#name} detects no memory, so it cannot tell what 0x${address.toString(16)} is`;
-    return unsupported(message);
-  }
 }
 
 /** The error for an unsupported operation of a memory domain. */
 export function unsupported(message: string): UcxError {
   return new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message });
+}
+
+/** The error for a question about memory that a memory domain does not detect. Throws UcxError ERR_INVALID_PARAM for what is no address. */
+export function notDetected(domain: string, call: string, address: bigint): UcxError {
+  checkAddress(address);
+  const what = `memory domain ${domain} detects no memory, so it cannot tell what 0x${address.toString(16)} is`;
+  return unsupported(`${call}: ${what}`);
 }
