@@ -19,3 +19,13 @@ it('handle numbers are the smallest free ones', () => {
     }),
   );
 });
+
+it('freed numbers of every size are found again, the smallest first', () => {
+  const ids = new HandleIds();
+  const count = 40_000;
+  for (let i = 0; i < count; i++) ids.take();
+  const freed = [1, 31, 32, 33, 1023, 1024, 32_767, 32_768, 39_999];
+  for (const id of freed.toReversed()) ids.free(id);
+  expect(freed.map(() => ids.take())).toEqual(freed);
+  expect(ids.take()).toBe(count + 1);
+});

@@ -2,46 +2,50 @@
  * Handle numbers as allocated by the idr of the kernel: the smallest free one, from 1. Numbers only.
  */
 
-/** The numbers of one table. Each call takes time in proportion to the logarithm of the freed numbers. */
+/** Levels of bits above the numbers: 32^4 is more than the driver's limits of buffers and blocks allow. */
+const LEVELS = 4;
+const NUMBERS_MAX = 32 ** LEVELS;
+
+/** The numbers of one table. Each call takes the same time, however many numbers there are. */
 export class HandleIds {
-  /** Freed numbers as a binary heap: each is below those at twice its index plus 1 and 2. */
-  readonly #freed: number[] = [];
+  /** Words of bits for each level, the lowest first: a bit is set for a freed number, and above that for a word that has a bit. */
+  readonly #levels: number[][] = Array.from({ length: LEVELS }, () => []);
   #next = 1;
 
-  /** Takes the smallest free number. */
+  /** Takes the smallest free number. Throws RangeError when there is none. */
   take(): number {
-    const heap = this.#freed;
-    const smallest = heap[0];
-    if (smallest === undefined) return this.#next++;
-    const last = heap.pop()!;
-    if (heap.length > 0) this.#sink(last);
-    return smallest;
+    let id = 0;
+    for (let level = LEVELS - 1; level >= 0; level--) {
+      const bits = this.#levels[level]![id] ?? 0;
+      if (bits === 0) return this.#takeNew();
+      id = id * 32 + 31 - Math.clz32(bits & -bits);
+    }
+    this.#clear(id);
+    return id;
   }
 
   /** Returns a number that was taken. */
   free(id: number): void {
-    const heap = this.#freed;
-    let at = heap.length;
-    while (at > 0) {
-      const parent = (at - 1) >>> 1;
-      if (heap[parent]! < id) break;
-      heap[at] = heap[parent]!;
-      at = parent;
+    let at = id;
+    for (const words of this.#levels) {
+      const word = at >>> 5;
+      words[word] = (words[word] ?? 0) | (1 << (at & 31));
+      at = word;
     }
-    heap[at] = id;
   }
 
-  /** Puts a number in the place of the first. */
-  #sink(id: number): void {
-    const heap = this.#freed;
-    let at = 0;
-    for (;;) {
-      let child = 2 * at + 1;
-      if (child + 1 < heap.length && heap[child + 1]! < heap[child]!) child += 1;
-      if (child >= heap.length || heap[child]! > id) break;
-      heap[at] = heap[child]!;
-      at = child;
+  #takeNew(): number {
+    if (this.#next === NUMBERS_MAX) throw new RangeError(`more than ${NUMBERS_MAX - 1} handles`);
+    return this.#next++;
+  }
+
+  #clear(id: number): void {
+    let at = id;
+    for (const words of this.#levels) {
+      const word = at >>> 5;
+      words[word]! &= ~(1 << (at & 31));
+      if (words[word] !== 0) return;
+      at = word;
     }
-    heap[at] = id;
   }
 }
