@@ -4,6 +4,7 @@
  */
 
 import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createEmulatedNode } from '../../src/emulator/index.ts';
@@ -18,6 +19,8 @@ import { UcpPeer } from '../fixtures/ucp-peer.ts';
 const TLS = 'tcp,self,gaudi_cpy';
 const KIB64 = 65_536;
 const MIB = 2 ** 20;
+/** TCP_ESTABLISHED in /proc/net/tcp. */
+const ESTABLISHED = '01';
 /** Much more than the timeouts below, for loaded machines. */
 const SETTLE_MS = 15_000;
 const SHORT = { UCX_KEEPALIVE_INTERVAL: '100ms', UCX_TCP_PEER_TIMEOUT: '400ms' };
@@ -303,6 +306,8 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
     await withPeers({}, 1, async (own, peer) => {
       const { endpoint } = await connect(own, peer);
       await peer.ask({ do: 'serve' });
+      // Both ends have connected, and one of the two connections is closed: its descriptor must not become free under the limit.
+      await waitFor(own.worker, () => connectionsOf(peer.pid) === 1);
       const limit = limitDescriptors(peer.pid);
       // A worker without a connection to the peer.
       const second = own.context.worker();
@@ -450,6 +455,24 @@ function limitDescriptors(pid: number): { lift(): void } {
   };
   set(String(lowest));
   return { lift: () => set('1024') };
+}
+
+/** Number of TCP connections of a process. */
+function connectionsOf(pid: number): number {
+  const sockets = readdirSync(`/proc/${pid}/fd`).map((fd) => linkTarget(`/proc/${pid}/fd/${fd}`));
+  const [, ...lines] = readFileSync('/proc/net/tcp', 'latin1').trim().split('\n');
+  const fields = lines.map((line) => line.trim().split(/\s+/));
+  return fields.filter(({ 3: state, 9: inode }) => state === ESTABLISHED && sockets.includes(`socket:[${inode}]`))
+    .length;
+}
+
+/** The target of a link; nothing for one that has been removed meanwhile. */
+function linkTarget(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return '';
+  }
 }
 
 /** Drives a worker until `isDone`; fails if that takes too long. */
