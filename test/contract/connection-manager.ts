@@ -7,7 +7,7 @@ import { type OpenManager, useManagers } from '../fixtures/connection-managers.t
 import { failureOf } from '../fixtures/contexts.ts';
 import { expectSame, pattern } from '../fixtures/pair.ts';
 
-const NOBODY = new Uint8Array(0);
+const NO_BYTES = new Uint8Array(0);
 
 /** Runs the cases. */
 export function describeConnectionManager(name: string, open: OpenManager): void {
@@ -47,10 +47,10 @@ function describeAnswers(fixture: Fixture): void {
   it('notifies the server when the client aborts', async () => {
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
-    fixture.connect(manager, listener.address, NOBODY, Status.UNREACHABLE);
+    fixture.connect(manager, listener.address, NO_BYTES, Status.UNREACHABLE);
     await fixture.until(() => requests.length === 1);
     const settled: Status[] = [];
-    requests[0]!.accept(NOBODY, (status) => settled.push(status));
+    requests[0]!.accept(NO_BYTES, (status) => settled.push(status));
     await fixture.until(() => settled.length > 0);
     expect(settled).toEqual([Status.UNREACHABLE]);
   });
@@ -82,11 +82,11 @@ function describeAnswers(fixture: Fixture): void {
     await fixture.until(() => requests.length === 1);
     const two = fixture.connect(manager, listener.address);
     await fixture.until(() => requests.length === 2);
-    requests[0]!.accept(NOBODY, () => undefined);
+    requests[0]!.accept(NO_BYTES, () => undefined);
     requests[0]!.reject(Status.REJECTED, 'late');
     requests[1]!.reject(Status.REJECTED, 'no');
     const refused = expect.objectContaining({ code: 'ERR_NOT_CONNECTED' });
-    for (const request of requests) expect(() => request.accept(NOBODY, () => undefined)).toThrow(refused);
+    for (const request of requests) expect(() => request.accept(NO_BYTES, () => undefined)).toThrow(refused);
     await fixture.until(() => one.answers.length === 1 && two.answers.length === 1);
     expect([one, two].map(({ answers }) => answers[0]!.status)).toEqual([Status.OK, Status.REJECTED]);
   });
@@ -125,7 +125,7 @@ function describeAddresses(fixture: Fixture): void {
     const { answers } = fixture.connect(manager, { address: to, port: listener.address.port });
     await fixture.until(() => requests.length === 1);
     expect(requests[0]!.serverAddress).toEqual({ address: to, port: listener.address.port });
-    requests[0]!.accept(NOBODY, () => undefined);
+    requests[0]!.accept(NO_BYTES, () => undefined);
     await fixture.until(() => answers.length === 1);
     expect(answers[0]!.status).toBe(Status.OK);
   });
@@ -139,7 +139,7 @@ function describeAddresses(fixture: Fixture): void {
       expect(failure.code).toBe('ERR_SYSCALL_EADDRINUSE');
       const { answers } = fixture.connect(manager, address);
       await fixture.until(() => requests.length === 1);
-      requests[0]!.accept(NOBODY, () => undefined);
+      requests[0]!.accept(NO_BYTES, () => undefined);
       await fixture.until(() => answers.length === 1);
       listener.close();
       const again = fixture.listen(manager, address);
@@ -194,7 +194,7 @@ function describeEnds(fixture: Fixture): void {
     await fixture.until(() => requests.some(({ live }) => live));
     late.attempt.cancel();
     await fixture.until(() => requests.every(({ live }) => !live));
-    expect(() => requests.at(-1)!.accept(NOBODY, () => undefined)).toThrow(
+    expect(() => requests.at(-1)!.accept(NO_BYTES, () => undefined)).toThrow(
       expect.objectContaining({ code: 'ERR_NOT_CONNECTED' }),
     );
     await fixture.until(() => server.outstanding === 1);
@@ -207,7 +207,7 @@ function describeEnds(fixture: Fixture): void {
     const { attempt, answers } = fixture.connect(client, listener.address);
     await fixture.until(() => requests.length === 1);
     const settled: Status[] = [];
-    requests[0]!.accept(NOBODY, (status) => settled.push(status));
+    requests[0]!.accept(NO_BYTES, (status) => settled.push(status));
     attempt.cancel();
     await fixture.until(() => settled.length > 0);
     await fixture.idle();
@@ -234,7 +234,7 @@ function describeEnds(fixture: Fixture): void {
     const clients = Array.from({ length: 3 }, () => fixture.connect(client, listener.address));
     await fixture.until(() => requests.length === 3);
     let settled = 0;
-    requests[0]!.accept(NOBODY, () => (settled += 1));
+    requests[0]!.accept(NO_BYTES, () => (settled += 1));
     server.close();
     server.close();
     expect(requests.every(({ live }) => !live)).toBe(true);
@@ -272,7 +272,7 @@ function describeEnds(fixture: Fixture): void {
       }
       await new Promise(setImmediate);
     }
-    const other = client.connect(listener.address, NOBODY, () => Status.OK);
+    const other = client.connect(listener.address, NO_BYTES, () => Status.OK);
     other.cancel();
     server.close();
     await fixture.until(() => answers.length === 1);
@@ -297,7 +297,7 @@ function describeSleep(fixture: Fixture): void {
       if (requests.length === 0) await server.wait(3600e9);
     }
     const asleep = client.wait(3600e9);
-    requests[0]!.accept(NOBODY, () => undefined);
+    requests[0]!.accept(NO_BYTES, () => undefined);
     await asleep;
     await fixture.until(() => answers.length === 1);
     const ending = server.wait(3600e9);

@@ -55,7 +55,7 @@ describe('traces', () => {
   it('of clients of a node server are equal for equal calls; one more call differs', async () => {
     const [a, b, c] = [record('first', 1), record('second', 1), record('third', 2)];
     // The server writes what is left after it has answered.
-    await vi.waitFor(() => expect([a, b, c].map((path) => lines(path).length)).toEqual([2, 2, 4]), PATIENCE);
+    await vi.waitFor(() => expect([a, b, c].map((path) => lines(path).length)).toEqual([2, 2, 4]), TIMEOUT);
     expect(JSON.parse(lines(a)[0]!)).toMatchObject({
       pid: process.pid,
       card: 0,
@@ -88,7 +88,7 @@ describe('traces', () => {
       words[HL_MEM_ARGS.words.alloc_mem_size] = 2 ** 21;
       expect(file.ioctl(file.numbers.MEMORY, { address: NO_ADDRESS, words })).toBe(0);
       const log = `${socket}.log`;
-      await vi.waitFor(() => expect(readFileSync(log, 'utf8')).toMatch(/trace of ioctls has ended: ENOSPC/), PATIENCE);
+      await vi.waitFor(() => expect(readFileSync(log, 'utf8')).toMatch(/trace of ioctls has ended: ENOSPC/), TIMEOUT);
       words[HL_MEM_ARGS.words.op] = HL_MEM_OP.FREE;
       expect(file.ioctl(file.numbers.MEMORY, { address: NO_ADDRESS, words })).toBe(0);
       node.close();
@@ -113,7 +113,7 @@ describe('live lines on standard output', () => {
     server.stderr.on('data', (piece) => {
       texts.err += String(piece);
     });
-    await vi.waitFor(() => expect(texts.out).toContain('node server up'), PATIENCE);
+    await vi.waitFor(() => expect(texts.out).toContain('node server up'), TIMEOUT);
     const node = connectEmulatedNode(socket);
     const file = node.open(0);
     const words = new Uint32Array(HL_MEM_ARGS.size / 4);
@@ -125,12 +125,12 @@ describe('live lines on standard output', () => {
     expect(allocate()).toBe(0);
     const line =
       /^\[\d+\/\d+\] ioctl\(accel0, MEMORY ALLOC, \{.*alloc_mem_size=0x200000.*\}\) = 0 \{.*handle=0x1.*<0\.\d{6}>$/m;
-    await vi.waitFor(() => expect(texts.out).toMatch(line), PATIENCE);
+    await vi.waitFor(() => expect(texts.out).toMatch(line), TIMEOUT);
     server.stdout.destroy();
     await vi.waitFor(() => {
       expect(allocate()).toBe(0);
       expect(texts.err).toMatch(/the trace of ioctls has ended: .*EPIPE/);
-    }, PATIENCE);
+    }, TIMEOUT);
     expect(allocate()).toBe(0);
     node.close();
     server.kill('SIGTERM');
@@ -189,7 +189,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('the calls of our hl-thunk on %s', (
         .filter((call) => !call.includes('WAIT_CS'))
         .map((call) => call.replace('process 1 card 0: ', ''));
     const recorded = readFileSync(join(ROOT, `test/fixtures/device-nodes/hlthunk-copy-${asic}.txt`), 'utf8');
-    await vi.waitFor(() => expect(calls(readFileSync(path, 'utf8'))).toEqual(recorded.trimEnd().split('\n')), PATIENCE);
+    await vi.waitFor(() => expect(calls(readFileSync(path, 'utf8'))).toEqual(recorded.trimEnd().split('\n')), TIMEOUT);
     let next = 0;
     const names = recorded.split('\n').map((call) => call.slice(0, call.indexOf(' {')));
     for (const name of names) if (name === C_LIBRARY[asic][next]) next += 1;
@@ -201,7 +201,7 @@ const lines = (path: string): readonly string[] =>
   readFileSync(path, 'utf8')
     .split('\n')
     .filter((line) => line !== '');
-const PATIENCE = { timeout: 10_000 };
+const TIMEOUT = { timeout: 10_000 };
 
 const reason = process.getuid!() !== 0 ? 'not root' : existsSync('/dev/fuse') ? compilerSkipReason() : 'no /dev/fuse';
 if (reason !== undefined) console.log(`traces of device nodes skipped: ${reason}`);
@@ -218,9 +218,9 @@ describe.skipIf(reason !== undefined)(`traces of device nodes${reason === undefi
     await vi.waitFor(() => {
       expect(readFileSync(a, 'utf8')).toContain('"op":"ALLOC"');
       expect(command('trace', 'diff', a, b)).toEqual([0, '', '']);
-    }, PATIENCE);
+    }, TIMEOUT);
     expect(command('run', '--trace', c, '--', 'sh', '-c', `${copy} 0000:19:00.0 && ${copy} 0000:19:00.0`)[0]).toBe(0);
     const differs = expect.stringMatching(/^call \d+ differs\n< nothing\n> process 2 /);
-    await vi.waitFor(() => expect(command('trace', 'diff', a, c)).toEqual([1, differs, '']), PATIENCE);
+    await vi.waitFor(() => expect(command('trace', 'diff', a, c)).toEqual([1, differs, '']), TIMEOUT);
   });
 });

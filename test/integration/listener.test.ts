@@ -26,8 +26,8 @@ interface Sides {
 
 /** Codes of failures: libucp has fewer statuses, and no causes. */
 const CODES = {
-  native: { nobody: 'ERR_UNREACHABLE', foreign: 'ERR_SYSCALL_EADDRNOTAVAIL' },
-  libucx: { nobody: 'ERR_NOT_CONNECTED', foreign: 'ERR_IO_ERROR' },
+  native: { absent: 'ERR_UNREACHABLE', foreign: 'ERR_SYSCALL_EADDRNOTAVAIL' },
+  libucx: { absent: 'ERR_NOT_CONNECTED', foreign: 'ERR_IO_ERROR' },
 };
 
 describe.each(ENGINES)('over %s', (engine) => {
@@ -105,7 +105,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       await listener.close();
       expect(await rest).toBe('ended');
       expect(await listener.next()).toBeUndefined();
-      expect(await failureOf(() => two.worker.connect(portOf(listener)))).toMatchObject({ code: codes.nobody });
+      expect(await failureOf(() => two.worker.connect(portOf(listener)))).toMatchObject({ code: codes.absent });
     });
 
     it('closes when its signal fires', async () => {
@@ -116,7 +116,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       stop.abort(new Error('enough'));
       expect(await next).toMatchObject({ code: 'ABORT_ERR', cause: expect.objectContaining({ message: 'enough' }) });
       expect(listener.closed).toBe(true);
-      expect(await failureOf(() => two.worker.connect(portOf(listener)))).toMatchObject({ code: codes.nobody });
+      expect(await failureOf(() => two.worker.connect(portOf(listener)))).toMatchObject({ code: codes.absent });
       expect(await failureOf(() => one.worker.listener({ signal: stop.signal }))).toMatchObject({ code: 'ABORT_ERR' });
       const other = one.worker.listener();
       expect(await failureOf(() => other.next({ signal: AbortSignal.abort() }))).toMatchObject({ code: 'ABORT_ERR' });
@@ -331,7 +331,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       await listener.close();
       for (const address of [{ address: LOOPBACK }, { host: LOOPBACK }]) {
         const failure = await failureOf(() => two.worker.connect({ ...address, port: listener.port }));
-        expect(failure).toMatchObject({ code: codes.nobody });
+        expect(failure).toMatchObject({ code: codes.absent });
         if (isNative) expect(failure.cause).toMatchObject({ code: 'ERR_SYSCALL_ECONNREFUSED' });
       }
       const unknown = await failureOf(() => two.worker.connect({ host: 'no-such-host.invalid', port: 80 }));
