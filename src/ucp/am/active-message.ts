@@ -20,7 +20,7 @@ import {
   piecesOf,
 } from '../api/memory/local-bytes.ts';
 import type { AmSendParams, RequestParams } from '../api/request.ts';
-import { sendPieces, shortBytes } from '../base/message-packer.ts';
+import { sendAfterPuts, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';
 import { lacksCredit } from '../base/outbound-credit.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
@@ -138,7 +138,27 @@ export class ActiveMessages {
     return this.#start(connection, connection.messageLane(), NOTIFICATION_ID, bytes, NO_DATA, params);
   }
 
-  onEager(frame: AmFrame): void {
+  /**
+   * Sends a notification behind the last puts of the lane of messages, which may be in flight: the peer gets it only if they arrive.
+   * @returns OK; NO_RESOURCE to be called again; or why it has to wait for the end of the puts
+   */
+  notifyAfterPuts(connection: Connection, bytes: Uint8Array, puts: number): Status {
+    const { credit, remoteId } = connection;
+    const padded = paddedTo8(bytes.byteLength);
+    const cost = padded + KEPT_OVERHEAD_BYTES;
+    if (remoteId === NO_ENDPOINT || credit.bytes < cost) return Status.UNSUPPORTED;
+    const payload = new Uint8Array(padded);
+    payload.set(bytes);
+    const words = writeAm(remoteId, NOTIFICATION_ID, bytes.byteLength);
+    const status = sendAfterPuts(connection, [MessageId.AM, MessageId.AM_VOID], words, payload, puts);
+    if (status !== Status.OK) return status;
+    credit.bytes -= cost;
+    this.#host.counters.count(WorkerCounter.AM_TX);
+    return status;
+  }
+
+  /** @param isVoid a notification whose puts have failed: it is not delivered */
+  onEager(frame: AmFrame, isVoid = false): void {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const { inbound } = connection;
@@ -147,8 +167,8 @@ export class ActiveMessages {
       this.#host.breaksProtocol(connection, 'it sends active messages without credit');
       return;
     }
-    if (this.#handleEager(frame, connection, cost)) inbound.settle();
-    else inbound.release(cost);
+    if (isVoid || !this.#handleEager(frame, connection, cost)) inbound.release(cost);
+    else inbound.settle();
   }
 
   /** @returns true where the message was put into a queue */

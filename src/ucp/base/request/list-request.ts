@@ -1,8 +1,8 @@
 /**
  * The request of a list of puts or gets, and of its notification. What its blocks are, and how they start, is in rma/list.
  *
- *   MOVE --every block has ended--> FLUSH --all lanes are flushed--> NOTIFY --the notification is sent--> DONE
- *     '---- if neither is wanted ------------^   '----- without a notification -----------------------------^
+ *   MOVE --all are started--> FOLLOW --every block has ended--> FLUSH --all lanes are flushed--> NOTIFY --the notification is sent--> DONE
+ *                                '-- with its notification behind the blocks, or if neither is wanted -------^
  *
  * A failure ends the request from every phase, and nothing is sent then.
  */
@@ -14,7 +14,7 @@ import type { Lane } from '../../lane/lane.ts';
 import { type Connection, notInitialized, Request, type Starter, start } from './request.ts';
 
 /** Where a list is: see the diagram above. */
-export const ListPhase = { MOVE: 0, FLUSH: 1, NOTIFY: 2, DONE: 3 } as const;
+export const ListPhase = { MOVE: 0, FOLLOW: 1, FLUSH: 2, NOTIFY: 3, DONE: 4 } as const;
 export type ListPhase = (typeof ListPhase)[keyof typeof ListPhase];
 
 /** What a list moves, with the state of one of its moves. */
@@ -26,6 +26,8 @@ export interface ListMove {
   start(request: ListRequest, connection: Connection): Status;
   /** Drops the blocks that are not started. */
   drop(): void;
+  /** Whether lanes carry all blocks that were started: the worker of the peer moves none. */
+  readonly isCarried: boolean;
   /** False if memory of it was detached, shortened or unmapped. */
   readonly isIntact: boolean;
   /** Gives back what it holds. */
@@ -61,6 +63,9 @@ export class ListRequest extends Request implements FlushedList {
   isDue = false;
   /** The lanes that blocks were given to: a notification waits until they are flushed. */
   readonly used: Set<Lane> = new Set();
+  /** Puts of the lane of messages before and behind its blocks; undefined if they were not started together. */
+  putsBefore: number | undefined = undefined;
+  putsBehind: number | undefined = undefined;
   /** Makes the error of a failed block. */
   errorOf: (entry: number, status: Status) => unknown = () => undefined;
   /** Completions of blocks that are not in flight. */

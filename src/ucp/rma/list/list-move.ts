@@ -106,6 +106,10 @@ export class BlockMove implements ListMove {
     return this.#list.isIntact;
   }
 
+  get isCarried(): boolean {
+    return this.#remote.length === 0;
+  }
+
   start(request: ListRequest, connection: Connection): Status {
     const status = this.#startBlocks(request);
     if (status !== Status.OK || this.#remote.length === 0) return status;

@@ -5,7 +5,7 @@ import { Status } from '../../../ucs/type/status.ts';
 import { checkList, entryError, type ListBlock, moveParamsOf } from '../../api/list/check-list.ts';
 import type { ListParams, PreparedList, TransferEntry } from '../../api/list/list.ts';
 import { PlannedList } from '../../api/list/planned-list.ts';
-import type { RequestCallback } from '../../api/request.ts';
+import type { RequestCallback, RequestParams } from '../../api/request.ts';
 import type { PeerConnection } from '../../base/peer-connection.ts';
 import type { ProtocolHost } from '../../base/protocol-host.ts';
 import { ListPhase, type ListRequest } from '../../base/request/list-request.ts';
@@ -14,23 +14,27 @@ import { PROTOCOL_NAMES } from '../../proto/selection.ts';
 import { BlockMove, MoveRegistrations, type SoftwareList } from './list-move.ts';
 import { type BlockRegistrar, MAPPED_ONLY, operationOf, PlannedBlock } from './planned-block.ts';
 
-/** Sends the notification of a list. Returns like an nbx operation. */
-export type SendNotification = (
-  connection: Connection,
-  bytes: Uint8Array,
-  callback: RequestCallback,
-) => Status | Request;
+/** Sends the notifications of lists. */
+export interface NotificationSender {
+  /** Sends one. Returns like an nbx operation. */
+  notify(connection: Connection, bytes: Uint8Array, params: RequestParams): Status | Request;
+  /**
+   * Sends one behind the last puts of the lane of messages, which may be in flight.
+   * @returns OK; NO_RESOURCE to be called again; or why it has to wait for their end
+   */
+  notifyAfterPuts(connection: Connection, bytes: Uint8Array, puts: number): Status;
+}
 
 /** The lists of one worker. */
 export class RmaLists {
   readonly #host: ProtocolHost;
   readonly #software: SoftwareList;
-  readonly #notify: SendNotification;
+  readonly #sender: NotificationSender;
 
-  constructor(host: ProtocolHost, software: SoftwareList, notify: SendNotification) {
+  constructor(host: ProtocolHost, software: SoftwareList, sender: NotificationSender) {
     this.#host = host;
     this.#software = software;
-    this.#notify = notify;
+    this.#sender = sender;
   }
 
   /** See Endpoint.prepareList. */
@@ -116,9 +120,20 @@ export class RmaLists {
   /** Runs the phase that a list is in, and those behind it. */
   readonly #advance = (request: ListRequest, connection: Connection): Status => {
     if (request.phase === ListPhase.MOVE) {
+      const puts = connection.amLane?.endpoint.putsStarted;
+      const isBegun = request.done > 0;
       const status = request.move!.start(request, connection);
       if (status === Status.NO_RESOURCE) return status;
-      request.phase = request.flushes ? ListPhase.FLUSH : ListPhase.DONE;
+      // What was started in several steps may have puts of others in between.
+      request.putsBefore = isBegun ? undefined : puts;
+      request.putsBehind = connection.amLane?.endpoint.putsStarted;
+      request.phase = ListPhase.FOLLOW;
+    }
+    if (request.phase === ListPhase.FOLLOW) {
+      const status = this.#follow(request, connection);
+      if (status === Status.NO_RESOURCE) return status;
+      const next = request.flushes ? ListPhase.FLUSH : ListPhase.DONE;
+      request.phase = status === Status.OK ? ListPhase.DONE : next;
       if (releaseHold(request)) return Status.INPROGRESS;
       if (request.failure !== Status.OK || request.phase === ListPhase.DONE) return request.failure;
       request.count = 1;
@@ -135,14 +150,32 @@ export class RmaLists {
       request.isDue = true;
       return Status.INPROGRESS;
     }
-    const sent = this.#notify(connection, request.notification!, (message, status) => {
+    const callback: RequestCallback = (message, status) => {
       message.free();
       request.complete(status);
-    });
+    };
+    const sent = this.#sender.notify(connection, request.notification!, { callback });
     if (sent === Status.NO_RESOURCE) return sent;
     request.phase = ListPhase.DONE;
     return typeof sent === 'number' ? sent : Status.INPROGRESS;
   };
+
+  /**
+   * Sends the notification without waiting for the blocks, if one lane carries both and keeps their order.
+   * @returns OK; NO_RESOURCE to be called again; or why it comes after the blocks
+   */
+  #follow(request: ListRequest, connection: Connection): Status {
+    const { notification, putsBefore, putsBehind, used, move, failure } = request;
+    const { amLane } = connection;
+    if (notification === undefined || putsBefore === undefined || putsBehind === undefined) return Status.UNSUPPORTED;
+    const isAlone = used.size === 1 && used.has(amLane!) && move!.isCarried && putsBehind > putsBefore;
+    const isOrdered = isAlone && amLane!.endpoint.putsStarted === putsBehind;
+    const isMine = connection.notifications.isFirst(request);
+    if (!isOrdered || !isMine || failure !== Status.OK || !move!.isIntact) return Status.UNSUPPORTED;
+    const status = this.#sender.notifyAfterPuts(connection, notification, putsBehind - putsBefore);
+    if (status === Status.OK) connection.notifications.pass(request);
+    return status;
+  }
 }
 
 /** Ends the count for the starting of a phase; true if something of the phase is still in flight. */
