@@ -80,6 +80,10 @@ export class BlockMove implements ListMove {
   readonly #registrations: MoveRegistrations | undefined;
   readonly #count: number;
   #next = 0;
+  /** The part of a block that several devices share. */
+  #nextPart = 0;
+  /** Lanes that hold back what they are given. */
+  readonly #corked: Lane[] = [];
   /** Blocks that the worker of the peer moves. */
   readonly #remote: PlannedBlock[] = [];
   /** Transfers of them that wait for resources. */
@@ -129,19 +133,19 @@ export class BlockMove implements ListMove {
 
   #startBlocks(request: ListRequest): Status {
     const { blocks } = this.#list;
-    let corked: Lane | undefined;
+    const corked = this.#corked;
     try {
       while (this.#next < this.#count && !this.#isDropped) {
-        const block = blocks[this.#selected === undefined ? this.#next : this.#selected[this.#next]!]!;
+        const whole = blocks[this.#selected === undefined ? this.#next : this.#selected[this.#next]!]!;
+        const block = whole.parts === undefined ? whole : whole.parts[this.#nextPart]!;
         const { lane } = block;
         if (lane === undefined) {
           this.#remote.push(block);
           this.#next += 1;
           continue;
         }
-        if (corked !== lane) {
-          corked?.endpoint.uncork?.();
-          corked = lane;
+        if (corked.at(-1) !== lane && !corked.includes(lane)) {
+          corked.push(lane);
           lane.endpoint.cork?.();
           request.used.add(lane);
         }
@@ -149,7 +153,11 @@ export class BlockMove implements ListMove {
         const status = startBlock(block, completion, request);
         if (status !== Status.INPROGRESS) request.putCompletion(completion);
         if (status === Status.NO_RESOURCE) return status;
-        this.#next += 1;
+        this.#nextPart += 1;
+        if (this.#nextPart >= (whole.parts?.length ?? 1)) {
+          this.#nextPart = 0;
+          this.#next += 1;
+        }
         if (status < 0) {
           request.fail(block.entry, status);
           return status;
@@ -159,7 +167,7 @@ export class BlockMove implements ListMove {
       }
       return request.failure;
     } finally {
-      corked?.endpoint.uncork?.();
+      for (const lane of corked.splice(0)) lane.endpoint.uncork?.();
     }
   }
 

@@ -10,8 +10,9 @@ import type { PeerConnection } from '../../base/peer-connection.ts';
 import type { ProtocolHost } from '../../base/protocol-host.ts';
 import { ListPhase, type ListRequest } from '../../base/request/list-request.ts';
 import type { Connection, Request } from '../../base/request/request.ts';
-import { PROTOCOL_NAMES } from '../../proto/selection.ts';
+import { type Candidate, PROTOCOL_NAMES } from '../../proto/selection.ts';
 import { BlockMove, MoveRegistrations, type SoftwareList } from './list-move.ts';
+import { ListRails } from './list-rails.ts';
 import { type BlockRegistrar, MAPPED_ONLY, operationOf, PlannedBlock } from './planned-block.ts';
 
 /** Sends the notifications of lists. */
@@ -107,9 +108,27 @@ export class RmaLists {
   ): PlannedList<PlannedBlock> {
     const { context } = this.#host;
     const blocks = checkList({ memory: context, keys: connection }, operation, list, strict);
+    const rails = new ListRails(connection, operationOf(operation), blocks, context.rmaRails);
+    const planned = (block: ListBlock, candidate?: Candidate): PlannedBlock =>
+      new PlannedBlock(operationOf(operation), block, connection, context, registrar, candidate);
     const plan = (block: ListBlock): PlannedBlock => {
       try {
-        return new PlannedBlock(operationOf(operation), block, connection, context, registrar);
+        const [first, ...others] = rails.partsOf(block) ?? [];
+        const whole = planned(block, first?.candidate);
+        if (first === undefined || others.length === 0) return whole;
+        whole.parts = [first, ...others].map(({ candidate, offset, byteLength }) => {
+          const { local, localOffset, rkey, remoteOffset, entry } = block;
+          const part = {
+            local,
+            localOffset: localOffset + offset,
+            rkey,
+            remoteOffset: remoteOffset + offset,
+            byteLength,
+            entry,
+          };
+          return planned(part, candidate);
+        });
+        return whole;
       } catch (error) {
         throw entryError(block.entry, error);
       }
