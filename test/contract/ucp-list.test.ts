@@ -301,6 +301,40 @@ describe.each(PAIR_KINDS)('notifications over $name', (kind) => {
     unmap(two, remote);
   });
 
+  it('with an id go to the handler of its active messages, and not to the notifications of the worker', async () => {
+    const pair = await fixture.pair(kind);
+    const { one, two, ab } = pair;
+    const ID = 77;
+    const taken = taking(pair);
+    const remote = mappedOf(two, remoteKinds.at(-1)!, 20_000);
+    const rkey = keyFor(ab, two, remote);
+    const told: string[] = [];
+    two.worker.setAmHandler(ID, ({ header, byteLength }) => {
+      told.push(`${new TextDecoder().decode(header)} and ${byteLength} bytes`);
+    });
+    const bytes = pattern(20_000, 2);
+    await serving(pair, async () => {
+      await ab.put(bytes, rkey, { notify: text('put'), notifyId: ID });
+      await ab.putList([{ local: bytes, rkey, byteLength: 8 }], { notify: text('list'), notifyId: ID });
+      await ab.putList([{ local: bytes, rkey, byteLength: 8 }], { notify: text('of the worker') });
+    });
+    await driveUntil(pair, () => told.length === 2 && taken.length === 1);
+    expect([told, taken]).toEqual([['put and 0 bytes', 'list and 0 bytes'], ['of the worker']]);
+    expectSame(await contents(two, remote), bytes);
+    for (const params of [
+      { notifyId: ID },
+      { notify: text('x'), notifyId: 65_536 },
+      { notify: text('x'), notifyId: -1 },
+    ]) {
+      expect(refusal(() => ab.putNbx(bytes, 0, 8, rkey, 0, params)).code).toBe('ERR_INVALID_PARAM');
+      await expect(ab.put(bytes, rkey, params)).rejects.toMatchObject({ code: 'ERR_INVALID_PARAM' });
+    }
+    expect(one.worker.requestsInUse).toBe(0);
+    two.worker.setAmHandler(ID, undefined);
+    rkey.release();
+    unmap(two, remote);
+  });
+
   it('are kept until a loop or a handler takes them', async () => {
     const pair = await fixture.pair(kind);
     const { two, ab } = pair;

@@ -25,6 +25,7 @@ import { isObserved } from '../base/observation.ts';
 import { lacksCredit } from '../base/outbound-credit.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { Notice } from '../base/request/list-request.ts';
 import type { SendRequest } from '../base/request/message-request.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
@@ -133,23 +134,23 @@ export class ActiveMessages {
   }
 
   /** Sends a notification: a message of the library, without data. */
-  notify(connection: Connection, bytes: Uint8Array, params: RequestParams): Status | Request {
+  notify(connection: Connection, { bytes, id = NOTIFICATION_ID }: Notice, params: RequestParams): Status | Request {
     if (connection.failure !== Status.OK) return connection.failure;
-    return this.#start(connection, connection.messageLane(), NOTIFICATION_ID, bytes, NO_DATA, params);
+    return this.#start(connection, connection.messageLane(), id, bytes, NO_DATA, params);
   }
 
   /**
    * Sends a notification behind the last puts of the lane of messages, which may be in flight: the peer gets it only if they arrive.
-   * @returns OK; NO_RESOURCE to be called again; or why it has to wait for the end of the puts
+   * @returns OK, or why it has to wait for the end of the puts
    */
-  notifyAfterPuts(connection: Connection, bytes: Uint8Array, puts: number): Status {
+  notifyAfterPuts(connection: Connection, { bytes, id = NOTIFICATION_ID }: Notice, puts: number): Status {
     const { credit, remoteId } = connection;
     const padded = paddedTo8(bytes.byteLength);
     const cost = padded + KEPT_OVERHEAD_BYTES;
     if (remoteId === NO_ENDPOINT || credit.bytes < cost) return Status.UNSUPPORTED;
     const payload = new Uint8Array(padded);
     payload.set(bytes);
-    const words = writeAm(remoteId, NOTIFICATION_ID, bytes.byteLength);
+    const words = writeAm(remoteId, id, bytes.byteLength);
     const status = sendAfterPuts(connection, [MessageId.AM, MessageId.AM_VOID], words, payload, puts);
     if (status !== Status.OK) return status;
     credit.bytes -= cost;

@@ -330,7 +330,7 @@ export interface UctEndpoint {
    * Sends an active message that the packer writes, behind the last `puts` of {@link putsStarted}: it arrives when their bytes are visible in remote memory.
    * Absent together with that.
    * @param failedId id with which it arrives if the peer has refused one of those puts
-   * @returns like {@link amBcopy}; NO_RESOURCE also while local memory of those puts is still read
+   * @returns like {@link amBcopy}; NO_RESOURCE also if local memory of those puts is still read
    */
   amAfterPuts?(id: number, failedId: number, packer: AmPacker, puts: number): Status;
   /**

@@ -252,7 +252,8 @@ export class TcpEndpoint implements UctEndpoint {
     if (link.state !== 'up') return this.#notUp();
     const { transmitter } = link;
     const begun = transmitter.isEmpty ? Status.OK : link.check(transmitter.sendMore());
-    if (begun !== Status.OK || !transmitter.isEmpty) return this.#counters.refused(begun || Status.NO_RESOURCE);
+    if (begun !== Status.OK) return this.#counters.refused(begun);
+    if (!transmitter.isEmpty) return this.#counters.refused(Status.NO_RESOURCE);
     const frame = this.#buffers.txFrame;
     frame.offset = TX_START + AFTER_PUTS_HEADER_BYTES;
     frame.byteLength = this.#buffers.txBytesMax;

@@ -1,6 +1,7 @@
 /** The blocks of a list: checked, expanded, and merged where they are adjacent. It moves nothing, and does not know which transport will. */
 
 import { invalidParam, isUcxError, UcxError } from '../../../ucs/type/error.ts';
+import { checkAmId } from '../active-message.ts';
 import { checkOptions } from '../check-options.ts';
 import { checkLocal, hostBytes } from '../memory/local-bytes.ts';
 import { checkRemote, type OwnedRemoteKey } from '../memory/owned-remote-key.ts';
@@ -79,7 +80,7 @@ export function checkListOptions(operation: 'put' | 'get', options: ListCheckOpt
 /** Checks the parameters that lists have besides those of all operations. @throws UcxError ERR_INVALID_PARAM */
 export function checkListParams(
   operation: 'put' | 'get',
-  { notify, strict, flush, blocks }: ListParams,
+  { notify, notifyId, strict, flush, blocks }: ListParams,
   list: readonly TransferEntry[] | PreparedList,
 ): void {
   const blockCount = typeof list === 'object' && list !== null && 'blockCount' in list ? list.blockCount : undefined;
@@ -87,6 +88,10 @@ export function checkListParams(
   if (strict !== undefined && typeof strict !== 'boolean') throw invalidParam('strict', 'must be a boolean', strict);
   if (notify !== undefined && operation === 'get') throw invalidParam('notify', 'must be absent for a get', operation);
   if (notify !== undefined) checkNotification(notify);
+  if (notifyId !== undefined) {
+    checkAmId(notifyId);
+    if (notify === undefined) throw invalidParam('notifyId', 'must be absent without a notification', notifyId);
+  }
   if (blocks === undefined) return;
   if (blockCount === undefined) throw invalidParam('blocks', 'must be absent without a prepared list', blocks);
   if (!(blocks.length <= LIST_BLOCKS_MAX)) {
@@ -111,18 +116,20 @@ export interface ListMoveParams {
   /** Numbers of the blocks; undefined for all. */
   readonly selected: Int32Array | undefined;
   readonly notification: Uint8Array | undefined;
+  /** Id of active messages that it goes to; undefined for those of the worker. */
+  readonly notificationId: number | undefined;
   /** Whether it ends only when all bytes are in remote memory: always before a notification. */
   readonly flushes: boolean;
 }
 
 /** Copies the checked parameters of a move, which the caller may change; undefined for a move that has nothing to do. */
 export function moveParamsOf({ blockCount }: PreparedList, params: ListParams | undefined): ListMoveParams | undefined {
-  const { blocks, notify, flush = false } = params ?? {};
+  const { blocks, notify, notifyId: notificationId, flush = false } = params ?? {};
   const selected = blocks === undefined ? undefined : Int32Array.from(blocks);
   // Detached bytes are none.
   const notification = notify === undefined || notify.byteLength > 0 ? notify?.slice() : new Uint8Array(0);
   if ((selected?.length ?? blockCount) === 0 && notification === undefined) return undefined;
-  return { selected, notification, flushes: flush || notification !== undefined };
+  return { selected, notification, notificationId, flushes: flush || notification !== undefined };
 }
 
 /** Adds the blocks of an entry; returns how many it has before merging. */

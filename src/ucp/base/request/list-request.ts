@@ -1,8 +1,9 @@
 /**
  * The request of a list of puts or gets, and of its notification. What its blocks are, and how they start, is in rma/list.
  *
- *   MOVE --all are started--> FOLLOW --every block has ended--> FLUSH --all lanes are flushed--> NOTIFY --the notification is sent--> DONE
- *                                '-- with its notification behind the blocks, or if neither is wanted -------^
+ *   MOVE --every block has ended--> FLUSH --all lanes are flushed--> NOTIFY --the notification is sent--> DONE
+ *     |'---- if neither is wanted -----------^   '----- without a notification -----------------------------^
+ *     '----- the notification is sent behind the blocks ---------------------------------------------------'
  *
  * A failure ends the request from every phase, and nothing is sent then.
  */
@@ -14,7 +15,7 @@ import type { Lane } from '../../lane/lane.ts';
 import { type Connection, notInitialized, Request, type Starter, start } from './request.ts';
 
 /** Where a list is: see the diagram above. */
-export const ListPhase = { MOVE: 0, FOLLOW: 1, FLUSH: 2, NOTIFY: 3, DONE: 4 } as const;
+export const ListPhase = { MOVE: 0, FLUSH: 1, NOTIFY: 2, DONE: 3 } as const;
 export type ListPhase = (typeof ListPhase)[keyof typeof ListPhase];
 
 /** What a list moves, with the state of one of its moves. */
@@ -32,6 +33,13 @@ export interface ListMove {
   readonly isIntact: boolean;
   /** Gives back what it holds. */
   close(): void;
+}
+
+/** A notification. */
+export interface Notice {
+  readonly bytes: Uint8Array;
+  /** Id of active messages that it goes to; undefined for the notifications of the worker. */
+  readonly id: number | undefined;
 }
 
 /** The completion of one block in flight. */
@@ -58,14 +66,11 @@ export class ListRequest extends Request implements FlushedList {
   /** Whether it ends only when all bytes are in remote memory: always before a notification. */
   flushes = false;
   /** What the peer is told at the end; undefined for a list without a notification. */
-  notification: Uint8Array | undefined = undefined;
+  notification: Notice | undefined = undefined;
   /** Whether its notification waits for those before it. */
   isDue = false;
   /** The lanes that blocks were given to: a notification waits until they are flushed. */
   readonly used: Set<Lane> = new Set();
-  /** Puts of the lane of messages before and behind its blocks; undefined if they were not started together. */
-  putsBefore: number | undefined = undefined;
-  putsBehind: number | undefined = undefined;
   /** Makes the error of a failed block. */
   errorOf: (entry: number, status: Status) => unknown = () => undefined;
   /** Completions of blocks that are not in flight. */

@@ -8,7 +8,7 @@ import { PlannedList } from '../../api/list/planned-list.ts';
 import type { RequestCallback, RequestParams } from '../../api/request.ts';
 import type { PeerConnection } from '../../base/peer-connection.ts';
 import type { ProtocolHost } from '../../base/protocol-host.ts';
-import { ListPhase, type ListRequest } from '../../base/request/list-request.ts';
+import { ListPhase, type ListRequest, type Notice } from '../../base/request/list-request.ts';
 import type { Connection, Request } from '../../base/request/request.ts';
 import { type Candidate, PROTOCOL_NAMES } from '../../proto/selection.ts';
 import { BlockMove, MoveRegistrations, type SoftwareList } from './list-move.ts';
@@ -18,12 +18,12 @@ import { type BlockRegistrar, MAPPED_ONLY, operationOf, PlannedBlock } from './p
 /** Sends the notifications of lists. */
 export interface NotificationSender {
   /** Sends one. Returns like an nbx operation. */
-  notify(connection: Connection, bytes: Uint8Array, params: RequestParams): Status | Request;
+  notify(connection: Connection, notice: Notice, params: RequestParams): Status | Request;
   /**
    * Sends one behind the last puts of the lane of messages, which may be in flight.
-   * @returns OK; NO_RESOURCE to be called again; or why it has to wait for their end
+   * @returns OK, or why it has to wait for their end
    */
-  notifyAfterPuts(connection: Connection, bytes: Uint8Array, puts: number): Status;
+  notifyAfterPuts(connection: Connection, notice: Notice, puts: number): Status;
 }
 
 /** The lists of one worker. */
@@ -81,7 +81,7 @@ export class RmaLists {
     if (connection.failure !== Status.OK) return connection.failure;
     const move = moveParamsOf(list, params);
     if (move === undefined) return Status.OK;
-    const { selected, notification, flushes } = move;
+    const { selected, notification, notificationId, flushes } = move;
     if (notification !== undefined) connection.messageLane();
     const request = this.#host.requests.take(this.#host.requests.lists);
     if (request === undefined) return Status.NO_RESOURCE;
@@ -92,7 +92,7 @@ export class RmaLists {
     request.byteLength = list.bytesOf(selected);
     request.protocolName = first === undefined ? 'notify' : `${operation}/list/${PROTOCOL_NAMES[first.protocol]}`;
     request.errorOf = (entry, status) => entryError(entry, statusError(status, operation));
-    request.notification = notification;
+    request.notification = notification && { bytes: notification, id: notificationId };
     request.flushes = flushes;
     if (request.flushes) connection.notifications.add(request, notification !== undefined);
     request.starter = this.#advance;
@@ -143,16 +143,10 @@ export class RmaLists {
       const isBegun = request.done > 0;
       const status = request.move!.start(request, connection);
       if (status === Status.NO_RESOURCE) return status;
-      // What was started in several steps may have puts of others in between.
-      request.putsBefore = isBegun ? undefined : puts;
-      request.putsBehind = connection.amLane?.endpoint.putsStarted;
-      request.phase = ListPhase.FOLLOW;
-    }
-    if (request.phase === ListPhase.FOLLOW) {
-      const status = this.#follow(request, connection);
-      if (status === Status.NO_RESOURCE) return status;
+      // Several steps may have puts of others in between.
+      const isSent = !isBegun && puts !== undefined && this.#follow(request, connection, puts);
       const next = request.flushes ? ListPhase.FLUSH : ListPhase.DONE;
-      request.phase = status === Status.OK ? ListPhase.DONE : next;
+      request.phase = isSent ? ListPhase.DONE : next;
       if (releaseHold(request)) return Status.INPROGRESS;
       if (request.failure !== Status.OK || request.phase === ListPhase.DONE) return request.failure;
       request.count = 1;
@@ -181,19 +175,19 @@ export class RmaLists {
 
   /**
    * Sends the notification without waiting for the blocks, if one lane carries both and keeps their order.
-   * @returns OK; NO_RESOURCE to be called again; or why it comes after the blocks
+   * @param putsBefore of the lane of messages, when the first block was started
+   * @returns false if it has to wait for the end of the blocks
    */
-  #follow(request: ListRequest, connection: Connection): Status {
-    const { notification, putsBefore, putsBehind, used, move, failure } = request;
-    const { amLane } = connection;
-    if (notification === undefined || putsBefore === undefined || putsBehind === undefined) return Status.UNSUPPORTED;
-    const isAlone = used.size === 1 && used.has(amLane!) && move!.isCarried && putsBehind > putsBefore;
-    const isOrdered = isAlone && amLane!.endpoint.putsStarted === putsBehind;
-    const isMine = connection.notifications.isFirst(request);
-    if (!isOrdered || !isMine || failure !== Status.OK || !move!.isIntact) return Status.UNSUPPORTED;
-    const status = this.#sender.notifyAfterPuts(connection, notification, putsBehind - putsBefore);
-    if (status === Status.OK) connection.notifications.pass(request);
-    return status;
+  #follow(request: ListRequest, connection: Connection, putsBefore: number): boolean {
+    const { notification, used, move, failure } = request;
+    const { amLane, notifications } = connection;
+    const puts = (amLane?.endpoint.putsStarted ?? 0) - putsBefore;
+    if (notification === undefined || puts === 0 || failure !== Status.OK || !notifications.isFirst(request))
+      return false;
+    if (!(used.size === 1 && used.has(amLane!) && move!.isCarried && move!.isIntact)) return false;
+    if (this.#sender.notifyAfterPuts(connection, notification, puts) !== Status.OK) return false;
+    notifications.pass(request);
+    return true;
   }
 }
 
