@@ -134,6 +134,7 @@ export class BlockMove implements ListMove {
   #startBlocks(request: ListRequest): Status {
     const { blocks } = this.#list;
     const corked = this.#corked;
+    let last: Lane | undefined;
     try {
       while (this.#next < this.#count && !this.#isDropped) {
         const whole = blocks[this.#selected === undefined ? this.#next : this.#selected[this.#next]!]!;
@@ -144,10 +145,14 @@ export class BlockMove implements ListMove {
           this.#next += 1;
           continue;
         }
-        if (corked.at(-1) !== lane && !corked.includes(lane)) {
-          corked.push(lane);
-          lane.endpoint.cork?.();
+        if (lane !== last) {
+          last = lane;
           request.used.add(lane);
+          // One block starts as a put does: what else is given to its lane may start together with it.
+          if (this.#count > 1 && !corked.includes(lane)) {
+            corked.push(lane);
+            lane.endpoint.cork?.();
+          }
         }
         const completion = request.takeCompletion(block.entry);
         const status = startBlock(block, completion, request);
