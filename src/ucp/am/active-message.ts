@@ -154,7 +154,7 @@ export class ActiveMessages {
     const status = sendAfterPuts(connection, [MessageId.AM, MessageId.AM_VOID], words, payload, puts);
     if (status !== Status.OK) return status;
     credit.bytes -= cost;
-    this.#host.counters.count(WorkerCounter.AM_TX);
+    this.#count(WorkerCounter.AM_TX, id);
     return status;
   }
 
@@ -185,7 +185,7 @@ export class ActiveMessages {
     view.byteLength = dataBytes;
     view.waiting = undefined;
     view.cost = cost;
-    this.#host.counters.count(WorkerCounter.AM_RX);
+    this.#count(WorkerCounter.AM_RX, handler);
     this.#call(view);
     if (!view.isQueued) return false;
     this.#heldBytes += view.headerLength + view.byteLength;
@@ -226,7 +226,7 @@ export class ActiveMessages {
       this.#host.breaksProtocol(connection, 'it offers more messages than a worker has requests');
       return;
     }
-    this.#host.counters.count(WorkerCounter.AM_RX_RNDV);
+    this.#count(WorkerCounter.AM_RX_RNDV, handler);
     this.#call(view);
     if (!view.isQueued) connection.inbound.releaseOffer();
     // A handler that does not want the data releases the sender.
@@ -314,7 +314,7 @@ export class ActiveMessages {
       request.protocolName = isShort ? 'eager/short' : 'eager/bcopy';
     } else {
       request.protocolName = 'rndv';
-      this.#host.counters.count(WorkerCounter.AM_TX_RNDV);
+      this.#count(WorkerCounter.AM_TX_RNDV, id);
     }
     request.starter = isEager ? this.#sendEager : this.#sendRts;
     return this.#host.start(request, params);
@@ -329,7 +329,7 @@ export class ActiveMessages {
     const cost = length + KEPT_OVERHEAD_BYTES;
     if (connection.credit.bytes < cost) {
       if (!lacksCredit(connection.credit, cost, this.#host.counters)) return Status.NO_RESOURCE;
-      this.#host.counters.count(WorkerCounter.AM_TX_RNDV);
+      this.#count(WorkerCounter.AM_TX_RNDV, request.amId);
       request.protocolName = 'rndv';
       request.starter = this.#sendRts;
       return this.#sendRts(request, connection);
@@ -339,7 +339,7 @@ export class ActiveMessages {
     const status = sendPieces(connection, MessageId.AM, words, partsOf(request), 0, length);
     if (status !== Status.OK) return status;
     connection.credit.bytes -= cost;
-    this.#host.counters.count(WorkerCounter.AM_TX);
+    this.#count(WorkerCounter.AM_TX, request.amId);
     return status;
   };
 
@@ -374,6 +374,10 @@ export class ActiveMessages {
     view.isReceived = false;
     view.isQueued = false;
     return view;
+  }
+
+  #count(counter: WorkerCounter, id: number): void {
+    if (id !== NOTIFICATION_ID) this.#host.counters.count(counter);
   }
 
   #call(view: PeerMessage): void {
