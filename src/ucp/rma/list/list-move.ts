@@ -172,7 +172,8 @@ export class BlockMove implements ListMove {
       }
       return request.failure;
     } finally {
-      for (const lane of corked.splice(0)) lane.endpoint.uncork?.();
+      for (let i = 0; i < corked.length; i++) corked[i]!.endpoint.uncork?.();
+      corked.length = 0;
     }
   }
 

@@ -26,6 +26,17 @@ export interface NotificationSender {
   notifyAfterPuts(connection: Connection, notice: Notice, puts: number): Status;
 }
 
+/** Names of the protocols of lists, by that of their first block. */
+const NAMES = {
+  put: PROTOCOL_NAMES.map((name) => `put/list/${name}`),
+  get: PROTOCOL_NAMES.map((name) => `get/list/${name}`),
+} as const;
+/** The errors of failed blocks. */
+const ERRORS = {
+  put: (entry: number, status: Status) => entryError(entry, statusError(status, 'put')),
+  get: (entry: number, status: Status) => entryError(entry, statusError(status, 'get')),
+} as const;
+
 /** The lists of one worker. */
 export class RmaLists {
   readonly #host: ProtocolHost;
@@ -90,8 +101,8 @@ export class RmaLists {
     request.begin(connection, first?.lane ?? connection.amLane);
     request.move = new BlockMove(this.#host, this.#software, list, selected, registrations);
     request.byteLength = list.bytesOf(selected);
-    request.protocolName = first === undefined ? 'notify' : `${operation}/list/${PROTOCOL_NAMES[first.protocol]}`;
-    request.errorOf = (entry, status) => entryError(entry, statusError(status, operation));
+    request.protocolName = first === undefined ? 'notify' : NAMES[operation][first.protocol]!;
+    request.errorOf = ERRORS[operation];
     request.notification = notification && { bytes: notification, id: notificationId };
     request.flushes = flushes;
     if (request.flushes) connection.notifications.add(request, notification !== undefined);
