@@ -121,9 +121,19 @@ describe.each(CONNECTION_KINDS)('lists over $name', (kind) => {
         }
         await expectContents(two, remote, there, `remote ${remoteKind} memory`);
       }
+      const kept = mappedOf(one, remoteKind, 256);
+      const others = [kept, local].map((memory) => ({
+        local: memory,
+        rkey,
+        byteLength: 256,
+        remoteOffset: memory === kept ? 0 : 512,
+      }));
+      const mixed = ab.prepareList('put', others);
+      unmap(one, local);
+      expect(refusal(() => ab.putListNbx(mixed))).toMatchObject({ code: 'ERR_CLOSED', details: { entry: 1 } });
       rkey.release();
       expect(refusal(() => ab.putListNbx(list)).details).toMatchObject({ entry: 0 });
-      unmap(one, local);
+      unmap(one, kept);
       unmap(two, remote);
     }
   });
@@ -212,6 +222,21 @@ describe.each(CONNECTION_KINDS)('lists over $name', (kind) => {
     const twice = [good, { local, rkey: again, byteLength: 1 }];
     expect(refusal(() => ab.putListNbx(twice, { strict: true })).details).toMatchObject({ entry: 1 });
     again.release();
+    // Another mapping of the second half.
+    const host = new Uint8Array(64);
+    const [whole, half] = [host, host.subarray(32)].map((buffer) => {
+      const memory = two.context.memMap({ buffer });
+      return { memory, key: keyFor(ab, two, memory) };
+    });
+    const beside = [whole!, half!].map(({ key }): TransferEntry => ({ local, rkey: key, byteLength: 32 }));
+    const crossing = [beside[1]!, { ...beside[0]!, remoteOffset: 40, byteLength: 8 }];
+    expect(refusal(() => ab.putListNbx(crossing, { strict: true })).details).toMatchObject({ entry: 1 });
+    await serving(pair, () => ab.putList(beside, { strict: true }));
+    expectSame(host, Buffer.concat([local.subarray(0, 32), local.subarray(0, 32)]));
+    for (const { memory, key } of [whole!, half!]) {
+      key.release();
+      unmap(two, memory);
+    }
     const views = [1, 0].map((at): TransferEntry => ({ local: local.subarray(at), rkey, byteLength: 8 }));
     expect(refusal(() => ab.getListNbx(views, { strict: true })).message).toMatch(/must not write bytes of entry/);
     expect(refusal(() => ab.putListNbx(7 as never)).code).toBe('ERR_INVALID_PARAM');
@@ -297,6 +322,40 @@ describe.each(PAIR_KINDS)('notifications over $name', (kind) => {
     expect(taken).toEqual(['put', 'alone', '', longest]);
     expectSame(await contents(two, remote), bytes);
     expect(one.worker.requestsInUse).toBe(0);
+    rkey.release();
+    unmap(two, remote);
+  });
+
+  it('with an id go to the handler of its active messages, and not to the notifications of the worker', async () => {
+    const pair = await fixture.pair(kind);
+    const { one, two, ab } = pair;
+    const ID = 77;
+    const taken = taking(pair);
+    const remote = mappedOf(two, remoteKinds.at(-1)!, 20_000);
+    const rkey = keyFor(ab, two, remote);
+    const told: string[] = [];
+    two.worker.setAmHandler(ID, ({ header, byteLength }) => {
+      told.push(`${new TextDecoder().decode(header)} and ${byteLength} bytes`);
+    });
+    const bytes = pattern(20_000, 2);
+    await serving(pair, async () => {
+      await ab.put(bytes, rkey, { notify: text('put'), notifyId: ID });
+      await ab.putList([{ local: bytes, rkey, byteLength: 8 }], { notify: text('list'), notifyId: ID });
+      await ab.putList([{ local: bytes, rkey, byteLength: 8 }], { notify: text('of the worker') });
+    });
+    await driveUntil(pair, () => told.length === 2 && taken.length === 1);
+    expect([told, taken]).toEqual([['put and 0 bytes', 'list and 0 bytes'], ['of the worker']]);
+    expectSame(await contents(two, remote), bytes);
+    for (const params of [
+      { notifyId: ID },
+      { notify: text('x'), notifyId: 65_536 },
+      { notify: text('x'), notifyId: -1 },
+    ]) {
+      expect(refusal(() => ab.putNbx(bytes, 0, 8, rkey, 0, params)).code).toBe('ERR_INVALID_PARAM');
+      await expect(ab.put(bytes, rkey, params)).rejects.toMatchObject({ code: 'ERR_INVALID_PARAM' });
+    }
+    expect(one.worker.requestsInUse).toBe(0);
+    two.worker.setAmHandler(ID, undefined);
     rkey.release();
     unmap(two, remote);
   });

@@ -30,6 +30,11 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
     rmSync(place, { recursive: true });
   });
 
+  it('are cards with a driver and its ABI to the doctor', () => {
+    const [, text, errors] = onShared([process.execPath, MAIN, 'doctor']);
+    expect(text, errors).toMatch(/^ok +driver +habanalabs \S+, 2 cards, ioctls of DRM \(Linux 6\.7 or newer\)$/m);
+  });
+
   for (const asic of process.env['GAUDI_UCX_TEST_FULL'] === '1' ? ['gaudi', 'gaudi2'] : ['gaudi2']) {
     it(`fulfil the contract of driver files, through the kernel driver port, on ${asic}`, () => {
       const vitest = join(ROOT, 'node_modules/vitest/vitest.mjs');

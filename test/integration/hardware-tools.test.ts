@@ -269,7 +269,7 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
       '-w',
       '0',
       '-f',
-      '-I',
+      '-X',
     ];
     // The driver does not list the removed card: the third one is gaudi1.
     expect(output(...test)).toContain('gaudi_cpy/gaudi1');

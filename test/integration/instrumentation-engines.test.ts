@@ -38,8 +38,12 @@ async function doAll({ context, worker, endpoint }: Stack): Promise<void> {
     endpoint.streamSend(new Uint8Array(50)),
     endpoint.streamRecv(new Uint8Array(50), { waitAll: true }),
   ]);
-  worker.setAmHandler(3, () => {});
+  let hasArrived = false;
+  worker.setAmHandler(3, () => {
+    hasArrived = true;
+  });
   await endpoint.amSend(3, new Uint8Array(10));
+  while (!hasArrived) if (worker.progress() === 0) await new Promise(setImmediate);
   await endpoint.flush();
   for (const rkey of [hostKey, hbmKey]) rkey!.release();
 }
@@ -103,6 +107,7 @@ describe.each(ENGINES)('over the engine %s', (engine, isThere) => {
     operationEnd.unsubscribe(listen);
     expect(events.map(({ status }) => status)).toEqual([Status.CANCELED]);
     request.free();
+    expect(worker.stats().counters).toMatchObject({ failures: 1, tag_rx: 0 });
   });
 
   it.skipIf(!isThere)('the tree of counters has every operation and byte once', async () => {
@@ -119,7 +124,9 @@ describe.each(ENGINES)('over the engine %s', (engine, isThere) => {
     expect(added('bytes')).toBeGreaterThanOrEqual(MIB + 1000);
     expect(added('stream_tx')).toBe(1);
     expect(added('stream_rx')).toBe(1);
-    expect(added('am_tx')).toBe(1);
+    for (const name of ['am_tx', 'am_rx', 'tag_tx', 'tag_rx']) expect(added(name), name).toBe(1);
+    expect(added('failures')).toBe(0);
+    expect(added('requests')).toBeGreaterThan(0);
     // Closed workers leave their sums.
     const total = sumOf(after, 'stream_tx');
     await stack.worker.close();
@@ -143,11 +150,18 @@ describe.each(ENGINES)('over the engine %s', (engine, isThere) => {
   });
 });
 
+/** The counters of workers in docs/guide/tuning.md: of both engines, of the native one only, and over libucp only. */
+function documentedCounters(): string[][] {
+  const page = readFileSync(join(import.meta.dirname, '../../docs/guide/tuning.md'), 'utf8');
+  return ['Both engines:', 'Native only,', 'Over libucp only,'].map((beginning) => {
+    const line = page.split('\n').find((each) => each.startsWith(`- ${beginning}`))!;
+    return [...line.matchAll(/`(\w+)`/g)].map(([, name]) => name!).sort();
+  });
+}
+
 describe('UCX_STATS_DEST', () => {
   const fixture = useContexts();
   const isThere = installedLibucp().libucp !== undefined;
-  /** Counters of workers that both engines have. */
-  const OF_BOTH = ['am_tx', 'endpoints', 'requests_in_use', 'stream_rx', 'stream_tx'];
 
   /** The counters of the nodes of a report, by their path. */
   async function written(engine: 'native' | 'libucx', tls: string): Promise<Map<string, Record<string, number>>> {
@@ -175,11 +189,17 @@ describe('UCX_STATS_DEST', () => {
     // libucp needs a transport that detects the end of the peer.
     const libucx = await written('libucx', 'tcp,self,gaudi');
     expect([...libucx.keys()]).toEqual([...native.keys()]);
+    const documented = documentedCounters();
     for (const [path, counters] of native) {
       const names = Object.keys(counters);
       const others = Object.keys(libucx.get(path)!);
       if (!path.endsWith('ucp_worker closed')) expect(others, path).toEqual(names);
-      else expect(names.filter((name) => others.includes(name)).sort()).toEqual(OF_BOTH);
+      else {
+        const only = (own: readonly string[], those: readonly string[]) =>
+          own.filter((name) => !those.includes(name)).sort();
+        const sets = [names.filter((name) => others.includes(name)).sort(), only(names, others), only(others, names)];
+        expect(sets).toEqual(documented);
+      }
     }
     const transfers = [...native.keys()].filter((path) => path.includes('gaudi_dma '));
     expect(transfers).toHaveLength(2);

@@ -12,6 +12,7 @@ import {
   mappedOf,
   type Pair,
   pattern,
+  serving,
   unmap,
   usePairs,
 } from '../fixtures/pair.ts';
@@ -151,6 +152,109 @@ describe('a list with memory that is gone', () => {
     await driveUntil(pair, () => request.isCompleted);
     expect(request.status).toBe(Status.INVALID_ADDR);
     request.free();
+    rkey.release();
+    unmap(two, remote);
+  });
+});
+
+describe('a notification behind puts', () => {
+  const kinds = ['tcp', 'tcp, encrypted'] as const;
+
+  it.each(kinds)('comes with its data, without an answer to the puts, over %s', async (name) => {
+    const pair = await fixture.pair(connectionKind(name));
+    const { one, two, ab } = pair;
+    const [slots, byteLength] = [8, 16 * KIB];
+    const remote = mappedOf(two, 'allocated', slots * byteLength);
+    const rkey = keyFor(ab, two, remote);
+    const arrived: number[] = [];
+    two.worker.setNotificationHandler(({ bytes }) => {
+      const slot = bytes[0]!;
+      arrived.push(slot);
+      expectSame(remote.bytes!.subarray(slot * byteLength, (slot + 1) * byteLength), pattern(byteLength, slot));
+    });
+    const requests = Array.from({ length: slots }, (_, slot) => {
+      const params = { ...KEEP, notify: Uint8Array.of(slot) };
+      return requestOf(ab.putNbx(pattern(byteLength, slot), 0, byteLength, rkey, slot * byteLength, params));
+    });
+    // The receiver alone: the sender hears of no put.
+    await driveUntil({ one: two, two }, () => arrived.length === slots);
+    expect(requests.filter(({ isCompleted }) => isCompleted)).toEqual([]);
+    await driveUntil(pair, () => requests.every(({ isCompleted }) => isCompleted));
+    expect(arrived).toEqual(Array.from({ length: slots }, (_, slot) => slot));
+    for (const request of requests) {
+      expect(request.status).toBe(Status.OK);
+      request.free();
+    }
+    expect(one.worker.requestsInUse).toBe(0);
+    rkey.release();
+    unmap(two, remote);
+  });
+
+  it('is sent in the call of the put where a CPU writes, over posix', async () => {
+    const pair = await fixture.pair(connectionKind('posix'));
+    const { two, ab } = pair;
+    const remote = mappedOf(two, 'allocated', 64 * KIB);
+    const rkey = keyFor(ab, two, remote);
+    // The first message waits for the answer of the peer to the connection.
+    await serving(pair, () => ab.notify(Uint8Array.of(0)));
+    const arrived: number[] = [];
+    two.worker.setNotificationHandler(({ bytes }) => arrived.push(bytes[0]!));
+    const bytes = pattern(64 * KIB, 4);
+    expect(ab.putNbx(bytes, 0, bytes.byteLength, rkey, 0, { notify: Uint8Array.of(1) })).toBe(Status.OK);
+    await driveUntil({ one: two, two }, () => arrived.length === 2);
+    expect(arrived).toEqual([0, 1]);
+    expectSame(remote.bytes!, bytes);
+    rkey.release();
+    unmap(two, remote);
+  });
+
+  it('does not come if its puts are refused, whatever comes around them, and loses no credit', async () => {
+    const pair = await fixture.pair(connectionKind('tcp'), { UCX_UNEXP_MAX_BYTES: '64k' });
+    const { one, two, ab } = pair;
+    const [kept, gone] = [mappedOf(two, 'allocated', 64), mappedOf(two, 'allocated', 64)];
+    const [good, stale] = [keyFor(ab, two, kept), keyFor(ab, two, gone)];
+    two.context.memUnmap(gone);
+    const arrived: number[] = [];
+    two.worker.setNotificationHandler(({ bytes }) => arrived.push(bytes[0]!));
+    const local = one.context.memMap({ buffer: pattern(64, 9) });
+    const entryOf = (rkey: typeof good): TransferEntry => ({ local, rkey, byteLength: 32 });
+    const notice = (number: number): Uint8Array => new Uint8Array(4096).fill(number);
+    for (let turn = 0; turn < 40; turn++) {
+      const lists = [[good], [good, stale], [stale], [good, good]];
+      const requests = lists.map((keys, i) =>
+        requestOf(ab.putListNbx(keys.map(entryOf), { ...KEEP, notify: notice(i) })),
+      );
+      await driveUntil(pair, () => requests.every(({ isCompleted }) => isCompleted));
+      const { OK, INVALID_ADDR } = Status;
+      expect(requests.map(({ status }) => status)).toEqual([OK, INVALID_ADDR, INVALID_ADDR, OK]);
+      for (const request of requests) request.free();
+      await driveUntil(pair, () => arrived.length === 2);
+      expect(arrived.splice(0)).toEqual([0, 3]);
+    }
+    await driveIdle(pair, 300);
+    expect(arrived).toEqual([]);
+    for (const rkey of [good, stale]) rkey.release();
+    unmap(one, local);
+    unmap(two, kept);
+  });
+
+  it('waits for memory that can still be detached', async () => {
+    const pair = await fixture.pair(connectionKind('tcp'));
+    const { two, ab } = pair;
+    const byteLength = 32 * KIB * KIB;
+    const remote = mappedOf(two, 'allocated', byteLength);
+    const rkey = keyFor(ab, two, remote);
+    const arrived: number[] = [];
+    two.worker.setNotificationHandler(({ bytes }) => arrived.push(bytes[0]!));
+    const local = new Uint8Array(new ArrayBuffer(byteLength)).fill(7);
+    const request = requestOf(ab.putNbx(local, 0, byteLength, rkey, 0, { ...KEEP, notify: Uint8Array.of(1) }));
+    // More than the socket has taken.
+    structuredClone(local.buffer, { transfer: [local.buffer] });
+    await driveUntil(pair, () => request.isCompleted);
+    expect(request.status).toBe(Status.INVALID_ADDR);
+    request.free();
+    await driveIdle(pair, 300);
+    expect(arrived).toEqual([]);
     rkey.release();
     unmap(two, remote);
   });

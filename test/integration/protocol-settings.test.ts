@@ -8,6 +8,7 @@ import { useFakePairs } from '../fixtures/fake-pair.ts';
 import {
   connectionKind,
   driveIdle,
+  driveUntil,
   expectSame,
   keyFor,
   mappedOf,
@@ -149,6 +150,37 @@ describe('rails', () => {
 
   it('SINGLE_NET_DEVICE restricts each protocol to one device', async () => {
     expect(await parts({ UCX_MAX_RMA_RAILS: '2', UCX_SINGLE_NET_DEVICE: 'y' })).toEqual([1, 1, 1]);
+  });
+
+  it.each([1, 64])('divide a list of %i blocks, and its notification comes behind all of them', async (count) => {
+    const both = fakePair({ devices: 2, env: { UCX_MAX_RMA_RAILS: '2' } });
+    const { network, ab, two } = both;
+    const remote = mappedOf(two, 'registered', 2 * LONG);
+    const source = pattern(LONG, 6);
+    const byteLength = LONG / count;
+    let isThere = false;
+    two.worker.setNotificationHandler(() => {
+      isThere = true;
+      for (let i = 0; i < count; i++) {
+        expectSame(
+          remote.bytes!.subarray(2 * i * byteLength, (2 * i + 1) * byteLength),
+          source.subarray(i * byteLength, (i + 1) * byteLength),
+        );
+      }
+    });
+    const rkey = keyFor(ab, two, remote);
+    const entry = { local: source, rkey, byteLength, count, remoteStride: 2 * byteLength };
+    await serving(both, async () => {
+      await ab.putList([entry], { notify: Uint8Array.of(1) });
+      await ab.putList([entry]);
+    });
+    await driveUntil(both, () => isThere);
+    expect([...network.carried.values()].map((bytes) => bytes / 2 / LONG)).toEqual([0.5, 0.5]);
+    const copy = new Uint8Array(LONG);
+    const prepared = ab.prepareList('get', [{ ...entry, local: both.one.context.memMap({ buffer: copy }) }]);
+    expect(prepared).toMatchObject({ blockCount: count, byteLength: LONG });
+    await serving(both, () => ab.getList(prepared));
+    expectSame(copy, source);
   });
 
   it('a put of which a part fails ends once, with the failure', async () => {

@@ -62,6 +62,9 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
   /** First failure of an operation that was not reported. */
   #failure: Status = Status.OK;
   #isClosed = false;
+  #putsStarted = 0;
+  /** Puts that the peer has taken since the last one that it has refused. */
+  #putsInRow = 0;
 
   constructor(iface: SimulatedIface, peerPort: number, peerHost: number) {
     this.#iface = iface;
@@ -86,7 +89,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
     const refused = this.#refusal(rkey, remoteOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const bytes = source.slice(sourceOffset, sourceOffset + byteLength);
-    this.#reach(this.#begin(completion, undefined), rkey, remoteOffset, byteLength, (memory) => {
+    this.#put(this.#begin(completion, undefined), rkey, remoteOffset, byteLength, (memory) => {
       memory.storage.set(bytes, remoteOffset);
       return Status.OK;
     });
@@ -105,7 +108,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
       bytes ??= memory.storage.slice(offset, offset + byteLength);
     };
     if (network.random.below(2) === 0) network.soon(host, gather);
-    this.#reach(this.#begin(completion, memory), rkey, remoteOffset, byteLength, (target) => {
+    this.#put(this.#begin(completion, memory), rkey, remoteOffset, byteLength, (target) => {
       gather();
       target.storage.set(bytes!, remoteOffset);
       return Status.OK;
@@ -176,7 +179,8 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
     return Status.OK;
   }
 
-  amBcopy(id: number, packer: AmPacker): Status {
+  /** @param idThere the id with which it arrives, when it has come to the peer */
+  amBcopy(id: number, packer: AmPacker, idThere?: () => number): Status {
     const refused = this.#messageRefusal();
     if (refused !== Status.OK) return refused;
     const frame = new Frame(this.#iface.lane.amBcopyMax, this.#iface.id);
@@ -185,8 +189,16 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
       this.#iface.network.complaints.push(`a message of ${byteLength} bytes was packed into ${frame.byteLength}`);
     }
     frame.byteLength = byteLength;
-    this.#sendMessage(id, frame);
+    this.#sendMessage(id, frame, idThere);
     return Status.OK;
+  }
+
+  get putsStarted(): number | undefined {
+    return this.#iface.lane.isOrdered ? this.#putsStarted : undefined;
+  }
+
+  amAfterPuts(id: number, failedId: number, packer: AmPacker, puts: number): Status {
+    return this.amBcopy(id, packer, () => (this.#putsInRow >= puts ? id : failedId));
   }
 
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
@@ -308,6 +320,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
     byteLength: number,
     work: RemoteWork,
     answered?: () => void,
+    served?: (status: Status) => void,
   ): void {
     const { network, lane } = this.#iface;
     const peer = this.#peer();
@@ -315,6 +328,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
     const serve = (): void => {
       const found = peer.md.find((rkey as SimulatedKey).packed, offset, byteLength);
       const status = found instanceof SimulatedMemory ? work(found) : found;
+      served?.(status);
       const atOnce = status === Status.OK ? answered : undefined;
       const arrival = (): void => this.#end(operation, status);
       network.send(this.#back, this.#iface, {
@@ -326,6 +340,13 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
     // A card at the other end accesses memory by itself, without progress of its owner.
     const sending = lane.isOffloaded ? { atOnce: serve } : { arrival: serve };
     network.send(this.#there, peer, { isOrdered: lane.isOrdered, ...sending });
+  }
+
+  #put(operation: Operation, rkey: RemoteKey, offset: number, byteLength: number, work: RemoteWork): void {
+    this.#putsStarted += 1;
+    this.#reach(operation, rkey, offset, byteLength, work, undefined, (status) => {
+      this.#putsInRow = status === Status.OK ? this.#putsInRow + 1 : 0;
+    });
   }
 
   #read(
@@ -351,14 +372,14 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
     };
   }
 
-  #sendMessage(id: number, frame: Frame): void {
+  #sendMessage(sentId: number, frame: Frame, idThere?: () => number): void {
     const { network, lane } = this.#iface;
     this.#messages += 1;
     this.#iface.messages += 1;
     const operation = lane.flushesMessages ? this.#begin(undefined, undefined) : undefined;
     const peer = this.#peer();
     if (peer === undefined) return;
-    const deliver = (): void => {
+    const deliver = (id: number): void => {
       peer.handler?.(id, frame);
       frame.bytes.fill(POISON);
       const atOnce = (): void => {
@@ -369,7 +390,16 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
       const arrival = operation === undefined ? undefined : (): void => this.#end(operation, Status.OK);
       network.send(this.#back, this.#iface, { isOrdered: lane.isOrdered, atOnce, arrival });
     };
-    network.send(this.#there, peer, { isOrdered: true, arrival: deliver });
+    let id = sentId;
+    // What came before it by itself was before it; what comes until the peer makes progress was not.
+    const atOnce = (): void => {
+      if (lane.isOffloaded && idThere !== undefined) id = idThere();
+    };
+    const arrival = (): void => {
+      if (!lane.isOffloaded && idThere !== undefined) id = idThere();
+      deliver(id);
+    };
+    network.send(this.#there, peer, { isOrdered: true, atOnce, arrival });
   }
 
   /** The interface of the peer; undefined for a closed one: messages to it are lost. */

@@ -46,6 +46,18 @@ const crossing = ({ size, bytes, nodeSizes }: Shape): number => {
   return nodeSizes.length > 1 ? most * (size - most) * bytes : (size - 1) * bytes;
 };
 
+/** Every pair exchanges a block. */
+const crossingNs = (shape: Shape, costs: CostModel): number =>
+  atOnce(slowest(shape, costs), shape.size - 1, crossing(shape));
+/** The root exchanges a block with every other rank: gather and scatter. */
+const linearNs = (shape: Shape, costs: CostModel): number =>
+  atOnce(slowest(shape, costs), shape.size - 1, (shape.size - 1) * shape.bytes);
+/** Blocks of subtrees in host memory: gather and scatter. */
+const treeNs = (shape: Shape, costs: CostModel): number => {
+  const bytes = (shape.size - 1) * shape.bytes;
+  return inTurn(slowest(shape, costs), roundsOf(shape.size), bytes * 1.5) + 2 * bytes * costs.copyNsPerByte;
+};
+
 /** This rank's block of allGather, copied into its place. */
 function placedBlocks(builder: ScheduleBuilder, { group, sources, targets }: Problem): readonly Region[] {
   builder.copy(sources[0]!, targets[group.rank]!);
@@ -93,39 +105,33 @@ export const ALGORITHMS: readonly Algorithm[] = [
   {
     collective: 'gather',
     name: 'linear',
-    estimateNs: (shape, costs) => atOnce(slowest(shape, costs), shape.size - 1, (shape.size - 1) * shape.bytes),
+    estimateNs: linearNs,
     build: (builder, { group, root, sources, targets }) => linearGather(builder, group, root, sources[0]!, targets),
   },
   {
     collective: 'gather',
     name: 'binomial',
     unfit: needsEqual,
-    estimateNs: (shape, costs) => {
-      const bytes = (shape.size - 1) * shape.bytes;
-      return inTurn(slowest(shape, costs), roundsOf(shape.size), bytes * 1.5) + 2 * bytes * costs.copyNsPerByte;
-    },
+    estimateNs: treeNs,
     build: (builder, { group, root, sources, targets }) => binomialGather(builder, group, root, sources[0]!, targets),
   },
   {
     collective: 'scatter',
     name: 'linear',
-    estimateNs: (shape, costs) => atOnce(slowest(shape, costs), shape.size - 1, (shape.size - 1) * shape.bytes),
+    estimateNs: linearNs,
     build: (builder, { group, root, sources, targets }) => linearScatter(builder, group, root, targets[0]!, sources),
   },
   {
     collective: 'scatter',
     name: 'binomial',
     unfit: needsEqual,
-    estimateNs: (shape, costs) => {
-      const bytes = (shape.size - 1) * shape.bytes;
-      return inTurn(slowest(shape, costs), roundsOf(shape.size), bytes * 1.5) + 2 * bytes * costs.copyNsPerByte;
-    },
+    estimateNs: treeNs,
     build: (builder, { group, root, sources, targets }) => binomialScatter(builder, group, root, targets[0]!, sources),
   },
   {
     collective: 'allGather',
     name: 'direct',
-    estimateNs: (shape, costs) => atOnce(slowest(shape, costs), shape.size - 1, crossing(shape)),
+    estimateNs: crossingNs,
     build: (builder, problem) => directAllGather(builder, problem.group, placedBlocks(builder, problem)),
   },
   {
@@ -158,7 +164,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
   {
     collective: 'allToAll',
     name: 'pairwise',
-    estimateNs: (shape, costs) => atOnce(slowest(shape, costs), shape.size - 1, crossing(shape)),
+    estimateNs: crossingNs,
     build: (builder, { group, sources, targets }) => pairwiseAllToAll(builder, group, sources, targets),
   },
   {

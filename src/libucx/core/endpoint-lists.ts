@@ -93,7 +93,7 @@ export class EndpointLists {
       list,
       order: this.#order,
       notify: (bytes: Uint8Array, inner: RequestParams) =>
-        sendOwn(this.#worker, endpoint, NOTIFICATION_AM_ID, bytes, inner),
+        sendOwn(this.#worker, endpoint, move.notificationId ?? NOTIFICATION_AM_ID, bytes, inner),
     };
     return devices.list(endpoint, plan, params);
   }

@@ -124,7 +124,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     remoteOffset: number,
     params?: PutParams,
   ): Status | Request {
-    if (isList(local) || params?.notify !== undefined) {
+    if (isList(local) || params?.notify !== undefined || params?.notifyId !== undefined) {
       return this.putListNbx(entriesOf(local, localOffset, byteLength, rkey, remoteOffset), params);
     }
     return this.#rma(true, local, localOffset, byteLength, rkey, remoteOffset, params);

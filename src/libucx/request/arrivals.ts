@@ -13,6 +13,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { UCP_AM_HANDLER_PARAM, UCP_AM_HANDLER_PARAM_FIELD, UCP_AM_RECV_ATTR, UCP_AM_RECV_PARAM } from '../c/abi.ts';
 import { Fields } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
+import type { OperationCounters } from './operation-counters.ts';
 
 /** AM id of requests between workers of this engine for memory of cards. */
 export const STAGING_AM_ID = 65_534;
@@ -53,6 +54,7 @@ class Arrival {
 
 /** The endpoints by their handles of libucp. */
 export interface Senders {
+  readonly operations: Pick<OperationCounters, 'countMessage'>;
   endpointOf(ep: number): object;
   /** Called inside a call of C when the peer closes its endpoint. */
   left(ep: number): void;
@@ -168,6 +170,7 @@ export class Arrivals implements MessageHandlers {
 
   #handle(message: ReceivedMessage): void {
     const handler = this.#handlers[message.id];
+    if (handler !== undefined && !OWN_IDS.includes(message.id)) this.#senders.operations.countMessage();
     try {
       handler?.(message);
     } finally {

@@ -22,10 +22,14 @@ const NAMES = [
   'bytes_tx',
   'bytes_rx',
   'failures',
+  'am_rx',
+  'requests',
 ] as const;
 const BYTES_TX = NAMES.indexOf('bytes_tx');
 const BYTES_RX = NAMES.indexOf('bytes_rx');
 const FAILURES = NAMES.indexOf('failures');
+const AM_RX = NAMES.indexOf('am_rx');
+const REQUESTS = NAMES.indexOf('requests');
 const NONE = -1;
 
 /** The counters of an operation: for sends, and for receives. */
@@ -132,6 +136,16 @@ export class OperationCounters {
     const counter = isReceive ? counters[1] : counters[0];
     values[counter === NONE ? counters[isReceive ? 0 : 1] : counter]! += 1;
     values[isReceive || counters[0] === NONE ? BYTES_RX : BYTES_TX]! += byteLength;
+  }
+
+  /** An active message has arrived at its handler. */
+  countMessage(): void {
+    this.#values[AM_RX]! += 1;
+  }
+
+  /** An operation goes on behind its call, or its request was wanted. */
+  countRequest(): void {
+    this.#values[REQUESTS]! += 1;
   }
 
   /** The values now. */

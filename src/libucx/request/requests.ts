@@ -238,6 +238,7 @@ export class Requests extends OperationParameters {
   /** Returns a continuing operation to the application. */
   adopt(request: UcpRequest, params: RequestParams | undefined): Request {
     request.startMs = this.coarse.nowMs;
+    if (!request.isInner) this.#owner.operations.countRequest();
     if (params !== undefined) {
       request.callback = params.callback;
       request.userData = params.userData;
@@ -256,6 +257,7 @@ export class Requests extends OperationParameters {
     }
     request.callback = params.callback;
     request.userData = params.userData;
+    if (!request.isInner) this.#owner.operations.countRequest();
     request.end(status);
     // The callback may have freed it.
     return request.kind === RequestKind.NONE ? request.status : request;

@@ -15,12 +15,11 @@ import type { Worker } from '../../ucp/api/worker.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
-import { ProgressBar } from '../progress-bar.ts';
+import { type BarStream, ProgressBar } from '../progress-bar.ts';
 import { formatBytes, formatRate, formatTable, formatTime } from '../text-table.ts';
 import { EMULATED_NOTE } from './emulated-note.ts';
 import { readFully } from './read-fully.ts';
 
-/** Bytes that are in memory at once: larger files are sent in segments. */
 const SEGMENT_BYTES_MAX = 128 * 2 ** 20;
 /** Bytes of one put or get, and number of them in flight. */
 const CHUNK_BYTES = 4 * 2 ** 20;
@@ -30,7 +29,9 @@ const WINDOW = 8;
 export interface OneCardOptions {
   readonly file: string;
   /** Stream for the progress bar; no bar unless it is a terminal. */
-  readonly output: NodeJS.WriteStream;
+  readonly output: BarStream;
+  /** Bytes that are in memory at once: larger files are sent in segments. */
+  readonly segmentBytesMax?: number;
 }
 
 /** The result. */
@@ -76,11 +77,15 @@ export async function runOneCard(options: OneCardOptions): Promise<OneCardResult
     await using context = await Context.create();
     const worker = context.worker();
     const endpoint = worker.endpoint(worker.address());
-    const stage = openStage(context, endpoint, Math.min(size, SEGMENT_BYTES_MAX));
+    const stage = openStage(context, endpoint, Math.min(size, options.segmentBytesMax ?? SEGMENT_BYTES_MAX));
     const hops = openHops(endpoint, stage);
     const bar = new ProgressBar(options.output, size * 3);
-    const digests = await stream(file, size, { worker, endpoint, stage, hops, bar });
-    bar.clear();
+    let digests: Digests;
+    try {
+      digests = await stream(file, size, { worker, endpoint, stage, hops, bar });
+    } finally {
+      bar.clear();
+    }
     const shown = hops.map(({ explanation, ...hop }) => ({ ...hop, why: whyLines({ ...hop, explanation }) }));
     return { file: options.file, byteLength: size, emulated: context.emulated, hops: shown, ...digests };
   } finally {

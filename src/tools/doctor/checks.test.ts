@@ -10,6 +10,7 @@ const node: Extract<NodeFacts, { readonly cards: unknown }> = {
   emulated: false,
   isOwn: false,
   driverVersion: '1.20',
+  abi: 'drm',
   cards: [card, { ...card, minor: 1 }],
   whyNoCards: undefined,
 };
@@ -86,6 +87,15 @@ describe('the doctor', () => {
 
   it('accepts as many processes as processors', () => {
     expect(problems({ processors: 2, processes: 2 })).toEqual([]);
+  });
+
+  it.each([
+    ['drm', 'habanalabs 1.20, 2 cards, ioctls of DRM (Linux 6.7 or newer)'],
+    ['habanalabs', 'habanalabs 1.20, 2 cards, ioctls before those of DRM'],
+    [undefined, 'habanalabs 1.20, 2 cards'],
+  ] as const)('names the ABI of the driver: %s', (abi, found) => {
+    const driver = runChecks({ ...GOOD, node: { ...node, abi } }).find(({ name }) => name === 'driver');
+    expect(driver).toEqual({ name: 'driver', state: 'ok', found });
   });
 
   it('names the process that uses a card', () => {

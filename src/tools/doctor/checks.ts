@@ -21,6 +21,8 @@ const MEMLOCK_MIN = 64 * MIB;
 const SHARED_MEMORY_MIN = 64 * MIB;
 const OPEN_FILES_MIN = 1024;
 const FAST_CLOCKS: readonly string[] = ['tsc', 'kvm-clock', 'arch_sys_counter', 'hyperv_clocksource_tsc_page'];
+/** The families of ioctls of the driver. */
+const ABIS = { drm: 'ioctls of DRM (Linux 6.7 or newer)', habanalabs: 'ioctls before those of DRM' } as const;
 const OPERATIONAL = 'operational';
 
 /** Bits of include/uapi/linux/capability.h. */
@@ -138,7 +140,9 @@ function driver({ node, moduleVersion }: Facts): Check {
   const version = node.driverVersion ?? moduleVersion;
   const about = version === undefined ? '' : ` ${version}`;
   if (node.kind === 'kernel') {
-    if (node.cards.length > 0) return { name, state: 'ok', found: `habanalabs${about}, ${node.cards.length} cards` };
+    const ioctls = node.abi === undefined ? '' : `, ${ABIS[node.abi]}`;
+    const found = `habanalabs${about}, ${node.cards.length} cards${ioctls}`;
+    if (node.cards.length > 0) return { name, state: 'ok', found };
     return {
       name,
       state: 'failure',

@@ -16,6 +16,7 @@ import {
   processCommand,
   schedGetAffinity,
 } from '../../sys/index.ts';
+import { DRM_IOCTL_TYPE, ioctlType } from '../../uapi/index.ts';
 import { effectiveUserId } from '../../ucs/sys/user-id.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { askCard } from '../card-state.ts';
@@ -42,6 +43,8 @@ export type NodeFacts =
       /** Whether the cards are emulated in this process only. */
       readonly isOwn: boolean;
       readonly driverVersion: string | undefined;
+      /** Family of the ioctls that the cards accept; undefined if none answers. */
+      readonly abi: 'drm' | 'habanalabs' | undefined;
       readonly cards: readonly CardFacts[];
       readonly whyNoCards: string | undefined;
       readonly failure?: undefined;
@@ -168,9 +171,11 @@ function nodeFacts(program: Program): NodeFacts {
   try {
     const node = openNode(program);
     try {
+      let abi: 'drm' | 'habanalabs' | undefined;
       const cards = node.cards().map(({ minor, busId }): CardFacts => {
         const pid = node.ownerOf?.(minor);
-        const { state, reason } = askCard(node, minor, () => undefined);
+        const { state, reason, card } = askCard(node, minor, (control) => control.card.file.numbers.INFO);
+        if (card !== undefined) abi = ioctlType(card) === DRM_IOCTL_TYPE ? 'drm' : 'habanalabs';
         const owner = pid === undefined ? undefined : `${pid} (${processCommand(pid, COMMAND_LENGTH_MAX) ?? 'ended'})`;
         return { minor, busId, state, reason, owner };
       });
@@ -179,6 +184,7 @@ function nodeFacts(program: Program): NodeFacts {
         emulated: node.emulated,
         isOwn: node.kind === 'emulator' && node.serverPid === undefined,
         driverVersion: node.driverVersion,
+        abi,
         cards,
         whyNoCards: cards.length === 0 ? node.whyNoCards?.() : undefined,
       };

@@ -47,6 +47,7 @@ interface CommandOptions extends PatternOptions {
   readonly f?: boolean;
   readonly v?: boolean;
   readonly I?: boolean;
+  readonly X?: boolean;
   readonly json?: boolean;
   readonly report?: string;
 }
@@ -68,6 +69,7 @@ export function perftestCommand(): Command {
     .option('-v', 'print results as CSV')
     .option('--json', 'print results as lines of JSON')
     .option('-I', 'print what carries the messages')
+    .option('-X', 'the same, as newer ucx_perftest calls it')
     .option(
       '--report <file>',
       'run every test of -t (names with commas between them) at every size of -s (8..4m) and write curves to an HTML page',
@@ -264,10 +266,10 @@ async function runOne(test: BatchTest, index: number, run: Run, report?: ReportF
 }
 
 function formatOf(options: CommandOptions): ReportOptions {
-  const { v, f, N, I, b = [], report } = options;
+  const { v, f, N, I, X, b = [], report } = options;
   const batchFiles = report !== undefined && b.length === 0 ? ['test', 'size'] : b.map((file) => basename(file));
   if (report === undefined && isRange(options)) batchFiles.push('size');
-  return { csv: v === true, finalOnly: f === true, numeric: N === true, extra: I === true, batchFiles };
+  return { csv: v === true, finalOnly: f === true, numeric: N === true, extra: I === true || X === true, batchFiles };
 }
 
 function cpusOf(text: string): number[] {

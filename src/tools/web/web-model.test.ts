@@ -3,11 +3,11 @@
 import { describe, expect, it } from 'vitest';
 import type { InspectAnswer } from '../../assembly/inspect/inspect-client.ts';
 import { statsNode } from '../../ucs/stats/stats-node.ts';
-import { arenaStrips } from './page/arena-strips.ts';
-import { bytesText, millisecondsText } from './page/format.ts';
-import { isDown, pairsOf } from './page/links.ts';
-import { percentileUs } from './page/percentiles.ts';
-import { cardRows, fragmentation, linkRows, processRows } from './page/tables.ts';
+import { arenaStrips } from './page/data/arena-strips.ts';
+import { bytesText, millisecondsText } from './page/data/format.ts';
+import { isDown, pairsOf } from './page/data/links.ts';
+import { percentileUs } from './page/data/percentiles.ts';
+import { cardRows, fragmentation, linkRows, processRows } from './page/data/tables.ts';
 import { type WebModel, webLatencies, webProcesses } from './web-model.ts';
 
 const COUNTERS = { arenas: 2, arena_bytes: 1000, blocks: 3, block_bytes: 600, largest_free_bytes: 100 };

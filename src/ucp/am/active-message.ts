@@ -20,11 +20,12 @@ import {
   piecesOf,
 } from '../api/memory/local-bytes.ts';
 import type { AmSendParams, RequestParams } from '../api/request.ts';
-import { sendPieces, shortBytes } from '../base/message-packer.ts';
+import { sendAfterPuts, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';
 import { lacksCredit } from '../base/outbound-credit.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { Notice } from '../base/request/list-request.ts';
 import type { SendRequest } from '../base/request/message-request.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
@@ -133,12 +134,32 @@ export class ActiveMessages {
   }
 
   /** Sends a notification: a message of the library, without data. */
-  notify(connection: Connection, bytes: Uint8Array, params: RequestParams): Status | Request {
+  notify(connection: Connection, { bytes, id = NOTIFICATION_ID }: Notice, params: RequestParams): Status | Request {
     if (connection.failure !== Status.OK) return connection.failure;
-    return this.#start(connection, connection.messageLane(), NOTIFICATION_ID, bytes, NO_DATA, params);
+    return this.#start(connection, connection.messageLane(), id, bytes, NO_DATA, params);
   }
 
-  onEager(frame: AmFrame): void {
+  /**
+   * Sends a notification behind the last puts of the lane of messages, which may be in flight: the peer gets it only if they arrive.
+   * @returns OK, or why it has to wait for the end of the puts
+   */
+  notifyAfterPuts(connection: Connection, { bytes, id = NOTIFICATION_ID }: Notice, puts: number): Status {
+    const { credit, remoteId } = connection;
+    const padded = paddedTo8(bytes.byteLength);
+    const cost = padded + KEPT_OVERHEAD_BYTES;
+    if (remoteId === NO_ENDPOINT || credit.bytes < cost) return Status.UNSUPPORTED;
+    const payload = new Uint8Array(padded);
+    payload.set(bytes);
+    const words = writeAm(remoteId, id, bytes.byteLength);
+    const status = sendAfterPuts(connection, [MessageId.AM, MessageId.AM_VOID], words, payload, puts);
+    if (status !== Status.OK) return status;
+    credit.bytes -= cost;
+    this.#count(WorkerCounter.AM_TX, id);
+    return status;
+  }
+
+  /** @param isVoid a notification whose puts have failed: it is not delivered */
+  onEager(frame: AmFrame, isVoid = false): void {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const { inbound } = connection;
@@ -147,8 +168,8 @@ export class ActiveMessages {
       this.#host.breaksProtocol(connection, 'it sends active messages without credit');
       return;
     }
-    if (this.#handleEager(frame, connection, cost)) inbound.settle();
-    else inbound.release(cost);
+    if (isVoid || !this.#handleEager(frame, connection, cost)) inbound.release(cost);
+    else inbound.settle();
   }
 
   /** @returns true where the message was put into a queue */
@@ -164,7 +185,7 @@ export class ActiveMessages {
     view.byteLength = dataBytes;
     view.waiting = undefined;
     view.cost = cost;
-    this.#host.counters.count(WorkerCounter.AM_RX);
+    this.#count(WorkerCounter.AM_RX, handler);
     this.#call(view);
     if (!view.isQueued) return false;
     this.#heldBytes += view.headerLength + view.byteLength;
@@ -205,7 +226,7 @@ export class ActiveMessages {
       this.#host.breaksProtocol(connection, 'it offers more messages than a worker has requests');
       return;
     }
-    this.#host.counters.count(WorkerCounter.AM_RX_RNDV);
+    this.#count(WorkerCounter.AM_RX_RNDV, handler);
     this.#call(view);
     if (!view.isQueued) connection.inbound.releaseOffer();
     // A handler that does not want the data releases the sender.
@@ -293,7 +314,7 @@ export class ActiveMessages {
       request.protocolName = isShort ? 'eager/short' : 'eager/bcopy';
     } else {
       request.protocolName = 'rndv';
-      this.#host.counters.count(WorkerCounter.AM_TX_RNDV);
+      this.#count(WorkerCounter.AM_TX_RNDV, id);
     }
     request.starter = isEager ? this.#sendEager : this.#sendRts;
     return this.#host.start(request, params);
@@ -308,7 +329,7 @@ export class ActiveMessages {
     const cost = length + KEPT_OVERHEAD_BYTES;
     if (connection.credit.bytes < cost) {
       if (!lacksCredit(connection.credit, cost, this.#host.counters)) return Status.NO_RESOURCE;
-      this.#host.counters.count(WorkerCounter.AM_TX_RNDV);
+      this.#count(WorkerCounter.AM_TX_RNDV, request.amId);
       request.protocolName = 'rndv';
       request.starter = this.#sendRts;
       return this.#sendRts(request, connection);
@@ -318,7 +339,7 @@ export class ActiveMessages {
     const status = sendPieces(connection, MessageId.AM, words, partsOf(request), 0, length);
     if (status !== Status.OK) return status;
     connection.credit.bytes -= cost;
-    this.#host.counters.count(WorkerCounter.AM_TX);
+    this.#count(WorkerCounter.AM_TX, request.amId);
     return status;
   };
 
@@ -353,6 +374,10 @@ export class ActiveMessages {
     view.isReceived = false;
     view.isQueued = false;
     return view;
+  }
+
+  #count(counter: WorkerCounter, id: number): void {
+    if (id !== NOTIFICATION_ID) this.#host.counters.count(counter);
   }
 
   #call(view: PeerMessage): void {

@@ -99,6 +99,8 @@ export interface TransferOptions {
 export interface PutOptions extends TransferOptions {
   /** See PutParams. */
   readonly notify?: Uint8Array;
+  /** See PutParams. */
+  readonly notifyId?: number;
 }
 
 /** Options of an awaited message. */

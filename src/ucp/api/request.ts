@@ -19,6 +19,11 @@ export interface RequestParams {
 export interface PutParams extends RequestParams {
   /** Bytes that the peer gets as a notification once every byte of the put is visible in its memory; at most 4096. Copied. */
   readonly notify?: Uint8Array;
+  /**
+   * Id of active messages whose handler gets the notification, as a message that consists of its header: a channel of its own. Default: it is one of
+   * `worker.notifications()`.
+   */
+  readonly notifyId?: number;
 }
 
 /** Parameters of sending an active message. */

@@ -105,6 +105,31 @@ export function sendPieces(
   return sendPacked(connection, amLane, messageId);
 }
 
+/**
+ * Sends a message behind the puts of its lane that were started last: see UctEndpoint.amAfterPuts.
+ * @returns like {@link sendMessage}; UNSUPPORTED on a lane whose messages may overtake puts
+ */
+export function sendAfterPuts(
+  connection: Connection,
+  [messageId, failedId]: readonly [number, number],
+  header: Int32Array,
+  payload: Uint8Array,
+  puts: number,
+): Status {
+  const { endpoint } = connection.amLane ?? {};
+  if (endpoint?.amAfterPuts === undefined) return Status.UNSUPPORTED;
+  if (header.byteLength + payload.byteLength > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
+  PACKER.header = header;
+  PACKER.bytes = payload;
+  PACKER.pieces = undefined;
+  PACKER.offset = 0;
+  PACKER.byteLength = payload.byteLength;
+  const status = endpoint.amAfterPuts(messageId, failedId, PACKER, puts);
+  if (connection.trace !== undefined && status !== Status.NO_RESOURCE)
+    connection.trace.sent(connection.id, messageId, header, payload.byteLength);
+  return status;
+}
+
 /** Sends what the packer holds. */
 function sendPacked(connection: Connection, { endpoint }: Lane, messageId: number): Status {
   const status = endpoint.amBcopy(messageId, PACKER);

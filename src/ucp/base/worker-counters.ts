@@ -27,6 +27,7 @@ const NAMES = [
   'requests',
   'tx_no_credit',
   'tx_no_credit_rndv',
+  'tag_rx',
 ] as const;
 
 /** What is counted. */
@@ -51,6 +52,7 @@ export const WorkerCounter = {
   /** Windows that this worker has asked a sender for: of its own memory, and of fragments for device memory. */
   RNDV_RTR: 11,
   RNDV_RTR_MTYPE: 12,
+  /** Active messages sent, and those of them by rendezvous; received likewise. Notifications are none. */
   AM_TX: 13,
   AM_TX_RNDV: 14,
   AM_RX: 15,
@@ -64,6 +66,8 @@ export const WorkerCounter = {
   /** Times that the window of a peer was used up, and messages that were offered for want of credit. */
   TX_NO_CREDIT: 21,
   TX_NO_CREDIT_RNDV: 22,
+  /** Tagged messages that the program has received, or that were too long for it. */
+  TAG_RX: 23,
 } as const;
 export type WorkerCounter = (typeof WorkerCounter)[keyof typeof WorkerCounter];
 
@@ -78,6 +82,12 @@ export class WorkerCounters {
   /** The counters as a node of the statistics, above those of interfaces. @param levels what the worker holds now */
   node(levels: Counters, ifaces: readonly { stats(): StatsNode }[]): StatsNode {
     const counters = { ...namedCounters(NAMES, this.#values), ...levels };
+    const sum = (...summands: readonly WorkerCounter[]): number =>
+      summands.reduce<number>((total, counter) => total + this.#values[counter]!, 0);
+    const { TX_EAGER, TX_EAGER_SYNC, TX_RNDV } = WorkerCounter;
+    counters['tag_tx'] = sum(TX_EAGER, TX_EAGER_SYNC, TX_RNDV);
+    counters['am_tx'] = sum(WorkerCounter.AM_TX, WorkerCounter.AM_TX_RNDV);
+    counters['am_rx'] = sum(WorkerCounter.AM_RX, WorkerCounter.AM_RX_RNDV);
     return statsNode(
       'ucp_worker',
       '',

@@ -43,9 +43,7 @@ export class Protocols {
     this.streams = new Streams(host, this.rendezvous);
     const software = new EmulatedRma(host, this.rendezvous);
     this.rma = new RmaProtocol(host, software);
-    this.lists = new RmaLists(host, software, (connection, bytes, callback) =>
-      this.am.notify(connection, bytes, { callback }),
-    );
+    this.lists = new RmaLists(host, software, this.am);
     this.atomics = new AtomicProtocol(host, this.rendezvous);
     this.#amHandlers[MessageId.TAG_SYNC] = (frame) => this.tag.onEager(frame, true);
     this.#amHandlers[MessageId.TAG_RTS] = (frame) => this.tag.onRts(frame);
@@ -59,6 +57,7 @@ export class Protocols {
     this.#amHandlers[MessageId.GET_READY] = (frame) => software.onGetReady(frame);
     this.#amHandlers[MessageId.ATOMIC] = (frame) => this.atomics.onAtomic(frame);
     this.#amHandlers[MessageId.CREDIT] = (frame) => this.#onCredit(frame);
+    this.#amHandlers[MessageId.AM_VOID] = (frame) => this.am.onEager(frame, true);
     this.#amHandlers[MessageId.WIREUP] = (frame) => this.#connections.onMessage(frame);
     this.#amHandlers[MessageId.CLOSE] = (frame) => this.#connections.onClose(frame);
   }

@@ -114,7 +114,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     params?: PutParams,
   ): Status | Request {
     this.check(params);
-    if (isList(local) || params?.notify !== undefined) {
+    if (isList(local) || params?.notify !== undefined || params?.notifyId !== undefined) {
       return this.putListNbx(entriesOf(local, localOffset, byteLength, rkey, remoteOffset), params);
     }
     const { rma } = this.#worker.protocols;

@@ -222,6 +222,7 @@ export class Worker
   stats(): StatsNode {
     const levels = {
       requests_in_use: this.requestsInUse,
+      failures: this.requests.failures,
       endpoints: this.#endpoints.size,
       ...this.protocols.levels(),
       unexp_granted: this.budget.grantedBytes,

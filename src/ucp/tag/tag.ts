@@ -378,6 +378,7 @@ export class TagProtocol {
       this.#deliverBytes(request, bytes, 0, bytes.byteLength);
       return;
     }
+    this.#host.counters.count(WorkerCounter.TAG_RX);
     request.messageBytes = message.byteLength;
     const { connection, peerRequest } = content;
     if (message.byteLength > request.byteLength) {
@@ -390,6 +391,7 @@ export class TagProtocol {
   }
 
   #deliverBytes(request: ReceiveRequest, bytes: Uint8Array, start: number, length: number): void {
+    this.#host.counters.count(WorkerCounter.TAG_RX);
     request.messageBytes = length;
     if (length > request.byteLength) {
       request.end(Status.MESSAGE_TRUNCATED);

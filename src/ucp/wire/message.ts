@@ -30,6 +30,8 @@ export const MessageId = {
   CLOSE: 14,
   ATP: 15,
   CREDIT: 16,
+  /** An AM behind puts that have failed: it only uses its credit. */
+  AM_VOID: 17,
 } as const;
 
 /** Bytes of the header of each id: what is shorter is no message. */
@@ -51,4 +53,5 @@ export const HEADER_BYTES: readonly number[] = [
   CLOSE_BYTES,
   ATP_BYTES,
   CREDIT_BYTES,
+  AM_BYTES,
 ];

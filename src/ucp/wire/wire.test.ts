@@ -39,6 +39,17 @@ function kind<F extends object>(kindOf: Kind<F>): Kind<object> {
   return kindOf as unknown as Kind<object>;
 }
 
+/** An AM, whether it is handled or not. */
+const amKind = kind({
+  fields: fc.record({ handler: word, headerBytes: fc.nat({ max: 4096 }) }),
+  write: (to, { handler, headerBytes }) => writeAm(to, handler, headerBytes),
+  read: readAm,
+  tells: ({ headerBytes }, { byteLength }, start) => {
+    const padded = Math.ceil(headerBytes / 8) * 8;
+    return { headerAt: start, dataAt: start + padded, dataBytes: byteLength - padded };
+  },
+});
+
 const eager = (_fields: object, { byteLength }: Uint8Array, start: number): object => ({ start, byteLength });
 const keyed = (_fields: object, { byteLength }: Uint8Array, start: number): object => ({
   keyAt: start,
@@ -98,15 +109,8 @@ const KINDS: Record<keyof typeof MessageId, Kind<object>> = {
     read: readReply,
     tells: carried,
   }),
-  AM: kind({
-    fields: fc.record({ handler: word, headerBytes: fc.nat({ max: 4096 }) }),
-    write: (to, { handler, headerBytes }) => writeAm(to, handler, headerBytes),
-    read: readAm,
-    tells: ({ headerBytes }, { byteLength }, start) => {
-      const padded = Math.ceil(headerBytes / 8) * 8;
-      return { headerAt: start, dataAt: start + padded, dataBytes: byteLength - padded };
-    },
-  }),
+  AM: amKind,
+  AM_VOID: amKind,
   AM_RTS: kind({
     fields: fc.record({
       handler: word,

@@ -322,6 +322,18 @@ export interface UctEndpoint {
     completion: Completion,
   ): Status;
   /**
+   * Number of puts that were started on the connection of this endpoint, counted in the units of the transport: it changes if and only if a put starts.
+   * Absent where messages may arrive before earlier puts.
+   */
+  readonly putsStarted?: number | undefined;
+  /**
+   * Sends an active message that the packer writes, behind the last `puts` of {@link putsStarted}: it arrives when their bytes are visible in remote memory.
+   * Absent together with that.
+   * @param failedId id with which it arrives if the peer has refused one of those puts
+   * @returns like {@link amBcopy}; NO_RESOURCE also if local memory of those puts is still read
+   */
+  amAfterPuts?(id: number, failedId: number, packer: AmPacker, puts: number): Status;
+  /**
    * Runs an atomic operation on a word of remote memory.
    * @param remoteOffset a multiple of the length of the word
    * @returns OK if the result is set in `call`; INPROGRESS, NO_RESOURCE or a failure

@@ -1,6 +1,3 @@
-/** Ids of messages have 5 bits. */
-const AM_ID_MASK = 31;
-
 /** An endpoint of tcp: turns operations into frames of a link. */
 
 import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
@@ -12,6 +9,8 @@ import { checkIov, type HostIovEntry } from '../base/host/host-iov.ts';
 import { fitsMessage, isInside } from '../base/range.ts';
 import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
 import {
+  AFTER_PUTS_HEADER_BYTES,
+  AM_ID_MASK,
   FRAME_BODY_BYTES_MAX,
   FrameType,
   GET_HEADER_BYTES,
@@ -22,6 +21,7 @@ import {
   PUTS_MAX,
   padded,
   writeAm,
+  writeAmAfterPuts,
   writeGet,
   writePut,
 } from './wire/frame.ts';
@@ -236,6 +236,31 @@ export class TcpEndpoint implements UctEndpoint {
     if (!isInside(0, total, this.#buffers.txBytesMax)) return Status.INVALID_PARAM;
     writeAm(frame.words, TX_WORD, FrameType.AM, id, total);
     const status = link.check(transmitter.sendBuilt(HEADER_BYTES + padded(total)));
+    if (status !== Status.OK) return this.#counters.refused(status);
+    this.#counters.bcopy(Transfer.AM, total);
+    return Status.OK;
+  }
+
+  get putsStarted(): number {
+    return this.link.puts.sent;
+  }
+
+  /** Behind the frames of the puts in the stream; their memory can be detached until the kernel has all of them. */
+  amAfterPuts(id: number, failedId: number, packer: AmPacker, puts: number): Status {
+    if (!isMessageId(id) || !isMessageId(failedId)) return Status.INVALID_PARAM;
+    const { link } = this;
+    if (link.state !== 'up') return this.#notUp();
+    const { transmitter } = link;
+    const begun = transmitter.isEmpty ? Status.OK : link.check(transmitter.sendMore());
+    if (begun !== Status.OK) return this.#counters.refused(begun);
+    if (!transmitter.isEmpty) return this.#counters.refused(Status.NO_RESOURCE);
+    const frame = this.#buffers.txFrame;
+    frame.offset = TX_START + AFTER_PUTS_HEADER_BYTES;
+    frame.byteLength = this.#buffers.txBytesMax;
+    const total = packer.pack(frame);
+    if (!isInside(0, total, this.#buffers.txBytesMax)) return Status.INVALID_PARAM;
+    writeAmAfterPuts(frame.words, TX_WORD, id, total, puts, failedId);
+    const status = link.check(transmitter.sendBuilt(AFTER_PUTS_HEADER_BYTES + padded(total)));
     if (status !== Status.OK) return this.#counters.refused(status);
     this.#counters.bcopy(Transfer.AM, total);
     return Status.OK;

@@ -78,8 +78,6 @@ export class Operation implements SliceOwner {
   request: CollRequest | undefined;
   /** Time of its start. */
   readonly startedNs: number;
-  /** Owner of what is started in spite of a failure. */
-  readonly #kept: IssueOwner;
   readonly #host: OperationHost;
   readonly #call: OperationCall;
   readonly #copies: LocalCopies;
@@ -102,7 +100,6 @@ export class Operation implements SliceOwner {
     this.signature = call.signature;
     this.#call = call;
     this.#copies = new LocalCopies(() => host.toItself());
-    this.#kept = { requests: new Set(), hasFailed: false };
   }
 
   get hasFailed(): boolean {
@@ -276,35 +273,22 @@ export class Operation implements SliceOwner {
     else this.#putAndNotify(part, header, key);
   }
 
-  /** Writes a part to the memory of its receiver, and notifies it when the bytes are there, or will not be. */
-  #putAndNotify(part: Part, offer: Header, key: Uint8Array): void {
+  /** Writes a part to the memory of its receiver, which is notified when the bytes are there, or will not be. */
+  #putAndNotify(part: Part, offer: Header, packed: Uint8Array): void {
     const { place, peer } = part;
     const endpoint = this.#host.endpoint(peer);
-    let cached: CachedKey | undefined;
-    const ended = (status: Status, error: unknown): void => {
-      if (cached !== undefined) this.#host.keys.give(cached);
-      if (status !== Status.OK) {
-        this.#host.refuse(offer);
-        this.#failBy(peer, status, 'could not write to another rank', error);
-        return;
-      }
-      this.#issue(
-        (params) => {
-          const header = this.#host.pack(Kind.NOTICE, this, part, 0);
-          return endpoint.amSendNbx(this.#host.amId, header, NO_BYTES, 0, 0, params);
-        },
-        this.#partEnd(part, 'could not notify another rank'),
-        true,
-      );
-    };
+    let key: CachedKey | undefined;
     this.#issue(
       (params) => {
-        cached ??= this.#host.keys.take(endpoint, peer, key);
-        return endpoint.putNbx(place.memory, place.offset, place.byteLength, cached.rkey, offer.offset, params);
+        key ??= this.#host.keys.take(endpoint, peer, packed);
+        const notify = this.#host.pack(Kind.NOTICE, this, part, 0);
+        const told = { ...params, notify, notifyId: this.#host.amId };
+        return endpoint.putNbx(place.memory, place.offset, place.byteLength, key.rkey, offer.offset, told);
       },
       (status, error) => {
-        if (status === Status.OK) this.#issue((params) => endpoint.flushNbx(params), ended, true);
-        else ended(status, error);
+        if (key !== undefined) this.#host.keys.give(key);
+        if (status !== Status.OK) this.#host.refuse(offer);
+        this.#partEnd(part, 'could not write to another rank')(status, error);
       },
     );
   }
@@ -378,14 +362,14 @@ export class Operation implements SliceOwner {
     };
   }
 
-  /** Starts an operation of ucp. @param isKept starts it also after this operation has failed: the peer waits for it */
-  #issue(start: StartNbx, end: EndNbx, isKept = false): void {
-    if (this.hasFailed && !isKept) {
+  /** Starts an operation of ucp. */
+  #issue(start: StartNbx, end: EndNbx): void {
+    if (this.hasFailed) {
       end(Status.CANCELED, undefined);
       return;
     }
     this.#inFlight += 1;
-    this.#host.issue(isKept ? this.#kept : this, start, (status, error) => {
+    this.#host.issue(this, start, (status, error) => {
       this.#inFlight -= 1;
       this.marks += 1;
       end(status, error);

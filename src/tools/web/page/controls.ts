@@ -1,9 +1,9 @@
 /** What the page can do: faults of the emulated node, and the exchange of the demo. */
 
 import type { WebModel } from '../web-model.ts';
+import type { Pair } from './data/links.ts';
+import { isDown } from './data/links.ts';
 import { byId, setText } from './dom.ts';
-import type { Pair } from './links.ts';
-import { isDown } from './links.ts';
 
 /** Header with the token; see web-server.ts. */
 const TOKEN_HEADER = 'x-gaudi-ucx-token';

@@ -1,7 +1,7 @@
 /** Elements of the page: found by id, made, and changed only where they differ, so that nothing flickers and selections stay. */
 
-import { STRIP, type Strip } from './arena-strips.ts';
-import type { Cell } from './cell.ts';
+import { STRIP, type Strip } from './data/arena-strips.ts';
+import type { Cell } from './data/cell.ts';
 
 const SVG = 'http://www.w3.org/2000/svg';
 

@@ -2,13 +2,13 @@
 
 import 'uplot/dist/uPlot.min.css';
 import type { WebLatencies, WebModel } from '../web-model.ts';
-import { arenaStrips } from './arena-strips.ts';
 import { LineChart } from './charts.ts';
 import { Controls } from './controls.ts';
+import { arenaStrips } from './data/arena-strips.ts';
+import { percentileUs } from './data/percentiles.ts';
+import { cardRows, linkRows, processRows } from './data/tables.ts';
 import { byId, StripList, setAttribute, setText, showTable } from './dom.ts';
 import { NodePicture } from './node-picture.ts';
-import { percentileUs } from './percentiles.ts';
-import { cardRows, linkRows, processRows } from './tables.ts';
 
 const token = new URLSearchParams(location.search).get('token') ?? '';
 const controls = new Controls(token);

@@ -26,7 +26,7 @@ import { streamChunks } from './stream-chunks.ts';
 
 const TAG_OPTIONS = ['tag', 'signal'];
 const AM_OPTIONS = ['header', 'protocol', 'signal'];
-const LIST_OPTIONS = ['notify', 'strict', 'blocks', 'signal'];
+const LIST_OPTIONS = ['notify', 'notifyId', 'strict', 'blocks', 'signal'];
 
 /** The awaited tier of one endpoint. */
 export abstract class AwaitedEndpoint {

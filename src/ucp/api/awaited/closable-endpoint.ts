@@ -45,7 +45,8 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
 
   put(local: LocalBuffer, rkey: RemoteKey, options: PutOptions = {}): Promise<TransferResult> {
     return this.track(() => {
-      if (options?.notify === undefined && !isList(local)) return this.transfer('put', local, rkey, options);
+      if (options?.notify === undefined && options?.notifyId === undefined && !isList(local))
+        return this.transfer('put', local, rkey, options);
       return this.#transferList('put', local, rkey, options);
     });
   }
@@ -64,11 +65,12 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     options: PutOptions,
   ): Promise<TransferResult> {
     this.checkOpen();
-    const { notify, signal, ...range } = options;
+    const { notify, notifyId, signal, ...range } = options;
     const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, range);
     const entries = entriesOf(local, localOffset, byteLength, rkey, remoteOffset);
     if (name === 'get') return this.getList(entries, { ...(signal && { signal }) });
-    return this.putList(entries, { ...(signal && { signal }), ...(notify && { notify }) });
+    const told = { ...(notify && { notify }), ...(notifyId !== undefined && { notifyId }) };
+    return this.putList(entries, { ...(signal && { signal }), ...told });
   }
 
   close(options?: CloseOptions): Promise<void> {

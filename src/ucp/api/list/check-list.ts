@@ -1,6 +1,7 @@
 /** The blocks of a list: checked, expanded, and merged where they are adjacent. It moves nothing, and does not know which transport will. */
 
 import { invalidParam, isUcxError, UcxError } from '../../../ucs/type/error.ts';
+import { checkAmId } from '../active-message.ts';
 import { checkOptions } from '../check-options.ts';
 import { checkLocal, hostBytes } from '../memory/local-bytes.ts';
 import { checkRemote, type OwnedRemoteKey } from '../memory/owned-remote-key.ts';
@@ -79,7 +80,7 @@ export function checkListOptions(operation: 'put' | 'get', options: ListCheckOpt
 /** Checks the parameters that lists have besides those of all operations. @throws UcxError ERR_INVALID_PARAM */
 export function checkListParams(
   operation: 'put' | 'get',
-  { notify, strict, flush, blocks }: ListParams,
+  { notify, notifyId, strict, flush, blocks }: ListParams,
   list: readonly TransferEntry[] | PreparedList,
 ): void {
   const blockCount = typeof list === 'object' && list !== null && 'blockCount' in list ? list.blockCount : undefined;
@@ -87,6 +88,10 @@ export function checkListParams(
   if (strict !== undefined && typeof strict !== 'boolean') throw invalidParam('strict', 'must be a boolean', strict);
   if (notify !== undefined && operation === 'get') throw invalidParam('notify', 'must be absent for a get', operation);
   if (notify !== undefined) checkNotification(notify);
+  if (notifyId !== undefined) {
+    checkAmId(notifyId);
+    if (notify === undefined) throw invalidParam('notifyId', 'must be absent without a notification', notifyId);
+  }
   if (blocks === undefined) return;
   if (blockCount === undefined) throw invalidParam('blocks', 'must be absent without a prepared list', blocks);
   if (!(blocks.length <= LIST_BLOCKS_MAX)) {
@@ -111,18 +116,20 @@ export interface ListMoveParams {
   /** Numbers of the blocks; undefined for all. */
   readonly selected: Int32Array | undefined;
   readonly notification: Uint8Array | undefined;
+  /** Id of active messages that it goes to; undefined for those of the worker. */
+  readonly notificationId: number | undefined;
   /** Whether it ends only when all bytes are in remote memory: always before a notification. */
   readonly flushes: boolean;
 }
 
 /** Copies the checked parameters of a move, which the caller may change; undefined for a move that has nothing to do. */
 export function moveParamsOf({ blockCount }: PreparedList, params: ListParams | undefined): ListMoveParams | undefined {
-  const { blocks, notify, flush = false } = params ?? {};
+  const { blocks, notify, notifyId: notificationId, flush = false } = params ?? {};
   const selected = blocks === undefined ? undefined : Int32Array.from(blocks);
   // Detached bytes are none.
   const notification = notify === undefined || notify.byteLength > 0 ? notify?.slice() : new Uint8Array(0);
   if ((selected?.length ?? blockCount) === 0 && notification === undefined) return undefined;
-  return { selected, notification, flushes: flush || notification !== undefined };
+  return { selected, notification, notificationId, flushes: flush || notification !== undefined };
 }
 
 /** Adds the blocks of an entry; returns how many it has before merging. */
@@ -161,31 +168,49 @@ function checkSize(name: string, value: number): void {
   if (!Number.isSafeInteger(value) || value < 0) throw invalidParam(name, 'must be an integer of 0 or more', value);
 }
 
+/** Bytes of a block in the memory that is written: in an ArrayBuffer, or by their address. */
+interface WrittenBytes {
+  readonly block: ListBlock;
+  readonly start: bigint;
+  readonly end: bigint;
+}
+
 /** Refuses blocks that overlap in the memory that is written. */
 function refuseOverlaps(operation: 'put' | 'get', blocks: readonly ListBlock[]): void {
-  const byMemory = new Map<unknown, ListBlock[]>();
-  // Views of one buffer are one memory, mapped host memory is the buffer that it maps, and keys with one address are of one memory.
-  const targetOf = ({ local, rkey }: ListBlock): unknown => {
-    if (operation === 'put') return `${rkey.memoryType} ${rkey.sysDevice} ${rkey.address}`;
-    return hostBytes(local)?.buffer ?? local;
-  };
-  const startOf = ({ local, localOffset, remoteOffset }: ListBlock): number =>
-    operation === 'put' ? remoteOffset : (hostBytes(local)?.byteOffset ?? 0) + localOffset;
+  const byMemory = new Map<unknown, WrittenBytes[]>();
   for (const block of blocks) {
-    const target = targetOf(block);
-    const others = byMemory.get(target);
-    if (others === undefined) byMemory.set(target, [block]);
-    else others.push(block);
+    const { memory, first } = operation === 'put' ? placeBehind(block) : placeOf(block);
+    const bytes = { block, start: first, end: first + BigInt(block.byteLength) };
+    const others = byMemory.get(memory);
+    if (others === undefined) byMemory.set(memory, [bytes]);
+    else others.push(bytes);
   }
   for (const written of byMemory.values()) {
-    written.sort((one, other) => startOf(one) - startOf(other));
+    written.sort((one, other) => (one.start < other.start ? -1 : Number(one.start > other.start)));
     for (let i = 1; i < written.length; i++) {
-      const [before, block] = [written[i - 1]!, written[i]!];
-      if (startOf(before) + before.byteLength <= startOf(block)) continue;
-      const rule = `must not write bytes of entry ${before.entry} again`;
-      throw entryError(block.entry, invalidParam('list', rule, startOf(block)));
+      const [before, { block, start }] = [written[i - 1]!, written[i]!];
+      if (before.end <= start) continue;
+      const rule = `must not write bytes of entry ${before.block.entry} again`;
+      throw entryError(
+        block.entry,
+        invalidParam('list', rule, operation === 'put' ? block.remoteOffset : block.localOffset),
+      );
     }
   }
+}
+
+/** Where a put writes: keys of one peer may name the same bytes in several ways. */
+function placeBehind({ rkey, remoteOffset }: ListBlock): { readonly memory: unknown; readonly first: bigint } {
+  const { memoryType, sysDevice, address } = rkey;
+  return { memory: `${memoryType} ${sysDevice}`, first: address + BigInt(remoteOffset) };
+}
+
+/** Where a get writes: views of one buffer are one memory, and mapped host memory is the buffer that it maps. */
+function placeOf({ local, localOffset }: ListBlock): { readonly memory: unknown; readonly first: bigint } {
+  const bytes = hostBytes(local);
+  if (bytes !== undefined) return { memory: bytes.buffer, first: BigInt(bytes.byteOffset + localOffset) };
+  if (local instanceof Uint8Array) return { memory: local.buffer, first: BigInt(local.byteOffset + localOffset) };
+  return { memory: `${local.memoryType} ${local.sysDevice}`, first: local.address + BigInt(localOffset) };
 }
 
 /** The error of an operation as that of an entry of a list; others stay as they are. */

@@ -17,16 +17,17 @@ export interface ListStart {
   /** Called with its end. */
   readonly waiters: (() => void)[];
   readonly notifies: boolean;
-  hasEnded: boolean;
+  /** Whether its notification was sent, or will not be: the next one has its turn. */
+  hasPassed: boolean;
 }
 
 /** The lists that have not ended. */
 export class NotifyOrder {
   readonly #open: Map<FlushedList, ListStart> = new Map();
-  /** Those with a notification, in order: `#head` is the first that has not ended, and `#ended` of them have. */
+  /** Those with a notification, in order: `#head` is the first that has not passed its turn on, and `#passed` of them have. */
   #notifying: ListStart[] = [];
   #head = 0;
-  #ended = 0;
+  #passed = 0;
   #isTaking = false;
 
   get isEmpty(): boolean {
@@ -34,7 +35,7 @@ export class NotifyOrder {
   }
 
   add(list: FlushedList, notifies: boolean): void {
-    const start = { list, waiters: [], notifies, hasEnded: false };
+    const start = { list, waiters: [], notifies, hasPassed: false };
     this.#open.set(list, start);
     if (notifies) this.#notifying.push(start);
   }
@@ -42,6 +43,14 @@ export class NotifyOrder {
   /** Whether it is the turn of a list with a notification. */
   isFirst(list: FlushedList): boolean {
     return this.#notifying[this.#head]?.list === list;
+  }
+
+  /** The notification of a list that has not ended is on its way: the next has its turn. */
+  pass(list: FlushedList): void {
+    const start = this.#open.get(list);
+    if (start === undefined || start.hasPassed) return;
+    start.hasPassed = true;
+    this.#drop();
   }
 
   /** Calls `ended` once for each list that has not ended, when it does; returns their number. */
@@ -55,26 +64,28 @@ export class NotifyOrder {
     const start = this.#open.get(list);
     if (start === undefined) return undefined;
     this.#open.delete(list);
-    start.hasEnded = true;
     return start;
   }
 
   /** Lets those go on that have waited for a list that was removed. */
   release(start: ListStart): void {
-    if (start.notifies) this.#drop();
+    if (start.notifies && !start.hasPassed) {
+      start.hasPassed = true;
+      this.#drop();
+    }
     for (const ended of start.waiters) ended();
   }
 
   /** After the end of one. Compacts the queue when half of it has ended, so that each list costs the same however many wait. */
   #drop(): void {
     const before = this.#head;
-    while (this.#notifying[this.#head]?.hasEnded === true) this.#head++;
+    while (this.#notifying[this.#head]?.hasPassed === true) this.#head++;
     const isFirst = this.#head !== before;
-    this.#ended += 1;
-    if (this.#ended * 2 >= this.#notifying.length) {
-      this.#notifying = this.#notifying.filter(({ hasEnded }) => !hasEnded);
+    this.#passed += 1;
+    if (this.#passed * 2 >= this.#notifying.length) {
+      this.#notifying = this.#notifying.filter(({ hasPassed }) => !hasPassed);
       this.#head = 0;
-      this.#ended = 0;
+      this.#passed = 0;
     }
     if (isFirst) this.#takeTurns();
   }

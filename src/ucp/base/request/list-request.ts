@@ -2,7 +2,8 @@
  * The request of a list of puts or gets, and of its notification. What its blocks are, and how they start, is in rma/list.
  *
  *   MOVE --every block has ended--> FLUSH --all lanes are flushed--> NOTIFY --the notification is sent--> DONE
- *     '---- if neither is wanted ------------^   '----- without a notification -----------------------------^
+ *     |'---- if neither is wanted -----------^   '----- without a notification -----------------------------^
+ *     '----- the notification is sent behind the blocks ---------------------------------------------------'
  *
  * A failure ends the request from every phase, and nothing is sent then.
  */
@@ -26,10 +27,19 @@ export interface ListMove {
   start(request: ListRequest, connection: Connection): Status;
   /** Drops the blocks that are not started. */
   drop(): void;
+  /** Whether lanes carry all blocks that were started: the worker of the peer moves none. */
+  readonly isCarried: boolean;
   /** False if memory of it was detached, shortened or unmapped. */
   readonly isIntact: boolean;
   /** Gives back what it holds. */
   close(): void;
+}
+
+/** A notification. */
+export interface Notice {
+  readonly bytes: Uint8Array;
+  /** Id of active messages that it goes to; undefined for the notifications of the worker. */
+  readonly id: number | undefined;
 }
 
 /** The completion of one block in flight. */
@@ -56,7 +66,7 @@ export class ListRequest extends Request implements FlushedList {
   /** Whether it ends only when all bytes are in remote memory: always before a notification. */
   flushes = false;
   /** What the peer is told at the end; undefined for a list without a notification. */
-  notification: Uint8Array | undefined = undefined;
+  notification: Notice | undefined = undefined;
   /** Whether its notification waits for those before it. */
   isDue = false;
   /** The lanes that blocks were given to: a notification waits until they are flushed. */

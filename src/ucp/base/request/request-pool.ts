@@ -58,6 +58,9 @@ export class RequestPool {
     this.connects = this.#poolOf(requestsMax, () => new ConnectRequest(owner));
   }
 
+  /** Requests that have failed, of those that were given back. */
+  failures = 0;
+
   /** Requests in use. */
   get inUse(): number {
     return this.#inUse;
@@ -121,6 +124,7 @@ export class RequestPool {
   free(request: Request): void {
     if (request.state === RequestState.FREE) throw invalidParam('request', 'must not be freed twice', request.protocol);
     if (!request.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
+    if (request.status < 0) this.failures += 1;
     this.#recycle(request);
   }
 
@@ -140,6 +144,7 @@ export class RequestPool {
     if (request.state === RequestState.FREE) return status === Status.INPROGRESS ? Status.OK : status;
     if (wantsRequest) return request;
     const final = request.status;
+    if (final < 0) this.failures += 1;
     this.#recycle(request);
     return final;
   }

@@ -80,6 +80,10 @@ export class BlockMove implements ListMove {
   readonly #registrations: MoveRegistrations | undefined;
   readonly #count: number;
   #next = 0;
+  /** The part of a block that several devices share. */
+  #nextPart = 0;
+  /** Lanes that hold back what they are given. */
+  readonly #corked: Lane[] = [];
   /** Blocks that the worker of the peer moves. */
   readonly #remote: PlannedBlock[] = [];
   /** Transfers of them that wait for resources. */
@@ -106,6 +110,10 @@ export class BlockMove implements ListMove {
     return this.#list.isIntact;
   }
 
+  get isCarried(): boolean {
+    return this.#remote.length === 0;
+  }
+
   start(request: ListRequest, connection: Connection): Status {
     const status = this.#startBlocks(request);
     if (status !== Status.OK || this.#remote.length === 0) return status;
@@ -125,27 +133,36 @@ export class BlockMove implements ListMove {
 
   #startBlocks(request: ListRequest): Status {
     const { blocks } = this.#list;
-    let corked: Lane | undefined;
+    const corked = this.#corked;
+    let last: Lane | undefined;
     try {
       while (this.#next < this.#count && !this.#isDropped) {
-        const block = blocks[this.#selected === undefined ? this.#next : this.#selected[this.#next]!]!;
+        const whole = blocks[this.#selected === undefined ? this.#next : this.#selected[this.#next]!]!;
+        const block = whole.parts === undefined ? whole : whole.parts[this.#nextPart]!;
         const { lane } = block;
         if (lane === undefined) {
           this.#remote.push(block);
           this.#next += 1;
           continue;
         }
-        if (corked !== lane) {
-          corked?.endpoint.uncork?.();
-          corked = lane;
-          lane.endpoint.cork?.();
+        if (lane !== last) {
+          last = lane;
           request.used.add(lane);
+          // One block starts as a put does: what else is given to its lane may start together with it.
+          if (this.#count > 1 && !corked.includes(lane)) {
+            corked.push(lane);
+            lane.endpoint.cork?.();
+          }
         }
         const completion = request.takeCompletion(block.entry);
         const status = startBlock(block, completion, request);
         if (status !== Status.INPROGRESS) request.putCompletion(completion);
         if (status === Status.NO_RESOURCE) return status;
-        this.#next += 1;
+        this.#nextPart += 1;
+        if (this.#nextPart >= (whole.parts?.length ?? 1)) {
+          this.#nextPart = 0;
+          this.#next += 1;
+        }
         if (status < 0) {
           request.fail(block.entry, status);
           return status;
@@ -155,7 +172,8 @@ export class BlockMove implements ListMove {
       }
       return request.failure;
     } finally {
-      corked?.endpoint.uncork?.();
+      for (let i = 0; i < corked.length; i++) corked[i]!.endpoint.uncork?.();
+      corked.length = 0;
     }
   }
 

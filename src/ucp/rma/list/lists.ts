@@ -5,32 +5,48 @@ import { Status } from '../../../ucs/type/status.ts';
 import { checkList, entryError, type ListBlock, moveParamsOf } from '../../api/list/check-list.ts';
 import type { ListParams, PreparedList, TransferEntry } from '../../api/list/list.ts';
 import { PlannedList } from '../../api/list/planned-list.ts';
-import type { RequestCallback } from '../../api/request.ts';
+import type { RequestCallback, RequestParams } from '../../api/request.ts';
 import type { PeerConnection } from '../../base/peer-connection.ts';
 import type { ProtocolHost } from '../../base/protocol-host.ts';
-import { ListPhase, type ListRequest } from '../../base/request/list-request.ts';
+import { ListPhase, type ListRequest, type Notice } from '../../base/request/list-request.ts';
 import type { Connection, Request } from '../../base/request/request.ts';
-import { PROTOCOL_NAMES } from '../../proto/selection.ts';
+import { type Candidate, PROTOCOL_NAMES } from '../../proto/selection.ts';
 import { BlockMove, MoveRegistrations, type SoftwareList } from './list-move.ts';
+import { ListRails } from './list-rails.ts';
 import { type BlockRegistrar, MAPPED_ONLY, operationOf, PlannedBlock } from './planned-block.ts';
 
-/** Sends the notification of a list. Returns like an nbx operation. */
-export type SendNotification = (
-  connection: Connection,
-  bytes: Uint8Array,
-  callback: RequestCallback,
-) => Status | Request;
+/** Sends the notifications of lists. */
+export interface NotificationSender {
+  /** Sends one. Returns like an nbx operation. */
+  notify(connection: Connection, notice: Notice, params: RequestParams): Status | Request;
+  /**
+   * Sends one behind the last puts of the lane of messages, which may be in flight.
+   * @returns OK, or why it has to wait for their end
+   */
+  notifyAfterPuts(connection: Connection, notice: Notice, puts: number): Status;
+}
+
+/** Names of the protocols of lists, by that of their first block. */
+const NAMES = {
+  put: PROTOCOL_NAMES.map((name) => `put/list/${name}`),
+  get: PROTOCOL_NAMES.map((name) => `get/list/${name}`),
+} as const;
+/** The errors of failed blocks. */
+const ERRORS = {
+  put: (entry: number, status: Status) => entryError(entry, statusError(status, 'put')),
+  get: (entry: number, status: Status) => entryError(entry, statusError(status, 'get')),
+} as const;
 
 /** The lists of one worker. */
 export class RmaLists {
   readonly #host: ProtocolHost;
   readonly #software: SoftwareList;
-  readonly #notify: SendNotification;
+  readonly #sender: NotificationSender;
 
-  constructor(host: ProtocolHost, software: SoftwareList, notify: SendNotification) {
+  constructor(host: ProtocolHost, software: SoftwareList, sender: NotificationSender) {
     this.#host = host;
     this.#software = software;
-    this.#notify = notify;
+    this.#sender = sender;
   }
 
   /** See Endpoint.prepareList. */
@@ -76,7 +92,7 @@ export class RmaLists {
     if (connection.failure !== Status.OK) return connection.failure;
     const move = moveParamsOf(list, params);
     if (move === undefined) return Status.OK;
-    const { selected, notification, flushes } = move;
+    const { selected, notification, notificationId, flushes } = move;
     if (notification !== undefined) connection.messageLane();
     const request = this.#host.requests.take(this.#host.requests.lists);
     if (request === undefined) return Status.NO_RESOURCE;
@@ -85,9 +101,9 @@ export class RmaLists {
     request.begin(connection, first?.lane ?? connection.amLane);
     request.move = new BlockMove(this.#host, this.#software, list, selected, registrations);
     request.byteLength = list.bytesOf(selected);
-    request.protocolName = first === undefined ? 'notify' : `${operation}/list/${PROTOCOL_NAMES[first.protocol]}`;
-    request.errorOf = (entry, status) => entryError(entry, statusError(status, operation));
-    request.notification = notification;
+    request.protocolName = first === undefined ? 'notify' : NAMES[operation][first.protocol]!;
+    request.errorOf = ERRORS[operation];
+    request.notification = notification && { bytes: notification, id: notificationId };
     request.flushes = flushes;
     if (request.flushes) connection.notifications.add(request, notification !== undefined);
     request.starter = this.#advance;
@@ -103,9 +119,27 @@ export class RmaLists {
   ): PlannedList<PlannedBlock> {
     const { context } = this.#host;
     const blocks = checkList({ memory: context, keys: connection }, operation, list, strict);
+    const rails = new ListRails(connection, operationOf(operation), blocks, context.rmaRails);
+    const planned = (block: ListBlock, candidate?: Candidate): PlannedBlock =>
+      new PlannedBlock(operationOf(operation), block, connection, context, registrar, candidate);
     const plan = (block: ListBlock): PlannedBlock => {
       try {
-        return new PlannedBlock(operationOf(operation), block, connection, context, registrar);
+        const [first, ...others] = rails.partsOf(block) ?? [];
+        const whole = planned(block, first?.candidate);
+        if (first === undefined || others.length === 0) return whole;
+        whole.parts = [first, ...others].map(({ candidate, offset, byteLength }) => {
+          const { local, localOffset, rkey, remoteOffset, entry } = block;
+          const part = {
+            local,
+            localOffset: localOffset + offset,
+            rkey,
+            remoteOffset: remoteOffset + offset,
+            byteLength,
+            entry,
+          };
+          return planned(part, candidate);
+        });
+        return whole;
       } catch (error) {
         throw entryError(block.entry, error);
       }
@@ -116,9 +150,14 @@ export class RmaLists {
   /** Runs the phase that a list is in, and those behind it. */
   readonly #advance = (request: ListRequest, connection: Connection): Status => {
     if (request.phase === ListPhase.MOVE) {
+      const puts = connection.amLane?.endpoint.putsStarted;
+      const isBegun = request.done > 0;
       const status = request.move!.start(request, connection);
       if (status === Status.NO_RESOURCE) return status;
-      request.phase = request.flushes ? ListPhase.FLUSH : ListPhase.DONE;
+      // Several steps may have puts of others in between.
+      const isSent = !isBegun && puts !== undefined && this.#follow(request, connection, puts);
+      const next = request.flushes ? ListPhase.FLUSH : ListPhase.DONE;
+      request.phase = isSent ? ListPhase.DONE : next;
       if (releaseHold(request)) return Status.INPROGRESS;
       if (request.failure !== Status.OK || request.phase === ListPhase.DONE) return request.failure;
       request.count = 1;
@@ -135,14 +174,32 @@ export class RmaLists {
       request.isDue = true;
       return Status.INPROGRESS;
     }
-    const sent = this.#notify(connection, request.notification!, (message, status) => {
+    const callback: RequestCallback = (message, status) => {
       message.free();
       request.complete(status);
-    });
+    };
+    const sent = this.#sender.notify(connection, request.notification!, { callback });
     if (sent === Status.NO_RESOURCE) return sent;
     request.phase = ListPhase.DONE;
     return typeof sent === 'number' ? sent : Status.INPROGRESS;
   };
+
+  /**
+   * Sends the notification without waiting for the blocks, if one lane carries both and keeps their order.
+   * @param putsBefore of the lane of messages, when the first block was started
+   * @returns false if it has to wait for the end of the blocks
+   */
+  #follow(request: ListRequest, connection: Connection, putsBefore: number): boolean {
+    const { notification, used, move, failure } = request;
+    const { amLane, notifications } = connection;
+    const puts = (amLane?.endpoint.putsStarted ?? 0) - putsBefore;
+    if (notification === undefined || puts === 0 || failure !== Status.OK || !notifications.isFirst(request))
+      return false;
+    if (!(used.size === 1 && used.has(amLane!) && move!.isCarried && move!.isIntact)) return false;
+    if (this.#sender.notifyAfterPuts(connection, notification, puts) !== Status.OK) return false;
+    notifications.pass(request);
+    return true;
+  }
 }
 
 /** Ends the count for the starting of a phase; true if something of the phase is still in flight. */

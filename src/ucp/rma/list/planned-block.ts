@@ -49,14 +49,20 @@ export class PlannedBlock implements EntryOwner {
   readonly #bytes: Uint8Array | undefined;
   readonly #registrar: BlockRegistrar;
   #iov: readonly IovEntry[] = [];
+  /** The parts of a block that several devices share, which are started instead of it. */
+  parts: readonly PlannedBlock[] | undefined = undefined;
 
-  /** @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws */
+  /**
+   * @param candidate what carries it; undefined for what is best
+   * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
+   */
   constructor(
     operation: Operation,
     { local, localOffset, rkey, remoteOffset, byteLength, entry }: ListBlock,
     connection: PeerConnection,
     context: MappedMemoryIndex,
     registrar: BlockRegistrar,
+    candidate?: Candidate,
   ) {
     this.local = local as LocalMemory;
     this.localOffset = localOffset;
@@ -68,7 +74,9 @@ export class PlannedBlock implements EntryOwner {
     this.#registrar = registrar;
     const plan = planFor(operation, this.local, this.rkey, connection);
     const { protocol, lane: index } =
-      bestOf(plan, connection, byteLength) ?? chooseCandidate(plan, operation, this.local, this.rkey, byteLength);
+      candidate ??
+      bestOf(plan, connection, byteLength) ??
+      chooseCandidate(plan, operation, this.local, this.rkey, byteLength);
     this.protocol = protocol;
     const lane = protocol === Protocol.SOFTWARE ? undefined : connection.lanes[index]!;
     this.lane = lane;

@@ -4,12 +4,14 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { property } from '../../../../test/fixtures/property.ts';
 import {
+  AFTER_PUTS_HEADER_BYTES,
   END_BYTES,
   FrameType,
   GET_HEADER_BYTES,
   getLengthOf,
   HEADER_BYTES,
   headerBytesOf,
+  idAfterPuts,
   KEY_WORDS,
   keyWordOf,
   messageIdOf,
@@ -19,6 +21,7 @@ import {
   typeOf,
   valueIn,
   writeAm,
+  writeAmAfterPuts,
   writeEnd,
   writeGet,
   writePut,
@@ -51,6 +54,17 @@ property(
   (at, type, id, byteLength) => {
     const words = written(at, HEADER_BYTES, (memory) => writeAm(memory, at, type, id, byteLength));
     expect([typeOf(words, at), messageIdOf(words, at), valueIn(words, at)]).toEqual([type, id, byteLength]);
+  },
+);
+
+property(
+  'an AM behind puts is read as it is written, and has the other id behind fewer puts than it follows',
+  [place, fc.nat({ max: 31 }), length, fc.integer({ min: 1, max: 2 ** 31 - 1 }), fc.nat({ max: 31 })],
+  (at, id, byteLength, puts, failedId) => {
+    const write = (memory: Int32Array): void => writeAmAfterPuts(memory, at, id, byteLength, puts, failedId);
+    const words = written(at, AFTER_PUTS_HEADER_BYTES, write);
+    expect([typeOf(words, at), valueIn(words, at)]).toEqual([FrameType.AM_AFTER_PUTS, byteLength]);
+    expect([idAfterPuts(words, at, puts), idAfterPuts(words, at, puts - 1)]).toEqual([id, failedId]);
   },
 );
 

@@ -31,15 +31,18 @@ export const FrameType = {
   BYE: 8,
   /** Body: the message; end. A failure in the end means that the message is to be ignored. */
   AM_ZCOPY: 9,
+  /** An AM behind puts. Word 2: number of the puts before it whose bytes it follows, 3: its id if one of them was refused. */
+  AM_AFTER_PUTS: 10,
 } as const;
 
 /** Version of frames and hellos. */
-export const TCP_VERSION = 3;
+export const TCP_VERSION = 4;
 
 /** Bytes of the header without further words. */
 export const HEADER_BYTES = 8;
 export const PUT_HEADER_BYTES = 40;
 export const GET_HEADER_BYTES = 48;
+export const AFTER_PUTS_HEADER_BYTES = 16;
 /** Bytes of the end of a GET_DATA or AM_ZCOPY. */
 export const END_BYTES = 8;
 /** Bytes of the longest header. */
@@ -49,8 +52,13 @@ export const HEADER_BYTES_MAX = 48;
 const INFO = 0;
 const VALUE = 1;
 const KEY = 2;
+const PUTS = 2;
+const FAILED_ID = 3;
 const OFFSET = 8;
 const GET_LENGTH = 10;
+
+/** Ids of messages have 5 bits. */
+export const AM_ID_MASK = 31;
 
 /** Words of a key in a frame: slot, generation, secret. */
 export const KEY_WORDS = 6;
@@ -75,6 +83,8 @@ export function headerBytesOf(type: number): number {
       return PUT_HEADER_BYTES;
     case FrameType.GET:
       return GET_HEADER_BYTES;
+    case FrameType.AM_AFTER_PUTS:
+      return AFTER_PUTS_HEADER_BYTES;
     default:
       return type >= FrameType.AM && type <= FrameType.AM_ZCOPY ? HEADER_BYTES : 0;
   }
@@ -90,6 +100,20 @@ export function writeSignal(words: Int32Array, at: number, type: number, value: 
 export function writeAm(words: Int32Array, at: number, type: number, id: number, byteLength: number): void {
   words[at + INFO] = type | (id << 8);
   words[at + VALUE] = byteLength;
+}
+
+/** Writes the header of an AM_AFTER_PUTS. @param failedId at most 31 */
+export function writeAmAfterPuts(
+  words: Int32Array,
+  at: number,
+  id: number,
+  byteLength: number,
+  puts: number,
+  failedId: number,
+): void {
+  writeAm(words, at, FrameType.AM_AFTER_PUTS, id, byteLength);
+  words[at + PUTS] = puts;
+  words[at + FAILED_ID] = failedId;
 }
 
 /** Writes the header of a PUT. @param key {@link KEY_WORDS} words */
@@ -123,6 +147,12 @@ export function typeOf(words: Int32Array, at: number): number {
 /** The id of an AM. */
 export function messageIdOf(words: Int32Array, at: number): number {
   return (words[at + INFO]! >> 8) & 0xff;
+}
+
+/** The id of an AM_AFTER_PUTS behind so many puts of which none was refused. */
+export function idAfterPuts(words: Int32Array, at: number, putsInRow: number): number {
+  const puts = words[at + PUTS]!;
+  return puts >= 0 && puts <= putsInRow ? messageIdOf(words, at) : words[at + FAILED_ID]! & AM_ID_MASK;
 }
 
 /** Bytes of the body, or the value of a frame without a body. */

@@ -93,4 +93,32 @@ describe('a stream', () => {
       { numRuns: 60 },
     );
   });
+
+  it('delivers a message behind puts with its other id unless the last puts have all arrived', async () => {
+    const side = net.open();
+    const memory = side.md.memReg(new Uint8Array(new ArrayBuffer(64)));
+    const { words } = keyOf(side.md, memory);
+    const peer = await net.greeted(side);
+    const put = (offset: number): Uint8Array => frame([FrameType.PUT, 8, ...words, offset, 0], BYTES.subarray(0, 8));
+    const [good, outside] = [put(0), put(64)];
+    const [ID, FAILED] = [3, 9];
+    // Bits of the other id beyond those of an id are ignored.
+    const behind = (puts: number): Uint8Array =>
+      frame([FrameType.AM_AFTER_PUTS | (ID << 8), 8, puts, FAILED | 0xe0], BYTES.subarray(0, 8));
+    const cases: readonly (readonly [Uint8Array[], number])[] = [
+      [[behind(0)], ID],
+      [[behind(1)], FAILED],
+      [[good, behind(1)], ID],
+      [[good, behind(2)], ID],
+      [[outside, behind(1)], FAILED],
+      [[good, behind(2)], FAILED],
+      [[good, behind(2)], ID],
+      [[behind(-1)], FAILED],
+    ];
+    for (const [frames] of cases) for (const bytes of frames) peer.write(bytes);
+    await net.until([side], () => side.messages.length === cases.length);
+    expect(side.messages.map(({ id }) => id)).toEqual(cases.map(([, id]) => id));
+    for (const { bytes } of side.messages) expect(bytes).toEqual(BYTES.subarray(0, 8));
+    expect(peer.isClosed).toBe(false);
+  });
 });

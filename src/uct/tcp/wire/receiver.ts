@@ -12,6 +12,7 @@ import {
   FrameType,
   HEADER_BYTES,
   headerBytesOf,
+  idAfterPuts,
   messageIdOf,
   padded,
   statusOf,
@@ -32,6 +33,8 @@ export interface FrameSink {
   readonly payload: Payload;
   /** Whether there is a handler for messages. */
   readonly hasHandler: boolean;
+  /** Answers puts. */
+  readonly transmitter: { readonly putsInRow: number };
   onMessage(id: number): void;
   onPut(words: Int32Array, at: number): boolean;
   onGetData(byteLength: number): boolean;
@@ -170,8 +173,8 @@ export class Receiver {
         continue;
       }
       const type = typeOf(words, word);
-      if (type === FrameType.AM || type === FrameType.AM_ZCOPY) {
-        const next = this.#message(at, end, type === FrameType.AM_ZCOPY);
+      if (type === FrameType.AM || type === FrameType.AM_ZCOPY || type === FrameType.AM_AFTER_PUTS) {
+        const next = this.#message(at, end, type);
         if (next === 0) break;
         at = next;
       } else {
@@ -186,13 +189,15 @@ export class Receiver {
   }
 
   /** Delivers a message; returns the offset of the next frame, or 0 if the message is incomplete. */
-  #message(at: number, end: number, hasEnd: boolean): number {
+  #message(at: number, end: number, type: number): number {
+    const hasEnd = type === FrameType.AM_ZCOPY;
+    const headerBytes = headerBytesOf(type);
     const frame = this.#buffers.rxFrame;
     const byteLength = valueIn(frame.words, at >> 2);
     if (byteLength < 0 || byteLength > this.#buffers.rxBytesMax) {
       return this.#violate(`a message of ${byteLength >>> 0} bytes`, end);
     }
-    const behind = at + HEADER_BYTES + padded(byteLength);
+    const behind = at + headerBytes + padded(byteLength);
     const next = hasEnd ? behind + END_BYTES : behind;
     if (next > end) return 0;
     if (hasEnd && statusOf(frame.words, behind >> 2) !== Status.OK) return next;
@@ -200,10 +205,14 @@ export class Receiver {
       this.#isStalled = true;
       return 0;
     }
-    frame.offset = at + HEADER_BYTES;
+    frame.offset = at + headerBytes;
     frame.byteLength = byteLength;
     this.#expectsBulk = false;
-    this.#sink.onMessage(messageIdOf(frame.words, at >> 2));
+    const { words } = frame;
+    const isAfterPuts = type === FrameType.AM_AFTER_PUTS;
+    this.#sink.onMessage(
+      isAfterPuts ? idAfterPuts(words, at >> 2, this.#sink.transmitter.putsInRow) : messageIdOf(words, at >> 2),
+    );
     return next;
   }
 

@@ -36,6 +36,8 @@ export class Transmitter {
   #tail: Outgoing | undefined = undefined;
   /** Puts of the peer that have arrived and are not acknowledged yet. */
   #pendingAcks = 0;
+  /** Puts of the peer that have arrived since the last one that was refused. */
+  putsInRow = 0;
   /** The last queued refusal of a put. Answers have the order of the puts, so no acknowledgement may overtake it. */
   #lastRefusal: Outgoing | undefined = undefined;
   /** Error number that ended the connection; 0 while it is up. */
@@ -169,6 +171,7 @@ export class Transmitter {
 
   /** Counts one more pending acknowledgement of a put: it is sent with the next frame, or by {@link acknowledge}. */
   addPendingAck(): void {
+    this.putsInRow += 1;
     this.#pendingAcks += 1;
   }
 
@@ -182,6 +185,7 @@ export class Transmitter {
 
   /** Reports the failure of the next put after those that are acknowledged. */
   refuse(status: Status): Status {
+    this.putsInRow = 0;
     const acknowledged = this.acknowledge();
     if (acknowledged !== Status.OK) return acknowledged;
     const refusal = this.#header(FrameType.NACK, status);
