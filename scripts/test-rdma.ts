@@ -32,18 +32,20 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'apt-get': 'apt',
 };
 /** Modules that the guest loads, with what they need. */
-const MODULES = ['9pnet_virtio', '9p', 'veth', 'crc32_generic', 'rdma_rxe', 'ib_uverbs'];
+const MODULES = ['virtio_pci', '9pnet_virtio', '9p', 'veth', 'crc32_generic', 'rdma_rxe', 'ib_uverbs'];
 const KERNELS = ['linux-image-6.12-amd64', 'linux-image-amd64'];
 const GUEST_MS = 300_000;
 const PASSED = 'all checks passed';
 
-/** Runs before the files of this machine are there. */
+/** Runs before the files of this machine are there. The package may be in /tmp, where the guest has a folder of its own. */
 const INIT = `#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
 for module in $(cat /modules/order); do insmod /modules/$module; done
 mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=262144 host /host
-mount -t tmpfs tmp /host/tmp; mount -t proc proc /host/proc; mount -t sysfs sys /host/sys; mount -t devtmpfs dev /host/dev
+mkdir /package; mount -o bind "/host${ROOT}" /package
+mount -t tmpfs tmp /host/tmp; mkdir -p "/host${ROOT}"; mount -o bind /package "/host${ROOT}"
+mount -t proc proc /host/proc; mount -t sysfs sys /host/sys; mount -t devtmpfs dev /host/dev
 mkdir -p /host/dev/shm; mount -t tmpfs shm /host/dev/shm; mount -t tmpfs run /host/run
 cp /guest /host/tmp/guest
 chroot /host /bin/sh /tmp/guest

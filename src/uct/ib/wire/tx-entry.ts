@@ -41,12 +41,12 @@ export class TxEntry {
   release(): boolean {
     const { memories, key } = this;
     const remote = key?.memory;
-    if (remote !== undefined) remote.inFlight -= 1;
     let isWhole = remote?.isDetached !== true;
+    remote?.unuse();
     for (let i = 0; i < memories.length; i++) {
       const memory = memories[i]!;
-      memory.inFlight -= 1;
       if (memory.isDetached) isWhole = false;
+      memory.unuse();
     }
     memories.length = 0;
     this.key = undefined;
