@@ -348,7 +348,10 @@ class Pd extends Destroyable implements ProtectionDomain {
   regMr(address: number, byteLength: number, iova: number, access: number): MemoryRegion {
     const { functions } = this.#device;
     const mr = functions.regMrIova2(this.pointer, address, byteLength, iova, access);
-    return new Mr(pointerOf(mr, 'ibv_reg_mr', `${byteLength} bytes`), functions.deregMr);
+    return new Mr(
+      pointerOf(mr, 'ibv_reg_mr', `${byteLength} bytes, which count as locked memory (ulimit -l)`),
+      functions.deregMr,
+    );
   }
 
   regDmabufMr(fd: number, offset: number, byteLength: number, iova: number, access: number): MemoryRegion {

@@ -1,7 +1,6 @@
 /** Memory regions of the same bytes, one with every device of a memory domain. */
 
 import type { MemoryRegion } from '../../../verbs/port.ts';
-import type { IbDevice } from './ib-device.ts';
 
 /** The regions. */
 export class IbRegions {
@@ -15,12 +14,13 @@ export class IbRegions {
 
   /**
    * Registers with every device, or with none.
+   * @param registers what registers with each device
    * @throws the error of a device
    */
-  constructor(devices: readonly IbDevice[], iova: number, register: (device: IbDevice) => MemoryRegion) {
+  constructor(iova: number, registers: readonly (() => MemoryRegion)[]) {
     const regions: MemoryRegion[] = [];
     try {
-      for (const device of devices) regions.push(register(device));
+      for (const register of registers) regions.push(register());
     } catch (error) {
       for (const region of regions) region.close();
       throw error;

@@ -98,17 +98,24 @@ export class IbRegistry {
   onDevices(iova: number, register: (device: IbDevice) => MemoryRegion): IbRegions {
     for (;;) {
       try {
-        return new IbRegions(this.#devices, iova, register);
+        return this.#tryOnDevices(iova, register);
       } catch (error) {
         if (!isFull(error) || !this.rcache.evictIdle()) throw error;
       }
     }
   }
 
+  #tryOnDevices(iova: number, register: (device: IbDevice) => MemoryRegion): IbRegions {
+    return new IbRegions(
+      iova,
+      this.#devices.map((device) => () => register(device)),
+    );
+  }
+
   #register(start: number, byteLength: number): IbRegions | Status {
     const iova = start % PAGE_SIZE;
     try {
-      const regions = new IbRegions(this.#devices, iova, ({ pd }) => pd.regMr(start, byteLength, iova, LOCAL));
+      const regions = this.#tryOnDevices(iova, ({ pd }) => pd.regMr(start, byteLength, iova, LOCAL));
       this.#refusal = undefined;
       return regions;
     } catch (error) {
