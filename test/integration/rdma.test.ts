@@ -135,6 +135,31 @@ describe('two nodes over RDMA', () => {
     far.context.memUnmap(there);
   });
 
+  it('the devices near the card carry what it sends', async () => {
+    const { context, worker, node } = await fixture.open({
+      node: { cards: 4, nics: 4, dmaThreads: 0 },
+      context: { config: CONFIG },
+    });
+    const [peer] = await ends();
+    const endpoint = worker.endpoint(peer.worker.address());
+    const there = mapped(peer, HOST);
+    const rkey = endpoint.unpackRkey(peer.context.packRkey(there));
+    for (const [sysDevice, first] of [
+      [0, 'rc/hca0:1'],
+      [2, 'rc/hca2:1'],
+    ] as const) {
+      const here = context.memMap({ allocate: BYTES, memoryType: GAUDI, sysDevice });
+      expect(endpoint.explain('put', here, rkey).at(BYTES).winner).toMatchObject({
+        transport: first,
+        note: expect.stringContaining(`PCI switch in common with device ${sysDevice}`),
+      });
+      context.memUnmap(here);
+    }
+    rkey.release();
+    peer.context.memUnmap(there);
+    expect(node.cards()).toHaveLength(4);
+  });
+
   it('messages and atomic operations', async () => {
     const [near, far] = await ends();
     const sent = new Uint8Array(100_000);
