@@ -219,6 +219,38 @@ export class IbEndpoint implements UctEndpoint {
     return Status.OK;
   }
 
+  amZcopy(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    iov: readonly IovEntry[],
+    completion: Completion,
+  ): Status {
+    const { segBytes, tx, counters } = this.#owner;
+    const headerBytes = headerWords * 4;
+    const total = headerBytes + checkIov(iov);
+    const isSound = (id & AM_ID_MASK) === id && isInside(0, headerWords, header.length) && total <= segBytes;
+    if (!isSound || !isCompletion(completion)) return Status.INVALID_PARAM;
+    const refusal = this.#messageRefusal();
+    if (refusal !== Status.OK) return refusal;
+    const slot = headerBytes === 0 ? -1 : tx.take();
+    if (headerBytes > 0 && slot < 0) return counters.refused(Status.NO_RESOURCE);
+    const { connection } = this;
+    const { entry } = connection;
+    const at = this.#beginMessage(id, true);
+    if (slot >= 0) {
+      const offset = (slot * tx.slotBytes) >> 2;
+      for (let i = 0; i < headerWords; i++) tx.words[offset + i] = header[i]!;
+      this.#setSlot(at, slot, headerBytes);
+    }
+    this.#setIov(at, iov, slot >= 0 ? 1 : 0);
+    entry.hold(iov, undefined);
+    entry.completion = completion;
+    this.#post(at, completion);
+    counters.zcopy(Transfer.AM, total);
+    return Status.INPROGRESS;
+  }
+
   /** Words of 64 bits. What the device cannot do itself, it does by compare and swap until the word has not changed meanwhile. */
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
     if (call.wordBytes !== WORD_BYTES) return Status.UNSUPPORTED;
@@ -297,7 +329,7 @@ export class IbEndpoint implements UctEndpoint {
     rkey: RemoteKey,
     completion: Completion,
   ): Status {
-    const { zcopyBytesMax, deviceIndex, counters } = this.#owner;
+    const { zcopyBytesMax, counters } = this.#owner;
     const total = checkIov(iov);
     if (!isCompletion(completion) || total > zcopyBytesMax) return Status.INVALID_PARAM;
     const refusal = this.#refusal(rkey, remoteOffset, total);
@@ -307,15 +339,7 @@ export class IbEndpoint implements UctEndpoint {
     const { entry } = connection;
     const at = connection.begin(opcode, true, this.#fenceFlag());
     this.#setRemote(at, rkey as IbKey, remoteOffset);
-    let count = 0;
-    for (let i = 0; i < iov.length; i++) {
-      const { memory, offset, byteLength } = iov[i]!;
-      if (byteLength === 0) continue;
-      const { iova, lkeys } = memory as IbMemory;
-      connection.setSge(at, count, iova + offset, byteLength, lkeys[deviceIndex]!);
-      count += 1;
-    }
-    connection.setList(at, count);
+    this.#setIov(at, iov, 0);
     entry.hold(iov, rkey as IbKey);
     entry.completion = completion;
     this.#post(at, completion);
@@ -373,6 +397,21 @@ export class IbEndpoint implements UctEndpoint {
     connection.entry.slot = slot;
     connection.setSge(at, 0, tx.addressOf(slot), byteLength, tx.lkey);
     connection.setList(at, byteLength === 0 ? 0 : 1);
+  }
+
+  /** Lets the device gather from registered memory, behind `first` entries of its list. */
+  #setIov(at: number, iov: readonly IovEntry[], first: number): void {
+    const { connection } = this;
+    let count = first;
+    const { deviceIndex } = this.#owner;
+    for (let i = 0; i < iov.length; i++) {
+      const { memory, offset, byteLength } = iov[i]!;
+      if (byteLength === 0) continue;
+      const { iova, lkeys } = memory as IbMemory;
+      connection.setSge(at, count, iova + offset, byteLength, lkeys[deviceIndex]!);
+      count += 1;
+    }
+    connection.setList(at, count);
   }
 
   #post(at: number, completion: Completion | undefined): void {

@@ -16,10 +16,11 @@ import type { ConnectMessage } from './connect-message.ts';
 import { pathTo } from './datagrams.ts';
 import { TxEntry } from './tx-entry.ts';
 
-/** Maximum number of entries of a list. */
+/** Maximum number of entries of a list; the header of a message may be before them. */
 export const IB_IOV_MAX = 4;
+const SGE_MAX: number = IB_IOV_MAX + 1;
 const LIST_AT: number = SendWr.WORDS;
-const INLINE_AT: number = LIST_AT + IB_IOV_MAX * Sge.WORDS;
+const INLINE_AT: number = LIST_AT + SGE_MAX * Sge.WORDS;
 /** A connection that only sends credits needs a short queue. */
 const PASSIVE_QUEUE_LENGTH = 32;
 /** Unit of the acknowledgement time-out. */
@@ -114,7 +115,7 @@ export class Connection {
       srq,
       maxSendWr: this.#length,
       maxReceiveWr: 0,
-      maxSendSge: IB_IOV_MAX,
+      maxSendSge: SGE_MAX,
       maxReceiveSge: 0,
       maxInlineBytes: inlineBytes,
     });
