@@ -17,6 +17,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
 
 const ROOT = join(import.meta.dirname, '../..');
 const PROGRAM = join(ROOT, 'dist/programs/rdma-guest-program.js');
@@ -32,9 +33,10 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'apt-get': 'apt',
 };
 /** Modules that the guest loads, with what they need. */
-const MODULES = ['virtio_pci', '9pnet_virtio', '9p', 'veth', 'crc32_generic', 'rdma_rxe', 'ib_uverbs'];
+const MODULES = ['virtio_pci', '9pnet_virtio', '9p', 'veth', 'crc32_generic', 'rdma_rxe', 'ib_uverbs', 'rdma_ucm'];
 const KERNELS = ['linux-image-6.12-amd64', 'linux-image-amd64'];
-const GUEST_MS = 300_000;
+const EXAMPLE = 'ucp_client_server';
+const GUEST_MS = 900_000;
 const PASSED = 'all checks passed';
 
 /** Runs before the files of this machine are there. The package may be in /tmp, where the guest has a folder of its own. */
@@ -47,7 +49,7 @@ mkdir /package; mount -o bind "/host${ROOT}" /package
 mount -t tmpfs tmp /host/tmp; mkdir -p "/host${ROOT}"; mount -o bind /package "/host${ROOT}"
 mount -t proc proc /host/proc; mount -t sysfs sys /host/sys; mount -t devtmpfs dev /host/dev
 mkdir -p /host/dev/shm; mount -t tmpfs shm /host/dev/shm; mount -t tmpfs run /host/run
-cp /guest /host/tmp/guest
+cp /guest /host/tmp/guest; cp /ucp_client_server /host/tmp/ 2>/dev/null
 chroot /host /bin/sh /tmp/guest
 poweroff -f
 `;
@@ -81,6 +83,7 @@ function main(): number {
       console.log(`skipped: none of the packages ${KERNELS.join(', ')} can be fetched`);
       return 0;
     }
+    compileExample(folder);
     makeInitrd(folder, kernel);
     return runGuest(folder, kernel);
   } finally {
@@ -98,6 +101,12 @@ function fetchKernel(folder: string): string | undefined {
     return basename(name).replace('linux-image-', '');
   }
   return undefined;
+}
+
+/** Compiles a C peer of the engine over libucp; without compiler or headers there is none, and the guest says so. */
+function compileExample(folder: string): void {
+  const source = `/usr/share/doc/libucx-dev/examples/${EXAMPLE}.c`;
+  run('gcc', ['-O1', '-w', '-o', join(folder, EXAMPLE), source, '-lucp', '-lucs']);
 }
 
 function makeInitrd(folder: string, kernel: string): void {
@@ -124,6 +133,7 @@ function makeInitrd(folder: string, kernel: string): void {
     );
   }
   writeFileSync(join(root, 'modules/order'), order.map((path) => `${nameOf(path)}.ko`).join('\n'));
+  if (existsSync(join(folder, EXAMPLE))) copyFileSync(join(folder, EXAMPLE), join(root, EXAMPLE));
   writeFileSync(join(root, 'init'), INIT);
   writeFileSync(join(root, 'guest'), GUEST);
   chmodSync(join(root, 'init'), 0o755);
@@ -142,8 +152,9 @@ function runGuest(folder: string, kernel: string): number {
     ],
     { encoding: 'utf8', timeout: GUEST_MS, stdio: ['ignore', 'pipe', 'inherit'] },
   );
-  const lines = stdout.split(/\r?\n/);
-  const begin = lines.findIndex((line) => /^(ok|FAILED) /.test(line));
+  // The firmware has cleared the screen in the first line.
+  const lines = stripVTControlCharacters(stdout).split(/\r?\n/);
+  const begin = lines.findIndex((line) => /(ok|FAILED) libibverbs/.test(line));
   console.log(`Linux ${kernel} in a virtual machine without acceleration`);
   console.log((begin < 0 ? lines.slice(-40) : lines.slice(begin)).join('\n'));
   return lines.includes(PASSED) ? 0 : 1;

@@ -22,7 +22,7 @@ import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
 import type { Buffers } from './base/buffers.ts';
 import { IbKey } from './base/ib-key.ts';
 import { IB_NAME, IbMemory } from './base/ib-memory.ts';
-import { type Connection, IB_IOV_MAX, immediateOf, MessageKind } from './wire/connection.ts';
+import { type Connection, immediateOf, MessageKind } from './wire/connection.ts';
 import { newWord } from './wire/word.ts';
 
 const AM_ID_MASK = 31;
@@ -38,6 +38,7 @@ export interface EndpointOwner {
   /** Index of the own device, for local keys. */
   readonly deviceIndex: number;
   readonly zcopyBytesMax: number;
+  readonly iovMax: number;
   outstanding: number;
   /** Reads what has arrived of the peer, without delivering messages. */
   receive(): void;
@@ -228,7 +229,7 @@ export class IbEndpoint implements UctEndpoint {
   ): Status {
     const { segBytes, tx, counters } = this.#owner;
     const headerBytes = headerWords * 4;
-    const total = headerBytes + checkIov(iov);
+    const total = headerBytes + checkIov(iov, this.#owner.iovMax);
     const isSound = (id & AM_ID_MASK) === id && isInside(0, headerWords, header.length) && total <= segBytes;
     if (!isSound || !isCompletion(completion)) return Status.INVALID_PARAM;
     const refusal = this.#messageRefusal();
@@ -330,7 +331,7 @@ export class IbEndpoint implements UctEndpoint {
     completion: Completion,
   ): Status {
     const { zcopyBytesMax, counters } = this.#owner;
-    const total = checkIov(iov);
+    const total = checkIov(iov, this.#owner.iovMax);
     if (!isCompletion(completion) || total > zcopyBytesMax) return Status.INVALID_PARAM;
     const refusal = this.#refusal(rkey, remoteOffset, total);
     if (refusal !== Status.OK) return refusal;
@@ -424,7 +425,7 @@ export class IbEndpoint implements UctEndpoint {
  * Checks a list and returns its total bytes.
  * @throws UcxError ERR_INVALID_PARAM for too many entries, memory of another domain, released memory, and ranges outside
  */
-function checkIov(iov: readonly IovEntry[]): number {
+function checkIov(iov: readonly IovEntry[], max: number): number {
   let total = 0;
   let filled = 0;
   for (let i = 0; i < iov.length; i++) {
@@ -439,6 +440,6 @@ function checkIov(iov: readonly IovEntry[]): number {
     if (byteLength > 0) filled += 1;
     total += byteLength;
   }
-  if (filled > IB_IOV_MAX) throw invalidParam('iov', `must have at most ${IB_IOV_MAX} entries with bytes`, filled);
+  if (filled > max) throw invalidParam('iov', `must have at most ${max} entries with bytes`, filled);
   return total;
 }

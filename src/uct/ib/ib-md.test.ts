@@ -1,12 +1,13 @@
 /** The memory domain of ib: its registrations, cached and of keys; limits of devices; devices and ports that cannot be used. */
 
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { CountingCompletion, errorOf } from '../../../test/contract/uct-fixture.ts';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';
 import { createEmulatedNode, type EmulatedNode } from '../../emulator/index.ts';
+import { RdmaContext } from '../../emulator/rdma/rdma-context.ts';
 import type { RdmaDevice } from '../../emulator/rdma/rdma-device.ts';
-import { mapAnonymous } from '../../sys/index.ts';
+import { Errno, mapAnonymous, SyscallError } from '../../sys/index.ts';
 import { loadConfig } from '../../ucs/config/config.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
@@ -207,6 +208,72 @@ describe('IbMd', () => {
     endpoint.close();
     iface.close();
     md.memFree(target);
+  });
+
+  it('moves messages and puts of many connections within the limits of a device that has little', async () => {
+    device.limits = { ...device.limits, maxQpWr: 64, maxCqe: 100, maxSrqWr: 20, maxSge: 2, maxQpRdAtom: 1 };
+    reopen({});
+    const [near, far] = [md.openIface(md.resources[0]!), md.openIface(md.resources[0]!)];
+    expect(near.attributes.put.iovMax).toBe(1);
+    let received = 0;
+    far.setAmHandler(() => {
+      received += 1;
+    });
+    const word = md.memAlloc(PAGE, { memoryType: MemoryType.HOST });
+    const key = md.rkeyUnpack(packed(md, word));
+    const endpoints = Array.from({ length: 8 }, () => near.connect(far.address));
+    let [sent, refused] = [0, 0];
+    for (let turn = 0; sent < 2000; turn++) {
+      const endpoint = endpoints[turn % endpoints.length]!;
+      const status =
+        turn % 3 === 0
+          ? endpoint.amShort(1, new Int32Array(2), 2, undefined, 0, 0)
+          : endpoint.putShort(Uint8Array.of(turn), 0, 1, turn % PAGE, key);
+      expect([Status.OK, Status.NO_RESOURCE]).toContain(status);
+      if (status === Status.OK) sent += turn % 3 === 0 ? 1 : 0;
+      else {
+        refused += 1;
+        near.progress();
+        far.progress();
+        if (refused % 64 === 0) await new Promise(setImmediate);
+      }
+    }
+    expect(refused).toBeGreaterThan(0);
+    while (received < sent) {
+      near.progress();
+      far.progress();
+    }
+    expect(received).toBe(sent);
+    near.close();
+    far.close();
+    md.memFree(word);
+  });
+
+  it('leaves nothing behind of an interface or a connection that a device does not make, whatever fails', () => {
+    const before = device.objectCount;
+    let [good, calls] = [-1, 0];
+    do {
+      good += 1;
+      calls = 0;
+      vi.spyOn(RdmaContext.prototype, 'checkPresent').mockImplementation((call) => {
+        if (calls++ === good) throw new SyscallError(call, Errno.ENOMEM, 'made to fail');
+      });
+      try {
+        const iface = md.openIface(md.resources[0]!);
+        try {
+          // Without a path to the peer the request to connect is repeated: that is no error.
+          iface.connect(iface.address).close();
+        } finally {
+          iface.close();
+        }
+      } catch (error) {
+        expect(error).toMatchObject({ code: 'ERR_SYSCALL_ENOMEM', status: Status.NO_MEMORY });
+      }
+      vi.restoreAllMocks();
+      expect(device.objectCount).toBe(before);
+    } while (calls > good);
+    // Channels, queues, regions, queue pairs and the address handle.
+    expect(good).toBeGreaterThan(10);
   });
 
   it('is not opened without a port that can be used, and says why', () => {

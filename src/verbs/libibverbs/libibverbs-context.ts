@@ -127,7 +127,11 @@ export class LibibverbsContext implements VerbsContext {
   /** @param device the struct ibv_device @throws SyscallError EACCES, ENODEV, EMFILE */
   constructor(functions: LibibverbsFunctions, name: string, device: number) {
     this.name = name;
-    const context = pointerOf(functions.openDevice(device), 'ibv_open_device', name);
+    const context = pointerOf(
+      functions.openDevice(device),
+      'ibv_open_device',
+      `${name}, a file of /dev/infiniband that must be readable and writable`,
+    );
     const table = new DataView(viewAt(context, ContextLayout.BYTES));
     const entry = <F extends DataPathCall | Device['requestNotify']>(
       offset: number,
