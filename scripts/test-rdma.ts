@@ -152,9 +152,11 @@ function runGuest(folder: string, kernel: string): number {
     ],
     { encoding: 'utf8', timeout: GUEST_MS, stdio: ['ignore', 'pipe', 'inherit'] },
   );
-  // The firmware has cleared the screen in the first line.
-  const lines = stripVTControlCharacters(stdout).split(/\r?\n/);
-  const begin = lines.findIndex((line) => /(ok|FAILED) libibverbs/.test(line));
+  // The firmware leaves its last line without an end.
+  const lines = stripVTControlCharacters(stdout)
+    .replace(/^.*\.\.(?=(ok|FAILED) )/m, '')
+    .split(/\r?\n/);
+  const begin = lines.findIndex((line) => /^(ok|FAILED) /.test(line));
   console.log(`Linux ${kernel} in a virtual machine without acceleration`);
   console.log((begin < 0 ? lines.slice(-40) : lines.slice(begin)).join('\n'));
   return lines.includes(PASSED) ? 0 : 1;
