@@ -7,6 +7,7 @@ import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';
 import { RdmaContext } from '../../emulator/rdma/rdma-context.ts';
 import { Errno, SyscallError } from '../../sys/index.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { AsyncEventType, LinkLayer, QpState } from '../../verbs/abi.ts';
 import type { Iface, UctEndpoint } from '../api/iface.ts';
@@ -91,6 +92,16 @@ describe('IbIface', () => {
     expect(send(endpoint)).toBe(Status.CONNECTION_RESET);
     expect(near.errorOf(Status.CONNECTION_RESET)?.message).toMatch(/^rc\/hca0:1: the connection to /);
     endpoint.close();
+  });
+
+  it('does not wait for a peer that has closed before', async () => {
+    const [there, back] = [near.connect(far.address), far.connect(near.address)];
+    await until(() => send(there) === Status.OK && send(back) === Status.OK);
+    // The wait has an end only where time passes.
+    const stopped = vi.spyOn(systemClock, 'nowNs').mockReturnValue(systemClock.nowNs());
+    near.close();
+    far.close();
+    stopped.mockRestore();
   });
 
   it('gives up a peer that does not answer', async () => {

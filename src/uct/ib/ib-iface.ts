@@ -268,6 +268,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   close(): void {
     if (this.#closed) return;
     for (const connection of this.#connections.values()) this.#startClose(connection);
+    this.#endpoints.clear();
     this.#drain();
     this.#closed = true;
     for (const connection of [...this.#connections.values()]) this.#destroy(connection);
@@ -476,11 +477,12 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     connection.destroy();
   }
 
-  /** Waits until the device has sent what was posted, for a bounded time. */
+  /** Waits until the device has sent what was posted, for a bounded time. Peers that have closed before receive nothing any more. */
   #drain(): void {
     const deadlineNs = this.clock.nowNs() + DRAIN_NS;
     while (this.#closing.size > 0) {
       this.#progressSends();
+      this.receive();
       this.#endClosing();
       if (this.clock.nowNs() >= deadlineNs) return;
     }
