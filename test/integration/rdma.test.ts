@@ -12,7 +12,7 @@ import {
   type Worker,
 } from '../../src/index.ts';
 import { Status } from '../../src/ucs/type/status.ts';
-import { useContexts } from '../fixtures/contexts.ts';
+import { failureOf, useContexts } from '../fixtures/contexts.ts';
 import { fillPattern } from '../fixtures/pattern.ts';
 
 const BYTES = 3 * 2 ** 20 + 5;
@@ -175,6 +175,22 @@ describe('two nodes over RDMA', () => {
     rkey.release();
     far.context.memUnmap(word);
   });
+
+  it.each([
+    ['hca9:1', {}, /UCX_NET_DEVICES does not name hca0:1/],
+    ['hca0:2', {}, /UCX_NET_DEVICES does not name hca0:1/],
+    ['hca0:1', { IB_GID_INDEX: '7' }, /no GID of index 7 \(UCX_IB_GID_INDEX\); valid are: 0/],
+  ])(
+    'a device, port or GID that is not there is an error that names those that are: %s %o',
+    async (device, config, message) => {
+      fixture.allow(/^network device '.*' is not available \(maybe: hca0:1\?\)/);
+      const node = fixture.node({ cards: 1, nics: 1, dmaThreads: 0 });
+      const context = { config: { TLS: 'rc', NET_DEVICES: device, LOG_LEVEL: 'warn', ...config } };
+      const error = await failureOf(() => fixture.openOn(node, { ...context }));
+      expect([error.code, error.status]).toEqual(['ERR_NO_DEVICE', Status.NO_DEVICE]);
+      expect(error.message).toMatch(message);
+    },
+  );
 
   it('a device that refuses dma-bufs is a reason, and staging takes over', async () => {
     const [near, far] = await ends(false);

@@ -77,10 +77,10 @@ export class IbMd implements MemoryDomain {
   /** @throws UcxError ERR_NO_DEVICE with the reasons if no port can be used */
   constructor(verbs: VerbsPort, services: ComponentServices) {
     this.#services = services;
-    const { devices, ports, leftOut } = openDevices(verbs, services);
+    const { devices, ports, leftOut, excluded } = openDevices(verbs, services);
     if (ports.length === 0) {
       for (const device of devices) device.close();
-      throw noPort(verbs, leftOut);
+      throw noPort(verbs, leftOut, excluded);
     }
     this.#devices = devices;
     this.#ports = ports;
@@ -310,18 +310,27 @@ export class IbMd implements MemoryDomain {
 function openDevices(
   verbs: VerbsPort,
   { config, isDeviceAllowed = () => true }: ComponentServices,
-): { readonly devices: IbDevice[]; readonly ports: IbPort[]; readonly leftOut: LeftOut[] } {
+): {
+  readonly devices: IbDevice[];
+  readonly ports: IbPort[];
+  readonly leftOut: LeftOut[];
+  readonly excluded: string[];
+} {
   const { GID_INDEX } = config.get(IB_CONFIG_TABLE);
   const devices: IbDevice[] = [];
   const ports: IbPort[] = [];
   const leftOut: LeftOut[] = [];
+  const excluded: string[] = [];
   try {
     for (const { name } of verbs.devices().slice(0, DEVICES_MAX)) {
       const device = openDevice(verbs, name, devices.length, leftOut);
       if (device === undefined) continue;
       const usable: IbPort[] = [];
       for (let number = 1; number <= device.attributes.physPortCount; number++) {
-        if (!isDeviceAllowed(DeviceType.NET, `${name}:${number}`)) continue;
+        if (!isDeviceAllowed(DeviceType.NET, `${name}:${number}`)) {
+          excluded.push(`${name}:${number}`);
+          continue;
+        }
         const port = device.port(number, GID_INDEX === 'auto' ? undefined : GID_INDEX);
         if (typeof port === 'string') leftOut.push({ name: `${name}:${number}`, reason: port });
         else usable.push(port);
@@ -332,7 +341,7 @@ function openDevices(
         ports.push(...usable);
       }
     }
-    return { devices, ports, leftOut };
+    return { devices, ports, leftOut, excluded };
   } catch (error) {
     for (const device of devices) device.close();
     throw error;
@@ -361,8 +370,9 @@ function openDevice(verbs: VerbsPort, name: string, index: number, leftOut: Left
   }
 }
 
-function noPort(verbs: VerbsPort, leftOut: readonly LeftOut[]): UcxError {
+function noPort(verbs: VerbsPort, leftOut: readonly LeftOut[], excluded: readonly string[]): UcxError {
   const reasons = leftOut.map(({ name, reason }) => `${name}: ${reason}`);
+  if (excluded.length > 0) reasons.push(`UCX_NET_DEVICES does not name ${excluded.join(', ')}`);
   const message = reasons.length === 0 ? verbs.whyNoDevices() : `no port can be used (${reasons.join('; ')})`;
   return new UcxError({ code: 'ERR_NO_DEVICE', status: Status.NO_DEVICE, message });
 }
