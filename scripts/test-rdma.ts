@@ -17,6 +17,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
 
 const ROOT = join(import.meta.dirname, '../..');
 const PROGRAM = join(ROOT, 'dist/programs/rdma-guest-program.js');
@@ -32,20 +33,23 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'apt-get': 'apt',
 };
 /** Modules that the guest loads, with what they need. */
-const MODULES = ['9pnet_virtio', '9p', 'veth', 'crc32_generic', 'rdma_rxe', 'ib_uverbs'];
+const MODULES = ['virtio_pci', '9pnet_virtio', '9p', 'veth', 'crc32_generic', 'rdma_rxe', 'ib_uverbs', 'rdma_ucm'];
 const KERNELS = ['linux-image-6.12-amd64', 'linux-image-amd64'];
-const GUEST_MS = 300_000;
+const EXAMPLE = 'ucp_client_server';
+const GUEST_MS = 900_000;
 const PASSED = 'all checks passed';
 
-/** Runs before the files of this machine are there. */
+/** Runs before the files of this machine are there. The package may be in /tmp, where the guest has a folder of its own. */
 const INIT = `#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
 for module in $(cat /modules/order); do insmod /modules/$module; done
 mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=262144 host /host
-mount -t tmpfs tmp /host/tmp; mount -t proc proc /host/proc; mount -t sysfs sys /host/sys; mount -t devtmpfs dev /host/dev
+mkdir /package; mount -o bind "/host${ROOT}" /package
+mount -t tmpfs tmp /host/tmp; mkdir -p "/host${ROOT}"; mount -o bind /package "/host${ROOT}"
+mount -t proc proc /host/proc; mount -t sysfs sys /host/sys; mount -t devtmpfs dev /host/dev
 mkdir -p /host/dev/shm; mount -t tmpfs shm /host/dev/shm; mount -t tmpfs run /host/run
-cp /guest /host/tmp/guest
+cp /guest /host/tmp/guest; cp /ucp_client_server /host/tmp/ 2>/dev/null
 chroot /host /bin/sh /tmp/guest
 poweroff -f
 `;
@@ -79,6 +83,7 @@ function main(): number {
       console.log(`skipped: none of the packages ${KERNELS.join(', ')} can be fetched`);
       return 0;
     }
+    compileExample(folder);
     makeInitrd(folder, kernel);
     return runGuest(folder, kernel);
   } finally {
@@ -96,6 +101,12 @@ function fetchKernel(folder: string): string | undefined {
     return basename(name).replace('linux-image-', '');
   }
   return undefined;
+}
+
+/** Compiles a C peer of the engine over libucp; without compiler or headers there is none, and the guest says so. */
+function compileExample(folder: string): void {
+  const source = `/usr/share/doc/libucx-dev/examples/${EXAMPLE}.c`;
+  run('gcc', ['-O1', '-w', '-o', join(folder, EXAMPLE), source, '-lucp', '-lucs']);
 }
 
 function makeInitrd(folder: string, kernel: string): void {
@@ -122,6 +133,7 @@ function makeInitrd(folder: string, kernel: string): void {
     );
   }
   writeFileSync(join(root, 'modules/order'), order.map((path) => `${nameOf(path)}.ko`).join('\n'));
+  if (existsSync(join(folder, EXAMPLE))) copyFileSync(join(folder, EXAMPLE), join(root, EXAMPLE));
   writeFileSync(join(root, 'init'), INIT);
   writeFileSync(join(root, 'guest'), GUEST);
   chmodSync(join(root, 'init'), 0o755);
@@ -140,7 +152,10 @@ function runGuest(folder: string, kernel: string): number {
     ],
     { encoding: 'utf8', timeout: GUEST_MS, stdio: ['ignore', 'pipe', 'inherit'] },
   );
-  const lines = stdout.split(/\r?\n/);
+  // The firmware leaves its last line without an end.
+  const lines = stripVTControlCharacters(stdout)
+    .replace(/^.*\.\.(?=(ok|FAILED) )/m, '')
+    .split(/\r?\n/);
   const begin = lines.findIndex((line) => /^(ok|FAILED) /.test(line));
   console.log(`Linux ${kernel} in a virtual machine without acceleration`);
   console.log((begin < 0 ? lines.slice(-40) : lines.slice(begin)).join('\n'));

@@ -7,7 +7,7 @@ import { readTopology, type Topology, type TopologySources } from './topology.ts
 
 /**
  * The distances from the topology, which is read at first use and kept: a context opens its devices once. Undefined for a device outside the
- * topology, such as loopback or a veth; `unknown` for emulated cards, which have no location in the machine.
+ * topology, such as loopback or a veth; `unknown` between emulated cards, which have no location in the machine, and devices of the machine.
  */
 export function distancesOf(gaudi: Pick<GaudiResources, 'cards'>, sources: TopologySources): DistanceOf {
   let topology: Topology | undefined;
@@ -15,7 +15,8 @@ export function distancesOf(gaudi: Pick<GaudiResources, 'cards'>, sources: Topol
     topology ??= readTopology(sources);
     const busId = gaudi.cards.find(({ index }) => index === sysDevice)?.device.busId;
     const card = topology.cards.find(({ entry }) => entry.busId === busId);
-    const network = topology.networks.find(({ name }) => name === device);
+    // A transport names the port of an RDMA device too.
+    const network = topology.networks.find(({ name }) => name === device || name === device.replace(/:\d+$/, ''));
     return card === undefined || network === undefined ? undefined : distanceBetween(card, network);
   };
 }

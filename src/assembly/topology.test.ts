@@ -62,4 +62,12 @@ describe('the network device of a card', () => {
       expect(choice?.distance.kind ?? 'unknown').toBe('unknown');
     node.close();
   });
+
+  it('is an RDMA device of the emulated node below the switch of the card, if it has any', () => {
+    const node = createEmulatedNode({ dmaThreads: 0, cards: 4, nics: 4 });
+    const { config } = startProgram({ env: {}, configDirectories: [] });
+    const near = readTopology({ node, config }).choices.map((choice) => [choice?.device.name, choice?.distance.kind]);
+    expect(near).toEqual(['hca0', 'hca0', 'hca2', 'hca2'].map((name) => [name, 'PCI switch']));
+    node.close();
+  });
 });

@@ -43,8 +43,17 @@ export function readTopology({ node, config, sysRoot }: TopologySources): Topolo
   });
   const found = discoverNetworkDevices(sysRoot ?? '/sys');
   const isElsewhere = node.kind === 'emulator' && sysRoot === undefined;
-  const networks = isElsewhere ? found.map((device) => ({ ...device, pciPath: undefined, numaNode: -1 })) : found;
+  const ofMachine = isElsewhere ? found.map((device) => ({ ...device, pciPath: undefined, numaNode: -1 })) : found;
+  const networks = [...emulatedDevices(node), ...ofMachine];
   const linked = networks.filter(({ up }) => up);
   const { NIC_SCALE_OUT: scaleOut } = config.get(GAUDI_COPY_CONFIG_TABLE);
   return { cards, networks, scaleOut, choices: chooseNetworkDevices(cards, linked) };
+}
+
+/** The RDMA devices of an emulated node, which have places beside its cards. */
+function emulatedDevices({ verbs }: DriverNode): NetworkDevice[] {
+  if (verbs?.emulated !== true) return [];
+  return verbs.devices().map((entry) => {
+    return { ...entry, kind: 'infiniband', up: true, megabitPerSecond: undefined, netdevs: [] };
+  });
 }

@@ -3,10 +3,17 @@
 import * as fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Status } from '../../src/ucs/type/status.ts';
-import { type AmFrame, type AmPacker, type Iface, IfaceFlag, type UctEndpoint } from '../../src/uct/api/iface.ts';
+import {
+  type AmFrame,
+  type AmPacker,
+  type Iface,
+  IfaceFlag,
+  type IovEntry,
+  type UctEndpoint,
+} from '../../src/uct/api/iface.ts';
 import { fillPattern } from '../fixtures/pattern.ts';
 import { requires } from '../fixtures/requires.ts';
-import { type MdSetup, ownBytes, UctFixture } from './uct-fixture.ts';
+import { CountingCompletion, driveUntil, type MdSetup, ownBytes, started, UctFixture } from './uct-fixture.ts';
 
 /** Steps without progress after which no further progress is expected: not every step polls everything. */
 const QUIET_TURNS = 32;
@@ -146,6 +153,7 @@ export function endpointMessagesContract(name: string, setup: MdSetup, connectsL
   describe(`messages: ${name}`, () => {
     const fixture = new MessageFixture(setup, connectsLate);
     describe('arrive', () => arrivalCases(fixture));
+    describe('of registered memory', () => zcopyCases(fixture));
     describe('back-pressure', () => pressureCases(fixture));
     describe('ends', () => endCases(fixture));
     describe('addresses', () => addressCases(fixture));
@@ -231,6 +239,94 @@ function arrivalCases(fixture: MessageFixture): void {
     }
     expect(seen.slice(0, 1000)).toEqual(Array.from({ length: 1000 }, (_, i) => i + 1));
     back.close();
+  });
+}
+
+function zcopyCases(fixture: MessageFixture): void {
+  const HEADER = Int32Array.from({ length: 12 }, (_, i) => i * 1_000_003 + 1);
+
+  /** Sends one piece of the memory, and returns its completion. */
+  async function send(id: number, headerWords: number, iov: readonly IovEntry[]): Promise<CountingCompletion> {
+    const completion = new CountingCompletion();
+    const start = (): Status => fixture.endpoint.amZcopy!(id, HEADER, headerWords, iov, completion);
+    expect(await started(fixture.sender, completion, start)).toBe(Status.INPROGRESS);
+    return completion;
+  }
+
+  function messageOf(headerWords: number, ...parts: readonly Uint8Array[]): Uint8Array {
+    return new Uint8Array(Buffer.concat([Buffer.from(HEADER.slice(0, headerWords).buffer), ...parts]));
+  }
+
+  it('arrive in their order, with a header and several pieces, and end once each', async () => {
+    const { am, flags } = fixture.sender.attributes;
+    expect((flags & IfaceFlag.AM_ZCOPY) !== 0).toBe((am.zcopyBytesMax ?? 0) > 0);
+    expect(typeof fixture.endpoint.amZcopy).toBe((flags & IfaceFlag.AM_ZCOPY) === 0 ? 'undefined' : 'function');
+    requires((flags & IfaceFlag.AM_ZCOPY) !== 0, 'AM_ZCOPY');
+    fixture.listen();
+    const bytesMax = Math.min(am.zcopyBytesMax!, 65_536);
+    const bytes = pattern(bytesMax, 4);
+    const memory = fixture.md.memReg(bytes);
+    const expected: Arrived[] = [];
+    const completions: CountingCompletion[] = [];
+    for (const headerWords of [0, 2, 10]) {
+      for (const byteLength of [0, 1, 9, 1000, 4097, bytesMax - headerWords * 4]) {
+        const half = byteLength >> 1;
+        const iov = [
+          { memory, offset: 3, byteLength: 0 },
+          { memory, offset: bytesMax - half, byteLength: half },
+          { memory, offset: 0, byteLength: byteLength - half },
+        ];
+        const id = expected.length % 32;
+        completions.push(await send(id, headerWords, iov));
+        const parts = [bytes.slice(bytesMax - half), bytes.slice(0, byteLength - half)];
+        expected.push({ id, bytes: messageOf(headerWords, ...parts) });
+        fixture.send(() => fixture.short(1, bytes.subarray(0, 16), 8));
+        expected.push({ id: 1, bytes: bytes.slice(0, 16) });
+      }
+    }
+    await fixture.expectAll(expected);
+    await driveUntil(fixture.sender, () => completions.every(({ calls }) => calls > 0));
+    expect(completions.map(({ calls, failure }) => [calls, failure])).toEqual(completions.map(() => [1, Status.OK]));
+    fixture.md.memDereg(memory);
+  });
+
+  it('lose nothing without room', async () => {
+    requires((fixture.sender.attributes.flags & IfaceFlag.AM_ZCOPY) !== 0, 'AM_ZCOPY');
+    fixture.listen();
+    const bytes = pattern(4096, 9);
+    const memory = fixture.md.memReg(bytes);
+    const expected: Arrived[] = [];
+    const completions: CountingCompletion[] = [];
+    for (let i = 0; i < 1500; i++) {
+      const [offset, byteLength] = [i, 1 + (i % 900)];
+      completions.push(await send(i % 32, 2, [{ memory, offset, byteLength }]));
+      expected.push({ id: i % 32, bytes: messageOf(2, bytes.slice(offset, offset + byteLength)) });
+      if (i % 7 === 0) fixture.receiver.progress();
+    }
+    await fixture.expectAll(expected);
+    await driveUntil(fixture.sender, () => completions.every(({ calls }) => calls > 0));
+    expect(new Set(completions.map(({ failure }) => failure))).toEqual(new Set([Status.OK]));
+    fixture.md.memDereg(memory);
+  });
+
+  it('are refused above the limit, outside of the memory, and without a completion', () => {
+    const { am, flags } = fixture.sender.attributes;
+    requires((flags & IfaceFlag.AM_ZCOPY) !== 0, 'AM_ZCOPY');
+    const byteLength = am.zcopyBytesMax!;
+    const memory = fixture.md.memReg(pattern(byteLength, 2));
+    const whole = [{ memory, offset: 0, byteLength }];
+    const send = (iov: readonly IovEntry[], completion: unknown = new CountingCompletion(), id = 1): Status =>
+      fixture.endpoint.amZcopy!(id, HEADER, 2, iov, completion as CountingCompletion);
+    expect(send(whole)).toBe(Status.INVALID_PARAM);
+    expect(send([{ memory, offset: 0, byteLength: 8 }], null)).toBe(Status.INVALID_PARAM);
+    expect(send([{ memory, offset: 0, byteLength: 8 }], undefined, 999)).toBe(Status.INVALID_PARAM);
+    expect(() => send([{ memory, offset: 8, byteLength }])).toThrow(
+      expect.objectContaining({ code: 'ERR_INVALID_PARAM' }),
+    );
+    fixture.md.memDereg(memory);
+    expect(() => send([{ memory, offset: 0, byteLength: 8 }])).toThrow(
+      expect.objectContaining({ code: 'ERR_INVALID_PARAM' }),
+    );
   });
 }
 

@@ -12,7 +12,7 @@ import {
   type Worker,
 } from '../../src/index.ts';
 import { Status } from '../../src/ucs/type/status.ts';
-import { useContexts } from '../fixtures/contexts.ts';
+import { failureOf, useContexts } from '../fixtures/contexts.ts';
 import { fillPattern } from '../fixtures/pattern.ts';
 
 const BYTES = 3 * 2 ** 20 + 5;
@@ -135,6 +135,31 @@ describe('two nodes over RDMA', () => {
     far.context.memUnmap(there);
   });
 
+  it('the devices near the card carry what it sends', async () => {
+    const { context, worker, node } = await fixture.open({
+      node: { cards: 4, nics: 4, dmaThreads: 0 },
+      context: { config: CONFIG },
+    });
+    const [peer] = await ends();
+    const endpoint = worker.endpoint(peer.worker.address());
+    const there = mapped(peer, HOST);
+    const rkey = endpoint.unpackRkey(peer.context.packRkey(there));
+    for (const [sysDevice, first] of [
+      [0, 'rc/hca0:1'],
+      [2, 'rc/hca2:1'],
+    ] as const) {
+      const here = context.memMap({ allocate: BYTES, memoryType: GAUDI, sysDevice });
+      expect(endpoint.explain('put', here, rkey).at(BYTES).winner).toMatchObject({
+        transport: first,
+        note: expect.stringContaining(`PCI switch in common with device ${sysDevice}`),
+      });
+      context.memUnmap(here);
+    }
+    rkey.release();
+    peer.context.memUnmap(there);
+    expect(node.cards()).toHaveLength(4);
+  });
+
   it('messages and atomic operations', async () => {
     const [near, far] = await ends();
     const sent = new Uint8Array(100_000);
@@ -150,6 +175,22 @@ describe('two nodes over RDMA', () => {
     rkey.release();
     far.context.memUnmap(word);
   });
+
+  it.each([
+    ['hca9:1', {}, /UCX_NET_DEVICES does not name hca0:1/],
+    ['hca0:2', {}, /UCX_NET_DEVICES does not name hca0:1/],
+    ['hca0:1', { IB_GID_INDEX: '7' }, /no GID of index 7 \(UCX_IB_GID_INDEX\); valid are: 0/],
+  ])(
+    'a device, port or GID that is not there is an error that names those that are: %s %o',
+    async (device, config, message) => {
+      fixture.allow(/^network device '.*' is not available \(maybe: hca0:1\?\)/);
+      const node = fixture.node({ cards: 1, nics: 1, dmaThreads: 0 });
+      const context = { config: { TLS: 'rc', NET_DEVICES: device, LOG_LEVEL: 'warn', ...config } };
+      const error = await failureOf(() => fixture.openOn(node, { ...context }));
+      expect([error.code, error.status]).toEqual(['ERR_NO_DEVICE', Status.NO_DEVICE]);
+      expect(error.message).toMatch(message);
+    },
+  );
 
   it('a device that refuses dma-bufs is a reason, and staging takes over', async () => {
     const [near, far] = await ends(false);

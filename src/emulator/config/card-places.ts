@@ -1,4 +1,4 @@
-/** Places and identities of the cards of an emulated node: by default as in an HLS-2 class server, or from the options. */
+/** Places of the cards and RDMA devices of an emulated node, and identities of the cards: by default as in an HLS-2 class server, or from the options. */
 
 import { addressOfPath, parsePciAddress, printPciAddress } from '../../ucs/sys/topology.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
@@ -56,6 +56,18 @@ export function placesOf(count: number, identities: readonly CardIdentity[]): re
     const { busId = ownBusId, moduleId = modules.shift()!, numaNode } = given[minor] ?? {};
     const pciPath = pathOf(busId);
     return { minor, busId, pciPath, moduleId, numaNode: numaNode ?? numaNodeOf(pciPath, minor) };
+  });
+}
+
+/** Places of this number of RDMA devices: two below each switch, beside the cards there. */
+export function nicPlacesOf(count: number): readonly Pick<CardPlace, 'pciPath' | 'numaNode'>[] {
+  return PCI_PATHS.slice(0, count).map((path, index) => {
+    const card = addressOfPath(path);
+    const folder = path.slice(0, path.lastIndexOf('/'));
+    return {
+      pciPath: `${folder}/${printPciAddress({ ...card, bus: card.bus + 2 })}`,
+      numaNode: numaNodeOf(path, index),
+    };
   });
 }
 

@@ -3,6 +3,7 @@
 import { Errno, SyscallError } from '../../sys/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import type { VerbsContext, VerbsDeviceEntry, VerbsPort } from '../../verbs/port.ts';
+import { nicPlacesOf } from '../config/card-places.ts';
 import type { DmabufAccess } from './memory/dma-memory.ts';
 import { RdmaContext } from './rdma-context.ts';
 import { RdmaDevice } from './rdma-device.ts';
@@ -40,9 +41,9 @@ export class EmulatedVerbs implements VerbsPort {
   }
 
   devices(): readonly VerbsDeviceEntry[] {
-    const names = Array.from({ length: this.#closed ? 0 : this.#options.nics }, (_, i) => `hca${i}`);
-    const present = names.filter((name) => this.#devices.get(name)?.isRemoved !== true);
-    return present.map((name) => ({ name, pciPath: undefined, numaNode: -1 }));
+    const places = nicPlacesOf(this.#closed ? 0 : this.#options.nics);
+    const entries = places.map((place, i) => ({ name: `hca${i}`, ...place }));
+    return entries.filter(({ name }) => this.#devices.get(name)?.isRemoved !== true);
   }
 
   whyNoDevices(): string {

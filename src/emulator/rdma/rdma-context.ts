@@ -23,7 +23,7 @@ import { isValidAccess, type Region } from './memory/region-table.ts';
 import { EmulatedChannel, EmulatedCq, type ObjectCounter } from './queue/completion-queue.ts';
 import { EmulatedQp } from './queue/queue-pair.ts';
 import { EmulatedSrq } from './queue/receive-queue.ts';
-import { DEVICE_LIMITS, type EventSink, INLINE_BYTES_MAX, type RdmaDevice } from './rdma-device.ts';
+import { type EventSink, INLINE_BYTES_MAX, type RdmaDevice } from './rdma-device.ts';
 
 /** Asynchronous events that are kept for a program that reads none; older ones are lost. */
 const EVENTS_MAX = 256;
@@ -52,7 +52,7 @@ export class RdmaContext implements VerbsContext, EventSink, ObjectCounter {
   }
 
   queryDevice(): DeviceAttributes {
-    return DEVICE_LIMITS;
+    return this.device.limits;
   }
 
   queryPort(port: number): PortAttributes {
@@ -76,7 +76,7 @@ export class RdmaContext implements VerbsContext, EventSink, ObjectCounter {
 
   createCq(depth: number, channel: CompletionChannel | undefined): CompletionQueue {
     this.checkPresent('ibv_create_cq');
-    check('ibv_create_cq', 'depth', depth, 1, DEVICE_LIMITS.maxCqe);
+    check('ibv_create_cq', 'depth', depth, 1, this.device.limits.maxCqe);
     const cq = new EmulatedCq(depth, channel as EmulatedChannel | undefined, this, () => this.device.progress());
     return this.keep(cq);
   }
@@ -170,29 +170,31 @@ class EmulatedPd implements ProtectionDomain {
 
   regDmabufMr(fd: number, offset: number, byteLength: number, iova: number, access: number): MemoryRegion {
     this.#checkRegion('ibv_reg_dmabuf_mr', byteLength, access);
-    check('ibv_reg_dmabuf_mr', 'offset', offset, 0, DEVICE_LIMITS.maxMrSize);
+    check('ibv_reg_dmabuf_mr', 'offset', offset, 0, this.#context.device.limits.maxMrSize);
     if ((offset - iova) % PAGE_BYTES !== 0) throw invalid('ibv_reg_dmabuf_mr', 'iova and offset differ within a page');
     return this.#add(this.#context.dmabufs.attach(fd, offset, byteLength), iova, access);
   }
 
   createSrq(maxWr: number, maxSge: number): SharedReceiveQueue {
     this.#context.checkPresent('ibv_create_srq');
-    check('ibv_create_srq', 'max_wr', maxWr, 1, DEVICE_LIMITS.maxSrqWr);
-    check('ibv_create_srq', 'max_sge', maxSge, 1, DEVICE_LIMITS.maxSrqSge);
+    const { maxSrqWr, maxSrqSge } = this.#context.device.limits;
+    check('ibv_create_srq', 'max_wr', maxWr, 1, maxSrqWr);
+    check('ibv_create_srq', 'max_sge', maxSge, 1, maxSrqSge);
     return this.#context.keep(new EmulatedSrq(this, maxWr, maxSge, this.#context));
   }
 
   createQp(init: QpInit): QueuePair {
     const { device } = this.#context;
+    const { maxQpWr, maxSge, maxQp } = device.limits;
     const call = 'ibv_create_qp';
     this.#context.checkPresent(call);
-    check(call, 'max_send_wr', init.maxSendWr, 1, DEVICE_LIMITS.maxQpWr);
-    check(call, 'max_recv_wr', init.maxReceiveWr, 0, DEVICE_LIMITS.maxQpWr);
-    check(call, 'max_send_sge', init.maxSendSge, 1, DEVICE_LIMITS.maxSge);
-    check(call, 'max_recv_sge', init.maxReceiveSge, 0, DEVICE_LIMITS.maxSge);
+    check(call, 'max_send_wr', init.maxSendWr, 1, maxQpWr);
+    check(call, 'max_recv_wr', init.maxReceiveWr, 0, maxQpWr);
+    check(call, 'max_send_sge', init.maxSendSge, 1, maxSge);
+    check(call, 'max_recv_sge', init.maxReceiveSge, 0, maxSge);
     check(call, 'max_inline_data', init.maxInlineBytes, 0, INLINE_BYTES_MAX);
-    if (device.qpCount >= DEVICE_LIMITS.maxQp) {
-      throw new SyscallError(call, Errno.ENOMEM, `${device.name} has ${DEVICE_LIMITS.maxQp} queue pairs (emulated)`);
+    if (device.qpCount >= maxQp) {
+      throw new SyscallError(call, Errno.ENOMEM, `${device.name} has ${maxQp} queue pairs (emulated)`);
     }
     const qp = new EmulatedQp(device, this, device.newQpNum(), { ...init });
     device.addQp(qp);
@@ -212,10 +214,11 @@ class EmulatedPd implements ProtectionDomain {
 
   #checkRegion(call: string, byteLength: number, access: number): void {
     this.#context.checkPresent(call);
-    check(call, 'length', byteLength, 1, DEVICE_LIMITS.maxMrSize);
+    const { regions, limits } = this.#context.device;
+    check(call, 'length', byteLength, 1, limits.maxMrSize);
     if (!isValidAccess(access)) throw invalid(call, `access 0x${access.toString(16)} is not permitted`);
-    if (this.#context.device.regions.size < DEVICE_LIMITS.maxMr) return;
-    throw new SyscallError(call, Errno.ENOMEM, `${DEVICE_LIMITS.maxMr} memory regions (emulated)`);
+    if (regions.size < limits.maxMr) return;
+    throw new SyscallError(call, Errno.ENOMEM, `${limits.maxMr} memory regions (emulated)`);
   }
 
   #add(memory: DmaMemory, iova: number, access: number): MemoryRegion {

@@ -1,7 +1,7 @@
 /** Emulated RDMA devices: operations of connections against an oracle, also with lost and delayed packets; refusals, limits and faults. */
 
 import * as fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { fillPattern } from '../../../test/fixtures/pattern.ts';
 import { property } from '../../../test/fixtures/property.ts';
@@ -385,6 +385,23 @@ function faultCases(): void {
     expect(near.context.nextAsyncEvent()).toEqual({ type: AsyncEventType.PORT_ACTIVE, element: 1 });
     expect(two.settle()).toMatchObject([{ id: 1, status: 0 }]);
     expect(far.memory.u8[7]).toBe(7);
+  });
+
+  it.each(['a lost packet', 'a receiver that is not ready'])('%s is retried by a program that only polls', (fault) => {
+    // The event loop never comes to run a timer.
+    const stopped = vi.spyOn(two.clock, 'setTimer').mockReturnValue({ cancel() {}, ref() {}, unref() {} });
+    const { near, far, verbs, clock } = two;
+    near.connect(far);
+    const isLost = fault === 'a lost packet';
+    if (isLost) verbs.device('hca0').inject({ kind: 'drop', count: 1 });
+    else expect(near.send(1, 0, 8, 0)).toBe(0);
+    far.receive(7, 0, 8);
+    if (isLost) expect(near.send(1, 0, 8, 0)).toBe(0);
+    expect([near.poll(), far.poll()]).toEqual([[], []]);
+    clock.advance(1e9);
+    expect(near.poll()).toMatchObject([{ id: 1, status: WcStatus.SUCCESS }]);
+    expect(far.poll()).toMatchObject([{ id: 7, byteLength: 8 }]);
+    stopped.mockRestore();
   });
 
   it('the removal of a device flushes its queue pairs, and nothing is created any more', () => {

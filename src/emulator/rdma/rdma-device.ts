@@ -4,6 +4,7 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { AsyncEventType, GID_BYTES, LinkLayer, PortState } from '../../verbs/abi.ts';
 import type { AsyncEvent, DeviceAttributes, PortAttributes } from '../../verbs/port.ts';
+import { DeviceTimers } from './device-timers.ts';
 import { RegionTable } from './memory/region-table.ts';
 import { Packet } from './queue/packet.ts';
 import type { EmulatedQp, QpOwner } from './queue/queue-pair.ts';
@@ -11,7 +12,7 @@ import { IS_LOST, PASSES, PacketFaults, type RdmaFault } from './rdma-faults.ts'
 import type { RdmaWire, WirePort } from './wire.ts';
 
 /** Limits, in the order of magnitude of a ConnectX-6. */
-export const DEVICE_LIMITS: DeviceAttributes = {
+const DEVICE_LIMITS: DeviceAttributes = {
   maxMrSize: 2 ** 46,
   maxQp: 4096,
   maxQpWr: 8192,
@@ -59,9 +60,12 @@ export interface EventSink {
 export class RdmaDevice implements QpOwner, WirePort {
   readonly name: string;
   readonly clock: Clock;
+  readonly timers: DeviceTimers;
   readonly gid: Uint8Array;
   readonly regions: RegionTable = new RegionTable();
   readonly packet: Packet = new Packet();
+  /** What the device can hold. A test may lower it before the device is opened. */
+  limits: DeviceAttributes = DEVICE_LIMITS;
   isUp = true;
   isRemoved = false;
   readonly contexts: Set<EventSink> = new Set();
@@ -81,6 +85,7 @@ export class RdmaDevice implements QpOwner, WirePort {
   constructor(name: string, clock: Clock, wire: RdmaWire, gid?: Uint8Array) {
     this.name = name;
     this.clock = clock;
+    this.timers = new DeviceTimers(clock);
     this.#wire = wire;
     this.gid = gid ?? randomGid();
     wire.join(this);
@@ -137,8 +142,9 @@ export class RdmaDevice implements QpOwner, WirePort {
     return this.#handles.get(handle);
   }
 
-  /** Takes what has arrived. */
+  /** Takes what has arrived, and ends the timers whose time has come. */
   progress(): void {
+    this.timers.progress();
     this.#wire.progress();
   }
 
@@ -225,7 +231,7 @@ export class RdmaDevice implements QpOwner, WirePort {
     const delayed: Delayed = { packet: new Packet(), gid: gid.slice() };
     delayed.packet.copyFrom(this.packet);
     this.#delayed.add(delayed);
-    this.clock.setTimer(this.#delayedUntilNs - now, () => {
+    this.timers.set(this.#delayedUntilNs - now, () => {
       if (!this.#delayed.delete(delayed)) return;
       if (this.isUp) this.#wire.send(delayed.packet, this, delayed.gid);
       delayed.packet.close();

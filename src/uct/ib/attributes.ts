@@ -20,7 +20,7 @@ export function ibAttributes({ resource, attributes, device }: IbPort, { SEG_SIZ
     shortBytesMax: SEG_SIZE,
     zcopyBytesMin: 0,
     zcopyBytesMax: attributes.maxMessageBytes,
-    iovMax: Math.min(IB_IOV_MAX, device.attributes.maxSge),
+    iovMax: Math.min(IB_IOV_MAX, device.attributes.maxSge - 1),
   };
   const speed = attributes.bytesPerSecond * PAYLOAD_SHARE;
   return {
@@ -32,6 +32,7 @@ export function ibAttributes({ resource, attributes, device }: IbPort, { SEG_SIZ
       IfaceFlag.GET_ZCOPY |
       IfaceFlag.AM_SHORT |
       IfaceFlag.AM_BCOPY |
+      IfaceFlag.AM_ZCOPY |
       (device.attributes.hasAtomics ? IfaceFlag.ATOMIC64 : 0) |
       IfaceFlag.EP_CHECK |
       IfaceFlag.EVENT |
@@ -39,7 +40,7 @@ export function ibAttributes({ resource, attributes, device }: IbPort, { SEG_SIZ
       IfaceFlag.ERRHANDLE_REMOTE_MEM,
     put: limits,
     get: limits,
-    am: { shortBytesMax: SEG_SIZE, bcopyBytesMax: SEG_SIZE },
+    am: { shortBytesMax: SEG_SIZE, bcopyBytesMax: SEG_SIZE, zcopyBytesMax: SEG_SIZE },
     localMemoryTypes: memoryTypes,
     remoteMemoryTypes: memoryTypes,
     requiredMemoryTypes: 0,

@@ -22,7 +22,7 @@ import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
 import type { Buffers } from './base/buffers.ts';
 import { IbKey } from './base/ib-key.ts';
 import { IB_NAME, IbMemory } from './base/ib-memory.ts';
-import { type Connection, IB_IOV_MAX, immediateOf, MessageKind } from './wire/connection.ts';
+import { type Connection, immediateOf, MessageKind } from './wire/connection.ts';
 import { newWord } from './wire/word.ts';
 
 const AM_ID_MASK = 31;
@@ -38,6 +38,7 @@ export interface EndpointOwner {
   /** Index of the own device, for local keys. */
   readonly deviceIndex: number;
   readonly zcopyBytesMax: number;
+  readonly iovMax: number;
   outstanding: number;
   /** Reads what has arrived of the peer, without delivering messages. */
   receive(): void;
@@ -219,6 +220,38 @@ export class IbEndpoint implements UctEndpoint {
     return Status.OK;
   }
 
+  amZcopy(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    iov: readonly IovEntry[],
+    completion: Completion,
+  ): Status {
+    const { segBytes, tx, counters } = this.#owner;
+    const headerBytes = headerWords * 4;
+    const total = headerBytes + checkIov(iov, this.#owner.iovMax);
+    const isSound = (id & AM_ID_MASK) === id && isInside(0, headerWords, header.length) && total <= segBytes;
+    if (!isSound || !isCompletion(completion)) return Status.INVALID_PARAM;
+    const refusal = this.#messageRefusal();
+    if (refusal !== Status.OK) return refusal;
+    const slot = headerBytes === 0 ? -1 : tx.take();
+    if (headerBytes > 0 && slot < 0) return counters.refused(Status.NO_RESOURCE);
+    const { connection } = this;
+    const { entry } = connection;
+    const at = this.#beginMessage(id, true);
+    if (slot >= 0) {
+      const offset = (slot * tx.slotBytes) >> 2;
+      for (let i = 0; i < headerWords; i++) tx.words[offset + i] = header[i]!;
+      this.#setSlot(at, slot, headerBytes);
+    }
+    this.#setIov(at, iov, slot >= 0 ? 1 : 0);
+    entry.hold(iov, undefined);
+    entry.completion = completion;
+    this.#post(at, completion);
+    counters.zcopy(Transfer.AM, total);
+    return Status.INPROGRESS;
+  }
+
   /** Words of 64 bits. What the device cannot do itself, it does by compare and swap until the word has not changed meanwhile. */
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
     if (call.wordBytes !== WORD_BYTES) return Status.UNSUPPORTED;
@@ -297,8 +330,8 @@ export class IbEndpoint implements UctEndpoint {
     rkey: RemoteKey,
     completion: Completion,
   ): Status {
-    const { zcopyBytesMax, deviceIndex, counters } = this.#owner;
-    const total = checkIov(iov);
+    const { zcopyBytesMax, counters } = this.#owner;
+    const total = checkIov(iov, this.#owner.iovMax);
     if (!isCompletion(completion) || total > zcopyBytesMax) return Status.INVALID_PARAM;
     const refusal = this.#refusal(rkey, remoteOffset, total);
     if (refusal !== Status.OK) return refusal;
@@ -307,15 +340,7 @@ export class IbEndpoint implements UctEndpoint {
     const { entry } = connection;
     const at = connection.begin(opcode, true, this.#fenceFlag());
     this.#setRemote(at, rkey as IbKey, remoteOffset);
-    let count = 0;
-    for (let i = 0; i < iov.length; i++) {
-      const { memory, offset, byteLength } = iov[i]!;
-      if (byteLength === 0) continue;
-      const { iova, lkeys } = memory as IbMemory;
-      connection.setSge(at, count, iova + offset, byteLength, lkeys[deviceIndex]!);
-      count += 1;
-    }
-    connection.setList(at, count);
+    this.#setIov(at, iov, 0);
     entry.hold(iov, rkey as IbKey);
     entry.completion = completion;
     this.#post(at, completion);
@@ -375,6 +400,21 @@ export class IbEndpoint implements UctEndpoint {
     connection.setList(at, byteLength === 0 ? 0 : 1);
   }
 
+  /** Lets the device gather from registered memory, behind `first` entries of its list. */
+  #setIov(at: number, iov: readonly IovEntry[], first: number): void {
+    const { connection } = this;
+    let count = first;
+    const { deviceIndex } = this.#owner;
+    for (let i = 0; i < iov.length; i++) {
+      const { memory, offset, byteLength } = iov[i]!;
+      if (byteLength === 0) continue;
+      const { iova, lkeys } = memory as IbMemory;
+      connection.setSge(at, count, iova + offset, byteLength, lkeys[deviceIndex]!);
+      count += 1;
+    }
+    connection.setList(at, count);
+  }
+
   #post(at: number, completion: Completion | undefined): void {
     if (completion !== undefined) this.#owner.outstanding += 1;
     this.connection.post(at);
@@ -385,7 +425,7 @@ export class IbEndpoint implements UctEndpoint {
  * Checks a list and returns its total bytes.
  * @throws UcxError ERR_INVALID_PARAM for too many entries, memory of another domain, released memory, and ranges outside
  */
-function checkIov(iov: readonly IovEntry[]): number {
+function checkIov(iov: readonly IovEntry[], max: number): number {
   let total = 0;
   let filled = 0;
   for (let i = 0; i < iov.length; i++) {
@@ -400,6 +440,6 @@ function checkIov(iov: readonly IovEntry[]): number {
     if (byteLength > 0) filled += 1;
     total += byteLength;
   }
-  if (filled > IB_IOV_MAX) throw invalidParam('iov', `must have at most ${IB_IOV_MAX} entries with bytes`, filled);
+  if (filled > max) throw invalidParam('iov', `must have at most ${max} entries with bytes`, filled);
   return total;
 }

@@ -7,12 +7,13 @@ import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';
 import { RdmaContext } from '../../emulator/rdma/rdma-context.ts';
 import { Errno, SyscallError } from '../../sys/index.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { AsyncEventType } from '../../verbs/abi.ts';
+import { AsyncEventType, LinkLayer, QpState } from '../../verbs/abi.ts';
 import type { Iface, UctEndpoint } from '../api/iface.ts';
 import { IbEndpoint } from './ib-endpoint.ts';
 import { IbIface } from './ib-iface.ts';
-import { packIbAddress, unpackIbAddress } from './wire/ib-address.ts';
+import { ibUnreachableReason, packIbAddress, unpackIbAddress } from './wire/ib-address.ts';
 
 describe('IbIface', () => {
   expectNoLeaks();
@@ -93,6 +94,16 @@ describe('IbIface', () => {
     endpoint.close();
   });
 
+  it('does not wait for a peer that has closed before', async () => {
+    const [there, back] = [near.connect(far.address), far.connect(near.address)];
+    await until(() => send(there) === Status.OK && send(back) === Status.OK);
+    // The wait has an end only where time passes.
+    const stopped = vi.spyOn(systemClock, 'nowNs').mockReturnValue(systemClock.nowNs());
+    near.close();
+    far.close();
+    stopped.mockRestore();
+  });
+
   it('gives up a peer that does not answer', async () => {
     close();
     open({ RC_CONNECT_TIMEOUT: '30ms' });
@@ -105,6 +116,46 @@ describe('IbIface', () => {
     await until(() => failed.length > 0);
     expect(failed).toEqual([Status.ENDPOINT_TIMEOUT]);
     endpoint.close();
+  });
+
+  it('gives up a peer that lies about the address of its port', async () => {
+    close();
+    open({ RC_CONNECT_TIMEOUT: '30ms' });
+    const failed: Status[] = [];
+    near.setErrorHandler!((_endpoint, status) => failed.push(status));
+    const gid = new Uint8Array(16).fill(0x42);
+    const endpoint = near.connect(packIbAddress({ ...unpackIbAddress(far.address)!, gid }));
+    await until(() => failed.length > 0);
+    expect([failed, send(endpoint)]).toEqual([[Status.ENDPOINT_TIMEOUT], Status.ENDPOINT_TIMEOUT]);
+    endpoint.close();
+  });
+
+  it('connects to a peer of another MTU with the smaller one', async () => {
+    const peer = unpackIbAddress(far.address)!;
+    expect(peer.mtu).toBeGreaterThan(2);
+    const modified: (number | undefined)[] = [];
+    for (const iface of [near, far]) {
+      const { pd } = ibIface(iface).port.device;
+      const createQp = pd.createQp.bind(pd);
+      vi.spyOn(pd, 'createQp').mockImplementation((init) => {
+        const qp = createQp(init);
+        const modify = qp.modify.bind(qp);
+        vi.spyOn(qp, 'modify').mockImplementation((attributes) => {
+          if (attributes.state === QpState.RTR) modified.push(attributes.pathMtu);
+          modify(attributes);
+        });
+        return qp;
+      });
+    }
+    const arrived: number[] = [];
+    far.setAmHandler((_id, { byteLength }) => arrived.push(byteLength));
+    const endpoint = near.connect(packIbAddress({ ...peer, mtu: 2 }));
+    const bytes = new Uint8Array(5000);
+    await until(() => endpoint.amShort(1, new Int32Array(0), 0, bytes, 0, bytes.byteLength) === Status.OK);
+    await until(() => arrived.length > 0);
+    expect([modified, arrived]).toEqual([[2, 2], [5000]]);
+    endpoint.close();
+    vi.restoreAllMocks();
   });
 
   it('fails its connections when the device reports that it has failed, even if it says nothing else', async () => {
@@ -154,6 +205,13 @@ describe('IbIface', () => {
     expect(near.unreachableReason(packIbAddress({ ...peer, segBytes: 4096 }))).toMatch(/UCX_IB_SEG_SIZE/);
     expect(near.unreachableReason(packIbAddress({ ...peer, linkLayer: 1 }))).toMatch(/link layer/);
     expect(near.unreachableReason(far.address)).toBeUndefined();
+    // The first half of a GID of InfiniBand is that of its subnet.
+    const own = { ...peer, linkLayer: LinkLayer.INFINIBAND };
+    const gid = own.gid.slice();
+    gid[15]! ^= 1;
+    expect(ibUnreachableReason(own, { ...own, gid })).toBeUndefined();
+    gid[7]! ^= 1;
+    expect(ibUnreachableReason(own, { ...own, gid })).toMatch(/another InfiniBand subnet/);
     expect(near).toBeInstanceOf(IbIface);
   });
 });

@@ -35,6 +35,7 @@ import { CqReader } from './base/cq-reader.ts';
 import type { IbPort } from './base/ib-device.ts';
 import { IbKey } from './base/ib-key.ts';
 import { RC_NAME } from './base/ib-memory.ts';
+import { Opened } from './base/opened.ts';
 import { connectionStatusOfWc, statusOfWc } from './base/wc-status.ts';
 import { type EndpointOwner, IbEndpoint } from './ib-endpoint.ts';
 import type { Connection } from './wire/connection.ts';
@@ -55,7 +56,7 @@ import { isNative } from './wire/word.ts';
 
 /** Slots for what is copied before it is sent, of all connections. */
 const TX_SLOTS = 512;
-/** Completions of sends that a queue can hold; connections beyond it share what there is. */
+/** Completions of sends that the queue can hold: work requests in flight of all connections. */
 const SEND_CQE = 16_384;
 /** Datagrams are read once in this number of calls of progress, and in every call while a connection is made. A power of two. */
 const DATAGRAMS_EVERY = 64;
@@ -86,7 +87,11 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   readonly sendCq: CompletionQueue;
   readonly receiveCq: CompletionQueue;
   outstanding = 0;
+  readonly sendDepth: number;
+  sendRoom: number;
+  readonly iovMax: number;
   readonly #services: ComponentServices;
+  readonly #opened: Opened = new Opened();
   readonly #channel: CompletionChannel;
   readonly #alarm: EventAlarm;
   /** Those of the datagrams, which the event loop serves, so that peers do not wait for progress. */
@@ -126,26 +131,25 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     this.inlineBytes = this.rc.TX_MIN_INLINE;
     this.deviceIndex = device.index;
     this.zcopyBytesMax = this.attributes.put.zcopyBytesMax;
+    this.iovMax = this.attributes.put.iovMax;
     const { maxCqe, maxSrqWr } = device.attributes;
-    const opened: { close(): void }[] = [];
-    const keep = <T extends { close(): void }>(object: T): T => {
-      opened.push(object);
-      return object;
-    };
+    const opened = this.#opened;
     try {
-      this.#channel = keep(device.context.createCompletionChannel());
-      this.sendCq = device.context.createCq(Math.min(SEND_CQE, maxCqe), this.#channel);
-      this.#sends = keep(new CqReader(this.sendCq));
-      const receives = Math.min(this.rc.RX_QUEUE_LEN, maxSrqWr);
+      this.#channel = opened.keep(device.context.createCompletionChannel());
+      this.sendDepth = Math.min(SEND_CQE, maxCqe);
+      this.sendRoom = this.sendDepth;
+      this.sendCq = device.context.createCq(this.sendDepth, this.#channel);
+      this.#sends = opened.keep(new CqReader(this.sendCq));
+      const receives = Math.min(this.rc.RX_QUEUE_LEN, maxSrqWr, maxCqe);
       this.receiveCq = device.context.createCq(Math.min(receives * 2, maxCqe), this.#channel);
-      this.#receives = keep(new CqReader(this.receiveCq));
-      this.tx = keep(new Buffers(device, TX_SLOTS, this.segBytes));
-      this.receiver = keep(new Receiver(device, receives, this.segBytes));
+      this.#receives = opened.keep(new CqReader(this.receiveCq));
+      this.tx = opened.keep(new Buffers(device, TX_SLOTS, this.segBytes));
+      this.receiver = opened.keep(new Receiver(device, receives, this.segBytes));
       const qkey = Buffer.from(systemRandomBytes(4)).readUInt32LE() & 0x7fff_ffff;
-      this.#connectChannel = keep(device.context.createCompletionChannel());
-      this.datagrams = keep(new Datagrams(port, this.ib, qkey, this.#connectChannel));
-      this.#connectAlarm = keep(new EventAlarm(this.#connectChannel.fd, () => this.#onConnectEvent()));
-      this.#alarm = keep(
+      this.#connectChannel = opened.keep(device.context.createCompletionChannel());
+      this.datagrams = opened.keep(new Datagrams(port, this.ib, qkey, this.#connectChannel));
+      this.#connectAlarm = opened.keep(new EventAlarm(this.#connectChannel.fd, () => this.#onConnectEvent()));
+      this.#alarm = opened.keep(
         new EventAlarm(this.#channel.fd, () => {
           this.#channel.consume();
           this.#sleeper.wake();
@@ -163,7 +167,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
         id: systemRandomBytes(ID_BYTES).slice(),
       };
     } catch (error) {
-      for (const object of opened.reverse()) object.close();
+      opened.close();
       throw error;
     }
     this.address = packIbAddress(this.self);
@@ -264,21 +268,14 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   close(): void {
     if (this.#closed) return;
     for (const connection of this.#connections.values()) this.#startClose(connection);
+    this.#endpoints.clear();
     this.#drain();
     this.#closed = true;
     for (const connection of [...this.#connections.values()]) this.#destroy(connection);
     this.#retries.close();
     this.#connector.close();
     this.#sleeper.wake();
-    this.#alarm.close();
-    this.#connectAlarm.close();
-    this.datagrams.close();
-    this.#connectChannel.close();
-    this.receiver.close();
-    this.tx.close();
-    this.#receives.close();
-    this.#sends.close();
-    this.#channel.close();
+    this.#opened.close();
     this.warnings.tellLeft();
   }
 
@@ -480,11 +477,12 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     connection.destroy();
   }
 
-  /** Waits until the device has sent what was posted, for a bounded time. */
+  /** Waits until the device has sent what was posted, for a bounded time. Peers that have closed before receive nothing any more. */
   #drain(): void {
     const deadlineNs = this.clock.nowNs() + DRAIN_NS;
     while (this.#closing.size > 0) {
       this.#progressSends();
+      this.receive();
       this.#endClosing();
       if (this.clock.nowNs() >= deadlineNs) return;
     }

@@ -30,21 +30,24 @@ import {
   type MemoryAdvice,
   type MemoryAttributes,
   type MemoryDomain,
+  type RegistrationCache,
   type RegistrationSource,
 } from '../api/memory-domain.ts';
-import { hostBytesOf } from '../base/host/host-buffer.ts';
+import { cacheStats } from '../base/host/host-cache.ts';
 import { notDetected } from '../base/host/host-domain.ts';
 import { checkAdvice, prefault } from '../base/host/memory-advice.ts';
 import { ALLOCATE_OPTIONS, DEREGISTER_OPTIONS } from '../base/host/memory-options.ts';
-import { checkAddress, checkKeyTarget, checkSysDevice, isInside } from '../base/range.ts';
+import { checkAddress, checkByteLength, checkKeyTarget, checkSysDevice, isInside } from '../base/range.ts';
 import { AsyncEvents } from './base/async-events.ts';
 import { IB_CONFIG_TABLE } from './base/config.ts';
 import { IbDevice, type IbPort } from './base/ib-device.ts';
 import { DEVICES_MAX, type IbKey, IbKeyTable, keyBytes } from './base/ib-key.ts';
 import { IB_NAME, IbMemory } from './base/ib-memory.ts';
+import { IbRegistry } from './base/ib-registry.ts';
 import { IbIface } from './ib-iface.ts';
 
 const HOST: number = memoryTypeBit(MemoryType.HOST);
+const HOST_PLACE = { memoryType: MemoryType.HOST, sysDevice: undefined };
 const GAUDI: number = memoryTypeBit(MemoryType.GAUDI);
 const ACCESS: number =
   AccessFlag.LOCAL_WRITE |
@@ -62,6 +65,7 @@ export class IbMd implements MemoryDomain {
   readonly #devices: readonly IbDevice[];
   readonly #ports: readonly IbPort[];
   readonly #keys: IbKeyTable = new IbKeyTable();
+  readonly #registry: IbRegistry;
   readonly #live: Set<IbMemory> = new Set();
   readonly #events: readonly AsyncEvents[];
   /** Log for the events of devices. */
@@ -73,10 +77,10 @@ export class IbMd implements MemoryDomain {
   /** @throws UcxError ERR_NO_DEVICE with the reasons if no port can be used */
   constructor(verbs: VerbsPort, services: ComponentServices) {
     this.#services = services;
-    const { devices, ports, leftOut } = openDevices(verbs, services);
+    const { devices, ports, leftOut, excluded } = openDevices(verbs, services);
     if (ports.length === 0) {
       for (const device of devices) device.close();
-      throw noPort(verbs, leftOut);
+      throw noPort(verbs, leftOut, excluded);
     }
     this.#devices = devices;
     this.#ports = ports;
@@ -90,6 +94,7 @@ export class IbMd implements MemoryDomain {
       throw error;
     }
     this.leftOut = leftOut;
+    this.#registry = new IbRegistry(devices, services);
     this.resources = ports.map(({ resource }) => resource);
     this.attributes = {
       name: IB_NAME,
@@ -109,8 +114,8 @@ export class IbMd implements MemoryDomain {
       accessMemoryTypes: HOST,
       detectMemoryTypes: 0,
       dmabufMemoryTypes: 0,
-      cacheMemoryTypes: 0,
-      registerCost: { overheadNs: 60, perByteNs: 0.05 },
+      cacheMemoryTypes: this.#registry.isCaching ? HOST : 0,
+      registerCost: this.#registry.cost,
       rkeyPackedBytes: keyBytes(devices.length),
       allocateBytesMax: VIEW_LENGTH_MAX,
       registerBytesMax: Math.min(...devices.map(({ attributes: { maxMrSize } }) => maxMrSize)),
@@ -125,7 +130,11 @@ export class IbMd implements MemoryDomain {
     }
     const mapped: MappedMemory = mapAnonymous(byteLength);
     try {
-      return this.#register(mapped.u8, mapped.address, () => mapped.close());
+      const { u8: bytes, address } = mapped;
+      const exposed = this.#registry.expose(bytes, ACCESS);
+      const { iova, lkeys } = exposed;
+      const place = { ...HOST_PLACE, address: BigInt(address), byteLength, bytes };
+      return this.#add({ ...place, iova, lkeys, cached: undefined, exposed, free: () => mapped.close() });
     } catch (error) {
       mapped.close();
       throw error;
@@ -142,8 +151,18 @@ export class IbMd implements MemoryDomain {
 
   memReg(source: RegistrationSource): IbMemory {
     this.#checkOpen();
-    const bytes = hostBytesOf(source);
-    return this.#register(bytes, addressOf(bytes), undefined);
+    const { bytes, region: cached } = this.#registry.acquire(source);
+    const address = addressOf(bytes);
+    const place = { ...HOST_PLACE, address: BigInt(address), byteLength: bytes.byteLength, bytes };
+    const { iova, lkeys } = cached.registration;
+    return this.#add({
+      ...place,
+      iova: iova + address - cached.start,
+      lkeys,
+      cached,
+      exposed: undefined,
+      free: undefined,
+    });
   }
 
   memRegDmabuf(region: DmabufRegion): IbMemory {
@@ -162,18 +181,32 @@ export class IbMd implements MemoryDomain {
     checkSysDevice(sysDevice);
     checkAddress(address);
     const iova = offset % PAGE_SIZE;
-    const regions = this.#onDevices(({ pd }) =>
+    const exposed = this.#registry.onDevices(iova, ({ pd }) =>
       registerDmabuf(() => pd.regDmabufMr(fd, offset, byteLength, iova, ACCESS), fd),
     );
-    return this.#add({ memoryType, sysDevice, address, byteLength, bytes: undefined, iova, regions, free: undefined });
+    const { lkeys } = exposed;
+    const place = { memoryType, sysDevice, address, byteLength, bytes: undefined };
+    return this.#add({ ...place, iova, lkeys, cached: undefined, exposed, free: undefined });
   }
 
-  memDereg(memory: MdMemory, options: { readonly force?: boolean } = {}): void {
+  memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
     const own = this.#own(memory);
     checkOptions(options, 'options', DEREGISTER_OPTIONS);
     if (own.free !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
     if (options.force !== true) this.#checkIdle('memDereg', own);
-    this.#retire(own);
+    this.#retire(own, options.invalidate === true);
+  }
+
+  hostUnmapped(address: number, byteLength: number): void {
+    if (!isInside(address, 1, Number.MAX_SAFE_INTEGER)) {
+      throw invalidParam('address', 'must be an integer of at least 0', address);
+    }
+    checkByteLength(byteLength);
+    this.#registry.rcache.unmapped(address, byteLength);
+  }
+
+  get caches(): readonly RegistrationCache[] {
+    return [this.#registry.rcache];
   }
 
   memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
@@ -197,7 +230,8 @@ export class IbMd implements MemoryDomain {
   mkeyPack(memory: MdMemory, target: Uint8Array, offset: number): void {
     const own = this.#own(memory);
     checkKeyTarget(target, offset, this.attributes.rkeyPackedBytes);
-    this.#keys.pack(own, target, offset);
+    own.exposed ??= this.#registry.expose(own.bytes!, ACCESS);
+    this.#keys.pack(own, own.exposed, target, offset);
   }
 
   rkeyUnpack(packed: Uint8Array): IbKey {
@@ -215,7 +249,9 @@ export class IbMd implements MemoryDomain {
   }
 
   stats(): StatsNode {
-    return statsNode('uct_md', IB_NAME, { memory_handles: this.#live.size });
+    return statsNode('uct_md', IB_NAME, { memory_handles: this.#live.size }, [
+      cacheStats(IB_NAME, this.#registry.rcache),
+    ]);
   }
 
   close(): void {
@@ -228,27 +264,8 @@ export class IbMd implements MemoryDomain {
       this.#retire(memory);
       memory.free?.();
     }
+    this.#registry.rcache.close();
     for (const device of this.#devices) device.close();
-  }
-
-  #register(bytes: Uint8Array, address: number, free: (() => void) | undefined): IbMemory {
-    const { byteLength } = bytes;
-    const iova = address % PAGE_SIZE;
-    const regions = this.#onDevices(({ pd }) => pd.regMr(address, byteLength, iova, ACCESS));
-    const fields = { memoryType: MemoryType.HOST, sysDevice: undefined, address: BigInt(address) };
-    return this.#add({ ...fields, byteLength, bytes, iova, regions, free });
-  }
-
-  /** Registers with every device, or with none. */
-  #onDevices(register: (device: IbDevice) => MemoryRegion): MemoryRegion[] {
-    const regions: MemoryRegion[] = [];
-    try {
-      for (const device of this.#devices) regions.push(register(device));
-      return regions;
-    } catch (error) {
-      for (const region of regions) region.close();
-      throw error;
-    }
   }
 
   #add(params: Omit<ConstructorParameters<typeof IbMemory>[0], 'generation'>): IbMemory {
@@ -277,10 +294,15 @@ export class IbMd implements MemoryDomain {
     throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);
   }
 
-  #retire(memory: IbMemory): void {
+  #retire(memory: IbMemory, invalidate = false): void {
     this.#keys.remove(memory);
     this.#live.delete(memory);
-    memory.deregister();
+    const { cached, exposed } = memory;
+    if (cached !== undefined && (invalidate || !this.#registry.isCaching)) this.#registry.invalidate(cached);
+    memory.retire(() => {
+      exposed?.close();
+      if (cached !== undefined) this.#registry.release(cached);
+    });
   }
 }
 
@@ -288,18 +310,27 @@ export class IbMd implements MemoryDomain {
 function openDevices(
   verbs: VerbsPort,
   { config, isDeviceAllowed = () => true }: ComponentServices,
-): { readonly devices: IbDevice[]; readonly ports: IbPort[]; readonly leftOut: LeftOut[] } {
+): {
+  readonly devices: IbDevice[];
+  readonly ports: IbPort[];
+  readonly leftOut: LeftOut[];
+  readonly excluded: string[];
+} {
   const { GID_INDEX } = config.get(IB_CONFIG_TABLE);
   const devices: IbDevice[] = [];
   const ports: IbPort[] = [];
   const leftOut: LeftOut[] = [];
+  const excluded: string[] = [];
   try {
     for (const { name } of verbs.devices().slice(0, DEVICES_MAX)) {
       const device = openDevice(verbs, name, devices.length, leftOut);
       if (device === undefined) continue;
       const usable: IbPort[] = [];
       for (let number = 1; number <= device.attributes.physPortCount; number++) {
-        if (!isDeviceAllowed(DeviceType.NET, `${name}:${number}`)) continue;
+        if (!isDeviceAllowed(DeviceType.NET, `${name}:${number}`)) {
+          excluded.push(`${name}:${number}`);
+          continue;
+        }
         const port = device.port(number, GID_INDEX === 'auto' ? undefined : GID_INDEX);
         if (typeof port === 'string') leftOut.push({ name: `${name}:${number}`, reason: port });
         else usable.push(port);
@@ -310,7 +341,7 @@ function openDevices(
         ports.push(...usable);
       }
     }
-    return { devices, ports, leftOut };
+    return { devices, ports, leftOut, excluded };
   } catch (error) {
     for (const device of devices) device.close();
     throw error;
@@ -339,8 +370,9 @@ function openDevice(verbs: VerbsPort, name: string, index: number, leftOut: Left
   }
 }
 
-function noPort(verbs: VerbsPort, leftOut: readonly LeftOut[]): UcxError {
+function noPort(verbs: VerbsPort, leftOut: readonly LeftOut[], excluded: readonly string[]): UcxError {
   const reasons = leftOut.map(({ name, reason }) => `${name}: ${reason}`);
+  if (excluded.length > 0) reasons.push(`UCX_NET_DEVICES does not name ${excluded.join(', ')}`);
   const message = reasons.length === 0 ? verbs.whyNoDevices() : `no port can be used (${reasons.join('; ')})`;
   return new UcxError({ code: 'ERR_NO_DEVICE', status: Status.NO_DEVICE, message });
 }

@@ -127,7 +127,11 @@ export class LibibverbsContext implements VerbsContext {
   /** @param device the struct ibv_device @throws SyscallError EACCES, ENODEV, EMFILE */
   constructor(functions: LibibverbsFunctions, name: string, device: number) {
     this.name = name;
-    const context = pointerOf(functions.openDevice(device), 'ibv_open_device', name);
+    const context = pointerOf(
+      functions.openDevice(device),
+      'ibv_open_device',
+      `${name}, a file of /dev/infiniband that must be readable and writable`,
+    );
     const table = new DataView(viewAt(context, ContextLayout.BYTES));
     const entry = <F extends DataPathCall | Device['requestNotify']>(
       offset: number,
@@ -348,7 +352,10 @@ class Pd extends Destroyable implements ProtectionDomain {
   regMr(address: number, byteLength: number, iova: number, access: number): MemoryRegion {
     const { functions } = this.#device;
     const mr = functions.regMrIova2(this.pointer, address, byteLength, iova, access);
-    return new Mr(pointerOf(mr, 'ibv_reg_mr', `${byteLength} bytes`), functions.deregMr);
+    return new Mr(
+      pointerOf(mr, 'ibv_reg_mr', `${byteLength} bytes, which count as locked memory (ulimit -l)`),
+      functions.deregMr,
+    );
   }
 
   regDmabufMr(fd: number, offset: number, byteLength: number, iova: number, access: number): MemoryRegion {

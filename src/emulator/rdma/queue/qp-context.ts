@@ -1,6 +1,6 @@
 /** What requester and responder of an emulated queue pair share: its attributes, and the device as they see it. Types only. */
 
-import type { Clock } from '../../../ucs/sys/clock.ts';
+import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
 import type { WcStatus } from '../../../verbs/abi.ts';
 import type { RegionTable } from '../memory/region-table.ts';
 import type { EmulatedCq } from './completion-queue.ts';
@@ -10,6 +10,10 @@ import type { ReceiveRing } from './receive-queue.ts';
 /** The device. */
 export interface QpDevice {
   readonly clock: Clock;
+  readonly timers: {
+    /** Calls `onDue` once, after this time. */
+    set(delayNs: number, onDue: () => void): Pick<Timer, 'cancel'>;
+  };
   readonly regions: RegionTable;
   /** The packet to send from. */
   readonly packet: Packet;

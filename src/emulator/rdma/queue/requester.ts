@@ -47,7 +47,7 @@ export class Requester {
   /** The receiver was not ready: nothing is sent until the timer ends. */
   #isWaiting = false;
   #isPumping = false;
-  #timer: Timer | undefined;
+  #timer: Pick<Timer, 'cancel'> | undefined;
   /** Time of the last acknowledgement, or of the first packet after everything was acknowledged. */
   #progressNs = 0;
 
@@ -338,7 +338,7 @@ export class Requester {
     this.#goBack();
     this.#stopTimer();
     this.#isWaiting = true;
-    this.#timer = this.#qp.device.clock.setTimer(RNR_US[code]! * 1000, () => {
+    this.#timer = this.#qp.device.timers.set(RNR_US[code]! * 1000, () => {
       this.#timer = undefined;
       this.#isWaiting = false;
       this.#progressNs = this.#qp.device.clock.nowNs();
@@ -353,7 +353,7 @@ export class Requester {
     const limitNs = TIMEOUT_UNIT_NS * 2 ** timeout;
     if (this.#inFlight === 0) this.#progressNs = device.clock.nowNs();
     const leftNs = Math.max(0, this.#progressNs + limitNs - device.clock.nowNs());
-    this.#timer = device.clock.setTimer(leftNs, () => {
+    this.#timer = device.timers.set(leftNs, () => {
       this.#timer = undefined;
       if (!this.#qp.canRequest || (this.#inFlight === 0 && !this.#isBlocked)) return;
       if (device.clock.nowNs() - this.#progressNs < limitNs) this.#watch();

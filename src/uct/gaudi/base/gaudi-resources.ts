@@ -5,14 +5,15 @@
 
 import os from 'node:os';
 import type { Device, DriverNode } from '../../../hlthunk/index.ts';
-import { addressOf, isMapped } from '../../../sys/index.ts';
-import { Rcache } from '../../../ucs/rcache/rcache.ts';
+import { isMapped } from '../../../sys/index.ts';
+import type { Rcache } from '../../../ucs/rcache/rcache.ts';
 import { checkMethods, checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType } from '../../api/iface.ts';
 import type { ComponentServices, LeftOut } from '../../api/memory-domain.ts';
 import { checkServices } from '../../base/check-services.ts';
+import { openHostCache } from '../../base/host/host-cache.ts';
 import { type CardChoice, checkCardChoice } from './card/card-choice.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './card/config.ts';
 import { checkDemands } from './card/demands.ts';
@@ -141,25 +142,19 @@ export function checkResources(shared: GaudiResources): void {
 }
 
 /** Creates the cache of registrations in this number of cards. */
-function openCache(cards: number, values: GaudiCopyConfig, { log, clock }: ComponentServices): Rcache<HostPages> {
+function openCache(cards: number, values: GaudiCopyConfig, services: ComponentServices): Rcache<HostPages> {
   const evictIdle = (): boolean => rcache.evictIdle();
-  const rcache: Rcache<HostPages> = new Rcache({
-    name: 'gaudi_copy',
-    registrar: {
-      addressOf: (owner) => addressOf(new Uint8Array(owner)),
+  const rcache: Rcache<HostPages> = openHostCache(
+    {
+      name: 'gaudi_copy',
+      config: values,
+      wholeBytesMax: wholeBytesMax(values),
       register: (start, byteLength) =>
         isMapped(start, byteLength) ? new HostPages(start, byteLength, cards, evictIdle) : Status.INVALID_ADDR,
       deregister: (pages) => pages.unmap(),
     },
-    maxRegions: values.RCACHE_MAX_REGIONS,
-    maxSize: values.RCACHE_MAX_SIZE,
-    maxUnreleased: values.RCACHE_MAX_UNRELEASED,
-    wholeBytesMax: wholeBytesMax(values),
-    onError: (error) => log.error(`registration cache: ${String(error)}`),
-    defer: (task) => {
-      clock.setTimer(0, task);
-    },
-  });
+    services,
+  );
   return rcache;
 }
 

@@ -2,6 +2,7 @@
 
 import type { DmaCounts } from '../../../hlthunk/index.ts';
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
+import { cacheStats } from '../../base/host/host-cache.ts';
 import type { GaudiCard } from './card/gaudi-cards.ts';
 import type { OpenGaudi } from './gaudi-resources.ts';
 
@@ -31,6 +32,5 @@ function cardStats({ index, device }: GaudiCard): StatsNode {
 
 /** Every open card, and the registration cache. */
 export function gaudiStats({ cards, rcache }: OpenGaudi): StatsNode[] {
-  const levels = { num_regions: rcache.numRegions, total_size: rcache.totalSize };
-  return [statsNode('ucs_rcache', 'gaudi_host', { ...rcache.counters, ...levels }), ...cards.map(cardStats)];
+  return [cacheStats('gaudi_host', rcache), ...cards.map(cardStats)];
 }

@@ -1,16 +1,27 @@
 /** The configuration of ib: `UCX_IB_*` and `UCX_RC_*`, with the names of UCX. */
 
 import type { ConfigTable } from '../../../ucs/config/config.ts';
-import { enumType, memorySizeType, orAuto, restricted, timeType, uintType } from '../../../ucs/config/value.ts';
+import {
+  enumType,
+  memorySizeType,
+  orAuto,
+  restricted,
+  type Ternary,
+  ternaryAutoType,
+  timeType,
+  uintType,
+} from '../../../ucs/config/value.ts';
+import { RCACHE_CONFIG_TABLE, type RcacheConfig } from '../../../ucs/rcache/config.ts';
 
 /** The values of the table. */
-export interface IbConfig {
+export interface IbConfig extends RcacheConfig {
   readonly DRIVER: 'emulator' | 'verbs';
   readonly SEG_SIZE: number;
   readonly GID_INDEX: number | 'auto';
   readonly SL: number;
   readonly TRAFFIC_CLASS: number;
   readonly HOP_LIMIT: number;
+  readonly RCACHE: Ternary;
 }
 
 const byteType = restricted(uintType, 'an unsigned integer, 0 to 255', (value) => value <= 255);
@@ -49,7 +60,14 @@ export const IB_CONFIG_TABLE: ConfigTable<IbConfig> = {
     },
     { name: 'TRAFFIC_CLASS', type: byteType, default: '0', doc: 'Traffic class of the global route header, 0 to 255.' },
     { name: 'HOP_LIMIT', type: byteType, default: '255', doc: 'Hop limit of the global route header, 0 to 255.' },
+    {
+      name: 'RCACHE',
+      type: ternaryAutoType,
+      default: 'try',
+      doc: 'Cache the registrations of host memory for transfers of this process; n registers it for each use.',
+    },
   ],
+  subTables: [RCACHE_CONFIG_TABLE],
 };
 
 /** The values of the table. */

@@ -12,6 +12,7 @@ import { UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import { IB_NAME, type IbMemory } from './ib-memory.ts';
+import type { IbRegions } from './ib-regions.ts';
 
 const KEY_KIND = 0x0162_696b;
 const AT_CHECKSUM = 4;
@@ -79,15 +80,14 @@ export class IbKeyTable {
     this.#byId.delete(memory.generation);
   }
 
-  /** Writes the key of `memory`: the same bytes every time. */
-  pack(memory: IbMemory, target: Uint8Array, offset: number): void {
-    const { rkeys } = memory;
+  /** Writes the key of `memory`, whose regions for peers are given: the same bytes every time. */
+  pack(memory: IbMemory, { iova, rkeys }: IbRegions, target: Uint8Array, offset: number): void {
     const packed = target.subarray(offset, offset + keyBytes(rkeys.length));
     const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
     packed.fill(0);
     view.setUint32(0, KEY_KIND, true);
     view.setUint32(AT_ID, memory.generation, true);
-    view.setUint32(AT_IOVA, memory.iova, true);
+    view.setUint32(AT_IOVA, iova, true);
     view.setBigUint64(AT_LENGTH, BigInt(memory.byteLength), true);
     packed.set(this.#id, AT_TABLE);
     view.setUint8(AT_TYPE, memory.memoryType);
@@ -135,8 +135,9 @@ export class IbKeyTable {
     if (memory === undefined) {
       throw refusal('ERR_RKEY_STALE', 'belongs to memory that is not registered any more');
     }
-    const own = new Uint8Array(keyBytes(memory.rkeys.length));
-    this.pack(memory, own, 0);
+    const { exposed } = memory;
+    const own = new Uint8Array(packed.byteLength);
+    if (exposed !== undefined && exposed.rkeys.length === packed[AT_DEVICES]) this.pack(memory, exposed, own, 0);
     if (Buffer.compare(own, packed) !== 0)
       throw refusal('ERR_RKEY_FORGED', 'does not match the key that was handed out');
     return memory;

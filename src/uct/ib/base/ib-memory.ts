@@ -1,8 +1,9 @@
-/** Memory of the memory domain of ib: a memory region with every device. */
+/** Memory of the memory domain of ib: regions with every device, for its own transfers and for peers. */
 
 import type { MemoryType } from '../../../ucs/memory/memory-type.ts';
-import type { MemoryRegion } from '../../../verbs/port.ts';
+import type { RcacheRegion } from '../../../ucs/rcache/region.ts';
 import type { MdMemory } from '../../api/memory.ts';
+import type { IbRegions } from './ib-regions.ts';
 
 /** Name of component and memory domain. */
 export const IB_NAME = 'ib';
@@ -17,10 +18,14 @@ export interface IbMemoryParams {
   readonly byteLength: number;
   readonly bytes: Uint8Array | undefined;
   readonly generation: number;
-  /** Address of the first byte in work requests, of this process and of peers: its offset in its page. */
+  /** Address of the first byte in work requests of this process. */
   readonly iova: number;
-  /** By the index of the device. */
-  readonly regions: readonly MemoryRegion[];
+  /** By the index of the device: keys of this process. */
+  readonly lkeys: Uint32Array;
+  /** Its regions in the cache; undefined for memory with regions of its own. */
+  readonly cached: RcacheRegion<IbRegions> | undefined;
+  /** What peers have keys of; undefined until the first key is packed. */
+  readonly exposed: IbRegions | undefined;
   /** Releases memory that the memory domain has allocated; undefined for other memory. */
   readonly free: (() => void) | undefined;
 }
@@ -37,12 +42,15 @@ export class IbMemory implements MdMemory {
   readonly iova: number;
   /** By the index of the device. */
   readonly lkeys: Uint32Array;
-  readonly rkeys: Uint32Array;
+  /** Its regions in the cache; undefined for memory with regions of its own. */
+  readonly cached: RcacheRegion<IbRegions> | undefined;
+  /** What peers have keys of; undefined until the first key is packed. */
+  exposed: IbRegions | undefined;
   readonly free: (() => void) | undefined;
   inFlight = 0;
   live = true;
   readonly registeredBytes: number;
-  readonly #regions: readonly MemoryRegion[];
+  #end: (() => void) | undefined = undefined;
 
   constructor(params: IbMemoryParams) {
     this.memoryType = params.memoryType;
@@ -51,11 +59,11 @@ export class IbMemory implements MdMemory {
     this.bytes = params.bytes;
     this.generation = params.generation;
     this.iova = params.iova;
-    this.lkeys = Uint32Array.from(params.regions, ({ lkey }) => lkey);
-    this.rkeys = Uint32Array.from(params.regions, ({ rkey }) => rkey);
+    this.lkeys = params.lkeys;
+    this.cached = params.cached;
+    this.exposed = params.exposed;
     this.free = params.free;
     this.registeredBytes = params.byteLength;
-    this.#regions = params.regions;
   }
 
   /** 0 if it is a registered buffer that was detached. */
@@ -68,9 +76,16 @@ export class IbMemory implements MdMemory {
     return this.bytes !== undefined && this.bytes.byteLength !== this.registeredBytes;
   }
 
-  /** Ends the registrations. */
-  deregister(): void {
+  /** Ends the use of a transfer. */
+  unuse(): void {
+    this.inFlight -= 1;
+    if (this.inFlight === 0) this.#end?.();
+  }
+
+  /** No new use is possible. @param end ends the registrations: now, or with the last transfer that is in flight */
+  retire(end: () => void): void {
     this.live = false;
-    for (const region of this.#regions) region.close();
+    if (this.inFlight === 0) end();
+    else this.#end = end;
   }
 }

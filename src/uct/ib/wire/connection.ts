@@ -16,10 +16,11 @@ import type { ConnectMessage } from './connect-message.ts';
 import { pathTo } from './datagrams.ts';
 import { TxEntry } from './tx-entry.ts';
 
-/** Maximum number of entries of a list. */
+/** Maximum number of entries of a list; the header of a message may be before them. */
 export const IB_IOV_MAX = 4;
+const SGE_MAX: number = IB_IOV_MAX + 1;
 const LIST_AT: number = SendWr.WORDS;
-const INLINE_AT: number = LIST_AT + IB_IOV_MAX * Sge.WORDS;
+const INLINE_AT: number = LIST_AT + SGE_MAX * Sge.WORDS;
 /** A connection that only sends credits needs a short queue. */
 const PASSIVE_QUEUE_LENGTH = 32;
 /** Unit of the acknowledgement time-out. */
@@ -50,6 +51,10 @@ export interface ConnectionOwner {
   readonly inlineBytes: number;
   readonly sendCq: Parameters<IbPort['device']['pd']['createQp']>[0]['sendCq'];
   readonly receiveCq: ConnectionOwner['sendCq'];
+  /** Work requests that all connections together can have in flight: the completion queue must never overrun. */
+  readonly sendDepth: number;
+  /** Those that they can still post. */
+  sendRoom: number;
   /** Ends an operation. */
   complete(completion: Completion, status: Status): void;
   /** A connection has failed, once, with the reason. */
@@ -114,7 +119,7 @@ export class Connection {
       srq,
       maxSendWr: this.#length,
       maxReceiveWr: 0,
-      maxSendSge: IB_IOV_MAX,
+      maxSendSge: Math.min(SGE_MAX, device.attributes.maxSge),
       maxReceiveSge: 0,
       maxInlineBytes: inlineBytes,
     });
@@ -122,7 +127,12 @@ export class Connection {
     this.#block = allocateScratch(this.#length * this.#slotWords * 4);
     this.#entries = new Array<TxEntry | undefined>(this.#length).fill(undefined);
     const accessFlags = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC;
-    this.qp.modify({ state: QpState.INIT, port: port.number, pkeyIndex: 0, accessFlags });
+    try {
+      this.qp.modify({ state: QpState.INIT, port: port.number, pkeyIndex: 0, accessFlags });
+    } catch (error) {
+      this.destroy();
+      throw error;
+    }
   }
 
   /** Whether anything that was posted has not ended. */
@@ -132,7 +142,7 @@ export class Connection {
 
   /** Room for work requests. */
   get room(): number {
-    return this.#length - (this.#tail - this.#head);
+    return Math.min(this.#length - (this.#tail - this.#head), this.#owner.sendRoom);
   }
 
   get words(): Uint32Array {
@@ -179,7 +189,9 @@ export class Connection {
     const at = (this.#tail % this.#length) * this.#slotWords;
     const { entry } = this;
     this.#unsignaled += 1;
-    entry.isSignaled = isSignaled || this.#unsignaled >= this.#moderation;
+    // Where room is scarce, none is left to requests whose end is not reported.
+    const { sendRoom, sendDepth } = this.#owner;
+    entry.isSignaled = isSignaled || this.#unsignaled >= this.#moderation || sendRoom * 2 <= sendDepth;
     if (entry.isSignaled) this.#unsignaled = 0;
     writeSendWr(this.#block.words, at, this.#tail, opcode, flags | (entry.isSignaled ? SendFlag.SIGNALED : 0));
     return at;
@@ -211,6 +223,7 @@ export class Connection {
   /** Posts the work request that starts at word `at`, or holds it back. If that fails, it ends with the connection. */
   post(at: number): void {
     this.#tail += 1;
+    this.#owner.sendRoom -= 1;
     if (this.#isCorked) {
       const address = this.#block.address + at * 4;
       if (this.#corkedFirst < 0) this.#corkedFirst = at;
@@ -317,6 +330,7 @@ export class Connection {
   }
 
   #end(entry: TxEntry, status: Status): number {
+    this.#owner.sendRoom += 1;
     const { flushes } = entry;
     const final =
       this.failure !== Status.OK && status !== Status.OK && status !== Status.INVALID_ADDR ? this.failure : status;

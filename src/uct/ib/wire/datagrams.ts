@@ -19,6 +19,7 @@ import { Buffers } from '../base/buffers.ts';
 import type { IbConfig } from '../base/config.ts';
 import { CqReader } from '../base/cq-reader.ts';
 import type { IbPort } from '../base/ib-device.ts';
+import { Opened } from '../base/opened.ts';
 import { CONNECT_BYTES, type ConnectMessage, packConnect, unpackConnect } from './connect-message.ts';
 
 /** Messages that can be received before they are read, and sent before they are complete; others are lost, and repeated by their sender. */
@@ -64,7 +65,8 @@ export class Datagrams {
   readonly #qp: QueuePair;
   readonly #receives: Buffers;
   readonly #sends: Buffers;
-  readonly #block: ScratchBlock = allocateScratch(1024);
+  readonly #block: ScratchBlock;
+  readonly #opened: Opened = new Opened();
   /** By destination, those made last at the end. */
   readonly #handles: Map<string, AddressHandle> = new Map();
 
@@ -72,25 +74,35 @@ export class Datagrams {
     this.#port = port;
     this.#config = config;
     const { device } = port;
-    const cq = device.context.createCq(RECEIVES + SENDS, channel);
-    this.reader = new CqReader(cq);
-    this.#receives = new Buffers(device, RECEIVES, SLOT_BYTES);
-    this.#sends = new Buffers(device, SENDS, SLOT_BYTES);
-    this.#qp = device.pd.createQp({
-      type: QpType.UD,
-      sendCq: cq,
-      receiveCq: cq,
-      srq: undefined,
-      maxSendWr: SENDS,
-      maxReceiveWr: RECEIVES,
-      maxSendSge: 1,
-      maxReceiveSge: 1,
-      maxInlineBytes: 0,
-    });
-    this.qpNum = this.#qp.qpNum;
-    this.#qp.modify({ state: QpState.INIT, port: port.number, pkeyIndex: 0, qkey });
-    this.#qp.modify({ state: QpState.RTR });
-    this.#qp.modify({ state: QpState.RTS, sqPsn: 0 });
+    const opened = this.#opened;
+    try {
+      this.#block = allocateScratch(1024);
+      opened.keep({ close: () => this.#block.free() });
+      const cq = device.context.createCq(RECEIVES + SENDS, channel);
+      this.reader = opened.keep(new CqReader(cq));
+      this.#receives = opened.keep(new Buffers(device, RECEIVES, SLOT_BYTES));
+      this.#sends = opened.keep(new Buffers(device, SENDS, SLOT_BYTES));
+      this.#qp = opened.keep(
+        device.pd.createQp({
+          type: QpType.UD,
+          sendCq: cq,
+          receiveCq: cq,
+          srq: undefined,
+          maxSendWr: SENDS,
+          maxReceiveWr: RECEIVES,
+          maxSendSge: 1,
+          maxReceiveSge: 1,
+          maxInlineBytes: 0,
+        }),
+      );
+      this.qpNum = this.#qp.qpNum;
+      this.#qp.modify({ state: QpState.INIT, port: port.number, pkeyIndex: 0, qkey });
+      this.#qp.modify({ state: QpState.RTR });
+      this.#qp.modify({ state: QpState.RTS, sqPsn: 0 });
+    } catch (error) {
+      opened.close();
+      throw error;
+    }
     for (let slot = this.#receives.take(); slot >= 0; slot = this.#receives.take()) this.#postReceive(slot);
   }
 
@@ -136,12 +148,8 @@ export class Datagrams {
   }
 
   close(): void {
-    this.#qp.close();
     for (const handle of this.#handles.values()) handle.close();
-    this.reader.close();
-    this.#receives.close();
-    this.#sends.close();
-    this.#block.free();
+    this.#opened.close();
   }
 
   #handleOf(target: DatagramTarget): AddressHandle | undefined {

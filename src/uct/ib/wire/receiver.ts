@@ -7,6 +7,7 @@ import { writeRecvWr, writeSge } from '../../../verbs/work-request.ts';
 import type { AmFrame } from '../../api/iface.ts';
 import { Buffers } from '../base/buffers.ts';
 import type { IbDevice } from '../base/ib-device.ts';
+import { Opened } from '../base/opened.ts';
 import type { Connection } from './connection.ts';
 
 /** Receive buffers that are posted again together. */
@@ -39,17 +40,24 @@ export class Receiver {
   #head = 0;
   #count = 0;
   readonly #block: ScratchBlock;
+  readonly #opened: Opened = new Opened();
   /** Work requests in the block that are not posted. */
   #unposted = 0;
 
   constructor(device: IbDevice, length: number, slotBytes: number) {
-    this.#buffers = new Buffers(device, length, slotBytes);
+    this.#buffers = this.#opened.keep(new Buffers(device, length, slotBytes));
     this.#frames = Array.from({ length }, (_, slot) => new ReceivedFrame(this.#buffers, slot * slotBytes));
     this.#ids = new Uint8Array(length);
     this.#connections = new Array<Connection | undefined>(length).fill(undefined);
     this.#order = new Int32Array(length);
     this.#block = allocateScratch(POST_BATCH * WR_WORDS * 4);
-    this.srq = device.pd.createSrq(length, 1);
+    this.#opened.keep({ close: () => this.#block.free() });
+    try {
+      this.srq = this.#opened.keep(device.pd.createSrq(length, 1));
+    } catch (error) {
+      this.#opened.close();
+      throw error;
+    }
     for (let slot = 0; slot < length; slot++) this.recycle(slot);
     this.#post();
   }
@@ -102,9 +110,7 @@ export class Receiver {
   }
 
   close(): void {
-    this.srq.close();
-    this.#buffers.close();
-    this.#block.free();
+    this.#opened.close();
   }
 
   #post(): void {

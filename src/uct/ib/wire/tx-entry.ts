@@ -25,11 +25,11 @@ export class TxEntry {
   /** Flushes that end with it. */
   flushes: Completion[] | undefined = undefined;
 
-  /** Starts the use of local memory. */
-  hold(iov: readonly IovEntry[], key: IbKey): void {
+  /** Starts the use of local memory, and of remote memory if there is any. */
+  hold(iov: readonly IovEntry[], key: IbKey | undefined): void {
     this.key = key;
     // Also where the remote memory is of this memory domain: then its end can be known.
-    if (key.memory !== undefined) key.memory.inFlight += 1;
+    if (key?.memory !== undefined) key.memory.inFlight += 1;
     for (let i = 0; i < iov.length; i++) {
       const memory = iov[i]!.memory as IbMemory;
       memory.inFlight += 1;
@@ -41,12 +41,12 @@ export class TxEntry {
   release(): boolean {
     const { memories, key } = this;
     const remote = key?.memory;
-    if (remote !== undefined) remote.inFlight -= 1;
     let isWhole = remote?.isDetached !== true;
+    remote?.unuse();
     for (let i = 0; i < memories.length; i++) {
       const memory = memories[i]!;
-      memory.inFlight -= 1;
       if (memory.isDetached) isWhole = false;
+      memory.unuse();
     }
     memories.length = 0;
     this.key = undefined;
