@@ -176,7 +176,7 @@ export function registerTimestampInterrupt(
   }
 }
 
-/** The result. If the card was reset, the driver does not write one for a counter in a command buffer (_hl_interrupt_wait_ioctl, Linux 6.12). */
+/** The result. If the card was reset, the driver does not write one for a counter in a command buffer (_hl_interrupt_wait_ioctl). */
 function interruptResult(card: CardFile, result: number, block: ScratchBlock): WaitResult {
   if (result !== -Errno.EIO) return waitResult(card, result, block, 'waitForInterrupt');
   return { status: HL_WAIT_CS_STATUS.ABORTED, errno: Errno.EIO, timestampNs: undefined, gone: false };

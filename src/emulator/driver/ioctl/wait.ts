@@ -29,7 +29,7 @@ const MULTI_WAITS_MAX = 2;
 
 /**
  * The ioctl. Blocks the thread up to the time-out, as the driver does. A refusal leaves the arguments as they are; only an unknown sequence number
- * clears them (hl_cs_wait_ioctl, Linux 6.12).
+ * clears them (hl_cs_wait_ioctl).
  * @param isWaiting true for a repeated poll of a started wait: it ends with the result of the submission, also after a reset
  */
 export function waitIoctl(context: Context, block: ArgumentBlock, isWaiting = false): number {
