@@ -1,13 +1,16 @@
 /**
- * The calls of hl-thunk as a C program makes them: allocate device memory, map it, copy to it and back by DMA, free everything. Runs on a real card
- * or, without one, on an emulated card; UCX_GAUDI_DRIVER selects.
+ * The calls of hl-thunk as a C program makes them: allocate device memory, map it, copy to it and back by DMA, export it as a dma-buf, free everything.
+ * Runs on a real card or, without one, on an emulated card; UCX_GAUDI_DRIVER selects.
  */
 
+import { closeSync } from 'node:fs';
 import {
   close,
   type Device,
   type DmaRequest,
+  deviceMappedMemoryExportDmabufFd,
   deviceMemoryAlloc,
+  deviceMemoryExportDmabufFd,
   deviceMemoryFree,
   deviceMemoryMap,
   deviceMemoryRange,
@@ -55,6 +58,10 @@ const to = hostMemoryMap(device, target.address, BYTES);
 finish(device, dmaHostToDeviceAsync(device, from, 0, range, 0, BYTES));
 finish(device, dmaDeviceToHostAsync(device, range, 0, to, 0, BYTES));
 const isSame = Buffer.compare(source.bytes, target.bytes) === 0;
+
+// For another driver, such as that of a network device. It keeps the memory until the descriptor is closed.
+const exportMemory = hasMmu ? deviceMappedMemoryExportDmabufFd : deviceMemoryExportDmabufFd;
+closeSync(exportMemory(device, address, BYTES));
 
 from.unmap();
 to.unmap();

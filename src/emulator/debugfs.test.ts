@@ -65,6 +65,9 @@ describe.each(['gaudi', 'gaudi2'] as const)('the debugfs files of %s', (asic) =>
     expect(card.read('addr')).toBe(`0x${(sram + 4n).toString(16).padStart(16, '0')}\n`);
     const dram = profile.dram.base + 64n;
     expect([card.put(dram, 'abc'), card.at(dram)]).toEqual([3, '0x00000abc\n']);
+    // As the C library writes them, with the NUL behind the text.
+    expect(card.write('addr', `0x${(dram + 4n).toString(16)}\0`)).toBeGreaterThan(0);
+    expect([card.write('data32', '0xdef\0'), card.read('data32')]).toEqual([6, '0x00000def\n']);
     const sob = profile.cfg.start + BigInt(profile.sync.managers[0]!.sobObj);
     expect(card.put(sob, SOB_VALUE.toString(16))).toBe(4);
     expect(card.at(sob)).toBe('0x00001234\n');

@@ -47,13 +47,25 @@ describe('when the engines die', () => {
     });
   }
 
-  it('a wait for an interrupt ends with EIO', () => {
-    open(1);
+  /** The arguments of a wait for an interrupt, on a card that does not answer. */
+  function interrupt(more = 0): { flags: number; target: bigint; interrupt_timeout_us: bigint } {
     card.block(0);
     card.node.inject(0, { kind: 'engine-failure' });
-    const flags = (HL_WAIT_CS_FLAGS.INTERRUPT | (48 << WAIT_CS_INTERRUPT_SHIFT)) >>> 0;
-    const values = { flags, addr: BigInt(card.host.address + MIB), target: 1n, interrupt_timeout_us: 60_000_000n };
-    expect(card.client.waitCs(values)).toMatchObject({ result: -Errno.EIO, out: { status: 3 } });
+    const flags = (HL_WAIT_CS_FLAGS.INTERRUPT | more | (48 << WAIT_CS_INTERRUPT_SHIFT)) >>> 0;
+    return { flags, target: 1n, interrupt_timeout_us: 60_000_000n };
+  }
+
+  it('a wait for an interrupt with a counter in a command buffer ends with EIO', () => {
+    open(1);
+    const cq_counters_handle = card.client.createCommandBuffer(4096).out;
+    const values = { ...interrupt(HL_WAIT_CS_FLAGS.INTERRUPT_KERNEL_CQ), cq_counters_handle };
+    expect(card.client.waitCs(values).result).toBe(-Errno.EIO);
+  });
+
+  it('a wait for an interrupt with a counter in memory ends with the status of an aborted one', () => {
+    open(1);
+    const values = { ...interrupt(), addr: BigInt(card.host.address + MIB) };
+    expect(card.client.waitCs(values)).toMatchObject({ result: 0, out: { status: 3 } });
   });
 
   it('transfers that had started do not prevent closing', () => {

@@ -51,6 +51,7 @@ export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
     it('describes the ASIC', () => {
       const { hw, profile } = fixture;
       expect(hw.device_id).toBe(profile.pciDeviceId);
+      expect(hw.revision_id).toBeGreaterThan(0);
       expect(hw.dram_page_size).toBe(profile.dram.pageSize);
       expect(hw.device_mem_alloc_default_page_size).toBe(asic === 'gaudi' ? 2n ** 21n : 768n * 2n ** 20n);
       expect(hw.dram_size % hw.dram_page_size).toBe(0n);
@@ -105,8 +106,10 @@ export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(client.info(HL_INFO_OP.HW_IDLE, HL_INFO_HW_IDLE).out).toMatchObject({ is_idle: 1, busy_engines_mask: 0 });
       const { out } = client.info(HL_INFO_OP.DEV_MEM_ALLOC_PAGE_SIZES, HL_INFO_DEV_MEMALLOC_PAGE_SIZES);
       expect(out.page_order_bitmask).toBe(0n);
-      expect(client.info(HL_INFO_OP.PLL_FREQUENCY, HL_PLL_FREQUENCY_INFO, { pll_index: 0 }).result).toBe(0);
-      expect(client.info(HL_INFO_OP.PLL_FREQUENCY, HL_PLL_FREQUENCY_INFO, { pll_index: 1000 }).result).toBeLessThan(0);
+      const pll = (pll_index: number) =>
+        client.info(HL_INFO_OP.PLL_FREQUENCY, HL_PLL_FREQUENCY_INFO, { pll_index }).result;
+      const count = asic === 'gaudi' ? 10 : 12;
+      expect([pll(0), pll(count - 1), pll(count), pll(2 ** 32 - 1)]).toEqual([0, 0, -Errno.EINVAL, -Errno.EINVAL]);
       expect(client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out.ctx_queue_full_drop_cnt).toBe(0n);
     });
 

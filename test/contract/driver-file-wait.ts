@@ -42,6 +42,32 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(fixture.client.wait(0n)).toMatchObject({ result: 0, out: none });
     });
 
+    it('leaves the arguments that it refuses; those with an unknown sequence number are cleared', async () => {
+      const { client, profile, node } = fixture;
+      const words = client.block.words.subarray(0, HL_WAIT_CS_ARGS.size / 4);
+      const many = { seq: 64n, timeout_us: 10n ** 9n, seq_arr_len: 33, flags: HL_WAIT_CS_FLAGS.MULTI_CS };
+      const interrupt = { flags: (HL_WAIT_CS_FLAGS.INTERRUPT | (20 << WAIT_CS_INTERRUPT_SHIFT)) >>> 0, target: 1n };
+      const { multiCs, userInterrupts } = profile.capabilities;
+      const refusals = [
+        [many, multiCs ? Errno.EINVAL : Errno.EPERM],
+        // Bytes behind the length, which must be 0.
+        [{ flags: many.flags, seq: 64n, interrupt_timeout_us: 257n }, Errno.EINVAL],
+        [{ ...interrupt, interrupt_timeout_us: 10n ** 9n }, userInterrupts ? Errno.EINVAL : Errno.EPERM],
+      ] as const;
+      for (const [values, errno] of refusals) {
+        HL_WAIT_CS_ARGS.in.encode(values, client.block.view);
+        const before = [...words];
+        expect(client.waitCs(values).result).toBe(-errno);
+        expect([...words]).toEqual(before);
+        // The kernel's port waits in slices of its own.
+        if (node.kind !== 'emulator') continue;
+        expect(await client.file.ioctlAsync(client.file.numbers.WAIT_CS, client.block)).toBe(-errno);
+        expect([...words]).toEqual(before);
+      }
+      expect(client.wait(77n, 1000).result).toBe(-Errno.EINVAL);
+      expect(new Set(words)).toEqual(new Set([0]));
+    });
+
     it('forgets old submissions, but not their timestamps, which can be read once', () => {
       const { client, profile } = fixture;
       requires(profile.maxPendingCs <= 1000, 'a bound of submissions in flight');

@@ -197,5 +197,10 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   rule('WAIT_CS INTERRUPT', 'gaudi', 'EPERM', 'has no user interrupts'),
   rule('WAIT_CS INTERRUPT', 'bad id, handle or offset', 'EINVAL', INTERRUPT_TEST),
   rule('WAIT_CS INTERRUPT', 'bad pointer', 'EFAULT', INTERRUPT_TEST),
-  rule('WAIT_CS INTERRUPT', 'the card fails meanwhile', 'EIO', 'a wait for an interrupt ends with EIO'),
+  rule(
+    'WAIT_CS INTERRUPT',
+    'the card fails meanwhile, counter in a command buffer',
+    'EIO',
+    'a wait for an interrupt with a counter in a command buffer ends with EIO',
+  ),
 ];

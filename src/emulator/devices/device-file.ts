@@ -185,7 +185,8 @@ export class DeviceFiles {
     const { userMemory } = opened.file;
     userMemory.caller = channel.tid;
     userMemory.foreignPages = NO_PAGES;
-    const use = descriptorUse(index, block.words, block.words.length);
+    // The driver refuses these requests on control nodes, whatever the descriptor.
+    const use = opened.device.control ? DescriptorUse.NONE : descriptorUse(index, block.words, block.words.length);
     if (use !== DescriptorUse.NONE)
       this.#answer(channel.current, this.#withDescriptor(opened, request, block, use), block.words, outSize);
     else if (isShortWait(index, ioctlSize(request) >>> 2))

@@ -7,7 +7,7 @@ import { EMULATED_DRIVER_VERSION } from '../../driver/port.ts';
 import { Errno } from '../../sys/index.ts';
 import { PCI_VENDOR_HABANALABS } from '../../uapi/index.ts';
 import type { CardPlace } from '../config/card-places.ts';
-import { CARD_ATTRIBUTES } from '../driver/base/card-attributes.ts';
+import { CARD_ATTRIBUTES, PCI_REVISION } from '../driver/base/card-attributes.ts';
 import { sensorFiles } from '../driver/base/sensors.ts';
 import type { EmulatedNode } from '../node.ts';
 
@@ -105,6 +105,7 @@ export class DeviceTree {
     const up = '../'.repeat(pciPath.split('/').length + 1);
     this.#text(`${device}/vendor`, () => `0x${PCI_VENDOR_HABANALABS.toString(16)}`);
     this.#text(`${device}/device`, () => `0x${this.#node.config.profile.pciDeviceId.toString(16)}`);
+    this.#text(`${device}/revision`, () => `0x${PCI_REVISION.toString(16).padStart(2, '0')}`);
     this.#text(`${device}/class`, () => PCI_CLASS);
     this.#text(`${device}/numa_node`, () => String(numaNode));
     this.#attributes(device, minor);

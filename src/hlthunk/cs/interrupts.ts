@@ -6,11 +6,12 @@
  */
 
 import type { DriverMapping } from '../../driver/port.ts';
-import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
+import { allocateScratch, Errno, type ScratchBlock } from '../../sys/index.ts';
 import {
   HL_MEM_OP,
   HL_WAIT_CS_ARGS,
   HL_WAIT_CS_FLAGS,
+  HL_WAIT_CS_STATUS,
   TS_MAX_ELEMENTS_NUM,
   WAIT_CS_INTERRUPT_SHIFT,
 } from '../../uapi/index.ts';
@@ -91,7 +92,7 @@ export class TimestampBuffer implements Disposable {
  * @param interruptId 0 to 4095: of a decoder, a user interrupt, {@link ANY_CQ_INTERRUPT} or {@link ANY_DECODER_INTERRUPT}
  * @param target unsigned 64 bits: the wait ends when the counter is at least this large
  * @param timeoutUs microseconds; 0 polls once
- * @returns BUSY on time-out of the wait; ABORTED with EIO if the card was reset
+ * @returns BUSY on time-out of the wait; ABORTED if the card was reset, with EIO for a counter in a command buffer
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an invalid interrupt, unmapped memory, a buffer of another card and an index outside it;
  *   ERR_GAUDI_PERMISSION_DENIED on gaudi; ERR_GAUDI_DEVICE_BUSY in reset
  */
@@ -105,7 +106,7 @@ export function waitForInterrupt(
   const file = cardOf(card);
   const block = waitBlock(file, counter, target, interruptId, timeoutUs);
   try {
-    return waitResult(file, file.file.ioctl(file.file.numbers.WAIT_CS, block), block, 'waitForInterrupt');
+    return interruptResult(file, file.file.ioctl(file.file.numbers.WAIT_CS, block), block);
   } finally {
     block.free();
   }
@@ -123,7 +124,7 @@ export async function waitForInterruptAsync(
   const block = waitBlock(file, counter, target, interruptId, timeoutUs);
   try {
     const result = await file.file.ioctlAsync(file.file.numbers.WAIT_CS, block);
-    return waitResult(file, result, block, 'waitForInterrupt');
+    return interruptResult(file, result, block);
   } finally {
     block.free();
   }
@@ -173,6 +174,12 @@ export function registerTimestampInterrupt(
   } finally {
     block.free();
   }
+}
+
+/** The result. If the card was reset, the driver does not write one for a counter in a command buffer (_hl_interrupt_wait_ioctl). */
+function interruptResult(card: CardFile, result: number, block: ScratchBlock): WaitResult {
+  if (result !== -Errno.EIO) return waitResult(card, result, block, 'waitForInterrupt');
+  return { status: HL_WAIT_CS_STATUS.ABORTED, errno: Errno.EIO, timestampNs: undefined, gone: false };
 }
 
 /** The arguments of WAIT_CS for an interrupt. @param record the timestamp to register instead of waiting */

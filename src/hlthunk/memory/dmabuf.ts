@@ -15,6 +15,9 @@ import { DeviceBlock } from './arena.ts';
 import type { ArenaMemory } from './arena-source.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';
 
+/** Flags of an exported descriptor: those of the C library, without exception. */
+const EXPORT_FLAGS: number = OpenFlag.RDWR | OpenFlag.CLOEXEC;
+
 /** Descriptors are signed 32-bit integers. */
 const FD_MAX = 2 ** 31 - 1;
 
@@ -29,7 +32,7 @@ export interface DmabufExport {
 /**
  * Exports a range of physical device memory of gaudi.
  * @param address physical, a multiple of 4096 like `byteLength`
- * @param flags O_* flags of the descriptor; close-on-exec by default
+ * @param flags O_* flags of the descriptor; O_RDWR and O_CLOEXEC by default
  * @returns the descriptor, which the caller owns
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range outside the memory
  */
@@ -37,7 +40,7 @@ export function deviceMemoryExportDmabufFd(
   target: CardTarget,
   address: bigint,
   byteLength: number,
-  flags: number = OpenFlag.CLOEXEC,
+  flags: number = EXPORT_FLAGS,
 ): number {
   return exportFd(target, address, byteLength, 0, flags, 'deviceMemoryExportDmabufFd');
 }
@@ -52,7 +55,7 @@ export function deviceMappedMemoryExportDmabufFd(
   address: bigint,
   byteLength: number,
   offset = 0,
-  flags: number = OpenFlag.CLOEXEC,
+  flags: number = EXPORT_FLAGS,
 ): number {
   return exportFd(target, address, byteLength, offset, flags, 'deviceMappedMemoryExportDmabufFd');
 }
@@ -79,11 +82,11 @@ function exportArena(target: CardTarget, memory: ArenaMemory): number {
   const { card } = target;
   const what = 'export of an arena';
   const old = memory.handle !== 0n && card.file.numbers.MEMORY === HABANALABS_IOCTLS.MEMORY;
-  if (!old) return exportFd(target, memory.address, memory.byteLength, 0, OpenFlag.CLOEXEC, what);
+  if (!old) return exportFd(target, memory.address, memory.byteLength, 0, EXPORT_FLAGS, what);
   const sized = {
     export_dmabuf_fd_mem_size: BigInt(memory.byteLength),
     op: HL_MEM_OP.EXPORT_DMABUF_FD,
-    flags: OpenFlag.CLOEXEC,
+    flags: EXPORT_FLAGS,
   };
   const result = card.tryMemory({ ...sized, export_dmabuf_fd_addr: memory.address });
   if (result === -Errno.EINVAL) return card.memory({ ...sized, export_dmabuf_fd_handle: memory.handle }, what).fd;

@@ -66,10 +66,10 @@ export interface DescriptorFile {
 }
 
 /**
- * The file behind a descriptor of a thread, also where its mount was removed. Asks no file system: a process can use it for files that it serves itself.
+ * The file behind a descriptor of a thread, or of this process, also where its mount was removed. Asks no file system: a process can use it for files that it serves itself.
  * @returns undefined if there is no such descriptor, or no such thread any more
  */
-export function descriptorFile(tid: number, fd: number): DescriptorFile | undefined {
+export function descriptorFile(tid: number | 'self', fd: number): DescriptorFile | undefined {
   using found = allocateScratch(STATX.BYTES);
   const { address, view } = found;
   if (statxCall(AT_FDCWD, `/proc/${tid}/fd/${fd}`, AT_STATX_DONT_SYNC, STATX_INO, address) !== 0) return undefined;

@@ -8,6 +8,8 @@ import { CLOCK_MHZ } from './clock-rates.ts';
 
 /** Version reported by the emulated firmware. */
 export const FIRMWARE_VERSION = 'gaudi-ucx-emulator-fw-1.22.0-sec-11';
+/** PCI revision: the first one (REV_ID_A). 0 is not a revision: the C library does not recognise a gaudi2 of it (pci_general.h). */
+export const PCI_REVISION = 1;
 /** Version of a firmware component where only a number is shown. */
 const COMPONENT_VERSION = '0x00000001';
 /** Power limits in microwatts: those of the OAM cards of each generation. */

@@ -5,17 +5,7 @@
  * end and learns by poll when every copy of the read end is closed. No bytes go through the pipe.
  */
 
-import {
-  close,
-  Errno,
-  fstat,
-  isSyscallError,
-  OpenFlag,
-  PollEvent,
-  pipe2,
-  pollNow,
-  setCloexec,
-} from '../../../sys/index.ts';
+import { close, descriptorFile, Errno, OpenFlag, PollEvent, pipe2, pollNow, setCloexec } from '../../../sys/index.ts';
 import type { PhysicalMemory } from '../../device/memory/physical-memory.ts';
 
 /** A contiguous piece of physical device memory. */
@@ -170,7 +160,7 @@ export class DmabufRegistry {
   create(source: DmabufSource, flags: number): { readonly fd: number; readonly dmabuf: ExportedDmabuf } {
     const [fd, writeEnd] = pipe2(OpenFlag.CLOEXEC);
     if ((flags & OpenFlag.CLOEXEC) === 0) setCloexec(fd, false);
-    const key = inodeKey(fd);
+    const key = inodeKey(fd)!;
     const dmabuf = new ExportedDmabuf(source, writeEnd, () => this.#known.delete(key));
     this.#known.set(key, dmabuf);
     return { fd, dmabuf };
@@ -178,17 +168,18 @@ export class DmabufRegistry {
 
   /** The dma-buf of a descriptor; or an errno: EBADF for a closed one, EINVAL for one that no card of this node exported. */
   find(fd: number): ExportedDmabuf | number {
-    try {
-      const dmabuf = this.#known.get(inodeKey(fd));
-      return dmabuf?.alive === true ? dmabuf : Errno.EINVAL;
-    } catch (error) {
-      return isSyscallError(error) ? error.errno : Errno.EBADF;
-    }
+    const key = inodeKey(fd);
+    if (key === undefined) return Errno.EBADF;
+    const dmabuf = this.#known.get(key);
+    return dmabuf?.alive === true ? dmabuf : Errno.EINVAL;
   }
 }
 
-/** Device and inode: the write end prevents reuse of the number while the dma-buf is registered. */
-function inodeKey(fd: number): string {
-  const { dev, ino } = fstat(fd);
-  return `${dev}:${ino}`;
+/**
+ * Device and inode: the write end prevents reuse of the number while the dma-buf is registered. Undefined without such a descriptor. No file system is
+ * asked: the descriptor may be of a file that this process serves.
+ */
+function inodeKey(fd: number): string | undefined {
+  const file = descriptorFile('self', fd);
+  return file === undefined ? undefined : `${file.device}:${file.ino}`;
 }

@@ -16,12 +16,15 @@ const BITS_32 = 32n;
 const COPY_BYTES = 32_768;
 
 /**
- * Parses a number as kstrtoull does: digits of the base, one newline at the end. Base 0: `0x` for hexadecimal, a leading 0 for octal.
+ * Parses a number as kstrtoull does: digits of the base, one newline at the end. Base 0: `0x` for hexadecimal, a leading 0 for octal. The text ends at a
+ * NUL, which C programs write with it.
  * @param max the largest value
  * @returns the number; or -EINVAL for other text, -ERANGE for a larger one
  */
 export function parseNumber(text: string, base: 0 | 10 | 16, max: bigint): bigint | number {
-  const trimmed = text.endsWith('\n') ? text.slice(0, -1) : text;
+  const end = text.indexOf('\0');
+  const string = end < 0 ? text : text.slice(0, end);
+  const trimmed = string.endsWith('\n') ? string.slice(0, -1) : string;
   const digits = trimmed.startsWith('+') ? trimmed.slice(1) : trimmed;
   const isHex = base !== 10 && /^0x/i.test(digits);
   const isOctal = base === 0 && !isHex && /^0./.test(digits);

@@ -18,7 +18,7 @@ import {
   reportedDramBase,
   reportedDramSize,
 } from '../../../uapi/index.ts';
-import { FIRMWARE_VERSION } from '../base/card-attributes.ts';
+import { FIRMWARE_VERSION, PCI_REVISION } from '../base/card-attributes.ts';
 import { CLOCK_MHZ } from '../base/clock-rates.ts';
 import { always, encode, type InfoOps, type InfoRequest, operational } from './info-op.ts';
 
@@ -32,8 +32,8 @@ const SERVER_TYPE: Readonly<Record<AsicName, number>> = {
   gaudi3: HL_SERVER_TYPE.UNKNOWN,
 };
 
-/** Number of PLLs of the firmware: indices start at 0. */
-const PLL_COUNT = 16;
+/** Number of PLLs (enum hl_gaudi_pll_index, hl_gaudi2_pll_index; gaudi3 from the vendor's newest header): indices start at 0. */
+const PLL_COUNT: Readonly<Record<AsicName, number>> = { gaudi: 10, gaudi2: 12, gaudi3: 14 };
 const PLL_OUTPUTS_MHZ: readonly number[] = [1000, 500, 250, 125];
 
 /** Text as a NUL-terminated field of fixed length. */
@@ -75,6 +75,7 @@ function hwIpInfo({ card }: InfoRequest): Uint8Array {
     // nic_ports_mask and nic_ports_external_mask in the vendor's newest header.
     reserved4: reportNicPorts ? 2n ** BigInt(engines.nicCount) - 1n : 0n,
     reserved5: reportNicPorts ? engines.nicScaleOutMask : 0n,
+    revision_id: PCI_REVISION,
     rotator_enabled_mask: 2 ** engines.rotatorCount - 1,
     reserved_dram_size: dram.reservedSize,
   });
@@ -97,9 +98,9 @@ function clockRate({ card }: InfoRequest): Uint8Array {
   return encode(HL_INFO_CLK_RATE, { cur_clk_rate_mhz: current, max_clk_rate_mhz: max });
 }
 
-/** The firmware rejects an unknown index. */
-function pllFrequency({ words }: InfoRequest): Uint8Array | number {
-  if (words[ARGS.pll_index]! >= PLL_COUNT) return Errno.EINVAL;
+/** The driver maps indices to those of the firmware, and rejects others (get_used_pll_index). */
+function pllFrequency({ card, words }: InfoRequest): Uint8Array | number {
+  if (words[ARGS.pll_index]! >= PLL_COUNT[card.profile.name]) return Errno.EINVAL;
   return encode(HL_PLL_FREQUENCY_INFO, { output: PLL_OUTPUTS_MHZ });
 }
 

@@ -28,15 +28,14 @@ const ARGS_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
 const MULTI_WAITS_MAX = 2;
 
 /**
- * The ioctl. Blocks the thread up to the time-out, as the driver does.
+ * The ioctl. Blocks the thread up to the time-out, as the driver does. A refusal leaves the arguments as they are; only an unknown sequence number
+ * clears them (hl_cs_wait_ioctl).
  * @param isWaiting true for a repeated poll of a started wait: it ends with the result of the submission, also after a reset
  */
 export function waitIoctl(context: Context, block: ArgumentBlock, isWaiting = false): number {
   const { card } = context;
   const isUp = card.status === HL_DEVICE_STATUS.OPERATIONAL && !card.releasePending;
-  if (!isUp && !isWaiting) {
-    return answer(block, -Errno.EBUSY, HL_WAIT_CS_STATUS.BUSY);
-  }
+  if (!isUp && !isWaiting) return -Errno.EBUSY;
   const flags = block.words[IN.flags]!;
   if ((flags & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0) return context.interrupts.waitIoctl(block);
   if ((flags & HL_WAIT_CS_FLAGS.MULTI_CS) !== 0) return waitForMultiple(context, block, isWaiting);
@@ -75,7 +74,7 @@ function waitForOne(context: Context, block: ArgumentBlock): number {
   const { submissions } = context;
   const seq = readNumber(words, IN.seq);
   const timeoutNs = timeoutOf(words, IN.timeout_us);
-  if (seq >= submissions.nextSeq) return answer(block, -Errno.EINVAL, HL_WAIT_CS_STATUS.BUSY);
+  if (seq >= submissions.nextSeq) return answer(block, -Errno.EINVAL, HL_WAIT_CS_STATUS.COMPLETED);
   const submission = submissions.find(seq);
   if (submission === undefined) return answerFromStore(context, block, seq);
   let state = submissions.poll(submission);
@@ -116,23 +115,22 @@ function answerFromStore(context: Context, block: ArgumentBlock, seq: number): n
 /** @param holdsSlot whether the caller already holds a slot for multi-waits */
 function waitForMultiple(context: Context, block: ArgumentBlock, holdsSlot: boolean): number {
   const { card, submissions } = context;
-  if (!card.profile.capabilities.multiCs) return answer(block, -Errno.EPERM, HL_WAIT_CS_STATUS.BUSY);
   const { words } = block;
-  const count = words[IN.seq_arr_len]! & 0xff;
   const padded = words[IN.seq_arr_len]! >>> 8 !== 0 || words[IN.seq_arr_len + 1] !== 0;
-  if (count > HL_WAIT_MULTI_CS_LIST_MAX_LEN || padded) return answer(block, -Errno.EINVAL, HL_WAIT_CS_STATUS.BUSY);
+  if (padded) return -Errno.EINVAL;
+  if (!card.profile.capabilities.multiCs) return -Errno.EPERM;
+  const count = words[IN.seq_arr_len]! & 0xff;
+  if (count > HL_WAIT_MULTI_CS_LIST_MAX_LEN) return -Errno.EINVAL;
   const timeoutNs = timeoutOf(words, IN.timeout_us);
-  if (!context.userMemory.readWords(block, words[IN.seq]!, words[IN.seq + 1]!, count * 2)) {
-    return answer(block, -Errno.EFAULT, HL_WAIT_CS_STATUS.BUSY);
-  }
+  if (!context.userMemory.readWords(block, words[IN.seq]!, words[IN.seq + 1]!, count * 2)) return -Errno.EFAULT;
   const sequences = readSequences(context, count);
   for (const seq of sequences) {
     const submission = submissions.find(seq);
     if (seq >= submissions.nextSeq || (submission !== undefined && !submission.multiWait)) {
-      return answer(block, -Errno.EINVAL, HL_WAIT_CS_STATUS.BUSY);
+      return -Errno.EINVAL;
     }
   }
-  if (!holdsSlot && card.multiWaits >= MULTI_WAITS_MAX) return answer(block, -Errno.ENOMEM, HL_WAIT_CS_STATUS.BUSY);
+  if (!holdsSlot && card.multiWaits >= MULTI_WAITS_MAX) return -Errno.ENOMEM;
   card.multiWaits += 1;
   card.waiters.block(timeoutNs, () => completionMap(context, sequences) !== 0);
   card.multiWaits -= 1;
@@ -211,8 +209,15 @@ export class PolledWait {
     block.words[this.#timeoutWord + 1] = 0;
   }
 
-  /** True if the result of the last poll is the result of the wait. */
+  /** True if the result of the last poll is the result of the wait. A refused caller gets its own arguments back, with their time-out. */
   isOver(result: number, block: ArgumentBlock): boolean {
+    if (result < 0 && this.#isUnanswered(block)) block.words.set(this.#arguments);
     return result !== 0 || block.words[OUT.status] !== HL_WAIT_CS_STATUS.BUSY || this.remainingNs === 0;
+  }
+
+  #isUnanswered({ words }: ArgumentBlock): boolean {
+    return this.#arguments.every(
+      (word, i) => words[i] === word || i === this.#timeoutWord || i === this.#timeoutWord + 1,
+    );
   }
 }

@@ -80,19 +80,19 @@ export class UserInterrupts {
     else if (vector < engines.decoderCount) this.#serve(ANY_DECODER_ID);
   }
 
-  /** WAIT_CS with INTERRUPT. */
+  /** WAIT_CS with INTERRUPT. A refusal leaves the arguments as they are. */
   waitIoctl(block: ArgumentBlock): number {
     const { words } = block;
     const flags = words[IN.flags]!;
-    if (!this.#context.card.profile.capabilities.userInterrupts) return refuse(block, Errno.EPERM);
+    if (!this.#context.card.profile.capabilities.userInterrupts) return -Errno.EPERM;
     const interrupt = interruptOf(flags);
-    if (!this.#isKnown(interrupt)) return refuse(block, Errno.EINVAL);
+    if (!this.#isKnown(interrupt)) return -Errno.EINVAL;
     const isKernelCq = (flags & HL_WAIT_CS_FLAGS.INTERRUPT_KERNEL_CQ) !== 0;
     const counter = isKernelCq ? this.#kernelCounter(words) : this.#userCounter(words);
-    if (typeof counter === 'number') return refuse(block, counter);
+    if (typeof counter === 'number') return -counter;
     const target = readU64(words, IN.target);
     if ((flags & HL_WAIT_CS_FLAGS.REGISTER_INTERRUPT) !== 0) return this.#register(block, interrupt, counter, target);
-    return this.#wait(block, counter, target);
+    return this.#wait(block, counter, target, isKernelCq);
   }
 
   /** Drops the registered records. */
@@ -122,7 +122,8 @@ export class UserInterrupts {
     this.#lists.get(record.interrupt)?.delete(key);
   }
 
-  #wait(block: ArgumentBlock, counter: Counter, target: bigint): number {
+  /** A reset ends a wait for a counter in a command buffer with an error, and one for a counter in user memory with a status. */
+  #wait(block: ArgumentBlock, counter: Counter, target: bigint, isKernelCq: boolean): number {
     const { card } = this.#context;
     const timeoutNs = timeoutOf(block.words, IN.interrupt_timeout_us);
     const reached = (): boolean => {
@@ -132,11 +133,10 @@ export class UserInterrupts {
     const isAborted = (): boolean => card.status !== HL_DEVICE_STATUS.OPERATIONAL || card.releasePending;
     if (!reached() && timeoutNs > 0) card.waiters.block(timeoutNs, () => reached() || isAborted());
     const value = counter.read();
-    if (value === undefined) return refuse(block, Errno.EFAULT);
+    if (value === undefined) return -Errno.EFAULT;
     if (value < target) {
-      return isAborted()
-        ? answer(block, -Errno.EIO, HL_WAIT_CS_STATUS.ABORTED)
-        : answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
+      if (!isAborted()) return answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
+      return isKernelCq ? -Errno.EIO : answer(block, 0, HL_WAIT_CS_STATUS.ABORTED);
     }
     answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
     writeTimestamp(block, card.config.clock.nowNs());
@@ -148,14 +148,14 @@ export class UserInterrupts {
     const low = words[IN.timestamp_handle]!;
     const buffer = this.#context.buffers.find(HandleType.TS, low, words[IN.timestamp_handle + 1]!);
     const offset = readNumber(words, IN.timestamp_offset);
-    if (buffer === undefined || (offset + 1) * COUNTER_BYTES > buffer.byteLength) return refuse(block, Errno.EINVAL);
+    if (buffer === undefined || (offset + 1) * COUNTER_BYTES > buffer.byteLength) return -Errno.EINVAL;
     const key = `${buffer.id}:${offset}`;
     const record: InterruptRecord = { interrupt, counter, target, buffer, offset };
     if (this.#complete(record)) {
       this.#drop(key);
       return answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
     }
-    if (this.#records.size >= RECORDS_MAX && !this.#records.has(key)) return refuse(block, Errno.ENOMEM);
+    if (this.#records.size >= RECORDS_MAX && !this.#records.has(key)) return -Errno.ENOMEM;
     this.#keep(key, record);
     return answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
   }
@@ -199,8 +199,4 @@ export class UserInterrupts {
 /** The interrupt of a wait with these flags. */
 export function interruptOf(flags: number): number {
   return (flags >>> WAIT_CS_INTERRUPT_SHIFT) & 0xfff;
-}
-
-function refuse(block: ArgumentBlock, errno: number): number {
-  return answer(block, -errno, HL_WAIT_CS_STATUS.BUSY);
 }
