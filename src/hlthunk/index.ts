@@ -61,6 +61,7 @@ export { DMA_PACKET_BYTES_MAX, DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX } from './d
 export { type DmaCallback, DmaRequest } from './dma/request.ts';
 export { type DevInfoSigned, getDevInfoSigned, getSecAttestInfo, type SecAttestInfo } from './info/attestation.ts';
 export * from './info/device-info.ts';
+export { DramRowCause, type ReplacedDramRow } from './info/dram-rows.ts';
 export {
   DeviceEvents,
   type DeviceFault,

@@ -36,9 +36,7 @@ import { checkObject, checkWord32, invalidArgument } from '../base/argument-erro
 import { type CamelRecord, camelRecord } from '../base/camel-record.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
-
-/** Maximum size of the DRAM_REPLACED_ROWS and DRAM_PENDING_ROWS records (cpucp_hbm_row_replaced_rows_info: 16 rows of 4 bytes). */
-const DRAM_ROWS_BYTES = 72;
+import { decodeReplacedRows, REPLACED_ROWS_BYTES, type ReplacedDramRow } from './dram-rows.ts';
 
 type Decoded<S extends { decode(...args: never[]): unknown }> = ReturnType<S['decode']>;
 
@@ -208,10 +206,10 @@ export function getHwEvents(target: CardTarget, aggregate = false): Uint32Array 
   return withAnswer(target, op, count * 4, 'getHwEvents', (answer) => answer.words.slice());
 }
 
-/** Replaced HBM rows, as the firmware reports them: an opaque record. */
-export function getDramReplacedRows(target: CardTarget): Uint8Array {
+/** HBM rows that the firmware has replaced because of ECC errors. */
+export function getDramReplacedRows(target: CardTarget): readonly ReplacedDramRow[] {
   const op = HL_INFO_OP.DRAM_REPLACED_ROWS;
-  return withAnswer(target, op, DRAM_ROWS_BYTES, 'getDramReplacedRows', (answer) => answer.u8.slice());
+  return withAnswer(target, op, REPLACED_ROWS_BYTES, 'getDramReplacedRows', ({ u8 }) => decodeReplacedRows(u8));
 }
 
 /** HBM rows that are pending replacement: non-zero if there are any. */

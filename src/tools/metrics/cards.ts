@@ -5,10 +5,12 @@
 
 import {
   type ControlDevice,
+  DramRowCause,
   type DriverNode,
   getClkRate,
   getDeviceUtilization,
   getDramPendingRows,
+  getDramReplacedRows,
   getDramUsage,
   getHwIpInfo,
   getNicPorts,
@@ -44,6 +46,8 @@ type CardMetric =
   | 'habanalabs_pcie_rx'
   | 'habanalabs_pcie_tx'
   | 'habanalabs_pending_rows_state'
+  | 'habanalabs_pending_rows_with_double_bit_ecc_errors'
+  | 'habanalabs_pending_rows_with_single_bit_ecc_errors'
   | 'habanalabs_hard_resets_total'
   | 'habanalabs_compute_resets_total'
   | 'habanalabs_nic_port_status';
@@ -61,6 +65,8 @@ const METRICS: Readonly<Record<CardMetric, readonly ['gauge' | 'counter', string
   habanalabs_pcie_rx: ['gauge', 'Bytes per second over PCIe into the card'],
   habanalabs_pcie_tx: ['gauge', 'Bytes per second over PCIe out of the card'],
   habanalabs_pending_rows_state: ['gauge', 'Whether rows of HBM with ECC errors wait for their replacement'],
+  habanalabs_pending_rows_with_double_bit_ecc_errors: ['gauge', 'Rows of HBM replaced after a double-bit ECC error'],
+  habanalabs_pending_rows_with_single_bit_ecc_errors: ['gauge', 'Rows of HBM replaced after single-bit ECC errors'],
   habanalabs_hard_resets_total: ['counter', 'Hard resets since the driver was loaded'],
   habanalabs_compute_resets_total: ['counter', 'Compute resets since the driver was loaded'],
   habanalabs_nic_port_status: ['gauge', 'Link of a NIC port: 1 is up, 0 is down'],
@@ -128,6 +134,8 @@ function firmwareValues(control: ControlDevice): (readonly [CardMetric, number])
       return [];
     }
   };
+  const replacedRows = (cause: number): number =>
+    getDramReplacedRows(control).filter(({ replacedRowCause }) => replacedRowCause === cause).length;
   return [
     ...read('habanalabs_utilization', () => getDeviceUtilization(control)),
     ...read('habanalabs_clock_soc_mhz', () => getClkRate(control).curClkRateMhz),
@@ -136,5 +144,9 @@ function firmwareValues(control: ControlDevice): (readonly [CardMetric, number])
     ...read('habanalabs_pcie_rx', () => Number(getPciCounters(control).rxThroughput) * BYTES_PER_KB),
     ...read('habanalabs_pcie_tx', () => Number(getPciCounters(control).txThroughput) * BYTES_PER_KB),
     ...read('habanalabs_pending_rows_state', () => (getDramPendingRows(control) === 0 ? 0 : 1)),
+    ...read('habanalabs_pending_rows_with_double_bit_ecc_errors', () => replacedRows(DramRowCause.DOUBLE_ECC_ERR)),
+    ...read('habanalabs_pending_rows_with_single_bit_ecc_errors', () =>
+      replacedRows(DramRowCause.MULTI_SINGLE_ECC_ERR),
+    ),
   ];
 }

@@ -7,13 +7,14 @@ import { HL_INFO_ARGS, HL_INFO_OP, HL_INFO_SEC_ATTEST, HL_INFO_SIGNED } from '..
 import { encode, type InfoOps, operational } from './info-op.ts';
 
 const ARGS = HL_INFO_ARGS.words;
-/** Number of replaced and pending rows of HBM: always 0. */
-const ROWS_BYTES = 4;
+/** Replaced and pending rows of HBM: there are none (struct cpucp_hbm_row_replaced_rows_info, and a number). */
+const REPLACED_ROWS_BYTES = 264;
+const PENDING_ROWS_BYTES = 4;
 
 /** The ops. */
 export const FIRMWARE_OPS: InfoOps = [
-  [HL_INFO_OP.DRAM_REPLACED_ROWS, operational(() => new Uint8Array(ROWS_BYTES))],
-  [HL_INFO_OP.DRAM_PENDING_ROWS, operational(() => new Uint8Array(ROWS_BYTES))],
+  [HL_INFO_OP.DRAM_REPLACED_ROWS, operational(() => new Uint8Array(REPLACED_ROWS_BYTES))],
+  [HL_INFO_OP.DRAM_PENDING_ROWS, operational(() => new Uint8Array(PENDING_ROWS_BYTES))],
   [
     HL_INFO_OP.SECURED_ATTESTATION,
     operational(({ words }) => encode(HL_INFO_SEC_ATTEST, { nonce: words[ARGS.sec_attest_nonce]! })),
