@@ -5,7 +5,8 @@
 
 import { describe, expect, it } from 'vitest';
 import { type MemoryHandle, MemoryType, Status } from '../../src/index.ts';
-import { close as closeFd, isCloexec, openFileDescriptors } from '../../src/sys/index.ts';
+import { close as closeFd, Errno, isCloexec, openFileDescriptors } from '../../src/sys/index.ts';
+import { ManualClock } from '../../src/ucs/sys/clock.ts';
 import type { DmabufMemory, DmabufRange } from '../../src/uct/api/host-dmabufs.ts';
 import { HostDmabufs } from '../../src/uct/base/host/host-dmabufs.ts';
 import { failureOf } from '../fixtures/contexts.ts';
@@ -103,6 +104,28 @@ describe('device memory of a network card', () => {
     expect(network.dmabufRegistrations).toBe(1001);
     one.context.memUnmap(keep);
     expect(network.liveMemories).toBe(0);
+  });
+});
+
+describe('a key that lacks a part for want of memory', () => {
+  const fixture = useFakePairs();
+
+  it('is kept for a second, then packed again', async () => {
+    const clock = new ManualClock(1e9);
+    fixture.allow(/^a remote key has no part for fake_net: .*ENOMEM/);
+    const { network, one, two, ab } = fixture.pair({ clock });
+    const [source, target] = [mappedOf(one, 'registered', 64), mappedOf(two, 'registered', 64)];
+    network.keyErrno = Errno.ENOMEM;
+    const partial = two.context.packRkey(target);
+    network.keyErrno = 0;
+    expect(two.context.packRkey(target)).toEqual(partial);
+    clock.advance(1e9);
+    const whole = two.context.packRkey(target);
+    expect(whole.byteLength).toBeGreaterThan(partial.byteLength);
+    expect(two.context.packRkey(target)).toEqual(whole);
+    const rkey = ab.unpackRkey(whole);
+    expect(ab.explain('put', source, rkey).at(64)?.winner?.transport).toContain(FAKE_NAME);
+    rkey.release();
   });
 });
 

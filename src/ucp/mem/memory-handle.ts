@@ -23,6 +23,8 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
   readonly limitation: string | undefined;
   /** The packed remote key, made at its first use. */
   packed: Uint8Array | undefined = undefined;
+  /** When it is packed again. */
+  packAgainNs: number = Number.POSITIVE_INFINITY;
 
   constructor(
     owner: MemoryOwner,

@@ -33,6 +33,8 @@ import { packPart } from './rkey-part.ts';
 
 /** Time between two looks whether transfers still use memory that was unmapped under them. */
 const LOST_LOOK_NS = 1e6;
+/** Time for which a remote key is kept that lacks a part for want of resources: they may be there again. */
+const PARTIAL_KEY_NS = 1e9;
 
 /** What registers memory for the time of one operation. */
 export type OperationRegistrar = Pick<MemoryDomain, 'memReg' | 'memDereg'>;
@@ -162,7 +164,12 @@ export class MemoryMap {
   /** See Context.packRkey. */
   packRkey(handle: MemoryHandle): Uint8Array {
     this.#check(handle);
-    handle.packed ??= this.#pack(handle);
+    const { clock } = this.#options;
+    if (handle.packed === undefined || handle.packAgainNs <= clock.nowNs()) {
+      const { packed, isWhole } = this.#pack(handle);
+      handle.packed = packed;
+      handle.packAgainNs = isWhole ? Number.POSITIVE_INFINITY : clock.nowNs() + PARTIAL_KEY_NS;
+    }
     return handle.packed.slice();
   }
 
@@ -265,16 +272,18 @@ export class MemoryMap {
     return handle;
   }
 
-  #pack(handle: MemoryHandle): Uint8Array {
+  #pack(handle: MemoryHandle): { readonly packed: Uint8Array; readonly isWhole: boolean } {
+    let isWhole = true;
     const parts: RkeyPart[] = handle.mdMemory.flatMap((memory, index) => {
       if (memory === undefined || memory.packable === false) return [];
       const part = packPart(this.#resources.mds[index]!.md, memory, this.#options.log);
-      return part === undefined ? [] : [part];
+      if (part === undefined) isWhole = false;
+      return part ?? [];
     });
     // Peers ask the worker here to move what no transport of theirs reaches: where it cannot, they are told at once.
     if (handle.limitation === undefined) parts.push({ name: MEMORY_KEY_NAME, key: this.exported.keyOf(handle) });
     const { memoryType, sysDevice, address, byteLength } = handle;
-    return packRkey({ memoryType, sysDevice, address, byteLength, parts });
+    return { packed: packRkey({ memoryType, sysDevice, address, byteLength, parts }), isWhole };
   }
 
   /** Registers allocated memory with the other memory domains; a failure frees it again. */

@@ -272,7 +272,7 @@ export class IbEndpoint implements UctEndpoint {
   postAtomic(call: AtomicCall, remoteOffset: number, rkey: IbKey, completion: Completion, assumed: bigint): Status {
     const { connection } = this;
     if (connection.failure !== Status.OK) return connection.failure;
-    if (connection.room === 0) return this.#owner.counters.refused(Status.NO_RESOURCE);
+    if (connection.room <= 0) return this.#owner.counters.refused(Status.NO_RESOURCE);
     const slot = this.#owner.tx.take();
     if (slot < 0) return this.#owner.counters.refused(Status.NO_RESOURCE);
     const { entry, words } = connection;
@@ -313,7 +313,7 @@ export class IbEndpoint implements UctEndpoint {
     if (!connection.isUp) return Status.OK;
     // Also where requests without a completion are in flight, of which only their failure would be reported.
     if (connection.isBusy) connection.flush(undefined);
-    else connection.probe();
+    else if (connection.room > 0) connection.probe();
     return Status.OK;
   }
 

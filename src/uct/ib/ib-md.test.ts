@@ -185,6 +185,18 @@ describe('IbMd', () => {
       expect(await put(64, key)).toBe(Status.INVALID_ADDR);
       expect(owner[0]).toBe(0);
     });
+
+    it('a key ends when its memory is unmapped, though it is registered', async () => {
+      const owner = new Uint8Array(PAGE);
+      const memory = md.memReg(owner);
+      const key = peer.rkeyUnpack(packed(md, memory));
+      const before = device.regions.size;
+      md.hostUnmapped!(Number(memory.address), PAGE);
+      expect(device.regions.size).toBe(before - 1);
+      expect(await put(64, key)).toBe(Status.INVALID_ADDR);
+      expect(owner[0]).toBe(0);
+      md.memDereg(memory);
+    });
   });
 
   it('takes back memory of a transfer that is in flight when the transfer has ended', async () => {
@@ -233,6 +245,8 @@ describe('IbMd', () => {
       if (status === Status.OK) sent += turn % 3 === 0 ? 1 : 0;
       else {
         refused += 1;
+        // Probes have their place in the completion queue, too.
+        for (const each of endpoints) expect(each.check()).toBe(Status.OK);
         near.progress();
         far.progress();
         if (refused % 64 === 0) await new Promise(setImmediate);

@@ -203,6 +203,12 @@ export class IbMd implements MemoryDomain {
     }
     checkByteLength(byteLength);
     this.#registry.rcache.unmapped(address, byteLength);
+    // What peers reach ends now; the rest, when no transfer of this process uses it.
+    for (const memory of this.#live) {
+      const first = Number(memory.address);
+      const isUnmapped = first < address + byteLength && address < first + memory.registeredBytes;
+      if (isUnmapped && memory.cached !== undefined) memory.hide();
+    }
   }
 
   get caches(): readonly RegistrationCache[] {
@@ -297,10 +303,10 @@ export class IbMd implements MemoryDomain {
   #retire(memory: IbMemory, invalidate = false): void {
     this.#keys.remove(memory);
     this.#live.delete(memory);
-    const { cached, exposed } = memory;
+    const { cached } = memory;
     if (cached !== undefined && (invalidate || !this.#registry.isCaching)) this.#registry.invalidate(cached);
     memory.retire(() => {
-      exposed?.close();
+      memory.hide();
       if (cached !== undefined) this.#registry.release(cached);
     });
   }

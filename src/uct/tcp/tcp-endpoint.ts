@@ -251,9 +251,11 @@ export class TcpEndpoint implements UctEndpoint {
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
     const { transmitter } = link;
+    const { sent } = link.puts;
     const begun = transmitter.isEmpty ? Status.OK : link.check(transmitter.sendMore());
     if (begun !== Status.OK) return this.#counters.refused(begun);
-    if (!transmitter.isEmpty) return this.#counters.refused(Status.NO_RESOURCE);
+    // A completion may have started another put.
+    if (!transmitter.isEmpty || link.puts.sent !== sent) return this.#counters.refused(Status.NO_RESOURCE);
     const frame = this.#buffers.txFrame;
     frame.offset = TX_START + AFTER_PUTS_HEADER_BYTES;
     frame.byteLength = this.#buffers.txBytesMax;

@@ -100,6 +100,17 @@ describe('notifications', () => {
     expect(sent).toEqual(['first', 'second', 'third', 'first']);
   });
 
+  it('of a request that is started again in its callback come behind those that wait', () => {
+    const order = new NotifyOrder();
+    const first = new WaitingList(order, () => undefined);
+    const second = new WaitingList(order, () => undefined);
+    const start = order.remove(first)!;
+    order.add(first, true);
+    expect([order.isFirst(first), order.isFirst(second)]).toEqual([false, false]);
+    order.release(start);
+    expect([order.isFirst(first), order.isFirst(second)]).toEqual([false, true]);
+  });
+
   it('do not wait for lists that have none, but flushes wait for all', () => {
     const order = new NotifyOrder();
     const events: string[] = [];

@@ -42,7 +42,9 @@ export class NotifyOrder {
 
   /** Whether it is the turn of a list with a notification. */
   isFirst(list: FlushedList): boolean {
-    return this.#notifying[this.#head]?.list === list;
+    const first = this.#notifying[this.#head];
+    // Of the start that has not ended: its request may have been given back and started again while its callback runs.
+    return first !== undefined && first === this.#open.get(list);
   }
 
   /** The notification of a list that has not ended is on its way: the next has its turn. */

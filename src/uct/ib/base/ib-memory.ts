@@ -76,6 +76,12 @@ export class IbMemory implements MdMemory {
     return this.bytes !== undefined && this.bytes.byteLength !== this.registeredBytes;
   }
 
+  /** Ends what peers have keys of. */
+  hide(): void {
+    this.exposed?.close();
+    this.exposed = undefined;
+  }
+
   /** Ends the use of a transfer. */
   unuse(): void {
     this.inFlight -= 1;

@@ -19,6 +19,8 @@ import { TxEntry } from './tx-entry.ts';
 /** Maximum number of entries of a list; the header of a message may be before them. */
 export const IB_IOV_MAX = 4;
 const SGE_MAX: number = IB_IOV_MAX + 1;
+/** Requests that the connections of an interface keep free together for control messages; at most a quarter of what its completion queue holds. */
+const CONTROL_ROOM = 64;
 const LIST_AT: number = SendWr.WORDS;
 const INLINE_AT: number = LIST_AT + SGE_MAX * Sge.WORDS;
 /** A connection that only sends credits needs a short queue. */
@@ -140,9 +142,19 @@ export class Connection {
     return this.#tail !== this.#head;
   }
 
-  /** Room for work requests. */
+  /** Room for work requests, at most 0 if there is none: what connections share keeps some for control messages. */
   get room(): number {
-    return Math.min(this.#length - (this.#tail - this.#head), this.#owner.sendRoom);
+    const { sendRoom, sendDepth } = this.#owner;
+    return Math.min(this.#ownRoom, sendRoom - Math.min(CONTROL_ROOM, sendDepth >> 2));
+  }
+
+  /** Room for control messages. */
+  get #controlRoom(): number {
+    return Math.min(this.#ownRoom, this.#owner.sendRoom);
+  }
+
+  get #ownRoom(): number {
+    return this.#length - (this.#tail - this.#head);
   }
 
   get words(): Uint32Array {
@@ -273,7 +285,7 @@ export class Connection {
   flush(completion: Completion | undefined): Status {
     let last = this.#entries[(this.#tail - 1) % this.#length]!;
     if (!last.isSignaled) {
-      if (this.room === 0) return Status.NO_RESOURCE;
+      if (this.room <= 0) return Status.NO_RESOURCE;
       last = this.entry;
       this.probe();
     }
@@ -294,7 +306,7 @@ export class Connection {
 
   /** Sends a message without payload; false if there is no room. */
   sendControl(kind: MessageKind, count: number): boolean {
-    if (this.room === 0 || !this.isUp || this.failure !== Status.OK) return false;
+    if (this.#controlRoom === 0 || !this.isUp || this.failure !== Status.OK) return false;
     const at = this.begin(WrOpcode.SEND_WITH_IMM, true, SendFlag.SOLICITED);
     this.words[at + SendWr.IMM_DATA] = immediateOf(kind, 0, count);
     this.setList(at, 0);

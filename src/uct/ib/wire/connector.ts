@@ -136,7 +136,9 @@ export class Connector {
     }
     if (this.#passive.size >= PASSIVE_MAX) {
       // Those of peers that were killed fail, and make room for the next request.
-      for (const each of this.#passive.values()) if (!each.isBusy && each.failure === Status.OK) each.probe();
+      for (const each of this.#passive.values()) {
+        if (!each.isBusy && each.room > 0 && each.failure === Status.OK) each.probe();
+      }
       warnings.warn(`a connection from a peer is refused: ${PASSIVE_MAX} peers are connected`);
       this.#answer(message, { ...message, type: ConnectType.REFUSAL, sender: self.id, receiver: message.sender });
       return;
