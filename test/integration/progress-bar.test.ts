@@ -1,7 +1,9 @@
 /** Progress of long work: a bar on a terminal, nothing in a pipe. */
 
 import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { built, ROOT } from '../fixtures/built.ts';
 import { MAIN, useCommandLine } from '../fixtures/command-line.ts';
 
 const cli = useCommandLine();
@@ -44,6 +46,16 @@ describe('a long test', { timeout: 60_000 }, () => {
       expect(percents).toEqual([...percents].sort((left, right) => left - right));
     },
   );
+
+  it.skipIf(!hasScript)('has a progress bar as the loading of a checkpoint (script installed)', () => {
+    const command = `${process.execPath} ${built(join(ROOT, 'examples/checkpoint-load.ts'))}`;
+    const { stdout, status } = spawnSync('script', ['-qec', command, '/dev/null'], { encoding: 'utf8' });
+    expect(status, stdout).toBe(0);
+    const percents = [...stdout.matchAll(/\r\[#*\.*\] +(\d+) % layers/g)].map(([, percent]) => Number(percent));
+    expect(percents.at(-1)).toBe(100);
+    expect(percents).toEqual([...percents].sort((left, right) => left - right));
+    expect(stdout.trimEnd().split('\n').at(-1)).toBe('64 of 64 shards on 8 cards are as in the file');
+  });
 
   it('has none in a pipe', () => {
     const text = cli.output(LONG, { UCX_TLS: 'self', UCX_GAUDI_DRIVER: 'kernel' });
