@@ -3,7 +3,7 @@
 import { Context, type Endpoint, type Request, Status, type TransferEntry, type Worker } from '../src/index.ts';
 import { elapsedNs, median, type Result } from './timing.ts';
 
-const ROUNDS = 11;
+const ROUNDS = 101;
 /** Single puts are timed for so many blocks at most: they take a turn of the event loop each. */
 const SINGLES_MAX = 256;
 
