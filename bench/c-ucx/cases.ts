@@ -19,7 +19,7 @@ export const SHM: TransportSet = {
   budgetBytes: 4e9,
   messageBytes: 4096,
 };
-export const TCP: TransportSet = { name: 'tcp', tls: 'tcp', budgetBytes: 8e8, messageBytes: 12_288 };
+export const TCP: TransportSet = { name: 'tcp', tls: 'tcp', budgetBytes: 4e9, messageBytes: 12_288 };
 export const TRANSPORT_SETS: readonly TransportSet[] = [SHM, TCP];
 
 /** One test at one size. */
