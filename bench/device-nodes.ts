@@ -1,10 +1,9 @@
 /** Cost of ioctls through a device node of an emulated card: measured by a C program under `gaudi-ucx run`, on any processors and on one. Needs root, FUSE and a C compiler. */
 
-import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { FuseReference } from './fuse-reference.ts';
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { CompilerFolder, compilerSkipReason } from '../test/fixtures/c-library.ts';
+import { FuseReference, type Place } from './fuse-reference.ts';
 import type { Result } from './timing.ts';
 
 const US_MAX = 12;
@@ -120,8 +119,6 @@ int main(int argc, char **argv) {
 /** Work of the server in C, in ns: what the node does for an ioctl without data takes longer. With none it answers before its caller sleeps. */
 const REFERENCE_WORK_NS = 1000;
 
-type Place = 'one processor' | 'two processors';
-
 /** Runs the measurements; none, with the reason, where they are not possible. */
 export function benchDeviceNodes(): Result[] {
   const reason = missing();
@@ -129,35 +126,24 @@ export function benchDeviceNodes(): Result[] {
     console.log(`device nodes are not measured: ${reason}`);
     return [];
   }
-  const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-bench-'));
-  try {
-    const reference = new FuseReference(folder);
-    const ioctls = compile(folder, 'ioctl', SOURCE);
-    const nops = compile(folder, 'nops', NOP_SOURCE);
-    return (['two processors', 'one processor'] as const).flatMap((place) => {
-      const floorUs = reference.median(place, REFERENCE_WORK_NS) / 1000;
-      return [
-        ...measure(place, floorUs, ioctls),
-        ...measureNops('gaudi', place, floorUs, [nops, 'driver']),
-        ...measureNops('gaudi2', place, floorUs, [nops, 'user']),
-      ];
-    });
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
-}
-
-function compile(folder: string, name: string, source: string): string {
-  const program = join(folder, name);
-  writeFileSync(`${program}.c`, source);
-  execFileSync('cc', ['-O2', '-o', program, `${program}.c`]);
-  return program;
+  using folder = new CompilerFolder();
+  const reference = new FuseReference(folder);
+  const ioctls = folder.program('ioctl', SOURCE, ['-O2']);
+  const nops = folder.program('nops', NOP_SOURCE, ['-O2']);
+  return (['two processors', 'one processor'] as const).flatMap((place) => {
+    const floorUs = reference.median(place, REFERENCE_WORK_NS) / 1000;
+    return [
+      ...measure(place, floorUs, ioctls),
+      ...measureNops('gaudi', place, floorUs, [nops, 'driver']),
+      ...measureNops('gaudi2', place, floorUs, [nops, 'user']),
+    ];
+  });
 }
 
 function missing(): string | undefined {
   if (process.getuid!() !== 0) return 'not root';
   if (!existsSync('/dev/fuse')) return 'no /dev/fuse';
-  return spawnSync('cc', ['--version']).status === 0 ? undefined : 'no C compiler (cc)';
+  return compilerSkipReason();
 }
 
 function measure(place: Place, floorUs: number, program: string): Result[] {

@@ -1,10 +1,12 @@
 /** The raw primitive of device nodes: a file of a FUSE server in C that answers ioctls after a given time of work, and a client in C. Needs root and FUSE. */
 
 import { execFileSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import type { CompilerFolder } from '../test/fixtures/c-library.ts';
 
-/** Arguments: file to mount on, processors of server and client (-1: any), work in nanoseconds. Prints the median of the round trips in nanoseconds. */
+/** Whether server and client share a processor, or have one each. */
+export type Place = 'one processor' | 'two processors';
+
+/** Arguments: file to mount on, processors of server and client, work in nanoseconds. Prints the median of the round trips in nanoseconds. */
 const SOURCE = `
 #define _GNU_SOURCE
 #include <errno.h>
@@ -27,7 +29,6 @@ static int order(const void *a, const void *b) { return (*(long *)a > *(long *)b
 static void check(int bad, const char *what) { if (bad) { perror(what); exit(1); } }
 static void stay(int cpu) {
   cpu_set_t set;
-  if (cpu < 0) return;
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
   check(sched_setaffinity(0, sizeof set, &set), "sched_setaffinity");
@@ -106,27 +107,22 @@ int main(int argc, char **argv) {
 }
 `;
 
-/** The compiled programs of the reference. */
+/** The compiled program of the reference, and the file that it mounts on. */
 export class FuseReference {
   readonly #program: string;
   readonly #file: string;
 
-  /** @param folder where the program and its mount are */
-  constructor(folder: string) {
-    this.#program = join(folder, 'fuse-reference');
-    this.#file = join(folder, 'reference');
-    writeFileSync(`${this.#program}.c`, SOURCE);
-    writeFileSync(this.#file, '');
-    execFileSync('cc', ['-O2', '-o', this.#program, `${this.#program}.c`]);
+  constructor(folder: CompilerFolder) {
+    this.#program = folder.program('fuse-reference', SOURCE, ['-O2']);
+    this.#file = folder.file('reference', '');
   }
 
   /**
    * Median round trip of an ioctl, in ns.
-   * @param place `one processor` for server and client, or `two processors`
    * @param workNs time between request and answer
    */
-  median(place: 'one processor' | 'two processors', workNs: number): number {
-    const [server, client] = place === 'one processor' ? ['0', '0'] : ['0', '1'];
-    return Number(execFileSync(this.#program, [this.#file, server, client, String(workNs)], { encoding: 'utf8' }));
+  median(place: Place, workNs: number): number {
+    const client = place === 'one processor' ? '0' : '1';
+    return Number(execFileSync(this.#program, [this.#file, '0', client, String(workNs)], { encoding: 'utf8' }));
   }
 }

@@ -10,6 +10,7 @@ import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
 import {
   type AsicProfile,
   asicOfPciDeviceId,
+  CPUCP_REPLACED_ROWS_BYTES,
   HL_ENGINES_DATA_MAX_SIZE,
   HL_INFO_CLK_RATE,
   HL_INFO_CLK_THROTTLE,
@@ -36,7 +37,7 @@ import { checkObject, checkWord32, invalidArgument } from '../base/argument-erro
 import { type CamelRecord, camelRecord } from '../base/camel-record.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
-import { decodeReplacedRows, REPLACED_ROWS_BYTES, type ReplacedDramRow } from './dram-rows.ts';
+import { decodeReplacedRows, type ReplacedDramRow } from './dram-rows.ts';
 
 type Decoded<S extends { decode(...args: never[]): unknown }> = ReturnType<S['decode']>;
 
@@ -209,7 +210,7 @@ export function getHwEvents(target: CardTarget, aggregate = false): Uint32Array 
 /** HBM rows that the firmware has replaced because of ECC errors. */
 export function getDramReplacedRows(target: CardTarget): readonly ReplacedDramRow[] {
   const op = HL_INFO_OP.DRAM_REPLACED_ROWS;
-  return withAnswer(target, op, REPLACED_ROWS_BYTES, 'getDramReplacedRows', ({ u8 }) => decodeReplacedRows(u8));
+  return withAnswer(target, op, CPUCP_REPLACED_ROWS_BYTES, 'getDramReplacedRows', ({ u8 }) => decodeReplacedRows(u8));
 }
 
 /** HBM rows that are pending replacement: non-zero if there are any. */

@@ -1,8 +1,9 @@
 import { expect, it } from 'vitest';
-import { DramRowCause, decodeReplacedRows, REPLACED_ROWS_BYTES } from './dram-rows.ts';
+import { CPUCP_REPLACED_ROWS_BYTES } from '../../uapi/index.ts';
+import { DramRowCause, decodeReplacedRows } from './dram-rows.ts';
 
 it('replaced rows are those that the record counts', () => {
-  const record = new Uint8Array(REPLACED_ROWS_BYTES);
+  const record = new Uint8Array(CPUCP_REPLACED_ROWS_BYTES);
   expect(decodeReplacedRows(record)).toEqual([]);
   record.set([2, 0, 0, 0, 0, 0, 0, 0, 5, 1, 3, 15, 0x34, 0x12, 1, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 9]);
   expect(decodeReplacedRows(record)).toEqual([
@@ -12,6 +13,6 @@ it('replaced rows are those that the record counts', () => {
 });
 
 it('a count beyond the record does not read behind it', () => {
-  const record = new Uint8Array(REPLACED_ROWS_BYTES).fill(0xff);
+  const record = new Uint8Array(CPUCP_REPLACED_ROWS_BYTES).fill(0xff);
   expect(decodeReplacedRows(record)).toHaveLength(32);
 });

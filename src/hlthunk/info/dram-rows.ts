@@ -1,10 +1,10 @@
 /** Rows of HBM that the firmware has replaced: the record as data. Asking for it is in device-info.ts. */
 
-/** Length of the record: struct cpucp_hbm_row_replaced_rows_info of include/linux/habanalabs/cpucp_if.h, Linux 6.12. */
-export const REPLACED_ROWS_BYTES = 264;
+import { CPUCP_REPLACED_ROWS_BYTES } from '../../uapi/index.ts';
+
 const COUNT_BYTES = 8;
 const ROW_BYTES = 8;
-const ROWS_MAX: number = (REPLACED_ROWS_BYTES - COUNT_BYTES) / ROW_BYTES;
+const ROWS_MAX: number = (CPUCP_REPLACED_ROWS_BYTES - COUNT_BYTES) / ROW_BYTES;
 
 /** Why a row was replaced (enum cpucp_hbm_row_replace_cause). */
 export const DramRowCause = {
@@ -30,7 +30,7 @@ export interface ReplacedDramRow {
   readonly replacedRowCause: number;
 }
 
-/** Decodes the record of {@link REPLACED_ROWS_BYTES} bytes: at most 32 rows. */
+/** Decodes the record of {@link CPUCP_REPLACED_ROWS_BYTES} bytes: at most 32 rows. */
 export function decodeReplacedRows(record: Uint8Array): readonly ReplacedDramRow[] {
   const view = new DataView(record.buffer, record.byteOffset, record.byteLength);
   const count = Math.min(view.getUint16(0, true), ROWS_MAX);

@@ -1,7 +1,7 @@
 /** The checks of `gaudi-ucx doctor`: what deployments get wrong, each with its remedy. They judge facts; nothing is read here. */
 
 import { formatBytes } from '../text-table.ts';
-import type { Facts } from './facts.ts';
+import type { Facts, IoctlFamily } from './facts.ts';
 
 /** `ok`; `note`: worth knowing; `warning`: slower, or less than possible; `failure`: something does not work. */
 export type CheckState = 'ok' | 'note' | 'warning' | 'failure';
@@ -22,7 +22,10 @@ const SHARED_MEMORY_MIN = 64 * MIB;
 const OPEN_FILES_MIN = 1024;
 const FAST_CLOCKS: readonly string[] = ['tsc', 'kvm-clock', 'arch_sys_counter', 'hyperv_clocksource_tsc_page'];
 /** The families of ioctls of the driver. */
-const ABIS = { drm: 'ioctls of DRM (Linux 6.7 or newer)', habanalabs: 'ioctls before those of DRM' } as const;
+const ABIS: Readonly<Record<IoctlFamily, string>> = {
+  drm: 'ioctls of DRM (Linux 6.7 or newer)',
+  habanalabs: 'ioctls before those of DRM',
+};
 const OPERATIONAL = 'operational';
 
 /** Bits of include/uapi/linux/capability.h. */

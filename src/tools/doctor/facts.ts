@@ -35,6 +35,9 @@ export interface CardFacts {
   readonly owner: string | undefined;
 }
 
+/** Families of the ioctls of the driver. */
+export type IoctlFamily = 'drm' | 'habanalabs';
+
 /** The node, or why there is none. */
 export type NodeFacts =
   | {
@@ -44,7 +47,7 @@ export type NodeFacts =
       readonly isOwn: boolean;
       readonly driverVersion: string | undefined;
       /** Family of the ioctls that the cards accept; undefined if none answers. */
-      readonly abi: 'drm' | 'habanalabs' | undefined;
+      readonly abi: IoctlFamily | undefined;
       readonly cards: readonly CardFacts[];
       readonly whyNoCards: string | undefined;
       readonly failure?: undefined;
@@ -171,7 +174,7 @@ function nodeFacts(program: Program): NodeFacts {
   try {
     const node = openNode(program);
     try {
-      let abi: 'drm' | 'habanalabs' | undefined;
+      let abi: IoctlFamily | undefined;
       const cards = node.cards().map(({ minor, busId }): CardFacts => {
         const pid = node.ownerOf?.(minor);
         const { state, reason, card } = askCard(node, minor, (control) => control.card.file.numbers.INFO);

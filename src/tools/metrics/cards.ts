@@ -126,27 +126,37 @@ function readCard(node: DriverNode, control: ControlDevice): CardReading {
 
 /** What the firmware answers; a card that does not have one of them refuses it, and a card in reset refuses all. */
 function firmwareValues(control: ControlDevice): (readonly [CardMetric, number])[] {
-  const read = (name: CardMetric, value: () => number): readonly (readonly [CardMetric, number])[] => {
+  const read = (values: () => readonly (readonly [CardMetric, number])[]): ReturnType<typeof values> => {
     try {
-      return [[name, value()]];
+      return values();
     } catch (error) {
       if (!isUcxError(error)) throw error;
       return [];
     }
   };
-  const replacedRows = (cause: number): number =>
-    getDramReplacedRows(control).filter(({ replacedRowCause }) => replacedRowCause === cause).length;
   return [
-    ...read('habanalabs_utilization', () => getDeviceUtilization(control)),
-    ...read('habanalabs_clock_soc_mhz', () => getClkRate(control).curClkRateMhz),
-    ...read('habanalabs_power_mW', () => Number(getPower(control))),
-    ...read('habanalabs_energy_joules_total', () => Number(getTotalEnergyConsumption(control)) / MILLIJOULE_PER_JOULE),
-    ...read('habanalabs_pcie_rx', () => Number(getPciCounters(control).rxThroughput) * BYTES_PER_KB),
-    ...read('habanalabs_pcie_tx', () => Number(getPciCounters(control).txThroughput) * BYTES_PER_KB),
-    ...read('habanalabs_pending_rows_state', () => (getDramPendingRows(control) === 0 ? 0 : 1)),
-    ...read('habanalabs_pending_rows_with_double_bit_ecc_errors', () => replacedRows(DramRowCause.DOUBLE_ECC_ERR)),
-    ...read('habanalabs_pending_rows_with_single_bit_ecc_errors', () =>
-      replacedRows(DramRowCause.MULTI_SINGLE_ECC_ERR),
-    ),
+    ...read(() => [['habanalabs_utilization', getDeviceUtilization(control)]]),
+    ...read(() => [['habanalabs_clock_soc_mhz', getClkRate(control).curClkRateMhz]]),
+    ...read(() => [['habanalabs_power_mW', Number(getPower(control))]]),
+    ...read(() => [
+      ['habanalabs_energy_joules_total', Number(getTotalEnergyConsumption(control)) / MILLIJOULE_PER_JOULE],
+    ]),
+    ...read(() => {
+      const { rxThroughput, txThroughput } = getPciCounters(control);
+      return [
+        ['habanalabs_pcie_rx', Number(rxThroughput) * BYTES_PER_KB],
+        ['habanalabs_pcie_tx', Number(txThroughput) * BYTES_PER_KB],
+      ];
+    }),
+    ...read(() => [['habanalabs_pending_rows_state', getDramPendingRows(control) === 0 ? 0 : 1]]),
+    ...read(() => {
+      const rows = getDramReplacedRows(control);
+      const replacedFor = (cause: number): number =>
+        rows.filter(({ replacedRowCause }) => replacedRowCause === cause).length;
+      return [
+        ['habanalabs_pending_rows_with_double_bit_ecc_errors', replacedFor(DramRowCause.DOUBLE_ECC_ERR)],
+        ['habanalabs_pending_rows_with_single_bit_ecc_errors', replacedFor(DramRowCause.MULTI_SINGLE_ECC_ERR)],
+      ];
+    }),
   ];
 }

@@ -67,6 +67,9 @@ export const HL_ENGINES_DATA_MIN_SIZE = 1024;
 /** Largest buffer in bytes that ENGINE_STATUS accepts. */
 export const HL_ENGINES_DATA_MAX_SIZE = 0x100000;
 
+/** Length of the answer of DRAM_REPLACED_ROWS: struct cpucp_hbm_row_replaced_rows_info of include/linux/habanalabs/cpucp_if.h, Linux 6.12. */
+export const CPUCP_REPLACED_ROWS_BYTES = 264;
+
 /** Dcore numbers of gaudi in SYNC_MANAGER (`HL_GAUDI_<key>_DCORE`): west or east, south or north. */
 export const HL_GAUDI_DCORE = {
   WS: 0,

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { MdUnderTest } from '../../../test/contract/uct-fixture.ts';
 import { openIb } from '../../../test/contract/uct-implementations.ts';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
+import { progressUntil } from '../../../test/fixtures/progress-until.ts';
 import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';
 import { RdmaContext } from '../../emulator/rdma/rdma-context.ts';
 import { Errno, SyscallError } from '../../sys/index.ts';
@@ -43,14 +44,7 @@ describe('IbIface', () => {
     under.close();
   }
 
-  async function until(isDone: () => boolean): Promise<void> {
-    for (let turn = 0; !isDone(); turn++) {
-      if (turn === 1_000_000) expect.fail('what was waited for has not happened');
-      near.progress();
-      far.progress();
-      await new Promise(setImmediate);
-    }
-  }
+  const until = (isDone: () => boolean): Promise<void> => progressUntil([near, far], isDone);
 
   function ibIface(iface: Iface): IbIface {
     if (iface instanceof IbIface) return iface;

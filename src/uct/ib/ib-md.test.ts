@@ -3,6 +3,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { CountingCompletion, errorOf } from '../../../test/contract/uct-fixture.ts';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
+import { progressUntil } from '../../../test/fixtures/progress-until.ts';
 import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';
 import { createEmulatedNode, type EmulatedNode } from '../../emulator/index.ts';
 import { RdmaContext } from '../../emulator/rdma/rdma-context.ts';
@@ -147,14 +148,7 @@ describe('IbMd', () => {
 
     const send = (): Status => endpoint.amShort(1, new Int32Array(2), 2, undefined, 0, 0);
 
-    async function until(isDone: () => boolean): Promise<void> {
-      for (let turn = 0; !isDone(); turn++) {
-        if (turn === 1_000_000) expect.fail('what was waited for has not happened');
-        near.progress();
-        far.progress();
-        await new Promise(setImmediate);
-      }
-    }
+    const until = (isDone: () => boolean): Promise<void> => progressUntil([near, far], isDone);
 
     async function put(byteLength: number, rkey: RemoteKey): Promise<Status> {
       const completion = new CountingCompletion();

@@ -1,8 +1,7 @@
 /** What the page can do: faults of the emulated node, and the exchange of the demo. */
 
 import type { WebModel } from '../web-model.ts';
-import type { Pair } from './data/links.ts';
-import { isDown } from './data/links.ts';
+import { isDown, type Pair } from './data/links.ts';
 import { byId, setText } from './dom.ts';
 
 /** Header with the token; see web-server.ts. */

@@ -50,9 +50,7 @@ export class NotifyOrder {
   /** The notification of a list that has not ended is on its way: the next has its turn. */
   pass(list: FlushedList): void {
     const start = this.#open.get(list);
-    if (start === undefined || start.hasPassed) return;
-    start.hasPassed = true;
-    this.#drop();
+    if (start !== undefined) this.#pass(start);
   }
 
   /** Calls `ended` once for each list that has not ended, when it does; returns their number. */
@@ -71,15 +69,14 @@ export class NotifyOrder {
 
   /** Lets those go on that have waited for a list that was removed. */
   release(start: ListStart): void {
-    if (start.notifies && !start.hasPassed) {
-      start.hasPassed = true;
-      this.#drop();
-    }
+    if (start.notifies) this.#pass(start);
     for (const ended of start.waiters) ended();
   }
 
-  /** After the end of one. Compacts the queue when half of it has ended, so that each list costs the same however many wait. */
-  #drop(): void {
+  /** Gives the turn to the next, once. Compacts the queue when half of it has passed, so that each list costs the same however many wait. */
+  #pass(start: ListStart): void {
+    if (start.hasPassed) return;
+    start.hasPassed = true;
     const before = this.#head;
     while (this.#notifying[this.#head]?.hasPassed === true) this.#head++;
     const isFirst = this.#head !== before;

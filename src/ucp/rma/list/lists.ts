@@ -128,16 +128,8 @@ export class RmaLists {
         const whole = planned(block, first?.candidate);
         if (first === undefined || others.length === 0) return whole;
         whole.parts = [first, ...others].map(({ candidate, offset, byteLength }) => {
-          const { local, localOffset, rkey, remoteOffset, entry } = block;
-          const part = {
-            local,
-            localOffset: localOffset + offset,
-            rkey,
-            remoteOffset: remoteOffset + offset,
-            byteLength,
-            entry,
-          };
-          return planned(part, candidate);
+          const [localOffset, remoteOffset] = [block.localOffset + offset, block.remoteOffset + offset];
+          return planned({ ...block, localOffset, remoteOffset, byteLength }, candidate);
         });
         return whole;
       } catch (error) {

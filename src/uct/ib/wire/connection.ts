@@ -93,6 +93,8 @@ export class Connection {
   readonly #entries: (TxEntry | undefined)[];
   readonly #block: ScratchBlock;
   readonly #slotWords: number;
+  /** Room of the owner that is kept for control messages. */
+  readonly #reserved: number;
   #head = 0;
   #tail = 0;
   #unsignaled = 0;
@@ -104,6 +106,7 @@ export class Connection {
   /** @throws SyscallError */
   constructor(owner: ConnectionOwner, peer: string, id: Uint8Array, psn: number, isActive: boolean) {
     this.#owner = owner;
+    this.#reserved = Math.min(CONTROL_ROOM, owner.sendDepth >> 2);
     this.peer = peer;
     this.id = id;
     this.psn = psn;
@@ -144,8 +147,7 @@ export class Connection {
 
   /** Room for work requests, at most 0 if there is none: what connections share keeps some for control messages. */
   get room(): number {
-    const { sendRoom, sendDepth } = this.#owner;
-    return Math.min(this.#ownRoom, sendRoom - Math.min(CONTROL_ROOM, sendDepth >> 2));
+    return Math.min(this.#ownRoom, this.#owner.sendRoom - this.#reserved);
   }
 
   /** Room for control messages. */
