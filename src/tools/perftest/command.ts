@@ -1,6 +1,7 @@
 /** `gaudi-ucx perftest`: the command line of the test, in both its modes. It parses and prints; the test is in session.ts. */
 
 import { basename } from 'node:path';
+import { setFlagsFromString } from 'node:v8';
 import { Command } from 'commander';
 import { labelsEmulation } from '../../assembly/open-node.ts';
 import { launchedRank } from '../../coll/exchange/listener.ts';
@@ -33,6 +34,9 @@ import { type Meeting, runTest } from './session.ts';
 import { runThreads } from './threads/run-threads.ts';
 
 const DEFAULT_PORT = '13337';
+/** V8's limit for the calls that it compiles into one function, in bytes of bytecode: see docs/guide/tuning.md. */
+const INLINING_OPTION = '--max-inlined-bytecode-size-cumulative';
+const INLINED_BYTES_MAX = 4000;
 /** Version of the conversation of two sides. */
 const PROTOCOL = 3;
 
@@ -98,6 +102,9 @@ async function run(host: string | undefined, options: CommandOptions, command: C
     await runRanks(host, options, command);
     return;
   }
+  // As the guide advises programs of short messages; before anything that matters is compiled.
+  const isGiven = process.execArgv.some((argument) => argument.startsWith(INLINING_OPTION));
+  if (!isGiven) setFlagsFromString(`${INLINING_OPTION}=${INLINED_BYTES_MAX}`);
   const cpus = readArguments(command, () => {
     checkArguments(host, options);
     return options.c === undefined ? undefined : cpusOf(options.c);

@@ -21,10 +21,11 @@ class MessagePacker implements AmPacker {
     const { header, bytes, pieces, offset, byteLength } = this;
     const first = frame.offset >> 2;
     for (let i = 0; i < header.length; i++) frame.words[first + i] = header[i]!;
-    const at = frame.offset + header.byteLength;
+    const headerBytes = header.length * 4;
+    const at = frame.offset + headerBytes;
     if (pieces !== undefined) gather(pieces, offset, byteLength, frame.bytes, at);
     else if (bytes !== undefined) frame.bytes.set(bytes.subarray(offset, offset + byteLength), at);
-    return header.byteLength + byteLength;
+    return headerBytes + byteLength;
   }
 }
 
@@ -47,7 +48,7 @@ export function sendMessage(
   const { amLane } = connection;
   if (amLane === undefined) return Status.UNREACHABLE;
   if (connection.isLoopback) amLane.activity.busy = true;
-  const total = header.byteLength + payloadLength;
+  const total = header.length * 4 + payloadLength;
   if (total <= connection.amShortMax) {
     const status = amLane.endpoint.amShort(messageId, header, header.length, payload, payloadOffset, payloadLength);
     if (connection.trace !== undefined && status !== Status.NO_RESOURCE)
@@ -90,13 +91,13 @@ export function sendPieces(
 ): Status {
   const { amLane } = connection;
   if (amLane === undefined) return Status.UNREACHABLE;
-  const bytes = shortBytes(connection, pieces, header.byteLength, byteLength);
+  const bytes = shortBytes(connection, pieces, header.length * 4, byteLength);
   if (bytes !== undefined) {
     const at = byteLength === 0 ? 0 : pieces[0]!.offset + offset - pieces[0]!.start;
     return sendMessage(connection, messageId, header, bytes, at, byteLength);
   }
   if (connection.isLoopback) amLane.activity.busy = true;
-  if (header.byteLength + byteLength > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
+  if (header.length * 4 + byteLength > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
   PACKER.header = header;
   PACKER.bytes = undefined;
   PACKER.pieces = pieces;
@@ -118,12 +119,12 @@ export function sendAfterPuts(
 ): Status {
   const { endpoint } = connection.amLane ?? {};
   if (endpoint?.amAfterPuts === undefined) return Status.UNSUPPORTED;
-  if (header.byteLength + payload.byteLength > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
+  if (header.length * 4 + payload.length > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
   PACKER.header = header;
   PACKER.bytes = payload;
   PACKER.pieces = undefined;
   PACKER.offset = 0;
-  PACKER.byteLength = payload.byteLength;
+  PACKER.byteLength = payload.length;
   const status = endpoint.amAfterPuts(messageId, failedId, PACKER, puts);
   if (connection.trace !== undefined && status !== Status.NO_RESOURCE)
     connection.trace.sent(connection.id, messageId, header, payload.byteLength);

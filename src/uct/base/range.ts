@@ -1,5 +1,6 @@
 /** Checks of addresses and ranges from callers: integers, not negative, inside the limits. */
 
+import { hasBytes } from '../../ucs/memory/has-bytes.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 
 const ADDRESS_END: bigint = 2n ** 64n;
@@ -15,6 +16,18 @@ export function isInside(offset: number, byteLength: number, limit: number): boo
   );
 }
 
+/** Whether `[offset, offset + byteLength)` is inside a byte array, which may have been detached; false for fractions, NaN and what is no array. */
+export function isInBytes(offset: number, byteLength: number, bytes: Uint8Array | undefined): boolean {
+  return (
+    Number.isSafeInteger(offset) &&
+    Number.isSafeInteger(byteLength) &&
+    offset >= 0 &&
+    byteLength >= 0 &&
+    bytes instanceof Uint8Array &&
+    hasBytes(bytes, offset + byteLength)
+  );
+}
+
 /** Whether a message of header words and payload fits into `bytesMax`. Also rejects values that are not numbers, which could make a copy endless. */
 export function fitsMessage(
   headerWords: number,
@@ -24,7 +37,7 @@ export function fitsMessage(
   bytesMax: number,
 ): boolean {
   if (!isInside(headerWords * 4, payloadLength, bytesMax)) return false;
-  return payloadLength === 0 || (payload !== undefined && isInside(payloadOffset, payloadLength, payload.byteLength));
+  return payloadLength === 0 || isInBytes(payloadOffset, payloadLength, payload);
 }
 
 /** @throws UcxError ERR_INVALID_PARAM if it is not an address of 64 bits */

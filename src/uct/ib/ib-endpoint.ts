@@ -17,7 +17,7 @@ import {
 } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import { isCompletion } from '../base/completion.ts';
-import { fitsMessage, isInside } from '../base/range.ts';
+import { fitsMessage, isInBytes, isInside } from '../base/range.ts';
 import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
 import type { Buffers } from './base/buffers.ts';
 import { IbKey } from './base/ib-key.ts';
@@ -85,7 +85,7 @@ export class IbEndpoint implements UctEndpoint {
     completion?: Completion,
   ): Status {
     const { segBytes, inlineBytes } = this.#owner;
-    if (byteLength > segBytes || !isInside(sourceOffset, byteLength, source.byteLength)) return Status.INVALID_PARAM;
+    if (byteLength > segBytes || !isInBytes(sourceOffset, byteLength, source)) return Status.INVALID_PARAM;
     if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
     const refusal = this.#refusal(rkey, remoteOffset, byteLength);
     if (refusal !== Status.OK) return refusal;
@@ -123,7 +123,7 @@ export class IbEndpoint implements UctEndpoint {
     completion: Completion,
   ): Status {
     const { segBytes, tx, counters } = this.#owner;
-    if (byteLength > segBytes || !isInside(targetOffset, byteLength, target.byteLength)) return Status.INVALID_PARAM;
+    if (byteLength > segBytes || !isInBytes(targetOffset, byteLength, target)) return Status.INVALID_PARAM;
     if (!isCompletion(completion)) return Status.INVALID_PARAM;
     const refusal = this.#refusal(rkey, remoteOffset, byteLength);
     if (refusal !== Status.OK) return refusal;

@@ -22,7 +22,7 @@ import { checkHandler } from '../base/check-services.ts';
 import { hostIfaceAttributes } from '../base/host/host-attributes.ts';
 import { IOV_MAX } from '../base/host/host-iov.ts';
 import { identityText, sameAddress, UNIQUE_ADDRESS_BYTES, uniqueAddress, unreachable } from '../base/iface-address.ts';
-import { fitsMessage, isInside } from '../base/range.ts';
+import { fitsMessage, isInBytes } from '../base/range.ts';
 import { checkTimeout, Sleeper } from '../base/sleeper.ts';
 import { Transfer, TransferCounters } from '../base/transfer-counters.ts';
 import { LoopbackQueue } from './loopback-queue.ts';
@@ -218,14 +218,14 @@ export class SelfIface implements Iface {
 
 /** Whether a local range is valid for a short operation. */
 function isShort(bytes: Uint8Array, offset: number, byteLength: number): boolean {
-  return byteLength <= SHORT_BYTES_MAX && isInside(offset, byteLength, bytes.byteLength);
+  return byteLength <= SHORT_BYTES_MAX && isInBytes(offset, byteLength, bytes);
 }
 
 /** The remote array of a key if it is valid and contains the range, else the status of the refusal. */
 function remoteBytes(rkey: SelfKey, offset: number, byteLength: number): Uint8Array | Status {
   const { memory } = rkey;
   if (!memory.live) return Status.INVALID_ADDR;
-  if (!isInside(offset, byteLength, memory.byteLength)) return Status.INVALID_ADDR;
+  if (!isInBytes(offset, byteLength, memory.bytes)) return Status.INVALID_ADDR;
   return memory.bytes;
 }
 
@@ -240,7 +240,7 @@ function eachEntry(iov: readonly IovEntry[], remoteOffset: number, rkey: SelfKey
   for (const { memory, offset, byteLength } of iov) {
     if (!(memory instanceof SelfMemory))
       throw invalidParam('iov', 'must hold memory of memory domain self', memory.mdName);
-    if (!memory.live || !isInside(offset, byteLength, memory.byteLength)) {
+    if (!memory.live || !isInBytes(offset, byteLength, memory.bytes)) {
       throw invalidParam(
         'iov',
         `must lie inside live memory of ${memory.byteLength} bytes`,

@@ -6,7 +6,7 @@ import type { AmPacker, Completion, IfaceAttributes, UctEndpoint } from '../api/
 import type { RemoteKey } from '../api/memory.ts';
 import { isCompletion } from '../base/completion.ts';
 import { checkIov, type HostIovEntry } from '../base/host/host-iov.ts';
-import { fitsMessage, isInside } from '../base/range.ts';
+import { fitsMessage, isInBytes, isInside } from '../base/range.ts';
 import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
 import {
   AFTER_PUTS_HEADER_BYTES,
@@ -68,7 +68,7 @@ export class TcpEndpoint implements UctEndpoint {
     key: RemoteKey,
     completion?: Completion,
   ): Status {
-    if (byteLength > this.#shortBytesMax || !isInside(sourceOffset, byteLength, source.byteLength)) {
+    if (byteLength > this.#shortBytesMax || !isInBytes(sourceOffset, byteLength, source)) {
       return Status.INVALID_PARAM;
     }
     if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
@@ -126,7 +126,7 @@ export class TcpEndpoint implements UctEndpoint {
     key: RemoteKey,
     completion: Completion,
   ): Status {
-    if (byteLength > this.#shortBytesMax || !isInside(targetOffset, byteLength, target.byteLength)) {
+    if (byteLength > this.#shortBytesMax || !isInBytes(targetOffset, byteLength, target)) {
       return Status.INVALID_PARAM;
     }
     const iov = [{ memory: new ShortTarget(target), offset: targetOffset, byteLength }];

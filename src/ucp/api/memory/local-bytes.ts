@@ -1,6 +1,7 @@
 /** Local memory of a message: one piece or a list of pieces, checked, and copies between it and host bytes. It does not access device memory. */
 
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
+import { hasBytes } from '../../../ucs/memory/has-bytes.ts';
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import { IOV_MAX, type IovPiece, type LocalMemory } from '../memory.ts';
 import { OwnedMemory } from './owned-memory.ts';
@@ -22,8 +23,7 @@ export interface Piece<M extends LocalMemory = LocalMemory> {
 /** Checks one piece of local memory: its type, its owner, and the range. */
 export function checkLocal(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
   const areWhole = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
-  // Compares byteLength, not length: compiled code of V8 11.3 still reads the old length of a detached array.
-  if (areWhole && local instanceof Uint8Array && offset + byteLength <= local.byteLength) return;
+  if (areWhole && local instanceof Uint8Array && hasBytes(local, offset + byteLength)) return;
   checkEach(owner, local, offset, byteLength);
 }
 
@@ -127,8 +127,7 @@ export function areIntact(pieces: readonly Piece[]): boolean {
 
 /** False for host bytes that are shorter than a range in them, such as those of a detached ArrayBuffer. */
 export function holdsBytes(bytes: Uint8Array | undefined, offset: number, byteLength: number): boolean {
-  // See checkLocal.
-  return bytes === undefined || offset + byteLength <= bytes.byteLength;
+  return bytes === undefined || hasBytes(bytes, offset + byteLength);
 }
 
 /** Calls `run` for the part of every piece that lies in `[from, from + byteLength)` of the message. */

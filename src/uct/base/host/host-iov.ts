@@ -2,7 +2,7 @@
 
 import { invalidParam } from '../../../ucs/type/error.ts';
 import type { IovEntry } from '../../api/iface.ts';
-import { isInside } from '../range.ts';
+import { isInBytes } from '../range.ts';
 import { HostMemory } from './host-memory.ts';
 
 /** An entry that has passed {@link checkIov}. */
@@ -25,7 +25,7 @@ export function checkIov(iov: readonly IovEntry[], mdName: string): number {
     if (!(memory instanceof HostMemory) || memory.mdName !== mdName) {
       throw invalidParam('iov', `must hold memory of memory domain ${mdName}`, memory?.mdName);
     }
-    if (!memory.live || !isInside(offset, byteLength, memory.byteLength)) {
+    if (!memory.live || !isInBytes(offset, byteLength, memory.bytes)) {
       const place = `${byteLength} at ${offset}`;
       throw invalidParam('iov', `must lie inside live memory of ${memory.byteLength} bytes`, place);
     }

@@ -7,7 +7,7 @@ import { invalidParam, isUcxError, type UcxError } from '../../../ucs/type/error
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import { hasEnded, type ProcessIdentity } from '../../base/key/process-identity.ts';
-import { isInside } from '../../base/range.ts';
+import { isInBytes, isInside } from '../../base/range.ts';
 import { Transfer } from '../../base/transfer-counters.ts';
 import { IOV_MAX, SHORT_BYTES_MAX } from '../base/card/dma-limits.ts';
 import { type DmaTransfers, ShortPuts } from '../base/dma-transfers.ts';
@@ -153,7 +153,7 @@ export class IpcEndpoint implements UctEndpoint {
 
   /** Checks a short operation and makes its memory available; returns OK or the reason. */
   #checkShort(key: IpcKey, remoteOffset: number, local: Uint8Array, localOffset: number, byteLength: number): Status {
-    if (!(byteLength > 0 && byteLength <= SHORT_BYTES_MAX) || !isInside(localOffset, byteLength, local.byteLength)) {
+    if (!(byteLength > 0 && byteLength <= SHORT_BYTES_MAX) || !isInBytes(localOffset, byteLength, local)) {
       return this.#refuse(Status.INVALID_PARAM);
     }
     if (!isInside(remoteOffset, byteLength, key.byteLength)) return this.#refuse(Status.INVALID_ADDR);

@@ -7,7 +7,7 @@ import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status, statusOf } from '../../../ucs/type/status.ts';
 import type { AmPacker, AtomicCall, UctEndpoint } from '../../api/iface.ts';
 import { checkIov, type HostIovEntry } from '../../base/host/host-iov.ts';
-import { fitsMessage, isInside } from '../../base/range.ts';
+import { fitsMessage, isInBytes, isInside } from '../../base/range.ts';
 import { Transfer, type TransferCounters } from '../../base/transfer-counters.ts';
 import type { Peer } from './peer.ts';
 import { POSIX_NAME, type PosixKey } from './posix-key.ts';
@@ -56,7 +56,7 @@ export class PosixEndpoint implements UctEndpoint {
   }
 
   putShort(source: Uint8Array, sourceOffset: number, byteLength: number, remoteOffset: number, key: PosixKey): Status {
-    if (byteLength > SHORT_BYTES_MAX || !isInside(sourceOffset, byteLength, source.length)) {
+    if (byteLength > SHORT_BYTES_MAX || !isInBytes(sourceOffset, byteLength, source)) {
       return Status.INVALID_PARAM;
     }
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
@@ -71,7 +71,7 @@ export class PosixEndpoint implements UctEndpoint {
   }
 
   getShort(target: Uint8Array, targetOffset: number, byteLength: number, remoteOffset: number, key: PosixKey): Status {
-    if (byteLength > SHORT_BYTES_MAX || !isInside(targetOffset, byteLength, target.length)) {
+    if (byteLength > SHORT_BYTES_MAX || !isInBytes(targetOffset, byteLength, target)) {
       return Status.INVALID_PARAM;
     }
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
