@@ -20,6 +20,8 @@ const options: RolldownOptions[] = defineConfig(
         cleanDir: true,
         chunkFileNames: '[name]-[hash].js',
         sourcemap: true,
+        // A class that is renamed, because the bundle has another of its name, gets it back, which makes `instanceof` of it slow: those of hot paths
+        // have names of their own.
         keepNames: true,
         codeSplitting: {
           groups: [

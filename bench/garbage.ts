@@ -22,6 +22,12 @@ export async function benchGarbage(): Promise<Result[]> {
   const [one, two] = [own.worker(), other.worker()];
   const [there, back] = [one.endpoint(two.address()), two.endpoint(one.address())];
   const key = there.unpackRkey(other.packRkey(other.memMap({ allocate: 4096 })));
+  const mapped = own.memMap({ allocate: 4096 });
+  const list = there.prepareList('put', [
+    { local: mapped, rkey: key, byteLength: BYTES, count: 4, localStride: 64, remoteStride: 64 },
+  ]);
+  const part = { blocks: new Int32Array([1, 3]) } as const;
+  const flushed = { flush: true } as const;
   const local = new Uint8Array(BYTES);
   const target = new Uint8Array(BYTES);
   let handled = 0;
@@ -65,6 +71,9 @@ export async function benchGarbage(): Promise<Result[]> {
     ['active message', 0, activeMessage],
     ['tagged message', 0, () => message(two.tagRecvNbx(target, 0, BYTES, 5), there.tagSendNbx(local, 0, BYTES, 5))],
     ['stream', 0, () => message(back.streamRecvNbx(target, 0, BYTES), there.streamSendNbx(local, 0, BYTES))],
+    ['prepared list', 0, () => end(there.putListNbx(list))],
+    ['part of a prepared list', 0, () => end(there.putListNbx(list, part))],
+    ['prepared list with a flush', 0, () => end(there.putListNbx(list, flushed))],
   ];
   return operations.map(([name, bytesMax, operation]) => {
     const bytes = garbageOf(operation, bytesMax);

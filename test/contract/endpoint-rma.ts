@@ -106,6 +106,33 @@ function zcopyCases(fixture: RmaFixture): void {
     }
   });
 
+  it('gives the list back when the call has returned', async () => {
+    const { md, iface, endpoint } = fixture;
+    const there = fixture.remote(100_000);
+    const other = fixture.memory(MemoryType.HOST, 100_000)!;
+    const here = fixture.memory(MemoryType.HOST, 100_000)!;
+    const rkey = keyOf(md, there);
+    const bytes = fixture.pattern(100_000);
+    /** Uses one list for an operation, and for nothing else after the call. */
+    const move = (operation: 'putZcopy' | 'getZcopy'): Promise<Status> =>
+      finish(iface, (completion) => {
+        const iov = [{ memory: here, offset: 0, byteLength: 100_000 }];
+        const status = endpoint[operation](iov, 0, rkey, completion);
+        Object.assign(iov[0]!, { memory: other, offset: 1, byteLength: 1 });
+        iov.length = 0;
+        return status;
+      });
+    here.bytes!.set(bytes);
+    expect(await move('putZcopy')).toBe(Status.OK);
+    await fixture.expectBytes(there, bytes);
+    here.bytes!.fill(0);
+    other.bytes!.fill(0);
+    expect(await move('getZcopy')).toBe(Status.OK);
+    await fixture.expectBytes(here, bytes);
+    await fixture.expectBytes(other, new Uint8Array(100_000));
+    expect([here.inFlight, other.inFlight].every((inFlight) => (inFlight ?? 0) === 0)).toBe(true);
+  });
+
   it('moves nothing for lists without bytes', async () => {
     const { md, iface, endpoint } = fixture;
     const rkey = keyOf(md, fixture.remote(16));

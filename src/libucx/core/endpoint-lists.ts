@@ -5,7 +5,7 @@ import {
   checkListOptions,
   checkListParams,
   checkNotification,
-  moveParamsOf,
+  notificationOf,
 } from '../../ucp/api/list/check-list.ts';
 import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/list/list.ts';
 import { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
@@ -82,18 +82,20 @@ export class EndpointLists {
     const endpoint = this.#endpoint;
     const { devices } = this.#worker;
     if (endpoint.status !== Status.OK) return endpoint.status;
-    const move = moveParamsOf(list, params);
-    if (move === undefined) return Status.OK;
+    const { blocks, flush = false, notifyId = NOTIFICATION_AM_ID } = params ?? {};
+    const notification = notificationOf(params);
+    if ((blocks ?? list.blocks).length === 0 && notification === undefined) return Status.OK;
     if (endpoint.isFenced) {
       const begin = (inner: RequestParams): Status | Request => this.#move(list, { ...params, ...inner });
       return devices.defer(endpoint, `${list.operation}/list`, begin, params);
     }
     const plan = {
-      ...move,
       list,
+      selected: blocks && Int32Array.from(blocks),
+      notification,
+      flushes: flush || notification !== undefined,
       order: this.#order,
-      notify: (bytes: Uint8Array, inner: RequestParams) =>
-        sendOwn(this.#worker, endpoint, move.notificationId ?? NOTIFICATION_AM_ID, bytes, inner),
+      notify: (bytes: Uint8Array, inner: RequestParams) => sendOwn(this.#worker, endpoint, notifyId, bytes, inner),
     };
     return devices.list(endpoint, plan, params);
   }

@@ -1,7 +1,7 @@
 /** A list of puts or gets over libucp, one operation for each block, and the notification of its end. */
 
 import { entryError } from '../../ucp/api/list/check-list.ts';
-import type { FlushedList } from '../../ucp/api/list/notify-order.ts';
+import type { FlushedList, ListStart } from '../../ucp/api/list/notify-order.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import { isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -19,6 +19,7 @@ const Phase = { MOVE: 0, FLUSH: 1, NOTIFY: 2, SENT: 3 } as const;
 /** The operation. */
 export class ListOperation extends DeviceOperation implements FlushedList {
   isDue = false;
+  listStart: ListStart | undefined = undefined;
   readonly #plan: ListPlan;
   readonly #count: number;
   readonly #flush: FlushParts;

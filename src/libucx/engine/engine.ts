@@ -5,7 +5,6 @@ import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
 import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../ucp/api/endpoint.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
-import type { ListMoveParams } from '../../ucp/api/list/check-list.ts';
 import type { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
 import type { PlannedList } from '../../ucp/api/list/planned-list.ts';
 import type { AmSendParams, Request, RequestParams } from '../../ucp/api/request.ts';
@@ -100,8 +99,13 @@ export interface RemoteTransfer {
 }
 
 /** A list of puts or gets, and the notification of its end. */
-export interface ListPlan extends ListMoveParams {
+export interface ListPlan {
   readonly list: PlannedList;
+  /** Numbers of the blocks; undefined for all. */
+  readonly selected: Int32Array | undefined;
+  readonly notification: Uint8Array | undefined;
+  /** Whether it ends only when all bytes are in remote memory: always before a notification. */
+  readonly flushes: boolean;
   /** Notifications of the endpoint. */
   readonly order: NotifyOrder;
   /** Sends the notification. */

@@ -267,7 +267,7 @@ export interface UctEndpoint {
     completion?: Completion,
   ): Status;
   /**
-   * Sends the bytes from their memory.
+   * Sends the bytes from their memory. The list is the caller's again when the call has returned, its memory when the operation has ended.
    * @param completion called when the bytes have arrived, or with their failure: flush reports only operations without a completion
    */
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;

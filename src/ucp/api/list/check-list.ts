@@ -111,25 +111,11 @@ export function checkNotification(bytes: Uint8Array): void {
   throw invalidParam('notify', `must be a Uint8Array of at most ${NOTIFICATION_BYTES_MAX} bytes`, got);
 }
 
-/** What one move of a list does. */
-export interface ListMoveParams {
-  /** Numbers of the blocks; undefined for all. */
-  readonly selected: Int32Array | undefined;
-  readonly notification: Uint8Array | undefined;
-  /** Id of active messages that it goes to; undefined for those of the worker. */
-  readonly notificationId: number | undefined;
-  /** Whether it ends only when all bytes are in remote memory: always before a notification. */
-  readonly flushes: boolean;
-}
-
-/** Copies the checked parameters of a move, which the caller may change; undefined for a move that has nothing to do. */
-export function moveParamsOf({ blockCount }: PreparedList, params: ListParams | undefined): ListMoveParams | undefined {
-  const { blocks, notify, notifyId: notificationId, flush = false } = params ?? {};
-  const selected = blocks === undefined ? undefined : Int32Array.from(blocks);
+/** A copy of the notification of a move, which the caller may change; undefined for none. */
+export function notificationOf(params: ListParams | undefined): Uint8Array | undefined {
+  const notify = params?.notify;
   // Detached bytes are none.
-  const notification = notify === undefined || notify.byteLength > 0 ? notify?.slice() : new Uint8Array(0);
-  if ((selected?.length ?? blockCount) === 0 && notification === undefined) return undefined;
-  return { selected, notification, notificationId, flushes: flush || notification !== undefined };
+  return notify === undefined || notify.byteLength > 0 ? notify?.slice() : new Uint8Array(0);
 }
 
 /** Adds the blocks of an entry; returns how many it has before merging. */

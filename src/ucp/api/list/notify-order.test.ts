@@ -1,11 +1,12 @@
 /** The order of notifications: turns come in the order of the start, and any number of lists may wait for one. */
 
 import { describe, expect, it } from 'vitest';
-import { type FlushedList, NotifyOrder } from './notify-order.ts';
+import { type FlushedList, type ListStart, NotifyOrder } from './notify-order.ts';
 
 /** A list that ends in its turn, unless it is held. */
 class WaitingList implements FlushedList {
   isDue = false;
+  listStart: ListStart | undefined = undefined;
   readonly #order: NotifyOrder;
   readonly #ended: () => void;
   isHeld = false;

@@ -7,23 +7,31 @@
 export interface FlushedList {
   /** Whether its notification waits for its turn. */
   readonly isDue: boolean;
+  /** Its start that has not ended; set by {@link NotifyOrder}. */
+  listStart: ListStart | undefined;
   /** It is its turn. */
   onTurn(): void;
 }
 
 /** One start of a list: the same request may be started again while its earlier start is still in the queue. */
-export interface ListStart {
-  readonly list: FlushedList;
+export class ListStart {
+  list: FlushedList | undefined = undefined;
   /** Called with its end. */
-  readonly waiters: (() => void)[];
-  readonly notifies: boolean;
+  readonly waiters: (() => void)[] = [];
+  notifies = false;
   /** Whether its notification was sent, or will not be: the next one has its turn. */
-  hasPassed: boolean;
+  hasPassed = false;
+  /** Its neighbours among the starts that have not ended. */
+  previous: ListStart | undefined = undefined;
+  next: ListStart | undefined = undefined;
 }
 
-/** The lists that have not ended. */
+/** The lists that have not ended. A list without a notification costs no allocation in steady state. */
 export class NotifyOrder {
-  readonly #open: Map<FlushedList, ListStart> = new Map();
+  #first: ListStart | undefined = undefined;
+  #last: ListStart | undefined = undefined;
+  /** Starts without a notification that have ended, through `next`. */
+  #spare: ListStart | undefined = undefined;
   /** Those with a notification, in order: `#head` is the first that has not passed its turn on, and `#passed` of them have. */
   #notifying: ListStart[] = [];
   #head = 0;
@@ -31,46 +39,68 @@ export class NotifyOrder {
   #isTaking = false;
 
   get isEmpty(): boolean {
-    return this.#open.size === 0;
+    return this.#first === undefined;
   }
 
   add(list: FlushedList, notifies: boolean): void {
-    const start = { list, waiters: [], notifies, hasPassed: false };
-    this.#open.set(list, start);
+    const start = this.#spare ?? new ListStart();
+    if (start === this.#spare) this.#spare = start.next;
+    start.list = list;
+    start.notifies = notifies;
+    start.previous = this.#last;
+    start.next = undefined;
+    if (this.#last === undefined) this.#first = start;
+    else this.#last.next = start;
+    this.#last = start;
+    list.listStart = start;
     if (notifies) this.#notifying.push(start);
   }
 
   /** Whether it is the turn of a list with a notification. */
-  isFirst(list: FlushedList): boolean {
-    const first = this.#notifying[this.#head];
+  isFirst({ listStart }: FlushedList): boolean {
     // Of the start that has not ended: its request may have been given back and started again while its callback runs.
-    return first !== undefined && first === this.#open.get(list);
+    return listStart !== undefined && listStart === this.#notifying[this.#head];
   }
 
   /** The notification of a list that has not ended is on its way: the next has its turn. */
-  pass(list: FlushedList): void {
-    const start = this.#open.get(list);
-    if (start !== undefined) this.#pass(start);
+  pass({ listStart }: FlushedList): void {
+    if (listStart !== undefined) this.#pass(listStart);
   }
 
   /** Calls `ended` once for each list that has not ended, when it does; returns their number. */
   await(ended: () => void): number {
-    for (const { waiters } of this.#open.values()) waiters.push(ended);
-    return this.#open.size;
+    let count = 0;
+    for (let start = this.#first; start !== undefined; start = start.next) {
+      start.waiters.push(ended);
+      count += 1;
+    }
+    return count;
   }
 
   /** Removes a list that ends: its request may be started again from now on. {@link release} must follow. */
   remove(list: FlushedList): ListStart | undefined {
-    const start = this.#open.get(list);
+    const start = list.listStart;
     if (start === undefined) return undefined;
-    this.#open.delete(list);
+    list.listStart = undefined;
+    const { previous, next } = start;
+    if (previous === undefined) this.#first = next;
+    else previous.next = next;
+    if (next === undefined) this.#last = previous;
+    else next.previous = previous;
+    start.previous = undefined;
+    start.next = undefined;
     return start;
   }
 
   /** Lets those go on that have waited for a list that was removed. */
   release(start: ListStart): void {
     if (start.notifies) this.#pass(start);
-    for (const ended of start.waiters) ended();
+    const { waiters } = start;
+    for (let ended = waiters.shift(); ended !== undefined; ended = waiters.shift()) ended();
+    if (start.notifies) return;
+    start.list = undefined;
+    start.next = this.#spare;
+    this.#spare = start;
   }
 
   /** Gives the turn to the next, once. Compacts the queue when half of it has passed, so that each list costs the same however many wait. */
@@ -97,7 +127,7 @@ export class NotifyOrder {
       let last: ListStart | undefined;
       for (
         let next = this.#notifying[this.#head];
-        next?.list.isDue === true && next !== last;
+        next?.list?.isDue === true && next !== last;
         next = this.#notifying[this.#head]
       ) {
         last = next;

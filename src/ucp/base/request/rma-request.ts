@@ -17,7 +17,7 @@ import { type Connection, notInitialized, Request, type Starter } from './reques
 const FORCE = { force: true } as const;
 
 /** Stands in the list of a request that has none: an ended request must not keep memory alive. */
-const NO_MEMORY: MdMemory = {
+export const NO_MEMORY: MdMemory = {
   mdName: '',
   memoryType: MemoryType.UNKNOWN,
   sysDevice: undefined,

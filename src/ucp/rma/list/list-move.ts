@@ -71,17 +71,25 @@ export class MoveRegistrations implements BlockRegistrar {
   }
 }
 
-/** A move. */
+/** The blocks of no list. */
+const NO_BLOCKS: readonly PlannedBlock[] = [];
+
+/** The moves of one request, one after the other. */
 export class BlockMove implements ListMove {
   readonly #host: ProtocolHost;
   readonly #software: SoftwareList;
-  readonly #list: PlannedList<PlannedBlock>;
-  readonly #selected: ArrayLike<number> | undefined;
-  readonly #registrations: MoveRegistrations | undefined;
-  readonly #count: number;
+  #list: PlannedList<PlannedBlock> | undefined = undefined;
+  #blocks: readonly PlannedBlock[] = NO_BLOCKS;
+  /** Numbers of the blocks that are moved, unless it is all; the array is kept for later moves. */
+  #selected: Int32Array = new Int32Array(0);
+  #isPart = false;
+  #registrations: MoveRegistrations | undefined = undefined;
+  #count = 0;
   #next = 0;
   /** The part of a block that several devices share. */
   #nextPart = 0;
+  /** The block that is started, as the list of a zero-copy operation; transports do not keep it. */
+  readonly #iov: PlannedBlock[] = [];
   /** Lanes that hold back what they are given. */
   readonly #corked: Lane[] = [];
   /** Blocks that the worker of the peer moves. */
@@ -90,24 +98,33 @@ export class BlockMove implements ListMove {
   #transfers: RmaRequest[] | undefined = undefined;
   #isDropped = false;
 
-  /** @param selected numbers of the blocks that are moved; undefined for all */
-  constructor(
-    host: ProtocolHost,
-    software: SoftwareList,
+  constructor(host: ProtocolHost, software: SoftwareList) {
+    this.#host = host;
+    this.#software = software;
+  }
+
+  /**
+   * Begins a move; the one before was closed. Allocates nothing in steady state.
+   * @param selected numbers of the blocks that are moved, copied; undefined for all
+   */
+  begin(
     list: PlannedList<PlannedBlock>,
     selected: ArrayLike<number> | undefined,
     registrations: MoveRegistrations | undefined,
-  ) {
-    this.#host = host;
-    this.#software = software;
+  ): void {
     this.#list = list;
-    this.#selected = selected;
+    this.#blocks = list.blocks;
+    this.#isPart = selected !== undefined;
+    if (selected !== undefined) this.#select(selected);
     this.#registrations = registrations;
     this.#count = selected?.length ?? list.blockCount;
+    this.#next = 0;
+    this.#nextPart = 0;
+    this.#isDropped = false;
   }
 
   get isIntact(): boolean {
-    return this.#list.isIntact;
+    return this.#list?.isIntact !== false;
   }
 
   get isCarried(): boolean {
@@ -129,15 +146,26 @@ export class BlockMove implements ListMove {
 
   close(): void {
     this.#registrations?.close();
+    this.#registrations = undefined;
+    this.#list = undefined;
+    this.#blocks = NO_BLOCKS;
+    this.#transfers = undefined;
+    this.#iov.pop();
+    while (this.#remote.length > 0) this.#remote.pop();
+  }
+
+  #select(selected: ArrayLike<number>): void {
+    if (this.#selected.length < selected.length) this.#selected = new Int32Array(selected.length);
+    for (let i = 0; i < selected.length; i++) this.#selected[i] = selected[i]!;
   }
 
   #startBlocks(request: ListRequest): Status {
-    const { blocks } = this.#list;
+    const blocks = this.#blocks;
     const corked = this.#corked;
     let last: Lane | undefined;
     try {
       while (this.#next < this.#count && !this.#isDropped) {
-        const whole = blocks[this.#selected === undefined ? this.#next : this.#selected[this.#next]!]!;
+        const whole = blocks[this.#isPart ? this.#selected[this.#next]! : this.#next]!;
         const block = whole.parts === undefined ? whole : whole.parts[this.#nextPart]!;
         const { lane } = block;
         if (lane === undefined) {
@@ -147,7 +175,7 @@ export class BlockMove implements ListMove {
         }
         if (lane !== last) {
           last = lane;
-          request.used.add(lane);
+          if (!request.used.includes(lane)) request.used.push(lane);
           // One block starts as a put does: what else is given to its lane may start together with it.
           if (this.#count > 1 && !corked.includes(lane)) {
             corked.push(lane);
@@ -155,7 +183,8 @@ export class BlockMove implements ListMove {
           }
         }
         const completion = request.takeCompletion(block.entry);
-        const status = startBlock(block, completion, request);
+        this.#iov[0] = block;
+        const status = startBlock(this.#iov, completion, request);
         if (status !== Status.INPROGRESS) request.putCompletion(completion);
         if (status === Status.NO_RESOURCE) return status;
         this.#nextPart += 1;
@@ -172,8 +201,7 @@ export class BlockMove implements ListMove {
       }
       return request.failure;
     } finally {
-      for (let i = 0; i < corked.length; i++) corked[i]!.endpoint.uncork?.();
-      corked.length = 0;
+      for (let lane = corked.pop(); lane !== undefined; lane = corked.pop()) lane.endpoint.uncork?.();
     }
   }
 
@@ -210,7 +238,7 @@ export class BlockMove implements ListMove {
     const { entry } = blocks[0]!;
     const transfer = new RmaRequest(this.#host);
     transfer.begin(connection, connection.amLane);
-    transfer.operation = operationOf(this.#list.operation);
+    transfer.operation = operationOf(this.#list!.operation);
     transfer.protocolIndex = Protocol.SOFTWARE;
     this.#software.initBlocks(transfer, pieces, blocks, memoryKey);
     const completion = request.takeCompletion(entry);
@@ -231,9 +259,10 @@ export class BlockMove implements ListMove {
 }
 
 /** Starts a block; what a transport throws becomes its status, because others may be in flight. */
-function startBlock(block: PlannedBlock, completion: Completion, request: ListRequest): Status {
+function startBlock(iov: readonly PlannedBlock[], completion: Completion, request: ListRequest): Status {
+  const block = iov[0]!;
   try {
-    return block.start(completion);
+    return block.start(iov, completion);
   } catch (error) {
     request.error ??= entryError(block.entry, error);
     return isUcxError(error) ? error.status : Status.IO_ERROR;

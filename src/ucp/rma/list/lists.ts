@@ -2,7 +2,7 @@
 
 import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { checkList, entryError, type ListBlock, moveParamsOf } from '../../api/list/check-list.ts';
+import { checkList, entryError, type ListBlock, notificationOf } from '../../api/list/check-list.ts';
 import type { ListParams, PreparedList, TransferEntry } from '../../api/list/list.ts';
 import { PlannedList } from '../../api/list/planned-list.ts';
 import type { RequestCallback, RequestParams } from '../../api/request.ts';
@@ -90,21 +90,23 @@ export class RmaLists {
     params: ListParams | undefined,
   ): Status | Request {
     if (connection.failure !== Status.OK) return connection.failure;
-    const move = moveParamsOf(list, params);
-    if (move === undefined) return Status.OK;
-    const { selected, notification, notificationId, flushes } = move;
+    const selected = params?.blocks;
+    const notification = notificationOf(params);
+    if ((selected ?? list.blocks).length === 0 && notification === undefined) return Status.OK;
     if (notification !== undefined) connection.messageLane();
     const request = this.#host.requests.take(this.#host.requests.lists);
     if (request === undefined) return Status.NO_RESOURCE;
     const { operation } = list;
     const first = list.blocks[selected?.[0] ?? 0];
     request.begin(connection, first?.lane ?? connection.amLane);
-    request.move = new BlockMove(this.#host, this.#software, list, selected, registrations);
+    const blocks = request.move instanceof BlockMove ? request.move : new BlockMove(this.#host, this.#software);
+    blocks.begin(list, selected, registrations);
+    request.move = blocks;
     request.byteLength = list.bytesOf(selected);
     request.protocolName = first === undefined ? 'notify' : NAMES[operation][first.protocol]!;
     request.errorOf = ERRORS[operation];
-    request.notification = notification && { bytes: notification, id: notificationId };
-    request.flushes = flushes;
+    request.notification = notification && { bytes: notification, id: params?.notifyId };
+    request.flushes = params?.flush === true || notification !== undefined;
     if (request.flushes) connection.notifications.add(request, notification !== undefined);
     request.starter = this.#advance;
     return this.#host.start(request, params);
@@ -187,7 +189,7 @@ export class RmaLists {
     const puts = (amLane?.endpoint.putsStarted ?? 0) - putsBefore;
     if (notification === undefined || puts === 0 || failure !== Status.OK || !notifications.isFirst(request))
       return false;
-    if (!(used.size === 1 && used.has(amLane!) && move!.isCarried && move!.isIntact)) return false;
+    if (!(used.length === 1 && used[0] === amLane && move!.isCarried && move!.isIntact)) return false;
     if (this.#sender.notifyAfterPuts(connection, notification, puts) !== Status.OK) return false;
     notifications.pass(request);
     return true;
@@ -202,13 +204,14 @@ function releaseHold(request: ListRequest): boolean {
 
 /** Flushes the lanes that blocks were given to; those without resources stay for the next time. */
 function flushUsed(request: ListRequest): Status {
-  for (const lane of [...request.used]) {
+  const { used } = request;
+  for (let lane = used.at(-1); lane !== undefined; lane = used.at(-1)) {
     request.count += 1;
     lane.activity.busy = true;
     const status = lane.endpoint.flush(request);
     if (status !== Status.INPROGRESS) request.count -= 1;
     if (status === Status.NO_RESOURCE) return status;
-    request.used.delete(lane);
+    used.pop();
     if (status < 0 && request.failure === Status.OK) request.failure = status;
   }
   return Status.OK;

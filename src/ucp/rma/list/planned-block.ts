@@ -7,6 +7,7 @@ import type { MdMemory, RemoteKey as UctRemoteKey } from '../../../uct/api/memor
 import type { ListBlock } from '../../api/list/check-list.ts';
 import { hostBytes } from '../../api/memory/local-bytes.ts';
 import type { PeerConnection } from '../../base/peer-connection.ts';
+import { NO_MEMORY } from '../../base/request/rma-request.ts';
 import type { Lane } from '../../lane/lane.ts';
 import type { LocalMemory } from '../../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../../mem/memory-map.ts';
@@ -32,13 +33,17 @@ export const MAPPED_ONLY: BlockRegistrar = {
   },
 };
 
-/** A block. */
-export class PlannedBlock implements EntryOwner {
+/** A block; the one entry of a zero-copy list itself, because a move comes by thousands of blocks, and each further object is a cache miss. */
+export class PlannedBlock implements EntryOwner, IovEntry {
   readonly local: LocalMemory;
   readonly localOffset: number;
   readonly rkey: RemoteKey;
   readonly remoteOffset: number;
   readonly byteLength: number;
+  /** The local memory as the memory domain of the lane has it, and the place in it; of no use to short operations. */
+  memory: MdMemory = NO_MEMORY;
+  offset = 0;
+  /** Number of the entry of the list. */
   readonly entry: number;
   /** The lane; undefined for a block that the worker of the peer moves. */
   readonly lane: Lane | undefined;
@@ -48,7 +53,6 @@ export class PlannedBlock implements EntryOwner {
   /** Local bytes of a short operation. */
   readonly #bytes: Uint8Array | undefined;
   readonly #registrar: BlockRegistrar;
-  #iov: readonly IovEntry[] = [];
   /** The parts of a block that several devices share, which are started instead of it. */
   parts: readonly PlannedBlock[] | undefined = undefined;
 
@@ -85,16 +89,20 @@ export class PlannedBlock implements EntryOwner {
     if (protocol === Protocol.ZCOPY) initEntry(this, this.local, localOffset, byteLength, lane!.md.index, context);
   }
 
-  setEntry(memory: MdMemory, offset: number, byteLength: number): void {
-    this.#iov = [{ memory, offset, byteLength }];
+  setEntry(memory: MdMemory, offset: number): void {
+    this.memory = memory;
+    this.offset = offset;
   }
 
   register(registrar: OperationRegistrar, bytes: Uint8Array): MdMemory {
     return this.#registrar.register(registrar, bytes);
   }
 
-  /** Starts the block on its lane: the status of the transport. */
-  start(completion: Completion): Status {
+  /**
+   * Starts the block on its lane: the status of the transport.
+   * @param iov the block alone
+   */
+  start(iov: readonly PlannedBlock[], completion: Completion): Status {
     const { endpoint, activity } = this.lane!;
     activity.busy = true;
     const { localOffset, remoteOffset, byteLength } = this;
@@ -102,8 +110,8 @@ export class PlannedBlock implements EntryOwner {
     const bytes = this.#bytes;
     if (bytes === undefined) {
       return this.#operation === Operation.PUT
-        ? endpoint.putZcopy(this.#iov, remoteOffset, part, completion)
-        : endpoint.getZcopy(this.#iov, remoteOffset, part, completion);
+        ? endpoint.putZcopy(iov, remoteOffset, part, completion)
+        : endpoint.getZcopy(iov, remoteOffset, part, completion);
     }
     return this.#operation === Operation.PUT
       ? endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, part, completion)

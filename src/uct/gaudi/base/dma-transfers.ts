@@ -16,7 +16,7 @@ import { TransferCounters } from '../../base/transfer-counters.ts';
 import { DIRECTIONS, Direction, IOV_MAX } from './card/dma-limits.ts';
 import type { GaudiCard } from './card/gaudi-cards.ts';
 import type { Landing } from './card/landings.ts';
-import { type CardMemory, GaudiMemory, HostMemory } from './memory/gaudi-memory.ts';
+import { type CardMemory, GaudiMemory, RegisteredMemory } from './memory/gaudi-memory.ts';
 import { SourceCheck } from './memory/source-check.ts';
 
 /** Maximum number of waiting flushes; beyond it NO_RESOURCE. */
@@ -58,7 +58,7 @@ export class DmaTransfers {
   readonly #flushes: Ring<PendingFlush> = new Ring(FLUSHES_MAX);
   /** Unused checks; there are at most as many as transfers in flight at one time. */
   readonly #checks: SourceCheck[] = [];
-  /** Landings of the current list, by entry. */
+  /** Landings of the current list, by entry; empty if the card may write to all of its targets. */
   readonly #landings: (Landing | undefined)[] = [];
   /** One callback for each direction, so that transfers allocate none. */
   readonly #onEnd: readonly ((request: DmaRequest) => void)[];
@@ -142,7 +142,7 @@ export class DmaTransfers {
   list(
     iov: readonly IovEntry[],
     remote: DmaMemory,
-    remoteHost: HostMemory | undefined,
+    remoteHost: RegisteredMemory | undefined,
     remoteOffset: number,
     completion: Completion,
     isPut: boolean,
@@ -163,7 +163,7 @@ export class DmaTransfers {
   #startList(
     iov: readonly IovEntry[],
     remote: DmaMemory,
-    remoteHost: HostMemory | undefined,
+    remoteHost: RegisteredMemory | undefined,
     remoteOffset: number,
     completion: Completion,
     isPut: boolean,
@@ -179,11 +179,32 @@ export class DmaTransfers {
       const isLocalDevice = local instanceof GaudiMemory;
       const here = local.dmaIn(position, card.device);
       const from = local.dmaOffset + entry.offset;
-      const landing = this.#landings[i];
-      const [to, toAt] = landing === undefined ? (isPut ? [remote, at] : [here, from]) : [landing.mapping, 0];
+      const landing = i < this.#landings.length ? this.#landings[i] : undefined;
+      const target = landing === undefined ? (isPut ? remote : here) : landing.mapping;
+      const targetAt = landing === undefined ? (isPut ? at : from) : 0;
       const status = isPut
-        ? this.#start(here, from, isLocalDevice, to, toAt, isRemoteDevice, entry.byteLength, completion, landing)
-        : this.#start(remote, at, isRemoteDevice, to, toAt, isLocalDevice, entry.byteLength, completion, landing);
+        ? this.#start(
+            here,
+            from,
+            isLocalDevice,
+            target,
+            targetAt,
+            isRemoteDevice,
+            entry.byteLength,
+            completion,
+            landing,
+          )
+        : this.#start(
+            remote,
+            at,
+            isRemoteDevice,
+            target,
+            targetAt,
+            isLocalDevice,
+            entry.byteLength,
+            completion,
+            landing,
+          );
       if (status !== Status.INPROGRESS) {
         this.#giveLandings(i);
         return startFailed(status, started, completion);
@@ -203,10 +224,10 @@ export class DmaTransfers {
   checkSide(memory: MdMemory, offset: number, byteLength: number): Status {
     if (memory instanceof GaudiMemory) {
       if (memory.sysDevice !== this.card.index) return Status.UNREACHABLE;
-    } else if (!(memory instanceof HostMemory) || !memory.attached) return Status.INVALID_PARAM;
+    } else if (!(memory instanceof RegisteredMemory) || !memory.attached) return Status.INVALID_PARAM;
     if (!memory.live) return Status.INVALID_ADDR;
     if (!isInside(offset, byteLength, memory.byteLength)) return Status.INVALID_ADDR;
-    if (memory instanceof HostMemory) memory.dmaIn(this.position, this.card.device);
+    if (memory instanceof RegisteredMemory) memory.dmaIn(this.position, this.card.device);
     return Status.OK;
   }
 
@@ -292,15 +313,16 @@ export class DmaTransfers {
   /** Takes a landing for every part that the card must not write directly, in {@link #landings}; false, and none taken, if one is unavailable. */
   #takeLandings(
     iov: readonly IovEntry[],
-    remoteHost: HostMemory | undefined,
+    remoteHost: RegisteredMemory | undefined,
     remoteOffset: number,
     isPut: boolean,
   ): boolean {
-    this.#landings.length = 0;
+    while (this.#landings.length > 0) this.#landings.pop();
+    if (isPut && remoteHost === undefined) return true;
     let at = isPut && remoteHost !== undefined ? remoteOffset - remoteHost.dmaOffset : 0;
     for (let i = 0; i < iov.length; i++) {
       const { memory, offset, byteLength } = iov[i]!;
-      const target = isPut ? remoteHost : memory instanceof HostMemory ? memory : undefined;
+      const target = isPut ? remoteHost : memory instanceof RegisteredMemory ? memory : undefined;
       if (target === undefined || target.staysPut || byteLength === 0) {
         this.#landings.push(undefined);
         continue;
@@ -319,7 +341,7 @@ export class DmaTransfers {
   /** The completion of a list that reads memory which can be detached; undefined for others. */
   #checkOf(
     iov: readonly IovEntry[],
-    remoteHost: HostMemory | undefined,
+    remoteHost: RegisteredMemory | undefined,
     completion: Completion,
     isPut: boolean,
   ): SourceCheck | undefined {
@@ -331,7 +353,7 @@ export class DmaTransfers {
     return undefined;
   }
 
-  #takeLanding(target: HostMemory, offset: number, byteLength: number): Landing | undefined {
+  #takeLanding(target: RegisteredMemory, offset: number, byteLength: number): Landing | undefined {
     const { device, landings } = this.card;
     try {
       return landings.take(target, target.dmaIn(this.position, device), offset, byteLength);

@@ -10,14 +10,14 @@ import { RawRange } from '../../base/host/host-range.ts';
 import { prefault } from '../../base/host/memory-advice.ts';
 import { checkByteLength } from '../../base/range.ts';
 import type { OpenGaudi } from './gaudi-resources.ts';
-import { HostMemory } from './memory/gaudi-memory.ts';
+import { RegisteredMemory } from './memory/gaudi-memory.ts';
 
 /** The registrations of one memory domain. */
 export class HostRegistry {
   readonly #mdName: string;
   readonly #packable: boolean;
   readonly #gaudi: OpenGaudi;
-  readonly #registered: Set<HostMemory> = new Set();
+  readonly #registered: Set<RegisteredMemory> = new Set();
 
   /** @param packable whether the memory domain creates keys of host memory */
   constructor(mdName: string, packable: boolean, gaudi: OpenGaudi) {
@@ -28,12 +28,12 @@ export class HostRegistry {
   }
 
   /** Whether the memory is registered here. */
-  has(memory: MdMemory): memory is HostMemory {
-    return memory instanceof HostMemory && this.#registered.has(memory);
+  has(memory: MdMemory): memory is RegisteredMemory {
+    return memory instanceof RegisteredMemory && this.#registered.has(memory);
   }
 
   /** See MemoryDomain.memReg, for host memory. */
-  register(source: RegistrationSource): HostMemory {
+  register(source: RegistrationSource): RegisteredMemory {
     const memory = source instanceof RawRange ? this.#registerRange(source) : this.#registerBuffer(bytesOf(source));
     this.#registered.add(memory);
     return memory;
@@ -43,7 +43,10 @@ export class HostRegistry {
    * See MemoryDomain.memDereg, for memory of this registry.
    * @throws UcxError ERR_GAUDI_DEVICE_BUSY
    */
-  deregister(memory: HostMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
+  deregister(
+    memory: RegisteredMemory,
+    options: { readonly invalidate?: boolean; readonly force?: boolean } = {},
+  ): void {
     const invalidate = options.invalidate === true;
     // Without another registration, the memory is not kept alive during a transfer. If it is invalidated, no registration keeps it alive.
     const mayRefuse = options.force !== true && (invalidate || memory.region.references === 1);
@@ -67,7 +70,7 @@ export class HostRegistry {
   }
 
   /** Backs pages and maps them into all cards, so that the next transfer needs no preparation. */
-  prepare(memory: HostMemory, offset: number, byteLength: number): void {
+  prepare(memory: RegisteredMemory, offset: number, byteLength: number): void {
     prefault(memory.pages.address + memory.dmaOffset + offset, byteLength);
     for (const [position, { device }] of this.#gaudi.cards.entries()) memory.dmaIn(position, device);
   }
@@ -89,17 +92,17 @@ export class HostRegistry {
     registries.splice(registries.indexOf(this), 1);
   }
 
-  #registerBuffer(bytes: unknown): HostMemory {
+  #registerBuffer(bytes: unknown): RegisteredMemory {
     checkHostBuffer('buffer', bytes);
     const region = this.#gaudi.rcache.acquire(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     if (typeof region === 'number') throw statusError(region, 'register host memory');
-    return new HostMemory(this.#mdName, this.#packable, bytes, region.buffer!.start + bytes.byteOffset, region);
+    return new RegisteredMemory(this.#mdName, this.#packable, bytes, region.buffer!.start + bytes.byteOffset, region);
   }
 
-  #registerRange({ address, byteLength, bytes }: RawRange): HostMemory {
+  #registerRange({ address, byteLength, bytes }: RawRange): RegisteredMemory {
     const region = this.#gaudi.rcache.acquireRange(address, byteLength);
     if (typeof region === 'number') throw statusError(region, 'register host memory');
-    return new HostMemory(this.#mdName, this.#packable, bytes, address, region);
+    return new RegisteredMemory(this.#mdName, this.#packable, bytes, address, region);
   }
 }
 

@@ -9,7 +9,7 @@ import { RmaOnlyEndpoint } from '../../base/rma-endpoint.ts';
 import { Transfer } from '../../base/transfer-counters.ts';
 import { SHORT_BYTES_MAX } from '../base/card/dma-limits.ts';
 import { type DmaTransfers, ShortPuts } from '../base/dma-transfers.ts';
-import { GaudiMemory, HostMemory } from '../base/memory/gaudi-memory.ts';
+import { GaudiMemory, RegisteredMemory } from '../base/memory/gaudi-memory.ts';
 import type { CopyKey } from './copy-key.ts';
 
 /** The endpoint. */
@@ -107,7 +107,7 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     const { position, card } = this.#transfers;
     const there = remote.dmaIn(position, card.device);
     const at = remote.dmaOffset + remoteOffset;
-    const remoteHost = remote instanceof HostMemory ? remote : undefined;
+    const remoteHost = remote instanceof RegisteredMemory ? remote : undefined;
     const status = this.#transfers.list(iov, there, remoteHost, at, completion, isPut);
     if (status < 0) return this.#transfers.counters.refused(status);
     this.#transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total);
@@ -139,7 +139,7 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
       const refused = this.#transfers.checkSide(entry.memory, entry.offset, entry.byteLength);
       if (refused !== Status.OK) return refused;
       // A card cannot copy from host to host.
-      if (entry.memory instanceof HostMemory && remote instanceof HostMemory) return Status.UNSUPPORTED;
+      if (entry.memory instanceof RegisteredMemory && remote instanceof RegisteredMemory) return Status.UNSUPPORTED;
       total += entry.byteLength;
     }
     const refused = this.#transfers.checkSide(remote, remoteOffset, total);

@@ -39,7 +39,13 @@ import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
 import { gaudiStats } from '../base/gaudi-stats.ts';
 import { HostRegistry } from '../base/host-registry.ts';
 import { cardAt, isDeviceRange, partAt } from '../base/memory/device-parts.ts';
-import { BlockMemory, type CardMemory, GaudiMemory, HostMemory, type HostPages } from '../base/memory/gaudi-memory.ts';
+import {
+  BlockMemory,
+  type CardMemory,
+  GaudiMemory,
+  type HostPages,
+  RegisteredMemory,
+} from '../base/memory/gaudi-memory.ts';
 import { canImportDmabufs, type ImportedDmabuf, importDmabuf } from '../base/memory/imported-dmabuf.ts';
 import { CopyIface } from './copy-iface.ts';
 import { CopyKey, GAUDI_COPY_ALIASES, GAUDI_COPY_NAME, GAUDI_COPY_TRANSPORT } from './copy-key.ts';
@@ -130,7 +136,7 @@ export class CopyMd implements MemoryDomain {
   memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
     const own = this.#own(memory);
     checkOptions(options, 'options', DEREGISTER_OPTIONS);
-    if (own instanceof HostMemory) {
+    if (own instanceof RegisteredMemory) {
       this.#host.deregister(own, options);
       this.#keys.revoke(own);
       return;
@@ -159,7 +165,7 @@ export class CopyMd implements MemoryDomain {
   memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
     const own = this.#own(memory);
     checkAdvice(own, advice, offset, byteLength);
-    if (own instanceof HostMemory && advice === 'will-need') this.#host.prepare(own, offset, byteLength);
+    if (own instanceof RegisteredMemory && advice === 'will-need') this.#host.prepare(own, offset, byteLength);
   }
 
   hostUnmapped(address: number, byteLength: number): void {
@@ -333,7 +339,7 @@ export class CopyMd implements MemoryDomain {
     if (GaudiMemory.isGenuine(memory)) {
       if (this.#memories.has(memory)) return memory;
     } else if (this.#host.has(memory)) return memory;
-    const isOwn = GaudiMemory.isGenuine(memory) || memory instanceof HostMemory;
+    const isOwn = GaudiMemory.isGenuine(memory) || memory instanceof RegisteredMemory;
     if (!isOwn) throw invalidParam('memory', 'must be of memory domain gaudi_copy', memory);
     throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);
   }

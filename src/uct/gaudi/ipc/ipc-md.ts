@@ -34,7 +34,7 @@ import { registerCostOf } from '../base/card/register-cost.ts';
 import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
 import { HostRegistry } from '../base/host-registry.ts';
 import { isDeviceRange, partAt } from '../base/memory/device-parts.ts';
-import { BlockMemory, GaudiMemory, HostMemory } from '../base/memory/gaudi-memory.ts';
+import { BlockMemory, GaudiMemory, RegisteredMemory } from '../base/memory/gaudi-memory.ts';
 import { canImportDmabufs, importDmabuf } from '../base/memory/imported-dmabuf.ts';
 import type { Channel } from './base/channels.ts';
 import { GAUDI_IPC_CONFIG_TABLE, type GaudiIpcConfig } from './base/config.ts';
@@ -155,7 +155,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
     const own = this.#host.has(memory) ? memory : this.#own(memory);
     checkAdvice(own, advice, offset, byteLength);
-    if (own instanceof HostMemory && advice === 'will-need') this.#host.prepare(own, offset, byteLength);
+    if (own instanceof RegisteredMemory && advice === 'will-need') this.#host.prepare(own, offset, byteLength);
   }
 
   hostUnmapped(address: number, byteLength: number): void {
@@ -296,7 +296,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
 
   #own(memory: MdMemory): IpcMemory {
     if (!(GaudiMemory.isGenuine(memory) && memory instanceof IpcMemory)) {
-      if (memory instanceof HostMemory) throw invalidParam('memory', 'must be live', memory.address);
+      if (memory instanceof RegisteredMemory) throw invalidParam('memory', 'must be live', memory.address);
       throw invalidParam('memory', `must be of memory domain ${GAUDI_IPC_NAME}`, memory);
     }
     if (this.#registered.has(memory)) return memory;

@@ -5,6 +5,7 @@
 
 import type { Device, DeviceBlock, DevicePart, DmaMemory, HostMapping } from '../../../../hlthunk/index.ts';
 import { isOwnMapping } from '../../../../sys/index.ts';
+import { hasBytes } from '../../../../ucs/memory/has-bytes.ts';
 import { MemoryType } from '../../../../ucs/memory/memory-type.ts';
 import type { RcacheRegion } from '../../../../ucs/rcache/region.ts';
 import { isUcxError } from '../../../../ucs/type/error.ts';
@@ -147,7 +148,7 @@ export class HostPages {
 }
 
 /** Registered host memory: a part of a registered ArrayBuffer, or a range of addresses. */
-export class HostMemory implements MdMemory {
+export class RegisteredMemory implements MdMemory {
   readonly mdName: string;
   readonly memoryType: MemoryType = MemoryType.HOST;
   readonly sysDevice: undefined = undefined;
@@ -184,7 +185,7 @@ export class HostMemory implements MdMemory {
 
   /** False once the buffer was detached: its bytes then belong to another buffer. */
   get attached(): boolean {
-    return this.bytes.byteLength === this.byteLength;
+    return hasBytes(this.bytes, this.byteLength);
   }
 
   /** Whether a card may write directly to it: the owner of a range of addresses keeps it mapped, but an ArrayBuffer can be transferred. */
@@ -199,4 +200,4 @@ export class HostMemory implements MdMemory {
 }
 
 /** Memory for transfers. */
-export type CardMemory = GaudiMemory | HostMemory;
+export type CardMemory = GaudiMemory | RegisteredMemory;

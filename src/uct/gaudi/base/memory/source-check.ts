@@ -6,14 +6,14 @@
 import { Status } from '../../../../ucs/type/status.ts';
 import type { Completion, IovEntry } from '../../../api/iface.ts';
 import { completeOne } from '../../../base/completion.ts';
-import { HostMemory } from './gaudi-memory.ts';
+import { RegisteredMemory } from './gaudi-memory.ts';
 
 /** The completion of one list. */
 export class SourceCheck implements Completion {
   count = 1;
   failure: Status = Status.OK;
   /** Memories that are read; entries are reused. */
-  readonly #sources: (HostMemory | undefined)[] = [];
+  readonly #sources: (RegisteredMemory | undefined)[] = [];
   #length = 0;
   readonly #onEnd: (check: SourceCheck) => void;
   #completion: Completion | undefined = undefined;
@@ -28,7 +28,7 @@ export class SourceCheck implements Completion {
    * @param remote the source if the list is the destination; undefined if the list is the source
    * @returns false if none of it can be detached
    */
-  begin(iov: readonly IovEntry[], remote: HostMemory | undefined, completion: Completion): boolean {
+  begin(iov: readonly IovEntry[], remote: RegisteredMemory | undefined, completion: Completion): boolean {
     if (remote !== undefined) this.#add(remote);
     else for (let i = 0; i < iov.length; i++) this.#add(iov[i]!.memory);
     this.#completion = completion;
@@ -36,7 +36,7 @@ export class SourceCheck implements Completion {
   }
 
   #add(memory: unknown): void {
-    if (memory instanceof HostMemory && !memory.staysPut) this.#sources[this.#length++] = memory;
+    if (memory instanceof RegisteredMemory && !memory.staysPut) this.#sources[this.#length++] = memory;
   }
 
   /** Clears the list: no transfer was started. */
