@@ -1,7 +1,16 @@
 /** What lists cost, and how they end badly: command submissions, windows of staged memory, unmapped and detached memory, peers that leave. */
 
 import { afterEach, describe, expect, it } from 'vitest';
-import { MemoryType, type Request, type StatsNode, Status, type TransferEntry, UcxError } from '../../src/index.ts';
+import {
+  LIST_BLOCKS_MAX,
+  MemoryType,
+  type Request,
+  type StatsNode,
+  Status,
+  type TransferEntry,
+  UcxError,
+} from '../../src/index.ts';
+import { IS_FULL } from '../fixtures/extent.ts';
 import {
   connectionKind,
   contents,
@@ -46,6 +55,31 @@ async function finished(pair: Pair, started: Status | Request): Promise<Status> 
 const KEEP = { noImmediateCompletion: true } as const;
 
 afterEach(() => fixture.close());
+
+describe('a list of as many blocks as it may have', () => {
+  it.each(['posix', ...(IS_FULL ? ['tcp'] : [])])('moves each of them over %s', async (name) => {
+    const pair = await fixture.pair(connectionKind(name));
+    const { one, two, ab } = pair;
+    const local = one.context.memMap({ allocate: 2 * LIST_BLOCKS_MAX });
+    const remote = two.context.memMap({ allocate: 2 * LIST_BLOCKS_MAX });
+    const rkey = keyFor(ab, two, remote);
+    const bytes = pattern(2 * LIST_BLOCKS_MAX, 4);
+    local.bytes!.set(bytes);
+    const blocks = { local, rkey, byteLength: 1, localStride: 2, remoteStride: 2 };
+    expect(await finished(pair, ab.putListNbx([{ ...blocks, count: LIST_BLOCKS_MAX }], KEEP))).toBe(Status.OK);
+    expect(await finished(pair, ab.flushNbx(KEEP))).toBe(Status.OK);
+    expectSame(
+      remote.bytes!,
+      bytes.map((byte, at) => (at % 2 === 0 ? byte : 0)),
+    );
+    expect(() => ab.putListNbx([{ ...blocks, count: LIST_BLOCKS_MAX }, blocks])).toThrow(
+      expect.objectContaining({ code: 'ERR_INVALID_PARAM', message: expect.stringContaining(String(LIST_BLOCKS_MAX)) }),
+    );
+    rkey.release();
+    unmap(one, local);
+    unmap(two, remote);
+  });
+});
 
 describe('a list on one card', () => {
   it.each(['put', 'get'] as const)('of 1,000 blocks of 64 KiB is one command submission: %s', async (operation) => {
