@@ -46,18 +46,21 @@ export class WordOperation implements AtomicCall {
     const bits = params?.bits ?? 64;
     if (bits !== 32 && bits !== 64) throw invalidParam('bits', 'must be 32 or 64', bits);
     this.operation = operation;
-    // A compare value of other operations is ignored.
-    const compare = operation === AtomicOperation.CSWAP ? params?.compare : 0;
-    if (compare === undefined) throw invalidParam('compare', 'must be given for cswap', compare);
     if (bits === 32) {
       this.wordBytes = 4;
       this.value32 = word32('value', value);
-      this.compare32 = word32('compare', compare);
     } else {
       this.wordBytes = 8;
       this.value64 = word64('value', value);
-      this.compare64 = word64('compare', compare);
     }
+    // A compare value of other operations is ignored.
+    if (operation === AtomicOperation.CSWAP) this.#setCompare(params?.compare);
+  }
+
+  #setCompare(compare: number | bigint | undefined): void {
+    if (compare === undefined) throw invalidParam('compare', 'must be given for cswap', compare);
+    if (this.wordBytes === 4) this.compare32 = word32('compare', compare);
+    else this.compare64 = word64('compare', compare);
   }
 
   /** Makes it another one: all but the result. */

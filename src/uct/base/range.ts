@@ -7,25 +7,22 @@ const ADDRESS_END: bigint = 2n ** 64n;
 
 /** Whether `[offset, offset + byteLength)` is inside `[0, limit)`; false for fractions and NaN. */
 export function isInside(offset: number, byteLength: number, limit: number): boolean {
-  return (
-    Number.isSafeInteger(offset) &&
-    Number.isSafeInteger(byteLength) &&
-    offset >= 0 &&
-    byteLength >= 0 &&
-    offset + byteLength <= limit
-  );
+  return isRange(offset, byteLength) && offset + byteLength <= limit;
 }
 
 /** Whether `[offset, offset + byteLength)` is inside a byte array, which may have been detached; false for fractions, NaN and what is no array. */
 export function isInBytes(offset: number, byteLength: number, bytes: Uint8Array | undefined): boolean {
-  return (
-    Number.isSafeInteger(offset) &&
-    Number.isSafeInteger(byteLength) &&
-    offset >= 0 &&
-    byteLength >= 0 &&
-    bytes instanceof Uint8Array &&
-    hasBytes(bytes, offset + byteLength)
-  );
+  return isRange(offset, byteLength) && bytes instanceof Uint8Array && hasBytes(bytes, offset + byteLength);
+}
+
+/** Whether both are integers of 0 or more. Few bytecodes, because V8 limits those that it compiles into one function: numbers of 32 bits come first. */
+function isRange(offset: number, byteLength: number): boolean {
+  if (typeof offset !== 'number' || typeof byteLength !== 'number') return false;
+  return (offset >>> 0 === offset && byteLength >>> 0 === byteLength) || isLongRange(offset, byteLength);
+}
+
+function isLongRange(offset: number, byteLength: number): boolean {
+  return Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
 }
 
 /** Whether a message of header words and payload fits into `bytesMax`. Also rejects values that are not numbers, which could make a copy endless. */

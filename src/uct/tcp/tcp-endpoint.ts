@@ -103,7 +103,7 @@ export class TcpEndpoint implements UctEndpoint {
     }
     const { pool } = this.#buffers;
     link.puts.sent += frames;
-    link.puts.expect(frames, completion, iov.map(kept));
+    link.puts.expect(frames, completion, copyOf(iov));
     this.#counters.zcopy(Transfer.PUT, total);
     for (let from = 0, i = 0; i < frames; i++, from += FRAME_BODY_BYTES_MAX) {
       const bytes = Math.min(FRAME_BODY_BYTES_MAX, total - from);
@@ -137,7 +137,7 @@ export class TcpEndpoint implements UctEndpoint {
 
   getZcopy(iov: readonly HostIovEntry[], remoteOffset: number, key: RemoteKey, completion: Completion): Status {
     const total = checkIov(iov, TCP_NAME);
-    const status = this.#get(iov.map(kept), total, remoteOffset, key, completion);
+    const status = this.#get(copyOf(iov), total, remoteOffset, key, completion);
     if (status === Status.INPROGRESS) this.#counters.zcopy(Transfer.GET, total);
     return status;
   }
@@ -323,7 +323,12 @@ function isMessageId(id: number): boolean {
   return (id & AM_ID_MASK) === id;
 }
 
-/** A copy of an entry for an operation in flight: the list is the caller's again when the call returns. */
-function kept({ memory, offset, byteLength }: HostIovEntry): HostIovEntry {
-  return { memory, offset, byteLength };
+/** A copy of a checked list for an operation in flight: the list is the caller's again when the call returns. */
+function copyOf(iov: readonly HostIovEntry[]): HostIovEntry[] {
+  const entries: HostIovEntry[] = [];
+  for (let i = 0; i < iov.length; i++) {
+    const { memory, offset, byteLength } = iov[i]!;
+    entries.push({ memory, offset, byteLength });
+  }
+  return entries;
 }

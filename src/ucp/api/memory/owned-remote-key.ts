@@ -71,16 +71,21 @@ export function checkRemote<K extends OwnedRemoteKey>(
   offset: number,
   byteLength: number,
 ): asserts rkey is K {
+  const isGood =
+    OwnedRemoteKey.isGenuine(rkey) && rkey.owner === owner && !rkey.released && Number.isSafeInteger(offset);
+  if (!isGood || offset < 0 || offset + byteLength > rkey.byteLength) refuseRemote(owner, rkey, offset, byteLength);
+}
+
+/** Throws the error of {@link checkRemote}: apart from it, so that it is small enough to be compiled into its callers. */
+function refuseRemote(owner: object, rkey: RemoteKey, offset: number, byteLength: number): never {
   if (!OwnedRemoteKey.isGenuine(rkey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
   if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked by this endpoint', rkey.address);
   if (rkey.released) throw closedError('remote key');
   if (!Number.isSafeInteger(offset) || offset < 0) {
     throw invalidParam('remoteOffset', 'must be an integer of 0 or more', offset);
   }
-  if (offset + byteLength > rkey.byteLength) {
-    const rule = `must not reach beyond the remote memory of ${rkey.byteLength} bytes`;
-    throw invalidParam('remoteOffset', rule, offset + byteLength);
-  }
+  const rule = `must not reach beyond the remote memory of ${rkey.byteLength} bytes`;
+  throw invalidParam('remoteOffset', rule, offset + byteLength);
 }
 
 /**
