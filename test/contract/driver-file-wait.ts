@@ -304,7 +304,9 @@ function interruptCases(fixture: DriverFixture): void {
     const counter = client.commandBuffer(info).out.device_va;
     const stamps = client.memory({ op: HL_MEM_OP.TS_ALLOC, num_of_elements: 8 }).out.handle;
     const wait = { flags: flagsOf(50, KERNEL_CQ), cq_counters_handle: handle, target: 3n };
-    expect(client.waitCs(wait).out.status).toBe(HL_WAIT_CS_STATUS.BUSY);
+    const busy = { status: HL_WAIT_CS_STATUS.BUSY, flags: HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD };
+    expect(client.waitCs(wait)).toMatchObject({ result: 0, out: busy });
+    expect(client.waitCs({ ...wait, interrupt_timeout_us: 1000n }).out).toMatchObject({ ...busy, flags: 0 });
     const register = { flags: flagsOf(50, KERNEL_CQ | HL_WAIT_CS_FLAGS.REGISTER_INTERRUPT), timestamp_handle: stamps };
     const values = { ...wait, ...register, timestamp_offset: 2n };
     expect(client.waitCs({ ...values, timestamp_offset: 8n }).result).toBe(-Errno.EINVAL);

@@ -212,7 +212,11 @@ export class PolledWait {
   /** True if the result of the last poll is the result of the wait. A refused caller gets its own arguments back, with their time-out. */
   isOver(result: number, block: ArgumentBlock): boolean {
     if (result < 0 && this.#isUnanswered(block)) block.words.set(this.#arguments);
-    return result !== 0 || block.words[OUT.status] !== HL_WAIT_CS_STATUS.BUSY || this.remainingNs === 0;
+    if (result !== 0 || block.words[OUT.status] !== HL_WAIT_CS_STATUS.BUSY) return true;
+    if (this.remainingNs > 0) return false;
+    // Dated like a poll, which it is not.
+    if (timeoutOf(this.#arguments, this.#timeoutWord) > 0) answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
+    return true;
   }
 
   #isUnanswered({ words }: ArgumentBlock): boolean {

@@ -135,7 +135,12 @@ export class UserInterrupts {
     const value = counter.read();
     if (value === undefined) return -Errno.EFAULT;
     if (value < target) {
-      if (!isAborted()) return answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
+      if (!isAborted()) {
+        answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
+        // The driver dates a look at a counter of its own, even if it is not reached.
+        if (isKernelCq && timeoutNs === 0) writeTimestamp(block, card.config.clock.nowNs());
+        return 0;
+      }
       return isKernelCq ? -Errno.EIO : answer(block, 0, HL_WAIT_CS_STATUS.ABORTED);
     }
     answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
