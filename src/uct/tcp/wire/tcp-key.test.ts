@@ -3,12 +3,20 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { errorOf } from '../../../../test/contract/uct-fixture.ts';
+import { MemAccess } from '../../api/memory-domain.ts';
 import { HostMemory } from '../../base/host/host-memory.ts';
 import { TCP_KEY_BYTES, TcpKeyTable } from './tcp-key.ts';
 
 function memoryOf(byteLength: number): HostMemory {
   const bytes = new Uint8Array(new ArrayBuffer(byteLength));
-  return new HostMemory({ mdName: 'tcp', bytes, generation: 1, allocation: undefined, packable: true });
+  return new HostMemory({
+    mdName: 'tcp',
+    bytes,
+    generation: 1,
+    allocation: undefined,
+    packable: true,
+    access: MemAccess.ALL,
+  });
 }
 
 function packed(table: TcpKeyTable, memory: HostMemory): Uint8Array {
