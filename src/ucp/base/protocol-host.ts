@@ -46,7 +46,10 @@ export interface ProtocolContext {
   handleOf(bytes: Uint8Array): MemoryHandle | undefined;
   /** What registers host bytes that are not mapped for one operation, by the index of the memory domain. */
   readonly registrars: readonly OperationRegistrar[];
+  /** Packs the key of memory that peers may access. */
   packRkey(handle: MemoryHandle): Uint8Array;
+  /** Packs a key of any memory, for endpoints of this process to itself: it permits everything. */
+  packOwnRkey(handle: MemoryHandle): Uint8Array;
   /** Unpacks a key for the lanes of a connection. */
   unpackRkey(packed: Uint8Array, connection: Connection, options?: UnpackOptions): RemoteKey;
 }

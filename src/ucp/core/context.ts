@@ -222,6 +222,11 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     return this.#memory.packRkey(handle);
   }
 
+  /** A key for endpoints to workers of this context; for protocols. */
+  packOwnRkey(handle: MemoryHandle): Uint8Array {
+    return this.#memory.packOwnRkey(handle);
+  }
+
   /** Unpacks a remote key for the lanes of a connection; for endpoints. */
   unpackRkey(packed: Uint8Array, connection: Connection, options: UnpackOptions = {}): RemoteKey {
     this.checkOpen();
