@@ -229,6 +229,57 @@ describe.each(CONNECTION_KINDS)('protection of memory over $name', (kind) => {
     expect(one.worker.requestsInUse + two.worker.requestsInUse).toBe(0);
   });
 
+  // libucp has its own.
+  it.skipIf(kind.engine === 'libucx').each(['get_zcopy', 'put_zcopy', 'put_ppln', 'am'])(
+    'messages arrive by UCX_RNDV_SCHEME=%s',
+    async (scheme) => {
+      const pair = await fixture.pair(kind, { UCX_RNDV_SCHEME: scheme }, endpoints);
+      const { one, two, ab } = pair;
+      const bytes = pattern(BYTES, 6);
+      for (const memory of kinds) {
+        for (const [from, to] of [
+          [['local-read', 'local-write'], ALL],
+          [ALL, ['local-read', 'local-write']],
+          [
+            ['local-read', 'local-write', 'remote-read'],
+            ['local-read', 'local-write', 'remote-write'],
+          ],
+        ] as const) {
+          const source = await mapped(one, memory, bytes, from);
+          const target = await mapped(two, memory, new Uint8Array(BYTES), to);
+          const arrived = new Promise<void>((resolve, reject) => {
+            two.worker.setAmHandler(11, (message) => message.into(target).then(() => resolve(), reject));
+          });
+          await serving(pair, async () => {
+            await Promise.all([ab.amSend(11, source), arrived]);
+            expectSame(await target.read(), bytes, `${memory} from ${from.join('+')} to ${to.join('+')}`);
+          });
+          two.worker.setAmHandler(11, undefined);
+          unmap(one, source);
+          unmap(two, target);
+        }
+      }
+    },
+  );
+
+  it.skipIf(kind.isLoopback)('is that of the ArrayBuffer too, of which bytes have keys', async () => {
+    const pair = await open();
+    const { one, two, ab } = pair;
+    const both = new Uint8Array(2 * BYTES);
+    const handle = one.context.memMap({ buffer: both.subarray(0, BYTES), protection: ['local-read', 'local-write'] });
+    both.set(pattern(BYTES, 7), BYTES);
+    const target = new Uint8Array(BYTES);
+    await serving(pair, async () => {
+      const [, sent] = await Promise.all([
+        two.worker.tagRecv(target, { tag: 3n }),
+        ab.tagSend(both.subarray(BYTES), { tag: 3n }),
+      ]);
+      if (kind.engine !== 'libucx') expect(sent.protocol).not.toContain('get');
+    });
+    expectSame(target, both.subarray(BYTES));
+    unmap(one, handle);
+  });
+
   it.skipIf(!kinds.some((memory) => isGuarded(kind, memory)))('is kept by the owner against forged keys', async () => {
     const before = pattern(BYTES, 8);
     for (const memory of kinds.filter((each) => isGuarded(kind, each))) {

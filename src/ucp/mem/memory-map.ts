@@ -114,6 +114,12 @@ export class MemoryMap {
     return from >= 0 && from + bytes.byteLength <= handle.byteLength ? handle : undefined;
   }
 
+  /** False if memory is mapped in the ArrayBuffer of host bytes that peers may not access so. */
+  permits({ buffer }: Uint8Array, access: number): boolean {
+    const handle = this.#byBuffer.get(buffer);
+    return handle === undefined || !handle.mapped || (handle.access & access) === access;
+  }
+
   /** See Context.memUnmap. */
   unmap(handle: MemoryHandle): void {
     this.#check(handle);

@@ -51,8 +51,8 @@ export function ownKey(
     return { packed: context.packRkey(memory), offset, release: () => {} };
   }
   const handle = context.handleOf(memory);
-  // Bytes of memory that peers may not access get no key of their own either.
-  if (handle !== undefined && (handle.access & access) !== access) return undefined;
+  // Bytes beside memory that peers may not access get no key either: it would be one of their whole ArrayBuffer.
+  if (!context.permits(memory, access)) return undefined;
   if (handle !== undefined && isOfUse(connection, handle)) {
     const start = memory.byteOffset - handle.bytes!.byteOffset;
     return { packed: context.packRkey(handle), offset: start + offset, release: () => {} };

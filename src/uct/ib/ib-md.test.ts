@@ -222,6 +222,25 @@ describe('IbMd', () => {
       md.memDereg(memory);
     });
 
+    it('a key permits what its memory was registered for, not what is cached around it', async () => {
+      const owner = new Uint8Array(PAGE);
+      const local = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;
+      for (const access of [local, local | MemAccess.REMOTE_GET]) {
+        const memory = md.memReg(owner, { access });
+        const key = peer.rkeyUnpack(packed(md, memory));
+        expect(await put(64, key)).toBe(Status.INVALID_ADDR);
+        expect(owner[0]).toBe(0);
+        md.memDereg(memory);
+        endpoint.close();
+        endpoint = near.connect(far.address);
+        await until(() => endpoint.flush(undefined) === Status.OK && send() === Status.OK);
+      }
+      const memory = md.memReg(owner, { access: local | MemAccess.REMOTE_PUT });
+      expect(await put(64, peer.rkeyUnpack(packed(md, memory)))).toBe(Status.OK);
+      expect(owner[0]).toBe(7);
+      md.memDereg(memory);
+    });
+
     it('a key ends with its memory, though the registration stays cached', async () => {
       const owner = new Uint8Array(PAGE);
       const memory = md.memReg(owner);
