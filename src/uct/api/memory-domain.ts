@@ -239,7 +239,7 @@ export interface MemoryDomain {
   memFree(memory: MdMemory): void;
   /**
    * Registers host memory, or memory that another memory domain of this context allocated, of the types in `registerMemoryTypes`.
-   * Registering the same bytes again shares the mapping.
+   * Registering the same bytes again shares the mapping, if both may be written by operations of this process.
    * @throws UcxError INVALID_PARAM for a resizable, detached or empty buffer, or memory of a type that this MD does not register; NO_MEMORY; INVALID_ADDR
    * for a range of addresses that is not mapped
    */

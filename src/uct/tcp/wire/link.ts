@@ -23,9 +23,7 @@ import {
 } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { AmHandler, Completion } from '../../api/iface.ts';
-import { MemAccess } from '../../api/memory-domain.ts';
 import { completeOne } from '../../base/completion.ts';
-import type { HostMemory } from '../../base/host/host-memory.ts';
 import { identityText } from '../../base/iface-address.ts';
 import { isInside } from '../../base/range.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
@@ -368,9 +366,9 @@ export class TcpLink implements FrameSink, Watched, Batching {
 
   onPut(words: Int32Array, at: number): boolean {
     const byteLength = valueIn(words, at);
-    const memory = this.#owner.keys.find(words, keyWordOf(at));
+    const memory = this.#owner.keys.findForPut(words, keyWordOf(at));
     const offset = offsetOf(words, at);
-    const isGood = permits(memory, MemAccess.REMOTE_PUT) && isInside(offset, byteLength, memory.byteLength);
+    const isGood = memory !== undefined && isInside(offset, byteLength, memory.byteLength);
     this.#isPut = true;
     this.#bodyStatus = isGood ? Status.OK : Status.INVALID_ADDR;
     this.payload.begin(byteLength, !isGood);
@@ -405,11 +403,11 @@ export class TcpLink implements FrameSink, Watched, Batching {
 
   onGet(words: Int32Array, at: number): boolean {
     if (this.#served >= GETS_MAX) return this.#violated(`more than ${GETS_MAX} gets at a time`);
-    const memory = this.#owner.keys.find(words, keyWordOf(at));
+    const memory = this.#owner.keys.findForGet(words, keyWordOf(at));
     const offset = offsetOf(words, at);
     const byteLength = getLengthOf(words, at);
     if (byteLength > FRAME_BODY_BYTES_MAX) return this.#violated(`a get of ${byteLength} bytes`);
-    const isGood = permits(memory, MemAccess.REMOTE_GET) && isInside(offset, byteLength, memory.byteLength);
+    const isGood = memory !== undefined && isInside(offset, byteLength, memory.byteLength);
     const answer = this.#owner.buffers.pool.takeSmall();
     writeSignal(answer.words, 0, FrameType.GET_DATA, isGood ? byteLength : 0);
     answer.add(answer.block.address, HEADER_BYTES);
@@ -499,9 +497,4 @@ export class TcpLink implements FrameSink, Watched, Batching {
     this.fail(Status.CONNECTION_RESET, `the peer sent what makes no sense: ${what}`);
     return false;
   }
-}
-
-/** Whether a peer may access the memory that its key was found for. */
-function permits(memory: HostMemory | undefined, access: number): memory is HostMemory {
-  return memory !== undefined && (memory.access & access) !== 0;
 }
