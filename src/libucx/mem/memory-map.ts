@@ -239,8 +239,9 @@ export interface UcpMapping {
   readonly access?: number;
 }
 
-/** The protection of libucp for access flags. */
-export function protOf(access: number): number {
+/** The protection of libucp for access flags; undefined for all of them, because libucp has none that includes atomic operations. */
+export function protOf(access: number): number | undefined {
+  if (access === MemAccess.ALL) return undefined;
   const { LOCAL_READ, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE } = UCP_MEM_MAP_PROT;
   return (
     ((access & MemAccess.LOCAL_READ) === 0 ? 0 : LOCAL_READ) |
@@ -257,10 +258,11 @@ export function mapByUcp(functions: LibucpFunctions, context: number, mapping: U
   using params = new Fields(UCP_MEM_MAP_PARAMS);
   using memh = new OutValue();
   const isHost = memoryType === UCS_MEMORY_TYPE.HOST;
-  params.setU64('field_mask', ADDRESS | LENGTH | FLAGS | PROT | (isHost ? 0 : MEMORY_TYPE));
+  const prot = protOf(access);
+  params.setU64('field_mask', ADDRESS | LENGTH | FLAGS | (prot === undefined ? 0 : PROT) | (isHost ? 0 : MEMORY_TYPE));
   params.setU32('memory_type', memoryType);
   params.setU64('address', address).setU64('length', byteLength).setU32('flags', flags);
-  params.setU32('prot', protOf(access));
+  params.setU32('prot', prot ?? 0);
   const status = functions.ucp_mem_map(context, params.address, memh.address);
   checkStatus(status, `ucp_mem_map of ${byteLength} bytes`);
   return memh.value;
