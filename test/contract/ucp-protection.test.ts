@@ -109,6 +109,7 @@ describe.each(CONNECTION_KINDS)('protection of memory over $name', (kind) => {
       }
       await expect(isPut ? ab.get(here, rkey) : ab.put(here, rkey)).rejects.toEqual(refused);
       expect(() => ab.explain(isPut ? 'get' : 'put', here, rkey)).toThrow(refused);
+      expect(ab.explain('tag', here, rkey).at(BYTES)).toBeDefined();
       const entries = [{ local: here, rkey, byteLength: 8 }];
       await expect(isPut ? ab.getList(entries) : ab.putList(entries)).rejects.toEqual(INVALID);
       await expect(ab.atomic('add', 1n, rkey, { bits: 64 })).rejects.toEqual(
@@ -128,6 +129,25 @@ describe.each(CONNECTION_KINDS)('protection of memory over $name', (kind) => {
       unmap(two, there);
     }
     expect(one.worker.requestsInUse + two.worker.requestsInUse).toBe(0);
+  });
+
+  it('holds for memory by its address, and for memory that can be exported', async () => {
+    const { two, ab } = await open();
+    const own = two.context.memMap({ allocate: 4096 });
+    const sources: MemMapParams[] = [
+      { address: own.address, byteLength: 4096 },
+      { allocate: 4096, shared: true },
+    ];
+    for (const source of sources) {
+      const memory = two.context.memMap({ ...source, protection: ['local-read', 'remote-read'] });
+      const rkey = ab.unpackRkey(two.context.packRkey(memory));
+      expect([memory.protection, rkey.protection]).toEqual([['local-read', 'remote-read'], ['remote-read']]);
+      expect(() => ab.putNbx(new Uint8Array(8), 0, 8, rkey, 0)).toThrow(INVALID);
+      expect(() => two.worker.tagRecvNbx(memory, 0, 8, 1)).toThrow(INVALID);
+      rkey.release();
+      unmap(two, memory);
+    }
+    unmap(two, own);
   });
 
   it.each(kinds)('of %s memory: without access of peers there is no remote key', async (memory) => {
