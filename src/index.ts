@@ -70,6 +70,7 @@ export {
   type MemMapParams,
   type MemoryHandle,
   type MemoryInfo,
+  type MemoryProtection,
   type MemoryRange,
   type MemoryTypeEvent,
   type RemoteKey,

@@ -1,7 +1,7 @@
 /** Copies between a program and its own mapped memory, of the host and of cards, by the handle alone, over both engines. */
 
 import { afterEach, describe, expect, it } from 'vitest';
-import { Context, type MemoryHandle, MemoryType } from '../../src/index.ts';
+import { Context, type MemoryHandle, type MemoryProtection, MemoryType } from '../../src/index.ts';
 import { ENGINES, expectSame, pattern } from '../fixtures/pair.ts';
 
 const BYTES = 3_000_017;
@@ -55,6 +55,36 @@ describe.each(ENGINES)('own memory over %s', (engine) => {
     bytes.copyWithin(3, 1000, 1500);
     expectSame(await target.read(), bytes);
     for (const memory of [source, target]) context.memUnmap(memory);
+  });
+
+  it.each(KINDS)('is for the local accesses that it is mapped for, whatever peers may do with it: %s', async (kind) => {
+    await open();
+    const [sysDevice, memoryType] =
+      kind === 'host' ? [undefined, 'host' as const] : [kind === 'gaudi' ? 0 : 1, 'gaudi' as const];
+    const place = { allocate: 100, memoryType, ...(sysDevice === undefined ? {} : { sysDevice }) };
+    const [readOnly, writeOnly, local] = [['local-read'], ['local-write'], ['local-read', 'local-write']].map(
+      (protection) => context.memMap({ ...place, protection: protection as MemoryProtection[] }),
+    ) as [MemoryHandle, MemoryHandle, MemoryHandle];
+    const bytes = pattern(100, 4);
+    await local.write(bytes);
+    await local.copyTo(writeOnly);
+    await local.fill(9, { length: 50 });
+    expectSame(await local.read(), bytes.fill(9, 0, 50));
+    await readOnly.copyTo(local);
+    expectSame(await local.read(), await readOnly.read());
+    for (const refused of [
+      readOnly.write(bytes),
+      readOnly.fill(1),
+      local.copyTo(readOnly),
+      writeOnly.read(),
+      writeOnly.copyTo(local),
+    ]) {
+      await expect(refused).rejects.toMatchObject({
+        code: 'ERR_INVALID_PARAM',
+        message: expect.stringMatching(/memory.* must be mapped with protection local-(read|write)/),
+      });
+    }
+    for (const memory of [readOnly, writeOnly, local]) context.memUnmap(memory);
   });
 
   it('is refused out of bounds, after memUnmap, and with memory of other contexts', async () => {

@@ -2,7 +2,14 @@
 
 import { describe, expect, it } from 'vitest';
 import { createTeam, localExchange, type Team } from '../../src/coll/index.ts';
-import { MemoryType, type Request, Status, type UcxError } from '../../src/index.ts';
+import {
+  type MemoryHandle,
+  type MemoryProtection,
+  MemoryType,
+  type Request,
+  Status,
+  type UcxError,
+} from '../../src/index.ts';
 import { useContexts } from '../fixtures/contexts.ts';
 import { onAll, openTeam, type Rank } from '../fixtures/teams.ts';
 
@@ -84,6 +91,31 @@ describe('a team', () => {
     expect(recvs.map((bytes) => bytes.join(''))).toEqual(['012', '001122', '000111222']);
     await closeAll(ranks);
   });
+
+  it.each(['host', 'gaudi'] as const)(
+    'uses %s memory that peers may not access, and none for other accesses',
+    async (memoryType) => {
+      const ranks = await openTeam(fixture, 3);
+      const ELEMENTS = 50_000;
+      const all: MemoryHandle[][] = [];
+      for (const { context } of ranks) {
+        const map = (...protection: MemoryProtection[]): MemoryHandle =>
+          context.memMap({ allocate: 4 * ELEMENTS, memoryType, protection });
+        const [send, recv] = [0, 1].map(() => map('local-read', 'local-write')) as [MemoryHandle, MemoryHandle];
+        await send.write(floats({ length: ELEMENTS, 0: 2 }));
+        all.push([send, recv, map('local-write'), map('local-read')]);
+      }
+      await onAll(ranks, ({ team }, rank) => team.allReduce(all[rank]![0]!, all[rank]![1]!, { dtype: 'float32' }));
+      for (const [, recv] of all) expect(valuesOf(await recv!.read()).filter((value) => value === 6)).toHaveLength(1);
+      await onAll(ranks, ({ team }, rank) => team.broadcast(all[rank]![1]!, { root: 1 }));
+      const [send, recv, unread, unwritten] = all[0]!;
+      const { team } = ranks[0]!;
+      const refused = { code: 'ERR_INVALID_PARAM', message: expect.stringMatching('must be mapped with protection') };
+      await expect(team.allReduce(unread!, recv!, { dtype: 'float32' })).rejects.toMatchObject(refused);
+      await expect(team.allReduce(send!, unwritten!, { dtype: 'float32' })).rejects.toMatchObject(refused);
+      await closeAll(ranks);
+    },
+  );
 
   it('runs several operations at once in the nbx form, inside progress', async () => {
     const ranks = await openTeam(fixture, 2);

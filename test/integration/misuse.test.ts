@@ -1,6 +1,7 @@
 /** Every public method with bad values in place of each argument: errors are typed, nothing leaks, and the library stays usable. */
 
 import { join } from 'node:path';
+import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { type ConnectionRequest, Context, type EngineName, MemoryType, type Request } from '../../src/index.ts';
 import { close as closeDescriptor } from '../../src/sys/index.ts';
@@ -36,7 +37,10 @@ function callsOf({ context, worker }: Stack, parts: Parts): Readonly<Record<stri
   return {
     context: {
       worker: { args: () => [{}], undo: close },
-      memMap: { args: () => [{ allocate: 64 }], undo: (made) => context.memUnmap(made as never) },
+      memMap: {
+        args: () => [{ allocate: 64, protection: ['local-read'] }],
+        undo: (made) => context.memUnmap(made as never),
+      },
       memUnmap: { args: () => [context.memMap({ allocate: 64 })] },
       memAdvise: { args: () => [host, 'willneed', {}] },
       memQuery: { args: () => [{ address: host.address, byteLength: 1 }] },
@@ -140,6 +144,27 @@ async function expectWorks({ context, worker, endpoint }: Stack): Promise<void> 
 describe.each(ENGINES)('over %s', (engine: EngineName) => {
   const fixture = useContexts(engine);
 
+  it('a protection is a list of one or more names', async () => {
+    const { context } = await fixture.open();
+    const bad = [null, 0, 'local-read', {}, [], ['read'], ['local-read', undefined], [Symbol('s')], [['local-read']]];
+    for (const protection of bad) {
+      for (const source of [{ allocate: 64 }, { buffer: new Uint8Array(64) }]) {
+        expect(() => context.memMap({ ...source, protection } as never)).toThrow(
+          expect.objectContaining({
+            code: 'ERR_INVALID_PARAM',
+            message: expect.stringMatching(
+              /protection.*must be a list of one or more of local-read, local-write, remote/,
+            ),
+          }),
+        );
+      }
+    }
+    const memory = context.memMap({ allocate: 64, protection: ['remote-read', 'local-read', 'local-read'] });
+    expect(memory.protection).toEqual(['local-read', 'remote-read']);
+    expect(inspect(memory)).toContain('protection: local-read, remote-read,');
+    expect(inspect(context.memMap({ allocate: 64 }))).not.toContain('protection');
+  });
+
   it('unknown options are refused, with the nearest name', async () => {
     const stack = await fixture.open();
     const { context, worker, endpoint } = stack;
@@ -151,6 +176,7 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
       [(options) => Context.create(options), 'enginee', 'engine'],
       [(options) => context.worker(options), 'clientID', 'clientId'],
       [(options) => context.memMap({ allocate: 1, ...(options as object) }), 'memorytype', 'memoryType'],
+      [(options) => context.memMap({ allocate: 1, ...(options as object) }), 'protections', 'protection'],
       [(options) => context.memAdvise(memory, 'will-need', options), 'ofset', 'offset'],
       [(options) => worker.endpoint(address, options), 'onerror', 'onError'],
       [(options) => worker.listener(options), 'ports', 'port'],

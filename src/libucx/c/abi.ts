@@ -251,6 +251,9 @@ export const UCP_MEM_MAP_PARAM_FIELD = {
 /** `ucp_mem_map_params_t.flags`. */
 export const UCP_MEM_MAP = { NONBLOCK: 0x1, ALLOCATE: 0x2, FIXED: 0x4, LOCK: 0x10 } as const;
 
+/** `ucp_mem_map_params_t.prot`. */
+export const UCP_MEM_MAP_PROT = { LOCAL_READ: 0x1, LOCAL_WRITE: 0x2, REMOTE_READ: 0x100, REMOTE_WRITE: 0x200 } as const;
+
 /** Parameters of ucp_mem_map. */
 export const UCP_MEM_MAP_PARAMS = {
   cName: 'ucp_mem_map_params_t',

@@ -165,6 +165,11 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     return this.memory.packRkey(handle);
   }
 
+  /** A key for endpoints to workers of this context; for collective operations. */
+  packOwnRkey(handle: MemoryHandle): Uint8Array {
+    return this.memory.packOwnRkey(handle);
+  }
+
   stats(): StatsNode {
     // Interfaces of the node are shown in the workers that use them.
     const parts = this.node.stats().children.filter(({ className }) => className !== WORKER_CLASS);

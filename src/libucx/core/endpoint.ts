@@ -13,8 +13,9 @@ import type {
 import type { Explanation } from '../../ucp/api/explain/explanation.ts';
 import { entriesOf } from '../../ucp/api/list/entries.ts';
 import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/list/list.ts';
-import { checkLocal, isList } from '../../ucp/api/memory/local-bytes.ts';
-import { checkRemote, checkRemoteWord } from '../../ucp/api/memory/owned-remote-key.ts';
+import { isList } from '../../ucp/api/memory/local-bytes.ts';
+import { checkRemoteWord } from '../../ucp/api/memory/owned-remote-key.ts';
+import { accessesOf, GET_ACCESSES, PUT_ACCESSES } from '../../ucp/api/memory/protection.ts';
 import { checkRawMemory } from '../../ucp/api/memory/raw-bytes.ts';
 import type { RemoteKey } from '../../ucp/api/memory.ts';
 import type {
@@ -29,6 +30,7 @@ import type {
 import { type Tag, tagLow } from '../../ucp/api/tag.ts';
 import { WordOperation } from '../../ucp/api/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { isWrong, requireAtomics, startAtomic } from '../amo/atomic-start.ts';
 import { UCP_AM_SEND_FLAG, UCP_EP_CLOSE_FLAG, UCP_FEATURE } from '../c/abi.ts';
 import { queryEndpoint } from '../c/endpoint-query.ts';
@@ -36,7 +38,7 @@ import { fenceBlocks, requireFeature } from '../c/features.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import type { EndpointHandling, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
-import { readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
+import { checkSides, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
 import { checkMessage } from '../messages/message-check.ts';
 import { EndpointStream } from '../messages/stream-receives.ts';
 import { CLOSE_AM_ID } from '../request/arrivals.ts';
@@ -336,8 +338,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
 
   explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation {
     this.checkOpen();
-    checkLocal(this.#worker.context, local, 0, 0);
-    checkRemote<UcpRemoteKey>(this, rkey, 0, 0);
+    checkSides(this.#worker.context, this, accessesOf(operation), local, 0, rkey, 0, 0);
     return explainOver(this.#worker.context, this, operation, local, rkey);
   }
 
@@ -367,8 +368,8 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     params: RequestParams | undefined,
   ): Status | Request {
     this.#require(UCP_FEATURE.RMA, params);
-    checkLocal(this.#worker.context, local, localOffset, byteLength);
-    checkRemote<UcpRemoteKey>(this, rkey, remoteOffset, byteLength);
+    const accesses = isPut ? PUT_ACCESSES : GET_ACCESSES;
+    checkSides(this.#worker.context, this, accesses, local, localOffset, rkey, remoteOffset, byteLength);
     if (byteLength === 0) return Status.OK;
     if (this.#failure !== Status.OK) return this.#failure;
     const { devices, requests } = this.#worker;
@@ -402,8 +403,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     options: TransferOptions,
   ): Promise<TransferResult> {
     this.#require(UCP_FEATURE.RMA);
-    checkLocal(this.#worker.context, local, 0, 0);
-    checkRemote<UcpRemoteKey>(this, rkey, 0, 0);
+    checkSides(this.#worker.context, this, accessesOf(name), local, 0, rkey, 0, 0);
     const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, options);
     const { promises } = this.#worker;
     const outcome = await promises.run(name, options.signal, (params) =>
@@ -467,7 +467,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     request.byteLength = byteLength;
     request.pinned = local;
     pin(local);
-    if (!(local instanceof Uint8Array)) this.#worker.requests.setMemh(local.memh);
+    if (!(local instanceof Uint8Array)) this.#worker.requests.setMemh(local.operationMemh);
     return request;
   }
 
@@ -483,7 +483,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     request.transport = TRANSPORT;
     request.sender = this;
     try {
-      buffers.describe(request, local, offset, byteLength, false);
+      buffers.describe(request, local, offset, byteLength, false, MemAccess.LOCAL_READ);
     } catch (error) {
       requests.discard(request);
       throw error;

@@ -3,6 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../ucp/api/endpoint.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { choosePath, DevicePath } from '../device/paths.ts';
 import type { EngineContext, EngineEndpoint } from '../engine/engine.ts';
 import { deviceAccess } from '../mem/device-access.ts';
@@ -40,7 +41,8 @@ function made(library: (typeof LIBRARIES)[number], localSide: Side, remoteSide: 
   const bytes = localSide === 'host' ? new Uint8Array(64) : undefined;
   const handle = { memoryType: MemoryType.GAUDI, address: 4096n, byteLength: 64, bytes, mapped: true, sysDevice: 0 };
   const memh = access.isDirect ? HANDLE : 0;
-  const local = bytes ?? new UcpMemory({}, handle as never, { memh, allocation: undefined, exportId: 1 });
+  const local =
+    bytes ?? new UcpMemory({}, handle as never, { memh, access: MemAccess.ALL, allocation: undefined, exportId: 1 });
   const endpoint = { transports: ['tcp/eth0'], nodeEndpoint: undefined } as unknown as EngineEndpoint;
   return { context, access, rkey, local, endpoint };
 }

@@ -21,6 +21,7 @@ import { endpointConnect, endpointFail } from '../../ucs/debug/diagnostics.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { checkStatus, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { fenceBlocks, requireFeature } from '../c/features.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
@@ -264,9 +265,10 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     localOffset: number,
     byteLength: number,
     params: RequestParams | undefined,
+    access: number = MemAccess.LOCAL_WRITE,
   ): Status | Request {
     this.checkOpen();
-    return receiveMessageData(this, message, local, localOffset, byteLength, params);
+    return receiveMessageData(this, message, local, localOffset, byteLength, params, access);
   }
 
   // Services for requests.

@@ -17,6 +17,7 @@ import { readReply } from '../../ucp/wire/reply.ts';
 import { writeRma } from '../../ucp/wire/rma.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { EngineEndpoint, RemoteTransfer } from '../engine/engine.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
@@ -141,7 +142,7 @@ export class RemoteOperation extends DeviceOperation {
       return;
     }
     const { memory, offset, byteLength } = this.#question.payload ?? NO_PAYLOAD;
-    buffers.describe(request, memory, offset, byteLength, false);
+    buffers.describe(request, memory, offset, byteLength, false, MemAccess.LOCAL_READ);
     this.#state = RemoteState.ASKED;
     const header = this.#question.pack(this.requestId);
     const callback = (ended: Request, status: Status): void => {

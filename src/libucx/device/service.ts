@@ -4,6 +4,7 @@
  */
 
 import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
+import { ATOMIC_ACCESS } from '../../ucp/api/memory/protection.ts';
 import type { Request } from '../../ucp/api/request.ts';
 import { WordOperation } from '../../ucp/api/word-operation.ts';
 import type { CopyDone, DeviceCopy, StagingPort } from '../../ucp/staging/device-copier.ts';
@@ -18,6 +19,7 @@ import { isUcxError } from '../../ucs/type/error.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type AmFrame, AtomicOperation } from '../../uct/api/iface.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
@@ -100,7 +102,8 @@ export class DeviceService {
       return;
     }
     const { request, remoteOffset, byteLength, keyAt } = readRma(frame);
-    const place = this.#placeOf(exportIdAt(frame, keyAt), remoteOffset, byteLength);
+    const access = id === MessageId.PUT ? MemAccess.REMOTE_PUT : MemAccess.REMOTE_GET;
+    const place = this.#placeOf(exportIdAt(frame, keyAt), remoteOffset, byteLength, access);
     if (place === undefined) this.#reply(endpoint, request, Status.INVALID_ADDR);
     else if (id === MessageId.PUT) this.#write(endpoint, request, place, message);
     else this.#answer(endpoint, request, packMessage(writeData(firstWord(MessageId.DATA), request, 0)), place);
@@ -131,7 +134,7 @@ export class DeviceService {
       return;
     }
     const { memory, offset, byteLength } = place ?? { memory: NO_BYTES, offset: 0, byteLength: 0 };
-    buffers.describe(request, memory, offset, byteLength, false);
+    buffers.describe(request, memory, offset, byteLength, false, 0);
     const callback = (ended: Request): void => {
       ended.free();
       this.#ended();
@@ -140,10 +143,11 @@ export class DeviceService {
     if (typeof started === 'number') this.#ended();
   }
 
-  /** The memory range of a request; undefined for a wrong key or a range outside the memory. */
-  #placeOf(exportId: number, offset: number, byteLength: number): Place | undefined {
+  /** The memory range of a request; undefined for a wrong key, memory that is not for its access, or a range outside the memory. */
+  #placeOf(exportId: number, offset: number, byteLength: number, access: number): Place | undefined {
     const memory = this.#staging.worker.context.memory.exported(exportId);
     if (memory === undefined || offset + byteLength > memory.byteLength || byteLength === 0) return undefined;
+    if ((memory.access & access) !== access) return undefined;
     return { memory, offset, byteLength };
   }
 
@@ -169,7 +173,7 @@ export class DeviceService {
       this.#reply(endpoint, request, Status.INVALID_PARAM);
       return;
     }
-    const place = this.#placeOf(exportIdAt(frame, keyAt), remoteOffset, wordBytes);
+    const place = this.#placeOf(exportIdAt(frame, keyAt), remoteOffset, wordBytes, ATOMIC_ACCESS);
     if (place === undefined) {
       this.#reply(endpoint, request, Status.INVALID_ADDR);
       return;

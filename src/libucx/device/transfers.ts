@@ -180,10 +180,11 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     local: LocalBuffer,
     localOffset: number,
     params: RequestParams | undefined,
+    access: number,
   ): Status | Request {
     const { context, requests } = this.#worker;
     const { byteLength, source, dataOffset } = arrived;
-    const pieces = piecesOf<LocalMemory>(context, local, localOffset, isList(local) ? 0 : byteLength);
+    const pieces = piecesOf<LocalMemory>(context, local, localOffset, isList(local) ? 0 : byteLength, access);
     const request = this.#begin('am/libucp', local, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     arrived.isReceived = true;
@@ -221,7 +222,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     const request = requests.begin(RequestKind.SEND, isPut ? 'put/libucp' : 'get/libucp');
     if (request === undefined) return Status.NO_RESOURCE;
     request.transport = TRANSPORT;
-    buffers.describe(request, local, localOffset, byteLength, !isPut);
+    buffers.describe(request, local, localOffset, byteLength, !isPut, 0);
     const start = isPut ? functions.ucp_put_nbx : functions.ucp_get_nbx;
     const remote = rkey.remoteAddress + remoteOffset;
     const started = start(endpoint.handle, buffers.address, byteLength, remote, rkey.handle, requests.param);

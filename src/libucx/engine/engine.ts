@@ -143,12 +143,13 @@ export interface DeviceOperations {
   ): Status | Request;
   /** Called when the endpoint is closed, or has failed: operations that wait for its peer end with a status. */
   endpointGone(endpoint: EngineEndpoint, status: Status): void;
-  /** Copies received bytes into local memory. */
+  /** Copies received bytes into local memory. @param access for which it must be mapped: bits of MemAccess */
   copyOut(
     arrived: ArrivedBytes,
     local: LocalBuffer,
     localOffset: number,
     params: RequestParams | undefined,
+    access: number,
   ): Status | Request;
 }
 
@@ -188,13 +189,14 @@ export interface EngineWorker {
   /** An endpoint over the transports of the node; undefined if they do not reach the worker with the address. */
   nodeEndpoint(address: Uint8Array): ApiEndpoint | undefined;
   forgetEndpoint(endpoint: EngineEndpoint): void;
-  /** Receives the data of an active message. */
+  /** Receives the data of an active message. @param access for which the memory must be mapped: bits of MemAccess. Default local writes */
   receiveData(
     message: ReceivedMessage,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,
     params: RequestParams | undefined,
+    access?: number,
   ): Status | Request;
   fence(): void;
   /** Flushes only the operations given to libucp. */

@@ -4,11 +4,17 @@ import type { ForeignMemory } from '../../sys/index.ts';
 import { isList, type PieceOf } from '../../ucp/api/memory/local-bytes.ts';
 import { type NativeMemory, OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 
 /** Mapped memory. */
 export class UcpMemory extends OwnedMemory {
   /** The handle of libucp; 0 for device memory that is unknown to it. */
   readonly memh: number;
+  /**
+   * The handle of libucp for operations of this process; 0 for none, and for memory that peers may not put to and get from: libucp would give the peer of a
+   * message a key of it.
+   */
+  readonly operationMemh: number;
   /** The handle of the same memory for the transports of the node. */
   readonly node: MemoryHandle;
   /** Its allocation by libucp, if any. */
@@ -25,10 +31,11 @@ export class UcpMemory extends OwnedMemory {
   constructor(
     owner: object,
     node: MemoryHandle,
-    parts: { readonly memh: number; readonly allocation: ForeignMemory | undefined; readonly exportId: number },
+    parts: Pick<UcpMemory, 'memh' | 'allocation' | 'exportId' | 'access'>,
   ) {
-    super(owner, node, parts.allocation?.u8 ?? node.bytes);
+    super(owner, node, parts.allocation?.u8 ?? node.bytes, parts.access);
     this.memh = parts.memh;
+    this.operationMemh = parts.access === MemAccess.ALL ? parts.memh : 0;
     this.node = node;
     this.allocation = parts.allocation;
     this.exportId = parts.exportId;

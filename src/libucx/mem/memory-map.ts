@@ -6,19 +6,21 @@
 import { ForeignMemory, VIEW_LENGTH_MAX } from '../../sys/index.ts';
 import type { Context } from '../../ucp/api/context.ts';
 import { OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
+import { accessOf, noRemoteAccess, REMOTE_ACCESS } from '../../ucp/api/memory/protection.ts';
 import type { AdviseOptions, MapParams, MemoryHandle } from '../../ucp/api/memory.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { checkStatus, invalidParam, statusError, type UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { MemoryAdvice } from '../../uct/api/memory-domain.ts';
+import { MemAccess, type MemoryAdvice } from '../../uct/api/memory-domain.ts';
 import {
   UCP_MEM_ATTR,
   UCP_MEM_ATTR_FIELD,
   UCP_MEM_MAP,
   UCP_MEM_MAP_PARAM_FIELD,
   UCP_MEM_MAP_PARAMS,
+  UCP_MEM_MAP_PROT,
   UCS_MEMORY_TYPE,
 } from '../c/abi.ts';
 import { Fields, OutValue } from '../c/fields.ts';
@@ -59,12 +61,13 @@ export class MemoryMap {
   /** See Context.memMap. */
   map(params: MapParams): UcpMemory {
     const isObject = typeof params === 'object' && params !== null;
+    const access = accessOf(isObject ? params.protection : undefined);
     if (isObject && 'dmabuf' in params) throw noDmabufs();
     const isAllocated = isObject && 'allocate' in params;
     const { memoryType = MemoryType.HOST, shared = false } = isAllocated ? params : {};
     // Memory that can be exported is allocated by the node.
     const isOfLibucp = isAllocated && memoryType === MemoryType.HOST && shared === false;
-    const memory = isOfLibucp ? this.#allocate(params.allocate) : this.#register(params);
+    const memory = isOfLibucp ? this.#allocate(params.allocate, access) : this.#register(params, access);
     this.#handles.add(memory);
     if (memory.exportId !== 0) this.#exported.set(memory.exportId, memory);
     return memory;
@@ -98,8 +101,14 @@ export class MemoryMap {
   /** See Context.packRkey. */
   packRkey(handle: MemoryHandle): Uint8Array {
     const memory = this.check(handle);
-    memory.packed ??= packRemoteKey(this.#functions, this.#context, memory, this.#node);
+    if ((memory.access & REMOTE_ACCESS) === 0) throw noRemoteAccess(memory);
+    memory.packed ??= packRemoteKey(this.#functions, this.#context, [memory, memory.access], this.#node);
     return memory.packed.slice();
+  }
+
+  /** A key for endpoints of this context to itself, which permits everything. */
+  packOwnRkey(handle: MemoryHandle): Uint8Array {
+    return packRemoteKey(this.#functions, this.#context, [this.check(handle), MemAccess.ALL], this.#node);
   }
 
   /** The mapped memory, for snapshots. */
@@ -127,13 +136,13 @@ export class MemoryMap {
   }
 
   /** Allocates host memory by libucp: its shared-memory transports reach it without a copy. */
-  #allocate(byteLength: number): UcpMemory {
+  #allocate(byteLength: number, access: number): UcpMemory {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
       throw invalidParam('allocate', 'must be a positive integer', byteLength);
     }
     // libucp exhausts the shared memory of the machine before it fails.
     if (byteLength > VIEW_LENGTH_MAX) throw statusError(Status.NO_MEMORY, `allocate ${byteLength} bytes`);
-    const memh = this.#ucpMap(0, byteLength, UCP_MEM_MAP.ALLOCATE);
+    const memh = this.#ucpMap({ address: 0, byteLength, access, flags: UCP_MEM_MAP.ALLOCATE });
     const unmap = (): void => this.#ucpUnmap(memh);
     let allocation: ForeignMemory;
     try {
@@ -144,7 +153,7 @@ export class MemoryMap {
     }
     try {
       const node = this.#node.memMap({ address: allocation.address, byteLength, memoryType: MemoryType.HOST });
-      return new UcpMemory(this.#owner, node, { memh, allocation, exportId: 0 });
+      return new UcpMemory(this.#owner, node, { memh, allocation, exportId: 0, access });
     } catch (error) {
       allocation.close();
       throw error;
@@ -152,15 +161,17 @@ export class MemoryMap {
   }
 
   /** Registers existing memory, which the node checks, or memory of a card. */
-  #register(params: MapParams): UcpMemory {
-    const node = this.#node.memMap(params);
+  #register(params: MapParams, access: number): UcpMemory {
+    // The transports of the node move what peers and the program may: this engine checks which that is.
+    const { protection: _protection, ...source } = params ?? {};
+    const node = this.#node.memMap(source as MapParams);
     if (node.bytes === undefined) {
-      const memh = this.#owner.access.isDirect ? this.#registerDevice(node) : 0;
-      return new UcpMemory(this.#owner, node, { memh, allocation: undefined, exportId: this.#newExportId() });
+      const memh = this.#owner.access.isDirect ? this.#registerDevice(node, access) : 0;
+      return new UcpMemory(this.#owner, node, { memh, allocation: undefined, exportId: this.#newExportId(), access });
     }
     try {
-      const memh = this.#ucpMap(Number(node.address), node.byteLength, 0);
-      return new UcpMemory(this.#owner, node, { memh, allocation: undefined, exportId: 0 });
+      const memh = this.#ucpMap({ address: Number(node.address), byteLength: node.byteLength, access });
+      return new UcpMemory(this.#owner, node, { memh, allocation: undefined, exportId: 0, access });
     } catch (error) {
       this.#node.memUnmap(node);
       throw error;
@@ -168,9 +179,10 @@ export class MemoryMap {
   }
 
   /** Registers device memory; 0 if libucp does not accept it: it is then staged through host memory. */
-  #registerDevice({ address, byteLength }: MemoryHandle): number {
+  #registerDevice({ address, byteLength }: MemoryHandle, access: number): number {
     try {
-      return this.#ucpMap(Number(address), byteLength, 0, this.#owner.access.memoryType);
+      const { memoryType } = this.#owner.access;
+      return this.#ucpMap({ address: Number(address), byteLength, access, memoryType });
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       this.#owner.log.warn(`libucp does not take memory of a card, it goes through host memory: ${why}`);
@@ -178,8 +190,8 @@ export class MemoryMap {
     }
   }
 
-  #ucpMap(address: number, byteLength: number, flags: number, memoryType: number = UCS_MEMORY_TYPE.HOST): number {
-    return mapByUcp(this.#functions, this.#context, { address, byteLength, flags, memoryType });
+  #ucpMap(mapping: UcpMapping): number {
+    return mapByUcp(this.#functions, this.#context, mapping);
   }
 
   #ucpUnmap(memh: number): void {
@@ -219,22 +231,38 @@ function noDmabufs(): UcxError {
 export interface UcpMapping {
   readonly address: number;
   readonly byteLength: number;
-  /** Bits of UCP_MEM_MAP. */
-  readonly flags: number;
-  /** Number of the memory type in libucp. */
-  readonly memoryType: number;
+  /** Bits of UCP_MEM_MAP. Default none. */
+  readonly flags?: number;
+  /** Number of the memory type in libucp. Default host. */
+  readonly memoryType?: number;
+  /** What the memory may be used for: bits of MemAccess. Default everything. */
+  readonly access?: number;
+}
+
+/** The protection of libucp for access flags; undefined for all of them, because libucp has none that includes atomic operations. */
+export function protOf(access: number): number | undefined {
+  if (access === MemAccess.ALL) return undefined;
+  const { LOCAL_READ, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE } = UCP_MEM_MAP_PROT;
+  return (
+    ((access & MemAccess.LOCAL_READ) === 0 ? 0 : LOCAL_READ) |
+    ((access & MemAccess.LOCAL_WRITE) === 0 ? 0 : LOCAL_WRITE) |
+    ((access & MemAccess.REMOTE_GET) === 0 ? 0 : REMOTE_READ) |
+    ((access & MemAccess.REMOTE_PUT) === 0 ? 0 : REMOTE_WRITE)
+  );
 }
 
 /** Maps memory with libucp, and returns its handle. @throws UcxError of ucp_mem_map */
 export function mapByUcp(functions: LibucpFunctions, context: number, mapping: UcpMapping): number {
-  const { address, byteLength, flags, memoryType } = mapping;
-  const { ADDRESS, LENGTH, FLAGS, MEMORY_TYPE } = UCP_MEM_MAP_PARAM_FIELD;
+  const { address, byteLength, flags = 0, memoryType = UCS_MEMORY_TYPE.HOST, access = MemAccess.ALL } = mapping;
+  const { ADDRESS, LENGTH, FLAGS, PROT, MEMORY_TYPE } = UCP_MEM_MAP_PARAM_FIELD;
   using params = new Fields(UCP_MEM_MAP_PARAMS);
   using memh = new OutValue();
   const isHost = memoryType === UCS_MEMORY_TYPE.HOST;
-  params.setU64('field_mask', ADDRESS | LENGTH | FLAGS | (isHost ? 0 : MEMORY_TYPE));
+  const prot = protOf(access);
+  params.setU64('field_mask', ADDRESS | LENGTH | FLAGS | (prot === undefined ? 0 : PROT) | (isHost ? 0 : MEMORY_TYPE));
   params.setU32('memory_type', memoryType);
   params.setU64('address', address).setU64('length', byteLength).setU32('flags', flags);
+  params.setU32('prot', prot ?? 0);
   const status = functions.ucp_mem_map(context, params.address, memh.address);
   checkStatus(status, `ucp_mem_map of ${byteLength} bytes`);
   return memh.value;

@@ -6,16 +6,18 @@
 import { addressOf, allocateScratch, memcpy } from '../../sys/index.ts';
 import type { Context } from '../../ucp/api/context.ts';
 import type { RawRemoteMemory } from '../../ucp/api/endpoint.ts';
-import { OwnedRemoteKey } from '../../ucp/api/memory/owned-remote-key.ts';
+import { checkLocal } from '../../ucp/api/memory/local-bytes.ts';
+import { checkRemote, OwnedRemoteKey } from '../../ucp/api/memory/owned-remote-key.ts';
+import { type Accesses, accessWithout, deniedOf, REMOTE_ACCESS } from '../../ucp/api/memory/protection.ts';
 import type { RemoteKey } from '../../ucp/api/memory.ts';
 import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { checkStatus } from '../../ucs/type/error.ts';
 import { OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { malformed, packEnvelope, rawBytes, unpackEnvelope } from './envelope.ts';
-import type { UcpMemory } from './memory-handle.ts';
+import type { LocalMemory, UcpMemory } from './memory-handle.ts';
 
-/** u8 memory type, 7 bytes of zeros, u64 address, u64 length, u64 export id of device memory; then the key of the node. */
+/** u8 memory type, u8 denied accesses, 6 bytes of zeros, u64 address, u64 length, u64 export id of device memory; then the key of the node. */
 const FIELDS_BYTES = 32;
 
 /** The fields of a key. */
@@ -23,17 +25,19 @@ export interface KeyFields {
   readonly memoryType: MemoryType;
   readonly address: bigint;
   readonly byteLength: number;
+  /** What peers may do with the memory: bits of MemAccess for put and get. */
+  readonly access: number;
   /** 0 for host memory. */
   readonly exportId: number;
   readonly ucx: Uint8Array;
   readonly node: Uint8Array;
 }
 
-/** The remote key of mapped memory. Throws UcxError of ucp_rkey_pack. */
+/** The remote key of mapped memory, and the access that it says to permit. Throws UcxError of ucp_rkey_pack. */
 export function packRemoteKey(
   functions: LibucpFunctions,
   context: number,
-  memory: UcpMemory,
+  [memory, access]: readonly [UcpMemory, number],
   node: Context,
 ): Uint8Array {
   const isHost = memory.exportId === 0;
@@ -41,6 +45,7 @@ export function packRemoteKey(
   const own = new Uint8Array(FIELDS_BYTES + nodeKey.byteLength);
   const view = new DataView(own.buffer);
   view.setUint8(0, memory.memoryType);
+  view.setUint8(1, deniedOf(access));
   view.setBigUint64(8, memory.address, true);
   view.setBigUint64(16, BigInt(memory.byteLength), true);
   view.setBigUint64(24, BigInt(memory.exportId), true);
@@ -68,7 +73,15 @@ export function readRemoteKey(packed: Uint8Array, raw: RawRemoteMemory | undefin
   if (raw === undefined) return parse(packed);
   const { ucx, own } = rawBytes(packed, 'remote key');
   const { address, byteLength } = raw;
-  return { memoryType: MemoryType.HOST, address: BigInt(address), byteLength, exportId: 0, ucx, node: own };
+  return {
+    memoryType: MemoryType.HOST,
+    address: BigInt(address),
+    byteLength,
+    access: REMOTE_ACCESS,
+    exportId: 0,
+    ucx,
+    node: own,
+  };
 }
 
 function parse(packed: Uint8Array): KeyFields {
@@ -81,6 +94,8 @@ function parse(packed: Uint8Array): KeyFields {
   if (!Number.isSafeInteger(byteLength) || !Number.isSafeInteger(exportId)) {
     throw malformed('remote key', 'has a length or a number beyond 2^53');
   }
+  const access = accessWithout(view.getUint8(1));
+  if (access === undefined) throw malformed('remote key', `denies unknown accesses (${view.getUint8(1)})`);
   const hasUcx = ucx.byteLength > 0;
   const isHost = memoryType === MemoryType.HOST;
   if ((isHost && !hasUcx) || isHost !== (exportId === 0)) {
@@ -90,6 +105,7 @@ function parse(packed: Uint8Array): KeyFields {
     memoryType: memoryType as MemoryType,
     address: view.getBigUint64(8, true),
     byteLength,
+    access,
     exportId,
     ucx,
     node: own.subarray(FIELDS_BYTES),
@@ -159,4 +175,22 @@ export function unpackUcx(functions: LibucpFunctions, ep: number, ucx: Uint8Arra
   block.u8.set(ucx);
   checkStatus(functions.ucp_ep_rkey_unpack(ep, block.address, rkey.address), 'ucp_ep_rkey_unpack');
   return rkey.value;
+}
+
+/**
+ * Checks both sides of a put, get or explanation; see checkLocal and checkRemote.
+ * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
+ */
+export function checkSides(
+  context: object,
+  endpoint: KeyOwner,
+  { ownAccess, remoteAccess }: Accesses,
+  local: LocalMemory,
+  localOffset: number,
+  rkey: RemoteKey,
+  remoteOffset: number,
+  byteLength: number,
+): asserts rkey is UcpRemoteKey {
+  checkLocal(context, local, localOffset, byteLength, ownAccess);
+  checkRemote<UcpRemoteKey>(endpoint, rkey, remoteOffset, byteLength, remoteAccess);
 }

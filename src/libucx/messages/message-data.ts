@@ -20,6 +20,7 @@ export function receiveMessageData(
   localOffset: number,
   byteLength: number,
   params: RequestParams | undefined,
+  access: number,
 ): Status | Request {
   const { arrivals, buffers, devices, functions, handle, requests } = worker;
   const room = isList(local) ? lengthOf(local) : byteLength;
@@ -27,12 +28,12 @@ export function receiveMessageData(
     throw invalidParam('byteLength', `must be at least the ${message.byteLength} bytes of the message`, room);
   }
   const { waiting } = message;
-  if (waiting === undefined) return devices.copyOut(message, local, localOffset, params);
+  if (waiting === undefined) return devices.copyOut(message, local, localOffset, params, access);
   const request = requests.begin(RequestKind.AM_RECV, 'am/libucp');
   if (request === undefined) return Status.NO_RESOURCE;
   const memory = isList(local) ? cutList(local, message.byteLength) : local;
   try {
-    buffers.describe(request, memory, localOffset, message.byteLength, true);
+    buffers.describe(request, memory, localOffset, message.byteLength, true, access);
   } catch (error) {
     requests.discard(request);
     throw error;

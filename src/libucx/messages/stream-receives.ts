@@ -8,6 +8,7 @@ import { bytesOf, eachPart, type Piece, type PieceOf, piecesOf } from '../../ucp
 import type { Request, StreamRecvParams } from '../../ucp/api/request.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { EngineWorker, StreamTracker } from '../engine/engine.ts';
 import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
 import { addressIn, checkKept, isHost } from '../request/buffers.ts';
@@ -127,7 +128,7 @@ export class EndpointStream {
     params: StreamRecvParams | undefined,
   ): Status | Request {
     const { context, requests, streams } = this.#worker;
-    const pieces = piecesOf<LocalMemory>(context, local, localOffset, byteLength);
+    const pieces = piecesOf<LocalMemory>(context, local, localOffset, byteLength, MemAccess.LOCAL_WRITE);
     for (const { memory } of pieces) checkKept(memory);
     if (this.#failure !== Status.OK && !this.hasBytes) return this.#failure;
     const request = requests.beginComposite(STREAM_RECEIVE);
@@ -221,15 +222,15 @@ export class EndpointStream {
       target.push({ memory, offset, byteLength });
     });
     const arrived = { source, dataOffset: 0, byteLength: bytes, isReceived: false };
-    const started = this.#worker.devices.copyOut(arrived, target, 0, {
-      callback: (ended, status) => {
-        ended.free();
-        this.#isCopying = false;
-        if (status < 0) this.#endFirst(status);
-        else this.#advance(receive, bytes);
-        this.serve();
-      },
-    });
+    const callback = (ended: Request, status: Status): void => {
+      ended.free();
+      this.#isCopying = false;
+      if (status < 0) this.#endFirst(status);
+      else this.#advance(receive, bytes);
+      this.serve();
+    };
+    // Checked when the receive began.
+    const started = this.#worker.devices.copyOut(arrived, target, 0, { callback }, 0);
     this.#isCopying = typeof started !== 'number';
     if (typeof started === 'number' && started < 0 && started !== Status.NO_RESOURCE) this.#endFirst(started);
     return started === Status.OK;

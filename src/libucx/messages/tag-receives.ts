@@ -6,6 +6,7 @@ import { TAG_MASK_FULL, type Tag, tagLow } from '../../ucp/api/tag.ts';
 import type { TagMessage } from '../../ucp/api/worker.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_TAG_RECV_INFO } from '../c/abi.ts';
 import type { EngineWorker } from '../engine/engine.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
@@ -99,7 +100,7 @@ export class TagReceives {
     if (request === undefined) return undefined;
     request.transport = TRANSPORT;
     try {
-      this.#worker.buffers.describe(request, local, offset, byteLength, true);
+      this.#worker.buffers.describe(request, local, offset, byteLength, true, MemAccess.LOCAL_WRITE);
     } catch (error) {
       this.#worker.requests.discard(request);
       throw error;

@@ -13,6 +13,7 @@ import {
 import { OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { isResizable } from '../../ucs/type/resizable.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_DATATYPE, UCP_DT_IOV } from '../c/abi.ts';
 import type { DeviceAccess } from '../mem/device-access.ts';
 import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
@@ -28,6 +29,8 @@ export interface DeviceDatatypes {
    */
   describe(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number, isReceived: boolean): number;
 }
+
+const LOCAL = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;
 
 /** The context that the memory must belong to. */
 export interface BuffersOwner {
@@ -52,22 +55,30 @@ export class Buffers {
 
   /**
    * Checks local memory and sets it in the parameters of a request; it stays pinned until the request has ended.
+   * @param access for which the memory must be mapped: bits of MemAccess
    * @throws UcxError ERR_INVALID_PARAM; the request is then unchanged
    */
-  describe(request: UcpRequest, local: LocalBuffer, offset: number, byteLength: number, isReceived: boolean): void {
+  describe(
+    request: UcpRequest,
+    local: LocalBuffer,
+    offset: number,
+    byteLength: number,
+    isReceived: boolean,
+    access: number,
+  ): void {
     if (!isList(local)) {
-      checkLocal(this.#owner, local, offset, byteLength);
+      checkLocal(this.#owner, local, offset, byteLength, access);
       if (isKnown(local)) {
         checkKept(local);
         this.#take(request, local, byteLength);
-        if (!(local instanceof Uint8Array)) this.#requests.setMemh(local.memh);
+        if (!(local instanceof Uint8Array)) this.#requests.setMemh(local.operationMemh);
         if (!isHost(local)) this.#requests.setMemoryType(this.#owner.access.memoryType);
         this.address = addressIn(local, offset);
         this.count = byteLength;
         return;
       }
     }
-    const pieces = piecesOf<LocalMemory>(this.#owner, local, offset, byteLength);
+    const pieces = piecesOf<LocalMemory>(this.#owner, local, offset, byteLength, access);
     for (const { memory } of pieces) checkKept(memory);
     const bytes = bytesOf(pieces);
     this.#take(request, local, bytes);
@@ -91,13 +102,14 @@ export class Buffers {
       return local.length === 0 ? 0 : addressOf(local) + offset;
     }
     if (!OwnedMemory.isGenuine(local)) return -1;
-    const isUsable = local.owner === this.#owner && local.mapped && local.bytes?.length === local.byteLength;
+    const isPlain = local.mapped && local.bytes?.length === local.byteLength && (local.access & LOCAL) === LOCAL;
+    const isUsable = local.owner === this.#owner && isPlain;
     return isUsable && offset + byteLength <= local.byteLength ? local.ucpAddress + offset : -1;
   }
 
-  /** Checks local memory that will not be used. @throws UcxError ERR_INVALID_PARAM */
+  /** Checks local memory that would be sent, and will not be. @throws UcxError ERR_INVALID_PARAM */
   check(local: LocalBuffer, offset: number, byteLength: number): void {
-    piecesOf<LocalMemory>(this.#owner, local, offset, byteLength);
+    piecesOf<LocalMemory>(this.#owner, local, offset, byteLength, MemAccess.LOCAL_READ);
   }
 
   #take(request: UcpRequest, local: LocalBuffer, byteLength: number): void {

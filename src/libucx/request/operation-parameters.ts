@@ -72,11 +72,12 @@ export class OperationParameters {
 
   /** {@link plainParam}, with the memory handle of libucp if there is one: libucp then registers nothing. */
   plainParamFor(local: LocalBuffer): number {
-    if (!(local instanceof OwnedMemory) || local.memh === 0) return this.plainParam;
-    if (local.memh !== this.#memh) {
-      this.#memh = local.memh;
-      this.#mappedWords[MEMH] = local.memh;
-      this.#mappedWords[MEMH + 1] = highOf(local.memh);
+    if (!(local instanceof OwnedMemory) || local.operationMemh === 0) return this.plainParam;
+    const { operationMemh } = local;
+    if (operationMemh !== this.#memh) {
+      this.#memh = operationMemh;
+      this.#mappedWords[MEMH] = operationMemh;
+      this.#mappedWords[MEMH + 1] = highOf(operationMemh);
     }
     return this.#mappedParam;
   }

@@ -5,6 +5,7 @@
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { AM_HEADER_BYTES_MAX, AM_IDS, checkAmId } from '../api/active-message.ts';
 import type { MessageHandler } from '../api/awaited/message-queue.ts';
 import { type MessageOwner, ReceivedMessage } from '../api/awaited/received-message.ts';
@@ -101,9 +102,16 @@ export class ActiveMessages {
     if (isList(local)) {
       if (connection.failure !== Status.OK) return connection.failure;
       const lane = connection.messageLane();
-      return this.#start(connection, lane, id, header ?? NO_BYTES, checkPieces(context, local), params);
+      return this.#start(
+        connection,
+        lane,
+        id,
+        header ?? NO_BYTES,
+        checkPieces(context, local, MemAccess.LOCAL_READ),
+        params,
+      );
     }
-    checkLocal(context, local, localOffset, byteLength);
+    checkLocal(context, local, localOffset, byteLength, MemAccess.LOCAL_READ);
     if (connection.failure !== Status.OK) return connection.failure;
     const lane = connection.messageLane();
     const bytes = params === undefined && header === undefined ? hostBytes(local) : undefined;
@@ -248,7 +256,7 @@ export class ActiveMessages {
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request {
-    const pieces = piecesOf(this.#host.context, local, localOffset, byteLength);
+    const pieces = piecesOf(this.#host.context, local, localOffset, byteLength, MemAccess.LOCAL_WRITE);
     if (bytesOf(pieces) < message.byteLength) {
       throw invalidParam('local', `must have room for the ${message.byteLength} bytes of the message`, bytesOf(pieces));
     }

@@ -9,6 +9,7 @@ import { highWord, joinBig, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
 import { checkRemoteWord } from '../api/memory/owned-remote-key.ts';
+import { ATOMIC_ACCESS } from '../api/memory/protection.ts';
 import type { AtomicName, AtomicParams } from '../api/request.ts';
 import { modifyWord, WordOperation } from '../api/word-operation.ts';
 import { sendMessage } from '../base/message-packer.ts';
@@ -90,7 +91,8 @@ export class AtomicProtocol {
     const { request: peerRequest, remoteOffset: from, keyAt, keyBytes, value, compare, ...asked } = readAtomic(frame);
     const { operation } = asked;
     const wordBytes = asked.wordBytes === 8 ? 8 : 4;
-    const memory = keyBytes >= MEMORY_KEY_BYTES ? this.#host.context.exported.find(frame.bytes, keyAt) : undefined;
+    const isKeyed = keyBytes >= MEMORY_KEY_BYTES;
+    const memory = isKeyed ? this.#host.context.exported.find(frame.bytes, keyAt, ATOMIC_ACCESS) : undefined;
     const isAligned = from % wordBytes === 0;
     if (memory === undefined || !isAtomicOperation(operation) || !isAligned || from + wordBytes > memory.byteLength) {
       postReply(connection, peerRequest, Status.INVALID_ADDR);

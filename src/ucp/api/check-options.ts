@@ -9,10 +9,10 @@ import type { RequestParams } from './request.ts';
 export { checkOptions };
 
 const MAP_OPTIONS = {
-  buffer: ['buffer'],
-  address: ['address', 'byteLength', 'memoryType', 'sysDevice'],
-  dmabuf: ['dmabuf', 'memoryType', 'sysDevice'],
-  allocate: ['allocate', 'memoryType', 'sysDevice', 'shared'],
+  buffer: ['buffer', 'protection'],
+  address: ['address', 'byteLength', 'memoryType', 'sysDevice', 'protection'],
+  dmabuf: ['dmabuf', 'memoryType', 'sysDevice', 'protection'],
+  allocate: ['allocate', 'memoryType', 'sysDevice', 'shared', 'protection'],
 } as const;
 
 /**

@@ -2,8 +2,29 @@
 
 import type { MemoryType, MemoryTypeName, WithMemoryType } from '../../ucs/memory/memory-type.ts';
 
+/**
+ * One access that mapped memory permits (UCP_MEM_MAP_PROT_*). `local-read`: it can be sent, and is the source of puts. `local-write`: it can be received into,
+ * and is the target of gets. `remote-read`, `remote-write`: peers with its remote key get from it, and put to it; with both, atomic operations too.
+ */
+export type MemoryProtection = 'local-read' | 'local-write' | 'remote-read' | 'remote-write';
+
+/** Options of memMap for memory of every kind. */
+export interface ProtectionOptions {
+  /**
+   * What the memory may be used for. Default: everything. An operation that it does not permit fails before anything moves: at the API with
+   * ERR_INVALID_PARAM, and, for a peer that forges its key, with INVALID_ADDR at RDMA devices, over tcp, and where the worker of the owner executes it.
+   * Peers on this node that map the memory (posix), or access the process (cma), or its cards (gaudi_ipc), are not prevented from forging. Without
+   * `remote-read` or `remote-write` the memory has no remote key. Messages move whatever peers may access. The loads and stores of this process are
+   * not restricted.
+   */
+  readonly protection?: readonly MemoryProtection[];
+}
+
 /** Parameters of memMap. */
-export type MemMapParams =
+export type MemMapParams = MemorySource & ProtectionOptions;
+
+/** The memory that memMap maps. */
+export type MemorySource =
   | {
       /** Host memory to register: not empty, not in a resizable ArrayBuffer or in the pool of small Buffers, and not detached while it is mapped. */
       readonly buffer: Uint8Array;
@@ -77,6 +98,8 @@ export interface MemoryHandle {
   readonly byteLength: number;
   /** The bytes of host memory; undefined for device memory, which the processor cannot access. */
   readonly bytes: Uint8Array | undefined;
+  /** What the memory may be used for. */
+  readonly protection: readonly MemoryProtection[];
   /** False after memUnmap. */
   readonly mapped: boolean;
   /**
@@ -148,7 +171,11 @@ export interface RemoteKey {
   readonly address: bigint;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** The remote bytes, if a transport has mapped them into this process (ucp_rkey_ptr); otherwise undefined. */
+  /** What peers may do with the memory: `remote-read`, `remote-write` or both. */
+  readonly protection: readonly MemoryProtection[];
+  /**
+   * The remote bytes, if a transport has mapped them into this process (ucp_rkey_ptr), and peers may read and write them; otherwise undefined.
+   */
   readonly bytes: Uint8Array | undefined;
   /** True after `release()`. */
   readonly released: boolean;

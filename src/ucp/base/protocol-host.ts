@@ -44,9 +44,14 @@ export interface ProtocolContext {
   memUnmap(handle: MemoryHandle): void;
   /** The mapped memory that host bytes are of; undefined for bytes that are not mapped. */
   handleOf(bytes: Uint8Array): MemoryHandle | undefined;
+  /** Whether peers may have a key of the ArrayBuffer of host bytes for an access, as far as memory of it is mapped. */
+  permits(bytes: Uint8Array, access: number): boolean;
   /** What registers host bytes that are not mapped for one operation, by the index of the memory domain. */
   readonly registrars: readonly OperationRegistrar[];
+  /** Packs the key of memory that peers may access. */
   packRkey(handle: MemoryHandle): Uint8Array;
+  /** Packs a key of any memory, for endpoints of this process to itself: it permits everything. */
+  packOwnRkey(handle: MemoryHandle): Uint8Array;
   /** Unpacks a key for the lanes of a connection. */
   unpackRkey(packed: Uint8Array, connection: Connection, options?: UnpackOptions): RemoteKey;
 }

@@ -193,6 +193,11 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     return this.#memory.handleOf(bytes);
   }
 
+  /** Whether peers may have a key of the ArrayBuffer of host bytes; for protocols. */
+  permits(bytes: Uint8Array, access: number): boolean {
+    return this.#memory.permits(bytes, access);
+  }
+
   memUnmap(handle: MemoryHandle): void {
     this.#memory.unmap(handle);
   }
@@ -220,6 +225,11 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
 
   packRkey(handle: MemoryHandle): Uint8Array {
     return this.#memory.packRkey(handle);
+  }
+
+  /** A key for endpoints to workers of this context; for protocols. */
+  packOwnRkey(handle: MemoryHandle): Uint8Array {
+    return this.#memory.packOwnRkey(handle);
   }
 
   /** Unpacks a remote key for the lanes of a connection; for endpoints. */

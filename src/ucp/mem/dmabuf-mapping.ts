@@ -9,7 +9,7 @@ import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { DmabufRange } from '../../uct/api/host-dmabufs.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
-import { MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
+import { type DmabufRegion, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import { checkOptions } from '../api/check-options.ts';
 import type { MapParams } from '../api/memory.ts';
 import type { OpenMd } from '../resources/resources.ts';
@@ -66,8 +66,7 @@ export function checkDmabuf({ dmabuf }: DmabufMapParams): DmabufRange {
 export function registerDmabuf(
   mds: readonly OpenMd[],
   range: DmabufRange,
-  memoryType: MemoryType,
-  sysDevice: number | undefined,
+  { memoryType, sysDevice, access }: Pick<DmabufRegion, 'memoryType' | 'sysDevice' | 'access'>,
 ): DmabufParts {
   const parts: (MdMemory | undefined)[] = mds.map(() => undefined);
   const refusals = new Map<number, string>();
@@ -80,6 +79,7 @@ export function registerDmabuf(
         address: first?.address ?? BigInt(range.offset),
         memoryType,
         sysDevice: first?.sysDevice ?? sysDevice,
+        ...(access === undefined ? {} : { access }),
       };
       try {
         const part = md.memRegDmabuf({ ...range, ...place });

@@ -25,11 +25,12 @@ export function registerByDmabuf(
   types: MemoryTypes,
   log: Log,
   memory: MdMemory,
+  access: number,
 ): DmabufRegistrations {
   const parts = new Map<number, MdMemory>();
   const refusals = new Map<number, string>();
   const { address, byteLength, memoryType, sysDevice } = memory;
-  const place = { address, byteLength, memoryType, sysDevice };
+  const place = { address, byteLength, memoryType, sysDevice, access };
   let exported: DmabufExport | undefined;
   let refusal: string | undefined;
   try {

@@ -40,8 +40,8 @@ export class ExportedMemory {
     return key;
   }
 
-  /** The memory behind a key that a peer sent; undefined for one that is malformed, stale or forged. */
-  find(bytes: Uint8Array, offset: number): MemoryHandle | undefined {
+  /** The memory behind a key that a peer sent, for an access of it; undefined for a key that is malformed, stale or forged, and for other memory. */
+  find(bytes: Uint8Array, offset: number, access: number): MemoryHandle | undefined {
     if (offset + MEMORY_KEY_BYTES > bytes.byteLength) return undefined;
     const view = new DataView(bytes.buffer, bytes.byteOffset + offset, MEMORY_KEY_BYTES);
     const entry = this.#byId.get(Number(view.getBigUint64(0, true)));
@@ -49,7 +49,8 @@ export class ExportedMemory {
     // In constant time: the secret is what a forger would guess.
     let difference = 0;
     for (let i = 0; i < MEMORY_KEY_BYTES; i++) difference |= entry.key[i]! ^ view.getUint8(i);
-    return difference === 0 && entry.handle.mapped ? entry.handle : undefined;
+    const { handle } = entry;
+    return difference === 0 && handle.mapped && (handle.access & access) === access ? handle : undefined;
   }
 
   /** Makes the key of memory useless. */

@@ -4,10 +4,12 @@
 
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { Piece, PieceOf } from '../api/memory/local-bytes.ts';
 import { type MemoryOwner, OwnedMemory } from '../api/memory/owned-memory.ts';
 import type { MemoryPlace } from '../proto/selection.ts';
 
+const LOCAL_ACCESS = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;
 const NONE: ReadonlyMap<number, string> = new Map();
 
 /** Mapped memory. */
@@ -21,6 +23,8 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
   readonly placeIndex: number;
   /** Why nothing moves its bytes; undefined for memory that can be moved. */
   readonly limitation: string | undefined;
+  /** The bytes of host memory, while it is mapped and for every local access: what short operations use without more checks. */
+  plainBytes: Uint8Array | undefined;
   /** The packed remote key, made at its first use. */
   packed: Uint8Array | undefined = undefined;
   /** When it is packed again. */
@@ -31,13 +35,20 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
     memory: MdMemory,
     bytes: Uint8Array | undefined,
     mdMemory: readonly (MdMemory | undefined)[],
+    access: number,
     refusals: ReadonlyMap<number, string> = NONE,
   ) {
-    super(owner, memory, bytes);
+    super(owner, memory, bytes, access);
     this.mdMemory = mdMemory;
     this.refusals = refusals;
     this.limitation = memory.limitation;
+    this.plainBytes = (access & LOCAL_ACCESS) === LOCAL_ACCESS ? bytes : undefined;
     this.placeIndex = memory.sysDevice === undefined ? 1 : 2 + 2 * memory.sysDevice;
+  }
+
+  override retire(): void {
+    super.retire();
+    this.plainBytes = undefined;
   }
 
   protected override get native(): MemoryHandle {

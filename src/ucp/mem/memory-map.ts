@@ -15,12 +15,14 @@ import {
   type AllocateOptions,
   type HostRange,
   MdFlag,
+  MemAccess,
   type MemoryAdvice,
   type MemoryDomain,
   type RegistrationSource,
 } from '../../uct/api/memory-domain.ts';
 import { checkOptions } from '../api/check-options.ts';
 import type { MemoryOwner } from '../api/memory/owned-memory.ts';
+import { accessOf, noRemoteAccess, REMOTE_ACCESS } from '../api/memory/protection.ts';
 import type { AdviseOptions, MapParams, MemoryInfo } from '../api/memory.ts';
 import type { OpenMd, Resources } from '../resources/resources.ts';
 import { checkDmabuf, type DmabufMapParams, registerDmabuf } from './dmabuf-mapping.ts';
@@ -87,11 +89,12 @@ export class MemoryMap {
     if (!isObject || !('buffer' in params || 'allocate' in params || 'address' in params || 'dmabuf' in params)) {
       throw invalidParam('params', 'must be { buffer }, { address, byteLength }, { dmabuf } or { allocate }', params);
     }
+    const access = accessOf(params.protection);
     let handle: MemoryHandle;
-    if ('buffer' in params) handle = this.#mapBuffer(params.buffer);
-    else if ('address' in params) handle = this.#mapAddress(params);
-    else if ('dmabuf' in params) handle = this.#mapDmabuf(params);
-    else handle = this.#allocate(params);
+    if ('buffer' in params) handle = this.#mapBuffer(params.buffer, access);
+    else if ('address' in params) handle = this.#mapAddress(params, access);
+    else if ('dmabuf' in params) handle = this.#mapDmabuf(params, access);
+    else handle = this.#allocate(params, access);
     this.#handles.add(handle);
     if (handle.bytes !== undefined) this.#byBuffer.set(handle.bytes.buffer, handle);
     if (memoryMap.hasSubscribers) memoryMap.publish(changeOf(handle));
@@ -109,6 +112,12 @@ export class MemoryMap {
     if (handle?.bytes === undefined || !handle.mapped) return undefined;
     const from = bytes.byteOffset - handle.bytes.byteOffset;
     return from >= 0 && from + bytes.byteLength <= handle.byteLength ? handle : undefined;
+  }
+
+  /** False if memory is mapped in the ArrayBuffer of host bytes that peers may not access so. */
+  permits({ buffer }: Uint8Array, access: number): boolean {
+    const handle = this.#byBuffer.get(buffer);
+    return handle === undefined || !handle.mapped || (handle.access & access) === access;
   }
 
   /** See Context.memUnmap. */
@@ -164,13 +173,21 @@ export class MemoryMap {
   /** See Context.packRkey. */
   packRkey(handle: MemoryHandle): Uint8Array {
     this.#check(handle);
+    if ((handle.access & REMOTE_ACCESS) === 0) throw noRemoteAccess(handle);
     const { clock } = this.#options;
     if (handle.packed === undefined || handle.packAgainNs <= clock.nowNs()) {
-      const { packed, isWhole } = this.#pack(handle);
+      const { packed, isWhole } = this.#pack(handle, handle.access);
       handle.packed = packed;
       handle.packAgainNs = isWhole ? Number.POSITIVE_INFINITY : clock.nowNs() + PARTIAL_KEY_NS;
     }
     return handle.packed.slice();
+  }
+
+  /** A key for endpoints of this context to itself, which permits everything. */
+  packOwnRkey(handle: MemoryHandle): Uint8Array {
+    if ((handle.access & REMOTE_ACCESS) === REMOTE_ACCESS) return this.packRkey(handle);
+    this.#check(handle);
+    return this.#pack(handle, MemAccess.ALL).packed;
   }
 
   /** Retires all handles, and tells observers; the memory domains, which are closed next, free and deregister the memory themselves. */
@@ -180,12 +197,12 @@ export class MemoryMap {
     this.#lost.clear();
   }
 
-  #mapBuffer(buffer: Uint8Array): MemoryHandle {
+  #mapBuffer(buffer: Uint8Array, access: number): MemoryHandle {
     if (!(buffer instanceof Uint8Array)) throw invalidParam('buffer', 'must be a Uint8Array or Buffer', buffer);
-    return this.#register('buffer', buffer, buffer);
+    return this.#register('buffer', buffer, { bytes: buffer, access });
   }
 
-  #mapAddress(params: Extract<MapParams, { readonly address: number | bigint }>): MemoryHandle {
+  #mapAddress(params: Extract<MapParams, { readonly address: number | bigint }>, access: number): MemoryHandle {
     const { address, byteLength, memoryType, sysDevice } = params;
     if (memoryType !== undefined) checkMemoryType(memoryType);
     if (memoryType !== MemoryType.HOST) {
@@ -195,45 +212,46 @@ export class MemoryMap {
         const rule = `must be ${memoryTypeName(found.memoryType)}: that is what lies at 0x${address.toString(16)}`;
         throw invalidParam('memoryType', rule, memoryTypeName(memoryType));
       }
-      if (found.memoryType !== MemoryType.HOST) return this.#mapDevice(BigInt(address), byteLength, found);
+      if (found.memoryType !== MemoryType.HOST) return this.#mapDevice(BigInt(address), byteLength, found, access);
     }
     const range = this.#options.hostRange(address, byteLength);
-    const handle = this.#register('address', range, range.bytes);
+    const handle = this.#register('address', range, { bytes: range.bytes, access });
     this.#ranges.add(handle);
     return handle;
   }
 
   /** Registers device memory of the application with every memory domain that can; the others reach it by a dma-buf, or not at all. */
-  #mapDevice(address: bigint, byteLength: number, { memoryType, sysDevice }: MemoryInfo): MemoryHandle {
+  #mapDevice(address: bigint, byteLength: number, { memoryType, sysDevice }: MemoryInfo, access: number): MemoryHandle {
     const range = { address, byteLength, memoryType, sysDevice: sysDevice ?? -1 };
-    const memory = this.#registerWithAll(range, memoryType);
+    const memory = this.#registerWithAll(range, memoryType, access);
     const first = memory.find((part) => part !== undefined);
     if (first === undefined) {
       const rule = `must be of memory that an open memory domain registers, and is of ${memoryTypeName(memoryType)} memory`;
       throw invalidParam('address', rule, address);
     }
-    const { parts, refusals } = registerByDmabuf(this.#resources.mds, this.#options.types, this.#options.log, first);
+    const { types, log, owner } = this.#options;
+    const { parts, refusals } = registerByDmabuf(this.#resources.mds, types, log, first, access);
     for (const [index, part] of parts) memory[index] = part;
-    return new MemoryHandle(this.#options.owner, first, undefined, memory, refusals);
+    return new MemoryHandle(owner, first, undefined, memory, access, refusals);
   }
 
-  #mapDmabuf(params: DmabufMapParams): MemoryHandle {
+  #mapDmabuf(params: DmabufMapParams, access: number): MemoryHandle {
     const { memoryType = MemoryType.HOST, sysDevice } = params;
     checkMemoryType(memoryType);
     const range = checkDmabuf(params);
     const { owner, hostDmabufs, log } = this.#options;
-    if (memoryType === MemoryType.HOST) return this.#registerHost('dmabuf', hostDmabufs.map(range));
+    if (memoryType === MemoryType.HOST) return this.#registerHost('dmabuf', hostDmabufs.map(range), access);
     const { mds } = this.#resources;
-    const { first, parts, refusals } = registerDmabuf(mds, range, memoryType, sysDevice);
+    const { first, parts, refusals } = registerDmabuf(mds, range, { memoryType, sysDevice, access });
     logRefusals(mds, log, first.address, refusals);
-    return new MemoryHandle(owner, first, undefined, parts, refusals);
+    return new MemoryHandle(owner, first, undefined, parts, access, refusals);
   }
 
   /** Registers host memory that goes with its handle. */
-  #registerHost(argument: string, memory: DmabufMemory): MemoryHandle {
+  #registerHost(argument: string, memory: DmabufMemory, access: number): MemoryHandle {
     const { bytes, isPinnable } = memory;
     try {
-      const handle = this.#register(argument, bytes, bytes, isPinnable);
+      const handle = this.#register(argument, bytes, { bytes, access, isPinnable });
       this.#hostMemories.set(handle, memory);
       return handle;
     } catch (error) {
@@ -242,15 +260,19 @@ export class MemoryMap {
     }
   }
 
-  #register(argument: string, source: RegistrationSource, bytes: Uint8Array, isPinnable = true): MemoryHandle {
+  #register(
+    argument: string,
+    source: RegistrationSource,
+    { bytes, access, isPinnable = true }: HostMemoryParams,
+  ): MemoryHandle {
     const takes = ({ md }: OpenMd): boolean => isPinnable || (md.attributes.flags & MdFlag.PINS_PAGES) === 0;
-    const memory = this.#registerWithAll(source, MemoryType.HOST, takes);
+    const memory = this.#registerWithAll(source, MemoryType.HOST, access, takes);
     const first = memory.find((part) => part !== undefined);
     if (first === undefined) throw invalidParam(argument, 'must be memory that an open memory domain registers', bytes);
-    return new MemoryHandle(this.#options.owner, first, bytes, memory);
+    return new MemoryHandle(this.#options.owner, first, bytes, memory, access);
   }
 
-  #allocate(params: Extract<MapParams, { readonly allocate: number }>): MemoryHandle {
+  #allocate(params: Extract<MapParams, { readonly allocate: number }>, access: number): MemoryHandle {
     const { allocate, memoryType = MemoryType.HOST, sysDevice, shared } = params;
     if (!Number.isSafeInteger(allocate) || allocate <= 0) {
       throw invalidParam('allocate', 'must be a positive integer', allocate);
@@ -259,20 +281,22 @@ export class MemoryMap {
     if (shared !== undefined && typeof shared !== 'boolean')
       throw invalidParam('shared', 'must be true or false', shared);
     if (shared === true && memoryType === MemoryType.HOST) {
-      return this.#registerHost('allocate', this.#options.hostDmabufs.allocate(allocate));
+      return this.#registerHost('allocate', this.#options.hostDmabufs.allocate(allocate), access);
     }
     const options = {
       memoryType,
+      access,
       ...(sysDevice === undefined ? {} : { sysDevice }),
       ...(shared === undefined ? {} : { shared }),
     };
     const { allocator, memory } = allocateWithAny(this.#resources.allocatorsOf(memoryType), allocate, options);
-    const handle = this.#registerAllocated(allocator, memory);
+    const handle = this.#registerAllocated(allocator, memory, access);
     this.#allocators.set(handle, allocator);
     return handle;
   }
 
-  #pack(handle: MemoryHandle): { readonly packed: Uint8Array; readonly isWhole: boolean } {
+  /** @param access that the key says to permit */
+  #pack(handle: MemoryHandle, access: number): { readonly packed: Uint8Array; readonly isWhole: boolean } {
     let isWhole = true;
     const parts: RkeyPart[] = handle.mdMemory.flatMap((memory, index) => {
       if (memory === undefined || memory.packable === false) return [];
@@ -283,18 +307,18 @@ export class MemoryMap {
     // Peers ask the worker here to move what no transport of theirs reaches: where it cannot, they are told at once.
     if (handle.limitation === undefined) parts.push({ name: MEMORY_KEY_NAME, key: this.exported.keyOf(handle) });
     const { memoryType, sysDevice, address, byteLength } = handle;
-    return { packed: packRkey({ memoryType, sysDevice, address, byteLength, parts }), isWhole };
+    return { packed: packRkey({ memoryType, sysDevice, address, byteLength, access, parts }), isWhole };
   }
 
   /** Registers allocated memory with the other memory domains; a failure frees it again. */
-  #registerAllocated(owner: OpenMd, memory: MdMemory): MemoryHandle {
+  #registerAllocated(owner: OpenMd, memory: MdMemory, access: number): MemoryHandle {
     const { types, log } = this.#options;
     try {
-      const parts = this.#registerWithAll(memory.bytes ?? memory, memory.memoryType, (open) => open !== owner);
+      const parts = this.#registerWithAll(memory.bytes ?? memory, memory.memoryType, access, (open) => open !== owner);
       parts[owner.index] = memory;
-      const byDmabuf = registerByDmabuf(this.#resources.mds, types, log, memory);
+      const byDmabuf = registerByDmabuf(this.#resources.mds, types, log, memory, access);
       for (const [index, part] of byDmabuf.parts) parts[index] = part;
-      return new MemoryHandle(this.#options.owner, memory, memory.bytes, parts, byDmabuf.refusals);
+      return new MemoryHandle(this.#options.owner, memory, memory.bytes, parts, access, byDmabuf.refusals);
     } catch (error) {
       owner.md.memFree(memory);
       throw error;
@@ -305,6 +329,7 @@ export class MemoryMap {
   #registerWithAll(
     source: RegistrationSource,
     memoryType: MemoryType,
+    access: number,
     isMeant: (open: OpenMd) => boolean = () => true,
   ): (MdMemory | undefined)[] {
     const parts: (MdMemory | undefined)[] = [];
@@ -312,7 +337,7 @@ export class MemoryMap {
       for (const open of this.#resources.mds) {
         const { flags, registerMemoryTypes } = open.md.attributes;
         const takesType = (flags & MdFlag.REG) !== 0 && hasMemoryType(registerMemoryTypes, memoryType);
-        parts.push(takesType && isMeant(open) ? open.md.memReg(source) : undefined);
+        parts.push(takesType && isMeant(open) ? open.md.memReg(source, { access }) : undefined);
       }
       return parts;
     } catch (error) {
@@ -372,6 +397,15 @@ export class MemoryMap {
   }
 }
 
+/** Host memory to register. */
+interface HostMemoryParams {
+  readonly bytes: Uint8Array;
+  /** Bits of MemAccess. */
+  readonly access: number;
+  /** False for memory without pages that a driver can pin. Default true. */
+  readonly isPinnable?: boolean;
+}
+
 function checkMemoryType(memoryType: MemoryType): void {
   if (Number.isInteger(memoryType) && memoryType >= 0 && memoryType < MEMORY_TYPE_COUNT) return;
   throw invalidParam('memoryType', 'must be a memory type', memoryType);
@@ -392,7 +426,7 @@ function isHeldElsewhere({ mdMemory }: MemoryHandle, part: MdMemory | undefined)
 /** Registers so that nothing stays behind. */
 function passingRegistrar(md: MemoryDomain): OperationRegistrar {
   return {
-    memReg: (source) => md.memReg(source),
+    memReg: (source, options) => md.memReg(source, options),
     memDereg: (memory, options) => md.memDereg(memory, { ...options, invalidate: true }),
   };
 }

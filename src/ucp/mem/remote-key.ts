@@ -7,6 +7,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import { OwnedRemoteKey } from '../api/memory/owned-remote-key.ts';
+import { REMOTE_ACCESS } from '../api/memory/protection.ts';
 import type { MemoryPlace, Operation, Plan } from '../proto/selection.ts';
 import type { RkeyFields } from './rkey-bytes.ts';
 
@@ -66,8 +67,9 @@ export class RemoteKey extends OwnedRemoteKey implements MemoryPlace {
     return this.parts.every((part) => part?.live !== false);
   }
 
-  /** The remote bytes, where a transport has mapped them into this process (ucp_rkey_ptr); undefined elsewhere. */
+  /** The remote bytes, where a transport has mapped them into this process (ucp_rkey_ptr), and they may be read and written; undefined elsewhere. */
   get bytes(): Uint8Array | undefined {
+    if ((this.access & REMOTE_ACCESS) !== REMOTE_ACCESS) return undefined;
     return this.parts.find((part) => part?.bytes !== undefined)?.bytes;
   }
 

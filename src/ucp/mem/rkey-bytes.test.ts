@@ -4,6 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
+import { REMOTE_ACCESS } from '../api/memory/protection.ts';
 import { packRkey, type RkeyFields, unpackRkey } from './rkey-bytes.ts';
 
 const FIELDS: RkeyFields = {
@@ -11,6 +13,7 @@ const FIELDS: RkeyFields = {
   sysDevice: 3,
   address: 0xffff_ffff_ffff_f000n,
   byteLength: 2 ** 53 - 1,
+  access: REMOTE_ACCESS,
   parts: [
     { name: 'self', key: new Uint8Array([1, 2, 3]) },
     { name: 'gaudi_copy', key: new Uint8Array(255).fill(7) },
@@ -41,6 +44,7 @@ const arbitraryFields: fc.Arbitrary<RkeyFields> = fc.record({
   sysDevice: fc.option(fc.nat(254), { nil: undefined }),
   address: fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }),
   byteLength: fc.maxSafeNat(),
+  access: fc.constantFrom(0, MemAccess.REMOTE_PUT, MemAccess.REMOTE_GET, REMOTE_ACCESS),
   parts: fc.array(
     fc.record({
       name: fc.stringMatching(/^[a-z_]{1,20}$/),
@@ -79,7 +83,7 @@ describe('remote key bytes', () => {
 
   it('have a fixed beginning', () => {
     const packed = packRkey(FIELDS);
-    expect([...packed.subarray(0, 7)]).toEqual([0x52, 0x4b, 0x45, 0x59, 1, MemoryType.GAUDI, 2]);
+    expect([...packed.subarray(0, 8)]).toEqual([0x52, 0x4b, 0x45, 0x59, 1, MemoryType.GAUDI, 2, 0]);
   });
 
   it.each([undefined, null, 'key', 42, {}, [], new ArrayBuffer(100)])('are not %s', (nothing) => {
@@ -129,6 +133,21 @@ describe('remote key bytes', () => {
   it('are refused for a memory type that is none', () => {
     const strange = packRkey(FIELDS);
     strange[5] = MEMORY_TYPE_COUNT;
+    expect(codeOf(sealed(strange))).toBe('ERR_RKEY_MALFORMED');
+  });
+
+  it('say in one byte what peers may not do, which is 0 for memory for every access', () => {
+    const bytes = [REMOTE_ACCESS, MemAccess.REMOTE_GET, MemAccess.REMOTE_PUT, 0].map(
+      (access) => packRkey({ ...FIELDS, access })[7],
+    );
+    expect(bytes).toEqual([0, 1, 2, 3]);
+    // What peers may do does not depend on local access.
+    expect(packRkey({ ...FIELDS, access: MemAccess.ALL })).toEqual(packRkey(FIELDS));
+  });
+
+  it('are refused when they deny an access that is unknown', () => {
+    const strange = packRkey(FIELDS);
+    strange[7] = 4;
     expect(codeOf(sealed(strange))).toBe('ERR_RKEY_MALFORMED');
   });
 

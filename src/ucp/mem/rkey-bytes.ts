@@ -2,7 +2,7 @@
  * The wire form of a remote key: a versioned header, one part per memory domain and a checksum. It carries no descriptor, and no pointer
  * that is dereferenced here: memory domains check their parts.
  *
- * Layout, little-endian: u32 magic, u8 version, u8 memory type, u8 part count, u8 0, u32 system device, u32 0, u64 address,
+ * Layout, little-endian: u32 magic, u8 version, u8 memory type, u8 part count, u8 denied accesses, u32 system device, u32 0, u64 address,
  * u64 length; per part u8 name length, name, u8 key length, key; u32 CRC-32 of everything before.
  */
 
@@ -10,6 +10,7 @@ import { crc32 } from 'node:zlib';
 import { type MemoryType, memoryTypeAt } from '../../ucs/memory/memory-type.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { accessWithout, deniedOf } from '../api/memory/protection.ts';
 
 const MAGIC = 0x59454b52;
 const VERSION = 1;
@@ -30,6 +31,8 @@ export interface RkeyFields {
   readonly sysDevice: number | undefined;
   readonly address: bigint;
   readonly byteLength: number;
+  /** What peers may do with the memory: bits of MemAccess for put and get. */
+  readonly access: number;
   readonly parts: readonly RkeyPart[];
 }
 
@@ -43,6 +46,7 @@ export function packRkey(fields: RkeyFields): Uint8Array {
   view.setUint8(4, VERSION);
   view.setUint8(5, fields.memoryType);
   view.setUint8(6, fields.parts.length);
+  view.setUint8(7, deniedOf(fields.access));
   view.setUint32(8, fields.sysDevice ?? NO_DEVICE, true);
   view.setBigUint64(16, fields.address, true);
   view.setBigUint64(24, BigInt(fields.byteLength), true);
@@ -74,6 +78,8 @@ export function unpackRkey(packed: Uint8Array): RkeyFields {
   if (view.getUint32(end, true) !== crc32(packed.subarray(0, end))) throw malformed('has a wrong checksum');
   const memoryType = memoryTypeAt(view.getUint8(5));
   if (memoryType === undefined) throw malformed(`names memory type ${view.getUint8(5)}`);
+  const access = accessWithout(view.getUint8(7));
+  if (access === undefined) throw malformed(`denies accesses that this library does not know (${view.getUint8(7)})`);
   const device = view.getUint32(8, true);
   const byteLength = view.getBigUint64(24, true);
   if (byteLength > BigInt(Number.MAX_SAFE_INTEGER)) throw malformed(`stands for ${byteLength} bytes`);
@@ -82,6 +88,7 @@ export function unpackRkey(packed: Uint8Array): RkeyFields {
     sysDevice: device === NO_DEVICE ? undefined : device,
     address: view.getBigUint64(16, true),
     byteLength: Number(byteLength),
+    access,
     parts: readParts(packed, view.getUint8(6), end),
   };
 }

@@ -5,6 +5,7 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { bytesOf } from '../api/memory/local-bytes.ts';
 import { sendMessage } from '../base/message-packer.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
@@ -86,7 +87,7 @@ export class EmulatedRma {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const asked = readRma(frame);
-    const pieces = this.#find(frame, asked);
+    const pieces = this.#find(frame, asked, MemAccess.REMOTE_PUT);
     if (pieces === undefined) postReply(connection, asked.request, Status.INVALID_ADDR);
     else this.#rendezvous.receive(this.#serving(connection), connection, asked.request, pieces, NO_DATA);
   }
@@ -96,7 +97,7 @@ export class EmulatedRma {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const asked = readRma(frame);
-    const pieces = this.#find(frame, asked);
+    const pieces = this.#find(frame, asked, MemAccess.REMOTE_GET);
     let peerRequest = 0;
     if (pieces !== undefined) {
       const request = new SendRequest(this.#host);
@@ -141,10 +142,10 @@ export class EmulatedRma {
     return status === Status.OK ? Status.INPROGRESS : status;
   }
 
-  /** The memory that the peer means; undefined for a key that is wrong, or a range outside the memory. */
-  #find(frame: AmFrame, asked: AskedRma): LocalPiece[] | undefined {
+  /** The memory that the peer means; undefined for a key that is wrong, memory that is not for its access, or a range outside the memory. */
+  #find(frame: AmFrame, asked: AskedRma, access: number): LocalPiece[] | undefined {
     const isKeyed = asked.keyBytes >= MEMORY_KEY_BYTES;
-    const memory = isKeyed ? this.#host.context.exported.find(frame.bytes, asked.keyAt) : undefined;
+    const memory = isKeyed ? this.#host.context.exported.find(frame.bytes, asked.keyAt, access) : undefined;
     const blocks = readRmaBlocks(frame, asked, MEMORY_KEY_BYTES);
     if (memory === undefined || blocks === undefined || blocks.length > BLOCKS_MAX) return undefined;
     const pieces: LocalPiece[] = [];

@@ -1,7 +1,7 @@
 /** Predicts what moves the bytes of a rendezvous, for explanations. The rendezvous itself looks at the keys that it gets. */
 
 import { hasMemoryType, MemoryType } from '../../ucs/memory/memory-type.ts';
-import { MdFlag } from '../../uct/api/memory-domain.ts';
+import { MdFlag, MemAccess } from '../../uct/api/memory-domain.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { Lane } from '../lane/lane.ts';
 import { laneDistance } from '../lane/lane-distance.ts';
@@ -37,8 +37,14 @@ export function rendezvousOf(
   const source = local instanceof MemoryHandle ? local : context.handleOf(local);
   const best = (plan: Plan, protocol: string): ExplainedCandidate | undefined =>
     zcopyOf(divided(plan, lanes, rails), lanes, protocol);
-  const read = isReadScheme(scheme) ? best(readPlan(connection, source, rkey), 'get') : undefined;
+  // A key goes with a message only if the memory is mapped for what the peer does with it.
+  const isReadable = source === undefined || (source.access & MemAccess.REMOTE_GET) !== 0;
+  const read = isReadScheme(scheme) && isReadable ? best(readPlan(connection, source, rkey), 'get') : undefined;
   if (read !== undefined) return read;
+  if ((rkey.access & MemAccess.REMOTE_PUT) === 0) {
+    const isHost = rkey.memoryType === MemoryType.HOST;
+    return isHost ? undefined : best(pipelinePlan(connection, rkey, source ?? HOST_PLACE), 'put-pipeline');
+  }
   const written = best(planFor(Operation.PUT, local, rkey, connection), scheme === 'put_ppln' ? 'put-pipeline' : 'put');
   return written ?? best(pipelinePlan(connection, rkey, source ?? HOST_PLACE), 'put-pipeline');
 }

@@ -6,6 +6,7 @@ import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../api/endpoint.t
 import type { ExplainedChoice } from '../api/explain/explanation.ts';
 import { checkLocal } from '../api/memory/local-bytes.ts';
 import { checkRemote } from '../api/memory/owned-remote-key.ts';
+import { accessesOf } from '../api/memory/protection.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import { nameOf } from '../lane/lanes.ts';
 import type { RailLimits } from '../lane/rails.ts';
@@ -36,8 +37,9 @@ export function explainTransfer(
   local: LocalMemory,
   rkey: RemoteKey,
 ): ExplainedChoice {
-  checkLocal(context, local, 0, 0);
-  checkRemote(connection, rkey, 0, 0);
+  const { ownAccess, remoteAccess } = accessesOf(operation);
+  checkLocal(context, local, 0, 0, ownAccess);
+  checkRemote(connection, rkey, 0, 0, remoteAccess);
   if (!EXPLAINED_OPERATIONS.includes(operation)) {
     throw invalidParam('operation', `must be one of ${EXPLAINED_OPERATIONS.join(', ')}`, operation);
   }

@@ -5,6 +5,7 @@ import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type Iface, IfaceFlag, type RemotePath } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { Connection } from '../base/request/request.ts';
 import type { Lane } from '../lane/lane.ts';
 import { laneDistance } from '../lane/lane-distance.ts';
@@ -81,8 +82,9 @@ function makePlan(
   // Mapped host memory has another plan, but the same short path where this CPU reaches the remote memory.
   const path = placeIndex <= 1 ? shortPathOf(plan, rkey, lanes) : undefined;
   if (path !== undefined && (placeIndex === 0 || path.endsInCall)) {
-    if (operation === Operation.PUT) rkey.shortPut = path;
-    else if (path.endsInCall) rkey.shortGet = path;
+    // Puts and gets by a short path are not checked: only what the key permits has one.
+    if (operation === Operation.PUT) rkey.shortPut = (rkey.access & MemAccess.REMOTE_PUT) === 0 ? undefined : path;
+    else if (path.endsInCall && (rkey.access & MemAccess.REMOTE_GET) !== 0) rkey.shortGet = path;
   }
   return plan;
 }

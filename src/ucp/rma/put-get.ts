@@ -6,6 +6,7 @@
 import { Status } from '../../ucs/type/status.ts';
 import { checkLocal, hostBytes } from '../api/memory/local-bytes.ts';
 import { checkRemote } from '../api/memory/owned-remote-key.ts';
+import { GET_ACCESSES, PUT_ACCESSES } from '../api/memory/protection.ts';
 import type { RequestParams } from '../api/request.ts';
 import { isObserved } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
@@ -105,11 +106,11 @@ export class RmaProtocol {
     return this.#transfer(Operation.GET, connection, local, localOffset, byteLength, rkey, remoteOffset, params, false);
   }
 
-  /** Bytes of host memory, mapped or not; undefined for others, and for what is no memory of this context. */
+  /** Bytes of host memory, mapped or not; undefined for others, and for what is no memory of this context for every local access. */
   #plainBytes(local: LocalMemory): Uint8Array | undefined {
     if (local instanceof Uint8Array) return local;
-    return local instanceof MemoryHandle && local.mapped && (local.owner as object) === this.#host.context
-      ? local.bytes
+    return local instanceof MemoryHandle && (local.owner as object) === this.#host.context
+      ? local.plainBytes
       : undefined;
   }
 
@@ -142,14 +143,16 @@ export class RmaProtocol {
     isRefused: boolean,
   ): Status | Request {
     const { context, requests } = this.#host;
-    checkLocal(context, local, localOffset, byteLength);
-    checkRemote(connection, rkey, remoteOffset, byteLength);
+    const isPut = operation === Operation.PUT;
+    const { ownAccess, remoteAccess } = isPut ? PUT_ACCESSES : GET_ACCESSES;
+    checkLocal(context, local, localOffset, byteLength, ownAccess);
+    checkRemote(connection, rkey, remoteOffset, byteLength, remoteAccess);
     if (byteLength === 0) return Status.OK;
     if (connection.failure !== Status.OK) return connection.failure;
     const plan = planFor(operation, local, rkey, connection);
     const candidate = chooseCandidate(plan, operation, local, rkey, byteLength);
     const bytes = candidate.protocol === Protocol.SHORT ? hostBytes(local) : undefined;
-    const needsNoRequest = operation === Operation.PUT && params?.noImmediateCompletion !== true && !isObserved();
+    const needsNoRequest = isPut && params?.noImmediateCompletion !== true && !isObserved();
     let hasToWait = isRefused;
     if (bytes !== undefined && needsNoRequest && !isRefused && isIdle(connection)) {
       const { endpoint, md, activity } = connection.lanes[candidate.lane]!;

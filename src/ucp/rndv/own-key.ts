@@ -5,7 +5,7 @@
 
 import { memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
-import { MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
+import { MdFlag, MemAccess, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { ProtocolContext } from '../base/protocol-host.ts';
 import type { Connection } from '../base/request/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
@@ -30,22 +30,34 @@ interface Registered {
   readonly memory: MdMemory;
 }
 
+/** What registrations are shared for, in registration caches. */
+const LOCAL_ACCESS = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;
 /** Memory domains that register host memory but give no keys for it, found out at the first try. */
 const KEYLESS: WeakSet<MemoryDomain> = new WeakSet();
 
-/** The key of a piece; undefined where no lane of the connection could use one. */
-export function ownKey(context: ProtocolContext, connection: Connection, piece: LocalPiece): OwnKey | undefined {
+/**
+ * The key of a piece; undefined where no lane of the connection could use one, or the memory is not mapped for the access.
+ * @param access of the peer: bits of MemAccess
+ */
+export function ownKey(
+  context: ProtocolContext,
+  connection: Connection,
+  piece: LocalPiece,
+  access: number,
+): OwnKey | undefined {
   const { memory, offset } = piece;
   if (memory instanceof MemoryHandle) {
-    if (!isOfUse(connection, memory)) return undefined;
+    if ((memory.access & access) !== access || !isOfUse(connection, memory)) return undefined;
     return { packed: context.packRkey(memory), offset, release: () => {} };
   }
   const handle = context.handleOf(memory);
+  // Bytes beside memory that peers may not access get no key either: it would be one of their whole ArrayBuffer.
+  if (!context.permits(memory, access)) return undefined;
   if (handle !== undefined && isOfUse(connection, handle)) {
     const start = memory.byteOffset - handle.bytes!.byteOffset;
     return { packed: context.packRkey(handle), offset: start + offset, release: () => {} };
   }
-  return transientKey(context, connection, memory, offset);
+  return transientKey(context, connection, { bytes: memory, offset }, access);
 }
 
 /** Whether the key of mapped memory has a part for a lane of the connection. */
@@ -59,8 +71,8 @@ function isOfUse({ lanes }: Connection, { mdMemory }: MemoryHandle): boolean {
 function transientKey(
   { registrars }: ProtocolContext,
   connection: Connection,
-  bytes: Uint8Array,
-  offset: number,
+  { bytes, offset }: { readonly bytes: Uint8Array; readonly offset: number },
+  access: number,
 ): OwnKey | undefined {
   const registered: Registered[] = [];
   const release = (): void => {
@@ -71,8 +83,8 @@ function transientKey(
   try {
     for (const { md, index } of new Set(connection.lanes.map(({ md: open }) => open))) {
       const registrar = registrars[index]!;
-      const memory = registerFor(md, registrar, buffer);
-      if (memory !== undefined) registered.push({ md, registrar, memory });
+      const part = registerFor(md, registrar, buffer, access);
+      if (part !== undefined) registered.push({ md, registrar, memory: part });
     }
   } catch (error) {
     release();
@@ -85,16 +97,21 @@ function transientKey(
     return undefined;
   }
   const { address } = registered[0]!.memory;
-  const packed = packRkey({ ...HOST_PLACE, address, byteLength: buffer.byteLength, parts });
+  const packed = packRkey({ ...HOST_PLACE, address, byteLength: buffer.byteLength, access, parts });
   return { packed, offset: bytes.byteOffset + offset, release };
 }
 
-function registerFor(md: MemoryDomain, registrar: OperationRegistrar, buffer: Uint8Array): MdMemory | undefined {
+function registerFor(
+  md: MemoryDomain,
+  registrar: OperationRegistrar,
+  buffer: Uint8Array,
+  access: number,
+): MdMemory | undefined {
   const { flags, registerMemoryTypes } = md.attributes;
   const registersHost =
     (flags & MdFlag.REG) !== 0 && (registerMemoryTypes & memoryTypeBit(HOST_PLACE.memoryType)) !== 0;
   if (!registersHost || KEYLESS.has(md)) return undefined;
-  const memory = registrar.memReg(buffer);
+  const memory = registrar.memReg(buffer, { access: LOCAL_ACCESS | access });
   if (memory.packable !== false) return memory;
   registrar.memDereg(memory, { force: true });
   KEYLESS.add(md);

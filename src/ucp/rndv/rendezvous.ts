@@ -9,6 +9,7 @@
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { areMapped, bytesOf } from '../api/memory/local-bytes.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { SendRequest } from '../base/request/message-request.ts';
@@ -61,7 +62,8 @@ export class Rendezvous {
     if (request.transfer === undefined) {
       const { pieces, byteLength } = request;
       const isReadable = byteLength > 0 && isReadScheme(this.#host.context.scheme);
-      const key = isReadable ? this.#keyFor(connection, pieces, connection.amBcopyMax - headerBytes) : undefined;
+      const roomBytes = connection.amBcopyMax - headerBytes;
+      const key = isReadable ? this.#keyFor(connection, pieces, roomBytes, MemAccess.REMOTE_GET) : undefined;
       request.key = key;
       this.#sender.offer(request, pieces, key);
     }
@@ -168,11 +170,16 @@ export class Rendezvous {
     return true;
   }
 
-  /** The key of a message of one piece; undefined where it has none, or has no room. */
-  #keyFor(connection: Connection, pieces: readonly LocalPiece[], roomBytes: number): OwnKey | undefined {
+  /** The key of a message of one piece, for an access of the peer; undefined where it has none, or has no room. */
+  #keyFor(
+    connection: Connection,
+    pieces: readonly LocalPiece[],
+    roomBytes: number,
+    access: number,
+  ): OwnKey | undefined {
     const [piece] = pieces;
     if (pieces.length !== 1 || piece === undefined || !areMapped(pieces)) return undefined;
-    const key = ownKey(this.#host.context, connection, piece);
+    const key = ownKey(this.#host.context, connection, piece, access);
     if (key === undefined || key.packed.byteLength <= roomBytes) return key;
     key.release();
     return undefined;
@@ -182,7 +189,7 @@ export class Rendezvous {
   #keyToWrite(connection: Connection, pieces: readonly LocalPiece[]): OwnKey | undefined {
     if (this.#host.context.scheme === 'am') return undefined;
     try {
-      return this.#keyFor(connection, pieces, connection.amBcopyMax - RTR_BYTES);
+      return this.#keyFor(connection, pieces, connection.amBcopyMax - RTR_BYTES, MemAccess.REMOTE_PUT);
     } catch (error) {
       if (!isUcxError(error)) throw error;
       return undefined;

@@ -46,7 +46,7 @@ export class LoopbackCopier implements DeviceCopier<MemoryHandle> {
     const known = this.#keys.get(device);
     if (known !== undefined) return known;
     const { context } = this.#host;
-    const key = context.unpackRkey(context.packRkey(device), loopback, { messages: false });
+    const key = context.unpackRkey(context.packOwnRkey(device), loopback, { messages: false });
     this.#keys.set(device, key);
     return key;
   }

@@ -5,6 +5,7 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { bytesOf, checkLocal, checkPieces, hostBytes, isList } from '../api/memory/local-bytes.ts';
 import type { RequestParams, StreamRecvParams } from '../api/request.ts';
 import { postStreamCredit } from '../base/credit-messages.ts';
@@ -70,11 +71,11 @@ export class Streams {
     params: RequestParams | undefined,
   ): Status | Request {
     if (isList(local)) {
-      const pieces = checkPieces(this.#host.context, local);
+      const pieces = checkPieces(this.#host.context, local, MemAccess.LOCAL_READ);
       if (connection.failure !== Status.OK) return connection.failure;
       return this.#start(connection, pieces, params);
     }
-    checkLocal(this.#host.context, local, localOffset, byteLength);
+    checkLocal(this.#host.context, local, localOffset, byteLength, MemAccess.LOCAL_READ);
     if (connection.failure !== Status.OK) return connection.failure;
     const bytes = hostBytes(local);
     const isImmediate = params?.noImmediateCompletion !== true && !isObserved();

@@ -6,6 +6,7 @@ import { invalidParam } from '../../ucs/type/error.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { PieceOf } from '../api/memory/local-bytes.ts';
 import {
   areHost,
@@ -97,7 +98,7 @@ export class TagProtocol {
     const low = tagLow('tag', tag);
     const high = tagHigh(tag);
     if (isList(local)) return this.#sendList(connection, local, low, high, sync, params);
-    checkLocal(this.#host.context, local, localOffset, byteLength);
+    checkLocal(this.#host.context, local, localOffset, byteLength, MemAccess.LOCAL_READ);
     if (connection.failure !== Status.OK) return connection.failure;
     const lane = connection.messageLane();
     const bytes = hostBytes(local);
@@ -260,7 +261,7 @@ export class TagProtocol {
     sync: boolean,
     params: RequestParams | undefined,
   ): Status | Request {
-    const pieces = checkPieces(this.#host.context, list);
+    const pieces = checkPieces(this.#host.context, list, MemAccess.LOCAL_READ);
     if (connection.failure !== Status.OK) return connection.failure;
     const lane = connection.messageLane();
     return this.#start(connection, lane, pieces, areHost(pieces), low, high, sync, params);

@@ -43,6 +43,25 @@ export const MdFlag = {
 } as const;
 
 /**
+ * What memory may be used for, as bits (UCT_MD_MEM_ACCESS_*). Transports whose device or frames check accesses permit peers nothing else; the others leave the
+ * check to the initiator.
+ */
+export const MemAccess = {
+  /** Peers may put to it. */
+  REMOTE_PUT: 0x20,
+  /** Peers may get from it. */
+  REMOTE_GET: 0x40,
+  /** Peers may change words of it atomically. */
+  REMOTE_ATOMIC: 0x80,
+  /** Operations of this process may read it. */
+  LOCAL_READ: 0x100,
+  /** Operations of this process may write it. */
+  LOCAL_WRITE: 0x200,
+  /** All of these. */
+  ALL: 0x3e0,
+} as const;
+
+/**
  * Intended use of memory (uct_mem_advice_t). `will-need`: soon, so its pages are backed and transfers of it are prepared now. `normal`: no particular use;
  * prepared state is kept as usual.
  */
@@ -186,10 +205,18 @@ export interface DmabufRegion {
   readonly memoryType: MemoryType;
   /** The device that owns it or has to access it; the first suitable one if undefined. */
   readonly sysDevice: number | undefined;
+  /** Bits of {@link MemAccess}. Default all. */
+  readonly access?: number;
+}
+
+/** Options of a registration. */
+export interface RegisterOptions {
+  /** Bits of {@link MemAccess}. Default all. */
+  readonly access?: number;
 }
 
 /** Options of an allocation. */
-export interface AllocateOptions {
+export interface AllocateOptions extends RegisterOptions {
   /** Kind of memory to allocate. */
   readonly memoryType: MemoryType;
   /** System device for the allocation; the first suitable one if undefined. */
@@ -212,11 +239,11 @@ export interface MemoryDomain {
   memFree(memory: MdMemory): void;
   /**
    * Registers host memory, or memory that another memory domain of this context allocated, of the types in `registerMemoryTypes`.
-   * Registering the same bytes again shares the mapping.
+   * Registering the same bytes again shares the mapping, if both may be written by operations of this process.
    * @throws UcxError INVALID_PARAM for a resizable, detached or empty buffer, or memory of a type that this MD does not register; NO_MEMORY; INVALID_ADDR
    * for a range of addresses that is not mapped
    */
-  memReg(source: RegistrationSource): MdMemory;
+  memReg(source: RegistrationSource, options?: RegisterOptions): MdMemory;
   /**
    * Registers memory of a type in `registerDmabufMemoryTypes` by its dma-buf (uct_md_mem_reg_v2 with UCT_MD_MEM_REG_FIELD_DMABUF_FD and _OFFSET); absent
    * without {@link MdFlag.REG_DMABUF}. memDereg ends the registration. The caller keeps the descriptor, and may close it afterwards.

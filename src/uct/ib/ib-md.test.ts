@@ -13,9 +13,10 @@ import { loadConfig } from '../../ucs/config/config.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { AccessFlag } from '../../verbs/abi.ts';
 import type { Iface, UctEndpoint } from '../api/iface.ts';
 import type { MdMemory, RemoteKey } from '../api/memory.ts';
-import type { MemoryDomain, RegistrationCache } from '../api/memory-domain.ts';
+import { MemAccess, type MemoryDomain, type RegistrationCache } from '../api/memory-domain.ts';
 import { hostRange } from '../base/host/host-range.ts';
 import { IB_CONFIG_TABLE, RC_CONFIG_TABLE } from './base/config.ts';
 import { ibComponent } from './component.ts';
@@ -121,6 +122,57 @@ describe('IbMd', () => {
     md.memDereg(md.memReg(new Uint8Array(PAGE)));
   });
 
+  it('registers memory with the flags of what it may be used for, and shares writable regions only', () => {
+    const registered = vi.spyOn(device.regions, 'add');
+    const flagsOf = (run: () => void): number[] => {
+      registered.mockClear();
+      run();
+      return registered.mock.calls.map(([{ access }]) => access & ~AccessFlag.RELAXED_ORDERING);
+    };
+    const { LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC } = AccessFlag;
+    const { LOCAL_READ: reads, LOCAL_WRITE: writes, REMOTE_GET: gets, REMOTE_PUT: puts } = MemAccess;
+    const bytes = new Uint8Array(PAGE);
+    // The region for transfers of this process, then that of the key.
+    for (const [access, local, remote] of [
+      [MemAccess.ALL, LOCAL_WRITE, LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE | REMOTE_ATOMIC],
+      [reads | writes, undefined, LOCAL_WRITE],
+      [reads | writes | gets, undefined, LOCAL_WRITE | REMOTE_READ],
+      [reads | gets, 0, REMOTE_READ],
+      [reads, 0, 0],
+      // Devices write for peers only where they may write at all.
+      [reads | puts, 0, LOCAL_WRITE | REMOTE_WRITE],
+    ] as const) {
+      let memory: MdMemory | undefined;
+      const own = flagsOf(() => {
+        memory = md.memReg(bytes, { access });
+      });
+      expect(own).toEqual(local === undefined ? [] : [local]);
+      expect(flagsOf(() => packed(md, memory!))).toEqual([remote]);
+      md.memDereg(memory!);
+    }
+    expect([cache().numRegions, device.regions.size]).toEqual([1, 1]);
+    const both = flagsOf(() =>
+      md.memFree(md.memAlloc(PAGE, { memoryType: MemoryType.HOST, access: reads | gets | puts })),
+    );
+    expect(both).toEqual([LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE]);
+    for (const access of [0, -1, 1.5, 1, MemAccess.ALL + 1]) {
+      expect(errorOf(() => md.memReg(bytes, { access }))).toMatchObject({ code: 'ERR_INVALID_PARAM' });
+      expect(errorOf(() => md.memAlloc(PAGE, { memoryType: MemoryType.HOST, access })).code).toBe('ERR_INVALID_PARAM');
+    }
+  });
+
+  it('ends what peers reach of memory for reading that was unmapped', () => {
+    const mapping = mapAnonymous(PAGE);
+    const memory = md.memReg(hostRange(mapping.address, PAGE), { access: MemAccess.LOCAL_READ | MemAccess.REMOTE_GET });
+    packed(md, memory);
+    expect(device.regions.size).toBe(2);
+    md.hostUnmapped!(mapping.address, PAGE);
+    expect(device.regions.size).toBe(1);
+    md.memDereg(memory);
+    expect(device.regions.size).toBe(0);
+    mapping.close();
+  });
+
   it('leaves nothing behind of memory that a device does not register', () => {
     const before = device.objectCount;
     device.limits = { ...device.limits, maxMr: 0 };
@@ -167,6 +219,25 @@ describe('IbMd', () => {
       Object.defineProperty(key, 'byteLength', { value: PAGE });
       expect(await put(128, key)).toBe(Status.INVALID_ADDR);
       expect([owner[63], owner[64]]).toEqual([7, 0]);
+      md.memDereg(memory);
+    });
+
+    it('a key permits what its memory was registered for, not what is cached around it', async () => {
+      const owner = new Uint8Array(PAGE);
+      const local = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;
+      for (const access of [local, local | MemAccess.REMOTE_GET]) {
+        const memory = md.memReg(owner, { access });
+        const key = peer.rkeyUnpack(packed(md, memory));
+        expect(await put(64, key)).toBe(Status.INVALID_ADDR);
+        expect(owner[0]).toBe(0);
+        md.memDereg(memory);
+        endpoint.close();
+        endpoint = near.connect(far.address);
+        await until(() => endpoint.flush(undefined) === Status.OK && send() === Status.OK);
+      }
+      const memory = md.memReg(owner, { access: local | MemAccess.REMOTE_PUT });
+      expect(await put(64, peer.rkeyUnpack(packed(md, memory)))).toBe(Status.OK);
+      expect(owner[0]).toBe(7);
       md.memDereg(memory);
     });
 

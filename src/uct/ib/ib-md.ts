@@ -15,7 +15,6 @@ import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { AccessFlag } from '../../verbs/abi.ts';
 import type { MemoryRegion, VerbsPort } from '../../verbs/port.ts';
 import { DeviceType, type Iface, type IfaceResource } from '../api/iface.ts';
 import type { MdMemory } from '../api/memory.ts';
@@ -27,34 +26,31 @@ import {
   type LeftOut,
   type MdAttributes,
   MdFlag,
+  MemAccess,
   type MemoryAdvice,
   type MemoryAttributes,
   type MemoryDomain,
+  type RegisterOptions,
   type RegistrationCache,
   type RegistrationSource,
 } from '../api/memory-domain.ts';
+import { hostBytesOf } from '../base/host/host-buffer.ts';
 import { cacheStats } from '../base/host/host-cache.ts';
 import { notDetected } from '../base/host/host-domain.ts';
 import { checkAdvice, prefault } from '../base/host/memory-advice.ts';
-import { ALLOCATE_OPTIONS, DEREGISTER_OPTIONS } from '../base/host/memory-options.ts';
+import { ALLOCATE_OPTIONS, checkAccess, DEREGISTER_OPTIONS, registeredAccess } from '../base/host/memory-options.ts';
 import { checkAddress, checkByteLength, checkKeyTarget, checkSysDevice, isInside } from '../base/range.ts';
 import { AsyncEvents } from './base/async-events.ts';
 import { IB_CONFIG_TABLE } from './base/config.ts';
 import { IbDevice, type IbPort } from './base/ib-device.ts';
 import { DEVICES_MAX, type IbKey, IbKeyTable, keyBytes } from './base/ib-key.ts';
 import { IB_NAME, IbMemory } from './base/ib-memory.ts';
-import { IbRegistry } from './base/ib-registry.ts';
+import { accessFlags, IbRegistry } from './base/ib-registry.ts';
 import { IbIface } from './ib-iface.ts';
 
 const HOST: number = memoryTypeBit(MemoryType.HOST);
 const HOST_PLACE = { memoryType: MemoryType.HOST, sysDevice: undefined };
 const GAUDI: number = memoryTypeBit(MemoryType.GAUDI);
-const ACCESS: number =
-  AccessFlag.LOCAL_WRITE |
-  AccessFlag.REMOTE_WRITE |
-  AccessFlag.REMOTE_READ |
-  AccessFlag.REMOTE_ATOMIC |
-  AccessFlag.RELAXED_ORDERING;
 
 /** The memory domain. */
 export class IbMd implements MemoryDomain {
@@ -128,13 +124,14 @@ export class IbMd implements MemoryDomain {
     if (options.memoryType !== MemoryType.HOST) {
       throw invalidParam('memoryType', `must be host in memory domain ${IB_NAME}`, options.memoryType);
     }
+    const access = checkAccess(options.access);
     const mapped: MappedMemory = mapAnonymous(byteLength);
     try {
       const { u8: bytes, address } = mapped;
-      const exposed = this.#registry.expose(bytes, ACCESS);
+      const exposed = this.#registry.expose(bytes, access);
       const { iova, lkeys } = exposed;
       const place = { ...HOST_PLACE, address: BigInt(address), byteLength, bytes };
-      return this.#add({ ...place, iova, lkeys, cached: undefined, exposed, free: () => mapped.close() });
+      return this.#add({ ...place, access, iova, lkeys, exposed, free: () => mapped.close() });
     } catch (error) {
       mapped.close();
       throw error;
@@ -149,26 +146,30 @@ export class IbMd implements MemoryDomain {
     own.free();
   }
 
-  memReg(source: RegistrationSource): IbMemory {
+  memReg(source: RegistrationSource, options?: RegisterOptions): IbMemory {
     this.#checkOpen();
+    const access = registeredAccess(options);
+    if ((access & MemAccess.LOCAL_WRITE) === 0) return this.#registerToRead(source, access);
     const { bytes, region: cached } = this.#registry.acquire(source);
     const address = addressOf(bytes);
     const place = { ...HOST_PLACE, address: BigInt(address), byteLength: bytes.byteLength, bytes };
     const { iova, lkeys } = cached.registration;
-    return this.#add({
-      ...place,
-      iova: iova + address - cached.start,
-      lkeys,
-      cached,
-      exposed: undefined,
-      free: undefined,
-    });
+    return this.#add({ ...place, access, iova: iova + address - cached.start, lkeys, cached });
+  }
+
+  /** Memory that transfers of this process only read, which may be mapped for reading only. */
+  #registerToRead(source: RegistrationSource, access: number): IbMemory {
+    const bytes = hostBytesOf(source);
+    const readOnly = this.#registry.expose(bytes, MemAccess.LOCAL_READ);
+    const place = { ...HOST_PLACE, address: BigInt(addressOf(bytes)), byteLength: bytes.byteLength, bytes };
+    return this.#add({ ...place, access, iova: readOnly.iova, lkeys: readOnly.lkeys, readOnly });
   }
 
   memRegDmabuf(region: DmabufRegion): IbMemory {
     this.#checkOpen();
     if (typeof region !== 'object' || region === null) throw invalidParam('region', 'must be an object', region);
     const { fd, offset, byteLength, address, memoryType, sysDevice } = region;
+    const access = checkAccess(region.access);
     if (!Number.isInteger(fd) || fd < 0 || fd >= 2 ** 31) throw invalidParam('fd', 'must be a file descriptor', fd);
     if (!isInside(offset, 1, Number.MAX_SAFE_INTEGER))
       throw invalidParam('offset', 'must be an integer of at least 0', offset);
@@ -182,11 +183,11 @@ export class IbMd implements MemoryDomain {
     checkAddress(address);
     const iova = offset % PAGE_SIZE;
     const exposed = this.#registry.onDevices(iova, ({ pd }) =>
-      registerDmabuf(() => pd.regDmabufMr(fd, offset, byteLength, iova, ACCESS), fd),
+      registerDmabuf(() => pd.regDmabufMr(fd, offset, byteLength, iova, accessFlags(access)), fd),
     );
     const { lkeys } = exposed;
     const place = { memoryType, sysDevice, address, byteLength, bytes: undefined };
-    return this.#add({ ...place, iova, lkeys, cached: undefined, exposed, free: undefined });
+    return this.#add({ ...place, access, iova, lkeys, exposed });
   }
 
   memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
@@ -207,7 +208,7 @@ export class IbMd implements MemoryDomain {
     for (const memory of this.#live) {
       const first = Number(memory.address);
       const isUnmapped = first < address + byteLength && address < first + memory.registeredBytes;
-      if (isUnmapped && memory.cached !== undefined) memory.hide();
+      if (isUnmapped && (memory.cached ?? memory.readOnly) !== undefined) memory.hide();
     }
   }
 
@@ -236,7 +237,7 @@ export class IbMd implements MemoryDomain {
   mkeyPack(memory: MdMemory, target: Uint8Array, offset: number): void {
     const own = this.#own(memory);
     checkKeyTarget(target, offset, this.attributes.rkeyPackedBytes);
-    own.exposed ??= this.#registry.expose(own.bytes!, ACCESS);
+    own.exposed ??= this.#registry.expose(own.bytes!, own.access);
     this.#keys.pack(own, own.exposed, target, offset);
   }
 
@@ -303,10 +304,11 @@ export class IbMd implements MemoryDomain {
   #retire(memory: IbMemory, invalidate = false): void {
     this.#keys.remove(memory);
     this.#live.delete(memory);
-    const { cached } = memory;
+    const { cached, readOnly } = memory;
     if (cached !== undefined && (invalidate || !this.#registry.isCaching)) this.#registry.invalidate(cached);
     memory.retire(() => {
       memory.hide();
+      readOnly?.close();
       if (cached !== undefined) this.#registry.release(cached);
     });
   }

@@ -22,7 +22,7 @@ import {
 import { hostBytesOf } from '../base/host/host-buffer.ts';
 import { notDetected } from '../base/host/host-domain.ts';
 import { checkAdvice, prefault } from '../base/host/memory-advice.ts';
-import { ALLOCATE_OPTIONS } from '../base/host/memory-options.ts';
+import { ALLOCATE_OPTIONS, checkAccess } from '../base/host/memory-options.ts';
 import { KEY_BYTES } from '../base/key/key-bytes.ts';
 import { KeyTable } from '../base/key/key-table.ts';
 import { checkKeyTarget } from '../base/range.ts';
@@ -64,6 +64,7 @@ export class SelfMd implements MemoryDomain {
   memAlloc(byteLength: number, options: AllocateOptions): SelfMemory {
     this.#checkOpen();
     checkOptions(options, 'options', ALLOCATE_OPTIONS);
+    checkAccess(options.access);
     if (options.memoryType !== MemoryType.HOST) {
       throw invalidParam('memoryType', 'must be host in memory domain self', options.memoryType);
     }

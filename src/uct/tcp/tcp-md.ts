@@ -9,7 +9,7 @@ import { DeviceType, type Iface, type IfaceResource } from '../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../api/memory-domain.ts';
 import { type ClosableIface, HostDomain } from '../base/host/host-domain.ts';
 import type { HostMemory } from '../base/host/host-memory.ts';
-import { ALLOCATE_OPTIONS } from '../base/host/memory-options.ts';
+import { ALLOCATE_OPTIONS, checkAccess } from '../base/host/memory-options.ts';
 import { listNetworkInterfaces, type NetworkInterface, withFamilies } from './address/network-interfaces.ts';
 import { TCP_CONFIG_TABLE } from './config.ts';
 import { openSecurity, type Security } from './secure/security.ts';
@@ -78,8 +78,9 @@ export class TcpMd extends HostDomain {
     if (options.memoryType !== MemoryType.HOST) {
       throw invalidParam('memoryType', `must be host in memory domain ${TCP_NAME}`, options.memoryType);
     }
+    const access = checkAccess(options.access);
     const mapped: MappedMemory = mapAnonymous(byteLength);
-    return this.own({ bytes: mapped.u8, allocation: mapped, packable: true });
+    return this.own({ bytes: mapped.u8, allocation: mapped, packable: true, access });
   }
 
   rkeyUnpack(packed: Uint8Array): TcpKey {

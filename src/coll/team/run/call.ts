@@ -1,6 +1,7 @@
 /** The arguments of a collective operation, checked before anything moves, as the plan of its algorithm. */
 
 import { OwnedMemory } from '../../../ucp/api/memory/owned-memory.ts';
+import { GET_ACCESSES, PUT_ACCESSES } from '../../../ucp/api/memory/protection.ts';
 import type { LocalMemory } from '../../../ucp/api/memory.ts';
 import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
@@ -51,6 +52,10 @@ interface Layout {
 const ROOTED: ReadonlySet<Collective> = new Set<Collective>(['broadcast', 'gather', 'scatter', 'reduce']);
 const REDUCES: ReadonlySet<Collective> = new Set<Collective>(['reduce', 'reduceScatter', 'allReduce']);
 
+/** What an operation does with its memories. The memory of the result also holds what is sent on. */
+const SEND_ACCESS: number = PUT_ACCESSES.ownAccess;
+const RECV_ACCESS: number = PUT_ACCESSES.ownAccess | GET_ACCESSES.ownAccess;
+
 /** The most bytes of one memory of an operation: lengths and offsets stay exact. */
 const BYTES_MAX = 2 ** 44;
 
@@ -75,10 +80,10 @@ export function planCall(
   const sources = regionsOf(Space.SOURCE, layout.sources, unit);
   const targets = regionsOf(Space.TARGET, layout.targets, unit);
   const source = layout.sends
-    ? bound(team.owner, 'send', memories.send, options.sendOffset, lengthOf(sources))
+    ? bound(team.owner, ['send', SEND_ACCESS], memories.send, options.sendOffset, lengthOf(sources))
     : undefined;
   const target = layout.receives
-    ? bound(team.owner, 'recv', memories.recv, options.recvOffset, lengthOf(targets))
+    ? bound(team.owner, ['recv', RECV_ACCESS], memories.recv, options.recvOffset, lengthOf(targets))
     : undefined;
   const overwritesSource = checkOverlap(collective, team.group.rank, source, target, sources, targets);
   const bytes = meanBytes(layout, collective === 'reduceScatter' || collective === 'scatter', unit);
@@ -224,7 +229,7 @@ function checkIsMemory(name: string, memory: LocalMemory | undefined): asserts m
 /** Memory of an operation, from the offset on. */
 function bound(
   owner: object,
-  name: string,
+  [name, access]: readonly [string, number],
   memory: LocalMemory | undefined,
   offset: number | undefined,
   byteLength: number,
@@ -233,6 +238,7 @@ function bound(
   if (OwnedMemory.isGenuine(memory)) {
     if (!memory.mapped) throw closedError(`memory handle ${name}`);
     if (memory.owner !== owner) throw invalidParam(name, 'must be mapped by the context of the worker', memory.address);
+    memory.requireAccess(access, name);
   }
   const start = offsetIn(`${name}Offset`, offset, memory);
   if (start + byteLength > memory.byteLength) {

@@ -2,6 +2,7 @@
 
 import type { Endpoint } from '../../../ucp/api/endpoint.ts';
 import { OwnedMemory } from '../../../ucp/api/memory/owned-memory.ts';
+import { PUT_ACCESSES } from '../../../ucp/api/memory/protection.ts';
 import type { LocalMemory, RemoteKey } from '../../../ucp/api/memory.ts';
 import type { Request, RequestParams } from '../../../ucp/api/request.ts';
 import { copyBytes, moveBytes } from '../../../ucs/memory/copy-bytes.ts';
@@ -32,6 +33,8 @@ const PACKED: WeakMap<OwnedMemory, Uint8Array> = new WeakMap();
 /** Memory that packs keys: the context behind a handle. */
 interface KeyPacker {
   packRkey(memory: LocalMemory): Uint8Array;
+  /** For endpoints of a worker to itself, whatever peers may do with the memory. */
+  packOwnRkey(memory: LocalMemory): Uint8Array;
 }
 
 /** Binds memory from a byte of it on. */
@@ -70,9 +73,9 @@ function distance(one: Place, other: Place): number | undefined {
   return Number(other.memory.address - one.memory.address) + other.offset - one.offset;
 }
 
-/** The packed remote key of memory; undefined for bytes that are not mapped. */
+/** The packed remote key of memory that peers may put to; undefined for other memory, and for bytes that are not mapped. */
 export function packedKeyOf(memory: LocalMemory): Uint8Array | undefined {
-  if (!OwnedMemory.isGenuine(memory)) return undefined;
+  if (!OwnedMemory.isGenuine(memory) || (memory.access & PUT_ACCESSES.remoteAccess) === 0) return undefined;
   let packed = PACKED.get(memory);
   if (packed === undefined) {
     packed = (memory.owner as KeyPacker).packRkey(memory);
@@ -120,7 +123,8 @@ export class LocalCopies {
   #keyOf(memory: LocalMemory): RemoteKey {
     let key = this.#keys.get(memory);
     if (key === undefined) {
-      key = this.#toItself().unpackRkey(packedKeyOf(memory)!);
+      const { owner } = memory as OwnedMemory;
+      key = this.#toItself().unpackRkey((owner as KeyPacker).packOwnRkey(memory));
       this.#keys.set(memory, key);
     }
     return key;

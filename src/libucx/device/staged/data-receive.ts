@@ -57,7 +57,9 @@ export class DataReceive {
       this.#onEnd(status);
     };
     try {
-      return worker.receiveData(this.#message, this.#memory, this.#offset, this.#message.byteLength, { callback });
+      const message = this.#message;
+      // What the memory may be used for was checked: the operation of a peer does not need local access.
+      return worker.receiveData(message, this.#memory, this.#offset, message.byteLength, { callback }, 0);
     } catch (error) {
       // Unmapped meanwhile, or the worker is closing.
       this.#message.release();

@@ -5,6 +5,7 @@ import { checkAmId } from '../active-message.ts';
 import { checkOptions } from '../check-options.ts';
 import { checkLocal, hostBytes } from '../memory/local-bytes.ts';
 import { checkRemote, type OwnedRemoteKey } from '../memory/owned-remote-key.ts';
+import { accessesOf } from '../memory/protection.ts';
 import type { LocalMemory, RemoteKey } from '../memory.ts';
 import {
   LIST_BLOCKS_MAX,
@@ -60,7 +61,7 @@ export function checkList(
   let entry = 0;
   try {
     for (let left = LIST_BLOCKS_MAX; entry < list.length; entry++) {
-      left -= addBlocks(owners, list[entry]!, entry, left, blocks);
+      left -= addBlocks(owners, operation, list[entry]!, entry, left, blocks);
     }
   } catch (error) {
     throw entryError(entry, error);
@@ -119,7 +120,14 @@ export function notificationOf(params: ListParams | undefined): Uint8Array | und
 }
 
 /** Adds the blocks of an entry; returns how many it has before merging. */
-function addBlocks(owners: ListOwners, given: TransferEntry, entry: number, left: number, blocks: ListBlock[]): number {
+function addBlocks(
+  owners: ListOwners,
+  operation: 'put' | 'get',
+  given: TransferEntry,
+  entry: number,
+  left: number,
+  blocks: ListBlock[],
+): number {
   checkOptions(given, 'entry', ENTRY_FIELDS);
   const { local, localOffset = 0, rkey, remoteOffset = 0, byteLength, count = 1 } = given;
   const { localStride = byteLength, remoteStride = byteLength } = given;
@@ -131,8 +139,12 @@ function addBlocks(owners: ListOwners, given: TransferEntry, entry: number, left
     throw invalidParam('list', `must have at most ${LIST_BLOCKS_MAX} blocks`, LIST_BLOCKS_MAX - left + count);
   const last = Math.max(0, count - 1);
   const isEmpty = count === 0;
-  checkLocal(owners.memory, local, localOffset, isEmpty ? 0 : last * localStride + byteLength);
-  checkRemote<OwnedRemoteKey>(owners.keys, rkey, remoteOffset, isEmpty ? 0 : last * remoteStride + byteLength);
+  const [localBytes, remoteBytes] = isEmpty
+    ? [0, 0]
+    : [last * localStride + byteLength, last * remoteStride + byteLength];
+  const { ownAccess, remoteAccess } = accessesOf(operation);
+  checkLocal(owners.memory, local, localOffset, localBytes, ownAccess);
+  checkRemote<OwnedRemoteKey>(owners.keys, rkey, remoteOffset, remoteBytes, remoteAccess);
   if (byteLength === 0) return count;
   for (let i = 0; i < count; i++) {
     const from = localOffset + i * localStride;

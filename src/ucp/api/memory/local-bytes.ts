@@ -20,11 +20,21 @@ export interface Piece<M extends LocalMemory = LocalMemory> {
   readonly start: number;
 }
 
-/** Checks one piece of local memory: its type, its owner, and the range. */
-export function checkLocal(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
+/**
+ * Checks one piece of local memory: its type, its owner, the range, and the access.
+ * @param access what the operation does with it: bits of MemAccess
+ */
+export function checkLocal(
+  owner: object,
+  local: LocalMemory,
+  offset: number,
+  byteLength: number,
+  access: number,
+): void {
   const areWhole = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
   if (areWhole && local instanceof Uint8Array && hasBytes(local, offset + byteLength)) return;
   checkEach(owner, local, offset, byteLength);
+  if (OwnedMemory.isGenuine(local)) local.requireAccess(access, 'local');
 }
 
 /** Checks every rule separately, for mapped memory and for the message of an error. */
@@ -57,7 +67,11 @@ function checkEach(owner: object, local: LocalMemory, offset: number, byteLength
  * Checks a list and computes the offset of every piece.
  * @throws UcxError ERR_INVALID_PARAM for more than {@link IOV_MAX} pieces or an invalid piece
  */
-export function checkPieces<M extends LocalMemory>(owner: object, iov: readonly PieceOf<M>[]): Piece<M>[] {
+export function checkPieces<M extends LocalMemory>(
+  owner: object,
+  iov: readonly PieceOf<M>[],
+  access: number,
+): Piece<M>[] {
   if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} pieces`, iov.length);
   let start = 0;
   return iov.map((given) => {
@@ -65,7 +79,7 @@ export function checkPieces<M extends LocalMemory>(owner: object, iov: readonly 
     const { memory, offset = 0 } = given;
     if (typeof offset !== 'number') throw invalidParam('iov', 'must have offsets that are numbers', offset);
     const byteLength = given.byteLength ?? (memory?.byteLength ?? 0) - offset;
-    checkLocal(owner, memory, offset, byteLength);
+    checkLocal(owner, memory, offset, byteLength, access);
     const piece = { memory, offset, byteLength, start };
     start += byteLength;
     return piece;
@@ -83,9 +97,10 @@ export function piecesOf<M extends LocalMemory>(
   local: M | readonly PieceOf<M>[],
   offset: number,
   byteLength: number,
+  access: number,
 ): Piece<M>[] {
-  if (isList(local)) return checkPieces(owner, local);
-  checkLocal(owner, local, offset, byteLength);
+  if (isList(local)) return checkPieces(owner, local, access);
+  checkLocal(owner, local, offset, byteLength, access);
   return [{ memory: local, offset, byteLength, start: 0 }];
 }
 

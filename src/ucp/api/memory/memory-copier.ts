@@ -13,6 +13,12 @@ import type { LocalMemory, MemoryHandle, MemoryRange, RemoteKey } from '../memor
 /** Bytes of host memory from which device memory is filled. */
 const FILL_BYTES_MAX = 2 ** 20;
 
+/** A context whose memory is copied. */
+interface CopyingContext extends Pick<Context, 'worker'> {
+  /** The key of memory for an endpoint of the context to itself, whatever peers may do with the memory. */
+  packOwnRkey(memory: MemoryHandle): Uint8Array;
+}
+
 /** A checked range of memory. */
 interface Range {
   readonly offset: number;
@@ -21,10 +27,10 @@ interface Range {
 
 /** The copies of one context. */
 export class MemoryCopier {
-  readonly #context: Pick<Context, 'worker' | 'packRkey'>;
+  readonly #context: CopyingContext;
   #endpoint: Endpoint | undefined = undefined;
 
-  constructor(context: Pick<Context, 'worker' | 'packRkey'>) {
+  constructor(context: CopyingContext) {
     this.#context = context;
   }
 
@@ -84,7 +90,7 @@ export class MemoryCopier {
 
   async #move(name: 'put' | 'get', local: LocalMemory, remote: MemoryHandle, options: TransferOptions): Promise<void> {
     const endpoint = this.#toItself();
-    const rkey: RemoteKey = endpoint.unpackRkey(this.#context.packRkey(remote));
+    const rkey: RemoteKey = endpoint.unpackRkey(this.#context.packOwnRkey(remote));
     try {
       await endpoint[name](local, rkey, options);
     } finally {

@@ -3,8 +3,10 @@
 import { type MemoryType, memoryTypeName } from '../../../ucs/memory/memory-type.ts';
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
-import type { MemoryHandle, MemoryRange } from '../memory.ts';
+import { MemAccess } from '../../../uct/api/memory-domain.ts';
+import type { MemoryHandle, MemoryProtection, MemoryRange } from '../memory.ts';
 import type { MemoryCopier } from './memory-copier.ts';
+import { protectionOf, refusedAccess } from './protection.ts';
 
 /** Address and length of memory. */
 export interface MemoryExtent {
@@ -32,15 +34,18 @@ export abstract class OwnedMemory implements MemoryHandle {
   readonly address: bigint;
   readonly byteLength: number;
   readonly bytes: Uint8Array | undefined;
+  /** What it may be used for: bits of MemAccess. */
+  readonly access: number;
   #mapped = true;
 
-  constructor(owner: object, extent: MemoryExtent, bytes: Uint8Array | undefined) {
+  constructor(owner: object, extent: MemoryExtent, bytes: Uint8Array | undefined, access: number) {
     this.owner = owner;
     this.memoryType = extent.memoryType;
     this.sysDevice = extent.sysDevice;
     this.address = extent.address;
     this.byteLength = extent.byteLength;
     this.bytes = bytes;
+    this.access = access;
   }
 
   /** Whether a value is mapped memory, and not merely an object with the same properties. */
@@ -52,29 +57,34 @@ export abstract class OwnedMemory implements MemoryHandle {
     return this.#mapped;
   }
 
+  get protection(): readonly MemoryProtection[] {
+    return protectionOf(this.access);
+  }
+
   view(): Uint8Array | undefined {
     if (!this.#mapped) throw closedError('memory handle');
     return this.bytes;
   }
 
   write(bytes: Uint8Array, offset = 0): Promise<void> {
-    return this.#copied((memory, copier) => copier.write(memory, bytes, offset));
+    return this.#copied(MemAccess.LOCAL_WRITE, (memory, copier) => copier.write(memory, bytes, offset));
   }
 
   read(target?: Uint8Array, options: MemoryRange = {}): Promise<Uint8Array> {
-    return this.#copied((memory, copier) => copier.read(memory, target, options));
+    return this.#copied(MemAccess.LOCAL_READ, (memory, copier) => copier.read(memory, target, options));
   }
 
   fill(value: number, options: MemoryRange = {}): Promise<void> {
-    return this.#copied((memory, copier) => copier.fill(memory, value, options));
+    return this.#copied(MemAccess.LOCAL_WRITE, (memory, copier) => copier.fill(memory, value, options));
   }
 
   copyTo(other: MemoryHandle, targetOffset = 0, options: MemoryRange = {}): Promise<void> {
-    return this.#copied((memory, copier) => {
+    return this.#copied(MemAccess.LOCAL_READ, (memory, copier) => {
       if (!OwnedMemory.isGenuine(other) || other.owner !== this.owner) {
         throw invalidParam('other', 'must be mapped by the same context', other);
       }
       if (!other.mapped) throw closedError('memory handle');
+      other.requireAccess(MemAccess.LOCAL_WRITE);
       return copier.copy(memory, other.native, targetOffset, options);
     });
   }
@@ -82,10 +92,16 @@ export abstract class OwnedMemory implements MemoryHandle {
   /** The same memory as a handle of the native engine. */
   protected abstract get native(): NativeMemory;
 
-  async #copied<T>(run: (memory: NativeMemory, copier: MemoryCopier) => Promise<T>): Promise<T> {
+  async #copied<T>(access: number, run: (memory: NativeMemory, copier: MemoryCopier) => Promise<T>): Promise<T> {
     if (!this.#mapped) throw closedError('memory handle');
+    this.requireAccess(access);
     const { native } = this;
     return await run(native, native.owner.copier);
+  }
+
+  /** Refuses an operation that the protection does not permit. @throws UcxError ERR_INVALID_PARAM */
+  requireAccess(access: number, argument = 'memory'): void {
+    if ((this.access & access) !== access) throw refusedAccess(argument, access, this.access);
   }
 
   /** Marks the handle as unmapped; for the context. */
@@ -94,10 +110,11 @@ export abstract class OwnedMemory implements MemoryHandle {
   }
 }
 
-showAs(OwnedMemory, 'MemoryHandle', ({ memoryType, sysDevice, byteLength, address, mapped }) => ({
+showAs(OwnedMemory, 'MemoryHandle', ({ memoryType, sysDevice, byteLength, address, mapped, access }) => ({
   memoryType: memoryTypeName(memoryType),
   card: sysDevice,
   byteLength,
   address: `0x${address.toString(16)}`,
+  protection: access === MemAccess.ALL ? undefined : protectionOf(access).join(', '),
   state: mapped ? 'mapped' : 'unmapped',
 }));

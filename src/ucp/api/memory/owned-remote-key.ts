@@ -4,13 +4,16 @@ import { type MemoryType, memoryTypeName } from '../../../ucs/memory/memory-type
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
-import type { RemoteKey } from '../memory.ts';
+import type { MemoryProtection, RemoteKey } from '../memory.ts';
+import { ATOMIC_ACCESS, protectionOf, refusedAccess, withAtomics } from './protection.ts';
 
-/** Address and length of the memory behind a key. */
+/** Address and length of the memory behind a key, and what peers may do with it. */
 export interface RemoteExtent {
   readonly memoryType: MemoryType;
   readonly address: bigint;
   readonly byteLength: number;
+  /** Bits of REMOTE_ACCESS. */
+  readonly access: number;
 }
 
 /** An unpacked remote key. */
@@ -22,13 +25,16 @@ export abstract class OwnedRemoteKey implements RemoteKey {
   /** Address of the first byte at the owner of the memory. */
   readonly address: bigint;
   readonly byteLength: number;
+  /** What operations with it may do: bits of MemAccess. */
+  readonly access: number;
   #released = false;
 
-  constructor(owner: object, { memoryType, address, byteLength }: RemoteExtent) {
+  constructor(owner: object, { memoryType, address, byteLength, access }: RemoteExtent) {
     this.owner = owner;
     this.memoryType = memoryType;
     this.address = address;
     this.byteLength = byteLength;
+    this.access = withAtomics(access);
   }
 
   abstract get sysDevice(): number | undefined;
@@ -38,6 +44,10 @@ export abstract class OwnedRemoteKey implements RemoteKey {
   /** Whether a value is an unpacked key, and not merely an object with the same properties. */
   static isGenuine(value: unknown): value is OwnedRemoteKey {
     return typeof value === 'object' && value !== null && #released in value;
+  }
+
+  get protection(): readonly MemoryProtection[] {
+    return protectionOf(this.access);
   }
 
   get released(): boolean {
@@ -54,15 +64,17 @@ export abstract class OwnedRemoteKey implements RemoteKey {
   protected abstract releaseParts(): void;
 }
 
-showAs(OwnedRemoteKey, 'RemoteKey', ({ memoryType, byteLength, address, released }) => ({
+showAs(OwnedRemoteKey, 'RemoteKey', ({ memoryType, byteLength, address, released, access }) => ({
   memoryType: memoryTypeName(memoryType),
   byteLength,
   address: `0x${address.toString(16)}`,
+  protection: access === ATOMIC_ACCESS ? undefined : protectionOf(access).join(', '),
   state: released ? 'released' : 'unpacked',
 }));
 
 /**
- * Checks the remote side of an operation: the key, its owner, and the range. `K` is the key class of the owner.
+ * Checks the remote side of an operation: the key, its owner, the range, and the access. `K` is the key class of the owner.
+ * @param access what the operation does: bits of MemAccess
  * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
  */
 export function checkRemote<K extends OwnedRemoteKey>(
@@ -70,6 +82,7 @@ export function checkRemote<K extends OwnedRemoteKey>(
   rkey: RemoteKey,
   offset: number,
   byteLength: number,
+  access: number,
 ): asserts rkey is K {
   const isGood =
     OwnedRemoteKey.isGenuine(rkey) && rkey.owner === owner && !rkey.released && Number.isSafeInteger(offset);
@@ -81,6 +94,7 @@ function refuseRemote(owner: object, rkey: RemoteKey, offset: number, byteLength
   if (!OwnedRemoteKey.isGenuine(rkey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
   if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked by this endpoint', rkey.address);
   if (rkey.released) throw closedError('remote key');
+  if ((rkey.access & access) !== access) throw refusedAccess('rkey', access, rkey.access);
   if (!Number.isSafeInteger(offset) || offset < 0) {
     throw invalidParam('remoteOffset', 'must be an integer of 0 or more', offset);
   }
@@ -98,7 +112,7 @@ export function checkRemoteWord<K extends OwnedRemoteKey>(
   offset: number,
   wordBytes: number,
 ): asserts rkey is K {
-  checkRemote<K>(owner, rkey, offset, wordBytes);
+  checkRemote<K>(owner, rkey, offset, wordBytes, ATOMIC_ACCESS);
   if (offset % wordBytes === 0) return;
   throw invalidParam('remoteOffset', `must be a multiple of the ${wordBytes} bytes of the word`, offset);
 }

@@ -5,6 +5,7 @@
 import { ObjectPool } from '../../../ucs/datastruct/object-pool.ts';
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
+import { MemAccess } from '../../../uct/api/memory-domain.ts';
 import { checkLocal, checkPieces, isList } from '../../api/memory/local-bytes.ts';
 import type { RequestParams } from '../../api/request.ts';
 import type { LocalBuffer } from '../../mem/memory-handle.ts';
@@ -84,13 +85,13 @@ export class RequestPool {
     byteLength: number,
   ): ReceiveRequest | undefined {
     if (isList(local)) {
-      const pieces = checkPieces(this.#context, local);
+      const pieces = checkPieces(this.#context, local, MemAccess.LOCAL_WRITE);
       const request = this.take(this.receives);
       request?.begin(connection, connection?.amLane);
       request?.setPieces(pieces);
       return request;
     }
-    checkLocal(this.#context, local, localOffset, byteLength);
+    checkLocal(this.#context, local, localOffset, byteLength, MemAccess.LOCAL_WRITE);
     const request = this.take(this.receives);
     request?.begin(connection, connection?.amLane);
     request?.setMemory(local, localOffset, byteLength);

@@ -16,13 +16,14 @@ import type {
   MemoryAdvice,
   MemoryAttributes,
   MemoryDomain,
+  RegisterOptions,
   RegistrationSource,
 } from '../../api/memory-domain.ts';
 import { checkAddress, checkKeyTarget } from '../range.ts';
 import { hostBytesOf } from './host-buffer.ts';
 import { HostMemory } from './host-memory.ts';
 import { checkAdvice, prefault } from './memory-advice.ts';
-import { DEREGISTER_OPTIONS } from './memory-options.ts';
+import { DEREGISTER_OPTIONS, registeredAccess } from './memory-options.ts';
 
 /** An interface that reports whether it is closed. */
 export interface ClosableIface extends Iface {
@@ -62,9 +63,10 @@ export abstract class HostDomain implements MemoryDomain {
     own.allocation.close();
   }
 
-  memReg(source: RegistrationSource): HostMemory {
+  memReg(source: RegistrationSource, options?: RegisterOptions): HostMemory {
     this.checkOpen();
-    return this.own({ bytes: hostBytesOf(source), allocation: undefined, packable: this.#registersPackable });
+    const access = registeredAccess(options);
+    return this.own({ bytes: hostBytesOf(source), allocation: undefined, packable: this.#registersPackable, access });
   }
 
   memDereg(memory: MdMemory, options: { readonly force?: boolean } = {}): void {
@@ -135,7 +137,7 @@ export abstract class HostDomain implements MemoryDomain {
   }
 
   /** Adds memory to the tracker. */
-  protected own(params: Pick<HostMemory, 'bytes' | 'allocation' | 'packable'>): HostMemory {
+  protected own(params: Pick<HostMemory, 'bytes' | 'allocation' | 'packable' | 'access'>): HostMemory {
     this.#generation += 1;
     const memory = new HostMemory({ ...params, mdName: this.#name, generation: this.#generation });
     this.#live.add(memory);

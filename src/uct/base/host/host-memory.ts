@@ -20,6 +20,8 @@ export interface HostMemoryParams {
   /** Present if the memory domain allocated it. */
   readonly allocation: HostAllocation | undefined;
   readonly packable: boolean;
+  /** Bits of MemAccess. */
+  readonly access: number;
 }
 
 /** Host memory of one memory domain. */
@@ -33,17 +35,20 @@ export class HostMemory implements MdMemory {
   readonly generation: number;
   readonly allocation: HostAllocation | undefined;
   readonly packable: boolean;
+  /** What it may be used for: bits of MemAccess. */
+  readonly access: number;
   /** Number of transfers in flight, if the transport counts them. */
   inFlight = 0;
   live = true;
 
-  constructor({ mdName, bytes, generation, allocation, packable }: HostMemoryParams) {
+  constructor({ mdName, bytes, generation, allocation, packable, access }: HostMemoryParams) {
     this.mdName = mdName;
     this.location = allocation?.address ?? addressOf(bytes);
     this.bytes = bytes;
     this.generation = generation;
     this.allocation = allocation;
     this.packable = packable;
+    this.access = access;
   }
 
   get address(): bigint {

@@ -26,7 +26,7 @@ import {
   type RegistrationSource,
 } from '../../api/memory-domain.ts';
 import { checkAdvice } from '../../base/host/memory-advice.ts';
-import { ALLOCATE_OPTIONS, DEREGISTER_OPTIONS } from '../../base/host/memory-options.ts';
+import { ALLOCATE_OPTIONS, checkAccess, DEREGISTER_OPTIONS } from '../../base/host/memory-options.ts';
 import { uniqueAddress } from '../../base/iface-address.ts';
 import { KEY_BYTES } from '../../base/key/key-bytes.ts';
 import { KeyTable } from '../../base/key/key-table.ts';
@@ -103,6 +103,7 @@ export class CopyMd implements MemoryDomain {
   memAlloc(byteLength: number, options: AllocateOptions): BlockMemory {
     this.#checkOpen();
     checkOptions(options, 'options', ALLOCATE_OPTIONS);
+    checkAccess(options.access);
     if (options.memoryType !== MemoryType.GAUDI) {
       throw invalidParam('memoryType', 'must be gaudi in memory domain gaudi_copy', options.memoryType);
     }

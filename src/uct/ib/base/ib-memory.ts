@@ -22,12 +22,16 @@ export interface IbMemoryParams {
   readonly iova: number;
   /** By the index of the device: keys of this process. */
   readonly lkeys: Uint32Array;
+  /** What it may be used for: bits of MemAccess. */
+  readonly access: number;
   /** Its regions in the cache; undefined for memory with regions of its own. */
-  readonly cached: RcacheRegion<IbRegions> | undefined;
+  readonly cached?: RcacheRegion<IbRegions>;
+  /** Its regions for transfers of this process that only read it, outside the cache. */
+  readonly readOnly?: IbRegions;
   /** What peers have keys of; undefined until the first key is packed. */
-  readonly exposed: IbRegions | undefined;
+  readonly exposed?: IbRegions;
   /** Releases memory that the memory domain has allocated; undefined for other memory. */
-  readonly free: (() => void) | undefined;
+  readonly free?: () => void;
 }
 
 /** Registered memory. */
@@ -42,8 +46,12 @@ export class IbMemory implements MdMemory {
   readonly iova: number;
   /** By the index of the device. */
   readonly lkeys: Uint32Array;
+  /** What it may be used for: bits of MemAccess. */
+  readonly access: number;
   /** Its regions in the cache; undefined for memory with regions of its own. */
   readonly cached: RcacheRegion<IbRegions> | undefined;
+  /** Its regions for transfers of this process that only read it, outside the cache. */
+  readonly readOnly: IbRegions | undefined;
   /** What peers have keys of; undefined until the first key is packed. */
   exposed: IbRegions | undefined;
   readonly free: (() => void) | undefined;
@@ -60,7 +68,9 @@ export class IbMemory implements MdMemory {
     this.generation = params.generation;
     this.iova = params.iova;
     this.lkeys = params.lkeys;
+    this.access = params.access;
     this.cached = params.cached;
+    this.readOnly = params.readOnly;
     this.exposed = params.exposed;
     this.free = params.free;
     this.registeredBytes = params.byteLength;

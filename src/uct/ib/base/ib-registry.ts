@@ -1,5 +1,6 @@
 /**
- * The memory regions of a memory domain. Those for its own transfers are cached, and permit peers nothing. A key that is handed out has regions of its own, of its
+ * The memory regions of a memory domain. Those for its own transfers are cached, and permit peers nothing; memory that its transfers only read has regions of
+ * its own instead, because the cached ones permit writing. A key that is handed out has regions of its own, of its
  * bytes alone, which end with it: nothing that peers can reach outlives the memory that the program has given them.
  */
 
@@ -10,7 +11,12 @@ import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { AccessFlag } from '../../../verbs/abi.ts';
 import type { MemoryRegion } from '../../../verbs/port.ts';
-import type { ComponentServices, LinearCost, RegistrationSource } from '../../api/memory-domain.ts';
+import {
+  type ComponentServices,
+  type LinearCost,
+  MemAccess,
+  type RegistrationSource,
+} from '../../api/memory-domain.ts';
 import { hostBytesOf } from '../../base/host/host-buffer.ts';
 import { openHostCache } from '../../base/host/host-cache.ts';
 import { RawRange } from '../../base/host/host-range.ts';
@@ -19,8 +25,8 @@ import type { IbDevice } from './ib-device.ts';
 import { IB_NAME } from './ib-memory.ts';
 import { IbRegions } from './ib-regions.ts';
 
-/** Access to regions that no peer has a key of. */
-const LOCAL: number = AccessFlag.LOCAL_WRITE | AccessFlag.RELAXED_ORDERING;
+/** Access to cached regions: no peer has a key of them. */
+const LOCAL: number = accessFlags(MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE);
 /** Estimates of UCX: finding a registration (RCACHE_OVERHEAD=auto), and making one. */
 const CACHED_NS = 60;
 const REGISTER_NS = 16_000;
@@ -85,13 +91,14 @@ export class IbRegistry {
 
   /**
    * Registers host memory with access of its own, uncached.
+   * @param access bits of MemAccess
    * @throws SyscallError see {@link acquire}
    */
   expose(bytes: Uint8Array, access: number): IbRegions {
     const address = addressOf(bytes);
     const { byteLength } = bytes;
     const iova = address % PAGE_SIZE;
-    return this.onDevices(iova, ({ pd }) => pd.regMr(address, byteLength, iova, access));
+    return this.onDevices(iova, ({ pd }) => pd.regMr(address, byteLength, iova, accessFlags(access)));
   }
 
   /** Registers with every device. Idle registrations are no reason why there is no room. */
@@ -124,6 +131,21 @@ export class IbRegistry {
       return isFull(error) ? Status.NO_MEMORY : error.status;
     }
   }
+}
+
+/**
+ * The flags of a region for access flags of UCT. Local reads need none; devices write for peers only where they may write at all (ibv_reg_mr: remote writes
+ * and atomic operations require local writes).
+ */
+export function accessFlags(access: number): number {
+  const writes = MemAccess.LOCAL_WRITE | MemAccess.REMOTE_PUT | MemAccess.REMOTE_ATOMIC;
+  return (
+    AccessFlag.RELAXED_ORDERING |
+    ((access & writes) === 0 ? 0 : AccessFlag.LOCAL_WRITE) |
+    ((access & MemAccess.REMOTE_PUT) === 0 ? 0 : AccessFlag.REMOTE_WRITE) |
+    ((access & MemAccess.REMOTE_GET) === 0 ? 0 : AccessFlag.REMOTE_READ) |
+    ((access & MemAccess.REMOTE_ATOMIC) === 0 ? 0 : AccessFlag.REMOTE_ATOMIC)
+  );
 }
 
 /** Whether a device has no room for a memory region, or the process may not pin more. */

@@ -9,7 +9,7 @@ import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../../api/memory-domain.ts';
 import type { HostMemory } from '../../base/host/host-memory.ts';
-import { ALLOCATE_OPTIONS } from '../../base/host/memory-options.ts';
+import { ALLOCATE_OPTIONS, checkAccess } from '../../base/host/memory-options.ts';
 import { RKEY_TABLE_KEY_BYTES } from '../../base/key/rkey-table-layout.ts';
 import type { PublishedKey } from '../../base/key/rkey-table-reader.ts';
 import { isLackOfResources, SEGMENT_NAME_BYTES, Segment, scavenge } from '../../base/key/segment.ts';
@@ -79,8 +79,9 @@ export class PosixMd extends TableDomain {
     if (options.memoryType !== MemoryType.HOST) {
       throw invalidParam('memoryType', 'must be host in memory domain posix', options.memoryType);
     }
+    const access = checkAccess(options.access);
     const segment = Segment.create(byteLength, this.#folder);
-    return this.own({ bytes: segment.bytes, allocation: segment, packable: true });
+    return this.own({ bytes: segment.bytes, allocation: segment, packable: true, access });
   }
 
   rkeyUnpack(packed: Uint8Array): PosixKey {

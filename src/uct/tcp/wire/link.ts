@@ -366,7 +366,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
 
   onPut(words: Int32Array, at: number): boolean {
     const byteLength = valueIn(words, at);
-    const memory = this.#owner.keys.find(words, keyWordOf(at));
+    const memory = this.#owner.keys.findForPut(words, keyWordOf(at));
     const offset = offsetOf(words, at);
     const isGood = memory !== undefined && isInside(offset, byteLength, memory.byteLength);
     this.#isPut = true;
@@ -403,7 +403,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
 
   onGet(words: Int32Array, at: number): boolean {
     if (this.#served >= GETS_MAX) return this.#violated(`more than ${GETS_MAX} gets at a time`);
-    const memory = this.#owner.keys.find(words, keyWordOf(at));
+    const memory = this.#owner.keys.findForGet(words, keyWordOf(at));
     const offset = offsetOf(words, at);
     const byteLength = getLengthOf(words, at);
     if (byteLength > FRAME_BODY_BYTES_MAX) return this.#violated(`a get of ${byteLength} bytes`);

@@ -3,12 +3,20 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { errorOf } from '../../../../test/contract/uct-fixture.ts';
+import { MemAccess } from '../../api/memory-domain.ts';
 import { HostMemory } from '../../base/host/host-memory.ts';
-import { TCP_KEY_BYTES, TcpKeyTable } from './tcp-key.ts';
+import { TCP_KEY_BYTES, type TcpKey, TcpKeyTable } from './tcp-key.ts';
 
-function memoryOf(byteLength: number): HostMemory {
+function memoryOf(byteLength: number, access: number = MemAccess.ALL): HostMemory {
   const bytes = new Uint8Array(new ArrayBuffer(byteLength));
-  return new HostMemory({ mdName: 'tcp', bytes, generation: 1, allocation: undefined, packable: true });
+  return new HostMemory({
+    mdName: 'tcp',
+    bytes,
+    generation: 1,
+    allocation: undefined,
+    packable: true,
+    access,
+  });
 }
 
 function packed(table: TcpKeyTable, memory: HostMemory): Uint8Array {
@@ -24,16 +32,31 @@ describe('a key', () => {
     const bytes = packed(table, memory);
     expect(packed(table, memory)).toEqual(bytes);
     const key = table.unpack(bytes);
-    expect([key.byteLength, key.live, table.find(key.words, 0)]).toEqual([100, true, memory]);
+    expect([key.byteLength, key.live, table.find(key.words, 0, 0)]).toEqual([100, true, memory]);
     table.revoke(memory);
-    expect([key.live, table.find(key.words, 0)]).toEqual([false, undefined]);
+    expect([key.live, table.find(key.words, 0, 0)]).toEqual([false, undefined]);
     expect(errorOf(() => table.unpack(bytes)).code).toBe('ERR_RKEY_STALE');
     // Its slot is reused with another generation and secret.
     const next = memoryOf(100);
     const other = table.unpack(packed(table, next));
     expect([other.words[0], other.words[1]]).toEqual([key.words[0], key.words[1]! + 1]);
-    expect([key.live, other.live, table.find(key.words, 0)]).toEqual([false, true, undefined]);
+    expect([key.live, other.live, table.find(key.words, 0, 0)]).toEqual([false, true, undefined]);
     expect(errorOf(() => table.unpack(bytes)).code).toBe('ERR_RKEY_STALE');
+  });
+
+  it('finds memory only for accesses that it permits', () => {
+    const table = new TcpKeyTable();
+    const [read, written] = [MemAccess.REMOTE_GET, MemAccess.REMOTE_PUT].map((access) => {
+      const memory = memoryOf(8, access | MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE);
+      return { memory, key: table.unpack(packed(table, memory)) };
+    }) as [{ memory: HostMemory; key: TcpKey }, { memory: HostMemory; key: TcpKey }];
+    expect([read.key.live, written.key.live]).toEqual([true, true]);
+    expect([table.findForGet(read.key.words, 0), table.findForPut(read.key.words, 0)]).toEqual([
+      read.memory,
+      undefined,
+    ]);
+    expect(table.findForPut(written.key.words, 0)).toBe(written.memory);
+    expect(table.findForGet(written.key.words, 0)).toBeUndefined();
   });
 
   it('of another table is checked by its owner only', () => {
@@ -43,7 +66,7 @@ describe('a key', () => {
     expect(key.live).toBe(true);
     owner.revoke(memory);
     expect(key.live).toBe(true);
-    expect(owner.find(key.words, 0)).toBeUndefined();
+    expect(owner.find(key.words, 0, 0)).toBeUndefined();
     key.release();
     expect(key.live).toBe(false);
   });
@@ -52,9 +75,9 @@ describe('a key', () => {
     const table = new TcpKeyTable();
     const memories = Array.from({ length: 300 }, () => memoryOf(8));
     const keys = memories.map((memory) => table.unpack(packed(table, memory)));
-    for (const [i, key] of keys.entries()) expect(table.find(key.words, 0)).toBe(memories[i]);
+    for (const [i, key] of keys.entries()) expect(table.find(key.words, 0, 0)).toBe(memories[i]);
     for (let i = 0; i < 300; i += 2) table.revoke(memories[i]!);
-    for (const [i, { words }] of keys.entries()) expect(table.find(words, 0) === undefined).toBe(i % 2 === 0);
+    for (const [i, { words }] of keys.entries()) expect(table.find(words, 0, 0) === undefined).toBe(i % 2 === 0);
   });
 
   it('with any changed bit is malformed, and with any changed word finds nothing', async () => {
@@ -74,7 +97,7 @@ describe('a key', () => {
       fc.property(fc.nat(5), fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }), (at, word) => {
         const changed = words.slice();
         changed[at] = word;
-        expect(table.find(changed, 0)).toBe(word === words[at] ? memory : undefined);
+        expect(table.find(changed, 0, 0)).toBe(word === words[at] ? memory : undefined);
       }),
     );
   });

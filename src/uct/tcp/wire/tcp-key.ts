@@ -12,6 +12,7 @@ import { systemRandomBytes } from '../../../ucs/sys/random.ts';
 import { invalidParam, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { RemoteKey } from '../../api/memory.ts';
+import { MemAccess } from '../../api/memory-domain.ts';
 import type { HostMemory } from '../../base/host/host-memory.ts';
 import { KEY_WORDS } from './frame.ts';
 
@@ -51,7 +52,7 @@ export class TcpKey implements RemoteKey {
 
   /** False once the key was released or, for memory of this process, revoked. For other memory only the owner detects revocation. */
   get live(): boolean {
-    return !this.#released && (this.#table === undefined || this.#table.find(this.words, 0) !== undefined);
+    return !this.#released && (this.#table === undefined || this.#table.find(this.words, 0, 0) !== undefined);
   }
 
   release(): void {
@@ -102,15 +103,25 @@ export class TcpKeyTable {
     return new TcpKey(byteLength, words, isOwn ? this : undefined);
   }
 
-  /** The memory for the words of a frame; undefined if the key is stale or forged. */
-  find(words: Int32Array, at: number): HostMemory | undefined {
+  /** The memory for the words of a put; undefined if the key is stale or forged, and for memory that peers may not put to. */
+  findForPut(words: Int32Array, at: number): HostMemory | undefined {
+    return this.find(words, at, MemAccess.REMOTE_PUT);
+  }
+
+  /** The same for a get. */
+  findForGet(words: Int32Array, at: number): HostMemory | undefined {
+    return this.find(words, at, MemAccess.REMOTE_GET);
+  }
+
+  /** The memory for the words of a key; undefined if it is stale or forged, or the memory is not for the access (bits of MemAccess). */
+  find(words: Int32Array, at: number, access: number): HostMemory | undefined {
     const slot = words[at]!;
     const memory = this.#memories[slot];
     if (memory === undefined) return undefined;
     const own = slot * KEY_WORDS;
     let difference = 0;
     for (let i = 0; i < KEY_WORDS; i++) difference |= words[at + i]! ^ this.#words[own + i]!;
-    return difference === 0 ? memory : undefined;
+    return difference === 0 && (memory.access & access) === access ? memory : undefined;
   }
 
   /** Invalidates the key of `memory`. */
@@ -124,7 +135,7 @@ export class TcpKeyTable {
 
   /** Rejects a key of this table that is invalid or stale. */
   #check(words: Int32Array, byteLength: number): void {
-    if (this.find(words, 0)?.byteLength === byteLength) return;
+    if (this.find(words, 0, 0)?.byteLength === byteLength) return;
     const [slot, generation] = [words[0]!, words[1]!];
     const isCurrent = this.#memories[slot] !== undefined && this.#words[slot * KEY_WORDS + 1] === generation;
     if (isCurrent) throw refusal('ERR_RKEY_FORGED', 'does not match the key that was handed out');
