@@ -85,12 +85,13 @@ export function checkRemote<K extends OwnedRemoteKey>(
   access: number,
 ): asserts rkey is K {
   const isGood =
-    OwnedRemoteKey.isGenuine(rkey) && rkey.owner === owner && !rkey.released && Number.isSafeInteger(offset);
-  if (!isGood || offset < 0 || offset + byteLength > rkey.byteLength) refuseRemote(owner, rkey, offset, byteLength);
+    OwnedRemoteKey.isGenuine(rkey) && rkey.owner === owner && !rkey.released && (rkey.access & access) === access;
+  const isInside = isGood && Number.isSafeInteger(offset) && offset >= 0 && offset + byteLength <= rkey.byteLength;
+  if (!isInside) refuseRemote(owner, rkey, offset, byteLength, access);
 }
 
 /** Throws the error of {@link checkRemote}: apart from it, so that it is small enough to be compiled into its callers. */
-function refuseRemote(owner: object, rkey: RemoteKey, offset: number, byteLength: number): never {
+function refuseRemote(owner: object, rkey: RemoteKey, offset: number, byteLength: number, access: number): never {
   if (!OwnedRemoteKey.isGenuine(rkey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
   if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked by this endpoint', rkey.address);
   if (rkey.released) throw closedError('remote key');
