@@ -1,6 +1,6 @@
 import { endpointAtomicsContract } from './endpoint-atomics.ts';
-import { openIb, openPosix, openSelf } from './uct-implementations.ts';
+import { IB_TITLE, openIb, openPosix, openSelf } from './uct-implementations.ts';
 
 endpointAtomicsContract('self', openSelf);
 endpointAtomicsContract('posix', openPosix);
-endpointAtomicsContract('ib on emulated devices', (log) => openIb(log));
+endpointAtomicsContract(IB_TITLE, (log) => openIb(log));

@@ -1,10 +1,10 @@
 import { keyFile } from '../fixtures/key-files.ts';
 import { endpointMessagesContract } from './endpoint-messages.ts';
-import { openIb, openPosix, openSelf, openTcp } from './uct-implementations.ts';
+import { IB_TITLE, openIb, openPosix, openSelf, openTcp } from './uct-implementations.ts';
 
 endpointMessagesContract('self', openSelf);
 endpointMessagesContract('posix', openPosix);
-endpointMessagesContract('ib on emulated devices', (log) => openIb(log), true);
+endpointMessagesContract(IB_TITLE, (log) => openIb(log), true);
 endpointMessagesContract(
   'tcp',
   (log) => openTcp(log, { TCP_SNDBUF: '16k', TCP_RCVBUF: '16k', TCP_TX_SEG_SIZE: '8k' }),

@@ -70,7 +70,7 @@ class MessageFixture extends UctFixture {
     beforeEach(async () => {
       const resource = this.md.resources[0]!;
       this.receiver = this.md.openIface(resource);
-      this.sender = this.md.openIface(resource);
+      this.sender = this.md.openIface(this.under.peer ?? resource);
       if (this.sender.unreachableReason(this.receiver.address) !== undefined) this.sender = this.receiver;
       this.endpoint = this.sender.connect(this.receiver.address);
       this.arrived = [];
@@ -161,7 +161,7 @@ export function endpointMessagesContract(name: string, setup: MdSetup, connectsL
 }
 
 function arrivalCases(fixture: MessageFixture): void {
-  it('with header and payload of every size around the limits, in their order', () => {
+  it('with header and payload of every size around the limits, in their order', async () => {
     fixture.listen();
     const { shortBytesMax, bcopyBytesMax } = fixture.sender.attributes.am;
     expect((fixture.sender.attributes.flags & IfaceFlag.AM_SHORT) !== 0).toBe(shortBytesMax > 0);
@@ -183,10 +183,10 @@ function arrivalCases(fixture: MessageFixture): void {
         fixture.drain();
       }
     }
-    fixture.expectArrived(expected);
+    await fixture.expectAll(expected);
   });
 
-  it('from any offset of a buffer, which can be reused at once', () => {
+  it('from any offset of a buffer, which can be reused at once', async () => {
     fixture.listen();
     const expected: Arrived[] = [];
     for (let offset = 0; offset < 9; offset++) {
@@ -198,8 +198,7 @@ function arrivalCases(fixture: MessageFixture): void {
     const header = Int32Array.of(-1, 2 ** 31 - 1, 99, 99);
     fixture.send(() => fixture.endpoint.amShort(4, header, 2, undefined, 0, 0));
     expected.push({ id: 4, bytes: new Uint8Array(Int32Array.of(-1, 2 ** 31 - 1).buffer) });
-    fixture.drain();
-    fixture.expectArrived(expected);
+    await fixture.expectAll(expected);
   });
 
   it('not at all above the limit', () => {
@@ -211,13 +210,12 @@ function arrivalCases(fixture: MessageFixture): void {
     fixture.expectArrived([]);
   });
 
-  it('also if they arrived before the handler was set', () => {
+  it('also if they arrived before the handler was set', async () => {
     const bytes = pattern(50, 5);
     expect(fixture.short(9, bytes)).toBe(Status.OK);
     expect(fixture.receiver.progress()).toBe(0);
     fixture.listen();
-    fixture.drain();
-    fixture.expectArrived([{ id: 9, bytes }]);
+    await fixture.expectAll([{ id: 9, bytes }]);
   });
 
   it('once each, also if the handler sends', async () => {

@@ -18,9 +18,10 @@ import {
   UctFixture,
 } from './uct-fixture.ts';
 
-/** The interface of the first device with an endpoint, for every case. */
+/** The interface of the first device, for every case, with an endpoint to another device if there is one. */
 export class RmaFixture extends UctFixture {
   #iface: Iface | undefined;
+  #target: Iface | undefined;
   #endpoint: UctEndpoint | undefined;
   #seed = 1;
 
@@ -28,11 +29,14 @@ export class RmaFixture extends UctFixture {
     super(setup);
     beforeEach(() => {
       this.#iface = this.md.openIface(this.md.resources[0]!);
-      this.#endpoint = this.#iface.connect(this.#iface.address);
+      const { peer } = this.under;
+      this.#target = peer === undefined ? this.#iface : this.md.openIface(peer);
+      this.#endpoint = this.#iface.connect(this.#target.address);
     });
     afterEach(() => {
       this.#endpoint?.close();
       this.#iface?.close();
+      this.#target?.close();
       expect(this.#iface?.outstanding).toBe(0);
     });
   }

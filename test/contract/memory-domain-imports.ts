@@ -37,7 +37,7 @@ const ARENA_BYTES_MAX = 2 ** 40;
 /** Declares the cases. */
 export function memoryDomainImportCases(setup: MdSetup): void {
   const fixture = new UctFixture(setup);
-  const imports = (): boolean => fixture.has(MdFlag.REG_DMABUF);
+  const imports = (): boolean => fixture.has(MdFlag.REG_DMABUF) && fixture.under.foreignDmabuf !== undefined;
 
   /** Whether the memory domain has devices of the memory, at which it gets an address. Others name it as the caller does. */
   const assignsAddresses = (): boolean => hasMemoryType(fixture.md.attributes.accessMemoryTypes, MemoryType.GAUDI);
@@ -58,7 +58,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
   }
 
   it('are memory of the importing card, and are removed once', () => {
-    requires(imports(), 'REG_DMABUF');
+    requires(imports(), 'devices that register dma-bufs');
     withDmabuf((dmabuf) => {
       const { md } = fixture;
       const before = openFileDescriptors();
@@ -83,7 +83,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
   });
 
   it('are put to and got from through every registration of them, at any alignment', async () => {
-    requires(imports(), 'REG_DMABUF');
+    requires(imports(), 'devices that register dma-bufs');
     const { md } = fixture;
     const dmabuf = fixture.under.foreignDmabuf!(BYTES);
     const whole = md.memRegDmabuf!(regionOf(dmabuf));
@@ -113,7 +113,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
   });
 
   it('are not removed during a transfer', async () => {
-    requires(imports(), 'REG_DMABUF');
+    requires(imports(), 'devices that register dma-bufs');
     const { md } = fixture;
     const dmabuf = fixture.under.foreignDmabuf!(BYTES);
     const memory = md.memRegDmabuf!(regionOf(dmabuf));
@@ -135,7 +135,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
   });
 
   it('must be dma-bufs: files, pipes, sockets, closed and invalid descriptors are refused', () => {
-    requires(imports(), 'REG_DMABUF');
+    requires(imports(), 'devices that register dma-bufs');
     withDmabuf((dmabuf) => {
       const { md } = fixture;
       const closed = dup(dmabuf.fd);
@@ -166,7 +166,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
       [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53 - 1, ARENA_BYTES_MAX, '1', 1n, undefined],
     ],
   ] as const)('are refused at a range that no dma-buf has: %s', (field, values) => {
-    requires(imports(), 'REG_DMABUF');
+    requires(imports(), 'devices that register dma-bufs');
     withDmabuf((dmabuf) => {
       const before = openFileDescriptors();
       for (const value of values) {
@@ -180,7 +180,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
   });
 
   it('are refused beyond their end, and for an unknown card', () => {
-    requires(imports(), 'REG_DMABUF');
+    requires(imports(), 'devices that register dma-bufs');
     withDmabuf((dmabuf) => {
       const before = openFileDescriptors();
       const refusals = [
@@ -199,7 +199,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
   });
 
   it('that are still registered are removed with the memory domain', () => {
-    requires(imports(), 'REG_DMABUF');
+    requires(imports(), 'devices that register dma-bufs');
     withDmabuf((dmabuf) => {
       const memory = fixture.md.memRegDmabuf!(regionOf(dmabuf));
       fixture.md.close();

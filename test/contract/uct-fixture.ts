@@ -4,6 +4,7 @@
  */
 
 import { afterEach, beforeEach, expect } from 'vitest';
+import type { IfaceResource } from '../../src/uct/api/iface.ts';
 import type { DmabufExport, MemoryDomain } from '../../src/uct/api/memory-domain.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
@@ -18,7 +19,12 @@ export interface MdUnderTest {
   pinnedBytes(): number;
   /** Bytes of device memory in live blocks. */
   deviceBytes(): number;
-  /** A dma-buf of memory of the second card, which stays until its exporter is closed; absent if the memory domain has no cards. */
+  /** Where interfaces are opened that those on the first resource connect to; by default the first too. */
+  readonly peer?: IfaceResource;
+  /**
+   * A dma-buf of memory of the second card, which stays until its exporter is closed; absent if the memory domain has no cards, and if its devices
+   * register no dma-bufs.
+   */
   foreignDmabuf?(byteLength: number): DmabufExport;
   /** Releases everything but the memory domain, which the suite closes itself. */
   close(): void;

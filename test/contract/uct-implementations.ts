@@ -18,6 +18,7 @@ import { cmaComponent } from '../../src/uct/shm/cma/component.ts';
 import { posixComponent } from '../../src/uct/shm/posix/component.ts';
 import { tcpComponent } from '../../src/uct/tcp/component.ts';
 import { IS_FULL } from '../fixtures/extent.ts';
+import { DEVICES_TITLE, REAL_DEVICES, REAL_SETTINGS, realVerbs } from '../fixtures/rdma-devices.ts';
 import type { TestLog } from '../fixtures/test-log.ts';
 import { AllocatingIpcMd } from './allocating-ipc-md.ts';
 import type { MdSetup, MdUnderTest } from './uct-fixture.ts';
@@ -101,18 +102,25 @@ export const ENGINE_THREADS: readonly (readonly ['gaudi' | 'gaudi2', number])[] 
   ...(IS_FULL ? ([['gaudi', 1]] as const) : []),
 ];
 
-/** Opens the memory domain of RDMA on an emulated node of its own, whose second card provides dma-bufs. */
+/** Opens the memory domain of RDMA on two devices: those of an emulated node of its own, whose second card provides dma-bufs, or real ones. */
 export function openIb(log: TestLog, overrides: Readonly<Record<string, string>> = {}): MdUnderTest {
+  const config = loadConfig([IB_CONFIG_TABLE, RC_CONFIG_TABLE], { overrides: { ...REAL_SETTINGS, ...overrides } });
+  const services = { log: log.log, clock: systemClock, config };
+  const counts = { pinnedBytes: () => 0, deviceBytes: () => 0 };
+  if (REAL_DEVICES !== undefined) {
+    const isDeviceAllowed = (_type: string, name: string): boolean => REAL_DEVICES!.includes(name.replace(/:1$/, ''));
+    const md = ibComponent(realVerbs()).openMd({ ...services, isDeviceAllowed });
+    return { md, peer: md.resources.at(-1)!, ...counts, close: () => {} };
+  }
   const emulated = createEmulatedNode({ cards: 2, dmaThreads: 0, nics: 2, log: log.log });
   const shared = new GaudiResources({ node: emulated, mappingTable: undefined });
   const copy = new CopyMd(shared, { log: log.log, clock: systemClock, config: loadConfig([GAUDI_COPY_CONFIG_TABLE]) });
-  const config = loadConfig([IB_CONFIG_TABLE, RC_CONFIG_TABLE], { overrides });
-  const md = ibComponent(emulated.verbs!).openMd({ log: log.log, clock: systemClock, config });
+  const md = ibComponent(emulated.verbs!).openMd(services);
   return {
     md,
+    peer: md.resources.at(-1)!,
     foreignDmabuf: (byteLength) => dmabufOf(copy, byteLength),
-    pinnedBytes: () => 0,
-    deviceBytes: () => 0,
+    ...counts,
     close: () => {
       expect(['hca0', 'hca1'].map((name) => emulated.verbs!.device(name).objectCount)).toEqual([0, 0]);
       copy.close();
@@ -121,13 +129,16 @@ export function openIb(log: TestLog, overrides: Readonly<Record<string, string>>
   };
 }
 
+/** The name of that implementation. */
+export const IB_TITLE: string = `ib on ${DEVICES_TITLE}`;
+
 /** Every implementation with its name. */
 export const IMPLEMENTATIONS: readonly (readonly [string, MdSetup])[] = [
   ['self', openSelf],
   ['posix', openPosix],
   ['cma', openCma],
   ['tcp', (log) => openTcp(log)],
-  ['ib on emulated devices', (log) => openIb(log)],
+  [IB_TITLE, (log) => openIb(log)],
   ...ENGINE_THREADS.map(([asic, dmaThreads]): readonly [string, MdSetup] => [
     `gaudi_copy on emulated ${asic}, ${dmaThreads} engine threads`,
     (log) => openGaudiCopy(log, { asic, dmaThreads }),
