@@ -23,7 +23,7 @@ import { isValidAccess, type Region } from './memory/region-table.ts';
 import { EmulatedChannel, EmulatedCq, type ObjectCounter } from './queue/completion-queue.ts';
 import { EmulatedQp } from './queue/queue-pair.ts';
 import { EmulatedSrq } from './queue/receive-queue.ts';
-import { type EventSink, INLINE_BYTES_MAX, type RdmaDevice } from './rdma-device.ts';
+import type { EventSink, RdmaDevice } from './rdma-device.ts';
 
 /** Asynchronous events that are kept for a program that reads none; older ones are lost. */
 const EVENTS_MAX = 256;
@@ -192,7 +192,7 @@ class EmulatedPd implements ProtectionDomain {
     check(call, 'max_recv_wr', init.maxReceiveWr, 0, maxQpWr);
     check(call, 'max_send_sge', init.maxSendSge, 1, maxSge);
     check(call, 'max_recv_sge', init.maxReceiveSge, 0, maxSge);
-    check(call, 'max_inline_data', init.maxInlineBytes, 0, INLINE_BYTES_MAX);
+    check(call, 'max_inline_data', init.maxInlineBytes, 0, device.inlineBytesMax);
     if (device.qpCount >= maxQp) {
       throw new SyscallError(call, Errno.ENOMEM, `${device.name} has ${maxQp} queue pairs (emulated)`);
     }

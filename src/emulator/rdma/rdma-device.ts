@@ -31,7 +31,7 @@ const DEVICE_LIMITS: DeviceAttributes = {
   firmware: 'emulated',
 };
 /** Longest inline data of a queue pair. */
-export const INLINE_BYTES_MAX = 828;
+const INLINE_BYTES_MAX = 828;
 
 /** A port of 100 GbE. */
 const PORT: Omit<PortAttributes, 'state'> = {
@@ -66,6 +66,8 @@ export class RdmaDevice implements QpOwner, WirePort {
   readonly packet: Packet = new Packet();
   /** What the device can hold. A test may lower it before the device is opened. */
   limits: DeviceAttributes = DEVICE_LIMITS;
+  /** Likewise; libibverbs has no query for it. */
+  inlineBytesMax: number = INLINE_BYTES_MAX;
   isUp = true;
   isRemoved = false;
   readonly contexts: Set<EventSink> = new Set();

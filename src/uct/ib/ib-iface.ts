@@ -38,8 +38,7 @@ import { RC_NAME } from './base/ib-memory.ts';
 import { Opened } from './base/opened.ts';
 import { connectionStatusOfWc, statusOfWc } from './base/wc-status.ts';
 import { type EndpointOwner, IbEndpoint } from './ib-endpoint.ts';
-import type { Connection } from './wire/connection.ts';
-import { MessageKind } from './wire/connection.ts';
+import { type Connection, inlineBytesOf, MessageKind } from './wire/connection.ts';
 import { Connector, type ConnectorOwner } from './wire/connector.ts';
 import { Datagrams } from './wire/datagrams.ts';
 import {
@@ -128,7 +127,6 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     this.warnings = new LimitedLog(services.log, services.clock);
     this.attributes = ibAttributes(port, this.ib);
     this.segBytes = this.ib.SEG_SIZE;
-    this.inlineBytes = this.rc.TX_MIN_INLINE;
     this.deviceIndex = device.index;
     this.zcopyBytesMax = this.attributes.put.zcopyBytesMax;
     this.iovMax = this.attributes.put.iovMax;
@@ -145,6 +143,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
       this.#receives = opened.keep(new CqReader(this.receiveCq));
       this.tx = opened.keep(new Buffers(device, TX_SLOTS, this.segBytes));
       this.receiver = opened.keep(new Receiver(device, receives, this.segBytes));
+      this.inlineBytes = inlineBytesOf(this);
       const qkey = Buffer.from(systemRandomBytes(4)).readUInt32LE() & 0x7fff_ffff;
       this.#connectChannel = opened.keep(device.context.createCompletionChannel());
       this.datagrams = opened.keep(new Datagrams(port, this.ib, qkey, this.#connectChannel));

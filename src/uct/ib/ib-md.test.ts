@@ -20,6 +20,7 @@ import { MemAccess, type MemoryDomain, type RegistrationCache } from '../api/mem
 import { hostRange } from '../base/host/host-range.ts';
 import { IB_CONFIG_TABLE, RC_CONFIG_TABLE } from './base/config.ts';
 import { ibComponent } from './component.ts';
+import type { IbIface } from './ib-iface.ts';
 
 const PAGE = 4096;
 
@@ -285,6 +286,67 @@ describe('IbMd', () => {
     endpoint.close();
     iface.close();
     md.memFree(target);
+  });
+
+  it.each([
+    [64, 64],
+    [48, 32],
+    [7, 0],
+  ])('sends inline what the device permits: %i bytes', async (granted, inlineBytes) => {
+    device.inlineBytesMax = granted;
+    reopen({});
+    const [near, far] = [md.openIface(md.resources[0]!), md.openIface(md.resources[0]!)];
+    expect((near as IbIface).inlineBytes).toBe(inlineBytes);
+    expect(device.qpCount).toBe(2);
+    const messages: number[] = [];
+    far.setAmHandler((_id, { bytes, offset, byteLength }) => {
+      messages.push(bytes.subarray(offset, offset + byteLength).reduce((sum, byte) => sum + byte, 0));
+    });
+    const memory = md.memAlloc(PAGE, { memoryType: MemoryType.HOST });
+    const key = md.rkeyUnpack(packed(md, memory));
+    const endpoint = near.connect(far.address);
+    const sent = new Uint8Array(96).fill(3);
+    const drive = async (start: () => Status, isDone: () => boolean): Promise<void> => {
+      let status = start();
+      for (let turn = 1; status === Status.NO_RESOURCE || !isDone(); turn++) {
+        near.progress();
+        far.progress();
+        if (turn % 64 === 0) await new Promise(setImmediate);
+        if (status === Status.NO_RESOURCE) status = start();
+      }
+      expect(status).toBe(Status.OK);
+    };
+    for (const byteLength of [0, 8, 24, 40, 64, 72, 96]) {
+      const count = messages.length;
+      const header = new Int32Array(2);
+      await drive(
+        () => endpoint.amShort(1, header, 2, sent, 0, byteLength),
+        () => messages.length > count,
+      );
+      expect(messages.at(-1)).toBe(3 * byteLength);
+      if (byteLength === 0) continue;
+      memory.bytes!.fill(0);
+      await drive(
+        () => endpoint.putShort(sent, 0, byteLength, 8, key),
+        () => endpoint.flush(undefined) === Status.OK,
+      );
+      expect([...memory.bytes!.subarray(7, 9 + byteLength)]).toEqual([0, ...sent.subarray(0, byteLength), 0]);
+    }
+    near.close();
+    far.close();
+    md.memFree(memory);
+  });
+
+  it.each([
+    ['maxQpWr', 31, 'max_qp_wr of the device is 31, and rc needs 32'],
+    ['maxCqe', 63, 'max_cqe of the device is 63, and rc needs 64'],
+    ['maxSge', 1, 'max_sge of the device is 1, and rc needs 2'],
+    ['maxSrqWr', 15, 'max_srq_wr of the device is 15, and rc needs 16'],
+  ] as const)('says that a device has too little: %s %i', (limit, value, reason) => {
+    device.limits = { ...device.limits, [limit]: value };
+    const error = errorOf(() => open());
+    expect(error.code).toBe('ERR_NO_DEVICE');
+    expect(error.message).toContain(reason);
   });
 
   it('moves messages and puts of many connections within the limits of a device that has little', async () => {

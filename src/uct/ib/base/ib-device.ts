@@ -12,6 +12,11 @@ import type {
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
 import { RC_NAME } from './ib-memory.ts';
 
+/** What a connection needs at least of its device. */
+const NEEDS = { maxQpWr: 32, maxCqe: 64, maxSge: 2, maxSrqWr: 16 } as const;
+/** Their names in libibverbs. */
+const VERBS_NAMES = { maxQpWr: 'max_qp_wr', maxCqe: 'max_cqe', maxSge: 'max_sge', maxSrqWr: 'max_srq_wr' } as const;
+
 /** A port that can be used. */
 export interface IbPort {
   readonly device: IbDevice;
@@ -53,6 +58,10 @@ export class IbDevice {
   port(number: number, gidIndex: number | undefined): IbPort | string {
     const attributes = this.context.queryPort(number);
     if (attributes.state !== PortState.ACTIVE) return `port ${number} is not active (state ${attributes.state})`;
+    for (const name of ['maxQpWr', 'maxCqe', 'maxSge', 'maxSrqWr'] as const) {
+      const [has, needs] = [this.attributes[name], NEEDS[name]];
+      if (has < needs) return `${VERBS_NAMES[name]} of the device is ${has}, and ${RC_NAME} needs ${needs}`;
+    }
     const gids = this.context.gids(number);
     const gid =
       gidIndex === undefined ? chooseGid(gids, attributes.linkLayer) : gids.find(({ index }) => index === gidIndex);

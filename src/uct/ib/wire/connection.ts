@@ -3,10 +3,10 @@
  * Making it is the work of connector.ts, and what is sent of endpoints.
  */
 
-import { allocateScratch, isSyscallError, type ScratchBlock } from '../../../sys/index.ts';
+import { allocateScratch, Errno, isSyscallError, type ScratchBlock } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { AccessFlag, QpState, QpType, SendFlag, SendWr, Sge, WrOpcode } from '../../../verbs/abi.ts';
-import type { QueuePair, SharedReceiveQueue } from '../../../verbs/port.ts';
+import type { QpInit, QueuePair, SharedReceiveQueue } from '../../../verbs/port.ts';
 import { setRdma, setSgList, writeSendWr, writeSge } from '../../../verbs/work-request.ts';
 import type { Completion } from '../../api/iface.ts';
 import type { Buffers } from '../base/buffers.ts';
@@ -111,23 +111,13 @@ export class Connection {
     this.id = id;
     this.psn = psn;
     this.isActive = isActive;
-    const { port, rc, inlineBytes, srq } = owner;
+    const { port, rc, inlineBytes } = owner;
     const { device } = port;
     const wanted = isActive ? rc.TX_QUEUE_LEN : PASSIVE_QUEUE_LENGTH;
     this.#length = Math.min(wanted, device.attributes.maxQpWr);
     this.#moderation = Math.min(rc.TX_CQ_MODERATION, this.#length >> 2);
     this.credits = rc.FC_WND_SIZE;
-    this.qp = device.pd.createQp({
-      type: QpType.RC,
-      sendCq: owner.sendCq,
-      receiveCq: owner.receiveCq,
-      srq,
-      maxSendWr: this.#length,
-      maxReceiveWr: 0,
-      maxSendSge: Math.min(SGE_MAX, device.attributes.maxSge),
-      maxReceiveSge: 0,
-      maxInlineBytes: inlineBytes,
-    });
+    this.qp = device.pd.createQp(qpInitOf(owner, this.#length, inlineBytes));
     this.#slotWords = INLINE_AT + inlineBytes / 4;
     this.#block = allocateScratch(this.#length * this.#slotWords * 4);
     this.#entries = new Array<TxEntry | undefined>(this.#length).fill(undefined);
@@ -363,4 +353,40 @@ function timeoutCode(ns: number): number {
 function rnrCode(ns: number): number {
   const index = RNR_US.findIndex((us) => us * 1000 >= ns);
   return index < 0 ? RNR_US.length : index + 1;
+}
+
+/** What queue pairs are made of. */
+type QpOwner = Pick<ConnectionOwner, 'port' | 'rc' | 'sendCq' | 'receiveCq' | 'srq'>;
+
+function qpInitOf({ port, sendCq, receiveCq, srq }: QpOwner, maxSendWr: number, maxInlineBytes: number): QpInit {
+  const maxSendSge = Math.min(SGE_MAX, port.device.attributes.maxSge);
+  return {
+    type: QpType.RC,
+    sendCq,
+    receiveCq,
+    srq,
+    maxSendWr,
+    maxReceiveWr: 0,
+    maxSendSge,
+    maxReceiveSge: 0,
+    maxInlineBytes,
+  };
+}
+
+/**
+ * Inline data of the queue pairs of an interface: UCX_RC_TX_MIN_INLINE, or less on a device that refuses it. Verbs has no query for that, so a queue pair is made.
+ * @throws SyscallError
+ */
+export function inlineBytesOf(owner: QpOwner): number {
+  const { port, rc } = owner;
+  const { attributes, pd } = port.device;
+  const length = Math.min(rc.TX_QUEUE_LEN, attributes.maxQpWr);
+  for (let bytes = rc.TX_MIN_INLINE; ; bytes = (bytes >> 1) & ~7) {
+    try {
+      pd.createQp(qpInitOf(owner, length, bytes)).close();
+      return bytes;
+    } catch (error) {
+      if (bytes === 0 || !isSyscallError(error, Errno.EINVAL)) throw error;
+    }
+  }
 }
