@@ -81,6 +81,43 @@ describe('thresholds', () => {
     }
   });
 
+  it('UCX_RNDV_THRESH=auto: long tagged messages are read out of mapped memory that the processor of the peer reaches', async () => {
+    const limit = 32_768;
+    const both = await pair(connectionKind('posix'));
+    const key = keyFor(both.ab, both.two, both.two.context.memMap({ allocate: 4 * limit }));
+    const { context } = both.one;
+    for (const byteLength of [limit - 1, limit]) {
+      const shared = context.memMap({ allocate: byteLength });
+      const unread = context.memMap({ allocate: byteLength, protection: ['local-read', 'local-write'] });
+      const read = byteLength < limit ? 'tag/eager/short' : 'tag/rndv/get';
+      const memories = [
+        [shared, read],
+        [shared.bytes!, read],
+        [unread, 'tag/eager/short'],
+        [new Uint8Array(byteLength), 'tag/eager/short'],
+      ] as const;
+      for (const [index, [memory, protocol]] of memories.entries()) {
+        const bytes = pattern(byteLength, index);
+        (memory instanceof Uint8Array ? memory : memory.bytes!).set(bytes);
+        const target = new Uint8Array(byteLength);
+        const [result] = await serving(both, () =>
+          Promise.all([both.ab.tagSend(memory, { tag: 1 }), both.two.worker.tagRecv(target, { tag: 1 })]),
+        );
+        expectSame(target, bytes);
+        expect(result.protocol).toBe(protocol);
+        const explained = both.ab.explain('tag', memory, key).chosen.find(({ bytesMax }) => bytesMax >= byteLength);
+        expect(explained!.protocol).toBe(protocol);
+      }
+    }
+    // What the application says counts for all memory.
+    const told = await pair(connectionKind('posix'), { UCX_RNDV_THRESH: '64k' });
+    const mapped = told.one.context.memMap({ allocate: limit });
+    const [result] = await serving(told, () =>
+      Promise.all([told.ab.tagSend(mapped, { tag: 1 }), told.two.worker.tagRecv(new Uint8Array(limit), { tag: 1 })]),
+    );
+    expect(result.protocol).toBe('tag/eager/short');
+  });
+
   it('UCX_BCOPY_THRESH: messages of this length are copied, shorter ones are sent inline', async () => {
     const isCopied = async (env: Readonly<Record<string, string>>): Promise<boolean[]> => {
       const { one, two, ab } = await pair(connectionKind('posix'), env);

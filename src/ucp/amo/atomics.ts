@@ -131,7 +131,7 @@ export class AtomicProtocol {
   #localLane(memory: MemoryHandle, wordBytes: number): LocalOperation | undefined {
     if (memory.memoryType !== MemoryType.HOST) return undefined;
     const { context, loopback } = this.#host;
-    const rkey = context.unpackRkey(context.packRkey(memory), loopback, { messages: false });
+    const rkey = context.unpackRkey(context.packedRkeyOf(memory), loopback, { messages: false });
     const lane = laneFor(loopback, rkey, wordBytes);
     if (lane === undefined) {
       rkey.release();

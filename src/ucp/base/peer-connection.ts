@@ -53,7 +53,6 @@ export class PeerConnection implements Connection {
   readonly id: number;
   readonly lanes: readonly Lane[];
   readonly distanceOf: DistanceOf;
-  /** Several of the lanes are of networks: transfers may be divided between them. */
   readonly hasRails: boolean;
   readonly protocolInfo: ProtocolInfo | undefined;
   readonly trace: MessageTrace | undefined;
@@ -296,14 +295,15 @@ export class PeerConnection implements Connection {
    */
   #abandon(request: Request, status: Status): void {
     if (request.requestId !== 0) this.forget(request);
-    const { abandon } = request;
+    const { abandon, transfer } = request;
     try {
       request.onAbandoned(status);
     } catch (error) {
       throwLater(error);
     }
     // After its end the object may be another operation.
-    const goesOn = abandon !== undefined && request.abandon === abandon && !request.isCompleted;
+    const isSame = request.abandon === abandon && request.transfer === transfer;
+    const goesOn = abandon !== undefined && isSame && !request.isCompleted;
     if (goesOn && !(request instanceof FlushRequest)) this.expect(request);
   }
 

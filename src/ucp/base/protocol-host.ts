@@ -48,8 +48,8 @@ export interface ProtocolContext {
   permits(bytes: Uint8Array, access: number): boolean;
   /** What registers host bytes that are not mapped for one operation, by the index of the memory domain. */
   readonly registrars: readonly OperationRegistrar[];
-  /** Packs the key of memory that peers may access. */
-  packRkey(handle: MemoryHandle): Uint8Array;
+  /** The packed key of memory that peers may access, as it is kept: not to be changed. */
+  packedRkeyOf(handle: MemoryHandle): Uint8Array;
   /** Packs a key of any memory, for endpoints of this process to itself: it permits everything. */
   packOwnRkey(handle: MemoryHandle): Uint8Array;
   /** Unpacks a key for the lanes of a connection. */

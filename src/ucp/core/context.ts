@@ -227,6 +227,11 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     return this.#memory.packRkey(handle);
   }
 
+  /** The key as it is kept, not to be changed; for protocols. */
+  packedRkeyOf(handle: MemoryHandle): Uint8Array {
+    return this.#memory.packedRkeyOf(handle);
+  }
+
   /** A key for endpoints to workers of this context; for protocols. */
   packOwnRkey(handle: MemoryHandle): Uint8Array {
     return this.#memory.packOwnRkey(handle);

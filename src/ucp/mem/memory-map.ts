@@ -172,15 +172,21 @@ export class MemoryMap {
 
   /** See Context.packRkey. */
   packRkey(handle: MemoryHandle): Uint8Array {
+    return this.packedRkeyOf(handle).slice();
+  }
+
+  /** The same key as it is kept: not to be changed. */
+  packedRkeyOf(handle: MemoryHandle): Uint8Array {
     this.#check(handle);
     if ((handle.access & REMOTE_ACCESS) === 0) throw noRemoteAccess(handle);
     const { clock } = this.#options;
-    if (handle.packed === undefined || handle.packAgainNs <= clock.nowNs()) {
+    const isFinal = handle.packAgainNs === Number.POSITIVE_INFINITY;
+    if (handle.packed === undefined || (!isFinal && handle.packAgainNs <= clock.nowNs())) {
       const { packed, isWhole } = this.#pack(handle, handle.access);
       handle.packed = packed;
       handle.packAgainNs = isWhole ? Number.POSITIVE_INFINITY : clock.nowNs() + PARTIAL_KEY_NS;
     }
-    return handle.packed.slice();
+    return handle.packed;
   }
 
   /** A key for endpoints of this context to itself, which permits everything. */

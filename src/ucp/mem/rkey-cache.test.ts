@@ -88,4 +88,25 @@ describe('the cache of remote keys', () => {
     expect(acquire(cache, 1, next)).toBe(next);
     expect([known.released, cache.size]).toEqual([1, 1]);
   });
+
+  it('compares with a copy of its own: the bytes of a message are overwritten by the next one', () => {
+    const cache = new RkeyCache();
+    const unpacked: Uint8Array[] = [];
+    const bytes = Uint8Array.of(1, 2, 3);
+    const acquireIn = (): RemoteKey =>
+      cache.acquire(bytes, (kept) => {
+        unpacked.push(kept);
+        return fakeKey() as unknown as RemoteKey;
+      });
+    const first = acquireIn();
+    bytes[2] = 4;
+    const second = acquireIn();
+    expect(second).not.toBe(first);
+    bytes[2] = 3;
+    expect(acquireIn()).toBe(first);
+    expect(unpacked).toEqual([Uint8Array.of(1, 2, 3), Uint8Array.of(1, 2, 4)]);
+    // A shorter key with the same first bytes is another one.
+    expect(cache.acquire(bytes.subarray(0, 2), () => fakeKey() as unknown as RemoteKey)).not.toBe(first);
+    cache.close();
+  });
 });

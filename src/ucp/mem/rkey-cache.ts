@@ -3,6 +3,7 @@
  * memory. Bounded by count; what is in use is never dropped, what is known to be dead is not kept: a key may hold the memory itself.
  */
 
+import { equalBytes } from '../../ucs/memory/equal-bytes.ts';
 import type { RemoteKey } from './remote-key.ts';
 
 /** Keys that are kept at most, and the bytes behind those: attached memory stays allocated while a key of it is kept. */
@@ -10,6 +11,7 @@ const KEYS_MAX = 64;
 const BYTES_MAX = 256 * 2 ** 20;
 
 interface Entry {
+  readonly packed: Uint8Array;
   readonly id: string;
   readonly rkey: RemoteKey;
   uses: number;
@@ -21,6 +23,8 @@ export class RkeyCache {
   readonly #byId: Map<string, Entry> = new Map();
   readonly #byKey: Map<RemoteKey, Entry> = new Map();
 
+  /** The one that was asked for last: most often it is asked for again, and comparing bytes is cheaper than making an id of them. */
+  #last: Entry | undefined = undefined;
   #bytes = 0;
 
   /** Keys that are kept. */
@@ -28,20 +32,33 @@ export class RkeyCache {
     return this.#byId.size;
   }
 
-  /** The key for these bytes, from before or unpacked now; {@link release} gives it back. Throws what `unpack` throws. */
-  acquire(packed: Uint8Array, unpack: () => RemoteKey): RemoteKey {
+  /**
+   * The key for these bytes, from before or unpacked now; {@link release} gives it back. Throws what `unpack` throws.
+   * @param packed copied where it is kept
+   * @param unpack is given that copy
+   */
+  acquire(packed: Uint8Array, unpack: (packed: Uint8Array) => RemoteKey): RemoteKey {
     this.#dropDead();
-    const id = Buffer.from(packed.buffer, packed.byteOffset, packed.byteLength).toString('latin1');
+    const last = this.#last;
+    const entry = last !== undefined && equalBytes(last.packed, packed) ? last : this.#find(packed, unpack);
+    entry.uses += 1;
+    return entry.rkey;
+  }
+
+  #find(given: Uint8Array, unpack: (packed: Uint8Array) => RemoteKey): Entry {
+    // Copied first: the peer may be able to change what is given.
+    const packed = given.slice();
+    const id = Buffer.from(packed.buffer).toString('latin1');
     let entry = this.#byId.get(id);
     if (entry === undefined) {
-      entry = { id, rkey: unpack(), uses: 0 };
+      entry = { packed, id, rkey: unpack(packed), uses: 0 };
       this.#byKey.set(entry.rkey, entry);
       this.#bytes += entry.rkey.byteLength;
       this.#evict();
     } else this.#byId.delete(id);
     this.#byId.set(id, entry);
-    entry.uses += 1;
-    return entry.rkey;
+    this.#last = entry;
+    return entry;
   }
 
   /** Gives a key back. @param isStale the memory behind it is gone: the key is not kept */
@@ -76,6 +93,7 @@ export class RkeyCache {
     if (this.#byId.get(entry.id) === entry) {
       this.#byId.delete(entry.id);
       this.#bytes -= entry.rkey.byteLength;
+      if (this.#last === entry) this.#last = undefined;
     }
     if (entry.uses > 0) return;
     this.#byKey.delete(entry.rkey);

@@ -8,6 +8,7 @@ import { checkLocal } from '../api/memory/local-bytes.ts';
 import { checkRemote } from '../api/memory/owned-remote-key.ts';
 import { accessesOf } from '../api/memory/protection.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
+import { rendezvousFrom } from '../base/read-threshold.ts';
 import { nameOf } from '../lane/lanes.ts';
 import type { RailLimits } from '../lane/rails.ts';
 import type { Thresholds } from '../lane/thresholds.ts';
@@ -65,13 +66,15 @@ export function explainTransfer(
   if (operation === 'atomic') return explainAtomics(choice);
   return explainMessages(operation, {
     ...choice,
-    ...thresholdsFor(context, connection),
+    rendezvousThreshold:
+      operation === 'tag' ? rendezvousFrom(context, connection, local) : connection.rendezvousThreshold,
+    bcopyThreshold: context.thresholds.bcopy,
     isHost: localType === MemoryType.HOST,
     data: rendezvousOf(context, connection, local, rkey),
   });
 }
 
-/** Tells UCX_PROTO_INFO how messages and streams from host memory go over a new connection. */
+/** Tells UCX_PROTO_INFO how messages and streams from host memory that is not mapped go over a new connection. */
 export function tellMessageProtocols(context: ExplainContext, connection: PeerConnection, info: ProtocolInfo): void {
   if (connection.am === undefined) return;
   const lanes = connection.lanes.map(({ iface: { attributes } }) => ({ attributes, hasRemoteKey: true }));
@@ -84,20 +87,14 @@ export function tellMessageProtocols(context: ExplainContext, connection: PeerCo
           title: { operation, local: host, remote: host },
           lanes,
           messageLane: connection.lanes.findIndex(({ endpoint }) => endpoint === connection.am),
-          ...thresholdsFor(context, connection),
+          rendezvousThreshold: connection.rendezvousThreshold,
+          bcopyThreshold: context.thresholds.bcopy,
           isHost: true,
           data: rendezvousOfHost(context, connection),
           unavailable: [],
         }),
     );
   }
-}
-
-function thresholdsFor(
-  { thresholds }: ExplainContext,
-  { rendezvousThreshold }: PeerConnection,
-): { readonly rendezvousThreshold: number; readonly bcopyThreshold: number } {
-  return { rendezvousThreshold, bcopyThreshold: thresholds.bcopy };
 }
 
 function explainRma(

@@ -28,30 +28,30 @@ export interface RmaPlace {
   readonly candidate?: Candidate | undefined;
 }
 
-/** True when a lane moves the bytes between these places by itself; the range in the remote memory may be what a peer says. */
-export function canMove(connection: Connection, operation: Operation, place: RmaPlace): boolean {
-  if (!(place.remoteOffset >= 0 && place.remoteOffset + place.byteLength <= place.rkey.byteLength)) return false;
-  const plan = planFor(operation, place.local, place.rkey, connection, place.origin);
-  const candidate = candidateFor(plan, place.byteLength);
-  return candidate !== undefined && candidate.protocol !== Protocol.SOFTWARE;
-}
-
-/** The parts of a transfer that goes over several devices of a network; the transfer itself where one lane carries it. */
-export function placesOf(
+/**
+ * What carries the bytes between two places: the place with its candidate, or its parts with theirs where several devices of a network share it. The range in
+ * the remote memory may be what a peer says.
+ * @returns undefined if no lane moves the bytes by itself
+ */
+export function carriedPlaces(
   connection: Connection,
   operation: Operation,
   place: RmaPlace,
   limits: RailLimits,
-): readonly RmaPlace[] {
-  const plan = planFor(operation, place.local, place.rkey, connection, place.origin);
-  const rails = railsOf(plan, connection.lanes, place.byteLength, limits);
-  if (rails === undefined) return [place];
-  return rails.map(({ candidate, offset, byteLength }) => ({
+): readonly RmaPlace[] | undefined {
+  const { local, localOffset, byteLength, rkey, remoteOffset, origin } = place;
+  if (!(remoteOffset >= 0 && remoteOffset + byteLength <= rkey.byteLength)) return undefined;
+  const plan = planFor(operation, local, rkey, connection, origin);
+  const candidate = candidateFor(plan, byteLength);
+  if (candidate === undefined || candidate.protocol === Protocol.SOFTWARE) return undefined;
+  const rails = connection.hasRails ? railsOf(plan, connection.lanes, byteLength, limits) : undefined;
+  if (rails === undefined) return [{ local, localOffset, byteLength, rkey, remoteOffset, origin, candidate }];
+  return rails.map((rail) => ({
     ...place,
-    candidate,
-    byteLength,
-    localOffset: place.localOffset + offset,
-    remoteOffset: place.remoteOffset + offset,
+    candidate: rail.candidate,
+    byteLength: rail.byteLength,
+    localOffset: localOffset + rail.offset,
+    remoteOffset: remoteOffset + rail.offset,
   }));
 }
 

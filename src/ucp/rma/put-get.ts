@@ -19,7 +19,7 @@ import { type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey, ShortPath } from '../mem/remote-key.ts';
 import { type Candidate, Operation, Protocol } from '../proto/selection.ts';
 import { initFlush, tryFlush } from './flush.ts';
-import { initParts, placesOf, type RmaPlace } from './internal-rma.ts';
+import { carriedPlaces, initParts, type RmaPlace } from './internal-rma.ts';
 import { chooseCandidate, planFor } from './plan.ts';
 import { initLocal, initRma } from './transfer.ts';
 
@@ -186,7 +186,7 @@ export class RmaProtocol {
   ): readonly RmaPlace[] {
     const { rmaRails } = this.#host.context;
     if (!connection.hasRails || rmaRails.railsMax < 2 || protocol !== Protocol.ZCOPY) return NO_PARTS;
-    return placesOf(connection, operation, place, rmaRails);
+    return carriedPlaces(connection, operation, place, rmaRails) ?? NO_PARTS;
   }
 }
 

@@ -48,17 +48,20 @@ export function ownKey(
   const { memory, offset } = piece;
   if (memory instanceof MemoryHandle) {
     if ((memory.access & access) !== access || !isOfUse(connection, memory)) return undefined;
-    return { packed: context.packRkey(memory), offset, release: () => {} };
+    return { packed: context.packedRkeyOf(memory), offset, release: keepMapped };
   }
   const handle = context.handleOf(memory);
   // Bytes beside memory that peers may not access get no key either: it would be one of their whole ArrayBuffer.
   if (!context.permits(memory, access)) return undefined;
   if (handle !== undefined && isOfUse(connection, handle)) {
     const start = memory.byteOffset - handle.bytes!.byteOffset;
-    return { packed: context.packRkey(handle), offset: start + offset, release: () => {} };
+    return { packed: context.packedRkeyOf(handle), offset: start + offset, release: keepMapped };
   }
   return transientKey(context, connection, { bytes: memory, offset }, access);
 }
+
+/** The key of mapped memory stays. */
+function keepMapped(): void {}
 
 /** Whether the key of mapped memory has a part for a lane of the connection. */
 function isOfUse({ lanes }: Connection, { mdMemory }: MemoryHandle): boolean {

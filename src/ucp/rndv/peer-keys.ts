@@ -11,7 +11,7 @@ export function acquirePeerKey(
   packed: Uint8Array,
 ): RemoteKey | undefined {
   try {
-    return connection.rkeys.acquire(packed, () => context.unpackRkey(packed, connection, { messages: false }));
+    return connection.rkeys.acquire(packed, (kept) => context.unpackRkey(kept, connection, { messages: false }));
   } catch {
     // Without a usable key, the bytes still come in messages.
     return undefined;

@@ -100,16 +100,25 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
   /** Asks for the first windows. */
   start(): void {
     const { request } = this;
-    request.transfer = this;
+    request.joinRendezvous(this);
     request.lane = this.#connection.amLane;
     nameProtocol(request, 'rndv/am');
-    request.replyHandler = (_request, status) => this.#close(status, ReceiveState.ANSWERED);
-    request.abandon = (_request, status) => this.#close(status, ReceiveState.LOST);
     // A software get has asked already.
     if (request.requestId === 0) this.#connection.expect(request);
     else this.#connection.renew(request);
     this.#pipeline.advance();
   }
+
+  onReply(status: Status): void {
+    this.#close(status, ReceiveState.ANSWERED);
+  }
+
+  onAbandoned(status: Status): void {
+    this.#close(status, ReceiveState.LOST);
+  }
+
+  /** What was held was given back when it was closed. */
+  onEnded(): void {}
 
   /** The sender has written a part. False for a part that was not asked for. */
   onWritten(from: number, byteLength: number, flags: number): boolean {
@@ -149,7 +158,7 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
     const target = from === 0 ? key?.packed : undefined;
     const targetBytes = target?.byteLength ?? 0;
     const isKeyless = fragment === undefined || this.#host.context.scheme === 'am';
-    const packed = isKeyless ? undefined : this.#staging.packedKeyOf(fragment);
+    const packed = isKeyless ? undefined : this.#host.context.packedRkeyOf(fragment);
     const isShared = packed !== undefined && RTR_BYTES + targetBytes + packed.byteLength <= connection.amBcopyMax;
     this.#open.push({ window, isShared, done, received: 0 });
     this.#host.counters.count(fragment === undefined ? WorkerCounter.RNDV_RTR : WorkerCounter.RNDV_RTR_MTYPE);

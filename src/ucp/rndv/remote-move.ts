@@ -8,7 +8,7 @@ import type { Connection, Request } from '../base/request/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { Operation } from '../proto/selection.ts';
-import { canMove, initTransfer, placesOf, type RmaPlace } from '../rma/internal-rma.ts';
+import { carriedPlaces, initTransfer, type RmaPlace } from '../rma/internal-rma.ts';
 
 /** Bytes of a message, and the remote memory that they are put to or got from. */
 export interface RemoteMove {
@@ -25,40 +25,60 @@ export interface RemoteMove {
   readonly origin?: number | undefined;
 }
 
-/** True when lanes move these bytes by themselves. */
-export function canMoveAll(move: RemoteMove): boolean {
-  return placesIn(move).every((place) => canMove(move.connection, move.operation, place));
+/** The transfers that make up a move, with the lanes that carry them; undefined if lanes do not move all of the bytes by themselves. */
+export function transfersOf(host: ProtocolHost, move: RemoteMove): readonly RmaPlace[] | undefined {
+  const { operation, connection, pieces, from, byteLength, rkey, offset, origin } = move;
+  const { rails } = host.context;
+  const transfers: RmaPlace[] = [];
+  let isCarried = true;
+  eachPart(pieces, from, byteLength, (local, localOffset, bytes, at) => {
+    const place = { local, localOffset, byteLength: bytes, rkey, remoteOffset: offset + at, origin };
+    const carried = isCarried ? carriedPlaces(connection, operation, place, rails) : undefined;
+    isCarried = carried !== undefined;
+    if (carried !== undefined) transfers.push(...carried);
+  });
+  return isCarried ? transfers : undefined;
 }
 
 /**
  * Moves, by all devices of a network between which so many bytes are divided.
  * @param by the request that is served: its lane and error are set
+ * @param transfers what {@link transfersOf} gave for the move
  * @param done called when the bytes are there, or with the first failure: then no lane works on them any more
  */
-export function moveRemote(host: ProtocolHost, by: Request, move: RemoteMove, done: (status: Status) => void): void {
-  const { operation, connection } = move;
-  const parts = new Parts(done);
-  for (const range of placesIn(move)) {
-    for (const place of placesOf(connection, operation, range, host.context.rails)) {
-      const ended = parts.add();
-      try {
-        const transfer = initTransfer(host, connection, operation, place, ended);
-        by.lane = transfer.lane;
-        connection.run(transfer);
-      } catch (error) {
-        by.error = error;
-        ended(Status.IO_ERROR);
-      }
-    }
+export function moveRemote(
+  host: ProtocolHost,
+  by: Request,
+  { operation, connection }: RemoteMove,
+  transfers: readonly RmaPlace[],
+  done: (status: Status) => void,
+): void {
+  const [only] = transfers;
+  if (only !== undefined && transfers.length === 1) {
+    moveOne(host, by, operation, connection, only, done);
+    return;
   }
+  const parts = new Parts(done);
+  for (const place of transfers) moveOne(host, by, operation, connection, place, parts.add());
   parts.complete(Status.OK);
 }
 
-/** Both sides of each piece. */
-function placesIn({ pieces, from, byteLength, rkey, offset, origin }: RemoteMove): RmaPlace[] {
-  const places: RmaPlace[] = [];
-  eachPart(pieces, from, byteLength, (local, localOffset, bytes, at) => {
-    places.push({ local, localOffset, byteLength: bytes, rkey, remoteOffset: offset + at, origin });
-  });
-  return places;
+function moveOne(
+  host: ProtocolHost,
+  by: Request,
+  operation: Operation,
+  connection: Connection,
+  place: RmaPlace,
+  done: (status: Status) => void,
+): void {
+  let transfer: Request;
+  try {
+    transfer = initTransfer(host, connection, operation, place, done);
+  } catch (error) {
+    by.error = error;
+    done(Status.IO_ERROR);
+    return;
+  }
+  by.lane = transfer.lane;
+  connection.run(transfer);
 }

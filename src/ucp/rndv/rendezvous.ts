@@ -24,7 +24,7 @@ import { readAtp, readData } from '../wire/window.ts';
 import { type OwnKey, ownKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
 import { ReceiveTransfer } from './receive-transfer.ts';
-import { canMoveAll, moveRemote } from './remote-move.ts';
+import { moveRemote, transfersOf } from './remote-move.ts';
 import { nameProtocol, postReply, readCarrier } from './reply.ts';
 import { SendTransfer } from './send-transfer.ts';
 import { WindowSender } from './window-sender.ts';
@@ -156,13 +156,14 @@ export class Rendezvous {
       rkey,
       offset: keyOffset,
     };
-    if (!canMoveAll(move)) {
+    const transfers = transfersOf(this.#host, move);
+    if (transfers === undefined) {
       connection.rkeys.release(rkey);
       return false;
     }
     this.#host.counters.count(WorkerCounter.RNDV_GET_ZCOPY);
     nameProtocol(request, 'rndv/get');
-    moveRemote(this.#host, request, move, (status) => {
+    moveRemote(this.#host, request, move, transfers, (status) => {
       connection.rkeys.release(rkey, status < 0);
       postReply(connection, peerRequest, status, 0, 0, request);
       request.end(status);

@@ -1,5 +1,6 @@
 /** The reply that ends a request of the peer, and the names of what carried its bytes. When to reply is decided by the protocols. */
 
+import { equalBytes } from '../../ucs/memory/equal-bytes.ts';
 import type { Status } from '../../ucs/type/status.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { RmaRequest } from '../base/request/rma-request.ts';
@@ -43,9 +44,9 @@ export function carrierOf({ transport = '', device = '', protocolName }: Request
   return sent.bytes;
 }
 
-/** Takes what the peer says of what moved the bytes of a request. */
+/** Takes what the peer says of what moved the bytes of a request. @param names copied where they are kept */
 export function readCarrier(request: Request, names: Uint8Array): void {
-  if (Buffer.compare(read.bytes, names) !== 0) read = carrierFrom(names);
+  if (!equalBytes(read.bytes, names)) read = carrierFrom(names.slice());
   request.carriedBy = read.by;
   nameProtocol(request, read.protocol);
 }

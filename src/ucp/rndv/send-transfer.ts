@@ -56,7 +56,7 @@ export class SendTransfer implements RequestTransfer {
   /** Writes and windows in flight: transports, or the worker itself, read the memory or a fragment. */
   inFlight = 0;
   /** Those windows among them that go through fragments. */
-  readonly staged: Set<StoppableWindow> = new Set();
+  readonly staged: StoppableWindow[] = [];
   state: SendState = SendState.OFFERED;
   #outcome: Status = Status.OK;
   /** The receiver and its request, if it has to be told of the outcome. */
@@ -84,6 +84,14 @@ export class SendTransfer implements RequestTransfer {
     this.target = undefined;
   }
 
+  onReply(status: Status): void {
+    this.end(status);
+  }
+
+  onAbandoned(status: Status): void {
+    this.end(status);
+  }
+
   /** Ends the message: the peer has said so, or is gone. The request ends when nothing reads its memory any more. */
   end(status: Status): void {
     if (!this.isEnding) {
@@ -94,7 +102,14 @@ export class SendTransfer implements RequestTransfer {
     this.settle();
   }
 
+  /** A window has ended. */
+  unstage(window: StoppableWindow): void {
+    const at = this.staged.indexOf(window);
+    if (at >= 0) this.staged.splice(at, 1);
+  }
+
   #stopWindows(): void {
+    if (this.staged.length === 0) return;
     for (const window of [...this.staged]) window.stop(Status.CANCELED);
   }
 
@@ -118,8 +133,8 @@ export class SendTransfer implements RequestTransfer {
     this.request.end(this.#outcome);
   }
 
-  /** Releases what the message holds; when its request ends, also if it is cancelled. */
-  release(): void {
+  /** Releases what the message holds, also if it is cancelled. */
+  onEnded(): void {
     this.state = SendState.ENDED;
     this.#stopWindows();
     this.key?.release();

@@ -13,13 +13,14 @@ import { WorkerCounter } from '../base/worker-counters.ts';
 import { type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
+import type { RmaPlace } from '../rma/internal-rma.ts';
 import type { CopyDone } from '../staging/device-copier.ts';
 import type { FragmentUser } from '../staging/fragment-pool.ts';
 import type { Staging } from '../staging/staging.ts';
 import { type StagedWindow, WindowPipeline, type WindowSteps } from '../staging/window-pipeline.ts';
 import { MessageId } from '../wire/message.ts';
 import { ATP_IN_TARGET, DATA_BYTES, writeAtp, writeData } from '../wire/window.ts';
-import { canMoveAll, moveRemote, type RemoteMove } from './remote-move.ts';
+import { moveRemote, type RemoteMove, transfersOf } from './remote-move.ts';
 import { carrierOf, nameProtocol } from './reply.ts';
 import { SendState, type SendTransfer, type StoppableWindow } from './send-transfer.ts';
 
@@ -39,6 +40,13 @@ interface Destination {
   readonly offset: number;
   /** It is the memory that is received into, not a fragment. */
   readonly isTarget: boolean;
+}
+
+/** A destination that lanes write a part to. */
+interface Route {
+  readonly to: Destination;
+  readonly write: RemoteMove;
+  readonly transfers: readonly RmaPlace[];
 }
 
 /** A part of the window: the whole of it, or what is in a fragment. */
@@ -94,13 +102,13 @@ export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
     const { from, byteLength } = this.#asked;
     const transfer = this.#transfer;
     const part: Part = { from, byteLength, pieces: transfer.pieces, start: from, origin: undefined };
-    const direct = this.#destinationOf(part);
+    const direct = this.#routeOf(part);
     transfer.inFlight += 1;
     if (direct !== undefined || transfer.isHost) {
       this.#send(part, direct, (status) => this.ended(status));
       return;
     }
-    transfer.staged.add(this);
+    transfer.staged.push(this);
     this.#pipeline.advance();
   }
 
@@ -127,7 +135,7 @@ export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
   drain({ fragment, from, byteLength }: StagedWindow<MemoryHandle>, done: CopyDone): void {
     const pieces = [{ memory: fragment, offset: 0, byteLength, start: 0 }];
     const part: Part = { from, byteLength, pieces, start: 0, origin: deviceAt(this.#transfer.pieces, from) };
-    this.#send(part, this.#destinationOf(part), done);
+    this.#send(part, this.#routeOf(part), done);
   }
 
   release(fragment: MemoryHandle): void {
@@ -141,17 +149,17 @@ export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
 
   ended(status: Status): void {
     const transfer = this.#transfer;
-    transfer.staged.delete(this);
+    transfer.unstage(this);
     transfer.inFlight -= 1;
     if (this.#fragmentKey !== undefined) this.#connection.rkeys.release(this.#fragmentKey);
     if (status < 0) transfer.endBoth(this.#connection, this.#asked.peerRequest, status);
     transfer.settle();
   }
 
-  #send(part: Part, to: Destination | undefined, done: CopyDone): void {
+  #send(part: Part, route: Route | undefined, done: CopyDone): void {
     const transfer = this.#transfer;
     const { request } = transfer;
-    if (to === undefined) {
+    if (route === undefined) {
       nameProtocol(request, 'rndv/am');
       this.#pump(part, done);
       return;
@@ -161,8 +169,8 @@ export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
       this.#host.counters.count(WorkerCounter.RNDV_PUT_MTYPE_ZCOPY);
     }
     nameProtocol(request, 'rndv/put-pipeline');
-    moveRemote(this.#host, request, this.#writeOf(part, to), (status) => {
-      if (status === Status.OK && !transfer.isEnding) this.#announce(part, to);
+    moveRemote(this.#host, request, route.write, route.transfers, (status) => {
+      if (status === Status.OK && !transfer.isEnding) this.#announce(part, route.to);
       done(status);
     });
   }
@@ -202,9 +210,14 @@ export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
     transfer.state = SendState.NAMED;
   }
 
-  /** Where lanes write a part to from the memory that it is in; undefined for nowhere. */
-  #destinationOf(part: Part): Destination | undefined {
-    return this.#destinations.find((to) => canMoveAll(this.#writeOf(part, to)));
+  /** How lanes write a part from the memory that it is in; undefined if they do not. */
+  #routeOf(part: Part): Route | undefined {
+    for (const to of this.#destinations) {
+      const write = this.#writeOf(part, to);
+      const transfers = transfersOf(this.#host, write);
+      if (transfers !== undefined) return { to, write, transfers };
+    }
+    return undefined;
   }
 
   #writeOf({ from, start, byteLength, pieces, origin }: Part, { rkey, offset }: Destination): RemoteMove {

@@ -13,7 +13,7 @@ import { Operation } from '../proto/selection.ts';
 import type { Staging } from '../staging/staging.ts';
 import type { OwnKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
-import { canMoveAll, moveRemote } from './remote-move.ts';
+import { moveRemote, transfersOf } from './remote-move.ts';
 import { nameProtocol } from './reply.ts';
 import { SendTransfer } from './send-transfer.ts';
 import { type AskedRange, SendWindow } from './send-window.ts';
@@ -44,11 +44,7 @@ export class WindowSender {
 
   /** Makes a request the sender of a rendezvous: it ends with the answer of the peer, and when nothing reads its memory any more. */
   offer(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined): void {
-    const transfer = new SendTransfer(request, pieces, key);
-    request.transfer = transfer;
-    request.release = () => transfer.release();
-    request.replyHandler = (_request, status) => transfer.end(status);
-    request.abandon = (_request, status) => transfer.end(status);
+    request.joinRendezvous(new SendTransfer(request, pieces, key));
   }
 
   /** The peer asks for the next window of a message. A window out of order or out of bounds is ignored. */
@@ -82,14 +78,15 @@ export class WindowSender {
     if (target === undefined) return false;
     const operation = Operation.PUT;
     const write = { operation, connection, pieces, from: 0, byteLength, rkey: target, offset: targetOffset };
-    if (!canMoveAll(write)) return false;
+    const transfers = transfersOf(this.#host, write);
+    if (transfers === undefined) return false;
     // The receiver may have asked for more windows already: they are ignored. Flushes and closes wait for the end.
     connection.renew(request);
     transfer.asked = byteLength;
     this.#host.counters.count(WorkerCounter.RNDV_PUT_ZCOPY);
     nameProtocol(request, 'rndv/put');
     transfer.inFlight += 1;
-    moveRemote(this.#host, request, write, (status) => {
+    moveRemote(this.#host, request, write, transfers, (status) => {
       transfer.inFlight -= 1;
       transfer.endBoth(connection, peerRequest, status);
       transfer.settle();

@@ -15,9 +15,6 @@ const WINDOWS_MAX = 64;
 /** The fragments of one worker, and what is copied to and from them. */
 export class Staging extends FragmentPool<MemoryHandle> implements StagingPort<MemoryHandle> {
   readonly copier: LoopbackCopier;
-  readonly #host: ProtocolHost;
-  /** Keys of fragments, for peers. */
-  readonly #packed: WeakMap<MemoryHandle, Uint8Array> = new WeakMap();
 
   constructor(host: ProtocolHost) {
     const { context, frameBytesMax } = host;
@@ -29,23 +26,12 @@ export class Staging extends FragmentPool<MemoryHandle> implements StagingPort<M
     };
     // A fragment takes the longest message of any transport.
     super(source, Math.max(context.fragmentBytes, frameBytesMax), context.fragmentCount);
-    this.#host = host;
     this.copier = new LoopbackCopier(host);
   }
 
   /** Windows of one message that are worth asking for at the same time. */
   get windowsMax(): number {
     return Math.min(WINDOWS_MAX, Math.max(2, this.receivingMax));
-  }
-
-  /** The remote key of a fragment, packed once. */
-  packedKeyOf(fragment: MemoryHandle): Uint8Array {
-    let packed = this.#packed.get(fragment);
-    if (packed === undefined) {
-      packed = this.#host.context.packRkey(fragment);
-      this.#packed.set(fragment, packed);
-    }
-    return packed;
   }
 
   /** Copies bytes of a fragment into `[to, to + byteLength)` of a message of any pieces. */

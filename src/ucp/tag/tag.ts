@@ -25,6 +25,7 @@ import { sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';
 import { lacksCredit } from '../base/outbound-credit.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
+import { READ_BYTES, rendezvousFrom } from '../base/read-threshold.ts';
 import type { ReceiveRequest, SendRequest } from '../base/request/message-request.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
@@ -32,11 +33,11 @@ import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { InboundWindow } from '../credit/inbound-window.ts';
 import type { Lane } from '../lane/lane.ts';
 import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
-import type { Rendezvous } from '../rndv/rendezvous.ts';
+import type { RemoteData, Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
-import { readTag, readTagRts, TAG_BYTES, TAG_RTS_BYTES, writeTag, writeTagRts } from '../wire/tag.ts';
+import { readTag, readTagRts, TAG_BYTES, TAG_RTS_BYTES, type TagOffer, writeTag, writeTagRts } from '../wire/tag.ts';
 import { TagMatcher } from './matching.ts';
 import { UnexpectedMessage } from './unexpected.ts';
 
@@ -102,7 +103,7 @@ export class TagProtocol {
     if (connection.failure !== Status.OK) return connection.failure;
     const lane = connection.messageLane();
     const bytes = hostBytes(local);
-    const isShort = TAG_BYTES + byteLength <= connection.amShortMax && byteLength < connection.rendezvousThreshold;
+    const isShort = TAG_BYTES + byteLength <= connection.amShortMax && this.#isEager(connection, local, byteLength);
     const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
     const { credit } = connection;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
@@ -215,20 +216,15 @@ export class TagProtocol {
   onRts(frame: AmFrame): void {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
-    const { request: peerRequest, tagLow: low, tagHigh: high, byteLength, packedKey, keyOffset } = readTagRts(frame);
-    const message = new UnexpectedMessage<Content>({
-      tagLow: low,
-      tagHigh: high,
-      byteLength,
-      content: { kind: 'rendezvous', connection, peerRequest, packedKey, keyOffset },
-      heldBytes: packedKey?.byteLength ?? 0,
-      window: connection.inbound,
-      cost: 0,
-    });
-    const request = this.matcher.expected(low, high);
+    const rts = readTagRts(frame);
+    const { tagLow, tagHigh, byteLength } = rts;
+    const request = this.matcher.expected(tagLow, tagHigh);
     this.#host.counters.count(request === undefined ? WorkerCounter.TAG_RX_RNDV_UNEXP : WorkerCounter.TAG_RX_RNDV_EXP);
-    if (request !== undefined) this.#deliver(request, message);
-    else if (connection.inbound.keepOffer()) this.matcher.keep(message);
+    if (request !== undefined) {
+      request.tagLow = tagLow;
+      request.tagHigh = tagHigh;
+      this.#deliverOffer(request, connection, byteLength, rts.request, rts);
+    } else if (connection.inbound.keepOffer()) this.#keepOffer(connection, rts);
     else this.#host.breaksProtocol(connection, 'it offers more messages than a worker has requests');
   }
 
@@ -250,6 +246,22 @@ export class TagProtocol {
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
     this.matcher.keep(
       new UnexpectedMessage<Content>({ tagLow, tagHigh, byteLength, content, heldBytes: byteLength, window, cost }),
+    );
+  }
+
+  #keepOffer(connection: Connection, rts: TagOffer): void {
+    const { request: peerRequest, tagLow, tagHigh, byteLength, keyOffset } = rts;
+    const packedKey = rts.packedKey?.slice();
+    this.matcher.keep(
+      new UnexpectedMessage<Content>({
+        tagLow,
+        tagHigh,
+        byteLength,
+        content: { kind: 'rendezvous', connection, peerRequest, packedKey, keyOffset },
+        heldBytes: packedKey?.byteLength ?? 0,
+        window: connection.inbound,
+        cost: 0,
+      }),
     );
   }
 
@@ -286,7 +298,9 @@ export class TagProtocol {
     request.tagLow = low;
     request.tagHigh = high;
     const total = request.byteLength;
-    const fits = TAG_BYTES + total <= connection.amBcopyMax && total < connection.rendezvousThreshold;
+    // Lists have no key to be read by.
+    const memory = pieces.length === 1 ? pieces[0]?.memory : undefined;
+    const fits = TAG_BYTES + total <= connection.amBcopyMax && this.#isEager(connection, memory, total);
     if (total === 0 || (isHost && fits)) {
       request.starter = sync ? this.#startSync : this.#startEager;
       const isShort = shortBytes(connection, pieces, TAG_BYTES, total) !== undefined;
@@ -298,6 +312,12 @@ export class TagProtocol {
       request.protocolName = 'rndv';
     }
     return this.#host.start(request, params);
+  }
+
+  /** Whether a message that fits into a frame is sent at once. */
+  #isEager(connection: Connection, memory: LocalMemory | undefined, byteLength: number): boolean {
+    if (byteLength < READ_BYTES || memory === undefined) return byteLength < connection.rendezvousThreshold;
+    return byteLength < rendezvousFrom(this.#host.context, connection, memory);
   }
 
   readonly #startEager = (request: SendRequest, connection: Connection): Status => {
@@ -379,16 +399,27 @@ export class TagProtocol {
       this.#deliverBytes(request, bytes, 0, bytes.byteLength);
       return;
     }
+    this.#deliverOffer(request, content.connection, message.byteLength, content.peerRequest, content);
+  }
+
+  /** Fetches a message that its sender offers by rendezvous. */
+  #deliverOffer(
+    request: ReceiveRequest,
+    connection: Connection,
+    byteLength: number,
+    peerRequest: number,
+    data: RemoteData,
+  ): void {
     this.#host.counters.count(WorkerCounter.TAG_RX);
-    request.messageBytes = message.byteLength;
-    const { connection, peerRequest } = content;
-    if (message.byteLength > request.byteLength) {
+    request.messageBytes = byteLength;
+    if (byteLength > request.byteLength) {
       postReply(connection, peerRequest, Status.OK);
       request.end(Status.MESSAGE_TRUNCATED);
       return;
     }
-    const pieces = cut(request.asPieces, message.byteLength);
-    this.#rendezvous.receive(request, connection, peerRequest, pieces, content);
+    const { asPieces } = request;
+    const pieces = byteLength === request.byteLength ? asPieces : cut(asPieces, byteLength);
+    this.#rendezvous.receive(request, connection, peerRequest, pieces, data);
   }
 
   #deliverBytes(request: ReceiveRequest, bytes: Uint8Array, start: number, length: number): void {

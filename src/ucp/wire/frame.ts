@@ -14,6 +14,11 @@ export function endpointOf({ words, offset }: AmFrame): number {
   return words[offset >> 2]!;
 }
 
+/** What follows a header of so many bytes, valid as long as the frame; undefined for nothing. */
+export function payloadIn({ bytes, offset, byteLength }: AmFrame, headerBytes: number): Uint8Array | undefined {
+  return byteLength > headerBytes ? bytes.subarray(offset + headerBytes, offset + byteLength) : undefined;
+}
+
 /** A copy of what follows a header of so many bytes; undefined for nothing. */
 export function payloadOf({ bytes, offset, byteLength }: AmFrame, headerBytes: number): Uint8Array | undefined {
   return byteLength > headerBytes ? bytes.slice(offset + headerBytes, offset + byteLength) : undefined;

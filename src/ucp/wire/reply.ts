@@ -11,7 +11,7 @@
 
 import type { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { endingOf, payloadOf } from './frame.ts';
+import { endingOf, payloadIn } from './frame.ts';
 
 export const REPLY_BYTES = 24;
 const REPLY = new Int32Array(REPLY_BYTES / 4);
@@ -34,11 +34,11 @@ export function writeReply(to: number, { request, status, low, high }: ReplyFiel
   return REPLY;
 }
 
-/** Reads a REPLY, with a copy of what names its carrier. */
+/** Reads a REPLY; what names its carrier is valid as long as the frame. */
 export function readReply(frame: AmFrame): ReplyFields & { readonly carrier: Uint8Array | undefined } {
   const { words, offset } = frame;
   const at = offset >> 2;
-  const carrier = payloadOf(frame, REPLY_BYTES);
+  const carrier = payloadIn(frame, REPLY_BYTES);
   return {
     request: words[at + 1]!,
     status: endingOf(words[at + 2]!),

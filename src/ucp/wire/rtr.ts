@@ -13,7 +13,7 @@
 
 import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { payloadOf } from './frame.ts';
+import { payloadIn } from './frame.ts';
 
 export const RTR_BYTES = 40;
 const RTR = new Int32Array(RTR_BYTES / 4);
@@ -43,7 +43,7 @@ export function writeRtr(to: number, rtr: RtrFields): Int32Array {
   return RTR;
 }
 
-/** Reads an RTR, with a copy of its keys behind each other. */
+/** Reads an RTR; its keys, behind each other, are valid as long as the frame. */
 export function readRtr(frame: AmFrame): RtrFields & { readonly keys: Uint8Array | undefined } {
   const { words, offset } = frame;
   const at = offset >> 2;
@@ -54,6 +54,6 @@ export function readRtr(frame: AmFrame): RtrFields & { readonly keys: Uint8Array
     from: joinWords(words[at + 4]!, words[at + 5]!),
     byteLength: joinWords(words[at + 6]!, words[at + 7]!),
     targetOffset: joinWords(words[at + 8]!, words[at + 9]!),
-    keys: payloadOf(frame, RTR_BYTES),
+    keys: payloadIn(frame, RTR_BYTES),
   };
 }

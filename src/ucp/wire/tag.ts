@@ -18,7 +18,7 @@
 
 import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { payloadOf } from './frame.ts';
+import { payloadIn } from './frame.ts';
 
 export const TAG_BYTES = 16;
 export const TAG_RTS_BYTES = 32;
@@ -37,6 +37,11 @@ export interface TagRtsFields {
   readonly tagHigh: number;
   readonly byteLength: number;
   readonly keyOffset: number;
+}
+
+/** A TAG_RTS with its key. */
+export interface TagOffer extends TagRtsFields {
+  readonly packedKey: Uint8Array | undefined;
 }
 
 /** Writes the header of a TAG or TAG_SYNC: valid until the next one. */
@@ -77,8 +82,8 @@ export function writeTagRts(to: number, rts: TagRtsFields): Int32Array {
   return RTS;
 }
 
-/** Reads a TAG_RTS, with a copy of its key. */
-export function readTagRts(frame: AmFrame): TagRtsFields & { readonly packedKey: Uint8Array | undefined } {
+/** Reads a TAG_RTS; the key is valid as long as the frame. */
+export function readTagRts(frame: AmFrame): TagOffer {
   const { words, offset } = frame;
   const at = offset >> 2;
   return {
@@ -87,6 +92,6 @@ export function readTagRts(frame: AmFrame): TagRtsFields & { readonly packedKey:
     tagHigh: words[at + 3]!,
     byteLength: joinWords(words[at + 4]!, words[at + 5]!),
     keyOffset: joinWords(words[at + 6]!, words[at + 7]!),
-    packedKey: payloadOf(frame, TAG_RTS_BYTES),
+    packedKey: payloadIn(frame, TAG_RTS_BYTES),
   };
 }

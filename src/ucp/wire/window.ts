@@ -20,7 +20,7 @@
 
 import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { payloadOf } from './frame.ts';
+import { payloadIn } from './frame.ts';
 
 export const DATA_BYTES = 16;
 export const ATP_BYTES = 32;
@@ -74,7 +74,7 @@ export function writeAtp(to: number, { request, from, byteLength, flags }: AtpFi
   return ATP;
 }
 
-/** Reads an ATP. */
+/** Reads an ATP; what names its carrier is valid as long as the frame. */
 export function readAtp(frame: AmFrame): AtpFields & { readonly carrier: Uint8Array | undefined } {
   const { words, offset } = frame;
   const at = offset >> 2;
@@ -83,6 +83,6 @@ export function readAtp(frame: AmFrame): AtpFields & { readonly carrier: Uint8Ar
     from: joinWords(words[at + 2]!, words[at + 3]!),
     byteLength: joinWords(words[at + 4]!, words[at + 5]!),
     flags: words[at + 6]!,
-    carrier: payloadOf(frame, ATP_BYTES),
+    carrier: payloadIn(frame, ATP_BYTES),
   };
 }

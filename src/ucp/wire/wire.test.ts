@@ -9,7 +9,7 @@ import type { AmFrame } from '../../uct/api/iface.ts';
 import { readAm, readAmRts, writeAm, writeAmRts } from './am.ts';
 import { readAtomic, writeAtomic } from './atomic.ts';
 import { CreditCode, readCredit, writeCredit } from './credit.ts';
-import { endingOf, endpointOf, payloadOf } from './frame.ts';
+import { endingOf, endpointOf, payloadIn, payloadOf } from './frame.ts';
 import { HEADER_BYTES, MessageId } from './message.ts';
 import { readReply, writeReply } from './reply.ts';
 import { readGetReady, readRma, writeGetReady, writeRma } from './rma.ts';
@@ -177,7 +177,7 @@ describe.each(Object.keys(MessageId) as (keyof typeof MessageId)[])('%s', (name)
     const frame = messageFrame(header, bytes, 'posix/memory', offset);
     expect(endpointOf(frame)).toBe(to);
     expect({ ...read(frame) }).toEqual({ ...written, ...tells?.(written, bytes, offset + headerBytes) });
-    expect(payloadOf(frame, headerBytes)).toEqual(orNothing(bytes));
+    for (const payloadFrom of [payloadOf, payloadIn]) expect(payloadFrom(frame, headerBytes)).toEqual(orNothing(bytes));
   });
 
   property('has nothing of the one before it', [fields, fields], (first, second) => {

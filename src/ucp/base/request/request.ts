@@ -48,6 +48,12 @@ export interface RequestTransfer {
   readonly request: Request;
   /** Bytes of the message. */
   readonly byteLength: number;
+  /** The peer has replied. */
+  onReply(status: Status): void;
+  /** The peer is gone. */
+  onAbandoned(status: Status): void;
+  /** The request has ended: gives back what is held. */
+  onEnded(): void;
 }
 
 /** What a request needs to know of the connection it runs on. */
@@ -57,6 +63,8 @@ export interface Connection {
   /** What the peer calls it; NO_ENDPOINT until the connection stands. */
   readonly remoteId: number;
   readonly lanes: readonly Lane[];
+  /** Several of the lanes are of networks: transfers may be divided between them. */
+  readonly hasRails: boolean;
   /** Distance of lanes from device memory of this context. */
   readonly distanceOf: DistanceOf;
   /** Protocol printer (UCX_PROTO_INFO); undefined when disabled. */
@@ -148,6 +156,7 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
   requestId = 0;
   /** Only the peer can end it, and a flush waits for it. */
   isRemote = false;
+  /** The side of a rendezvous that it is: see {@link joinRendezvous}. */
   transfer: RequestTransfer | undefined = undefined;
 
   byteLength = 0;
@@ -246,6 +255,13 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
     this.carriedBy = undefined;
   }
 
+  /** Makes the request one side of a rendezvous, until it ends. */
+  joinRendezvous(transfer: RequestTransfer): void {
+    this.transfer = transfer;
+    this.replyHandler = tellReply;
+    this.abandon = tellAbandoned;
+  }
+
   /**
    * Starts the operation, or starts it again after NO_RESOURCE.
    * @returns OK or a failure when it has ended, INPROGRESS when it will end by itself, NO_RESOURCE to be called again after progress
@@ -276,7 +292,10 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
       this.release();
       this.release = undefined;
     }
-    this.transfer = undefined;
+    if (this.transfer !== undefined) {
+      this.transfer.onEnded();
+      this.transfer = undefined;
+    }
     this.dropMemory();
     if (this.callback !== undefined) this.callback(this, status);
   }
@@ -288,6 +307,14 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
 
   /** Lets go of the local memory: an ended request must not keep it alive. */
   protected dropMemory(): void {}
+}
+
+function tellReply({ transfer }: Request, status: Status): void {
+  transfer?.onReply(status);
+}
+
+function tellAbandoned({ transfer }: Request, status: Status): void {
+  transfer?.onAbandoned(status);
 }
 
 /** Whether an operation with this outcome may have lost its memory: other failures say more. */
