@@ -129,13 +129,13 @@ export {
   unpackSockaddr,
 } from './socket/inet-address.ts';
 export {
-  GATHER_MAX,
   getSocketOption,
   SocketOption,
   setKeepalive,
   setSocketOption,
   sourceAddressTo,
-  TcpGather,
+  TCP_PIECES_MAX,
+  TcpPieces,
   tcpAccept,
   tcpAckedMs,
   tcpBind,

@@ -12,7 +12,7 @@ import {
   SocketOption,
   setSocketOption,
   sourceAddressTo,
-  TcpGather,
+  TcpPieces,
   tcpAccept,
   tcpClose,
   tcpConnect,
@@ -52,19 +52,28 @@ describe.each(['127.0.0.1', '::1'])('a connection over %s', (address) => {
   it('transfers bytes, also in pieces, and reports its ends', () => {
     const [client, server] = pairOn(address);
     using memory = mapAnonymous(8192);
-    const gather = new TcpGather();
+    const pieces = new TcpPieces();
     try {
       expect(tcpRemoteAddress(client)).toEqual(tcpLocalAddress(server));
       expect(tcpRemoteAddress(server)).toEqual(tcpLocalAddress(client));
       expect(tcpLocalAddress(server).address).toBe(address);
       for (let i = 0; i < 4096; i++) memory.u8[i] = i * 7;
       expect(tcpSend(client, memory.address, 100)).toBe(100);
-      gather.clear();
-      gather.add(memory.address + 100, 300);
-      gather.add(memory.address + 400, 3696);
-      expect(gather.send(client)).toBe(3996);
+      pieces.clear();
+      pieces.add(memory.address + 100, 300);
+      pieces.add(memory.address + 400, 3696);
+      expect(pieces.send(client)).toBe(3996);
       while (tcpUnreadBytes(server) < 4096);
-      receiveAll(server, memory.address + 4096, 4096);
+      pieces.clear();
+      pieces.add(memory.address + 4096 + 50, 50);
+      pieces.add(memory.address + 4096, 50);
+      expect(pieces.receive(server)).toBe(100);
+      expect(memory.u8.subarray(4096 + 50, 4096 + 100)).toEqual(memory.u8.subarray(0, 50));
+      expect(memory.u8.subarray(4096, 4096 + 50)).toEqual(memory.u8.subarray(50, 100));
+      expect(tcpSend(client, memory.address, 100)).toBe(100);
+      receiveAll(server, memory.address + 4096 + 100, 3996);
+      receiveAll(server, memory.address + 4096, 100);
+      expect(pieces.receive(server)).toBe(-Errno.EAGAIN);
       expect(memory.u8.subarray(4096)).toEqual(memory.u8.subarray(0, 4096));
       expect(tcpRecv(server, memory.address, 1)).toBe(-Errno.EAGAIN);
       expect(tcpReceivedMs(server)).toBeLessThan(60_000);
@@ -74,7 +83,7 @@ describe.each(['127.0.0.1', '::1'])('a connection over %s', (address) => {
       expect(end).toBe(0);
       expect(tcpSend(client, memory.address, 1)).toBe(-Errno.EPIPE);
     } finally {
-      gather.free();
+      pieces.free();
       tcpClose(client);
       tcpClose(server);
     }

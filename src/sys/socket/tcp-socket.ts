@@ -20,6 +20,7 @@ import {
   isInterrupted,
   listen,
   recv,
+  recvmsg,
   send,
   sendmsg,
   setsockopt,
@@ -77,8 +78,8 @@ export const SocketOption: Readonly<Record<SocketOptionName, SocketOption>> = {
 export type SocketOption = readonly [number, number];
 type SocketOptionName = 'REUSEADDR' | 'SNDBUF' | 'RCVBUF' | 'V6ONLY' | 'NODELAY';
 
-/** Maximum number of pieces of one {@link TcpGather}. */
-export const GATHER_MAX = 64;
+/** Maximum number of {@link TcpPieces}. */
+export const TCP_PIECES_MAX = 64;
 
 // Layout of the staging block: a struct sockaddr, followed by the length that the kernel reads and writes, or a value, or struct tcp_info.
 const LENGTH = 64;
@@ -299,9 +300,9 @@ export function sourceAddressTo(address: string): string | undefined {
   }
 }
 
-/** Pieces of memory that are sent with one call: an iovec list at a fixed address. */
-export class TcpGather {
-  readonly #block: ScratchBlock = allocateScratch(64 + 16 * GATHER_MAX);
+/** Pieces of memory that are sent, or received into, with one call: an iovec list at a fixed address. */
+export class TcpPieces {
+  readonly #block: ScratchBlock = allocateScratch(64 + 16 * TCP_PIECES_MAX);
   #count = 0;
 
   constructor() {
@@ -313,7 +314,7 @@ export class TcpGather {
     this.#count = 0;
   }
 
-  /** Adds a piece; at most {@link GATHER_MAX}. */
+  /** Adds a piece; at most {@link TCP_PIECES_MAX}. */
   add(address: number, byteLength: number): void {
     const { words } = this.#block;
     const at = 16 + 4 * this.#count;
@@ -330,6 +331,17 @@ export class TcpGather {
     for (;;) {
       const sent = sendmsg(fd, this.#block.address, MSG_DONTWAIT | MSG_NOSIGNAL);
       if (sent >= 0) return sent;
+      const code = errno();
+      if (code !== Errno.EINTR) return -code;
+    }
+  }
+
+  /** Receives into the added pieces, in their order. Returns like {@link tcpRecv}. */
+  receive(fd: number): number {
+    this.#block.words[6] = this.#count;
+    for (;;) {
+      const received = recvmsg(fd, this.#block.address, MSG_DONTWAIT);
+      if (received >= 0) return received;
       const code = errno();
       if (code !== Errno.EINTR) return -code;
     }

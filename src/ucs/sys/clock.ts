@@ -3,6 +3,7 @@
  * a clock counts nanoseconds from an arbitrary origin.
  */
 
+import { performance } from 'node:perf_hooks';
 import { invalidParam } from '../type/error.ts';
 
 /** A callback that runs once, later. */
@@ -61,7 +62,7 @@ export function wallClockMs(): number {
   return performance.timeOrigin + performance.now();
 }
 
-/** Read once: `performance.now()` costs a fraction of `process.hrtime.bigint()`, which makes a BigInt. */
+/** Read once: `performance.now()` costs a fraction of `process.hrtime.bigint()`, which makes a BigInt. It is imported, as the global one is a getter. */
 const ORIGIN_NS: number = calibrateOriginNs();
 
 function systemNowNs(): number {

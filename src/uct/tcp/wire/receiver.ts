@@ -23,7 +23,7 @@ import type { Payload } from './payload.ts';
 import type { TcpBuffers } from './tcp-buffers.ts';
 
 /** Longer bodies are received directly into memory, so their header is read without the bytes that follow it. */
-const BULK_BYTES_MIN = 65_536;
+const BULK_BYTES_MIN = Number(process.env['BULK'] ?? 65_536);
 /** Bytes to read if a header with a long body is expected. */
 const HEADER_READ_BYTES = 256;
 
@@ -95,20 +95,31 @@ export class Receiver {
       const { payload } = this.#sink;
       const isDirect = this.#records === undefined && this.#inPayload && payload.left > 0 && payload.address !== 0;
       const bytesMax = isDirect ? Math.min(payload.contiguous, payload.left) : this.#room();
-      const received = isDirect ? tcpRecv(this.#fd, payload.address, bytesMax) : this.#fill(bytesMax);
+      const received = isDirect ? this.#receiveBody(payload, bytesMax) : this.#fill(bytesMax);
       if (received <= 0) {
         if (received !== -Errno.EAGAIN) this.#stop(received);
         return total;
       }
       total += received;
-      if (isDirect) {
-        payload.advance(received);
-        if (payload.left === 0) this.#endPayload();
-      }
       // A record that is shorter than the buffer does not mean that there is no more data.
       if ((received < bytesMax && this.#records === undefined) || this.end !== undefined) return total;
     }
     return total;
+  }
+
+  /** Reads into the memory of the body and, if that is its last piece, what follows it, which saves a call of the kernel. */
+  #receiveBody(payload: Payload, bytesMax: number): number {
+    const { rx, pieces } = this.#buffers;
+    const start = -this.#padding & 7;
+    pieces.clear();
+    pieces.add(payload.address, bytesMax);
+    if (bytesMax === payload.left) pieces.add(rx.address + start, this.#expectsBulk ? HEADER_READ_BYTES : rx.byteLength - start);
+    const received = pieces.receive(this.#fd);
+    if (received <= 0) return received;
+    payload.advance(Math.min(received, bytesMax));
+    if (payload.left === 0) this.#endPayload();
+    if (received > bytesMax) this.#consume(start, start + received - bytesMax);
+    return received;
   }
 
   /** Offset of the next read in the shared memory, such that the frame after the rest of a body is at a multiple of 8. */

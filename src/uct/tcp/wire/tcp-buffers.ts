@@ -3,7 +3,7 @@
  * memory.
  */
 
-import { type MappedMemory, mapAnonymous, TcpGather } from '../../../sys/index.ts';
+import { type MappedMemory, mapAnonymous, TcpPieces } from '../../../sys/index.ts';
 import type { AmFrame } from '../../api/iface.ts';
 import { RECORD_PLAIN_BYTES_MAX } from '../secure/record-cipher.ts';
 import { HEADER_BYTES, HEADER_BYTES_MAX } from './frame.ts';
@@ -34,7 +34,8 @@ export class TcpBuffers {
   readonly txFrame: TcpFrame;
   readonly rx: MappedMemory;
   readonly rxFrame: TcpFrame;
-  readonly gather: TcpGather = new TcpGather();
+  /** For one call at a time. */
+  readonly pieces: TcpPieces = new TcpPieces();
   readonly pool: OutgoingPool;
 
   /**
@@ -57,7 +58,7 @@ export class TcpBuffers {
 
   close(): void {
     this.pool.close();
-    this.gather.free();
+    this.pieces.free();
     this.tx.close();
     this.rx.close();
   }

@@ -5,7 +5,7 @@
  * of them. The first frame is never delayed, so the latency of single messages does not change.
  */
 
-import { Errno, GATHER_MAX, type ScratchBlock, type TcpGather, tcpSend } from '../../../sys/index.ts';
+import { Errno, type ScratchBlock, TCP_PIECES_MAX, type TcpPieces, tcpSend } from '../../../sys/index.ts';
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { completeOne } from '../../base/completion.ts';
@@ -207,10 +207,10 @@ export class Transmitter {
   }
 
   #gatherMore(): Status {
-    const { gather, pool } = this.#buffers;
+    const { pieces, pool } = this.#buffers;
     while (this.#head !== undefined) {
-      const total = this.#gather(gather, pool.zeros);
-      const sent = gather.send(this.#fd);
+      const total = this.#gather(pieces, pool.zeros);
+      const sent = pieces.send(this.#fd);
       if (sent === -Errno.EAGAIN) return Status.OK;
       if (sent < 0) return this.#fail(-sent);
       this.moved += 1;
@@ -234,16 +234,16 @@ export class Transmitter {
   }
 
   /** Collects the pieces for one call of the kernel; returns their bytes. */
-  #gather(gather: TcpGather, zeros: ScratchBlock): number {
-    gather.clear();
+  #gather(list: TcpPieces, zeros: ScratchBlock): number {
+    list.clear();
     let pieces = 0;
     let total = 0;
     for (let each = this.#head; each !== undefined; each = each.next) {
       each.checkMemory();
       for (let i = each.piece; i < each.count; i++) {
-        if (pieces++ === GATHER_MAX) return total;
+        if (pieces++ === TCP_PIECES_MAX) return total;
         const run = each.runOf(i, zeros);
-        gather.add(each.placeOf(i, zeros), run);
+        list.add(each.placeOf(i, zeros), run);
         total += run;
         if (run < each.restOf(i)) return total;
       }
