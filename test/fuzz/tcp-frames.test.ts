@@ -19,6 +19,7 @@ import {
   GETS_MAX,
   HEADER_BYTES,
   PUT_HEADER_BYTES,
+  PUT_RUN_MAX,
   writeAm,
   writeGet,
   writePut,
@@ -63,6 +64,21 @@ function put(
   const header = new Int32Array(PUT_HEADER_BYTES / 4);
   writePut(header, 0, Int32Array.from(words), offset, byteLength);
   return frame([...header], body);
+}
+
+/** A run of these headers of puts, followed by what may be their bodies. */
+function run(...frames: readonly Uint8Array[]): Uint8Array {
+  const count = frames.filter((bytes) => bytes.byteLength === PUT_HEADER_BYTES).length;
+  return Buffer.concat([frame([FrameType.PUT_RUN, Math.max(1, count)]), ...frames]);
+}
+
+function header(bytes: Uint8Array): Uint8Array {
+  return bytes.subarray(0, PUT_HEADER_BYTES);
+}
+
+/** Puts that these answers are for. */
+function total(found: readonly [number, number][]): number {
+  return found.reduce((sum, [type, value]) => sum + (type === FrameType.ACK ? value : 1), 0);
 }
 
 function get(words: readonly number[], offset: number, byteLength: number): Uint8Array {
@@ -221,6 +237,16 @@ describe('hostile peers of tcp', () => {
         /a body of 1073741825/,
       ],
       ['a put of negative length', () => put(target.words, 0, new Uint8Array(0), -8), /a body of 4294967288/],
+      ['a run of no puts', () => frame([FrameType.PUT_RUN, 0]), /a run of 0 puts/],
+      ['a run of too many puts', () => frame([FrameType.PUT_RUN, PUT_RUN_MAX + 1]), /a run of 31 puts/],
+      ['a run of negative length', () => frame([FrameType.PUT_RUN, -1]), /a run of 4294967295 puts/],
+      ['a message in a run', () => run(am(0), am(0)), /a frame of type 1 in a run of puts/],
+      ['a run in a run', () => run(frame([FrameType.PUT_RUN, 1])), /a frame of type 11 in a run of puts/],
+      [
+        'a run with a put that is too long',
+        () => run(header(put(target.words, 0, new Uint8Array(8))), put(target.words, 0, new Uint8Array(0), -8)),
+        /a body of 4294967288/,
+      ],
       ['an acknowledgement of nothing', () => frame([FrameType.ACK, 1]), /1 acknowledgements too many/],
       ['an acknowledgement of no put', () => frame([FrameType.ACK, 0]), /0 acknowledgements too many/],
       ['a negative acknowledgement', () => frame([FrameType.ACK, -5]), /-5 acknowledgements too many/],
@@ -275,6 +301,15 @@ describe('hostile peers of tcp', () => {
       await net.until([side], () => answers(peer).some(([type]) => type === FrameType.ACK));
       const refused = bad.map(() => [FrameType.NACK, Status.INVALID_ADDR]);
       expect(answers(peer)).toEqual([...refused, [FrameType.ACK, 1]]);
+      // The same in a run, where good puts stand between those that are refused.
+      const good = put(words, NAMED_BYTES - 64, body);
+      const mixed = bad.flatMap((bytes) => [bytes, good]).slice(0, PUT_RUN_MAX);
+      target.memory.bytes.fill(CANARY);
+      peer.take(peer.received.byteLength);
+      peer.write(run(...mixed.map(header), ...mixed.map((bytes) => bytes.subarray(PUT_HEADER_BYTES))));
+      await net.until([side], () => total(answers(peer)) === mixed.length);
+      const refusals = mixed.filter((bytes) => bytes !== good).length;
+      expect(answers(peer).filter(([type]) => type === FrameType.NACK)).toHaveLength(refusals);
       expect(target.memory.bytes.subarray(0, -64).every((byte) => byte === CANARY)).toBe(true);
       expect(target.memory.bytes.subarray(-64)).toEqual(body);
       expect(gone.whole.every((byte) => byte === CANARY)).toBe(true);

@@ -33,6 +33,8 @@ import { QUEUE_MAX } from './wire/transmitter.ts';
 
 const TX_WORD: number = TX_START >> 2;
 const NO_MEMORY: readonly TcpIovEntry[] = [];
+/** Longer puts of a list are frames of their own: a call of the kernel for each costs little beside its bytes. */
+const RUN_BODY_BYTES_MAX = 131_072;
 
 /** Functions of the interface for an endpoint. */
 export interface EndpointOwner {
@@ -97,14 +99,25 @@ export class TcpEndpoint implements UctEndpoint {
     if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
+    const { openRun, isCorked } = link.transmitter;
+    const isInRun = isCorked && total <= RUN_BODY_BYTES_MAX;
     const frames = Math.max(1, Math.ceil(total / FRAME_BODY_BYTES_MAX));
-    if (link.transmitter.length + frames > QUEUE_MAX || link.puts.inFlight + frames > PUTS_MAX) {
+    const queued = isInRun && openRun !== undefined ? 0 : frames;
+    if (link.transmitter.length + queued > QUEUE_MAX || link.puts.inFlight + frames > PUTS_MAX) {
       return this.#counters.refused(Status.NO_RESOURCE);
     }
     const { pool } = this.#buffers;
     link.puts.sent += frames;
     link.puts.expect(frames, completion, copyOf(iov));
     this.#counters.zcopy(Transfer.PUT, total);
+    if (isInRun) {
+      const run = openRun ?? pool.takeRun();
+      writePut(run.words, run.addRunHeader(), key.words, remoteOffset, total);
+      run.addIov(iov, 0, total);
+      run.addPadding(total, pool.zeros);
+      if (openRun === undefined) link.check(link.transmitter.push(run));
+      return Status.INPROGRESS;
+    }
     for (let from = 0, i = 0; i < frames; i++, from += FRAME_BODY_BYTES_MAX) {
       const bytes = Math.min(FRAME_BODY_BYTES_MAX, total - from);
       const frame = pool.takeSmall();

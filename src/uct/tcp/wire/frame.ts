@@ -33,10 +33,12 @@ export const FrameType = {
   AM_ZCOPY: 9,
   /** An AM behind puts. Word 2: number of the puts before it whose bytes it follows, 3: its id if one of them was refused. */
   AM_AFTER_PUTS: 10,
+  /** Word 1: number of PUT headers that follow, at most {@link PUT_RUN_MAX}; their bodies, each padded, stand in the same order behind the last of them. */
+  PUT_RUN: 11,
 } as const;
 
 /** Version of frames and hellos. */
-export const TCP_VERSION = 4;
+export const TCP_VERSION = 5;
 
 /** Bytes of the header without further words. */
 export const HEADER_BYTES = 8;
@@ -63,6 +65,11 @@ export const AM_ID_MASK = 31;
 /** Words of a key in a frame: slot, generation, secret. */
 export const KEY_WORDS = 6;
 
+/** Maximum number of puts of a PUT_RUN: a receiver takes all of their bodies with one call of the kernel. */
+export const PUT_RUN_MAX = 30;
+/** Bytes of the headers of the longest PUT_RUN. */
+export const PUT_RUN_HEADER_BYTES: number = HEADER_BYTES + PUT_RUN_MAX * PUT_HEADER_BYTES;
+
 /** Maximum bytes of the body of one put or get; longer operations are split. */
 export const FRAME_BODY_BYTES_MAX: number = 2 ** 30;
 
@@ -85,12 +92,14 @@ export function headerBytesOf(type: number): number {
       return GET_HEADER_BYTES;
     case FrameType.AM_AFTER_PUTS:
       return AFTER_PUTS_HEADER_BYTES;
+    case FrameType.PUT_RUN:
+      return HEADER_BYTES;
     default:
       return type >= FrameType.AM && type <= FrameType.AM_ZCOPY ? HEADER_BYTES : 0;
   }
 }
 
-/** Writes a header with one value: ACK, NACK, HEARTBEAT, BYE or GET_DATA. */
+/** Writes a header with one value: ACK, NACK, HEARTBEAT, BYE, GET_DATA or PUT_RUN. */
 export function writeSignal(words: Int32Array, at: number, type: number, value: number): void {
   words[at + INFO] = type;
   words[at + VALUE] = value;

@@ -48,7 +48,7 @@ import type { Watched } from './ready-set.ts';
 import { type FrameSink, Receiver } from './receiver.ts';
 import type { TcpIovEntry } from './short-target.ts';
 import type { TcpBuffers } from './tcp-buffers.ts';
-import type { TcpKeyTable } from './tcp-key.ts';
+import { memoryOfPut, type TcpKeyTable } from './tcp-key.ts';
 import { Transmitter } from './transmitter.ts';
 
 /** `idle`: nothing was sent; `waiting`: for a connected socket, whichever end connects; `up`; `down`: finally. */
@@ -198,7 +198,8 @@ export class TcpLink implements FrameSink, Watched, Batching {
   progress(polls: number): number {
     if (this.state !== 'up') return 0;
     const before = this.#events;
-    this.acknowledge();
+    // One acknowledgement for a run of puts saves calls of the kernel; a sleep does not wait for its end.
+    if (!this.#receiver!.isInRun) this.acknowledge();
     const received = this.#receive(polls);
     if (this.isUp && this.transmitter.isBlocked) this.#sendMore();
     // Data that the peer sent before it disconnected comes first.
@@ -354,8 +355,6 @@ export class TcpLink implements FrameSink, Watched, Batching {
     }
   }
 
-  // Functions for the receiver.
-
   onMessage(id: number): void {
     this.#events += 1;
     const frame = this.#owner.buffers.rxFrame;
@@ -364,16 +363,17 @@ export class TcpLink implements FrameSink, Watched, Batching {
     this.#owner.handler!(id, frame);
   }
 
-  onPut(words: Int32Array, at: number): boolean {
-    const byteLength = valueIn(words, at);
-    const memory = this.#owner.keys.findForPut(words, keyWordOf(at));
-    const offset = offsetOf(words, at);
-    const isGood = memory !== undefined && isInside(offset, byteLength, memory.byteLength);
+  onPut(words: Int32Array, at: number): void {
+    const memory = memoryOfPut(this.#owner.keys, words, at);
     this.#isPut = true;
-    this.#bodyStatus = isGood ? Status.OK : Status.INVALID_ADDR;
-    this.payload.begin(byteLength, !isGood);
-    if (isGood) this.payload.add(memory, offset, byteLength);
-    return true;
+    this.#bodyStatus = memory === undefined ? Status.INVALID_ADDR : Status.OK;
+    this.payload.begin(valueIn(words, at), memory === undefined);
+    if (memory !== undefined) this.payload.add(memory, offsetOf(words, at), valueIn(words, at));
+  }
+
+  placeOfPut(words: Int32Array, at: number): number {
+    const memory = memoryOfPut(this.#owner.keys, words, at);
+    return memory === undefined ? 0 : memory.location + offsetOf(words, at);
   }
 
   onGetData(byteLength: number): boolean {

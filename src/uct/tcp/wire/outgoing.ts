@@ -5,7 +5,20 @@ import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
 import type { HostIovEntry } from '../../base/host/host-iov.ts';
 import type { HostMemory } from '../../base/host/host-memory.ts';
-import { END_BYTES, FrameType, HEADER_BYTES_MAX, padded, typeOf, writeEnd } from './frame.ts';
+import {
+  END_BYTES,
+  FrameType,
+  HEADER_BYTES,
+  HEADER_BYTES_MAX,
+  PUT_HEADER_BYTES,
+  PUT_RUN_HEADER_BYTES,
+  PUT_RUN_MAX,
+  padded,
+  typeOf,
+  valueIn,
+  writeEnd,
+  writeSignal,
+} from './frame.ts';
 
 const ZERO_BYTES = 16_384;
 /** Address of a piece whose memory was lost. */
@@ -53,6 +66,27 @@ export class Outgoing {
 
   get isStarted(): boolean {
     return this.piece > 0 || this.offset > 0;
+  }
+
+  /** Makes it a PUT_RUN without puts. */
+  beginRun(): void {
+    writeSignal(this.words, 0, FrameType.PUT_RUN, 0);
+    this.add(this.block.address, HEADER_BYTES);
+  }
+
+  /** Whether it is a PUT_RUN with room for one more put. */
+  get takesPut(): boolean {
+    const isRun = typeOf(this.words, 0) === FrameType.PUT_RUN;
+    return isRun && !this.isStarted && valueIn(this.words, 0) < PUT_RUN_MAX;
+  }
+
+  /** Counts one more put of a PUT_RUN. @returns index of the first word of its header, which is the caller's to write */
+  addRunHeader(): number {
+    const count = valueIn(this.words, 0);
+    writeSignal(this.words, 0, FrameType.PUT_RUN, count + 1);
+    const at = this.lengths[0]!;
+    this.lengths[0] = at + PUT_HEADER_BYTES;
+    return at >> 2;
   }
 
   /** Adds the part `[from, from + byteLength)` of a list. */
@@ -110,7 +144,7 @@ export class Outgoing {
       this.memories[i] = undefined;
       this.addresses[i] = LOST;
       this.failure = Status.INVALID_ADDR;
-      if (typeOf(this.words, 0) !== FrameType.PUT) writeEnd(this.words, END_WORD, this.failure);
+      if (!isPut(typeOf(this.words, 0))) writeEnd(this.words, END_WORD, this.failure);
     }
   }
 
@@ -149,6 +183,10 @@ export class Outgoing {
   }
 }
 
+function isPut(type: number): boolean {
+  return type === FrameType.PUT || type === FrameType.PUT_RUN;
+}
+
 /** The free frames of one length. */
 interface FrameClass {
   readonly byteLength: number;
@@ -168,12 +206,22 @@ export class OutgoingPool {
   /** @param largeBytes length of the longest frame that is copied */
   constructor(largeBytes: number) {
     const lengths = [SMALL_BYTES, SHORT_BYTES, COMMON_BYTES].filter((byteLength) => byteLength < largeBytes);
-    this.#classes = [...lengths, largeBytes].map((byteLength) => ({ byteLength, free: [] }));
+    this.#classes = [...lengths, Math.max(largeBytes, PUT_RUN_HEADER_BYTES)].map((byteLength) => ({
+      byteLength,
+      free: [],
+    }));
   }
 
   /** A frame with room for a header and an end. */
   takeSmall(): Outgoing {
     return this.#takeOf(this.#classes[0]!);
+  }
+
+  /** A PUT_RUN without puts. */
+  takeRun(): Outgoing {
+    const run = this.take(PUT_RUN_HEADER_BYTES);
+    run.beginRun();
+    return run;
   }
 
   /** A frame with room for `byteLength` bytes, at most those of the longest frame. */

@@ -15,6 +15,11 @@ describe('a stream', () => {
       frame([FrameType.AM | (id << 8), length], BYTES.subarray(0, length));
     const put = (offset: number, length: number): Uint8Array =>
       frame([FrameType.PUT, length, ...words, offset, 0], BYTES.subarray(offset, offset + length));
+    const run = (...puts: readonly (readonly [number, number])[]): Uint8Array => {
+      const bodies = puts.map(([offset, length]) => frame([], BYTES.subarray(offset, offset + length)));
+      const headers = puts.map(([offset, length]) => frame([FrameType.PUT, length, ...words, offset, 0]));
+      return Buffer.concat([frame([FrameType.PUT_RUN, puts.length]), ...headers, ...bodies]);
+    };
     return Buffer.concat([
       am(1, 0),
       am(2, 1),
@@ -24,7 +29,10 @@ describe('a stream', () => {
       put(13, 987),
       am(3, 17),
       frame([FrameType.GET, 0, ...words, 0, 0, 16, 0]),
-      put(1000, 4000),
+      run([1000, 16], [1016, 1], [1017, 0], [1017, 13]),
+      run([1030, 7]),
+      run([1037, 0], [1037, 1], [1038, 962], [2000, 1500]),
+      put(3500, 1500),
       am(4, 8),
     ]);
   }

@@ -3,7 +3,7 @@
  * reason.
  */
 
-import { Errno, tcpRecv } from '../../../sys/index.ts';
+import { Errno, TCP_PIECES_MAX, type TcpPieces, tcpRecv } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
 import {
@@ -14,6 +14,9 @@ import {
   headerBytesOf,
   idAfterPuts,
   messageIdOf,
+  PUT_HEADER_BYTES,
+  PUT_RUN_HEADER_BYTES,
+  PUT_RUN_MAX,
   padded,
   statusOf,
   typeOf,
@@ -23,9 +26,15 @@ import type { Payload } from './payload.ts';
 import type { TcpBuffers } from './tcp-buffers.ts';
 
 /** Longer bodies are received directly into memory, so their header is read without the bytes that follow it. */
-const BULK_BYTES_MIN = Number(process.env['BULK'] ?? 65_536);
-/** Bytes to read if a header with a long body is expected. */
-const HEADER_READ_BYTES = 256;
+const BULK_BYTES_MIN = 65_536;
+/** Bytes to read if headers with long bodies are expected: those of a PUT_RUN. */
+const HEADER_READ_BYTES = PUT_RUN_HEADER_BYTES;
+
+const PUT_WORDS: number = PUT_HEADER_BYTES >> 2;
+/** Stands for the headers of a connection that has received no run. */
+const NO_RUN = new Int32Array(0);
+/** The end of the shared memory, where padding goes. */
+const JUNK_BYTES = 8;
 
 /** Consumer of frames. A method that returns false has ended the connection. */
 export interface FrameSink {
@@ -36,7 +45,9 @@ export interface FrameSink {
   /** Answers puts. */
   readonly transmitter: { readonly putsInRow: number };
   onMessage(id: number): void;
-  onPut(words: Int32Array, at: number): boolean;
+  onPut(words: Int32Array, at: number): void;
+  /** Address of the memory of a put whose bytes come behind those of others; 0 for none. */
+  placeOfPut(words: Int32Array, at: number): number;
   onGetData(byteLength: number): boolean;
   /** The body of a put, or the data of a get, is complete, with this status. */
   onPayloadEnd(status: number): void;
@@ -74,6 +85,11 @@ export class Receiver {
   /** A message in the stored rest waits for a message handler. */
   #isStalled = false;
   #expectsBulk = false;
+  /** Headers of a PUT_RUN: those that are missing, how many there are, and the next one whose body is received. */
+  #missing = 0;
+  #run: Int32Array = NO_RUN;
+  #runCount = 0;
+  #runNext = 0;
 
   /** @param records source of all data; undefined for a connection that is not encrypted */
   constructor(fd: number, buffers: TcpBuffers, sink: FrameSink, records: RecordStream | undefined) {
@@ -81,6 +97,11 @@ export class Receiver {
     this.#fd = fd;
     this.#buffers = buffers;
     this.#sink = sink;
+  }
+
+  /** Whether puts of a run are still to come. */
+  get isInRun(): boolean {
+    return this.#missing > 0 || this.#runNext < this.#runCount;
   }
 
   /**
@@ -107,19 +128,73 @@ export class Receiver {
     return total;
   }
 
-  /** Reads into the memory of the body and, if that is its last piece, what follows it, which saves a call of the kernel. */
+  /**
+   * Reads into the memory of the body and, if that is its last piece, into that of the puts behind it, and what follows: one call of the kernel instead of one
+   * for each.
+   */
   #receiveBody(payload: Payload, bytesMax: number): number {
     const { rx, pieces } = this.#buffers;
-    const start = -this.#padding & 7;
     pieces.clear();
     pieces.add(payload.address, bytesMax);
-    if (bytesMax === payload.left) pieces.add(rx.address + start, this.#expectsBulk ? HEADER_READ_BYTES : rx.byteLength - start);
+    if (bytesMax < payload.left) {
+      const received = pieces.receive(this.#fd);
+      if (received > 0) payload.advance(received);
+      return received;
+    }
+    const chained = this.#addRun(pieces);
+    const last = chained === 0 ? this.#padding : this.#paddingInRun(chained - 1);
+    const start = -last & 7;
+    const room = rx.byteLength - JUNK_BYTES - start;
+    pieces.add(rx.address + start, this.#expectsBulk ? Math.min(HEADER_READ_BYTES, room) : room);
     const received = pieces.receive(this.#fd);
     if (received <= 0) return received;
-    payload.advance(Math.min(received, bytesMax));
-    if (payload.left === 0) this.#endPayload();
-    if (received > bytesMax) this.#consume(start, start + received - bytesMax);
+    const behind = this.#endBodies(received, chained);
+    if (behind > 0 && this.#sink.isUp) this.#consume(start, start + behind);
     return received;
+  }
+
+  /** Adds the memory of the next puts of the run, as far as they have such; returns their number. */
+  #addRun(pieces: TcpPieces): number {
+    const { rx } = this.#buffers;
+    let padding = this.#padding;
+    let count = 0;
+    // A piece is for the rest of the current body, and one for what is behind the last.
+    for (let free = TCP_PIECES_MAX - 2; this.#runNext + count < this.#runCount && free >= 2; free -= 2, count++) {
+      const at = (this.#runNext + count) * PUT_WORDS;
+      const byteLength = valueIn(this.#run, at);
+      const place = byteLength === 0 ? 0 : this.#sink.placeOfPut(this.#run, at);
+      if (place === 0) break;
+      if (padding > 0) pieces.add(rx.address + rx.byteLength - JUNK_BYTES, padding);
+      pieces.add(place, byteLength);
+      padding = padded(byteLength) - byteLength;
+    }
+    return count;
+  }
+
+  /** Padding of one of the next puts of the run. */
+  #paddingInRun(index: number): number {
+    const byteLength = valueIn(this.#run, (this.#runNext + index) * PUT_WORDS);
+    return padded(byteLength) - byteLength;
+  }
+
+  /** Takes note of bytes that were received into the current body and `chained` ones of the run; returns how many came behind those. */
+  #endBodies(received: number, chained: number): number {
+    const { payload } = this.#sink;
+    let left = received;
+    for (let following = chained; ; following--) {
+      const bytes = Math.min(left, payload.left);
+      payload.advance(bytes);
+      left -= bytes;
+      if (payload.left > 0) return 0;
+      this.#endPayload();
+      if (following === 0 || !this.#sink.isUp) return left;
+      // Without padding between them, the next body has begun.
+      if (this.#inPayload) continue;
+      const padding = Math.min(left, this.#padding);
+      left -= padding;
+      this.#endPadding(padding);
+      if (!this.#inPayload) return 0;
+    }
   }
 
   /** Offset of the next read in the shared memory, such that the frame after the rest of a body is at a multiple of 8. */
@@ -184,6 +259,8 @@ export class Receiver {
         continue;
       }
       const type = typeOf(words, word);
+      if (this.#missing > 0 && type !== FrameType.PUT)
+        return this.#violate(`a frame of type ${type} in a run of puts`, end);
       if (type === FrameType.AM || type === FrameType.AM_ZCOPY || type === FrameType.AM_AFTER_PUTS) {
         const next = this.#message(at, end, type);
         if (next === 0) break;
@@ -238,10 +315,23 @@ export class Receiver {
           this.#violate(`a body of ${value >>> 0} bytes`, 0);
           return false;
         }
-        if (!(type === FrameType.PUT ? this.#sink.onPut(words, word) : this.#sink.onGetData(value))) return false;
+        if (this.#missing > 0) return this.#addToRun(words, word);
+        if (type === FrameType.PUT) this.#sink.onPut(words, word);
+        else if (!this.#sink.onGetData(value)) return false;
         this.#expectsEnd = type === FrameType.GET_DATA;
+        this.#expectsBulk = value >= BULK_BYTES_MIN;
         this.#beginPayload(value);
         return this.#sink.isUp;
+      case FrameType.PUT_RUN:
+        if (value < 1 || value > PUT_RUN_MAX) {
+          this.#violate(`a run of ${value >>> 0} puts`, 0);
+          return false;
+        }
+        if (this.#run === NO_RUN) this.#run = new Int32Array(PUT_RUN_MAX * PUT_WORDS);
+        this.#missing = value;
+        this.#runCount = value;
+        this.#runNext = value;
+        return true;
       case FrameType.GET:
         return this.#sink.onGet(words, word);
       case FrameType.ACK:
@@ -257,23 +347,51 @@ export class Receiver {
     }
   }
 
+  /** Keeps a header of a run; behind the last one, the first body begins. */
+  #addToRun(words: Int32Array, word: number): boolean {
+    const at = (this.#runCount - this.#missing) * PUT_WORDS;
+    for (let i = 0; i < PUT_WORDS; i++) this.#run[at + i] = words[word + i]!;
+    this.#missing -= 1;
+    if (this.#missing > 0) return true;
+    this.#runNext = 0;
+    this.#expectsBulk = true;
+    this.#expectsEnd = false;
+    this.#beginNextOfRun();
+    return this.#sink.isUp;
+  }
+
+  /** Begins the next body of the run if there is one and nothing is left of the one before. */
+  #beginNextOfRun(): void {
+    if (this.#padding > 0 || this.#runNext === this.#runCount || !this.#sink.isUp) return;
+    const at = this.#runNext * PUT_WORDS;
+    this.#runNext += 1;
+    this.#sink.onPut(this.#run, at);
+    this.#beginPayload(valueIn(this.#run, at));
+  }
+
   #beginPayload(byteLength: number): void {
     this.#inPayload = true;
     this.#padding = padded(byteLength) - byteLength;
-    this.#expectsBulk = byteLength >= BULK_BYTES_MIN;
     if (byteLength === 0) this.#endPayload();
   }
 
   #endPayload(): void {
     this.#inPayload = false;
     if (!this.#expectsEnd) this.#sink.onPayloadEnd(Status.OK);
+    this.#beginNextOfRun();
+  }
+
+  /** Bytes of padding have been received. */
+  #endPadding(byteLength: number): void {
+    this.#padding -= byteLength;
+    this.#beginNextOfRun();
   }
 
   /** Consumes bytes of a body or its padding from the shared memory; returns how many. */
   #takeBody(at: number, end: number): number {
     if (!this.#inPayload) {
       const padding = Math.min(this.#padding, end - at);
-      this.#padding -= padding;
+      this.#endPadding(padding);
       return padding;
     }
     const { payload } = this.#sink;

@@ -14,7 +14,8 @@ import { Status } from '../../../ucs/type/status.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import { MemAccess } from '../../api/memory-domain.ts';
 import type { HostMemory } from '../../base/host/host-memory.ts';
-import { KEY_WORDS } from './frame.ts';
+import { isInside } from '../../base/range.ts';
+import { KEY_WORDS, keyWordOf, offsetOf, valueIn } from './frame.ts';
 
 /** Name of component, memory domain and transport. */
 export const TCP_NAME = 'tcp';
@@ -172,4 +173,11 @@ function refusal(code: string, rule: string): UcxError {
 function malformed(): UcxError {
   const message = `remote key of ${TCP_NAME} is not a remote key of this version`;
   return new UcxError({ code: 'ERR_RKEY_MALFORMED', status: Status.INVALID_PARAM, message, details: { md: TCP_NAME } });
+}
+
+/** The memory that a PUT writes; undefined for a key or a range that is not valid. */
+export function memoryOfPut(keys: TcpKeyTable, words: Int32Array, at: number): HostMemory | undefined {
+  const memory = keys.findForPut(words, keyWordOf(at));
+  const isGood = memory !== undefined && isInside(offsetOf(words, at), valueIn(words, at), memory.byteLength);
+  return isGood ? memory : undefined;
 }

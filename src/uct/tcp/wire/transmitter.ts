@@ -164,6 +164,16 @@ export class Transmitter {
     return waits ? Status.OK : this.sendMore();
   }
 
+  /** The last frame, if it is a PUT_RUN that takes one more put; undefined for any other. */
+  get openRun(): Outgoing | undefined {
+    return this.isCorked && this.#tail?.takesPut === true && !this.#isSealing ? this.#tail : undefined;
+  }
+
+  /** A pending record contains the beginning of the queue. */
+  get #isSealing(): boolean {
+    return this.#records?.isPending === true;
+  }
+
   /** Whether puts have arrived that are not acknowledged. */
   get hasPendingAcks(): boolean {
     return this.#pendingAcks > 0;
@@ -306,8 +316,7 @@ export class Transmitter {
   #insert(outgoing: Outgoing): Status {
     const head = this.#head;
     if (head === undefined) return this.push(outgoing);
-    // The pending record contains the beginning of the queue.
-    if (this.#lastRefusal !== undefined || this.#records?.isPending === true) {
+    if (this.#lastRefusal !== undefined || this.#isSealing) {
       this.#append(outgoing);
       return Status.OK;
     }
