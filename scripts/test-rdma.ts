@@ -25,7 +25,8 @@ const PROGRAM = join(ROOT, 'dist/programs/rdma-guest-program.js');
 /** Runs the contract suites in the guest, from bundles: transforming their modules there would take minutes. */
 const SUITES = join(ROOT, 'dist/test/rdma/guest-suites.js');
 const SUITES_FOLDER = 'dist/contract';
-const SUITE = /^(memory-domain|endpoint-(atomics|messages|rma))\.test\.ts$/;
+const SUITE =
+  /^(memory-domain|endpoint-(atomics|messages|rma)|ucp-(active-message|atomic|list|protection|put-get|stream|tag))\.test\.ts$/;
 /** Programs, and the Debian packages that bring them. */
 const PROGRAMS: Readonly<Record<string, string>> = {
   'qemu-system-x86_64': 'qemu-system-x86',
