@@ -2,7 +2,7 @@
 
 import * as fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Status } from '../../src/ucs/type/status.ts';
+import { isFailure, Status } from '../../src/ucs/type/status.ts';
 import {
   type AmFrame,
   type AmPacker,
@@ -379,6 +379,20 @@ function endCases(fixture: MessageFixture): void {
     fixture.endpoint.close();
     fixture.sender.close();
     await fixture.expectAll(expected);
+  });
+
+  it('of the sender let its endpoints send nothing more', async () => {
+    requires(fixture.sender !== fixture.receiver, 'two ends');
+    fixture.listen();
+    const { sender, endpoint } = fixture;
+    sender.close();
+    const bytes = pattern(300, 1);
+    for (const byteLength of [8, 300]) {
+      expect(isFailure(fixture.short(1, bytes.slice(0, byteLength)))).toBe(true);
+      expect(isFailure(endpoint.amBcopy(1, new BytesPacker(bytes.slice(0, byteLength))))).toBe(true);
+    }
+    expect(isFailure(endpoint.check())).toBe(true);
+    await fixture.expectAll([]);
   });
 
   it('of the receiver are reported to senders', () => {

@@ -26,6 +26,8 @@ export interface MdUnderTest {
    * register no dma-bufs.
    */
   foreignDmabuf?(byteLength: number): DmabufExport;
+  /** Devices keep the pages of registered memory, and write to them though its buffer was detached. */
+  readonly writesDetached?: boolean;
   /** Releases everything but the memory domain, which the suite closes itself. */
   close(): void;
 }

@@ -110,7 +110,7 @@ export function openIb(log: TestLog, overrides: Readonly<Record<string, string>>
   if (REAL_DEVICES !== undefined) {
     const isDeviceAllowed = (_type: string, name: string): boolean => REAL_DEVICES!.includes(name.replace(/:1$/, ''));
     const md = ibComponent(realVerbs()).openMd({ ...services, isDeviceAllowed });
-    return { md, peer: md.resources.at(-1)!, ...counts, close: () => {} };
+    return { md, peer: md.resources.at(-1)!, writesDetached: true, ...counts, close: () => {} };
   }
   const emulated = createEmulatedNode({ cards: 2, dmaThreads: 0, nics: 2, log: log.log });
   const shared = new GaudiResources({ node: emulated, mappingTable: undefined });

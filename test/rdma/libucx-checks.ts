@@ -8,14 +8,16 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
-import { Context, type Endpoint, type Worker } from '../../src/index.ts';
-import { ADDRESSES, check } from './guest.ts';
+import { Context, type Endpoint, isUcxError, Status, type Worker } from '../../src/index.ts';
+import { ADDRESSES, check, Skipped } from './guest.ts';
 
 const EXAMPLE = '/tmp/ucp_client_server';
 const ENV = {
   UCX_TLS: 'rc_verbs',
   UCX_SOCKADDR_TLS_PRIORITY: 'rdmacm',
   UCX_IB_GID_INDEX: '1',
+  // rdma_rxe says more than once that a queue pair in error has reached its last receive, and UCX ends the process then (openucx/ucx, issue 10432).
+  UCX_IB_ASYNC_EVENTS: 'n',
   UCX_WARN_UNUSED_ENV_VARS: 'n',
   // Programs are started: UCX warns that RDMA and fork do not go together in general.
   UCX_LOG_LEVEL: 'error',
@@ -72,6 +74,11 @@ async function receiveFromClient(mode: Mode, size: number, port: number): Promis
   try {
     const bytes = await receive(worker, mode, size, port, () => {
       client = new Program(['-a', ADDRESSES[1], '-p', String(port), ...argumentsOf(mode, size)]);
+    }).catch(async (error: unknown) => {
+      // Its sends are complete once they are copied, and it closes by force then.
+      const isLost = mode === 'stream' && isUcxError(error) && error.status === Status.CONNECTION_RESET;
+      if (!isLost || (await client!.ended()) !== 0) throw error;
+      throw new Skipped('the program has closed its endpoint by force before its device had sent the message');
     });
     assert.deepEqual(bytes, messageOf(size));
     assert.equal(await client!.ended(), 0, client!.output);

@@ -1,17 +1,18 @@
 /** The interface of ib: what happens to peers, connections and credits. Operations are tested by the contract suites. */
 
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { MdUnderTest } from '../../../test/contract/uct-fixture.ts';
+import { CountingCompletion, keyOf, type MdUnderTest, ownBytes } from '../../../test/contract/uct-fixture.ts';
 import { openIb } from '../../../test/contract/uct-implementations.ts';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { progressUntil } from '../../../test/fixtures/progress-until.ts';
 import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';
 import { RdmaContext } from '../../emulator/rdma/rdma-context.ts';
 import { Errno, SyscallError } from '../../sys/index.ts';
+import { WordOperation } from '../../ucp/api/word-operation.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { AsyncEventType, LinkLayer, QpState } from '../../verbs/abi.ts';
-import type { Iface, UctEndpoint } from '../api/iface.ts';
+import { AtomicOperation, type Iface, type UctEndpoint } from '../api/iface.ts';
 import { IbEndpoint } from './ib-endpoint.ts';
 import { IbIface } from './ib-iface.ts';
 import { ibUnreachableReason, packIbAddress, unpackIbAddress } from './wire/ib-address.ts';
@@ -86,6 +87,31 @@ describe('IbIface', () => {
     expect(send(endpoint)).toBe(Status.CONNECTION_RESET);
     expect(near.errorOf(Status.CONNECTION_RESET)?.message).toMatch(/^rc\/hca0:1: the connection to /);
     endpoint.close();
+  });
+
+  it('uses nothing of the device after its close, though its endpoints are used', async () => {
+    const endpoint = near.connect(far.address);
+    await until(() => send(endpoint) === Status.OK);
+    if (!(endpoint instanceof IbEndpoint)) return expect.fail('an endpoint of ib');
+    const rkey = keyOf(under.md, under.md.memReg(ownBytes(64)));
+    near.close();
+    // Queues that are destroyed: a library would use memory that is free.
+    const { sendCq, receiveCq } = ibIface(near);
+    const uses = [sendCq, receiveCq].map((cq) => vi.spyOn(cq, 'poll'));
+    const posts = vi.spyOn(endpoint.connection.qp, 'postSend');
+    const call = WordOperation.of(AtomicOperation.ADD, 8, 1n, 0n);
+    const statuses = [
+      send(endpoint),
+      endpoint.putShort(new Uint8Array(8), 0, 8, 0, rkey),
+      endpoint.getShort(new Uint8Array(8), 0, 8, 0, rkey, new CountingCompletion()),
+      endpoint.atomic(call, 0, rkey, new CountingCompletion()),
+      endpoint.flush(undefined),
+      endpoint.check(),
+    ];
+    expect(new Set(statuses)).toEqual(new Set([Status.CANCELED]));
+    endpoint.close();
+    expect(near.progress()).toBe(0);
+    for (const use of [...uses, posts]) expect(use).not.toHaveBeenCalled();
   });
 
   it('does not wait for a peer that has closed before', async () => {

@@ -287,6 +287,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   // Functions for endpoints and connections.
 
   receive(): void {
+    if (this.#closed) return;
     const reader = this.#receives;
     const { words } = reader;
     for (let left = reader.fill(); left > 0; left--) {

@@ -320,12 +320,13 @@ export class Connection {
     this.#owner.onFailed(this, status);
   }
 
-  /** Destroys the queue pair; what has not ended is canceled. */
+  /** Destroys the queue pair; what has not ended is canceled, and so is what endpoints of a closed interface start. */
   destroy(): void {
     if (this.isDestroyed) return;
     this.isDestroyed = true;
     this.qp.close();
-    this.abandon(this.failure === Status.OK ? Status.CANCELED : this.failure);
+    if (this.failure === Status.OK) this.failure = Status.CANCELED;
+    this.abandon(this.failure);
     this.#block.free();
   }
 
