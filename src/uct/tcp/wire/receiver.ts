@@ -36,14 +36,23 @@ const NO_RUN = new Int32Array(0);
 /** The end of the shared memory, where padding goes. */
 const JUNK_BYTES = 8;
 
+/** What sends the answers to frames. */
+interface FrameAnswers {
+  readonly putsInRow: number;
+  /** Whether frames are held back, to be sent together. */
+  isCorked: boolean;
+  /** Frames that were queued. */
+  readonly queued: number;
+}
+
 /** Consumer of frames. A method that returns false has ended the connection. */
 export interface FrameSink {
   /** The destination of the current body. */
   readonly payload: Payload;
   /** Whether there is a handler for messages. */
   readonly hasHandler: boolean;
-  /** Answers puts. */
-  readonly transmitter: { readonly putsInRow: number };
+  /** Answers frames. */
+  readonly transmitter: FrameAnswers;
   onMessage(id: number): void;
   onPut(words: Int32Array, at: number): void;
   /** Address of the memory of a put whose bytes come behind those of others; 0 for none. */
@@ -111,6 +120,8 @@ export class Receiver {
    */
   receive(polls: number): number {
     if (this.#isStalled && !this.#resume()) return 0;
+    const { transmitter } = this.#sink;
+    const { queued } = transmitter;
     let total = 0;
     for (let poll = 0; poll < polls && this.#sink.isUp && !this.#isStalled; poll++) {
       const { payload } = this.#sink;
@@ -122,6 +133,8 @@ export class Receiver {
         return total;
       }
       total += received;
+      // Answers do not wait for the data behind their requests.
+      if (transmitter.queued !== queued) return total;
       // A record that is shorter than the buffer does not mean that there is no more data.
       if ((received < bytesMax && this.#records === undefined) || this.end !== undefined) return total;
     }
@@ -236,8 +249,17 @@ export class Receiver {
     return true;
   }
 
+  /** Delivers the frames of one read. What answers them leaves together: each call of the kernel costs time, and a short segment at its end costs more. */
   #consume(from: number, end: number): void {
-    const used = this.#parse(from, end);
+    const { transmitter } = this.#sink;
+    const { isCorked } = transmitter;
+    transmitter.isCorked = true;
+    let used: number;
+    try {
+      used = this.#parse(from, end);
+    } finally {
+      transmitter.isCorked = isCorked;
+    }
     this.#partial = used === end ? undefined : this.#buffers.rx.u8.slice(used, end);
   }
 

@@ -203,8 +203,9 @@ export class Transmitter {
     return this.push(refusal);
   }
 
-  /** Sends a frame that consists of a header only. */
+  /** Sends a frame that consists of a header only, at once: what is held back leaves before it. */
   signal(type: number, word = 0): Status {
+    this.isCorked = false;
     return this.push(this.#header(type, word));
   }
 
