@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { performance } from 'node:perf_hooks';
 import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { builtSpecifier } from '../../../test/fixtures/built.ts';
@@ -63,8 +64,12 @@ describe('systemClock', () => {
 describe('systemClock timers on a simulated event loop', () => {
   beforeEach(() => {
     vi.useFakeTimers();
+    // The clock reads the object of Node itself, which fake timers do not replace.
+    const [nowMs, startMs] = [performance.now(), Date.now()];
+    vi.spyOn(performance, 'now').mockImplementation(() => nowMs + Date.now() - startMs);
   });
   afterEach(() => {
+    vi.restoreAllMocks();
     vi.useRealTimers();
   });
 
