@@ -41,7 +41,7 @@ export const WHOLE: Extent = { rounds: 3, scale: 1, curveBytesMax: 64 * 2 ** 20,
 export const TABLE_ONLY: Extent = { ...WHOLE, curveBytesMax: 0, folder: undefined };
 
 /** The table and every size to 16 MiB, in single short runs: the shape of the curves in ten minutes, and not their last digits. */
-export const SIZES_ONCE: Extent = { ...WHOLE, rounds: 1, scale: 0.3, curveBytesMax: 16 * 2 ** 20 };
+export const SIZES_ONCE: Extent = { ...WHOLE, rounds: 1, scale: 0.15, curveBytesMax: 16 * 2 ** 20 };
 
 /** Measures everything; prints and returns what has a target. */
 export async function benchCUcx({ rounds, scale, curveBytesMax, folder }: Extent = WHOLE): Promise<Result[]> {

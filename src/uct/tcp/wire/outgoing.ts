@@ -15,7 +15,6 @@ import {
   PUT_RUN_MAX,
   padded,
   typeOf,
-  valueIn,
   writeEnd,
   writeSignal,
 } from './frame.ts';
@@ -27,6 +26,7 @@ const LOST = 0;
 const COMMON_BYTES = 8256;
 /** Likewise for the shortest: many links may have a batch of them at the same time. */
 const SHORT_BYTES = 512;
+const NO_RUN = -1;
 /** Index of the end in small frames. */
 const END_WORD: number = HEADER_BYTES_MAX >> 2;
 /** A header and an end. */
@@ -53,6 +53,8 @@ export class Outgoing {
   hasOvertaken = false;
   /** Completed when everything is sent; undefined for none. */
   completion: Completion | undefined = undefined;
+  /** Puts of a PUT_RUN; -1 for any other frame. The words of the rest of a frame may be anything. */
+  runLength: number = NO_RUN;
   /** Number of copied message bytes in it. */
   copied = 0;
   /** INVALID_ADDR once memory was lost. Zeros are then sent in its place. */
@@ -70,20 +72,19 @@ export class Outgoing {
 
   /** Makes it a PUT_RUN without puts. */
   beginRun(): void {
-    writeSignal(this.words, 0, FrameType.PUT_RUN, 0);
+    this.runLength = 0;
     this.add(this.block.address, HEADER_BYTES);
   }
 
   /** Whether it is a PUT_RUN with room for one more put. */
   get takesPut(): boolean {
-    const isRun = typeOf(this.words, 0) === FrameType.PUT_RUN;
-    return isRun && !this.isStarted && valueIn(this.words, 0) < PUT_RUN_MAX;
+    return this.runLength >= 0 && this.runLength < PUT_RUN_MAX && !this.isStarted;
   }
 
   /** Counts one more put of a PUT_RUN. @returns index of the first word of its header, which is the caller's to write */
   addRunHeader(): number {
-    const count = valueIn(this.words, 0);
-    writeSignal(this.words, 0, FrameType.PUT_RUN, count + 1);
+    this.runLength += 1;
+    writeSignal(this.words, 0, FrameType.PUT_RUN, this.runLength);
     const at = this.lengths[0]!;
     this.lengths[0] = at + PUT_HEADER_BYTES;
     return at >> 2;
@@ -242,6 +243,7 @@ export class OutgoingPool {
     outgoing.completion = undefined;
     outgoing.failure = Status.OK;
     outgoing.copied = 0;
+    outgoing.runLength = NO_RUN;
     this.takenBytes -= outgoing.block.byteLength;
     outgoing.home.push(outgoing);
   }

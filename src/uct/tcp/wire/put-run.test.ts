@@ -7,6 +7,8 @@ import { keyed, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tc
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, UctEndpoint } from '../../api/iface.ts';
 import type { HostMemory } from '../../base/host/host-memory.ts';
+import type { TcpEndpoint } from '../tcp-endpoint.ts';
+import { FrameType } from './frame.ts';
 import type { TcpKey } from './tcp-key.ts';
 
 const SOURCE_BYTES = 400_000;
@@ -27,6 +29,35 @@ class Counted implements Completion {
     this.ends += 1;
   }
 }
+
+it('a put does not continue the rest of another frame, whatever that looks like', async () => {
+  const net = new TcpInterfaces();
+  const [own, peer] = [net.open({ SNDBUF: '64k' }), net.open()];
+  const endpoint = own.iface.connect(peer.iface.address) as TcpEndpoint;
+  await net.until([own, peer], () => endpoint.amShort(1, new Int32Array(2), 2, undefined, 0, 0) === Status.OK);
+  const { memory: source } = keyed(own, 64);
+  const { memory: target, key } = keyed(peer, 64);
+  // Words that look like a run, wherever the kernel cuts the message at a word.
+  const message = new Uint8Array(new Int32Array(10_000).fill(FrameType.PUT_RUN).buffer);
+  const arrived = (): Uint8Array[] => peer.messages.filter(({ id }) => id === 2).map(({ bytes }) => bytes);
+  let sent = 0;
+  for (let round = 1; round <= 20; round++) {
+    for (; !endpoint.link.transmitter.isBlocked; sent++)
+      expect(endpoint.amShort(2, new Int32Array(2), 2, message, 0, message.byteLength)).toBe(Status.OK);
+    source.bytes.fill(round);
+    endpoint.cork();
+    const completion = new Counted();
+    const iov = [{ memory: source, offset: 0, byteLength: 64 }];
+    expect(endpoint.putZcopy(iov, 0, key, completion)).toBe(Status.INPROGRESS);
+    endpoint.uncork();
+    await net.until([own, peer], () => completion.ends === 1);
+    expect(target.bytes.every((byte) => byte === round)).toBe(true);
+    expect(arrived()).toHaveLength(sent);
+    for (const bytes of arrived()) expect(Buffer.compare(bytes.subarray(8), message)).toBe(0);
+    peer.messages.length = 0;
+    sent = 0;
+  }
+});
 
 describe.each([
   ['in the clear', {}],
