@@ -2,7 +2,7 @@
 
 import { IfaceFlag } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import { type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
+import { hasKeyPart, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import { isReadScheme, type RendezvousScheme } from '../resources/config.ts';
 import type { Connection } from './request/request.ts';
 
@@ -26,10 +26,8 @@ export function rendezvousFrom(context: ReadContext, connection: Connection, mem
   const handle = memory instanceof MemoryHandle ? memory : context.handleOf(memory);
   // Memory that is not mapped would be registered for each message, which costs more than the copy.
   if (handle === undefined || (handle.access & MemAccess.REMOTE_GET) === 0) return rendezvousThreshold;
-  const isReached = lanes.some(({ iface, md }) => {
-    if ((iface.attributes.flags & IfaceFlag.CPU_ACCESS) === 0) return false;
-    const part = handle.mdMemory[md.index];
-    return part !== undefined && part.packable !== false;
-  });
+  const isReached = lanes.some(
+    ({ iface, md }) => (iface.attributes.flags & IfaceFlag.CPU_ACCESS) !== 0 && hasKeyPart(handle, md.index),
+  );
   return isReached ? READ_BYTES : rendezvousThreshold;
 }

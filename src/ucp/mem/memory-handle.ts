@@ -56,6 +56,12 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
   }
 }
 
+/** Whether keys of mapped memory have a part for a memory domain. */
+export function hasKeyPart({ mdMemory }: MemoryHandle, md: number): boolean {
+  const part = mdMemory[md];
+  return part !== undefined && part.packable !== false;
+}
+
 /** Row of a plan table for host memory through which the bytes of a device pass. */
 export function stagedPlaceIndex(sysDevice: number): number {
   return 3 + 2 * sysDevice;

@@ -180,6 +180,7 @@ export class MemoryMap {
     this.#check(handle);
     if ((handle.access & REMOTE_ACCESS) === 0) throw noRemoteAccess(handle);
     const { clock } = this.#options;
+    // Reading the clock costs more than all else: only a key that may get more parts needs it.
     const isFinal = handle.packAgainNs === Number.POSITIVE_INFINITY;
     if (handle.packed === undefined || (!isFinal && handle.packAgainNs <= clock.nowNs())) {
       const { packed, isWhole } = this.#pack(handle, handle.access);

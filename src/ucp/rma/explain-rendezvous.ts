@@ -7,7 +7,7 @@ import type { Lane } from '../lane/lane.ts';
 import { laneDistance } from '../lane/lane-distance.ts';
 import { nameOf } from '../lane/lanes.ts';
 import { divisionNote, type RailLimits } from '../lane/rails.ts';
-import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
+import { HOST_PLACE, hasKeyPart, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { ExplainedCandidate } from '../proto/explain-size.ts';
 import { type Candidate, Operation, type Plan, Protocol, selectProtocols } from '../proto/selection.ts';
@@ -85,16 +85,13 @@ export function divided(plan: Plan, lanes: readonly Lane[], limits: RailLimits):
 
 /** The plan by which the peer, with lanes like these, reads memory of this side into the memory of its key. */
 function readPlan({ lanes, distanceOf }: PeerConnection, source: MemoryHandle | undefined, rkey: RemoteKey): Plan {
-  const capabilities = lanes.map(({ iface, md }) => {
-    const own = source?.mdMemory[md.index];
-    return {
-      attributes: iface.attributes,
-      distance: laneDistance(distanceOf, { iface }, source?.sysDevice),
-      hasRemoteKey: source === undefined ? registersHost(md) : own !== undefined && own.packable !== false,
-      hasLocalMemory: rkey.memoryType === MemoryType.HOST || rkey.parts[md.index] !== undefined,
-      registerCost: undefined,
-    };
-  });
+  const capabilities = lanes.map(({ iface, md }) => ({
+    attributes: iface.attributes,
+    distance: laneDistance(distanceOf, { iface }, source?.sysDevice),
+    hasRemoteKey: source === undefined ? registersHost(md) : hasKeyPart(source, md.index),
+    hasLocalMemory: rkey.memoryType === MemoryType.HOST || rkey.parts[md.index] !== undefined,
+    registerCost: undefined,
+  }));
   return selectProtocols(Operation.GET, rkey, source ?? HOST_PLACE, capabilities);
 }
 

@@ -68,8 +68,9 @@ export function initTransfer(
 ): RmaRequest {
   const { local, localOffset, byteLength, rkey, remoteOffset, origin } = place;
   if (rkey.released) throw closedError('remote key');
-  const plan = planFor(operation, local, rkey, connection, origin);
-  const candidate = place.candidate ?? chooseCandidate(plan, operation, local, rkey, byteLength);
+  const candidate =
+    place.candidate ??
+    chooseCandidate(planFor(operation, local, rkey, connection, origin), operation, local, rkey, byteLength);
   const request = new RmaRequest(host);
   initRma(request, operation, connection, candidate, rkey, remoteOffset);
   initLocal(request, local, localOffset, byteLength, host.context);

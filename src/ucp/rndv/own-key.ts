@@ -9,7 +9,7 @@ import { MdFlag, MemAccess, type MemoryDomain } from '../../uct/api/memory-domai
 import type { ProtocolContext } from '../base/protocol-host.ts';
 import type { Connection } from '../base/request/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
-import { HOST_PLACE, MemoryHandle } from '../mem/memory-handle.ts';
+import { HOST_PLACE, hasKeyPart, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import { packRkey } from '../mem/rkey-bytes.ts';
 import { packPart } from '../mem/rkey-part.ts';
@@ -64,11 +64,8 @@ export function ownKey(
 function keepMapped(): void {}
 
 /** Whether the key of mapped memory has a part for a lane of the connection. */
-function isOfUse({ lanes }: Connection, { mdMemory }: MemoryHandle): boolean {
-  return lanes.some(({ md }) => {
-    const part = mdMemory[md.index];
-    return part !== undefined && part.packable !== false;
-  });
+function isOfUse({ lanes }: Connection, memory: MemoryHandle): boolean {
+  return lanes.some(({ md }) => hasKeyPart(memory, md.index));
 }
 
 function transientKey(

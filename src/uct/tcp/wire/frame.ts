@@ -83,6 +83,11 @@ export function padded(byteLength: number): number {
   return (byteLength + 7) & ~7;
 }
 
+/** The padding of a body of this length. */
+export function paddingOf(byteLength: number): number {
+  return -byteLength & 7;
+}
+
 /** Bytes of the header of a type; 0 for an unknown type. */
 export function headerBytesOf(type: number): number {
   switch (type) {

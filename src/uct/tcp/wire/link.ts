@@ -25,7 +25,6 @@ import { Status } from '../../../ucs/type/status.ts';
 import type { AmHandler, Completion } from '../../api/iface.ts';
 import { completeOne } from '../../base/completion.ts';
 import { identityText } from '../../base/iface-address.ts';
-import { isInside } from '../../base/range.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
 import type { Session } from '../secure/session.ts';
 import type { Batches, Batching } from './batches.ts';
@@ -35,7 +34,6 @@ import {
   GETS_MAX,
   getLengthOf,
   HEADER_BYTES,
-  keyWordOf,
   offsetOf,
   PUTS_MAX,
   valueIn,
@@ -48,7 +46,7 @@ import type { Watched } from './ready-set.ts';
 import { type FrameSink, Receiver } from './receiver.ts';
 import type { TcpIovEntry } from './short-target.ts';
 import type { TcpBuffers } from './tcp-buffers.ts';
-import { memoryOfPut, type TcpKeyTable } from './tcp-key.ts';
+import { memoryOfGet, memoryOfPut, type TcpKeyTable } from './tcp-key.ts';
 import { Transmitter } from './transmitter.ts';
 
 /** `idle`: nothing was sent; `waiting`: for a connected socket, whichever end connects; `up`; `down`: finally. */
@@ -355,6 +353,8 @@ export class TcpLink implements FrameSink, Watched, Batching {
     }
   }
 
+  // Functions for the receiver.
+
   onMessage(id: number): void {
     this.#events += 1;
     const frame = this.#owner.buffers.rxFrame;
@@ -403,15 +403,14 @@ export class TcpLink implements FrameSink, Watched, Batching {
 
   onGet(words: Int32Array, at: number): boolean {
     if (this.#served >= GETS_MAX) return this.#violated(`more than ${GETS_MAX} gets at a time`);
-    const memory = this.#owner.keys.findForGet(words, keyWordOf(at));
-    const offset = offsetOf(words, at);
     const byteLength = getLengthOf(words, at);
     if (byteLength > FRAME_BODY_BYTES_MAX) return this.#violated(`a get of ${byteLength} bytes`);
-    const isGood = memory !== undefined && isInside(offset, byteLength, memory.byteLength);
+    const memory = memoryOfGet(this.#owner.keys, words, at);
+    const isGood = memory !== undefined;
     const answer = this.#owner.buffers.pool.takeSmall();
     writeSignal(answer.words, 0, FrameType.GET_DATA, isGood ? byteLength : 0);
     answer.add(answer.block.address, HEADER_BYTES);
-    if (isGood && byteLength > 0) answer.addMemory(memory, offset, byteLength);
+    if (isGood && byteLength > 0) answer.addMemory(memory, offsetOf(words, at), byteLength);
     if (isGood) answer.addPadding(byteLength, this.#owner.buffers.pool.zeros);
     answer.addEnd(isGood ? Status.OK : Status.INVALID_ADDR);
     this.#served += 1;

@@ -13,7 +13,7 @@ import {
   PUT_HEADER_BYTES,
   PUT_RUN_HEADER_BYTES,
   PUT_RUN_MAX,
-  padded,
+  paddingOf,
   typeOf,
   writeEnd,
   writeSignal,
@@ -109,7 +109,7 @@ export class Outgoing {
 
   /** Adds the padding of a body of this length. */
   addPadding(byteLength: number, zeros: ScratchBlock): void {
-    const padding = padded(byteLength) - byteLength;
+    const padding = paddingOf(byteLength);
     if (padding > 0) this.add(zeros.address, padding);
   }
 

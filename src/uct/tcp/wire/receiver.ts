@@ -18,6 +18,7 @@ import {
   PUT_RUN_HEADER_BYTES,
   PUT_RUN_MAX,
   padded,
+  paddingOf,
   statusOf,
   typeOf,
   valueIn,
@@ -155,7 +156,7 @@ export class Receiver {
       return received;
     }
     const chained = this.#addRun(pieces);
-    const last = chained === 0 ? this.#padding : this.#paddingInRun(chained - 1);
+    const last = chained === 0 ? this.#padding : paddingOf(this.#lengthInRun(chained - 1));
     const start = -last & 7;
     const room = rx.byteLength - JUNK_BYTES - start;
     pieces.add(rx.address + start, this.#expectsBulk ? Math.min(HEADER_READ_BYTES, room) : room);
@@ -173,21 +174,19 @@ export class Receiver {
     let count = 0;
     // A piece is for the rest of the current body, and one for what is behind the last.
     for (let free = TCP_PIECES_MAX - 2; this.#runNext + count < this.#runCount && free >= 2; free -= 2, count++) {
-      const at = (this.#runNext + count) * PUT_WORDS;
-      const byteLength = valueIn(this.#run, at);
-      const place = byteLength === 0 ? 0 : this.#sink.placeOfPut(this.#run, at);
+      const byteLength = this.#lengthInRun(count);
+      const place = byteLength === 0 ? 0 : this.#sink.placeOfPut(this.#run, (this.#runNext + count) * PUT_WORDS);
       if (place === 0) break;
       if (padding > 0) pieces.add(rx.address + rx.byteLength - JUNK_BYTES, padding);
       pieces.add(place, byteLength);
-      padding = padded(byteLength) - byteLength;
+      padding = paddingOf(byteLength);
     }
     return count;
   }
 
-  /** Padding of one of the next puts of the run. */
-  #paddingInRun(index: number): number {
-    const byteLength = valueIn(this.#run, (this.#runNext + index) * PUT_WORDS);
-    return padded(byteLength) - byteLength;
+  /** Bytes of one of the next puts of the run. */
+  #lengthInRun(index: number): number {
+    return valueIn(this.#run, (this.#runNext + index) * PUT_WORDS);
   }
 
   /** Takes note of bytes that were received into the current body and `chained` ones of the run; returns how many came behind those. */
@@ -393,7 +392,7 @@ export class Receiver {
 
   #beginPayload(byteLength: number): void {
     this.#inPayload = true;
-    this.#padding = padded(byteLength) - byteLength;
+    this.#padding = paddingOf(byteLength);
     if (byteLength === 0) this.#endPayload();
   }
 

@@ -15,7 +15,7 @@ import type { RemoteKey } from '../../api/memory.ts';
 import { MemAccess } from '../../api/memory-domain.ts';
 import type { HostMemory } from '../../base/host/host-memory.ts';
 import { isInside } from '../../base/range.ts';
-import { KEY_WORDS, keyWordOf, offsetOf, valueIn } from './frame.ts';
+import { getLengthOf, KEY_WORDS, keyWordOf, offsetOf, valueIn } from './frame.ts';
 
 /** Name of component, memory domain and transport. */
 export const TCP_NAME = 'tcp';
@@ -177,7 +177,14 @@ function malformed(): UcxError {
 
 /** The memory that a PUT writes; undefined for a key or a range that is not valid. */
 export function memoryOfPut(keys: TcpKeyTable, words: Int32Array, at: number): HostMemory | undefined {
-  const memory = keys.findForPut(words, keyWordOf(at));
-  const isGood = memory !== undefined && isInside(offsetOf(words, at), valueIn(words, at), memory.byteLength);
-  return isGood ? memory : undefined;
+  return withRange(keys.findForPut(words, keyWordOf(at)), offsetOf(words, at), valueIn(words, at));
+}
+
+/** The same for what a GET reads. */
+export function memoryOfGet(keys: TcpKeyTable, words: Int32Array, at: number): HostMemory | undefined {
+  return withRange(keys.findForGet(words, keyWordOf(at)), offsetOf(words, at), getLengthOf(words, at));
+}
+
+function withRange(memory: HostMemory | undefined, offset: number, byteLength: number): HostMemory | undefined {
+  return memory !== undefined && isInside(offset, byteLength, memory.byteLength) ? memory : undefined;
 }
