@@ -1,39 +1,53 @@
 /**
- * How the package, and the programs of its tests, are bundled: one file for each entry point, thread and program, and the parts that they share, all
- * in one folder. Node.js opens the modules of a package all at once: 600 of them take a second and do not fit under `ulimit -n 128`. Types and checks
- * are the compiler's.
+ * How the package, its tests and their programs are bundled: one file for each entry point, thread, program and file of tests, and the parts that they
+ * share, all in one folder. Node.js opens the modules of a package all at once: 600 of them take a second and do not fit under `ulimit -n 128`. Types
+ * and checks are the compiler's.
  */
 
-import { defineConfig, type RolldownOptions } from 'rolldown';
-import { bundlesOf } from './scripts/bundles.ts';
+import { defineConfig, type OutputOptions, type RolldownOptions } from 'rolldown';
+import { type Bundle, bundlesOf, testsOf } from './scripts/bundles.ts';
+import { sourceMeta } from './scripts/source-meta.ts';
 
-const options: RolldownOptions[] = defineConfig(
-  bundlesOf('.').map(
-    ({ folder, entries }): RolldownOptions => ({
-      input: { ...entries },
-      platform: 'node',
-      transform: { target: 'es2023' },
-      // None of these may come into a bundle; see test/fixtures/built.test.ts.
-      external: ['koffi', 'commander', 'prom-client', 'vitest'],
-      output: {
-        dir: folder,
-        cleanDir: true,
-        chunkFileNames: '[name]-[hash].js',
-        sourcemap: true,
-        // A class that is renamed, because the bundle has another of its name, gets it back, which makes `instanceof` of it slow: those of hot paths
-        // have names of their own.
-        keepNames: true,
-        codeSplitting: {
-          groups: [
-            // By itself, so that it is evaluated before a file that imports the FFI.
-            { name: 'platform', test: /src\/sys\/base\/platform\.ts$/, priority: 1 },
-            // Not with it: the command line prints its refusal as it prints other errors.
-            { name: 'type', test: /src\/ucs\/type\//, priority: 2 },
-          ],
-        },
-      },
-    }),
+type Groups = NonNullable<Exclude<OutputOptions['codeSplitting'], boolean | undefined>['groups']>;
+
+const GROUPS: Groups = [
+  // By itself, so that it is evaluated before a file that imports the FFI.
+  { name: 'platform', test: /src\/sys\/base\/platform\.ts$/, priority: 2 },
+  // Not with it: the command line prints its refusal as it prints other errors.
+  { name: 'type', test: /src\/ucs\/type\/(?!.*\.test\.ts)/, priority: 3 },
+];
+/** One part for nearly all sources: each of the tests needs many of them, and V8 compiles what runs. Not what does something when it is evaluated. */
+const SOURCES: Groups = [{ name: 'sources', test: /src\/(?!tools\/).*(?<!-program|-thread|\.test)\.ts$/, priority: 1 }];
+
+function bundle({ folder, entries }: Bundle, options: RolldownOptions, groups: Groups): RolldownOptions {
+  return {
+    platform: 'node',
+    transform: { target: 'es2023' },
+    ...options,
+    input: { ...entries },
+    output: {
+      dir: folder,
+      cleanDir: true,
+      entryFileNames: '[name].js',
+      chunkFileNames: '[name]-[hash].js',
+      sourcemap: true,
+      // A class that is renamed, because the bundle has another of its name, gets it back, which makes `instanceof` of it slow: those of hot paths
+      // have names of their own.
+      keepNames: true,
+      codeSplitting: { groups },
+    },
+  };
+}
+
+const options: RolldownOptions[] = defineConfig([
+  // None of these may come into a bundle; see test/fixtures/built.test.ts.
+  ...bundlesOf('.').map((one) => bundle(one, { external: ['koffi', 'commander', 'prom-client', 'vitest'] }, GROUPS)),
+  // Packages stay outside.
+  bundle(
+    testsOf('.'),
+    { external: (id) => /^[a-z@]/.test(id) && !id.startsWith('@oxc-project/'), plugins: [sourceMeta] },
+    [...GROUPS, ...SOURCES],
   ),
-);
+]);
 
 export default options;

@@ -1,18 +1,15 @@
-/** How the tests run: files that keep to themselves share processes, the others have one each. The tiers are folders (see docs/TESTING.md). */
+/**
+ * How the tests run: from bundles, as transforming and loading their modules one by one takes a minute; files that keep to themselves share processes,
+ * the others have one each. The tiers are folders (see docs/TESTING.md).
+ */
 
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
+import { BUNDLED_PARTS, MODULE_TESTS, SETUP_MODULES, TESTS_FOLDER } from './scripts/bundles.ts';
+import { buildIfStale } from './test/fixtures/build.ts';
 
-/**
- * Unit tests with a process of their own: two replace modules of the sources, which no other file of the process may have loaded; two force garbage
- * collections, each of which takes as long as the heap of the process is large.
- */
-const OWN_PROCESS = [
-  'src/emulator/node-construction.test.ts',
-  'src/hlthunk/memory/arena.test.ts',
-  'src/ucs/rcache/model.test.ts',
-  'src/ucs/rcache/rcache.test.ts',
-];
+/** Unit tests with a process of their own: they force garbage collections, each of which takes as long as the heap of the process is large. */
+const OWN_PROCESS = ['src/ucs/rcache/{model,rcache}.test.ts'];
 
 /**
  * Tests of more than one module that load no foreign library and start no process to kill. What else is in test/ has processes of its own: a fault in
@@ -31,7 +28,7 @@ const SHARED = [
 
 /** Files that take longest, though some are short: begun last, one of them would run alone at the end. Vitest knows durations only from an earlier run. */
 const LONGEST =
-  /(docs|law|simulation|chaos|perftest|libucx-gaudi|libucx-interop|libucx-tools|command-line|node-command|web-page|hardware-tools|demo-exchange|package|two-nodes|ucp-[a-z-]+)\.test\.ts$/;
+  /(docs|law|simulation|chaos|perftest|libucx-gaudi|libucx-interop|libucx-tools|command-line|node-command|web-page|hardware-tools|demo-exchange|package|two-nodes|ucp-[a-z-]+)\.test\.ts\.js$/;
 
 /** Runs the longest files first. */
 class LongestFirst extends BaseSequencer {
@@ -43,46 +40,52 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-const SETUP = ['test/fixtures/signal-storm.ts', 'test/fixtures/fail-on-warnings.ts'];
+/** The bundles of files. */
+const bundled = (files: readonly string[]): string[] => files.map((file) => `${TESTS_FOLDER}/${file}.js`);
+
+buildIfStale();
 
 const config: ViteUserConfig = defineConfig({
   test: {
     // Emulated cards are what the tests ask for, unless the environment says otherwise.
     env: { UCX_GAUDI_DRIVER: process.env['UCX_GAUDI_DRIVER'] ?? 'emulator' },
-    globalSetup: ['test/fixtures/build.ts'],
+    pool: 'forks',
     maxWorkers: 2,
+    // Both processors have work: threads of the collector would take turns with the tests.
+    execArgv: ['--single-threaded-gc'],
+    testTimeout: 20_000,
+    hookTimeout: 20_000,
     watch: false,
     sequence: { sequencer: LongestFirst },
     teardownTimeout: 5_000,
     // A test that cannot fail is no test.
     passWithNoTests: false,
     allowOnly: false,
+    server: { deps: { external: [BUNDLED_PARTS] } },
     projects: [
       {
         extends: true,
         test: {
           name: 'unit',
-          include: ['src/**/*.test.ts', ...SHARED],
-          exclude: OWN_PROCESS,
-          setupFiles: SETUP,
-          pool: 'forks',
+          include: bundled(['src/**/*.test.ts', ...SHARED]),
+          exclude: bundled(OWN_PROCESS),
+          setupFiles: bundled(SETUP_MODULES),
           isolate: false,
-          testTimeout: 20_000,
-          hookTimeout: 20_000,
         },
       },
       {
         extends: true,
         test: {
           name: 'process',
-          include: ['test/**/*.test.ts', ...OWN_PROCESS],
-          exclude: SHARED,
-          setupFiles: SETUP,
-          pool: 'forks',
+          include: bundled(['test/**/*.test.ts', ...OWN_PROCESS]),
+          exclude: bundled(SHARED),
+          setupFiles: bundled(SETUP_MODULES),
           isolate: true,
-          testTimeout: 20_000,
-          hookTimeout: 20_000,
         },
+      },
+      {
+        extends: true,
+        test: { name: 'modules', include: [...MODULE_TESTS], setupFiles: [...SETUP_MODULES], isolate: true },
       },
     ],
   },

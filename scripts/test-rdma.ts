@@ -18,15 +18,11 @@ import {
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
-import { rolldown } from 'rolldown';
 
 const ROOT = join(import.meta.dirname, '../..');
 const PROGRAM = join(ROOT, 'dist/programs/rdma-guest-program.js');
-/** Runs the contract suites in the guest, from bundles: transforming their modules there would take minutes. */
+/** Runs the contract suites in the guest. */
 const SUITES = join(ROOT, 'dist/test/rdma/guest-suites.js');
-const SUITES_FOLDER = 'dist/contract';
-const SUITE =
-  /^(memory-domain|endpoint-(atomics|messages|rma)|ucp-(active-message|atomic|list|protection|put-get|stream|tag))\.test\.ts$/;
 /** Programs, and the Debian packages that bring them. */
 const PROGRAMS: Readonly<Record<string, string>> = {
   'qemu-system-x86_64': 'qemu-system-x86',
@@ -93,7 +89,6 @@ async function main(): Promise<number> {
     }
     compileExample(folder);
     makeInitrd(folder, kernel);
-    await bundleSuites();
     return runGuest(folder, kernel);
   } finally {
     rmSync(folder, { recursive: true });
@@ -116,18 +111,6 @@ function fetchKernel(folder: string): string | undefined {
 function compileExample(folder: string): void {
   const source = `/usr/share/doc/libucx-dev/examples/${EXAMPLE}.c`;
   run('gcc', ['-O1', '-w', '-o', join(folder, EXAMPLE), source, '-lucp', '-lucs']);
-}
-
-async function bundleSuites(): Promise<void> {
-  const suites = readdirSync(join(ROOT, 'test/contract')).filter((file) => SUITE.test(file));
-  const bundle = await rolldown({
-    input: Object.fromEntries(suites.map((file) => [basename(file, '.ts'), join(ROOT, 'test/contract', file)])),
-    platform: 'node',
-    transform: { target: 'es2023' },
-    external: ['koffi', 'commander', 'prom-client', 'vitest'],
-  });
-  const codeSplitting = { groups: [{ name: 'common', minShareCount: 2 }] };
-  await bundle.write({ dir: join(ROOT, SUITES_FOLDER), cleanDir: true, keepNames: true, codeSplitting });
 }
 
 function makeInitrd(folder: string, kernel: string): void {

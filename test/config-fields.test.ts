@@ -6,11 +6,14 @@ import { pathToFileURL } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { declaredTables, repositoryProgram } from '../scripts/config-fields.ts';
 import { textFiles } from '../scripts/tidy.ts';
-import { CONFIG_TABLES } from '../src/assembly/program/config-tables.ts';
 import type { AnyConfigTable } from '../src/ucs/config/config.ts';
+import { built, ROOT } from './fixtures/built.ts';
 import { madeUpProgram } from './fixtures/made-up-program.ts';
 
-const ROOT = join(import.meta.dirname, '..');
+/** The exports of a module of the sources, from the output of the compiler: the same for every import. */
+async function exportsOf<T>(module: string): Promise<T> {
+  return (await import(pathToFileURL(built(join(ROOT, module))).href)) as T;
+}
 
 /** A table and its sub-tables. */
 function nested(table: AnyConfigTable): AnyConfigTable[] {
@@ -25,10 +28,13 @@ describe('the fields of the configuration', { timeout: 120_000 }, () => {
   });
 
   it('are those of the types of the tables, and the tables are registered', async () => {
+    const { CONFIG_TABLES } = await exportsOf<{ CONFIG_TABLES: readonly AnyConfigTable[] }>(
+      'src/assembly/program/config-tables.ts',
+    );
     expect(tables.length).toBeGreaterThanOrEqual(CONFIG_TABLES.length);
     const registered = new Set(CONFIG_TABLES.flatMap(nested));
     for (const { name, file, fields } of tables) {
-      const module = (await import(pathToFileURL(join(ROOT, file)).href)) as Record<string, AnyConfigTable>;
+      const module = await exportsOf<Record<string, AnyConfigTable>>(file);
       const table = module[name]!;
       const names = nested(table).flatMap((each) => each.fields.map((field) => field.name));
       expect(names.sort(), name).toEqual([...fields].sort());

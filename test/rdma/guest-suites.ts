@@ -13,14 +13,15 @@ import {
   type TestSuite,
 } from 'vitest/node';
 
+import { BUNDLED_PARTS, TESTS_FOLDER } from '../../scripts/bundles.ts';
 import { DEVICES } from './guest.ts';
 
 /** The repository: this module runs from the output of the compiler. */
 const ROOT = join(import.meta.dirname, '../../..');
 /** Titles of the suites that use the devices. */
 const ON_DEVICES = /ib on |over 'RDMA'/;
-/** Bundles of the suites: without acceleration, transforming their modules would take minutes. */
-const FOLDER = 'dist/contract';
+const SUITES =
+  '{memory-domain,endpoint-{atomics,messages,rma},ucp-{active-message,atomic,list,protection,put-get,stream,tag}}.test.ts.js';
 /** Time for a case. It only ends what hangs: the longest takes 20 s on an idle machine, and several times as long on a busy one. */
 const CASE_MS = 120_000;
 const CACHE = '/tmp/vite';
@@ -72,7 +73,7 @@ const vitest = await startVitest(
     root: ROOT,
     config: false,
     watch: false,
-    include: [join(FOLDER, '*.test.js')],
+    include: [join(TESTS_FOLDER, 'test/contract', SUITES)],
     testNamePattern: ON_DEVICES,
     env: { UCX_GAUDI_DRIVER: 'emulator' },
     pool: 'forks',
@@ -81,7 +82,7 @@ const vitest = await startVitest(
     testTimeout: CASE_MS,
     hookTimeout: CASE_MS,
     reporters: [new LineReporter()],
-    server: { deps: { external: [new RegExp(`${FOLDER}/(?!.*[.]test[.]js$)`)] } },
+    server: { deps: { external: [BUNDLED_PARTS] } },
   },
   { cacheDir: CACHE },
 );

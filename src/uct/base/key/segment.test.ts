@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, statSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, statSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
@@ -89,24 +89,28 @@ describe('a segment', () => {
 
 describe('scavenging', () => {
   it('removes the files of ended processes, and nothing else', () => {
+    // A folder of its own: other processes scavenge the common one at any time.
+    const folder = mkdtempSync(`${SEGMENT_FOLDER}/gaudi-ucx-scavenged-`);
     const dead = spawnSync(process.execPath, ['-e', '']).pid;
-    const live = Segment.create(8);
-    const left = [nameOf(dead, 1), nameOf(process.pid, ownIdentity().startTime + 1)].map((name) => segmentPath(name));
+    const live = Segment.create(8, folder);
+    const { startTime } = ownIdentity();
+    const left = [nameOf(dead, 1), nameOf(process.pid, startTime + 1)].map((name) => segmentPath(name, folder));
     const kept = [
-      segmentPath(nameOf(process.pid, ownIdentity().startTime, 9)),
-      // Of another pid namespace; a file that an interrupted run leaves is of no process, because no process has this id.
-      `${SEGMENT_FOLDER}/gaudi_ucx.4.4194304.1.${'0'.repeat(32)}`,
-      `${SEGMENT_FOLDER}/other.file`,
+      segmentPath(nameOf(process.pid, startTime, 9), folder),
+      // Of another pid namespace.
+      `${folder}/gaudi_ucx.4.4194304.1.${'0'.repeat(32)}`,
+      `${folder}/other.file`,
+      segmentPath(live.packedName, folder),
     ];
     // Of a thread of this process that cannot exist: no thread of Linux has this id.
-    left.push(`${left[0]}.wake`, segmentPath(nameOf(process.pid, ownIdentity().startTime, 9, 2 ** 30)));
-    for (const path of [...left, ...kept]) writeFileSync(path, 'x');
-    // Ended processes of other tests may have left files too.
-    expect(scavenge()).toBeGreaterThanOrEqual(left.length);
+    left.push(`${left[0]}.wake`, segmentPath(nameOf(process.pid, startTime, 9, 2 ** 30), folder));
+    for (const path of [...left, ...kept]) writeFileSync(path, 'x', { flag: 'a' });
+    // Files that this process has left to its peers count too.
+    expect(scavenge(folder)).toBeGreaterThanOrEqual(left.length);
     expect(left.filter((path) => existsSync(path))).toEqual([]);
     expect(kept.every((path) => existsSync(path))).toBe(true);
-    for (const path of kept) unlinkSync(path);
     live.close();
+    rmSync(folder, { recursive: true });
     expect(hasEnded({ ...ownIdentity(), pid: dead })).toBe(true);
     expect(hasEnded({ ...ownIdentity(), pid: dead, pidNamespace: 4 })).toBe(false);
   });
