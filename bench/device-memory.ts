@@ -35,8 +35,8 @@ interface StagedCase {
 }
 
 const STAGED_CASES: readonly StagedCase[] = [
-  { transports: 'tcp,self,gaudi_cpy', bytes: 64 * MIB, iterations: 60, target: 0.85 },
-  { transports: 'posix,cma,self,gaudi_cpy', bytes: 8 * MIB, iterations: 400, target: 0.8 },
+  { transports: 'tcp,self,gaudi_cpy', bytes: 64 * MIB, iterations: 200, target: 0.85 },
+  { transports: 'posix,cma,self,gaudi_cpy', bytes: 8 * MIB, iterations: 3000, target: 0.8 },
 ];
 
 const IPC_CASES: readonly (readonly [bytes: number, iterations: number])[] = [

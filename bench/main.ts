@@ -1,6 +1,6 @@
 /**
  * The benchmarks; prints one line per result and exits with 1 when a target is missed. `npm run bench` runs all, `npm run bench -- NAME...` those that are named; the
- * comparison with C UCX at every size takes an hour, or ten minutes with single short runs, and runs only by its name: c-ucx, c-ucx-sizes.
+ * comparison with C UCX at every size takes an hour, or a quarter of one with short runs, and runs only by its name: c-ucx, c-ucx-sizes.
  */
 
 import os from 'node:os';

@@ -7,9 +7,9 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 
 /** Times of single iterations that a percentile is made of: the latest ones, as many as ucx_perftest keeps. */
 const SAMPLES_MAX = 2048;
-/** Runs up to this length time every iteration, longer ones every sixteenth: reading the clock costs as much as a put. */
+/** Runs up to this length time every iteration, longer ones every 64th: reading the clock twice costs as much as two puts of 8 bytes. */
 const DENSE_ITERATIONS_MAX = 10_000;
-const SPARSE_MASK = 15;
+const SPARSE_MASK = 63;
 const CLOCK_READINGS = 1001;
 const NS_PER_SECOND = 1e9;
 

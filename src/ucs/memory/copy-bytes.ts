@@ -2,8 +2,8 @@
 
 /** Up to this length a loop over bytes is faster than `set`, which costs 35 ns. */
 const LOOP_BYTES_MAX = 32;
-/** Up to this length a loop over words is faster. */
-export const WORD_LOOP_BYTES_MAX = 128;
+/** Up to this length {@link storeWords} is faster. */
+export const WORD_LOOP_BYTES_MAX = 64;
 
 /** Copies `byteLength` bytes between ranges that do not overlap, like memcpy; as fast as memcpy from 1 KiB up. */
 export function copyBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
