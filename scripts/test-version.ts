@@ -14,7 +14,7 @@ interface Tool {
 
 const TOOLS: Readonly<Record<string, Tool>> = {
   node: {
-    // `engines` of package.json promises no others.
+    // `engines` of package.json promises these versions, from the oldest that the tools of the build run on.
     releases: { 20: '20.20.2', 22: '22.23.3', 24: '24.21.0' },
     packageOf: (release) => `node-linux-${process.arch}@${release}`,
     tests: [],

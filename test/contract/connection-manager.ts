@@ -300,6 +300,7 @@ function describeSleep(fixture: Fixture): void {
     requests[0]!.accept(NO_BYTES, () => undefined);
     await asleep;
     await fixture.until(() => answers.length === 1);
+    expect(answers[0]!.status).toBe(Status.OK);
     const ending = server.wait(3600e9);
     server.close();
     await ending;
@@ -312,6 +313,7 @@ function describeSleep(fixture: Fixture): void {
     fixture.connect(client, listener.address);
     client.progress();
     for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+    expect(requests).toEqual([]);
     // It was readable all the time, and still is.
     await server.wait(3600e9);
     await fixture.until(() => requests.length === 1);
@@ -319,7 +321,8 @@ function describeSleep(fixture: Fixture): void {
 
   it('wakes after its timeout', async () => {
     const manager = fixture.open();
-    fixture.listen(manager);
+    const { requests } = fixture.listen(manager);
     await manager.wait(1e6);
+    expect([manager.progress(), requests]).toEqual([0, []]);
   });
 }

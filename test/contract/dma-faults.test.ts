@@ -33,7 +33,7 @@ function steal(device: Device): void {
 
 /** Readers of events between the steps of a case, besides the queues. */
 const READERS: Readonly<Record<string, (device: Device) => void>> = {
-  nobody: () => undefined,
+  none: () => undefined,
   receive: (device) => device.events.receive(),
   poll: (device) => device.events.poll(),
   'another reader of the file': steal,

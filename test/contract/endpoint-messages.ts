@@ -458,6 +458,8 @@ function endCases(fixture: MessageFixture): void {
     await slept;
     await fixture.sendLate(() => fixture.short(1, pattern(300, 1)));
     fixture.drain();
+    expect(fixture.short(1, pattern(300, 1))).toBe(Status.OK);
+    fixture.drain();
   });
 }
 

@@ -78,7 +78,10 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
       new Uint8Array(new ArrayBuffer(100), 3, 5),
       new Uint8Array(new Float64Array(4).buffer),
     ];
-    for (const memory of buffers.map((buffer) => fixture.md.memReg(buffer))) fixture.md.memDereg(memory);
+    const registered = buffers.map((buffer) => fixture.md.memReg(buffer));
+    expect(registered.map(({ live, bytes }) => [live, bytes])).toEqual(buffers.map((buffer) => [true, buffer]));
+    for (const memory of registered) fixture.md.memDereg(memory);
+    expect(registered.map(({ live }) => live)).not.toContain(true);
   });
 
   it('counts registrations of one buffer, which end separately', () => {
@@ -163,10 +166,13 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
     const memory = fixture.md.memReg(bytes);
     structuredClone(bytes.buffer, { transfer: [bytes.buffer as ArrayBuffer] });
     fixture.md.memDereg(memory);
+    expect([memory.live, fixture.under.pinnedBytes()]).toEqual([false, 0]);
   });
 
   it('deregisters remaining memory when it is closed', () => {
     requires(fixture.has(MdFlag.REG), 'REG');
-    fixture.md.memReg(ownBytes(4096));
+    const memory = fixture.md.memReg(ownBytes(4096));
+    fixture.md.close();
+    expect([memory.live, fixture.under.pinnedBytes()]).toEqual([false, 0]);
   });
 }

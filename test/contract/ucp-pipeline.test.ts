@@ -228,7 +228,7 @@ describe.each(['staging, posix', 'staging, cma and posix', 'staging, tcp'])('a p
 });
 
 /** How a transfer in progress is ended; returns when that is done. */
-const ENDINGS: readonly (readonly [string, (pair: FakePair) => Promise<unknown>])[] = [
+const TEARDOWNS: readonly (readonly [string, (pair: FakePair) => Promise<unknown>])[] = [
   ['the sender closes its endpoint', ({ ab }) => ab.close({ force: true })],
   ['the receiver closes its endpoint', ({ ba }) => ba.close({ force: true })],
   ['the worker of the sender closes', ({ one }) => one.worker.close()],
@@ -240,7 +240,7 @@ const ENDINGS: readonly (readonly [string, (pair: FakePair) => Promise<unknown>]
 describe('a pipeline that ends early', () => {
   const fixture = useFakePairs();
 
-  it.each(ENDINGS)('because %s settles once, and no fragment is lost or shared', async (_how, end) => {
+  it.each(TEARDOWNS)('because %s settles once, and no fragment is lost or shared', async (_how, end) => {
     let unfinished = 0;
     for (const [from, to] of [
       ['gaudi', 'gaudi'],

@@ -83,7 +83,7 @@ describe('two processes with encryption', { timeout: 60_000 }, () => {
       for (const kinds of PAIRS) {
         for (const byteLength of SIZES) await moveAll(from, to, kinds, byteLength);
       }
-      for (const end of [from, to]) expect((await end.tell({ do: 'endings' })).errors).toEqual([]);
+      for (const end of [from, to]) expect((await end.tell({ do: 'failures' })).errors).toEqual([]);
     });
   });
 

@@ -17,7 +17,7 @@ const REPEAT_MS = 40_000;
 
 /** The errors that the endpoints of an end have reported. */
 async function errorsOf(end: End): Promise<readonly Status[]> {
-  return (await end.tell({ do: 'endings' })).errors!;
+  return (await end.tell({ do: 'failures' })).errors!;
 }
 
 describe('an encrypted connection', { timeout: 60_000 }, () => {

@@ -123,6 +123,8 @@ describe.skipIf(libucp === undefined)('a context over libucp', () => {
       await second.close();
       await context.close();
       await context.close();
+      expect(() => context.worker()).toThrow(expect.objectContaining({ code: 'ERR_CLOSED' }));
+      expect(handle.mapped).toBe(false);
     }
   });
 

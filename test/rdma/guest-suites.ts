@@ -60,9 +60,9 @@ function report(suite: TestSuite, cases: readonly TestCase[]): void {
     for (const error of result.errors ?? []) console.log(`FAILED ${each.fullName}: ${error.stack ?? error.message}`);
   }
   const skipped = [...reasons].map(([reason, count]) => `, ${count} skipped: ${reason}`).join('');
-  const verdict =
+  const outcome =
     passed + [...reasons.values()].reduce((sum, count) => sum + count, 0) === cases.length ? 'ok' : 'FAILED';
-  console.log(`${verdict} ${suite.name}: ${passed} of ${cases.length} passed${skipped} (${Math.round(ms / 1000)} s)`);
+  console.log(`${outcome} ${suite.name}: ${passed} of ${cases.length} passed${skipped} (${Math.round(ms / 1000)} s)`);
 }
 
 process.env['GAUDI_UCX_TEST_RDMA_DEVICES'] = DEVICES.join(',');

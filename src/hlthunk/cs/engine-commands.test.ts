@@ -30,9 +30,11 @@ it('delays the transfers of a stalled engine of gaudi2, and loses none', async (
 
 it('halts and runs cores, and flushes', () => {
   const device = fixture.setUp();
-  engineCoresSetMode(device, [0, 68], CORE_HALT);
-  enginesCommand(device, [0, 68], CORE_RUN);
-  csFlushPciHbwWrites(device);
+  expect(() => {
+    engineCoresSetMode(device, [0, 68], CORE_HALT);
+    enginesCommand(device, [0, 68], CORE_RUN);
+    csFlushPciHbwWrites(device);
+  }).not.toThrow();
 });
 
 it('flushes on gaudi, which supports no commands', () => {

@@ -135,9 +135,11 @@ describe('NativeCallback', () => {
   });
 
   it('releases its slot', () => {
+    const before = openNativeCallbacks();
     // Four times the maximum number of open callbacks.
     for (let count = 0; count < 32_768; count++) {
       new NativeCallback({ parameters: [], result: 'void', call: () => undefined }).close();
     }
+    expect(openNativeCallbacks()).toBe(before);
   });
 });

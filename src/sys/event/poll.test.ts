@@ -10,7 +10,7 @@ import { pollReadable } from './poll.ts';
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
-/** Runs a module with the given body under tsx in a separate process. */
+/** Runs a module with the given body in a process of its own. */
 function run(body: string): { status: number | null; stdout: string; stderr: string } {
   const module = `
     import * as sys from ${builtSpecifier(new URL('../index.ts', import.meta.url))};
@@ -46,10 +46,10 @@ describe('pollReadable', () => {
   it('survives garbage collection and the closing of the original descriptor', async () => {
     const [reader, writer] = pipe2();
     const copy = open(`/proc/self/fd/${reader}`, OpenFlag.RDONLY | OpenFlag.NONBLOCK);
-    const woken = new Promise<void>((resolve) => {
+    const woken = new Promise<number>((resolve) => {
       const subscription = pollReadable(copy, () => {
         subscription.close();
-        resolve();
+        resolve(copy);
       });
     });
     close(copy);
@@ -57,7 +57,7 @@ describe('pollReadable', () => {
     await new Promise(setImmediate);
     collectGarbage();
     write(writer, new Uint8Array(1));
-    await woken;
+    expect(await woken).toBe(copy);
     close(reader);
     close(writer);
   });
@@ -65,19 +65,19 @@ describe('pollReadable', () => {
   it('allows several subscriptions to one descriptor', async () => {
     const [reader, writer] = pipe2();
     const calls = [0, 1].map(
-      () =>
-        new Promise<void>((resolve) => {
+      (number) =>
+        new Promise<number>((resolve) => {
           const subscription = pollReadable(reader, () => {
             subscription.close();
             subscription.close();
             subscription.ref();
             subscription.unref();
-            resolve();
+            resolve(number);
           });
         }),
     );
     write(writer, new Uint8Array(1));
-    await Promise.all(calls);
+    expect(await Promise.all(calls)).toEqual([0, 1]);
     close(reader);
     close(writer);
   });

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { fstatSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { Errno } from '../base/errno.ts';
 import { mapFile } from '../base/mapped-memory.ts';
@@ -30,7 +30,10 @@ describe('memfdCreate', () => {
 describe('ftruncate', () => {
   it('makes sparse files of any length', () => {
     const fd = memfdCreate('sparse');
-    for (const length of [4096, 96 * 2 ** 30, 1n << 62n, (1n << 63n) - 4096n]) ftruncate(fd, length);
+    for (const length of [4096, 96 * 2 ** 30, 1n << 62n, (1n << 63n) - 4096n]) {
+      ftruncate(fd, length);
+      expect(fstatSync(fd, { bigint: true }).size).toBe(BigInt(length));
+    }
     close(fd);
   });
 

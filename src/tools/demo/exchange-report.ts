@@ -51,7 +51,7 @@ export function describeExchange(result: ExchangeResult): string {
     `${cards.length - round.different.length} of ${cards.length}`,
   ]);
   return [
-    ...introduction(result),
+    ...preamble(result),
     '',
     formatTable([['round', 'moved', 'time', 'GB/s', 'transport', 'protocol', 'same file'], ...rows]),
     ...(unit === 'card'
@@ -67,7 +67,7 @@ export function describeExchange(result: ExchangeResult): string {
   ].join('\n');
 }
 
-function introduction({ unit, file, byteLength, cards, emulated }: ExchangeResult): string[] {
+function preamble({ unit, file, byteLength, cards, emulated }: ExchangeResult): string[] {
   const card = emulated ? 'an emulated Gaudi card' : 'a Gaudi card';
   const [who, path] =
     unit === 'card' ? ['processes', 'all with all, HBM to HBM'] : ['nodes', 'HBM -> NIC -> NIC -> HBM'];

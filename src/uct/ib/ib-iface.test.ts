@@ -122,6 +122,7 @@ describe('IbIface', () => {
     near.close();
     far.close();
     stopped.mockRestore();
+    expect([near.closed, far.closed]).toEqual([true, true]);
   });
 
   it('gives up a peer that does not answer', async () => {
