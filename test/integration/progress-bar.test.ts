@@ -11,7 +11,7 @@ const LONG = ['perftest', '-l', '-f', '-v', '-t', 'tag_lat', '-n', '1000000', '-
 /** Work with a bar, by the text behind the bar. */
 const WORK: readonly (readonly [label: string, args: readonly string[], env: Readonly<Record<string, string>>])[] = [
   ['tag_lat', ['perftest', '-l', '-f', '-T', '2', '-t', 'tag_lat', '-n', '300000', '-w', '0'], { UCX_TLS: 'self' }],
-  ['many-to-one', ['perftest', '--pattern', 'many-to-one', '--ranks', '2', '-s', '1m', '-n', '2000'], {}],
+  ['many-to-one', ['perftest', '--pattern', 'many-to-one', '--ranks', '2', '-s', '1m', '-n', '8000'], {}],
   ['(all cards|card \\d+ -> card \\d+)', ['demo', '--cards', '2', '--bytes', '1M', import.meta.filename], {}],
 ];
 const hasScript = spawnSync('script', ['--version'], { stdio: 'ignore' }).error === undefined;

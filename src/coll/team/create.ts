@@ -21,7 +21,7 @@ import { Scratch } from './run/scratch.ts';
 import { COLL_AM_ID, TeamService } from './run/service.ts';
 import { Team } from './team.ts';
 import { TeamCore } from './team-core.ts';
-import { type Introduction, packIntroduction, readIntroductions } from './wire/introduction.ts';
+import { type Hello, packHello, readHellos } from './wire/hello.ts';
 
 /** The most ranks of a team: each has a connection to all others. */
 export const TEAM_SIZE_MAX = 4096;
@@ -32,15 +32,15 @@ export interface TeamOptions {
   readonly rank: number;
   /** Number of ranks. */
   readonly size: number;
-  /** Tells the ranks about each other; called once. */
+  /** The exchange by which the ranks find each other; called once. */
   readonly exchange: Exchange;
   /** Ranks with the same name are on one node. Default: the name of the host. */
   readonly node?: string;
   /** Id of the active messages of teams, equal on all ranks; the program must not use it otherwise. Default 65000. */
   readonly amId?: number;
   /**
-   * Time in milliseconds after which an operation fails with ERR_COLL_TIMED_OUT that waits for ranks, whatever they do. Default 0, no limit: only ranks that are
-   * lost end operations, within UCX_KEEPALIVE_INTERVAL.
+   * Time in milliseconds after which an operation that waits for ranks fails with ERR_COLL_TIMED_OUT, whatever they do. Default 0, no limit: then only the
+   * loss of a rank ends such an operation, within UCX_KEEPALIVE_INTERVAL.
    */
   readonly timeoutMs?: number;
 }
@@ -70,7 +70,7 @@ export async function createTeamAt(worker: Worker, options: TeamOptions, clock: 
   let members: Members | undefined;
   try {
     const own = introduce(worker, context, local, options);
-    const all = readIntroductions(await exchange(packIntroduction(own)), own);
+    const all = readHellos(await exchange(packHello(own)), own);
     members = new Members(
       worker,
       all.map(({ address }) => address),
@@ -139,14 +139,14 @@ function introduce(
   context: Context,
   local: MemoryHandle,
   { rank, size, node = hostname() }: TeamOptions,
-): Introduction {
+): Hello {
   const random = new DataView(systemRandomBytes(8).buffer);
   const team = (random.getUint32(0, true) >>> 12) * 2 ** 32 + random.getUint32(4, true);
   return { rank, size, team, node, address: worker.address(), key: context.packRkey(local) };
 }
 
 /** The ranks of every node, in the order of their first ranks. */
-function nodesOf(all: readonly Introduction[]): number[][] {
+function nodesOf(all: readonly Hello[]): number[][] {
   const byName = new Map<string, number[]>();
   for (const { node, rank } of all) {
     const ranks = byName.get(node);
@@ -156,10 +156,10 @@ function nodesOf(all: readonly Introduction[]): number[][] {
   return [...byName.values()];
 }
 
-/** What this rank estimates for one connection within its node, and one to another node. */
+/** The estimates of this rank for one connection within its node, and one to another node. */
 function ownCosts(
   members: Members,
-  all: readonly Introduction[],
+  all: readonly Hello[],
   { rank, nodes }: CallTeam['places'],
   local: MemoryHandle,
 ): Float64Array {

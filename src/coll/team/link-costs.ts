@@ -23,7 +23,7 @@ export function linkCost(endpoint: Endpoint, local: MemoryHandle, key: Uint8Arra
   }
 }
 
-/** The numbers that a rank tells the others. */
+/** The numbers that a rank sends to the others. */
 export function costNumbers(within: LinkCost | undefined, between: LinkCost | undefined): Float64Array {
   const [near, far] = [within ?? { latencyNs: 0, nsPerByte: 0 }, between ?? { latencyNs: 0, nsPerByte: 0 }];
   return Float64Array.of(near.latencyNs, near.nsPerByte, far.latencyNs, far.nsPerByte);
@@ -41,5 +41,5 @@ export function costsOf(numbers: Float64Array): CostModel {
   return { within: linkOf(0, DEFAULT_WITHIN), between: linkOf(2, DEFAULT_BETWEEN), ...HOST_COSTS };
 }
 
-/** The model before the ranks have told each other theirs. */
+/** The model before the ranks have exchanged theirs. */
 export const DEFAULT_COSTS: CostModel = { within: DEFAULT_WITHIN, between: DEFAULT_BETWEEN, ...HOST_COSTS };

@@ -6,12 +6,12 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import type { Status } from '../../ucs/type/status.ts';
 
 /** Time in which peers take the last messages of a team that has failed. */
-const FAREWELL_NS = 500e6;
+const CLOSE_MESSAGE_NS = 500e6;
 
 /** Why a member is lost. */
 export interface Loss {
   readonly status: Status;
-  /** True if it has said that it leaves. */
+  /** True if it has announced that it leaves. */
   readonly isClosed: boolean;
 }
 
@@ -71,19 +71,19 @@ export class Members {
     this.#listeners.delete(listener);
   }
 
-  /** One more team uses them. */
+  /** Adds one more team that uses them. */
   share(): Members {
     this.#users += 1;
     return this;
   }
 
-  /** One team less; the last one closes the endpoints. @param isForced waits for peers for a short time only: they are told why the team has failed */
+  /** Removes a team; the last one closes the endpoints. @param isForced waits only a short time for peers, which are told why the team has failed */
   async close(isForced: boolean, clock: Clock): Promise<void> {
     this.#isFailed ||= isForced;
     this.#users -= 1;
     if (this.#users > 0) return;
     const all = [...this.#endpoints, this.#toItself].filter((endpoint) => endpoint !== undefined);
-    const timer = clock.setTimer(FAREWELL_NS, () => {
+    const timer = clock.setTimer(CLOSE_MESSAGE_NS, () => {
       if (this.#isFailed) for (const endpoint of all) void endpoint.close({ force: true });
     });
     await Promise.all(all.map((endpoint) => endpoint.close()));

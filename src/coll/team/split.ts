@@ -1,7 +1,8 @@
-/** Makes sub-teams of a team: every rank tells its color, and each color becomes a team over the same connections. */
+/** Makes sub-teams of a team: every rank announces its color, and each color becomes a team over the same connections. It opens no connection. */
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
+import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import type { SplitOptions } from './options.ts';
 import type { CallTeam } from './run/call.ts';
 import { Scratch } from './run/scratch.ts';
@@ -69,12 +70,12 @@ function partsOf(core: TeamCore, call: CallTeam, ranks: readonly number[], id: n
   return [child, { ...call, places, group }];
 }
 
-/** The id of a sub-team, which all its ranks compute: a mix of what distinguishes it. */
+/** The id of a sub-team, which all its ranks compute: a hash of the values that distinguish it. */
 function idOf(parent: number, sequence: number, color: number): number {
-  let [high, low] = [Math.floor(parent / 2 ** 32), parent >>> 0];
-  for (const part of [sequence, color % 2 ** 32, Math.floor(color / 2 ** 32)]) {
+  let [high, low] = [highOf(parent), parent >>> 0];
+  for (const part of [sequence, color >>> 0, highOf(color)]) {
     low = Math.imul(low ^ part ^ (low >>> 15), 0x2c1b3c6d);
     high = Math.imul(high ^ low ^ (high >>> 13), 0x297a2d39);
   }
-  return ((high >>> 12) * 2 ** 32 + (low >>> 0)) % ID_END;
+  return joinWords(low, high >>> 12) % ID_END;
 }

@@ -30,7 +30,7 @@ import {
 const OPERATIONS_MAX = 1024;
 /** Operations whose signatures are remembered, for messages that should not come any more. */
 const HISTORY = 64;
-/** Time without a message after which the ranks that an operation waits for are told what it is; it doubles. */
+/** Time without a message after which an operation is described (CHECK) to the ranks that it waits for; it doubles. */
 const CHECK_NS = 20e6;
 const CHECK_NS_MAX = 1e9;
 /** Time after the orderly end of a rank until operations that still need it fail. */
@@ -279,7 +279,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     this.#mismatch(header);
   }
 
-  /** A rank tells what it waits in: is it what this one does? It may not know yet that the team has failed. */
+  /** Compares the operation in which a rank waits with the one of this rank. That rank may not know yet that the team has failed. */
   #onCheck(header: Header): void {
     const { sequence, signature, from } = header;
     if (this.failure !== undefined) {
@@ -311,7 +311,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
       for (const operation of [...this.#operations.values()]) operation.rankLost(rank, error);
       this.parts.issuer.restart();
     };
-    // What it has sent before it closed, such as why, may still be under way.
+    // Messages that it has sent before it closed, such as the reason, may still be in flight.
     if (loss.isClosed) this.#later(tell);
     else tell();
   }
@@ -386,7 +386,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     this.#checkNs = CHECK_NS;
   }
 
-  /** Looks after operations without progress: they may wait for ranks that do something else, or for ever. */
+  /** Checks operations without progress: they may wait for ranks that run another operation, or for ever. */
   #lookAfter(): void {
     const { worker, timeoutNs, clock } = this.parts;
     if (worker.closed) {

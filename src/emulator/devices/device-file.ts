@@ -1,5 +1,5 @@
 /**
- * An open device node: its ioctls from the kernel, run by the driver of the emulated node in memory of the calling thread. Names are in file-system.ts.
+ * Open device nodes: the emulated driver runs their ioctls, which arrive through FUSE, on the memory of the calling thread. Names are in file-system.ts.
  */
 
 import type { ArgumentBlock } from '../../driver/port.ts';
@@ -16,6 +16,7 @@ import {
 import { ioctlIndex, ioctlSize } from '../../uapi/index.ts';
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import { asError } from '../../ucs/type/error.ts';
+import { joinWords } from '../../ucs/type/int64.ts';
 import {
   DescriptorUse,
   descriptorUse,
@@ -33,15 +34,15 @@ import type { DeviceNode } from './device-tree.ts';
 import { FuseOp, INTERRUPT_IN, IOCTL_IN, IOCTL_OUT, OPEN_OUT, OpenedFlag, RELEASE_IN } from './fuse-abi.ts';
 import type { FuseChannel, Unanswered } from './fuse-channel.ts';
 
-/** Words of the longest argument block, and of the shortest: every ioctl of the driver finds its arguments in it. */
+/** Words of the longest argument block, and of the shortest, in which the arguments of every ioctl of the driver fit. */
 const BLOCK_WORDS_MAX = 4096;
 const BLOCK_WORDS_MIN = 32;
-/** What the open device nodes of a mount need. */
+/** Services for the open device nodes of a mount. */
 export interface DeviceFilesInit {
   readonly node: EmulatedNode;
   readonly channel: FuseChannel;
   readonly log: LimitedLog;
-  /** Gives the event loop its turn: a wait that is over is answered then. */
+  /** Gives the event loop its turn, in which waits that have ended are answered. */
   readonly endTurn: () => void;
 }
 
@@ -50,7 +51,7 @@ interface OpenDevice {
   readonly device: DeviceNode;
   readonly file: EmulatedFile;
   readonly pid: number;
-  /** Of a primary node: the file that its mappings go to, and its registration in the kernel. */
+  /** For a primary node: the file that its mappings map, and the id of that file in the kernel (FUSE passthrough). */
   readonly mmapFile: MmapFile | undefined;
   readonly backing: number;
 }
@@ -59,10 +60,10 @@ interface OpenDevice {
 export class DeviceFiles {
   readonly #init: DeviceFilesInit;
   readonly #open: Map<number, OpenDevice> = new Map();
-  /** What ends each wait, by its request. */
+  /** The interruption of each waiting ioctl, by the number of its request. */
   readonly #waits: Map<number, Interruption> = new Map();
   readonly #block: Uint32Array<ArrayBuffer> = new Uint32Array(BLOCK_WORDS_MAX);
-  /** Views of its first words, by their number. */
+  /** Views of the first words of {@link #block}, by the number of words. */
   readonly #blocks: ArgumentBlock[] = [];
   #nextHandle = 1;
   #closed = false;
@@ -71,12 +72,12 @@ export class DeviceFiles {
     this.#init = init;
   }
 
-  /** Number of ioctls that wait. */
+  /** Number of waiting ioctls. */
   get waiting(): number {
     return this.#waits.size;
   }
 
-  /** Ends the wait that the current INTERRUPT names, if it waits still. */
+  /** Ends the wait that the current INTERRUPT request names, unless it has ended. */
   interrupt(): void {
     const { words } = this.#init.channel;
     const at = INTERRUPT_IN.UNIQUE / 4;
@@ -97,13 +98,13 @@ export class DeviceFiles {
         this.#release(channel.words[RELEASE_IN.HANDLE / 4]!);
         channel.fail(0);
         return;
-      // The driver has no such functions.
+      // The driver implements neither read nor write.
       case FuseOp.READ:
       case FuseOp.WRITE:
         channel.fail(Errno.EINVAL);
         return;
       default:
-        // For POLL and FLUSH this is the answer for ever: a device node is always ready, and closing a descriptor needs no message.
+        // After ENOSYS for POLL or FLUSH the kernel sends no more of them: a device node is always ready, and closing a descriptor needs no message.
         channel.fail(Errno.ENOSYS);
     }
   }
@@ -122,7 +123,7 @@ export class DeviceFiles {
       const handle = this.#nextHandle++;
       this.#open.set(handle, opened);
       channel.answerWords[OPEN_OUT.HANDLE / 4] = handle;
-      // Reading and writing come here, to be refused; only mappings go to the file behind.
+      // The kernel passes reads and writes to this process, which rejects them; only mappings go to the backing file.
       const kind = device.control ? OpenedFlag.NONSEEKABLE : OpenedFlag.PASSTHROUGH;
       channel.answerWords[OPEN_OUT.FLAGS / 4] = OpenedFlag.DIRECT_IO | OpenedFlag.NOFLUSH | kind;
       channel.answerWords[OPEN_OUT.BACKING / 4] = opened.backing;
@@ -185,7 +186,7 @@ export class DeviceFiles {
     const { userMemory } = opened.file;
     userMemory.caller = channel.tid;
     userMemory.foreignPages = NO_PAGES;
-    // The driver refuses these requests on control nodes, whatever the descriptor.
+    // On control nodes the driver rejects ioctls with descriptors, so the descriptor is not examined.
     const use = opened.device.control ? DescriptorUse.NONE : descriptorUse(index, block.words, block.words.length);
     if (use !== DescriptorUse.NONE)
       this.#answer(channel.current, this.#withDescriptor(opened, request, block, use), block.words, outSize);
@@ -213,7 +214,7 @@ export class DeviceFiles {
     return this.#blocks[count];
   }
 
-  /** Pinned pages are used after the ioctl, when its thread may have ended: they are those of its process. The kernel populates what is accessed. */
+  /** Pinned pages are used after the ioctl, when its thread may have ended: they are accessed through its process. The kernel populates them at access. */
   #preparePinning({ file }: OpenDevice): void {
     file.userMemory.caller = this.#callingProcess();
     file.userMemory.foreignPages = POPULATED_PAGES;
@@ -228,7 +229,7 @@ export class DeviceFiles {
     }
   }
 
-  /** An ioctl that takes a descriptor of the caller. One that returns a descriptor cannot: this answer has no room for it. */
+  /** Runs an ioctl that takes a descriptor of the caller. An ioctl that returns one is rejected: a FUSE answer cannot contain a descriptor. */
   #withDescriptor({ file, pid }: OpenDevice, request: number, block: ArgumentBlock, use: DescriptorUse): number {
     if (use === DescriptorUse.GIVES) {
       this.#init.log.warn(
@@ -243,7 +244,7 @@ export class DeviceFiles {
     block.words[word] = fd;
     const result = this.#run(file, request, block);
     if (fd >= 0) closeFd(fd);
-    // The program sees its own number again where the driver leaves the arguments alone.
+    // If the driver has left the argument unchanged, the program gets its own descriptor number back.
     if (block.words[word] === fd >>> 0) block.words[word] = given;
     return result;
   }
@@ -292,5 +293,5 @@ function fetchDescriptor(pid: number, fd: number): number {
 
 /** The number of a request as a key; exact, because the kernel counts from 0 in steps of 2. */
 function keyOf(low: number, high: number): number {
-  return (high >>> 0) * 2 ** 32 + (low >>> 0);
+  return joinWords(low, high);
 }

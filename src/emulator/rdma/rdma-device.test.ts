@@ -329,7 +329,7 @@ function refusalCases(): void {
     expect(register).toThrow(expect.objectContaining({ errno: Errno.EFAULT }));
   });
 
-  it('packets of strangers are not heard', () => {
+  it('packets of other queue pairs are dropped', () => {
     const { near, far, verbs } = two;
     near.connect(far);
     // It believes that it is connected to the far end, which knows the near one only.

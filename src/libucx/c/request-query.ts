@@ -14,7 +14,7 @@ const OFFER = /_rts\(\) /;
 const PROTOCOL = /\blength \d+ (.*)$/s;
 const LANES = /(?<![\w/.-])([a-z]\w*)\/([\w.:-]+)/g;
 
-/** What carried a request; several names are separated by `+`. */
+/** The transports and devices that carried a request; several names are separated by `+`. */
 export interface Carrier {
   readonly transport: string;
   readonly device: string;

@@ -176,7 +176,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     return statsNode('ucp_context', '', {}, [...parts, ...this.workerStats()]);
   }
 
-  /** Of libucp itself what it discloses; the transports of the node beside it. */
+  /** Contains the properties that libucp discloses, and the transports of the node. */
   snapshot(): ContextSnapshot {
     const stats = this.stats();
     const { resources, unavailable, cards } = this.node.snapshot();

@@ -33,19 +33,19 @@ export function connectToAddress(
 
 /**
  * Creates an endpoint. By default it has peer error handling, unless libucp has no transport with it.
- * @param describe sets the members that identify the peer, and returns their bits
+ * @param setPeer sets the members that identify the peer, and returns their bits
  */
 export function createEndpoint(
   worker: EngineWorker,
   nodeAddress: Uint8Array,
   options: EndpointOptions,
-  describe: (params: Fields<typeof UCP_EP_PARAMS.at>) => number,
+  setPeer: (params: Fields<typeof UCP_EP_PARAMS.at>) => number,
 ): EngineEndpoint {
   using params = new Fields(UCP_EP_PARAMS);
   using ep = new OutValue();
   const { ERR_HANDLING_MODE, ERR_HANDLER } = UCP_EP_PARAM_FIELD;
   params.setU64('err_handler.cb', worker.errorCallback.address);
-  params.setU64('field_mask', describe(params) | ERR_HANDLING_MODE | ERR_HANDLER);
+  params.setU64('field_mask', setPeer(params) | ERR_HANDLING_MODE | ERR_HANDLER);
   const createAs = (mode: number): Status => {
     params.setU32('err_mode', mode);
     return worker.functions.ucp_ep_create(worker.handle, params.address, ep.address);

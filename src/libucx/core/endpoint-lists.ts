@@ -30,7 +30,7 @@ export function sendOwn(
 ): Status | Request {
   const request = requests.runInner(() => requests.begin(RequestKind.SEND, 'am/libucp'));
   if (request === undefined) return Status.NO_RESOURCE;
-  buffers.describe(request, NO_BYTES, 0, 0, false, 0);
+  buffers.init(request, NO_BYTES, 0, 0, false, 0);
   return endpoint.sendMessage(request, id, header, params);
 }
 

@@ -209,7 +209,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
         return requests.follow(RequestKind.SEND, sent, 'tag/libucp', local, byteLength, params);
       }
     }
-    const request = this.#describe('tag/libucp', local, localOffset, byteLength);
+    const request = this.#initSend('tag/libucp', local, localOffset, byteLength);
     if (typeof request === 'number') return request;
     const started = this.#functions.ucp_tag_send_nbx(this.handle, buffers.address, buffers.count, tag, requests.param);
     return requests.started(request, started, params);
@@ -224,7 +224,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
   ): Status | Request {
     this.#require(UCP_FEATURE.TAG, params);
     tagLow('tag', tag);
-    const request = this.#describe('tag/libucp', local, localOffset, byteLength);
+    const request = this.#initSend('tag/libucp', local, localOffset, byteLength);
     if (typeof request === 'number') return request;
     const { buffers, requests } = this.#worker;
     const { address, count } = buffers;
@@ -242,7 +242,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
   ): Status | Request {
     this.#require(UCP_FEATURE.AM, params);
     checkMessage(id, header, params);
-    const request = this.#describe('am/libucp', local, localOffset, byteLength);
+    const request = this.#initSend('am/libucp', local, localOffset, byteLength);
     if (typeof request === 'number') return request;
     return this.sendMessage(request, id, header, params);
   }
@@ -270,7 +270,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
 
   streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
     this.#require(UCP_FEATURE.STREAM, params);
-    const request = this.#describe('stream/libucp', local, localOffset, byteLength);
+    const request = this.#initSend('stream/libucp', local, localOffset, byteLength);
     if (typeof request === 'number') return request;
     const { buffers, requests } = this.#worker;
     // libucp 1.13 ends the process of a receiver that matches a message without bytes.
@@ -409,7 +409,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     const outcome = await promises.run(name, options.signal, (params) =>
       this.#rma(name === 'put', local, localOffset, byteLength, rkey, remoteOffset, params),
     );
-    // Also on an endpoint that is being closed: completes what was started on it.
+    // Also on an endpoint that is being closed, because closing waits for the operations that were started on it.
     if (name === 'put' && byteLength > 0) await promises.run(name, undefined, (params) => this.flushAll(params));
     return resultOf(outcome, byteLength);
   }
@@ -472,7 +472,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
   }
 
   /** Initializes a request with the local memory that it sends; returns a status if it cannot be started. */
-  #describe(protocol: string, local: LocalBuffer, offset: number, byteLength: number): UcpRequest | Status {
+  #initSend(protocol: string, local: LocalBuffer, offset: number, byteLength: number): UcpRequest | Status {
     const { requests, buffers } = this.#worker;
     if (this.#failure !== Status.OK) {
       buffers.check(local, offset, byteLength);
@@ -483,7 +483,7 @@ export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
     request.transport = TRANSPORT;
     request.sender = this;
     try {
-      buffers.describe(request, local, offset, byteLength, false, MemAccess.LOCAL_READ);
+      buffers.init(request, local, offset, byteLength, false, MemAccess.LOCAL_READ);
     } catch (error) {
       requests.discard(request);
       throw error;

@@ -1,4 +1,4 @@
-/** Explanations over libucp say what was decided: for host and device memory on both sides, every operation, and libraries that know gaudi memory or not. */
+/** Explanations over libucp report the chosen path: for host and device memory on both sides, every operation, and libraries that know gaudi memory or not. */
 
 import { describe, expect, it } from 'vitest';
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../ucp/api/endpoint.ts';
@@ -22,7 +22,7 @@ const LIBRARIES = [
   { version: '1.21.0', memoryTypes: ['host', 'gaudi'], usableTypes: 3n, emulated: true },
 ] as const;
 
-/** What an operation between two memories is decided from, over one of the libraries. */
+/** The inputs of the explanation of an operation between two memories, over one of the libraries. */
 function made(library: (typeof LIBRARIES)[number], localSide: Side, remoteSide: Side) {
   const access = deviceAccess(library);
   const context = {

@@ -14,14 +14,14 @@ import { Status, statusName } from '../../ucs/type/status.ts';
 import { RequestKind, STREAM_RECEIVE, type UcpRequest } from '../request/request.ts';
 import type { Requests } from '../request/requests.ts';
 
-/** What is read of an endpoint. */
+/** The properties of an endpoint that are read. */
 interface SnapshotEndpoint {
   readonly status: Status;
   readonly closed: boolean;
   query(): EndpointAttributes;
 }
 
-/** What is read of a worker. */
+/** The properties of a worker that are read. */
 export interface SnapshotWorker {
   /** Number of the worker within the process. */
   readonly handle: number;

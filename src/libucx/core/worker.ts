@@ -173,7 +173,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
       progress: this.#progressCalls,
       ...this.operations.values,
     };
-    // Of the worker of the node, its interfaces: what it does are parts of operations.
+    // Of the worker of the node only the interfaces: its operations are parts of operations of this worker.
     return statsNode(WORKER_CLASS, '', levels, this.node.stats().children);
   }
 

@@ -36,7 +36,7 @@ export class DeviceMessages {
    * Sets the datatype of a message in the parameters of the operation that is being started.
    * @returns the number that is passed in place of its address
    */
-  describe(
+  initDatatype(
     request: UcpRequest,
     pieces: readonly Piece<LocalMemory>[],
     byteLength: number,

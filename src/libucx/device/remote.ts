@@ -142,7 +142,7 @@ export class RemoteOperation extends DeviceOperation {
       return;
     }
     const { memory, offset, byteLength } = this.#question.payload ?? NO_PAYLOAD;
-    buffers.describe(request, memory, offset, byteLength, false, MemAccess.LOCAL_READ);
+    buffers.init(request, memory, offset, byteLength, false, MemAccess.LOCAL_READ);
     this.#state = RemoteState.ASKED;
     const header = this.#question.pack(this.requestId);
     const callback = (ended: Request, status: Status): void => {

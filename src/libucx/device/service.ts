@@ -134,7 +134,7 @@ export class DeviceService {
       return;
     }
     const { memory, offset, byteLength } = place ?? { memory: NO_BYTES, offset: 0, byteLength: 0 };
-    buffers.describe(request, memory, offset, byteLength, false, 0);
+    buffers.init(request, memory, offset, byteLength, false, 0);
     const callback = (ended: Request): void => {
       ended.free();
       this.#ended();

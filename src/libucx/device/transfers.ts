@@ -84,13 +84,13 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     return this.#worker.requests.runInner(() => this.#staging.progress());
   }
 
-  describe(
+  initDatatype(
     request: UcpRequest,
     pieces: readonly Piece<LocalMemory>[],
     byteLength: number,
     isReceived: boolean,
   ): number {
-    return this.#messages.describe(request, pieces, byteLength, isReceived);
+    return this.#messages.initDatatype(request, pieces, byteLength, isReceived);
   }
 
   atomic(
@@ -222,7 +222,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     const request = requests.begin(RequestKind.SEND, isPut ? 'put/libucp' : 'get/libucp');
     if (request === undefined) return Status.NO_RESOURCE;
     request.transport = TRANSPORT;
-    buffers.describe(request, local, localOffset, byteLength, !isPut, 0);
+    buffers.init(request, local, localOffset, byteLength, !isPut, 0);
     const start = isPut ? functions.ucp_put_nbx : functions.ucp_get_nbx;
     const remote = rkey.remoteAddress + remoteOffset;
     const started = start(endpoint.handle, buffers.address, byteLength, remote, rkey.handle, requests.param);

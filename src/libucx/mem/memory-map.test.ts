@@ -1,4 +1,4 @@
-/** What libucp is told of memory that is mapped for some accesses: the rest is tested over libucp itself. */
+/** Parameters of libucp for memory that is mapped for some accesses only: the rest is tested over libucp itself. */
 
 import { describe, expect, it } from 'vitest';
 import { viewAt } from '../../sys/index.ts';

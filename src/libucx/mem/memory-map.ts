@@ -162,7 +162,7 @@ export class MemoryMap {
 
   /** Registers existing memory, which the node checks, or memory of a card. */
   #register(params: MapParams, access: number): UcpMemory {
-    // The transports of the node move what peers and the program may: this engine checks which that is.
+    // The transports of the node get no protection: this engine checks what peers and the program may do.
     const { protection: _protection, ...source } = params ?? {};
     const node = this.#node.memMap(source as MapParams);
     if (node.bytes === undefined) {

@@ -33,7 +33,7 @@ export function receiveMessageData(
   if (request === undefined) return Status.NO_RESOURCE;
   const memory = isList(local) ? cutList(local, message.byteLength) : local;
   try {
-    buffers.describe(request, memory, localOffset, message.byteLength, true, access);
+    buffers.init(request, memory, localOffset, message.byteLength, true, access);
   } catch (error) {
     requests.discard(request);
     throw error;

@@ -14,7 +14,7 @@ import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts
 import { addressIn, checkKept, isHost } from '../request/buffers.ts';
 import { STREAM_RECEIVE, TRANSPORT, type UcpRequest } from '../request/request.ts';
 
-/** Progress calls without a report of libucp after which streams are checked all the same. A power of two. */
+/** Mask for the number of progress calls: streams are checked at every 64th one, even without a report of libucp. */
 const QUIET_TURNS_MASK = 63;
 
 /** A pending receive. */

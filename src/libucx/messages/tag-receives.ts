@@ -100,7 +100,7 @@ export class TagReceives {
     if (request === undefined) return undefined;
     request.transport = TRANSPORT;
     try {
-      this.#worker.buffers.describe(request, local, offset, byteLength, true, MemAccess.LOCAL_WRITE);
+      this.#worker.buffers.init(request, local, offset, byteLength, true, MemAccess.LOCAL_WRITE);
     } catch (error) {
       this.#worker.requests.discard(request);
       throw error;

@@ -27,7 +27,12 @@ export interface DeviceDatatypes {
    * @param isReceived whether the operation writes the memory
    * @returns the value to be passed as the address
    */
-  describe(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number, isReceived: boolean): number;
+  initDatatype(
+    request: UcpRequest,
+    pieces: readonly Piece<LocalMemory>[],
+    byteLength: number,
+    isReceived: boolean,
+  ): number;
 }
 
 const LOCAL = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;
@@ -39,7 +44,7 @@ export interface BuffersOwner {
 
 /** The local side of the operations of one worker, one at a time. */
 export class Buffers {
-  /** The address for libucp, after {@link describe}. */
+  /** The address for libucp, after {@link init}. */
   address = 0;
   count = 0;
   readonly #owner: BuffersOwner;
@@ -58,7 +63,7 @@ export class Buffers {
    * @param access for which the memory must be mapped: bits of MemAccess
    * @throws UcxError ERR_INVALID_PARAM; the request is then unchanged
    */
-  describe(
+  init(
     request: UcpRequest,
     local: LocalBuffer,
     offset: number,
@@ -86,14 +91,14 @@ export class Buffers {
     if (bytes === 0) {
       this.count = 0;
     } else if (pieces.every(({ memory }) => isHost(memory))) {
-      this.#describeList(request, pieces);
+      this.#initList(request, pieces);
     } else {
       this.count = 1;
-      this.address = this.#devices.describe(request, pieces, bytes, isReceived);
+      this.address = this.#devices.initDatatype(request, pieces, bytes, isReceived);
     }
   }
 
-  /** The address of bytes in one piece of host memory; -1 for all other memory, including what {@link describe} rejects with a reason. */
+  /** The address of bytes in one piece of host memory; -1 for all other memory, including what {@link init} rejects with a reason. */
   plainAddress(local: LocalBuffer, offset: number, byteLength: number): number {
     const isRange = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
     if (!isRange) return -1;
@@ -119,7 +124,7 @@ export class Buffers {
   }
 
   /** The list exists as long as the request. */
-  #describeList(request: UcpRequest, pieces: readonly Piece<LocalMemory>[]): void {
+  #initList(request: UcpRequest, pieces: readonly Piece<LocalMemory>[]): void {
     const used = pieces.filter(({ byteLength }) => byteLength > 0);
     const list = allocateScratch(used.length * UCP_DT_IOV.size);
     for (const [index, { memory, offset, byteLength }] of used.entries()) {

@@ -1,5 +1,5 @@
 /**
- * What a worker over libucp has done for the program: counters by operation, and the events of ended operations. Operations that others consist of are not
+ * The operations of a worker over libucp for the program: counters by operation, and the events of ended operations. Parts of other operations are not
  * counted. libucp does not disclose how it moves bytes, so there are no counters of protocols.
  */
 
@@ -138,12 +138,12 @@ export class OperationCounters {
     values[isReceive || counters[0] === NONE ? BYTES_RX : BYTES_TX]! += byteLength;
   }
 
-  /** An active message has arrived at its handler. */
+  /** Counts an active message that has arrived at its handler. */
   countMessage(): void {
     this.#values[AM_RX]! += 1;
   }
 
-  /** An operation goes on behind its call, or its request was wanted. */
+  /** Counts an operation that did not end in its call, or whose request was wanted. */
   countRequest(): void {
     this.#values[REQUESTS]! += 1;
   }

@@ -1,4 +1,4 @@
-/** The parameters of operations (ucp_request_param_t) in memory that libucp reads: written before an operation is started. Which requests there are is in requests.ts. */
+/** The parameters of operations (ucp_request_param_t) in memory that libucp reads: written before an operation is started. Requests are in requests.ts. */
 
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
 import { OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';

@@ -25,7 +25,7 @@ const POLLED_MAX = 4;
 const FOLLOWED_MAX = 32;
 /** Number of ended requests of libucp that are freed together, when there is nothing else to do. */
 const SPENT_MAX = 16;
-/** Progress calls without a report of libucp after which the polled requests are tested all the same. A power of two. */
+/** Mask for the number of progress calls: the polled requests are tested at every 64th one, even without a report of libucp. */
 const QUIET_CALLS_MASK = 63;
 
 /** The requests of one worker. */
@@ -35,7 +35,7 @@ export class Requests extends OperationParameters {
   readonly #infoWords: Uint32Array;
   readonly #infoBlock: ScratchBlock;
   readonly #query: RequestQuery;
-  /** When requests start, for snapshots. */
+  /** The clock for the starts of requests, for snapshots. */
   readonly coarse: CoarseClock;
   /** Requests in use at most. */
   readonly max: number;
@@ -191,7 +191,7 @@ export class Requests extends OperationParameters {
     return request;
   }
 
-  /** Runs what starts parts of operations: these are neither counted nor observed. */
+  /** Runs code that starts parts of operations, which are neither counted nor observed. */
   runInner<T>(run: () => T): T {
     const owner = this.#owner;
     owner.innerDepth += 1;
@@ -371,7 +371,7 @@ export class Requests extends OperationParameters {
     return isThere ? this.#query.carrierOf(spent) : undefined;
   }
 
-  /** An endpoint has failed or is being closed. */
+  /** Called when an endpoint has failed or is being closed. */
   endpointLost(): void {
     this.#lost += 1;
   }

@@ -1,5 +1,5 @@
 /**
- * CREDIT: how a receiver returns credit, and how a stream without credit gets on all the same. When it is sent is decided in credit/ and stream/.
+ * CREDIT: returns credit to a sender, and lets a stream without credit continue. When it is sent is decided in credit/ and stream/.
  *
  *   0     endpoint
  *   1     CreditCode
@@ -10,13 +10,13 @@
 import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 
-/** What a CREDIT says. */
+/** Meanings of a CREDIT. */
 export const CreditCode = {
-  /** So much has become free, and the window is so large. */
+  /** Returns free credit, and sets the size of the window. */
   RETURN: 0,
-  /** The same, and the receiver holds what the rest was for: it comes back when the application asks for messages. */
+  /** The same, and the receiver holds messages that use the rest: it is returned when the application receives them. */
   HELD: 1,
-  /** The sender has bytes for the stream, and no credit that it may hope for. */
+  /** The sender has bytes for the stream, and no credit will come by itself. */
   STREAM_WAITS: 2,
   /** The receiver asks for one message of the stream, which needs no credit. */
   STREAM_TAKE: 3,

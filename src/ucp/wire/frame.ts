@@ -1,6 +1,6 @@
 /**
- * What all messages of ucp have in common: the first word names the endpoint of the receiver, 64-bit values are two words, low first, and the
- * payload follows the header. Readers check nothing but what has a type: the protocol that uses a field checks its value.
+ * The common form of all messages of ucp: the first word names the endpoint of the receiver, 64-bit values are two words, low first, and the
+ * payload follows the header. Readers check only fields with a type of their own, such as Status: the protocol that uses another field checks its value.
  */
 
 import { Status, statusOf } from '../../ucs/type/status.ts';
@@ -14,12 +14,12 @@ export function endpointOf({ words, offset }: AmFrame): number {
   return words[offset >> 2]!;
 }
 
-/** What follows a header of so many bytes, valid as long as the frame; undefined for nothing. */
+/** The payload behind a header of `headerBytes`, valid as long as the frame; undefined if it is empty. */
 export function payloadIn({ bytes, offset, byteLength }: AmFrame, headerBytes: number): Uint8Array | undefined {
   return byteLength > headerBytes ? bytes.subarray(offset + headerBytes, offset + byteLength) : undefined;
 }
 
-/** A copy of what follows a header of so many bytes; undefined for nothing. */
+/** A copy of the payload behind a header of `headerBytes`; undefined if it is empty. */
 export function payloadOf({ bytes, offset, byteLength }: AmFrame, headerBytes: number): Uint8Array | undefined {
   return byteLength > headerBytes ? bytes.slice(offset + headerBytes, offset + byteLength) : undefined;
 }

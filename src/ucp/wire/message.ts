@@ -1,4 +1,4 @@
-/** The ids of the messages of ucp, and how long each is at least. What is in them is in the modules beside this one. */
+/** The ids of the messages of ucp, and how long each is at least. Their contents are in the modules beside this one. */
 
 import { AM_BYTES, AM_RTS_BYTES } from './am.ts';
 import { ATOMIC_BYTES } from './atomic.ts';
@@ -34,7 +34,7 @@ export const MessageId = {
   AM_VOID: 17,
 } as const;
 
-/** Bytes of the header of each id: what is shorter is no message. */
+/** Bytes of the header of each id: shorter messages are invalid. */
 export const HEADER_BYTES: readonly number[] = [
   WIREUP_BYTES,
   TAG_BYTES,

@@ -6,7 +6,7 @@
  *   2     status
  *   3     0
  *   4, 5  result
- *         payload: what has carried the bytes (rndv/reply.ts), or nothing
+ *         payload: names of the carrier of the bytes (rndv/reply.ts), or nothing
  */
 
 import type { Status } from '../../ucs/type/status.ts';
@@ -34,7 +34,7 @@ export function writeReply(to: number, { request, status, low, high }: ReplyFiel
   return REPLY;
 }
 
-/** Reads a REPLY; what names its carrier is valid as long as the frame. */
+/** Reads a REPLY; the names of its carrier are valid as long as the frame. */
 export function readReply(frame: AmFrame): ReplyFields & { readonly carrier: Uint8Array | undefined } {
   const { words, offset } = frame;
   const at = offset >> 2;

@@ -16,7 +16,7 @@
  *         payload: remote key of the message, or nothing
  */
 
-import { highOf, joinWords } from '../../ucs/type/int64.ts';
+import { highOf, joinBig, joinWords } from '../../ucs/type/int64.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { payloadIn } from './frame.ts';
 
@@ -66,7 +66,7 @@ export function readTag({ words, offset, byteLength }: AmFrame): TagFields {
 
 /** The tag of a TAG, TAG_SYNC or TAG_RTS whose first word is at `at`; for traces. */
 export function tagIn(words: Int32Array, at: number): bigint {
-  return BigInt.asUintN(64, (BigInt(words[at + 3]!) << 32n) | BigInt(words[at + 2]! >>> 0));
+  return joinBig(words[at + 2]!, words[at + 3]!);
 }
 
 /** Writes the header of a TAG_RTS: valid until the next one. */

@@ -1,6 +1,6 @@
 /**
- * DATA and ATP: a part of a window that the receiver of a rendezvous has asked for comes in a message, or has been written. What a receiver does with them is
- * in rndv/receive-transfer.ts.
+ * DATA and ATP: a part of a window that the receiver of a rendezvous has asked for arrives in a message, or was written. Receivers handle them in
+ * rndv/receive-transfer.ts.
  *
  * DATA
  *   0     endpoint
@@ -15,7 +15,7 @@
  *   4, 5  bytes of the part
  *   6     ATP_IN_TARGET or 0
  *   7     0
- *         payload: what has carried it (rndv/reply.ts), or nothing
+ *         payload: names of its carrier (rndv/reply.ts), or nothing
  */
 
 import { highOf, joinWords } from '../../ucs/type/int64.ts';
@@ -74,7 +74,7 @@ export function writeAtp(to: number, { request, from, byteLength, flags }: AtpFi
   return ATP;
 }
 
-/** Reads an ATP; what names its carrier is valid as long as the frame. */
+/** Reads an ATP; the names of its carrier are valid as long as the frame. */
 export function readAtp(frame: AmFrame): AtpFields & { readonly carrier: Uint8Array | undefined } {
   const { words, offset } = frame;
   const at = offset >> 2;

@@ -1,4 +1,4 @@
-/** Every message of ucp: what is written is what is read, at any place of a frame, and its words are those of the layout that peers of this version know. */
+/** Every message of ucp: reading returns the written fields, at any place of a frame, and its words are those of the layout that peers of this version know. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -12,7 +12,7 @@ import { CreditCode, readCredit, writeCredit } from './credit.ts';
 import { endingOf, endpointOf, payloadIn, payloadOf } from './frame.ts';
 import { HEADER_BYTES, MessageId } from './message.ts';
 import { readReply, writeReply } from './reply.ts';
-import { readGetReady, readRma, writeGetReady, writeRma } from './rma.ts';
+import { readGetReady, readRma, readRmaBlocks, writeGetReady, writeRma, writeRmaBlocks } from './rma.ts';
 import { readRtr, writeRtr } from './rtr.ts';
 import { readStream, STREAM_ASKED, writeStream } from './stream.ts';
 import { readTag, readTagRts, writeTag, writeTagRts } from './tag.ts';
@@ -185,6 +185,34 @@ describe.each(Object.keys(MessageId) as (keyof typeof MessageId)[])('%s', (name)
     write(7, first);
     expect([...write(8, second)]).toEqual(words);
   });
+});
+
+describe('blocks of a PUT or GET', () => {
+  const block = fc.record({ remoteOffset: length, byteLength: length });
+  const blocks = fc.array(block, { minLength: 1, maxLength: 20 });
+  const key = fc.uint8Array({ minLength: 1, maxLength: 40 });
+
+  property('are read as they are written', [word, blocks, key, place], (to, written, packed, offset) => {
+    const header = writeRma(to, { request: 1, ...written[0]! });
+    const frame = messageFrame(header, writeRmaBlocks(packed, written), 'posix/memory', offset);
+    expect(readRmaBlocks(frame, readRma(frame), packed.byteLength)).toEqual(written);
+  });
+
+  property(
+    'are refused if they are cut, or the key is longer',
+    [blocks, key, fc.nat({ max: 15 })],
+    (written, packed, cut) => {
+      const payload = writeRmaBlocks(packed, written);
+      const frame = messageFrame(
+        writeRma(1, { request: 1, ...written[0]! }),
+        payload.subarray(0, payload.byteLength - cut),
+        'posix/memory',
+      );
+      const isWhole = payload.byteLength - cut >= packed.byteLength && cut % 16 === 0;
+      expect(readRmaBlocks(frame, readRma(frame), packed.byteLength) !== undefined).toBe(isWhole);
+      expect(readRmaBlocks(frame, readRma(frame), payload.byteLength + 1)).toBeUndefined();
+    },
+  );
 });
 
 describe('layouts', () => {

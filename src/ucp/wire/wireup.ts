@@ -1,12 +1,12 @@
 /**
- * WIREUP and CLOSE: two workers make a connection and end it. Who answers what is in wireup/connections.ts.
+ * WIREUP and CLOSE: two workers make a connection and end it. They are handled in wireup/connections.ts.
  *
  * WIREUP
  *   0     endpoint; NO_ENDPOINT in a REQUEST
  *   1     WireupCode
  *   2     endpoint of the sender
  *   3     number of the connection between the two workers
- *   4, 5  bytes that the sender takes without having asked for them
+ *   4, 5  bytes that the sender accepts before it asks for them
  *         payload of REQUEST and ATTACH: worker address of the sender
  *
  * CLOSE: the sender has closed its half
@@ -17,7 +17,7 @@
 import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 
-/** What a WIREUP says. */
+/** Meanings of a WIREUP. */
 export const WireupCode = { REQUEST: 0, REPLY: 1, ATTACH: 2 } as const;
 
 export const WIREUP_BYTES = 24;

@@ -1,11 +1,11 @@
-/** Atomic operations that a device executes as compare and swap, and that have to be tried again: another one has changed the word meanwhile. */
+/** Atomic operations that a device executes as compare and swap, and that must be repeated because the word has changed meanwhile. */
 
 import { Status } from '../../ucs/type/status.ts';
 import type { AtomicCall, Completion } from '../api/iface.ts';
 import type { IbKey } from './base/ib-key.ts';
 import type { IbEndpoint } from './ib-endpoint.ts';
 
-/** One of them. */
+/** An operation to be repeated. */
 export interface AtomicRetry {
   /** Undefined if it was closed meanwhile. */
   readonly endpoint: IbEndpoint | undefined;
@@ -13,14 +13,14 @@ export interface AtomicRetry {
   readonly remoteOffset: number;
   readonly key: IbKey;
   readonly completion: Completion;
-  /** The word as the last attempt has found it. */
+  /** Value of the word that the last attempt has found. */
   readonly assumed: bigint;
 }
 
 /** The operations of one interface. */
 export class AtomicRetries {
   readonly #complete: (completion: Completion, status: Status) => void;
-  /** Those that found no room. */
+  /** Operations for which there was no room. */
   readonly #waiting: AtomicRetry[] = [];
 
   /** @param complete ends an operation */
@@ -37,7 +37,7 @@ export class AtomicRetries {
     else if (status !== Status.OK) this.#complete(completion, status);
   }
 
-  /** Tries those that found no room. */
+  /** Tries the operations again for which there was no room. */
   progress(): void {
     if (this.#waiting.length > 0) for (const retry of this.#waiting.splice(0)) this.retry(retry);
   }

@@ -40,7 +40,7 @@ export interface EndpointOwner {
   readonly zcopyBytesMax: number;
   readonly iovMax: number;
   outstanding: number;
-  /** Reads what has arrived of the peer, without delivering messages. */
+  /** Reads completions of received messages, without delivering the messages. */
   receive(): void;
   closeEndpoint(endpoint: IbEndpoint): void;
 }
@@ -252,7 +252,7 @@ export class IbEndpoint implements UctEndpoint {
     return Status.INPROGRESS;
   }
 
-  /** Words of 64 bits. What the device cannot do itself, it does by compare and swap until the word has not changed meanwhile. */
+  /** For words of 64 bits. An operation that the device does not have is repeated as compare and swap until the word has not changed meanwhile. */
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
     if (call.wordBytes !== WORD_BYTES) return Status.UNSUPPORTED;
     if (!isCompletion(completion)) return Status.INVALID_PARAM;
@@ -268,7 +268,7 @@ export class IbEndpoint implements UctEndpoint {
     return Status.INPROGRESS;
   }
 
-  /** Posts one attempt. @param assumed the word, as an operation that the device does not have assumes it */
+  /** Posts one attempt. @param assumed expected value of the word, for an operation that the device does not have */
   postAtomic(call: AtomicCall, remoteOffset: number, rkey: IbKey, completion: Completion, assumed: bigint): Status {
     const { connection } = this;
     if (connection.failure !== Status.OK) return connection.failure;
@@ -311,7 +311,7 @@ export class IbEndpoint implements UctEndpoint {
     if (connection.failure !== Status.OK) return connection.failure;
     // An acknowledgement shows that the peer's device still has the connection; progress detects the failure.
     if (!connection.isUp) return Status.OK;
-    // Also where requests without a completion are in flight, of which only their failure would be reported.
+    // Includes requests without a completion: otherwise only a failure of them would be reported.
     if (connection.isBusy) connection.flush(undefined);
     else if (connection.room > 0) connection.probe();
     return Status.OK;

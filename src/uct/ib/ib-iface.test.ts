@@ -122,7 +122,7 @@ describe('IbIface', () => {
     near.close();
     far.close();
     stopped.mockRestore();
-    expect([near.closed, far.closed]).toEqual([true, true]);
+    expect([near.progress(), far.progress()]).toEqual([0, 0]);
   });
 
   it('gives up a peer that does not answer', async () => {

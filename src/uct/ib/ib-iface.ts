@@ -8,7 +8,7 @@ import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { closedError, UcxError } from '../../ucs/type/error.ts';
-import { joinBig } from '../../ucs/type/int64.ts';
+import { joinBig, joinWords } from '../../ucs/type/int64.ts';
 import { Status, statusName, statusString } from '../../ucs/type/status.ts';
 import { Wc, WcOpcode, WcStatus, wcStatusText } from '../../verbs/abi.ts';
 import type { CompletionChannel, CompletionQueue, SharedReceiveQueue } from '../../verbs/port.ts';
@@ -53,7 +53,7 @@ import { Receiver } from './wire/receiver.ts';
 import type { TxEntry } from './wire/tx-entry.ts';
 import { isNative } from './wire/word.ts';
 
-/** Slots for what is copied before it is sent, of all connections. */
+/** Slots for bytes that are copied before they are sent, for all connections. */
 const TX_SLOTS = 512;
 /** Completions of sends that the queue can hold: work requests in flight of all connections. */
 const SEND_CQE = 16_384;
@@ -93,7 +93,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   readonly #opened: Opened = new Opened();
   readonly #channel: CompletionChannel;
   readonly #alarm: EventAlarm;
-  /** Those of the datagrams, which the event loop serves, so that peers do not wait for progress. */
+  /** Reports the datagrams, which the event loop handles, so that peers do not wait for progress. */
   readonly #connectChannel: CompletionChannel;
   readonly #connectAlarm: EventAlarm;
   readonly #sends: CqReader;
@@ -106,7 +106,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   readonly #failed: Connection[] = [];
   /** Connections that are closed once everything posted has ended. */
   readonly #closing: Set<Connection> = new Set();
-  /** Connections that owe credits to their peers, and had no room to send them. */
+  /** Connections with credits for their peers that had no room to send them. */
   readonly #uncredited: Set<Connection> = new Set();
   readonly #retries: AtomicRetries = new AtomicRetries((completion, status) => this.complete(completion, status));
   #handler: AmHandler | undefined = undefined;
@@ -253,7 +253,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     const isIdle = this.#handler === undefined && this.outstanding === 0 && this.#connector.pending === 0;
     if (this.#closed || isIdle || this.#failed.length > 0) return Promise.resolve();
     for (const { cq } of [this.#sends, this.#receives]) cq.requestNotify();
-    // What has come before the request raises no event.
+    // Completions that arrived before the request raise no event.
     const ready = this.#sends.fill() + this.#receives.fill();
     const isDeliverable = this.#handler !== undefined && this.receiver.length > 0;
     if (ready > 0 || isDeliverable) {
@@ -379,7 +379,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
       const connection = this.#connections.get(words[at + Wc.QP_NUM]!);
       if (connection === undefined || connection.isDestroyed) continue;
       const status = words[at + Wc.STATUS]!;
-      const position = words[at + Wc.WR_ID]! + words[at + Wc.WR_ID + 1]! * 2 ** 32;
+      const position = joinWords(words[at + Wc.WR_ID]!, words[at + Wc.WR_ID + 1]!);
       const before = this.outstanding;
       connection.retire(position, statusOfWc(status));
       count += before - this.outstanding;
@@ -415,7 +415,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
 
   #onControl(connection: Connection, kind: number, count: number): void {
     if (kind === MessageKind.CREDIT) {
-      // A peer grants no more than it was sent.
+      // A peer may grant at most the window.
       connection.credits = Math.min(this.rc.FC_WND_SIZE, connection.credits + count);
       this.#sleeper.wake();
       return;
@@ -456,7 +456,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     return count;
   }
 
-  /** Tells the peer, after everything posted, and lets it end. */
+  /** Sends the close message after everything posted, and lets all of it end. */
   #startClose(connection: Connection): void {
     if (connection.isClosing || connection.isDestroyed) return;
     connection.isClosing = true;

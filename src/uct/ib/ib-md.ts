@@ -204,7 +204,7 @@ export class IbMd implements MemoryDomain {
     }
     checkByteLength(byteLength);
     this.#registry.rcache.unmapped(address, byteLength);
-    // What peers reach ends now; the rest, when no transfer of this process uses it.
+    // Access of peers ends now; other registrations end when no transfer of this process uses them.
     for (const memory of this.#live) {
       const first = Number(memory.address);
       const isUnmapped = first < address + byteLength && address < first + memory.registeredBytes;

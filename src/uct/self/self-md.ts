@@ -53,7 +53,8 @@ export class SelfMd implements MemoryDomain {
   };
   readonly #clock: Clock;
   readonly #keys: KeyTable<SelfMemory> = new KeyTable(SELF_MD_NAME);
-  readonly #allocated: Set<SelfMemory> = new Set();
+  /** All memory that is not freed or deregistered. */
+  readonly #live: Set<SelfMemory> = new Set();
   #generation = 0;
   #closed = false;
 
@@ -73,23 +74,20 @@ export class SelfMd implements MemoryDomain {
     }
     const mapping = mapAnonymous(byteLength);
     const bytes = new Uint8Array(mapping.buffer, 0, byteLength);
-    const memory = new SelfMemory(bytes, BigInt(mapping.address), ++this.#generation, mapping);
-    this.#allocated.add(memory);
-    return memory;
+    return this.#add(new SelfMemory(bytes, BigInt(mapping.address), ++this.#generation, mapping));
   }
 
   memFree(memory: MdMemory): void {
     const own = this.#own(memory);
     if (own.mapping === undefined) throw invalidParam('memory', 'must come from memAlloc', own.address);
     this.#retire(own);
-    this.#allocated.delete(own);
     own.mapping.close();
   }
 
   memReg(source: RegistrationSource): SelfMemory {
     this.#checkOpen();
     const buffer = hostBytesOf(source);
-    return new SelfMemory(buffer, BigInt(addressOf(buffer)), ++this.#generation, undefined);
+    return this.#add(new SelfMemory(buffer, BigInt(addressOf(buffer)), ++this.#generation, undefined));
   }
 
   memDereg(memory: MdMemory): void {
@@ -133,12 +131,15 @@ export class SelfMd implements MemoryDomain {
   }
 
   stats(): StatsNode {
-    return statsNode('uct_md', SELF_MD_NAME, { memory_handles: this.#allocated.size });
+    return statsNode('uct_md', SELF_MD_NAME, { memory_handles: this.#live.size });
   }
 
   close(): void {
     this.#closed = true;
-    for (const memory of this.#allocated) this.memFree(memory);
+    for (const memory of this.#live) {
+      this.#retire(memory);
+      memory.mapping?.close();
+    }
   }
 
   #checkOpen(): void {
@@ -151,8 +152,14 @@ export class SelfMd implements MemoryDomain {
     return memory;
   }
 
+  #add(memory: SelfMemory): SelfMemory {
+    this.#live.add(memory);
+    return memory;
+  }
+
   #retire(memory: SelfMemory): void {
     memory.live = false;
     this.#keys.revoke(memory);
+    this.#live.delete(memory);
   }
 }

@@ -29,7 +29,7 @@ export interface CallOptions {
   readonly algorithm?: string;
 }
 
-/** The team that an operation is of. */
+/** The team of an operation. */
 export interface CallTeam {
   readonly places: Places;
   readonly group: Group;
@@ -52,7 +52,7 @@ interface Layout {
 const ROOTED: ReadonlySet<Collective> = new Set<Collective>(['broadcast', 'gather', 'scatter', 'reduce']);
 const REDUCES: ReadonlySet<Collective> = new Set<Collective>(['reduce', 'reduceScatter', 'allReduce']);
 
-/** What an operation does with its memories. The memory of the result also holds what is sent on. */
+/** The access of an operation to its memories. Bytes that are sent on are also read from the memory of the result. */
 const SEND_ACCESS: number = PUT_ACCESSES.ownAccess;
 const RECV_ACCESS: number = PUT_ACCESSES.ownAccess | GET_ACCESSES.ownAccess;
 

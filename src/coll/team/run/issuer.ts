@@ -1,4 +1,4 @@
-/** Starts nbx operations, again after back-pressure, and counts them until they end. It does not know what they are for. */
+/** Starts nbx operations, again after back-pressure, and counts them until they end. It does not know their purpose. */
 
 import type { Request, RequestParams } from '../../../ucp/api/request.ts';
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
@@ -20,7 +20,7 @@ interface Blocked {
 export interface IssueOwner {
   /** Requests that have not ended. */
   readonly requests: Set<Request>;
-  /** True if nothing more is started for it: what waits ends with CANCELED. */
+  /** True if nothing more is started for it: waiting operations end with CANCELED. */
   readonly hasFailed: boolean;
 }
 
@@ -44,7 +44,7 @@ export class Issuer {
     else if (!this.#start(owner, start, end)) this.#wait({ owner, start, end });
   }
 
-  /** Starts what was refused, in order. */
+  /** Starts the operations that were refused, in order. */
   restart(): void {
     if (this.#isRestarting || this.#blocked.length === 0) return;
     this.#isRestarting = true;

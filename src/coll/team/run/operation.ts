@@ -1,4 +1,4 @@
-/** One collective operation of one rank: its slices, their messages, and how it ends. Which algorithm it has is decided before. */
+/** One collective operation of one rank: its slices, their messages, and how it ends. The algorithm is chosen before. */
 
 import type { Endpoint } from '../../../ucp/api/endpoint.ts';
 import type { LocalMemory } from '../../../ucp/api/memory.ts';
@@ -24,7 +24,7 @@ const NO_BYTES = new Uint8Array(0);
 /** How operations with a lost peer end. */
 const LOSSES: ReadonlySet<Status> = new Set<Status>([Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT]);
 
-/** What an operation needs of its team. */
+/** The interface of a team to its operations. */
 export interface OperationHost {
   readonly rank: number;
   readonly amId: number;
@@ -126,7 +126,7 @@ export class Operation implements SliceOwner {
     return [...new Set(this.awaitedParts().map(({ peer }) => peer))].sort((a, b) => a - b);
   }
 
-  /** A rank waits for a part: both ends wait if one of them takes it for a long one, and the other does not. */
+  /** Called when a rank waits for a part: both ends wait if one of them treats it as a long part, and the other does not. */
   onCheck(header: Header): void {
     const part = this.awaitedParts().find((one) => isOf(one, header));
     if (!this.hasFailed && part !== undefined && part.place.byteLength !== header.byteLength) {
@@ -165,7 +165,7 @@ export class Operation implements SliceOwner {
     for (const { message } of this.#early.splice(0)) discard(message);
     for (const { header } of this.#offers.splice(0)) this.#host.refuse(header);
     this.#unready.length = 0;
-    // Peers may still write to what they were offered.
+    // Peers may still write to memory that they were offered.
     this.#forget(({ isExposed, peer }) => !isExposed || this.#host.isLost(peer));
     this.#endIfDone();
   }
@@ -354,7 +354,7 @@ export class Operation implements SliceOwner {
     this.#host.failed(rankFailed(peer, Status.INVALID_PARAM, what));
   }
 
-  /** What follows the end of a message of a part. */
+  /** The callback for the end of a message of a part. */
   #partEnd({ run, peer }: Part, what: string): EndNbx {
     return (status, error) => {
       if (status !== Status.OK) this.#failBy(peer, status, what, error);
@@ -380,7 +380,7 @@ export class Operation implements SliceOwner {
   /** The first failure; later ones follow from it. */
   #failBy(peer: number, status: Status, what: string, error: unknown): void {
     if (this.hasFailed) return;
-    // With a connection that stands, the failure is on this side: memory, a card. Data may have come over another connection that is lost.
+    // If the connection is still established, the failure is on this side: memory, a card. Data may have used another connection, which is lost.
     if (peer !== this.#host.rank && (this.#host.isLost(peer) || LOSSES.has(status)))
       this.#host.lost(peer, status, this);
     else this.#host.failed(rankFailed(this.#host.rank, status, what, error));

@@ -15,7 +15,7 @@ const SLICE_BYTES_MAX = 2 ** 24;
 
 const REDUCES: ReadonlySet<Collective> = new Set<Collective>(['reduce', 'reduceScatter', 'allReduce']);
 
-/** What is special about the memories of an operation. */
+/** Properties of the memories of an operation that change its plan. */
 export interface MemoryUse {
   /** The processor cannot access the source. */
   readonly isDeviceSource: boolean;
@@ -58,7 +58,7 @@ export class Plan {
     return builder.build();
   }
 
-  /** Copies the source into fragments, and of reductions the result back, where a card has it. */
+  /** Copies the source into fragments if it would be overwritten or is reduced from memory of a card, and the result back into memory of a card. */
   #buildStaged(builder: ScheduleBuilder, problem: Problem): void {
     const { collective, group, root } = problem;
     const hasResult = collective !== 'reduce' || group.rank === root;

@@ -9,7 +9,7 @@ const MAPPED_MIN = 64 * 1024;
 const KEPT_MAX = 64 * 2 ** 20;
 const LENGTH_MIN = 1024;
 
-/** What maps memory. */
+/** The context that maps the memory. */
 export type Mapper = Pick<Context, 'memMap' | 'memUnmap'>;
 
 /** The scratch memory of a team. */

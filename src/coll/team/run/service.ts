@@ -33,7 +33,7 @@ interface EarlyMessage {
   readonly message: Message;
 }
 
-/** What the service needs of a worker. */
+/** A worker, as the service uses it. */
 export type HandlerWorker = Pick<Worker, 'closed' | 'setAmHandler'>;
 
 /** The teams of one worker and one id of active messages. */
@@ -73,7 +73,7 @@ export class TeamService {
     return service;
   }
 
-  /** One user less; the last one removes the handler. */
+  /** Removes a user; the last one removes the handler. */
   leave(): void {
     this.#users -= 1;
     if (this.#users > 0) return;
@@ -83,7 +83,7 @@ export class TeamService {
   }
 
   /**
-   * Adds a team, which gets what has arrived for it already.
+   * Adds a team, which receives the messages that have already arrived for it.
    * @throws UcxError ERR_INVALID_PARAM if the worker has a team of this id: two ranks of a team have one worker
    */
   add(team: TeamMessages): void {
@@ -113,7 +113,7 @@ export class TeamService {
     else if (header.kind !== Kind.CHECK) this.#early.push({ header, message: message.enqueue() });
   }
 
-  /** A rank waits for one that has closed the team. */
+  /** Answers a rank that waits for one that has closed the team. */
   #answer(header: Header, message: Message): void {
     if (header.kind !== Kind.CHECK && header.kind !== Kind.READY) return;
     const rank = this.#closed.get(header.team)!;

@@ -1,4 +1,4 @@
-/** Messages and introductions of teams: what is written is read, and what a peer could send besides is refused. */
+/** Messages and hellos of teams: reading returns the written fields, and invalid bytes of a peer are refused. */
 
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../../ucs/sys/random.ts';
@@ -12,7 +12,7 @@ import {
   restOf,
   writeHeader,
 } from './header.ts';
-import { type Introduction, packIntroduction, readIntroductions } from './introduction.ts';
+import { type Hello, packHello, readHellos } from './hello.ts';
 
 const HEADER: Header = {
   kind: Kind.READY,
@@ -61,8 +61,8 @@ describe('a message', () => {
   });
 });
 
-describe('introductions', () => {
-  const of = (rank: number, size = 2): Introduction => ({
+describe('hellos', () => {
+  const of = (rank: number, size = 2): Hello => ({
     rank,
     size,
     team: rank + 1,
@@ -70,20 +70,20 @@ describe('introductions', () => {
     address: Uint8Array.of(1, rank),
     key: new Uint8Array(3),
   });
-  const read = (...answers: Uint8Array[]): unknown => readIntroductions(answers, of(0));
+  const read = (...answers: Uint8Array[]): unknown => readHellos(answers, of(0));
 
   it('are sorted by rank', () => {
-    expect(readIntroductions([packIntroduction(of(1)), packIntroduction(of(0))], of(0))).toEqual([of(0), of(1)]);
+    expect(readHellos([packHello(of(1)), packHello(of(0))], of(0))).toEqual([of(0), of(1)]);
   });
 
   it.each<readonly [RegExp, () => unknown]>([
-    [/2 ranks/, () => read(packIntroduction(of(0)))],
-    [/rank must be different/, () => read(packIntroduction(of(1)), packIntroduction(of(1)))],
-    [/size must be equal/, () => read(packIntroduction(of(0)), packIntroduction(of(1, 3)))],
-    [/of this version/, () => read(packIntroduction(of(0)), Uint8Array.of(1, 2))],
-    [/of this version/, () => read(packIntroduction(of(0)), packIntroduction(of(2)))],
-    [/of this version/, () => read(packIntroduction(of(0)), new TextEncoder().encode('null'))],
-    [/also what rank 0 has given/, () => read(packIntroduction({ ...of(0), team: 9 }), packIntroduction(of(1)))],
+    [/2 ranks/, () => read(packHello(of(0)))],
+    [/rank must be different/, () => read(packHello(of(1)), packHello(of(1)))],
+    [/size must be equal/, () => read(packHello(of(0)), packHello(of(1, 3)))],
+    [/of this version/, () => read(packHello(of(0)), Uint8Array.of(1, 2))],
+    [/of this version/, () => read(packHello(of(0)), packHello(of(2)))],
+    [/of this version/, () => read(packHello(of(0)), new TextEncoder().encode('null'))],
+    [/also what rank 0 has given/, () => read(packHello({ ...of(0), team: 9 }), packHello(of(1)))],
   ])('are refused: %s', (message, run) => {
     expect(run).toThrow(message);
   });

@@ -5,7 +5,7 @@ import { COLLECTIVES, type Collective } from '../../choice/problem.ts';
 import { DTYPES, type Dtype, REDUCE_OPS, type ReduceOp } from '../../dtype/dtype.ts';
 
 const VERSION = 1;
-/** Bytes of the fields; what a type has besides follows. */
+/** Bytes of the fields; further data of a type follows. */
 export const HEADER_BYTES = 72;
 const NO_NAME = 0xff;
 
@@ -25,7 +25,7 @@ export const Kind = {
 /** One of {@link Kind}. */
 export type Kind = (typeof Kind)[keyof typeof Kind];
 
-/** What has to be equal on all ranks of one operation. */
+/** The properties of an operation that must be equal on all ranks. */
 export interface Signature {
   readonly collective: Collective;
   readonly dtype: Dtype;
@@ -110,7 +110,7 @@ export function readHeader(bytes: Uint8Array): Header | undefined {
   };
 }
 
-/** What follows the fields. */
+/** The bytes behind the fields. */
 export function restOf(bytes: Uint8Array): Uint8Array {
   return bytes.subarray(HEADER_BYTES);
 }

@@ -5,6 +5,7 @@
 
 import { type AsicProfile, engineIdOf, HL_NOTIFIER_EVENT, HL_RAZWI } from '../../../uapi/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
+import { joinBig } from '../../../ucs/type/int64.ts';
 import type { FaultListener } from '../../device/queue/engine-access.ts';
 import type { Stream } from '../../device/queue/stream.ts';
 import type { UserMapping } from './user-mapping.ts';
@@ -80,7 +81,7 @@ export class ErrorRecords implements FaultListener {
 
   /** Records an access without translation: a page fault of the memory management unit, and a RAZWI because no device responded. */
   pageFault(stream: Stream, high: number, low: number): void {
-    const address = addressOfHalves(high, low);
+    const address = joinBig(low, high);
     this.#pageFault ??= {
       timestampNs: this.#now(),
       address,
@@ -93,7 +94,7 @@ export class ErrorRecords implements FaultListener {
 
   /** Records an access that the hardware rejects. */
   razwi(stream: Stream, high: number, low: number): void {
-    this.#recordRazwi(stream, addressOfHalves(high, low), HL_RAZWI.HBW | HL_RAZWI.RR);
+    this.#recordRazwi(stream, joinBig(low, high), HL_RAZWI.HBW | HL_RAZWI.RR);
     this.#card.notify(HL_NOTIFIER_EVENT.RAZWI);
   }
 
@@ -133,8 +134,4 @@ export class ErrorRecords implements FaultListener {
   #now(): number {
     return this.#card.config.clock.nowNs();
   }
-}
-
-function addressOfHalves(high: number, low: number): bigint {
-  return (BigInt(high >>> 0) << 32n) | BigInt(low >>> 0);
 }

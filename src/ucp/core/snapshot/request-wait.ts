@@ -1,5 +1,6 @@
 /** What a pending request of the native engine waits for, from its state. It decides nothing. */
 
+import { joinBig } from '../../../ucs/type/int64.ts';
 import type { WaitReason } from '../../api/snapshot/snapshot.ts';
 import { ReceiveRequest, SendRequest } from '../../base/request/message-request.ts';
 import { ConnectRequest, FlushRequest, type Request } from '../../base/request/request.ts';
@@ -62,5 +63,5 @@ function messageText(request: ReceiveRequest): string {
 
 /** `0x12` for the two signed words of a tag. */
 export function wordsText(low: number, high: number): string {
-  return `0x${((BigInt(high >>> 0) << 32n) | BigInt(low >>> 0)).toString(16)}`;
+  return `0x${joinBig(low, high).toString(16)}`;
 }

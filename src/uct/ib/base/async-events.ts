@@ -1,4 +1,4 @@
-/** The asynchronous events of a device: read as they come, so that none pile up, and logged. What a fatal one means for connections is the business of its owner. */
+/** The asynchronous events of a device: read as they arrive, so that they do not accumulate, and logged. Their owner handles a fatal one. */
 
 import { EventAlarm } from '../../../sys/index.ts';
 import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
@@ -13,7 +13,7 @@ export class AsyncEvents {
   readonly #onFatal: () => void;
   readonly #alarm: EventAlarm;
 
-  /** @param onFatal the device has failed, and serves nothing any more @throws SyscallError EMFILE */
+  /** @param onFatal called when the device has failed, and serves nothing any more @throws SyscallError EMFILE */
   constructor(device: IbDevice, log: LimitedLog, onFatal: () => void) {
     this.#device = device;
     this.#log = log;
@@ -39,7 +39,7 @@ export class AsyncEvents {
       this.#log.warn(`${name}: ${text}`);
       this.#onFatal();
     } else if (type === AsyncEventType.PORT_ERR) this.#log.warn(`${name}:${element}: ${text}`);
-    // Peers can cause the others, such as errors of queue pairs, whose requests tell of them.
+    // Peers can cause the other events, such as errors of queue pairs, which the completions of their requests report.
     else this.#log.debug(`${name}: ${text} (${element})`);
   }
 }

@@ -1,4 +1,4 @@
-/** Registered memory of an interface, in slots of one length: what messages are received into, and what is copied before it is sent. */
+/** Registered memory of an interface, in slots of one length: for received messages, and for bytes that are copied before they are sent. */
 
 import { type MappedMemory, mapAnonymous } from '../../../sys/index.ts';
 import { AccessFlag } from '../../../verbs/abi.ts';

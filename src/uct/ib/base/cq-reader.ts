@@ -1,4 +1,4 @@
-/** Reads completions of a queue in batches. What was read before a sleep, to see whether there is anything, is processed after it. */
+/** Reads completions of a queue in batches. Completions that were read before a sleep, to check whether there are any, are processed after it. */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
 import { Wc } from '../../../verbs/abi.ts';

@@ -12,7 +12,7 @@ import type {
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
 import { RC_NAME } from './ib-memory.ts';
 
-/** What a connection needs at least of its device. */
+/** Limits that a device must have at least for connections. */
 const NEEDS = { maxQpWr: 32, maxCqe: 64, maxSge: 2, maxSrqWr: 16 } as const;
 /** Their names in libibverbs. */
 const VERBS_NAMES = { maxQpWr: 'max_qp_wr', maxCqe: 'max_cqe', maxSge: 'max_sge', maxSrqWr: 'max_srq_wr' } as const;

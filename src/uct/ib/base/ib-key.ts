@@ -1,5 +1,5 @@
 /**
- * The remote keys of ib: packed for peers, unpacked at peers, and the table of this memory domain. What a key permits is decided by the device of its owner.
+ * The remote keys of ib: packed for peers, unpacked at peers, and the table of this memory domain. The device of its owner decides which access a key permits.
  *
  * Layout of a packed key, little-endian: u32 kind and version, u32 CRC-32 of everything else, u32 id, u32 offset in the page, u64 length, 8 bytes id of the
  * table, u8 memory type, u8 number of devices, u16 0, u32 system device; for each device u32 key of the memory region.

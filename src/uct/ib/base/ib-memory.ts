@@ -28,7 +28,7 @@ export interface IbMemoryParams {
   readonly cached?: RcacheRegion<IbRegions>;
   /** Its regions for transfers of this process that only read it, outside the cache. */
   readonly readOnly?: IbRegions;
-  /** What peers have keys of; undefined until the first key is packed. */
+  /** Regions of the keys of peers; undefined until the first key is packed. */
   readonly exposed?: IbRegions;
   /** Releases memory that the memory domain has allocated; undefined for other memory. */
   readonly free?: () => void;
@@ -52,7 +52,7 @@ export class IbMemory implements MdMemory {
   readonly cached: RcacheRegion<IbRegions> | undefined;
   /** Its regions for transfers of this process that only read it, outside the cache. */
   readonly readOnly: IbRegions | undefined;
-  /** What peers have keys of; undefined until the first key is packed. */
+  /** Regions of the keys of peers; undefined until the first key is packed. */
   exposed: IbRegions | undefined;
   readonly free: (() => void) | undefined;
   inFlight = 0;
@@ -86,7 +86,7 @@ export class IbMemory implements MdMemory {
     return this.bytes !== undefined && this.bytes.byteLength !== this.registeredBytes;
   }
 
-  /** Ends what peers have keys of. */
+  /** Ends the regions of the keys of peers. */
   hide(): void {
     this.exposed?.close();
     this.exposed = undefined;

@@ -1,7 +1,7 @@
 /**
- * The memory regions of a memory domain. Those for its own transfers are cached, and permit peers nothing; memory that its transfers only read has regions of
- * its own instead, because the cached ones permit writing. A key that is handed out has regions of its own, of its
- * bytes alone, which end with it: nothing that peers can reach outlives the memory that the program has given them.
+ * The memory regions of a memory domain. Those for its own transfers are cached, and permit peers nothing; memory that its transfers only read has
+ * regions of its own instead, because the cached ones permit writing. A key for peers has regions of its own, of its bytes alone, which end with it, so
+ * that peers cannot access memory that the program has deregistered.
  */
 
 import { addressOf, Errno, isSyscallError, PAGE_SIZE, type SyscallError } from '../../../sys/index.ts';
@@ -39,7 +39,7 @@ export class IbRegistry {
   readonly isCaching: boolean;
   readonly #devices: readonly IbDevice[];
   readonly #overhead: IbConfig['RCACHE_OVERHEAD'];
-  /** What a device said of the last registration for the cache. */
+  /** The error of a device for the last registration for the cache. */
   #refusal: SyscallError | undefined = undefined;
 
   constructor(devices: readonly IbDevice[], services: ComponentServices) {
@@ -79,7 +79,7 @@ export class IbRegistry {
     this.rcache.release(region);
   }
 
-  /** Lets no later use find the registrations of the memory of a region. */
+  /** Removes the registrations of the memory of a region, so that no later use finds them. */
   invalidate(region: RcacheRegion<IbRegions>): void {
     const { rcache } = this;
     if (region.owner !== undefined) rcache.invalidate(region.owner);
@@ -101,7 +101,7 @@ export class IbRegistry {
     return this.onDevices(iova, ({ pd }) => pd.regMr(address, byteLength, iova, accessFlags(access)));
   }
 
-  /** Registers with every device. Idle registrations are no reason why there is no room. */
+  /** Registers with every device. If one has no room, idle registrations are evicted first. */
   onDevices(iova: number, register: (device: IbDevice) => MemoryRegion): IbRegions {
     for (;;) {
       try {

@@ -1,4 +1,4 @@
-/** Objects that are made one after the other, and closed the other way round: all of them at the end, or those before one that cannot be made. */
+/** Objects that are made one after the other and closed in reverse order: all at the end, or the existing ones if one cannot be made. */
 
 interface Closable {
   close(): void;

@@ -1,9 +1,10 @@
 /**
- * One reliable connection: a queue pair with the work requests that were posted to it. The connecting interface sends through it; the other one answers with credits.
- * Making it is the work of connector.ts, and what is sent of endpoints.
+ * One reliable connection: a queue pair with the work requests that were posted to it. The connecting interface sends through it; the other one answers
+ * with credits. connector.ts establishes it, and endpoints decide what is sent.
  */
 
 import { allocateScratch, Errno, isSyscallError, type ScratchBlock } from '../../../sys/index.ts';
+import { highOf } from '../../../ucs/type/int64.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { AccessFlag, QpState, QpType, SendFlag, SendWr, Sge, WrOpcode } from '../../../verbs/abi.ts';
 import type { QpInit, QueuePair, SharedReceiveQueue } from '../../../verbs/port.ts';
@@ -19,7 +20,7 @@ import { TxEntry } from './tx-entry.ts';
 /** Maximum number of entries of a list; the header of a message may be before them. */
 export const IB_IOV_MAX = 4;
 const SGE_MAX: number = IB_IOV_MAX + 1;
-/** Requests that the connections of an interface keep free together for control messages; at most a quarter of what its completion queue holds. */
+/** Requests that the connections of an interface keep free together for control messages; at most a quarter of the length of its completion queue. */
 const CONTROL_ROOM = 64;
 const LIST_AT: number = SendWr.WORDS;
 const INLINE_AT: number = LIST_AT + SGE_MAX * Sge.WORDS;
@@ -55,13 +56,13 @@ export interface ConnectionOwner {
   readonly receiveCq: ConnectionOwner['sendCq'];
   /** Work requests that all connections together can have in flight: the completion queue must never overrun. */
   readonly sendDepth: number;
-  /** Those that they can still post. */
+  /** Work requests that they can still post. */
   sendRoom: number;
   /** Ends an operation. */
   complete(completion: Completion, status: Status): void;
   /** A connection has failed, once, with the reason. */
   onFailed(connection: Connection, status: Status): void;
-  /** An entry has ended; what it used is released by the caller. */
+  /** An entry has ended; the caller releases its resources. */
   onEnded(connection: Connection, entry: TxEntry, status: Status): void;
 }
 
@@ -135,7 +136,7 @@ export class Connection {
     return this.#tail !== this.#head;
   }
 
-  /** Room for work requests, at most 0 if there is none: what connections share keeps some for control messages. */
+  /** Room for work requests, at most 0 if there is none. Some of the room that connections share is kept for control messages. */
   get room(): number {
     return Math.min(this.#ownRoom, this.#owner.sendRoom - this.#reserved);
   }
@@ -186,14 +187,14 @@ export class Connection {
 
   /**
    * Starts a work request. Only with {@link room}.
-   * @param isSignaled its end is reported by itself
+   * @param isSignaled whether its end is reported by a completion of its own
    * @returns its first word
    */
   begin(opcode: number, isSignaled: boolean, flags = 0): number {
     const at = (this.#tail % this.#length) * this.#slotWords;
     const { entry } = this;
     this.#unsignaled += 1;
-    // Where room is scarce, none is left to requests whose end is not reported.
+    // If room is scarce, every end is reported, so that room becomes free again.
     const { sendRoom, sendDepth } = this.#owner;
     entry.isSignaled = isSignaled || this.#unsignaled >= this.#moderation || sendRoom * 2 <= sendDepth;
     if (entry.isSignaled) this.#unsignaled = 0;
@@ -233,7 +234,7 @@ export class Connection {
       if (this.#corkedFirst < 0) this.#corkedFirst = at;
       else {
         this.#block.words[this.#corkedLast + SendWr.NEXT] = address;
-        this.#block.words[this.#corkedLast + SendWr.NEXT + 1] = Math.floor(address / 2 ** 32);
+        this.#block.words[this.#corkedLast + SendWr.NEXT + 1] = highOf(address);
       }
       this.#corkedLast = at;
       return;
@@ -320,7 +321,7 @@ export class Connection {
     this.#owner.onFailed(this, status);
   }
 
-  /** Destroys the queue pair; what has not ended is canceled, and so is what endpoints of a closed interface start. */
+  /** Destroys the queue pair; pending operations are canceled, and so are those that endpoints of a closed interface start. */
   destroy(): void {
     if (this.isDestroyed) return;
     this.isDestroyed = true;
@@ -356,7 +357,7 @@ function rnrCode(ns: number): number {
   return index < 0 ? RNR_US.length : index + 1;
 }
 
-/** What queue pairs are made of. */
+/** The parameters of queue pairs. */
 type QpOwner = Pick<ConnectionOwner, 'port' | 'rc' | 'sendCq' | 'receiveCq' | 'srq'>;
 
 function qpInitOf({ port, sendCq, receiveCq, srq }: QpOwner, maxSendWr: number, maxInlineBytes: number): QpInit {

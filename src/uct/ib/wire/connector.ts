@@ -1,6 +1,6 @@
 /**
- * Makes the connections of an interface: sends requests to connect until they are answered, and answers those of peers. Messages can be lost, repeated and made up:
- * an answer counts only if it names the connection, and a request that is repeated gets the same answer.
+ * Makes the connections of an interface: sends requests to connect until they are answered, and answers those of peers. Messages can be lost, repeated or
+ * forged: an answer counts only if it names the connection, and a request that is repeated gets the same answer. It transfers no data.
  */
 
 import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
@@ -14,7 +14,7 @@ import { Connection, type ConnectionOwner } from './connection.ts';
 import type { Datagrams, DatagramTarget } from './datagrams.ts';
 import type { IbAddress } from './ib-address.ts';
 
-/** Time between two requests to connect, and what it grows to. */
+/** Time between two requests to connect at first, and its maximum. */
 const RETRY_NS = 20e6;
 const RETRY_NS_MAX = 1e9;
 /** Maximum number of connections that peers may make to an interface. */
@@ -135,7 +135,7 @@ export class Connector {
       return;
     }
     if (this.#passive.size >= PASSIVE_MAX) {
-      // Those of peers that were killed fail, and make room for the next request.
+      // Connections of killed peers fail, which makes room for the next request.
       for (const each of this.#passive.values()) {
         if (!each.isBusy && each.room > 0 && each.failure === Status.OK) each.probe();
       }
@@ -162,7 +162,7 @@ export class Connector {
     this.#answer(message, connection.answer);
   }
 
-  /** Connects a queue pair to what a peer has named; false if the device refuses it. */
+  /** Connects a queue pair to that of a peer; false if the device refuses the parameters of the peer. */
   #establish(connection: Connection, message: ConnectMessage): boolean {
     try {
       connection.establish(message);

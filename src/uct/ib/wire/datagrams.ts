@@ -106,7 +106,7 @@ export class Datagrams {
     for (let slot = this.#receives.take(); slot >= 0; slot = this.#receives.take()) this.#postReceive(slot);
   }
 
-  /** Sends a message; false if it was not sent: no slot is free, or the device has no path to the target, which a peer can make up. */
+  /** Sends a message; false if it was not sent: no slot is free, or the device has no path to the target, which a peer can forge. */
   send(message: ConnectMessage, target: DatagramTarget): boolean {
     const handle = this.#handleOf(target);
     if (handle === undefined) return false;
@@ -123,7 +123,7 @@ export class Datagrams {
     return false;
   }
 
-  /** Reads what has arrived; returns the number of messages. */
+  /** Reads the messages that have arrived; returns their number. */
   progress(onMessage: (message: ConnectMessage) => void): number {
     const { reader } = this;
     let count = 0;

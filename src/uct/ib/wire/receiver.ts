@@ -1,6 +1,7 @@
 /** The shared receive queue of an interface, and the messages that have arrived in it and are not delivered. */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
+import { highOf } from '../../../ucs/type/int64.ts';
 import { RecvWr, Sge } from '../../../verbs/abi.ts';
 import type { SharedReceiveQueue } from '../../../verbs/port.ts';
 import { writeRecvWr, writeSge } from '../../../verbs/work-request.ts';
@@ -103,7 +104,7 @@ export class Receiver {
       const previous = at - WR_WORDS;
       const next = address + at * 4;
       words[previous + RecvWr.NEXT] = next;
-      words[previous + RecvWr.NEXT + 1] = Math.floor(next / 2 ** 32);
+      words[previous + RecvWr.NEXT + 1] = highOf(next);
     }
     this.#unposted += 1;
     if (this.#unposted === POST_BATCH) this.#post();

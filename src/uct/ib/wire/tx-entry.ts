@@ -1,4 +1,4 @@
-/** What a connection knows of a posted work request, until it has ended. */
+/** The state of a posted work request until it has ended. Posting it is the task of the connection. */
 
 import type { AtomicCall, Completion, IovEntry } from '../../api/iface.ts';
 import type { IbKey } from '../base/ib-key.ts';
@@ -13,7 +13,7 @@ export class TxEntry {
   /** Local memory in use: the caller can change its list. */
   readonly memories: IbMemory[] = [];
   key: IbKey | undefined = undefined;
-  /** Where the bytes of a short get go. */
+  /** Destination of the bytes of a short get. */
   target: Uint8Array | undefined = undefined;
   targetOffset = 0;
   targetBytes = 0;
@@ -28,7 +28,7 @@ export class TxEntry {
   /** Starts the use of local memory, and of remote memory if there is any. */
   hold(iov: readonly IovEntry[], key: IbKey | undefined): void {
     this.key = key;
-    // Also where the remote memory is of this memory domain: then its end can be known.
+    // Remote memory of this memory domain is held too, so that it is not deregistered during the operation.
     if (key?.memory !== undefined) key.memory.inFlight += 1;
     for (let i = 0; i < iov.length; i++) {
       const memory = iov[i]!.memory as IbMemory;

@@ -1,12 +1,12 @@
-/** What the ranks tell each other when a team is created, as bytes. Input of other processes: every field is checked. */
+/** The data that ranks exchange when a team is created, as bytes. It is input of other processes: every field is checked. */
 
 import { invalidParam } from '../../../ucs/type/error.ts';
 
 const VERSION = 1;
 const BYTES_MAX = 64 * 1024;
 
-/** What a rank tells all others. */
-export interface Introduction {
+/** The data that a rank sends to all others. */
+export interface Hello {
   readonly rank: number;
   readonly size: number;
   /** Random number of the team: that of rank 0 counts. */
@@ -18,24 +18,24 @@ export interface Introduction {
   readonly key: Uint8Array;
 }
 
-/** The bytes of an introduction. */
-export function packIntroduction({ address, key, ...fields }: Introduction): Uint8Array {
+/** The bytes of a hello. */
+export function packHello({ address, key, ...fields }: Hello): Uint8Array {
   const text = { version: VERSION, ...fields, address: toBase64(address), key: toBase64(key) };
   return new TextEncoder().encode(JSON.stringify(text));
 }
 
 /**
- * The introductions of all ranks, by rank.
+ * The hellos of all ranks, by rank.
  * @param own this rank's
  * @throws UcxError ERR_INVALID_PARAM that names the rank and the rule: another number of ranks, duplicate or missing ranks, bytes of another version
  */
-export function readIntroductions(answers: readonly Uint8Array[], own: Introduction): readonly Introduction[] {
+export function readHellos(answers: readonly Uint8Array[], own: Hello): readonly Hello[] {
   if (!Array.isArray(answers) || answers.length !== own.size) {
     throw invalidParam('exchange', `must return the bytes of ${own.size} ranks`, answers?.length);
   }
-  const byRank: Introduction[] = [];
+  const byRank: Hello[] = [];
   for (const bytes of answers) {
-    const one = readIntroduction(bytes);
+    const one = readHello(bytes);
     if (one.size !== own.size) {
       throw invalidParam('size', `must be equal on all ranks: rank ${one.rank} has ${one.size}`, own.size);
     }
@@ -48,7 +48,7 @@ export function readIntroductions(answers: readonly Uint8Array[], own: Introduct
   return byRank;
 }
 
-function readIntroduction(bytes: Uint8Array): Introduction {
+function readHello(bytes: Uint8Array): Hello {
   const rule = 'must return what the ranks have given, of this version';
   if (!(bytes instanceof Uint8Array) || bytes.byteLength > BYTES_MAX) throw invalidParam('exchange', rule, bytes);
   let fields: Record<string, unknown>;
