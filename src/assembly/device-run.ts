@@ -36,7 +36,7 @@ export function becomeProgram(server: RemoteNode, file: string, args: readonly s
   return execute(file, args);
 }
 
-/** The reason why device nodes cannot be had, and what they need. */
+/** The error for device nodes that cannot be mounted, with their requirements. */
 function cannotMount(cause: SyscallError): UcxError {
   const needs =
     cause.errno === Errno.EPERM || cause.errno === Errno.EACCES || !isInitialUserNamespace()

@@ -145,8 +145,8 @@ export interface DriverNode {
   /** Whether the cards are emulated, also behind device nodes (`gaudi-ucx run`): the source of every "emulated" label. */
   readonly emulated: boolean;
   /**
-   * Identifies the node for programs that share device memory: the same for all users of the same cards, and different for others. The boot id
-   * with the kernel; random per node object in process; random per server, which sends it to its clients. Without it the node is not shared.
+   * Identifies the node for programs that share device memory: equal for all users of the same cards, and different for other cards. With the kernel
+   * driver, the boot id; for an emulated node, random: per node object, or per server, which sends it to its clients. Without it the node is not shared.
    */
   readonly identity?: string;
   /** See `DriverFile.lostReason`. */
@@ -172,7 +172,7 @@ export interface DriverNode {
    */
   attribute(minor: number, name: string): string | undefined;
   /**
-   * The current links of a card; undefined if the driver does not report them, as upstream kernels, whose driver has no NIC ports. The vendor's
+   * The current links of a card; undefined if the driver does not report them. The driver of upstream kernels has no NIC ports; the vendor's
    * drivers create a network interface for every port. Changes are not notified: poll.
    */
   links?(minor: number): readonly PortLink[] | undefined;

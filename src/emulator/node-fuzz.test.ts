@@ -22,7 +22,7 @@ const CALL = fc.record({
 
 /** Below `vm.mmap_min_addr`: never mapped. */
 const UNMAPPED = 0x1000;
-/** The driver writes no longer answers. */
+/** Pages of the longest answer that the driver writes. */
 const ANSWER_PAGES = 16;
 
 /**

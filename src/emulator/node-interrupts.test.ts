@@ -1,4 +1,4 @@
-/** User interrupts of an emulated card with thousands of waiters: an interrupt concerns its own. */
+/** User interrupts of an emulated card with thousands of waiters: an interrupt wakes only its own waiters. */
 
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { halves } from '../../test/contract/driver-fixture.ts';

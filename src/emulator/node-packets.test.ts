@@ -1,4 +1,4 @@
-/** Packets that load what they execute: faults, resets and endless programs. */
+/** Packets that load or name other packets: faults, resets and endless command buffers. */
 
 import { afterEach, describe, expect, it } from 'vitest';
 import { DriverClient } from '../../test/contract/driver-client.ts';

@@ -34,7 +34,7 @@ export class EmulatedNode implements DriverNode {
   readonly identity: string = Buffer.from(systemRandomBytes(IDENTITY_BYTES)).toString('hex');
   /** The options of the node with their defaults. */
   readonly config: NodeConfig;
-  /** Records the ioctls of files that other processes open from now on; undefined: nothing. */
+  /** Records the ioctls of files that other processes open from now on; if undefined, nothing is recorded. */
   tracer: IoctlTracer | undefined;
   /** The RDMA devices; undefined if the node has none. */
   readonly verbs: EmulatedVerbs | undefined;

@@ -104,7 +104,7 @@ export const AsyncEventType = {
   GID_CHANGE: 18,
 } as const;
 
-/** The text of an asynchronous event, as that of ibv_event_type_str() is. */
+/** The text of an asynchronous event, as in ibv_event_type_str. */
 export function asyncEventText(type: number): string {
   return EVENT_TEXTS[type] ?? `unknown event ${type}`;
 }

@@ -34,7 +34,7 @@ export interface VerbsPort {
   readonly emulated: boolean;
   /** The devices, by name. */
   devices(): readonly VerbsDeviceEntry[];
-  /** The reason why there are none, as text for users. */
+  /** The reason why there are no devices, as text for users. */
   whyNoDevices(): string;
   /**
    * Opens a device.
@@ -149,7 +149,7 @@ export interface QpInit {
   readonly type: QpType;
   readonly sendCq: CompletionQueue;
   readonly receiveCq: CompletionQueue;
-  /** Receives from a shared queue; otherwise from its own. */
+  /** Shared receive queue of the queue pair; if undefined, it has its own receive queue. */
   readonly srq: SharedReceiveQueue | undefined;
   readonly maxSendWr: number;
   readonly maxReceiveWr: number;
@@ -171,7 +171,7 @@ export interface AddressVector {
   readonly port: number;
 }
 
-/** What a transition sets; its fields are those that ibv_modify_qp requires for it. */
+/** Attributes of a state transition: for each transition the fields that ibv_modify_qp requires. */
 export interface QpAttributes {
   readonly state: QpState;
   readonly port?: number;
@@ -184,12 +184,12 @@ export interface QpAttributes {
   readonly sqPsn?: number;
   readonly maxDestRdAtomic?: number;
   readonly maxRdAtomic?: number;
-  /** Code of the time that a sender waits after a receiver was not ready: 0 to 31. */
+  /** RNR timer code, 0 to 31: the time that a sender waits when the receiver is not ready. */
   readonly minRnrTimer?: number;
-  /** Time to wait for an acknowledgement: 4.096 us * 2^timeout; 0 for ever. */
+  /** Time to wait for an acknowledgement: 4.096 us * 2^timeout; 0 means no limit. */
   readonly timeout?: number;
   readonly retryCount?: number;
-  /** 7 for ever. */
+  /** Number of retries after the receiver was not ready; 7 means no limit. */
   readonly rnrRetry?: number;
   readonly path?: AddressVector;
 }

@@ -36,7 +36,7 @@ export interface InspectAnswer {
   readonly failure: string | undefined;
 }
 
-/** How processes are asked. */
+/** The processes to ask, and the time to wait for them. */
 export interface InspectQuery {
   /** Value of XDG_RUNTIME_DIR. */
   readonly runtimeDirectory: string | undefined;

@@ -1,7 +1,7 @@
 /**
- * Serves the snapshot of this thread at its inspect socket, to processes of the same user. A client gets one message with the descriptor of sealed memory that
- * has the snapshot as JSON, or the reason why there is none, and sends nothing: so a slow or hostile client holds no state here. There is no thread and no timer; the socket does not keep the
- * process alive, and costs nothing until a client connects.
+ * Serves the snapshot of this thread at its inspect socket, to processes of the same user. A client gets one message with the descriptor of sealed memory
+ * that contains the snapshot as JSON, or the reason why there is none. It sends nothing, so a slow or hostile client holds no state here. There is no
+ * thread and no timer; the socket does not keep the process alive, and costs nothing until a client connects.
  */
 
 import { chmodSync, renameSync, writeFileSync } from 'node:fs';
@@ -33,12 +33,12 @@ import { processSnapshot } from './process-snapshot.ts';
 export const SNAPSHOT_SEALS: number = SealFlag.SEAL | SealFlag.SHRINK | SealFlag.GROW | SealFlag.WRITE;
 /** Longest message to a client: the reason why there is no snapshot. */
 export const REASON_BYTES_MAX = 512;
-/** Clients that one snapshot is for; others get the next one. */
+/** Maximum number of clients that get the same snapshot; others get the next one. */
 const CLIENTS_MAX = 64;
 const MODE = 0o600;
 /** Descriptors, or room of the file system. */
 const RUN_OUT: readonly number[] = [Errno.EMFILE, Errno.ENFILE, Errno.ENOSPC, Errno.EDQUOT, Errno.ENOMEM];
-/** Pause after a failure to accept, for want of descriptors: the client stays in the backlog. */
+/** Pause after accept has failed for lack of descriptors: the client stays in the backlog. */
 const PAUSE_NS = 1e9;
 
 /** The server of this thread. */
@@ -93,7 +93,7 @@ class InspectServer {
       }
       if (clients.length > 0) sendSnapshot(clients);
     } catch (error) {
-      // Whatever fails here must not end the program, which did not ask for it.
+      // A failure here must not end the program, which did not request the inspection.
       this.#warn(error);
       sendReason(clients, asError(error).message);
       this.#subscription?.close();
@@ -160,7 +160,7 @@ const MESSAGE = new Uint8Array(1);
 let server: InspectServer | undefined;
 let users = 0;
 
-/** What opening needs. */
+/** Parameters of opening the server. */
 export interface InspectOptions {
   /** UCX_INSPECT. */
   readonly mode: Ternary;
@@ -197,7 +197,7 @@ export function acquireServer({ mode, runtimeDirectory, clock, log }: InspectOpt
 /** Whether this thread has warned that it has no server. */
 let hasWarned = false;
 
-/** Warns once if something has run out; a folder that cannot be used, as in a container without one, is no news. */
+/** Warns once if a resource has run out. A folder that cannot be used, as in a container without one, is not reported. */
 function reportNone(error: UcxError, log: Log): void {
   const text = `this process cannot be inspected: ${error.message}`;
   const isNews = isSyscallError(error) && RUN_OUT.includes(error.errno) && !hasWarned;
@@ -206,13 +206,13 @@ function reportNone(error: UcxError, log: Log): void {
   hasWarned ||= isNews;
 }
 
-/** The errors of this package for those of file functions of Node.js. */
+/** Converts errors of file functions of Node.js to errors of this package. */
 function typed(error: unknown): unknown {
   if (isUcxError(error) || !(error instanceof Error && 'syscall' in error && 'errno' in error)) return error;
   return new SyscallError(String(error.syscall), Math.abs(Number(error.errno)), 'make the inspect socket', error);
 }
 
-/** A context of {@link acquireServer} closes; the last one closes the server. */
+/** Called when a context of {@link acquireServer} closes; the last one closes the server. */
 export function releaseServer(): void {
   users -= 1;
   if (users > 0) return;

@@ -1,5 +1,5 @@
 /**
- * The inspect sockets of a user: their folder, which no other user may enter, and their names, which say whose they are. It opens none.
+ * The inspect sockets of a user: their folder, which no other user may enter, and their names, which identify their owners. It opens none.
  */
 
 import { existsSync, readdirSync } from 'node:fs';

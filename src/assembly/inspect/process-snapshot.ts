@@ -1,4 +1,4 @@
-/** What a thread of a process shows of itself: its open contexts, and who it is. The list of contexts of this thread. It opens no socket. */
+/** The snapshot of one thread of a process: its identity and its open contexts, which are listed here. It opens no socket. */
 
 import { hostname } from 'node:os';
 import { getpid, gettid, processCommand } from '../../sys/index.ts';
@@ -39,7 +39,7 @@ export interface NumberedContext extends ContextSnapshot {
   readonly number: number;
 }
 
-/** What is listed. */
+/** A listed context. */
 export interface ListedContext {
   snapshot(): ContextSnapshot;
 }

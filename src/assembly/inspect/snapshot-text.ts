@@ -14,7 +14,7 @@ const STEP = '  ';
 const COMMAND_COLUMNS = 100;
 const MS_PER_S = 1000;
 
-/** Says what the worker with an id is, such as `worker 0 of context 1 of process 4711`; undefined for one that is not known. */
+/** Describes the worker with an id, such as `worker 0 of context 1 of process 4711`; undefined for one that is not known. */
 export type WorkerNames = (id: string) => string | undefined;
 
 /** Names the workers of several processes. */

@@ -1,4 +1,4 @@
-/** The fields of what a process shows of itself: its inspect socket, the dump at a signal, the table of transports at the start. */
+/** The fields for the inspection of a process: its inspect socket, the dump at a signal, the table of transports at the start. */
 
 import type { ConfigTable } from '../../ucs/config/config.ts';
 import { type ConfigType, type Ternary, ternaryAutoType, ternaryType } from '../../ucs/config/value.ts';

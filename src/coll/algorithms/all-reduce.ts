@@ -1,4 +1,4 @@
-/** Algorithms of allReduce: all reduce in the target, where the source was copied. */
+/** Algorithms of allReduce: all reduce in the target, to which the source was copied. */
 
 import type { ScheduleBuilder } from '../schedule/builder.ts';
 import { balancedParts, type Group, part, type Region } from '../schedule/schedule.ts';
@@ -6,7 +6,7 @@ import { ringAllGather } from './all-gather.ts';
 import { binomialBroadcast } from './broadcast.ts';
 import { binomialReduce } from './reduce.ts';
 
-/** Recursive doubling: pairs exchange and reduce everything. Ranks beyond a power of two give theirs to a neighbour, and get the result. */
+/** Recursive doubling: pairs exchange and reduce everything. Ranks beyond the largest power of two pass their vector to a neighbour, and get the result. */
 export function doublingAllReduce(builder: ScheduleBuilder, group: Group, source: Region, target: Region): void {
   const { rank, size } = group;
   const incoming = builder.scratch(target.byteLength);

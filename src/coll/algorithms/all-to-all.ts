@@ -3,7 +3,7 @@
 import type { ScheduleBuilder } from '../schedule/builder.ts';
 import { equalParts, type Group, part, type Region } from '../schedule/schedule.ts';
 
-/** Rounds in which a rank exchanges blocks with one pair of others each, in flight at the same time. */
+/** Exchanges of a rank with a pair of other ranks that are in flight at the same time. */
 const PAIRS_AT_ONCE = 8;
 
 /**

@@ -3,7 +3,7 @@
 import type { ScheduleBuilder } from '../schedule/builder.ts';
 import type { Group, Region } from '../schedule/schedule.ts';
 
-/** Dissemination: in round k every rank tells the one at distance 2^k. */
+/** Dissemination: in round k every rank sends a message to the one at distance 2^k. */
 export function disseminate(builder: ScheduleBuilder, group: Group): void {
   const { rank, size } = group;
   const nothing: Region = builder.scratch(0);

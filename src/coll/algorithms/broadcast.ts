@@ -20,7 +20,7 @@ export function binomialBroadcast(builder: ScheduleBuilder, group: Group, root: 
   }
 }
 
-/** Scatter of the parts, then a ring: every rank sends about as much as the bytes twice, whatever the number of ranks. */
+/** Scatter of the parts, then a ring: every rank sends about twice the bytes, whatever the number of ranks. */
 export function scatteredBroadcast(
   builder: ScheduleBuilder,
   group: Group,

@@ -62,7 +62,7 @@ export function binomialGather(
   for (const [index, block] of equalParts(work, size).entries()) builder.copy(block, blocks[(root + index) % size]!);
 }
 
-/** Binomial tree: ranks receive the equal blocks of their subtrees and pass on what is not theirs. */
+/** Binomial tree: ranks receive the equal blocks of their subtrees and pass on the blocks of other ranks. */
 export function binomialScatter(
   builder: ScheduleBuilder,
   group: Group,

@@ -46,7 +46,7 @@ export function ringReduceScatter(
     builder.round();
     const block = sources[(rank - step - 2 + 2 * size) % size]!;
     const incoming = step === size - 2 ? target : part(buffers[step % 2]!, 0, block.byteLength);
-    // The target may be the source's own block: what arrives must not overwrite it.
+    // The target may be the source's own block, which received bytes must not overwrite.
     const landing = step === size - 2 ? part(buffers[step % 2]!, 0, block.byteLength) : incoming;
     builder.send(group, next, outgoing);
     builder.receive(group, before, landing);

@@ -146,7 +146,7 @@ function checkRound(machine: Machine, { id, sends, receives }: Round): void {
   if (new Set(peers).size < peers.length) expect.fail(`round ${id} sends twice to one rank`);
 }
 
-/** Runs the schedules: in every step a random rank does what it can. */
+/** Runs the schedules: in every step a random rank advances as far as it can. */
 function run(machines: readonly Machine[], random: Random): void {
   const messages = new Map<string, Uint8Array>();
   const unfinished = (): number[] =>

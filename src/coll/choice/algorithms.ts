@@ -1,4 +1,4 @@
-/** The table of all algorithms: which collective each is for, where it fits, its estimate, and how its schedule is made. It does not choose. */
+/** The table of all algorithms: their collective operations, restrictions, estimates, and functions that build their schedules. It does not choose. */
 
 import { bruckAllGather, directAllGather, doublingAllGather, ringAllGather } from '../algorithms/all-gather.ts';
 import { doublingAllReduce, ringAllReduce, twoLevelAllReduce } from '../algorithms/all-reduce.ts';
@@ -40,19 +40,19 @@ const needsNodes = ({ size, nodeSizes }: Shape): string | undefined => {
   return nodeSizes.length === size ? 'every rank has a node of its own' : undefined;
 };
 
-/** Bytes that cross the connection of a node where every pair of ranks exchanges a block. */
+/** Bytes that cross the connection of a node if every pair of ranks exchanges a block. */
 const crossing = ({ size, bytes, nodeSizes }: Shape): number => {
   const most = Math.max(...nodeSizes);
   return nodeSizes.length > 1 ? most * (size - most) * bytes : (size - 1) * bytes;
 };
 
-/** Every pair exchanges a block. */
+/** Estimate if every pair of ranks exchanges a block. */
 const crossingNs = (shape: Shape, costs: CostModel): number =>
   atOnce(slowest(shape, costs), shape.size - 1, crossing(shape));
-/** The root exchanges a block with every other rank: gather and scatter. */
+/** Estimate if the root exchanges a block with every other rank: gather and scatter. */
 const linearNs = (shape: Shape, costs: CostModel): number =>
   atOnce(slowest(shape, costs), shape.size - 1, (shape.size - 1) * shape.bytes);
-/** Blocks of subtrees in host memory: gather and scatter. */
+/** Estimate for blocks of subtrees in host memory: gather and scatter. */
 const treeNs = (shape: Shape, costs: CostModel): number => {
   const bytes = (shape.size - 1) * shape.bytes;
   return inTurn(slowest(shape, costs), roundsOf(shape.size), bytes * 1.5) + 2 * bytes * costs.copyNsPerByte;

@@ -109,7 +109,7 @@ function rangesOf(bestAt: (bytes: number) => CollectiveCandidate): CollectiveRan
   return ranges;
 }
 
-/** The first size of `(low, high]` whose algorithm is another one. */
+/** The first size of `(low, high]` with another algorithm. */
 function firstOther(bestAt: (bytes: number) => CollectiveCandidate, name: string, low: number, high: number): number {
   let [same, other] = [low, high];
   while (other - same > 1) {

@@ -20,15 +20,15 @@ export interface CostModel {
 
 /** Reduction and copies in host memory: measured once on the machine of BENCHMARKS.md; they matter by their ratio to the links only. */
 export const HOST_COSTS = { reduceNsPerByte: 0.3, copyNsPerByte: 0.1 } as const;
-/** Where an engine has no estimates. */
+/** Default if the engine has no estimates. */
 export const DEFAULT_WITHIN: LinkCost = { latencyNs: 1000, nsPerByte: 0.1 };
-/** Where an engine has no estimates. */
+/** Default if the engine has no estimates. */
 export const DEFAULT_BETWEEN: LinkCost = { latencyNs: 10_000, nsPerByte: 0.5 };
 
-/** What a step of an operation costs besides the transport, in nanoseconds: messages, requests and rounds of this library. */
+/** Cost of a step of an operation besides the transport, in nanoseconds: messages, requests and rounds of this library. */
 export const STEP_NS = 2500;
 
-/** Part of the latency that each further message costs where several are in flight. */
+/** Fraction of the latency that each further message costs if several are in flight. */
 const OVERLAPPED = 0.5;
 
 /** The cost of the slowest link of a team. */

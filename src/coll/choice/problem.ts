@@ -1,4 +1,4 @@
-/** What a collective operation has to do, as data: its kind, its ranks and its regions. It does not choose how. */
+/** The task of a collective operation, as data: its kind, its ranks and its regions. It does not choose the algorithm. */
 
 import type { Nodes } from '../algorithms/all-reduce.ts';
 import { type Group, part, type Region } from '../schedule/schedule.ts';
@@ -26,7 +26,7 @@ export interface Places {
   readonly nodes: Nodes;
 }
 
-/** What one rank has to do. */
+/** The task of one rank. */
 export interface Problem {
   readonly collective: Collective;
   readonly places: Places;
@@ -43,7 +43,7 @@ export interface Problem {
   readonly shape: Shape;
 }
 
-/** What an algorithm is chosen by: equal on all ranks, whatever memory they use. */
+/** The properties by which an algorithm is chosen: equal on all ranks, whatever memory they use. */
 export interface Shape {
   readonly size: number;
   /** Bytes of one block, or of the whole vector for broadcast, reduce and allReduce; the mean with counts by rank. */

@@ -1,7 +1,6 @@
 /**
- * float16 and bfloat16 as bits: conversions to and from float32, rounded to nearest, ties to even, as IEEE 754 and the cards do. Sums and products of
- * two such
- * numbers in float32, rounded again, are the correctly rounded ones: float32 has more than twice their digits.
+ * float16 and bfloat16 as bits: conversions to and from float32, rounded to nearest, ties to even, as IEEE 754 and the cards do. Sums and products of two
+ * such numbers in float32, rounded again, are the correctly rounded ones: float32 has more than twice their digits.
  */
 
 const float = new Float32Array(1);

@@ -1,6 +1,6 @@
 /**
- * Exchange over TCP by a listener of rank 0, as launchers describe it: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. What is exchanged is not encrypted: every program that
- * can connect first can take the place of a rank: use it on loopback and in trusted networks.
+ * Exchange over TCP by a listener of rank 0, as launchers describe it: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. The exchange is not encrypted, and a
+ * program that connects first can take the place of a rank: use it on loopback and in trusted networks.
  */
 
 import { connect, createServer, type Server, type Socket } from 'node:net';
@@ -98,7 +98,7 @@ function gather(options: ListenerExchangeOptions, own: Uint8Array, clock: Clock)
     };
     const server: Server = createServer((socket) => {
       sockets.add(socket);
-      // Twice the ranks: others that connect cannot lock them out for long.
+      // At most twice the number of ranks: other programs that connect cannot lock them out for long.
       const [oldest] = sockets;
       if (sockets.size > 2 * size && oldest !== undefined) oldest.destroy();
       socket.on('close', () => sockets.delete(socket));

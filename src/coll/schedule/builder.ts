@@ -33,7 +33,7 @@ export class ScheduleBuilder {
     this.#begin(this.#nextId);
   }
 
-  /** Begins a phase: what comes has the same round numbers on all ranks, whatever they did before. */
+  /** Begins a phase: its rounds have the same numbers on all ranks, whatever they did before. */
   phase(index: number): void {
     this.#begin(index * PHASE_ROUNDS);
   }

@@ -43,7 +43,7 @@ export interface Round {
   readonly steps: readonly LocalStep[];
 }
 
-/** What one rank does. */
+/** The schedule of one rank. */
 export interface Schedule {
   readonly rounds: readonly Round[];
   /** Bytes of {@link Space.SCRATCH}. */

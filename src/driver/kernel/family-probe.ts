@@ -17,7 +17,7 @@ import {
 import { RetryBudget } from './retry-budget.ts';
 import type { SystemCalls } from './system-calls.ts';
 
-/** Not a valid device status: if it is still there afterwards, no result was written. */
+/** Not a valid device status: if the answer still contains it after the call, the driver has not written a result. */
 const UNANSWERED = 0xffffffff;
 
 /**

@@ -1,6 +1,6 @@
 /**
  * The links of a card's NIC ports, from the network interfaces that the vendor's drivers (habanalabs, hbl_en) create for them: interfaces of the
- * card's PCI device whose `dev_port` is the port. The kernel's own driver creates none. From the sources of these drivers; not tried on a machine.
+ * card's PCI device whose `dev_port` is the port. The upstream driver creates none. Derived from the sources of these drivers; not tested on hardware.
  */
 
 import type { PortLink } from '../port.ts';

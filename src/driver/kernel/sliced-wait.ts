@@ -1,5 +1,5 @@
 /**
- * A long WAIT_CS as a sequence of short ones, so that a thread of the libuv pool is never occupied for long: a process cannot exit while
+ * A long WAIT_CS as a sequence of short ones, so that no call occupies a thread of the libuv pool for long: a process cannot exit while
  * one of its threads blocks in a system call. Writes arguments and evaluates results; makes no call.
  *
  * The driver overwrites the argument block with its result, also on failure, so the input is kept here and written again.

@@ -1,5 +1,5 @@
 /**
- * The system calls of the kernel driver port, as a record that tests replace. No policy: the callers retry and handle errors.
+ * The system calls of the kernel driver port, as an object that tests replace. No policy: the callers retry and handle errors.
  */
 
 import { readdirSync, realpathSync } from 'node:fs';

@@ -41,7 +41,7 @@ const NUMA_NODES = 2;
 const NUMA_NODE_MAX = 1023;
 
 /**
- * Returns the places of the cards. The first four places of the server are on one socket; a small node uses the module ids of its part of the board.
+ * Returns the places of the cards. The first four places of the server are on one socket; a node with fewer cards uses the module ids of the first places.
  * @param identities one whose bus id equals the default of a card applies to that card; the others apply to the remaining cards, in order
  * @throws UcxError ERR_INVALID_PARAM for more identities than cards, invalid identities, and duplicate bus ids or module ids
  */

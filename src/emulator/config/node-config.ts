@@ -30,9 +30,9 @@ export interface EmulatedNodeOptions {
   readonly hbmBytes?: number;
   /** Number of RDMA devices, 0 to 8, named hca0, hca1 and so on. Default 0. */
   readonly nics?: number;
-  /** Whether they register dma-bufs; otherwise they refuse them (EOPNOTSUPP), as rdma_rxe does. Default true. */
+  /** Whether the RDMA devices register dma-bufs; otherwise they refuse them (EOPNOTSUPP), as rdma_rxe does. Default true. */
   readonly nicDmabufs?: boolean;
-  /** Whether they reach those of other processes of this machine and user, over sockets; otherwise those of this thread only. Default false. */
+  /** Whether the RDMA devices also reach devices of other processes of this machine and user, over sockets; else only those of this thread. Default false. */
   readonly nicSockets?: boolean;
   /** Threads that run the DMA engines, 0 to 8; 0 runs them inside ioctl calls, reproducibly. Default 1. */
   readonly dmaThreads?: number;
@@ -74,9 +74,9 @@ export interface NodeConfig {
   readonly hbmBytes: number;
   /** Number of RDMA devices. */
   readonly nics: number;
-  /** Whether they register dma-bufs. */
+  /** Whether the RDMA devices register dma-bufs. */
   readonly nicDmabufs: boolean;
-  /** Whether they reach those of other processes. */
+  /** Whether the RDMA devices reach devices of other processes. */
   readonly nicSockets: boolean;
   /** Threads that run the DMA engines; 0 runs them inside ioctl calls. */
   readonly dmaThreads: number;

@@ -45,7 +45,7 @@ export interface GaudiDeviceOptions {
   /** See CommandProcessorOptions. */
   readonly inlineBytesMax: number;
   readonly faults: FaultListener;
-  /** Called when command processors have work left for another turn: {@link GaudiDevice.pump} has to be called soon. */
+  /** Called when command processors need another turn for their work: {@link GaudiDevice.pump} has to be called soon. */
   readonly onTurnEnd: () => void;
   /** Called when the device writes to the MSI-X doorbell: interrupt `vector`. */
   readonly onInterrupt: (vector: number) => void;
@@ -83,7 +83,7 @@ class DeviceMemory {
   #map(): number {
     try {
       ftruncate(this.#fd, this.#mappedBytes);
-      // Clients of a node server map parts of it: a file that they could shrink would end the server.
+      // Clients of a node server map parts of the file: if they could shrink it, an access to it would end the server.
       addSeals(this.#fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
       return mapLarge(this.#fd, this.#mappedBytes);
     } catch (error) {
@@ -213,7 +213,7 @@ export class GaudiDevice {
     if (this.processor.hasBlocked) this.processor.pump();
   }
 
-  /** Writes 32 bits to any address as the device; writes to unmapped addresses vanish, as posted writes do. */
+  /** Writes 32 bits to any address as the device; writes to unmapped addresses are lost, like posted writes. */
   writeWord(high: number, low: number, value: number): void {
     const map = this.addressMap;
     const target = map.decode(high, low);

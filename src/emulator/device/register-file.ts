@@ -45,7 +45,7 @@ interface SharedBlock {
   /** First byte from CFG_BASE. */
   readonly offset: number;
   readonly words: Int32Array;
-  /** The sync manager that keeps its values there, if any. */
+  /** The sync manager whose registers are in the block, if any. */
   readonly manager: SyncManager | undefined;
 }
 
@@ -132,8 +132,8 @@ export class RegisterFile implements DeviceRegisters {
   }
 
   /**
-   * Moves all blocks, with their values, back into private memory: a client that received their files, and may have mapped them in another
-   * process, has no effect here any more.
+   * Moves all blocks, with their values, back into private memory: stores of a client that has received their files, and may have mapped
+   * them in another process, no longer have an effect here.
    */
   unshare(): void {
     for (const { offset, words, manager } of this.#shared.values()) {
@@ -188,7 +188,7 @@ export class RegisterFile implements DeviceRegisters {
     for (const [index, value] of words.entries()) if (value !== 0) this.#plain.set(offset + index * 4, value);
   }
 
-  /** Writes to the sync manager of the register; returns false if none has it. */
+  /** Writes a register of a sync manager; returns false if the register belongs to none. */
   #writeManagers(offset: number, value: number): boolean {
     for (const manager of this.#managers) {
       const inObjects = offset - manager.profile.sobObj;

@@ -1,6 +1,6 @@
 /**
- * One sync manager: sync objects, monitors and completion queues. It implements the effects of registers; their place among
- * others is in register-file.ts.
+ * One sync manager: sync objects, monitors and completion queues. It implements the effects of their registers; register-file.ts
+ * places them in the register space of the card.
  *
  * Source: include/gaudi and include/gaudi2/asic_reg of the driver, Linux 6.12, as far as the driver uses them. "Inferred" marks
  * behaviour that follows from hl-thunk's use only.
@@ -20,7 +20,7 @@ const SOB_VALUE_MASK = 0x7fff;
 const SOB_LONG = 1 << 24;
 const SOB_ADD = 1 << 31;
 const SOB_BITS = 15;
-/** Sync objects that a 60-bit value takes. */
+/** Number of sync objects that hold a 60-bit value. */
 const LONG_SOBS = 4;
 
 /** A write to MON_ARM. */
@@ -37,7 +37,7 @@ const CONFIG_LBW_ENABLE = 1 << 8;
 const CONFIG_MSB_SID_SHIFT = 16;
 const CONFIG_LONG_HIGH_GROUP = 1 << 31;
 
-/** A queue of 32-bit words or a 64-bit counter. */
+/** Mode of a completion queue: a 64-bit counter instead of a queue of 32-bit words. */
 const CQ_INC_MODE_COUNTER = 1;
 
 /** MON_STATUS: the monitor is armed. */

@@ -24,13 +24,13 @@ import { Supervisor } from './supervisor.ts';
 /** Requests of one mount that are served before others have their turn. */
 const REQUESTS_PER_TURN = 16;
 
-/** What the service needs of its process. */
+/** Functions that the process provides for the service. */
 export interface DeviceServiceHost {
   readonly node: EmulatedNode;
   readonly log: LimitedLog;
   /** Called when there may be work for {@link DeviceService.poll}. */
   readonly wake: () => void;
-  /** Called when the event loop has to have its turn. */
+  /** Called when the event loop has to run. */
   readonly endTurn: () => void;
   /** Called when a mount or the supervision of programs has ended. */
   readonly onEnd: () => void;
@@ -61,7 +61,7 @@ class Session {
       try {
         this.#answer();
       } catch (error) {
-        // A caller whose request has no answer would wait for ever.
+        // Every request is answered: otherwise its caller would wait for ever.
         if (isSyscallError(error) && error.syscall === 'write') throw error;
         if (!isSyscallError(error)) this.#log.error(`defect in a request: ${asError(error).stack}`);
         this.channel.fail(isSyscallError(error) ? error.errno : Errno.EIO);
@@ -105,7 +105,7 @@ export class DeviceService {
     this.#tree = new DeviceTree(host.node);
   }
 
-  /** Whether there are mounts, or programs that have had one: their filtered calls fail once this process ends. */
+  /** Whether there are mounts, or supervised programs: their filtered calls fail once this process ends. */
   get isUsed(): boolean {
     return this.#sessions.size > 0 || this.#supervised.size > 0;
   }
@@ -144,7 +144,7 @@ export class DeviceService {
     this.#supervised.add(supervised);
   }
 
-  /** Serves what waits in the mounts. Returns whether anything did. */
+  /** Answers the waiting requests of the mounts. Returns whether there were any. */
   poll(): boolean {
     let served = false;
     for (const session of this.#sessions) {

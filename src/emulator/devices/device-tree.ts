@@ -1,6 +1,6 @@
 /**
- * The files that a machine with the cards of a node has below /dev and /sys, as a tree of names. In the layouts of all kernels with the driver: see
- * driver/kernel/discovery.ts. Reading a file of /sys reads the card; opening a device node is in device-file.ts.
+ * The files that a machine with the cards of a node has below /dev and /sys, as a tree of names, in the layouts of all kernels with the driver (see
+ * driver/kernel/discovery.ts). Reading a file of /sys reads the card; opening a device node is in device-file.ts.
  */
 
 import { EMULATED_DRIVER_VERSION } from '../../driver/port.ts';
@@ -16,7 +16,7 @@ const DEVICE_MAJOR = 261;
 /** Numbers of the files of device nodes begin here. */
 const DEVICE_INO_FIRST = 0x4755_0000;
 const FOLDER_INO_FIRST = 1;
-/** Number of the sensors of the first card: those of the machine are below it. */
+/** Number of the hwmon device of the first card; lower numbers are left to the sensors of the machine. */
 const HWMON_FIRST = 100;
 /** Name of the folder of debugfs. */
 const DEBUG_FOLDER = 'debug';
@@ -110,7 +110,7 @@ export class DeviceTree {
     this.#text(`${device}/numa_node`, () => String(numaNode));
     this.#attributes(device, minor);
     this.#sensors(device, pciPath, place);
-    // Those of Linux 6.7 and newer, and of older kernels.
+    // The debugfs files are in the first folder since Linux 6.7, in the second before.
     this.#debugFiles(`sys/kernel/debug/accel/${busId}`, minor);
     this.#debugFiles(`sys/kernel/debug/habanalabs/hl${minor}`, minor);
     this.#link(`${device}/driver`, `${up}bus/pci/drivers/habanalabs`);
@@ -131,7 +131,7 @@ export class DeviceTree {
         const inSysfs = `${pciPath}/${cls}/${name}`;
         this.#text(`sys/devices/${inSysfs}/dev`, () => `${DEVICE_MAJOR}:${deviceMinor}`);
         this.#link(`sys/devices/${inSysfs}/device`, '../..');
-        // Linux 6.2 to 6.6 has them here, later kernels in the folder of the PCI device only.
+        // Linux 6.2 to 6.6 has the attributes here, later kernels only in the folder of the PCI device.
         this.#attributes(`sys/devices/${inSysfs}`, minor);
         this.#link(`sys/class/${cls}/${name}`, `../../devices/${inSysfs}`);
         if (cls === 'accel') this.#link(`sys/dev/char/${DEVICE_MAJOR}:${deviceMinor}`, `../../devices/${inSysfs}`);

@@ -39,13 +39,13 @@ const ACCESS_MODE = 3;
 const ENTRY_TYPE: Readonly<Record<TreeNode['kind'], number>> = { folder: 4, link: 10, attribute: 8, device: 8 };
 /** Size of a file in sysfs. */
 const PAGE_BYTES = 4096;
-/** Seconds for which the kernel may keep a name: cards are unplugged. */
+/** Seconds for which the kernel may cache a name: short, because cards can be unplugged. */
 const VALID_SECONDS = 1;
 const NAME_MAX = 255;
 const BACKGROUND_MAX = 1024;
 const READAHEAD_BYTES = 4096;
 const decoder = new TextDecoder();
-/** What programs write to files: a character for each byte. */
+/** Decodes the bytes that programs write to files: a character for each byte. */
 const latin1 = new TextDecoder('latin1');
 const encoder = new TextEncoder();
 
@@ -66,7 +66,7 @@ export class TreeFileSystem {
       this.#init();
       return true;
     }
-    // These have no answer.
+    // The kernel expects no answer to these.
     if (channel.opcode === FuseOp.FORGET || channel.opcode === FuseOp.BATCH_FORGET) return true;
     if (channel.opcode === FuseOp.STATFS) {
       this.#statfs();
@@ -122,7 +122,7 @@ export class TreeFileSystem {
     return true;
   }
 
-  /** The superuser, too, cannot open what has no function: kernfs_fop_open. */
+  /** An attribute that cannot be read or written cannot be opened for it, even by the superuser: kernfs_fop_open. */
   #openText({ read, write }: Attribute): void {
     const channel = this.#channel;
     const access = channel.view.getUint32(OPEN_IN.FLAGS, true) & ACCESS_MODE;

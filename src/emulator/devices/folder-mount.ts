@@ -1,5 +1,5 @@
 /**
- * The mount of a device tree on a folder: made, and removed again. Where its files appear besides is in private-tree.ts; it serves no requests.
+ * Mounts a device tree on a folder and removes the mount. Merging the tree with /dev and /sys is in private-tree.ts; it serves no requests.
  */
 
 import { statSync } from 'node:fs';
@@ -17,10 +17,10 @@ import {
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
-/** Source of the mounts, by which they are recognised. */
+/** Source of the mounts: identifies mounts of this library in /proc. */
 const SOURCE = 'gaudi-ucx';
 
-/** Serves a mount: gets the descriptor of /dev/fuse, which stays the caller's, and the device number of the file system. */
+/** Serves a mount: receives the descriptor of /dev/fuse, which the caller keeps, and the device number of the file system. */
 export type ServeMount = (fuse: number, device: string) => void;
 
 /**
@@ -48,7 +48,7 @@ export function mountDeviceTree(folder: string, serve: ServeMount): string {
   }
 }
 
-/** File systems that this thread serves: asking one of them would block for ever. */
+/** File systems that this thread serves: a system call on one of them would block this thread for ever. */
 const served: Set<string> = new Set();
 
 /** A mounted device tree that its server removes. */
@@ -57,7 +57,7 @@ export class FolderMount {
   readonly #device: string;
 
   /**
-   * Mounts a device tree on a folder, instead of that of a server that has ended without removing it.
+   * Mounts a device tree on a folder, and first removes a mount that a server has left there when it ended.
    * @throws UcxError ERR_NODE_RUNNING if the server of a mount there is alive; SyscallError like {@link mountDeviceTree}
    */
   constructor(folder: string, serve: ServeMount) {
@@ -74,7 +74,7 @@ export class FolderMount {
   }
 }
 
-/** Removes a mount whose server has ended; one that is served is left alone. */
+/** Removes a mount whose server has ended. Throws UcxError ERR_NODE_RUNNING if the mount is served. */
 function removeDead(folder: string): void {
   const found = topmost(folder);
   if (found?.type !== 'fuse' || found.source !== SOURCE) return;

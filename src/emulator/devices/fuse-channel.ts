@@ -1,5 +1,5 @@
 /**
- * One connection to the kernel of a FUSE file system: reads requests, and writes answers. What they mean is in file-system.ts.
+ * The connection of a FUSE file system to the kernel: reads requests, and writes answers. Their meaning is in file-system.ts.
  */
 
 import { allocateScratch, Errno, readFuse, type ScratchBlock, SyscallError, writeFuse } from '../../sys/index.ts';
@@ -47,7 +47,7 @@ export class FuseChannel {
     return this.words[IN_HEADER.PID / 4]!;
   }
 
-  /** The current request, for an answer later. */
+  /** Identifies the current request, so that it can be answered later. */
   get current(): Unanswered {
     return { uniqueLow: this.words[IN_HEADER.UNIQUE / 4]!, uniqueHigh: this.words[IN_HEADER.UNIQUE / 4 + 1]! };
   }

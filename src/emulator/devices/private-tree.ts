@@ -1,8 +1,8 @@
 /**
- * Puts a device tree over /dev and /sys, in a mount namespace of the calling thread: nothing outside of it changes. It serves no requests.
+ * Merges a device tree with /dev and /sys, in a mount namespace of the calling thread: nothing outside the namespace changes. It serves no requests.
  *
- * Names of both trees are merged by overlays. An overlay passes on neither ioctls nor writes, so device nodes, and folders with files that programs write, are
- * bound over the names that it has.
+ * The names are merged by overlay mounts. An overlay passes on neither ioctls nor writes: device nodes, and folders with files that programs write, are
+ * therefore bind-mounted over their names in the overlay.
  */
 
 import { existsSync, readdirSync, readlinkSync } from 'node:fs';
@@ -39,7 +39,7 @@ export function enterPrivateTree(serve: ServeMount): void {
   try {
     const oldDev = hold('/dev');
     const devMounts = holdMountsBelow('/dev', hold);
-    // Covers /dev until the end: every machine has it, and its contents are held.
+    // The tree covers /dev until the overlay is mounted: every machine has this folder, and its previous contents stay reachable by descriptors.
     mountDeviceTree('/dev', serve);
     const newDev = hold('/dev/dev');
     const nodes = readdirSync('/dev/dev').map((name) => ({
@@ -59,7 +59,7 @@ export function enterPrivateTree(serve: ServeMount): void {
   }
 }
 
-/** Folders below `sys` of a tree with files that programs write: an overlay would refuse that. */
+/** Folders below `sys` of a tree with files that programs write: an overlay would reject the writes. */
 function writtenFolders(sys: string): readonly string[] {
   const sensors = readdirSync(join(sys, 'class/hwmon')).map((name) => {
     const link = readlinkSync(join(sys, 'class/hwmon', name));
@@ -68,7 +68,7 @@ function writtenFolders(sys: string): readonly string[] {
   return ['kernel/debug/accel', 'kernel/debug/habanalabs', ...sensors];
 }
 
-/** Folders of /sys to put the tree over: those that the machine has, else the nearest above them. */
+/** Folders of /sys that overlays are mounted on: those that the machine has, else the nearest existing parent. */
 function sysTargets(): readonly string[] {
   const targets = new Set<string>();
   for (const folder of SYS_FOLDERS) {
@@ -98,7 +98,7 @@ function holdMountsBelow(folder: string, hold: (path: string) => string): readon
   return held;
 }
 
-/** Mounts the merge of two folders on a target, and again the mounts below it. */
+/** Mounts an overlay of two folders on a target, and binds the mounts below the target again. */
 function overlay(
   target: string,
   upper: string,

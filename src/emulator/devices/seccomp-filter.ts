@@ -20,7 +20,7 @@ import {
 /** Numbers of system calls on x86-64: arch/x86/entry/syscalls/syscall_64.tbl. */
 export const SystemCall = { FSTAT: 5, MMAP: 9, IOCTL: 16, NEWFSTATAT: 262, STATX: 332 } as const;
 
-/** The path is empty and the descriptor is meant: include/uapi/linux/fcntl.h. */
+/** With an empty path, the call applies to the descriptor: include/uapi/linux/fcntl.h. */
 const AT_EMPTY_PATH = 0x1000;
 
 const AUDIT_ARCH_X86_64 = 0xc000_003e;

@@ -1,8 +1,8 @@
 /**
  * Answers the system calls of programs that a FUSE file cannot answer as a device node does: see seccomp-filter.ts. Calls on other files proceed unchanged.
  *
- * What it reads of a program may change before the call proceeds. That has no consequences: mappings reach the file of the open device only, and an
- * export that proceeds is refused by device-file.ts.
+ * A program may change its memory after the supervisor has read it and before the call proceeds. That is harmless: a mapping reaches only the file of
+ * the open device, and device-file.ts rejects an export that proceeds.
  */
 
 import {
@@ -35,11 +35,11 @@ const BLOCK_BYTES = 4096;
 const STAT = { DEV: 0, INO: 8, LINKS: 16, MODE: 24, RDEV: 40, BLOCK_SIZE: 56, BYTES: 144 } as const;
 const STATX_BASIC_STATS = 0x7ff;
 
-/** What the supervisor needs of the served devices. */
+/** The served devices, as the supervisor uses them. */
 export interface SupervisorHost {
   /** The device node with a number. */
   device(ino: number): DeviceNode | undefined;
-  /** Whether a file system, by its device number such as `0:52`, is one that is served here. */
+  /** Whether this process serves the file system with a device number such as `0:52`. */
   isServed(device: string): boolean;
   /** The open primary node of a card. */
   primary(minor: number): PrimaryFile | undefined;
@@ -164,7 +164,7 @@ export class Supervisor {
     listener.answer(written === byteLength ? 0 : -1, written === byteLength ? 0 : Errno.EFAULT);
   }
 
-  /** The driver refuses offsets that it has not given out, and lengths other than that of the buffer. */
+  /** Checks a mapping like the driver, which rejects unknown offsets and lengths other than that of the buffer; then the kernel maps. */
   #mmap({ device }: Descriptor): void {
     const listener = this.#listener;
     const file = this.#host.primary(device.minor);

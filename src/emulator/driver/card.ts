@@ -40,7 +40,7 @@ import { TimeoutWatch } from './submission/timeout-watch.ts';
 const RELEASE_WATCHDOG_NS = 30e9;
 /** Time between two heartbeats of the firmware (HL_HEARTBEAT_PER_USEC). */
 const HEARTBEAT_NS = 5e9;
-/** Pause between two turns of command processors whose program goes on and on. */
+/** Pause between two turns of command processors that do not finish their work in one turn. */
 const TURN_PAUSE_NS = 1e6;
 /** Limit of the wait for engines to finish. One that takes longer hangs: a thread cannot be interrupted in a copy. */
 const ENGINES_WAIT_NS = 600e9;
@@ -71,7 +71,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   /** Number of multi-waits that block at present. */
   multiWaits = 0;
   debugMode = false;
-  /** A fault waits for the user to close the file; until then nothing runs (the release watchdog is active). */
+  /** After a fault the driver waits until the user closes the file, and nothing runs (the release watchdog is active). */
   releasePending = false;
   /** Unplugged: every file returns ENODEV. */
   removed = false;
@@ -331,7 +331,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     if (wasOperational) this.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
   }
 
-  /** Resets the device. A file that is open during it is dead: the card stays in reset until that file is closed. */
+  /** Resets the device. A file that is open during the reset becomes unusable: the card stays in reset until that file is closed. */
   #reset(): void {
     this.#cancelTimers();
     this.releasePending = false;

@@ -40,7 +40,7 @@ export interface CompletionFault {
   readonly delayNs?: number;
 }
 
-/** The nth accepted submission hangs its engines: neither it nor what follows on its queues runs, for a time or for ever. */
+/** The nth accepted submission hangs its engines: neither it nor later work on its queues runs, for a time or for ever. */
 export interface HangFault {
   readonly kind: 'hang';
   /** 1 is the next one. Default 1. */

@@ -1,5 +1,5 @@
 /**
- * Parsing of faults from untrusted data, such as a message of another process: checks every field. Effects of faults are in fault-plan.ts.
+ * Parsing of faults from untrusted data, such as a message of another process: checks every field. When faults take effect is decided in fault-plan.ts.
  */
 
 import { HL_DEVICE_STATUS } from '../../uapi/index.ts';

@@ -29,11 +29,11 @@ import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import { decodeMessage, encodeMessage, errorOf, type Message, ProtocolError, type Refusal, RING } from './message.ts';
 import { checkFolder } from './socket-path.ts';
 
-/** A server that has accepted and does not greet within this time is treated as absent. */
+/** Time limit for the greeting of a server that has accepted the connection; later it is treated as absent. */
 const GREETING_NS = 10e9;
-/** Maximum number of connection attempts to a server that closes them: with too many connections without a hello it closes the oldest. */
+/** Maximum number of attempts to connect to a server that closes the connection: if too many connections have sent no hello, it closes the oldest. */
 const CONNECTS_MAX = 8;
-/** Time limit for the end of a server: it finishes transfers first. */
+/** Time limit for the shutdown of a server, which finishes transfers first. */
 const END_NS = 30e9;
 /** One slice of a wait for a reply: the server is checked between slices. */
 const SLICE_MS = 100;

@@ -1,4 +1,4 @@
-/** The limit up to which the thread of a node server copies itself: a megabyte is above it. */
+/** The largest transfer that the thread of a node server executes itself: less than a megabyte. */
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,7 +17,7 @@ it('a submission of a node server returns before a copy of a megabyte has run', 
   const { inlineBytesMax } = server.node.config;
   server.close();
   rmSync(folder, { recursive: true });
-  // Without threads the engines run in the next ioctl: what the submission has copied is visible before it.
+  // Without threads the engines run in the next ioctl; bytes copied by the submission itself are visible before it.
   const card = new EmulatedCard({ inlineBytesMax });
   const sram = card.node.config.profile.sram.start;
   const copies = (byteLength: number): boolean => {

@@ -3,9 +3,9 @@
  * is implemented in remote-file.ts and served-file.ts.
  *
  * A mailbox is a header, two rings and slots. A slot holds one ioctl at a time. Slot 0 is for calls that block the client: the client writes the request and
- * then its sequence number, the server the answer and then the same number. The other slots are for waits that do not block: the client writes the request,
- * and the number of the slot into the ring of posted requests; the server the answer, and the number into the ring of settled ones. Request and answer are
- * on separate cache lines. Offsets are in 32-bit words.
+ * then its sequence number; the server writes the answer and then the same number. The other slots are for waits that do not block: the client writes the
+ * request and then the number of the slot into the ring of posted requests; the server writes the answer and then that number into the ring of settled
+ * requests. Request and answer are on separate cache lines. Offsets are in 32-bit words.
  */
 
 import { argumentWords } from '../driver/base/ioctl-request.ts';
@@ -15,7 +15,7 @@ export const NODE_PROTOCOL_VERSION = 7;
 
 /** Maximum number of transferred words of an argument block: an ioctl has at most 16383 bytes. */
 export const BLOCK_WORDS_MAX = 4096;
-/** Minimum number of transferred words, for smaller ioctls: arguments and the chunk behind them. Those of a wait. */
+/** Minimum number of transferred words if the block has as many: the arguments and the chunk behind them. Maximum number for a wait. */
 export const BLOCK_WORDS_MIN = 32;
 /** Maximum number of unsettled non-blocking calls of one file; a further one returns EAGAIN. A power of two. */
 export const ASYNC_SLOTS = 4096;
@@ -34,7 +34,7 @@ const FIRST_SLOT: number = SETTLED_RING + ASYNC_SLOTS;
 /** The request of a slot: the sequence number is stored last. */
 export const REQUEST_SEQUENCE = 0;
 export const REQUEST_NUMBER = 1;
-/** Number of words of the argument block that follow, and the address of the block in the client. */
+/** Number of words of the argument block in the request, and the address of the block in the client. */
 export const REQUEST_WORDS = 2;
 export const REQUEST_ADDRESS_LOW = 3;
 export const REQUEST_ADDRESS_HIGH = 4;
@@ -44,7 +44,7 @@ export const REQUEST_BLOCK = 8;
 /** The answer of a slot: the sequence number is stored last. */
 export const ANSWER_SEQUENCE = 0;
 export const ANSWER_RESULT = 1;
-/** Number of words of the argument block that follow: those that the ioctl may have changed. */
+/** Number of words of the argument block in the answer: those that the ioctl may have changed. */
 export const ANSWER_WORDS = 2;
 export const ANSWER_BLOCK = 4;
 const HALF_WORDS: number = 16 + BLOCK_WORDS_MAX;

@@ -38,13 +38,13 @@ import { prepareFolder } from './socket-path.ts';
 
 /** Maximum number of clients; a further one is rejected with ERR_NODE_REFUSED. */
 export const CLIENTS_MAX = 64;
-/** Maximum number of connections without a hello: beyond it the oldest is closed, and its client reconnects. */
+/** Maximum number of connections that have not sent a hello: beyond it the oldest is closed, and its client reconnects. */
 const UNAUTHENTICATED_PEERS_MAX = 64;
 const SOCKET_MASK = 0o177;
 const NS_PER_S = 1e9;
 /**
  * Transfers up to this size run in the thread that serves ioctls if their stream is idle: waking an engine thread takes as long. Longer ones
- * must not: a submission returns before its transfers end, so that queues fill, and other clients do not wait for them.
+ * run in engine threads: a submission must return before its transfers end, so that queues fill and other clients do not wait.
  */
 const INLINE_BYTES_MAX: number = 256 * 2 ** 10;
 
@@ -77,7 +77,7 @@ export class NodeServer {
   readonly #loop: ServiceLoop;
   readonly #scratch: ScratchBlock = allocateScratch(8);
   readonly #clients: Set<ServedClient> = new Set();
-  /** Clients without a hello, by process. */
+  /** Clients that have not sent a hello, by process. */
   readonly #unauthenticatedPeers: UnauthenticatedPeers<ServedClient> = new UnauthenticatedPeers(
     UNAUTHENTICATED_PEERS_MAX,
   );
@@ -241,7 +241,7 @@ export class NodeServer {
     }
   }
 
-  /** In a turn of its own: the last mount may end within a poll. */
+  /** Ends the server in a later turn of the event loop if it is no longer used: the last mount may end within a poll. */
   #endIfUnused(): void {
     if (!this.#endsUnused || this.#clients.size > 0 || this.#devices.isUsed) return;
     setImmediate(() => this.close());
@@ -273,7 +273,7 @@ export class NodeServer {
     const owners = this.#owners;
     let served = false;
     for (let i = 0; i < files.length; i++) {
-      // A dropped client removes its files from the list: those of this round are closed and hold nothing.
+      // A dropped client removes its files from the list. Those that this round still polls are closed and have no work.
       if (owners[i]!.poll(files[i]!)) served = true;
     }
     if (this.#devices.poll()) served = true;

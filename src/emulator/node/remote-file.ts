@@ -97,7 +97,7 @@ export class RemoteFile implements DriverFile {
   readonly #words: Int32Array;
   readonly #answerAddress: number;
   #sequence = 0;
-  /** Non-blocking calls by their slots, and slots that have been used and are free again. Slot 0 is for {@link ioctl}. */
+  /** Non-blocking calls by slot, and slots that were used before and are free. Slot 0 is for {@link ioctl}. */
   readonly #calls: Map<number, PendingCall> = new Map();
   readonly #freeSlots: number[] = [];
   #posted = 0;
@@ -240,7 +240,7 @@ export class RemoteFile implements DriverFile {
       this.#posted = (this.#posted + 1) | 0;
       Atomics.store(words, POSTED, this.#posted);
     }
-    // The server sets the flag before its last check: one of the two sees the other's store.
+    // The server sets the flag before it checks the mailbox for the last time: either it sees the request, or this thread sees the flag.
     if (Atomics.load(words, SERVER_SLEEPING) !== 0) this.#connection.ring();
     return this.#sequence;
   }

@@ -20,7 +20,7 @@ import { RemoteFile } from './remote-file.ts';
 export class RemoteNode implements DriverNode {
   readonly kind = 'emulator';
   readonly emulated = true;
-  /** RDMA devices in this process, as many as the server says; undefined for none. */
+  /** RDMA devices in this process, in the number that the server reports; undefined for none. */
   readonly verbs: EmulatedVerbs | undefined;
   /** The memory of the cards behind dma-bufs, for the RDMA devices. */
   readonly #dmabufs: RemoteDmabufs;
@@ -100,8 +100,8 @@ export class RemoteNode implements DriverNode {
   }
 
   /**
-   * Has the server serve a mount of device nodes, also after this connection.
-   * @param fuse descriptor of /dev/fuse, which stays the caller's
+   * Makes the server serve a mount of device nodes, also after the end of this connection.
+   * @param fuse descriptor of /dev/fuse, which the caller keeps
    * @param device number of the file system, such as `0:52`
    * @throws SyscallError ENODEV if the server has ended
    */
@@ -110,8 +110,8 @@ export class RemoteNode implements DriverNode {
   }
 
   /**
-   * Has the server answer the system calls that a filter reports, also after this connection.
-   * @param listener descriptor of the supervisor, which stays the caller's
+   * Makes the server answer the system calls that a filter reports, also after the end of this connection.
+   * @param listener descriptor of the supervisor, which the caller keeps
    * @throws SyscallError ENODEV if the server has ended
    */
   supervise(listener: number): void {

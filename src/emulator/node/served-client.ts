@@ -74,7 +74,7 @@ const NAME_MAX = 256;
 /** Services of the server for its clients. */
 export interface ClientHost {
   readonly node: EmulatedNode;
-  /** Log for messages that clients can cause. */
+  /** Log for messages that clients can cause, and could repeat endlessly. */
   readonly log: LimitedLog;
   readonly clock: Clock;
   /** Called when a client has sent its hello. */
@@ -120,9 +120,9 @@ export class ServedClient {
   readonly #subscription: PollSubscription;
   readonly #bytes: Uint8Array = new Uint8Array(MESSAGE_BYTES_MAX);
   readonly #helloTimer: Timer;
-  /** What the RDMA devices of the client access. */
+  /** The dma-bufs that the RDMA devices of the client access. */
   readonly #dmabufs: ServedDmabufs = new ServedDmabufs();
-  /** Ioctls of its files that wait. */
+  /** Number of waiting ioctls of its files. */
   #waits = 0;
   #greeted = false;
   #gone = false;
@@ -136,7 +136,7 @@ export class ServedClient {
     this.#helloTimer = host.clock.setTimer(HELLO_NS, () => this.#disconnect('it has not sent its hello in time'));
   }
 
-  /** Disconnects a client that has not sent its hello, unless it has arrived by now. */
+  /** Disconnects a client that has not sent its hello, unless the hello has arrived by now. */
   evict(): void {
     this.#readable();
     if (!this.#greeted) this.#disconnect('others have come after it, and it has not sent its hello');
@@ -172,7 +172,7 @@ export class ServedClient {
     this.#helloTimer.cancel();
     this.#subscription.close();
     this.#socket.close();
-    // Before the memory is withdrawn: there is no client that has to be waited for.
+    // First, so that closing the files, which withdraws memory, does not wait for copies of this client.
     this.#dmabufs.close();
     for (const file of this.files.values()) {
       file.unshareAll();
@@ -212,7 +212,7 @@ export class ServedClient {
     try {
       if (received < 0) throw new ProtocolError(`recvmsg ${received}`);
       if (fds.length > DESCRIPTORS_MAX) throw new ProtocolError(`${fds.length} descriptors in a message`);
-      // A ring carries no data: its arrival is enough.
+      // The doorbell message has no contents: its arrival has woken the server.
       if (received > 1) this.#request(decodeMessage(this.#bytes.subarray(0, received)), fds[0] ?? -1);
     } finally {
       for (const fd of fds) closeFd(fd);
@@ -408,7 +408,7 @@ export class ServedClient {
     if (fd < 0 || !pinsMemory(index, words)) throw new ProtocolError('an ioctl without descriptor in a message');
     const offset = integerField(message, 'offset', ADDRESS_MAX);
     const range = pinnedPages(words);
-    // A file that shrinks under a mapping would end the server at its next access.
+    // If a mapped file could shrink, the next access to it would end the server.
     if (!isSealed(fd) || offset % PAGE_SIZE !== 0 || offset + range.byteLength > fstatSync(fd).size) {
       throw new ProtocolError('a file to pin that is not sealed or too short');
     }

@@ -82,12 +82,12 @@ export class ServedFile {
   readonly #clientFlagAddress: number;
   /** Sequence number of the last request of slot 0. */
   #seen = 0;
-  /** Whether the request of a slot waits for its answer. */
+  /** 1 for a slot whose request has been taken and not answered. */
   readonly #busy: Uint8Array = new Uint8Array(1 + ASYNC_SLOTS);
-  /** Numbers of requests taken from the ring of posted ones, and put into that of settled ones. */
+  /** Number of requests taken from the ring of posted requests, and number put into the ring of settled ones. */
   #taken = 0;
   #settled = 0;
-  /** Copy of the words of the current ioctl, and views of its first words, by their number. */
+  /** Copy of the words of the current ioctl, and views of its first words, by the number of words. */
   readonly #block: Uint32Array<ArrayBuffer> = new Uint32Array(BLOCK_WORDS_MAX);
   readonly #blocks: (ServedBlock | undefined)[] = [];
   readonly #shares: Map<number, SharedPages> = new Map();
@@ -210,7 +210,7 @@ export class ServedFile {
     const from = at + REQUEST_BLOCK;
     for (let i = 0; i < count; i++) words[i] = mailbox[from + i]!;
     const index = ioctlIndex(request);
-    // The number of a descriptor would be interpreted in the server.
+    // Descriptors are passed only in messages: the server would take a number in the block for a descriptor of its own.
     if (descriptorUse(index, words, count) !== DescriptorUse.NONE) throw new ProtocolError('a descriptor in a mailbox');
     const { userMemory } = this.file;
     userMemory.foreignPages = mailbox[at + REQUEST_PINNED] === 1 ? POPULATED_PAGES : NO_PAGES;

@@ -1,6 +1,6 @@
 /**
  * Schedule of a node server's polling: continuous while there is work and for a short time after, with turns of
- * the event loop in between; then it sleeps until a client rings. The contents of the mailboxes are not its concern.
+ * the event loop in between; then it sleeps until a client rings the doorbell. It does not access the mailboxes itself.
  */
 
 import { schedYield } from '../../sys/index.ts';
@@ -8,7 +8,7 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 
 /** Time that the loop spins without work before it sleeps: a client that runs one ioctl after the other never has to wake it. */
 const IDLE_NS = 200_000;
-/** Maximum wait of the event loop for its turn: sockets, timers and events of DMA engines. */
+/** Maximum time between two turns of the event loop, which handles sockets, timers and events of DMA engines. */
 const TURN_NS = 100_000;
 /** Polls without work between two yields of the processor, which clients may need. */
 const LOOKS_PER_YIELD = 32;

@@ -1,5 +1,6 @@
 /**
- * The timers of an emulated RDMA device. A real one counts time by itself: so a timer also ends when its program polls, which may never return to the event loop.
+ * The timers of an emulated RDMA device. A real device counts time by itself; therefore timers also end when the program polls: it may never return to the
+ * event loop.
  */
 
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';

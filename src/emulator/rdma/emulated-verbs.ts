@@ -10,7 +10,7 @@ import { RdmaDevice } from './rdma-device.ts';
 import { SocketWire } from './socket-wire.ts';
 import { LocalWire, type RdmaWire } from './wire.ts';
 
-/** The wire of this thread: devices of all nodes in it reach each other. */
+/** The wire of this thread: devices of all emulated nodes of the thread reach each other over it. */
 const localWire: LocalWire = new LocalWire();
 
 /** Parameters of the devices. */
@@ -18,11 +18,11 @@ export interface EmulatedVerbsOptions {
   /** Number of devices. */
   readonly nics: number;
   readonly clock: Clock;
-  /** What finds the memory of dma-bufs. */
+  /** Finds the memory of dma-bufs. */
   readonly dmabufs: DmabufAccess;
-  /** Default: that of this thread. */
+  /** Wire between the devices. Default: the wire of this thread. */
   readonly wire?: RdmaWire;
-  /** Whether they reach devices of other processes and threads too, over sockets; not with a wire of their own. Default: false. */
+  /** Whether the devices also reach devices of other processes and threads, over sockets; ignored if `wire` is given. Default: false. */
   readonly sockets?: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** An open emulated RDMA device: creates protection domains, queues and regions within the limits of the device, and destroys what is left when it is closed. */
+/** An open emulated RDMA device: creates protection domains, queues and regions within the limits of the device, and destroys them when it is closed. */
 
 import { Errno, EventFd, SyscallError } from '../../sys/index.ts';
 import type {
@@ -25,7 +25,7 @@ import { EmulatedQp } from './queue/queue-pair.ts';
 import { EmulatedSrq } from './queue/receive-queue.ts';
 import type { EventSink, RdmaDevice } from './rdma-device.ts';
 
-/** Asynchronous events that are kept for a program that reads none; older ones are lost. */
+/** Maximum number of unread asynchronous events; beyond it the oldest is lost. */
 const EVENTS_MAX = 256;
 const PAGE_BYTES = 4096;
 
@@ -112,7 +112,7 @@ export class RdmaContext implements VerbsContext, EventSink, ObjectCounter {
 
   close(): void {
     if (this.#closed) return;
-    // Users before what they use.
+    // An object is destroyed before the objects that it uses.
     for (const object of [...this.#objects].reverse()) object.close();
     this.#closed = true;
     this.device.contexts.delete(this);

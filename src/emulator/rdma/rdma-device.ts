@@ -51,7 +51,7 @@ interface Delayed {
   readonly gid: Uint8Array;
 }
 
-/** A context of the device: where its asynchronous events go. */
+/** Receiver of asynchronous events: a context of the device. */
 export interface EventSink {
   onEvent(event: AsyncEvent): void;
 }
@@ -64,9 +64,9 @@ export class RdmaDevice implements QpOwner, WirePort {
   readonly gid: Uint8Array;
   readonly regions: RegionTable = new RegionTable();
   readonly packet: Packet = new Packet();
-  /** What the device can hold. A test may lower it before the device is opened. */
+  /** Limits of the device. A test may lower them before the device is opened. */
   limits: DeviceAttributes = DEVICE_LIMITS;
-  /** Likewise; libibverbs has no query for it. */
+  /** Longest inline data; a test may lower it too. It is not in `limits` because libibverbs has no query for it. */
   inlineBytesMax: number = INLINE_BYTES_MAX;
   isUp = true;
   isRemoved = false;
@@ -75,10 +75,10 @@ export class RdmaDevice implements QpOwner, WirePort {
   readonly #faults: PacketFaults = new PacketFaults();
   readonly #qps: Map<number, EmulatedQp> = new Map();
   readonly #handles: Map<number, Uint8Array> = new Map();
-  /** Everything that is not destroyed. */
+  /** All objects that are not destroyed. */
   readonly #objects: Set<object> = new Set();
   readonly #delayed: Set<Delayed> = new Set();
-  /** Time before which no packet leaves: that of the last delayed one, so that the order stays. */
+  /** Time before which no packet leaves: the send time of the last delayed packet, so that packets stay in order. */
   #delayedUntilNs = 0;
   #nextQpNum = FIRST_QP_NUM;
   #nextHandle = 1;
@@ -118,7 +118,7 @@ export class RdmaDevice implements QpOwner, WirePort {
     return this.#qps.size;
   }
 
-  /** A number that no queue pair has. */
+  /** Returns an unused queue pair number. */
   newQpNum(): number {
     do this.#nextQpNum = this.#nextQpNum + 1 === QP_NUM_END ? FIRST_QP_NUM : this.#nextQpNum + 1;
     while (this.#qps.has(this.#nextQpNum));
@@ -144,7 +144,7 @@ export class RdmaDevice implements QpOwner, WirePort {
     return this.#handles.get(handle);
   }
 
-  /** Takes what has arrived, and ends the timers whose time has come. */
+  /** Receives the packets that have arrived, and ends the timers that are due. */
   progress(): void {
     this.timers.progress();
     this.#wire.progress();

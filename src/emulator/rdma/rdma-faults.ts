@@ -1,4 +1,4 @@
-/** Faults of an emulated RDMA device as data, and which packets they meet. A lost packet is what corruption is, too: its check sum is wrong. */
+/** Faults of an emulated RDMA device as data, and the choice of the packets that they affect. Corruption is a lost packet: its checksum is wrong. */
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
@@ -32,9 +32,9 @@ export interface DropFault {
   readonly kind: 'drop';
   /** Default: `any`. */
   readonly packet?: PacketName;
-  /** Packets that pass first. Default: 0. */
+  /** Number of packets that pass before the first lost one. Default: 0. */
   readonly after?: number;
-  /** Packets that are lost; Infinity for all. Default: 1. */
+  /** Number of packets that are lost; Infinity for all. Default: 1. */
   readonly count?: number;
 }
 
@@ -42,11 +42,11 @@ export interface DropFault {
 export interface DelayFault {
   readonly kind: 'delay';
   readonly delayNs: number;
-  /** Packets that are delayed. Default: Infinity. */
+  /** Number of packets that are delayed. Default: Infinity. */
   readonly count?: number;
 }
 
-/** The port loses its link, or has it again. */
+/** The link of the port goes down or up. */
 export interface PortFault {
   readonly kind: 'link-down' | 'link-up';
 }
@@ -59,7 +59,7 @@ export interface RemoveFault {
 /** A fault. */
 export type RdmaFault = DropFault | DelayFault | PortFault | RemoveFault;
 
-/** What happens to a packet: it passes, is lost, or is delayed by some nanoseconds. */
+/** Results of {@link PacketFaults.next}: the packet passes, or is lost; a positive number is its delay in nanoseconds. */
 export const PASSES = 0;
 export const IS_LOST: number = -1;
 
@@ -108,7 +108,7 @@ export class PacketFaults {
     this.#plans.length = 0;
   }
 
-  /** What happens to a packet of this kind. */
+  /** Applies the faults to the next packet of a kind: returns {@link PASSES}, {@link IS_LOST} or its delay in nanoseconds. */
   next(kind: PacketKind): number {
     const found = this.#plans.find(({ packet }) => packet === ANY || packet === kind);
     if (found === undefined) return PASSES;

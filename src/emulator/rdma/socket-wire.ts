@@ -1,6 +1,6 @@
 /**
  * The wire between processes of one machine and user: each port listens on a socket that is named after its GID, and packets to ports of other processes go
- * there. Packets to a port that does not exist, or whose process has ended, are lost. Abstract names: a process that is killed leaves nothing behind.
+ * there. Packets to a port that does not exist, or whose process has ended, are lost. The names are abstract, so a killed process leaves no file behind.
  */
 
 import {
@@ -22,14 +22,14 @@ import { decodePacket, encodePacket, MESSAGE_BYTES_MAX } from './packet-codec.ts
 import { Packet } from './queue/packet.ts';
 import { gidText, type LocalWire, type RdmaWire, type WirePort } from './wire.ts';
 
-/** Connections that other processes may make to a port; those above are closed, and their packets lost. */
+/** Maximum number of connections from other processes to a port; further ones are closed, and their packets are lost. */
 export const INCOMING_MAX = 256;
-/** Packets that wait for a receiver; those above are lost. The queue pairs stop at the first. */
+/** Maximum number of packets that are queued for a receiver; further ones are lost. Queue pairs stop sending once one packet is queued. */
 const QUEUED_MAX = 1024;
-/** Packets that are taken from a socket in one turn. */
+/** Maximum number of packets that are received from a socket in one turn. */
 const PACKETS_PER_TURN = 64;
 
-/** A listener or a socket that packets come from, of a port. */
+/** A source of events of a port: its listener, or a socket from which packets arrive. */
 interface Incoming {
   readonly port: WirePort;
   readonly listener: UnixListener | undefined;
@@ -123,7 +123,7 @@ export class SocketWire implements RdmaWire {
     this.#isProgressing = false;
   }
 
-  /** Closes everything; ports have left. Idempotent. */
+  /** Removes all ports and closes everything. Idempotent. */
   close(): void {
     if (this.#closed) return;
     for (const port of [...this.#ports]) this.leave(port);
@@ -163,12 +163,12 @@ export class SocketWire implements RdmaWire {
       if (received === -Errno.EAGAIN) return;
       const source = received > 0 && fds.length === 0 ? decodePacket(this.#view, received, this.#packet) : undefined;
       if (source === undefined) {
-        // Its end, or no device of this version.
+        // The peer has closed the connection, or is not a device of this version.
         for (const fd of fds) close(fd);
         this.#removeIncoming(token);
         return;
       }
-      // The answer is written to the same buffer.
+      // A copy of the GID: an answer is encoded into the buffer that contains it.
       port.deliver(this.#packet, source.slice());
     }
   }
@@ -205,7 +205,7 @@ export class SocketWire implements RdmaWire {
     source.close();
   }
 
-  /** The connection to a port, made at need; undefined if there is no such port. */
+  /** The connection to a port, created if necessary; undefined if there is no such port. */
   #connected(gid: string): Outgoing | undefined {
     const known = this.#outgoing.get(gid);
     if (known !== undefined) return known;
@@ -227,7 +227,7 @@ export class SocketWire implements RdmaWire {
   }
 }
 
-/** The socket of a port; undefined for none, whose packets are lost, as those to a port that is switched off. */
+/** A socket connected to a port; undefined if there is no such port: packets to it are lost, as on a real network. */
 function connectTo(gid: string): UnixSocket | undefined {
   try {
     const socket = connectUnix(nameOf(gid), SocketType.SEQPACKET);
@@ -240,7 +240,7 @@ function connectTo(gid: string): UnixSocket | undefined {
   }
 }
 
-/** The next connection; undefined for none, and while this process has no descriptor for it. */
+/** Accepts the next connection; undefined if there is none, or while this process has no free descriptor. */
 function acceptFrom(listener: UnixListener): UnixSocket | undefined {
   try {
     return listener.accept();

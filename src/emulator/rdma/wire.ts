@@ -5,9 +5,9 @@ import type { Packet } from './queue/packet.ts';
 /** A port on the wire. */
 export interface WirePort {
   readonly gid: Uint8Array;
-  /** A packet has arrived. It belongs to the wire. */
+  /** Called when a packet has arrived. The packet belongs to the wire and is valid during the call. */
   deliver(packet: Packet, sourceGid: Uint8Array): void;
-  /** The wire takes packets again, after it did not. */
+  /** Called when the wire accepts packets again. */
   onRoom(): void;
 }
 
@@ -15,9 +15,9 @@ export interface WirePort {
 export interface RdmaWire {
   /** Adds a port. */
   join(port: WirePort): void;
-  /** Removes a port: what is under way to it is lost. */
+  /** Removes a port; packets in flight to it are lost. */
   leave(port: WirePort): void;
-  /** Whether a packet to this GID is taken now. */
+  /** Whether the wire accepts a packet to this GID now. */
   canSend(gid: Uint8Array): boolean;
   /** Delivers packets that have arrived. */
   progress(): void;
@@ -25,7 +25,7 @@ export interface RdmaWire {
   send(packet: Packet, source: WirePort, gid: Uint8Array): void;
 }
 
-/** The text by which ports are found. */
+/** The GID as text: the key of a port in maps. */
 export function gidText(gid: Uint8Array): string {
   return Buffer.from(gid.buffer, gid.byteOffset, gid.byteLength).toString('latin1');
 }
@@ -51,7 +51,7 @@ export class LocalWire implements RdmaWire {
     return true;
   }
 
-  /** Nothing is under way. */
+  /** No effect: packets are delivered when they are sent. */
   progress(): void {}
 
   send(packet: Packet, source: WirePort, gid: Uint8Array): void {

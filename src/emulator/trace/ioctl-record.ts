@@ -18,7 +18,7 @@ import {
   ioctlIndex,
 } from '../../uapi/index.ts';
 
-/** Fields of an argument block by name, as hexadecimal texts; members of a union are all there. */
+/** Fields of an argument block by name, as hexadecimal texts. All members of a union are included. */
 export type RecordedFields = Readonly<Record<string, string>>;
 
 /** One line of a trace. */
@@ -27,7 +27,7 @@ export interface IoctlRecord {
   readonly timeNs: number;
   readonly durationNs: number;
   readonly pid: number;
-  /** The calling thread where the kernel tells it (device nodes); else the process. */
+  /** The calling thread if the kernel reports it (device nodes), else the process. */
   readonly tid: number;
   /** Minor of the card, and whether the file is a control node. */
   readonly card: number;
@@ -36,7 +36,7 @@ export interface IoctlRecord {
   readonly request: string;
   /** Name of the operation, for ioctls that have them. */
   readonly op?: string;
-  /** The arguments before and after. */
+  /** The arguments before and after the call. */
   readonly in: RecordedFields;
   readonly out: RecordedFields;
   readonly result: number;
@@ -84,7 +84,7 @@ export function decodeIoctl(
   };
 }
 
-/** One line for people, as strace prints a call: fields that are 0 are left out. */
+/** Formats a record as a readable line, in the style of strace; fields that are 0 are omitted. */
 export function formatRecord(record: IoctlRecord): string {
   const { pid, tid, card, control, request, op, result, errno, durationNs } = record;
   const node = control ? `accel_controlD${card}` : `accel${card}`;
@@ -99,7 +99,7 @@ function fieldsText(fields: RecordedFields): string {
   return `{${set.map(([name, value]) => `${name}=${value}`).join(', ')}}`;
 }
 
-/** The fields that the block has; those behind its end are absent. */
+/** The fields that lie inside the block. */
 function readFields(layout: readonly FieldLayout[], words: Uint32Array): RecordedFields {
   const bytes = Buffer.from(words.buffer, words.byteOffset, words.byteLength);
   const fields: Record<string, string> = {};

@@ -1,4 +1,4 @@
-/** Recorder of ioctls: one line for each, to a file or a stream, without waiting for the disk. What the lines contain is in ioctl-record.ts. */
+/** Recorder of ioctls: writes one line for each to a file or a stream, without waiting for the disk. The format of the lines is in ioctl-record.ts. */
 
 import { constants, createWriteStream, openSync } from 'node:fs';
 import type { Writable } from 'node:stream';
@@ -7,7 +7,7 @@ import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { decodeIoctl, formatRecord } from './ioctl-record.ts';
 
-/** Bytes that may wait for a slow disk; beyond it the trace ends with a warning. */
+/** Maximum number of bytes that wait for a slow disk; beyond it the trace ends with a warning. */
 const PENDING_BYTES_MAX: number = 16 * 2 ** 20;
 const FILE_MODE = 0o600;
 
@@ -33,7 +33,7 @@ export class IoctlTracer {
   #stopped = false;
 
   /**
-   * @param path file to replace, or `-` for lines for people on standard output
+   * @param path file to replace, or `-` for readable lines on standard output
    * @throws the error of node:fs if the file cannot be opened
    */
   constructor(path: string, clock: Clock, log: LimitedLog) {
@@ -46,7 +46,7 @@ export class IoctlTracer {
     this.#output.on('error', this.#onError);
   }
 
-  /** Remembers an ioctl before it runs. */
+  /** Stores the arguments and the start time of an ioctl before it runs. */
   begin(call: Omit<TracedCall, 'startNs' | 'before'>, words: Uint32Array): TracedCall {
     return { ...call, before: words.slice(), startNs: this.#clock.nowNs() };
   }
@@ -65,7 +65,7 @@ export class IoctlTracer {
       this.#stop(`more than ${PENDING_BYTES_MAX} bytes wait to be written`);
   }
 
-  /** Ends the trace; what waits is written before the process ends. Idempotent. */
+  /** Ends the trace; lines that wait are written before the process ends. Idempotent. */
   close(): void {
     this.#stopped = true;
     if (!this.#isLive) this.#output.end();
@@ -79,7 +79,7 @@ export class IoctlTracer {
   }
 }
 
-/** A pipe without a reader is refused, and one that is full ends the trace: neither blocks. */
+/** Opens the output nonblocking: a pipe without a reader is rejected, and a full pipe ends the trace instead of blocking. */
 function openOutput(path: string): Writable {
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NONBLOCK;
   return createWriteStream(path, { fd: openSync(path, flags, FILE_MODE) });

@@ -17,7 +17,7 @@ function memory(pid: number, op: number, first: number, answer: number, result =
   return decodeIoctl(caller, DRM_IOCTLS.MEMORY | 0, { before, after }, result);
 }
 
-/** Allocates, and frees what it got. */
+/** Allocates device memory and frees it. */
 function program(pid: number, handle: number, size = 4096, freed = handle): string {
   const records = [memory(pid, HL_MEM_OP.ALLOC, size, handle), memory(pid, HL_MEM_OP.FREE, freed, 0)];
   return records.map((record) => `${JSON.stringify(record)}\n`).join('');

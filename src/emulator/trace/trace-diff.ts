@@ -1,10 +1,10 @@
-/** Comparison of two traces, whatever handles, addresses, descriptors and times they have. Recording is not here. */
+/** Comparison of two traces, independent of the values of handles, addresses, descriptors and times. It records nothing. */
 
 import { HL_MEM } from '../../uapi/index.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { IoctlRecord, RecordedFields } from './ioctl-record.ts';
 
-/** Values that the driver gives out, by the field of the answer; the arguments refer to them. */
+/** Fields of the answer of each operation with values that the driver assigns; later arguments refer to these values. */
 const GIVEN: Readonly<Record<string, readonly string[]>> = {
   'CB CREATE': ['cb_handle'],
   'CB INFO': ['device_va'],
@@ -17,13 +17,13 @@ const GIVEN: Readonly<Record<string, readonly string[]>> = {
   CS: ['seq', 'status', 'sob_base_addr_offset', 'sob_count_before_submission'],
   WAIT_CS: ['status', 'flags', 'cs_completion_map'],
 };
-/** Fields that are compared as they are. */
+/** Fields whose values are compared unchanged. */
 const PLAIN: ReadonlySet<string> = new Set([
   ...['op', 'flags', 'cs_flags', 'ctx_id', 'cb_size', 'num_of_elements', 'num_chunks_restore', 'num_chunks_execute'],
   ...['timeout', 'status', 'cs_completion_map', 'block_size', 'sob_base_addr_offset', 'sob_count_before_submission'],
   ...['return_size', 'input_size', 'output_size', 'reg_idx', 'enable'],
 ]);
-/** Arguments by operation besides those that are plain: sizes as they are, handles and addresses by their origin. */
+/** Further arguments of each operation: those with `=` are compared unchanged, handles and addresses by the call that returned them. */
 const USED: Readonly<Record<string, readonly string[]>> = {
   'CB DESTROY': ['cb_handle'],
   'CB INFO': ['cb_handle'],
@@ -35,7 +35,7 @@ const USED: Readonly<Record<string, readonly string[]>> = {
   'MEMORY MAP_BLOCK': ['=map_block_block_addr'],
 };
 
-/** Number spaces of the driver: the same number in two of them is not the same object. */
+/** Number space of each field: equal numbers from different spaces are different objects. */
 const SPACES: Readonly<Record<string, string>> = {
   cb_handle: 'command buffer',
   handle: 'memory',
@@ -51,9 +51,9 @@ const SPACES: Readonly<Record<string, string>> = {
 export interface TraceDifference {
   /** Number of the call in both traces, from 1. */
   readonly call: number;
-  /** The calls, without handles and addresses; `nothing` behind the end of a trace. */
+  /** The call in the first trace, without handles and addresses; `nothing` behind the end of the trace. */
   readonly first: string;
-  /** Like {@link first}, of the second trace. */
+  /** The call in the second trace, like {@link first}. */
   readonly second: string;
 }
 
@@ -71,14 +71,14 @@ export function diffTraces(first: string, second: string): TraceDifference | und
   return undefined;
 }
 
-/** The calls of a trace as texts in which handles, addresses and processes have numbers by their first appearance. Throws as {@link diffTraces}. */
+/** The calls of a trace as texts; handles, addresses and processes are numbered by their first appearance. Throws like {@link diffTraces}. */
 export function normalizeTrace(text: string): readonly string[] {
   const names = new Map<string, string>();
   let given = 0;
   const processes = new Map<number, number>();
   const calls: string[] = [];
   for (const record of readTrace(text)) {
-    // The number of polls before a completion is a matter of time.
+    // Polls that report "busy" are skipped: their number depends on the timing.
     if (record.request === 'WAIT_CS' && record.result === 0 && Number(record.out['status']) === 1) continue;
     if (!processes.has(record.pid)) processes.set(record.pid, processes.size + 1);
     const key = record.op === undefined ? record.request : `${record.request} ${record.op}`;
@@ -88,7 +88,7 @@ export function normalizeTrace(text: string): readonly string[] {
       const value = record.in[field] ?? '';
       return `${field}=${names.get(objectOf(field, value)) ?? (value === '0x0' ? value : 'unknown')}`;
     });
-    // Other members of the union: the descriptor of an event fd has the place of the context.
+    // The descriptor of an event fd and `ctx_id` are members of one union.
     const isEventFd = record.op?.endsWith('EVENTFD') === true;
     const plain = Object.keys(record.in).filter((field) => PLAIN.has(field) && !(isEventFd && field === 'ctx_id'));
     const input = [...plain.map((field) => `${field}=${record.in[field]}`), ...used].join(', ');
@@ -110,7 +110,7 @@ function objectOf(field: string, value: string): string {
 function usedFields(key: string, input: RecordedFields): readonly string[] {
   if (key === 'MEMORY MAP')
     return (Number(input['flags']) & HL_MEM.USERPTR) !== 0 ? ['=map_host_mem_size'] : ['map_device_handle'];
-  // A wait for one submission; those for several and for interrupts have addresses there.
+  // Only a wait for one submission has these fields; waits for several submissions and for interrupts have addresses in their place.
   if (key === 'WAIT_CS') return Number(input['flags']) === 0 ? ['seq', '=timeout_us'] : [];
   return USED[key] ?? [];
 }

@@ -1,4 +1,4 @@
-/** Argument checks that calls of hl-thunk share. Each failure is ERR_GAUDI_INVALID_PARAMS and names argument, rule and value. */
+/** Argument checks shared by the calls of hl-thunk. Each failure is ERR_GAUDI_INVALID_PARAMS and names the argument, the rule and the value. */
 
 import { missingMethod, unknownOption } from '../../ucs/type/check-options.ts';
 import { describeValue, type UcxError } from '../../ucs/type/error.ts';

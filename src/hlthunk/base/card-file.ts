@@ -1,6 +1,6 @@
 /**
  * An open file of a card with the argument block of its control-path ioctls: encodes, calls, decodes, and converts an errno into a
- * typed error that names the card. The purpose of the calls belongs to its users; the data path has separate blocks.
+ * typed error that names the card. It does not interpret the calls; the data path has its own argument blocks.
  */
 
 import type { DriverFile, DriverMapping } from '../../driver/port.ts';
@@ -33,10 +33,10 @@ export type InfoInput = Parameters<typeof HL_INFO_ARGS.encode>[0];
 /** The largest argument block. */
 const ARGUMENT_BYTES: number = HL_WAIT_CS_ARGS.size;
 
-/** Receives the mappings that the program makes by the raw calls of device memory, so that such memory can be registered like blocks. */
+/** Tracks the memory that the program maps with the raw device-memory calls, so that this memory can be registered like blocks. */
 export interface RawMemoryOwner {
   readonly pageBytes: number;
-  /** @param byteLength as allocated by the driver */
+  /** @param byteLength bytes that the driver allocated */
   rawMapped(address: bigint, byteLength: number, handle: bigint): void;
   /**
    * Called before device memory or a raw mapping of host memory is unmapped.
@@ -71,7 +71,7 @@ export class CardFile {
   readonly busId: string;
   /** Name for messages: `card 0 (0000:3b:00.0)`. */
   readonly name: string;
-  /** Set once commands were submitted outside the DMA queues: their faults may be reported at any time. */
+  /** True once commands have been submitted outside the DMA queues: their faults may be reported at any time. */
   submitsCommands = false;
   /** Set for a device; a control node has no memory. */
   rawMemoryOwner: RawMemoryOwner | undefined = undefined;
@@ -112,7 +112,7 @@ export class CardFile {
     return this.memoryAnswer();
   }
 
-  /** The result of the last MEMORY, until the next call. */
+  /** The result of the last MEMORY ioctl, valid until the next call. */
   memoryAnswer(): MemoryOutput {
     return HL_MEM_ARGS.out.decode(this.#arguments.view);
   }

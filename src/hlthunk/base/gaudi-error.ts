@@ -126,7 +126,7 @@ export function isDeviceGone(result: number): boolean {
   return result === -Errno.EBUSY || result === -Errno.ENODEV || result === -Errno.EIO || result === -Errno.EPERM;
 }
 
-/** True for the result of a kernel that does not have the op. */
+/** True for the errno that a kernel returns for an op that it does not have. */
 export function isOpAbsent(result: number): boolean {
   return result === -Errno.EINVAL || result === -Errno.ENOTTY || result === -Errno.EOPNOTSUPP;
 }

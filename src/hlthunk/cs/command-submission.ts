@@ -51,7 +51,7 @@ export interface SubmissionOptions extends JobOptions {
   readonly stagedSeq?: bigint;
   /**
    * Signals of reserveEncapsSignals that the packets raise; then waitForReservedEncapsSignals can wait for them. The submission consumes the reservation.
-   * Only the first member of a staged submission takes them (flags STAGED_SUBMISSION and STAGED_SUBMISSION_FIRST): the driver ignores others.
+   * Only for the first member of a staged submission (flags STAGED_SUBMISSION and STAGED_SUBMISSION_FIRST): elsewhere the driver ignores the reservation.
    */
   readonly encapsSignals?: EncapsSignals;
 }
@@ -269,7 +269,7 @@ function waitBlock(card: CardFile, seq: bigint, timeoutUs: number): ScratchBlock
   return block;
 }
 
-/** The result; the driver writes its status also if it fails with ETIMEDOUT or EIO. */
+/** The result. The driver writes the status even if the ioctl fails with ETIMEDOUT or EIO. */
 export function waitResult(card: CardFile, result: number, block: ScratchBlock, what = 'waitForCs'): WaitResult {
   const out = HL_WAIT_CS_ARGS.out.decode(block.view);
   const status = out.status as HlWaitCsStatus;

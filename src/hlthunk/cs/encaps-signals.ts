@@ -3,14 +3,14 @@
 import { invalidArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
 
-/** Signals of a queue that packets of the program raise. */
+/** Signals of a queue, to be raised by packets of the program. */
 export class EncapsSignals {
   readonly #card: CardFile;
   /** The driver's id of the reservation. */
   readonly id: number;
   /** Offset of the sync object from the base of the card's registers (cfg.start of its profile): packets add to it. */
   readonly sobBaseAddrOffset: number;
-  /** Value of the sync object after the next signal behind the reservation: all reserved ones have been raised at one less. */
+  /** Value of the sync object after the first signal that follows the reservation. At `count - 1`, all reserved signals have been raised. */
   readonly count: number;
   /** False once a submission has consumed the reservation, or it was released. */
   live = true;

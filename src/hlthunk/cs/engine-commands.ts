@@ -29,8 +29,8 @@ export function engineCoresSetMode(target: CardTarget, coreIds: readonly number[
 }
 
 /**
- * Stalls or resumes engines (ENGINES_COMMAND); with CORE_HALT and CORE_RUN the list is of cores. Started work of a stalled engine continues; closing the
- * device resumes all engines. If one of several engines is rejected, the command has taken effect on those before it.
+ * Stalls or resumes engines (ENGINES_COMMAND); with CORE_HALT and CORE_RUN the ids are those of cores. Work that an engine has started continues after a
+ * stall; closing the device resumes all engines. If one of several engines is rejected, the command has taken effect on those before it.
  * @param engineIds of enum gaudi2_engine_id: TPC 0 to 5, MME and EDMA of each dcore
  * @param command one of HL_ENGINE_COMMAND; Linux 6.1 supports none of them
  * @throws UcxError like {@link engineCoresSetMode}

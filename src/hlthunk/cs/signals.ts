@@ -15,7 +15,7 @@ import { checkReserved, EncapsSignals } from './encaps-signals.ts';
 
 /** Result of waitForSignal if the signal has already been raised: nothing was submitted (ULLONG_MAX). */
 export const ALREADY_SIGNALED: bigint = 2n ** 64n - 1n;
-/** End of the count of a sync object (HL_MAX_SOB_VAL of the driver). */
+/** Values of a sync object are below this number (HL_MAX_SOB_VAL of the driver). */
 const SIGNALS_END = 0x8000;
 
 const EXECUTE_AT: number = HL_CS_ARGS.size;
@@ -26,9 +26,9 @@ const BLOCK_BYTES: number = SEQUENCE_AT + 8;
 export interface SignalSubmission {
   /** Sequence number for waitForCs and waitForSignal. */
   readonly seq: bigint;
-  /** Offset of the sync object from the base of the card's registers; after its last value that of the next one, which the driver reports. */
+  /** Offset of the sync object from the base of the card's registers. For the last value of a sync object the driver reports the next sync object. */
   readonly sobBaseAddrOffset: number;
-  /** Value of that sync object with the signal, as the driver reports it: 1 for the first signal, 0 with the last value of the previous sync object. */
+  /** Value of that sync object after the signal, as the driver reports it: 1 for the first signal, 0 if the next sync object is reported. */
   readonly sobCountBeforeSubmission: number;
 }
 
@@ -121,7 +121,7 @@ export function waitForReservedEncapsSignals(
   return submitChunk(target, chunk, flags, options, 'waitForReservedEncapsSignals')?.seq;
 }
 
-/** Submits one chunk; the sequence number to wait for is stored after it. */
+/** Submits one chunk. `signalSeq`, the sequence number to wait for, is stored behind it in the argument block. */
 function submitChunk(
   target: CardTarget,
   chunk: Chunk,

@@ -12,7 +12,7 @@ import { highAt, lowAt } from '../base/device-address.ts';
 
 /** Bytes of packets in one slot: enough for 41 transfers and the completion message. */
 const SLOT_PACKET_BYTES = 1024;
-/** The same in a long area, of which there are two: 1364 transfers. */
+/** Bytes of packets in a long area (there are two): enough for 1364 transfers and the completion message. */
 const LONG_PACKET_BYTES = 32_768;
 const LONG_AREAS = 2;
 /** Maximum size of a short transfer in bytes. */

@@ -48,8 +48,8 @@ export class CompletionWait {
   }
 
   /**
-   * Waits for a submission up to `timeoutNs`. Has no effect while a wait is in progress: that ends no later than its own time-out, and
-   * a caller that still sleeps then starts the next. Has no effect after {@link close}.
+   * Waits for a submission up to `timeoutNs`. Has no effect while a wait is in progress: that wait ends no later than its own time-out,
+   * and a caller that is still sleeping then starts the next one. Has no effect after {@link close}.
    */
   start(seq: number, timeoutNs: number): void {
     if (this.#pending || this.#closed) return;

@@ -14,7 +14,7 @@ export interface DeviceDmaOptions {
   readonly slots?: number;
   /** Largest transfer of one packet in bytes. Default and maximum: just below 4 GiB. */
   readonly packetBytesMax?: number;
-  /** Submissions that DMA leaves to others, out of the driver's limit of 64 on gaudi2. Default 8. */
+  /** Number of submissions that DMA leaves free for commandSubmission, out of the driver's limit of 64 on gaudi2. Default 8. */
   readonly submissionsReserved?: number;
   /** Clock for {@link DeviceDma.wait}. Default: the system clock. */
   readonly clock?: Clock;

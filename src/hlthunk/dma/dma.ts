@@ -1,6 +1,6 @@
 /**
  * The asynchronous DMA calls of a card: checks access to memory, selects the queue for the direction, holds the memory until the
- * end. The queues (queue.ts) execute the transfers; host memory is registered by the callers.
+ * transfer ends. The queues (queue.ts) execute the transfers; host memory is registered by the callers.
  *
  * The real hl-thunk has no such calls: they are built from LIN_DMA packets, command submissions and waits. Nothing is allocated per
  * transfer. A failed check throws and submits nothing; `undefined` is NO_RESOURCE: try again after {@link DeviceDma.progress}.
@@ -32,7 +32,7 @@ import { DmaSleep } from './sleep.ts';
 
 /** Maximum number of batches in flight of one queue. */
 const SLOTS = 32;
-/** Submissions that are left to commandSubmission, out of the driver's limit. */
+/** Number of submissions that DMA leaves free for commandSubmission, out of the driver's limit. */
 const SUBMISSIONS_RESERVED = 8;
 /** Pause of a wait while the driver rejects submissions and nothing is in flight: then no event reports when it accepts them. */
 const RETRY_NS = 1e6;
@@ -339,8 +339,8 @@ export class DeviceDma implements DmaQueueDevice {
 
   takeSubmission(): boolean {
     if (this.#submissions >= this.#submissionsMax) return false;
-    // A fault reported before this point does not belong to later submissions. Reading the events costs a system call, so it is done only if the
-    // result can matter: the first fault has a record that identifies its origin, and before it there is none, except of other commands.
+    // A fault reported before this point does not belong to later submissions. Reading the events costs a system call, and can be omitted until the
+    // first fault: the record of that fault identifies its origin. Only commands submitted outside the DMA queues can have faulted before it.
     if (this.#events.lastFault !== undefined || this.#card.submitsCommands) this.#events.poll();
     this.#submissions += 1;
     return true;
@@ -446,7 +446,7 @@ export class DeviceDma implements DmaQueueDevice {
   }
 }
 
-/** The reason why the driver failed a queue: it returns EBUSY while a card is not operational. */
+/** Why the driver has failed a queue, by its errno: EBUSY means that the card is not operational. */
 function reasonOf(errno: number): string {
   return errno === Errno.EBUSY ? 'the card is in reset, or has failed' : errnoMeaning(errno);
 }
@@ -471,7 +471,7 @@ function transfer(
     highAt(destination.low, destination.high, destinationOffset),
     byteLength,
   );
-  // Nothing completes before the next progress: a request that has already ended has failed, and holds nothing.
+  // No transfer completes before the next progress. If the request has already ended, it has failed, and holds no memory.
   if (request !== undefined) request.hold(source, destination);
   return request;
 }

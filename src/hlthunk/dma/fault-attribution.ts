@@ -1,10 +1,9 @@
 /**
  * Attribution of a fault of the card to transfers. A pure decision from the driver's records and the transfers in flight.
  *
- * A transfer that may have faulted is a suspect, others are not. The driver records only the first fault of each kind; if
- * the record certainly belongs to this fault, its address or engine identifies the transfer. Otherwise all transfers in flight are suspects, with
- * one exception: an access without translation can only be to memory of other contexts, if such memory is in use: own memory stays mapped as
- * long as a transfer holds it.
+ * A transfer that may have faulted is a suspect. The driver records only the first fault of each kind; if the record certainly belongs to this
+ * fault, its address or engine identifies the transfer. Otherwise all transfers in flight are suspects, with one exception: if transfers use
+ * memory of other contexts, an access without translation can only be theirs, because own memory stays mapped as long as a transfer holds it.
  */
 
 import { HL_NOTIFIER_EVENT } from '../../uapi/index.ts';
@@ -12,7 +11,7 @@ import { joinBig } from '../../ucs/type/int64.ts';
 import type { DeviceFault } from '../info/events.ts';
 import type { DmaRequest } from './request.ts';
 
-/** Events after which the data of transfers is not valid. */
+/** Events after which the data of transfers may be invalid. */
 const DATA_FAULTS: number =
   HL_NOTIFIER_EVENT.UNDEFINED_OPCODE |
   HL_NOTIFIER_EVENT.USER_ENGINE_ERR |
@@ -26,7 +25,7 @@ const DATA_FAULTS: number =
 const ACCESS_FAULTS: number =
   HL_NOTIFIER_EVENT.RAZWI | HL_NOTIFIER_EVENT.PAGE_FAULT | HL_NOTIFIER_EVENT.USER_ENGINE_ERR;
 
-/** The smallest page of a card: an access without translation is in a page that its transfer accesses. */
+/** Mask of the smallest page of a card. A page fault is attributed to the transfers that access its page. */
 const PAGE_MASK = ~0xfffn;
 
 /** The transfers in flight of one queue. */
@@ -36,7 +35,7 @@ export interface QueueFlight {
   readonly requests: readonly DmaRequest[];
 }
 
-/** Whether a fault makes data doubtful. A time-out or a reset alone spoils no completed transfer; unreadable events may be of any kind. */
+/** Whether a fault may have spoiled data. A time-out or a reset alone spoils no completed transfer; unreadable events may be of any kind. */
 export function doubtsData({ mask }: DeviceFault): boolean {
   return mask === 0 || (mask & DATA_FAULTS) !== 0;
 }

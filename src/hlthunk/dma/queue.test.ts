@@ -17,7 +17,7 @@ const HBM_HIGH = 0x10010018;
 const HOST_LOW = 0x7000 | 0;
 const HOST_HIGH = 0xfff00000 | 0;
 
-/** Node 20 has resizable ArrayBuffers (ES2024), the library types of ES2023 have not. */
+/** Node.js 20 has resizable ArrayBuffers (ES2024); the library types of ES2023 do not. */
 interface ResizableBuffer extends ArrayBuffer {
   resize(byteLength: number): void;
 }

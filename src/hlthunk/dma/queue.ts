@@ -37,7 +37,7 @@ export const DMA_PACKET_BYTES_MAX = 0xffff_f000;
 export const DMA_SHORT_BYTES_MAX: number = SLOT_DATA_BYTES;
 /** Unsuccessful polls of the completion word between two polls of the driver, which detects errors and time-outs. */
 const POLLS_PER_CHECK = 64;
-/** Maximum number of transient rejections of a batch while nothing is in flight whose end could help; then its requests fail. */
+/** Maximum number of transient rejections of a batch while no batch is in flight whose completion could free resources; then its requests fail. */
 export const REFUSALS_MAX = 1024;
 
 const CS = HL_CS_ARGS.in.words;
@@ -455,7 +455,7 @@ export class DmaQueue {
     this.device.wake();
   }
 
-  /** Counts a rejection for lack of room. The end of batches in flight frees some; EAGAIN is lack of the driver's own resources, which it frees. */
+  /** Counts a rejection for lack of room, unless room will follow: from batches in flight, or, for EAGAIN, from the driver, which frees its own resources. */
   #countRefusal(result: number, requests: number): void {
     this.#refusal = result;
     this.#refusedRequests = requests;

@@ -11,7 +11,7 @@ import { type CardTarget, cardOf } from '../base/card-file.ts';
 
 /** Common fields of both reports. */
 interface SignedReport {
-  /** The nonce of the request, which shows that the report is new: to be compared, it is part of the signed data. */
+  /** The nonce, which is part of the signed data: equal to that of the request, it shows that the report is new. */
   readonly nonce: number;
   /** Public key area of the attestation key (TPMT_PUBLIC). */
   readonly publicData: Uint8Array;

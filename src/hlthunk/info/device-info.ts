@@ -175,7 +175,7 @@ export function getDeviceUtilization(target: CardTarget, periodMs = 0): number {
   return cardOf(target).info(op, HL_INFO_DEVICE_UTILIZATION, 'getDeviceUtilization', input).utilization;
 }
 
-/** Energy since the driver was loaded, in millijoule as counted by the firmware. */
+/** Energy since the driver was loaded, in millijoules as counted by the firmware. */
 export function getTotalEnergyConsumption(target: CardTarget): bigint {
   return cardOf(target).info(HL_INFO_OP.TOTAL_ENERGY, HL_INFO_ENERGY, 'getTotalEnergyConsumption')
     .total_energy_consumption;
@@ -188,7 +188,7 @@ export function getPllFrequency(target: CardTarget, pllIndex: number): readonly 
   return cardOf(target).info(HL_INFO_OP.PLL_FREQUENCY, HL_PLL_FREQUENCY_INFO, 'getPllFrequency', input).output;
 }
 
-/** Current power in milliwatt. */
+/** Current power in milliwatts. */
 export function getPower(target: CardTarget): bigint {
   return cardOf(target).info(HL_INFO_OP.POWER, HL_POWER_INFO, 'getPower').power;
 }
@@ -213,12 +213,12 @@ export function getDramReplacedRows(target: CardTarget): readonly ReplacedDramRo
   return withAnswer(target, op, CPUCP_REPLACED_ROWS_BYTES, 'getDramReplacedRows', ({ u8 }) => decodeReplacedRows(u8));
 }
 
-/** HBM rows that are pending replacement: non-zero if there are any. */
+/** Whether HBM rows are pending replacement: non-zero if there are any. */
 export function getDramPendingRows(target: CardTarget): number {
   return withAnswer(target, HL_INFO_OP.DRAM_PENDING_ROWS, 4, 'getDramPendingRows', (answer) => answer.words[0] ?? 0);
 }
 
-/** State of the engines as text of the driver. */
+/** State of the engines, as the text that the driver writes. */
 export function getEngineStatus(target: CardTarget, bufferBytes: number = HL_ENGINES_DATA_MAX_SIZE): string {
   if (!Number.isInteger(bufferBytes) || bufferBytes < 1024 || bufferBytes > HL_ENGINES_DATA_MAX_SIZE) {
     throw invalidArgument('bufferBytes', `must be an integer from 1024 to ${HL_ENGINES_DATA_MAX_SIZE}`, bufferBytes);
@@ -231,7 +231,7 @@ export function getEngineStatus(target: CardTarget, bufferBytes: number = HL_ENG
 
 /** Largest result of {@link getInfo} in bytes: that of ENGINE_STATUS. */
 const INFO_BYTES_MAX: number = HL_ENGINES_DATA_MAX_SIZE;
-/** Events are read in one place, which attributes faults to transfers. */
+/** Ops that {@link getInfo} rejects: only events.ts reads events, so that faults are attributed to transfers. */
 const EVENT_OPS: readonly number[] = [
   HL_INFO_OP.REGISTER_EVENTFD,
   HL_INFO_OP.UNREGISTER_EVENTFD,

@@ -73,7 +73,7 @@ export class DeviceEvents implements CardTarget {
   readonly card: CardFile;
   readonly #log: Log;
   readonly #clock: Clock;
-  /** One line for each combination of events, then a count: a card can report the same event endlessly. */
+  /** Limits the log to one line for each combination of events, then a count: a card can report the same event endlessly. */
   readonly #reports: Map<number, LimitedLog> = new Map();
   readonly #eventFd: EventFd | undefined;
   readonly #answer: ScratchBlock;

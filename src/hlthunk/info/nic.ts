@@ -55,7 +55,7 @@ export interface CardLinks {
 }
 
 /**
- * The port masks; undefined if the driver does not report them, as upstream kernels up to 6.12.
+ * The port masks; undefined if the driver does not report them, which is the case for upstream kernels up to 6.12.
  *
  * The vendor's newest header names two fields of hl_info_hw_ip_info `nic_ports_mask` (offset 256) and `nic_ports_external_mask`
  * (264), which are `reserved4` and `reserved5`, always 0, in Linux 6.12.

@@ -180,7 +180,7 @@ export class Arena {
     });
   }
 
-  /** The live blocks, in no order. */
+  /** The live blocks, in no particular order. */
   blocks(): Iterable<DeviceBlock> {
     return this.#blocks.values();
   }

@@ -50,7 +50,7 @@ describe.each(ASICS)('blocks of %s', (asic) => {
     const quarter = (percent: number): number[] => Array.from({ length: 32 }, () => percent);
     const usedPercent = [quarter(100), quarter(0), quarter(100), quarter(100)].flat();
     expect(device.memory.maps()).toEqual([{ byteLength: 768 * MIB, blocks: 3, usedPercent }]);
-    // A block that is smaller than a cell is seen, and so is a cell that is nearly full.
+    // A block smaller than a cell does not count as 0 percent, and a cell that is nearly full does not count as 100.
     const small = device.memory.allocate(256);
     expect(device.memory.maps()[0]!.usedPercent[32]).toBe(1);
     small.free();

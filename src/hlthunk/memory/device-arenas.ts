@@ -19,7 +19,7 @@ export const ARENA_BYTES: number = 512 * 2 ** 20;
 /** Strictest alignment of a block. */
 export const BLOCK_ALIGNMENT_MAX: number = 2 ** 30;
 
-/** Cells of the maps of all arenas together, and the most arenas that have one: gaudi2 has 127 pages. */
+/** Maximum number of cells in the maps of all arenas together, and of arenas that have a map: gaudi2 has 127 pages. */
 export const ARENA_MAP_CELLS: number = 128;
 
 /** Options of a block. */
@@ -101,7 +101,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     return { arenas: this.#arenas.length, arenaBytes, blocks, usedBytes, largestFreeBytes };
   }
 
-  /** Where the blocks are, by arena; of the first {@link ARENA_MAP_CELLS} arenas, whose maps have so many cells together at most. */
+  /** The maps of the first {@link ARENA_MAP_CELLS} arenas, which show where their blocks are. Together the maps have at most that many cells. */
   maps(): ArenaMap[] {
     const arenas = this.#arenas.slice(0, ARENA_MAP_CELLS);
     const cells = Math.floor(ARENA_MAP_CELLS / arenas.length);
@@ -144,7 +144,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     return this.#allArenas().flatMap((arena) => [...arena.blocks()]);
   }
 
-  /** Notifies `watcher` of every allocated and freed block from now on. Returns a function that ends that. */
+  /** Notifies `watcher` of every allocated and freed block from now on. Returns a function that ends the notifications. */
   watch(watcher: MemoryWatcher): () => void {
     checkMethods('watcher', watcher, ['onAllocated', 'onFreed']);
     this.#watchers.add(watcher);
@@ -239,7 +239,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     if (memory === undefined) throw this.#outOfMemory(byteLength);
     const arena = new Arena(this, this.#card, memory, dedicated);
     this.#arenas.push(arena);
-    // The arena was made for it.
+    // Not undefined: the arena is large enough for the block.
     return arena.allocate(byteLength, alignment)!;
   }
 

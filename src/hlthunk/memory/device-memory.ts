@@ -2,8 +2,8 @@
  * The raw device-memory calls of hl-thunk: allocate, free, map, unmap. Handles and addresses are the driver's, as bigint, in whole
  * pages (768 MiB on gaudi2); for smaller sizes there are arenas (device-arenas.ts).
  *
- * On gaudi the driver only accounts: the handle is always 0, memory is at physical addresses that the user manages, and there is
- * nothing to map.
+ * On gaudi the driver only counts allocated bytes: the handle is always 0, memory is at physical addresses that the user manages, and
+ * there is nothing to map.
  */
 
 import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';
@@ -52,7 +52,7 @@ export function deviceMemoryAlloc(
 }
 
 /**
- * Frees what {@link deviceMemoryAlloc} returned; it must not be mapped any more.
+ * Frees memory of {@link deviceMemoryAlloc}, which must not be mapped any more.
  * @param byteLength gaudi only: the bytes to subtract from the account, because all handles are 0 there
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an unknown or mapped handle
  */
@@ -95,8 +95,8 @@ export function mapHandle(target: CardTarget, handle: bigint, hint = 0n): bigint
 }
 
 /**
- * Ends a mapping of {@link deviceMemoryMap}, or a raw one of host memory. Registrations of the memory end with it, and peers that have imported it are notified
- * to release it; while one of them holds its dma-buf, the driver rejects the call, which can be repeated.
+ * Ends a mapping of {@link deviceMemoryMap}, or a raw mapping of host memory. Registrations of the memory end with it, and peers that have imported the memory
+ * are notified to release it; while a peer holds its dma-buf, the driver rejects the call, which can be repeated.
  * @param address exactly the result of the mapping
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for another address, and for memory that is exported as a dma-buf; ERR_GAUDI_DEVICE_BUSY while a
  *   transfer uses it

@@ -54,7 +54,7 @@ export class DeviceRanges {
   readonly #memory: DeviceArenas;
   /** Gaudi: the source of arenas, from which a range of physical memory is reserved. */
   readonly #physical: PhysicalArenaSource | undefined;
-  /** Live ranges, and the function that undoes each. */
+  /** Live ranges, each with the function that releases it. */
   readonly #ranges: Map<DeviceMemoryRange, () => void> = new Map();
 
   constructor(card: CardFile, info: HwIpInfo, memory: DeviceArenas, physical: PhysicalArenaSource | undefined) {

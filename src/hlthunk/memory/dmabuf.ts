@@ -15,7 +15,7 @@ import { DeviceBlock } from './arena.ts';
 import type { ArenaMemory } from './arena-source.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';
 
-/** Flags of an exported descriptor: those of the C library, without exception. */
+/** Default flags of an exported descriptor: those that the C library always passes. */
 const EXPORT_FLAGS: number = OpenFlag.RDWR | OpenFlag.CLOEXEC;
 
 /** Descriptors are signed 32-bit integers. */

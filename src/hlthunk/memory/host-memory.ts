@@ -1,6 +1,6 @@
 /**
  * Host memory in the address space of a card: mapping pins the pages and assigns a device address. It neither owns the memory nor
- * caches mappings: that is the registration cache above.
+ * caches mappings, which is the task of the registration cache above.
  */
 
 import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';

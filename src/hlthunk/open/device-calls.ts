@@ -29,8 +29,8 @@ export function hostMemoryMap(
 }
 
 /**
- * The device memory at an address, for transfers: a mapping of deviceMemoryMap, or an address in it; physical memory of gaudi; SRAM. It ends by its
- * `end`, and with the mapping. See DeviceRanges.
+ * The device memory at an address, as a range for transfers: inside a mapping of deviceMemoryMap, physical memory of gaudi, or SRAM. The range ends
+ * with its `end` or with the mapping. See DeviceRanges.
  */
 export function deviceMemoryRange(device: Device, address: bigint, byteLength: number): DeviceMemoryRange {
   checkDevice(device);

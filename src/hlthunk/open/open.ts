@@ -1,5 +1,5 @@
 /**
- * Finding and opening cards, by the rules of hl-thunk: the first matching card that opens is used; of failures the last one that is not
+ * Finding and opening cards, by the rules of hl-thunk: the first matching card that opens is used; if all fail, the last error other than
  * ENOENT is reported. Device state is in device.ts.
  */
 
@@ -161,7 +161,7 @@ export function getDeviceCount(node: DriverNode, name?: AsicName): number {
 
 /**
  * The generation of an open card (hlthunk_get_device_name_from_fd).
- * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND for an unknown one
+ * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND for an unknown generation
  */
 export function getDeviceName(target: CardTarget): AsicName {
   return asicProfileOf(target, getHwIpInfo(target)).name;

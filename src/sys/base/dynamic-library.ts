@@ -13,7 +13,7 @@ import { allocateScratch } from './scratch.ts';
 export type NativeType = 'void' | 'int' | 'int8_t' | 'int32_t' | 'uint32_t' | 'int64_t' | 'uint64_t' | 'double' | 'str';
 
 const RTLD_NOW = 2;
-/** Dl_info: the name of the file comes first. */
+/** Size of Dl_info, whose first field is the name of the file. */
 const DL_INFO_BYTES = 32;
 
 // The process itself: dlopen is in libc.so.6 only since glibc 2.34, before that in libdl.so.2, which Node.js has loaded.

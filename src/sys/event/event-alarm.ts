@@ -1,6 +1,6 @@
 /**
- * Wakes the event loop once when a descriptor that stands for many others, such as that of an event set, becomes readable. Until it is
- * armed again, it neither fires nor costs anything: the readable data need not be read first.
+ * Wakes the event loop once when a descriptor that represents many others, such as that of an event set, becomes readable. Until it is
+ * armed again, it neither fires nor causes work, even if the descriptor stays readable.
  */
 
 import { EventSet, ReadyFor } from './event-set.ts';

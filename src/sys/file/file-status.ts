@@ -66,7 +66,8 @@ export interface DescriptorFile {
 }
 
 /**
- * The file behind a descriptor of a thread, or of this process, also where its mount was removed. Asks no file system: a process can use it for files that it serves itself.
+ * The file behind a descriptor of a thread, or of this process, even after its mount was removed. Does not call the file system of the file: a process may
+ * use it for files that it serves itself.
  * @returns undefined if there is no such descriptor, or no such thread any more
  */
 export function descriptorFile(tid: number | 'self', fd: number): DescriptorFile | undefined {
@@ -100,7 +101,7 @@ export function reserveFile(fd: number, byteLength: number): void {
     }
     const code = errno();
     if (code !== Errno.EINTR) throw new SyscallError('fallocate', code, `${byteLength} bytes of fd ${fd}`);
-    // The kernel undoes an interrupted reservation: if signals arrive faster than a piece takes, only smaller pieces succeed.
+    // The kernel undoes an interrupted reservation. If signals arrive at shorter intervals than a piece takes, only smaller pieces succeed.
     pieceBytes = Math.max(pieceBytes / 2, PAGE_SIZE);
   }
 }

@@ -1,5 +1,5 @@
 /**
- * The connection to the kernel of a file system in user space (/dev/fuse), and the files that mappings of its files go to. The messages are the caller's.
+ * The connection of a file system in user space to the kernel (/dev/fuse), and its backing files for passthrough. It does not interpret messages.
  */
 
 import { Errno } from '../base/errno.ts';
@@ -44,7 +44,7 @@ export function writeFuse(fd: number, address: number, byteLength: number): numb
 }
 
 /**
- * Registers a file as the one behind files that are opened as passthrough.
+ * Registers a backing file for files that are opened with passthrough.
  * @returns the id for the answer to OPEN
  * @throws SyscallError EPERM without CAP_SYS_ADMIN; EOPNOTSUPP, ENOTTY before Linux 6.9
  */

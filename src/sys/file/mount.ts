@@ -1,5 +1,5 @@
 /**
- * Mounts, and the mount namespace of a thread. Needs CAP_SYS_ADMIN. What is mounted where is the caller's decision.
+ * Mounts, and the mount namespace of a thread. Needs CAP_SYS_ADMIN. The caller decides what is mounted where.
  */
 
 import { readFileSync } from 'node:fs';
@@ -24,11 +24,11 @@ export interface MountEntry {
   readonly device: string;
   readonly target: string;
   readonly type: string;
-  /** What is mounted: for file systems without a device, a name. */
+  /** The mounted device; for file systems without a device, a name. */
   readonly source: string;
 }
 
-/** What {@link mount} mounts. */
+/** Arguments of {@link mount}. */
 export interface MountOptions {
   readonly source?: string;
   readonly type?: string;

@@ -1,5 +1,5 @@
 /**
- * Memory that a C library of this process has allocated and unmaps: one view, which is safe to access afterwards. Mappings of this package are in
+ * Memory that a C library of this process has mapped and will unmap: one view, which stays safe to access after that. Mappings of this package are in
  * mapped-memory.ts.
  */
 
@@ -41,7 +41,7 @@ export class ForeignMemory {
 
   /**
    * Returns the memory to the library. Views then read zeros, and writes to them are lost: zero pages replace the memory until the view is
-   * collected. Only if another thread maps something there at the same instant, the view shows that mapping. Idempotent.
+   * collected. If another thread maps memory there at the same instant, the view shows that mapping instead. Idempotent.
    */
   close(): void {
     if (this.#closed) return;

@@ -15,7 +15,7 @@ export function getEnvironment(name: string): string | undefined {
 
 /**
  * Sets a variable, or removes it (undefined). In the main thread, Node.js blocks its other threads meanwhile: a thread that starts copies the environment,
- * and could read freed memory. In a worker thread nothing does that, and C threads are never blocked: call it while none of either kind reads.
+ * and could read freed memory. A call in a worker thread blocks none, and C threads are never blocked: call it only while they do not read it.
  * @throws UcxError ERR_INVALID_PARAM for a name that is empty or contains `=` or a zero byte, or a value with a zero byte; SyscallError ENOMEM
  */
 export function setEnvironment(name: string, value: string | undefined): void {

@@ -1,5 +1,5 @@
 /**
- * Replacing the program of this process (execve). Starting others is in node:child_process.
+ * Replaces the program of this process (execve). Starting other processes is in node:child_process.
  */
 
 import { errno, execvp, signalCall } from '../base/libc.ts';

@@ -31,7 +31,7 @@ export function pidNamespace(): number {
   return Number(/\d+/.exec(link)?.[0] ?? 0) >>> 0;
 }
 
-/** Whether this process is in the first user namespace: capabilities of others reach no global state. Throws SyscallError ENOENT without /proc. */
+/** Whether this process is in the initial user namespace: capabilities in others do not affect global state. Throws SyscallError ENOENT without /proc. */
 export function isInitialUserNamespace(): boolean {
   return fromProc(USER_NAMESPACE, () => fs.readlinkSync(USER_NAMESPACE)) === INITIAL_USER_NAMESPACE;
 }

@@ -111,7 +111,7 @@ export function schedGetAffinity(tid: number): number[] {
   }
 }
 
-/** True if the process exists, including one that has ended and was not waited for, and one of another user. */
+/** True if the process exists, even as a zombie, and even if it belongs to another user. */
 export function processExists(pid: number): boolean {
   return kill(pid, 0) === 0 || errno() === Errno.EPERM;
 }

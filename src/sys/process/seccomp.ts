@@ -1,5 +1,5 @@
 /**
- * System calls that a supervisor answers (seccomp user notification, Linux 5.9 and newer). The filter and the answers are the caller's.
+ * System calls that a supervisor answers (seccomp user notification, Linux 5.9 and newer). The caller provides the filter and the answers.
  *
  * Source: include/uapi/linux/seccomp.h and kernel/seccomp.c, Linux 6.12.
  */
@@ -14,7 +14,7 @@ import { OpenFlag } from '../file/file.ts';
 const SYS_SECCOMP = 317;
 const SECCOMP_SET_MODE_FILTER = 1;
 const FLAG_NEW_LISTENER = 0x08;
-/** A signal that does not kill interrupts the call only before the supervisor has received it (Linux 5.19). */
+/** Signals that do not kill interrupt a call only until the supervisor has received it (Linux 5.19). */
 const FLAG_WAIT_KILLABLE_RECV = 0x20;
 const NOTIF_RECV = 0xc050_2100;
 const NOTIF_SEND = 0xc018_2101;
@@ -71,7 +71,7 @@ export class SeccompListener {
   readonly #notif: ScratchBlock = allocateScratch(NOTIF.BYTES);
   readonly #response: ScratchBlock = allocateScratch(RESPONSE.BYTES);
   readonly #addfd: ScratchBlock = allocateScratch(ADDFD.BYTES);
-  /** The thread, and the number of the call, that {@link receive} has received. */
+  /** The thread and the number of the call that {@link receive} has received. */
   tid = 0;
   number = 0;
   #id = 0n;

@@ -113,7 +113,7 @@ describe('startWorker', () => {
       await once(worker, 'message');
       expect(await worker.terminate()).toBe(1);
     };
-    // Two at a time: the remains of one must not affect the other.
+    // Two at a time: resources left by a terminated thread must not affect the other.
     const rounds = IS_FULL ? 100 : 25;
     for (let round = 0; round < rounds; round++) await Promise.all([end(0), end(1)]);
   });

@@ -15,19 +15,19 @@ export function startWorker(moduleUrl: string, name: string, options: WorkerOpti
   const restore = leaveDeletedFolder();
   const worker = makeWorker(moduleUrl, name, options);
   if (restore !== undefined) {
-    // Either comes first; `exit` always comes.
+    // Either event may come first; `exit` always comes.
     worker.once('online', restore);
     worker.once('exit', restore);
   }
   return worker;
 }
 
-/** Descriptor of the deleted directory that the process has left, and the number of threads that are starting meanwhile. */
+/** Descriptor of the deleted working directory that the process has left, and the number of threads that are starting meanwhile. */
 let deleted = -1;
 let starting = 0;
 
 /**
- * Node reads the working directory while a thread starts, and the thread fails if it was deleted. So the process is in the root directory meanwhile.
+ * Node.js reads the working directory while a thread starts, and the thread fails if that was deleted. The process therefore moves to the root directory.
  * @returns a function that restores the directory, once; undefined if the directory exists
  */
 function leaveDeletedFolder(): (() => void) | undefined {

@@ -78,7 +78,7 @@ export class UnixSocket implements Disposable {
   }
 
   /**
-   * Sends bytes, with descriptors of which the receiver gets copies (the sender keeps and closes its own).
+   * Sends bytes and descriptors. The receiver gets duplicates of the descriptors; the sender keeps and closes its own.
    * @param data at least one byte; at most {@link MESSAGE_BYTES_MAX} for SEQPACKET, more is sent in part for STREAM
    * @param fds at most {@link MESSAGE_FDS_MAX}
    * @returns bytes sent, for STREAM possibly fewer than given (the descriptors are sent with the first); or -errno: -EAGAIN if the

@@ -30,7 +30,7 @@ function syncManager(dcore: number): SyncManagerProfile {
     monArm: 0x410e000 + shift,
     monConfig: 0x4110000 + shift,
     monStatus: 0x4112000 + shift,
-    // 85 reserved objects and 125 monitors, plus 2 and 1 for each of the 164 sync-stream queues; all in dcore 0.
+    // 85 reserved sync objects and 125 reserved monitors, plus 2 objects and 1 monitor for each of the 164 sync-stream queues; all in dcore 0.
     firstUserSob: dcore === 0 ? 413 : 0,
     firstUserMonitor: dcore === 0 ? 289 : 0,
     firstUserCq: dcore === 0 ? 2 : 0,

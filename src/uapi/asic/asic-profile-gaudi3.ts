@@ -1,8 +1,8 @@
 /**
  * The constants of gaudi3 (HL-325), for INFO and MEMORY only: no kernel queue ids exist, so it submits nothing through the driver.
  *
- * No upstream kernel driver supports gaudi3. Sizes and physical bases are from Intel's public gaudi3.h; what a comment calls assumed
- * has no source here and follows gaudi2. NIC ports: docs.habana.ai, Network Configuration (HLS-3).
+ * No upstream kernel driver supports gaudi3. Sizes and physical bases are from Intel's public gaudi3.h; values marked as assumed
+ * have no source and follow gaudi2. NIC ports: docs.habana.ai, Network Configuration (HLS-3).
  */
 
 import { type AsicProfile, NO_USER_RESOURCE } from './asic-profile.ts';

@@ -1,6 +1,6 @@
 /**
- * What an ASIC profile is: the constants of one Gaudi generation that the driver's property code fixes, as one record, and the
- * two rules by which a driver derives what it reports. No card's state: binning, firmware and secured variants change copies of it.
+ * ASIC profile: the constants of one Gaudi generation from the driver's property code, as one record, and two functions that compute the
+ * DRAM size and base that a driver reports. No state of a card: binning, firmware and secured variants change copies of it.
  *
  * The records are in asic-profile-gaudi.ts, -gaudi2.ts and -gaudi3.ts. All addresses are device addresses, as bigint; sizes in bytes.
  */
@@ -17,7 +17,7 @@ export interface AddressRange {
   readonly end: bigint;
 }
 
-/** What a generation's driver can do; false means the errno that the driver's specification names. */
+/** Capabilities of the driver of a generation. Without a capability, its calls fail with the errno of the driver. */
 export interface AsicCapabilities {
   /** Takes command submissions. Gaudi3 has no queue ids: INFO and MEMORY only. */
   readonly submits: boolean;
@@ -63,9 +63,9 @@ export interface VaProfile {
   readonly host: AddressRange;
   /** Host memory in 2 MiB pages; equal to `host` where there is no separate range. */
   readonly hostHuge: AddressRange;
-  /** Parts of the ranges above that are given out for a hint only. */
+  /** Parts of the ranges above that the driver allocates for a hint only. */
   readonly reservedHost: readonly AddressRange[];
-  /** Parts of the device memory range that are given out for a hint only. */
+  /** Parts of the device memory range that the driver allocates for a hint only. */
   readonly reservedDram: readonly AddressRange[];
   /** Bits of a hint that the device MMU takes for device memory. */
   readonly dramHintMask: bigint;
@@ -105,13 +105,13 @@ export interface CompletionQueueRegisters {
 
 /** Sync objects, monitors and completion queues. */
 export interface SyncProfile {
-  /** By dcore. For a `dcore_id` below HL_MAX_DCORES without a manager INFO answers 0, 0 and the last manager's first CQ. */
+  /** The managers by dcore. For a `dcore_id` below HL_MAX_DCORES without a manager, INFO returns 0, 0 and the first completion queue of the last manager. */
   readonly managers: readonly SyncManagerProfile[];
   readonly sobsPerManager: number;
   readonly monitorsPerManager: number;
   /** 0 where the ASIC has none. */
   readonly cqsPerManager: number;
-  /** Of the first manager; undefined where the ASIC has none. Other managers are at `managerStride`. */
+  /** Registers of the first manager; undefined if the ASIC has no completion queues. Other managers follow at multiples of `managerStride`. */
   readonly cqRegisters: CompletionQueueRegisters | undefined;
   /** Distance in bytes of the managers' register blocks. */
   readonly managerStride: number;
@@ -132,11 +132,11 @@ export interface InterruptProfile {
   /** First user interrupt; 0xFFFF for none. */
   readonly firstUserInterrupt: number;
   readonly userInterruptCount: number;
-  /** Device address whose written value raises MSI-X of that number; undefined where user code has none. */
+  /** Device address of the MSI-X doorbell: writing n raises interrupt n. Undefined if user code has none. */
   readonly msixDoorbell: bigint | undefined;
 }
 
-/** How many engines there are. Masks have a bit per engine that works on an unbinned card. */
+/** Numbers of engines. Masks have a bit for each engine that works on an unbinned card. */
 export interface EngineProfile {
   readonly pdmaCount: number;
   readonly edmaCount: number;
@@ -149,7 +149,7 @@ export interface EngineProfile {
   /** Ports by their use in the standard server of the generation. */
   readonly nicScaleUpPorts: number;
   readonly nicScaleOutPorts: number;
-  /** The scale-out ports of that server, bit by bit; from the vendor's network configuration guide, in no kernel header. */
+  /** Mask of the scale-out ports of that server; from the vendor's network configuration guide, in no kernel header. */
   readonly nicScaleOutMask: bigint;
   /** Speed of one port. */
   readonly nicGbitPerSecond: number;
@@ -186,7 +186,7 @@ export interface AsicProfile {
   readonly cpMsgBase: readonly number[];
   readonly interrupts: InterruptProfile;
   readonly engines: EngineProfile;
-  /** The blocks whose addresses public headers fix; a driver may know more. */
+  /** The blocks with addresses in public headers; a driver may know more. */
   readonly userBlocks: readonly UserBlock[];
   /** Seconds after which a submission has timed out. */
   readonly defaultCsTimeoutSeconds: number;
@@ -200,7 +200,7 @@ export const PCI_VENDOR_HABANALABS = 0x1da3;
 export const NO_USER_RESOURCE = 0xffff;
 
 /**
- * The DRAM size that INFO reports for `size` bytes of physical DRAM: what is left without the reserved part, in whole pages.
+ * The DRAM size that INFO reports for `size` bytes of physical DRAM: the part that is not reserved, in whole pages.
  * @param size bytes; a card may have less than its profile
  */
 export function reportedDramSize(dram: DramProfile, size: bigint): bigint {

@@ -11,7 +11,7 @@ import type { QueueEntry } from './queues.ts';
 /** Gaudi: eight DMA channels, four MMEs, eight TPCs, ten NICs. */
 const GAUDI_FIRST = { DMA: 0, MME: 8, TPC: 12, NIC: 20 } as const;
 
-/** Gaudi2: every dcore has two EDMAs, an MME, six TPCs and two decoders; what is outside follows. */
+/** Gaudi2: every dcore has two EDMAs, an MME, six TPCs and two decoders; engines outside the dcores follow. */
 const GAUDI2_DCORE_ENGINES = 11;
 const GAUDI2_IN_DCORE = { EDMA: 0, MME: 2, TPC: 3 } as const;
 const GAUDI2_OUTSIDE = { DCORE0_TPC_6: 44, PDMA: 45, ROT: 47, NIC: 51 } as const;
@@ -19,7 +19,7 @@ const GAUDI2_OUTSIDE = { DCORE0_TPC_6: 44, PDMA: 45, ROT: 47, NIC: 51 } as const
 export const GAUDI2_ENGINES = 79;
 /** Cores that an engine command can name (CPU_ID_MAX): 6 schedulers, those of 25 TPCs, 2 MMEs, 8 EDMAs, 2 PDMAs, 2 rotators and 24 NICs. */
 export const GAUDI2_ENGINE_CORES = 69;
-/** TPCs that every dcore has; dcore 0 has one more, outside of the order. */
+/** Number of TPCs that every dcore has; dcore 0 has one more, whose id does not follow theirs. */
 const GAUDI2_DCORE_TPCS = 6;
 
 /** The engine behind a queue; {@link HL_RAZWI_NA_ENG_ID} for one without an id. */

@@ -1,5 +1,5 @@
 /**
- * Which NIC port of which card is connected to which, in servers whose wiring is public. Data and a look-up; link states are the driver's.
+ * Connections between the NIC ports of the cards, in servers whose wiring is public. Data and a look-up; the driver reports link states.
  *
  * HLS-2 (eight Gaudi2 on a baseboard): hcl/src/platform/gaudi2/connectivity_autogen_HLS2.cpp of the vendor's collective library. Cards are
  * counted by OCP module id. Scale-up ports come in seven groups of three; each group leads to one other card.

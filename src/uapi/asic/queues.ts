@@ -1,5 +1,5 @@
 /**
- * The queues of gaudi and gaudi2: id, name, kind, engine and stream of each. Which queue is enabled on a card is the driver's knowledge.
+ * The queues of gaudi and gaudi2: id, name, kind, engine and stream of each. Only the driver knows which queues are enabled on a card.
  *
  * A queue is one of four streams of a QMAN: `id = first id of the QMAN + stream`. Gaudi3 has no queue ids.
  * Source: enums gaudi_queue_id and gaudi2_queue_id, drm/habanalabs_accel.h, Linux 6.12 (the same in 6.1); kinds and lengths from
@@ -41,7 +41,7 @@ export interface QueueEntry {
 /** Streams of a QMAN. */
 export const STREAMS_PER_QMAN = 4;
 
-/** Entries of a queue, where not said otherwise (HL_QUEUE_LENGTH). */
+/** Default number of entries of a queue (HL_QUEUE_LENGTH). */
 export const QUEUE_LENGTH = 4096;
 
 /** Entries of the MME and TPC queues of gaudi (MME_QMAN_LENGTH, TPC_QMAN_LENGTH). */

@@ -1,19 +1,19 @@
-/** What a block of registers for users is (MEMORY MAP_BLOCK). The blocks of a generation are in its profile. */
+/** Type of a register block for users (MEMORY MAP_BLOCK). The blocks of a generation are in its profile. */
 
 /** A register that a public header names. */
 export interface BlockRegister {
-  /** Without the name of the block. */
+  /** Name of the register without the name of the block. */
   readonly name: string;
-  /** Byte of the block. */
+  /** Byte offset in the block. */
   readonly offset: number;
 }
 
 /** A block of registers that MEMORY MAP_BLOCK hands out. */
 export interface UserBlock {
-  /** As the kernel's header has it, without prefix and suffix. */
+  /** Name in the kernel's header, without prefix and suffix. */
   readonly name: string;
   readonly address: bigint;
   readonly size: number;
-  /** By rising offset; empty for memory, and where no public header names them. */
+  /** Registers in ascending order of their offsets; empty for memory, and if no public header names them. */
   readonly registers: readonly BlockRegister[];
 }

@@ -16,7 +16,7 @@ export const GAUDI2_DCORE_STRIDE = 0x200000;
 const DCORES = [0, 1, 2, 3];
 const BLOCK_BYTES = 0x1000; // HL_BLOCK_SIZE
 const DCCM_BYTES = 0x8000; // ARC_DCCM_BLOCK_SIZE
-/** From SOB_OBJ_0 to SM_SEC_0, as gaudi2P.h has it. */
+/** From SOB_OBJ_0 to SM_SEC_0, as defined in gaudi2P.h. */
 const SM_OBJS_BYTES = 0x14000;
 const NIC_MACROS = 12;
 const PORTS_PER_MACRO = 2;
@@ -100,7 +100,7 @@ function block(name: string, offset: number, size: number, registers: readonly B
   return { name, address: GAUDI2_CFG_BASE + BigInt(offset), size, registers };
 }
 
-/** The memories of the ARCs: of four schedulers with two banks each, of the QMANs with one. */
+/** The memories of the ARCs: two banks for each of the four schedulers, one for each QMAN. */
 function memoriesOfArcs(): UserBlock[] {
   const dccm = (name: string, offset: number): UserBlock => block(name, offset, DCCM_BYTES, MEMORY);
   const schedulers = [0, 1, 2, 3].map((arc) =>
@@ -154,7 +154,7 @@ function schedulerEngines(): UserBlock[] {
   ];
 }
 
-/** What a process writes to in order to use a NIC port: doorbells and consumer indices. */
+/** Blocks that a process writes to use a NIC port: doorbells and consumer indices. */
 function nicDoorbells(): UserBlock[] {
   return portsOfNics().flatMap(({ nic, port, shift }) =>
     Array.from({ length: UMR_BLOCKS_PER_PORT }, (_, index) =>

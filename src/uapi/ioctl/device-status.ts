@@ -1,6 +1,6 @@
 /**
- * States of a card, the events it notifies, and the servers it sits in. The driver decides when they change.
- * The C name of an entry is the object's name, `_` and the key, where not said otherwise.
+ * States of a card, the events that the driver reports for it, and types of servers. The driver decides when a state changes.
+ * The C name of an entry is the object's name, `_` and the key, unless noted otherwise.
  *
  * Source: drm/habanalabs_accel.h, Linux 6.12.
  */
@@ -16,7 +16,7 @@ export const HL_DEVICE_STATUS = {
   IN_RESET_AFTER_DEVICE_RELEASE: 5,
 } as const;
 
-/** What the sysfs attribute `status` says of each state (`hdev->status`, drivers/accel/habanalabs/common/device.c). */
+/** Text of the sysfs attribute `status` for each state (`hdev->status`, drivers/accel/habanalabs/common/device.c). */
 export const HL_DEVICE_STATUS_TEXT: ReadonlyMap<number, string> = new Map([
   [HL_DEVICE_STATUS.OPERATIONAL, 'operational'],
   [HL_DEVICE_STATUS.IN_RESET, 'in reset'],

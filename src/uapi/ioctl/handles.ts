@@ -1,6 +1,6 @@
 /**
  * Handles and mmap cookies: the 64-bit values by which a file names command buffers, hardware blocks and timestamp buffers.
- * Encoding only; which handles exist is the driver's knowledge. Memory handles of MEMORY ALLOC are plain small numbers, not these.
+ * Encoding only; the driver knows which handles exist. Handles of MEMORY ALLOC are plain small numbers instead.
  *
  * A cookie is a type in bits 59 to 63 and an id shifted by the page size: `type << 59 | id << 12`. It is passed to mmap as the offset.
  * Hot code keeps the two 32-bit words; an id below 2^20 sits in the low word, a larger one reaches into the high word.
@@ -33,7 +33,7 @@ export const HandleTypeHi = {
   TS: 0x80000000,
 } as const;
 
-/** Mask of the bytes below the type that the driver looks at when a cookie is mapped (HL_MMAP_OFFSET_VALUE_MASK, in bytes). */
+/** Mask of the byte offset below the type, which the driver uses when a cookie is mapped (HL_MMAP_OFFSET_VALUE_MASK, in bytes). */
 export const HANDLE_OFFSET_MASK = 0x1fffffffffffn;
 
 const TYPE_SHIFT_IN_HI = HANDLE_TYPE_SHIFT - 32;
@@ -56,7 +56,7 @@ export function handleType(hi: number): number {
 
 /**
  * The id of a cookie, or -1 when the words cannot come from {@link handleLo} and {@link handleHi}: bits below the page or an id
- * of 2^32 and more. The type is not looked at.
+ * of 2^32 and more. The type is not checked.
  */
 export function handleId(lo: number, hi: number): number {
   const upper = hi & BELOW_TYPE_IN_HI;

@@ -92,7 +92,7 @@ export const HL_RAZWI = {
   ADDR_DEC: 0x20,
 } as const;
 
-/** Engine id of a razwi whose initiator has none. */
+/** Engine id of a RAZWI whose initiator has no id. */
 export const HL_RAZWI_NA_ENG_ID = 0xffff;
 
 /** Bits of `hl_info_clk_throttle.clk_throttling_reason`. */

@@ -87,8 +87,8 @@ export const Gaudi2LinDmaCtl = {
 } as const;
 
 /**
- * Bit fields of the control word of WREG_32 and WREG_BULK (hl-thunk). REG (gaudi2, WREG_32): the value is the scalar register that bits 0 and 1
- * of the first word name.
+ * Bit fields of the control word of WREG_32 and WREG_BULK (hl-thunk). REG (gaudi2, WREG_32): the value comes from the scalar register whose number is
+ * in bits 0 and 1 of the first word.
  */
 export const WregCtl = {
   REG: 0x20,
@@ -117,7 +117,7 @@ export const FenceCfg = {
 /** Predicate field of the control word of the packets that have one (hl-thunk; FENCE in the kernel's headers). 0: always. */
 export const PREDICATE_MASK = 0x1f;
 
-/** Bit of the first word of ARB_POINT that gives the arbiter back; the lower bits are the priority (hl-thunk). */
+/** Bit of the first word of ARB_POINT that releases the arbiter; the lower bits are the priority (hl-thunk). */
 export const ARB_POINT_RELEASE = 0x80000000;
 
 /** Bits of the first word of LOAD_AND_EXE (DST in the kernel's headers, the others hl-thunk). */
@@ -142,7 +142,7 @@ export interface PacketBarriers {
   readonly msgBarrier?: boolean;
 }
 
-/** What a LIN_DMA packet does besides copying. */
+/** Options of a LIN_DMA packet besides copying. */
 export interface LinDmaOptions extends PacketBarriers {
   /** The source address field holds a 64-bit pattern that fills the destination. */
   readonly memset?: boolean;
@@ -315,7 +315,7 @@ export function arbPointPriority(asic: PacketAsic, cfg: number): number {
   return asic === 'gaudi' ? cfg & 0xff : cfg & 0xffffff;
 }
 
-/** Whether an ARB_POINT gives the arbiter back, from its first word. */
+/** Whether an ARB_POINT releases the arbiter, from its first word. */
 export function arbPointRelease(cfg: number): boolean {
   return (cfg & ARB_POINT_RELEASE) !== 0;
 }

@@ -6,7 +6,7 @@ import * as packets from './packets.ts';
 const u32 = fc.integer({ min: 0, max: 0xffffffff });
 const FILL = 0x5a5a5a5a;
 
-/** What an encoder leaves in a filled buffer: the packet, and nothing before or behind it. */
+/** The words that an encoder writes into a filled buffer. Checks that it changes nothing before or behind the packet. */
 function written(encode: (words: Uint32Array, index: number) => number, index: number): number[] {
   const words = new Uint32Array(index + 10).fill(FILL);
   const end = encode(words, index);

@@ -20,7 +20,7 @@ export const CP_DMA_BYTES = 16;
 /** Bytes of the shortest packets: NOP, FENCE, MSG_SHORT, WREG_32, REPEAT, STOP, ARB_POINT, WAIT. */
 export const SHORT_PACKET_BYTES = 8;
 
-/** Most bytes that one LIN_DMA moves: its size is a 32-bit field. */
+/** Maximum number of bytes that one LIN_DMA moves: its size is a 32-bit field. */
 export const LIN_DMA_MAX_BYTES = 0xffffffff;
 
 /** Word of a packet that holds the value, size or configuration. */
@@ -41,7 +41,7 @@ function buildSizes(): Uint8Array {
   sizes[PacketOpcode.CB_LIST] = 24;
   sizes[PacketOpcode.LOAD_AND_EXE] = 16;
   sizes[PacketOpcode.WREG_64_LONG] = 16;
-  // The driver has no struct for it and the hardware's reading is not public: treated as an unknown packet.
+  // The driver has no struct for it, and its interpretation by the hardware is not public: treated as an unknown packet.
   sizes[PacketOpcode.LAST_READ_FROM_ARC] = 0;
   return sizes;
 }
@@ -154,7 +154,7 @@ export function writeLoadAndExe(
   return writeMsgLong(words, index, ctl, cfg, srcLo, srcHi);
 }
 
-/** Writes a CB_LIST of gaudi2: runs the entry of the table, a CP_DMA packet, whose number is the 32-bit word at the index address. */
+/** Writes a CB_LIST of gaudi2: reads the 32-bit word at the index address, and runs the table entry with that index, a CP_DMA packet. */
 export function writeCbList(
   words: Uint32Array,
   index: number,

@@ -278,7 +278,7 @@ const HL_INFO_DEV_MEMALLOC_PAGE_SIZES_FIELDS = {
   page_order_bitmask: 'u64',
 } as const;
 
-/** Answer of DEV_MEM_ALLOC_PAGE_SIZES: bit n set means that pages of 2^n bytes can be asked for; 0 when the size is fixed. */
+/** Answer of DEV_MEM_ALLOC_PAGE_SIZES: bit n set means that pages of 2^n bytes can be requested; 0 when the size is fixed. */
 export const HL_INFO_DEV_MEMALLOC_PAGE_SIZES: Struct<typeof HL_INFO_DEV_MEMALLOC_PAGE_SIZES_FIELDS> = defineStruct(
   'hl_info_dev_memalloc_page_sizes',
   HL_INFO_DEV_MEMALLOC_PAGE_SIZES_FIELDS,

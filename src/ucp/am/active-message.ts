@@ -1,5 +1,5 @@
 /**
- * Active messages: sends with a header, and the handlers that take them. Long data waits at the sender until the handler asks for it.
+ * Active messages: sending them, and the handlers that receive them. The data of a long message stays at the sender until the handler fetches it.
  */
 
 import { invalidParam } from '../../ucs/type/error.ts';
@@ -46,11 +46,11 @@ export interface WaitingData {
   readonly keyOffset: number;
 }
 
-/** A received message as this engine has it. */
+/** A received message of this engine. */
 export type PeerMessage = ReceivedMessage<PeerConnection, WaitingData>;
 
 const NO_BYTES = new Uint8Array(0);
-/** The data of a message that consists of its header. */
+/** The data of a message that has only a header. */
 const NO_DATA: readonly LocalPiece[] = [{ memory: NO_BYTES, offset: 0, byteLength: 0, start: 0 }];
 /** The id of notifications: behind those of applications. */
 export const NOTIFICATION_ID: number = AM_IDS;
@@ -60,7 +60,7 @@ export class ActiveMessages {
   readonly #host: ProtocolHost;
   readonly #rendezvous: Rendezvous;
   readonly #handlers: (MessageHandler | undefined)[] = [];
-  /** The message that handlers see: one, since they run one after the other. */
+  /** The message that is passed to handlers: a single object, because handlers run one after the other. */
   readonly #view: PeerMessage;
   #heldBytes = 0;
 
@@ -124,7 +124,7 @@ export class ActiveMessages {
     ) {
       const { credit } = connection;
       const cost = byteLength + KEPT_OVERHEAD_BYTES;
-      // A connection that does not stand has no credit.
+      // A connection that is not established has no credit.
       if (credit.bytes >= cost) {
         const words = writeAm(connection.remoteId, id, 0);
         if (connection.isLoopback) lane.activity.busy = true;
@@ -298,7 +298,7 @@ export class ActiveMessages {
       throw invalidParam('protocol', 'must be eager or rendezvous', wish);
     }
     const total = bytesOf(pieces);
-    // The header is the caller's again when the call returns; the data only when the request has ended. Detached bytes cannot be copied.
+    // The caller may reuse the header when the call returns, and the data only when the request has ended. Detached bytes cannot be copied.
     const kept = header.byteLength === 0 ? NO_BYTES : header.slice();
     const padded = paddedTo8(kept.byteLength);
     const fits = AM_BYTES + padded + total <= connection.amBcopyMax;
@@ -393,7 +393,7 @@ export class ActiveMessages {
   }
 }
 
-/** What an eager message carries: header and padding, then the data. */
+/** The payload of an eager message: header and padding, then the data. */
 function partsOf({ amHeader, pieces }: SendRequest): readonly LocalPiece[] {
   if (amHeader.byteLength === 0) return pieces;
   const padded = paddedTo8(amHeader.byteLength);

@@ -1,6 +1,6 @@
 /**
- * Atomic operations on words of remote memory: by a transport where one has them, else by the worker of the peer, which runs them one after
- * the other. Both are atomic among themselves; a program uses one word in one way.
+ * Atomic operations on words of remote memory: by a transport that supports them, otherwise by the worker of the peer, which executes them one
+ * after the other. Operations of one kind are atomic among themselves; a program accesses each word by one kind only.
  */
 
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
@@ -38,7 +38,7 @@ const ATOMIC_OPERATIONS: ReadonlySet<number> = new Set(Object.values(AtomicOpera
 /** An operation on a word of own memory. */
 type LocalOperation = (call: WordOperation, offset: number) => Status;
 
-/** The atomic operations of one worker, of both ends. */
+/** The atomic operations of one worker: those that it starts, and those that it executes for peers. */
 export class AtomicProtocol {
   readonly #host: ProtocolHost;
   readonly #deviceWords: DeviceWords<MemoryHandle>;
@@ -67,7 +67,7 @@ export class AtomicProtocol {
     const lane = laneFor(connection, rkey, call.wordBytes);
     const isImmediate = params?.noImmediateCompletion !== true && !connection.hasPending && !isObserved();
     if (isImmediate && lane !== undefined && (lane.iface.attributes.flags & IfaceFlag.CPU_ACCESS) !== 0) {
-      // What it refuses gets its reason below.
+      // An operation that the transport refuses here is started again below, which reports the reason.
       const status = lane.endpoint.atomic(call, remoteOffset, rkey.parts[lane.md.index]!, ENDED_IN_CALL);
       if (status === Status.OK) return status;
     }
@@ -117,7 +117,7 @@ export class AtomicProtocol {
     try {
       lane = this.#localLane(memory, call.wordBytes);
     } catch (error) {
-      // Such as no descriptors for the connection of this worker to itself.
+      // For example, no descriptors are left for the connection of this worker to itself.
       if (!isUcxError(error)) throw error;
       end(error.status);
       return;
@@ -183,7 +183,7 @@ function isAtomicOperation(value: number): value is AtomicOperation {
   return ATOMIC_OPERATIONS.has(value);
 }
 
-/** Has the transport of the request's lane do it. */
+/** Starts the operation on the lane of the request. */
 function startOffload(request: AtomicRequest): Status {
   const { endpoint, md, activity } = request.lane!;
   activity.busy = true;
@@ -201,7 +201,7 @@ function laneFor(connection: Connection, rkey: RemoteKey, wordBytes: number): La
   return lanes[rkey.atomicLane64];
 }
 
-/** Its index; -1 for none. */
+/** The index of that lane; -1 if there is none. */
 function fastestLane(lanes: readonly Lane[], rkey: RemoteKey, flag: number): number {
   let fastest = -1;
   for (const [index, { iface, md }] of lanes.entries()) {

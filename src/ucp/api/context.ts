@@ -52,10 +52,10 @@ export interface Context<Device = unknown> extends AsyncDisposable {
   worker(options?: WorkerOptions): Worker;
 
   /**
-   * Allocates memory, or registers a host buffer, foreign memory by its address, or a dma-buf (ucp_mem_map). The owner of host memory that is mapped
-   * by
+   * Allocates memory, or registers a host buffer, foreign memory by its address, or a dma-buf (ucp_mem_map). The owner of host memory that is mapped by
    * its address calls {@link memoryUnmapped} before unmapping it. Device memory of hl-thunk needs no such call: when it is freed, transfers with its
-   * registrations fail with INVALID_ADDR. `protection` says what the memory may be used for. Memory behind a dma-buf stays as long as it is mapped, unless its exporter revokes it: transfers then fail.
+   * registrations fail with INVALID_ADDR. `protection` says what the memory may be used for. Memory behind a dma-buf stays as long as it is mapped, unless
+   * its exporter revokes it: transfers then fail.
    * @throws UcxError ERR_INVALID_PARAM that names the argument and its rule; ERR_INVALID_ADDR for addresses that are not mapped in this
    *   process; NO_MEMORY; ERR_UNSUPPORTED with the reason if no transport supports the memory type, for dma-bufs if the driver of no card imports
    *   them,
@@ -107,9 +107,8 @@ export interface Context<Device = unknown> extends AsyncDisposable {
   memoryTypeEvent(event: MemoryTypeEvent): void;
 
   /**
-   * The remote key of mapped memory: bytes to be sent to a peer (ucp_rkey_pack). Over libucp those of host memory begin with the key of libucp: a
-   * program that
-   * uses libucp directly can pass them to ucp_ep_rkey_unpack unchanged, if it knows the address of the memory too.
+   * The remote key of mapped memory: bytes to be sent to a peer (ucp_rkey_pack). Over libucp those of host memory begin with the key of libucp: a program
+   * that uses libucp directly can pass them to ucp_ep_rkey_unpack unchanged, if it knows the address of the memory too.
    * @throws UcxError ERR_INVALID_PARAM for a handle that is unmapped or of another context, and for memory whose protection permits peers nothing
    */
   packRkey(handle: MemoryHandle): Uint8Array;
@@ -118,7 +117,7 @@ export interface Context<Device = unknown> extends AsyncDisposable {
   stats(): StatsNode;
 
   /**
-   * What this context has and does now: endpoints with their lanes, pending requests and what they wait for, unexpected messages, memory. As
+   * The current state of this context: endpoints with their lanes, pending requests and what they wait for, unexpected messages, memory. As
    * `gaudi-ucx inspect` shows it for a running process. Its lists are bounded. Not for hot paths.
    */
   snapshot(): ContextSnapshot;

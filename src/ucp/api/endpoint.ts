@@ -33,9 +33,8 @@ export interface EndpointOptions {
 /** Options of an endpoint to a worker address. */
 export interface AddressEndpointOptions extends EndpointOptions {
   /**
-   * The address is that of a program that does not use this library, in C, Python or Java: the bytes of ucp_worker_get_address or ucp_worker_query.
-   * They cannot be
-   * checked, not even by libucp: invalid bytes end this process. With the engine `libucx` only. Default false.
+   * The address is that of a program that does not use this library, in C, Python or Java: the bytes of ucp_worker_get_address or ucp_worker_query. They
+   * cannot be checked, not even by libucp: invalid bytes end this process. With the engine `libucx` only. Default false.
    */
   readonly rawAddress?: boolean;
 }
@@ -51,8 +50,7 @@ export interface RawRemoteMemory {
 /** Options of unpacking a remote key. */
 export interface RkeyOptions {
   /**
-   * The key is that of a program that does not use this library: the bytes of ucp_rkey_pack. They cannot be checked, not even by libucp: invalid
-   * bytes may
+   * The key is that of a program that does not use this library: the bytes of ucp_rkey_pack. They cannot be checked, not even by libucp: invalid bytes may
    * end this process. With the engine `libucx` only.
    */
   readonly raw?: RawRemoteMemory;
@@ -154,8 +152,9 @@ export interface TransferResult {
 }
 
 /**
- * An endpoint. What OK or the end of a request has accepted leaves this process with the next progress of its worker, and at the latest when the running job of
- * the event loop, or the process, ends: before a call that blocks the thread (Atomics.wait, spawnSync), make progress. A flush tells that it has arrived.
+ * An endpoint. Bytes that an operation has accepted (it returned OK, or its request has ended) leave this process with the next progress of its
+ * worker, and at the latest when the running job of the event loop, or the process, ends: make progress before a call that blocks the thread
+ * (Atomics.wait, spawnSync). Only a flush confirms that they have arrived.
  */
 export interface Endpoint extends AsyncDisposable {
   /** True after `close()`. */
@@ -163,9 +162,9 @@ export interface Endpoint extends AsyncDisposable {
   /** OK, or why the connection has ended without being closed here. */
   readonly status: Status;
   /**
-   * Why the connection has ended: true where the peer has said that it ends its half, as by closing its endpoint, worker or context; false where it has not
-   * said so, as when its process was killed. Undefined while the connection lives, and where nothing tells: over libucp this is known of peers by worker
-   * address that use this library too, with the feature `am`.
+   * How the connection has ended: true if the peer announced it, by closing its endpoint, worker or context; false if it did not, for example because
+   * its process was killed. Undefined while the connection exists, and if it is unknown: over libucp it is known only of peers by worker address that
+   * use this library too, with the feature `am`.
    */
   readonly closedByPeer: boolean | undefined;
   /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */

@@ -50,9 +50,8 @@ export type MemorySource =
       /** Logical index of the card. Default: the first one. */
       readonly sysDevice?: number;
       /**
-       * Allocates memory that can be exported as a dma-buf without exposing other memory: device memory in an allocation of its own, or host memory
-       * in
-       * a memfd, which keeps a descriptor, and which peers do not map (posix) but access in other ways.
+       * Allocates memory that can be exported as a dma-buf without exposing other memory: device memory in an allocation of its own, or host memory in a
+       * memfd, which keeps a descriptor, and which peers do not map (posix) but access in other ways.
        */
       readonly shared?: boolean;
     }

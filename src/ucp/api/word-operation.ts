@@ -25,7 +25,7 @@ export class WordOperation implements AtomicCall {
   result32 = 0;
   result64 = 0n;
 
-  /** An operation whose operands were checked elsewhere: what is beyond the word is cut off. */
+  /** An operation whose operands were checked elsewhere; bits beyond the word are cut off. */
   static of(operation: AtomicOperation, wordBytes: 4 | 8, value: bigint, compare: bigint): WordOperation {
     const call = new WordOperation();
     call.operation = operation;
@@ -63,7 +63,7 @@ export class WordOperation implements AtomicCall {
     else this.compare64 = word64('compare', compare);
   }
 
-  /** Makes it another one: all but the result. */
+  /** Copies operation and operands of another object, but not its result. */
   copyFrom({ operation, wordBytes, value32, value64, compare32, compare64 }: WordOperation): void {
     this.operation = operation;
     this.wordBytes = wordBytes;
@@ -73,17 +73,17 @@ export class WordOperation implements AtomicCall {
     this.compare64 = compare64;
   }
 
-  /** The operand of either length of word, unsigned. */
+  /** The operand, unsigned, for both word lengths. */
   get value(): bigint {
     return this.wordBytes === 4 ? BigInt(this.value32 >>> 0) : this.value64;
   }
 
-  /** What the word has to be for CSWAP, unsigned. */
+  /** The expected value of the word for CSWAP, unsigned. */
   get compare(): bigint {
     return this.wordBytes === 4 ? BigInt(this.compare32 >>> 0) : this.compare64;
   }
 
-  /** The word before, unsigned. */
+  /** The value of the word before the operation, unsigned. */
   get result(): bigint {
     return this.wordBytes === 4 ? BigInt(this.result32 >>> 0) : this.result64;
   }

@@ -68,8 +68,7 @@ export interface Worker extends AsyncDisposable {
   endpoint(address: Uint8Array, options?: AddressEndpointOptions): Endpoint;
 
   /**
-   * Listens for clients at a socket address (ucp_listener_create). A client that can connect and is accepted receives the address of this worker, and
-   * can
+   * Listens for clients at a socket address (ucp_listener_create). A client that can connect and is accepted receives the address of this worker, and can
    * send to it: listen on devices other than loopback only if that is intended.
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED; ERR_UNSUPPORTED without a connection manager; SyscallError EADDRINUSE, EADDRNOTAVAIL, EACCES,
    * EMFILE

@@ -1,6 +1,6 @@
 /**
- * CREDIT messages: how the receiver returns credit, and how a stream without credit gets on all the same. One message waits for room at a time; it returns all credit
- * that is free when it is sent.
+ * Sends CREDIT messages, by which a receiver returns credit and a stream without credit can continue. At most one of them waits for room; it returns
+ * all credit that is free when it is sent.
  */
 
 import { Status } from '../../ucs/type/status.ts';
@@ -23,7 +23,7 @@ export class CreditTeller {
     this.#owner = owner;
   }
 
-  /** Returns the free credit, now or when there is room; false on a connection that does not stand. */
+  /** Returns the free credit, now or when there is room; false on a connection that is not established. */
   tell(window: InboundWindow): boolean {
     const connection = this.#connection;
     if (connection.failure !== Status.OK || connection.remoteId === NO_ENDPOINT) return false;
@@ -46,7 +46,7 @@ export class CreditTeller {
   }
 }
 
-/** Says something about the stream of a connection. */
+/** Sends a CREDIT message about the stream of a connection. */
 export function postStreamCredit(connection: Connection, code: number): void {
   connection.post(MessageId.CREDIT, writeCredit(connection.remoteId, code, 0, 0));
 }

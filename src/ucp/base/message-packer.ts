@@ -1,5 +1,5 @@
 /**
- * Sends a message of header and payload, short or packed (bcopy) by its length. What is in the messages is in wire/.
+ * Sends a message of header and payload, short or packed (bcopy) by its length. The contents of messages are defined in wire/.
  */
 
 import { Status } from '../../ucs/type/status.ts';
@@ -9,7 +9,7 @@ import type { Lane } from '../lane/lane.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { Connection } from './request/request.ts';
 
-/** Writes a header, and a payload from host memory or pieces. A single instance: a packer runs inside the call that it is given to. */
+/** Writes a header, and a payload from host memory or pieces. A single instance: a packer runs only during the call that it is passed to. */
 class MessagePacker implements AmPacker {
   header: Int32Array = new Int32Array(0);
   bytes: Uint8Array | undefined = undefined;
@@ -131,7 +131,7 @@ export function sendAfterPuts(
   return status;
 }
 
-/** Sends what the packer holds. */
+/** Sends the contents of the packer. */
 function sendPacked(connection: Connection, { endpoint }: Lane, messageId: number): Status {
   const status = endpoint.amBcopy(messageId, PACKER);
   if (connection.trace !== undefined && status !== Status.NO_RESOURCE)

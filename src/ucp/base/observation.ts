@@ -1,6 +1,6 @@
 /**
- * Tells observers of the ended operations of a worker, through the diagnostics channels. While a channel has subscribers, every operation has a
- * request, also one that could end without.
+ * Reports the ended operations of a worker to observers, through the diagnostics channels. While a channel has subscribers, every operation has a
+ * request, even one that could end without it.
  */
 
 import { nextWorkerNumber, type OperationEnd, operationEnd } from '../../ucs/debug/diagnostics.ts';
@@ -15,7 +15,7 @@ export function isObserved(): boolean {
   return operationEnd.hasSubscribers;
 }
 
-/** What a worker is observed with. */
+/** Parameters of observing a worker. */
 export interface ObservationOptions {
   readonly clock: Clock;
   readonly log: Log;
@@ -29,7 +29,7 @@ export class Observation {
   readonly info: ProtocolInfo | undefined;
   /** Trace of messages (UCX_LOG_LEVEL=data); undefined when disabled. */
   readonly trace: MessageTrace | undefined;
-  /** False for a worker whose operations are parts of those of another: neither they nor its connections are told. */
+  /** False for a worker whose operations are parts of those of another: neither they nor its connections are reported. */
   isTold = true;
   readonly #clock: Clock;
   readonly #worker: number;
@@ -43,7 +43,7 @@ export class Observation {
     if (this.info?.countsUses === true) operationEnd.subscribe(this.#onEnd);
   }
 
-  /** The worker closes. */
+  /** Called when the worker closes. */
   close(): void {
     operationEnd.unsubscribe(this.#onEnd);
     this.info?.close();

@@ -1,4 +1,4 @@
-/** What this end may send on a connection without being asked: the sender's account. What the receiver makes of it is in inbound-window.ts. */
+/** The credit of a connection at the sender: bytes that it may send before the receiver asks for them. The receiver's side is in inbound-window.ts. */
 
 import { quarterOf } from '../credit/inbound-window.ts';
 import { WorkerCounter, type WorkerCounters } from './worker-counters.ts';
@@ -8,7 +8,7 @@ export class OutboundCredit {
   bytes = 0;
   #windowBytes = 0;
   #isHeld = false;
-  /** Whether the want of it was counted since credit last came. */
+  /** Whether a lack of credit was counted since credit last arrived. */
   #isCounted = false;
 
   /** Longest message, with its overhead, that may wait for credit. */
@@ -16,13 +16,13 @@ export class OutboundCredit {
     return quarterOf(this.#windowBytes);
   }
 
-  /** The connection stands, and the peer has given this window. */
+  /** Called when the connection is established, with the window that the peer grants. */
   open(windowBytes: number): void {
     this.bytes = windowBytes;
     this.#windowBytes = windowBytes;
   }
 
-  /** The peer has told. */
+  /** Called for a CREDIT message of the peer. */
   take(byteLength: number, windowBytes: number, isHeld: boolean): void {
     this.bytes += byteLength;
     this.#windowBytes = windowBytes;
@@ -30,12 +30,12 @@ export class OutboundCredit {
     if (byteLength > 0) this.#isCounted = false;
   }
 
-  /** Whether it may be long until there is credit of this cost: the receiver holds messages, or has never given so much. */
+  /** Whether credit for this cost may take long to arrive: the receiver holds messages, or the cost exceeds {@link waitBytesMax}. */
   isLongFor(cost: number): boolean {
     return this.#isHeld || cost > this.waitBytesMax;
   }
 
-  /** True for the first message without credit since some came. */
+  /** True for the first message that lacks credit since credit last arrived. */
   isFirstLack(): boolean {
     const isFirst = !this.#isCounted;
     this.#isCounted = true;
@@ -44,8 +44,8 @@ export class OutboundCredit {
 }
 
 /**
- * Counts a message that there is no credit for.
- * @returns true where it is to be offered, false where it waits: credit is coming as soon as the receiver makes progress
+ * Counts a message that lacks credit.
+ * @returns true if it is to be offered by rendezvous; false if it waits, because credit arrives as soon as the receiver makes progress
  */
 export function lacksCredit(credit: OutboundCredit, cost: number, counters: WorkerCounters): boolean {
   if (credit.isFirstLack()) counters.count(WorkerCounter.TX_NO_CREDIT);

@@ -1,6 +1,6 @@
 /**
- * A connection to a worker: its lanes, the requests that wait on it for resources or for the peer, and how all of them end when it does. The
- * endpoint of the API stands on it; who connects and when is decided in wireup/.
+ * A connection to a worker: its lanes, the requests that wait on it for resources or for the peer, and the end of all of them when it ends. Endpoints
+ * of the API use connections; establishing them is the task of wireup/.
  */
 
 import { type EndpointChange, endpointFail } from '../../ucs/debug/diagnostics.ts';
@@ -42,9 +42,9 @@ export interface ConnectionOwner extends RequestOwner {
     readonly info: ProtocolInfo | undefined;
     readonly trace: MessageTrace | undefined;
   };
-  /** The memory for messages that are not asked for. */
+  /** The memory for messages that arrive before the receiver asks for them. */
   readonly budget: CreditBudget;
-  /** The connection has requests that wait for resources: progress starts them again. */
+  /** Called when the connection has requests that wait for resources: progress starts them again. */
   connectionPending(connection: PeerConnection): void;
 }
 
@@ -69,20 +69,20 @@ export class PeerConnection implements Connection {
   readonly credit: OutboundCredit = new OutboundCredit();
   readonly inbound: InboundWindow;
   remoteId: number = NO_ENDPOINT;
-  /** The interfaces of the peer, as its messages are known by. */
+  /** Identities of the interfaces of the peer, which are the sources of its messages. */
   sources: readonly string[] = [];
   /** Id of the worker that it leads to, a character for each byte: for snapshots. */
   peerWorkerId = '';
-  /** The one of them that the last message came from. */
+  /** The entry of {@link sources} that the last message came from. */
   #source: string | undefined = undefined;
   /** True for a connection of a worker to itself: both its ends are this one. */
   isLoopback = false;
   failure: Status = Status.OK;
-  /** The peer has said that it ends its half. */
+  /** Whether the peer has announced that it ends its half. */
   closedByPeer = false;
-  /** It has failed within a call: progress reports it. */
+  /** Whether it has failed within a call, and progress has to report the failure. */
   isUnreported = false;
-  /** Of a connection that was agreed on by them. */
+  /** The socket addresses by which client and listener made the connection; undefined for a connection by worker address. */
   socketAddresses: SocketAddresses | undefined = undefined;
   readonly #owner: ConnectionOwner;
   readonly #pending: PendingQueue = new PendingQueue();
@@ -91,13 +91,13 @@ export class PeerConnection implements Connection {
   #postedCount = 0;
   /** Why waiting was cancelled; OK while requests may wait. */
   #givenUp: Status = Status.OK;
-  /** Messages among them without which the peer does not know where to answer. */
+  /** Number of wire-up messages among them: before they are sent, the peer does not know where to answer. */
   #hellos = 0;
   #nextRequestId = 1;
   #remoteOperations = 0;
   readonly #flushes: FlushRequest[] = [];
   #keptFailure: Status = Status.OK;
-  /** Whether the peer has nothing more to hear of this half: it has been told of its end, or has ended the other half itself. */
+  /** Whether no close message is due: the peer was told that this half has ended, never learned of it, or has ended the other half itself. */
   #hasLeft = false;
 
   constructor(owner: ConnectionOwner, id: number, { lanes, am, unreachable, isIntraNode }: ConnectedLanes) {
@@ -120,7 +120,7 @@ export class PeerConnection implements Connection {
     this.inbound = new InboundWindow(owner.budget, () => teller.tell(this.inbound));
   }
 
-  /** Whether a message with this source is one of the peer: a number alone, which can be guessed, names no connection. */
+  /** Whether a message with this source comes from the peer: the number of a connection alone proves nothing, because it can be guessed. */
   isFrom(source: string): boolean {
     if (source === this.#source) return true;
     if (!this.sources.includes(source)) return false;
@@ -198,12 +198,12 @@ export class PeerConnection implements Connection {
     else if (status !== Status.INPROGRESS) request.end(status);
   }
 
-  /** Takes a queued request back; false when it is not queued any more. */
+  /** Removes a request from the queue; false if it is not queued any more. */
   unqueue(request: Request): boolean {
     return this.#pending.remove(request);
   }
 
-  /** Starts what waits, as far as there are resources; returns how many requests were started or ended. */
+  /** Starts waiting requests, as far as there are resources; returns how many were started or ended. */
   restart(): number {
     const started = this.#restart(this.#posted);
     return this.#hellos > 0 ? started : started + this.#restart(this.#pending);
@@ -228,7 +228,7 @@ export class PeerConnection implements Connection {
     for (const flush of this.#flushes.splice(0)) flush.complete(Status.OK);
   }
 
-  /** Keeps what a look at the lanes has found for the next flush. */
+  /** Keeps a failure that a check of the lanes has found, for the next flush. */
   keepFailure(status: Status): void {
     if (this.#keptFailure === Status.OK) this.#keptFailure = status;
   }
@@ -262,7 +262,7 @@ export class PeerConnection implements Connection {
     return !this.#hasLeft && this.am !== undefined;
   }
 
-  /** The peer has ended its half. */
+  /** Called when the peer has ended its half. */
   endedByPeer(): void {
     this.#hasLeft = true;
     if (this.failure === Status.OK) this.closedByPeer = true;
@@ -273,7 +273,7 @@ export class PeerConnection implements Connection {
   fail(status: Status): void {
     if (this.failure !== Status.OK) return;
     this.failure = status;
-    // Without a hello to the peer there is no other half.
+    // While the hello is not sent, the peer has no half of the connection.
     if (this.#hellos > 0 && this.remoteId === NO_ENDPOINT) this.#hasLeft = true;
     this.#hellos = 0;
     if (status !== Status.CANCELED && endpointFail.hasSubscribers && this.#owner.observation.isTold)
@@ -290,8 +290,8 @@ export class PeerConnection implements Connection {
   }
 
   /**
-   * Ends one of several requests: what its callback throws is an uncaught exception, and the others end all the same. One whose memory transports
-   * still use ends with that, and is waited for until then.
+   * Ends one of several requests. An exception of its callback becomes an uncaught exception, so that the others end all the same. A request whose
+   * memory transports still use ends when they no longer use it, and is waited for until then.
    */
   #abandon(request: Request, status: Status): void {
     if (request.requestId !== 0) this.forget(request);
@@ -301,7 +301,7 @@ export class PeerConnection implements Connection {
     } catch (error) {
       throwLater(error);
     }
-    // After its end the object may be another operation.
+    // The request may have ended, and the object may belong to another operation.
     const isSame = request.abandon === abandon && request.transfer === transfer;
     const goesOn = abandon !== undefined && isSame && !request.isCompleted;
     if (goesOn && !(request instanceof FlushRequest)) this.expect(request);
@@ -316,7 +316,7 @@ export class PeerConnection implements Connection {
       if (request.requestId === 0) ended.push(request);
     };
     this.#pending.sift((request) => !(request instanceof SendRequest || request.isRemote), take);
-    // Parts of transfers that no transport works on yet; what is to be said to the peer is said.
+    // Removes parts of transfers that no transport works on yet, but not messages to the peer.
     this.#postedCount -= this.#posted.sift((request) => request instanceof PostedMessage, take);
     for (const request of ended) this.#abandon(request, status);
   }
@@ -370,7 +370,7 @@ export class PeerConnection implements Connection {
   }
 }
 
-/** What observers are told of a connection. */
+/** The report about a connection to observers. */
 export function changeOf({ lanes }: Connection, status: Status): EndpointChange {
   return { transports: lanes.map(({ iface }) => nameOf(iface.attributes)), status };
 }

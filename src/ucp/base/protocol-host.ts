@@ -1,5 +1,5 @@
 /**
- * What protocols need of the worker they run in. Types only: the worker implements it and hands itself in.
+ * The interface that protocols use of their worker. Types only: the worker implements it and passes itself.
  */
 
 import type { Status } from '../../ucs/type/status.ts';
@@ -18,7 +18,7 @@ import type { Connection, Request, RequestOwner } from './request/request.ts';
 import type { RequestPool } from './request/request-pool.ts';
 import type { WorkerCounters } from './worker-counters.ts';
 
-/** How a key is unpacked. */
+/** Options of unpacking a key. */
 export interface UnpackOptions {
   /** False for a key that is used by transports only: the peer is not asked to move the bytes. */
   readonly messages?: boolean;
@@ -35,20 +35,20 @@ export interface ProtocolContext {
   /** See UCX_RNDV_FRAG_SIZE and UCX_RNDV_FRAG_ALLOC_COUNT. */
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
-  /** How long transfers are divided between devices. */
+  /** Limits for dividing a long rendezvous between devices. */
   readonly rails: RailLimits;
-  /** How puts and gets are. */
+  /** Limits for dividing a long put or get between devices. */
   readonly rmaRails: RailLimits;
   /** Allocates host memory that every transport reaches. */
   allocateHost(byteLength: number): MemoryHandle;
   memUnmap(handle: MemoryHandle): void;
-  /** The mapped memory that host bytes are of; undefined for bytes that are not mapped. */
+  /** The mapped memory that contains host bytes; undefined for bytes that are not mapped. */
   handleOf(bytes: Uint8Array): MemoryHandle | undefined;
-  /** Whether peers may have a key of the ArrayBuffer of host bytes for an access, as far as memory of it is mapped. */
+  /** False if the ArrayBuffer of host bytes contains mapped memory that denies this access to peers. */
   permits(bytes: Uint8Array, access: number): boolean;
-  /** What registers host bytes that are not mapped for one operation, by the index of the memory domain. */
+  /** Registrars of host bytes that are not mapped, for one operation; by the index of the memory domain. */
   readonly registrars: readonly OperationRegistrar[];
-  /** The packed key of memory that peers may access, as it is kept: not to be changed. */
+  /** The packed key of memory that peers may access. The same bytes for every call: not to be changed. */
   packedRkeyOf(handle: MemoryHandle): Uint8Array;
   /** Packs a key of any memory, for endpoints of this process to itself: it permits everything. */
   packOwnRkey(handle: MemoryHandle): Uint8Array;
@@ -62,15 +62,15 @@ export interface ProtocolHost extends RequestOwner {
   readonly counters: WorkerCounters;
   /** Puts and gets of the protocol itself that have not ended: closing waits for them. */
   internalTransfers: number;
-  /** Bytes of the longest message that any transport hands out. */
+  /** Bytes of the longest message that any transport delivers. */
   readonly frameBytesMax: number;
   /** The connection of this worker to itself: it reaches all local memory. */
   readonly loopback: Connection;
   readonly requests: RequestPool;
   /** Starts an initialized request: OK or a failure if it has ended, else the request. @param isRefused it waits for resources at once */
   start(request: Request, params: RequestParams | undefined, isRefused?: boolean): Status | Request;
-  /** The connection that a message names in its first word; undefined also where the message came from another peer than that of the connection. */
+  /** The connection that a message names in its first word; undefined also if the message came from another peer. */
   connectionOf(frame: AmFrame): PeerConnection | undefined;
-  /** A peer has done what the protocol forbids: its connection ends with EXCEEDS_LIMIT. */
+  /** Called when a peer violates the protocol: its connection ends with EXCEEDS_LIMIT. */
   breaksProtocol(connection: PeerConnection, what: string): void;
 }

@@ -1,4 +1,4 @@
-/** From which length the receiver of a tagged message reads it out of the sender's memory, where UCX_RNDV_THRESH leaves it to this engine. It sends nothing. */
+/** The length from which a receiver reads a tagged message from the memory of the sender, if UCX_RNDV_THRESH does not set one. It sends nothing. */
 
 import { IfaceFlag } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
@@ -7,19 +7,19 @@ import { isReadScheme, type RendezvousScheme } from '../resources/config.ts';
 import type { Connection } from './request/request.ts';
 
 /**
- * From here on one copy between the processors with an offer and a reply takes less time than two copies through a ring, where each line crosses between
- * the processors twice (docs/BENCHMARKS.md).
+ * From this length on, one copy between the processors, with an offer and a reply, takes less time than two copies through a ring, in which each cache
+ * line crosses between the processors twice (docs/BENCHMARKS.md).
  */
 export const READ_BYTES = 32_768;
 
-/** What is asked of the context. */
+/** The part of the context that is used here. */
 export interface ReadContext {
   readonly scheme: RendezvousScheme;
-  /** The mapped memory that host bytes are of. */
+  /** The mapped memory that contains host bytes. */
   handleOf(bytes: Uint8Array): MemoryHandle | undefined;
 }
 
-/** The length in bytes from which tagged messages out of this memory go by rendezvous: Infinity where only the length of a frame decides. */
+/** The length in bytes from which tagged messages from this memory are sent by rendezvous; Infinity if only the length of a frame decides. */
 export function rendezvousFrom(context: ReadContext, connection: Connection, memory: LocalMemory): number {
   const { rendezvousThreshold, lanes } = connection;
   if (rendezvousThreshold !== Number.POSITIVE_INFINITY || !isReadScheme(context.scheme)) return rendezvousThreshold;

@@ -1,4 +1,4 @@
-/** What the protocols of one worker do: counters for statistics. Bytes are counted by the interfaces that move them. */
+/** Counters of the protocols of one worker, for statistics. Bytes are counted by the interfaces that move them. */
 
 import { type Counters, namedCounters, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 
@@ -30,7 +30,7 @@ const NAMES = [
   'tag_rx',
 ] as const;
 
-/** What is counted. */
+/** Indices of the counters. */
 export const WorkerCounter = {
   /** Tagged messages sent with their data, those that wait for their match, and those whose data the receiver asks for. */
   TX_EAGER: 0,
@@ -52,7 +52,7 @@ export const WorkerCounter = {
   /** Windows that this worker has asked a sender for: of its own memory, and of fragments for device memory. */
   RNDV_RTR: 11,
   RNDV_RTR_MTYPE: 12,
-  /** Active messages sent, and those of them by rendezvous; received likewise. Notifications are none. */
+  /** Active messages sent, and those of them by rendezvous; those received likewise. Notifications are not counted. */
   AM_TX: 13,
   AM_TX_RNDV: 14,
   AM_RX: 15,
@@ -63,7 +63,7 @@ export const WorkerCounter = {
   ATOMIC_SW: 19,
   /** Requests that were started: operations that did not end in their call, or whose request was wanted. */
   REQUESTS: 20,
-  /** Times that the window of a peer was used up, and messages that were offered for want of credit. */
+  /** Number of times that the window of a peer was used up, and of messages that were offered for lack of credit. */
   TX_NO_CREDIT: 21,
   TX_NO_CREDIT_RNDV: 22,
   /** Tagged messages that the program has received, or that were too long for it. */
@@ -79,7 +79,7 @@ export class WorkerCounters {
     this.#values[counter]! += 1;
   }
 
-  /** The counters as a node of the statistics, above those of interfaces. @param levels what the worker holds now */
+  /** The counters as a node of the statistics, above those of interfaces. @param levels current values of the worker */
   node(levels: Counters, ifaces: readonly { stats(): StatsNode }[]): StatsNode {
     const counters = { ...namedCounters(NAMES, this.#values), ...levels };
     const sum = (...summands: readonly WorkerCounter[]): number =>

@@ -46,19 +46,19 @@ import { type RendezvousScheme, UCP_CONFIG_TABLE } from '../resources/config.ts'
 import { type OpenMd, Resources } from '../resources/resources.ts';
 import { Worker, type WorkerContext } from './worker.ts';
 
-/** What a context is made of. */
+/** The parts of a context. */
 export interface ContextParams<Device> {
   readonly components: readonly Component[];
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;
-  /** What it says of itself. */
+  /** The engine, as the context reports it. */
   readonly engine: Engine;
   /** True when the Gaudi cards are emulated: every figure obtained with them must say so. */
   readonly emulated: boolean;
   /** Makes an eventfd, for workers. */
   readonly newSignal: () => SignalFd;
-  /** Names host memory of others by its address. Throws UcxError for a range that is not mapped. */
+  /** Returns foreign host memory by its address. Throws UcxError for a range that is not mapped. */
   readonly hostRange: (address: number | bigint, byteLength: number) => HostRange;
   /** Host memory that is a dma-buf, or can be exported as one; closed with the context. */
   readonly hostDmabufs: HostDmabufs;
@@ -66,7 +66,7 @@ export interface ContextParams<Device> {
   readonly distanceOf: DistanceOf;
   /** The open card with this index. Throws UcxError where there is none. */
   readonly deviceOf: (index: number) => Device;
-  /** Runs when the workers are closed and the memory domains are still open: the last look at the statistics. */
+  /** Runs when the workers are closed and the memory domains are still open: the last chance to read the statistics. */
   readonly onClosing?: () => void;
   /** Runs when the context is closed, after everything else: releases what the composition root opened for it. */
   readonly onClose: () => void;
@@ -174,7 +174,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     return this.#memory.exported;
   }
 
-  /** What registers host buffers that are not mapped, by the index of the memory domain; for protocols. */
+  /** Registrars of host buffers that are not mapped, by the index of the memory domain; for protocols. */
   get registrars(): readonly OperationRegistrar[] {
     return this.#memory.registrars;
   }
@@ -188,7 +188,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     return this.#memory.map(checkMapParams(params));
   }
 
-  /** The mapped memory that host bytes are of; for protocols. */
+  /** The mapped memory that contains host bytes; for protocols. */
   handleOf(bytes: Uint8Array): MemoryHandle | undefined {
     return this.#memory.handleOf(bytes);
   }
@@ -227,7 +227,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     return this.#memory.packRkey(handle);
   }
 
-  /** The key as it is kept, not to be changed; for protocols. */
+  /** The kept key itself, not to be changed; for protocols. */
   packedRkeyOf(handle: MemoryHandle): Uint8Array {
     return this.#memory.packedRkeyOf(handle);
   }
@@ -291,7 +291,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     this.isClosed = true;
     this.#onClosing();
     this.#memory.close();
-    // The memory domains end what is still in flight, then free and deregister all memory themselves.
+    // The memory domains end operations in flight, then free and deregister all memory themselves.
     this.resources.close();
     this.#hostDmabufs.close();
     this.#onClose();

@@ -1,5 +1,5 @@
 /**
- * The protocols of one worker, and which of them takes which message.
+ * The protocols of one worker, and the dispatch of messages to them.
  */
 
 import type { AmFrame } from '../../uct/api/iface.ts';
@@ -31,7 +31,7 @@ export class Protocols {
   readonly atomics: AtomicProtocol;
   readonly #host: ProtocolHost;
   readonly #connections: Connections;
-  /** What takes the messages of each id, but the hottest. */
+  /** Handlers of the messages of each id, except the most frequent one. */
   readonly #amHandlers: (((frame: AmFrame) => void) | undefined)[] = [];
 
   constructor(host: ProtocolHost, connections: Connections, owner: MessageOwner<PeerConnection, WaitingData>) {
@@ -62,7 +62,7 @@ export class Protocols {
     this.#amHandlers[MessageId.CLOSE] = (frame) => this.#connections.onClose(frame);
   }
 
-  /** What has arrived and waits to be asked for, for statistics. */
+  /** Messages and bytes that have arrived and were not received, for statistics. */
   levels(): Record<'unexp_messages' | 'unexp_bytes' | 'stream_bytes' | 'am_bytes', number> {
     const { waiting, heldBytes } = this.tag.matcher;
     return {
@@ -73,7 +73,7 @@ export class Protocols {
     };
   }
 
-  /** Takes a message of any transport: the hottest first. Unknown ones, and those that are too short, are ignored. */
+  /** Handles a message of any transport: the most frequent id first. Unknown messages, and those that are too short, are ignored. */
   onMessage(id: number, frame: AmFrame): void {
     if (frame.byteLength < (HEADER_BYTES[id] ?? Number.POSITIVE_INFINITY)) return;
     switch (id) {

@@ -270,7 +270,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
       promises.wake();
     });
     await promises.until(() => {
-      // Also what the peer has asked for since: it may never go on with it.
+      // Includes operations that the peer has requested since: it may never continue them.
       if (this.isForced && connection.waiting.size > 0) connection.cancelWaiting(Status.CANCELED);
       return (
         isFlushed &&
@@ -300,7 +300,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
       if (typeof started !== 'number') lane = started.lane;
       return started;
     });
-    // Only the lane that carried it, and also on an endpoint that is being closed: it finishes what was started on it.
+    // Flushes only the lane that carried the put, even on an endpoint that is being closed, because closing waits for earlier operations.
     const used = lane;
     if (name === 'put' && used !== undefined) {
       await promises.run(name, undefined, (params) => protocols.rma.flush(connection, [used], params));

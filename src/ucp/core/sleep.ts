@@ -8,35 +8,35 @@ import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
 import { SLEEP_NS_MAX } from '../api/awaited/progress-driver.ts';
 
-/** Pause where no transport tells when to go on: the application must free requests. */
+/** Pause if no transport can wake the worker: the application must free requests. */
 const PAUSE_NS = 1e6;
-/** Look after requests that wait for resources, should the transport that is slept on not tell of them. */
+/** Interval of checking requests that wait for resources, in case no event of a transport reports the resources. */
 const PENDING_NS = 50e6;
 
 const LISTENING: number = IfaceFlag.AM_SHORT | IfaceFlag.EVENT;
 
-/** A transport, or what else can be waited for. */
+/** A transport, or another object that can be waited for. */
 type Sleepable = Pick<Iface, 'wait'>;
 
-/** What is slept on. */
+/** The objects whose events end a sleep. */
 export interface SleptOn {
   readonly ifaces: readonly Iface[];
   /** Listeners and attempts to connect by socket addresses. */
   readonly sockets: Sleepable & { readonly outstanding: number };
-  /** Requests wait for resources. */
+  /** Whether requests wait for resources. */
   readonly hasPending: boolean;
 }
 
 /**
- * The sleep of one worker. A sleep that is given up, since something else has woken the worker, goes on in the transports, and is joined by the next
- * one: what is kept is one reaction for each transport, one function for each kind of sleeper, and one timer.
+ * The sleep of one worker. When a different event has woken the worker, the sleep continues in the transports, and the next sleep joins it: one reaction
+ * for each transport, one function for each kind of sleeper, and one timer are kept.
  */
 export class TransportSleep {
   readonly #worker: SleptOn;
   readonly #clock: Clock;
   readonly #warnings: LimitedLog;
   readonly #wakers: Set<() => void> = new Set();
-  /** By the index of the interface, that of the sockets behind: the sleep that a reaction was added to. */
+  /** The sleep that a reaction was added to, by the index of the interface; the sockets have the index after the last one. */
   readonly #joined: (Promise<void> | undefined)[] = [];
   #timer: Timer | undefined = undefined;
   #timerNs = 0;
@@ -49,7 +49,7 @@ export class TransportSleep {
 
   /**
    * Calls `wake` when there may be something to do: an operation has ended, or a message has arrived.
-   * @param wake kept once, however often it is given: always the same function of one sleeper
+   * @param wake kept once, however often it is passed: a sleeper always passes the same function
    */
   on(wake: () => void): void {
     const { ifaces, sockets, hasPending } = this.#worker;

@@ -302,7 +302,7 @@ describe('cancelling', () => {
       await expect(promise).rejects.toMatchObject({ name: 'AbortError', code: 'ABORT_ERR', cause: 'too slow' });
       expect(stack.worker.requestsInUse).toBe(0);
     }
-    // What was pinned for the transfer is not in use any more.
+    // The memory that was pinned for the transfer is not in use any more.
     stack.context.memUnmap(remote);
   });
 

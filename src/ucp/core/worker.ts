@@ -57,12 +57,12 @@ import { Endpoint, type EndpointWorker } from './endpoint.ts';
 import { TransportSleep } from './sleep.ts';
 import { workerSnapshot } from './snapshot/worker-snapshot.ts';
 
-/** Calls of progress after which also those transports are polled that have nothing in flight: they may serve peers. A power of two. */
+/** Mask for the number of progress calls: at every 256th one, transports with nothing in flight are polled too, because they may serve peers. */
 const QUIET_CALLS_MASK = 255;
 
 /** The context behind a worker. */
 export interface WorkerContext extends ProtocolContext, WorkerServices {
-  /** What runs the operations, and why that. */
+  /** The engine that runs the operations, and why it was selected. */
   readonly engine: Engine;
   readonly resources: Resources;
   readonly log: Log;
@@ -90,7 +90,7 @@ export class Worker
     SocketOwner
 {
   readonly context: WorkerContext;
-  /** What peers can cause. */
+  /** Warnings that peers can cause, limited in number. */
   readonly warnings: LimitedLog;
   readonly workerId: Uint8Array = systemRandomBytes(WORKER_ID_BYTES);
   readonly openIfaces: readonly OpenIface[];
@@ -103,7 +103,7 @@ export class Worker
   readonly budget: CreditBudget;
   readonly requests: RequestPool;
   readonly observation: Observation;
-  /** When requests start, for snapshots. */
+  /** The clock for the starts of requests, for snapshots. */
   readonly coarse: CoarseClock;
   readonly #pending: PendingConnections = new PendingConnections((connection) => this.onConnectionFailed(connection));
   readonly #endpoints: Map<PeerConnection, Endpoint> = new Map();
@@ -114,7 +114,7 @@ export class Worker
   internalTransfers = 0;
   readonly frameBytesMax: number;
   readonly activity: Activity;
-  /** Interfaces that messages of peers come from: progress always looks at them. */
+  /** Interfaces that receive messages of peers: progress always polls them. */
   readonly #listening: readonly Iface[];
   readonly #quiet: QuietIfaces;
   #progressCalls = 0;
@@ -168,7 +168,7 @@ export class Worker
     return this.requests.inUse;
   }
 
-  /** Made when it is first wanted: transports that listen begin with that. */
+  /** Made at its first use: transports start to listen then. */
   get packedAddress(): Uint8Array {
     this.#address ??= addressOfWorker(this.workerId, this.ifaces);
     return this.#address;
@@ -287,7 +287,7 @@ export class Worker
     for (const connection of this.connections.all) fenceConnection(connection, this);
   }
 
-  // What protocols, endpoints and connections need of the worker.
+  // The interface for protocols, endpoints and connections.
 
   connectionOf(frame: AmFrame): PeerConnection | undefined {
     return this.connections.of(frame);
@@ -361,18 +361,18 @@ export class Worker
   onConnectionFailed(connection: PeerConnection): void {
     this.protocols.streams.connectionEnded(connection);
     const endpoint = this.#endpoints.get(connection);
-    // A connection without an endpoint is closed by no one but the worker.
+    // A connection without an endpoint is closed by the worker.
     if (endpoint === undefined) this.connections.close(connection);
     else endpoint.onFailed();
     this.driver.wake();
   }
 
-  /** A connection has requests that wait for resources. */
+  /** Called when a connection has requests that wait for resources. */
   connectionPending(connection: PeerConnection): void {
     this.#pending.add(connection);
   }
 
-  /** An endpoint has been closed. */
+  /** Called when an endpoint was closed. */
   forgetEndpoint(connection: PeerConnection): void {
     this.#endpoints.delete(connection);
     this.protocols.streams.forget(connection);
@@ -395,7 +395,7 @@ export class Worker
     if (request instanceof ReceiveRequest) return tag.cancel(request) || streams.cancel(request);
     if (request instanceof ConnectRequest) return this.sockets.cancel(request);
     if (request instanceof SendRequest && !request.queued) return streams.canCancelSend(request);
-    // A flush that one lane has already taken ends by itself, and a message that has been sent in part goes on.
+    // A flush that a lane has already accepted ends by itself, and a message that was sent in part is completed.
     if (!request.queued || request.count > 1 || request.done > 0) return false;
     return request.connection?.unqueue(request) === true;
   }
@@ -422,13 +422,13 @@ export class Worker
     this.#queues.close();
     this.arrivedNotifications.close();
     this.driver.endServing();
-    // Also what runs on connections that only peers have asked for.
+    // Includes operations on connections that only peers have asked for.
     for (const connection of this.connections.all) {
       connection.cancelWaiting(Status.CANCELED);
       this.protocols.streams.forget(connection);
     }
     await this.promises.idle();
-    // Transports end what they have begun, as long as progress drives them.
+    // Transports complete the transfers that they have started, as long as progress drives them.
     await this.promises.until(() => this.internalTransfers === 0);
     this.isClosed = true;
     this.#keepalive.close();
@@ -448,7 +448,7 @@ export class Worker
     this.#sleep.on(wake);
   }
 
-  /** What a transport knows about a failure. */
+  /** The cause of a failure, as a transport knows it. */
   #causeOf(status: Status, request: ApiRequest | undefined): unknown {
     if (status === Status.INVALID_ADDR) return staleKeyError();
     // A flush covers all transports, and messages of device memory are staged by a card: they may have failed on any of them.

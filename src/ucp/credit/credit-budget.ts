@@ -1,22 +1,22 @@
 /**
- * The memory that one worker has for messages which arrive before they are asked for (UCX_UNEXP_MAX_BYTES), and how it is divided between connections. What a
- * connection does with its part is in inbound-window.ts.
+ * The memory of one worker for messages that arrive before the receiver asks for them (UCX_UNEXP_MAX_BYTES), and its division between connections. The
+ * part of one connection is managed in inbound-window.ts.
  */
 
-/** What a kept message takes besides its bytes: objects, list links and the headers of its buffer. */
+/** Memory of a kept message besides its bytes: objects, list links and the headers of its buffer. */
 export const KEPT_OVERHEAD_BYTES = 256;
 /** Smallest window, as long as the budget has that much. */
 export const WINDOW_BYTES_MIN = 32_768;
 /** The first connection gets this part of the budget. */
 const FIRST_SHARE = 64;
-/** With so many connections a further one gets half of that, with twice as many a third: a thousand have one each. */
+/** With this number of connections, a further one gets half of that share, with twice as many a third: a thousand connections get a window each. */
 const HALVING_CONNECTIONS = 12;
-/** Words of a window on the wire hold any of these. */
+/** Largest budget: the two words of a window in a message can hold it. */
 const BUDGET_BYTES_MAX: number = 2 ** 50;
 
-/** A window that got nothing and takes memory when there is some again. */
+/** A window that got no memory, and takes some when there is some again. */
 export interface Grantee {
-  /** @returns false where it takes none now */
+  /** @returns false if it takes none now */
   grant(byteLength: number): boolean;
 }
 
@@ -47,7 +47,7 @@ export class CreditBudget {
     return byteLength;
   }
 
-  /** A connection is closed. */
+  /** Called when a connection is closed. */
   close(grantee: Grantee): void {
     this.#without.delete(grantee);
     this.#connections -= 1;
@@ -65,7 +65,7 @@ export class CreditBudget {
     }
   }
 
-  /** What the next window gets; 0 rather than a scrap. */
+  /** Bytes of the next window; 0 if less than half of the smallest window is left. */
   #next(): number {
     const least = Math.min(WINDOW_BYTES_MIN, this.#limitBytes);
     if (this.#leftBytes < least / 2) return 0;

@@ -1,9 +1,9 @@
 /**
- * What a peer may send on one connection without being asked: the receiver's account of it. Messages use it up when they arrive, and give it back when their
- * memory is free again; the peer is told of a quarter of the window at once. It sends nothing itself: see credit-messages.ts.
+ * The window of a connection at the receiver: bytes that the peer may send before the receiver asks for them. Messages use credit when they arrive, and
+ * return it when their memory is free again; a quarter of the window is returned to the peer at once. It sends nothing itself: see credit-messages.ts.
  *
- * A sender that lacks credit waits if it may hope for it, and offers its message (RTS) where the receiver holds what the credit was for. It
- * cannot know which; so a peer that may lack credit and has none to expect is told, once, that its messages are held.
+ * A sender that lacks credit waits if credit will arrive soon, and offers its message (RTS) if the receiver holds the messages that have used the
+ * credit. It cannot distinguish these cases; so a peer that may lack credit, and will get none soon, is told once that its messages are held.
  */
 
 import type { CreditBudget, Grantee } from './credit-budget.ts';
@@ -11,7 +11,7 @@ import type { CreditBudget, Grantee } from './credit-budget.ts';
 /** Offers of one connection that are kept until they are matched. More break the protocol: a sender does not offer more before one has ended. */
 export const OFFERS_MAX = 8192;
 
-/** A quarter of a window: what is returned at once, and the longest message that may wait for credit. */
+/** A quarter of a window: the credit that is returned at once, and the longest message that may wait for credit. */
 export function quarterOf(windowBytes: number): number {
   return windowBytes / 4;
 }
@@ -21,9 +21,9 @@ export class InboundWindow implements Grantee {
   readonly #budget: CreditBudget;
   readonly #sendUpdate: () => boolean;
   #windowBytes: number;
-  /** A quarter of it. */
+  /** A quarter of the window. */
   #returnBytes: number;
-  /** What the peer may still send, and credit that is free again and not yet returned. The rest of the window is held. */
+  /** Bytes that the peer may still send, and credit that is free again and not yet returned. Messages hold the rest of the window. */
   #allowed: number;
   #returnable = 0;
   #isHeldSent = false;
@@ -31,7 +31,7 @@ export class InboundWindow implements Grantee {
   #isBroken = false;
   #isClosed = false;
 
-  /** @param sendUpdate returns the free credit to the peer, now or when there is room; false on a connection that does not stand */
+  /** @param sendUpdate returns the free credit to the peer, now or when there is room; false on a connection that is not established */
   constructor(budget: CreditBudget, sendUpdate: () => boolean) {
     this.#budget = budget;
     this.#sendUpdate = sendUpdate;
@@ -44,12 +44,12 @@ export class InboundWindow implements Grantee {
     return this.#windowBytes;
   }
 
-  /** Credit that is free again, and that the peer does not know of. */
+  /** Credit that is free again and not yet returned to the peer. */
   get returnable(): number {
     return this.#returnable;
   }
 
-  /** Bytes that messages take which are kept. */
+  /** Bytes of memory that kept messages occupy. */
   get heldBytes(): number {
     return this.#windowBytes - this.#allowed - this.#returnable;
   }
@@ -59,7 +59,7 @@ export class InboundWindow implements Grantee {
     return this.#allowed + this.#returnable < this.#windowBytes / 2;
   }
 
-  /** A message has arrived. @returns false where the peer had no credit for it, then and from then on */
+  /** Called when a message has arrived. @returns false if the peer had no credit for it, then and from then on */
   arrive(cost: number): boolean {
     if (cost > this.#allowed || this.#isBroken) {
       this.#isBroken = true;
@@ -69,13 +69,13 @@ export class InboundWindow implements Grantee {
     return true;
   }
 
-  /** A message that has arrived was dealt with: kept, or released. */
+  /** Called when a message that has arrived was kept or released. */
   settle(): void {
     const isLow = this.#allowed < this.#returnBytes;
     if (isLow && !this.#isHeldSent && !this.#isClosed) this.#sendUpdate();
   }
 
-  /** The memory of a message is free again. */
+  /** Called when the memory of a message is free again. */
   release(cost: number): void {
     if (this.#isClosed) {
       this.#budget.giveBack(cost);
@@ -86,14 +86,14 @@ export class InboundWindow implements Grantee {
     else this.settle();
   }
 
-  /** The free credit was returned to the peer. */
+  /** Called when the free credit was returned to the peer. */
   updateSent(): void {
     this.#isHeldSent = this.isHeld;
     this.#allowed += this.#returnable;
     this.#returnable = 0;
   }
 
-  /** An offer is to be kept. @returns false where the peer has too many */
+  /** Counts an offer that is to be kept. @returns false if the peer has too many */
   keepOffer(): boolean {
     if (this.#offers >= OFFERS_MAX || this.#isBroken) {
       this.#isBroken = true;
@@ -103,7 +103,7 @@ export class InboundWindow implements Grantee {
     return true;
   }
 
-  /** An offer was taken. */
+  /** Called when a kept offer was matched. */
   releaseOffer(): void {
     this.#offers -= 1;
   }
@@ -120,7 +120,7 @@ export class InboundWindow implements Grantee {
     return isSent;
   }
 
-  /** The connection is closed: what messages still take goes back to the budget with them. Idempotent. */
+  /** Closes the window: the memory of messages that are still kept goes back to the budget when they are released. Idempotent. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

@@ -1,18 +1,18 @@
-/** How far a lane is from the memory whose bytes it moves, as estimates take it. It reads no topology: who makes the context hands in the distances. */
+/** The distance of a lane from the memory whose bytes it moves, for estimates. It reads no topology: the distances are parameters. */
 
 import type { Distance } from '../../ucs/sys/topology.ts';
 import { DeviceType, type IfaceResource } from '../../uct/api/iface.ts';
 import type { Lane } from './lane.ts';
 
 /**
- * The path between a device that has memory, by its index in this context, and the device of a transport (ucs_topo_get_distance); undefined where the place of
- * either is not known.
+ * The path between a device that has memory, by its index in this context, and the device of a transport (ucs_topo_get_distance); undefined if the
+ * location of either is unknown.
  */
 export type DistanceOf = (sysDevice: number, resource: IfaceResource) => Distance | undefined;
 
 /**
- * The path from a lane to device memory; undefined for none to speak of. Networks only: what other transports say of their speed is said of the path to the memory
- * that they reach.
+ * The path from a lane to device memory; undefined if it is negligible. Networks only: the attributes of other transports already describe the path to
+ * the memory that they reach.
  * @param near the device that the bytes come from or go to, also where they pass through host memory; undefined for none
  */
 export function laneDistance(

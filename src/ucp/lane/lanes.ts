@@ -11,7 +11,7 @@ import type { OpenMd } from '../resources/resources.ts';
 import type { Activity, Lane } from './lane.ts';
 import { type AddressEntry, packWorkerAddress } from './worker-address.ts';
 
-/** Activity of lanes that progress looks at anyway. */
+/** Activity of lanes that progress polls anyway. */
 const UNSEEN: Activity = { busy: false };
 
 /** What a lane needs to carry messages. */
@@ -30,7 +30,7 @@ export interface ConnectedLanes {
   readonly lanes: readonly Lane[];
   /** The lane that carries messages; undefined when none can. */
   readonly am: Lane | undefined;
-  /** Interfaces that do not reach the peer, such as `posix/memory`, and what the context does not use at all. */
+  /** Interfaces that do not reach the peer, such as `posix/memory`, and resources that the context does not use at all. */
   readonly unreachable: readonly Rejection[];
   /** The peer is on this node. */
   readonly isIntraNode: boolean;
@@ -38,7 +38,7 @@ export interface ConnectedLanes {
 
 /**
  * Connects every interface that reaches the worker with these addresses.
- * @param unused what the context does not use, for explanations
+ * @param unused resources that the context does not use, for explanations
  * @throws UcxError ERR_UNREACHABLE with the reason of every interface when none does
  */
 export function connectLanes(
@@ -84,7 +84,7 @@ function carriesMessages({ iface }: Lane): boolean {
   return !isNetwork(iface) && (iface.attributes.flags & MESSAGES) === MESSAGES;
 }
 
-/** The interfaces of a worker with these addresses, as its messages are known by. */
+/** The identities of the interfaces of a worker with these addresses: the sources of its messages. */
 export function identitiesOf(ifaces: readonly OpenIface[], entries: readonly AddressEntry[]): readonly string[] {
   const identities = new Set<string>();
   for (const { transport, address } of entries) {
@@ -95,7 +95,7 @@ export function identitiesOf(ifaces: readonly OpenIface[], entries: readonly Add
   return [...identities];
 }
 
-/** Whether an interface receives messages of peers: progress polls it always. Loopback receives only what this worker has sent. */
+/** Whether an interface receives messages of peers: progress polls it always. Loopback receives only messages of this worker. */
 export function isListening({ attributes: { flags, resource } }: Iface): boolean {
   return (flags & IfaceFlag.AM_SHORT) !== 0 && resource.deviceType !== DeviceType.SELF;
 }
@@ -104,7 +104,7 @@ export function isListening({ attributes: { flags, resource } }: Iface): boolean
 function reachableEntry(iface: Iface, entries: readonly AddressEntry[]): AddressEntry | string {
   const { transport, device } = iface.attributes.resource;
   const peers = entries.filter((entry) => entry.transport === transport);
-  // The device of the same name first: it may be the very same.
+  // The device with the same name first: it may be the same device.
   peers.sort((left, right) => Number(right.device === device) - Number(left.device === device));
   let reason = 'the peer does not have it';
   for (const entry of peers) {

@@ -5,14 +5,14 @@ import { isUcxError } from '../../ucs/type/error.ts';
 import type { OpenMd } from '../resources/resources.ts';
 import type { OpenIface } from './lanes.ts';
 
-/** A place for files that has become full, read-only or forbidden since the context was made. */
+/** Errors of a directory that has become full, read-only or inaccessible since the context was made. */
 const NO_PLACE: readonly string[] = ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'ENOENT'].map(
   (name) => `ERR_SYSCALL_${name}`,
 );
 
 /**
  * Opens an interface for every resource. One that finds no place for its files is left out with a warning, as long as there are others.
- * @throws what the opening of an interface throws; nothing is left open
+ * @throws the error of opening an interface; no interface is left open
  */
 export function openIfaces(mds: readonly OpenMd[], log: Log): readonly OpenIface[] {
   const open: OpenIface[] = [];

@@ -18,7 +18,7 @@ export class QuietIfaces {
   /** Polls those with operations in flight. @param isPeriodic polls the others too: they may serve peers */
   progress(isPeriodic: boolean): number {
     let count = 0;
-    // First: what ends on one of them may start something on another that was looked at before.
+    // Reset first: an operation that ends on one interface may start another on an interface that was polled before.
     this.activity.busy = false;
     for (const iface of this.#ifaces) {
       if (iface.outstanding === 0 && !isPeriodic) continue;

@@ -1,4 +1,4 @@
-/** Dividing transfers between devices: shares by bandwidth, and what is left undivided. */
+/** Dividing transfers between devices: shares by bandwidth, and transfers that are not divided. */
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

@@ -8,10 +8,10 @@ import { type Candidate, candidateFor, type Plan, Protocol } from '../proto/sele
 import type { Lane } from './lane.ts';
 import { nameOf } from './lanes.ts';
 
-/** Parts of a divided transfer lie at multiples of it. */
+/** Parts of a divided transfer begin at multiples of this number of bytes. */
 const ALIGNMENT = 64;
 
-/** What is allowed. */
+/** Limits of dividing transfers. */
 export interface RailLimits {
   /** UCX_MAX_RNDV_RAILS. */
   readonly railsMax: number;
@@ -21,14 +21,14 @@ export interface RailLimits {
   readonly bandwidthRatioMax: number;
 }
 
-/** A part of a transfer and what carries it. */
+/** A part of a transfer and the candidate that carries it. */
 export interface Rail {
   readonly candidate: Candidate;
   readonly offset: number;
   readonly byteLength: number;
 }
 
-/** Divides a transfer; undefined where one lane carries all of it. */
+/** Divides a transfer; undefined if one lane carries all of it. */
 export function railsOf(
   plan: Plan,
   lanes: readonly Lane[],
@@ -50,17 +50,17 @@ export function railsOf(
       ({ candidate, byteLength: share }) => share < candidate.bytesMin || share > candidate.bytesMax,
     );
     if (unfit === undefined) return rails.length > 1 ? rails : undefined;
-    // The best one takes all of the bytes: it has too few only together with others.
+    // The best candidate can carry the whole transfer: if its share does not fit, drop another candidate.
     const last = unfit.candidate === best ? chosen.at(-1) : unfit.candidate;
     chosen = chosen.filter((candidate) => candidate !== last);
   }
   return undefined;
 }
 
-/** Stands for all sizes that are long enough to be divided: shares do not depend on the size then. */
+/** Represents all sizes that are long enough to be divided: their shares do not depend on the size. */
 const LONG_BYTES: number = 2 ** 40;
 
-/** How a plan divides what is long enough, in words for users; undefined where one lane carries all of it. */
+/** Describes for users how a plan divides long transfers; undefined if one lane carries all of them. */
 export function divisionNote(plan: Plan, lanes: readonly Lane[], limits: RailLimits): string | undefined {
   const rails = railsOf(plan, lanes, LONG_BYTES, limits);
   if (rails === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** Sizes at which operations change their protocol, and the ways that a rendezvous may take, as the configuration says. */
+/** Sizes at which operations change their protocol, and the scheme of a rendezvous, from the configuration. It chooses no protocol. */
 
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -11,14 +11,14 @@ const ABSENT: Partial<Record<RendezvousScheme, string>> = {
   rkey_ptr: 'no transport hands out pointers to memory of a peer',
 };
 
-/** Sizes in bytes of what the application sends. */
+/** Sizes in bytes of operations of the application. */
 export interface Thresholds {
-  /** Messages of so many bytes and more go by rendezvous, to peers on this node and to others; Infinity where only the length of a frame decides. */
+  /** Messages of at least this length are sent by rendezvous, to peers on this node and to others; Infinity if only the length of a frame decides. */
   readonly rendezvousIntra: number;
   readonly rendezvousInter: number;
-  /** Messages of so many bytes and more are copied before they are sent; Infinity where the transport decides. */
+  /** Messages of at least this length are copied before they are sent; Infinity if the transport decides. */
   readonly bcopy: number;
-  /** Puts and gets of so many bytes and more go by zero copy, others do not, where there is a choice; undefined where the estimates decide. */
+  /** Puts and gets of at least this length use zero copy, shorter ones do not, if there is a choice; undefined if the estimates decide. */
   readonly zcopy: number | undefined;
 }
 
@@ -34,7 +34,7 @@ export function thresholdsOf({ RNDV_THRESH, BCOPY_THRESH, ZCOPY_THRESH }: UcpCon
   };
 }
 
-/** Between how many devices long transfers are divided, one where each protocol has one network device only. */
+/** The limits for dividing long transfers between devices; one device with UCX_SINGLE_NET_DEVICE. */
 export function railsOfConfig(config: UcpConfig): { readonly rendezvous: RailLimits; readonly rma: RailLimits } {
   const { SINGLE_NET_DEVICE, MAX_RNDV_RAILS, MIN_RNDV_CHUNK_SIZE, MAX_RMA_RAILS, MIN_RMA_CHUNK_SIZE } = config;
   const bandwidthRatioMax = config.MULTI_LANE_MAX_RATIO;
@@ -47,7 +47,7 @@ export function railsOfConfig(config: UcpConfig): { readonly rendezvous: RailLim
 
 /**
  * The scheme of a configuration.
- * @throws UcxError ERR_CONFIG_VALUE for one that libucp has and this engine has not
+ * @throws UcxError ERR_CONFIG_VALUE for a scheme that libucp has and this engine has not
  */
 export function schemeOf({ RNDV_SCHEME: value }: UcpConfig): RendezvousScheme {
   const why = ABSENT[value];

@@ -1,5 +1,5 @@
 /**
- * The wire form of a worker address: who the worker is and how each of its interfaces is reached. Bytes only: which of them are used is
+ * The wire form of a worker address: the id of the worker and the addresses of its interfaces. Bytes only: which of them are used is
  * decided in lanes.ts.
  *
  * Layout, little-endian: u32 magic, u8 version, u8 entry count, u16 0, 16 bytes worker id; per entry u8 length and bytes of each of transport,
@@ -30,7 +30,7 @@ export interface AddressEntry {
 
 /** The fields of a worker address. */
 export interface WorkerAddress {
-  /** Distinguishes all workers there ever are. */
+  /** Unique among all workers at all times. */
   readonly id: Uint8Array;
   readonly entries: readonly AddressEntry[];
 }

@@ -1,6 +1,6 @@
 /**
- * Registers memory of others by its dma-buf: device memory with the memory domains that take such. Host memory behind a dma-buf is mapped, and registered like
- * other host memory: see memory-map.ts.
+ * Registers foreign device memory by its dma-buf, with the memory domains that accept dma-bufs. Host memory behind a dma-buf is mapped, and registered
+ * like other host memory: see memory-map.ts.
  */
 
 import { fstatSync } from 'node:fs';
@@ -14,12 +14,12 @@ import { checkOptions } from '../api/check-options.ts';
 import type { MapParams } from '../api/memory.ts';
 import type { OpenMd } from '../resources/resources.ts';
 
-/** What memMap is told of a dma-buf. */
+/** Parameters of memMap for a dma-buf. */
 export type DmabufMapParams = Extract<MapParams, { readonly dmabuf: object }>;
 
 /** Device memory that was registered. */
 export interface DmabufParts {
-  /** The part of the memory domain whose device reaches it: what names it. */
+  /** The part of the memory domain whose device reaches the memory: its address and device are those of the memory. */
   readonly first: MdMemory;
   /** The parts, by the index of the memory domain. */
   readonly parts: readonly (MdMemory | undefined)[];
@@ -74,7 +74,7 @@ export function registerDmabuf(
   let failure: unknown = noHandler(memoryType);
   try {
     for (const { md, index } of handlersOf(mds, memoryType)) {
-      // Those without a device of the memory name it by its place.
+      // Memory domains without a device for the memory get the address that the first one has given it.
       const place = {
         address: first?.address ?? BigInt(range.offset),
         memoryType,
@@ -99,7 +99,7 @@ export function registerDmabuf(
   }
 }
 
-/** The memory domains that take dma-bufs of a type: those first that know memory of the type by its address, which tell the others where it lies. */
+/** The memory domains that accept dma-bufs of a type; first those that detect memory of the type, because they provide the address for the others. */
 function handlersOf(mds: readonly OpenMd[], memoryType: MemoryType): readonly DmabufHandler[] {
   const takes = mds.flatMap(({ md, index }) => (registersDmabufs(md, memoryType) ? [{ md, index }] : []));
   const rankOf = ({ md }: DmabufHandler): number => {

@@ -1,6 +1,6 @@
 /**
- * Registers device memory with memory domains that know nothing of the device, as those of network cards: by a dma-buf from a memory domain that does.
- * Memory that cannot be registered so is no failure: it is staged.
+ * Registers device memory with memory domains that do not know the device, such as those of network cards: by a dma-buf from a memory domain that knows
+ * it. Memory that cannot be registered in this way is staged; that is no failure.
  */
 
 import { closeSync } from 'node:fs';
@@ -13,13 +13,13 @@ import type { OpenMd } from '../resources/resources.ts';
 import { type DmabufDomain, registersDmabufs } from './dmabuf-mapping.ts';
 import type { MemoryTypes } from './memory-types.ts';
 
-/** What is registered, and by whom not, with the reason; by the index of the memory domain. */
+/** The registrations, and the reasons of memory domains without one; by the index of the memory domain. */
 export interface DmabufRegistrations {
   readonly parts: ReadonlyMap<number, MdMemory>;
   readonly refusals: ReadonlyMap<number, string>;
 }
 
-/** Registers allocated memory with all memory domains that take it by a dma-buf, and in no other way. One export serves all of them. */
+/** Registers allocated memory with all memory domains that accept it only by a dma-buf. One export serves all of them. */
 export function registerByDmabuf(
   mds: readonly OpenMd[],
   types: MemoryTypes,
@@ -42,7 +42,7 @@ export function registerByDmabuf(
         if (exported !== undefined) parts.set(index, md.memRegDmabuf({ ...place, ...exported }));
       } catch (error) {
         if (!isUcxError(error)) throw error;
-        // The other memory domains need not ask again for what cannot be exported.
+        // The export has failed: it is not tried again for the other memory domains.
         if (exported === undefined) refusal = error.message;
         else refusals.set(index, error.message);
       }
@@ -55,7 +55,7 @@ export function registerByDmabuf(
   return { parts, refusals };
 }
 
-/** Says for which memory domains memory is staged, and why. */
+/** Logs the memory domains for which memory is staged, and why. */
 export function logRefusals(
   mds: readonly OpenMd[],
   log: Log,

@@ -46,14 +46,14 @@ export class ExportedMemory {
     const view = new DataView(bytes.buffer, bytes.byteOffset + offset, MEMORY_KEY_BYTES);
     const entry = this.#byId.get(Number(view.getBigUint64(0, true)));
     if (entry === undefined) return undefined;
-    // In constant time: the secret is what a forger would guess.
+    // In constant time, so that the duration tells a forger nothing about the secret.
     let difference = 0;
     for (let i = 0; i < MEMORY_KEY_BYTES; i++) difference |= entry.key[i]! ^ view.getUint8(i);
     const { handle } = entry;
     return difference === 0 && handle.mapped && (handle.access & access) === access ? handle : undefined;
   }
 
-  /** Makes the key of memory useless. */
+  /** Revokes the key of memory. */
   revoke(handle: MemoryHandle): void {
     const entry = this.#byHandle.get(handle);
     if (entry === undefined) return;

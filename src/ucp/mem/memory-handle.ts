@@ -19,7 +19,7 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
   readonly mdMemory: readonly (MdMemory | undefined)[];
   /** Why memory domains that could have a part have none, by their index. */
   readonly refusals: ReadonlyMap<number, string>;
-  /** Row of a plan table: 0 is host memory that is not mapped, 1 mapped host memory; every device has two, for its memory and for what is staged of it. */
+  /** Row of a plan table: 0 is host memory that is not mapped, 1 mapped host memory; every device has two, for its memory and for fragments of it. */
   readonly placeIndex: number;
   /** Why nothing moves its bytes; undefined for memory that can be moved. */
   readonly limitation: string | undefined;
@@ -27,7 +27,7 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
   plainBytes: Uint8Array | undefined;
   /** The packed remote key, made at its first use. */
   packed: Uint8Array | undefined = undefined;
-  /** When it is packed again. */
+  /** Time at which the key is packed again. */
   packAgainNs: number = Number.POSITIVE_INFINITY;
 
   constructor(
@@ -70,7 +70,7 @@ export function stagedPlaceIndex(sysDevice: number): number {
 /** Memory on the local side of an operation, once it is known to be of this engine. */
 export type LocalMemory = MemoryHandle | Uint8Array;
 
-/** Local memory of a message likewise: one piece, or pieces that are one message in order. */
+/** Local memory of a message of this engine: one piece, or pieces that are one message in order. */
 export type LocalBuffer = LocalMemory | readonly PieceOf<LocalMemory>[];
 
 /** A checked piece of it. */

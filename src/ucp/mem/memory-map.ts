@@ -1,5 +1,5 @@
 /**
- * The memory that a context has mapped: allocated or registered with every memory domain that can, found again by its bytes, and given back. It moves
+ * The memory that a context has mapped: allocated or registered with every memory domain that can, found by its bytes, and released. It moves
  * no bytes; keys of it are packed here and unpacked by the context.
  */
 
@@ -33,25 +33,25 @@ import type { MemoryTypes } from './memory-types.ts';
 import { packRkey, type RkeyPart } from './rkey-bytes.ts';
 import { packPart } from './rkey-part.ts';
 
-/** Time between two looks whether transfers still use memory that was unmapped under them. */
+/** Interval of checking whether transfers still use memory that was unmapped during them. */
 const LOST_LOOK_NS = 1e6;
-/** Time for which a remote key is kept that lacks a part for want of resources: they may be there again. */
+/** Time for which a remote key is kept that lacks a part because of missing resources, which may be available later. */
 const PARTIAL_KEY_NS = 1e9;
 
-/** What registers memory for the time of one operation. */
+/** Registers memory for the duration of one operation. */
 export type OperationRegistrar = Pick<MemoryDomain, 'memReg' | 'memDereg'>;
 
-/** What a memory map is made of. */
+/** The parts of a memory map. */
 export interface MemoryMapOptions {
-  /** The context: who owns the handles. */
+  /** The context, which owns the handles. */
   readonly owner: MemoryOwner;
   readonly resources: Resources;
   readonly types: MemoryTypes;
   readonly clock: Clock;
   readonly log: Log;
-  /** False where registrations made for one operation are not to outlive it (UCX_RCACHE_ENABLE=n). */
+  /** False if registrations for one operation must not outlive it (UCX_RCACHE_ENABLE=n). */
   readonly keepsRegistrations: boolean;
-  /** Names host memory by its address, after checking it. */
+  /** Returns host memory by its address, after checking it. */
   readonly hostRange: (address: number | bigint, byteLength: number) => HostRange;
   /** Host memory that is a dma-buf, or can be exported as one. */
   readonly hostDmabufs: HostDmabufs;
@@ -65,15 +65,15 @@ export class MemoryMap {
   readonly #options: MemoryMapOptions;
   readonly #resources: Resources;
   readonly #handles: Set<MemoryHandle> = new Set();
-  /** Handles of memory that others own, known by its address. */
+  /** Handles of foreign memory that was mapped by its address. */
   readonly #ranges: Set<MemoryHandle> = new Set();
   /** Handles whose memory was unmapped, as long as something of them is registered. */
   readonly #lost: Set<MemoryHandle> = new Set();
   /** The memory domain that allocated the memory of a handle. */
   readonly #allocators: Map<MemoryHandle, OpenMd> = new Map();
-  /** The host memory of a handle that no memory domain allocated, and that goes with it. */
+  /** Host memory that no memory domain allocated and that is released with its handle. */
   readonly #hostMemories: Map<MemoryHandle, DmabufMemory> = new Map();
-  /** Mapped host memory by the identity of its ArrayBuffer; of several mappings of one the last. */
+  /** Mapped host memory by the identity of its ArrayBuffer; the last of several mappings of one. */
   readonly #byBuffer: WeakMap<ArrayBufferLike, MemoryHandle> = new WeakMap();
   #closed = false;
 
@@ -106,7 +106,7 @@ export class MemoryMap {
     return this.#handles;
   }
 
-  /** The mapped memory that host bytes are of. */
+  /** The mapped memory that contains host bytes. */
   handleOf(bytes: Uint8Array): MemoryHandle | undefined {
     const handle = this.#byBuffer.get(bytes.buffer);
     if (handle?.bytes === undefined || !handle.mapped) return undefined;
@@ -114,7 +114,7 @@ export class MemoryMap {
     return from >= 0 && from + bytes.byteLength <= handle.byteLength ? handle : undefined;
   }
 
-  /** False if memory is mapped in the ArrayBuffer of host bytes that peers may not access so. */
+  /** False if the ArrayBuffer of host bytes contains mapped memory that denies this access to peers. */
   permits({ buffer }: Uint8Array, access: number): boolean {
     const handle = this.#byBuffer.get(buffer);
     return handle === undefined || !handle.mapped || (handle.access & access) === access;
@@ -175,12 +175,12 @@ export class MemoryMap {
     return this.packedRkeyOf(handle).slice();
   }
 
-  /** The same key as it is kept: not to be changed. */
+  /** The kept key itself: not to be changed. */
   packedRkeyOf(handle: MemoryHandle): Uint8Array {
     this.#check(handle);
     if ((handle.access & REMOTE_ACCESS) === 0) throw noRemoteAccess(handle);
     const { clock } = this.#options;
-    // Reading the clock costs more than all else: only a key that may get more parts needs it.
+    // Reading the clock costs more than the rest of this call: only a key that may get more parts needs it.
     const isFinal = handle.packAgainNs === Number.POSITIVE_INFINITY;
     if (handle.packed === undefined || (!isFinal && handle.packAgainNs <= clock.nowNs())) {
       const { packed, isWhole } = this.#pack(handle, handle.access);
@@ -302,7 +302,7 @@ export class MemoryMap {
     return handle;
   }
 
-  /** @param access that the key says to permit */
+  /** @param access the access that the key permits */
   #pack(handle: MemoryHandle, access: number): { readonly packed: Uint8Array; readonly isWhole: boolean } {
     let isWhole = true;
     const parts: RkeyPart[] = handle.mdMemory.flatMap((memory, index) => {
@@ -311,7 +311,7 @@ export class MemoryMap {
       if (part === undefined) isWhole = false;
       return part ?? [];
     });
-    // Peers ask the worker here to move what no transport of theirs reaches: where it cannot, they are told at once.
+    // By the memory key, peers ask this worker to move memory that none of their transports reaches. Without it, their operations fail at once.
     if (handle.limitation === undefined) parts.push({ name: MEMORY_KEY_NAME, key: this.exported.keyOf(handle) });
     const { memoryType, sysDevice, address, byteLength } = handle;
     return { packed: packRkey({ memoryType, sysDevice, address, byteLength, access, parts }), isWhole };
@@ -364,7 +364,7 @@ export class MemoryMap {
     }
   }
 
-  /** The memory of a handle is gone. Drivers are told later: this may be inside any callback. */
+  /** Retires a handle whose memory is gone. It is deregistered later, because this may run inside any callback. */
   #lose(handle: MemoryHandle): void {
     this.#forget(handle);
     for (const [index, part] of handle.mdMemory.entries()) {
@@ -418,19 +418,19 @@ function checkMemoryType(memoryType: MemoryType): void {
   throw invalidParam('memoryType', 'must be a memory type', memoryType);
 }
 
-/** What observers are told of a handle. */
+/** The report about a handle to observers. */
 function changeOf({ memoryType, sysDevice, address, byteLength }: MemoryHandle): MemoryChange {
   return { memoryType: memoryTypeName(memoryType), device: sysDevice, address, byteLength };
 }
 
-/** Whether the registration that transfers use stays without the handle. */
+/** Whether the registration that transfers use has other users than the handle. */
 function isHeldElsewhere({ mdMemory }: MemoryHandle, part: MdMemory | undefined): boolean {
   const region = part?.region;
   if (region === undefined) return false;
   return region.references > mdMemory.filter((other) => other?.region === region).length;
 }
 
-/** Registers so that nothing stays behind. */
+/** A registrar whose registrations do not stay in the cache. */
 function passingRegistrar(md: MemoryDomain): OperationRegistrar {
   return {
     memReg: (source, options) => md.memReg(source, options),
@@ -438,7 +438,7 @@ function passingRegistrar(md: MemoryDomain): OperationRegistrar {
   };
 }
 
-/** Allocates with the first memory domain that has the memory; the last one's refusal is thrown. */
+/** Allocates with the first memory domain that has memory; throws the error of the last one if all refuse. */
 function allocateWithAny(
   allocators: readonly OpenMd[],
   byteLength: number,

@@ -1,6 +1,6 @@
 /**
- * What kind of memory lies at an address: the memory-type cache of a context, fed by its memory domains and by reports from outside, and the question
- * to all memory domains that detect memory where the cache cannot tell. It allocates and registers nothing.
+ * Finds the type of the memory at an address: in the memory-type cache of a context, which memory domains and reports of the program fill, or by asking
+ * the memory domains that detect memory. It allocates and registers nothing.
  */
 
 import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
@@ -13,7 +13,7 @@ import { checkOptions } from '../api/check-options.ts';
 import type { AddressedMemory, MemoryInfo, TypeEvent } from '../api/memory.ts';
 
 const ADDRESS_END: bigint = 2n ** 64n;
-/** Stands for memory in the addresses of the process that is on no device of ours. */
+/** Stands for memory in the address space of the process that is on none of our devices. */
 const NO_DEVICE: number = 2 ** 31 - 1;
 
 /** The memory types of one context. */
@@ -34,7 +34,7 @@ export class MemoryTypes {
   }
 
   /**
-   * What lies at an address. Memory that no memory domain knows is host memory.
+   * The memory at an address. Memory that no memory domain knows is host memory.
    * @throws UcxError ERR_INVALID_PARAM; ERR_INVALID_ADDR for a range that lies in one allocation in part only, or in allocations of several
    *   devices
    */
@@ -77,7 +77,7 @@ export class MemoryTypes {
   }
 
   /**
-   * Takes a report of an allocation, before its address is used, or of its end.
+   * Records a report that memory was allocated, before its address is used, or freed.
    * @throws UcxError ERR_INVALID_PARAM
    */
   take(report: TypeEvent): void {

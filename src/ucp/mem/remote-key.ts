@@ -20,7 +20,7 @@ export interface ShortPath {
   readonly endpoint: UctEndpoint;
   readonly part: UctRemoteKey;
   readonly activity: { busy: boolean };
-  /** What a call moves has arrived when it returns. */
+  /** Whether the bytes of a call have arrived when it returns. */
   readonly endsInCall: boolean;
 }
 
@@ -29,11 +29,11 @@ export class RemoteKey extends OwnedRemoteKey implements MemoryPlace {
   readonly sysDevice: number | undefined;
   /** The part of each memory domain, by its index; undefined where the key has none for it. */
   readonly parts: readonly (UctRemoteKey | undefined)[];
-  /** By which the worker of the peer finds the memory; undefined where it cannot be asked. */
+  /** Key by which the worker of the peer finds the memory; undefined if that worker cannot be asked. */
   readonly memoryKey: Uint8Array | undefined;
   /** Plans by operation and place of the local memory (MemoryHandle.placeIndex, stagedPlaceIndex). */
   readonly #plans: (Plan | undefined)[][] = Array.from({ length: OPERATIONS }, () => []);
-  /** How short puts of plain host bytes go, once a plan says so: looked at before anything else. */
+  /** The path of short puts of plain host bytes, once a plan has set it: checked before anything else. */
   shortPut: ShortPath | undefined = undefined;
   /** The same for gets that end in the call. */
   shortGet: ShortPath | undefined = undefined;
@@ -80,7 +80,7 @@ export class RemoteKey extends OwnedRemoteKey implements MemoryPlace {
   }
 }
 
-/** The error of a transport's INVALID_ADDR: ranges were checked before, so the owner has given the memory up. */
+/** The error for INVALID_ADDR of a transport: ranges were checked before, so the owner has released the memory. */
 export function staleKeyError(): UcxError {
   return new UcxError({
     code: 'ERR_RKEY_STALE',

@@ -31,7 +31,7 @@ function codeOf(packed: unknown): string {
   }
 }
 
-/** The same key with the checksum put right: what an attacker would send. */
+/** The same key with a corrected checksum, as an attacker would send it. */
 function sealed(packed: Uint8Array): Uint8Array {
   const copy = packed.slice();
   const end = copy.byteLength - 4;
@@ -141,7 +141,7 @@ describe('remote key bytes', () => {
       (access) => packRkey({ ...FIELDS, access })[7],
     );
     expect(bytes).toEqual([0, 1, 2, 3]);
-    // What peers may do does not depend on local access.
+    // The access of peers does not depend on local access.
     expect(packRkey({ ...FIELDS, access: MemAccess.ALL })).toEqual(packRkey(FIELDS));
   });
 

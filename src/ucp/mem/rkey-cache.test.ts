@@ -78,7 +78,7 @@ describe('the cache of remote keys', () => {
     cache.release(acquire(cache, 3, dead));
     dead.live = false;
     used.live = false;
-    // A hit is enough; what is in use stays until it is given back.
+    // A hit is enough; a key in use stays until it is released.
     cache.release(acquire(cache, 1, known));
     expect([known.released, used.released, dead.released, cache.size]).toEqual([0, 0, 1, 2]);
     cache.release(held);

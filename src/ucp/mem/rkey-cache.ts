@@ -1,6 +1,6 @@
 /**
- * Remote keys that messages of one peer have brought, unpacked: a peer sends out of the same memory again and again, and unpacking attaches
- * memory. Bounded by count; what is in use is never dropped, what is known to be dead is not kept: a key may hold the memory itself.
+ * Unpacked remote keys from messages of one peer, kept because a peer sends from the same memory again and again, and unpacking attaches memory.
+ * Bounded in number and bytes. Keys in use are never dropped, and stale keys are not kept, because a key may hold the memory itself.
  */
 
 import { equalBytes } from '../../ucs/memory/equal-bytes.ts';
@@ -23,7 +23,7 @@ export class RkeyCache {
   readonly #byId: Map<string, Entry> = new Map();
   readonly #byKey: Map<RemoteKey, Entry> = new Map();
 
-  /** The one that was asked for last: most often it is asked for again, and comparing bytes is cheaper than making an id of them. */
+  /** The key that was acquired last: usually it is the next one too, and comparing bytes is cheaper than making an id of them. */
   #last: Entry | undefined = undefined;
   #bytes = 0;
 
@@ -46,7 +46,7 @@ export class RkeyCache {
   }
 
   #find(given: Uint8Array, unpack: (packed: Uint8Array) => RemoteKey): Entry {
-    // Copied first: the peer may be able to change what is given.
+    // Copied first: the peer may be able to change the given bytes.
     const packed = given.slice();
     const id = Buffer.from(packed.buffer).toString('latin1');
     let entry = this.#byId.get(id);
@@ -73,7 +73,7 @@ export class RkeyCache {
     this.#dropDead();
   }
 
-  /** Drops all keys; those in use go when they are given back. */
+  /** Drops all keys; those in use are dropped when they are released. */
   close(): void {
     for (const entry of [...this.#byId.values()]) this.#drop(entry);
   }

@@ -7,7 +7,7 @@ import type { MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { RkeyPart } from './rkey-bytes.ts';
 
 /**
- * Packs it. A memory domain that cannot publish keys now, for want of room in /dev/shm or of descriptors, is left out: peers use the others.
+ * Packs the part. A memory domain that cannot publish keys now, for lack of space in /dev/shm or of descriptors, is left out: peers use the others.
  * @returns undefined where it is left out
  */
 export function packPart(md: MemoryDomain, memory: MdMemory, log: Log | undefined): RkeyPart | undefined {

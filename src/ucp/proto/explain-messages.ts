@@ -1,5 +1,5 @@
 /**
- * Explains operations that are no put and get: active messages, tagged messages, streams, atomic operations. Their lane and protocol follow rules,
+ * Explains operations other than put and get: active messages, tagged messages, streams, atomic operations. Their lane and protocol follow rules,
  * not a plan; the rules are those of am/, tag/, stream/ and amo/. Pure: data in, data out.
  */
 
@@ -12,7 +12,7 @@ import { type ExplanationTitle, explanationOf } from './explain.ts';
 import type { ExplainedCandidate } from './explain-size.ts';
 import { MESSAGE_OVERHEAD_NS } from './selection.ts';
 
-/** Operations by messages, and the bytes of their own that every message has. */
+/** Operations that send messages, and the header bytes of each message. */
 export type MessageOperation = 'am' | 'tag' | 'stream';
 const HEADER_BYTES: Record<MessageOperation, number> = { am: AM_BYTES, tag: TAG_BYTES, stream: STREAM_BYTES };
 
@@ -28,7 +28,7 @@ export interface ExplainedLane {
   readonly hasRemoteKey: boolean;
 }
 
-/** What messages depend on. */
+/** The inputs of the choice for messages. */
 export interface MessageChoice {
   readonly title: ExplanationTitle;
   readonly lanes: readonly ExplainedLane[];
@@ -40,12 +40,12 @@ export interface MessageChoice {
   readonly bcopyThreshold: number;
   /** Whether the local memory is host memory: other memory goes by rendezvous. */
   readonly isHost: boolean;
-  /** What moves the bytes of a rendezvous, at its own cost, with the last part of its name as `protocol` (`get`, `put`); undefined for messages. */
+  /** The candidate that moves the bytes of a rendezvous: its own cost, and the last part of its name (`get`, `put`); undefined for messages. */
   readonly data: ExplainedCandidate | undefined;
   readonly unavailable: readonly RejectedProtocol[];
 }
 
-/** Explains how messages go. */
+/** Explains how messages are sent. */
 export function explainMessages(operation: MessageOperation, choice: MessageChoice): ExplainedChoice {
   const { lanes, messageLane, title, unavailable } = choice;
   const lane = messageLane === undefined ? undefined : lanes[messageLane];
@@ -61,7 +61,7 @@ export function explainMessages(operation: MessageOperation, choice: MessageChoi
   return explanationOf(title, { candidates, steps, rejected });
 }
 
-/** Explains how atomic operations on words of 4 and 8 bytes go. */
+/** Explains how atomic operations on words of 4 and 8 bytes are executed. */
 export function explainAtomics(
   choice: Omit<MessageChoice, 'rendezvousThreshold' | 'bcopyThreshold' | 'isHost' | 'data'>,
 ): ExplainedChoice {

@@ -1,5 +1,5 @@
 /**
- * The explanation for one size: what moves so many bytes, what the others would cost, and why they do not. Pure: data in, data out.
+ * The explanation for one size: the chosen candidate, the cost of the others, and why they were not chosen. Pure: data in, data out.
  */
 
 import type { RejectedProtocol, SizeExplanation, SizeLoser, SizeWinner } from '../api/explain/explanation.ts';
@@ -16,18 +16,18 @@ export interface ExplainedCandidate {
   /** Cost in nanoseconds: `fixedNs + bytes * perByteNs`. */
   readonly fixedNs: number;
   readonly perByteNs: number;
-  /** What the estimate takes into account besides the attributes of the transport. */
+  /** A factor of the estimate besides the attributes of the transport. */
   readonly note?: string | undefined;
 }
 
-/** What moves sizes up to a bound. */
+/** The candidate for sizes up to a bound. */
 export interface ExplainedStep {
   /** Inclusive. */
   readonly bytesMax: number;
   readonly candidate: ExplainedCandidate;
 }
 
-/** All that there is to choose from. */
+/** The candidates, the chosen steps, and the rejected candidates. */
 export interface Choice {
   readonly candidates: readonly ExplainedCandidate[];
   /** By rising size. */

@@ -9,7 +9,7 @@ import { explanationText } from '../api/explain/explanation-text.ts';
 import { type Choice, type ExplainedCandidate, type ExplainedStep, estimateNs, explainSize } from './explain-size.ts';
 import { type Candidate, OPERATION_NAMES, type Operation, type Plan, PROTOCOL_NAMES } from './selection.ts';
 
-/** What there is to explain. */
+/** The plan to explain, and its inputs. */
 export interface ExplainInput {
   readonly operation: Operation;
   readonly localType: number;
@@ -17,7 +17,7 @@ export interface ExplainInput {
   readonly plan: Plan;
   /** The resource of each lane. */
   readonly resources: readonly IfaceResource[];
-  /** What the context has not opened. */
+  /** Resources that the context has not opened, and why. */
   readonly unavailable: readonly { readonly name: string; readonly reason: string }[];
 }
 

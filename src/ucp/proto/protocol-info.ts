@@ -11,7 +11,7 @@ import { type Log, LogLevel } from '../../ucs/debug/log.ts';
 import type { ExplainedChoice } from '../api/explain/explanation.ts';
 import { describeOperation, describeProtocol, protocolTable, sizeRange, type TableRow } from './protocol-table.ts';
 
-/** What is printed: nothing, all tables, those of what was used, those whose title matches, or all where debug messages are logged. */
+/** The printed tables: none, all, those of used protocols, those whose title matches, or all if debug messages are logged. */
 export type ProtocolInfoMode = 'no' | 'yes' | 'used' | 'auto' | { readonly glob: string };
 
 /** The values of UCX_PROTO_INFO. */
@@ -27,7 +27,7 @@ export const protocolInfoType: ConfigType<ProtocolInfoMode> = {
   print: (value) => (typeof value === 'string' ? value.replace(/^(y|n)(es|o)$/, '$1') : value.glob),
 };
 
-/** One protocol over one transport, as it was used. */
+/** The use of one protocol over one transport. */
 interface Use {
   readonly protocol: string;
   readonly transport: string;
@@ -40,9 +40,9 @@ interface Use {
 export class ProtocolInfo {
   readonly #log: Log;
   readonly #glob: string | undefined;
-  /** Undefined where tables are printed as they are made. */
+  /** Undefined if tables are printed as they are made. */
   readonly #uses: Map<string, Use> | undefined;
-  /** Sets of lanes that have been met, by their names: UCX numbers endpoint configurations. */
+  /** Sets of lanes seen so far, by their names: as in UCX, tables name the number of the endpoint configuration. */
   readonly #configs: string[] = [];
   readonly #printed: Set<string> = new Set();
 
@@ -52,18 +52,18 @@ export class ProtocolInfo {
     this.#uses = countsUses ? new Map() : undefined;
   }
 
-  /** What the mode asks for; undefined for nothing. */
+  /** The printer for a mode; undefined if it prints nothing. */
   static create(mode: ProtocolInfoMode, log: Log): ProtocolInfo | undefined {
     if (mode === 'no' || (mode === 'auto' && log.level < LogLevel.DEBUG)) return undefined;
     return new ProtocolInfo(log, typeof mode === 'object' ? mode.glob : undefined, mode === 'used');
   }
 
-  /** Whether operations have to be told to {@link used}. */
+  /** Whether ended operations have to be reported to {@link used}. */
   get countsUses(): boolean {
     return this.#uses !== undefined;
   }
 
-  /** A choice has been made for a connection with these lanes: prints it, unless it has been printed for such lanes. */
+  /** Prints a choice for a connection with these lanes, unless it was printed for the same lanes before. */
   chosen(lanes: readonly string[], makeExplanation: () => ExplainedChoice): void {
     if (this.#uses !== undefined) return;
     const key = lanes.join(',');
@@ -78,7 +78,7 @@ export class ProtocolInfo {
     this.#print(`ucp_worker ep_cfg[${this.#configs.indexOf(key)}]`, title, rows);
   }
 
-  /** An operation has ended. */
+  /** Counts an operation that has ended. */
   used({ protocol, transport, device, byteLength }: OperationEnd): void {
     if (this.#uses === undefined || transport === undefined) return;
     const name = `${transport}/${device}`;
@@ -93,7 +93,7 @@ export class ProtocolInfo {
     use.bytesMax = Math.max(use.bytesMax, byteLength);
   }
 
-  /** The worker closes: prints what was used, a table for each operation. */
+  /** Called when the worker closes: prints the used protocols, a table for each operation. */
   close(): void {
     if (this.#uses === undefined) return;
     const uses = [...this.#uses.values()];

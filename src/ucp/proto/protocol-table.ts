@@ -1,6 +1,6 @@
 /** Protocol tables as UCX prints them (UCX_PROTO_INFO): boxes of text, nothing else. */
 
-/** Descriptions of protocols in the words of UCX, by their name or by what follows the operation in it. */
+/** Descriptions of protocols in the words of UCX, by their name, or by their name without the operation. */
 const DESCRIPTIONS: Readonly<Record<string, string>> = {
   short: 'short',
   zcopy: 'zero-copy',
@@ -27,15 +27,15 @@ const OPERATIONS: Readonly<Record<string, string>> = {
   rndv: 'rendezvous data fetch',
 };
 
-/** A row: cells behind each other, the first one aligned to the right as UCX has its sizes. */
+/** The cells of a row; the first one is aligned to the right, as the sizes in tables of UCX. */
 export type TableRow = readonly [string, ...string[]];
 
-/** What an operation is called in a table. */
+/** The name of an operation in a table. */
 export function describeOperation(operation: string): string {
   return OPERATIONS[operation] ?? operation;
 }
 
-/** What a protocol such as `put/zcopy` is called in a table; a name that UCX does not have stays as it is. */
+/** The name of a protocol such as `put/zcopy` in a table; a name that UCX does not have is returned unchanged. */
 export function describeProtocol(protocol: string): string {
   const slash = protocol.indexOf('/');
   return DESCRIPTIONS[protocol] ?? DESCRIPTIONS[protocol.slice(slash + 1)] ?? protocol;
@@ -48,8 +48,8 @@ export function sizeRange(bytesMin: number, bytesMax: number): string {
 
 /**
  * The lines of a table.
- * @param heading what the table belongs to, above the first column
- * @param title what it tells, above the others
+ * @param heading name of the object that the table describes, above the first column
+ * @param title subject of the table, above the other columns
  * @param rows all with the same number of cells, at least two
  */
 export function protocolTable(heading: string, title: string, rows: readonly TableRow[]): string[] {

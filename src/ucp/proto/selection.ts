@@ -1,6 +1,6 @@
 /**
- * The choice of protocol and lane for put and get: a pure function of the operation, the memory on both sides and what the lanes can
- * do. It starts nothing; the same input gives the same plan.
+ * The choice of protocol and lane for put and get: a pure function of the operation, the memory on both sides and the capabilities of
+ * the lanes. It starts nothing; the same input gives the same plan.
  *
  * Every protocol of every lane has a cost that is linear in the size over a range of sizes. The plan is the lower envelope of those lines;
  * equal costs go to the earlier lane.
@@ -26,7 +26,7 @@ export type Protocol = (typeof Protocol)[keyof typeof Protocol];
 export const OPERATION_NAMES = ['put', 'get'] as const;
 export const PROTOCOL_NAMES = ['short', 'zcopy', 'am'] as const;
 
-/** Where memory is, as far as selection cares. */
+/** The location of memory, as selection sees it. */
 export interface MemoryPlace {
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
@@ -41,7 +41,7 @@ export interface LaneCapabilities {
   readonly hasLocalMemory: boolean;
   /** Why it is not, if that is known. */
   readonly localRefusal?: string | undefined;
-  /** What registering it costs; undefined when it is registered or needs none. */
+  /** Cost of registering it; undefined if it is registered or needs no registration. */
   readonly registerCost: LinearCost | undefined;
   /** The path to the remote memory, where the interface knows more than its attributes say. */
   readonly path?: RemotePath | undefined;
@@ -60,7 +60,7 @@ export interface Candidate {
   /** Cost in nanoseconds: `fixedNs + bytes * perByteNs`. */
   readonly fixedNs: number;
   readonly perByteNs: number;
-  /** What the estimate takes into account besides the attributes of the lane, in words for users. */
+  /** A factor of the estimate besides the attributes of the lane, in words for users. */
   readonly note?: string | undefined;
 }
 
@@ -99,19 +99,19 @@ export interface MessageLane {
   readonly latencyNs: number;
   /** Bytes per second through messages. */
   readonly bandwidth: number;
-  /** How the bytes go besides, in words for users. */
+  /** The rest of the path of the bytes, in words for users. */
   readonly note?: string | undefined;
 }
 
 /** Messages before the first bytes move: the question, the answer, the data. */
 const SOFTWARE_MESSAGES = 3;
-/** What a worker takes for one message: it answers when it makes progress, which may be when its event wakes it. */
+/** Time of a worker for one message: it answers when it makes progress, which may be only when an event wakes it. */
 export const MESSAGE_OVERHEAD_NS = 20_000;
 
 /**
- * Chooses. Pure.
+ * Chooses the protocol and lane for every size. Pure.
  * @param messages undefined where the peer takes no messages, or cannot find the memory behind the key
- * @param zcopyThreshold bytes from which zero copy is taken, and below which it is not, where there is a choice; undefined for what costs less
+ * @param zcopyThreshold bytes from which zero copy is chosen, and below which it is not, if there is a choice; undefined to choose by cost
  */
 export function selectProtocols(
   operation: Operation,
@@ -165,7 +165,7 @@ function refusalOf(lane: LaneCapabilities, local: MemoryPlace, remote: MemoryPla
     ['remote', remote],
   ] as const) {
     if (side === 'remote' && attributes.reachesOtherDevices) continue;
-    // The engine of a card has memory of that card on its side; others reach what is registered with them.
+    // The engine of a card reaches only memory of that card on the local side; other devices reach all memory that is registered with them.
     if (side === 'local' && attributes.resource.deviceType !== DeviceType.ACC) continue;
     if (place.sysDevice !== undefined && place.sysDevice !== own) {
       return `reaches memory of device ${own ?? 'none'} only, and the ${side} memory is on device ${place.sysDevice}`;
@@ -207,7 +207,7 @@ function addCandidates(
   } else if (remote.memoryType === MemoryType.HOST && performance.hostToHost === 0) {
     rejected.push({ lane, protocol: Protocol.SHORT, reason: 'short operations have remote device memory' });
   } else {
-    // Where this CPU reaches the remote memory, the copy is the transfer itself.
+    // If this CPU reaches the remote memory, the copy is the transfer itself.
     const perByte = perByteNs + ((flags & IfaceFlag.CPU_ACCESS) === 0 ? SHORT_COPY_NS_PER_BYTE : 0);
     const bytesMax = limits.shortBytesMax;
     candidates.push({ lane, protocol: Protocol.SHORT, bytesMin: 1, bytesMax, fixedNs, perByteNs: perByte, ...note });

@@ -67,7 +67,7 @@ const fragmentBytesType = restricted(
 /** One to send, one to receive. */
 const fragmentCountType = restricted(uintType, 'an unsigned integer, at least 2', (count) => count >= 2);
 
-/** A value for all types of memory, or as UCX writes it, for some: `host:512K,cuda:4M`. Fragments are host memory: the others do not count. */
+/** A value for all types of memory or, in the syntax of UCX, for some: `host:512K,cuda:4M`. Fragments are host memory: other values are ignored. */
 function ofHostMemory(type: ConfigType<number>): ConfigType<number> {
   const byMemoryType = keyValueType([DEFAULT_KEY, ...MEMORY_TYPE_NAMES], type);
   return {
@@ -80,7 +80,7 @@ function ofHostMemory(type: ConfigType<number>): ConfigType<number> {
   };
 }
 
-/** `UCX_TLS` and its like. */
+/** The configuration table: `UCX_TLS` and the other fields. */
 export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
   prefix: '',
   fields: [

@@ -1,6 +1,6 @@
 /**
- * What UCX_TLS and UCX_{NET,SHM,ACC,SELF}_DEVICES let a context use, and what they name that this machine does not have. It decides; opening is done
- * in resources.ts.
+ * The transports and devices that UCX_TLS and UCX_{NET,SHM,ACC,SELF}_DEVICES allow a context, and the names in them that this machine does not have.
+ * It only decides; resources.ts opens the resources.
  */
 
 import { type AllowList, isAllowed, matchesItem } from '../../ucs/config/list.ts';
@@ -8,7 +8,7 @@ import { nearestName } from '../../ucs/type/nearest-name.ts';
 import { DeviceType, type IfaceResource } from '../../uct/api/iface.ts';
 import type { UcpConfig } from './config.ts';
 
-/** Something that is not used, and why. */
+/** An unused resource, and why. */
 export interface Rejection {
   /** Transport, device, or component where it did not open. */
   readonly name: string;
@@ -56,17 +56,17 @@ export class ResourceFilter {
     };
   }
 
-  /** True when UCX_TLS lists the transports that are wanted, and not only those that are not. */
+  /** True if UCX_TLS lists wanted transports, and not only unwanted ones. */
   get namesTransports(): boolean {
     return this.#transports.mode === 'allow';
   }
 
-  /** What was asked about and is not wanted. */
+  /** The resources that were asked about and are not wanted. */
   get rejections(): readonly Rejection[] {
     return [...this.#rejections.values()];
   }
 
-  /** Whether UCX_TLS lets a transport be used: a list of what is not wanted refuses it under any of its names, the other admits it under any. */
+  /** Whether UCX_TLS allows a transport: a list of unwanted ones refuses it under any of its names, a list of wanted ones admits it under any. */
   admitsTransport(transport: NamedTransport): boolean {
     this.#knownTransports.set(transport.name, transport);
     const { mode, items } = this.#transports;
@@ -77,7 +77,7 @@ export class ResourceFilter {
     return false;
   }
 
-  /** Whether the list for its type lets a device be used. A function of its own: it is handed to components. */
+  /** Whether the list for its type lets a device be used. An arrow function, because it is passed to components. */
   readonly admitsDevice = (type: DeviceType, device: string): boolean => {
     this.#knownDevices[type].add(device);
     if (isAllowed(this.#devices[type], device)) return true;
@@ -91,13 +91,13 @@ export class ResourceFilter {
     return this.admitsDevice(deviceType, device) ? undefined : excludedBy(DEVICE_VARIABLES[deviceType]);
   }
 
-  /** What would provide those transports of UCX_TLS that only the UCX library has: a sentence for each. */
+  /** For each transport in UCX_TLS that only the UCX library has, a sentence that names what would provide it. */
   hints(): string[] {
     if (!this.namesTransports) return [];
     return this.#transports.items.flatMap((item) => hintOf(item) ?? []);
   }
 
-  /** Names in the lists that nothing has: sentences to be logged as warnings, when everything has been asked about. */
+  /** Names in the lists that no resource has: sentences to be logged as warnings, after all resources were asked about. */
   unavailable(): string[] {
     const known = [...this.#knownTransports.values()];
     const unknown = this.#transports.items.filter((item) => !known.some((each) => namesTransport(item, each)));
@@ -110,7 +110,7 @@ export class ResourceFilter {
 
   #unavailableDevices(type: DeviceType): string[] {
     const known = [...this.#knownDevices[type]];
-    // What belongs to transports that are not used has not been looked for.
+    // Devices of unused transports were not looked for.
     if (known.length === 0 && this.#hasRefusedTransports) return [];
     const items = this.#devices[type].items.filter((item) => !known.some((name) => matchesItem(item, name)));
     return notAvailable(`${type} device`, items, known);

@@ -30,13 +30,13 @@ interface Absence extends Rejection {
   readonly isWarned: boolean;
 }
 
-/** What opening needs. */
+/** Parameters of opening the resources. */
 export interface ResourcesOptions {
   readonly components: readonly Component[];
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;
-  /** What memory domains enter device memory in; undefined where it is not kept. */
+  /** The cache that memory domains add device memory to; undefined if it is disabled. */
   readonly memoryTypes: MemoryTypeCache | undefined;
 }
 

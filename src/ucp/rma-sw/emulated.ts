@@ -33,10 +33,10 @@ import {
 } from '../wire/rma.ts';
 
 const NO_DATA = { packedKey: undefined, keyOffset: 0 } as const;
-/** A peer walks through all blocks of a transfer for each of its windows. */
+/** Maximum number of blocks of a transfer: a peer walks through all of them for each window. */
 const BLOCKS_MAX = 512;
 
-/** The emulated puts and gets of one worker, of both ends. */
+/** The emulated puts and gets of one worker: those that it starts, and those that it executes for peers. */
 export class EmulatedRma {
   readonly #host: ProtocolHost;
   readonly #rendezvous: Rendezvous;
@@ -115,7 +115,7 @@ export class EmulatedRma {
     connection.post(MessageId.GET_READY, writeGetReady(connection.remoteId, answer));
   }
 
-  /** The peer has the memory that a get asked for. */
+  /** The answer of the peer to a get: it offers the bytes, or has refused. */
   onGetReady(frame: AmFrame): void {
     const { request: asked, peerRequest, status } = readGetReady(frame);
     const connection = this.#host.connectionOf(frame);
@@ -142,7 +142,7 @@ export class EmulatedRma {
     return status === Status.OK ? Status.INPROGRESS : status;
   }
 
-  /** The memory that the peer means; undefined for a key that is wrong, memory that is not for its access, or a range outside the memory. */
+  /** The memory that a message of the peer names; undefined for a key that is wrong, memory that is not for its access, or a range outside the memory. */
   #find(frame: AmFrame, asked: AskedRma, access: number): LocalPiece[] | undefined {
     const isKeyed = asked.keyBytes >= MEMORY_KEY_BYTES;
     const memory = isKeyed ? this.#host.context.exported.find(frame.bytes, asked.keyAt, access) : undefined;

@@ -1,4 +1,4 @@
-/** Predicts what moves the bytes of a rendezvous, for explanations. The rendezvous itself looks at the keys that it gets. */
+/** Predicts the candidate that moves the bytes of a rendezvous, for explanations. The rendezvous itself decides by the keys that it receives. */
 
 import { hasMemoryType, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { MdFlag, MemAccess } from '../../uct/api/memory-domain.ts';
@@ -16,7 +16,7 @@ import type { OpenMd } from '../resources/resources.ts';
 import { pipelinePlan } from './pipeline-lane.ts';
 import { planFor } from './plan.ts';
 
-/** What is asked of the context. */
+/** The part of the context that is used here. */
 export interface RendezvousContext {
   readonly scheme: RendezvousScheme;
   readonly rails: RailLimits;
@@ -24,7 +24,7 @@ export interface RendezvousContext {
   handleOf(bytes: Uint8Array): MemoryHandle | undefined;
 }
 
-/** What moves the bytes from `local` to the memory of a key: its protocol is the last part of the name (`get`, `put`); undefined if only messages do. */
+/** The candidate that moves the bytes from `local` to the memory of a key, with the protocol `get` or `put`; undefined if only messages move them. */
 export function rendezvousOf(
   context: RendezvousContext,
   connection: PeerConnection,
@@ -37,7 +37,7 @@ export function rendezvousOf(
   const source = local instanceof MemoryHandle ? local : context.handleOf(local);
   const best = (plan: Plan, protocol: string): ExplainedCandidate | undefined =>
     zcopyOf(divided(plan, lanes, rails), lanes, protocol);
-  // A key goes with a message only if the memory is mapped for what the peer does with it.
+  // A message contains a key only if the memory is mapped for the access of the peer.
   const isReadable = source === undefined || (source.access & MemAccess.REMOTE_GET) !== 0;
   const read = isReadScheme(scheme) && isReadable ? best(readPlan(connection, source, rkey), 'get') : undefined;
   if (read !== undefined) return read;
@@ -49,7 +49,7 @@ export function rendezvousOf(
   return written ?? best(pipelinePlan(connection, rkey, source ?? HOST_PLACE), 'put-pipeline');
 }
 
-/** What moves the bytes between host memory that is not mapped, if both ends register it alike. */
+/** The candidate that moves bytes between host memory that is not mapped, if both ends register it in the same way. */
 export function rendezvousOfHost(
   { scheme, rails }: RendezvousContext,
   { lanes }: PeerConnection,
@@ -95,7 +95,7 @@ function readPlan({ lanes, distanceOf }: PeerConnection, source: MemoryHandle | 
   return selectProtocols(Operation.GET, rkey, source ?? HOST_PLACE, capabilities);
 }
 
-/** Whether a memory domain gives keys of any host memory: one whose memory peers map has keys of what it allocated only. */
+/** Whether a memory domain has keys for any host memory: one whose memory peers map has keys only for its own allocations. */
 function registersHost({ md: { attributes } }: OpenMd): boolean {
   return hasMemoryType(attributes.registerMemoryTypes, MemoryType.HOST) && (attributes.flags & MdFlag.RKEY_PTR) === 0;
 }

@@ -1,4 +1,4 @@
-/** The explanation of operations on a connection: gathers what there is to explain. The text is made in proto/explain.ts. */
+/** The explanation of operations on a connection: collects its inputs. The text is made in proto/explain.ts. */
 
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
@@ -21,7 +21,7 @@ import { Operation } from '../proto/selection.ts';
 import { divided, type RendezvousContext, rendezvousOf, rendezvousOfHost } from './explain-rendezvous.ts';
 import { planFor } from './plan.ts';
 
-/** What is asked of the context. */
+/** The part of the context that is used here. */
 export interface ExplainContext extends RendezvousContext {
   readonly thresholds: Thresholds;
   readonly rmaRails: RailLimits;
@@ -49,7 +49,7 @@ export function explainTransfer(
   const localType = local instanceof MemoryHandle ? local.memoryType : MemoryType.HOST;
   const title = { operation, local: memoryTypeName(localType), remote: memoryTypeName(rkey.memoryType) };
   const moves = explainRma(context, connection, Operation.PUT, local, rkey);
-  // What nothing moves, no message moves either.
+  // Memory that no put can move, no message can move either.
   if (moves.chosen.length === 0) return explanationOf(title, { candidates: [], steps: [], rejected: moves.rejected });
   const lanes = connection.lanes.map(({ iface, md }) => {
     return { attributes: iface.attributes, hasRemoteKey: rkey.parts[md.index] !== undefined };
@@ -74,7 +74,7 @@ export function explainTransfer(
   });
 }
 
-/** Tells UCX_PROTO_INFO how messages and streams from host memory that is not mapped go over a new connection. */
+/** Reports to UCX_PROTO_INFO how a new connection carries messages and streams from host memory that is not mapped. */
 export function tellMessageProtocols(context: ExplainContext, connection: PeerConnection, info: ProtocolInfo): void {
   if (connection.am === undefined) return;
   const lanes = connection.lanes.map(({ iface: { attributes } }) => ({ attributes, hasRemoteKey: true }));

@@ -1,5 +1,5 @@
 /**
- * Flush and fence of connections: everything started before has reached remote memory, or stays in front of what is started after.
+ * Flush and fence of connections: a flush ends when all earlier operations have reached remote memory; a fence orders them before later ones.
  */
 
 import { Status } from '../../ucs/type/status.ts';
@@ -20,7 +20,7 @@ export function tryFlush(lanes: readonly Lane[]): Status {
   return failure !== Status.OK || !isPending ? failure : Status.INPROGRESS;
 }
 
-/** Makes a request the flush of lanes of one connection, and of what only the peer can end. */
+/** Makes a request the flush of lanes of one connection, and of operations that only the peer can end. */
 export function initFlush(
   request: FlushRequest,
   connection: Connection,
@@ -29,7 +29,7 @@ export function initFlush(
 ): void {
   request.begin(connection, undefined);
   request.lanes = lanes;
-  // A lane reports its failure once: what a look at it took belongs to this flush.
+  // A lane reports its failure once: a failure that an earlier check has taken belongs to this flush.
   const kept = connection.takeFailure();
   request.failure = failure === Status.OK ? kept : failure;
   request.starter = () => startFlush(request, connection);
@@ -60,7 +60,7 @@ export function enqueueFlush(connection: PeerConnection, owner: RequestOwner, do
   const flush = new FlushRequest(owner);
   initFlush(flush, connection, connection.lanes, Status.OK);
   flush.callback = done;
-  // Also on a connection that ends meanwhile: transports end what they have begun by themselves.
+  // Queued again on a connection that ends meanwhile: transports complete what they have started.
   flush.abandon = () => connection.enqueue(flush);
   connection.enqueue(flush);
 }
@@ -81,12 +81,12 @@ export function initFlushOf(request: FlushRequest, connections: readonly PeerCon
   };
 }
 
-/** Orders what a connection has started against what it starts from now on. */
+/** Orders the operations that a connection has started before those that it starts later. */
 export function fenceConnection(connection: PeerConnection, owner: RequestOwner): void {
   if (!connection.hasPending && isOrdered(connection)) return;
   const fence = new FlushRequest(owner);
   fence.begin(connection, undefined);
-  // At the head of the queue it holds back what is behind it.
+  // At the head of the queue, the fence holds back the requests behind it.
   fence.starter = () => (isOrdered(connection) ? Status.OK : Status.NO_RESOURCE);
   connection.enqueue(fence);
 }
@@ -99,7 +99,7 @@ function isOrdered(connection: PeerConnection): boolean {
     if (endpoint.fence() === Status.INPROGRESS) ordered = false;
   }
   if (!ordered || lanes.filter(canMove).length < 2) return ordered;
-  // A lane keeps its own order only: what comes next may take another one.
+  // A lane keeps only its own order: later operations may use another lane.
   for (const { endpoint } of lanes) {
     const status = endpoint.flush(undefined);
     if (status === Status.INPROGRESS) ordered = false;

@@ -24,13 +24,13 @@ export interface RmaPlace {
   readonly remoteOffset: number;
   /** The device whose bytes pass through `local`, where that is a fragment. */
   readonly origin?: number | undefined;
-  /** What carries it; undefined for what is best. */
+  /** The candidate that carries it; undefined for the best one. */
   readonly candidate?: Candidate | undefined;
 }
 
 /**
- * What carries the bytes between two places: the place with its candidate, or its parts with theirs where several devices of a network share it. The range in
- * the remote memory may be what a peer says.
+ * The transfers that carry the bytes between two places: the place with its candidate, or its parts with theirs if several network devices share it. The
+ * range in the remote memory may come from a peer.
  * @returns undefined if no lane moves the bytes by itself
  */
 export function carriedPlaces(
@@ -83,9 +83,9 @@ export function initTransfer(
 }
 
 /**
- * Makes a request of the application the sum of the parts of a transfer that goes over several devices: it ends with the last of them, and with the first failure.
- * Parts that no lane has taken are dropped then. As long as there are such, the request is one that waits for resources: flushes and fences wait behind it.
- * @param request initialized, but for what it transfers
+ * Lets a request of the application consist of the parts of a transfer over several devices: it ends with the last of them, with the first failure as its
+ * status. A failure drops the parts that no lane has accepted. While there are such parts, the request waits for resources, and flushes and fences behind it.
+ * @param request initialized, except for its memory
  * @throws what registering the local memory throws: nothing is held then
  */
 export function initParts(
@@ -96,7 +96,7 @@ export function initParts(
   places: readonly RmaPlace[],
 ): void {
   const waiting = new Set<RmaRequest>();
-  // Held: one count of the request is for the starting of its parts.
+  // While the parts are being started, one count of the request keeps it from ending.
   let isHeld = true;
   const done = (status: Status): void => request.complete(status);
   request.byteLength = places.reduce((sum, { byteLength }) => sum + byteLength, 0);
@@ -121,7 +121,7 @@ export function initParts(
       request.count += 1;
       const { byteLength } = part;
       const status = start(part);
-      // It cannot be taken back from here on.
+      // From here on the request cannot be cancelled.
       if (status !== Status.NO_RESOURCE) request.done += byteLength;
       if (status === Status.NO_RESOURCE && isHeld) {
         request.count -= 1;

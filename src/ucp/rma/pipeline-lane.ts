@@ -1,6 +1,6 @@
 /**
- * Which lane writes the windows of a rendezvous whose memory no lane reaches by itself: for explanations and estimates. The rendezvous itself looks at the
- * keys that it gets.
+ * The lane that writes the windows of a rendezvous whose memory no lane reaches directly, for explanations and estimates. The rendezvous itself decides by
+ * the keys that it receives.
  */
 
 import { hasMemoryType, MemoryType } from '../../ucs/memory/memory-type.ts';
@@ -19,7 +19,7 @@ import {
 } from '../proto/selection.ts';
 import type { OpenMd } from '../resources/resources.ts';
 
-/** The lane for windows to the memory of a key, and what they cost on it; undefined where they go in messages. See {@link pipelinePlan}. */
+/** The lane for windows to the memory of a key, and their cost; undefined if messages carry them. See {@link pipelinePlan}. */
 export function pipelineLane(
   connection: Pick<Connection, 'lanes' | 'distanceOf'>,
   rkey: Pick<RemoteKey, 'memoryType' | 'parts'>,
@@ -31,7 +31,7 @@ export function pipelineLane(
 
 /**
  * The plan for windows to the memory of a key.
- * @param local where the bytes are: what is not host memory goes through fragments
+ * @param local place of the bytes: memory other than host memory goes through fragments
  */
 export function pipelinePlan(
   { lanes, distanceOf }: Pick<Connection, 'lanes' | 'distanceOf'>,

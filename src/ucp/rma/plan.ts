@@ -82,19 +82,19 @@ function makePlan(
   // Mapped host memory has another plan, but the same short path where this CPU reaches the remote memory.
   const path = placeIndex <= 1 ? shortPathOf(plan, rkey, lanes) : undefined;
   if (path !== undefined && (placeIndex === 0 || path.endsInCall)) {
-    // Puts and gets by a short path are not checked: only what the key permits has one.
+    // The access of puts and gets by a short path is not checked, so a path exists only for accesses that the key permits.
     if (operation === Operation.PUT) rkey.shortPut = (rkey.access & MemAccess.REMOTE_PUT) === 0 ? undefined : path;
     else if (path.endsInCall && (rkey.access & MemAccess.REMOTE_GET) !== 0) rkey.shortGet = path;
   }
   return plan;
 }
 
-/** What an interface knows of the path to the memory of its part of a key. */
+/** The path from an interface to the memory of its part of a key, if the interface describes it. */
 function pathTo(iface: Iface, part: UctRemoteKey | undefined): RemotePath | undefined {
   return part === undefined ? undefined : iface.remotePath?.(part);
 }
 
-/** How the smallest transfers go, if by a short operation. */
+/** The path of the smallest transfers, if they are short operations. */
 function shortPathOf({ steps }: Plan, rkey: RemoteKey, lanes: readonly Lane[]): ShortPath | undefined {
   const [step] = steps;
   if (step === undefined || step.candidate.protocol !== Protocol.SHORT) return undefined;
@@ -141,7 +141,7 @@ export function chooseCandidate(
   });
 }
 
-/** Why nothing but what a plan names moves the memory of a key, for users: what explain() lists. */
+/** Why no candidates besides those of a plan move the memory of a key, for users: the reasons that explain() lists. */
 export function refusalsOf(plan: Plan, rkey: RemoteKey): string {
   // Keys of other connections were refused before.
   const { lanes, unreachable } = rkey.owner as Connection;

@@ -23,7 +23,7 @@ import { carriedPlaces, initParts, type RmaPlace } from './internal-rma.ts';
 import { chooseCandidate, planFor } from './plan.ts';
 import { initLocal, initRma } from './transfer.ts';
 
-/** Of a transfer that is not divided. */
+/** The parts of a transfer that is not divided. */
 const NO_PARTS: readonly RmaPlace[] = [];
 
 /** Puts and gets that the worker of the peer executes. */
@@ -59,7 +59,7 @@ export class RmaProtocol {
     params: RequestParams | undefined,
   ): Status | Request {
     let isRefused = false;
-    // A short put of host bytes whose plan is known. The transport checks the ranges; what it refuses gets its reason below.
+    // A short put of host bytes whose plan is known. The transport checks the ranges; the path below gives the reason of a refusal.
     const bytes = params === undefined ? this.#plainBytes(local) : undefined;
     if (bytes !== undefined && rkey?.owner === connection && !isObserved()) {
       const { shortPut } = rkey;
@@ -93,7 +93,7 @@ export class RmaProtocol {
     remoteOffset: number,
     params: RequestParams | undefined,
   ): Status | Request {
-    // As for puts, where nothing is left to wait for.
+    // As for puts, if the get ends in the call.
     const bytes = params === undefined ? this.#plainBytes(local) : undefined;
     if (bytes !== undefined && rkey?.owner === connection && !isObserved()) {
       const { shortGet } = rkey;
@@ -106,7 +106,7 @@ export class RmaProtocol {
     return this.#transfer(Operation.GET, connection, local, localOffset, byteLength, rkey, remoteOffset, params, false);
   }
 
-  /** Bytes of host memory, mapped or not; undefined for others, and for what is no memory of this context for every local access. */
+  /** Bytes of host memory, mapped or not; undefined for other memory, and for mapped memory of another context or without every local access. */
   #plainBytes(local: LocalMemory): Uint8Array | undefined {
     if (local instanceof Uint8Array) return local;
     return local instanceof MemoryHandle && (local.owner as object) === this.#host.context
@@ -114,7 +114,7 @@ export class RmaProtocol {
       : undefined;
   }
 
-  /** Flushes lanes of a connection, and what only its peer can end. */
+  /** Flushes lanes of a connection, and operations that only its peer can end. */
   flush(connection: PeerConnection, lanes: readonly Lane[], params: RequestParams | undefined): Status | Request {
     if (connection.failure !== Status.OK) return connection.failure;
     const tried = tryFlush(lanes);

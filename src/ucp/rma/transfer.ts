@@ -28,7 +28,7 @@ export function initRma(
   request.remoteOffset = remoteOffset;
 }
 
-/** Finds the mapped memory that host bytes are of, and registers those that are of none. */
+/** Finds the mapped memory that contains host bytes, and registers bytes that are not mapped. */
 export interface MappedMemoryIndex {
   handleOf(bytes: Uint8Array): MemoryHandle | undefined;
   readonly registrars: readonly OperationRegistrar[];
@@ -51,14 +51,14 @@ export function initLocal(
   else initEntry(request, local, offset, byteLength, request.lane!.md.index, context);
 }
 
-/** What has the one entry of a zero-copy list, and registers host memory that is not mapped. */
+/** The owner of the one entry of a zero-copy list. It registers host memory that is not mapped. */
 export interface EntryOwner {
   setEntry(memory: MdMemory, offset: number, byteLength: number): void;
   register(registrar: OperationRegistrar, bytes: Uint8Array): MdMemory;
 }
 
 /**
- * Points the entry at local memory as one memory domain has it.
+ * Points the entry at local memory in one memory domain.
  * @param md index of the memory domain
  */
 export function initEntry(

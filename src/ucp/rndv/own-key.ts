@@ -30,7 +30,7 @@ interface Registered {
   readonly memory: MdMemory;
 }
 
-/** What registrations are shared for, in registration caches. */
+/** Access of the registrations that registration caches share. */
 const LOCAL_ACCESS = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;
 /** Memory domains that register host memory but give no keys for it, found out at the first try. */
 const KEYLESS: WeakSet<MemoryDomain> = new WeakSet();
@@ -51,7 +51,7 @@ export function ownKey(
     return { packed: context.packedRkeyOf(memory), offset, release: keepMapped };
   }
   const handle = context.handleOf(memory);
-  // Bytes beside memory that peers may not access get no key either: it would be one of their whole ArrayBuffer.
+  // If peers may not access other memory in the same ArrayBuffer, these bytes get no key either: it would be a key of the whole ArrayBuffer.
   if (!context.permits(memory, access)) return undefined;
   if (handle !== undefined && isOfUse(connection, handle)) {
     const start = memory.byteOffset - handle.bytes!.byteOffset;
@@ -60,7 +60,7 @@ export function ownKey(
   return transientKey(context, connection, { bytes: memory, offset }, access);
 }
 
-/** The key of mapped memory stays. */
+/** The key of mapped memory is not released. */
 function keepMapped(): void {}
 
 /** Whether the key of mapped memory has a part for a lane of the connection. */
@@ -78,7 +78,7 @@ function transientKey(
   const release = (): void => {
     for (const { registrar, memory } of registered.splice(0)) registrar.memDereg(memory, { force: true });
   };
-  // The whole ArrayBuffer is what registration caches know, and what a small Buffer shares with others.
+  // Registers the whole ArrayBuffer: registration caches know it as a whole, and small Buffers share one.
   const buffer = new Uint8Array(bytes.buffer);
   try {
     for (const { md, index } of new Set(connection.lanes.map(({ md: open }) => open))) {

@@ -4,7 +4,7 @@ import type { ProtocolContext } from '../base/protocol-host.ts';
 import type { Connection } from '../base/request/request.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 
-/** A key of the peer, from before or unpacked now; `connection.rkeys.release` gives it back. Undefined for one that no lane can use. */
+/** A key of the peer, kept or unpacked now; `connection.rkeys.release` gives it back. Undefined for one that no lane can use. */
 export function acquirePeerKey(
   context: ProtocolContext,
   connection: Connection,

@@ -1,6 +1,6 @@
 /**
- * The receiving side of a rendezvous whose bytes the sender moves: it asks for windows, as many at a time as there are fragments, and puts what comes to its place.
- * How the sender moves a window is the sender's choice.
+ * The receiving side of a rendezvous whose bytes the sender moves: it asks for windows, as many at a time as there are fragments, and puts arriving bytes in
+ * their place. The sender decides how it moves a window.
  *
  * ```
  * ASKING --first DATA--> IN_MESSAGES
@@ -54,7 +54,7 @@ export interface ReceivedMessage {
   readonly pieces: readonly LocalPiece[];
 }
 
-/** Where a receive is in its life: see the diagram above. Windows are asked for in the first two states only. */
+/** The states of a receive: see the diagram above. Windows are asked for in the first two states only. */
 const ReceiveState = { ASKING: 0, IN_MESSAGES: 1, FINISHED: 2, ANSWERED: 3, LOST: 4 } as const;
 type ReceiveState = (typeof ReceiveState)[keyof typeof ReceiveState];
 
@@ -76,7 +76,7 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
   readonly #pipeline: WindowPipeline<Fragment>;
   /** Windows that are not full. */
   readonly #open: OpenWindow[] = [];
-  /** Windows of which some bytes are in the fragment. */
+  /** Windows with some bytes in the fragment. */
   readonly #staged: Set<StagedWindow<Fragment>> = new Set();
   /** Fragments that the sender may still write to. */
   readonly #exposed: Set<Fragment> = new Set();
@@ -117,7 +117,7 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
     this.#close(status, ReceiveState.LOST);
   }
 
-  /** What was held was given back when it was closed. */
+  /** Nothing to release: {@link #close} has done so. */
   onEnded(): void {}
 
   /** The sender has written a part. False for a part that was not asked for. */
@@ -203,7 +203,7 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
   #received(open: OpenWindow, byteLength: number, isStaged: boolean): void {
     open.received += byteLength;
     if (isStaged) this.#staged.add(open.window);
-    // The sender goes by windows: more of them are of use now.
+    // The sender works window by window, so more windows in flight are useful.
     this.#pipeline.depth = this.#staging.windowsMax;
     if (open.received < open.window.byteLength) {
       this.#pipeline.advance();
@@ -213,7 +213,7 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
     open.done(Status.OK);
   }
 
-  /** The window of a part; undefined for a part that was not asked for, or that is too much. */
+  /** The window of a part; undefined for a part that was not asked for, or more bytes than the window has. */
   #windowOf(from: number, byteLength: number): OpenWindow | undefined {
     if (byteLength <= 0) return undefined;
     const isIn = ({ window }: OpenWindow): boolean =>

@@ -41,9 +41,9 @@ export function transfersOf(host: ProtocolHost, move: RemoteMove): readonly RmaP
 }
 
 /**
- * Moves, by all devices of a network between which so many bytes are divided.
+ * Moves the bytes, divided between the network devices if there are enough of them.
  * @param by the request that is served: its lane and error are set
- * @param transfers what {@link transfersOf} gave for the move
+ * @param transfers the result of {@link transfersOf} for the move
  * @param done called when the bytes are there, or with the first failure: then no lane works on them any more
  */
 export function moveRemote(

@@ -1,7 +1,7 @@
 /**
- * The rendezvous: how long messages and memory that no transport reaches move once both ends know each other. The receiver reads the memory of the
- * sender if a lane can; else it asks for the bytes, and the sender writes them into its memory if a lane can, or sends them window by window: see
- * receive-transfer.ts and window-sender.ts.
+ * The rendezvous: moves long messages, and memory that no transport reaches. The receiver reads the memory of the sender if a lane can; otherwise it asks
+ * for the bytes, and the sender writes them into the receiver's memory if a lane can, or sends them window by window: see receive-transfer.ts and
+ * window-sender.ts. When a message is offered is decided by the protocols.
  *
  * Requests name each other by Connection.expect; messages of a peer about requests of other connections are ignored.
  */
@@ -130,7 +130,7 @@ export class Rendezvous {
     if (transfer !== undefined) transfer.onData(from, byteLength, frame.bytes, start);
   }
 
-  /** The receive that a peer means. */
+  /** The receive that a message of a peer names. */
   #receiving(frame: AmFrame, requestId: number): ReceiveTransfer | undefined {
     const transfer = this.#host.connectionOf(frame)?.waiting.get(requestId)?.transfer;
     return transfer instanceof ReceiveTransfer ? transfer : undefined;
@@ -171,7 +171,7 @@ export class Rendezvous {
     return true;
   }
 
-  /** The key of a message of one piece, for an access of the peer; undefined where it has none, or has no room. */
+  /** The key of a message of one piece, for an access of the peer; undefined if there is none, or no room for it. */
   #keyFor(
     connection: Connection,
     pieces: readonly LocalPiece[],

@@ -1,4 +1,4 @@
-/** The reply that ends a request of the peer, and the names of what carried its bytes. When to reply is decided by the protocols. */
+/** The reply that ends a request of the peer, and the names of the carrier of its bytes. The protocols decide when to reply. */
 
 import { equalBytes } from '../../ucs/memory/equal-bytes.ts';
 import type { Status } from '../../ucs/type/status.ts';
@@ -7,7 +7,7 @@ import { RmaRequest } from '../base/request/rma-request.ts';
 import { MessageId } from '../wire/message.ts';
 import { writeReply } from '../wire/reply.ts';
 
-/** Replies to a request of the peer. @param by the request that moved the bytes: the reply names what carried them */
+/** Replies to a request of the peer. @param by the request that moved the bytes: the reply names their carrier */
 export function postReply(
   connection: Connection,
   peerRequest: number,
@@ -20,14 +20,14 @@ export function postReply(
   connection.post(MessageId.REPLY, header, by === undefined ? undefined : carrierOf(by));
 }
 
-/** What carried the bytes of a request, by its names and as bytes of messages. */
+/** The carrier of the bytes of a request: its names, and their encoding in messages. */
 interface Carrier {
   readonly by: readonly [transport: string, device: string];
   readonly protocol: string;
   readonly bytes: Uint8Array;
 }
 
-/** The last ones that were sent and read: most often the next is the same. */
+/** The carriers that were sent and read last: usually the next one is the same. */
 let sent: Carrier = carrierFrom(new Uint8Array(0));
 let read: Carrier = sent;
 
@@ -36,7 +36,7 @@ function carrierFrom(bytes: Uint8Array): Carrier {
   return { by: [transport, device], protocol: protocol.join('/'), bytes };
 }
 
-/** What moves the bytes of a request, for the peer: transport, device and protocol of the rendezvous. */
+/** The names of the carrier of a request, for the peer: transport, device and protocol of the rendezvous. */
 export function carrierOf({ transport = '', device = '', protocolName }: Request): Uint8Array {
   if (sent.by[0] !== transport || sent.by[1] !== device || sent.protocol !== protocolName) {
     sent = carrierFrom(Buffer.from([transport, device, protocolName].join('/'), 'latin1'));
@@ -44,7 +44,7 @@ export function carrierOf({ transport = '', device = '', protocolName }: Request
   return sent.bytes;
 }
 
-/** Takes what the peer says of what moved the bytes of a request. @param names copied where they are kept */
+/** Records the carrier that the peer reports for a request. @param names copied if they are kept */
 export function readCarrier(request: Request, names: Uint8Array): void {
   if (!equalBytes(read.bytes, names)) read = carrierFrom(names.slice());
   request.carriedBy = read.by;

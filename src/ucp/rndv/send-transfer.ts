@@ -1,5 +1,5 @@
 /**
- * A message that is sent by rendezvous: its memory, what is in flight of it, and how it ends. It sends nothing by itself.
+ * A message that is sent by rendezvous: its memory, its operations in flight, and its end. It sends nothing by itself.
  *
  * ```
  * OFFERED --first write to the receiver--> WRITING --first ATP--> NAMED
@@ -23,7 +23,7 @@ export interface StoppableWindow {
   stop(status: Status): void;
 }
 
-/** Where a message is in its life: see the diagram above. */
+/** The states of a message: see the diagram above. */
 export const SendState = {
   /** The receiver may read the memory, or ask for windows; windows may go in messages. */
   OFFERED: 0,
@@ -33,7 +33,7 @@ export const SendState = {
   NAMED: 2,
   /** The outcome is known: nothing more is started. */
   ENDING: 3,
-  /** So has the request. */
+  /** The request has ended. */
   ENDED: 4,
 } as const;
 export type SendState = (typeof SendState)[keyof typeof SendState];
@@ -59,7 +59,7 @@ export class SendTransfer implements RequestTransfer {
   readonly staged: StoppableWindow[] = [];
   state: SendState = SendState.OFFERED;
   #outcome: Status = Status.OK;
-  /** The receiver and its request, if it has to be told of the outcome. */
+  /** The receiver and its request, if it must be notified of the outcome. */
   #answerTo: Connection | undefined = undefined;
   #peerRequest = 0;
 
@@ -92,7 +92,7 @@ export class SendTransfer implements RequestTransfer {
     this.end(status);
   }
 
-  /** Ends the message: the peer has said so, or is gone. The request ends when nothing reads its memory any more. */
+  /** Ends the message, because the peer has ended it or is gone. The request ends when nothing reads its memory any more. */
   end(status: Status): void {
     if (!this.isEnding) {
       this.state = SendState.ENDING;
@@ -113,7 +113,7 @@ export class SendTransfer implements RequestTransfer {
     for (const window of [...this.staged]) window.stop(Status.CANCELED);
   }
 
-  /** Ends both sides of the message: the receiver is told when nothing writes its memory any more. */
+  /** Ends both sides of the message: the receiver is notified when nothing writes its memory any more. */
   endBoth(connection: Connection, peerRequest: number, status: Status): void {
     if (this.isEnding) return;
     this.#answerTo = connection;
@@ -133,7 +133,7 @@ export class SendTransfer implements RequestTransfer {
     this.request.end(this.#outcome);
   }
 
-  /** Releases what the message holds, also if it is cancelled. */
+  /** Releases the resources of the message, also if it is cancelled. */
   onEnded(): void {
     this.state = SendState.ENDED;
     this.#stopWindows();

@@ -24,7 +24,7 @@ import { moveRemote, type RemoteMove, transfersOf } from './remote-move.ts';
 import { carrierOf, nameProtocol } from './reply.ts';
 import { SendState, type SendTransfer, type StoppableWindow } from './send-transfer.ts';
 
-/** What the receiver has asked for. */
+/** The range that the receiver has asked for. */
 export interface AskedRange {
   /** Request of the receiver. */
   readonly peerRequest: number;
@@ -49,12 +49,12 @@ interface Route {
   readonly transfers: readonly RmaPlace[];
 }
 
-/** A part of the window: the whole of it, or what is in a fragment. */
+/** A part of the window: all of it, or the bytes in a fragment. */
 interface Part {
   /** First byte of the message, and how many. */
   readonly from: number;
   readonly byteLength: number;
-  /** What it is sent from, and the byte of that at which it begins. */
+  /** Memory from which it is sent, and the byte of that memory at which it begins. */
   readonly pieces: readonly LocalPiece[];
   readonly start: number;
   /** The device whose bytes a fragment has. */

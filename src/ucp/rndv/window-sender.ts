@@ -18,12 +18,12 @@ import { nameProtocol } from './reply.ts';
 import { SendTransfer } from './send-transfer.ts';
 import { type AskedRange, SendWindow } from './send-window.ts';
 
-/** Windows are fragments of the receiver: UCX_RNDV_FRAG_SIZE allows no longer ones. */
+/** Longest window: windows are fragments of the receiver, and UCX_RNDV_FRAG_SIZE allows no longer ones. */
 const WINDOW_BYTES_MAX: number = 16 * 2 ** 20;
 /** Fragments that one message may wait for; a receiver that keeps to the protocol needs no more. */
 const WAITING_MAX = 16_384;
 
-/** What an RTR asks for. */
+/** The window that an RTR asks for. */
 export interface AskedWindow extends AskedRange {
   /** Key of the memory that is received into, with the first window only, and the byte of it at which the message begins. */
   readonly targetKey: Uint8Array | undefined;

@@ -17,7 +17,7 @@ export interface DeviceCopy<M> {
   /** Device memory, and the byte of it at which the copy begins. */
   readonly device: M;
   readonly offset: number;
-  /** Host memory that the card reaches, and likewise. */
+  /** Host memory that the card reaches, and the byte of it at which the copy begins. */
   readonly fragment: M;
   readonly fragmentOffset: number;
   readonly byteLength: number;
@@ -33,7 +33,7 @@ export interface DeviceCopier<M = MemoryHandle> {
   copy(isToDevice: boolean, copy: DeviceCopy<M>, done: CopyDone): void;
 }
 
-/** What an engine stages with: copies and fragments. */
+/** The port by which an engine stages: copies and fragments. */
 export interface StagingPort<M> extends DeviceCopier<M> {
   /** See FragmentPool. */
   acquire(run: FragmentUser<M>): void;
@@ -43,7 +43,7 @@ export interface StagingPort<M> extends DeviceCopier<M> {
 /** A worker that copies. */
 export interface CopyingWorker extends Worker {
   readonly copier: DeviceCopier;
-  /** What observers are told of its operations: nothing, once `isTold` is false. */
+  /** Reports of its operations to observers; none once `isTold` is false. */
   readonly observation: { isTold: boolean };
 }
 

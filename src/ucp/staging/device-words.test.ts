@@ -14,7 +14,7 @@ class Card implements StagingPort<MemoryHandle> {
   readonly device: MemoryHandle = memoryOf(32);
   readonly copies: (() => void)[] = [];
   free = 1;
-  /** What the next copy ends with. */
+  /** Status with which the next copy ends. */
   status: Status = Status.OK;
 
   acquire(run: FragmentUser<MemoryHandle>): void {

@@ -1,4 +1,4 @@
-/** The pool of fragments: as many as allowed, in the order of the requests, half of them for what peers fill. */
+/** The pool of fragments: as many as allowed, in the order of the requests, half of them for fragments that peers fill. */
 
 import { describe, expect, it } from 'vitest';
 import { statusError } from '../../ucs/type/error.ts';

@@ -103,7 +103,7 @@ export class FragmentPool<F extends object> {
     this.#retired.length = 0;
   }
 
-  /** Serves the waiters as far as there are fragments. A user may give its fragment back at once: the loop serves the next one, without recursion. */
+  /** Serves the waiters while there are fragments. A user may release its fragment at once: the loop then serves the next one, without recursion. */
   #serve(): void {
     if (this.#isServing) return;
     this.#isServing = true;

@@ -34,7 +34,7 @@ export class LoopbackCopier implements DeviceCopier<MemoryHandle> {
       const place = { local: fragment, localOffset: fragmentOffset, byteLength, rkey, remoteOffset: offset };
       transfer = initTransfer(this.#host, loopback, isToDevice ? Operation.PUT : Operation.GET, place, done);
     } catch (error) {
-      // Such as no descriptors for the connection. A peer can ask for a copy too: the copy fails, and not the progress of this worker.
+      // For example, no descriptors are left for the connection. A peer can ask for a copy too: the copy fails, and not the progress of this worker.
       if (!isUcxError(error)) throw error;
       done(error.status, error);
       return;

@@ -12,7 +12,7 @@ import { LoopbackCopier } from './loopback-copier.ts';
 /** Windows in flight of one message, however many fragments there are. */
 const WINDOWS_MAX = 64;
 
-/** The fragments of one worker, and what is copied to and from them. */
+/** The fragments of one worker, and copies to and from them. */
 export class Staging extends FragmentPool<MemoryHandle> implements StagingPort<MemoryHandle> {
   readonly copier: LoopbackCopier;
 

@@ -6,7 +6,7 @@ import type { CopyDone } from './device-copier.ts';
 import type { FragmentUser } from './fragment-pool.ts';
 import { type StagedWindow, WindowPipeline } from './window-pipeline.ts';
 
-/** Steps that end when the test says so, and what they were asked for. */
+/** Steps that end when the test ends them, and their recorded calls. */
 class Steps {
   readonly acquiring: FragmentUser<number>[] = [];
   readonly filling: [StagedWindow<number>, CopyDone][] = [];

@@ -1,5 +1,5 @@
 /**
- * Windows in flight: a message goes through fragments window by window, several at the same time. Where fragments come from, and what fills and drains them, is given.
+ * Windows in flight: a message goes through fragments window by window, several at the same time. Its user provides the fragments, and fills and drains them.
  *
  * ```
  * waiting --acquire--> filling --fill--> draining --drain--> ended
@@ -20,7 +20,7 @@ export interface StagedWindow<F> {
   readonly byteLength: number;
 }
 
-/** What a pipeline does with its windows. Every callback is called once, during the call or later. */
+/** The steps of a window, provided by the user of a pipeline. Every callback is called once, during the call or later. */
 export interface WindowSteps<F> {
   /** Gets the fragment of the next window. */
   acquire(run: FragmentUser<F>): void;
@@ -30,9 +30,9 @@ export interface WindowSteps<F> {
   drain(window: StagedWindow<F>, done: CopyDone): void;
   /** Gives a fragment back. */
   release(fragment: F): void;
-  /** Called once if no more windows begin although there are bytes left: with what {@link ended} is going to be given. */
+  /** Called once if no more windows begin although there are bytes left, with the later arguments of {@link ended}. */
   stopped?(status: Status, error: unknown): void;
-  /** Called once, when nothing is in flight and nothing follows: OK, the first failure, or what {@link WindowPipeline.stop} was given. */
+  /** Called once, when nothing is in flight and nothing follows: OK, the first failure, or the status passed to {@link WindowPipeline.stop}. */
   ended(status: Status, error: unknown): void;
 }
 

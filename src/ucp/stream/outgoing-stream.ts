@@ -19,7 +19,7 @@ import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
 import { STREAM_ASKED, STREAM_BYTES, writeStream } from '../wire/stream.ts';
 
-/** Bytes of a send that have their credit: messages of at most so many bytes. */
+/** Bytes of a send that have credit, in messages of at most `messageBytes`. */
 interface Allowance {
   readonly byteLength: number;
   readonly messageBytes: number;
@@ -35,15 +35,15 @@ export class OutgoingStream {
   readonly #connection: Connection;
   /** Sends that wait for credit, or behind such, in order. */
   readonly #waiting: SendRequest[] = [];
-  /** Device memory is being sent, fragment by fragment: what is sent after it waits. */
+  /** Whether device memory is being sent, fragment by fragment: later sends wait. */
   #isStaging = false;
-  /** Stands for that while it waits for credit. */
+  /** The request that represents such a send while it waits for credit. */
   #short: SendRequest | undefined;
-  /** What it would send. */
+  /** Bytes that it waits to send. */
   #shortBytes = 0;
-  /** The peer takes one message without credit. */
+  /** Whether the peer has asked for one message, which needs no credit. */
   #isAsked = false;
-  /** The peer knows that we wait to be asked. */
+  /** Whether the peer was told that this end waits to be asked. */
   #hasTold = false;
   readonly #pump: SendRequest;
 
@@ -81,24 +81,24 @@ export class OutgoingStream {
     return status ?? this.#wait(request);
   };
 
-  /** There is credit. */
+  /** Called when there is credit. */
   resume(): void {
     this.#hasTold = false;
     this.#drain();
   }
 
-  /** The peer takes a message without credit. */
+  /** Called when the peer asks for one message, which needs no credit. */
   asked(): void {
     this.#isAsked = true;
     this.resume();
   }
 
-  /** True for a send that waits for credit, and of which nothing was sent: it can be ended. */
+  /** True for a send that waits for credit and has sent nothing yet: it can be ended. */
   canCancel(request: SendRequest): boolean {
     return request.done === 0 && this.#waiting.includes(request);
   }
 
-  /** Keeps a request until there is credit. The end of the connection ends it as others that wait for the peer. */
+  /** Keeps a request until there is credit. The end of the connection ends it, like other requests that wait for the peer. */
   #wait(request: SendRequest): Status {
     this.#waiting.push(request);
     request.release = () => {
@@ -109,7 +109,7 @@ export class OutgoingStream {
     return Status.INPROGRESS;
   }
 
-  /** Sends what waits, now or when there is room. */
+  /** Sends the waiting requests, now or when there is room. */
   #drain(): void {
     const pump = this.#pump;
     if (this.#connection.failure !== Status.OK || pump.queued) return;
@@ -142,7 +142,7 @@ export class OutgoingStream {
     }
   };
 
-  /** Sends what is left of host memory, message by message; goes on where it stopped. Undefined: it has to wait for credit. */
+  /** Sends the rest of host memory, message by message, continuing where it stopped; undefined if it has to wait for credit. */
   #sendRest(request: SendRequest): Status | undefined {
     const connection = this.#connection;
     if (connection.failure !== Status.OK) return connection.failure;
@@ -163,12 +163,12 @@ export class OutgoingStream {
     return sendPieces(this.#connection, MessageId.STREAM, header, pieces, from, byteLength);
   }
 
-  /** The next message of `rest` bytes; undefined without credit, which the peer is told where it may be long. */
+  /** The next message of `rest` bytes; undefined without credit. If credit may take long, the peer is told. */
   #messageOf(rest: number): Allowance | undefined {
     const { credit, amBcopyMax } = this.#connection;
     const frameBytes = amBcopyMax - STREAM_BYTES;
     const isAsked = this.#isAsked;
-    // No longer than what may be waited for.
+    // No longer than a message that may wait for credit.
     const messageBytes = isAsked
       ? frameBytes
       : Math.min(frameBytes, Math.floor(credit.waitBytesMax) - KEPT_OVERHEAD_BYTES);
@@ -195,7 +195,7 @@ export class OutgoingStream {
     this.#connection.credit.bytes -= cost;
   }
 
-  /** Tells the peer, once, where credit may not come by itself. */
+  /** Tells the peer, once, that this end lacks credit, if credit may not come by itself. */
   #lack(isLong: boolean): void {
     const { credit } = this.#connection;
     if (credit.isFirstLack()) this.#host.counters.count(WorkerCounter.TX_NO_CREDIT);
@@ -205,8 +205,8 @@ export class OutgoingStream {
   }
 
   /**
-   * Sends device memory: piece by piece through host memory, in order. A piece has its credit before it gets a fragment, because fragments are for those who
-   * give them back without help of a peer.
+   * Sends device memory: piece by piece through host memory, in order. A piece has its credit before it gets a fragment, because fragments must be given
+   * back without help of a peer.
    */
   #stage(request: SendRequest): Status {
     const connection = this.#connection;
@@ -256,13 +256,13 @@ export class OutgoingStream {
     return Status.INPROGRESS;
   }
 
-  /** Credit that nothing was sent for. */
+  /** Returns unused credit. */
   #giveBack({ cost, isAsked }: Allowance): void {
     if (isAsked) this.#isAsked = true;
     this.#connection.credit.bytes += cost;
   }
 
-  /** Waits until the first message of so many bytes can be sent. The end of the connection ends it as others that wait for the peer. */
+  /** Waits until the first message of `byteLength` bytes can be sent. The end of the connection ends it, like other requests that wait for the peer. */
   #awaitCredit(byteLength: number, done: (status: Status) => void): void {
     const short = new SendRequest(this.#host);
     short.begin(this.#connection, undefined);
@@ -275,7 +275,7 @@ export class OutgoingStream {
     this.#connection.expect(short);
   }
 
-  /** Sends what a fragment holds, in messages that have their credit. */
+  /** Sends the bytes of a fragment, in messages that have credit. */
   #sendPiece(fragment: MemoryHandle, piece: Allowance, done: (status: Status) => void): void {
     const { byteLength, messageBytes, isAsked } = piece;
     const part = new SendRequest(this.#host);

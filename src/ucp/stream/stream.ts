@@ -1,6 +1,6 @@
 /**
- * Streams: bytes in order from one endpoint to its peer, without boundaries. A send of any length goes in as many messages as it takes; a
- * receive takes what is there, or waits until it is full.
+ * Streams: bytes in order from one endpoint to its peer, without boundaries. A send of any length is cut into messages; a receive takes the
+ * bytes that have arrived, or waits until its memory is full.
  */
 
 import { Status } from '../../ucs/type/status.ts';
@@ -23,25 +23,25 @@ import { CreditCode } from '../wire/credit.ts';
 import { readStream, STREAM_ASKED, STREAM_BYTES } from '../wire/stream.ts';
 import { OutgoingStream } from './outgoing-stream.ts';
 
-/** A message of the stream, or what is left of it. */
+/** A message of the stream, or the rest of it. */
 interface Chunk {
   readonly bytes: Uint8Array;
-  /** What it takes of the window of the peer; 0 for what was asked for. */
+  /** Bytes of the window of the peer that it uses; 0 for a message that was asked for. */
   readonly cost: number;
   offset: number;
 }
 
-/** The stream of a connection: bytes that have arrived, receives that wait for them, and what is to be sent. */
+/** The stream of a connection: bytes that have arrived, receives that wait for them, and the sending side. */
 interface StreamState {
   readonly outgoing: OutgoingStream;
-  /** The sender waits for us to ask for bytes, and we have done so. */
+  /** Whether the sender waits to be asked for bytes, and whether this end has asked. */
   peerWaits: boolean;
   hasAsked: boolean;
   readonly chunks: Chunk[];
   readonly receives: ReceiveRequest[];
-  /** A receive is being written into device memory: those behind it wait. */
+  /** Whether a receive is being written into device memory: those behind it wait. */
   busy: boolean;
-  /** The connection is closed here: nothing more is received. */
+  /** Whether the connection is closed here: nothing more is received. */
   closed: boolean;
   byteLength: number;
 }
@@ -135,7 +135,7 @@ export class Streams {
     return Status.INPROGRESS;
   };
 
-  /** Takes what has arrived, without a copy (ucp_stream_recv_data_nb); undefined when nothing has. */
+  /** Returns bytes that have arrived, without a copy (ucp_stream_recv_data_nb); undefined if there are none. */
   takeData(connection: Connection): Uint8Array | undefined {
     const state = this.#states.get(connection.id);
     if (state === undefined || state.busy || state.receives.length > 0) return undefined;
@@ -164,7 +164,7 @@ export class Streams {
     if (length <= 0) return;
     const isAsked = flags === STREAM_ASKED;
     const cost = isAsked ? 0 : length + KEPT_OVERHEAD_BYTES;
-    // What was asked for before the endpoint was closed.
+    // A message that was asked for before the endpoint was closed.
     if (isAsked && !state.hasAsked) return;
     if (!isAsked && !connection.inbound.arrive(cost)) {
       this.#host.breaksProtocol(connection, 'it sends bytes of its stream without credit');
@@ -173,7 +173,7 @@ export class Streams {
     if (isAsked) state.hasAsked = false;
     this.#host.counters.count(WorkerCounter.STREAM_RX);
     if (state.closed) {
-      // No receive will take it, and the close of the peer may wait for its end.
+      // No receive will take the bytes, and the close of the peer may wait for their end.
       if (cost > 0) connection.inbound.release(cost);
       return;
     }
@@ -188,30 +188,30 @@ export class Streams {
     connection.inbound.settle();
   }
 
-  /** The peer has given credit: what waits for it goes on. */
+  /** Called when the peer has returned credit: sends that wait for it continue. */
   creditCame(connection: Connection): void {
     this.#states.get(connection.id)?.outgoing.resume();
   }
 
-  /** The peer has bytes and no credit. */
+  /** Called when the peer has bytes and no credit. */
   peerWaits(connection: Connection): void {
     const state = this.#stateOf(connection);
     state.peerWaits = true;
     if (state.receives.length > 0 || state.closed) ask(state, connection);
   }
 
-  /** The peer asks for a message that needs no credit. */
+  /** Called when the peer asks for a message, which needs no credit. */
   asked(connection: Connection): void {
     this.#states.get(connection.id)?.outgoing.asked();
   }
 
-  /** True for a send that waits for credit, and of which nothing was sent. */
+  /** True for a send that waits for credit and has sent nothing yet. */
   canCancelSend(request: SendRequest): boolean {
     const { connection } = request;
     return connection !== undefined && this.#states.get(connection.id)?.outgoing.canCancel(request) === true;
   }
 
-  /** Takes a receive back that has got nothing yet; false for others. */
+  /** Removes a receive that has no bytes yet; false for others. */
   cancel(request: ReceiveRequest): boolean {
     const state = request.connection === undefined ? undefined : this.#states.get(request.connection.id);
     const index = state?.receives.indexOf(request) ?? -1;
@@ -220,7 +220,7 @@ export class Streams {
     return true;
   }
 
-  /** The connection has ended: receives that what has arrived does not end, end with its status. */
+  /** Called when the connection has ended: receives that cannot end with the bytes that have arrived end with its status. */
   connectionEnded(connection: Connection): void {
     const state = this.#states.get(connection.id);
     if (state === undefined || state.busy) return;
@@ -268,7 +268,7 @@ export class Streams {
     return state;
   }
 
-  /** Gives what has arrived to the receives, in order. */
+  /** Passes the bytes that have arrived to the receives, in order. */
   #serve(state: StreamState, connection: Connection): void {
     while (!state.busy && state.chunks.length > 0 && state.receives.length > 0) {
       const request = state.receives[0]!;
@@ -303,7 +303,7 @@ export class Streams {
     }
   }
 
-  /** Copies one chunk into device memory; false, since it goes on when that has ended. */
+  /** Copies one chunk into device memory; false if the stream continues when the copy has ended. */
   #stage(state: StreamState, request: ReceiveRequest, connection: Connection): boolean {
     const chunk = state.chunks[0]!;
     const bytes = Math.min(chunk.bytes.byteLength - chunk.offset, request.byteLength - request.done);
@@ -334,7 +334,7 @@ export class Streams {
     return false;
   }
 
-  /** Drops what no receive will take, but for the first so many messages. */
+  /** Drops the chunks that no receive will take: those behind the first `first`. */
   #drop(state: StreamState, connection: Connection, first: number): void {
     for (const { bytes, offset, cost } of state.chunks.splice(first)) {
       state.byteLength -= bytes.byteLength - offset;
@@ -367,7 +367,7 @@ function takeDirectly(
   return taken;
 }
 
-/** Asks a peer without credit for a message where nothing else is here: it goes to a receive, so that one at a time takes no memory to speak of. */
+/** Asks a peer without credit for one message, if no chunk is kept: a receive takes it, so that it occupies hardly any memory. */
 function ask(state: StreamState, connection: Connection): void {
   if (!state.peerWaits || state.hasAsked || state.chunks.length > 0) return;
   state.peerWaits = false;

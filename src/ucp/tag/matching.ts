@@ -43,7 +43,7 @@ class PostedList {
   }
 }
 
-/** The receives and messages of one worker; `C` is what its messages are made of. */
+/** The receives and messages of one worker; `C` is the content of its messages. */
 export class TagMatcher<C = unknown> {
   readonly #exact: PostedList[] = Array.from({ length: BUCKETS }, () => new PostedList());
   readonly #wildcard: PostedList = new PostedList();
@@ -61,7 +61,7 @@ export class TagMatcher<C = unknown> {
     return this.#unexpected.length;
   }
 
-  /** Bytes that they take. */
+  /** Bytes of memory that they occupy. */
   get heldBytes(): number {
     return this.#unexpected.heldBytes;
   }
@@ -79,14 +79,14 @@ export class TagMatcher<C = unknown> {
     this.#listOf(request).push(request);
   }
 
-  /** Takes a receive back; false when it has got its message already. */
+  /** Removes a receive; false if it already has its message. */
   cancel(request: ReceiveRequest): boolean {
     if (request.order === 0) return false;
     this.#take(request);
     return true;
   }
 
-  /** Takes the receive for a message that has arrived; undefined when there is none yet. */
+  /** Removes and returns the receive for a message that has arrived; undefined if there is none yet. */
   expected(low: number, high: number): ReceiveRequest | undefined {
     if (this.#posted === 0) return undefined;
     let request = this.#exact[bucketOf(low, high)]!.find(low, high);
@@ -103,21 +103,21 @@ export class TagMatcher<C = unknown> {
     this.#unexpected.push(message, bucketOf(message.tagLow, message.tagHigh));
   }
 
-  /** The first message that agrees; it stays. */
+  /** The first message that matches; it stays. */
   peek(low: number, high: number, maskLow: number, maskHigh: number): UnexpectedMessage<C> | undefined {
     if (this.#unexpected.length === 0) return undefined;
     if (maskLow === -1 && maskHigh === -1) return this.#unexpected.findExact(low, high, bucketOf(low, high));
     return this.#unexpected.find(low, high, maskLow, maskHigh);
   }
 
-  /** Takes a message that {@link peek} found: what it takes of memory is no business of the worker any more. */
+  /** Removes a message that {@link peek} found, and returns its credit to the window of its sender. */
   remove(message: UnexpectedMessage<C>): void {
     this.#unexpected.remove(message, bucketOf(message.tagLow, message.tagHigh));
     if (message.cost > 0) message.window.release(message.cost);
     else message.window.releaseOffer();
   }
 
-  /** Takes everything that waits, for a worker that closes. */
+  /** Removes and returns everything that waits, for a worker that closes. */
   drain(): { readonly receives: ReceiveRequest[]; readonly messages: UnexpectedMessage<C>[] } {
     const receives: ReceiveRequest[] = [];
     for (const list of [this.#wildcard, ...this.#exact]) {

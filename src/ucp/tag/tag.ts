@@ -61,7 +61,7 @@ interface RendezvousContent {
 
 type Content = EagerContent | RendezvousContent;
 
-/** A probed message that was taken out of the matching: only messageRecv gets it. */
+/** A probed message that was removed from the matching: only tagMessageRecvNbx can receive it. */
 class TakenMessage implements TagMessage {
   readonly senderTag: bigint;
   readonly byteLength: number;
@@ -107,7 +107,7 @@ export class TagProtocol {
     const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
     const { credit } = connection;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
-    // A connection that does not stand has no credit.
+    // A connection that is not established has no credit.
     if (isShort && isImmediate && !sync && bytes !== undefined && credit.bytes >= cost) {
       if (!connection.hasPending) {
         const header = writeTag(connection.remoteId, 0, low, high);
@@ -181,7 +181,7 @@ export class TagProtocol {
     return this.#host.start(request, params);
   }
 
-  /** Takes a receive back; false when it has its message. */
+  /** Removes a receive; false if it already has its message. */
   cancel(request: ReceiveRequest): boolean {
     return this.matcher.cancel(request);
   }
@@ -228,7 +228,7 @@ export class TagProtocol {
     else this.#host.breaksProtocol(connection, 'it offers more messages than a worker has requests');
   }
 
-  /** Ends what waits, for a worker that closes. */
+  /** Ends all waiting receives and messages, for a worker that closes. */
   close(): void {
     for (const request of this.matcher.drain().receives) request.end(Status.CANCELED);
   }
@@ -298,7 +298,7 @@ export class TagProtocol {
     request.tagLow = low;
     request.tagHigh = high;
     const total = request.byteLength;
-    // Lists have no key to be read by.
+    // A list has no key by which the peer could read it.
     const memory = pieces.length === 1 ? pieces[0]?.memory : undefined;
     const fits = TAG_BYTES + total <= connection.amBcopyMax && this.#isEager(connection, memory, total);
     if (total === 0 || (isHost && fits)) {

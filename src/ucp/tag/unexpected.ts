@@ -5,7 +5,7 @@
 
 import type { InboundWindow } from '../credit/inbound-window.ts';
 
-/** What a message that came before its receive is made of: see its fields. */
+/** The parts of a message that came before its receive: see the fields of UnexpectedMessage. */
 export type UnexpectedFields<C> = Pick<
   UnexpectedMessage<C>,
   'tagLow' | 'tagHigh' | 'byteLength' | 'content' | 'heldBytes' | 'window' | 'cost'
@@ -17,11 +17,11 @@ export class UnexpectedMessage<C> {
   readonly tagHigh: number;
   /** Bytes of the whole message. */
   readonly byteLength: number;
-  /** What arrived: the message itself, or what its protocol needs to fetch it. */
+  /** The message itself, or the data that its protocol needs to fetch it. */
   readonly content: C;
   /** Bytes of it that are kept here: all of an eager message, of an offer its key. */
   readonly heldBytes: number;
-  /** The account of the sender, and what the message takes of it; 0 for an offer. */
+  /** The window of the sender, and the bytes of it that the message uses; 0 for an offer. */
   readonly window: InboundWindow;
   readonly cost: number;
   /** Neighbours among all messages, and among those of the bucket. */
@@ -59,7 +59,7 @@ export class UnexpectedList<C> {
     return this.#length;
   }
 
-  /** Bytes that the messages take. */
+  /** Bytes of memory that the messages occupy. */
   get heldBytes(): number {
     return this.#heldBytes;
   }
@@ -113,7 +113,7 @@ export class UnexpectedList<C> {
     return undefined;
   }
 
-  /** All of them in order, or the first. */
+  /** All messages in order, or the first `countMax`. */
   all(countMax: number = Number.POSITIVE_INFINITY): UnexpectedMessage<C>[] {
     const messages: UnexpectedMessage<C>[] = [];
     for (let message = this.#first; message !== undefined && messages.length < countMax; message = message.next)

@@ -31,7 +31,7 @@ export class Attaching {
   readonly #byClient: Map<string, number> = new Map();
   #timer: Timer | undefined;
 
-  /** @param onLate told of a half whose client has not come in time */
+  /** @param onLate called for a half whose client has not attached in time */
   constructor(clock: Clock, onLate: (connection: PeerConnection) => void) {
     this.#clock = clock;
     this.#onLate = onLate;
@@ -41,7 +41,7 @@ export class Attaching {
     return this.#waiting.size;
   }
 
-  /** Why a client cannot be taken now; undefined when it can. */
+  /** Why a client cannot be accepted now; undefined if it can. */
   refusalOf(listener: object, client: string): string | undefined {
     const count = this.#byListener.get(listener) ?? 0;
     if (count >= ATTACHING_MAX) return `${count} clients that were accepted have not come`;
@@ -58,7 +58,7 @@ export class Attaching {
     this.#arm();
   }
 
-  /** The client has come, or the half is gone. Idempotent. */
+  /** Removes a half whose client has attached, or that has ended. Idempotent. */
   delete(connection: PeerConnection): void {
     const waiting = this.#waiting.get(connection);
     if (waiting === undefined) return;
@@ -91,7 +91,7 @@ export class Attaching {
       if (connection.remoteId === NO_ENDPOINT && connection.failure === Status.OK) late.push(connection);
       this.delete(connection);
     }
-    // First: what is called below is the application's, and may throw.
+    // First, because the callbacks below are the application's, and may throw.
     this.#arm();
     for (const connection of late) this.#onLate(connection);
   }

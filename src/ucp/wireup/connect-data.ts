@@ -1,9 +1,9 @@
 /**
- * What a client and a listener tell each other through a connection manager, as bytes: who the client is and how its worker is reached, and which half of a
- * connection the server has made for it.
+ * The bytes that a client and a listener exchange through a connection manager: identity and worker address of the client, and the half of a connection that
+ * the server has made for it. They are exchanged by socket-connections.ts.
  *
  * Layout, little-endian. Request: u8 version, u8 flags (1: has a client id), u16 0, u32 0, u64 client id, worker address. Acceptance: u8 version, u8 0,
- * u16 0, u32 id of the connection, u64 bytes that the client may send without being asked, worker address.
+ * u16 0, u32 id of the connection, u64 bytes that the client may send before the server asks for them, worker address.
  */
 
 import { UcxError } from '../../ucs/type/error.ts';
@@ -16,20 +16,20 @@ const REQUEST_BYTES = 16;
 const ACCEPTANCE_BYTES = 16;
 const CONNECTION_ID_MAX = 0x7fff_ffff;
 
-/** What a client sends. */
+/** The data of a client. */
 export interface ConnectData {
   readonly clientId: bigint | undefined;
   readonly workerAddress: Uint8Array;
 }
 
-/** What a server sends. */
+/** The data of a server. */
 export interface AcceptData {
   readonly connectionId: number;
   readonly windowBytes: number;
   readonly workerAddress: Uint8Array;
 }
 
-/** Writes what a client sends. */
+/** Writes the data of a client. */
 export function packConnectData({ clientId, workerAddress }: ConnectData): Uint8Array {
   const packed = begin(REQUEST_BYTES, workerAddress);
   const view = new DataView(packed.buffer);
@@ -39,7 +39,7 @@ export function packConnectData({ clientId, workerAddress }: ConnectData): Uint8
 }
 
 /**
- * Reads what a client has sent, its worker address included.
+ * Reads the data of a client, including its worker address.
  * @throws UcxError ERR_CONNECT_MALFORMED, ERR_ADDRESS_MALFORMED (INVALID_PARAM)
  */
 export function unpackConnectData(packed: Uint8Array): ConnectData {
@@ -51,7 +51,7 @@ export function unpackConnectData(packed: Uint8Array): ConnectData {
   return { clientId: flags === HAS_CLIENT_ID ? view.getBigUint64(8, true) : undefined, workerAddress };
 }
 
-/** Writes what a server sends. */
+/** Writes the data of a server. */
 export function packAcceptData({ connectionId, windowBytes, workerAddress }: AcceptData): Uint8Array {
   const packed = begin(ACCEPTANCE_BYTES, workerAddress);
   const view = new DataView(packed.buffer);
@@ -60,7 +60,7 @@ export function packAcceptData({ connectionId, windowBytes, workerAddress }: Acc
   return packed;
 }
 
-/** Reads what a server has sent; throws like {@link unpackConnectData}. */
+/** Reads the data of a server; throws like {@link unpackConnectData}. */
 export function unpackAcceptData(packed: Uint8Array): AcceptData {
   const view = viewOf(packed, ACCEPTANCE_BYTES, 'acceptance');
   const connectionId = view.getUint32(4, true);

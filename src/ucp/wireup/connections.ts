@@ -47,7 +47,7 @@ const SLOT_MASK = 0xffff;
 const GENERATION_MASK = 0x7fff;
 const NO_BYTES = new Uint8Array(0);
 
-/** What the connections need of their worker. */
+/** The worker of the connections, as they see it. */
 export interface ConnectionsOwner extends ConnectionOwner {
   readonly context: ExplainContext & {
     readonly distanceOf: DistanceOf;
@@ -58,15 +58,15 @@ export interface ConnectionsOwner extends ConnectionOwner {
   readonly activity: Activity;
   readonly packedAddress: Uint8Array;
   readonly workerId: Uint8Array;
-  /** What peers can cause. */
+  /** Warnings that peers can cause, limited in number. */
   readonly warnings: LimitedLog;
-  /** A peer has made a connection. */
+  /** Called when a peer has made a connection. */
   onAccepted(): void;
-  /** A half that was accepted does not wait for its client any more. */
+  /** Called when a half that was accepted does not wait for its client any more. */
   onAttached(connection: PeerConnection): void;
-  /** A connection is gone. */
+  /** Called when a connection is gone. */
   onDropped(connection: PeerConnection): void;
-  /** A connection has ended because the peer closed it, or is gone. */
+  /** Called when a connection has ended because the peer closed it, or is gone. */
   onConnectionFailed(connection: PeerConnection): void;
 }
 
@@ -83,7 +83,7 @@ export class Connections {
   #unclaimed = 0;
   /** Where a connection is listed, for closing. */
   readonly #homes: Map<PeerConnection, { readonly peer: Peer; readonly number: number }> = new Map();
-  /** Closed before the peer had answered, or had room: they wait for that, to tell the peer. */
+  /** Connections closed before the peer had answered, or had room: they wait for that, to send their close message. */
   readonly #leaving: Set<PeerConnection> = new Set();
   /** Those of them that only need room for their close message. */
   readonly #draining: Set<PeerConnection> = new Set();
@@ -146,7 +146,7 @@ export class Connections {
   }
 
   /**
-   * The half of the server of a connection that a client has asked for by a socket address: it stands once the client has attached.
+   * The half of the server of a connection that a client has asked for by a socket address: it is established once the client has attached.
    * @throws UcxError ERR_ADDRESS_MALFORMED; ERR_UNREACHABLE, also where no transport carries messages
    */
   accept(packed: Uint8Array): PeerConnection {
@@ -157,7 +157,7 @@ export class Connections {
 
   /**
    * The half of the client: attaches to the half of the server with that number. Throws like {@link accept}.
-   * @param windowBytes what the server takes without having asked for it
+   * @param windowBytes bytes that the server accepts before it asks for them
    */
   attach(packed: Uint8Array, remoteId: number, windowBytes: number): PeerConnection {
     const connection = this.#makeApart(unpackWorkerAddress(packed));
@@ -167,7 +167,7 @@ export class Connections {
     return connection;
   }
 
-  /** A message of another worker's connections. */
+  /** Handles a wire-up message of another worker. */
   onMessage(frame: AmFrame): void {
     const wireup = readWireup(frame);
     const { code, from } = wireup;
@@ -188,9 +188,9 @@ export class Connections {
     else this.#owner.onConnectionFailed(connection);
   }
 
-  /** Tells the peer and closes a connection, with the answer of the peer where it has not answered yet. Nothing waits on it any more. */
+  /** Sends the close message and closes a connection; if the peer has not answered yet, when it answers. No request waits on it any more. */
   close(connection: PeerConnection): void {
-    // The peer may have ended one that only answers went over, while its endpoint was being closed.
+    // The peer may have ended a connection that carried only answers, while its endpoint was being closed.
     if (this.#byId(connection.id) !== connection) return;
     connection.sendClose();
     // A failed peer does not answer; a client that attaches later is notified then.
@@ -206,7 +206,7 @@ export class Connections {
     if (oldest !== undefined && this.#leaving.size > LEAVING_MAX) this.drop(oldest);
   }
 
-  /** Closes what was waiting to tell its peer and has done so, and tries again what this process had no descriptors for. */
+  /** Closes connections that have sent their close message, and retries requests of peers that this process had no descriptors for. */
   progress(): void {
     for (const connection of this.#draining) {
       if (connection.isDrained) this.drop(connection);
@@ -214,7 +214,7 @@ export class Connections {
     for (const request of this.#deferred.takeDue()) this.#serve(request);
   }
 
-  /** True while a closed connection has something to say to its peer, or a peer waits for its half of one. */
+  /** True while a closed connection has a message for its peer, or a peer waits for the half of its connection here. */
   get hasPending(): boolean {
     return this.#leaving.size > 0 || this.#deferred.count > 0;
   }
@@ -224,7 +224,7 @@ export class Connections {
     return this.#leaving.has(connection);
   }
 
-  /** Closes a connection without a word. */
+  /** Closes a connection without a close message. */
   drop(connection: PeerConnection): void {
     this.#leaving.delete(connection);
     this.#draining.delete(connection);
@@ -342,7 +342,7 @@ export class Connections {
     return undefined;
   }
 
-  /** Tells a peer that its half of a connection has no other. */
+  /** Tells a peer that its half of a connection has no counterpart. */
   #refuse(address: WorkerAddress, remoteId: number): void {
     if (this.#draining.size >= REFUSALS_MAX) return;
     const connection = this.#accept(address);
@@ -357,7 +357,7 @@ export class Connections {
 
   #onReply(frame: AmFrame, { from: remoteId, windowBytes }: WireupFields): void {
     const connection = this.of(frame);
-    // To a half that was accepted, only its client attaches.
+    // A half that was accepted may be attached to only by its client.
     if (connection !== undefined && !this.#accepted.has(connection)) {
       this.#established(connection, remoteId, windowBytes);
     }
@@ -371,7 +371,7 @@ export class Connections {
     else if (connection.failure !== Status.OK) connection.sendClose();
   }
 
-  /** The half of a connection that a peer asks for; or why there is none. */
+  /** The half here of a connection that a peer asks for; or why there is none. */
   #accept(address: WorkerAddress): PeerConnection | UcxError {
     try {
       const connection = this.#make(address);
@@ -408,7 +408,7 @@ export class Connections {
   }
 
   /**
-   * Begins a conversation, without which the connection is none.
+   * Sends the first wire-up message of a connection, which cannot exist without it.
    * @throws UcxError by the status of a transport that cannot; the connection is dropped then
    */
   #sayFirst(connection: PeerConnection, to: number, code: number, number: number, payload: Uint8Array): void {

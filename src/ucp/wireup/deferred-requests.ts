@@ -1,4 +1,4 @@
-/** Requests of peers to connect that this process has no descriptors or memory for now: kept until they are tried again. Who tries is the connections' business. */
+/** Requests of peers to connect for which this process lacks descriptors or memory: kept until connections.ts tries them again. */
 
 import type { Clock } from '../../ucs/sys/clock.ts';
 import type { WorkerAddress } from '../lane/worker-address.ts';
@@ -6,15 +6,15 @@ import type { WorkerAddress } from '../lane/worker-address.ts';
 /** Time between two tries. */
 const RETRY_NS = 5e6;
 
-/** What a peer asks for. */
+/** The connection that a peer asks for. */
 export interface PeerRequest {
   readonly packed: Uint8Array;
   readonly address: WorkerAddress;
-  /** Of the connection among those between the two workers. */
+  /** Number of the connection among those between the two workers. */
   readonly number: number;
-  /** The peer's half. */
+  /** Id of the peer's half. */
   readonly remoteId: number;
-  /** What the peer takes without having asked for it. */
+  /** Bytes that the peer accepts before it asks for them. */
   readonly windowBytes: number;
 }
 

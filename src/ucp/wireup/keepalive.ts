@@ -1,6 +1,6 @@
 /**
- * Keepalive: whether the peers of connections live, by looking at regular times and by what transports tell at once. What happens to those that do not is
- * the worker's business.
+ * Keepalive: detects peers that have failed, by periodic checks and by immediate reports of transports. It does not end their connections: the worker
+ * does.
  */
 
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
@@ -8,7 +8,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { Iface, UctEndpoint } from '../../uct/api/iface.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 
-/** What is looked at. */
+/** The connections that are checked, and the handler of failures. */
 export interface KeepaliveOwner {
   readonly ifaces: readonly Iface[];
   /** The connections that are to be watched. */
@@ -24,7 +24,7 @@ export class Keepalive {
   #timer: Timer | undefined;
   #closed = false;
 
-  /** @param intervalNs time between two looks; Infinity for never */
+  /** @param intervalNs time between two checks; Infinity for never */
   constructor(owner: KeepaliveOwner, clock: Clock, intervalNs: number) {
     this.#owner = owner;
     this.#clock = clock;
@@ -32,7 +32,7 @@ export class Keepalive {
     for (const iface of owner.ifaces) iface.setErrorHandler?.((endpoint, status) => this.#onFailed(endpoint, status));
   }
 
-  /** There is something to watch. */
+  /** Called when there is a connection to watch. */
   start(): void {
     if (this.#timer !== undefined || this.#closed || this.#intervalNs === Number.POSITIVE_INFINITY) return;
     this.#timer = this.#clock.setTimer(this.#intervalNs, () => {
@@ -46,7 +46,7 @@ export class Keepalive {
     this.#timer?.cancel();
   }
 
-  /** A transport has lost a peer. */
+  /** Called when a transport has lost a peer. */
   #onFailed(failed: UctEndpoint, status: Status): void {
     const watched = this.#owner.watched();
     const connection = watched.find(({ lanes }) => lanes.some(({ endpoint }) => endpoint === failed));
@@ -55,7 +55,7 @@ export class Keepalive {
 
   #check(): void {
     const watched = this.#owner.watched();
-    // First: what is called below is the application's, and may throw.
+    // First, because the callbacks below are the application's, and may throw.
     if (watched.length > 0) this.start();
     for (const connection of watched) {
       const statuses = connection.lanes.map(({ endpoint }) => endpoint.check());

@@ -37,7 +37,7 @@ export class Peers {
 
   /**
    * The worker with this address.
-   * @param next number of the next connection with a worker that is not known: what the peer says, where it asks
+   * @param next number of the next connection with an unknown worker: the number in its request, if it asks
    */
   get(packedAddress: Uint8Array, next = 0): Peer {
     const key = keyOf(packedAddress);
@@ -51,7 +51,7 @@ export class Peers {
     return peer;
   }
 
-  /** A worker may have lost its last connection. */
+  /** Called when a worker may have lost its last connection. */
   release(peer: Peer): void {
     if (peer.own.size + peer.passive.size > 0) return;
     this.#idle.add(peer);

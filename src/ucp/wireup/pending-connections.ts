@@ -1,4 +1,4 @@
-/** The connections of a worker with requests that found no resources: progress starts them again. */
+/** The connections of a worker with requests that lack resources: progress starts them again. */
 
 import type { PeerConnection } from '../base/peer-connection.ts';
 
@@ -7,7 +7,7 @@ export class PendingConnections {
   readonly #connections: Set<PeerConnection> = new Set();
   readonly #onFailed: (connection: PeerConnection) => void;
 
-  /** @param onFailed told of connections that have failed within a call */
+  /** @param onFailed called for connections that have failed within a call */
   constructor(onFailed: (connection: PeerConnection) => void) {
     this.#onFailed = onFailed;
   }
@@ -24,7 +24,7 @@ export class PendingConnections {
     this.#connections.delete(connection);
   }
 
-  /** Starts what waits, as far as there are resources; returns how many requests were started or ended. */
+  /** Starts waiting requests, as far as there are resources; returns how many were started or ended. */
   restart(): number {
     let started = 0;
     for (const connection of this.#connections) {

@@ -1,6 +1,6 @@
 /**
- * The connections of one worker that are agreed on by socket addresses: its listeners, its attempts to connect, and how what both ends have exchanged becomes
- * two halves that belong together. The connection manager is opened at the first use.
+ * The connections of one worker by socket addresses: its listeners, its attempts to connect, and the two halves of a connection that result from the
+ * exchanged data. The connection manager is opened at the first use.
  */
 
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
@@ -37,7 +37,7 @@ import type { Connections } from './connections.ts';
 /** The worker behind them. */
 export interface SocketOwner {
   readonly context: { readonly resources: { openConnectionManager(): ConnectionManager }; readonly clock: Clock };
-  /** What peers can cause. */
+  /** Warnings that peers can cause, limited in number. */
   readonly warnings: LimitedLog;
   readonly clientId: bigint;
   readonly packedAddress: Uint8Array;
@@ -58,7 +58,7 @@ export class SocketConnections {
   readonly #attaching: Attaching;
   #manager: ConnectionManager | undefined;
   #isDue = false;
-  /** The sleep of the manager that was told apart last. */
+  /** The last sleep of the manager whose end is awaited here. */
   #asleep: Promise<void> | undefined = undefined;
   #closed = false;
 
@@ -73,7 +73,7 @@ export class SocketConnections {
     return this.#manager === undefined ? [] : [this.#manager];
   }
 
-  /** Whether progress has to look now: a system call, which is not made in every call of progress. */
+  /** Whether progress has to drive the manager now: that is a system call, so it is not made in every call of progress. */
   get isDue(): boolean {
     return this.#isDue;
   }
@@ -140,7 +140,7 @@ export class SocketConnections {
     return this.#owner.start(request, params);
   }
 
-  /** Gives up an attempt; false when it has ended. */
+  /** Cancels an attempt; false if it has ended. */
   cancel(request: ConnectRequest): boolean {
     const attempt = this.#attempts.get(request);
     if (attempt === undefined) return false;
@@ -149,7 +149,7 @@ export class SocketConnections {
     return true;
   }
 
-  /** A half that was accepted has its client, or is gone. */
+  /** Called when a half that was accepted has its client, or is gone. */
   attached(connection: PeerConnection): void {
     this.#attaching.delete(connection);
   }
@@ -210,7 +210,7 @@ export class SocketConnections {
     }
     connection.socketAddresses = { local: request.serverAddress, remote: request.clientAddress };
     const endpoint = this.#owner.adopt(connection, options);
-    // The answer takes as much time as the client has for what comes then.
+    // One time-out for the answer, and one for the client to attach after it.
     const timeoutNs = 2 * this.#open().timeoutNs;
     this.#attaching.add(connection, listener, request.clientAddress.address, timeoutNs);
     const { id: connectionId, inbound } = connection;
@@ -255,7 +255,7 @@ export class SocketConnections {
   }
 }
 
-/** Ends a request of the application: what its callback throws is an uncaught exception, and does not keep the server from hearing. */
+/** Ends a request of the application. An exception of its callback becomes an uncaught exception, so that the server still gets its answer. */
 function end(request: Request, status: Status): void {
   call(() => request.end(status));
 }

@@ -70,10 +70,9 @@ export function beforeComment(text: string): string {
 }
 
 /**
- * Parses the text of a file: `NAME=value` lines, lines of comment that begin with `#` or `;`, blank lines, `[section]` headers. Blanks around a value
- * and a comment that begins with `;` after a blank are removed. The lines of a section apply if all its conditions are met: lines such as `CPU
- * vendor=AMD`, whose name contains a
- * blank and whose value may be a glob.
+ * Parses the text of a file: `NAME=value` lines, lines of comment that begin with `#` or `;`, blank lines, `[section]` headers. Blanks around a value and
+ * a comment that begins with `;` after a blank are removed. The lines of a section apply if all its conditions are met: lines such as `CPU vendor=AMD`,
+ * whose name contains a blank and whose value may be a glob.
  * @param path only for messages and for {@link ConfigFile.path}
  * @param facts about this machine; a condition on an unknown fact is not met
  * @throws UcxError ERR_CONFIG_FILE naming path and line for anything else

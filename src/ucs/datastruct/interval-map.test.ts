@@ -107,7 +107,7 @@ describe('IntervalMap', () => {
         const map = new IntervalMap<{ id: number }>();
         const ends = new Map<number, { end: number; value: { id: number } }>();
         for (let i = 0; i < COUNT; i++) {
-          // In random order; lengths below and above a page, and some longer than what the table of recent finds clears page by page.
+          // In random order; lengths below and above a page, and some longer than those that the table of recent finds clears page by page.
           const start = ((i * 1789) % COUNT) * STEP * 100;
           const value = { id: i };
           const end = start + (i % 50 === 0 ? 400_000 : 1 + ((i * 37) % STEP));

@@ -1,6 +1,5 @@
 /**
- * Destinations of log records: the file of UCX_LOG_FILE, or standard error without it. Files are bounded and rotated as in UCX: `log`, `log.1`, ...
- * up to
+ * Destinations of log records: the file of UCX_LOG_FILE, or standard error without it. Files are bounded and rotated as in UCX: `log`, `log.1`, ... up to
  * the oldest. It does not filter records; see log.ts.
  */
 

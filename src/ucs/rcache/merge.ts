@@ -26,9 +26,8 @@ export function alignBounds(start: number, end: number, alignment: number, limit
 }
 
 /**
- * Joins aligned bounds with the regions that they overlap: the union of the ranges at the largest alignment, until nothing overlaps any more. Regions
- * of another
- * protection are not joined, because the protection of one does not hold for the memory of the other.
+ * Joins aligned bounds with the regions that they overlap: the union of the ranges at the largest alignment, until nothing overlaps any more. Regions of
+ * another protection are not joined, because the protection of one does not hold for the memory of the other.
  */
 export function mergeBounds<R extends object>(
   regions: IntervalMap<RcacheRegion<R>>,

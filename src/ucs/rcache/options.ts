@@ -14,10 +14,9 @@ export interface Registrar<R extends object> {
    */
   register(start: number, byteLength: number, protection: number): R | Status;
   /**
-   * Ends a registration; called in `release`, `acquire`, `purge`, `progress` or a task of the event loop, never in a report of unmapped memory.
-   * Should
-   * not throw, because the caller of the cache did not cause the failure. An error goes to {@link RcacheOptions.onError}, and the registration
-   * counts as ended: it is not tried again.
+   * Ends a registration; called in `release`, `acquire`, `purge`, `progress` or a task of the event loop, never in a report of unmapped memory. Should not
+   * throw, because the caller of the cache did not cause the failure. An error goes to {@link RcacheOptions.onError}, and the registration counts as
+   * ended: it is not tried again.
    */
   deregister(registration: R): void;
 }

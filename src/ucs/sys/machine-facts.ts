@@ -9,8 +9,7 @@ import { readFileSync } from 'node:fs';
 const CPU_VENDORS: Readonly<Record<string, string>> = { GenuineIntel: 'Intel', AuthenticAMD: 'AMD' };
 
 /**
- * The fact with this name: `CPU vendor` as UCX names it, `DMI product name` as the firmware names it. Undefined for everything else: `CPU model` is a
- * name
+ * The fact with this name: `CPU vendor` as UCX names it, `DMI product name` as the firmware names it. Undefined for everything else: `CPU model` is a name
  * that UCX gives to families of processors.
  */
 export function machineFact(name: string): string | undefined {

@@ -101,7 +101,7 @@ export class AbortError extends Error {
   }
 }
 
-/** A caught value as an error: what is not an Error becomes the message of one. */
+/** A caught value as an error: a value that is not an Error becomes the message of one. */
 export function asError(thrown: unknown): NodeJS.ErrnoException {
   return thrown instanceof Error ? thrown : new Error(String(thrown));
 }

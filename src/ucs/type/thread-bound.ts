@@ -3,8 +3,7 @@
  * nothing by itself.
  *
  * The clone algorithm copies the fields of an object in order and refuses a symbol by its description, in every version of Node.js.
- * `markAsUncloneable` is not in all
- * of them, and its error states no reason.
+ * `markAsUncloneable` is not in all of them, and its error states no reason.
  */
 
 /** The value of the first field of such an object: `readonly thread: symbol = THREAD_BOUND`. */

@@ -33,9 +33,10 @@ export interface ClientRequest {
   /** False once the request was answered, the client has disconnected, or the listener's manager has closed. */
   readonly live: boolean;
   /**
-   * Accepts the request.\n@param onSettled called once inside progress, unless the manager closes before: OK if the client continues, its failure if it
-   * cannot, CONNECTION_RESET if it has disconnected, TIMED_OUT if it does not confirm\n@throws UcxError ERR_INVALID_PARAM for too long private data;
-   * ERR_NOT_CONNECTED if the client has disconnected or the request was answered
+   * Accepts the request.
+   * @param onSettled called once inside progress, unless the manager closes before: OK if the client continues, its failure if it cannot, CONNECTION_RESET
+   *   if it has disconnected, TIMED_OUT if it does not confirm
+   * @throws UcxError ERR_INVALID_PARAM for too long private data; ERR_NOT_CONNECTED if the client has disconnected or the request was answered
    */
   accept(privateData: Uint8Array, onSettled: (status: Status) => void): void;
   /** Rejects the request: the client gets the status, a failure, and the reason as text for users. No effect on a request that is not live. */
@@ -91,7 +92,6 @@ export interface ConnectionManager {
   listen(address: SocketAddress, backlog: number, onRequest: (request: ClientRequest) => void): SocketListener;
   /**
    * Connects to a listener.
-   * @param onAnswer called once inside progress, unless the attempt is cancelled before
    * @param onAnswer called once inside progress, unless the attempt is cancelled before
    */
   connect(address: SocketAddress, privateData: Uint8Array, onAnswer: OnConnectAnswer): ConnectAttempt;

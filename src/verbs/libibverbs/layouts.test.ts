@@ -1,4 +1,4 @@
-/** The structs of libibverbs: compared with the installed header, if there is one and a compiler. */
+/** The structs of libibverbs, compared with the installed header, if the header and a compiler are installed. */
 
 import { existsSync } from 'node:fs';
 import { afterAll, describe, expect, it } from 'vitest';

@@ -1,6 +1,6 @@
-/** Structs of libibverbs that only its binding uses, as byte offsets: what `offsetof` gives for infiniband/verbs.h. A test compares them with the installed header. */
+/** Structs of libibverbs that only its binding uses, as byte offsets (`offsetof` in infiniband/verbs.h). A test compares them with the installed header. */
 
-/** struct ibv_context: the operations that are called through it, and its descriptor. */
+/** struct ibv_context: offsets of the functions that are called through it, and of its descriptor. */
 export const ContextLayout = {
   POLL_CQ: 96,
   REQ_NOTIFY_CQ: 104,
@@ -14,7 +14,7 @@ export const ContextLayout = {
 /** struct ibv_comp_channel. */
 export const ChannelLayout = { FD: 8, BYTES: 16 } as const;
 
-/** struct ibv_qp and struct ibv_mr: what is read of them. */
+/** struct ibv_qp and struct ibv_mr: the fields that the binding reads. */
 export const QpLayout = { QP_NUM: 52, BYTES: 160 } as const;
 export const MrLayout = { LKEY: 36, RKEY: 40, BYTES: 48 } as const;
 
@@ -88,7 +88,7 @@ export const QpAttrLayout = {
   BYTES: 144,
 } as const;
 
-/** Bits that tell which fields of struct ibv_qp_attr count (enum ibv_qp_attr_mask). */
+/** Bits that select the valid fields of struct ibv_qp_attr (enum ibv_qp_attr_mask). */
 export const QpAttrMask = {
   STATE: 1,
   ACCESS_FLAGS: 8,

@@ -1,4 +1,4 @@
-/** A device that was opened with libibverbs, behind the verbs port. Post, poll and notify call the functions of its table, which are decoded once. */
+/** A device opened with libibverbs, behind the verbs port. Post, poll and notify call functions from the table of the device, which are bound once. */
 
 import {
   allocateScratch,
@@ -53,7 +53,7 @@ const O_NONBLOCK = 0o4000;
 const SCRATCH_BYTES = 256;
 const FIRMWARE_BYTES = 64;
 const GID_TYPES = ['ib', 'roce_v1', 'roce_v2'] as const;
-/** Bytes per second of a lane, by the bit of its speed (SDR to NDR), without the encoding. */
+/** Bytes per second of a lane, by the bit of active_speed (SDR to NDR), without the overhead of the line encoding. */
 const LANE_SPEEDS: ReadonlyMap<number, number> = new Map([
   [1, 0.25e9],
   [2, 0.5e9],
@@ -64,7 +64,7 @@ const LANE_SPEEDS: ReadonlyMap<number, number> = new Map([
   [64, 6.25e9],
   [128, 12.5e9],
 ]);
-/** Lanes, by the bit of the width. */
+/** Number of lanes, by the bit of active_width. */
 const WIDTHS: ReadonlyMap<number, number> = new Map([
   [1, 1],
   [2, 4],
@@ -75,7 +75,7 @@ const WIDTHS: ReadonlyMap<number, number> = new Map([
 
 type DataPathCall = (object: number, address: number, other: number) => number;
 
-/** What the objects of a device share. */
+/** State that the objects of a device share. */
 interface Device {
   readonly functions: LibibverbsFunctions;
   readonly context: number;
@@ -83,12 +83,12 @@ interface Device {
   readonly postSend: DataPathCall;
   readonly postReceive: DataPathCall;
   readonly postSrqReceive: DataPathCall;
-  /** Of a queue, a number of completions and the address for them. */
+  /** Arguments: the queue, the maximum number of completions, and the address where they are written. */
   readonly pollCq: DataPathCall;
   readonly requestNotify: (cq: number, solicitedOnly: number) => number;
 }
 
-/** A pointer that a function has returned. @throws SyscallError with its errno if it is 0 */
+/** Checks a pointer that a function has returned. @throws SyscallError with the errno of the function if the pointer is 0 */
 function pointerOf(result: number, call: string, what: string): number {
   if (result === 0) throw new SyscallError(call, lastErrno(), what);
   return result;
@@ -307,7 +307,7 @@ class Ah extends Destroyable implements AddressHandle {
   }
 }
 
-/** Addresses inside the block that a queue posts from, each made once: a sum that is handed to a foreign function would be a new heap number each time. */
+/** Addresses inside the block that a queue posts from, each computed once: a sum passed to a foreign function would allocate a heap number each time. */
 class PostAddresses {
   readonly #byOffset: Map<number, number> = new Map();
   #block: VerbsBlock | undefined;
@@ -438,7 +438,7 @@ class Qp extends Destroyable implements QueuePair {
   }
 }
 
-/** Writes struct ibv_qp_attr; returns the mask of the fields that count. */
+/** Writes struct ibv_qp_attr; returns the mask of the valid fields. */
 function writeAttributes(scratch: ScratchBlock, attributes: QpAttributes, type: QpType): number {
   const { view } = scratch;
   scratch.u8.fill(0, 0, QpAttrLayout.BYTES);

@@ -36,7 +36,7 @@ export class Libibverbs implements VerbsPort {
     });
   }
 
-  /** The devices are valid inside the call. */
+  /** Calls the function with the list of devices, which is valid during the call. */
   #withList<T>(use: (pointers: readonly number[]) => T): T {
     using count = allocateScratch(4);
     const list = this.#functions.getDeviceList(count.address);

@@ -2,7 +2,7 @@
 
 import { DynamicLibrary } from '../../sys/index.ts';
 
-/** Names by which the loader finds it. */
+/** Names of the shared library. */
 export const LIBIBVERBS_NAMES: readonly string[] = ['libibverbs.so.1'];
 
 type Call = (...values: number[]) => number;

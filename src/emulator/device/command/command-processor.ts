@@ -52,7 +52,7 @@ export interface CommandProcessorOptions {
   readonly traffic: CardTraffic;
   /** Writes 32 bits to any device address. */
   readonly writeWord: (high: number, low: number, value: number) => void;
-  /** Called when a turn has ended with work left: {@link CommandProcessor.pump} has to be called soon. */
+  /** Called when a turn has ended before all work was done: {@link CommandProcessor.pump} has to be called soon. */
   readonly onTurnEnd: () => void;
 }
 
@@ -66,7 +66,7 @@ export class CommandProcessor implements BufferQueue {
   readonly #executor: PacketExecutor;
   readonly #budget: TurnBudget = new TurnBudget();
   readonly #fetch: PacketFetch = new PacketFetch();
-  /** The buffer that a submission starts: a new object only for one that has to wait. */
+  /** The buffer that a submission starts. Reused: only a buffer that has to wait gets its own object. */
   readonly #direct: PendingBuffer = directBuffer();
   /** Streams with pending buffers. */
   readonly #blocked: Set<Stream> = new Set();
@@ -296,7 +296,7 @@ export class CommandProcessor implements BufferQueue {
         ? this.#executor.writeBulk(stream, job, words, index)
         : this.#executor.execute(stream, job, opcode, words, index);
       if (outcome === 'blocked') break;
-      // The values of a WREG_BULK that is executed follow one by one.
+      // After the header of a WREG_BULK, its values are executed one by one; a WREG_BULK that its predicate skips is skipped as a whole.
       next += cp.bulkLeft > 0 ? bytes : whole;
     }
     if (job.channel !== undefined && job.position !== written) job.channel.publish();
@@ -304,8 +304,8 @@ export class CommandProcessor implements BufferQueue {
   }
 
   /**
-   * REPEAT at byte `at`: the start of a loop, or its end, which goes back while its predicate holds (inferred: no public source describes it; a loop
-   * has no other count, and LOAD_AND_EXE inside it loads the predicate anew).
+   * REPEAT at byte `at`: the start of a loop, or its end, which jumps back while its predicate holds (inferred: no public source describes it; the packet
+   * contains no count, and LOAD_AND_EXE inside the loop loads the predicate anew).
    * @returns the byte to continue at; negative if the turn is over
    */
   #repeat({ cp, stall }: Stream, words: Int32Array, index: number, at: number): number {
@@ -349,7 +349,7 @@ function fetchedBuffer(job: Job, words: Int32Array, index: number): PendingBuffe
   return { job, memory: undefined, ...place, offset: 0, isHeld: undefined, isStarted: false };
 }
 
-/** A buffer that the driver copied at submission: the part that is not executed, or all of it if it has a loop. */
+/** Copies a waiting buffer, which the program may change after the submission: the part that is not executed, or all of it if it has a loop. */
 function copied({ cp }: Stream, rest: PendingBuffer, memory: PhysicalMemory): PendingBuffer {
   const from = cp.hasLoops ? 0 : rest.offset;
   const bytes = memory.window(from).u8.slice(from, rest.end);

@@ -1,6 +1,6 @@
 /**
- * The registers of the DMA cores, behind the queue managers: a write to COMMIT transfers what the other registers describe, and a completion message
- * follows if it is enabled. The bytes are moved as those of LIN_DMA packets.
+ * The registers of the DMA cores, behind the queue managers: a write to COMMIT starts the transfer that the other registers describe; a completion message
+ * follows if it is enabled. The bytes are moved like those of LIN_DMA packets.
  *
  * Source, Linux 6.12: include/gaudi/asic_reg/dma0_core_regs.h and dma0_core_masks.h, gaudi_memset_device_memory and gaudi_dma_core_transfer of gaudi.c;
  * include/gaudi2/asic_reg/dcore0_edma0_core_ctx_regs.h and arc_farm_kdma_ctx_masks.h, gaudi2_send_job_to_kdma of gaudi2.c. The meaning of sizes and
@@ -26,7 +26,7 @@ interface CoreLayout {
   readonly WR_COMP_WDATA: number;
   readonly WR_COMP_ADDR_LO: number;
   readonly WR_COMP_ADDR_HI: number;
-  /** Transposition and compression, which are not modelled; undefined where COMMIT has them. */
+  /** Register with the bits for transposition and compression, which are not modelled; undefined if COMMIT has these bits. */
   readonly CTRL?: number;
   /** Bits of the upper word of a destination that belong to the address. */
   readonly dstHighMask: number;
@@ -37,7 +37,7 @@ interface CoreLayout {
   readonly unsupportedCtrl: number;
 }
 
-/** Bits of COMMIT of gaudi2 besides those that LIN_DMA packets of gaudi have too. */
+/** Bits of COMMIT of gaudi2 that LIN_DMA packets of gaudi do not have. */
 const Gaudi2Commit = {
   ENDIAN_SWAP: 0x6,
   BF16: 0x40,
@@ -113,7 +113,7 @@ export class DmaCores {
     this.#layout = LAYOUTS[options.profile.name];
   }
 
-  /** Whether the engine of a stream is one of them. */
+  /** Whether the engine of a stream is a DMA engine with such registers. */
   has(stream: Stream): boolean {
     const { profile } = this.#options;
     return this.#layout !== undefined && DMA_ENGINES.has(profile.queues[stream.queueId]!.engine);
@@ -160,7 +160,7 @@ export class DmaCores {
     );
   }
 
-  /** Whether COMMIT of gaudi2 has the bit of a dimension: 0 for TSIZE_1. */
+  /** Whether the bit of a dimension is set in COMMIT of gaudi2; `first` is the bit of dimension 0, which is that of TSIZE_1. */
   #hasBit(commit: number, first: number, dimension: number): boolean {
     return this.#options.profile.name === 'gaudi2' && (commit & (first << dimension)) !== 0;
   }

@@ -26,7 +26,7 @@ const PATTERN_BYTES = 8;
 /** Minimum size of inline copies that are timed: shorter ones take hardly longer than reading the clock. */
 const TIMED_BYTES_MIN = 65_536;
 
-/** What transfers need from their card. */
+/** Parts of the card that transfers use. */
 export interface LinearDmaOptions {
   readonly access: EngineAccess;
   readonly engines: DmaEngines;

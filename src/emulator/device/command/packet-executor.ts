@@ -78,12 +78,12 @@ export interface PacketExecutorOptions {
   readonly buffers: BufferQueue;
 }
 
-/** Bytes of predicates with a word for each, and with a bit for each. */
+/** Bytes of the predicates in memory: stored as one word each, or as one bit each. */
 const PREDICATE_WORDS_BYTES = 128;
 const PREDICATE_BITS_BYTES = 4;
 const SCALAR_BYTES = 16;
 const CB_LIST_ENTRY_BYTES = 16;
-/** Packets that cannot be executed from scalars. */
+/** Opcodes of packets that LOAD_AND_EXE cannot execute from scalars. */
 const NOT_IN_SCALARS: ReadonlySet<number> = new Set([
   PacketOpcode.LOAD_AND_EXE,
   PacketOpcode.REPEAT,
@@ -204,7 +204,7 @@ export class PacketExecutor {
     return 'next';
   }
 
-  /** What a message sends: its value, or the low word of the time. */
+  /** The word that a message sends: its value, or the low word of the time. */
   #valueOf(value: number, control: number): number {
     return msgOperation(control) === 1 ? this.#options.clock.nowNs() | 0 : value;
   }
@@ -245,7 +245,7 @@ export class PacketExecutor {
     return this.#writeOwn(stream, job, wregOffset(control), isScalar ? stream.cp.scalars[value & 3]! : value);
   }
 
-  /** Writes a register in the block of the stream's engine. That of COMMIT ends when its transfer is in the channel. */
+  /** Writes a register in the block of the stream's engine. A write to COMMIT is complete when its whole transfer is in the channel. */
   #writeOwn(stream: Stream, job: Job, offset: number, value: number): Outcome {
     const { registers, dmaCores } = this.#options;
     const { cp } = stream;
@@ -269,7 +269,7 @@ export class PacketExecutor {
     return buffers.fetch(stream, job, words, index) ? 'next' : 'blocked';
   }
 
-  /** CB_LIST: executes the CP_DMA packet of a table whose number is in memory. */
+  /** CB_LIST: reads an index from memory, and executes the CP_DMA packet with that index in a table. */
   #bufferList(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
     const { asic, reader } = this.#options;
     if (asic !== 'gaudi2') return this.undefinedOpcode(stream, PacketOpcode.CB_LIST);
@@ -321,8 +321,8 @@ export class PacketExecutor {
   }
 
   /**
-   * Executes the scalars: the packet in the upper two, or that in the lower two or all four. If the lower two are a packet of their own, one in the
-   * upper two follows it (inferred; none is there if they are 0).
+   * Executes the scalars: the packet in the upper two, or the packet that starts in the lower two and has two or four words. After a packet of two
+   * words, the packet in the upper two is executed, unless they are 0 (inferred).
    */
   #executeScalars(stream: Stream, job: Job, isUpper: boolean): Outcome {
     const { cp } = stream;

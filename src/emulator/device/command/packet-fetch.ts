@@ -21,7 +21,7 @@ export class PacketFetch {
   index = 0;
   readonly #scratch: ScratchBlock = allocateScratch(PACKET_BYTES_MAX);
   readonly #scratchWords: Int32Array;
-  /** Bytes read ahead, their memory and first byte; undefined if there are none. */
+  /** Bytes that were read ahead, with their memory and the offset of the first one; undefined if there are none. */
   #ahead: ScratchBlock | undefined;
   #aheadWords: Int32Array = new Int32Array(0);
   #aheadMemory: PhysicalMemory | undefined;
@@ -72,7 +72,7 @@ export class PacketFetch {
     this.#ahead?.free();
   }
 
-  /** Bytes that cannot be read are zeros, which are not a valid packet: the stream stops there. */
+  /** Reads zeros for bytes that cannot be read: they are not a valid packet, so the stream stops there. */
   #showForeign(memory: PhysicalMemory, offset: number, byteLength: number): void {
     const needed = Math.min(byteLength, PACKET_BYTES_MAX);
     const isAhead = memory === this.#aheadMemory && offset >= this.#aheadStart && offset + needed <= this.#aheadEnd;

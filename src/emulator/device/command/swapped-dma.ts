@@ -13,7 +13,7 @@ import type { Stream } from '../queue/stream.ts';
 import type { TurnBudget } from '../queue/turn-budget.ts';
 import type { LinearDma, Outcome } from './linear-dma.ts';
 
-/** Bytes of a slice, a multiple of every element, and units of the budget that it takes. */
+/** Bytes of a slice, a multiple of every element size; units of the turn budget that a slice takes. */
 const SLICE_BYTES = 65_536;
 const SLICE_UNITS = 128;
 

@@ -41,7 +41,7 @@ import { EngineProgram } from './engine-program.ts';
 import type { EngineThreadData } from './engine-thread.ts';
 
 const NS_PER_US = 1000;
-/** Limit of the wait for a thread to stop: it is in the middle of a copy, or it is dead. */
+/** Limit of the wait for a thread to stop. A thread that has not stopped by then is in the middle of a copy, or dead. */
 const STOP_TIMEOUT_MS = 1000;
 /** Limit of the wait of an exiting process for a thread that is still loading its modules. */
 const LOAD_TIMEOUT_MS = 10_000;

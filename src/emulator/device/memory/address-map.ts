@@ -1,6 +1,6 @@
 /**
  * Decodes 64-bit device addresses for the engines of one card: HBM, SRAM, registers, or host memory through the MMU.
- * Checking whether an access is allowed, and copying, are the work of its callers.
+ * Its callers check whether an access is allowed, and copy.
  *
  * Addresses are passed as two 32-bit words and results are (memory, offset). A lookup stores its result in fields of the map
  * instead of an object, because it runs several times per packet and must not allocate.
@@ -58,7 +58,7 @@ export class AddressMap {
     this.#regions = regions;
   }
 
-  /** Decodes an address given as 32-bit halves, signed or unsigned; the result is in the fields. */
+  /** Decodes an address given as 32-bit halves, signed or unsigned, into the fields of this object. */
   decode(high: number, low: number): Target {
     for (let i = 0; i < this.#regions.length; i++) {
       const region = this.#regions[i]!;

@@ -36,7 +36,7 @@ export function copyMemory(
 
 /**
  * Copies bytes of a memory to an address of this process. Bytes that cannot be read, because their process has ended or has unmapped
- * them, are left unchanged: the card continues, the owner has lost the memory.
+ * them, are left unchanged at the target: the card continues without an error.
  */
 export function fetchBytes(memory: PhysicalMemory, offset: number, target: number, byteLength: number): void {
   if (memory.pid === 0) memcpy(target, memory.address + offset, byteLength);

@@ -3,8 +3,8 @@
  * Choosing addresses (driver/memory/va-space.ts) and decoding physical ones (address-map.ts) are separate.
  *
  * Addresses are offsets from the base of the range, which are exact JavaScript numbers; 64-bit addresses are not.
- * Translations are kept as intervals in address order, not per page: pinned host memory is contiguous here, and a
- * page of HBM has 768 MiB.
+ * Translations are kept as intervals in address order, not per page: pinned host memory is contiguous here, and
+ * pages of HBM are large (768 MiB on gaudi2).
  */
 
 import type { PhysicalMemory } from './physical-memory.ts';

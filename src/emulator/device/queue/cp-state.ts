@@ -14,17 +14,17 @@ export class CpState {
   /** Bit n is predicate n. Predicate 0 is always set. */
   predicates = 1;
   readonly scalars: Int32Array = new Int32Array(SCALARS);
-  /** Byte behind the start of the inner and of the outer loop in the current buffer; negative without one. */
+  /** Offset of the first packet in the inner and in the outer loop of the current buffer; negative without such a loop. */
   readonly loops: [number, number] = [NO_LOOP, NO_LOOP];
   /** Progress of LOAD_AND_EXE: 0 before the load, 1 after it, 2 after the first of two packets. */
   step = 0;
-  /** Values of a WREG_BULK that follow in the buffer, in units of 64 bits; whether the lower half of the next one is written; its register. */
+  /** Remaining 64-bit values of the current WREG_BULK, whether the lower half of the next value has been written, and its register. */
   bulkLeft = 0;
   bulkHalf = false;
   bulkRegister = 0;
   /** The transfer of the DMA core that a write to its COMMIT register has started, until its last row is in the channel. */
   transfer: StridedTransfer | undefined = undefined;
-  /** Bytes of a transfer with reversed byte order that are done. */
+  /** Bytes already copied by the current transfer with reversed byte order. */
   swappedBytes = 0;
   /** A completion message of the engine waits until the transfer has ended. */
   completing = false;

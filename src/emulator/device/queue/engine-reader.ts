@@ -25,7 +25,7 @@ export class EngineReader {
   }
 
   /**
-   * Reads bytes at a device address, given as two words, plus `offset`. A fault is reported, and stops the stream as one of its fetches does.
+   * Reads bytes at a device address, given as two words, plus `offset`. A fault is reported and stops the stream, like a fault of a packet fetch.
    * @returns whether all bytes are in {@link words}
    */
   read(stream: Stream, high: number, low: number, offset: number, byteLength: number): boolean {

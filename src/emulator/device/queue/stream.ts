@@ -16,7 +16,7 @@ const FENCES = 4;
 export const Stall = { NONE: 0, TRANSFERS: 1, PACKETS: 2 } as const;
 export type Stall = (typeof Stall)[keyof typeof Stall];
 
-/** Number of command buffers of a job from which on those that are done are removed. */
+/** Number of fetched command buffers of a job at which those that are done are first removed. */
 const FETCHED_MIN = 64;
 
 /** One job: a command buffer on a stream. Done when it is decoded and its channel has passed `position`. */
@@ -29,7 +29,7 @@ export class Job {
   position = 0;
   /** Host virtual address for the time of completion in nanoseconds (64 bits); 0 for none. */
   stampAddress = 0;
-  /** The command buffers that its packets name (CP_DMA, CB_LIST). Those that are done are removed now and then. */
+  /** The jobs of the command buffers that its packets name (CP_DMA, CB_LIST). Those that are done are removed from time to time. */
   fetched: Job[] | undefined = undefined;
   /** The job whose packets have named the command buffer; undefined for a job of the driver. */
   #root: Job | undefined = undefined;
@@ -85,7 +85,7 @@ export interface PendingBuffer {
   end: number;
   /** Injected hang: while it returns true, neither this buffer nor those behind it run. */
   isHeld: (() => boolean) | undefined;
-  /** Whether its first packet was tried. */
+  /** Whether execution has reached its first packet. */
   isStarted: boolean;
 }
 
@@ -96,11 +96,11 @@ export class Stream {
   /** The lower command processor of the same QMAN; it has none itself. */
   readonly lower: Stream | undefined;
   readonly pending: PendingBuffer[] = [];
-  /** Buffers that packets of the current one have named for the same command processor: they run behind it. */
+  /** Buffers that packets of the current buffer have chained to the same command processor: they run after it. */
   readonly chained: PendingBuffer[] = [];
   readonly cp: CpState = new CpState();
   readonly fences: Int32Array = new Int32Array(FENCES);
-  /** Acquired by ARB_POINT: one for all streams of the QMAN. */
+  /** The arbiter that ARB_POINT acquires: one for all streams of the QMAN. */
   readonly arbiter: Arbiter;
   /** Bytes of the transfer at the head that are already in the channel, while the channel is full. */
   movedBytes = 0;

@@ -1,6 +1,6 @@
 /**
- * The work that command processors may repeat in one turn: chained buffers, loops, rows of strided transfers. A program may repeat them
- * endlessly, until its time-out; the thread that runs it serves others between the turns.
+ * Limit of the work that command processors repeat in one turn: chained buffers, loops, rows of strided transfers. Commands may repeat them
+ * endlessly, until the submission times out; between the turns, the thread of the command processors serves other requests.
  */
 
 /** Units of one turn: about a millisecond. */

@@ -49,7 +49,7 @@ export interface CardPort {
   multiWaits: number;
   /** Whether coresight is being programmed (DEBUG SET_MODE). */
   debugMode: boolean;
-  /** A fault waits for the user to close the file; until then nothing runs (the release watchdog is active). */
+  /** After a fault the driver waits until the user closes the file, and nothing runs (the release watchdog is active). */
   readonly releasePending: boolean;
   /** Unplugged: every file returns ENODEV. */
   readonly removed: boolean;
@@ -65,6 +65,6 @@ export interface CardPort {
   service(): void;
   /** Starts the time-out of the oldest incomplete submission, unless it is running. */
   watchTimeout(): void;
-  /** Blocks until no engine accesses memory for the card: then its translations may be removed. */
+  /** Blocks until no engine accesses memory for the card; then translations of the card may be removed. */
   waitForEngines(): void;
 }

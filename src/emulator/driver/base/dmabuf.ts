@@ -88,7 +88,7 @@ export class ExportedDmabuf {
     this.#onClose = onClose;
   }
 
-  /** True while a descriptor of it is open; importers count, because they hold one. Once false, it stays false. */
+  /** True while a descriptor of the dma-buf is open, those that importers hold included. Once false, it stays false. */
   get alive(): boolean {
     if (this.#closed) return false;
     if ((pollNow(this.#writeEnd, PollEvent.OUT) & PollEvent.ERR) === 0) return true;
@@ -96,7 +96,7 @@ export class ExportedDmabuf {
     return false;
   }
 
-  /** False once the card was reset or removed: devices do not reach its memory, and its exporter cannot use it either. */
+  /** False once the card was closed, reset or removed: RDMA devices do not reach the memory, and the exporter cannot use it either. */
   get isOnBus(): boolean {
     return this.#isOnBus;
   }
@@ -110,7 +110,7 @@ export class ExportedDmabuf {
     this.#devices.delete(onLost);
   }
 
-  /** The card leaves the bus, for a reset or for ever. */
+  /** Called when the card leaves the bus, for a reset or for ever: RDMA devices lose the memory. */
   leaveBus(): void {
     this.#isOnBus = false;
     for (const onLost of this.#devices) onLost();
@@ -176,8 +176,8 @@ export class DmabufRegistry {
 }
 
 /**
- * Device and inode: the write end prevents reuse of the number while the dma-buf is registered. Undefined without such a descriptor. No file system is
- * asked: the descriptor may be of a file that this process serves.
+ * Device and inode of a descriptor; undefined if there is no such descriptor. The write end prevents reuse of the inode number while the dma-buf is
+ * registered. The lookup does not call the file system of the file, which this process may serve itself.
  */
 function inodeKey(fd: number): string | undefined {
   const file = descriptorFile('self', fd);

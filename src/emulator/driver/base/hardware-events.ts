@@ -13,7 +13,7 @@ export const HARDWARE_EVENT_REGISTER: Readonly<Record<AsicName, bigint | undefin
   gaudi3: undefined,
 };
 
-/** ECC errors of the eight TPCs of gaudi that cannot be corrected (GAUDI_EVENT_TPC0_DERR to TPC7_DERR); those before them can (TPC0_SERR to TPC7_SERR). */
+/** Uncorrectable ECC errors of the eight TPCs of gaudi (GAUDI_EVENT_TPC0_DERR to TPC7_DERR); TPC0_SERR to TPC7_SERR, before them, are correctable. */
 const GAUDI_TPC_DERR = { first: 46, end: 54 } as const;
 
 /** Whether the driver resets the card after an event. */

@@ -21,7 +21,7 @@ const OFFSET_MAX = 2 ** 31 - 1;
 /** A file of hwmon. */
 export interface SensorFile {
   readonly name: string;
-  /** Undefined for a file that is only written. */
+  /** Undefined for a write-only file. */
   readonly read?: () => string;
   /** Returns 0, or a negative errno: EINVAL for text that is no number. */
   readonly write?: (text: string) => number;

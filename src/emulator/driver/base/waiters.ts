@@ -1,6 +1,6 @@
 /**
  * Waiting for progress of a card or for one of its interrupts: blocking, as a system call does, or by a promise that the event loop resolves.
- * The conditions are those of its callers.
+ * The callers check the conditions that they wait for.
  */
 
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
@@ -9,7 +9,7 @@ import type { DmaEngines } from '../../device/engine/dma-engines.ts';
 /** Rounds of a blocking wait before it pauses between rounds, and the pause. */
 const SPIN_ROUNDS = 256;
 const PAUSE_MS = 0.05;
-/** A word that never changes: waiting for it is a pause. */
+/** A word that never changes: Atomics.wait on it is a pause. */
 const pause: Int32Array<SharedArrayBuffer> = new Int32Array(new SharedArrayBuffer(4));
 
 /** Not an interrupt: a wait for progress. */
@@ -39,13 +39,13 @@ export class Waiters {
     this.#pump = pump;
   }
 
-  /** Whether anything waits. */
+  /** Whether there are waiters. */
   get any(): boolean {
     return this.#waiting.size > 0 || this.#lists.size > 0;
   }
 
   /**
-   * Blocks the thread until `done` or time-out. Runs what can run meanwhile.
+   * Blocks the thread until `done` or time-out, and pumps the card meanwhile.
    * @returns the last result of `done`
    */
   block(timeoutNs: number, done: () => boolean): boolean {
@@ -66,7 +66,7 @@ export class Waiters {
 
   /**
    * Returns a ticket that resolves at the next progress, or after `timeoutNs`. Keeps the process alive meanwhile.
-   * @param interrupt resolves at this interrupt, and not at progress
+   * @param interrupt if given, the ticket resolves at this interrupt, and not at progress
    */
   take(timeoutNs: number, interrupt: number = NO_INTERRUPT): ProgressTicket {
     let resolve: () => void = () => {};
@@ -85,10 +85,10 @@ export class Waiters {
     return { progress, cancel: finish };
   }
 
-  /** Wakes the waiters for progress: descriptors done, a queue that continues. Those for interrupts sleep on. */
+  /** Wakes the waiters for progress, such as descriptors that are done or a queue that continues. Waiters for interrupts sleep on. */
   wake(): void {
     for (const finish of [...this.#waiting]) finish();
-    // The next descriptor may be what an interrupt follows.
+    // The next descriptor may be the one after which the card raises the interrupt.
     if (this.#lists.size > 0) this.#engines.requestProgressEvent();
   }
 

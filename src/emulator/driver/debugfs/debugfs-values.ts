@@ -1,5 +1,5 @@
 /**
- * The numbers and addresses that a program writes to debugfs files of the driver, as the kernel reads them, and device memory as it reaches it. The files are
+ * Values of debugfs files: parses the numbers that programs write, as the kernel does, and accesses device memory at addresses of the card. The files are
  * in debugfs.ts.
  *
  * Source: drivers/accel/habanalabs/common/debugfs.c, Linux 6.12; kstrtoull of lib/kstrtox.c.
@@ -12,7 +12,7 @@ import { fetchBytes, storeBytes } from '../../device/memory/memory-access.ts';
 import type { PhysicalMemory } from '../../device/memory/physical-memory.ts';
 
 const BITS_32 = 32n;
-/** Bytes that one step of a copy moves. */
+/** Maximum number of bytes that one step of a copy moves. */
 const COPY_BYTES = 32_768;
 
 /**
@@ -101,7 +101,7 @@ export class DeviceWindow {
     return (BigInt(registers.readRegister(this.#offset + 4) >>> 0) << BITS_32) | low;
   }
 
-  /** Finds what is at an address: memory, or registers if there is none; returns false for nothing. */
+  /** Looks up an address: memory, or registers if there is no memory; returns false if there is neither. */
   #find(address: bigint): boolean {
     const { addressMap: map, hbm } = this.#device;
     const target = map.decode(Number(BigInt.asIntN(32, address >> BITS_32)), Number(BigInt.asIntN(32, address)));

@@ -1,5 +1,5 @@
 /**
- * The debugfs files of a card, by name: their modes, what reading one gives and what writing to one does. Serving them as files belongs to the callers.
+ * The debugfs files of a card, by name: modes, contents, and effects of writes. It does not serve them as files.
  *
  * Source: drivers/accel/habanalabs/common/debugfs.c, Linux 6.12: add_files_to_device; there the folder is debugfs/accel/<bus id>, before Linux 6.7
  * debugfs/habanalabs/hl<minor>.
@@ -26,7 +26,7 @@ export interface DebugFsCard extends CardPort {
   /** Seconds after which submissions time out; Infinity for never. */
   csTimeoutSeconds: number;
   skipResetOnTimeout: boolean;
-  /** Nanoseconds until a card whose fault waits for its user resets. */
+  /** Nanoseconds within which the user has to close the file after a fault, before the card resets. */
   releaseWatchdogNs: number;
   setStatus(status: HlDeviceStatus): void;
   hardReset(reason: string): void;
@@ -68,7 +68,7 @@ export class DebugFs {
 
   /**
    * Reads a whole file from its start.
-   * @returns its contents; or a negative errno: ENOENT for an unknown name, EINVAL for a file that is only written or an address without memory, ...
+   * @returns its contents; or a negative errno: ENOENT for an unknown name, EINVAL for a write-only file or an address without memory, ...
    */
   read(name: string): string | Uint8Array | number {
     const node = this.#nodes.get(name);
@@ -78,8 +78,8 @@ export class DebugFs {
 
   /**
    * Writes to a file, in one call.
-   * @returns the number of bytes written; or a negative errno: ENOENT for an unknown name, EINVAL for a file that is only read and for text that is
-   * no number, ERANGE for a number that is too large, ...
+   * @returns the number of bytes written; or a negative errno: ENOENT for an unknown name, EINVAL for a read-only file and for text that is
+   * not a number, ERANGE for a number that is too large, ...
    */
   write(name: string, text: string): number {
     const node = this.#nodes.get(name);
@@ -132,7 +132,7 @@ export class DebugFs {
     };
   }
 
-  /** A write to the register by which the hardware reports events raises one: programs inject errors so. */
+  /** Raises an event after a write to the register with which the hardware reports events: programs inject errors in this way. */
   #afterWrite(value: number): void {
     const register = HARDWARE_EVENT_REGISTER[this.#card.profile.name];
     if (register !== undefined && this.#address === this.#card.profile.cfg.start + register) {
@@ -237,7 +237,7 @@ export class DebugFs {
   #commandBuffers(): string {
     const lines = this.#card.commandBuffers().map(({ handle, byteLength, mapped }) => {
       const size = byteLength.toString(16).padStart(8, '0');
-      // One reference for the handle and one for the mapping. The context of a user has address space id 1.
+      // The handle holds one reference and the mapping another. The context of a user has address space id 1.
       const references = mapped ? 2 : 1;
       return `   ${String(handle).padStart(3, '0')}        1    0x${size}      ${references}          ${mapped ? 1 : 0}          0\n`;
     });

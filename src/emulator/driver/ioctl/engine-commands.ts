@@ -31,7 +31,7 @@ export function engineCommandIoctl(context: Context, block: ArgumentBlock, flags
   return errno === 0 ? acceptNothing(block) : refuse(block, errno);
 }
 
-/** @returns 0 or an errno; then the engines before the one that cannot be stalled are stalled */
+/** @returns 0; or an errno, after the command has taken effect on the engines before the rejected one */
 function runCommand(context: Context, block: ArgumentBlock, isOfCores: boolean): number {
   const { words } = block;
   const { userMemory, card } = context;

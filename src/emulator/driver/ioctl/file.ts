@@ -147,8 +147,8 @@ export class PrimaryFile extends EmulatedFile {
   }
 
   /**
-   * WAIT_CS without blocking the thread: polls, and polls again until time-out: after every progress of the card, or, for an interrupt, when it is
-   * raised.
+   * WAIT_CS without blocking the thread: polls at once, then until the time-out after every progress of the card, or, if it waits for an interrupt,
+   * whenever the interrupt is raised.
    */
   protected async executeAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
     if (driverNumber(request, block, this.unknownErrno) !== IoctlIndex.WAIT_CS) return this.execute(request, block);

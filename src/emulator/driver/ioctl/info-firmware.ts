@@ -13,7 +13,7 @@ import {
 import { encode, type InfoOps, operational } from './info-op.ts';
 
 const ARGS = HL_INFO_ARGS.words;
-/** Number of pending rows of HBM: always 0, as that of replaced ones. */
+/** Number of HBM rows that are pending replacement: always 0, like the number of replaced rows. */
 const PENDING_ROWS_BYTES = 4;
 
 /** The ops. */

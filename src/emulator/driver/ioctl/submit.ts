@@ -36,7 +36,7 @@ const CHUNK_WORDS: number = HL_CS_CHUNK.size / 4;
 /** Minimum size of a command buffer in a chunk: one packet. */
 const CB_BYTES_MIN = 8;
 
-/** The words of the arguments that have the chunks of a phase. */
+/** The words of the arguments that describe the chunks of a phase. */
 interface Phase {
   readonly pointer: number;
   readonly count: number;
@@ -133,7 +133,7 @@ function openSubmission(context: Context, flags: number, timeoutSeconds: number)
   return submission;
 }
 
-/** Checks the queue room as if every chunk of the submission went to its queue: entries in use plus new ones. */
+/** Whether every queue has room for its chunks of the submission: entries in use plus new ones. */
 function hasQueueRoom(chunks: ChunkList): boolean {
   for (let i = 0; i < chunks.length; i++) {
     const stream = chunks.items[i]!.stream!;
@@ -177,7 +177,7 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
   }
   const { card } = context;
   if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout();
-  // A submission that completes at once may be the awaited one: the last member of a staged submission.
+  // A submission that completes at once may end a wait, if it is the last member of a staged submission.
   else if (card.waiters.any) card.waiters.wake();
 }
 
@@ -197,7 +197,7 @@ function restore(context: Context, block: ArgumentBlock): number {
   return submissions.poll(submission) === SubmissionState.COMPLETED ? 0 : Errno.ENOEXEC;
 }
 
-/** Whether the driver tracks completion: of all submissions but the staged ones before the last (cs_needs_completion, Linux 6.12). */
+/** Whether the driver tracks the completion of a submission: not for staged ones other than the last member (cs_needs_completion, Linux 6.12). */
 function needsCompletion(flags: number): boolean {
   return (flags & STAGED) === 0 || (flags & HL_CS_FLAGS.STAGED_SUBMISSION_LAST) !== 0;
 }

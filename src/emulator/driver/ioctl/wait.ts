@@ -56,7 +56,7 @@ export class Interruption {
     return this.#raised;
   }
 
-  /** Sets what the wait sleeps on. */
+  /** Sets the ticket that the wait sleeps on. */
   attach(ticket: ProgressTicket): void {
     this.#ticket = ticket;
     if (this.#raised) ticket.cancel();
@@ -103,7 +103,7 @@ function answerState(context: Context, block: ArgumentBlock, submission: Submiss
   }
 }
 
-/** A submission outside the window: complete, and with its timestamp, once, if it had one. */
+/** The result for a submission outside the window: it is complete. Its timestamp, if it had one, is returned once. */
 function answerFromStore(context: Context, block: ArgumentBlock, seq: number): number {
   const outcome = context.submissions.takeOutcome(seq);
   answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
@@ -209,12 +209,12 @@ export class PolledWait {
     block.words[this.#timeoutWord + 1] = 0;
   }
 
-  /** True if the result of the last poll is the result of the wait. A refused caller gets its own arguments back, with their time-out. */
+  /** True if the result of the last poll is the result of the wait. If the driver has rejected the poll, the caller's arguments and time-out are restored. */
   isOver(result: number, block: ArgumentBlock): boolean {
     if (result < 0 && this.#isUnanswered(block)) block.words.set(this.#arguments);
     if (result !== 0 || block.words[OUT.status] !== HL_WAIT_CS_STATUS.BUSY) return true;
     if (this.remainingNs > 0) return false;
-    // Dated like a poll, which it is not.
+    // A poll may have written a timestamp, which a wait that has timed out does not have.
     if (timeoutOf(this.#arguments, this.#timeoutWord) > 0) answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
     return true;
   }

@@ -53,13 +53,13 @@ export interface BufferPlace {
 export class BufferPages {
   readonly #mmapFile: MmapFile | undefined;
   readonly #pages: RangeAllocator = new RangeAllocator(PAGES_MAX);
-  /** By their number, and that of the type where types have different offsets. */
+  /** Windows by their number, and by the number of the type where types have different offsets. */
   readonly #windows: Map<number, MappedMemory> = new Map();
   /** Windows of large buffers, by the page of the buffer. */
   readonly #large: Map<number, MappedMemory> = new Map();
   #fd = -1;
 
-  /** @param mmapFile the file to use, which stays the caller's; undefined for one of its own, made for the first buffer */
+  /** @param mmapFile the file to use, owned by the caller; undefined for an own file, which is created for the first buffer */
   constructor(mmapFile?: MmapFile) {
     this.#mmapFile = mmapFile;
     // No handle has id 0.
@@ -73,7 +73,7 @@ export class BufferPages {
   allocate(type: HandleType, byteLength: number): BufferPlace {
     const fd = this.#file();
     const count = Math.ceil(byteLength / PAGE_SIZE);
-    // Aligned to a power of two, a buffer lies in one window.
+    // Aligned to its size rounded up to a power of two, a buffer lies in one window.
     const page = this.#pages.allocate(count, count > WINDOW_PAGES ? 1 : 2 ** Math.ceil(Math.log2(count)));
     if (page < 0) throw new SyscallError('mmap', Errno.ENOMEM, `${byteLength} bytes of driver buffers`);
     try {

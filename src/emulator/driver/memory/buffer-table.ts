@@ -1,7 +1,8 @@
 /**
  * Driver buffers of a context: command buffers and timestamp buffers, with their handles and mappings (struct hl_mem_mgr).
  *
- * Driver and user have separate mappings of a buffer, of which either can be removed first. Handles share one number space. Source: drivers/accel/habanalabs/common/memory_mgr.c, Linux 6.12.
+ * Driver and user have separate mappings of a buffer; either can be removed first. Handles share one number space.
+ * Source: drivers/accel/habanalabs/common/memory_mgr.c, Linux 6.12.
  */
 
 import type { DriverMapping } from '../../../driver/port.ts';
@@ -88,7 +89,7 @@ export class BufferTable {
   readonly #pages: BufferPages;
   readonly #blocks: HwBlocks;
   readonly #mmapFile: MmapFile | undefined;
-  /** Destroyed buffers that were mapped still: nothing tells when the kernel unmaps them. */
+  /** Destroyed buffers that are still mapped. The kernel does not report when it unmaps them, so this is checked later. */
   readonly #leftMapped: Set<DriverBuffer> = new Set();
   #closed = false;
 
@@ -178,7 +179,7 @@ export class BufferTable {
   }
 
   /**
-   * Returns what {@link mmap} maps, for another process. It counts as mapped until it is released.
+   * Returns the memory that {@link mmap} would map, for another process. The buffer counts as mapped until the memory is released.
    * @throws SyscallError like mmap
    */
   share(byteLength: number, offset: bigint): SharedPages {
@@ -223,7 +224,7 @@ export class BufferTable {
     return buffer;
   }
 
-  /** The buffer at an offset, all of which is to be mapped. */
+  /** The buffer at an offset. A mapping must cover the whole buffer. */
   #forUser(byteLength: number, offset: bigint): DriverBuffer {
     const { type, id } = unpackHandle(offset);
     const buffer = this.#buffers.get(Number(id));
@@ -253,7 +254,7 @@ export class BufferTable {
     else if (this.#mmapFile !== undefined) this.#leftMapped.add(buffer);
   }
 
-  /** Mappings that the kernel makes are looked up. */
+  /** Whether the user has a buffer mapped. Mappings that the kernel makes are looked up in /proc. */
   #isMapped(buffer: DriverBuffer): boolean {
     return this.#mmapFile?.mappedOffsets().has(buffer.handle) ?? buffer.mapped;
   }

@@ -54,8 +54,8 @@ export class DmabufImports {
       return Errno.ENOMEM;
     }
     this.#mapRuns(dmabuf, offset, bytes);
-    // The addresses stay allocated until UNMAP: accesses are page faults. Descriptors that engines have taken still access the memory, which
-    // is allocated anew later.
+    // The addresses stay allocated until UNMAP: accesses are page faults. Transfers that engines have already taken still access the memory,
+    // which may then belong to another allocation.
     const onRevoked = (): void => {
       host.table.unmap(offset, bytes);
       this.#card.waitForEngines();

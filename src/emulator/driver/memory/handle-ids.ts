@@ -2,13 +2,13 @@
  * Handle numbers as allocated by the idr of the kernel: the smallest free one, from 1. Numbers only.
  */
 
-/** Levels of bits above the numbers: 32^4 is more than the driver's limits of buffers and blocks allow. */
+/** Levels of the bitmap: 32^4 numbers are more than the driver's limits of buffers and blocks allow. */
 const LEVELS = 4;
 const NUMBERS_MAX = 32 ** LEVELS;
 
 /** The numbers of one table. Each call takes the same time, however many numbers there are. */
 export class HandleIds {
-  /** Words of bits for each level, the lowest first: a bit is set for a freed number, and above that for a word that has a bit. */
+  /** The bitmap words of each level, lowest level first. There a bit is set for a freed number; above, for a word of the level below with a set bit. */
   readonly #levels: number[][] = Array.from({ length: LEVELS }, () => []);
   #next = 1;
 

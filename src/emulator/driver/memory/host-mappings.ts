@@ -12,7 +12,7 @@ import { HOST_PAGE_BYTES, HUGE_PAGE_BYTES, type VaRange, type VaSpace } from './
 
 interface HostMapping {
   readonly range: VaRange;
-  /** Offset of the first page in the range. */
+  /** Offset of the first page of the mapping in its address range. */
   readonly offset: number;
   /** Size of its pages in bytes. */
   readonly byteLength: number;

@@ -40,7 +40,7 @@ export class HwBlocks {
     const byteLength = profile.userBlocks[id]!.size;
     if (this.#mmapFile === undefined) return { handle: packHandle(HandleType.HW_BLOCK, id), byteLength };
     const page = firstPage(profile, id);
-    // The kernel maps the file without asking: the registers must be in it before.
+    // The kernel maps the file without calling the driver: the registers must be in the file before the handle is returned.
     const handle = this.#mmapFile.cookie(HandleType.HW_BLOCK, page);
     const place = { fd: this.#mmapFile.fd, offset: handle };
     this.#card.device.registers.shareBlock(Number(address - profile.cfg.start), byteLength, place);
@@ -89,7 +89,7 @@ export class HwBlocks {
   }
 }
 
-/** Page of a block in an mmap file: that after the blocks before it. */
+/** First page of a block in an mmap file: behind the blocks before it. */
 function firstPage(profile: AsicProfile, id: number): number {
   let page = 1;
   for (let before = 0; before < id; before++) page += profile.userBlocks[before]!.size / PAGE_SIZE;

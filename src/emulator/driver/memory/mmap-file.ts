@@ -1,6 +1,6 @@
 /**
- * One sparse file with everything of a context that a user may map, each at the offset that is its mmap cookie. For device nodes whose mappings the kernel
- * makes by itself (FUSE passthrough): it maps the offset that the program passes, and tells the driver of no mapping and no unmapping.
+ * One sparse file that contains all buffers and blocks of a context that a user may map, each at its mmap cookie as the offset. For device nodes that the
+ * kernel maps by itself (FUSE passthrough): it maps the offset that the program passes, and reports neither mapping nor unmapping to the driver.
  *
  * Therefore the pages of two handles must not overlap: an id is the number of the first page below the offset of its type.
  */
@@ -9,7 +9,7 @@ import { readFileSync } from 'node:fs';
 import { close, ftruncate, memfdCreate } from '../../../sys/index.ts';
 import { HandleType, PAGE_SIZE, packHandle, unpackHandle } from '../../../uapi/index.ts';
 
-/** Offsets of files are signed: the cookie of the driver for timestamp buffers (0x10) is none. */
+/** Type of timestamp buffers in the cookies of this file. The type of the driver (0x10) does not fit: file offsets are signed. */
 const TIMESTAMP_TYPE = 0x6 as HandleType;
 const FILE_BYTES: bigint = 2n ** 63n - BigInt(PAGE_SIZE);
 
@@ -18,12 +18,12 @@ export class MmapFile {
   readonly fd: number;
   readonly #owner: number;
   readonly #inode: string;
-  /** Mappings of the device node that are older than this file: those of an earlier context. */
+  /** Lines of /proc for mappings of the device node that existed before this file: they belong to an earlier context. */
   readonly #earlier: ReadonlySet<string>;
 
   /**
    * @param owner the process that maps it
-   * @param inode number of the file that it maps: in /proc the kernel shows that one
+   * @param inode number of the device node that the process maps: /proc shows this inode, not that of the file behind it
    * @throws SyscallError EMFILE, ENFILE
    */
   constructor(owner: number, inode: number) {
@@ -44,7 +44,7 @@ export class MmapFile {
     return type === HandleType.TS ? TIMESTAMP_TYPE : type;
   }
 
-  /** The offset of a page in the part of a type: the mmap cookie of what begins there. */
+  /** The offset of a page in the part of a type: the mmap cookie of the buffer or block that begins there. */
   cookie(type: HandleType, page: number): bigint {
     return packHandle(this.typeOf(type), page);
   }
@@ -66,7 +66,7 @@ export class MmapFile {
     try {
       maps = readFileSync(`/proc/${this.#owner}/maps`, 'latin1');
     } catch {
-      return []; // It has ended.
+      return []; // The process has ended.
     }
     return maps.split('\n').filter((line) => line.includes(this.#inode));
   }

@@ -32,14 +32,14 @@ export interface ForeignPages {
   readonly file?: { readonly fd: number; readonly offset: number } | undefined;
 }
 
-/** Pins whole pages of this process: each is mapped, populated and writable. Returns undefined if one is not. */
+/** Pins whole pages of this process: populates them and checks that they are mapped and writable. Returns undefined if one is not. */
 export function pinOwnPages(address: number, byteLength: number): PinnedPages | undefined {
   const result = madvise(address, byteLength, MadviseAdvice.POPULATE_WRITE);
   // Kernels before 5.14 do not support this advice.
   const isThere = result === 0 || (result === -Errno.EINVAL && isReadable(address, byteLength));
   if (!isThere) return undefined;
-  // Pinned pages stay valid when their memory is unmapped, which a process cannot do for itself. If that can happen, because the program has
-  // transferred an ArrayBuffer that was then collected, the kernel copies: it returns an error where a memcpy would end the process.
+  // Real pinned pages stay valid when their memory is unmapped; a process cannot pin its own pages in this way. For memory that may be unmapped, such as
+  // an ArrayBuffer that the program transfers and that is then collected, the kernel copies: it returns an error where a memcpy would end the process.
   if (!isOwnMapping(address, byteLength)) {
     return pinned(new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined, process.pid), () => {});
   }
@@ -48,8 +48,8 @@ export function pinOwnPages(address: number, byteLength: number): PinnedPages | 
 }
 
 /**
- * Pins whole pages of another process: those of a file through a mapping in this process, others by their address there. For the latter it
- * checks the information of the process, page by page up to a limit, and then by samples. Returns undefined if a page is not mapped.
+ * Pins whole pages of another process: those of a file through a mapping in this process, others by their address there. It checks that the latter
+ * are readable, page by page up to a limit, beyond it by samples. Returns undefined if a page is not mapped.
  * @throws SyscallError ENOMEM
  */
 export function pinForeignPages(

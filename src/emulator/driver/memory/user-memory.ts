@@ -14,15 +14,15 @@ import { type ForeignPages, type PinnedPages, pinForeignPages, pinOwnPages } fro
 const USER_ADDRESS_END = 2 ** 47;
 
 /**
- * Address of an argument block that is a copy: none that a program can have. As in the kernel, pointers in it lead to memory of the program, also where
- * they point to the arguments themselves.
+ * Address of an argument block that is a copy: no program can have memory there. As in the kernel, pointers in the block lead to memory of the program,
+ * even if they point to the arguments themselves.
  */
 export const NO_ADDRESS: number = 2 ** 52;
 
 /** Largest structure or array that an ioctl reads at once: 512 chunks of 64 bytes. */
 const SCRATCH_BYTES = 32768;
 
-/** No information about pages: none is populated. */
+/** Pages that the caller has not populated. */
 export const NO_PAGES: ForeignPages = { populated: false };
 /** Pages that the caller has populated, of any origin. */
 export const POPULATED_PAGES: ForeignPages = { populated: true };

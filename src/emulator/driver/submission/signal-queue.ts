@@ -7,7 +7,7 @@
 
 import type { QueueEntry } from '../../../uapi/index.ts';
 
-/** End of the value of a sync object (HL_MAX_SOB_VAL). */
+/** Values of a sync object are below this number (HL_MAX_SOB_VAL). */
 export const SOB_VALUE_END = 0x8000;
 
 /** One sync object. */
@@ -85,7 +85,7 @@ export class SignalQueue {
     return first;
   }
 
-  /** Takes signals back, if they are the last ones; returns whether they are. */
+  /** Takes back signals of {@link takeSignals} if they are the last ones of the queue; returns whether they were. */
   giveBack({ object, value }: Signal, count: number): boolean {
     if (object !== this.current || value + count !== this.#next) return false;
     this.#next = value;

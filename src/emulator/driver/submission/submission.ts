@@ -77,7 +77,7 @@ export class Submission {
     return this.state !== SubmissionState.PENDING;
   }
 
-  /** Leaves unfinished jobs to their streams, which still refer to them: later submissions in the slot use new ones. */
+  /** Replaces unfinished jobs by new ones, for later submissions in the slot: the streams still refer to the old ones. */
   abandonJobs(): void {
     for (let i = 0; i < this.jobCount; i++) {
       const job = this.jobs[i]!;

@@ -58,7 +58,7 @@ export class SyncStream {
     this.#packets = new SignalPackets(context.card.profile);
   }
 
-  /** A CS ioctl of a sync-stream type. */
+  /** Executes a CS ioctl of a sync-stream type. */
   submitIoctl(block: ArgumentBlock, flags: number): number {
     if ((flags & HL_CS_FLAGS.RESERVE_SIGNALS_ONLY) !== 0) return this.#reserve(block);
     if ((flags & HL_CS_FLAGS.UNRESERVE_SIGNALS_ONLY) !== 0) return this.#unreserve(block);
@@ -107,13 +107,13 @@ export class SyncStream {
     };
     this.#start(submission, queue.queue, this.#packets.signal(signal.object.id));
     accept(block, seq);
-    // Both describe the state after the signal: with the last value of a sync object, they are those of the other one.
+    // Both results describe the state after the signal: after the last value of a sync object, they belong to the other sync object.
     block.words[OUT.sob_base_addr_offset] = this.#packets.sobOffset(queue.current.id);
     block.words[OUT.sob_count_before_submission] = queue.next - 1;
     return 0;
   }
 
-  /** A wait for one signal. One that has completed needs no wait. */
+  /** A WAIT submission for one signal. Nothing is submitted if the signal has completed. */
   #wait(block: ArgumentBlock, queue: SignalQueue, chunk: Uint32Array, flags: number, timeoutSeconds: number): number {
     if ((flags & HL_CS_FLAGS.ENCAP_SIGNALS) !== 0)
       return this.#waitReserved(block, queue, chunk, flags, timeoutSeconds);
@@ -131,7 +131,7 @@ export class SyncStream {
     return this.#submitWait(block, queue, signal, { flags, timeoutSeconds });
   }
 
-  /** A wait for some of the signals that a staged submission raises. One whose reservation is gone needs no wait. */
+  /** A WAIT submission for some of the signals that a staged submission raises. Nothing is submitted if their reservation no longer exists. */
   #waitReserved(
     block: ArgumentBlock,
     queue: SignalQueue,
@@ -149,7 +149,7 @@ export class SyncStream {
     if (signalling === undefined || submissions.poll(signalling) !== SubmissionState.PENDING)
       return acceptNothing(block);
     const { object, value } = reservation.first;
-    // Offset 1 is the first signal, and so is 0.
+    // Offsets 0 and 1 both mean the first signal.
     const signal = { object, value: value + Math.max(0, offset - 1) };
     return this.#submitWait(block, queue, signal, { flags, timeoutSeconds, reservation });
   }
@@ -162,7 +162,7 @@ export class SyncStream {
   ): number {
     const { submissions } = this.#context;
     const submission = this.#open(queue, options.flags, options.timeoutSeconds);
-    // The driver takes a full queue for a signal that has completed meanwhile, but not a full window.
+    // If the queue is full, the driver reports a signal that has completed meanwhile; if the window is full, it returns EAGAIN.
     if (submission === undefined) return submissions.hasRoom ? acceptNothing(block) : -Errno.EAGAIN;
     const { reservation } = options;
     object.references += 1;
@@ -249,7 +249,7 @@ export class SyncStream {
     if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout();
   }
 
-  /** The signals of a queue; undefined for a queue without any. */
+  /** The signals of a queue; undefined for a queue outside the sync streams. */
   #signalQueue(queueId: number): SignalQueue | undefined {
     const known = this.#queues.get(queueId);
     if (known !== undefined) return known;

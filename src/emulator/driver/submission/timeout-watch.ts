@@ -1,6 +1,6 @@
 /**
- * The time-out of the oldest incomplete submission of a card (the TDR of the driver): only the oldest one's time runs, from the moment at
- * which it is found to be the oldest. The card handles the expiry.
+ * The time-out of the oldest incomplete submission of a card (the TDR of the driver). Time is counted only for the oldest submission, from the
+ * moment at which it is found to be the oldest. The card handles the expiry.
  */
 
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
@@ -60,7 +60,7 @@ export class TimeoutWatch {
     return this.#headSinceNs + head.timeoutSeconds * NS_PER_S;
   }
 
-  /** A timer that fires too early is set again then; only one that would fire too late is replaced. */
+  /** Arms the timer. A pending timer is replaced only if it would fire too late; one that fires too early is armed again then. */
   #arm(deadlineNs: number): void {
     if (deadlineNs === Number.POSITIVE_INFINITY || (this.#timer !== undefined && this.#timerNs <= deadlineNs)) return;
     this.#timer?.cancel();

@@ -122,7 +122,7 @@ export class UserInterrupts {
     this.#lists.get(record.interrupt)?.delete(key);
   }
 
-  /** A reset ends a wait for a counter in a command buffer with an error, and one for a counter in user memory with a status. */
+  /** A reset ends a wait for a counter in a command buffer with EIO, and one for a counter in user memory with the status ABORTED. */
   #wait(block: ArgumentBlock, counter: Counter, target: bigint, isKernelCq: boolean): number {
     const { card } = this.#context;
     const timeoutNs = timeoutOf(block.words, IN.interrupt_timeout_us);
@@ -137,7 +137,7 @@ export class UserInterrupts {
     if (value < target) {
       if (!isAborted()) {
         answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
-        // The driver dates a look at a counter of its own, even if it is not reached.
+        // For a poll of a counter in a command buffer the driver writes a timestamp even if the target is not reached.
         if (isKernelCq && timeoutNs === 0) writeTimestamp(block, card.config.clock.nowNs());
         return 0;
       }

@@ -1,6 +1,6 @@
 /**
- * The dma-bufs of the cards of a node server, as RDMA devices of a client access them: mapped memory of the cards, until the server withdraws it or ends. As a
- * NIC, and unlike a program, it reaches device memory without the card.
+ * The dma-bufs of a node server in the client, for its RDMA devices: maps the memory of the cards until the server withdraws it or ends. Like a real NIC, and
+ * unlike a program, it reaches device memory without the engines of the card.
  */
 
 import {
@@ -23,7 +23,7 @@ const FD_MAX = 0x7fff_ffff;
 
 /** Memory that the server has attached. */
 export interface AttachedRuns {
-  /** The range, in the file. */
+  /** The attached range, as ranges of the file {@link fd}. */
   readonly runs: readonly MemoryRun[];
   /** Descriptor of the memory of the card, owned by the caller. */
   readonly fd: number;
@@ -33,19 +33,19 @@ export interface AttachedRuns {
 export interface DmabufServer {
   /** False once the server has ended. */
   check(): boolean;
-  /** The descriptor of the page of the states, owned by the caller. Throws SyscallError. */
+  /** The descriptor of the attachment page, owned by the caller. Throws SyscallError. */
   openPage(): number;
-  /** Throws SyscallError: the server refuses it, or has ended. */
+  /** Attaches a range of a dma-buf. Throws SyscallError if the server refuses, or has ended. */
   attach(id: number, fd: number, offset: number, byteLength: number): AttachedRuns;
-  /** Never fails. */
+  /** Ends an attachment. Never fails. */
   detach(id: number): void;
 }
 
-/** A piece of contiguous memory: pages that are mapped, and the bytes in them. */
+/** A piece of contiguous memory: the mapped pages, and the range of bytes in them. */
 interface Piece {
   readonly pages: number;
   readonly pageBytes: number;
-  /** With an address of this process as its offset. */
+  /** The bytes; the offset is an address of this process. */
   readonly run: MemoryRun;
 }
 
@@ -112,7 +112,7 @@ export class RemoteDmabufs implements DmabufAccess {
     }
   }
 
-  /** Runs a copy of an attachment; false if its memory was withdrawn, or the server has ended. */
+  /** Runs `copy` on the memory of an attachment; false if the memory was withdrawn, or the server has ended. */
   move(id: number, copy: () => boolean): boolean {
     if (!this.#server.check()) return false;
     const words = this.#words;

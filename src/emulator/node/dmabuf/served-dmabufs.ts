@@ -1,11 +1,11 @@
-/** The dma-bufs that RDMA devices of one client access, in the server: keeps them open, and tells the client when they are withdrawn. The client moves the bytes. */
+/** The dma-bufs that RDMA devices of one client access, in the server: keeps them open, and marks them as withdrawn for the client, which moves the bytes. */
 
 import { close as closeFd, dup, mapShareable, type ShareableMemory, schedYield } from '../../../sys/index.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import type { ExportedDmabuf } from '../../driver/base/dmabuf.ts';
 import { ATTACHED, ATTACHMENT_PAGE_BYTES, MOVING, WITHDRAWN } from './attachment-page.ts';
 
-/** Time that a copy of a packet may take, with the processor given to others meanwhile. */
+/** Maximum wait for the client to finish the copy of a packet; the thread yields the processor meanwhile. */
 const MOVING_NS = 20e6;
 
 interface Attachment {
@@ -20,10 +20,10 @@ export class ServedDmabufs {
   readonly #attachments: Map<number, Attachment> = new Map();
   #page: ShareableMemory | undefined;
   #words: Int32Array = new Int32Array(0);
-  /** The client has not ended a copy in time: it is not waited for again. */
+  /** True once the client has not finished a copy in time: the server no longer waits for its copies. */
   #isStuck = false;
 
-  /** The page of the states as a file, created at first use. Throws SyscallError EMFILE, ENOMEM. */
+  /** Descriptor of the attachment page, which is created at first use. Throws SyscallError EMFILE, ENOMEM. */
   get pageFd(): number {
     if (this.#page === undefined) {
       this.#page = mapShareable(ATTACHMENT_PAGE_BYTES);
@@ -39,7 +39,7 @@ export class ServedDmabufs {
 
   /**
    * Attaches a dma-buf under a number that is not in use.
-   * @param fd its descriptor, which stays the caller's
+   * @param fd descriptor of the dma-buf; the caller keeps it
    * @throws SyscallError EMFILE, ENOMEM
    */
   attach(id: number, dmabuf: ExportedDmabuf, fd: number): void {
@@ -67,7 +67,7 @@ export class ServedDmabufs {
     this.#page = undefined;
   }
 
-  /** Waits for the copy that may be under way: the memory may have another user next. */
+  /** Withdraws the memory, and waits for a copy that may be in progress: the memory may be allocated anew afterwards. */
   #withdraw(id: number): void {
     Atomics.store(this.#words, id, WITHDRAWN);
     if (this.#isStuck) return;

@@ -7,15 +7,15 @@ import { pinOwnPages } from '../../driver/memory/pinned-memory.ts';
 /** Memory of one region. */
 export interface DmaMemory {
   readonly byteLength: number;
-  /** Copies bytes of it to an address of this process; false if they are not there any more. The range is inside it. */
+  /** Copies bytes of the memory to an address of this process; false if they are no longer accessible. The range must be inside the memory. */
   read(offset: number, target: number, byteLength: number): boolean;
-  /** Copies bytes at an address of this process into it; false if they are not there any more. */
+  /** Copies bytes at an address of this process into the memory; false if it is no longer accessible. */
   write(offset: number, source: number, byteLength: number): boolean;
   /** Ends the access. */
   release(): void;
 }
 
-/** What finds the memory of dma-bufs: the cards of the node. */
+/** Finds the memory of dma-bufs in the cards of the node. */
 export interface DmabufAccess {
   /** @throws SyscallError EBADF; EINVAL for a foreign descriptor or a range that is not inside the dma-buf; ENODEV; EMFILE */
   attach(fd: number, offset: number, byteLength: number): DmaMemory;

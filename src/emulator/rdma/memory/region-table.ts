@@ -1,4 +1,4 @@
-/** The memory regions of an emulated RDMA device: their keys, and what they permit. */
+/** The memory regions of an emulated RDMA device: their keys, and the accesses that they permit. It copies nothing. */
 
 import { systemRandomBytes } from '../../../ucs/sys/random.ts';
 import { AccessFlag } from '../../../verbs/abi.ts';
@@ -16,7 +16,7 @@ export interface Region {
   readonly access: number;
 }
 
-/** The regions. Local and remote key of one are the same number. */
+/** The regions. The local and the remote key of a region are the same number. */
 export class RegionTable {
   readonly #regions: Map<number, Region> = new Map();
 
@@ -37,7 +37,7 @@ export class RegionTable {
     if (this.#regions.delete(region.key)) region.memory.release();
   }
 
-  /** The region of a key, if it is of this protection domain, contains the range and permits the access. */
+  /** The region of a key, if it belongs to the protection domain, contains the range and permits the access. */
   find(pd: object, key: number, address: number, byteLength: number, access: number): Region | undefined {
     const region = this.#regions.get(key);
     if (region === undefined || region.pd !== pd || (region.access & access) !== access) return undefined;

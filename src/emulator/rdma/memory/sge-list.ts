@@ -5,7 +5,7 @@ import { AccessFlag, Sge } from '../../../verbs/abi.ts';
 import type { VerbsBlock } from '../../../verbs/port.ts';
 import type { RegionTable } from './region-table.ts';
 
-/** Index of the word at an address of a block. Work requests are in the block that is posted. */
+/** Index of the word at an address of a block. The whole work request is in the posted block. */
 export function wordIndex(block: VerbsBlock, address: number): number {
   const offset = address - block.address;
   if (offset < 0 || offset >= block.u8.byteLength || offset % 4 !== 0) {

@@ -4,9 +4,9 @@ import { Errno, EventFd } from '../../../sys/index.ts';
 import { Wc, WcStatus } from '../../../verbs/abi.ts';
 import type { CompletionChannel, CompletionQueue, VerbsBlock } from '../../../verbs/port.ts';
 
-/** What a device counts of its objects. */
+/** The device's count of its objects. */
 export interface ObjectCounter {
-  /** One object less. */
+  /** Called when an object was destroyed. */
   destroyed(object: object): void;
 }
 

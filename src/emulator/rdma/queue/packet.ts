@@ -1,6 +1,6 @@
 /**
  * A packet between emulated RDMA devices: the fields of the transport headers of InfiniBand (BTH, RETH, AtomicETH, AETH, DETH) that the emulation uses, and the
- * payload. Every device has one that it sends from: a receiver reads the fields that it needs before it sends itself.
+ * payload. A device reuses one packet for sending: a receiver must read the fields that it needs before it sends.
  */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
@@ -69,7 +69,7 @@ export class Packet {
   swapLow = 0;
   swapHigh = 0;
   syndrome: Syndrome = Syndrome.ACK;
-  /** Code of the time to wait, of a receiver that is not ready. */
+  /** Code of the time that the sender has to wait (RNR timer), from a receiver that is not ready. */
   rnrTimer = 0;
   payloadBytes = 0;
   readonly payload: ScratchBlock = allocateScratch(PAYLOAD_BYTES_MAX);
@@ -85,7 +85,7 @@ export class Packet {
     this.syndrome = Syndrome.ACK;
   }
 
-  /** Takes over everything of another packet. */
+  /** Copies all fields and the payload of another packet. */
   copyFrom(other: Packet): void {
     const { payload, ...fields } = other;
     Object.assign(this, fields);

@@ -15,9 +15,9 @@ export interface QpDevice {
     set(delayNs: number, onDue: () => void): Pick<Timer, 'cancel'>;
   };
   readonly regions: RegionTable;
-  /** The packet to send from. */
+  /** The packet that {@link send} sends. */
   readonly packet: Packet;
-  /** Whether the wire to a port takes another packet now. Otherwise the device calls the queue pairs again when it does. */
+  /** Whether the wire to a port accepts another packet now. If not, the device calls the queue pairs again when it does. */
   canSend(gid: Uint8Array): boolean;
   /** Sends {@link packet}; it may be lost. */
   send(gid: Uint8Array): void;
@@ -46,7 +46,7 @@ export interface QpContext {
   readonly retryCount: number;
   readonly rnrRetry: number;
   readonly minRnrTimer: number;
-  /** Whether it sends: RTS. */
+  /** Whether the queue pair may send requests (state RTS). */
   readonly canRequest: boolean;
   /** Moves it to the error state: everything posted is flushed. */
   fail(): void;

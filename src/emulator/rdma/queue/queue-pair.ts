@@ -32,11 +32,11 @@ export interface QpOwner extends QpDevice {
   /** False while the port is down, and after the removal of the device. */
   readonly isUp: boolean;
   readonly isRemoved: boolean;
-  /** The GID that an address handle leads to; undefined for none of this device. */
+  /** The destination GID of an address handle; undefined if the device has no such handle. */
   destinationOf(addressHandle: number): Uint8Array | undefined;
 }
 
-/** States that a state can be left for; RESET and ERR can be entered from all. */
+/** Permitted next states of each state; RESET and ERR can be entered from every state. */
 const NEXT_STATES: Readonly<Record<QpState, readonly QpState[]>> = {
   [QpState.RESET]: [QpState.INIT],
   [QpState.INIT]: [QpState.INIT, QpState.RTR],
@@ -137,7 +137,7 @@ export class EmulatedQp implements QueuePair, QpContext {
     return errno;
   }
 
-  /** Sends what can be sent. */
+  /** Sends pending packets as far as limits and wire permit. For RC, responses come before requests. */
   pump(): void {
     if (this.type === QpType.UD) this.#sendDatagrams();
     else {
@@ -146,14 +146,14 @@ export class EmulatedQp implements QueuePair, QpContext {
     }
   }
 
-  /** A packet of the wire. */
+  /** Handles a packet from the wire. */
   receive(packet: Packet, sourceGid: Uint8Array): void {
     if (this.state !== QpState.RTR && this.state !== QpState.RTS) return;
     if (this.type === QpType.UD) {
       if (packet.kind === PacketKind.DATAGRAM) this.#receiveDatagram(packet, sourceGid);
       return;
     }
-    // A connection has one peer: others are not heard.
+    // A connection has one peer: packets from others are ignored.
     if (packet.sourceQpNum !== this.destQpNum || Buffer.compare(sourceGid, this.destGid) !== 0) return;
     if (packet.kind === PacketKind.ACK) this.#requester.onAck(packet);
     else if (packet.kind === PacketKind.READ_RESPONSE || packet.kind === PacketKind.ATOMIC_ACK) {
@@ -262,14 +262,14 @@ export class EmulatedQp implements QueuePair, QpContext {
     }
   }
 
-  /** A datagram without a receive that takes it is lost. */
+  /** Receives a datagram; it is lost if its Q_Key differs, or if the next posted receive has no room for it. */
   #receiveDatagram(packet: Packet, sourceGid: Uint8Array): void {
     const { payload, payloadBytes, sourceQpNum, immediate, flags } = packet;
     const wqe = this.receives.first;
     if (wqe === undefined || packet.qkey !== this.#qkey) return;
     if (GRH_BYTES + payloadBytes > wqe.sges.byteLength) return;
     const { regions } = this.device;
-    // The payload first: the header is built in its place.
+    // The payload is copied first, because the header is then built in its place.
     let isStored = wqe.sges.scatter(regions, this.receivePd, GRH_BYTES, payload.address, payloadBytes);
     payload.u8.fill(0, 0, GRH_BYTES);
     payload.u8.set(sourceGid, GRH_SOURCE_GID);

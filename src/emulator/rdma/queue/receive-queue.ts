@@ -20,7 +20,7 @@ export class ReceiveWqe {
 
 /** A ring of receives. */
 export class ReceiveRing {
-  /** Made when they are needed first. */
+  /** The entries, created at first use. */
   readonly #ring: (ReceiveWqe | undefined)[];
   readonly #maxSge: number;
   #head = 0;
@@ -35,7 +35,7 @@ export class ReceiveRing {
     return this.#count;
   }
 
-  /** The oldest receive, which stays; undefined if there is none. */
+  /** The oldest receive, without removing it; undefined if there is none. */
   get first(): ReceiveWqe | undefined {
     return this.#count === 0 ? undefined : this.#ring[this.#head];
   }

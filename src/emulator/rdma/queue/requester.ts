@@ -12,11 +12,11 @@ import type { SendQueue, SendWqe } from './send-queue.ts';
 
 /** Packets in flight per queue pair. */
 const WINDOW = 64;
-/** Sequence numbers in flight, of responses to reads too: far fewer than those that can be told apart. */
+/** Maximum number of sequence numbers in flight, those of responses to reads included: far fewer than the 24 bits can distinguish. */
 const IN_FLIGHT_MAX: number = 2 ** 21;
 /** A long message requests an acknowledgement once in this number of packets. */
 const ACK_EVERY = 16;
-/** For ever, as a retry count. */
+/** Value of rnrRetry for an unlimited number of retries. */
 const RNR_FOREVER = 7;
 /** Unit of the acknowledgement time-out. */
 const TIMEOUT_UNIT_NS = 4096;
@@ -64,7 +64,7 @@ export class Requester {
     this.#rnrRetriesLeft = this.#qp.rnrRetry;
   }
 
-  /** Sends what can be sent. */
+  /** Sends packets as far as the window, the limits of reads and the wire permit. */
   pump(): void {
     if (this.#isPumping) return;
     this.#isPumping = true;
@@ -72,7 +72,7 @@ export class Requester {
     while (this.#qp.canRequest && !this.#isWaiting && queue.next < queue.tail) {
       const position = queue.next;
       const wqe = queue.at(position);
-      // Sent before others went back.
+      // Already sent completely, before an earlier request was repeated.
       if (wqe.hasStarted && wqe.sent === this.#packetsToSend(wqe)) {
         queue.next += 1;
         continue;
@@ -82,14 +82,14 @@ export class Requester {
         this.#failAt(wqe, WcStatus.LOC_PROT_ERR);
         break;
       }
-      // The answer may have come inside the call, and have moved on or gone back.
+      // An answer may have arrived inside the call, and have advanced or reset the position.
       if (queue.next === position && wqe.sent === this.#packetsToSend(wqe)) queue.next += 1;
     }
     this.#isPumping = false;
     if (this.#inFlight > 0 || this.#isBlocked) this.#watch();
   }
 
-  /** An acknowledgement, positive or negative. */
+  /** Handles an acknowledgement, positive or negative. */
   onAck({ psn, syndrome, rnrTimer }: Packet): void {
     if (!this.#isInFlight(psn)) return;
     if (syndrome === Syndrome.ACK) {
@@ -104,7 +104,7 @@ export class Requester {
     this.pump();
   }
 
-  /** A response with data: of a read or an atomic operation. */
+  /** Handles a response with data: of a read or an atomic operation. */
   onResponse(packet: Packet): void {
     const { psn, payloadBytes, payload, swapLow, swapHigh } = packet;
     if (!this.#isInFlight(psn)) return;
@@ -158,7 +158,7 @@ export class Requester {
     this.#stopTimer();
   }
 
-  /** The wire takes nothing, and no acknowledgement is due that would bring this to an end. */
+  /** Whether requests wait because the wire accepts no packet; then the acknowledgement time-out also limits this wait. */
   get #isBlocked(): boolean {
     const { canRequest, device, destGid } = this.#qp;
     return canRequest && !this.#isWaiting && this.#queue.next < this.#queue.tail && !device.canSend(destGid);
@@ -196,7 +196,7 @@ export class Requester {
     return count;
   }
 
-  /** Packets of a request itself: a read is requested by one, for all that has not arrived. */
+  /** Number of packets that a request sends: one for a read or an atomic operation. A repeated read requests only the data that has not arrived. */
   #packetsToSend(wqe: SendWqe): number {
     return wqe.hasResponse ? 1 : wqe.packets;
   }
@@ -271,7 +271,7 @@ export class Requester {
     return undefined;
   }
 
-  /** Everything before `psn` has arrived: completes the requests that end before it. */
+  /** Called when everything before `psn` has arrived: completes the requests that end before it. */
   #acknowledge(psn: number): void {
     const queue = this.#queue;
     let upTo = psn;
@@ -280,7 +280,7 @@ export class Requester {
       if (!wqe.hasStarted) break;
       const end = psnAfter(wqe.psn, wqe.packets);
       if (psnDistance(end, upTo) < 0) {
-        // Its response may have come before that of an earlier request: nothing else will acknowledge it.
+        // Its response may have arrived before that of an earlier request; no other packet acknowledges it.
         if (!wqe.hasResponse || !wqe.isAnswered) break;
         upTo = end;
       }
@@ -346,7 +346,7 @@ export class Requester {
     });
   }
 
-  /** Watches the time of what is in flight. */
+  /** Starts the time-out of the packets in flight. */
   #watch(): void {
     const { timeout, device } = this.#qp;
     if (this.#timer !== undefined || timeout === 0) return;
@@ -373,7 +373,7 @@ export class Requester {
     this.#watch();
   }
 
-  /** Ends a request with an error, those before it and after it flushed. */
+  /** Ends a request with an error; requests before and after it are flushed. */
   #failAt(wqe: SendWqe, status: WcStatus): void {
     const queue = this.#queue;
     while (queue.head < queue.tail) {

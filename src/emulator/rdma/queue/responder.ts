@@ -1,6 +1,6 @@
 /**
- * The responder of an emulated RC queue pair: executes requests in the order of their sequence numbers, once, and answers them. Requests that are repeated, because
- * an answer was lost, are answered again; atomic operations from a record of their results.
+ * The responder of an emulated RC queue pair: executes requests once, in the order of their sequence numbers, and answers them. Requests that are repeated
+ * because an answer was lost are answered again; atomic operations from a record of their results.
  */
 
 import { AccessFlag, AsyncEventType, WcFlag, WcOpcode, WcStatus } from '../../../verbs/abi.ts';
@@ -29,7 +29,7 @@ interface AtomicResult {
 export class Responder {
   readonly #qp: QpContext;
   #expectedPsn = 0;
-  /** A gap was reported, and is not repeated until it is closed. */
+  /** True while a reported gap in the sequence numbers is open: it is reported once. */
   #isGapReported = false;
   /** Position in the send or write that is being received. */
   #received = 0;
@@ -57,7 +57,7 @@ export class Responder {
     this.#received = 0;
   }
 
-  /** A request. */
+  /** Handles a request. */
   onRequest(packet: Packet): void {
     const distance = psnDistance(this.#expectedPsn, packet.psn);
     if (distance > 0) {
@@ -86,7 +86,7 @@ export class Responder {
     }
   }
 
-  /** Sends answers of reads as far as the wire takes them. */
+  /** Sends responses to reads as long as the wire accepts packets. */
   pump(): void {
     if (this.#isPumping) return;
     this.#isPumping = true;
@@ -232,7 +232,7 @@ export class Responder {
     const { kind, psn } = packet;
     if (kind === PacketKind.READ_REQUEST) {
       const { rkey, remoteAddress, dmaLength } = packet;
-      // It may overlap one that is being answered, whose late answers the requester ignores.
+      // It may overlap a read that is being answered: the requester ignores the late answers of that read.
       const packets = Math.max(1, Math.ceil(dmaLength / this.#qp.mtu));
       if (this.#reads.length >= this.#qp.maxDestRdAtomic * 2) return;
       this.#reads.push({ address: remoteAddress, rkey, byteLength: dmaLength, psn, packets, sent: 0 });
@@ -243,7 +243,7 @@ export class Responder {
     } else this.#acknowledge(psnAfter(this.#expectedPsn, -1));
   }
 
-  /** A packet was executed. */
+  /** Called when a packet was executed: expects the next one, and acknowledges if requested. */
   #accept(psn: number, flags: number): void {
     this.#expectedPsn = psnAfter(psn, 1);
     if ((flags & PacketFlag.ACK_REQUEST) !== 0) this.#acknowledge(psn);

@@ -27,7 +27,7 @@ export class SendWqe {
   readonly sges: SgeList;
   /** Offset of its inline data in the memory of the queue. */
   readonly inlineOffset: number;
-  /** First sequence number, and how many it takes; valid once it has started. */
+  /** First sequence number of the request, and the number of sequence numbers that it uses; valid once it has started. */
   psn = 0;
   packets = 0;
   hasStarted = false;
@@ -62,11 +62,11 @@ export class SendWqe {
 /** The ring. */
 export class SendQueue {
   readonly maxInlineBytes: number;
-  /** Made when they are needed first. */
+  /** The entries, created at first use. */
   readonly #ring: (SendWqe | undefined)[];
   readonly #maxSge: number;
   readonly #inline: Uint8Array;
-  /** Position of the oldest entry, of the next to send, and of the next to post: they only grow. */
+  /** Positions of the oldest entry, of the next entry to send, and of the next to post. Positions are counted from the first posted entry on. */
   head = 0;
   next = 0;
   tail = 0;

@@ -1,6 +1,5 @@
 /**
- * The awaited operations of an endpoint on top of its nbx operations, the same for every engine. The engines implement put and get, because only they
- * know
+ * The awaited operations of an endpoint on top of its nbx operations, the same for every engine. The engines implement put and get, because only they know
  * what has to be flushed.
  */
 

@@ -1,7 +1,6 @@
 /**
- * The parts of a worker that all engines share: awaited operations on top of the nbx operations, events, and closing. The engines implement progress
- * and the nbx
- * operations.
+ * The parts of a worker that all engines share: awaited operations on top of the nbx operations, events, and closing. The engines implement progress and
+ * the nbx operations.
  */
 
 import type { Clock } from '../../../ucs/sys/clock.ts';

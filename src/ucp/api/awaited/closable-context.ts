@@ -19,7 +19,7 @@ export abstract class ClosableContext<W extends Worker> {
   /** Set by {@link shutDown} when nothing can be created from the context any more. */
   protected isClosed = false;
   #closedWorkers: StatsNode | undefined = undefined;
-  /** Each ends the metrics of a registry. */
+  /** Functions that each remove this context from a metrics registry. */
   readonly #measured: (() => void)[] = [];
   #closing: Promise<void> | undefined = undefined;
 
@@ -55,7 +55,7 @@ export abstract class ClosableContext<W extends Worker> {
     await this.close();
   }
 
-  /** Removes a closed worker, but for what it has done. */
+  /** Removes a closed worker; its counters stay in the statistics. */
   forget(worker: W): void {
     this.workers.delete(worker);
     const left = { ...worker.stats(), name: 'closed' };

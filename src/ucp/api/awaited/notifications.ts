@@ -54,7 +54,7 @@ export class Notifications {
     return message === undefined ? undefined : notificationOf(message);
   }
 
-  /** Ends all loops, and discards what has not been taken. */
+  /** Ends all loops, and discards the notifications that were not taken. */
   close(): void {
     this.#closed = true;
     this.#arrived.clear();

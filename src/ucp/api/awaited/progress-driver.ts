@@ -20,7 +20,7 @@ export const SLEEP_NS_MAX = 1e9;
 export interface Sleeper {
   /**
    * Calls `wake`, once or more often, when there may be something to do: an operation has ended, or a message has arrived.
-   * @param wake kept until then, once: a sleeper always passes the same function
+   * @param wake kept until then; passing the same function again has no further effect
    */
   sleepOn(wake: () => void): void;
 }

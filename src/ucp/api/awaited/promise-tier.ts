@@ -7,7 +7,7 @@ import type { Request, RequestParams } from '../request.ts';
 import { AbortListeners } from './abort-listeners.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 
-/** The result of an operation: what carried it (undefined if no bytes moved), and what was received. */
+/** The result of an operation: its carrier (undefined if no bytes moved), and the received message. */
 export interface Outcome {
   readonly protocol: string | undefined;
   readonly transport: string | undefined;

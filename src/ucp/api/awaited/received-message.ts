@@ -1,6 +1,5 @@
 /**
- * A received active message, for all engines: header and data in the receive buffer, valid during the call unless the handler retains them. The
- * engine
+ * A received active message, for all engines: header and data in the receive buffer, valid during the call unless the handler retains them. The engine
  * decides how the data of a rendezvous is fetched.
  */
 
@@ -33,8 +32,7 @@ export interface MessageOwner<S extends object = object, W extends object = obje
 }
 
 /**
- * An active message. The object is reused for the next message: after the handler only the result of {@link retain} is valid. For the engine, `S` is
- * the
+ * An active message. The object is reused for the next message: after the handler only the result of {@link retain} is valid. For the engine, `S` is the
  * connection to the sender, and `W` the state for fetching the data of a rendezvous.
  */
 export class ReceivedMessage<S extends object = object, W extends object = object> {

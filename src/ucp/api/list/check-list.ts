@@ -27,7 +27,7 @@ const ENTRY_FIELDS = [
   'remoteStride',
 ];
 
-/** One block. `entry` is the number of the entry that it, or the first of the blocks it was merged of, belongs to. */
+/** One block. `entry` is the number of the entry that it belongs to; for a merged block, of the first one. */
 export interface ListBlock {
   readonly local: LocalMemory;
   readonly localOffset: number;
@@ -112,10 +112,10 @@ export function checkNotification(bytes: Uint8Array): void {
   throw invalidParam('notify', `must be a Uint8Array of at most ${NOTIFICATION_BYTES_MAX} bytes`, got);
 }
 
-/** A copy of the notification of a move, which the caller may change; undefined for none. */
+/** A copy of the notification, because the caller may change its bytes; undefined for none. */
 export function notificationOf(params: ListParams | undefined): Uint8Array | undefined {
   const notify = params?.notify;
-  // Detached bytes are none.
+  // Detached bytes are an empty notification, and cannot be copied.
   return notify === undefined || notify.byteLength > 0 ? notify?.slice() : new Uint8Array(0);
 }
 
@@ -197,13 +197,13 @@ function refuseOverlaps(operation: 'put' | 'get', blocks: readonly ListBlock[]):
   }
 }
 
-/** Where a put writes: keys of one peer may name the same bytes in several ways. */
+/** The place that a put writes to, by address: several keys of one peer may name the same bytes. */
 function placeBehind({ rkey, remoteOffset }: ListBlock): { readonly memory: unknown; readonly first: bigint } {
   const { memoryType, sysDevice, address } = rkey;
   return { memory: `${memoryType} ${sysDevice}`, first: address + BigInt(remoteOffset) };
 }
 
-/** Where a get writes: views of one buffer are one memory, and mapped host memory is the buffer that it maps. */
+/** The place that a get writes to: all views of one ArrayBuffer, and mapped host memory in it, are one memory. */
 function placeOf({ local, localOffset }: ListBlock): { readonly memory: unknown; readonly first: bigint } {
   const bytes = hostBytes(local);
   if (bytes !== undefined) return { memory: bytes.buffer, first: BigInt(bytes.byteOffset + localOffset) };
@@ -211,7 +211,7 @@ function placeOf({ local, localOffset }: ListBlock): { readonly memory: unknown;
   return { memory: `${local.memoryType} ${local.sysDevice}`, first: local.address + BigInt(localOffset) };
 }
 
-/** The error of an operation as that of an entry of a list; others stay as they are. */
+/** Adds the number of the entry to a UcxError; other errors are returned unchanged. */
 export function entryError(entry: number, error: unknown): unknown {
   if (!isUcxError(error)) return error;
   return new UcxError({

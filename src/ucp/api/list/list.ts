@@ -3,7 +3,7 @@
 import type { LocalMemory, RemoteKey } from '../memory.ts';
 import type { PutParams, RequestParams } from '../request.ts';
 
-/** A block of a list: bytes of local memory and the place of as many in remote memory; or `count` such blocks at regular distances. */
+/** A block of a list: a range of local memory and one of the same length in remote memory; or `count` such blocks at regular distances. */
 export interface TransferEntry {
   /** Host bytes or mapped memory. */
   readonly local: LocalMemory;
@@ -26,7 +26,7 @@ export interface TransferEntry {
 /** Options of checking a list. */
 export interface ListCheckOptions {
   /**
-   * Refuses lists of which two blocks write the same byte. Without it, which of them is written last is not defined. Default false.
+   * Refuses lists in which two blocks write the same byte. Without it, the order of such writes is undefined. Default false.
    */
   readonly strict?: boolean;
 }

@@ -9,17 +9,17 @@ export interface FlushedList {
   readonly isDue: boolean;
   /** Its start that has not ended; set by {@link NotifyOrder}. */
   listStart: ListStart | undefined;
-  /** It is its turn. */
+  /** Called when it is the turn of its notification. */
   onTurn(): void;
 }
 
 /** One start of a list: the same request may be started again while its earlier start is still in the queue. */
 export class ListStart {
   list: FlushedList | undefined = undefined;
-  /** Called with its end. */
+  /** Called when it ends. */
   readonly waiters: (() => void)[] = [];
   notifies = false;
-  /** Whether its notification was sent, or will not be: the next one has its turn. */
+  /** True when its notification was sent, or will not be: it is the turn of the next one. */
   hasPassed = false;
   /** Its neighbours among the starts that have not ended. */
   previous: ListStart | undefined = undefined;
@@ -30,9 +30,9 @@ export class ListStart {
 export class NotifyOrder {
   #first: ListStart | undefined = undefined;
   #last: ListStart | undefined = undefined;
-  /** Starts without a notification that have ended, through `next`. */
+  /** Ended starts without a notification, kept for reuse and linked by `next`. */
   #spare: ListStart | undefined = undefined;
-  /** Those with a notification, in order: `#head` is the first that has not passed its turn on, and `#passed` of them have. */
+  /** Starts with a notification, in order: `#head` is the index of the first that has not passed, `#passed` the number of those that have. */
   #notifying: ListStart[] = [];
   #head = 0;
   #passed = 0;
@@ -58,11 +58,11 @@ export class NotifyOrder {
 
   /** Whether it is the turn of a list with a notification. */
   isFirst({ listStart }: FlushedList): boolean {
-    // Of the start that has not ended: its request may have been given back and started again while its callback runs.
+    // Compares starts, not requests: a request may have been freed and started again while its callback runs.
     return listStart !== undefined && listStart === this.#notifying[this.#head];
   }
 
-  /** The notification of a list that has not ended is on its way: the next has its turn. */
+  /** Called when the notification of a list that has not ended was sent: it is the turn of the next one. */
   pass({ listStart }: FlushedList): void {
     if (listStart !== undefined) this.#pass(listStart);
   }
@@ -92,7 +92,7 @@ export class NotifyOrder {
     return start;
   }
 
-  /** Lets those go on that have waited for a list that was removed. */
+  /** Continues what has waited for a removed list: the next notification, and flushes. */
   release(start: ListStart): void {
     if (start.notifies) this.#pass(start);
     const { waiters } = start;
@@ -103,7 +103,7 @@ export class NotifyOrder {
     this.#spare = start;
   }
 
-  /** Gives the turn to the next, once. Compacts the queue when half of it has passed, so that each list costs the same however many wait. */
+  /** Gives the turn to the next start, once. Compacts the queue when half of it has passed, so that each list costs the same however many wait. */
   #pass(start: ListStart): void {
     if (start.hasPassed) return;
     start.hasPassed = true;
@@ -134,7 +134,7 @@ export class NotifyOrder {
         next.list.onTurn();
       }
     } catch (error) {
-      // A callback has thrown: the others have their turn all the same.
+      // A callback has thrown: the other notifications are sent all the same.
       this.#isTaking = false;
       this.#takeTurns();
       throw error;

@@ -13,7 +13,7 @@ interface UsedMemory {
   readonly entry: number;
 }
 
-/** A key of a list likewise. */
+/** A key of a list, with the first entry that uses it. */
 interface UsedKey {
   readonly rkey: RemoteKey;
   readonly entry: number;
@@ -56,7 +56,7 @@ export class PlannedList<B extends ListBlock = ListBlock> implements PreparedLis
     return this.blocks.length;
   }
 
-  /** False if memory of it was detached or shortened. */
+  /** False if any of its memory was detached or shortened. */
   get isIntact(): boolean {
     return this.#memories.every(isIntact);
   }

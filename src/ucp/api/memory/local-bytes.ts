@@ -22,7 +22,7 @@ export interface Piece<M extends LocalMemory = LocalMemory> {
 
 /**
  * Checks one piece of local memory: its type, its owner, the range, and the access.
- * @param access what the operation does with it: bits of MemAccess
+ * @param access accesses of the operation to it: bits of MemAccess
  */
 export function checkLocal(
   owner: object,

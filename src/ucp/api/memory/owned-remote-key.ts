@@ -74,7 +74,7 @@ showAs(OwnedRemoteKey, 'RemoteKey', ({ memoryType, byteLength, address, released
 
 /**
  * Checks the remote side of an operation: the key, its owner, the range, and the access. `K` is the key class of the owner.
- * @param access what the operation does: bits of MemAccess
+ * @param access accesses of the operation: bits of MemAccess
  * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
  */
 export function checkRemote<K extends OwnedRemoteKey>(

@@ -30,7 +30,7 @@ export function accessOf(protection: readonly MemoryProtection[] | undefined): n
   return withAtomics(access);
 }
 
-/** Access flags of which those of atomic operations follow from the others. */
+/** The access flags, with that of atomic operations if they permit peers both put and get. */
 export function withAtomics(access: number): number {
   return (access & REMOTE_ACCESS) === REMOTE_ACCESS ? access | MemAccess.REMOTE_ATOMIC : access;
 }
@@ -44,50 +44,50 @@ export function protectionOf(access: number): MemoryProtection[] {
 const DENIES_PUT = 0x1;
 const DENIES_GET = 0x2;
 
-/** The byte of a packed key for what peers may do with its memory. */
+/** The byte of a packed key that says which accesses it denies to peers. */
 export function deniedOf(access: number): number {
   return (
     ((access & MemAccess.REMOTE_PUT) === 0 ? DENIES_PUT : 0) | ((access & MemAccess.REMOTE_GET) === 0 ? DENIES_GET : 0)
   );
 }
 
-/** What peers may do, as such a byte says: bits of {@link REMOTE_ACCESS}; undefined for a byte that denies more. */
+/** The access that such a byte leaves to peers: bits of {@link REMOTE_ACCESS}; undefined for a byte with other bits. */
 export function accessWithout(denied: number): number | undefined {
   if ((denied & ~(DENIES_PUT | DENIES_GET)) !== 0) return undefined;
   const put = (denied & DENIES_PUT) === 0 ? MemAccess.REMOTE_PUT : 0;
   return (denied & DENIES_GET) === 0 ? put | MemAccess.REMOTE_GET : put;
 }
 
-/** What an operation does with its memory. */
+/** The accesses that an operation needs. */
 export interface Accesses {
-  /** With the local memory: bits of MemAccess. */
+  /** To the local memory: bits of MemAccess. */
   readonly ownAccess: number;
-  /** With the memory of the key. */
+  /** To the memory of the key: bits of MemAccess. */
   readonly remoteAccess: number;
 }
 
-/** Of puts. */
+/** The accesses of a put. */
 export const PUT_ACCESSES: Accesses = { ownAccess: MemAccess.LOCAL_READ, remoteAccess: MemAccess.REMOTE_PUT };
-/** Of gets. */
+/** The accesses of a get. */
 export const GET_ACCESSES: Accesses = { ownAccess: MemAccess.LOCAL_WRITE, remoteAccess: MemAccess.REMOTE_GET };
 
 const OF_ATOMICS: Accesses = { ownAccess: 0, remoteAccess: ATOMIC_ACCESS };
 const OF_MESSAGES: Accesses = { ownAccess: MemAccess.LOCAL_READ, remoteAccess: 0 };
 
-/** What an operation does, by its name: a put, get or atomic operation, or else a message. */
+/** The accesses of an operation, by its name: put, get or atomic; other names are those of messages. */
 export function accessesOf(operation: string): Accesses {
   if (operation === 'put') return PUT_ACCESSES;
   if (operation === 'get') return GET_ACCESSES;
   return operation === 'atomic' ? OF_ATOMICS : OF_MESSAGES;
 }
 
-/** The error of an operation for which memory is not mapped. */
+/** The error of an operation that the protection of memory does not permit. */
 export function refusedAccess(argument: string, needed: number, access: number): UcxError {
   const rule = `must be mapped with protection ${protectionOf(needed).join(' and ')} for this`;
   return invalidParam(argument, rule, protectionOf(access).join(', '));
 }
 
-/** The error of a remote key with which peers could do nothing. */
+/** The error of packing a remote key for memory that peers may not access. */
 export function noRemoteAccess({ access }: { readonly access: number }): UcxError {
   const rule = 'must be mapped with protection remote-read or remote-write for a remote key';
   return invalidParam('handle', rule, protectionOf(access).join(', '));

@@ -1,6 +1,6 @@
 /**
- * A time for requests that is read from a field: milliseconds as of the last look at the clock of the context. Workers look every few hundred calls of progress, and
- * at the first request after they have slept.
+ * The coarse time for requests: milliseconds, as of the last reading of the clock of the context. Workers read that clock every few hundred calls of
+ * progress, and at the first request after they have slept.
  */
 
 import type { Clock } from '../../../ucs/sys/clock.ts';
@@ -25,13 +25,13 @@ export class CoarseClock {
     return this.#nowMs;
   }
 
-  /** Looks at the clock. */
+  /** Reads the clock of the context. */
   look(): void {
     this.#nowMs = Math.floor(this.#clock.nowNs() / NS_PER_MS) - this.#originMs;
     this.#isStale = false;
   }
 
-  /** The worker sleeps: the next reader looks at the clock. */
+  /** Called when the worker sleeps: the next access reads the clock of the context. */
   expire(): void {
     this.#isStale = true;
   }

@@ -4,7 +4,7 @@ import { type MemoryType, memoryTypeName } from '../../../ucs/memory/memory-type
 import type { RegistrationCache } from '../../../uct/api/memory-domain.ts';
 import type { CacheSnapshot, MemorySnapshot } from './snapshot.ts';
 
-/** What is read of mapped memory. */
+/** The properties of mapped memory that are summed up. */
 export interface MappedMemory {
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;

@@ -27,14 +27,14 @@ export interface MetricFamily {
   readonly values: readonly MetricValue[];
 }
 
-/** What is shown of one context. */
+/** The data of one context. */
 export interface ContextSource {
   readonly snapshot: ContextSnapshot;
   /** Labels of all of its values. */
   readonly labels: MetricLabels;
 }
 
-/** What is shown of one thread. */
+/** The latencies of one thread. */
 export interface LatencySource {
   readonly latencies: readonly OperationLatencies[];
   readonly labels: MetricLabels;
@@ -129,7 +129,7 @@ class Sums {
   }
 }
 
-/** All families; those without values too. */
+/** All families, including those without values. */
 export function metricFamilies(
   contexts: readonly ContextSource[],
   threads: readonly LatencySource[],

@@ -1,5 +1,5 @@
 /**
- * What a context shows of itself at one moment: workers, endpoints, pending requests, unexpected messages, memory, caches, counters. Plain data that JSON
+ * The state of a context at one moment: workers, endpoints, pending requests, unexpected messages, memory, caches, counters. Plain data that JSON
  * can carry; the one model behind `gaudi-ucx inspect`, the dump at a signal, and metrics. Types and bounds only.
  */
 
@@ -47,7 +47,7 @@ export interface RequestSnapshot {
   readonly byteLength: number;
   /** Bytes of them that have been moved, as far as this end knows. */
   readonly doneBytes: number;
-  /** Upper bound of the time since its start, in milliseconds: counted from the last look of the worker at its clock before the start, which is long ago if the program made no progress since. */
+  /** Upper bound of its age in milliseconds: counted from the last reading of the clock before its start, long ago if there was no progress since. */
   readonly ageMs: number;
   /** Id of its endpoint; undefined for a receive from any peer and for operations on a worker. */
   readonly endpoint: number | undefined;
@@ -125,7 +125,7 @@ export interface MessageSnapshot {
   readonly byteLength: number;
 }
 
-/** What has arrived at a worker and was not received. */
+/** Messages and bytes that have arrived at a worker and were not received. */
 export interface UnexpectedSnapshot {
   /** Tagged messages, and the bytes that are kept of them. */
   readonly messages: number;
@@ -217,7 +217,7 @@ export interface ContextSnapshot {
   readonly emulated: boolean;
   /** Devices of the transports that it uses, such as `gaudi_cpy/gaudi0`. */
   readonly resources: readonly string[];
-  /** What it does not use, and why. */
+  /** Resources that it does not use, and why. */
   readonly unavailable: readonly UnavailableResource[];
   /** Its open cards. */
   readonly cards: readonly CardSnapshot[];

@@ -1,7 +1,6 @@
 /**
- * A listener: receives the requests of clients that connect to a socket address (ucp_listener_h), for a callback or for `for await`. It does not
- * handle sockets;
- * connection managers do.
+ * A listener: receives the requests of clients that connect to a socket address (ucp_listener_h), for a callback or for `for await`. It does not handle
+ * sockets; connection managers do.
  */
 
 import { addAbortListener } from 'node:events';

@@ -1,4 +1,4 @@
-/** Operations that consist of parts: counted down as transports count a completion. What the parts are is decided elsewhere. */
+/** Operations that consist of parts: a count of parts that have not ended, as transports use it. It does not start the parts. */
 
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../../uct/api/iface.ts';
@@ -37,7 +37,7 @@ export class Parts extends CountedCompletion {
     this.#done = done;
   }
 
-  /** Counts one more part. @returns what is called with its end */
+  /** Counts one more part. @returns the function to call when it ends */
   add(): (status: Status, error?: unknown) => void {
     this.count += 1;
     return (status, error) => {

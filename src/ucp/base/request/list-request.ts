@@ -1,5 +1,5 @@
 /**
- * The request of a list of puts or gets, and of its notification. What its blocks are, and how they start, is in rma/list.
+ * The request of a list of puts or gets, and of its notification. Its blocks are in rma/list.
  *
  *   MOVE --every block has ended--> FLUSH --all lanes are flushed--> NOTIFY --the notification is sent--> DONE
  *     |'---- if neither is wanted -----------^   '----- without a notification -----------------------------^
@@ -14,11 +14,11 @@ import type { FlushedList, ListStart } from '../../api/list/notify-order.ts';
 import type { Lane } from '../../lane/lane.ts';
 import { type Connection, notInitialized, Request, type Starter, start } from './request.ts';
 
-/** Where a list is: see the diagram above. */
+/** The phases of a list: see the diagram above. */
 export const ListPhase = { MOVE: 0, FLUSH: 1, NOTIFY: 2, DONE: 3 } as const;
 export type ListPhase = (typeof ListPhase)[keyof typeof ListPhase];
 
-/** What a list moves, with the state of one of its moves. */
+/** The blocks of a list, and the state of moving them once. */
 export interface ListMove {
   /**
    * Starts the blocks that are left, as far as there are resources.
@@ -29,9 +29,9 @@ export interface ListMove {
   drop(): void;
   /** Whether lanes carry all blocks that were started: the worker of the peer moves none. */
   readonly isCarried: boolean;
-  /** False if memory of it was detached, shortened or unmapped. */
+  /** False if any of its memory was detached, shortened or unmapped. */
   readonly isIntact: boolean;
-  /** Gives back what it holds. */
+  /** Releases its resources. */
   close(): void;
 }
 
@@ -66,7 +66,7 @@ export class ListRequest extends Request implements FlushedList {
   move: ListMove | undefined = undefined;
   /** Whether it ends only when all bytes are in remote memory: always before a notification. */
   flushes = false;
-  /** What the peer is told at the end; undefined for a list without a notification. */
+  /** The notification that the peer gets at the end; undefined for a list without one. */
   notification: Notice | undefined = undefined;
   /** Whether its notification waits for those before it. */
   isDue = false;
@@ -82,7 +82,7 @@ export class ListRequest extends Request implements FlushedList {
     super.begin(connection, lane);
     this.phase = ListPhase.MOVE;
     this.isDue = false;
-    // Not `length = 0`, for which V8 calls out.
+    // Not `length = 0`, for which V8 calls its runtime.
     while (this.used.length > 0) this.used.pop();
     this.abandon = abandonList;
   }
@@ -117,7 +117,7 @@ export class ListRequest extends Request implements FlushedList {
     this.complete(status);
   }
 
-  /** Records the first failure, and drops what is not started. */
+  /** Records the first failure, and drops the blocks that are not started. */
   fail(entry: number, status: Status): void {
     if (this.failure !== Status.OK) return;
     this.failure = status;
@@ -136,7 +136,7 @@ export class ListRequest extends Request implements FlushedList {
     this.resume(connection);
   }
 
-  /** Goes on with the phase that is next. */
+  /** Continues with the next phase. */
   resume(connection: Connection): void {
     if (connection.failure !== Status.OK) {
       this.end(connection.failure);

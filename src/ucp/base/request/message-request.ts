@@ -66,21 +66,21 @@ export class SendRequest extends Request {
 /** The receive of a message. */
 export class ReceiveRequest extends Request {
   starter: (request: ReceiveRequest) => Status = notInitialized;
-  /** Host memory in one piece, and the mapped memory that it is of; without it the memory is `pieces`. */
+  /** Host memory in one piece, and the mapped memory that contains it; undefined if the memory is `pieces`. */
   bytes: Uint8Array | undefined = undefined;
   handle: MemoryHandle | undefined = undefined;
   localOffset = 0;
   pieces: readonly LocalPiece[] = NO_PIECES;
-  /** Tag, as signed words: the one that is asked for, then the one that has come. Bits of it that count. */
+  /** Tag, as signed words: the requested one, then that of the received message. Mask: its significant bits. */
   tagLow = 0;
   tagHigh = 0;
   maskLow = 0;
   maskHigh = 0;
-  /** Order in which receives were posted; 0 for one that is not posted. Its neighbours in the matching. */
+  /** Number in the order of posting, 0 if it is not posted; its neighbours in the matching. */
   order = 0;
   matchPrevious: ReceiveRequest | undefined = undefined;
   matchNext: ReceiveRequest | undefined = undefined;
-  /** Bytes of the message that has come. */
+  /** Bytes of the received message. */
   messageBytes = 0;
   /** A stream receive that ends only when all of its memory is filled. */
   waitAll = false;

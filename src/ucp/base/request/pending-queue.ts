@@ -32,7 +32,7 @@ export class PendingQueue {
     return request;
   }
 
-  /** Takes out the requests that `keeps` refuses; returns how many. */
+  /** Removes the requests for which `keeps` returns false, and passes them to `take`; returns their number. */
   sift(keeps: (request: Request) => boolean, take: (request: Request) => void): number {
     const all: Request[] = [];
     for (let head = this.shift(); head !== undefined; head = this.shift()) all.push(head);
@@ -62,7 +62,7 @@ export class PendingQueue {
   }
 }
 
-/** A request is in no queue any more. One that has ended at the head of its queue stays ended. */
+/** Marks a request as no longer queued. One that has ended at the head of its queue stays ended. */
 function leave(request: Request): void {
   request.next = undefined;
   if (request.queued) request.state = RequestState.STARTED;

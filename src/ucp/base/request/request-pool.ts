@@ -1,5 +1,5 @@
 /**
- * The requests of one worker, pooled apart by kind: hands them out, starts them, and takes them back. What they do is set by the protocol that asks for one.
+ * The requests of one worker, with a pool for each kind: provides, starts and recycles them. The protocol that takes a request defines its operation.
  */
 
 import { ObjectPool } from '../../../ucs/datastruct/object-pool.ts';
@@ -22,7 +22,7 @@ import {
 } from './request.ts';
 import { AtomicRequest, RmaRequest } from './rma-request.ts';
 
-/** Requests for sends of messages, of all that a worker may have: their ends may need receives of both workers, which need requests too. */
+/** The largest share of the requests of a worker for sends: a send may end only after receives of both workers, which need requests too. */
 export function sendsMaxOf(requestsMax: number): number {
   return Math.ceil((requestsMax * 3) / 4);
 }
@@ -44,7 +44,7 @@ export class RequestPool {
   #inUse = 0;
 
   /**
-   * @param context whose mapped memory receives may be into
+   * @param context the context whose mapped memory can be received into
    * @param requestsMax requests in use at most; beyond it operations return NO_RESOURCE: see UCX_REQUESTS_MAX
    */
   constructor(owner: RequestOwner, context: object, requestsMax: number) {
@@ -59,7 +59,7 @@ export class RequestPool {
     this.connects = this.#poolOf(requestsMax, () => new ConnectRequest(owner));
   }
 
-  /** Requests that have failed, of those that were given back. */
+  /** Number of freed requests that had failed. */
   failures = 0;
 
   /** Requests in use. */
@@ -67,7 +67,7 @@ export class RequestPool {
     return this.#inUse;
   }
 
-  /** A request of one of the pools; undefined at its bound, and at that of all of them together. */
+  /** A request of one of the pools; undefined at the bound of the pool, or of all pools together. */
   take<R extends Request>(pool: ObjectPool<R>): R | undefined {
     const request = this.#inUse < this.max ? pool.get() : undefined;
     if (request !== undefined) this.#inUse += 1;
@@ -106,7 +106,7 @@ export class RequestPool {
     if (request.error !== undefined && status < 0) {
       const { error } = request;
       request.callback = undefined;
-      // Observers are told how it ended.
+      // Ended first, so that its end is reported to observers.
       if (!request.isCompleted) request.end(status);
       this.discard(request);
       throw error;

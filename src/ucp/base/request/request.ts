@@ -1,6 +1,6 @@
 /**
- * A ucp operation that has not ended when its call returned, or that was asked for as a request: what all kinds have in common. Pooled: after `free()` the
- * object belongs to another operation. What a kind moves is in rma-request.ts and message-request.ts.
+ * A ucp operation that did not end in its call, or whose request was wanted: the base class of all kinds. Pooled: after `free()` the object belongs to
+ * another operation. The memory of each kind is in rma-request.ts and message-request.ts.
  *
  *   FREE --begin()--> STARTED <--push(), shift()--> QUEUED    PendingQueue: a request that waits for resources; it is started again from there
  *    ^                   |                            |
@@ -33,17 +33,17 @@ export interface RequestOwner {
   cancelRequest(request: Request): boolean;
 }
 
-/** Where a request is in its life: see the diagram above. */
+/** The states of a request: see the diagram above. */
 export const RequestState = { FREE: 0, STARTED: 1, QUEUED: 2, ENDED: 3 } as const;
 export type RequestState = (typeof RequestState)[keyof typeof RequestState];
 
-/** What starts requests of one kind on their connection: returns what {@link Request.start} does. */
+/** Starts requests of one kind on their connection; returns like {@link Request.start}. */
 export type Starter<R extends Request> = (request: R, connection: Connection) => Status;
 
 /** Handles the answer of the peer to a request. */
 export type ReplyHandler = (request: Request, status: Status, low: number, high: number) => void;
 
-/** The side of a rendezvous that a request is: see rndv/. */
+/** One side of a rendezvous, sender or receiver, as its request sees it: see rndv/. */
 export interface RequestTransfer {
   readonly request: Request;
   /** Bytes of the message. */
@@ -52,18 +52,18 @@ export interface RequestTransfer {
   onReply(status: Status): void;
   /** The peer is gone. */
   onAbandoned(status: Status): void;
-  /** The request has ended: gives back what is held. */
+  /** The request has ended: releases the resources of the transfer. */
   onEnded(): void;
 }
 
-/** What a request needs to know of the connection it runs on. */
+/** The connection of a request, as requests see it. */
 export interface Connection {
-  /** Names the connection towards the peer. */
+  /** Number of the connection here: messages of the peer name it. */
   readonly id: number;
-  /** What the peer calls it; NO_ENDPOINT until the connection stands. */
+  /** Number of the connection at the peer; NO_ENDPOINT until it is established. */
   readonly remoteId: number;
   readonly lanes: readonly Lane[];
-  /** Several of the lanes are of networks: transfers may be divided between them. */
+  /** Whether several lanes are network lanes: transfers may be divided between them. */
   readonly hasRails: boolean;
   /** Distance of lanes from device memory of this context. */
   readonly distanceOf: DistanceOf;
@@ -71,7 +71,7 @@ export interface Connection {
   readonly protocolInfo: ProtocolInfo | undefined;
   /** Trace of messages (UCX_LOG_LEVEL=data); undefined when disabled. */
   readonly trace: MessageTrace | undefined;
-  /** What is no lane, and why. */
+  /** The interfaces that are not lanes, and why. */
   readonly unreachable: readonly Rejection[];
   /** True for a connection of a worker to itself. */
   readonly isLoopback: boolean;
@@ -87,13 +87,13 @@ export interface Connection {
   readonly zcopyThreshold: number | undefined;
   /** Requests that wait for the peer, by the number that the peer knows. */
   readonly waiting: ReadonlyMap<number, Request>;
-  /** Whether one more of them may be an offer that the peer has to keep. */
+  /** Whether one more offer may be sent that the peer has to keep. */
   readonly canOffer: boolean;
   /** Keys that messages of the peer have brought. */
   readonly rkeys: RkeyCache;
   /** The order of notifications. */
   readonly notifications: NotifyOrder;
-  /** What may be sent without being asked, and what the peer may send. */
+  /** Bytes that this end may send before the peer asks for them, and those that the peer may send. */
   readonly credit: OutboundCredit;
   readonly inbound: InboundWindow;
   /** True while requests wait for resources; later ones queue up behind them. */
@@ -111,17 +111,17 @@ export interface Connection {
   run(request: Request): void;
   /** Queues a request of the application behind the others. */
   queue(request: Request): void;
-  /** Takes a queued request back; false when it is not queued any more. */
+  /** Removes a request from the queue; false if it is not queued any more. */
   unqueue(request: Request): boolean;
   /** Gives a request a number by which the peer can answer it. */
   expect(request: Request): void;
-  /** Gives a request that has a number another one: what the peer says to the old one is ignored. */
+  /** Gives a request a new number: messages of the peer to the old one are ignored. */
   renew(request: Request): void;
-  /** The peer has nothing more to say to a request. */
+  /** Releases the number of a request, which the peer does not answer any more. */
   forget(request: Request): void;
   /** A failure of a lane that was found before its flush: the next flush reports it, once. OK for none. */
   takeFailure(): Status;
-  /** Ends `flush` one count later if operations are in flight that only the peer can end. */
+  /** Adds one count to `flush` if operations are in flight that only the peer can end. */
   awaitRemote(flush: FlushRequest): void;
 }
 
@@ -140,7 +140,7 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
   /** For the application. */
   userData: unknown = undefined;
   callback: RequestCallback | undefined = undefined;
-  /** What was thrown when the operation was started out of the queue; its status is then that of this error. */
+  /** The exception of a start out of the queue; the status of the request is then that of this error. */
   error: unknown = undefined;
 
   connection: Connection | undefined = undefined;
@@ -150,13 +150,13 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
   replyHandler: ReplyHandler | undefined = undefined;
   /** Ends a request whose peer is gone; without it the request simply ends. */
   abandon: ((request: Request, status: Status) => void) | undefined = undefined;
-  /** Gives back what the request holds beside its memory; runs when it ends, once. */
+  /** Releases the resources of the request besides its memory; runs when it ends, once. */
   release: (() => void) | undefined = undefined;
   /** Number by which the peer answers it: see Connection.expect. 0 for none. */
   requestId = 0;
-  /** Only the peer can end it, and a flush waits for it. */
+  /** Whether only the peer can end it; a flush waits for it. */
   isRemote = false;
-  /** The side of a rendezvous that it is: see {@link joinRendezvous}. */
+  /** Its side of a rendezvous: see {@link joinRendezvous}. */
   transfer: RequestTransfer | undefined = undefined;
 
   byteLength = 0;
@@ -164,7 +164,7 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
   done = 0;
   /** Protocol without its operation for a send, such as `eager/short`; the whole name for other requests. */
   protocolName = '';
-  /** Transport and device that carried a message, if the peer says so: it was the peer that moved the bytes. */
+  /** Transport and device that carried a message, if the peer moved the bytes and has reported them. */
   carriedBy: readonly string[] | undefined = undefined;
   /** The pool that it belongs to; undefined for a request of a protocol itself. */
   pool: { put(request: Request): boolean } | undefined = undefined;
@@ -305,7 +305,7 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
     return true;
   }
 
-  /** Lets go of the local memory: an ended request must not keep it alive. */
+  /** Drops the references to the local memory: an ended request must not keep it alive. */
   protected dropMemory(): void {}
 }
 
@@ -317,7 +317,7 @@ function tellAbandoned({ transfer }: Request, status: Status): void {
   transfer?.onAbandoned(status);
 }
 
-/** Whether an operation with this outcome may have lost its memory: other failures say more. */
+/** Whether an operation with this outcome may have lost its memory: other failures are more specific. */
 function mayBeLost(outcome: Status): boolean {
   switch (outcome) {
     case Status.OK:
@@ -363,7 +363,7 @@ export function notInitialized(): Status {
   return Status.INVALID_PARAM;
 }
 
-/** Starts a request; what a transport throws becomes its status, with the error kept in the request. */
+/** Starts a request; an exception of a transport becomes its status, and is kept in the request. */
 export function start(request: Request): Status {
   try {
     return request.start();

@@ -16,7 +16,7 @@ import { type Connection, notInitialized, Request, type Starter } from './reques
 /** An ended operation must not be kept from ending. */
 const FORCE = { force: true } as const;
 
-/** Stands in the list of a request that has none: an ended request must not keep memory alive. */
+/** Placeholder in the list of a request without memory: an ended request must not keep memory alive. */
 export const NO_MEMORY: MdMemory = {
   mdName: '',
   memoryType: MemoryType.UNKNOWN,
@@ -50,7 +50,7 @@ export class RmaRequest extends Request {
   readonly iov: readonly [RequestEntry] = [new RequestEntry()];
   /** Local memory of an operation that the worker of the peer executes. */
   pieces: readonly LocalPiece[] = [];
-  /** A get of that kind: the worker of the peer has not answered yet. */
+  /** True for a get of that kind until the worker of the peer has answered. */
   isAsking = false;
   /** Memory that is registered for this operation only. */
   #registered: MdMemory | undefined = undefined;

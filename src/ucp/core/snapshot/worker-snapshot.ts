@@ -23,7 +23,7 @@ import { waitReasonOf, waitTextOf, wordsText } from './request-wait.ts';
 
 const SLOT_MASK = 0xffff;
 
-/** What is read of a worker. */
+/** The properties of a worker that are read. */
 export interface SnapshotWorker {
   readonly workerId: Uint8Array;
   readonly clientId: bigint;
@@ -64,7 +64,7 @@ export function workerSnapshot(
     }
     const { connection, byteLength } = request;
     if (request.queued && connection !== undefined) queued.set(connection, (queued.get(connection) ?? 0) + 1);
-    // Of requests of a protocol itself the age is known from the first snapshot on.
+    // The age of a request of a protocol itself counts from the first snapshot that shows it.
     if (request.startMs < 0) request.startMs = nowMs;
     requests.add({
       request,
@@ -132,7 +132,7 @@ function transportOf({ transport, device }: Request): string | undefined {
   return transport === undefined ? undefined : `${transport}/${device ?? ''}`;
 }
 
-/** Number of an endpoint: connections have at most as many as slots. */
+/** Number of an endpoint: the slot of its connection. */
 function slotOf({ id }: Connection): number {
   return id & SLOT_MASK;
 }

@@ -1,4 +1,4 @@
-/** One move of a list: starts its blocks in order, lane by lane, and those that the worker of the peer moves as few transfers of many blocks. */
+/** One move of a list: starts its blocks in order, lane by lane; blocks that the worker of the peer moves are combined into few transfers. */
 
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -71,7 +71,7 @@ export class MoveRegistrations implements BlockRegistrar {
   }
 }
 
-/** The blocks of no list. */
+/** The blocks of a move before it has a list. */
 const NO_BLOCKS: readonly PlannedBlock[] = [];
 
 /** The moves of one request, one after the other. */
@@ -86,11 +86,11 @@ export class BlockMove implements ListMove {
   #registrations: MoveRegistrations | undefined = undefined;
   #count = 0;
   #next = 0;
-  /** The part of a block that several devices share. */
+  /** Index of the next part of a block that several devices share. */
   #nextPart = 0;
   /** The block that is started, as the list of a zero-copy operation; transports do not keep it. */
   readonly #iov: PlannedBlock[] = [];
-  /** Lanes that hold back what they are given. */
+  /** Lanes that are corked: they hold operations back. */
   readonly #corked: Lane[] = [];
   /** Blocks that the worker of the peer moves. */
   readonly #remote: PlannedBlock[] = [];
@@ -176,7 +176,7 @@ export class BlockMove implements ListMove {
         if (lane !== last) {
           last = lane;
           if (!request.used.includes(lane)) request.used.push(lane);
-          // One block starts as a put does: what else is given to its lane may start together with it.
+          // A single block is not corked, like a put: it may start together with other operations on its lane.
           if (this.#count > 1 && !corked.includes(lane)) {
             corked.push(lane);
             lane.endpoint.cork?.();
@@ -196,7 +196,7 @@ export class BlockMove implements ListMove {
           request.fail(block.entry, status);
           return status;
         }
-        // It cannot be taken back from here on.
+        // From here on the request cannot be cancelled.
         request.done += block.byteLength;
       }
       return request.failure;
@@ -258,7 +258,7 @@ export class BlockMove implements ListMove {
   }
 }
 
-/** Starts a block; what a transport throws becomes its status, because others may be in flight. */
+/** Starts a block; an exception of a transport becomes its status, because other blocks may be in flight. */
 function startBlock(iov: readonly PlannedBlock[], completion: Completion, request: ListRequest): Status {
   const block = iov[0]!;
   try {

@@ -40,7 +40,7 @@ export class ListRails {
     }
   }
 
-  /** The parts of a block and what carries each; undefined where that is what is best for it. */
+  /** The parts of a block and the candidate of each; undefined if the best candidate carries the whole block. */
   partsOf(block: ListBlock): readonly Rail[] | undefined {
     if (this.#groups.size === 0) return undefined;
     const plan = this.#planOf(block);

@@ -148,7 +148,7 @@ export class RmaLists {
       const isBegun = request.done > 0;
       const status = request.move!.start(request, connection);
       if (status === Status.NO_RESOURCE) return status;
-      // Several steps may have puts of others in between.
+      // Between several steps, other puts may have been started.
       const isSent = !isBegun && puts !== undefined && this.#follow(request, connection, puts);
       const next = request.flushes ? ListPhase.FLUSH : ListPhase.DONE;
       request.phase = isSent ? ListPhase.DONE : next;
@@ -196,7 +196,7 @@ export class RmaLists {
   }
 }
 
-/** Ends the count for the starting of a phase; true if something of the phase is still in flight. */
+/** Releases the count that is held while a phase is started; true if operations of the phase are still in flight. */
 function releaseHold(request: ListRequest): boolean {
   request.count -= 1;
   return request.count > 0;

@@ -1,4 +1,4 @@
-/** A block of a list with the lane that carries it. What the list does with it is in list-move.ts. */
+/** A block of a list with the lane that carries it. It is moved by list-move.ts. */
 
 import { invalidParam } from '../../../ucs/type/error.ts';
 import type { Status } from '../../../ucs/type/status.ts';
@@ -33,14 +33,14 @@ export const MAPPED_ONLY: BlockRegistrar = {
   },
 };
 
-/** A block; the one entry of a zero-copy list itself, because a move comes by thousands of blocks, and each further object is a cache miss. */
+/** A block. It is itself the one entry of a zero-copy list, because a move has thousands of blocks, and each further object is a cache miss. */
 export class PlannedBlock implements EntryOwner, IovEntry {
   readonly local: LocalMemory;
   readonly localOffset: number;
   readonly rkey: RemoteKey;
   readonly remoteOffset: number;
   readonly byteLength: number;
-  /** The local memory as the memory domain of the lane has it, and the place in it; of no use to short operations. */
+  /** The local memory in the memory domain of the lane, and the offset in it; not used by short operations. */
   memory: MdMemory = NO_MEMORY;
   offset = 0;
   /** Number of the entry of the list. */
@@ -57,7 +57,7 @@ export class PlannedBlock implements EntryOwner, IovEntry {
   parts: readonly PlannedBlock[] | undefined = undefined;
 
   /**
-   * @param candidate what carries it; undefined for what is best
+   * @param candidate the candidate that carries it; undefined for the best one
    * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
    */
   constructor(

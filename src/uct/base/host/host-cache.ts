@@ -7,7 +7,7 @@ import { Rcache } from '../../../ucs/rcache/rcache.ts';
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
 
-/** What a memory domain decides of its cache. */
+/** The options of a cache that the memory domain sets. */
 export interface HostCacheOptions<R extends object> extends Omit<Registrar<R>, 'addressOf'> {
   /** Name in statistics. */
   readonly name: string;

@@ -166,7 +166,7 @@ export function unsupported(message: string): UcxError {
   return new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message });
 }
 
-/** The error for a question about memory that a memory domain does not detect. Throws UcxError ERR_INVALID_PARAM for what is no address. */
+/** The error for a question about memory that a memory domain does not detect. Throws UcxError ERR_INVALID_PARAM for an invalid address. */
 export function notDetected(domain: string, call: string, address: bigint): UcxError {
   checkAddress(address);
   const what = `memory domain ${domain} detects no memory, so it cannot tell what 0x${address.toString(16)} is`;

@@ -12,7 +12,7 @@ import type { Security } from '../secure/security.ts';
 
 const NOTHING = new Uint8Array(0);
 
-/** A connected socket. No method blocks; what is not possible now is tried again when the descriptor is ready. */
+/** A connected socket. No method blocks; a call that is not possible now is repeated when the descriptor is ready. */
 export interface Channel {
   readonly fd: number;
   /** True while it has bytes to send of its own, besides those of the caller. */

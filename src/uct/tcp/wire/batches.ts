@@ -12,7 +12,7 @@ export interface Batching {
 export class Batches {
   readonly #begun: Batching[] = [];
   #isScheduled = false;
-  /** process.exit() in the running job: what was reported as sent is sent. */
+  /** At process.exit() in the running job, sends frames that were reported as sent. */
   readonly #stopAtExit: () => void = atExit(() => this.end());
   readonly #endScheduled: () => void = () => {
     this.#isScheduled = false;

@@ -163,7 +163,7 @@ export function messageIdOf(words: Int32Array, at: number): number {
   return (words[at + INFO]! >> 8) & 0xff;
 }
 
-/** The id of an AM_AFTER_PUTS behind so many puts of which none was refused. */
+/** The id with which an AM_AFTER_PUTS is delivered. @param putsInRow number of puts before it since the last refused one */
 export function idAfterPuts(words: Int32Array, at: number, putsInRow: number): number {
   const puts = words[at + PUTS]!;
   return puts >= 0 && puts <= putsInRow ? messageIdOf(words, at) : words[at + FAILED_ID]! & AM_ID_MASK;

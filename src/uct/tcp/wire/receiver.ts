@@ -37,7 +37,7 @@ const NO_RUN = new Int32Array(0);
 /** The end of the shared memory, where padding goes. */
 const JUNK_BYTES = 8;
 
-/** What sends the answers to frames. */
+/** Sends the answers to frames. */
 interface FrameAnswers {
   readonly putsInRow: number;
   /** Whether frames are held back, to be sent together. */
@@ -143,8 +143,8 @@ export class Receiver {
   }
 
   /**
-   * Reads into the memory of the body and, if that is its last piece, into that of the puts behind it, and what follows: one call of the kernel instead of one
-   * for each.
+   * Reads into the memory of the body and, if that is its last piece, into that of the puts behind it, and then the bytes that follow: one call of the
+   * kernel instead of one for each.
    */
   #receiveBody(payload: Payload, bytesMax: number): number {
     const { rx, pieces } = this.#buffers;
@@ -167,12 +167,12 @@ export class Receiver {
     return received;
   }
 
-  /** Adds the memory of the next puts of the run, as far as they have such; returns their number. */
+  /** Adds the memory of the next puts of the run, up to the first one without memory; returns their number. */
   #addRun(pieces: TcpPieces): number {
     const { rx } = this.#buffers;
     let padding = this.#padding;
     let count = 0;
-    // A piece is for the rest of the current body, and one for what is behind the last.
+    // One piece is for the rest of the current body, and one for the bytes behind the last body.
     for (let free = TCP_PIECES_MAX - 2; this.#runNext + count < this.#runCount && free >= 2; free -= 2, count++) {
       const byteLength = this.#lengthInRun(count);
       const place = byteLength === 0 ? 0 : this.#sink.placeOfPut(this.#run, (this.#runNext + count) * PUT_WORDS);
@@ -248,7 +248,7 @@ export class Receiver {
     return true;
   }
 
-  /** Delivers the frames of one read. What answers them leaves together: each call of the kernel costs time, and a short segment at its end costs more. */
+  /** Delivers the frames of one read. Their answers are sent together: each call of the kernel costs time, and a short segment at its end costs more. */
   #consume(from: number, end: number): void {
     const { transmitter } = this.#sink;
     const { isCorked } = transmitter;

@@ -41,7 +41,7 @@ export class TcpBuffers {
   /**
    * @param txBytesMax longest message that is copied to be sent
    * @param rxBytesMax longest message that is received
-   * @param isEncrypted whether connections are: they receive records
+   * @param isEncrypted whether connections are encrypted: they receive records
    */
   constructor(txBytesMax: number, rxBytesMax: number, isEncrypted: boolean) {
     this.txBytesMax = txBytesMax;

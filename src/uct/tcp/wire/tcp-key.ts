@@ -180,7 +180,7 @@ export function memoryOfPut(keys: TcpKeyTable, words: Int32Array, at: number): H
   return withRange(keys.findForPut(words, keyWordOf(at)), offsetOf(words, at), valueIn(words, at));
 }
 
-/** The same for what a GET reads. */
+/** The memory that a GET reads; undefined likewise. */
 export function memoryOfGet(keys: TcpKeyTable, words: Int32Array, at: number): HostMemory | undefined {
   return withRange(keys.findForGet(words, keyWordOf(at)), offsetOf(words, at), getLengthOf(words, at));
 }

@@ -1,4 +1,4 @@
-/** The order of what a connection sends while its socket has no room, and when short frames leave. */
+/** The order of the frames of a connection while its socket has no room, and the time at which short frames are sent. */
 
 import { describe, expect, it } from 'vitest';
 import { frame, keyed, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';

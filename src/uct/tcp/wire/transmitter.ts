@@ -203,7 +203,7 @@ export class Transmitter {
     return this.push(refusal);
   }
 
-  /** Sends a frame that consists of a header only, at once: what is held back leaves before it. */
+  /** Sends a frame that consists of a header only, at once, after the frames that are held back. */
   signal(type: number, word = 0): Status {
     this.isCorked = false;
     return this.push(this.#header(type, word));
@@ -212,7 +212,7 @@ export class Transmitter {
   /** Sends queued frames, as far as the kernel accepts them. Returns OK, or IO_ERROR: see {@link failure}. */
   sendMore(): Status {
     const status = this.#records === undefined ? this.#gatherMore() : this.#sealMore(this.#records);
-    // What is left waits for room in the socket.
+    // The remaining frames wait for room in the socket.
     if (this.#head !== undefined) this.#isBatching = false;
     return status;
   }

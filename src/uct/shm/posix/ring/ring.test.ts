@@ -1,4 +1,4 @@
-/** Rings: messages of any length arrive whole and in order, in adjacent segments, and nothing is written over what the receiver has not released. */
+/** Rings: messages of any length arrive whole and in order, in adjacent segments, and no memory that the receiver has not released is overwritten. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -17,7 +17,7 @@ const GEOMETRIES: readonly RingGeometry[] = [
   { elements: 64, elementBytes: 64, segmentBytes: 128, segments: 32 },
 ];
 
-/** What the n-th message contains. */
+/** Contents of the n-th message. */
 function contentOf(number: number, byteLength: number): Uint8Array {
   return Uint8Array.from({ length: byteLength }, (_, i) => (number * 31 + i) & 0xff);
 }
