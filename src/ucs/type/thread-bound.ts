@@ -6,7 +6,7 @@
  * `markAsUncloneable` is not in all of them, and its error states no reason.
  */
 
-/** The value of the first field of such an object: `readonly thread: symbol = THREAD_BOUND`. */
+/** The value of the first field of such an object: `readonly thread: symbol = THREAD_BOUND`. Node.js 24 omits the middle of descriptions of more than 100 characters. */
 export const THREAD_BOUND: symbol = Symbol(
-  'it belongs to the thread that made it: open a Context in every thread, and pass worker addresses and packed remote keys, which are bytes',
+  'it belongs to the thread that made it: open a Context in every thread, and pass addresses and keys',
 );
