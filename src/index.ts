@@ -22,6 +22,8 @@ export {
   type MessageQueue,
   type RendezvousAmMessage,
 } from './ucp/api/active-message.ts';
+export type { ConnectionRequest, ConnectionRequestAttributes } from './ucp/api/connection-request.ts';
+export type { MetricsRegistry } from './ucp/api/context.ts';
 export type {
   AddressEndpointOptions,
   AmSendOptions,
@@ -48,7 +50,7 @@ export type {
   SizeExplanation,
   SizeLoser,
   SizeWinner,
-} from './ucp/api/explain/explanation.ts';
+} from './ucp/api/explanation.ts';
 export { FEATURES, type Feature } from './ucp/api/features.ts';
 export {
   LIST_BLOCKS_MAX,
@@ -58,8 +60,8 @@ export {
   NOTIFICATION_BYTES_MAX,
   type PreparedList,
   type TransferEntry,
-} from './ucp/api/list/list.ts';
-export type { Notification, NotificationHandler } from './ucp/api/list/notification.ts';
+} from './ucp/api/list.ts';
+export type { Listener, ListenerAttributes, ListenerOptions } from './ucp/api/listener.ts';
 export {
   type AddressedMemory,
   type AdviseOptions,
@@ -85,7 +87,6 @@ export type {
   RequestParams,
   StreamRecvParams,
 } from './ucp/api/request.ts';
-export type { MetricsRegistry } from './ucp/api/snapshot/metrics-registry.ts';
 export type {
   CacheSnapshot,
   CardSnapshot,
@@ -102,12 +103,19 @@ export type {
   UnexpectedSnapshot,
   WaitReason,
   WorkerSnapshot,
-} from './ucp/api/snapshot/snapshot.ts';
-export type { ConnectNbxOptions, ConnectOptions } from './ucp/api/sockets/connect.ts';
-export type { ConnectionRequest, ConnectionRequestAttributes } from './ucp/api/sockets/connection-request.ts';
-export type { Listener, ListenerAttributes, ListenerOptions } from './ucp/api/sockets/listener.ts';
+} from './ucp/api/snapshot.ts';
 export { TAG_MASK_FULL, type Tag } from './ucp/api/tag.ts';
-export type { TagMessage, TagRecvOptions, TagRecvResult, Worker, WorkerOptions } from './ucp/api/worker.ts';
+export type {
+  ConnectNbxOptions,
+  ConnectOptions,
+  Notification,
+  NotificationHandler,
+  TagMessage,
+  TagRecvOptions,
+  TagRecvResult,
+  Worker,
+  WorkerOptions,
+} from './ucp/api/worker.ts';
 export type { ConfigEntry } from './ucs/config/config.ts';
 export type { ConfigPrintOptions } from './ucs/config/print.ts';
 export type {

@@ -22,7 +22,7 @@ import {
   type UnixListener,
   type UnixSocket,
 } from '../../src/sys/index.ts';
-import type { WorkerSnapshot } from '../../src/ucp/api/snapshot/snapshot.ts';
+import type { WorkerSnapshot } from '../../src/ucp/api/snapshot.ts';
 import { systemClock } from '../../src/ucs/sys/clock.ts';
 import { Child } from '../fixtures/child.ts';
 import { MAIN, useCommandLine } from '../fixtures/command-line.ts';

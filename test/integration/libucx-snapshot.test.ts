@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { snapshotText } from '../../src/assembly/inspect/snapshot-text.ts';
 import type { Context, Request, Status } from '../../src/index.ts';
-import type { WorkerSnapshot } from '../../src/ucp/api/snapshot/snapshot.ts';
+import type { WorkerSnapshot } from '../../src/ucp/api/snapshot.ts';
 import { useContexts } from '../fixtures/contexts.ts';
 import { installedLibucp } from '../fixtures/libucp.ts';
 import { connected } from '../fixtures/socket-pairs.ts';

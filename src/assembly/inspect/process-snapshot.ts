@@ -2,7 +2,7 @@
 
 import { hostname } from 'node:os';
 import { getpid, gettid, processCommand } from '../../sys/index.ts';
-import type { ContextSnapshot } from '../../ucp/api/snapshot/snapshot.ts';
+import type { ContextSnapshot } from '../../ucp/api/snapshot.ts';
 import type { OperationLatencies } from '../../ucs/stats/latency-histograms.ts';
 import { latencies } from '../../ucs/stats/latency-histograms.ts';
 import { wallClockMs } from '../../ucs/sys/clock.ts';

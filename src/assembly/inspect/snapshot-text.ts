@@ -6,7 +6,7 @@ import type {
   EndpointSnapshot,
   RequestSnapshot,
   WorkerSnapshot,
-} from '../../ucp/api/snapshot/snapshot.ts';
+} from '../../ucp/api/snapshot.ts';
 import type { NumberedContext, ProcessSnapshot } from './process-snapshot.ts';
 
 const STEP = '  ';

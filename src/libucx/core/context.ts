@@ -17,7 +17,7 @@ import type {
   MemoryTypeEvent,
 } from '../../ucp/api/memory.ts';
 import { cacheSummary, memorySummary } from '../../ucp/api/snapshot/memory-summary.ts';
-import type { ContextSnapshot } from '../../ucp/api/snapshot/snapshot.ts';
+import type { ContextSnapshot } from '../../ucp/api/snapshot.ts';
 import type { WorkerOptions } from '../../ucp/api/worker.ts';
 import type { CopyingContext } from '../../ucp/staging/device-copier.ts';
 import { FragmentPool } from '../../ucp/staging/fragment-pool.ts';

@@ -10,9 +10,9 @@ import type {
   TransferOptions,
   TransferResult,
 } from '../../ucp/api/endpoint.ts';
-import type { Explanation } from '../../ucp/api/explain/explanation.ts';
+import type { Explanation } from '../../ucp/api/explanation.ts';
 import { entriesOf } from '../../ucp/api/list/entries.ts';
-import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/list/list.ts';
+import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/list.ts';
 import { isList } from '../../ucp/api/memory/local-bytes.ts';
 import { checkRemoteWord } from '../../ucp/api/memory/owned-remote-key.ts';
 import { accessesOf, GET_ACCESSES, PUT_ACCESSES } from '../../ucp/api/memory/protection.ts';

@@ -1,13 +1,8 @@
 /** Explanations of operations over libucp: the protocol, and the path for memory of cards. Text and data, no decisions. */
 
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../ucp/api/endpoint.ts';
-import type {
-  ChosenProtocol,
-  ExplainedChoice,
-  Explanation,
-  RejectedProtocol,
-} from '../../ucp/api/explain/explanation.ts';
-import { explainedBy, explanationText } from '../../ucp/api/explain/explanation-text.ts';
+import type { ChosenProtocol, ExplainedChoice, Explanation, RejectedProtocol } from '../../ucp/api/explanation.ts';
+import { explainedBy, explanationText } from '../../ucp/api/explanation.ts';
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { choosePath, DevicePath, explainByNode } from '../device/paths.ts';

@@ -1,5 +1,5 @@
 /**
- * Listeners and connections by socket addresses over libucp, for one worker: connects the objects of ucp/api/sockets, which are the same for every engine, with
+ * Listeners and connections by socket addresses over libucp, for one worker: connects the listeners of ucp/api, which are the same for every engine, with
  * the handles of libucp.
  */
 
@@ -11,13 +11,14 @@ import {
   SOCKADDR_BYTES_MAX,
   SyscallError,
 } from '../../sys/index.ts';
+import { checkConnectOptions } from '../../ucp/api/awaited/connect.ts';
 import type { Progressable } from '../../ucp/api/awaited/progress-driver.ts';
+import { ConnectionRequest } from '../../ucp/api/connection-request.ts';
 import type { EndpointOptions } from '../../ucp/api/endpoint.ts';
+import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../../ucp/api/listener.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
-import { type ConnectNbxOptions, checkConnectOptions } from '../../ucp/api/sockets/connect.ts';
-import { ConnectionRequest } from '../../ucp/api/sockets/connection-request.ts';
-import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../../ucp/api/sockets/listener.ts';
-import { printSocketAddress } from '../../ucp/api/sockets/socket-address.ts';
+import { printSocketAddress } from '../../ucp/api/socket-address.ts';
+import type { ConnectNbxOptions } from '../../ucp/api/worker.ts';
 import { checkStatus, closedError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { SocketAddress, SocketListener } from '../../uct/api/connection-manager.ts';

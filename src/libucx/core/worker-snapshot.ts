@@ -8,8 +8,8 @@ import {
   SNAPSHOT_ENDPOINTS_MAX,
   type WaitReason,
   type WorkerSnapshot,
-} from '../../ucp/api/snapshot/snapshot.ts';
-import { printSocketAddress } from '../../ucp/api/sockets/socket-address.ts';
+} from '../../ucp/api/snapshot.ts';
+import { printSocketAddress } from '../../ucp/api/socket-address.ts';
 import { Status, statusName } from '../../ucs/type/status.ts';
 import { RequestKind, STREAM_RECEIVE, type UcpRequest } from '../request/request.ts';
 import type { Requests } from '../request/requests.ts';

@@ -9,13 +9,12 @@ import type { MessageOwner, ReceivedMessage } from '../../ucp/api/awaited/receiv
 import { checkOptions } from '../../ucp/api/check-options.ts';
 import type { AddressEndpointOptions, Endpoint as ApiEndpoint } from '../../ucp/api/endpoint.ts';
 import { checkErrorHandling } from '../../ucp/api/error-handling.ts';
+import type { Listener, ListenerOptions } from '../../ucp/api/listener.ts';
 import { checkRawAddress } from '../../ucp/api/memory/raw-bytes.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
-import type { WorkerSnapshot } from '../../ucp/api/snapshot/snapshot.ts';
-import type { ConnectNbxOptions } from '../../ucp/api/sockets/connect.ts';
-import type { Listener, ListenerOptions } from '../../ucp/api/sockets/listener.ts';
+import type { WorkerSnapshot } from '../../ucp/api/snapshot.ts';
 import { TAG_MASK_FULL, type Tag } from '../../ucp/api/tag.ts';
-import type { Worker as ApiWorker, TagMessage, WorkerOptions } from '../../ucp/api/worker.ts';
+import type { Worker as ApiWorker, ConnectNbxOptions, TagMessage, WorkerOptions } from '../../ucp/api/worker.ts';
 import type { CopyingWorker } from '../../ucp/staging/device-copier.ts';
 import { endpointConnect, endpointFail } from '../../ucs/debug/diagnostics.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';

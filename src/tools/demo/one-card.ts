@@ -8,7 +8,7 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { Context } from '../../assembly/context.ts';
 import { memcpy } from '../../sys/index.ts';
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
-import type { Explanation } from '../../ucp/api/explain/explanation.ts';
+import type { Explanation } from '../../ucp/api/explanation.ts';
 import type { MemoryHandle, RemoteKey } from '../../ucp/api/memory.ts';
 import type { Request } from '../../ucp/api/request.ts';
 import type { Worker } from '../../ucp/api/worker.ts';

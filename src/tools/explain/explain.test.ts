@@ -1,7 +1,7 @@
 /** The arguments and the text of `gaudi-ucx explain`. */
 
 import { describe, expect, it } from 'vitest';
-import type { SizeExplanation } from '../../ucp/api/explain/explanation.ts';
+import type { SizeExplanation } from '../../ucp/api/explanation.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { type ExplainArguments, readExplainArguments } from './options.ts';
 import { type ExplainReport, explainText, REPORT_COLUMNS } from './report.ts';

@@ -6,7 +6,7 @@
 import type { Context } from '../../assembly/context.ts';
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
-import { printSocketAddress } from '../../ucp/api/sockets/socket-address.ts';
+import { printSocketAddress } from '../../ucp/api/socket-address.ts';
 import type { Worker } from '../../ucp/api/worker.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';

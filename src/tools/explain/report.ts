@@ -1,7 +1,7 @@
 /** Text of `gaudi-ucx explain`: one row for consecutive sizes with the same choice, and below it why the others were not chosen. Text only. */
 
 import type { Engine } from '../../ucp/api/engine.ts';
-import type { SizeExplanation, SizeLoser } from '../../ucp/api/explain/explanation.ts';
+import type { SizeExplanation, SizeLoser } from '../../ucp/api/explanation.ts';
 import { formatBytes, formatTime } from '../text-table.ts';
 
 /** Widest line. */

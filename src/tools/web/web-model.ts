@@ -4,7 +4,7 @@
  */
 
 import type { InspectAnswer } from '../../assembly/inspect/inspect-client.ts';
-import type { CardSnapshot } from '../../ucp/api/snapshot/snapshot.ts';
+import type { CardSnapshot } from '../../ucp/api/snapshot.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { DeviceMemoryMap } from '../../uct/api/memory-domain.ts';
 import type { TopModel } from '../top/model.ts';

@@ -21,9 +21,9 @@ import {
   piecesOf,
 } from '../api/memory/local-bytes.ts';
 import type { AmSendParams, RequestParams } from '../api/request.ts';
+import { lacksCredit } from '../base/credit-messages.ts';
 import { sendAfterPuts, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';
-import { lacksCredit } from '../base/outbound-credit.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Notice } from '../base/request/list-request.ts';

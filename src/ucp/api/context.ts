@@ -13,9 +13,16 @@ import type {
   MemoryInfo,
   MemoryTypeEvent,
 } from './memory.ts';
-import type { MetricsRegistry } from './snapshot/metrics-registry.ts';
-import type { ContextSnapshot, UnavailableResource } from './snapshot/snapshot.ts';
+import type { ContextSnapshot, UnavailableResource } from './snapshot.ts';
 import type { Worker, WorkerOptions } from './worker.ts';
+
+/** A registry of prom-client, or another with the same methods. */
+export interface MetricsRegistry {
+  /** Adds a family, whose `get()` the registry calls for its values. */
+  registerMetric(metric: object): void;
+  /** The family with a name; undefined if there is none. */
+  getSingleMetric(name: string): object | undefined;
+}
 
 /** Attributes of a context (ucp_context_attr_t). */
 export interface ContextAttributes {

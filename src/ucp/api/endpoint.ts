@@ -2,8 +2,8 @@
 
 import type { Status } from '../../ucs/type/status.ts';
 import type { SocketAddress } from '../../uct/api/connection-manager.ts';
-import type { Explanation } from './explain/explanation.ts';
-import type { ListCheckOptions, ListOptions, ListParams, PreparedList, TransferEntry } from './list/list.ts';
+import type { Explanation } from './explanation.ts';
+import type { ListCheckOptions, ListOptions, ListParams, PreparedList, TransferEntry } from './list.ts';
 import type { LocalBuffer, LocalMemory, RemoteKey } from './memory.ts';
 import type {
   AmSendParams,

@@ -2,13 +2,12 @@
 
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Status } from '../../ucs/type/status.ts';
+import type { SocketAddress } from '../../uct/api/connection-manager.ts';
 import type { AmCallback, MessageQueue } from './active-message.ts';
-import type { AddressEndpointOptions, Endpoint } from './endpoint.ts';
-import type { Notification, NotificationHandler } from './list/notification.ts';
+import type { AddressEndpointOptions, Endpoint, EndpointOptions } from './endpoint.ts';
+import type { Listener, ListenerOptions } from './listener.ts';
 import type { LocalBuffer } from './memory.ts';
 import type { Request, RequestParams } from './request.ts';
-import type { ConnectNbxOptions, ConnectOptions } from './sockets/connect.ts';
-import type { Listener, ListenerOptions } from './sockets/listener.ts';
 import type { Tag } from './tag.ts';
 
 /** Options of a worker (ucp_worker_params_t). */
@@ -42,6 +41,39 @@ export interface TagRecvResult {
   /** Length in bytes. */
   readonly byteLength: number;
 }
+
+/** Address of a listener, and options of the endpoint to its worker. */
+export interface ConnectNbxOptions extends SocketAddress, EndpointOptions {
+  /** Sends the client id of this worker to the listener (UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID). Default false. */
+  readonly sendClientId?: boolean;
+  /** Called with the endpoint, inside progress, just before the request ends with OK. */
+  readonly onConnected: (endpoint: Endpoint) => void;
+}
+
+/** Options of the awaited connect: those of {@link ConnectNbxOptions}, with either `address` or `host`. */
+export interface ConnectOptions extends EndpointOptions {
+  /** Numeric address of the listener. */
+  readonly address?: string;
+  /** Name of the machine: its addresses are tried in turn. */
+  readonly host?: string;
+  /** Port of the listener, 1 to 65535. */
+  readonly port: number;
+  /** Sends the client id of the worker to the listener. Default false. */
+  readonly sendClientId?: boolean;
+  /** Cancels the operation: its promise rejects with an AbortError. */
+  readonly signal?: AbortSignal;
+}
+
+/** A notification of a peer. */
+export interface Notification {
+  /** The bytes: in a handler, a view that is valid during the call; in a loop, a copy. */
+  readonly bytes: Uint8Array;
+  /** The endpoint to the peer that has sent it. */
+  readonly endpoint: Endpoint;
+}
+
+/** Handles notifications, inside `progress()`. It must not throw. */
+export type NotificationHandler = (notification: Notification) => void;
 
 /** A worker. */
 export interface Worker extends AsyncDisposable {

@@ -1,16 +1,18 @@
 /**
- * Sends CREDIT messages, by which a receiver returns credit and a stream without credit can continue. At most one of them waits for room; it returns
+ * Sends CREDIT messages, by which a receiver returns credit and a stream without credit can continue, and counts messages that lack credit. At most one of them waits for room; it returns
  * all credit that is free when it is sent.
  */
 
 import { Status } from '../../ucs/type/status.ts';
 import type { InboundWindow } from '../credit/inbound-window.ts';
+import type { OutboundCredit } from '../credit/outbound-credit.ts';
 import { CreditCode, writeCredit } from '../wire/credit.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
 import { sendMessage } from './message-packer.ts';
 import { SendRequest } from './request/message-request.ts';
 import type { Connection, RequestOwner } from './request/request.ts';
+import { WorkerCounter, type WorkerCounters } from './worker-counters.ts';
 
 /** Returns credit to the peer of one connection. */
 export class CreditTeller {
@@ -49,4 +51,15 @@ export class CreditTeller {
 /** Sends a CREDIT message about the stream of a connection. */
 export function postStreamCredit(connection: Connection, code: number): void {
   connection.post(MessageId.CREDIT, writeCredit(connection.remoteId, code, 0, 0));
+}
+
+/**
+ * Counts a message that lacks credit.
+ * @returns true if it is to be offered by rendezvous; false if it waits, because credit arrives as soon as the receiver makes progress
+ */
+export function lacksCredit(credit: OutboundCredit, cost: number, counters: WorkerCounters): boolean {
+  if (credit.isFirstLack()) counters.count(WorkerCounter.TX_NO_CREDIT);
+  const isOffered = credit.isLongFor(cost);
+  if (isOffered) counters.count(WorkerCounter.TX_NO_CREDIT_RNDV);
+  return isOffered;
 }

@@ -7,7 +7,7 @@ import { nextWorkerNumber, type OperationEnd, operationEnd } from '../../ucs/deb
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { ProtocolInfo, type ProtocolInfoMode } from '../proto/protocol-info.ts';
-import { MessageTrace } from './message-trace.ts';
+import { MessageTrace } from '../wire/message-trace.ts';
 import type { Request } from './request/request.ts';
 
 /** Whether ended operations have subscribers. */

@@ -28,7 +28,7 @@ import { MemoryCopier } from '../api/memory/memory-copier.ts';
 import type { AddressedMemory, AdviseOptions, MemMapParams, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
 import { cardSummary } from '../api/snapshot/card-summary.ts';
 import { cacheSummary, memorySummary } from '../api/snapshot/memory-summary.ts';
-import type { ContextSnapshot } from '../api/snapshot/snapshot.ts';
+import type { ContextSnapshot } from '../api/snapshot.ts';
 import type { WorkerOptions } from '../api/worker.ts';
 import type { UnpackOptions } from '../base/protocol-host.ts';
 import type { Connection } from '../base/request/request.ts';

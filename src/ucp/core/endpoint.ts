@@ -17,11 +17,11 @@ import type {
   TransferResult,
 } from '../api/endpoint.ts';
 import type { Engine } from '../api/engine.ts';
-import type { Explanation } from '../api/explain/explanation.ts';
-import { explainedBy } from '../api/explain/explanation-text.ts';
+import type { Explanation } from '../api/explanation.ts';
+import { explainedBy } from '../api/explanation.ts';
 import { checkListOptions, checkListParams, checkNotification } from '../api/list/check-list.ts';
 import { entriesOf } from '../api/list/entries.ts';
-import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../api/list/list.ts';
+import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../api/list.ts';
 import { isList } from '../api/memory/local-bytes.ts';
 import { checkRawMemory, otherPrograms } from '../api/memory/raw-bytes.ts';
 import type {

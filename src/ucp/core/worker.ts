@@ -20,14 +20,13 @@ import { checkOptions } from '../api/check-options.ts';
 import type { AddressEndpointOptions, EndpointOptions } from '../api/endpoint.ts';
 import type { Engine } from '../api/engine.ts';
 import { checkErrorHandling } from '../api/error-handling.ts';
+import type { Listener, ListenerOptions } from '../api/listener.ts';
 import { checkRawAddress, otherPrograms } from '../api/memory/raw-bytes.ts';
 import type { Request as ApiRequest, RequestParams } from '../api/request.ts';
 import { CoarseClock } from '../api/snapshot/coarse-clock.ts';
-import type { WorkerSnapshot } from '../api/snapshot/snapshot.ts';
-import type { ConnectNbxOptions } from '../api/sockets/connect.ts';
-import type { Listener, ListenerOptions } from '../api/sockets/listener.ts';
+import type { WorkerSnapshot } from '../api/snapshot.ts';
 import type { Tag } from '../api/tag.ts';
-import type { TagMessage, WorkerOptions } from '../api/worker.ts';
+import type { ConnectNbxOptions, TagMessage, WorkerOptions } from '../api/worker.ts';
 import { Observation } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
@@ -55,7 +54,7 @@ import { SocketConnections, type SocketOwner } from '../wireup/socket-connection
 import { Protocols } from './dispatch.ts';
 import { Endpoint, type EndpointWorker } from './endpoint.ts';
 import { TransportSleep } from './sleep.ts';
-import { workerSnapshot } from './snapshot/worker-snapshot.ts';
+import { workerSnapshot } from './worker-snapshot.ts';
 
 /** Mask for the number of progress calls: at every 256th one, transports with nothing in flight are polled too, because they may serve peers. */
 const QUIET_CALLS_MASK = 255;

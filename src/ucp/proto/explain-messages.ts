@@ -4,7 +4,7 @@
  */
 
 import { type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
-import type { ExplainedChoice, RejectedProtocol } from '../api/explain/explanation.ts';
+import type { ExplainedChoice, RejectedProtocol } from '../api/explanation.ts';
 import { AM_BYTES } from '../wire/am.ts';
 import { STREAM_BYTES } from '../wire/stream.ts';
 import { TAG_BYTES } from '../wire/tag.ts';

@@ -2,7 +2,7 @@
  * The explanation for one size: the chosen candidate, the cost of the others, and why they were not chosen. Pure: data in, data out.
  */
 
-import type { RejectedProtocol, SizeExplanation, SizeLoser, SizeWinner } from '../api/explain/explanation.ts';
+import type { RejectedProtocol, SizeExplanation, SizeLoser, SizeWinner } from '../api/explanation.ts';
 
 /** A protocol on a transport for a range of sizes, with the names that users see. */
 export interface ExplainedCandidate {

@@ -4,8 +4,8 @@
 
 import { memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import type { IfaceResource } from '../../uct/api/iface.ts';
-import type { ChosenProtocol, ExplainedChoice, RejectedProtocol } from '../api/explain/explanation.ts';
-import { explanationText } from '../api/explain/explanation-text.ts';
+import type { ChosenProtocol, ExplainedChoice, RejectedProtocol } from '../api/explanation.ts';
+import { explanationText } from '../api/explanation.ts';
 import { type Choice, type ExplainedCandidate, type ExplainedStep, estimateNs, explainSize } from './explain-size.ts';
 import { type Candidate, OPERATION_NAMES, type Operation, type Plan, PROTOCOL_NAMES } from './selection.ts';
 

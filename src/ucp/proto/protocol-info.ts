@@ -8,7 +8,7 @@ import type { ConfigType } from '../../ucs/config/value.ts';
 import { boolType } from '../../ucs/config/value.ts';
 import type { OperationEnd } from '../../ucs/debug/diagnostics.ts';
 import { type Log, LogLevel } from '../../ucs/debug/log.ts';
-import type { ExplainedChoice } from '../api/explain/explanation.ts';
+import type { ExplainedChoice } from '../api/explanation.ts';
 import { describeOperation, describeProtocol, protocolTable, sizeRange, type TableRow } from './protocol-table.ts';
 
 /** The printed tables: none, all, those of used protocols, those whose title matches, or all if debug messages are logged. */

@@ -3,7 +3,7 @@
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../api/endpoint.ts';
-import type { ExplainedChoice } from '../api/explain/explanation.ts';
+import type { ExplainedChoice } from '../api/explanation.ts';
 import { checkLocal } from '../api/memory/local-bytes.ts';
 import { checkRemote } from '../api/memory/owned-remote-key.ts';
 import { accessesOf } from '../api/memory/protection.ts';

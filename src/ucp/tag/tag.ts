@@ -21,9 +21,9 @@ import {
 import type { RequestParams } from '../api/request.ts';
 import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/tag.ts';
 import type { TagMessage } from '../api/worker.ts';
+import { lacksCredit } from '../base/credit-messages.ts';
 import { sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';
-import { lacksCredit } from '../base/outbound-credit.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { READ_BYTES, rendezvousFrom } from '../base/read-threshold.ts';
 import type { ReceiveRequest, SendRequest } from '../base/request/message-request.ts';

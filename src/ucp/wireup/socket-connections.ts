@@ -14,12 +14,13 @@ import type {
   ConnectAttempt,
   ConnectionManager,
 } from '../../uct/api/connection-manager.ts';
+import { checkConnectOptions } from '../api/awaited/connect.ts';
+import { ConnectionRequest, type RequestListener } from '../api/connection-request.ts';
 import type { Endpoint, EndpointOptions } from '../api/endpoint.ts';
+import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../api/listener.ts';
 import type { RequestParams } from '../api/request.ts';
-import { type ConnectNbxOptions, checkConnectOptions } from '../api/sockets/connect.ts';
-import { ConnectionRequest, type RequestListener } from '../api/sockets/connection-request.ts';
-import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../api/sockets/listener.ts';
-import { printSocketAddress } from '../api/sockets/socket-address.ts';
+import { printSocketAddress } from '../api/socket-address.ts';
+import type { ConnectNbxOptions } from '../api/worker.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ConnectRequest, Request } from '../base/request/request.ts';
 import type { RequestPool } from '../base/request/request-pool.ts';

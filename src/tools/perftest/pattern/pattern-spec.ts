@@ -1,6 +1,6 @@
 /** What a run of `perftest --pattern` moves, as data that its ranks share, and the closed formula of its bytes. */
 
-import { LIST_BLOCKS_MAX } from '../../../ucp/api/list/list.ts';
+import { LIST_BLOCKS_MAX } from '../../../ucp/api/list.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { sizesOfRange, specOf, type TestOptions } from '../options/options.ts';
 import { type MemoryName, type TestSpec, unsupported } from '../options/spec.ts';

@@ -1,7 +1,7 @@
 /** The transfer of one flow: its lists of blocks, started many times, each timed from its start until every byte has arrived. */
 
 import type { Endpoint } from '../../../ucp/api/endpoint.ts';
-import type { ListParams, PreparedList } from '../../../ucp/api/list/list.ts';
+import type { ListParams, PreparedList } from '../../../ucp/api/list.ts';
 import type { MemoryHandle, RemoteKey } from '../../../ucp/api/memory.ts';
 import type { Request } from '../../../ucp/api/request.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';

@@ -15,7 +15,7 @@ import type {
   TagSendOptions,
   TransferResult,
 } from '../endpoint.ts';
-import type { ListOptions, ListParams, PreparedList, TransferEntry } from '../list/list.ts';
+import type { ListOptions, ListParams, PreparedList, TransferEntry } from '../list.ts';
 import type { LocalBuffer, RemoteKey } from '../memory.ts';
 import type { AmSendParams, AtomicName, AtomicParams, Request, RequestParams, StreamRecvParams } from '../request.ts';
 import type { Tag } from '../tag.ts';

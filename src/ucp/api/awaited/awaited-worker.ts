@@ -4,26 +4,35 @@
  */
 
 import type { Clock } from '../../../ucs/sys/clock.ts';
-import { closedError } from '../../../ucs/type/error.ts';
+import { systemRandomBytes } from '../../../ucs/sys/random.ts';
+import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
 import { checkOptions, checkParams } from '../check-options.ts';
-import { clientIdOf } from '../client-id.ts';
 import type { Endpoint } from '../endpoint.ts';
-import type { Notification, NotificationHandler } from '../list/notification.ts';
 import type { LocalBuffer } from '../memory.ts';
 import type { Request, RequestParams } from '../request.ts';
-import { type ConnectNbxOptions, type ConnectOptions, connectToFirst } from '../sockets/connect.ts';
-import { printSocketAddress } from '../sockets/socket-address.ts';
+import { printSocketAddress } from '../socket-address.ts';
 import type { Tag } from '../tag.ts';
-import type { TagRecvOptions, TagRecvResult, WorkerOptions } from '../worker.ts';
+import type {
+  ConnectNbxOptions,
+  ConnectOptions,
+  Notification,
+  NotificationHandler,
+  TagRecvOptions,
+  TagRecvResult,
+  WorkerOptions,
+} from '../worker.ts';
 import { lengthOf } from './awaited-options.ts';
+import { connectToFirst } from './connect.ts';
 import type { Notifications } from './notifications.ts';
 import { ProgressDriver } from './progress-driver.ts';
 import { type CauseOf, checkSignal, PromiseTier, signalOf } from './promise-tier.ts';
 import type { ReceivedMessage } from './received-message.ts';
 import { type SignalFd, WorkerEvent } from './worker-event.ts';
+
+const CLIENT_ID_MAX = 0xffff_ffff_ffff_ffffn;
 
 /** Services that a worker receives from its context. */
 export interface WorkerServices {
@@ -191,3 +200,17 @@ showAs(AwaitedWorker, 'Worker', (worker) => ({
   address: worker.closed ? undefined : `${worker.address().byteLength} bytes`,
   state: worker.closed ? 'closed' : 'open',
 }));
+
+/**
+ * The client id of a worker with these options.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+function clientIdOf(options: WorkerOptions): bigint {
+  checkOptions(options, 'options', ['clientId']);
+  const { clientId } = options;
+  if (clientId === undefined) return new DataView(systemRandomBytes(8).buffer).getBigUint64(0, true);
+  const isNumber = typeof clientId === 'number' && Number.isSafeInteger(clientId) && clientId >= 0;
+  const isBigint = typeof clientId === 'bigint' && clientId >= 0n && clientId <= CLIENT_ID_MAX;
+  if (!isNumber && !isBigint) throw invalidParam('clientId', 'must be an integer from 0 to 2^64 - 1', clientId);
+  return BigInt(clientId);
+}

@@ -4,9 +4,10 @@ import { mergeStats, type StatsNode } from '../../../ucs/stats/stats-node.ts';
 import { closedError } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
+import type { MetricsRegistry } from '../context.ts';
 import type { Engine } from '../engine.ts';
-import { addToRegistry, type MetricsRegistry } from '../snapshot/metrics-registry.ts';
-import type { ContextSnapshot } from '../snapshot/snapshot.ts';
+import { addToRegistry } from '../snapshot/metrics-registry.ts';
+import type { ContextSnapshot } from '../snapshot.ts';
 import type { Worker, WorkerOptions } from '../worker.ts';
 
 /** A context that can be closed. */

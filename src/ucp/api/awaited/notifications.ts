@@ -2,7 +2,7 @@
 
 import { addAbortListener } from 'node:events';
 import { AbortError, invalidParam } from '../../../ucs/type/error.ts';
-import type { Notification, NotificationHandler } from '../list/notification.ts';
+import type { Notification, NotificationHandler } from '../worker.ts';
 import { ArrivedMessages, type MessageHandler } from './message-queue.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 import type { ReceivedMessage } from './received-message.ts';

@@ -3,10 +3,6 @@
 import { invalidParam, isUcxError, UcxError } from '../../../ucs/type/error.ts';
 import { checkAmId } from '../active-message.ts';
 import { checkOptions } from '../check-options.ts';
-import { checkLocal, hostBytes } from '../memory/local-bytes.ts';
-import { checkRemote, type OwnedRemoteKey } from '../memory/owned-remote-key.ts';
-import { accessesOf } from '../memory/protection.ts';
-import type { LocalMemory, RemoteKey } from '../memory.ts';
 import {
   LIST_BLOCKS_MAX,
   type ListCheckOptions,
@@ -14,7 +10,11 @@ import {
   NOTIFICATION_BYTES_MAX,
   type PreparedList,
   type TransferEntry,
-} from './list.ts';
+} from '../list.ts';
+import { checkLocal, hostBytes } from '../memory/local-bytes.ts';
+import { checkRemote, type OwnedRemoteKey } from '../memory/owned-remote-key.ts';
+import { accessesOf } from '../memory/protection.ts';
+import type { LocalMemory, RemoteKey } from '../memory.ts';
 
 const ENTRY_FIELDS = [
   'local',

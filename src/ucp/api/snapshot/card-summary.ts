@@ -2,7 +2,7 @@
 
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import type { DeviceMemoryMap, MemoryDomain } from '../../../uct/api/memory-domain.ts';
-import type { CardSnapshot } from './snapshot.ts';
+import type { CardSnapshot } from '../snapshot.ts';
 
 const CARD = 'gaudi_card';
 

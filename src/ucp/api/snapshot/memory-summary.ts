@@ -2,7 +2,7 @@
 
 import { type MemoryType, memoryTypeName } from '../../../ucs/memory/memory-type.ts';
 import type { RegistrationCache } from '../../../uct/api/memory-domain.ts';
-import type { CacheSnapshot, MemorySnapshot } from './snapshot.ts';
+import type { CacheSnapshot, MemorySnapshot } from '../snapshot.ts';
 
 /** The properties of mapped memory that are summed up. */
 export interface MappedMemory {

@@ -6,16 +6,9 @@
 import { acquireLatencies, latencies, releaseLatencies } from '../../../ucs/stats/latency-histograms.ts';
 import { checkMethods } from '../../../ucs/type/check-options.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
+import type { MetricsRegistry } from '../context.ts';
+import type { ContextSnapshot } from '../snapshot.ts';
 import { METRIC_NAMES, METRICS, type MetricFamily, type MetricName, metricFamilies } from './metrics.ts';
-import type { ContextSnapshot } from './snapshot.ts';
-
-/** A registry of prom-client, or another with the same methods. */
-export interface MetricsRegistry {
-  /** Adds a family, whose `get()` the registry calls for its values. */
-  registerMetric(metric: object): void;
-  /** The family with a name; undefined if there is none. */
-  getSingleMetric(name: string): object | undefined;
-}
 
 /** A context. */
 export interface MeasuredContext {

@@ -6,7 +6,7 @@
 import { LATENCY_BOUNDS_NS, type OperationLatencies } from '../../../ucs/stats/latency-histograms.ts';
 import type { Counters, StatsNode } from '../../../ucs/stats/stats-node.ts';
 import { keysOf } from '../../../ucs/type/keys.ts';
-import type { ContextSnapshot } from './snapshot.ts';
+import type { ContextSnapshot } from '../snapshot.ts';
 
 /** Labels of a value. */
 export type MetricLabels = Readonly<Record<string, string>>;

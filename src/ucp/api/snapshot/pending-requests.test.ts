@@ -2,8 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../../ucs/sys/random.ts';
+import { SNAPSHOT_REQUESTS_MAX } from '../snapshot.ts';
 import { type PendingRequest, PendingRequests } from './pending-requests.ts';
-import { SNAPSHOT_REQUESTS_MAX } from './snapshot.ts';
 
 function summaryOf(all: readonly PendingRequest<number>[], described: number[] = []) {
   const requests = new PendingRequests<number>(({ request, protocol, reason, byteLength, ageMs }) => {

@@ -6,7 +6,7 @@ import {
   type RequestsSnapshot,
   SNAPSHOT_REQUESTS_MAX,
   type WaitReason,
-} from './snapshot.ts';
+} from '../snapshot.ts';
 
 /** Groups that a snapshot lists; the requests of further ones are in one group for each reason. */
 const GROUPS_MAX = 64;

@@ -1,8 +1,8 @@
-/** Requests of messages: sends and receives of tag matching, active messages and streams, and messages of the protocols themselves that wait for room. */
+/** Requests of messages: sends and receives of tag matching, active messages and streams. */
 
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import { joinBig } from '../../../ucs/type/int64.ts';
-import { isLackOfResources, Status } from '../../../ucs/type/status.ts';
+import type { Status } from '../../../ucs/type/status.ts';
 import {
   areHost,
   areIntact,
@@ -14,8 +14,7 @@ import {
 } from '../../api/memory/local-bytes.ts';
 import type { Lane } from '../../lane/lane.ts';
 import type { LocalMemory, LocalPiece, MemoryHandle } from '../../mem/memory-handle.ts';
-import { sendMessage } from '../message-packer.ts';
-import { type Connection, notInitialized, Request, type RequestOwner, type Starter } from './request.ts';
+import { type Connection, notInitialized, Request, type Starter } from './request.ts';
 
 /** The list of a request that has no pieces. */
 const NO_PIECES: readonly LocalPiece[] = [];
@@ -156,36 +155,5 @@ export class ReceiveRequest extends Request {
     this.bytes = undefined;
     this.handle = undefined;
     this.pieces = NO_PIECES;
-  }
-}
-
-/** A message of a protocol itself that waits for room. */
-export class PostedMessage extends Request {
-  readonly messageId: number;
-  readonly #to: Connection;
-  readonly #header: Int32Array;
-  readonly #payload: Uint8Array | undefined;
-
-  /** Copies header and payload. */
-  constructor(owner: RequestOwner, to: Connection, messageId: number, header: Int32Array, payload?: Uint8Array) {
-    super(owner);
-    this.begin(to, undefined);
-    this.#to = to;
-    this.messageId = messageId;
-    this.#header = header.slice();
-    this.#payload = payload?.slice();
-  }
-
-  start(): Status {
-    const status = sendMessage(
-      this.#to,
-      this.messageId,
-      this.#header,
-      this.#payload,
-      0,
-      this.#payload?.byteLength ?? 0,
-    );
-    // The caller has returned and cannot be told of a failure: a message that lacks memory or descriptors is sent again.
-    return isLackOfResources(status) ? Status.NO_RESOURCE : status;
   }
 }

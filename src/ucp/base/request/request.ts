@@ -15,13 +15,13 @@ import type { UctEndpoint } from '../../../uct/api/iface.ts';
 import type { NotifyOrder } from '../../api/list/notify-order.ts';
 import type { Request as ApiRequest, RequestCallback } from '../../api/request.ts';
 import type { InboundWindow } from '../../credit/inbound-window.ts';
+import type { OutboundCredit } from '../../credit/outbound-credit.ts';
 import type { Lane } from '../../lane/lane.ts';
 import type { DistanceOf } from '../../lane/lane-distance.ts';
 import type { RkeyCache } from '../../mem/rkey-cache.ts';
 import type { ProtocolInfo } from '../../proto/protocol-info.ts';
 import type { Rejection } from '../../resources/resource-filter.ts';
-import type { MessageTrace } from '../message-trace.ts';
-import type { OutboundCredit } from '../outbound-credit.ts';
+import type { MessageTrace } from '../../wire/message-trace.ts';
 import { CountedCompletion } from './completion.ts';
 
 /** The worker behind a request. */

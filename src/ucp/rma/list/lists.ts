@@ -3,8 +3,8 @@
 import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { checkList, entryError, type ListBlock, notificationOf } from '../../api/list/check-list.ts';
-import type { ListParams, PreparedList, TransferEntry } from '../../api/list/list.ts';
 import { PlannedList } from '../../api/list/planned-list.ts';
+import type { ListParams, PreparedList, TransferEntry } from '../../api/list.ts';
 import type { RequestCallback, RequestParams } from '../../api/request.ts';
 import type { PeerConnection } from '../../base/peer-connection.ts';
 import type { ProtocolHost } from '../../base/protocol-host.ts';

@@ -1,11 +1,11 @@
 /** The connection request of a client, until the application accepts or rejects it (ucp_conn_request_h). */
 
-import { invalidParam, statusError } from '../../../ucs/type/error.ts';
-import { isFailure, Status } from '../../../ucs/type/status.ts';
-import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
-import type { ClientRequest, SocketAddress } from '../../../uct/api/connection-manager.ts';
-import type { Endpoint, EndpointOptions } from '../endpoint.ts';
-import { checkErrorHandling } from '../error-handling.ts';
+import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { isFailure, Status } from '../../ucs/type/status.ts';
+import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
+import type { ClientRequest, SocketAddress } from '../../uct/api/connection-manager.ts';
+import type { Endpoint, EndpointOptions } from './endpoint.ts';
+import { checkErrorHandling } from './error-handling.ts';
 
 /** Attributes of a request (ucp_conn_request_attr_t). */
 export interface ConnectionRequestAttributes {

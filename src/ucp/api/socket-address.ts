@@ -3,9 +3,9 @@
 import { lookup } from 'node:dns/promises';
 import { addAbortListener } from 'node:events';
 import { isIP } from 'node:net';
-import { AbortError, invalidParam, statusError } from '../../../ucs/type/error.ts';
-import { Status } from '../../../ucs/type/status.ts';
-import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
+import { AbortError, invalidParam, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { SocketAddress } from '../../uct/api/connection-manager.ts';
 
 const PORT_MAX = 65_535;
 const HOST_LENGTH_MAX = 253;

@@ -1,10 +1,10 @@
 /** What a pending request of the native engine waits for, from its state. It decides nothing. */
 
-import { joinBig } from '../../../ucs/type/int64.ts';
-import type { WaitReason } from '../../api/snapshot/snapshot.ts';
-import { ReceiveRequest, SendRequest } from '../../base/request/message-request.ts';
-import { ConnectRequest, FlushRequest, type Request } from '../../base/request/request.ts';
-import { NO_ENDPOINT } from '../../wire/frame.ts';
+import { joinBig } from '../../ucs/type/int64.ts';
+import type { WaitReason } from '../api/snapshot.ts';
+import { ReceiveRequest, SendRequest } from '../base/request/message-request.ts';
+import { ConnectRequest, FlushRequest, type Request } from '../base/request/request.ts';
+import { NO_ENDPOINT } from '../wire/frame.ts';
 
 /** A reason with its details. */
 export interface Wait {

@@ -1,7 +1,7 @@
 /** The interface of lists of puts and gets. Types only. */
 
-import type { LocalMemory, RemoteKey } from '../memory.ts';
-import type { PutParams, RequestParams } from '../request.ts';
+import type { LocalMemory, RemoteKey } from './memory.ts';
+import type { PutParams, RequestParams } from './request.ts';
 
 /** A block of a list: a range of local memory and one of the same length in remote memory; or `count` such blocks at regular distances. */
 export interface TransferEntry {

@@ -1,37 +1,16 @@
-/** Connecting to listeners: the options, and trying the addresses of a host in turn. The engine connects to a single address. */
+/** Connecting to listeners: checking the options, and trying the addresses of a host in turn. The engine connects to a single address. */
 
 import { invalidParam, isUcxError, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
-import { checkSignal } from '../awaited/promise-tier.ts';
-import type { Endpoint, EndpointOptions } from '../endpoint.ts';
+import type { Endpoint } from '../endpoint.ts';
 import { checkErrorHandling } from '../error-handling.ts';
-import { addressesOf, checkSocketAddress } from './socket-address.ts';
+import { addressesOf, checkSocketAddress } from '../socket-address.ts';
+import type { ConnectNbxOptions, ConnectOptions } from '../worker.ts';
+import { checkSignal } from './promise-tier.ts';
 
 /** Failures after which the next address of the same host is tried. */
 const TRY_NEXT: readonly Status[] = [Status.UNREACHABLE, Status.TIMED_OUT, Status.CONNECTION_RESET];
-
-/** Address of a listener, and options of the endpoint to its worker. */
-export interface ConnectNbxOptions extends SocketAddress, EndpointOptions {
-  /** Sends the client id of this worker to the listener (UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID). Default false. */
-  readonly sendClientId?: boolean;
-  /** Called with the endpoint, inside progress, just before the request ends with OK. */
-  readonly onConnected: (endpoint: Endpoint) => void;
-}
-
-/** Options of the awaited connect: those of {@link ConnectNbxOptions}, with either `address` or `host`. */
-export interface ConnectOptions extends EndpointOptions {
-  /** Numeric address of the listener. */
-  readonly address?: string;
-  /** Name of the machine: its addresses are tried in turn. */
-  readonly host?: string;
-  /** Port of the listener, 1 to 65535. */
-  readonly port: number;
-  /** Sends the client id of the worker to the listener. Default false. */
-  readonly sendClientId?: boolean;
-  /** Cancels the operation: its promise rejects with an AbortError. */
-  readonly signal?: AbortSignal;
-}
 
 /** Names of the options besides those of endpoints; the engines pass the options of connect to connectNbx. */
 const CONNECT_OPTIONS = ['address', 'host', 'port', 'sendClientId', 'signal'];

@@ -3,9 +3,9 @@
  * can carry; the one model behind `gaudi-ucx inspect`, the dump at a signal, and metrics. Types and bounds only.
  */
 
-import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
-import type { DeviceMemoryMap } from '../../../uct/api/memory-domain.ts';
-import type { Engine } from '../engine.ts';
+import type { StatsNode } from '../../ucs/stats/stats-node.ts';
+import type { DeviceMemoryMap } from '../../uct/api/memory-domain.ts';
+import type { Engine } from './engine.ts';
 
 /** Endpoints of a worker that a snapshot lists; those with the most pending requests first. */
 export const SNAPSHOT_ENDPOINTS_MAX = 256;

@@ -1,7 +1,6 @@
 /** The credit of a connection at the sender: bytes that it may send before the receiver asks for them. The receiver's side is in inbound-window.ts. */
 
-import { quarterOf } from '../credit/inbound-window.ts';
-import { WorkerCounter, type WorkerCounters } from './worker-counters.ts';
+import { quarterOf } from './inbound-window.ts';
 
 /** Credit of one connection. The protocols read and lower `bytes` when they send. */
 export class OutboundCredit {
@@ -41,15 +40,4 @@ export class OutboundCredit {
     this.#isCounted = true;
     return isFirst;
   }
-}
-
-/**
- * Counts a message that lacks credit.
- * @returns true if it is to be offered by rendezvous; false if it waits, because credit arrives as soon as the receiver makes progress
- */
-export function lacksCredit(credit: OutboundCredit, cost: number, counters: WorkerCounters): boolean {
-  if (credit.isFirstLack()) counters.count(WorkerCounter.TX_NO_CREDIT);
-  const isOffered = credit.isLongFor(cost);
-  if (isOffered) counters.count(WorkerCounter.TX_NO_CREDIT_RNDV);
-  return isOffered;
 }

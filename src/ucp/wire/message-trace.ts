@@ -2,10 +2,10 @@
 
 import { type Log, LogLevel } from '../../ucs/debug/log.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { handlerIn } from '../wire/am.ts';
-import { endpointOf } from '../wire/frame.ts';
-import { HEADER_BYTES, MessageId } from '../wire/message.ts';
-import { tagIn } from '../wire/tag.ts';
+import { handlerIn } from './am.ts';
+import { endpointOf } from './frame.ts';
+import { HEADER_BYTES, MessageId } from './message.ts';
+import { tagIn } from './tag.ts';
 
 const NAMES = Object.fromEntries(Object.entries(MessageId).map(([name, id]) => [id, name]));
 
