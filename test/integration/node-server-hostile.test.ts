@@ -1,25 +1,19 @@
 /** Clients of a node server that violate the protocol, or request more than its bounds: the server logs it, disconnects them and stays usable. */
 
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import type { ArgumentBlock } from '../../src/driver/port.ts';
 import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.ts';
+import { readAnswer } from '../../src/emulator/node/mailbox/answer.ts';
 import {
-  ANSWER_RESULT,
-  ANSWER_SEQUENCE,
   ASYNC_SLOTS,
-  answerWord,
   MAILBOX_BYTES,
   NODE_PROTOCOL_VERSION,
   POSTED,
-  postedWord,
-  REQUEST_ADDRESS_HIGH,
-  REQUEST_ADDRESS_LOW,
-  REQUEST_BLOCK,
-  REQUEST_NUMBER,
-  REQUEST_SEQUENCE,
-  REQUEST_WORDS,
   requestWord,
   SERVER_SLEEPING,
-} from '../../src/emulator/node/mailbox.ts';
+} from '../../src/emulator/node/mailbox/layout.ts';
+import { REQUEST_COUNT, writeRequest } from '../../src/emulator/node/mailbox/request.ts';
+import { announceRequest, answeredSequence, postedCount, postSlot } from '../../src/emulator/node/mailbox/signals.ts';
 import { CLIENTS_MAX } from '../../src/emulator/node/node-server.ts';
 import { FILES_PER_CLIENT_MAX } from '../../src/emulator/node/served-client.ts';
 import {
@@ -147,23 +141,19 @@ class RawFile extends RawClient {
     this.words = new Int32Array(this.mailbox.buffer);
   }
 
-  post(slot: number, sequence: number, request: number, block: ArrayLike<number>, count = block.length): void {
-    const at = requestWord(slot);
-    this.words[at + REQUEST_NUMBER] = request;
-    this.words[at + REQUEST_WORDS] = count;
-    for (let i = 0; i < block.length; i++) this.words[at + REQUEST_BLOCK + i] = block[i]!;
-    Atomics.store(this.words, at + REQUEST_SEQUENCE, sequence);
-    if (slot !== 0) {
-      this.words[postedWord(Atomics.load(this.words, POSTED))] = slot;
-      Atomics.add(this.words, POSTED, 1);
-    }
+  /** Posts a request, with another number of words than its block has if `count` is given. */
+  post(slot: number, sequence: number, request: number, block: ArgumentBlock, count?: number): void {
+    writeRequest(this.words, slot, request, block, false);
+    if (count !== undefined) this.words[requestWord(slot) + REQUEST_COUNT] = count;
+    if (slot === 0) announceRequest(this.words, sequence);
+    else postSlot(this.words, postedCount(this.words), slot);
     this.socket.sendmsg(Uint8Array.of(0));
   }
 
-  async answer(slot: number, sequence: number): Promise<number> {
-    const at = answerWord(slot);
-    await vi.waitFor(() => expect(Atomics.load(this.words, at + ANSWER_SEQUENCE)).toBe(sequence));
-    return this.words[at + ANSWER_RESULT]!;
+  /** Result of the request of slot 0 with this sequence number. */
+  async answer(sequence: number): Promise<number> {
+    await vi.waitFor(() => expect(answeredSequence(this.words)).toBe(sequence));
+    return readAnswer(this.words, 0, new Uint32Array(0));
   }
 
   override [Symbol.dispose](): void {
@@ -171,6 +161,11 @@ class RawFile extends RawClient {
     this.mailbox.close();
     close(this.mailboxFd);
   }
+}
+
+/** An argument block of zeros. */
+function blockOf(count: number): ArgumentBlock {
+  return { address: 0, words: new Uint32Array(count) };
 }
 
 function expectServes(): void {
@@ -281,16 +276,17 @@ describe('a client of a node server', () => {
     const { MEMORY, INFO } = DRM_IOCTLS;
     for (const fd of [3, 10, 20]) {
       using raw = new RawFile();
-      const words = new Int32Array(10);
+      const block = blockOf(10);
+      const { words } = block;
       words[HL_MEM_ARGS.in.words.op] = HL_MEM_OP.REG_DMABUF_FD;
       words[HL_MEM_ARGS.in.words.reg_dmabuf_fd_fd] = fd;
-      raw.post(0, 1, MEMORY, words);
+      raw.post(0, 1, MEMORY, block);
       await raw.hungUp();
     }
     using raw = new RawFile();
-    const words = new Int32Array(6);
-    words[HL_INFO_ARGS.words.op] = HL_INFO_OP.REGISTER_EVENTFD;
-    raw.post(0, 1, INFO, words);
+    const block = blockOf(6);
+    block.words[HL_INFO_ARGS.words.op] = HL_INFO_OP.REGISTER_EVENTFD;
+    raw.post(0, 1, INFO, block);
     await raw.hungUp();
     expectServes();
   });
@@ -300,13 +296,13 @@ describe('a client of a node server', () => {
     ['a block shorter than the arguments', 3, -Errno.EFAULT],
   ])('gets an errno for %s', async (_what, count, errno) => {
     using raw = new RawFile();
-    raw.post(0, 1, DRM_IOCTLS.MEMORY, new Int32Array(10), count);
-    expect(await raw.answer(0, 1)).toBe(errno);
+    raw.post(0, 1, DRM_IOCTLS.MEMORY, blockOf(10), count);
+    expect(await raw.answer(1)).toBe(errno);
   });
 
   it.each([-1, 4097, 2 ** 31 - 1])('that posts a block of %s words is disconnected', async (count) => {
     using raw = new RawFile();
-    raw.post(0, 1, DRM_IOCTLS.INFO, new Int32Array(6), count);
+    raw.post(0, 1, DRM_IOCTLS.INFO, blockOf(6), count);
     await raw.hungUp();
     expectServes();
   });
@@ -317,7 +313,7 @@ describe('a client of a node server', () => {
     ['a slot that does not exist', ASYNC_SLOTS + 1, 1],
   ])('that posts %s is disconnected', async (_what, slot, count) => {
     using raw = new RawFile();
-    raw.words[postedWord(0)] = slot;
+    postSlot(raw.words, 0, slot);
     Atomics.store(raw.words, POSTED, count);
     raw.socket.sendmsg(Uint8Array.of(0));
     await raw.hungUp();
@@ -328,16 +324,17 @@ describe('a client of a node server', () => {
     using raw = new RawFile();
     // A wait for an interrupt that never occurs, at a counter of its own.
     const counter = allocateScratch(8);
-    const words = new Int32Array(14);
+    const block = blockOf(14);
+    const { words } = block;
     const at = HL_WAIT_CS_ARGS.in.words;
     words[at.addr] = counter.address | 0;
     words[at.addr + 1] = Math.floor(counter.address / 2 ** 32);
     words[at.target] = 1;
     words[at.flags] = HL_WAIT_CS_FLAGS.INTERRUPT | (0xfff << WAIT_CS_INTERRUPT_SHIFT);
     words[at.interrupt_timeout_us] = 2 ** 30;
-    raw.post(1, 1, DRM_IOCTLS.WAIT_CS, words);
+    raw.post(1, 1, DRM_IOCTLS.WAIT_CS, block);
     await vi.waitFor(() => expect(node.status().clients.map(({ ioctls }) => ioctls)).toEqual([0, 1]));
-    raw.post(1, 2, DRM_IOCTLS.WAIT_CS, words);
+    raw.post(1, 2, DRM_IOCTLS.WAIT_CS, block);
     await vi.waitFor(() => expect(node.status().clients).toHaveLength(1));
     counter.free();
     expectServes();
@@ -350,15 +347,13 @@ describe('a client of a node server', () => {
       const request = [DRM_IOCTLS.INFO, DRM_IOCTLS.MEMORY, DRM_IOCTLS.CS, DRM_IOCTLS.CB, random.nextU32()][
         random.below(5)
       ]!;
-      const words = Int32Array.from({ length: 16 }, () =>
-        random.below(2) === 0 ? random.below(40) : random.nextU32() | 0,
+      const words = Uint32Array.from({ length: 16 }, () =>
+        random.below(2) === 0 ? random.below(40) : random.nextU32(),
       );
-      const at = requestWord(0);
-      raw.words[at + REQUEST_ADDRESS_LOW] = random.nextU32() | 0;
-      raw.words[at + REQUEST_ADDRESS_HIGH] = random.below(2 ** 15);
+      const address = random.nextU32() + random.below(2 ** 15) * 2 ** 32;
       raw.words[SERVER_SLEEPING] = random.below(3);
-      raw.post(0, round, request | 0, words, random.below(20) === 0 ? random.nextU32() | 0 : 16);
-      const answered = (): boolean => Atomics.load(raw.words, answerWord(0) + ANSWER_SEQUENCE) === round;
+      raw.post(0, round, request | 0, { address, words }, random.below(20) === 0 ? random.nextU32() | 0 : undefined);
+      const answered = (): boolean => answeredSequence(raw.words) === round;
       const gone = (): boolean => (pollFor(raw.socket.fd, PollEvent.IN, 0) & PollEvent.HUP) !== 0;
       await vi.waitFor(() => expect(answered() || gone()).toBe(true), { interval: 1 });
       if (!gone()) continue;
@@ -400,7 +395,7 @@ describe('a client of a node server', () => {
   it('that disconnects during operations leaves nothing behind', async () => {
     for (const delay of [0, 1, 2, 5]) {
       const raw = new RawFile();
-      raw.post(0, 1, DRM_IOCTLS.INFO, new Int32Array(6));
+      raw.post(0, 1, DRM_IOCTLS.INFO, blockOf(6));
       await new Promise((resolve) => setTimeout(resolve, delay));
       raw[Symbol.dispose]();
     }

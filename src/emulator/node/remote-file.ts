@@ -22,7 +22,6 @@ import {
 } from '../../sys/index.ts';
 import { HandleType, IoctlIndex, type IoctlNumbers, ioctlIndex, unpackHandle } from '../../uapi/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
-import { highOf } from '../../ucs/type/int64.ts';
 import {
   DescriptorUse,
   descriptorUse,
@@ -35,32 +34,19 @@ import {
 import { abortedWait } from '../driver/ioctl/wait.ts';
 import { BufferMapping } from '../driver/memory/buffer-table.ts';
 import type { Connection, Reply } from './connection.ts';
+import { readAnswer } from './mailbox/answer.ts';
+import { ASYNC_SLOTS, BLOCK_WORDS_MAX, MAILBOX_BYTES, travellingWords } from './mailbox/layout.ts';
+import { writeRequest } from './mailbox/request.ts';
 import {
-  ANSWER_BLOCK,
-  ANSWER_RESULT,
-  ANSWER_SEQUENCE,
-  ANSWER_WORDS,
-  ASYNC_SLOTS,
-  answerWord,
-  BLOCK_WORDS_MAX,
-  CLIENT_SLEEPING,
-  MAILBOX_BYTES,
-  POSTED,
-  postedWord,
-  REQUEST_ADDRESS_HIGH,
-  REQUEST_ADDRESS_LOW,
-  REQUEST_BLOCK,
-  REQUEST_NUMBER,
-  REQUEST_PINNED,
-  REQUEST_SEQUENCE,
-  REQUEST_WORDS,
-  requestWord,
-  SERVER_SLEEPING,
-  SETTLED_CALLS,
-  settledWord,
-  slotWordsMax,
-  travellingWords,
-} from './mailbox.ts';
+  ANSWERED_OFFSET,
+  announceRequest,
+  answeredSequence,
+  isServerSleeping,
+  postSlot,
+  setClientSleeping,
+  settledCount,
+  settledSlot,
+} from './mailbox/signals.ts';
 import type { Message } from './message.ts';
 
 /** Polls of the answer word between two yields of the processor, which the server may need, and between two readings of the clock. */
@@ -119,7 +105,7 @@ export class RemoteFile implements DriverFile {
       closeFd(parts.mailboxFd);
     }
     this.#words = new Int32Array(this.#mailbox.buffer);
-    this.#answerAddress = this.#mailbox.address + (answerWord(0) + ANSWER_SEQUENCE) * 4;
+    this.#answerAddress = this.#mailbox.address + ANSWERED_OFFSET;
   }
 
   get lostReason(): string | undefined {
@@ -140,7 +126,7 @@ export class RemoteFile implements DriverFile {
 
   #call(request: number, block: ArgumentBlock, pinned: boolean): number {
     const sequence = this.#post(0, request, block, pinned);
-    return this.#await(sequence) ? this.#takeAnswer(0, block) : -Errno.ENODEV;
+    return this.#await(sequence) ? readAnswer(this.#words, 0, block.words) : -Errno.ENODEV;
   }
 
   /** WAIT_CS without blocking; every other ioctl is short and runs at once. EAGAIN while {@link ASYNC_SLOTS} calls are not settled. */
@@ -188,11 +174,11 @@ export class RemoteFile implements DriverFile {
   /** Settles the calls that have an answer, and all of them if the server has ended. */
   settle(): void {
     const words = this.#words;
-    for (const settled = Atomics.load(words, SETTLED_CALLS); this.#settled !== settled; ) {
-      const slot = words[settledWord(this.#settled)]!;
+    for (const settled = settledCount(words); this.#settled !== settled; ) {
+      const slot = settledSlot(words, this.#settled);
       this.#settled = (this.#settled + 1) | 0;
       const call = this.#calls.get(slot);
-      if (call !== undefined) this.#end(slot, call, this.#takeAnswer(slot, call.block));
+      if (call !== undefined) this.#end(slot, call, readAnswer(words, slot, call.block.words));
     }
     if (!this.#closed && this.#connection.alive) return;
     for (const [slot, call] of [...this.#calls])
@@ -222,36 +208,22 @@ export class RemoteFile implements DriverFile {
   /** Writes a request into a slot and makes it visible to the server. Returns the sequence number of slot 0. */
   #post(slot: number, request: number, block: ArgumentBlock, pinned: boolean): number {
     const words = this.#words;
-    const at = requestWord(slot);
-    const source = block.words;
-    const count = Math.min(slotWordsMax(slot), travellingWords(request, source.length));
-    words[at + REQUEST_NUMBER] = request;
-    words[at + REQUEST_WORDS] = count;
-    words[at + REQUEST_ADDRESS_LOW] = block.address | 0;
-    words[at + REQUEST_ADDRESS_HIGH] = highOf(block.address);
-    words[at + REQUEST_PINNED] = pinned ? 1 : 0;
-    const to = at + REQUEST_BLOCK;
-    for (let i = 0; i < count; i++) words[to + i] = source[i]! | 0;
+    writeRequest(words, slot, request, block, pinned);
     if (slot === 0) {
       this.#sequence = (this.#sequence + 1) | 0;
-      Atomics.store(words, at + REQUEST_SEQUENCE, this.#sequence);
-    } else {
-      words[postedWord(this.#posted)] = slot;
-      this.#posted = (this.#posted + 1) | 0;
-      Atomics.store(words, POSTED, this.#posted);
-    }
+      announceRequest(words, this.#sequence);
+    } else this.#posted = postSlot(words, this.#posted, slot);
     // The server sets the flag before it checks the mailbox for the last time: either it sees the request, or this thread sees the flag.
-    if (Atomics.load(words, SERVER_SLEEPING) !== 0) this.#connection.ring();
+    if (isServerSleeping(words)) this.#connection.ring();
     return this.#sequence;
   }
 
   /** Waits for the answer of slot 0; returns false if the server has ended. */
   #await(sequence: number): boolean {
     const words = this.#words;
-    const at = answerWord(0) + ANSWER_SEQUENCE;
     let sinceNs = 0;
     for (;;) {
-      for (let look = 0; look < LOOKS_PER_ROUND; look++) if (Atomics.load(words, at) === sequence) return true;
+      for (let look = 0; look < LOOKS_PER_ROUND; look++) if (answeredSequence(words) === sequence) return true;
       const nowNs = systemClock.nowNs();
       if (sinceNs === 0) sinceNs = nowNs;
       if (nowNs - sinceNs > SPIN_NS) return this.#sleep(sequence);
@@ -261,27 +233,16 @@ export class RemoteFile implements DriverFile {
 
   #sleep(sequence: number): boolean {
     const words = this.#words;
-    const at = answerWord(0) + ANSWER_SEQUENCE;
-    Atomics.store(words, CLIENT_SLEEPING, 1);
+    setClientSleeping(words, true);
     for (;;) {
-      const seen = Atomics.load(words, at);
+      const seen = answeredSequence(words);
       if (seen === sequence) break;
       futexWait(this.#answerAddress, seen >>> 0, SLEEP_NS);
-      if (Atomics.load(words, at) === sequence) break;
+      if (answeredSequence(words) === sequence) break;
       if (!this.#connection.check()) return false;
     }
-    Atomics.store(words, CLIENT_SLEEPING, 0);
+    setClientSleeping(words, false);
     return true;
-  }
-
-  #takeAnswer(slot: number, block: ArgumentBlock): number {
-    const words = this.#words;
-    const at = answerWord(slot);
-    const target = block.words;
-    const count = Math.min(words[at + ANSWER_WORDS]!, target.length);
-    const from = at + ANSWER_BLOCK;
-    for (let i = 0; i < count; i++) target[i] = words[from + i]! | 0;
-    return words[at + ANSWER_RESULT]!;
   }
 
   /** An ioctl that takes or returns a descriptor. */

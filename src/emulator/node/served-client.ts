@@ -42,7 +42,7 @@ import { readFault } from '../faults/read-fault.ts';
 import type { EmulatedNode } from '../node.ts';
 import { ATTACHMENTS_MAX } from './dmabuf/attachment-page.ts';
 import { ServedDmabufs } from './dmabuf/served-dmabufs.ts';
-import { BLOCK_WORDS_MAX, NODE_PROTOCOL_VERSION } from './mailbox.ts';
+import { BLOCK_WORDS_MAX, NODE_PROTOCOL_VERSION } from './mailbox/layout.ts';
 import {
   DESCRIPTORS_MAX,
   decodeMessage,

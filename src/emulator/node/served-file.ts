@@ -16,37 +16,24 @@ import {
   SealFlag,
 } from '../../sys/index.ts';
 import { ioctlIndex } from '../../uapi/index.ts';
-import { joinWords } from '../../ucs/type/int64.ts';
 import { argumentWords, DescriptorUse, descriptorUse, isShortWait, mayBlock } from '../driver/base/ioctl-request.ts';
 import type { EmulatedFile } from '../driver/ioctl/file.ts';
 import type { SharedPages } from '../driver/memory/buffer-pages.ts';
 import type { ForeignPages } from '../driver/memory/pinned-memory.ts';
 import { NO_PAGES, POPULATED_PAGES } from '../driver/memory/user-memory.ts';
+import { writeAnswer } from './mailbox/answer.ts';
+import { ASYNC_SLOTS, BLOCK_WORDS_MAX, MAILBOX_BYTES, slotWordsMax } from './mailbox/layout.ts';
+import { readRequest, readRequestBlock } from './mailbox/request.ts';
 import {
-  ANSWER_BLOCK,
-  ANSWER_RESULT,
-  ANSWER_SEQUENCE,
-  ANSWER_WORDS,
-  ASYNC_SLOTS,
-  answerWord,
-  BLOCK_WORDS_MAX,
-  CLIENT_SLEEPING,
-  MAILBOX_BYTES,
-  POSTED,
-  postedWord,
-  REQUEST_ADDRESS_HIGH,
-  REQUEST_ADDRESS_LOW,
-  REQUEST_BLOCK,
-  REQUEST_NUMBER,
-  REQUEST_PINNED,
-  REQUEST_SEQUENCE,
-  REQUEST_WORDS,
-  requestWord,
-  SERVER_SLEEPING,
-  SETTLED_CALLS,
-  settledWord,
-  slotWordsMax,
-} from './mailbox.ts';
+  ANSWERED_OFFSET,
+  announceAnswer,
+  isClientSleeping,
+  postedCount,
+  postedSlot,
+  requestedSequence,
+  setServerSleeping,
+  settleSlot,
+} from './mailbox/signals.ts';
 import { ProtocolError } from './message.ts';
 
 /** Maximum number of mappings of one file. */
@@ -110,7 +97,7 @@ export class ServedFile {
       throw error;
     }
     this.#words = new Int32Array(this.#mailbox.buffer);
-    this.#clientFlagAddress = this.#mailbox.address + (answerWord(0) + ANSWER_SEQUENCE) * 4;
+    this.#clientFlagAddress = this.#mailbox.address + ANSWERED_OFFSET;
   }
 
   /** The mailbox as a file, until {@link forgetMailboxFd}. */
@@ -124,7 +111,7 @@ export class ServedFile {
 
   /** Sets the flag that requires the client to ring the doorbell. */
   setSleeping(sleeping: boolean): void {
-    Atomics.store(this.#words, SERVER_SLEEPING, sleeping ? 1 : 0);
+    setServerSleeping(this.#words, sleeping);
   }
 
   /**
@@ -136,18 +123,18 @@ export class ServedFile {
     if (this.#closed) return false;
     const words = this.#words;
     let served = false;
-    const sequence = Atomics.load(words, requestWord(0) + REQUEST_SEQUENCE);
+    const sequence = requestedSequence(words);
     if (sequence !== this.#seen) {
       this.#seen = sequence;
       this.#serve(0, sequence);
       served = true;
     }
-    const posted = Atomics.load(words, POSTED);
+    const posted = postedCount(words);
     if (posted === this.#taken) return served;
     const count = (posted - this.#taken) >>> 0;
     if (count > ASYNC_SLOTS) throw new ProtocolError(`${count} requests in a ring of ${ASYNC_SLOTS}`);
     for (let i = 0; i < count && !this.#closed; i++) {
-      const slot = words[postedWord(this.#taken)]!;
+      const slot = postedSlot(words, this.#taken);
       if (slot < 1 || slot > ASYNC_SLOTS) throw new ProtocolError(`slot ${slot}`);
       this.#taken = (this.#taken + 1) | 0;
       this.#serve(slot, 0);
@@ -199,21 +186,18 @@ export class ServedFile {
 
   #serve(slot: number, sequence: number): void {
     if (this.#busy[slot] !== 0) throw new ProtocolError(`a second call in slot ${slot} before the answer to the first`);
-    const at = requestWord(slot);
     const mailbox = this.#words;
-    const request = mailbox[at + REQUEST_NUMBER]!;
-    const count = mailbox[at + REQUEST_WORDS]!;
+    const { request, count, address, isPinned } = readRequest(mailbox, slot);
     if (count < 0 || count > slotWordsMax(slot)) throw new ProtocolError(`a block of ${count} words`);
     const block = this.#blocks[count] ?? this.#blockOf(count);
-    block.address = joinWords(mailbox[at + REQUEST_ADDRESS_LOW]!, mailbox[at + REQUEST_ADDRESS_HIGH]!);
+    block.address = address;
     const { words } = block;
-    const from = at + REQUEST_BLOCK;
-    for (let i = 0; i < count; i++) words[i] = mailbox[from + i]!;
+    readRequestBlock(mailbox, slot, words);
     const index = ioctlIndex(request);
     // Descriptors are passed only in messages: the server would take a number in the block for a descriptor of its own.
     if (descriptorUse(index, words, count) !== DescriptorUse.NONE) throw new ProtocolError('a descriptor in a mailbox');
     const { userMemory } = this.file;
-    userMemory.foreignPages = mailbox[at + REQUEST_PINNED] === 1 ? POPULATED_PAGES : NO_PAGES;
+    userMemory.foreignPages = isPinned ? POPULATED_PAGES : NO_PAGES;
     userMemory.answeredWords = 0;
     this.ioctls += 1;
     if (isShortWait(index, count))
@@ -257,21 +241,13 @@ export class ServedFile {
     if (this.#closed) return;
     this.#busy[slot] = 0;
     const mailbox = this.#words;
-    const { words } = block;
-    const at = answerWord(slot);
-    const count = Math.min(changed, words.length);
-    const to = at + ANSWER_BLOCK;
-    for (let i = 0; i < count; i++) mailbox[to + i] = words[i]! | 0;
-    mailbox[at + ANSWER_WORDS] = count;
-    mailbox[at + ANSWER_RESULT] = result;
+    writeAnswer(mailbox, slot, result, block.words, Math.min(changed, block.words.length));
     if (slot === 0) {
-      Atomics.store(mailbox, at + ANSWER_SEQUENCE, sequence);
-      if (Atomics.load(mailbox, CLIENT_SLEEPING) !== 0) futexWake(this.#clientFlagAddress, 1);
+      announceAnswer(mailbox, sequence);
+      if (isClientSleeping(mailbox)) futexWake(this.#clientFlagAddress, 1);
       return;
     }
-    mailbox[settledWord(this.#settled)] = slot;
-    this.#settled = (this.#settled + 1) | 0;
-    Atomics.store(mailbox, SETTLED_CALLS, this.#settled);
+    this.#settled = settleSlot(mailbox, this.#settled, slot);
     this.#events.onSettled();
   }
 

@@ -22,6 +22,7 @@ import {
   padded,
   writeAm,
   writeAmAfterPuts,
+  writeAmWords,
   writeGet,
   writePut,
 } from './wire/frame.ts';
@@ -225,7 +226,7 @@ export class TcpEndpoint implements UctEndpoint {
     if (transmitter.isFull) return this.#counters.refused(Status.NO_RESOURCE);
     const { words, bytes } = this.#buffers.txFrame;
     writeAm(words, TX_WORD, FrameType.AM, id, total);
-    for (let i = 0; i < headerWords; i++) words[TX_WORD + HEADER_BYTES / 4 + i] = header[i]!;
+    writeAmWords(words, TX_WORD, header, headerWords);
     if (payload !== undefined) {
       copyBytes(bytes, TX_START + HEADER_BYTES + headerWords * 4, payload, payloadOffset, payloadLength);
     }
@@ -297,7 +298,7 @@ export class TcpEndpoint implements UctEndpoint {
     if (link.transmitter.length >= QUEUE_MAX) return this.#counters.refused(Status.NO_RESOURCE);
     const frame = this.#buffers.pool.takeSmall();
     writeAm(frame.words, 0, FrameType.AM_ZCOPY, id, total);
-    for (let i = 0; i < headerWords; i++) frame.words[HEADER_BYTES / 4 + i] = header[i]!;
+    writeAmWords(frame.words, 0, header, headerWords);
     frame.add(frame.block.address, HEADER_BYTES + headerWords * 4);
     frame.addIov(iov, 0, total - headerWords * 4);
     frame.addPadding(total, this.#buffers.pool.zeros);

@@ -5,6 +5,7 @@ import { expect, it } from 'vitest';
 import { property } from '../../../../test/fixtures/property.ts';
 import {
   AFTER_PUTS_HEADER_BYTES,
+  copyPutToRun,
   END_BYTES,
   FrameType,
   GET_HEADER_BYTES,
@@ -17,11 +18,15 @@ import {
   messageIdOf,
   offsetOf,
   PUT_HEADER_BYTES,
+  PUT_RUN_MAX,
+  PUT_RUN_WORDS,
+  putWordInRun,
   statusOf,
   typeOf,
   valueIn,
   writeAm,
   writeAmAfterPuts,
+  writeAmWords,
   writeEnd,
   writeGet,
   writePut,
@@ -58,6 +63,19 @@ property(
 );
 
 property(
+  'the header of a message is written behind that of its frame',
+  [place, fc.array(word, { maxLength: 10 })],
+  (at, header) => {
+    const words = new Int32Array(32).fill(CANARY);
+    writeAm(words, at, FrameType.AM, 7, header.length * 4);
+    writeAmWords(words, at, Int32Array.of(...header, 1, 2), header.length);
+    const body = at + HEADER_BYTES / 4;
+    expect([...words.subarray(body, body + header.length + 1)]).toEqual([...header, CANARY]);
+    expect([typeOf(words, at), messageIdOf(words, at)]).toEqual([FrameType.AM, 7]);
+  },
+);
+
+property(
   'an AM behind puts is read as it is written, and has the other id behind fewer puts than it follows',
   [place, fc.nat({ max: 31 }), length, fc.integer({ min: 1, max: 2 ** 31 - 1 }), fc.nat({ max: 31 })],
   (at, id, byteLength, puts, failedId) => {
@@ -83,6 +101,26 @@ property('a PUT is read as it is written', [place, key, offset, length], (at, pa
   expect([typeOf(words, at), valueIn(words, at), offsetOf(words, at)]).toEqual([FrameType.PUT, byteLength, from]);
   expect(words.slice(keyWordOf(at), keyWordOf(at) + KEY_WORDS)).toEqual(packed);
 });
+
+property(
+  'a PUT of a run is read as it is written',
+  [place, fc.nat({ max: PUT_RUN_MAX - 1 }), key, offset, length],
+  (at, index, packed, from, byteLength) => {
+    const words = new Int32Array(32);
+    writePut(words, at, packed, from, byteLength);
+    const run = new Int32Array(PUT_RUN_WORDS + 2).fill(CANARY);
+    const headers = run.subarray(1, -1);
+    copyPutToRun(headers, index, words, at);
+    const put = putWordInRun(index);
+    expect([typeOf(headers, put), valueIn(headers, put), offsetOf(headers, put)]).toEqual([
+      FrameType.PUT,
+      byteLength,
+      from,
+    ]);
+    expect(headers.slice(keyWordOf(put), keyWordOf(put) + KEY_WORDS)).toEqual(packed);
+    expect([run[put], run[put + 1 + PUT_HEADER_BYTES / 4]]).toEqual([CANARY, CANARY]);
+  },
+);
 
 property('a GET is read as it is written', [place, key, offset, offset], (at, packed, from, byteLength) => {
   const words = written(at, GET_HEADER_BYTES, (memory) => writeGet(memory, at, packed, from, byteLength));

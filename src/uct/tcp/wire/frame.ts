@@ -53,6 +53,7 @@ export const HEADER_BYTES_MAX = 48;
 /** Indices of words. */
 const INFO = 0;
 const VALUE = 1;
+const BODY = 2;
 const KEY = 2;
 const PUTS = 2;
 const FAILED_ID = 3;
@@ -67,8 +68,11 @@ export const KEY_WORDS = 6;
 
 /** Maximum number of puts of a PUT_RUN: a receiver takes all of their bodies with one call of the kernel. */
 export const PUT_RUN_MAX = 30;
+const PUT_WORDS: number = PUT_HEADER_BYTES / 4;
+/** Words of the headers of all puts of the longest PUT_RUN. */
+export const PUT_RUN_WORDS: number = PUT_RUN_MAX * PUT_WORDS;
 /** Bytes of the headers of the longest PUT_RUN. */
-export const PUT_RUN_HEADER_BYTES: number = HEADER_BYTES + PUT_RUN_MAX * PUT_HEADER_BYTES;
+export const PUT_RUN_HEADER_BYTES: number = HEADER_BYTES + PUT_RUN_WORDS * 4;
 
 /** Maximum bytes of the body of one put or get; longer operations are split. */
 export const FRAME_BODY_BYTES_MAX: number = 2 ** 30;
@@ -116,6 +120,12 @@ export function writeAm(words: Int32Array, at: number, type: number, id: number,
   words[at + VALUE] = byteLength;
 }
 
+/** Writes the first words of the message of an AM or AM_ZCOPY: those of the caller's header. */
+export function writeAmWords(words: Int32Array, at: number, header: Int32Array, headerWords: number): void {
+  const to = at + BODY;
+  for (let i = 0; i < headerWords; i++) words[to + i] = header[i]!;
+}
+
 /** Writes the header of an AM_AFTER_PUTS. @param failedId at most 31 */
 export function writeAmAfterPuts(
   words: Int32Array,
@@ -137,6 +147,17 @@ export function writePut(words: Int32Array, at: number, key: Int32Array, offset:
   for (let i = 0; i < KEY_WORDS; i++) words[at + KEY + i] = key[i]!;
   words[at + OFFSET] = offset | 0;
   words[at + OFFSET + 1] = highOf(offset);
+}
+
+/** First word of the header of a put of a PUT_RUN, among the headers of the run. */
+export function putWordInRun(index: number): number {
+  return index * PUT_WORDS;
+}
+
+/** Copies the header of a PUT to its place among the headers of a run. */
+export function copyPutToRun(run: Int32Array, index: number, words: Int32Array, at: number): void {
+  const to = putWordInRun(index);
+  for (let i = 0; i < PUT_WORDS; i++) run[to + i] = words[at + i]!;
 }
 
 /** Writes a GET. @param key {@link KEY_WORDS} words */

@@ -7,6 +7,7 @@ import { Errno, TCP_PIECES_MAX, type TcpPieces, tcpRecv } from '../../../sys/ind
 import { Status } from '../../../ucs/type/status.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
 import {
+  copyPutToRun,
   END_BYTES,
   FRAME_BODY_BYTES_MAX,
   FrameType,
@@ -14,11 +15,12 @@ import {
   headerBytesOf,
   idAfterPuts,
   messageIdOf,
-  PUT_HEADER_BYTES,
   PUT_RUN_HEADER_BYTES,
   PUT_RUN_MAX,
+  PUT_RUN_WORDS,
   padded,
   paddingOf,
+  putWordInRun,
   statusOf,
   typeOf,
   valueIn,
@@ -31,7 +33,6 @@ const BULK_BYTES_MIN = 65_536;
 /** Bytes to read if headers with long bodies are expected: those of a PUT_RUN. */
 const HEADER_READ_BYTES = PUT_RUN_HEADER_BYTES;
 
-const PUT_WORDS: number = PUT_HEADER_BYTES >> 2;
 /** Stands for the headers of a connection that has received no run. */
 const NO_RUN = new Int32Array(0);
 /** The end of the shared memory, where padding goes. */
@@ -175,7 +176,7 @@ export class Receiver {
     // One piece is for the rest of the current body, and one for the bytes behind the last body.
     for (let free = TCP_PIECES_MAX - 2; this.#runNext + count < this.#runCount && free >= 2; free -= 2, count++) {
       const byteLength = this.#lengthInRun(count);
-      const place = byteLength === 0 ? 0 : this.#sink.placeOfPut(this.#run, (this.#runNext + count) * PUT_WORDS);
+      const place = byteLength === 0 ? 0 : this.#sink.placeOfPut(this.#run, putWordInRun(this.#runNext + count));
       if (place === 0) break;
       if (padding > 0) pieces.add(rx.address + rx.byteLength - JUNK_BYTES, padding);
       pieces.add(place, byteLength);
@@ -186,7 +187,7 @@ export class Receiver {
 
   /** Bytes of one of the next puts of the run. */
   #lengthInRun(index: number): number {
-    return valueIn(this.#run, (this.#runNext + index) * PUT_WORDS);
+    return valueIn(this.#run, putWordInRun(this.#runNext + index));
   }
 
   /** Takes note of bytes that were received into the current body and `chained` ones of the run; returns how many came behind those. */
@@ -348,7 +349,7 @@ export class Receiver {
           this.#violate(`a run of ${value >>> 0} puts`, 0);
           return false;
         }
-        if (this.#run === NO_RUN) this.#run = new Int32Array(PUT_RUN_MAX * PUT_WORDS);
+        if (this.#run === NO_RUN) this.#run = new Int32Array(PUT_RUN_WORDS);
         this.#missing = value;
         this.#runCount = value;
         this.#runNext = value;
@@ -370,8 +371,7 @@ export class Receiver {
 
   /** Keeps a header of a run; behind the last one, the first body begins. */
   #addToRun(words: Int32Array, word: number): boolean {
-    const at = (this.#runCount - this.#missing) * PUT_WORDS;
-    for (let i = 0; i < PUT_WORDS; i++) this.#run[at + i] = words[word + i]!;
+    copyPutToRun(this.#run, this.#runCount - this.#missing, words, word);
     this.#missing -= 1;
     if (this.#missing > 0) return true;
     this.#runNext = 0;
@@ -384,7 +384,7 @@ export class Receiver {
   /** Begins the next body of the run if there is one and nothing is left of the one before. */
   #beginNextOfRun(): void {
     if (this.#padding > 0 || this.#runNext === this.#runCount || !this.#sink.isUp) return;
-    const at = this.#runNext * PUT_WORDS;
+    const at = putWordInRun(this.#runNext);
     this.#runNext += 1;
     this.#sink.onPut(this.#run, at);
     this.#beginPayload(valueIn(this.#run, at));
