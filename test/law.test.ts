@@ -96,6 +96,7 @@ const BREACHES: readonly (readonly [string, string, string, string, string])[] =
   ['ucp makes no system call', 'src/ucp/core/a#.ts', '../../sys/b#.ts', 'src/sys/b#.ts', 'law:ucp/core'],
   ['nothing imports assembly', 'src/ucp/core/a#.ts', '../../assembly/b#.ts', 'src/assembly/b#.ts', 'law:ucp/core'],
   ['nothing imports tools', 'src/assembly/a#.ts', '../tools/b#.ts', 'src/tools/b#.ts', 'law:assembly'],
+  ['commands do not know each other', 'src/tools/info/a#.ts', '../smi/b#.ts', 'src/tools/smi/b#.ts', 'law:tools/info'],
   ['the product imports no test', 'src/ucs/type/a#.ts', '../../../test/b#.ts', 'test/b#.ts', 'no-tests-in-the-product'],
   ['a new folder needs a row', 'src/stray/a#.ts', '../ucs/type/b#.ts', 'src/ucs/type/b#.ts', 'every-file-has-a-row'],
   ['koffi stays in sys', 'src/driver/a#.ts', 'koffi', 'node_modules/koffi/index.js', 'packages:driver'],
@@ -125,7 +126,9 @@ describe('the law', () => {
       'src/uct/gaudi/copy/md.ts': importing('../../api/iface.ts', '../../../sys/index.ts'),
       'src/ucp/core/worker.ts': importing('../../uct/api/iface.ts', '../mem/map.ts'),
       'src/ucp/mem/map.ts': importing('../../ucs/type/status.ts'),
-      'src/tools/main.ts': importing('commander', '../ucp/core/worker.ts'),
+      'src/tools/main.ts': importing('commander', './perftest/command.ts'),
+      'src/tools/perftest/command.ts': importing('./side/side.ts'),
+      'src/tools/perftest/side/side.ts': importing('../../../ucp/core/worker.ts'),
       'src/ucs/type/status.test.ts': importing('../../tools/main.ts', '../../../test/fixture.ts'),
       'test/fixture.ts': importing('../src/ucs/type/status.ts'),
     };
@@ -213,8 +216,28 @@ describe('the table', () => {
     expect(() => violations(tree.folder)).toThrow(message);
   });
 
+  /** Folders and what they may import, in the order of the table. */
+  const table = [...law.matchAll(/^\| `([^`]+)` +\|[^|]*\|[^|]*\|([^|]*)\|$/gm)].map(([, folder, imports]) => ({
+    folder: folder!,
+    imports: [...imports!.matchAll(/`(?!npm:)([^`]+)`/g)].map((match) => match[1]!),
+  }));
+  const rows = table.map(({ folder }) => folder);
+
+  it('names only rows above', () => {
+    const isOf = (name: string, row: string): boolean =>
+      row === name || (name.endsWith('/*') && `${row}/`.startsWith(name.slice(0, -1)));
+    const forward = table.flatMap(({ folder, imports }, index) =>
+      imports.flatMap((name) =>
+        rows
+          .slice(index + 1)
+          .filter((row) => isOf(name, row))
+          .map((row) => `${folder} -> ${row}`),
+      ),
+    );
+    expect(forward).toEqual([]);
+  });
+
   it('has a row for every folder that holds source files', () => {
-    const rows = [...law.matchAll(/^\| `([^`]+)` +\|/gm)].map((match) => match[1]!);
     const folders = readdirSync(join(ROOT, 'src'), { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
       .map((entry) => join(entry.parentPath, '.').slice(join(ROOT, 'src').length + 1));

@@ -9,7 +9,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import type { TopModel } from '../../src/tools/top/model.ts';
+import type { TopModel } from '../../src/tools/model/top-model.ts';
 import { builtSpecifier, ROOT } from '../fixtures/built.ts';
 import { MAIN } from '../fixtures/command-line.ts';
 

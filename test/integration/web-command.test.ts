@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import type { WebModel } from '../../src/tools/web/web-model.ts';
+import type { WebModel } from '../../src/tools/model/web-model.ts';
 import { MAIN, useCommandLine } from '../fixtures/command-line.ts';
 
 const cli = useCommandLine();

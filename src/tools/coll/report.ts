@@ -1,6 +1,6 @@
 /** Prints the results of `gaudi-ucx coll`: as the table of nccl-tests, as CSV, or as JSON. */
 
-import { EMULATED_NOTE } from '../demo/emulated-note.ts';
+import { EMULATED_NOTE } from '../base/text-table.ts';
 import type { CollRow } from './measure.ts';
 import type { CollSpec } from './spec.ts';
 

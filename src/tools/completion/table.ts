@@ -1,7 +1,7 @@
 /** The commands, their options and arguments as data, from the tables by which commander parses them. */
 
 import type { Command } from 'commander';
-import { suggestedValues } from './values.ts';
+import { suggestedValues } from '../base/suggesting-option.ts';
 
 /** An option. */
 export interface OptionRow {

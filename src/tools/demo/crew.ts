@@ -6,7 +6,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { AllowedCard } from '../../assembly/allowed-cards.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -167,14 +166,4 @@ export class Crew {
     scavenge();
     return this.#members.find(({ deathError }) => deathError !== undefined)?.deathError;
   }
-}
-
-/** The environment of a process that sees one card alone. @param driver value of UCX_GAUDI_DRIVER */
-export function cardEnvironment(
-  { name, index, card: { busId, moduleId } }: AllowedCard,
-  driver: string,
-): NodeJS.ProcessEnv {
-  const entry = { index, ...(moduleId === undefined ? {} : { module_id: moduleId }), bus_id: busId };
-  const table = JSON.stringify([entry]);
-  return { ...process.env, UCX_GAUDI_DRIVER: driver, UCX_ACC_DEVICES: name, GAUDI_MAPPING_TABLE: table };
 }

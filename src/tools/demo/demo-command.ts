@@ -6,7 +6,7 @@ import { Command } from 'commander';
 import { labelsEmulation } from '../../assembly/open-node.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { readArguments } from '../command-line.ts';
+import { readArguments } from '../base/command-line.ts';
 import { runExchange } from './exchange.ts';
 import { describeExchange } from './exchange-report.ts';
 import { describeOneCard, runOneCard } from './one-card.ts';

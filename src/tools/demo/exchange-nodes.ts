@@ -6,8 +6,9 @@
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { type PrivateNode, startPrivateNode } from '../private-node.ts';
-import { cardEnvironment, type ExchangePlace, type Party } from './crew.ts';
+import { type PrivateNode, startPrivateNode } from '../node/private-node.ts';
+import { cardEnvironment } from '../node/shared-node.ts';
+import type { ExchangePlace, Party } from './crew.ts';
 
 /** Transports between the nodes, unless the user names others. */
 const TLS = 'rc,gaudi_cpy,self';

@@ -1,7 +1,6 @@
 /** The exchange as text of at most 80 columns. It measures and decides nothing. */
 
-import { formatBytes, formatRate, formatTable, formatTime } from '../text-table.ts';
-import { EMULATED_NOTE } from './emulated-note.ts';
+import { EMULATED_NOTE, formatBytes, formatRate, formatTable, formatTime } from '../base/text-table.ts';
 import type { Round } from './exchange-messages.ts';
 
 /** One round of all cards. */

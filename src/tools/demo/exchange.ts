@@ -8,10 +8,10 @@ import { open } from 'node:fs/promises';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { ProgressBar } from '../progress-bar.ts';
-import { Crew, cardEnvironment, type ExchangePlace, type Party } from './crew.ts';
+import { ProgressBar } from '../base/progress-bar.ts';
+import { cardEnvironment, openSharedNode } from '../node/shared-node.ts';
+import { Crew, type ExchangePlace, type Party } from './crew.ts';
 import type { Assignment, Round, RoundAnswer } from './exchange-messages.ts';
-import { openExchangeNode } from './exchange-node.ts';
 import { openExchangeNodes } from './exchange-nodes.ts';
 import type { ExchangeResult, MatrixRow, RoundResult } from './exchange-report.ts';
 import { readFully } from './read-fully.ts';
@@ -61,7 +61,7 @@ export async function runExchange(options: ExchangeOptions): Promise<ExchangeRes
 
 /** The cards of one node. @param limit number of them; all by default */
 async function openCards(limit: number | undefined): Promise<ExchangePlace> {
-  const { cards, driver, emulated, close } = openExchangeNode(limit);
+  const { cards, driver, emulated, close } = openSharedNode(limit);
   if (limit !== undefined && limit > cards.length) {
     await close();
     throw invalidParam('cards', `must not exceed the number of cards that may be used (${cards.length})`, limit);

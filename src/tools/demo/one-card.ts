@@ -15,9 +15,8 @@ import type { Worker } from '../../ucp/api/worker.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
-import { type BarStream, ProgressBar } from '../progress-bar.ts';
-import { formatBytes, formatRate, formatTable, formatTime } from '../text-table.ts';
-import { EMULATED_NOTE } from './emulated-note.ts';
+import { type BarStream, ProgressBar } from '../base/progress-bar.ts';
+import { EMULATED_NOTE, formatBytes, formatRate, formatTable, formatTime } from '../base/text-table.ts';
 import { readFully } from './read-fully.ts';
 
 const SEGMENT_BYTES_MAX = 128 * 2 ** 20;

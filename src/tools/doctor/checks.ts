@@ -1,6 +1,6 @@
 /** The checks of `gaudi-ucx doctor`: what deployments get wrong, each with its remedy. They judge facts; nothing is read here. */
 
-import { formatBytes } from '../text-table.ts';
+import { formatBytes } from '../base/text-table.ts';
 import type { Facts, IoctlFamily } from './facts.ts';
 
 /** `ok`; `note`: worth knowing; `warning`: slower, or less than possible; `failure`: something does not work. */

@@ -3,7 +3,7 @@
 import { Command } from 'commander';
 import { labelsEmulation } from '../../assembly/open-node.ts';
 import { startProgram } from '../../assembly/program/program.ts';
-import { EXIT_FAILURE } from '../command-line.ts';
+import { EXIT_FAILURE } from '../base/command-line.ts';
 import { type Check, runChecks } from './checks.ts';
 import { readFacts } from './facts.ts';
 

@@ -10,7 +10,7 @@ import type { Endpoint } from '../../ucp/api/endpoint.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { readArguments } from '../command-line.ts';
+import { readArguments } from '../base/command-line.ts';
 import {
   type ExplainArguments,
   type ExplainRequest,

@@ -2,7 +2,7 @@
 
 import type { Engine } from '../../ucp/api/engine.ts';
 import type { SizeExplanation, SizeLoser } from '../../ucp/api/explanation.ts';
-import { formatBytes, formatTime } from '../text-table.ts';
+import { formatBytes, formatTime } from '../base/text-table.ts';
 
 /** Widest line. */
 export const REPORT_COLUMNS = 100;

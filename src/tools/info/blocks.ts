@@ -5,7 +5,7 @@ import type { Program } from '../../assembly/program/program.ts';
 import { open, type RegisterValue } from '../../hlthunk/index.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { type RegisterBlock, RegisterBlocks } from '../../uct/index.ts';
-import { formatBytes, formatTable } from '../text-table.ts';
+import { formatBytes, formatTable } from '../base/text-table.ts';
 
 /** The requested hardware blocks. */
 export interface BlocksOptions {

@@ -5,7 +5,7 @@ import { startProgram } from '../../assembly/program/program.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { readArguments } from '../command-line.ts';
+import { readArguments } from '../base/command-line.ts';
 import { type BlocksOptions, blocksOptions, blocksText, readBlocks } from './blocks.ts';
 import { type InfoOptions, readInfo } from './info.ts';
 import { measureMemcpy, memcpyText } from './memcpy.ts';

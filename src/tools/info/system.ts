@@ -16,8 +16,8 @@ import {
   type SystemDevice,
   siblingsOf,
 } from '../../ucs/sys/topology.ts';
-import { askCard } from '../card-state.ts';
-import { formatBytes, formatTable } from '../text-table.ts';
+import { formatBytes, formatTable } from '../base/text-table.ts';
+import { askCard } from '../node/card-state.ts';
 
 /** The data that is shown. */
 export interface SystemSources {

@@ -22,7 +22,7 @@ import {
 import type { MetricFamily, MetricLabels, MetricValue } from '../../ucp/api/snapshot/metrics.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { keysOf } from '../../ucs/type/keys.ts';
-import { askCard, OPERATIONAL, stateOf } from '../card-state.ts';
+import { askCard, OPERATIONAL, stateOf } from '../node/card-state.ts';
 
 const MILLIJOULE_PER_JOULE = 1000;
 const BYTES_PER_KB = 1000;

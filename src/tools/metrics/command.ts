@@ -6,8 +6,8 @@ import { Command } from 'commander';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
 import { timeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { boundAddress } from '../bound-address.ts';
-import { readArguments } from '../command-line.ts';
+import { boundAddress } from '../base/bound-address.ts';
+import { readArguments } from '../base/command-line.ts';
 import { type MetricsFormat, OPENMETRICS, PROMETHEUS, scrape } from './scrape.ts';
 
 const PORT = '9400';

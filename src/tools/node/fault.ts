@@ -5,7 +5,7 @@ import { Errno, errnoName } from '../../sys/index.ts';
 import { HL_DEVICE_STATUS, HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
 import { timeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { formatTime } from '../text-table.ts';
+import { formatTime } from '../base/text-table.ts';
 
 const STATUSES: Readonly<Record<string, number>> = HL_DEVICE_STATUS;
 const ERRNOS: Readonly<Record<string, number>> = Errno;

@@ -8,13 +8,12 @@ import { launchedRank } from '../../coll/exchange/listener.ts';
 import { schedSetAffinity } from '../../sys/index.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { EXIT_INTERRUPTED, readArguments } from '../command-line.ts';
-import { suggestingOption } from '../completion/values.ts';
-import { ProgressBar } from '../progress-bar.ts';
-import { acceptChannel, type Channel, connectChannel, type Place, placeOf, placeText } from './channel.ts';
+import { EXIT_INTERRUPTED, readArguments } from '../base/command-line.ts';
+import { ProgressBar } from '../base/progress-bar.ts';
+import { suggestingOption } from '../base/suggesting-option.ts';
 import { ReportFile } from './html/report-file.ts';
 import { reportTests } from './html/series.ts';
-import type { Measurement } from './meter.ts';
+import type { Measurement } from './measure/meter.ts';
 import { type BatchTest, batchTests } from './options/batch.ts';
 import { declareTestOptions, isRange } from './options/options.ts';
 import { packSpec, unpackSpec } from './options/spec.ts';
@@ -30,7 +29,8 @@ import {
   resultLine,
   TEST_END,
 } from './report.ts';
-import { type Meeting, runTest } from './session.ts';
+import { acceptChannel, type Channel, connectChannel, type Place, placeOf, placeText } from './session/channel.ts';
+import { type Meeting, runTest } from './session/session.ts';
 import { runThreads } from './threads/run-threads.ts';
 
 const DEFAULT_PORT = '13337';

@@ -1,7 +1,7 @@
 /** The output of perftest, line by line, as ucx_perftest 1.13 prints the same values. */
 
 import { describe, expect, it } from 'vitest';
-import type { Measurement } from './meter.ts';
+import type { Measurement } from './measure/meter.ts';
 import { specOf } from './options/options.ts';
 import { batchLine, describeTest, type ReportOptions, resultHeader, resultLine } from './report.ts';
 

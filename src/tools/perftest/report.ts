@@ -1,6 +1,6 @@
 /** The output of perftest: headers, rows and CSV with the columns of ucx_perftest. Text only; it measures nothing. */
 
-import type { Measurement } from './meter.ts';
+import type { Measurement } from './measure/meter.ts';
 import { messageBytes, type TestSpec } from './options/spec.ts';
 
 const MEBIBYTE = 2 ** 20;

@@ -1,7 +1,7 @@
 /** `gaudi-ucx profile`: its argument and its output. */
 
 import { Command } from 'commander';
-import { readArguments } from '../command-line.ts';
+import { readArguments } from '../base/command-line.ts';
 import { readProfile } from './read-profile.ts';
 import { summarize, summaryText } from './summary.ts';
 

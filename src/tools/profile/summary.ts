@@ -1,7 +1,7 @@
 /** The summary of a profile: counts, times, bytes and failures by timeline and name. Pure. */
 
-import { percentileOf } from '../perftest/meter.ts';
-import { formatBytes, formatTable, formatTime } from '../text-table.ts';
+import { formatBytes, formatTable, formatTime } from '../base/text-table.ts';
+import { percentileOf } from '../perftest/measure/meter.ts';
 import type { ProfileEvent, ProfileFile } from './read-profile.ts';
 
 /** Events of one name on one timeline. Times in nanoseconds; percentiles are undefined for sums, which do not keep them. */

@@ -7,8 +7,7 @@ import { systemClock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { scavenge } from '../../uct/index.ts';
-import { cardEnvironment } from '../demo/crew.ts';
-import { type ExchangeNode, openExchangeNode } from '../demo/exchange-node.ts';
+import { cardEnvironment, openSharedNode, type SharedNode } from '../node/shared-node.ts';
 import type { RankAssignment, RankMessage } from './rank-messages.ts';
 
 /** Time after which ranks that have not ended after the first failure are killed. */
@@ -34,7 +33,7 @@ export interface RankRun<S, R> {
  * @throws UcxError IO_ERROR with the failure of the first rank that failed, or how it ended; errors of opening the node
  */
 export async function launchRanks<S, R>(run: RankRun<S, R>): Promise<void> {
-  const node = run.needsCards ? openExchangeNode(undefined) : undefined;
+  const node = run.needsCards ? openSharedNode(undefined) : undefined;
   try {
     await runProcesses(run, node);
   } finally {
@@ -46,7 +45,7 @@ export async function launchRanks<S, R>(run: RankRun<S, R>): Promise<void> {
 
 async function runProcesses<S, R>(
   { program, spec, size, onResult }: RankRun<S, R>,
-  node: ExchangeNode | undefined,
+  node: SharedNode | undefined,
 ): Promise<void> {
   const children: ChildProcess[] = [];
   let failure: string | undefined;
@@ -93,7 +92,7 @@ async function runProcesses<S, R>(
 }
 
 /** The environment of a rank: with a card of its own, or shared where there are fewer cards than ranks. */
-function environmentOf(rank: number, node: ExchangeNode | undefined): NodeJS.ProcessEnv {
+function environmentOf(rank: number, node: SharedNode | undefined): NodeJS.ProcessEnv {
   if (node === undefined) return { UCX_TLS: HOST_TLS, ...process.env };
   return cardEnvironment(node.cards[rank % node.cards.length]!, node.driver);
 }

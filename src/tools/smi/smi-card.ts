@@ -19,7 +19,7 @@ import {
 } from '../../hlthunk/index.ts';
 import { processCommand } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
-import { askCard } from '../card-state.ts';
+import { askCard } from '../node/card-state.ts';
 
 /** A card. */
 export interface SmiCard {

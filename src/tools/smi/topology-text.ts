@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { asError } from '../../ucs/type/error.ts';
-import { formatTable } from '../text-table.ts';
+import { formatTable } from '../base/text-table.ts';
 import { UNKNOWN } from './queries.ts';
 import type { SmiCard } from './smi-card.ts';
 

@@ -1,7 +1,7 @@
 /** The columns of the cards in `gaudi-ucx top`: what each shows, how wide it is, and which fit on a screen. Pure. */
 
-import { OPERATIONAL } from '../card-state.ts';
-import type { TopCard } from './model.ts';
+import type { TopCard } from '../model/top-model.ts';
+import { OPERATIONAL } from '../node/card-state.ts';
 
 /** A column. */
 interface Column {

@@ -6,11 +6,11 @@ import { startProgram } from '../../assembly/program/program.ts';
 import { timeType } from '../../ucs/config/value.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { readArguments } from '../command-line.ts';
-import { pause } from '../pause.ts';
-import { type TopModel, topModel } from './model.ts';
+import { readArguments } from '../base/command-line.ts';
+import { pause } from '../base/pause.ts';
+import { type NodeSample, TopSampler } from '../model/sample.ts';
+import { type TopModel, topModel } from '../model/top-model.ts';
 import { renderTop, type Screen, SMALLEST_SCREEN, SORT_ORDERS, scrollMax } from './render.ts';
-import { type NodeSample, TopSampler } from './sample.ts';
 import { type Key, LiveScreen } from './screen.ts';
 
 const INTERVAL_NS_MIN = 10e6;

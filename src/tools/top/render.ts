@@ -3,9 +3,9 @@
  * scroll. Pure; it does not access the terminal.
  */
 
-import { OPERATIONAL } from '../card-state.ts';
+import type { TopCard, TopLink, TopModel } from '../model/top-model.ts';
+import { OPERATIONAL } from '../node/card-state.ts';
 import { cardRow, clip, errorsOf, fittingColumns, rateText, titleRow } from './columns.ts';
-import type { TopCard, TopLink, TopModel } from './model.ts';
 
 /** Size of a screen, in characters. */
 export interface Screen {

@@ -7,9 +7,9 @@ import { open } from '../../hlthunk/index.ts';
 import { HL_DEVICE_STATUS } from '../../uapi/index.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { type TopModel, topModel } from './model.ts';
+import { type NodeSample, TopSampler } from '../model/sample.ts';
+import { type TopModel, topModel } from '../model/top-model.ts';
 import { PLAIN_VIEW, renderTop, SMALLEST_SCREEN, scrollMax } from './render.ts';
-import { type NodeSample, TopSampler } from './sample.ts';
 import { type Key, LiveScreen, type Terminal } from './screen.ts';
 
 /** A node whose time a test moves, with a sampler. */

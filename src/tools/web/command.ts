@@ -4,7 +4,7 @@ import { Command } from 'commander';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
 import { timeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { readArguments } from '../command-line.ts';
+import { readArguments } from '../base/command-line.ts';
 import { openWebNode, type WebNode } from './web-node.ts';
 import { WEB_PORT, webPortOf } from './web-port.ts';
 import { WebSession } from './web-session.ts';

@@ -3,7 +3,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { WebExchange } from './web-model.ts';
+import type { WebExchange } from '../model/web-model.ts';
 
 /** Characters of output that are kept: the last ones. */
 const OUTPUT_LENGTH_MAX = 4000;

@@ -8,7 +8,7 @@ import { openNode } from '../../assembly/open-node.ts';
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import type { Program } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
-import { startPrivateNode } from '../private-node.ts';
+import { startPrivateNode } from '../node/private-node.ts';
 
 /** A node to show. */
 export interface WebNode {

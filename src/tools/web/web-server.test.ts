@@ -5,10 +5,10 @@ import { type IncomingMessage, request, type ServerResponse } from 'node:http';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
+import type { WebModel } from '../model/web-model.ts';
 import { CLIENTS_MAX, EventStream } from './event-stream.ts';
 import { checkSource, checkToken, SECURITY_HEADERS } from './guard.ts';
 import { readPageFiles } from './page-files.ts';
-import type { WebModel } from './web-model.ts';
 import { TOKEN_HEADER, WebServer } from './web-server.ts';
 
 const TOKEN = 'a-token-of-24-characters';

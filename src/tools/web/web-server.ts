@@ -4,11 +4,11 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
-import { boundAddress } from '../bound-address.ts';
+import { boundAddress } from '../base/bound-address.ts';
+import type { WebModel } from '../model/web-model.ts';
 import { EventStream } from './event-stream.ts';
 import { checkSource, checkToken, SECURITY_HEADERS } from './guard.ts';
 import type { PageFile } from './page-files.ts';
-import type { WebModel } from './web-model.ts';
 
 const CONNECTIONS_MAX = 64;
 const REQUEST_TIMEOUT_MS = 10_000;

@@ -6,13 +6,13 @@ import type { Program } from '../../assembly/program/program.ts';
 import { LATENCY_BOUNDS_NS } from '../../ucs/stats/latency-histograms.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { invalidParam, isUcxError } from '../../ucs/type/error.ts';
+import { pause } from '../base/pause.ts';
+import { type NodeSample, TopSampler } from '../model/sample.ts';
+import { topModel } from '../model/top-model.ts';
+import { PROCESSES_MAX, type WebModel, webLatencies, webProcesses } from '../model/web-model.ts';
 import { faultSentence } from '../node/fault.ts';
-import { pause } from '../pause.ts';
-import { topModel } from '../top/model.ts';
-import { type NodeSample, TopSampler } from '../top/sample.ts';
 import { ExchangeRun } from './exchange-run.ts';
 import { readPageFiles } from './page-files.ts';
-import { PROCESSES_MAX, type WebModel, webLatencies, webProcesses } from './web-model.ts';
 import type { WebNode } from './web-node.ts';
 import { type WebActions, WebServer } from './web-server.ts';
 

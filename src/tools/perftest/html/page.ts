@@ -1,6 +1,6 @@
 /** The report of perftest as one HTML page without scripts and without anything from elsewhere. Pure text. */
 
-import { BAND } from '../meter.ts';
+import { BAND } from '../measure/meter.ts';
 import { type ChartOptions, type ChartPoint, curveSample, escapeText, lineChart } from './chart.ts';
 import { factList, htmlDocument, printBytes, printNumber } from './document.ts';
 import type { Point, Series } from './series.ts';

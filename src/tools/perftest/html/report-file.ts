@@ -4,7 +4,7 @@ import { closeSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, hostname } from 'node:os';
 import { packageVersion } from '../../../assembly/program/package.ts';
 import { asError, invalidParam } from '../../../ucs/type/error.ts';
-import type { Measurement } from '../meter.ts';
+import type { Measurement } from '../measure/meter.ts';
 import type { TestSpec } from '../options/spec.ts';
 import { reportPage } from './page.ts';
 import { SeriesCollector } from './series.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Measurement } from '../meter.ts';
+import type { Measurement } from '../measure/meter.ts';
 import { specOf } from '../options/options.ts';
 import { messageBytes } from '../options/spec.ts';
 import { escapeText, lineChart } from './chart.ts';

@@ -1,7 +1,7 @@
 /** Results of perftest as curves: which tests a report runs, and what their results are called. It runs nothing and draws nothing. */
 
 import { memorySizeType } from '../../../ucs/config/value.ts';
-import type { Measurement } from '../meter.ts';
+import type { Measurement } from '../measure/meter.ts';
 import type { BatchTest } from '../options/batch.ts';
 import { sizesOfRange, specOf, type TestOptions } from '../options/options.ts';
 import { messageBytes, type TestSpec } from '../options/spec.ts';

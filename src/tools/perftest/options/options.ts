@@ -3,7 +3,7 @@
 import { type Command, Option } from 'commander';
 import { memorySizeType } from '../../../ucs/config/value.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
-import { suggestingOption } from '../../completion/values.ts';
+import { suggestingOption } from '../../base/suggesting-option.ts';
 import { checkSpec, type TestSpec, UCT_HEADER_BYTES, unsupported, WAIT_MODES } from './spec.ts';
 import { isOneSided, TESTS, testNamed } from './tests.ts';
 

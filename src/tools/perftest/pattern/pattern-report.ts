@@ -1,6 +1,6 @@
 /** Prints the results of `perftest --pattern`: as a table, as CSV, or as JSON. */
 
-import { EMULATED_NOTE } from '../../demo/emulated-note.ts';
+import { EMULATED_NOTE } from '../../base/text-table.ts';
 import type { PatternRow } from './pattern-rank.ts';
 import { formulaBytes, formulaText, type PatternSpec, transferBytes } from './pattern-spec.ts';
 

@@ -4,7 +4,7 @@ import { extname } from 'node:path';
 import type { LaunchedRank } from '../../../coll/exchange/listener.ts';
 import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { ProgressBar } from '../../progress-bar.ts';
+import { ProgressBar } from '../../base/progress-bar.ts';
 import { launchRanks } from '../../ranks/launch.ts';
 import { dataError } from '../side/content.ts';
 import { type PatternResult, type PatternRow, runPatternRank } from './pattern-rank.ts';

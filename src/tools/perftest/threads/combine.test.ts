@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { Measurement } from '../meter.ts';
+import type { Measurement } from '../measure/meter.ts';
 import { combine } from './combine.ts';
 
 it('combines threads: sums of rates, means of times, percentiles of the slowest', () => {

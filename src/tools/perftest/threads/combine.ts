@@ -1,6 +1,6 @@
 /** Combines the results of threads that ran at the same time. Pure. */
 
-import type { Measurement } from '../meter.ts';
+import type { Measurement } from '../measure/meter.ts';
 
 /** Sums of iterations and rates, means of average times, and of each percentile the one of the slowest thread. */
 export function combine(all: readonly Measurement[]): Measurement {

@@ -3,9 +3,9 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { asError, invalidParam, isUcxError, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { acceptChannel, type Channel, connectChannel } from '../channel.ts';
 import { unpackSpec } from '../options/spec.ts';
-import { type Meeting, runTest } from '../session.ts';
+import { acceptChannel, type Channel, connectChannel } from '../session/channel.ts';
+import { type Meeting, runTest } from '../session/session.ts';
 import type { ThreadData, ThreadEnd, ThreadMessage } from './thread-messages.ts';
 
 const { spec, end }: ThreadData = workerData;

@@ -5,10 +5,10 @@ import type { Worker } from 'node:worker_threads';
 import { startWorker } from '../../../sys/index.ts';
 import { invalidParam, statusError, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type { Channel, ChannelMessage, Place } from '../channel.ts';
-import type { Measurement } from '../meter.ts';
+import type { Measurement } from '../measure/meter.ts';
 import { packSpec, type TestSpec } from '../options/spec.ts';
-import type { Meeting } from '../session.ts';
+import type { Channel, ChannelMessage, Place } from '../session/channel.ts';
+import type { Meeting } from '../session/session.ts';
 import { combine } from './combine.ts';
 import type { ThreadData, ThreadEnd, ThreadMessage } from './thread-messages.ts';
 

@@ -1,8 +1,8 @@
 /** What perftest and its threads tell each other. Types only. */
 
 import type { Status } from '../../../ucs/type/status.ts';
-import type { Place } from '../channel.ts';
-import type { Measurement } from '../meter.ts';
+import type { Measurement } from '../measure/meter.ts';
+import type { Place } from '../session/channel.ts';
 
 /** Which side a thread is, and where its channel is; loopback has none. */
 export type ThreadEnd = { readonly role: 'loopback' } | { readonly role: 'server' | 'client'; readonly place: Place };

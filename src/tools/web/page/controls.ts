@@ -1,6 +1,6 @@
 /** What the page can do: faults of the emulated node, and the exchange of the demo. */
 
-import type { WebModel } from '../web-model.ts';
+import type { WebModel } from '../../model/web-model.ts';
 import { isDown, type Pair } from './data/links.ts';
 import { byId, setText } from './dom.ts';
 

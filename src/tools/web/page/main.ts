@@ -1,7 +1,7 @@
 /** The page: receives models and shows them. */
 
 import 'uplot/dist/uPlot.min.css';
-import type { WebLatencies, WebModel } from '../web-model.ts';
+import type { WebLatencies, WebModel } from '../../model/web-model.ts';
 import { LineChart } from './charts.ts';
 import { Controls } from './controls.ts';
 import { arenaStrips } from './data/arena-strips.ts';

@@ -1,6 +1,6 @@
 /** The node as a picture: cards around their links. Links are lit by traffic, and dashed where they are down. */
 
-import type { TopCard, TopModel } from '../../top/model.ts';
+import type { TopCard, TopModel } from '../../model/top-model.ts';
 import { rateText } from './data/format.ts';
 import { isDown, type Pair, pairsOf } from './data/links.ts';
 import { setAttribute, setText, svgElement } from './dom.ts';

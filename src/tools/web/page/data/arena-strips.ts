@@ -1,6 +1,6 @@
 /** The arenas of each card as a strip: its shapes, and the same in words. Pure: data for the drawing. */
 
-import type { ArenaUse, WebModel } from '../../web-model.ts';
+import type { ArenaUse, WebModel } from '../../../model/web-model.ts';
 import { bytesText } from './format.ts';
 
 /** The coordinates of a strip: its arenas side by side, as wide as they are long. */

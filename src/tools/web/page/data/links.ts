@@ -1,6 +1,6 @@
 /** The links between pairs of cards, from those of each direction. Pure. */
 
-import type { TopLink } from '../../../top/model.ts';
+import type { TopLink } from '../../../model/top-model.ts';
 
 /** All links between two cards. */
 export interface Pair {

@@ -1,6 +1,6 @@
 /** Percentiles from histograms: those of the operations between two readings. Pure. */
 
-import type { WebLatencies } from '../../web-model.ts';
+import type { WebLatencies } from '../../../model/web-model.ts';
 
 /** The upper bound of the bucket in which a percentile lies, in microseconds; null without operations between the readings. */
 export function percentileUs(earlier: WebLatencies | undefined, now: WebLatencies, rank: number): number | null {

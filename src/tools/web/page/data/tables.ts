@@ -1,7 +1,7 @@
 /** The tables of the page: cards with their HBM, the matrix of rates, and processes. Pure: rows of cells. */
 
-import type { TopModel } from '../../../top/model.ts';
-import type { ArenaUse, WebModel, WebProcess } from '../../web-model.ts';
+import type { TopModel } from '../../../model/top-model.ts';
+import type { ArenaUse, WebModel, WebProcess } from '../../../model/web-model.ts';
 import type { Cell } from './cell.ts';
 import { bytesText, millisecondsText, rateText } from './format.ts';
 import { isDown } from './links.ts';

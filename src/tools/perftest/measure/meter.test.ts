@@ -1,7 +1,7 @@
 /** The measurement of perftest: averages, rates and percentiles of times that are known. */
 
 import { describe, expect, it } from 'vitest';
-import { ManualClock } from '../../ucs/sys/clock.ts';
+import { ManualClock } from '../../../ucs/sys/clock.ts';
 import { Meter, percentileOf } from './meter.ts';
 
 const OPTIONS = { iterations: 100, bytesPerIteration: 1000, messagesPerIteration: 1, percentile: 50 };

@@ -16,7 +16,7 @@ import { readProgram } from '../../assembly/program/program.ts';
 import { Errno } from '../../sys/index.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { reportFailure } from '../command-line.ts';
+import { reportFailure } from '../base/command-line.ts';
 import { addNodeOptions, describeNode, type NodeOptions } from '../node/node-options.ts';
 import type { ServerAnswer, ServerArguments } from './server-messages.ts';
 

@@ -4,19 +4,19 @@
  */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { schedYield } from '../../sys/index.ts';
-import { systemClock } from '../../ucs/sys/clock.ts';
-import { invalidParam, statusError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
+import { schedYield } from '../../../sys/index.ts';
+import { systemClock } from '../../../ucs/sys/clock.ts';
+import { invalidParam, statusError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { type Measurement, Meter } from '../measure/meter.ts';
+import { SpinBudget } from '../measure/spin-budget.ts';
+import { Steadiness } from '../measure/steadiness.ts';
+import { messageBytes, type TestSpec, warmUpOf } from '../options/spec.ts';
+import { isOneSided } from '../options/tests.ts';
+import { openSide, type Side } from '../side/side.ts';
+import type { Traffic } from '../side/traffic.ts';
 import type { Channel, ChannelMessage, Place } from './channel.ts';
 import { type Loop, type LoopOptions, PingPongLoop, ReceiverLoop, ResponderLoop, SenderLoop } from './loops.ts';
-import { type Measurement, Meter } from './meter.ts';
-import { messageBytes, type TestSpec, warmUpOf } from './options/spec.ts';
-import { isOneSided } from './options/tests.ts';
-import { openSide, type Side } from './side/side.ts';
-import type { Traffic } from './side/traffic.ts';
-import { SpinBudget } from './spin-budget.ts';
-import { Steadiness } from './steadiness.ts';
 
 /** Time between two turns of the event loop: signals and the end of the peer are noticed then. */
 const SLICE_NS = 50e6;

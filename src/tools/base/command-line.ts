@@ -10,7 +10,7 @@
  */
 
 import { type Command, CommanderError } from 'commander';
-import { isUcxError } from '../ucs/type/error.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
 
 export const EXIT_FAILURE = 1;
 export const EXIT_USAGE = 2;

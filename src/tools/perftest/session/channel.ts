@@ -5,9 +5,9 @@
 
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
-import { asError, invalidParam, statusError, UcxError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
-import { boundAddress } from '../bound-address.ts';
+import { asError, invalidParam, statusError, UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { boundAddress } from '../../base/bound-address.ts';
 
 /** Longest line, in characters; a longer one ends the channel. Keys are hundreds of bytes. */
 const LINE_LENGTH_MAX = 2 ** 20;

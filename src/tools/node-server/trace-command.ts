@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
 import { diffTraces } from '../../assembly/node-server.ts';
-import { EXIT_FAILURE, readArguments } from '../command-line.ts';
+import { EXIT_FAILURE, readArguments } from '../base/command-line.ts';
 
 /** The command with its subcommands. */
 export function traceCommand(): Command {

@@ -3,12 +3,12 @@
  * promises and without garbage of their own.
  */
 
-import type { Clock } from '../../ucs/sys/clock.ts';
-import { statusError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
-import type { Meter } from './meter.ts';
-import { SEQUENCE_MASK, type Traffic } from './side/traffic.ts';
-import type { SpinBudget } from './spin-budget.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import { statusError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import type { Meter } from '../measure/meter.ts';
+import type { SpinBudget } from '../measure/spin-budget.ts';
+import { SEQUENCE_MASK, type Traffic } from '../side/traffic.ts';
 
 /** Mask of the turns between two readings of the clock: a power of two less one. */
 const TURNS_MASK = 1023;

@@ -3,11 +3,11 @@
 import { describe, expect, it } from 'vitest';
 import type { InspectAnswer } from '../../assembly/inspect/inspect-client.ts';
 import { statsNode } from '../../ucs/stats/stats-node.ts';
-import { arenaStrips } from './page/data/arena-strips.ts';
-import { bytesText, millisecondsText } from './page/data/format.ts';
-import { isDown, pairsOf } from './page/data/links.ts';
-import { percentileUs } from './page/data/percentiles.ts';
-import { cardRows, fragmentation, linkRows, processRows } from './page/data/tables.ts';
+import { arenaStrips } from '../web/page/data/arena-strips.ts';
+import { bytesText, millisecondsText } from '../web/page/data/format.ts';
+import { isDown, pairsOf } from '../web/page/data/links.ts';
+import { percentileUs } from '../web/page/data/percentiles.ts';
+import { cardRows, fragmentation, linkRows, processRows } from '../web/page/data/tables.ts';
 import { type WebModel, webLatencies, webProcesses } from './web-model.ts';
 
 const COUNTERS = { arenas: 2, arena_bytes: 1000, blocks: 3, block_bytes: 600, largest_free_bytes: 100 };

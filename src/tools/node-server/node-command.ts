@@ -16,13 +16,13 @@ import {
 import { type Program, startProgram } from '../../assembly/program/program.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { EXIT_USAGE, readArguments } from '../command-line.ts';
-import { formatBytes, formatTable } from '../text-table.ts';
+import { EXIT_USAGE, readArguments } from '../base/command-line.ts';
+import { formatBytes, formatTable } from '../base/text-table.ts';
+import { type FaultArguments, faultOf, faultSentence, integerOf } from '../node/fault.ts';
+import { addNodeOptions, describeNode, type NodeOptions } from '../node/node-options.ts';
 import { webNodeOf } from '../web/web-node.ts';
 import { WEB_PORT, webPortOf } from '../web/web-port.ts';
 import { WebSession } from '../web/web-session.ts';
-import { type FaultArguments, faultOf, faultSentence, integerOf } from './fault.ts';
-import { addNodeOptions, describeNode, type NodeOptions } from './node-options.ts';
 
 interface SocketOption {
   readonly socket?: string;

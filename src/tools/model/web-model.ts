@@ -7,7 +7,7 @@ import type { InspectAnswer } from '../../assembly/inspect/inspect-client.ts';
 import type { CardSnapshot } from '../../ucp/api/snapshot.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { DeviceMemoryMap } from '../../uct/api/memory-domain.ts';
-import type { TopModel } from '../top/model.ts';
+import type { TopModel } from './top-model.ts';
 
 /** Processes that are shown; those with the most pending requests first. */
 export const PROCESSES_MAX = 200;

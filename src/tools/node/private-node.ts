@@ -3,8 +3,8 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type NodeDescription, type NodeServer, startNodeServer } from '../assembly/node-server.ts';
-import type { Program } from '../assembly/program/program.ts';
+import { type NodeDescription, type NodeServer, startNodeServer } from '../../assembly/node-server.ts';
+import type { Program } from '../../assembly/program/program.ts';
 
 /** The server. */
 export interface PrivateNode {

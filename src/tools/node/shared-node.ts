@@ -1,16 +1,14 @@
-/**
- * The node whose cards take part in the exchange: that of the kernel driver, the node server that UCX_GAUDI_DRIVER names, or an emulated node of this
- * process, served through a socket in a temporary folder. It opens no card.
- */
+/** A node that several processes can use: that of the kernel driver, a node server, or an emulated node of this process, served through a socket; and the
+ * environment of a process that uses one of its cards. It opens no card. */
 
 import { type AllowedCard, allowedCards } from '../../assembly/allowed-cards.ts';
 import { openNode } from '../../assembly/open-node.ts';
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
-import { startPrivateNode } from '../private-node.ts';
+import { startPrivateNode } from './private-node.ts';
 
 /** A node that several processes can use. */
-export interface ExchangeNode {
+export interface SharedNode {
   readonly emulated: boolean;
   /** Those that the configuration allows, by logical index. */
   readonly cards: readonly AllowedCard[];
@@ -25,7 +23,7 @@ export interface ExchangeNode {
  * @param count number of emulated cards; by default UCX_GAUDI_EMULATOR_CARDS
  * @throws UcxError ERR_INVALID_PARAM, ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED; SyscallError
  */
-export function openExchangeNode(count: number | undefined): ExchangeNode {
+export function openSharedNode(count: number | undefined): SharedNode {
   const program = startProgram();
   const { DRIVER } = program.config.get(GAUDI_CONFIG_TABLE);
   const node = openNode(program);
@@ -37,8 +35,18 @@ export function openExchangeNode(count: number | undefined): ExchangeNode {
   return { emulated: node.emulated, cards, driver, close: async () => {} };
 }
 
-function serveNode(program: Program, count: number | undefined): ExchangeNode {
+function serveNode(program: Program, count: number | undefined): SharedNode {
   const description = count === undefined ? {} : { cards: String(count) };
   const { server, socketPath, close } = startPrivateNode(program, description);
   return { emulated: true, cards: allowedCards(program, server.node), driver: `emulator:${socketPath}`, close };
+}
+
+/** The environment of a process that sees one card alone. @param driver value of UCX_GAUDI_DRIVER */
+export function cardEnvironment(
+  { name, index, card: { busId, moduleId } }: AllowedCard,
+  driver: string,
+): NodeJS.ProcessEnv {
+  const entry = { index, ...(moduleId === undefined ? {} : { module_id: moduleId }), bus_id: busId };
+  const table = JSON.stringify([entry]);
+  return { ...process.env, UCX_GAUDI_DRIVER: driver, UCX_ACC_DEVICES: name, GAUDI_MAPPING_TABLE: table };
 }

@@ -1,6 +1,6 @@
 /** A wait between two readings. */
 
-import type { Clock } from '../ucs/sys/clock.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
 
 /** Waits; false if the signal has ended the wait, or fired before it. */
 export function pause(clock: Clock, ns: number, signal: AbortSignal): Promise<boolean> {

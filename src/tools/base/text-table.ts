@@ -1,5 +1,8 @@
 /** Formats byte counts, times, rates, and tables. It knows nothing of their meaning. */
 
+/** Line below figures that were measured on emulated cards. */
+export const EMULATED_NOTE = 'emulated: the figures are those of memory copies here, not those of cards.';
+
 const KIB = 1024;
 
 /** `92.1 MiB`. */

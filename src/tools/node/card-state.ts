@@ -2,9 +2,9 @@
  * The state of a card in a few words, the same in every command: the driver's sysfs attribute `status`, or why the card refuses to be opened.
  */
 
-import { type ControlDevice, type DriverNode, getDeviceStatus, openControl } from '../hlthunk/index.ts';
-import { HL_DEVICE_STATUS_TEXT } from '../uapi/index.ts';
-import { isUcxError, type UcxError } from '../ucs/type/error.ts';
+import { type ControlDevice, type DriverNode, getDeviceStatus, openControl } from '../../hlthunk/index.ts';
+import { HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
+import { isUcxError, type UcxError } from '../../ucs/type/error.ts';
 
 /** The state of a card that works. */
 export const OPERATIONAL = 'operational';

@@ -3,7 +3,7 @@
  * moves nothing.
  */
 
-import type { Clock } from '../../ucs/sys/clock.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
 
 /** Times of single iterations that a percentile is made of: the latest ones, as many as ucx_perftest keeps. */
 const SAMPLES_MAX = 2048;
