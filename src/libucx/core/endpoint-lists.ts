@@ -16,23 +16,6 @@ import { UCP_FEATURE } from '../c/abi.ts';
 import { requireFeature } from '../c/features.ts';
 import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import { NOTIFICATION_AM_ID } from '../request/arrivals.ts';
-import { RequestKind } from '../request/request.ts';
-
-const NO_BYTES = new Uint8Array(0);
-
-/** Sends a message of the engine itself: a header, and no data. */
-export function sendOwn(
-  { requests, buffers }: EngineWorker,
-  endpoint: EngineEndpoint,
-  id: number,
-  header: Uint8Array | undefined,
-  params: RequestParams | undefined,
-): Status | Request {
-  const request = requests.runInner(() => requests.begin(RequestKind.SEND, 'am/libucp'));
-  if (request === undefined) return Status.NO_RESOURCE;
-  buffers.init(request, NO_BYTES, 0, 0, false, 0);
-  return endpoint.sendMessage(request, id, header, params);
-}
 
 /** The lists. */
 export class EndpointLists {
@@ -95,7 +78,7 @@ export class EndpointLists {
       notification,
       flushes: flush || notification !== undefined,
       order: this.#order,
-      notify: (bytes: Uint8Array, inner: RequestParams) => sendOwn(this.#worker, endpoint, notifyId, bytes, inner),
+      notify: (bytes: Uint8Array, inner: RequestParams) => endpoint.sendOwn(notifyId, bytes, undefined, inner),
     };
     return devices.list(endpoint, plan, params);
   }

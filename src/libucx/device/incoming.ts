@@ -45,7 +45,7 @@ export class IncomingMessage extends CopiedMessage {
       }
       const fragment = this.#fragment;
       if (fragment === undefined) {
-        const status = this.staging.copyNow(true, memory, offset + done, address + done, byteLength - done);
+        const status = this.staging.copyNow(true, memory.node, offset + done, address + done, byteLength - done);
         if (status < 0) this.failure = status;
         return;
       }
@@ -76,10 +76,10 @@ export class IncomingMessage extends CopiedMessage {
     this.#fragment = undefined;
     this.fragmentsInUse += 1;
     const copy = {
-      device: this.#memory!,
+      device: this.#memory!.node,
       offset: this.#offset,
-      fragment,
-      fragmentOffset: 0,
+      host: fragment.node,
+      hostOffset: 0,
       byteLength: this.#filled,
     };
     this.staging.startCopy(true, copy, (status) => {

@@ -1,41 +1,41 @@
 /**
- * An operation on memory of cards that takes several steps, and the tracker of those in flight: flushes wait for them, and closing their endpoint
- * ends them.
+ * An operation on memory of cards, made of parts, and the tracker of those in flight: flushes wait for them, and closing their endpoint ends them. Parts are
+ * steps, which end by themselves, and waits, which a failure of the operation ends; what they are is in the other files of this folder.
  *
  * ```
- * STARTING --start() returns--> RUNNING --end(): the request ends too--> ENDED
- *     '---- end(): the caller of start() gets the result -----------------^
+ * STARTING --start() returns--> RUNNING --last part ends: the request ends too--> ENDED
+ *     '---- last part ends: the caller of start() gets the result -----------------^
  * ```
  */
 
+import { CountedCompletion } from '../../ucp/api/counted-completion.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
-import type { Staging } from './staged/staging.ts';
-
-/** Waits for operations to end. */
-export interface OperationWaiter {
-  operationEnded(): void;
-}
+import type { Staging, StepDone, StepStart } from './staged/staging.ts';
 
 /** State of an operation: see the diagram above. */
 const OperationState = { STARTING: 0, RUNNING: 1, ENDED: 2 } as const;
 type OperationState = (typeof OperationState)[keyof typeof OperationState];
 
 /** An operation. */
-export abstract class DeviceOperation {
-  readonly endpoint: EngineEndpoint;
+export abstract class DeviceOperation extends CountedCompletion {
+  /** One part is {@link start} itself. */
+  override count = 1;
+  /** Undefined for an operation on all endpoints. */
+  readonly endpoint: EngineEndpoint | undefined;
   /** Undefined for an internal operation. */
   readonly request: UcpRequest | undefined;
-  /** OK until it fails. */
-  failure: Status = Status.OK;
   readonly staging: Staging;
   readonly #tracker: OperationTracker;
-  #waiters: OperationWaiter[] | undefined;
+  /** Called with OK when it has ended, however. */
+  readonly #waiters: ((status: Status) => void)[] = [];
+  /** The ends of its waits. */
+  readonly #waits: Set<() => void> = new Set();
   #state: OperationState = OperationState.STARTING;
-  #isScheduled = false;
 
-  constructor(tracker: OperationTracker, endpoint: EngineEndpoint, request: UcpRequest | undefined) {
+  constructor(tracker: OperationTracker, endpoint: EngineEndpoint | undefined, request: UcpRequest | undefined) {
+    super();
     this.#tracker = tracker;
     this.staging = tracker.staging;
     this.endpoint = endpoint;
@@ -50,49 +50,94 @@ export abstract class DeviceOperation {
 
   /** Starts as much as possible. */
   start(): void {
-    this.advance();
+    this.begin();
+    this.complete(Status.OK);
     if (!this.hasEnded) this.#state = OperationState.RUNNING;
   }
 
-  /** Executes the next steps, and calls {@link end} when there are none left. */
-  protected abstract advance(): void;
+  /** Starts the first parts. */
+  protected abstract begin(): void;
 
   /** Called when the endpoint has failed or is closed: nothing may be started on it any more. Steps in flight end by themselves. */
   abort(status: Status): void {
-    if (this.failure === Status.OK) this.failure = status;
-    this.wake();
+    if (this.failure !== Status.OK) return;
+    this.failure = status;
+    this.staging.schedule(() => this.onFailed());
   }
 
-  /** Schedules {@link advance}. May be called from anywhere, including calls of C. */
-  wake(): void {
-    if (this.#isScheduled || this.hasEnded) return;
-    this.#isScheduled = true;
-    this.staging.schedule(() => {
-      this.#isScheduled = false;
-      if (!this.hasEnded) this.advance();
-    });
+  /** Adds a function that a task calls when it has ended. */
+  addWaiter(waiter: (status: Status) => void): void {
+    this.#waiters.push(waiter);
   }
 
-  /** Ends it with its failure, or OK. */
-  protected end(): void {
+  /** Called when the last part has ended: ends the operation with the first failure, or OK. */
+  onComplete(): void {
     const isStarting = this.#state === OperationState.STARTING;
     this.#state = OperationState.ENDED;
     this.#tracker.remove(this);
-    for (const waiter of this.#waiters ?? []) waiter.operationEnded();
+    for (const waiter of this.#waiters) this.staging.schedule(() => waiter(Status.OK));
     if (!isStarting) this.request?.end(this.failure);
   }
 
-  /** Adds a waiter that is called at the end. */
-  addWaiter(waiter: OperationWaiter): void {
-    this.#waiters ??= [];
-    this.#waiters.push(waiter);
+  /**
+   * Runs a step, unless the operation has failed: see Staging.run.
+   * @param done called before the failure of the step becomes that of the operation
+   */
+  protected run(start: StepStart, done?: StepDone): boolean {
+    this.count += 1;
+    return this.staging.run(
+      (params) => this.#tryStart(start, params),
+      (status, error, ended) => {
+        done?.(status, error, ended);
+        this.fail(status, error);
+        this.complete(Status.OK);
+      },
+    );
+  }
+
+  /** Begins a wait. @returns the function that ends it, and calls `then` unless the operation has failed */
+  protected wait(then: () => void): () => void {
+    this.count += 1;
+    const end = (): void => {
+      if (!this.#waits.delete(end)) return;
+      if (this.failure === Status.OK) then();
+      this.complete(Status.OK);
+    };
+    this.#waits.add(end);
+    return end;
+  }
+
+  /** Records a failure, if it is the first. */
+  protected fail(status: Status, error?: unknown): void {
+    if (status >= 0 || this.failure !== Status.OK) return;
+    this.failure = status;
+    if (this.request !== undefined) this.request.error ??= error;
+    this.onFailed();
+  }
+
+  /** Called when it has failed, by a task or by {@link fail}. */
+  protected onFailed(): void {
+    for (const end of [...this.#waits]) end();
+  }
+
+  #tryStart(start: StepStart, params: Parameters<StepStart>[0]): ReturnType<StepStart> {
+    const { endpoint } = this;
+    if (this.failure !== Status.OK) return this.failure;
+    if (endpoint?.isFenced !== true) return start(params);
+    // The operation began before the barriers of later fences: those wait for it.
+    endpoint.isFenced = false;
+    try {
+      return start(params);
+    } finally {
+      endpoint.isFenced = true;
+    }
   }
 }
 
 /** The operations of one worker. */
 export class OperationTracker {
   readonly staging: Staging;
-  readonly #ofEndpoints: Map<EngineEndpoint, Set<DeviceOperation>> = new Map();
+  readonly #ofEndpoints: Map<EngineEndpoint | undefined, Set<DeviceOperation>> = new Map();
 
   constructor(staging: Staging) {
     this.staging = staging;
@@ -102,19 +147,15 @@ export class OperationTracker {
     return this.#ofEndpoints.size === 0;
   }
 
-  /** Endpoints with operations in flight. */
-  endpoints(): readonly EngineEndpoint[] {
-    return [...this.#ofEndpoints.keys()];
-  }
-
-  /** Operations of an endpoint in flight. */
-  of(endpoint: EngineEndpoint): readonly DeviceOperation[] {
-    return [...(this.#ofEndpoints.get(endpoint) ?? [])];
+  /** Operations in flight of an endpoint, or of the worker. */
+  of(endpoint: EngineEndpoint | undefined): readonly DeviceOperation[] {
+    if (endpoint !== undefined) return [...(this.#ofEndpoints.get(endpoint) ?? [])];
+    return [...this.#ofEndpoints.values()].flatMap((operations) => [...operations]);
   }
 
   add(operation: DeviceOperation): void {
     const { endpoint } = operation;
-    endpoint.unconfirmed += 1;
+    if (endpoint !== undefined) endpoint.unconfirmed += 1;
     const operations = this.#ofEndpoints.get(endpoint);
     if (operations === undefined) this.#ofEndpoints.set(endpoint, new Set([operation]));
     else operations.add(operation);
@@ -122,10 +163,9 @@ export class OperationTracker {
 
   remove(operation: DeviceOperation): void {
     const { endpoint } = operation;
-    endpoint.unconfirmed -= 1;
-    const operations = this.#ofEndpoints.get(endpoint)!;
-    operations.delete(operation);
-    if (operations.size === 0) this.#ofEndpoints.delete(endpoint);
+    if (endpoint !== undefined) endpoint.unconfirmed -= 1;
+    const operations = this.#ofEndpoints.get(endpoint);
+    if (operations?.delete(operation) === true && operations.size === 0) this.#ofEndpoints.delete(endpoint);
   }
 
   /** See {@link DeviceOperation.abort}, for all operations of an endpoint. */

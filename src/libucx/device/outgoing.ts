@@ -66,7 +66,9 @@ export class OutgoingMessage extends CopiedMessage {
       let status: Status;
       if (window === undefined) {
         status =
-          this.failure < 0 ? this.failure : this.staging.copyNow(false, memory, offset + done, address + done, bytes);
+          this.failure < 0
+            ? this.failure
+            : this.staging.copyNow(false, memory.node, offset + done, address + done, bytes);
       } else {
         bytes = Math.min(bytes, window.end - position - done);
         status = this.staging.wait(() => window.status);
@@ -104,7 +106,8 @@ export class OutgoingMessage extends CopiedMessage {
     this.#windows.push(window);
     this.fragmentsInUse += 1;
     const offset = piece.offset + begin - piece.start;
-    const copy = { device: piece.memory as UcpMemory, offset, fragment, fragmentOffset: 0, byteLength: bytes };
+    const device = (piece.memory as UcpMemory).node;
+    const copy = { device, offset, host: fragment.node, hostOffset: 0, byteLength: bytes };
     this.staging.startCopy(false, copy, (status) => {
       window.status = status;
       this.#retire(window);

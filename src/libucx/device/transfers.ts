@@ -23,9 +23,9 @@ import { type LocalBuffer, type LocalMemory, pin, UcpMemory } from '../mem/memor
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import type { DeviceDatatypes } from '../request/buffers.ts';
-import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
+import { TRANSPORT, type UcpRequest } from '../request/request.ts';
 import { SwapLoop } from './atomic-loop.ts';
-import { DeviceFlush, WorkerFlush } from './flush.ts';
+import { DeviceFlush, partsOf } from './flush.ts';
 import { InnerOperation } from './inner-operation.ts';
 import { ListOperation } from './list-operation.ts';
 import { DeviceMessages } from './messages.ts';
@@ -34,7 +34,7 @@ import { choosePath, DevicePath } from './paths.ts';
 import { Pipeline } from './pipeline.ts';
 import { atomicQuestion, RemoteCards, RemoteOperation, transferQuestion } from './remote.ts';
 import { DeviceService } from './service.ts';
-import { Staging } from './staged/staging.ts';
+import { Staging, type StepStart } from './staged/staging.ts';
 import { parseMessage } from './wire.ts';
 
 /** The operations of one worker that access memory of cards. */
@@ -47,7 +47,6 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   readonly #service: DeviceService;
   /** Barriers that operations wait for, by endpoint. */
   readonly #barriers: Map<EngineEndpoint, DeviceFlush> = new Map();
-  #flushes = 0;
 
   constructor(worker: EngineWorker) {
     this.#worker = worker;
@@ -62,7 +61,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   /** Whether no operation is in flight. */
   get isIdle(): boolean {
     const { isCopying, isDue } = this.#staging;
-    return this.#tracker.isEmpty && this.#flushes === 0 && this.#service.isIdle && !isCopying && !isDue;
+    return this.#tracker.isEmpty && this.#service.isIdle && !isCopying && !isDue;
   }
 
   /** Whether operations are in flight, here or in the transports of the node: then libucp does not cover everything that a flush waits for. */
@@ -105,10 +104,9 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     const request = this.#begin(isOfCard ? 'amo/am' : 'amo/libucp', undefined, call.wordBytes);
     if (request === undefined) return Status.NO_RESOURCE;
     const parts = [endpoint, request] as const;
-    const word = [rkey, remoteOffset] as const;
     const operation = isOfCard
       ? new RemoteOperation(this.#tracker, parts, this.#remote, atomicQuestion(call, rkey, remoteOffset))
-      : new SwapLoop(this.#tracker, parts, this.#worker, call, word);
+      : new SwapLoop(this.#tracker, parts, call, [rkey, remoteOffset]);
     return this.#start(operation, request, params);
   }
 
@@ -125,40 +123,24 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   }
 
   flush(endpoint: EngineEndpoint, params: RequestParams | undefined): Status | Request {
-    const request = this.#begin('flush', undefined, 0);
-    if (request === undefined) return Status.NO_RESOURCE;
-    return this.#start(new DeviceFlush(this.#tracker, endpoint, request), request, params);
+    return this.#flush(endpoint, partsOf(endpoint), params);
   }
 
   /** Flushes libucp, the transports of the node and the operations in flight on all endpoints. */
   flushAll(params: RequestParams | undefined): Status | Request {
-    const request = this.#begin('flush', undefined, 0);
-    if (request === undefined) return Status.NO_RESOURCE;
-    this.#flushes += 1;
-    const { node } = this.#worker;
-    const parts = [
-      (inner: RequestParams) => this.#worker.flushUcp(inner),
-      (inner: RequestParams) => node.flushNbx(inner),
-    ];
-    this.#worker.requests.runInner(() => {
-      new WorkerFlush(this.#tracker, request, parts, () => {
-        this.#flushes -= 1;
-      });
-    });
-    return this.#worker.requests.adopt(request, params);
+    const worker = this.#worker;
+    return this.#flush(undefined, [(inner) => worker.flushUcp(inner), (inner) => worker.node.flushNbx(inner)], params);
   }
 
   fence(endpoint: EngineEndpoint, isAlone: boolean): void {
-    if (!isAlone && endpoint.unconfirmed === 0 && !endpoint.hasNodeEndpoint) return;
-    const barrier = new DeviceFlush(this.#tracker, endpoint, undefined);
+    if (!isAlone && endpoint.unconfirmed === 0 && endpoint.openNodeEndpoint === undefined) return;
+    const barrier = new DeviceFlush(this.#tracker, endpoint, undefined, partsOf(endpoint));
     this.#barriers.set(endpoint, barrier);
     endpoint.isFenced = true;
-    barrier.addWaiter({
-      operationEnded: () => {
-        if (this.#barriers.get(endpoint) !== barrier) return;
-        this.#barriers.delete(endpoint);
-        endpoint.isFenced = false;
-      },
+    barrier.addWaiter(() => {
+      if (this.#barriers.get(endpoint) !== barrier) return;
+      this.#barriers.delete(endpoint);
+      endpoint.isFenced = false;
     });
     this.#worker.requests.runInner(() => barrier.start());
   }
@@ -208,32 +190,30 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     const { isPut, endpoint, local, byteLength, rkey } = transfer;
     const name = isPut ? 'put' : 'get';
     const path = choosePath(endpoint, name, local, rkey);
-    if (path === DevicePath.DIRECT) return this.#direct(transfer, params);
+    if (path === DevicePath.DIRECT) return endpoint.moveKnown(transfer, params);
     if (path === DevicePath.REMOTE) this.#requireMessages();
     const request = this.#begin(`${name}/${path === DevicePath.REMOTE ? 'am' : 'staging'}`, local, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     return this.#start(this.#operationOf(path, request, transfer), request, params);
   }
 
-  /** Starts a transfer by libucp, to which both memories are known. */
-  #direct(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request {
-    const { isPut, endpoint, local, localOffset, byteLength, rkey, remoteOffset } = transfer;
-    const { requests, functions, buffers } = this.#worker;
-    const request = requests.begin(RequestKind.SEND, isPut ? 'put/libucp' : 'get/libucp');
-    if (request === undefined) return Status.NO_RESOURCE;
-    request.transport = TRANSPORT;
-    buffers.init(request, local, localOffset, byteLength, !isPut, 0);
-    const start = isPut ? functions.ucp_put_nbx : functions.ucp_get_nbx;
-    const remote = rkey.remoteAddress + remoteOffset;
-    const started = start(endpoint.handle, buffers.address, byteLength, remote, rkey.handle, requests.param);
-    return requests.started(request, started, params);
+  #operationOf(path: DevicePath, request: UcpRequest, transfer: RemoteTransfer): DeviceOperation {
+    const { endpoint, local } = transfer;
+    if (path === DevicePath.PIPELINE) return new Pipeline(this.#tracker, request, transfer, local as UcpMemory);
+    const parts = [endpoint, request] as const;
+    if (path === DevicePath.REMOTE)
+      return new RemoteOperation(this.#tracker, parts, this.#remote, transferQuestion(transfer));
+    return new InnerOperation(this.#tracker, parts, (params) => onNode(transfer, params));
   }
 
-  #operationOf(path: DevicePath, request: UcpRequest, transfer: RemoteTransfer): DeviceOperation {
-    if (path === DevicePath.PIPELINE) return new Pipeline(this.#tracker, request, transfer);
-    const parts = [transfer.endpoint, request] as const;
-    if (path === DevicePath.NODE) return new InnerOperation(this.#tracker, parts, (params) => onNode(transfer, params));
-    return new RemoteOperation(this.#tracker, parts, this.#remote, transferQuestion(transfer));
+  #flush(
+    endpoint: EngineEndpoint | undefined,
+    parts: readonly StepStart[],
+    params: RequestParams | undefined,
+  ): Status | Request {
+    const request = this.#begin('flush', undefined, 0);
+    if (request === undefined) return Status.NO_RESOURCE;
+    return this.#start(new DeviceFlush(this.#tracker, endpoint, request, parts), request, params);
   }
 
   #begin(protocol: string, local: LocalBuffer | undefined, byteLength: number): UcpRequest | undefined {
@@ -270,8 +250,8 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     if (parsed === undefined || message.sender === undefined) return;
     const endpoint = message.sender as EngineEndpoint;
     this.#worker.requests.runInner(() => {
-      if (parsed.isQuestion) this.#service.serve(endpoint, parsed, message);
-      else this.#remote.answered(endpoint, parsed, message);
+      if (parsed.exportId === undefined) this.#remote.answered(endpoint, parsed, message);
+      else this.#service.serve(endpoint, parsed, parsed.exportId, message);
     });
   }
 }

@@ -4,13 +4,12 @@
  *
  * first word   magic, version and MessageId, in the place of the endpoint, which libucp provides
  *   others       as in ucp/wire: PUT, GET and ATOMIC, answered by REPLY, a GET that succeeds by DATA
- *   8 bytes      PUT, GET and ATOMIC: key of the memory
+ *   8 bytes      PUT, GET and ATOMIC: export id of the memory
  *
  * The payload of PUT and DATA is the data of the active message.
  */
 
 import { HEADER_BYTES, MessageId } from '../../ucp/wire/message.ts';
-import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 
 const MAGIC = 0x5364;
@@ -22,8 +21,9 @@ const ANSWERS: ReadonlySet<number> = new Set([MessageId.REPLY, MessageId.DATA]);
 /** A received message: its id, and a frame for the readers of ucp/wire. */
 export interface DeviceMessage {
   readonly id: number;
-  readonly isQuestion: boolean;
   readonly frame: AmFrame;
+  /** The memory that a request names; undefined for an answer. */
+  readonly exportId: number | undefined;
 }
 
 /** The first word of a message, for the writers of ucp/wire. */
@@ -32,31 +32,26 @@ export function firstWord(id: number): number {
 }
 
 /** The bytes of a message. @param exportId identifies the memory of a request */
-export function packMessage(header: Int32Array, exportId?: number): Uint8Array {
-  const words = new Int32Array(header.length + (exportId === undefined ? 0 : KEY_BYTES / 4));
-  words.set(header);
-  if (exportId !== undefined) {
-    words[header.length] = exportId | 0;
-    words[header.length + 1] = highOf(exportId);
-  }
-  return new Uint8Array(words.buffer);
+export function packMessage({ buffer, byteLength }: Int32Array, exportId?: number): Uint8Array {
+  const bytes = new Uint8Array(byteLength + (exportId === undefined ? 0 : KEY_BYTES));
+  bytes.set(new Uint8Array(buffer, 0, byteLength));
+  if (exportId !== undefined) new DataView(bytes.buffer).setBigUint64(byteLength, BigInt(exportId), true);
+  return bytes;
 }
 
-/** Parses the id and length of a message; undefined for a message of another program or version, or of another length. */
+/** Parses the id, length and memory of a message; undefined for a message of another program or version, or of another length. */
 export function parseMessage(header: Uint8Array): DeviceMessage | undefined {
   const { byteLength } = header;
   if (byteLength === 0 || byteLength % 4 !== 0) return undefined;
   // A copy is aligned.
   const bytes = header.slice();
   const words = new Int32Array(bytes.buffer);
-  const id = words[0]! & 0xff;
+  const id = bytes[0]!;
   const isQuestion = QUESTIONS.has(id);
+  const headerBytes = HEADER_BYTES[id];
   const isKnown = words[0] === firstWord(id) && (isQuestion || ANSWERS.has(id));
-  if (!isKnown || byteLength !== HEADER_BYTES[id]! + (isQuestion ? KEY_BYTES : 0)) return undefined;
-  return { id, isQuestion, frame: { bytes, words, offset: 0, byteLength, source: '' } };
-}
-
-/** The export id of the memory in a request. */
-export function exportIdAt({ words }: AmFrame, keyAt: number): number {
-  return joinWords(words[keyAt >> 2]!, words[(keyAt >> 2) + 1]!);
+  if (!isKnown || headerBytes === undefined || byteLength !== headerBytes + (isQuestion ? KEY_BYTES : 0))
+    return undefined;
+  const exportId = isQuestion ? Number(new DataView(bytes.buffer).getBigUint64(headerBytes, true)) : undefined;
+  return { id, exportId, frame: { bytes, words, offset: 0, byteLength, source: '' } };
 }

@@ -5,9 +5,10 @@ import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
 import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../ucp/api/endpoint.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
+import type { ListBlock } from '../../ucp/api/list/check-list.ts';
 import type { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
 import type { PlannedList } from '../../ucp/api/list/planned-list.ts';
-import type { AmSendParams, Request, RequestParams } from '../../ucp/api/request.ts';
+import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import type { CopyingContext, CopyingWorker } from '../../ucp/staging/device-copier.ts';
 import type { FragmentPool } from '../../ucp/staging/fragment-pool.ts';
@@ -23,7 +24,6 @@ import type { MemoryMap } from '../mem/memory-map.ts';
 import type { KeyOwner, UcpRemoteKey } from '../mem/remote-key.ts';
 import type { Arrivals } from '../request/arrivals.ts';
 import type { Buffers } from '../request/buffers.ts';
-import type { UcpRequest } from '../request/request.ts';
 import type { Requests } from '../request/requests.ts';
 import type { Teardown } from './teardown.ts';
 
@@ -64,17 +64,21 @@ export interface EngineEndpoint extends ApiEndpoint, KeyOwner {
   onceDropped: (() => void) | undefined;
   /** The endpoint to the same peer over the transports of the node; undefined if they do not reach it. */
   readonly nodeEndpoint: ApiEndpoint | undefined;
-  /** Whether {@link nodeEndpoint} has been created. */
-  readonly hasNodeEndpoint: boolean;
+  /** {@link nodeEndpoint}, once it has been created. */
+  readonly openNodeEndpoint: ApiEndpoint | undefined;
   /** Flushes only the operations given to libucp. */
   flushUcp(params: RequestParams | undefined): Status | Request;
-  /** Sends a message whose request is initialized; also for the engine's own messages. */
-  sendMessage(
-    request: UcpRequest,
+  /** Sends a message of the engine itself. @param data its payload, with checked arguments; undefined for none */
+  sendOwn(
     id: number,
     header: Uint8Array | undefined,
-    params: AmSendParams | undefined,
+    data: LocalRange | undefined,
+    params: RequestParams | undefined,
   ): Status | Request;
+  /** Starts a put or get by libucp, to which both memories are known; its arguments are checked. */
+  moveKnown(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request;
+  /** Starts a put or get of a checked list: only what may have changed since is checked. @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
+  moveBlock(isPut: boolean, block: ListBlock, params: RequestParams | undefined): Status | Request;
   /** Called when libucp has reported a failure. */
   onFailed(status: Status): void;
 }
@@ -85,6 +89,13 @@ export interface ArrivedBytes {
   readonly dataOffset: number;
   readonly byteLength: number;
   isReceived: boolean;
+}
+
+/** A range of local memory. */
+export interface LocalRange {
+  readonly memory: LocalMemory;
+  readonly offset: number;
+  readonly byteLength: number;
 }
 
 /** The arguments of a put or get. */

@@ -74,12 +74,7 @@ export class Buffers {
     if (!isList(local)) {
       checkLocal(this.#owner, local, offset, byteLength, access);
       if (isKnown(local)) {
-        checkKept(local);
-        this.#take(request, local, byteLength);
-        if (!(local instanceof Uint8Array)) this.#requests.setMemh(local.operationMemh);
-        if (!isHost(local)) this.#requests.setMemoryType(this.#owner.access.memoryType);
-        this.address = addressIn(local, offset);
-        this.count = byteLength;
+        this.initKnown(request, local, offset, byteLength);
         return;
       }
     }
@@ -96,6 +91,16 @@ export class Buffers {
       this.count = 1;
       this.address = this.#devices.initDatatype(request, pieces, bytes, isReceived);
     }
+  }
+
+  /** Like {@link init} for memory that can be passed to libucp, whose range is checked. */
+  initKnown(request: UcpRequest, local: LocalMemory, offset: number, byteLength: number): void {
+    checkKept(local);
+    this.#take(request, local, byteLength);
+    if (!(local instanceof Uint8Array)) this.#requests.setMemh(local.operationMemh);
+    if (!isHost(local)) this.#requests.setMemoryType(this.#owner.access.memoryType);
+    this.address = addressIn(local, offset);
+    this.count = byteLength;
   }
 
   /** The address of bytes in one piece of host memory; -1 for all other memory, including what {@link init} rejects with a reason. */

@@ -8,6 +8,7 @@ import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { highWord, joinBig, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
+import { ENDED_IN_CALL } from '../api/counted-completion.ts';
 import { checkRemoteWord } from '../api/memory/owned-remote-key.ts';
 import { ATOMIC_ACCESS } from '../api/memory/protection.ts';
 import type { AtomicName, AtomicParams } from '../api/request.ts';
@@ -15,7 +16,6 @@ import { modifyWord, WordOperation } from '../api/word-operation.ts';
 import { sendMessage } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { ENDED_IN_CALL } from '../base/request/completion.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import type { AtomicRequest } from '../base/request/rma-request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
@@ -41,7 +41,7 @@ type LocalOperation = (call: WordOperation, offset: number) => Status;
 /** The atomic operations of one worker: those that it starts, and those that it executes for peers. */
 export class AtomicProtocol {
   readonly #host: ProtocolHost;
-  readonly #deviceWords: DeviceWords<MemoryHandle>;
+  readonly #deviceWords: DeviceWords;
   /** The operation that is being started. */
   readonly #call: WordOperation = new WordOperation();
 

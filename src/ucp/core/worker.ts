@@ -215,7 +215,7 @@ export class Worker
 
   /** Copies between device memory and host memory, for an engine that stages by itself. */
   get copier(): DeviceCopier {
-    return this.protocols.rendezvous.staging.copier;
+    return this.protocols.rendezvous.staging;
   }
 
   stats(): StatsNode {

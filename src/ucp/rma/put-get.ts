@@ -4,6 +4,7 @@
  */
 
 import { Status } from '../../ucs/type/status.ts';
+import { ENDED_IN_CALL } from '../api/counted-completion.ts';
 import { checkLocal, hostBytes } from '../api/memory/local-bytes.ts';
 import { checkRemote } from '../api/memory/owned-remote-key.ts';
 import { GET_ACCESSES, PUT_ACCESSES } from '../api/memory/protection.ts';
@@ -11,7 +12,6 @@ import type { RequestParams } from '../api/request.ts';
 import { isObserved } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { ENDED_IN_CALL } from '../base/request/completion.ts';
 import type { Request } from '../base/request/request.ts';
 import type { RmaRequest } from '../base/request/rma-request.ts';
 import type { Lane } from '../lane/lane.ts';

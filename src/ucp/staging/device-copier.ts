@@ -1,43 +1,32 @@
-/**
- * The ports of staging: copies between device memory and fragments, the context and worker that offer them to another engine, and what an engine stages with. Types
- * only.
- */
+/** The port of staging: copies between device memory and host memory, and the context and worker that offer them to another engine. Types only. */
 
 import type { Status } from '../../ucs/type/status.ts';
 import type { Context } from '../api/context.ts';
-import type { MemoryHandle } from '../api/memory.ts';
+import type { LocalMemory, MemoryHandle } from '../api/memory.ts';
 import type { Worker, WorkerOptions } from '../api/worker.ts';
-import type { FragmentUser } from './fragment-pool.ts';
 
 /** Called at the end of a copy; `error` says more of a failure if something is known. */
 export type CopyDone = (status: Status, error?: unknown) => void;
 
 /** The two sides of a copy. */
-export interface DeviceCopy<M> {
+export interface DeviceCopy {
   /** Device memory, and the byte of it at which the copy begins. */
-  readonly device: M;
+  readonly device: MemoryHandle;
   readonly offset: number;
-  /** Host memory that the card reaches, and the byte of it at which the copy begins. */
-  readonly fragment: M;
-  readonly fragmentOffset: number;
+  /** Host memory, best a fragment, and the byte of it at which the copy begins. */
+  readonly host: LocalMemory;
+  readonly hostOffset: number;
   readonly byteLength: number;
 }
 
-/** Copies between device memory and fragments. */
-export interface DeviceCopier<M = MemoryHandle> {
+/** Copies between device memory and host memory. */
+export interface DeviceCopier {
   /**
    * Starts a copy.
    * @param isToDevice false to read the device memory
    * @param done called when the bytes are there, or the copy has failed; during this call if that is known at once, else from progress of the worker
    */
-  copy(isToDevice: boolean, copy: DeviceCopy<M>, done: CopyDone): void;
-}
-
-/** The port by which an engine stages: copies and fragments. */
-export interface StagingPort<M> extends DeviceCopier<M> {
-  /** See FragmentPool. */
-  acquire(run: FragmentUser<M>): void;
-  release(fragment: M): void;
+  copy(isToDevice: boolean, copy: DeviceCopy, done: CopyDone): void;
 }
 
 /** A worker that copies. */

@@ -1,26 +1,30 @@
 /**
- * Atomic operations on words of device memory that the worker of the owner runs: one after the other, each reads the word into a fragment, changes it and writes it
+ * Atomic operations on words of device memory that the worker of the owner runs: one after the other, each copies the word from the card, changes it and copies it
  * back. Which words a peer may use is checked before.
  */
 
-import type { LocalMemory } from '../api/memory.ts';
+import type { MemoryHandle } from '../api/memory.ts';
 import { modifyWord, type WordOperation } from '../api/word-operation.ts';
-import type { CopyDone, StagingPort } from './device-copier.ts';
-import { fragmentBytesOf } from './fragment-pool.ts';
+import type { CopyDone, DeviceCopier } from './device-copier.ts';
+
+/** Bytes of the longest word. */
+const WORD_BYTES_MAX = 8;
 
 /** The operations of one worker. */
-export class DeviceWords<M extends LocalMemory & { readonly bytes: Uint8Array | undefined }> {
-  readonly #port: StagingPort<M>;
+export class DeviceWords {
+  readonly #copier: DeviceCopier;
+  /** The word of the operation that runs. */
+  readonly #word: Uint8Array = new Uint8Array(WORD_BYTES_MAX);
   readonly #queue: (() => void)[] = [];
   #isBusy = false;
   #isStarting = false;
 
-  constructor(port: StagingPort<M>) {
-    this.#port = port;
+  constructor(copier: DeviceCopier) {
+    this.#copier = copier;
   }
 
   /** Changes the word of `device` at `offset`; then `call.result` is the word before. */
-  modify(device: M, offset: number, call: WordOperation, done: CopyDone): void {
+  modify(device: MemoryHandle, offset: number, call: WordOperation, done: CopyDone): void {
     this.#queue.push(() => this.#run(device, offset, call, done));
     this.#startNext();
   }
@@ -38,27 +42,20 @@ export class DeviceWords<M extends LocalMemory & { readonly bytes: Uint8Array | 
     this.#isStarting = false;
   }
 
-  #run(device: M, offset: number, call: WordOperation, done: CopyDone): void {
-    this.#port.acquire((fragment, refusal) => {
-      const end: CopyDone = (status, error) => {
-        if (fragment !== undefined) this.#port.release(fragment);
-        this.#isBusy = false;
-        done(status, error);
-        this.#startNext();
-      };
-      if (fragment === undefined) {
-        end(refusal);
+  #run(device: MemoryHandle, offset: number, call: WordOperation, done: CopyDone): void {
+    const word = { device, offset, host: this.#word, hostOffset: 0, byteLength: call.wordBytes };
+    const end: CopyDone = (status, error) => {
+      this.#isBusy = false;
+      done(status, error);
+      this.#startNext();
+    };
+    this.#copier.copy(false, word, (status, error) => {
+      if (status < 0) {
+        end(status, error);
         return;
       }
-      const word = { device, offset, fragment, fragmentOffset: 0, byteLength: call.wordBytes };
-      this.#port.copy(false, word, (status, error) => {
-        if (status < 0) {
-          end(status, error);
-          return;
-        }
-        modifyWord(fragmentBytesOf(fragment), 0, call);
-        this.#port.copy(true, word, end);
-      });
+      modifyWord(this.#word, 0, call);
+      this.#copier.copy(true, word, end);
     });
   }
 }

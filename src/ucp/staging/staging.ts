@@ -1,20 +1,32 @@
 /** Staging of one worker of the native engine: its fragments, and copies between them and messages of host and device memory. It sends nothing to a peer. */
 
+import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { Parts } from '../api/counted-completion.ts';
 import { areHost, areMapped, eachPart, holdsBytes, hostBytes, scatter } from '../api/memory/local-bytes.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { Parts } from '../base/request/completion.ts';
-import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
-import type { CopyDone, DeviceCopy, StagingPort } from './device-copier.ts';
+import type { Connection, Request } from '../base/request/request.ts';
+import type { LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import { Operation } from '../proto/selection.ts';
+import { initTransfer } from '../rma/internal-rma.ts';
+import type { CopyDone, DeviceCopier, DeviceCopy } from './device-copier.ts';
 import { FragmentPool, fragmentBytesOf } from './fragment-pool.ts';
-import { LoopbackCopier } from './loopback-copier.ts';
 
 /** Windows in flight of one message, however many fragments there are. */
 const WINDOWS_MAX = 64;
 
+/** A copy: handles are those of the native engine. */
+interface NativeCopy extends DeviceCopy {
+  readonly device: MemoryHandle;
+  readonly host: LocalMemory;
+}
+
 /** The fragments of one worker, and copies to and from them. */
-export class Staging extends FragmentPool<MemoryHandle> implements StagingPort<MemoryHandle> {
-  readonly copier: LoopbackCopier;
+export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier {
+  readonly #host: ProtocolHost;
+  /** Keys of local device memory for the connection of the worker to itself, over which lane selection finds the card that copies. */
+  readonly #keys: WeakMap<MemoryHandle, RemoteKey> = new WeakMap();
 
   constructor(host: ProtocolHost) {
     const { context, frameBytesMax } = host;
@@ -26,7 +38,7 @@ export class Staging extends FragmentPool<MemoryHandle> implements StagingPort<M
     };
     // A fragment takes the longest message of any transport.
     super(source, Math.max(context.fragmentBytes, frameBytesMax), context.fragmentCount);
-    this.copier = new LoopbackCopier(host);
+    this.#host = host;
   }
 
   /** Windows of one message that are worth asking for at the same time. */
@@ -73,8 +85,26 @@ export class Staging extends FragmentPool<MemoryHandle> implements StagingPort<M
     this.#copyParts(false, pieces, from, fragment, byteLength, done);
   }
 
-  copy(isToDevice: boolean, copy: DeviceCopy<MemoryHandle>, done: CopyDone): void {
-    this.copier.copy(isToDevice, copy, done);
+  copy(isToDevice: boolean, copy: NativeCopy, done: CopyDone): void {
+    const { device, offset, host, hostOffset, byteLength } = copy;
+    if (!device.mapped) {
+      done(Status.INVALID_ADDR);
+      return;
+    }
+    let loopback: Connection;
+    let transfer: Request;
+    try {
+      ({ loopback } = this.#host);
+      const rkey = this.#keyOf(device, loopback);
+      const place = { local: host, localOffset: hostOffset, byteLength, rkey, remoteOffset: offset };
+      transfer = initTransfer(this.#host, loopback, isToDevice ? Operation.PUT : Operation.GET, place, done);
+    } catch (error) {
+      // For example, no descriptors are left for the connection. A peer can ask for a copy too: the copy fails, and not the progress of this worker.
+      if (!isUcxError(error)) throw error;
+      done(error.status, error);
+      return;
+    }
+    loopback.run(transfer);
   }
 
   #copyParts(
@@ -91,7 +121,7 @@ export class Staging extends FragmentPool<MemoryHandle> implements StagingPort<M
       const host = hostBytes(memory);
       if (host === undefined) {
         const device = memory as MemoryHandle;
-        this.copy(isWrite, { device, offset, fragment, fragmentOffset: at, byteLength: bytes }, ended);
+        this.copy(isWrite, { device, offset, host: fragment, hostOffset: at, byteLength: bytes }, ended);
       } else if (!holdsBytes(host, offset, bytes)) ended(Status.INVALID_ADDR);
       else {
         if (isWrite) host.set(fragmentBytesOf(fragment).subarray(at, at + bytes), offset);
@@ -100,5 +130,14 @@ export class Staging extends FragmentPool<MemoryHandle> implements StagingPort<M
       }
     });
     parts.complete(Status.OK);
+  }
+
+  #keyOf(device: MemoryHandle, loopback: Connection): RemoteKey {
+    const known = this.#keys.get(device);
+    if (known !== undefined) return known;
+    const { context } = this.#host;
+    const key = context.unpackRkey(context.packOwnRkey(device), loopback, { messages: false });
+    this.#keys.set(device, key);
+    return key;
   }
 }

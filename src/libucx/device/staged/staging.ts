@@ -1,25 +1,33 @@
 /**
- * Staging in one worker of this engine: copies between fragments and memory of cards by the worker of the node's transports, a fragment for calls of C that
- * cannot wait, and tasks for the next progress.
+ * Staging in one worker of this engine. The fragments and the copies between them and cards are those of ucp/staging; here is what libucp needs beyond them:
+ * tasks for the next progress, because its calls are not permitted inside its callbacks, and copies that a callback of libucp waits for.
  */
 
 import { memcpy } from '../../../sys/index.ts';
-import type { CopyDone, DeviceCopy, StagingPort } from '../../../ucp/staging/device-copier.ts';
+import type { ReceivedMessage } from '../../../ucp/api/awaited/received-message.ts';
+import type { MemoryHandle } from '../../../ucp/api/memory.ts';
+import type { Request, RequestParams } from '../../../ucp/api/request.ts';
+import type { CopyDone, DeviceCopier, DeviceCopy } from '../../../ucp/staging/device-copier.ts';
 import type { FragmentPool, FragmentUser } from '../../../ucp/staging/fragment-pool.ts';
+import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type { EngineWorker } from '../../engine/engine.ts';
+import type { EngineWorker, LocalRange } from '../../engine/engine.ts';
 import type { UcpMemory } from '../../mem/memory-handle.ts';
 
 /** Longest wait inside a call of C: a card that takes longer has failed. */
 const WAIT_NS_MAX = 20e9;
 
+/** Starts a step of an operation: a call of libucp, of the node's transports, or of this engine. */
+export type StepStart = (params: RequestParams) => Status | Request;
+
+/** Called once at the end of a step, with its request unless it ended in its call. */
+export type StepDone = (status: Status, error?: unknown, ended?: Request) => void;
+
 /** State that all transfers of device memory in one worker share. */
-export class Staging implements StagingPort<UcpMemory> {
+export class Staging implements DeviceCopier {
   readonly worker: EngineWorker;
   readonly fragments: FragmentPool<UcpMemory>;
-  /** Fragments of {@link reserve}. */
-  readonly #reserved: Set<UcpMemory> = new Set();
-  /** The fragment of {@link copyNow}. */
+  /** The fragment of {@link copyNow}, outside the pool: operations of other workers of the context, which may make no progress, cannot hold it. */
   #ownFragment: UcpMemory | undefined;
   #isClosed = false;
   #tasks: (() => void)[] = [];
@@ -53,6 +61,46 @@ export class Staging implements StagingPort<UcpMemory> {
     return count;
   }
 
+  /**
+   * Runs a step. While the worker has no free request, every progress starts it again. Its request is freed at the end.
+   * @param done called during this call, or from a task
+   * @returns false if the worker has no free request
+   */
+  run(start: StepStart, done: StepDone): boolean {
+    // Callbacks of the node's transports also run inside calls of C.
+    const callback = (ended: Request, status: Status): void => this.schedule(() => finish(ended, status, done));
+    let started: Status | Request;
+    try {
+      started = start({ callback });
+    } catch (error) {
+      done(isUcxError(error) ? error.status : Status.IO_ERROR, error);
+      return true;
+    }
+    if (started === Status.NO_RESOURCE) this.schedule(() => this.run(start, done));
+    else if (typeof started === 'number') done(started);
+    return started !== Status.NO_RESOURCE;
+  }
+
+  /**
+   * Receives the data of an internal message into memory of any kind, as a step.
+   * @param isWanted false to drop the data if they are not being received yet
+   */
+  receive(message: ReceivedMessage, { memory, offset }: LocalRange, isWanted: () => boolean, done: StepDone): void {
+    let waiting: ReceivedMessage | undefined = message;
+    const start: StepStart = (params) => {
+      if (waiting === undefined || !isWanted()) return Status.CANCELED;
+      // What the memory may be used for was checked: the operation of a peer does not need local access.
+      const started = this.worker.receiveData(waiting, memory, offset, waiting.byteLength, params, 0);
+      if (started !== Status.NO_RESOURCE) waiting = undefined;
+      else if (waiting.isView) waiting = waiting.retain();
+      return started;
+    };
+    this.run(start, (status, error) => {
+      waiting?.release();
+      done(status, error);
+    });
+  }
+
   /** Acquires a fragment of the pool: `run` is called during this call, or from a task. */
   acquire(run: FragmentUser<UcpMemory>): void {
     const fragment = this.fragments.tryAcquire();
@@ -60,47 +108,40 @@ export class Staging implements StagingPort<UcpMemory> {
     else this.fragments.acquire((next, status) => this.#acquired(next, () => run(next, status)));
   }
 
-  /** Allocates a fragment outside the pool: operations of other workers of the context, which may make no progress, cannot hold it. Freed with this object. */
-  reserve(byteLength: number): UcpMemory {
-    const fragment = this.worker.context.memory.map({ allocate: byteLength });
-    this.#reserved.add(fragment);
-    return fragment;
-  }
-
   /** Releases a fragment. May be called inside calls of C. */
   release(fragment: UcpMemory): void {
     this.fragments.release(fragment);
   }
 
-  /** Copies between memory of a card and a fragment. `done` is called from a task. */
-  copy(isToCard: boolean, copy: DeviceCopy<UcpMemory>, done: CopyDone): void {
+  /** Copies between memory of a card and host memory, given by their handles of the node's transports. `done` is called from a task. */
+  copy(isToCard: boolean, copy: DeviceCopy, done: CopyDone): void {
     this.startCopy(isToCard, copy, (status, error) => this.schedule(() => done(status, error)));
   }
 
   /** Like {@link copy}, but `done` may also be called inside calls of C: it may only record the result, or {@link schedule}. */
-  startCopy(isToCard: boolean, copy: DeviceCopy<UcpMemory>, done: CopyDone): void {
+  startCopy(isToCard: boolean, copy: DeviceCopy, done: CopyDone): void {
     this.#copying += 1;
-    const onNode = { ...copy, device: copy.device.node, fragment: copy.fragment.node };
-    this.worker.node.copier.copy(isToCard, onNode, (status, error) => {
+    this.worker.node.copier.copy(isToCard, copy, (status, error) => {
       this.#copying -= 1;
       done(status, error);
     });
   }
 
   /** Copies at once, in pieces, and returns when the bytes are copied: for calls of C without an available fragment. */
-  copyNow(isToCard: boolean, device: UcpMemory, offset: number, address: number, byteLength: number): Status {
+  copyNow(isToCard: boolean, device: MemoryHandle, offset: number, address: number, byteLength: number): Status {
     for (let done = 0; done < byteLength; ) {
-      this.#ownFragment ??= this.reserve(this.fragments.fragmentBytes);
+      this.#ownFragment ??= this.worker.context.memory.map({ allocate: this.fragments.fragmentBytes });
       const fragment = this.#ownFragment;
       const bytes = Math.min(fragment.byteLength, byteLength - done);
       if (isToCard) memcpy(fragment.ucpAddress, address + done, bytes);
       let status: Status = Status.INPROGRESS;
-      const copy = { device, offset: offset + done, fragment, fragmentOffset: 0, byteLength: bytes };
+      const copy = { device, offset: offset + done, host: fragment.node, hostOffset: 0, byteLength: bytes };
       this.startCopy(isToCard, copy, (ended) => {
         status = ended;
       });
       const ended = this.wait(() => status);
-      if (status === Status.INPROGRESS) this.#abandon(fragment);
+      // A card that takes too long may still write to the fragment: it is not used again, and the context frees it.
+      if (status === Status.INPROGRESS) this.#ownFragment = undefined;
       if (ended < 0) return ended;
       if (!isToCard) memcpy(address + done, fragment.ucpAddress, bytes);
       done += bytes;
@@ -122,7 +163,7 @@ export class Staging implements StagingPort<UcpMemory> {
   /** Closes the staging when no copies are in flight. */
   close(): void {
     this.#isClosed = true;
-    for (const fragment of this.#reserved) this.worker.context.memory.unmap(fragment);
+    if (this.#ownFragment !== undefined) this.worker.context.memory.unmap(this.#ownFragment);
   }
 
   /** Called when a fragment is available late. A worker that is closed meanwhile runs no more tasks. */
@@ -130,10 +171,13 @@ export class Staging implements StagingPort<UcpMemory> {
     if (!this.#isClosed) this.schedule(task);
     else if (fragment !== undefined) this.release(fragment);
   }
+}
 
-  /** Never uses a fragment again: a card that takes too long may still write to it. The context frees it. */
-  #abandon(fragment: UcpMemory): void {
-    this.#reserved.delete(fragment);
-    this.#ownFragment = undefined;
+/** Ends a step whose request has ended. */
+function finish(ended: Request, status: Status, done: StepDone): void {
+  try {
+    done(status, ended.error, ended);
+  } finally {
+    ended.free();
   }
 }

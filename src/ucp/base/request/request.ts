@@ -12,6 +12,7 @@ import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import type { UctEndpoint } from '../../../uct/api/iface.ts';
+import { CountedCompletion } from '../../api/counted-completion.ts';
 import type { NotifyOrder } from '../../api/list/notify-order.ts';
 import type { Request as ApiRequest, RequestCallback } from '../../api/request.ts';
 import type { InboundWindow } from '../../credit/inbound-window.ts';
@@ -22,8 +23,6 @@ import type { RkeyCache } from '../../mem/rkey-cache.ts';
 import type { ProtocolInfo } from '../../proto/protocol-info.ts';
 import type { Rejection } from '../../resources/resource-filter.ts';
 import type { MessageTrace } from '../../wire/message-trace.ts';
-import { CountedCompletion } from './completion.ts';
-
 /** The worker behind a request. */
 export interface RequestOwner {
   /** A request that is observed has ended. */

@@ -1,0 +1,207 @@
+/** The messages and streams of an endpoint over libucp: sending, and the stream that it receives. It moves no memory of the peer. */
+
+import { AM_HEADER_BYTES_MAX, checkAmId } from '../../ucp/api/active-message.ts';
+import { ClosableEndpoint } from '../../ucp/api/awaited/closable-endpoint.ts';
+import type { AmSendParams, Request, RequestParams, StreamRecvParams } from '../../ucp/api/request.ts';
+import { type Tag, tagLow } from '../../ucp/api/tag.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
+import { UCP_AM_SEND_FLAG, UCP_FEATURE } from '../c/abi.ts';
+import { requireFeature } from '../c/features.ts';
+import type { LibucpFunctions } from '../c/functions.ts';
+import type { EngineWorker, LocalRange } from '../engine/engine.ts';
+import type { LocalBuffer } from '../mem/memory-handle.ts';
+import { EndpointStream } from '../messages/stream-receives.ts';
+import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
+
+const NO_DATA: LocalRange = { memory: new Uint8Array(0), offset: 0, byteLength: 0 };
+
+/** The messages of an endpoint. */
+export abstract class MessageEndpoint extends ClosableEndpoint {
+  /** The handle of libucp. */
+  readonly handle: number;
+  protected readonly worker: EngineWorker;
+  protected readonly functions: LibucpFunctions;
+  protected readonly receivedStream: EndpointStream;
+  /** Status with which it has failed. */
+  protected failure: Status = Status.OK;
+
+  constructor(worker: EngineWorker, handle: number) {
+    super(worker.promises);
+    this.worker = worker;
+    this.functions = worker.functions;
+    this.handle = handle;
+    this.receivedStream = new EndpointStream(worker, handle);
+  }
+
+  /** Called by the worker when the endpoint has failed. */
+  abstract onFailed(status: Status, closedByPeer?: boolean): void;
+
+  get status(): Status {
+    return this.failure;
+  }
+
+  tagSendNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    params?: RequestParams,
+  ): Status | Request {
+    this.require(UCP_FEATURE.TAG, params);
+    tagLow('tag', tag);
+    const { buffers, requests } = this.worker;
+    if (this.failure === Status.OK && requests.canFollow(RequestKind.SEND, params)) {
+      const address = buffers.plainAddress(local, localOffset, byteLength);
+      if (address >= 0) {
+        const param = requests.plainParamFor(local);
+        const sent = this.functions.ucp_tag_send_nbx(this.handle, address, byteLength, tag, param);
+        return requests.follow(RequestKind.SEND, sent, 'tag/libucp', local, byteLength, params);
+      }
+    }
+    const request = this.#initSend('tag/libucp', local, localOffset, byteLength);
+    if (typeof request === 'number') return request;
+    const started = this.functions.ucp_tag_send_nbx(this.handle, buffers.address, buffers.count, tag, requests.param);
+    return requests.started(request, started, params);
+  }
+
+  tagSendSyncNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    params?: RequestParams,
+  ): Status | Request {
+    this.require(UCP_FEATURE.TAG, params);
+    tagLow('tag', tag);
+    const request = this.#initSend('tag/libucp', local, localOffset, byteLength);
+    if (typeof request === 'number') return request;
+    const { buffers, requests } = this.worker;
+    const { address, count } = buffers;
+    const started = this.functions.ucp_tag_send_sync_nbx(this.handle, address, count, tag, requests.param);
+    return requests.started(request, started, params);
+  }
+
+  amSendNbx(
+    id: number,
+    header: Uint8Array | undefined,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params?: AmSendParams,
+  ): Status | Request {
+    this.require(UCP_FEATURE.AM, params);
+    checkMessage(id, header, params);
+    const request = this.#initSend('am/libucp', local, localOffset, byteLength);
+    if (typeof request === 'number') return request;
+    return this.#sendMessage(request, id, header, params);
+  }
+
+  /** Sends a message of the engine itself. */
+  sendOwn(
+    id: number,
+    header: Uint8Array | undefined,
+    data: LocalRange | undefined,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    const { memory, offset, byteLength } = data ?? NO_DATA;
+    const request = this.worker.requests.runInner(() => this.#initSend('am/libucp', memory, offset, byteLength, 0));
+    if (typeof request === 'number') return request;
+    return this.#sendMessage(request, id, header, params);
+  }
+
+  /** Sends a message whose request is initialized. */
+  #sendMessage(
+    request: UcpRequest,
+    id: number,
+    header: Uint8Array | undefined,
+    params: AmSendParams | undefined,
+  ): Status | Request {
+    const { buffers, requests, headers } = this.worker;
+    const { protocol } = params ?? {};
+    const how = protocol === 'eager' ? UCP_AM_SEND_FLAG.EAGER : protocol === undefined ? 0 : UCP_AM_SEND_FLAG.RNDV;
+    requests.setFlags(UCP_AM_SEND_FLAG.REPLY | how);
+    const headerLength = header?.byteLength ?? 0;
+    if (header !== undefined && headerLength > 0) headers.u8.set(header);
+    const { address, count } = buffers;
+    const at = headerLength > 0 ? headers.address : 0;
+    const started = this.functions.ucp_am_send_nbx(this.handle, id, at, headerLength, address, count, requests.param);
+    // libucp reads the header until the request has ended.
+    if (started > 0 && headerLength > 0) request.header = this.worker.takeHeader();
+    return requests.started(request, started, params);
+  }
+
+  streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
+    this.require(UCP_FEATURE.STREAM, params);
+    const request = this.#initSend('stream/libucp', local, localOffset, byteLength);
+    if (typeof request === 'number') return request;
+    const { buffers, requests } = this.worker;
+    // libucp 1.13 ends the process of a receiver that matches a message without bytes.
+    if (request.byteLength === 0) return requests.started(request, Status.OK, params);
+    const started = this.functions.ucp_stream_send_nbx(this.handle, buffers.address, buffers.count, requests.param);
+    return requests.started(request, started, params);
+  }
+
+  streamRecvNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params?: StreamRecvParams,
+  ): Status | Request {
+    this.require(UCP_FEATURE.STREAM, params);
+    return this.receivedStream.receive(local, localOffset, byteLength, params);
+  }
+
+  streamRecvData(): Uint8Array | undefined {
+    this.require(UCP_FEATURE.STREAM);
+    return this.receivedStream.take();
+  }
+
+  /** Initializes a request with the local memory that it sends; returns a status if it cannot be started. */
+  #initSend(
+    protocol: string,
+    local: LocalBuffer,
+    offset: number,
+    byteLength: number,
+    access: number = MemAccess.LOCAL_READ,
+  ): UcpRequest | Status {
+    const { requests, buffers } = this.worker;
+    if (this.failure !== Status.OK) {
+      buffers.check(local, offset, byteLength);
+      return this.failure;
+    }
+    const request = requests.begin(RequestKind.SEND, protocol);
+    if (request === undefined) return Status.NO_RESOURCE;
+    request.transport = TRANSPORT;
+    request.sender = this;
+    try {
+      buffers.init(request, local, offset, byteLength, false, access);
+    } catch (error) {
+      requests.discard(request);
+      throw error;
+    }
+    return request;
+  }
+
+  /** Checks that an operation is possible: the endpoint is open, the context has its feature, its parameters are valid. */
+  protected require(feature: number, params?: RequestParams): void {
+    this.check(params);
+    requireFeature(this.worker.context.features, feature);
+  }
+}
+
+/**
+ * Checks the id and header of a message.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+function checkMessage(id: number, header: Uint8Array | undefined, params: AmSendParams | undefined): void {
+  checkAmId(id);
+  if (header !== undefined && (!(header instanceof Uint8Array) || header.byteLength > AM_HEADER_BYTES_MAX)) {
+    throw invalidParam('header', `must be a Uint8Array of at most ${AM_HEADER_BYTES_MAX} bytes`, header);
+  }
+  const { protocol } = params ?? {};
+  if (protocol !== undefined && protocol !== 'eager' && protocol !== 'rendezvous') {
+    throw invalidParam('protocol', 'must be eager or rendezvous', protocol);
+  }
+}
