@@ -52,6 +52,15 @@ describe('README.md', () => {
     expect(README.split('\n').length - 1).toBeLessThanOrEqual(README_LINES_MAX);
   });
 
+  it('has one picture', () => {
+    expect(README.match(/^```mermaid$|!\[/gm)).toEqual(['```mermaid']);
+  });
+
+  it('names no commands but those of the gate and of a full run', () => {
+    const named = [...README.matchAll(/`((?:npm|npx|node) [^`\n]+)`/g)].map((match) => match[1]);
+    expect([...new Set(named)].sort()).toEqual(['npm install', 'npm run test:full', 'npm test']);
+  });
+
   it('keeps them short', () => {
     for (const [, , shown] of blocks) expect(shown!.split('\n').length - 1).toBeLessThanOrEqual(LINES_MAX);
   });
@@ -132,7 +141,7 @@ function commandsOf(page: string, markdown: string): Commands[] {
 
 describe('commands', { timeout: 240_000 }, () => {
   const all = PAGES.flatMap((page) => commandsOf(page, readFileSync(join(ROOT, page), 'utf8')));
-  /** The two commands of the gate. */
+  /** The two commands of the README: .ci/run and npm test run them. */
   const GATE = ['npm install && npm run demo', 'npm install && npm test'];
   const run = all.filter(({ text, exception }) => exception === undefined && !GATE.includes(text.trim()));
 
