@@ -12,7 +12,6 @@ import type { ComponentServices } from '../api/memory-domain.ts';
 import { checkHandler } from '../base/check-services.ts';
 import type { ClosableIface } from '../base/host/host-domain.ts';
 import { identityText, unreachable } from '../base/iface-address.ts';
-import { sameSecret } from '../base/key/key-bytes.ts';
 import { checkTimeout, Sleeper } from '../base/sleeper.ts';
 import { TransferCounters } from '../base/transfer-counters.ts';
 import { type NetworkInterface, ownAddresses } from './address/network-interfaces.ts';
@@ -21,16 +20,18 @@ import { packTcpAddress, type TcpAddress, unpackTcpAddress } from './address/tcp
 import { tcpAttributes } from './attributes.ts';
 import { sendBytesMax, TCP_CONFIG_TABLE, type TcpConfig } from './config.ts';
 import { Acceptor } from './connect/acceptor.ts';
+import { AwaitingAccept } from './connect/awaiting-accept.ts';
 import { Connector, type ConnectorOwner } from './connect/connector.ts';
 import { Answer, type Hello } from './connect/hello.ts';
-import { Identity, isProven } from './connect/identity.ts';
+import { type HelloObjection, HelloPolicy } from './connect/hello-policy.ts';
 import { FailureReports } from './failure-reports.ts';
 import { Heartbeats } from './heartbeats.ts';
 import type { Security } from './secure/security.ts';
 import type { Session } from './secure/session.ts';
 import { type EndpointOwner, TcpEndpoint } from './tcp-endpoint.ts';
 import { Batches } from './wire/batches.ts';
-import { INTERVALS, type LinkOwner, TcpLink } from './wire/link.ts';
+import { type LinkOwner, TcpLink } from './wire/link.ts';
+import { INTERVALS } from './wire/liveness.ts';
 import { ReadySet } from './wire/ready-set.ts';
 import { TcpBuffers } from './wire/tcp-buffers.ts';
 import { TCP_NAME, type TcpKeyTable } from './wire/tcp-key.ts';
@@ -45,23 +46,13 @@ const QUIET_AFTER = 4096;
 const QUIET_EVERY = 8;
 /** An interface without links checks for incoming connections once in this number of calls of progress. A power of two. */
 const LISTEN_EVERY = 256;
-/** Fraction (1/n) of CONNECT_TIMEOUT to wait for the connection of the peer before this end connects again. */
-const ACCEPT_WAITS = 10;
 const NS_PER_MS = 1e6;
-const NO_PROOF: Uint8Array = new Uint8Array(0);
 
 /** State that the interfaces of a memory domain share. */
 export interface TcpDomain {
   readonly keys: TcpKeyTable;
   /** Security required of every peer; undefined for none. */
   readonly security: Security | undefined;
-}
-
-/** How long a link waits for a connection that the peer has announced. */
-interface AcceptWait {
-  readonly deadlineNs: number;
-  /** Time at which this end connects again. */
-  nextNs: number;
 }
 
 /** The interface. */
@@ -77,8 +68,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   readonly pollsMax: number;
   handler: AmHandler | undefined = undefined;
   outstanding = 0;
-  /** Created at first use, because generating the key pair takes time. */
-  #identity: Identity | undefined = undefined;
+  readonly #hellos: HelloPolicy;
   readonly #device: NetworkInterface;
   readonly #config: TcpConfig;
   readonly #clock: Clock;
@@ -98,8 +88,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   /** Links whose socket has no room. */
   readonly #blocked: Set<TcpLink> = new Set();
   readonly batches: Batches = new Batches();
-  /** Links that wait for a connection of the peer, with their time limits. */
-  readonly #awaitingAccept: Map<TcpLink, AcceptWait> = new Map();
+  readonly #awaitingAccept: AwaitingAccept;
   readonly #endpoints: Set<TcpEndpoint> = new Set();
   readonly #failures: FailureReports = new FailureReports();
   #acceptor: Acceptor | undefined = undefined;
@@ -126,15 +115,14 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#clock = services.clock;
     this.#device = device;
     this.buffers = new TcpBuffers(sendBytesMax(config), config.RX_SEG_SIZE, security?.level === 'encrypt');
+    this.#hellos = new HelloPolicy(config, this.warnings);
+    this.#awaitingAccept = new AwaitingAccept(services.clock, config.CONNECT_TIMEOUT, (link) => {
+      if (!this.#connector.isConnecting(link)) this.connectLink(link);
+    });
     this.#connector = new Connector(this, this.#making, config, security);
     this.#sleeper = new Sleeper(services.clock, () => undefined);
     this.#heartbeatMs = Math.ceil(this.peerTimeoutMs / INTERVALS);
     this.#heartbeats = new Heartbeats(services.clock, this.#heartbeatMs * NS_PER_MS, () => this.#heartbeat());
-  }
-
-  get #self(): Identity {
-    this.#identity ??= new Identity();
-    return this.#identity;
   }
 
   get closed(): boolean {
@@ -308,25 +296,22 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   // Functions for the connector.
 
   helloFor(link: TcpLink): Hello {
-    return this.#hello(link.peerId, Answer.WELCOME);
+    return this.#hellos.hello(link.peerId, Answer.WELCOME);
   }
 
   answerTo(peer: Hello): Hello {
-    return this.#hello(peer.sender, this.#acceptDecisionOn(peer));
+    return this.#hellos.hello(peer.sender, this.#acceptDecisionOn(peer));
   }
 
-  objectionTo(link: TcpLink, peer: Hello): { readonly status: Status; readonly reason: string } | undefined {
-    const isWanted = sameSecret(peer.sender, link.peerId) && isProven(peer);
-    if (!isWanted) return { status: Status.UNREACHABLE, reason: 'another interface answers' };
-    const { messageBytesMax } = peer;
-    if (messageBytesMax >= sendBytesMax(this.#config)) return undefined;
-    return { status: Status.UNSUPPORTED, reason: `it takes messages of ${messageBytesMax} bytes only` };
+  objectionTo(link: TcpLink, peer: Hello): HelloObjection | undefined {
+    return this.#hellos.objectionTo(peer, link.peerId);
   }
 
   onAccepted(peer: Hello, fd: number, session: Session | undefined): void {
     const key = identityText(peer.sender);
     const known = this.#links.get(key);
-    const isWanted = known !== undefined && (known.state === 'idle' || known.state === 'waiting') && !this.#isOwn(peer);
+    const isWanted =
+      known !== undefined && (known.state === 'idle' || known.state === 'waiting') && !this.#hellos.isOwn(peer);
     const link = isWanted ? known : new TcpLink(this, peer.sender);
     this.#connector.abandon(link);
     this.#attach(link, peer, fd, session);
@@ -338,14 +323,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   onDuplicate(link: TcpLink): void {
-    if (link.users === 0) {
-      link.fail(Status.CANCELED, '');
-      return;
-    }
-    const nextNs = this.nowNs + this.#config.CONNECT_TIMEOUT / ACCEPT_WAITS;
-    const known = this.#awaitingAccept.get(link);
-    if (known !== undefined) known.nextNs = nextNs;
-    else this.#awaitingAccept.set(link, { deadlineNs: this.nowNs + this.#config.CONNECT_TIMEOUT, nextNs });
+    if (link.users === 0) link.fail(Status.CANCELED, '');
+    else this.#awaitingAccept.add(link);
   }
 
   onRefused(link: TcpLink, status: Status, reason: string): void {
@@ -392,33 +371,15 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
 
   /** Returns WELCOME, DUPLICATE, or the status of the rejection. */
   #acceptDecisionOn(peer: Hello): number {
-    if (!sameSecret(peer.receiver, this.#self.id)) return Status.UNREACHABLE;
-    if (!isProven(peer)) {
-      this.warnings.warn(
-        'a connection from a peer is closed: it does not prove that it is the interface that it names',
-      );
-      return Status.REJECTED;
-    }
-    if (peer.messageBytesMax < sendBytesMax(this.#config)) return Status.UNSUPPORTED;
+    const decision = this.#hellos.acceptDecisionOn(peer);
+    if (decision !== Answer.WELCOME) return decision;
     const link = this.#links.get(identityText(peer.sender));
-    if (link === undefined || this.#isOwn(peer) || !this.#connector.isConnecting(link)) return Answer.WELCOME;
-    // Both ends connected at the same time. The order of their ids determines which connection both use.
-    if (Buffer.compare(this.#self.id, peer.sender) < 0) return Answer.DUPLICATE;
+    if (link === undefined || this.#hellos.isOwn(peer) || !this.#connector.isConnecting(link)) return Answer.WELCOME;
+    // Both ends connected at the same time.
+    if (this.#hellos.precedes(peer)) return Answer.DUPLICATE;
     this.#connector.abandon(link);
     this.onDuplicate(link);
     return Answer.WELCOME;
-  }
-
-  /** Whether this interface has connected to itself: the two ends are two links. */
-  #isOwn(peer: Hello): boolean {
-    return sameSecret(peer.sender, this.#self.id);
-  }
-
-  #hello(receiver: Uint8Array, status: number): Hello {
-    const { id: sender, publicKey } = this.#self;
-    // A rejected peer has not proved its identity, so it receives no proof for that interface.
-    const proof = status >= 0 ? this.#self.prove(receiver) : NO_PROOF;
-    return { sender, receiver, status, messageBytesMax: this.#config.RX_SEG_SIZE, publicKey, proof };
   }
 
   #reach(peer: TcpAddress): Reach {
@@ -438,7 +399,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#acceptor = acceptor;
     this.#making.add(acceptor);
     this.#watchMaking();
-    return packTcpAddress(this.#self.id, acceptor.port, isLoopback, published);
+    return packTcpAddress(this.#hellos.id, acceptor.port, isLoopback, published);
   }
 
   /** Whether this call of progress polls sockets. */
@@ -481,20 +442,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#makingAlarm?.arm();
   }
 
-  /** Connects again: the attempt of the peer may have failed, and the peer cannot report that without a connection. It accepts another one. */
-  #reconnect(link: TcpLink, wait: AcceptWait): void {
-    wait.nextNs = this.nowNs + this.#config.CONNECT_TIMEOUT / ACCEPT_WAITS;
-    if (!this.#connector.isConnecting(link)) this.connectLink(link);
-  }
-
   /** Ends attempts that exceed their time limit; returns the time in nanoseconds until the next limit. */
   #expire(): number {
-    let restNs = this.#connector.expire();
-    for (const [link, wait] of this.#awaitingAccept) {
-      if (this.nowNs >= wait.deadlineNs) link.fail(Status.ENDPOINT_TIMEOUT, 'it does not connect');
-      else if (this.nowNs >= wait.nextNs) this.#reconnect(link, wait);
-      restNs = Math.min(restNs, Math.max(0, wait.nextNs - this.nowNs));
-    }
-    return restNs;
+    return Math.min(this.#connector.expire(), this.#awaitingAccept.expire());
   }
 }

@@ -32,6 +32,7 @@ import type { ReadySet, Watched } from '../wire/ready-set.ts';
 import type { Acceptor } from './acceptor.ts';
 import { type Exchange, Handshake, type HandshakeFailure } from './handshake.ts';
 import { Answer, type Hello } from './hello.ts';
+import type { HelloObjection } from './hello-policy.ts';
 
 /** Maximum number of sockets of peers without a hello; half as many for one address. One more evicts the oldest. */
 const UNAUTHENTICATED_PEERS_MAX = 1024;
@@ -53,7 +54,7 @@ export interface ConnectorOwner {
   /** The answer to a peer that has connected. */
   answerTo(peer: Hello): Hello;
   /** The objection to the answer of a peer that accepts a link; undefined if there is none. */
-  objectionTo(link: TcpLink, peer: Hello): { readonly status: Status; readonly reason: string } | undefined;
+  objectionTo(link: TcpLink, peer: Hello): HelloObjection | undefined;
   /** A peer was accepted and its socket is ready. */
   onAccepted(peer: Hello, fd: number, session: Session | undefined): void;
   /** The link has its socket. */

@@ -14,39 +14,29 @@ import {
   errnoText,
   type InetAddress,
   printAddress,
-  tcpAckedMs,
   tcpClose,
   tcpIsEstablished,
-  tcpReceivedMs,
   tcpRecv,
   tcpUnreadBytes,
 } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { AmHandler, Completion } from '../../api/iface.ts';
-import { completeOne } from '../../base/completion.ts';
 import { identityText } from '../../base/iface-address.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
 import type { Session } from '../secure/session.ts';
 import type { Batches, Batching } from './batches.ts';
-import {
-  FRAME_BODY_BYTES_MAX,
-  FrameType,
-  GETS_MAX,
-  getLengthOf,
-  HEADER_BYTES,
-  offsetOf,
-  PUTS_MAX,
-  valueIn,
-  writeSignal,
-} from './frame.ts';
+import { Flushes } from './flushes.ts';
+import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX, getLengthOf, offsetOf, PUTS_MAX, valueIn } from './frame.ts';
+import { GetAnswers } from './get-answers.ts';
+import { Liveness } from './liveness.ts';
 import { Payload } from './payload.ts';
 import { endOf, failureOfPeer, remoteName } from './peer.ts';
-import { type PendingFlush, type PendingGet, PendingOperations } from './pending.ts';
+import { type PendingGet, PendingOperations } from './pending.ts';
 import type { Watched } from './ready-set.ts';
 import { type FrameSink, Receiver } from './receiver.ts';
 import type { TcpIovEntry } from './short-target.ts';
 import type { TcpBuffers } from './tcp-buffers.ts';
-import { memoryOfGet, memoryOfPut, type TcpKeyTable } from './tcp-key.ts';
+import { memoryOfPut, type TcpKeyTable } from './tcp-key.ts';
 import { Transmitter } from './transmitter.ts';
 
 /** `idle`: nothing was sent; `waiting`: for a connected socket, whichever end connects; `up`; `down`: finally. */
@@ -55,8 +45,6 @@ export type LinkState = 'idle' | 'waiting' | 'up' | 'down';
 /** Which ends have announced (BYE) that they have no more endpoints. */
 export type Departure = 'none' | 'self' | 'peer' | 'both';
 
-/** Number of heartbeat intervals without a heartbeat after which the peer counts as failed. A heartbeat may be late or lost. */
-export const INTERVALS = 3;
 /** Maximum number of queued frames for a peer that does not read its answers: more than a peer that respects the limits can cause. */
 const WAITING_MAX: number = PUTS_MAX + 1024;
 /** Maximum number of receive calls for the data of a peer before its connection is closed. */
@@ -116,18 +104,14 @@ export class TcpLink implements FrameSink, Watched, Batching {
   #receiver: Receiver | undefined = undefined;
   #records: RecordStream | undefined = undefined;
   #pendingGets: PendingGet[] = [];
-  #flushes: PendingFlush[] = [];
+  readonly #flushes: Flushes;
   /** What is being received: a put, with its status, or data for a get. */
   #isPut = false;
   #bodyStatus: Status = Status.OK;
   /** Number of operations that have ended, messages that have arrived, and steps of long ones. */
   #events = 0;
-  /** Queued answers to the gets of the peer. */
-  #served = 0;
-  /** Interval of the peer's heartbeats; 0 until the first. */
-  #heartbeatMs = 0;
-  /** Time since which the node of the peer has had data to acknowledge. */
-  #askedMs = 0;
+  readonly #getAnswers: GetAnswers;
+  readonly #liveness: Liveness = new Liveness();
 
   constructor(owner: LinkOwner, peerId: Uint8Array) {
     this.#owner = owner;
@@ -136,6 +120,8 @@ export class TcpLink implements FrameSink, Watched, Batching {
     this.transmitter = new Transmitter(owner.buffers, () => owner.batches.add(this));
     this.puts = new PendingOperations(owner);
     this.gets = new PendingOperations(owner);
+    this.#flushes = new Flushes(owner, this.puts, this.gets);
+    this.#getAnswers = new GetAnswers(owner.buffers, owner.keys);
   }
 
   get isUp(): boolean {
@@ -224,7 +210,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
     if (received > 0) {
       // A long body is being received.
       if (this.payload.left > 0) this.#events += 1;
-      if (this.#flushes.length > 0) this.#settleFlushes();
+      if (this.#flushes.length > 0) this.#flushes.settle(this.transmitter.released);
       if (this.isUp) {
         this.#owner.noteReceived(this);
         if (this.transmitter.hasPendingAcks) this.#owner.noteBlocked(this);
@@ -254,10 +240,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
     if (this.state === 'down') return this.puts.takeFailure() || this.status;
     const frames = this.transmitter.queued;
     if (this.puts.inFlight === 0 && this.gets.inFlight === 0 && !this.wantsWrite) return this.puts.takeFailure();
-    if (completion !== undefined) {
-      this.#owner.countOutstanding(1);
-      this.#flushes.push({ puts: this.puts.sent, gets: this.gets.sent, frames, completion });
-    }
+    if (completion !== undefined) this.#flushes.add(frames, completion);
     return Status.INPROGRESS;
   }
 
@@ -266,10 +249,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
     this.#pendingGets.push({ iov, from, byteLength });
   }
 
-  /**
-   * Whether the peer works: its process by its heartbeats, its node by the acknowledgements that the kernel receives.
-   * @returns OK, or the failure of the link
-   */
+  /** Whether the peer works: returns OK, or the failure of the link. */
   checkPeer(): Status {
     if (!this.isUp) return this.state === 'down' ? this.status : Status.OK;
     // Also without progress of the program: detects a peer that has closed, with no unread data left.
@@ -282,13 +262,8 @@ export class TcpLink implements FrameSink, Watched, Batching {
       return this.status;
     }
     const { peerTimeoutMs, nowMs } = this.#owner;
-    const processMs = Math.max(peerTimeoutMs, this.#heartbeatMs * INTERVALS);
-    // Unread data is not silence of the peer: this process has not read it.
-    const isSilent = this.#heartbeatMs > 0 && tcpReceivedMs(this.fd) > processMs && tcpUnreadBytes(this.fd) === 0;
-    const isCut = tcpAckedMs(this.fd) > peerTimeoutMs && nowMs - this.#askedMs > peerTimeoutMs;
-    if (isSilent || isCut) {
-      this.fail(Status.ENDPOINT_TIMEOUT, `no sign of life for ${isSilent ? processMs : peerTimeoutMs} ms`);
-    }
+    const silenceMs = this.#liveness.silenceMs(this.fd, nowMs, peerTimeoutMs);
+    if (silenceMs > 0) this.fail(Status.ENDPOINT_TIMEOUT, `no sign of life for ${silenceMs} ms`);
     return this.status;
   }
 
@@ -296,8 +271,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
   heartbeat(intervalMs: number): void {
     this.endBatch();
     if (!this.isUp) return;
-    // Without unacknowledged data the time starts now, because this process may have slept since the last heartbeat.
-    if (tcpAckedMs(this.fd) === 0) this.#askedMs = this.#owner.nowMs;
+    this.#liveness.ask(this.fd, this.#owner.nowMs);
     // Queued frames also show that this process runs.
     if (!this.transmitter.isBlocked) this.check(this.transmitter.signal(FrameType.HEARTBEAT, intervalMs));
   }
@@ -345,12 +319,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
     this.#pendingGets = [];
     this.puts.close(status);
     this.gets.close(status);
-    const flushes = this.#flushes;
-    this.#flushes = [];
-    for (const { completion } of flushes) {
-      this.#owner.countOutstanding(-1);
-      completeOne(completion, status);
-    }
+    this.#flushes.close(status);
   }
 
   // Functions for the receiver.
@@ -402,20 +371,10 @@ export class TcpLink implements FrameSink, Watched, Batching {
   }
 
   onGet(words: Int32Array, at: number): boolean {
-    if (this.#served >= GETS_MAX) return this.#violated(`more than ${GETS_MAX} gets at a time`);
+    if (this.#getAnswers.queued >= GETS_MAX) return this.#violated(`more than ${GETS_MAX} gets at a time`);
     const byteLength = getLengthOf(words, at);
     if (byteLength > FRAME_BODY_BYTES_MAX) return this.#violated(`a get of ${byteLength} bytes`);
-    const memory = memoryOfGet(this.#owner.keys, words, at);
-    const isGood = memory !== undefined;
-    const answer = this.#owner.buffers.pool.takeSmall();
-    writeSignal(answer.words, 0, FrameType.GET_DATA, isGood ? byteLength : 0);
-    answer.add(answer.block.address, HEADER_BYTES);
-    if (isGood && byteLength > 0) answer.addMemory(memory, offsetOf(words, at), byteLength);
-    if (isGood) answer.addPadding(byteLength, this.#owner.buffers.pool.zeros);
-    answer.addEnd(isGood ? Status.OK : Status.INVALID_ADDR);
-    this.#served += 1;
-    answer.completion = this.#servedOne;
-    this.check(this.transmitter.push(answer));
+    this.check(this.transmitter.push(this.#getAnswers.answerTo(words, at)));
     return true;
   }
 
@@ -429,23 +388,13 @@ export class TcpLink implements FrameSink, Watched, Batching {
   }
 
   onHeartbeat(intervalMs: number): void {
-    if (intervalMs > 0) this.#heartbeatMs = intervalMs;
+    if (intervalMs > 0) this.#liveness.heartbeatMs = intervalMs;
   }
 
   onBye(): void {
     this.departure = this.#hasLeft ? 'both' : 'peer';
     this.#closeIfUnused();
   }
-
-  /** Counts answers to the gets of the peer that were sent. */
-  readonly #servedOne: Completion = {
-    count: 1,
-    failure: Status.OK,
-    onComplete: () => {
-      this.#servedOne.count = 1;
-      this.#served -= 1;
-    },
-  };
 
   #answered(operations: PendingOperations, count: number, status: Status): boolean {
     this.#events += 1;
@@ -457,7 +406,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
     const before = transmitter.moved;
     this.check(transmitter.sendMore());
     if (transmitter.moved !== before) this.#events += 1;
-    if (this.#flushes.length > 0 && this.isUp) this.#settleFlushes();
+    if (this.#flushes.length > 0 && this.isUp) this.#flushes.settle(this.transmitter.released);
     if (this.isUp) this.#closeIfUnused();
   }
 
@@ -465,16 +414,6 @@ export class TcpLink implements FrameSink, Watched, Batching {
   #closeIfUnused(): void {
     const isDone = this.departure === 'both' || (this.departure === 'peer' && this.users === 0);
     if (isDone && this.transmitter.isEmpty) this.fail(Status.CANCELED, '');
-  }
-
-  #settleFlushes(): void {
-    while (this.#flushes.length > 0) {
-      const { puts, gets, frames, completion } = this.#flushes[0]!;
-      if (this.puts.done < puts || this.gets.done < gets || this.transmitter.released < frames) return;
-      this.#flushes.shift();
-      this.#owner.countOutstanding(-1);
-      completeOne(completion, this.puts.takeFailure());
-    }
   }
 
   #endReceiving({ end, failure, violation }: Receiver): void {

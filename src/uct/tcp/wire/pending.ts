@@ -117,11 +117,3 @@ export interface PendingGet {
   readonly from: number;
   readonly byteLength: number;
 }
-
-/** A flush that waits for earlier puts, gets and messages. Messages must have been sent. */
-export interface PendingFlush {
-  readonly puts: number;
-  readonly gets: number;
-  readonly frames: number;
-  readonly completion: Completion;
-}

@@ -1,0 +1,28 @@
+/** Whether the peer of a connection works: its process by its heartbeats, its node by the acknowledgements that the kernel receives. It does not end the connection. */
+
+import { tcpAckedMs, tcpReceivedMs, tcpUnreadBytes } from '../../../sys/index.ts';
+
+/** Number of heartbeat intervals without a heartbeat after which the peer counts as failed. A heartbeat may be late or lost. */
+export const INTERVALS = 3;
+
+/** Signs of life of a peer. */
+export class Liveness {
+  /** Interval of the peer's heartbeats; 0 until the first. */
+  heartbeatMs = 0;
+  /** Time since which the node of the peer has had data to acknowledge. */
+  #askedMs = 0;
+
+  /** Call before data is sent that the node of the peer must acknowledge. */
+  ask(fd: number, nowMs: number): void {
+    // Without unacknowledged data the time starts now, because this process may have slept since the last heartbeat.
+    if (tcpAckedMs(fd) === 0) this.#askedMs = nowMs;
+  }
+
+  /** Time in milliseconds without a sign of life, if it is too long; 0 while the peer works. */
+  silenceMs(fd: number, nowMs: number, peerTimeoutMs: number): number {
+    const processMs = Math.max(peerTimeoutMs, this.heartbeatMs * INTERVALS);
+    // Unread data is not silence of the peer: this process has not read it.
+    if (this.heartbeatMs > 0 && tcpReceivedMs(fd) > processMs && tcpUnreadBytes(fd) === 0) return processMs;
+    return tcpAckedMs(fd) > peerTimeoutMs && nowMs - this.#askedMs > peerTimeoutMs ? peerTimeoutMs : 0;
+  }
+}
