@@ -8,6 +8,7 @@ import { isCompletion } from '../base/completion.ts';
 import { checkIov, type HostIovEntry } from '../base/host/host-iov.ts';
 import { fitsMessage, isInBytes, isInside } from '../base/range.ts';
 import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
+import type { TcpLink } from './link/link.ts';
 import {
   AFTER_PUTS_HEADER_BYTES,
   AM_ID_MASK,
@@ -26,7 +27,6 @@ import {
   writeGet,
   writePut,
 } from './wire/frame.ts';
-import type { TcpLink } from './wire/link.ts';
 import { ShortTarget, type TcpIovEntry } from './wire/short-target.ts';
 import { type TcpBuffers, TX_START } from './wire/tcp-buffers.ts';
 import { TCP_NAME, TcpKey } from './wire/tcp-key.ts';

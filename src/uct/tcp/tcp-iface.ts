@@ -26,13 +26,13 @@ import { Answer, type Hello } from './connect/hello.ts';
 import { type HelloObjection, HelloPolicy } from './connect/hello-policy.ts';
 import { FailureReports } from './failure-reports.ts';
 import { Heartbeats } from './heartbeats.ts';
+import { Batches } from './link/batches.ts';
+import { type LinkOwner, TcpLink } from './link/link.ts';
+import { INTERVALS } from './link/liveness.ts';
+import { ReadySet } from './link/ready-set.ts';
 import type { Security } from './secure/security.ts';
 import type { Session } from './secure/session.ts';
 import { type EndpointOwner, TcpEndpoint } from './tcp-endpoint.ts';
-import { Batches } from './wire/batches.ts';
-import { type LinkOwner, TcpLink } from './wire/link.ts';
-import { INTERVALS } from './wire/liveness.ts';
-import { ReadySet } from './wire/ready-set.ts';
 import { TcpBuffers } from './wire/tcp-buffers.ts';
 import { TCP_NAME, type TcpKeyTable } from './wire/tcp-key.ts';
 

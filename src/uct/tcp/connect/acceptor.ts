@@ -4,7 +4,7 @@ import { Errno, isSyscallError, tcpAccept, tcpClose, tcpListen, tcpLocalAddress 
 import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import { ReserveDescriptor } from '../../base/reserve-descriptor.ts';
 import type { PortRange } from '../config.ts';
-import type { Watched } from '../wire/ready-set.ts';
+import type { Watched } from '../link/ready-set.ts';
 
 /** A listening socket. */
 export class Acceptor implements Watched {

@@ -2,7 +2,7 @@
 
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type { TcpLink } from '../wire/link.ts';
+import type { TcpLink } from '../link/link.ts';
 
 /** Fraction (1/n) of CONNECT_TIMEOUT to wait for the connection of the peer before this end connects again. */
 const ACCEPT_WAITS = 10;

@@ -20,10 +20,10 @@ import {
   tcpSend,
 } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
+import type { TcpLink } from '../link/link.ts';
 import { SecureHandshake } from '../secure/secure-handshake.ts';
 import type { Security } from '../secure/security.ts';
 import type { Session } from '../secure/session.ts';
-import type { TcpLink } from '../wire/link.ts';
 import {
   BEGINNING_BYTES,
   type Hello,

@@ -24,20 +24,20 @@ import type { AmHandler, Completion } from '../../api/iface.ts';
 import { identityText } from '../../base/iface-address.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
 import type { Session } from '../secure/session.ts';
+import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX, getLengthOf, offsetOf, PUTS_MAX, valueIn } from '../wire/frame.ts';
+import { Payload } from '../wire/payload.ts';
+import { type FrameSink, Receiver } from '../wire/receiver.ts';
+import type { TcpIovEntry } from '../wire/short-target.ts';
+import type { TcpBuffers } from '../wire/tcp-buffers.ts';
+import { memoryOfPut, type TcpKeyTable } from '../wire/tcp-key.ts';
+import { Transmitter } from '../wire/transmitter.ts';
 import type { Batches, Batching } from './batches.ts';
 import { Flushes } from './flushes.ts';
-import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX, getLengthOf, offsetOf, PUTS_MAX, valueIn } from './frame.ts';
 import { GetAnswers } from './get-answers.ts';
 import { Liveness } from './liveness.ts';
-import { Payload } from './payload.ts';
 import { endOf, failureOfPeer, remoteName } from './peer.ts';
 import { type PendingGet, PendingOperations } from './pending.ts';
 import type { Watched } from './ready-set.ts';
-import { type FrameSink, Receiver } from './receiver.ts';
-import type { TcpIovEntry } from './short-target.ts';
-import type { TcpBuffers } from './tcp-buffers.ts';
-import { memoryOfPut, type TcpKeyTable } from './tcp-key.ts';
-import { Transmitter } from './transmitter.ts';
 
 /** `idle`: nothing was sent; `waiting`: for a connected socket, whichever end connects; `up`; `down`: finally. */
 export type LinkState = 'idle' | 'waiting' | 'up' | 'down';

@@ -3,7 +3,7 @@
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
 import { completeOne } from '../../base/completion.ts';
-import type { TcpIovEntry } from './short-target.ts';
+import type { TcpIovEntry } from '../wire/short-target.ts';
 
 /** Number of ended operations at the start of the list after which the list is compacted. */
 const COMPACT_AT = 256;

@@ -2,10 +2,10 @@
 
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
-import { FrameType, getLengthOf, HEADER_BYTES, offsetOf, writeSignal } from './frame.ts';
-import type { Outgoing } from './outgoing.ts';
-import type { TcpBuffers } from './tcp-buffers.ts';
-import { memoryOfGet, type TcpKeyTable } from './tcp-key.ts';
+import { FrameType, getLengthOf, HEADER_BYTES, offsetOf, writeSignal } from '../wire/frame.ts';
+import type { Outgoing } from '../wire/outgoing.ts';
+import type { TcpBuffers } from '../wire/tcp-buffers.ts';
+import { memoryOfGet, type TcpKeyTable } from '../wire/tcp-key.ts';
 
 /** The answers of one connection. */
 export class GetAnswers {
