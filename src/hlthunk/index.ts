@@ -55,7 +55,7 @@ export {
   waitForSignal,
 } from './cs/signals.ts';
 export type { DmaCounts } from './dma/activity.ts';
-export type { DeviceDmaOptions, DeviceOptions } from './dma/device-options.ts';
+export type { DeviceDmaOptions } from './dma/dma.ts';
 export { DeviceDma } from './dma/dma.ts';
 export { DMA_PACKET_BYTES_MAX, DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX } from './dma/queue.ts';
 export { type DmaCallback, DmaRequest } from './dma/request.ts';
@@ -120,6 +120,7 @@ export {
   hostMemoryMap,
   registerDmabufFd,
 } from './open/device-calls.ts';
+export type { DeviceOptions } from './open/device-options.ts';
 export { getHwBlock, HwBlock, type RegisterValue, readHwBlock, userBlockOf } from './open/hw-block.ts';
 export {
   IPC_HANDLE_BYTES,

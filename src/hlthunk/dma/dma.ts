@@ -7,27 +7,27 @@
  */
 
 import type { DriverFile } from '../../driver/port.ts';
-import { Errno } from '../../sys/index.ts';
-import { type AsicProfile, engineIdOf, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../../uapi/index.ts';
+import { type AsicProfile, engineIdOf, type PacketAsic } from '../../uapi/index.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
-import { Status, statusName } from '../../ucs/type/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { invalidArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
 import { highAt, lowAt } from '../base/device-address.ts';
-import { errnoMeaning, GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
 import { type CommandBuffer, requestCommandBuffer } from '../cs/command-buffer.ts';
 import type { DeviceEvents, DeviceFault } from '../info/events.ts';
-import { DmaMemory, foreignName } from '../memory/dma-memory.ts';
+import { checkDmaRange, type DmaMemory } from '../memory/dma-memory.ts';
 import type { DmabufImports } from '../memory/dmabuf.ts';
 import type { HostMapping, HostMemory } from '../memory/host-memory.ts';
 import type { DmaCounts } from './activity.ts';
 import type { RingKernelBuffer, RingMapping } from './command-ring.ts';
-import type { DeviceDmaOptions } from './device-options.ts';
+import { dmaError } from './dma-error.ts';
 import { doubtsData, suspectsOf } from './fault-attribution.ts';
 import { DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX, DmaQueue, type DmaQueueDevice } from './queue.ts';
 import { DmaRequest } from './request.ts';
+import { DMA_ROUTES, type DmaRoutes } from './routes.ts';
 import { DmaSleep } from './sleep.ts';
 
 /** Maximum number of batches in flight of one queue. */
@@ -37,26 +37,17 @@ const SUBMISSIONS_RESERVED = 8;
 /** Pause of a wait while the driver rejects submissions and nothing is in flight: then no event reports when it accepts them. */
 const RETRY_NS = 1e6;
 
-/** Queue ids by direction. */
-interface DmaRoutes {
-  readonly hostToDevice: number;
-  readonly deviceToHost: number;
-  readonly deviceToDevice: number;
+/** Options of the DMA of a device; tests use small values. */
+export interface DeviceDmaOptions {
+  /** Maximum number of batches in flight of each queue, a power of two up to 1024. Default 32. */
+  readonly slots?: number;
+  /** Largest transfer of one packet in bytes. Default and maximum: just below 4 GiB. */
+  readonly packetBytesMax?: number;
+  /** Number of submissions that DMA leaves free for commandSubmission, out of the driver's limit of 64 on gaudi2. Default 8. */
+  readonly submissionsReserved?: number;
+  /** Clock for {@link DeviceDma.wait}. Default: the system clock. */
+  readonly clock?: Clock;
 }
-
-const ROUTES: Readonly<Record<PacketAsic, DmaRoutes>> = {
-  // The HBM channels of gaudi have internal queues, whose completion the driver does not track: stream 1 of the PCI channel is used instead.
-  gaudi: {
-    hostToDevice: GaudiQueueBase.DMA_0,
-    deviceToHost: GaudiQueueBase.DMA_1,
-    deviceToDevice: GaudiQueueBase.DMA_0 + 1,
-  },
-  gaudi2: {
-    hostToDevice: Gaudi2QueueBase.PDMA_0,
-    deviceToHost: Gaudi2QueueBase.PDMA_1,
-    deviceToDevice: Gaudi2QueueBase.DCORE0_EDMA_0,
-  },
-};
 
 /** Parts of the DMA of a device. */
 export interface DeviceDmaParts {
@@ -111,7 +102,7 @@ export class DeviceDma implements DmaQueueDevice {
     this.#profile = profile;
     this.#options = options;
     this.#sleep = new DmaSleep(this.clock);
-    this.#routes = ROUTES[this.asic];
+    this.#routes = DMA_ROUTES[this.asic];
     const { submits, userCbOnly } = profile.capabilities;
     this.createKernelBuffer = userCbOnly ? undefined : (byteLength) => this.#kernelBuffer(byteLength);
     const left = profile.maxPendingCs - (options.submissionsReserved ?? SUBMISSIONS_RESERVED);
@@ -177,8 +168,8 @@ export class DeviceDma implements DmaQueueDevice {
   ): DmaRequest | undefined {
     this.#check('mapping', mapping, mappingOffset, byteLength);
     this.#check('block', block, blockOffset, byteLength);
-    const queue = this.#hostToDevice ?? this.#openHostToDevice();
-    return transfer(queue, mapping, mappingOffset, block, blockOffset, byteLength);
+    this.#hostToDevice ??= this.#open(this.#routes.hostToDevice);
+    return transfer(this.#hostToDevice, mapping, mappingOffset, block, blockOffset, byteLength);
   }
 
   /** Copies device memory to host memory. Like {@link dmaHostToDeviceAsync}. */
@@ -191,8 +182,8 @@ export class DeviceDma implements DmaQueueDevice {
   ): DmaRequest | undefined {
     this.#check('block', block, blockOffset, byteLength);
     this.#check('mapping', mapping, mappingOffset, byteLength);
-    const queue = this.#deviceToHost ?? this.#openDeviceToHost();
-    return transfer(queue, block, blockOffset, mapping, mappingOffset, byteLength);
+    this.#deviceToHost ??= this.#open(this.#routes.deviceToHost);
+    return transfer(this.#deviceToHost, block, blockOffset, mapping, mappingOffset, byteLength);
   }
 
   /** Copies within the card, or between it and imported memory. Like {@link dmaHostToDeviceAsync}; the ranges must not overlap. */
@@ -205,8 +196,8 @@ export class DeviceDma implements DmaQueueDevice {
   ): DmaRequest | undefined {
     this.#check('source', source, sourceOffset, byteLength);
     this.#check('destination', destination, destinationOffset, byteLength);
-    const queue = this.#deviceToDevice ?? this.#openDeviceToDevice();
-    return transfer(queue, source, sourceOffset, destination, destinationOffset, byteLength);
+    this.#deviceToDevice ??= this.#open(this.#routes.deviceToDevice);
+    return transfer(this.#deviceToDevice, source, sourceOffset, destination, destinationOffset, byteLength);
   }
 
   /**
@@ -222,10 +213,10 @@ export class DeviceDma implements DmaQueueDevice {
   ): DmaRequest | undefined {
     checkBytes(bytes, offset, byteLength);
     this.#check('block', block, blockOffset, byteLength);
-    const queue = this.#hostToDevice ?? this.#openHostToDevice();
+    this.#hostToDevice ??= this.#open(this.#routes.hostToDevice);
     const low = lowAt(block.low, blockOffset);
     const high = highAt(block.low, block.high, blockOffset);
-    const request = queue.putShort(bytes, offset, low, high, byteLength);
+    const request = this.#hostToDevice.putShort(bytes, offset, low, high, byteLength);
     if (request !== undefined) request.hold(block, undefined);
     return request;
   }
@@ -240,10 +231,10 @@ export class DeviceDma implements DmaQueueDevice {
   ): DmaRequest | undefined {
     checkBytes(bytes, offset, byteLength);
     this.#check('block', block, blockOffset, byteLength);
-    const queue = this.#deviceToHost ?? this.#openDeviceToHost();
+    this.#deviceToHost ??= this.#open(this.#routes.deviceToHost);
     const low = lowAt(block.low, blockOffset);
     const high = highAt(block.low, block.high, blockOffset);
-    const request = queue.getShort(bytes, offset, low, high, byteLength);
+    const request = this.#deviceToHost.getShort(bytes, offset, low, high, byteLength);
     if (request !== undefined) request.hold(block, undefined);
     return request;
   }
@@ -274,13 +265,9 @@ export class DeviceDma implements DmaQueueDevice {
    */
   errorOf(status: Status): UcxError {
     if (!Number.isInteger(status)) throw invalidArgument('status', 'must be a status', status);
-    const fault = this.#events.lastFault?.events.join(', ');
     const failed = this.#queues.find(({ failureErrno }) => failureErrno !== 0);
-    const reason = this.file.lostReason ?? (failed === undefined ? undefined : reasonOf(failed.failureErrno));
-    const why = reason === undefined ? '' : `: ${reason}`;
-    const what = `a transfer of ${this.#card.name} ended with ${statusName(status)}${why}`;
-    const details = { status: statusName(status), minor: this.#card.minor, busId: this.#card.busId, fault };
-    return gaudiError(codeOf(status), fault === undefined ? what : `${what}; last fault: ${fault}`, details);
+    const fault = this.#events.lastFault?.events.join(', ');
+    return dmaError(this.#card, { status, errno: failed?.failureErrno ?? 0, fault });
   }
 
   /** Holds back the transfers that are started until {@link uncork}, so that as many as possible are one submission. */
@@ -389,21 +376,6 @@ export class DeviceDma implements DmaQueueDevice {
     };
   }
 
-  #openHostToDevice(): DmaQueue {
-    this.#hostToDevice = this.#open(this.#routes.hostToDevice);
-    return this.#hostToDevice;
-  }
-
-  #openDeviceToHost(): DmaQueue {
-    this.#deviceToHost = this.#open(this.#routes.deviceToHost);
-    return this.#deviceToHost;
-  }
-
-  #openDeviceToDevice(): DmaQueue {
-    this.#deviceToDevice = this.#open(this.#routes.deviceToDevice);
-    return this.#deviceToDevice;
-  }
-
   #open(queueIndex: number): DmaQueue {
     this.#card.checkOpen();
     if (this.#submissionsMax === 0) {
@@ -432,28 +404,9 @@ export class DeviceDma implements DmaQueueDevice {
 
   /** Throws unless the range is inside live memory of this card. */
   #check(name: string, memory: DmaMemory, offset: number, byteLength: number): void {
-    if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
-      throw invalidArgument('byteLength', 'must be a positive integer below 2^53', byteLength);
-    }
-    if (!DmaMemory.isGenuine(memory) || memory.card !== this.#card) {
-      throw invalidArgument(name, `must be memory of ${this.#card.name}`, foreignName(memory));
-    }
-    if (!memory.live || this.#closed) throw invalidArgument(name, 'must be live', 'memory that was given back');
-    if (!Number.isSafeInteger(offset) || offset < 0 || byteLength > memory.byteLength - offset) {
-      const rule = `plus byteLength ${byteLength} must stay within ${memory.byteLength} bytes`;
-      throw invalidArgument(`${name}Offset`, rule, offset);
-    }
+    checkDmaRange(this.#card, name, memory, offset, byteLength);
+    if (this.#closed) throw invalidArgument(name, 'must be live', 'memory that was given back');
   }
-}
-
-/** Why the driver has failed a queue, by its errno: EBUSY means that the card is not operational. */
-function reasonOf(errno: number): string {
-  return errno === Errno.EBUSY ? 'the card is in reset, or has failed' : errnoMeaning(errno);
-}
-
-function codeOf(status: Status): GaudiErrorCode {
-  if (status === Status.TIMED_OUT) return GaudiErrorCode.TIMEOUT;
-  return status === Status.CANCELED ? GaudiErrorCode.CHANNEL_FAILED : GaudiErrorCode.DMA_FAILED;
 }
 
 function transfer(

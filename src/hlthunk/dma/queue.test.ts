@@ -7,7 +7,8 @@ import { Errno, scratchStatistics } from '../../sys/index.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { CommandRing } from './command-ring.ts';
-import { DMA_PACKET_BYTES_MAX, DmaQueue, REFUSALS_MAX } from './queue.ts';
+import { DMA_PACKET_BYTES_MAX, DmaQueue } from './queue.ts';
+import { REFUSALS_MAX } from './refusals.ts';
 import type { DmaRequest } from './request.ts';
 
 expectNoLeaks();

@@ -7,26 +7,19 @@
  */
 
 import type { DriverFile } from '../../driver/port.ts';
-import { allocateScratch, Errno, type ScratchBlock } from '../../sys/index.ts';
-import {
-  HL_CS_ARGS,
-  HL_CS_CHUNK,
-  linDmaCtl,
-  msgLongCtl,
-  type PacketAsic,
-  writeLinDma,
-  writeMsgLong,
-} from '../../uapi/index.ts';
+import { Errno } from '../../sys/index.ts';
+import { linDmaCtl, msgLongCtl, type PacketAsic, writeLinDma, writeMsgLong } from '../../uapi/index.ts';
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
 import { Ring } from '../../ucs/datastruct/ring.ts';
 import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
-import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { highAt, lowAt } from '../base/device-address.ts';
 import { DmaActivity, type DmaCounts } from './activity.ts';
+import { BatchIoctls } from './batch-ioctls.ts';
 import { CommandRing, type RingDevice, SLOT_DATA_BYTES } from './command-ring.ts';
-import { allocateWaitArguments, CompletionWait, writeWaitArguments } from './completion-wait.ts';
+import { CompletionWait } from './completion-wait.ts';
+import { isTransient, Refusals } from './refusals.ts';
 import { DmaRequest } from './request.ts';
 
 /** Maximum number of requests of one queue, queued or in flight; beyond it `NO_RESOURCE`. */
@@ -37,16 +30,6 @@ export const DMA_PACKET_BYTES_MAX = 0xffff_f000;
 export const DMA_SHORT_BYTES_MAX: number = SLOT_DATA_BYTES;
 /** Unsuccessful polls of the completion word between two polls of the driver, which detects errors and time-outs. */
 const POLLS_PER_CHECK = 64;
-/** Maximum number of transient rejections of a batch while no batch is in flight whose completion could free resources; then its requests fail. */
-export const REFUSALS_MAX = 1024;
-
-const CS = HL_CS_ARGS.in.words;
-const CS_OUT = HL_CS_ARGS.out.words;
-const CHUNK = HL_CS_CHUNK.words;
-/** The one chunk of a submission is behind the arguments in the same block. */
-const CHUNK_BYTE = 64;
-const CHUNK_WORD: number = CHUNK_BYTE / 4;
-
 /** Services of the device for a queue. */
 export interface DmaQueueDevice extends RingDevice {
   readonly name: string;
@@ -83,14 +66,9 @@ export interface DmaQueueOptions {
 /** A DMA queue. */
 export class DmaQueue {
   readonly device: DmaQueueDevice;
-  readonly #file: DriverFile;
   readonly #ring: CommandRing;
-  readonly #block: ScratchBlock;
-  readonly #waitBlock: ScratchBlock;
+  readonly #ioctls: BatchIoctls;
   readonly #wait: CompletionWait;
-  readonly #csRequest: number;
-  readonly #waitRequest: number;
-  readonly #queueIndex: number;
   readonly engineId: number;
   readonly #packetBytesMax: number;
   readonly #transferCtl: number;
@@ -99,18 +77,13 @@ export class DmaQueue {
   /** Requests whose packets are not all submitted, and requests in flight; both in order. */
   readonly #waiting: Ring<DmaRequest>;
   readonly #flying: Ring<DmaRequest>;
-  /** Sequence number of the driver for each slot. */
-  readonly #slotSeq: Float64Array;
   /** Batches submitted and batches retired, modulo 2^32. */
   #submitted = 0;
   #retired = 0;
   /** Last batch that was complete when faults were read; its own faults were included. */
   #completed = 0;
   #polls = 0;
-  /** Number of rejections of the first waiting batch while nothing was in flight, the last errno, and the number of requests in the batch. */
-  #refusals = 0;
-  #refusal = 0;
-  #refusedRequests = 0;
+  readonly #refusals: Refusals = new Refusals();
   readonly #activity: DmaActivity;
   /** The failure that ended this queue, or OK: every later request fails with it. */
   failure: Status = Status.OK;
@@ -119,15 +92,9 @@ export class DmaQueue {
 
   constructor(options: DmaQueueOptions) {
     this.device = options.device;
-    this.#file = options.device.file;
     this.#ring = new CommandRing(options.device, options.slots);
-    this.#block = allocateScratch(CHUNK_BYTE + HL_CS_CHUNK.size);
-    this.#waitBlock = allocateWaitArguments();
-    this.#wait = new CompletionWait(this.#file, (result) => this.#waitEnded(result));
-    // Signed, so that the numbers are small integers of V8; the kernel evaluates 32 bits only.
-    this.#csRequest = this.#file.numbers.CS | 0;
-    this.#waitRequest = this.#file.numbers.WAIT_CS | 0;
-    this.#queueIndex = options.queueIndex;
+    this.#ioctls = new BatchIoctls(options.device.file, this.#ring, options.queueIndex);
+    this.#wait = new CompletionWait(options.device.file, (result) => this.#waitEnded(result));
     this.engineId = options.engineId;
     this.#packetBytesMax = options.packetBytesMax ?? DMA_PACKET_BYTES_MAX;
     this.#transferCtl = linDmaCtl(options.device.asic) | 0;
@@ -135,7 +102,6 @@ export class DmaQueue {
     this.#pool = new ObjectPool(DMA_REQUESTS_MAX, () => new DmaRequest(this));
     this.#waiting = new Ring(DMA_REQUESTS_MAX);
     this.#flying = new Ring(DMA_REQUESTS_MAX);
-    this.#slotSeq = new Float64Array(options.slots);
     this.#activity = new DmaActivity(options);
   }
 
@@ -216,7 +182,7 @@ export class DmaQueue {
 
   /** The driver's number of the oldest batch in flight; valid only while {@link busy}. Cold. */
   get oldestSeq(): number {
-    return this.#slotSeq[this.#retired & (this.#ring.slots - 1)]!;
+    return this.#ioctls.seqOf(this.#retired & (this.#ring.slots - 1));
   }
 
   /** Transfers that a fault reported now may have spoiled: some of their packets were submitted, and they were not complete when faults were last read. */
@@ -285,8 +251,7 @@ export class DmaQueue {
   close(): void {
     this.#ring.close();
     this.#wait.close();
-    this.#block.free();
-    this.#waitBlock.free();
+    this.#ioctls.close();
   }
 
   get #nextSlot(): number {
@@ -346,13 +311,13 @@ export class DmaQueue {
       partial = 0;
     }
     word = writeMsgLong(ring.words, word, this.#messageCtl, batch, ring.completionLow, ring.completionHigh);
-    const result = this.#submit(slot, area, (word - first) * 4);
+    const result = this.#ioctls.submit(slot, area, (word - first) * 4);
     if (result !== 0) {
-      if (isTransient(result)) this.#countRefusal(result, partial > 0 ? complete + 1 : complete);
+      if (isTransient(result)) this.#refusals.add(result, partial > 0 ? complete + 1 : complete, this.busy);
       else this.#fail(result);
       return false;
     }
-    this.#refusals = 0;
+    this.#refusals.clear();
     this.#submitted = batch;
     ring.useArea(area, batch);
     this.#activity.submitted(slot);
@@ -385,23 +350,6 @@ export class DmaQueue {
       this.#flying.push(request);
     }
     if (partial > 0) this.#waiting.at(0)!.issued += partial;
-  }
-
-  /** Runs the CS ioctl for the packets in an area; returns 0 or a negative errno. */
-  #submit(slot: number, area: number, packetBytes: number): number {
-    const { words, address } = this.#block;
-    for (let i = 0; i < CHUNK_WORD; i++) words[i] = 0;
-    words[CS.chunks_execute] = address + CHUNK_BYTE;
-    words[CS.chunks_execute + 1] = highOf(address + CHUNK_BYTE);
-    words[CS.num_chunks_execute] = 1;
-    words[CHUNK_WORD + CHUNK.cb_handle] = this.#ring.handleLow(area);
-    words[CHUNK_WORD + CHUNK.cb_handle + 1] = this.#ring.handleHigh(area);
-    words[CHUNK_WORD + CHUNK.queue_index] = this.#queueIndex;
-    words[CHUNK_WORD + CHUNK.cb_size] = packetBytes;
-    words[CHUNK_WORD + CHUNK.cs_chunk_flags] = this.#ring.chunkFlags;
-    const result = this.#file.ioctl(this.#csRequest, this.#block);
-    if (result === 0) this.#slotSeq[slot] = joinWords(words[CS_OUT.seq]!, words[CS_OUT.seq + 1]!);
-    return result;
   }
 
   /** Completes the requests in flight whose batch is done. */
@@ -439,10 +387,9 @@ export class DmaQueue {
   #fruitless(): number {
     if (this.#waiting.length > 0 && this.#slotFree) this.submitWaiting();
     this.#polls += 1;
-    if (this.#refusals > REFUSALS_MAX) return this.#giveUpBatch();
+    if (this.#refusals.isExhausted) return this.#giveUpBatch();
     if (this.#polls % POLLS_PER_CHECK !== 0 || this.#submitted === this.#retired) return 0;
-    writeWaitArguments(this.#waitBlock, this.oldestSeq, 0);
-    const result = this.#file.ioctl(this.#waitRequest, this.#waitBlock);
+    const result = this.#ioctls.poll(this.oldestSeq);
     if (result >= 0 || isTransient(result)) return 0;
     const ended = this.outstanding;
     this.#fail(result);
@@ -455,20 +402,12 @@ export class DmaQueue {
     this.device.wake();
   }
 
-  /** Counts a rejection for lack of room, unless room will follow: from batches in flight, or, for EAGAIN, from the driver, which frees its own resources. */
-  #countRefusal(result: number, requests: number): void {
-    this.#refusal = result;
-    this.#refusedRequests = requests;
-    if (result === -Errno.EAGAIN || this.#submitted !== this.#retired) this.#refusals = 0;
-    else this.#refusals += 1;
-  }
-
   /** Fails the requests of a batch whose transient rejections do not end; the queue continues. */
   #giveUpBatch(): number {
-    const status = this.#refusal === -Errno.ENOMEM ? Status.NO_MEMORY : Status.IO_ERROR;
+    const { status, requests } = this.#refusals;
     const given: DmaRequest[] = [];
-    for (let i = 0; i < this.#refusedRequests; i++) given.push(this.#waiting.shift()!);
-    this.#refusals = 0;
+    for (let i = 0; i < requests; i++) given.push(this.#waiting.shift()!);
+    this.#refusals.clear();
     // A callback may start transfers, and those must not submit the failed requests.
     for (const request of given) this.#end(request, status);
     return given.length;
@@ -485,13 +424,8 @@ export class DmaQueue {
   /** Whether one of the batches in flight has the driver's submission number. */
   #hasInFlight(seq: number): boolean {
     for (let batch = this.#retired; batch !== this.#submitted; batch = (batch + 1) | 0) {
-      if (this.#slotSeq[batch & (this.#ring.slots - 1)] === seq) return true;
+      if (this.#ioctls.seqOf(batch & (this.#ring.slots - 1)) === seq) return true;
     }
     return false;
   }
-}
-
-/** Whether a rejection is transient: a full queue, a signal, lack of memory. All others are permanent. */
-function isTransient(result: number): boolean {
-  return result === -Errno.EAGAIN || result === -Errno.EINTR || result === -Errno.ENOMEM;
 }

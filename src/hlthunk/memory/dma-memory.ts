@@ -79,6 +79,31 @@ export function checkUnused(memory: DmaMemory, card: CardFile, name: string): vo
   );
 }
 
+/**
+ * Checks the range of a transfer.
+ * @param name of the argument in errors: block, mapping, source, destination
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS unless it is inside live memory of the card
+ */
+export function checkDmaRange(
+  card: CardFile,
+  name: string,
+  memory: DmaMemory,
+  offset: number,
+  byteLength: number,
+): void {
+  if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
+    throw invalidArgument('byteLength', 'must be a positive integer below 2^53', byteLength);
+  }
+  if (!DmaMemory.isGenuine(memory) || memory.card !== card) {
+    throw invalidArgument(name, `must be memory of ${card.name}`, foreignName(memory));
+  }
+  if (!memory.live) throw invalidArgument(name, 'must be live', 'memory that was given back');
+  if (!Number.isSafeInteger(offset) || offset < 0 || byteLength > memory.byteLength - offset) {
+    const rule = `plus byteLength ${byteLength} must stay within ${memory.byteLength} bytes`;
+    throw invalidArgument(`${name}Offset`, rule, offset);
+  }
+}
+
 /** Name in errors for memory that does not belong to the card: the name of its card, if it has one. */
 export function foreignName(memory: unknown): unknown {
   return DmaMemory.isGenuine(memory) ? memory.card.name : memory;

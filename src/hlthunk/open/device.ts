@@ -15,7 +15,6 @@ import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import { invalidArgument } from '../base/argument-error.ts';
 import { CardFile, type CardTarget } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
-import type { DeviceOptions } from '../dma/device-options.ts';
 import { DeviceDma } from '../dma/dma.ts';
 import { asicProfileOf, getHwIpInfo, type HwIpInfo } from '../info/device-info.ts';
 import { DeviceEvents } from '../info/events.ts';
@@ -26,6 +25,7 @@ import { type DeviceMemoryRange, DeviceRanges } from '../memory/device-range.ts'
 import { DmaMemory, foreignName } from '../memory/dma-memory.ts';
 import { type DmabufExport, DmabufImports, exportBlock, type ImportedMapping } from '../memory/dmabuf.ts';
 import { type HostMapOptions, type HostMapping, HostMemory } from '../memory/host-memory.ts';
+import type { DeviceOptions } from './device-options.ts';
 
 /** Properties of a card: HW_IP_INFO and the constants of its generation. */
 export interface DeviceInfo extends HwIpInfo {

@@ -10,9 +10,9 @@ import { isUcxError, type UcxError } from '../../ucs/type/error.ts';
 import { checkMethods, checkObject, checkText, checkWord32, invalidArgument } from '../base/argument-error.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError, gaudiErrorOfErrno } from '../base/gaudi-error.ts';
-import { checkDeviceOptions, type DeviceOptions } from '../dma/device-options.ts';
 import { asicProfileOf, getHwIpInfo } from '../info/device-info.ts';
 import { ControlDevice, Device } from './device.ts';
+import { checkDeviceOptions, type DeviceOptions } from './device-options.ts';
 
 /** Length of a bus id without its domain, such as `3b:00.0`. */
 const BUS_ID_WITHOUT_DOMAIN_LENGTH = 7;

@@ -1,24 +1,12 @@
 /** Options for opening a device, and their check. The card is selected in open.ts. */
 
 import type { Log } from '../../ucs/debug/log.ts';
-import type { Clock } from '../../ucs/sys/clock.ts';
 import { checkInteger, checkLength, checkMethods, checkObject, invalidArgument } from '../base/argument-error.ts';
-import { DMA_PACKET_BYTES_MAX } from './queue.ts';
+import type { DeviceDmaOptions } from '../dma/dma.ts';
+import { DMA_PACKET_BYTES_MAX } from '../dma/queue.ts';
 
 /** Maximum number of batches in flight of one queue: more than any driver accepts. */
 const SLOTS_MAX = 1024;
-
-/** Options of the DMA of a device; tests use small values. */
-export interface DeviceDmaOptions {
-  /** Maximum number of batches in flight of each queue, a power of two up to 1024. Default 32. */
-  readonly slots?: number;
-  /** Largest transfer of one packet in bytes. Default and maximum: just below 4 GiB. */
-  readonly packetBytesMax?: number;
-  /** Number of submissions that DMA leaves free for commandSubmission, out of the driver's limit of 64 on gaudi2. Default 8. */
-  readonly submissionsReserved?: number;
-  /** Clock for {@link DeviceDma.wait}. Default: the system clock. */
-  readonly clock?: Clock;
-}
 
 /** Options of a device; every one has a default. */
 export interface DeviceOptions {
