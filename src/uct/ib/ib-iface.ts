@@ -11,7 +11,7 @@ import { closedError, UcxError } from '../../ucs/type/error.ts';
 import { joinBig, joinWords } from '../../ucs/type/int64.ts';
 import { Status, statusName, statusString } from '../../ucs/type/status.ts';
 import { Wc, WcOpcode, WcStatus, wcStatusText } from '../../verbs/abi.ts';
-import type { CompletionChannel, CompletionQueue, SharedReceiveQueue } from '../../verbs/port.ts';
+import type { CompletionQueue, SharedReceiveQueue } from '../../verbs/port.ts';
 import type {
   AmHandler,
   Completion,
@@ -29,17 +29,21 @@ import { checkTimeout, Sleeper } from '../base/sleeper.ts';
 import { TransferCounters } from '../base/transfer-counters.ts';
 import { AtomicRetries } from './atomic-retries.ts';
 import { ibAttributes } from './attributes.ts';
-import { Buffers } from './base/buffers.ts';
+import type { Buffers } from './base/buffers.ts';
 import { IB_CONFIG_TABLE, type IbConfig, RC_CONFIG_TABLE, type RcConfig } from './base/config.ts';
-import { CqReader } from './base/cq-reader.ts';
+import type { CqReader } from './base/cq-reader.ts';
 import type { IbPort } from './base/ib-device.ts';
 import { IbKey } from './base/ib-key.ts';
 import { RC_NAME } from './base/ib-memory.ts';
 import { Opened } from './base/opened.ts';
 import { connectionStatusOfWc, statusOfWc } from './base/wc-status.ts';
 import { type EndpointOwner, IbEndpoint } from './ib-endpoint.ts';
-import { type Connection, inlineBytesOf, MessageKind } from './wire/connection.ts';
+import { IfaceQueues } from './iface-queues.ts';
+import { ClosingConnections } from './wire/closing-connections.ts';
+import { type Connection, MessageKind } from './wire/connection.ts';
 import { Connector, type ConnectorOwner } from './wire/connector.ts';
+import { CreditReturns } from './wire/credit-returns.ts';
+import { DatagramEvents } from './wire/datagram-events.ts';
 import { Datagrams } from './wire/datagrams.ts';
 import {
   type IbAddress,
@@ -49,14 +53,10 @@ import {
   packIbAddress,
   unpackIbAddress,
 } from './wire/ib-address.ts';
-import { Receiver } from './wire/receiver.ts';
+import type { Receiver } from './wire/receiver.ts';
 import type { TxEntry } from './wire/tx-entry.ts';
 import { isNative } from './wire/word.ts';
 
-/** Slots for bytes that are copied before they are sent, for all connections. */
-const TX_SLOTS = 512;
-/** Completions of sends that the queue can hold: work requests in flight of all connections. */
-const SEND_CQE = 16_384;
 /** Datagrams are read once in this number of calls of progress, and in every call while a connection is made. A power of two. */
 const DATAGRAMS_EVERY = 64;
 /** Device memory is registered by its dma-buf. */
@@ -91,11 +91,9 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   readonly iovMax: number;
   readonly #services: ComponentServices;
   readonly #opened: Opened = new Opened();
-  readonly #channel: CompletionChannel;
+  readonly #queues: IfaceQueues;
   readonly #alarm: EventAlarm;
-  /** Reports the datagrams, which the event loop handles, so that peers do not wait for progress. */
-  readonly #connectChannel: CompletionChannel;
-  readonly #connectAlarm: EventAlarm;
+  readonly #datagramEvents: DatagramEvents;
   readonly #sends: CqReader;
   readonly #receives: CqReader;
   readonly #connector: Connector;
@@ -104,10 +102,8 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   readonly #endpoints: Map<Connection, IbEndpoint> = new Map();
   /** Connections that have failed and are not destroyed. */
   readonly #failed: Connection[] = [];
-  /** Connections that are closed once everything posted has ended. */
-  readonly #closing: Set<Connection> = new Set();
-  /** Connections with credits for their peers that had no room to send them. */
-  readonly #uncredited: Set<Connection> = new Set();
+  readonly #closing: ClosingConnections = new ClosingConnections((connection) => this.#destroy(connection));
+  readonly #creditReturns: CreditReturns = new CreditReturns();
   readonly #retries: AtomicRetries = new AtomicRetries((completion, status) => this.complete(completion, status));
   #handler: AmHandler | undefined = undefined;
   #errorHandler: EndpointErrorHandler | undefined = undefined;
@@ -130,27 +126,28 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     this.deviceIndex = device.index;
     this.zcopyBytesMax = this.attributes.put.zcopyBytesMax;
     this.iovMax = this.attributes.put.iovMax;
-    const { maxCqe, maxSrqWr } = device.attributes;
     const opened = this.#opened;
     try {
-      this.#channel = opened.keep(device.context.createCompletionChannel());
-      this.sendDepth = Math.min(SEND_CQE, maxCqe);
-      this.sendRoom = this.sendDepth;
-      this.sendCq = device.context.createCq(this.sendDepth, this.#channel);
-      this.#sends = opened.keep(new CqReader(this.sendCq));
-      const receives = Math.min(this.rc.RX_QUEUE_LEN, maxSrqWr, maxCqe);
-      this.receiveCq = device.context.createCq(Math.min(receives * 2, maxCqe), this.#channel);
-      this.#receives = opened.keep(new CqReader(this.receiveCq));
-      this.tx = opened.keep(new Buffers(device, TX_SLOTS, this.segBytes));
-      this.receiver = opened.keep(new Receiver(device, receives, this.segBytes));
-      this.inlineBytes = inlineBytesOf(this);
+      const queues = opened.keep(new IfaceQueues(port, this.rc, this.segBytes));
+      this.#queues = queues;
+      this.sendDepth = queues.sendDepth;
+      this.sendRoom = queues.sendDepth;
+      this.sendCq = queues.sendCq;
+      this.receiveCq = queues.receiveCq;
+      this.#sends = queues.sends;
+      this.#receives = queues.receives;
+      this.tx = queues.tx;
+      this.receiver = queues.receiver;
+      this.inlineBytes = queues.inlineBytes;
       const qkey = Buffer.from(systemRandomBytes(4)).readUInt32LE() & 0x7fff_ffff;
-      this.#connectChannel = opened.keep(device.context.createCompletionChannel());
-      this.datagrams = opened.keep(new Datagrams(port, this.ib, qkey, this.#connectChannel));
-      this.#connectAlarm = opened.keep(new EventAlarm(this.#connectChannel.fd, () => this.#onConnectEvent()));
+      const connectChannel = opened.keep(device.context.createCompletionChannel());
+      this.datagrams = opened.keep(new Datagrams(port, this.ib, qkey, connectChannel));
+      this.#datagramEvents = opened.keep(
+        new DatagramEvents(connectChannel, this.datagrams, (message) => this.#connector.onMessage(message)),
+      );
       this.#alarm = opened.keep(
-        new EventAlarm(this.#channel.fd, () => {
-          this.#channel.consume();
+        new EventAlarm(queues.channel.fd, () => {
+          this.#queues.channel.consume();
           this.#sleeper.wake();
         }),
       );
@@ -172,7 +169,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     this.address = packIbAddress(this.self);
     this.#connector = new Connector(this);
     this.#sleeper = new Sleeper(services.clock, () => undefined);
-    this.#awaitDatagrams();
+    this.#datagramEvents.arm();
   }
 
   get closed(): boolean {
@@ -232,10 +229,10 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     this.receive();
     count += this.#deliver();
     this.#polls = (this.#polls + 1) & (DATAGRAMS_EVERY - 1);
-    if (this.#polls === 0 || this.#connector.pending > 0) this.#progressDatagrams();
-    if (this.#uncredited.size > 0) for (const connection of this.#uncredited) this.#credit(connection);
+    if (this.#polls === 0 || this.#connector.pending > 0) this.#datagramEvents.progress();
+    this.#creditReturns.progress();
     this.#retries.progress();
-    if (this.#closing.size > 0) this.#endClosing();
+    if (this.#closing.size > 0) this.#closing.progress();
     if (count > 0 && this.#sleeper.sleeping) this.#sleeper.wake();
     return count;
   }
@@ -266,7 +263,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
 
   close(): void {
     if (this.#closed) return;
-    for (const connection of this.#connections.values()) this.#startClose(connection);
+    for (const connection of this.#connections.values()) this.#closing.start(connection);
     this.#endpoints.clear();
     this.#drain();
     this.#closed = true;
@@ -311,7 +308,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
 
   closeEndpoint({ connection }: IbEndpoint): void {
     this.#endpoints.delete(connection);
-    this.#startClose(connection);
+    this.#closing.start(connection);
     if (!connection.isBusy) this.#destroy(connection);
   }
 
@@ -398,19 +395,9 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     for (let i = 0; i < count && this.receiver.length > 0 && !this.#closed; i++) {
       const connection = this.receiver.deliver(handler, this.#onReceived);
       connection.delivered += 1;
-      if (connection.delivered >= this.rc.FC_WND_SIZE >> 1) this.#credit(connection);
+      if (connection.delivered >= this.rc.FC_WND_SIZE >> 1) this.#creditReturns.send(connection);
     }
     return count;
-  }
-
-  #credit(connection: Connection): void {
-    const isDone = connection.isDestroyed || connection.failure !== Status.OK || connection.isClosing;
-    if (!isDone && !connection.sendControl(MessageKind.CREDIT, connection.delivered)) {
-      this.#uncredited.add(connection);
-      return;
-    }
-    connection.delivered = 0;
-    this.#uncredited.delete(connection);
   }
 
   #onControl(connection: Connection, kind: number, count: number): void {
@@ -423,22 +410,6 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     if (kind !== MessageKind.CLOSE) return;
     if (this.#endpoints.has(connection)) connection.fail(Status.CONNECTION_RESET);
     else this.#destroy(connection);
-  }
-
-  /** Lets the event loop report the next datagram; those that have come before are read now. */
-  #awaitDatagrams(): void {
-    this.datagrams.reader.cq.requestNotify();
-    this.#progressDatagrams();
-    this.#connectAlarm.arm();
-  }
-
-  #onConnectEvent(): void {
-    this.#connectChannel.consume();
-    this.#awaitDatagrams();
-  }
-
-  #progressDatagrams(): void {
-    this.datagrams.progress((message) => this.#connector.onMessage(message));
   }
 
   #reportFailures(): number {
@@ -456,22 +427,9 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     return count;
   }
 
-  /** Sends the close message after everything posted, and lets all of it end. */
-  #startClose(connection: Connection): void {
-    if (connection.isClosing || connection.isDestroyed) return;
-    connection.isClosing = true;
-    connection.uncork();
-    connection.sendControl(MessageKind.CLOSE, 0);
-    if (connection.isBusy) this.#closing.add(connection);
-  }
-
-  #endClosing(): void {
-    for (const connection of this.#closing) if (!connection.isBusy) this.#destroy(connection);
-  }
-
   #destroy(connection: Connection): void {
-    this.#closing.delete(connection);
-    this.#uncredited.delete(connection);
+    this.#closing.forget(connection);
+    this.#creditReturns.forget(connection);
     this.#connector.forget(connection);
     this.#connections.delete(connection.qp.qpNum);
     connection.destroy();
@@ -483,7 +441,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     while (this.#closing.size > 0) {
       this.#progressSends();
       this.receive();
-      this.#endClosing();
+      this.#closing.progress();
       if (this.clock.nowNs() >= deadlineNs) return;
     }
   }
