@@ -44,7 +44,7 @@ export function createEndpoint(
   using params = new Fields(UCP_EP_PARAMS);
   using ep = new OutValue();
   const { ERR_HANDLING_MODE, ERR_HANDLER } = UCP_EP_PARAM_FIELD;
-  params.setU64('err_handler.cb', worker.errorCallback.address);
+  params.setU64('err_handler.cb', worker.endpoints.errorCallback.address);
   params.setU64('field_mask', setPeer(params) | ERR_HANDLING_MODE | ERR_HANDLER);
   const createAs = (mode: number): Status => {
     params.setU32('err_mode', mode);
@@ -61,5 +61,5 @@ export function createEndpoint(
     status = createAs(UCP_ERR_HANDLING_MODE.NONE);
   }
   checkStatus(status, 'ucp_ep_create');
-  return worker.adopt(ep.value, nodeAddress, { options, isWatched });
+  return worker.endpoints.adopt(ep.value, nodeAddress, { options, isWatched });
 }

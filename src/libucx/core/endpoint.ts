@@ -20,6 +20,7 @@ import { checkRawMemory } from '../../ucp/api/memory/raw-bytes.ts';
 import type { RemoteKey } from '../../ucp/api/memory.ts';
 import type { AtomicName, AtomicParams, PutParams, Request, RequestParams } from '../../ucp/api/request.ts';
 import { WordOperation } from '../../ucp/api/word-operation.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { isWrong, requireAtomics, startAtomic } from '../amo/atomic-start.ts';
 import { UCP_EP_CLOSE_FLAG, UCP_FEATURE } from '../c/abi.ts';
@@ -84,7 +85,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   /** The endpoint to the same peer over the transports of the node; undefined if they do not reach it. */
   get nodeEndpoint(): ApiEndpoint | undefined {
-    this.#nodeEndpoint ??= this.worker.nodeEndpoint(this.#nodeAddress);
+    if (this.#nodeAddress.byteLength > 0) this.#nodeEndpoint ??= this.#connectNode();
     return this.#nodeEndpoint;
   }
 
@@ -216,6 +217,15 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     this.checkOpen();
     checkSides(this.worker.context, this, accessesOf(operation), local, 0, rkey, 0, 0);
     return explainOver(this.worker.context, this, operation, local, rkey);
+  }
+
+  #connectNode(): ApiEndpoint | undefined {
+    try {
+      return this.worker.node.endpoint(this.#nodeAddress, { errorHandling: 'none' });
+    } catch (error) {
+      if (isUcxError(error) && error.status === Status.UNREACHABLE) return undefined;
+      throw error;
+    }
   }
 
   protected override onForced(): void {
@@ -361,7 +371,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     const closing = this.#closeUcp();
     await this.worker.teardown.closed(closing, () => this.isForced && !this.#isWatched);
     if (this.isForced) this.onceDropped?.();
-    this.worker.forgetEndpoint(this);
+    this.worker.endpoints.forget(this);
     await this.#nodeEndpoint?.close({ force: true });
   }
 

@@ -1,13 +1,13 @@
 /** A worker over libucp: progress, events, tag matching, and services for endpoints. It also makes progress on the worker of the node's transports. */
 
-import { allocateScratch, EventAlarm, EventFd, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
+import { allocateScratch, EventAlarm, EventFd, type ScratchBlock } from '../../sys/index.ts';
 import { AM_HEADER_BYTES_MAX, type AmCallback, type MessageQueue } from '../../ucp/api/active-message.ts';
 import { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
 import { MessageQueues } from '../../ucp/api/awaited/message-queue.ts';
 import { Notifications } from '../../ucp/api/awaited/notifications.ts';
 import type { MessageOwner, ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import { checkOptions } from '../../ucp/api/check-options.ts';
-import type { AddressEndpointOptions, Endpoint as ApiEndpoint } from '../../ucp/api/endpoint.ts';
+import type { AddressEndpointOptions } from '../../ucp/api/endpoint.ts';
 import { checkErrorHandling } from '../../ucp/api/error-handling.ts';
 import type { Listener, ListenerOptions } from '../../ucp/api/listener.ts';
 import { checkRawAddress } from '../../ucp/api/memory/raw-bytes.ts';
@@ -16,30 +16,28 @@ import type { WorkerSnapshot } from '../../ucp/api/snapshot.ts';
 import { TAG_MASK_FULL, type Tag } from '../../ucp/api/tag.ts';
 import type { Worker as ApiWorker, ConnectNbxOptions, TagMessage, WorkerOptions } from '../../ucp/api/worker.ts';
 import type { CopyingWorker } from '../../ucp/staging/device-copier.ts';
-import { endpointConnect, endpointFail } from '../../ucs/debug/diagnostics.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
-import { checkStatus, isUcxError, statusError } from '../../ucs/type/error.ts';
+import { checkStatus, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { fenceBlocks, requireFeature } from '../c/features.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import type { Carrier } from '../c/request-query.ts';
 import { DeviceTransfers } from '../device/transfers.ts';
-import type { EndpointHandling, EngineContext, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import type { EngineContext, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import { Teardown } from '../engine/teardown.ts';
 import { packEnvelope, rawBytes, unpackEnvelope } from '../mem/envelope.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { receiveMessageData } from '../messages/message-data.ts';
 import { StreamReceives } from '../messages/stream-receives.ts';
 import { TagReceives } from '../messages/tag-receives.ts';
-import { Arrivals, type Descriptor, NOTIFICATION_AM_ID, type Senders } from '../request/arrivals.ts';
+import { Arrivals, type Descriptor, NOTIFICATION_AM_ID } from '../request/arrivals.ts';
 import { Buffers } from '../request/buffers.ts';
-import { OperationCounters } from '../request/operation-counters.ts';
-import { RequestKind, type RequestOwner, TRANSPORT, type UcpRequest } from '../request/request.ts';
+import { RequestKind } from '../request/request.ts';
 import { Requests } from '../request/requests.ts';
 import { Endpoint } from './endpoint.ts';
 import { connectToAddress } from './endpoint-create.ts';
+import { EndpointTable } from './endpoint-table.ts';
 import { SocketEndpoints } from './socket-endpoints.ts';
 import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
 import { workerSnapshot } from './worker-snapshot.ts';
@@ -47,20 +45,18 @@ import { workerSnapshot } from './worker-snapshot.ts';
 /** Class of workers in the tree of counters. */
 export const WORKER_CLASS = 'ucp_worker';
 
-/** A worker. */
-export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, MessageOwner, RequestOwner, Senders {
+/** A worker. Its endpoints, requests, arrived messages and operations on memory of cards are objects of their own. */
+export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, MessageOwner {
   readonly context: EngineContext;
   readonly functions: LibucpFunctions;
   /** The handle of libucp. */
   readonly handle: number;
   readonly requests: Requests;
-  readonly operations: OperationCounters;
-  innerDepth = 0;
   readonly buffers: Buffers;
   readonly arrivals: Arrivals;
   readonly streams: StreamReceives;
   readonly teardown: Teardown = new Teardown(this);
-  readonly errorCallback: NativeCallback;
+  readonly endpoints: EndpointTable;
   /** Operations on memory of cards. */
   readonly devices: DeviceTransfers;
   /** Memory for the header of the message that is being sent. */
@@ -72,10 +68,6 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
   protected readonly arrivedNotifications: Notifications;
   readonly #sockets: SocketEndpoints;
   readonly #alarm: EventAlarm;
-  /** Endpoints by the handle of libucp. */
-  readonly #endpoints: Map<number, Endpoint> = new Map();
-  /** Endpoints that libucp has reported as failed, during a call of C. */
-  #failed: [Endpoint, Status, boolean][] = [];
   /** Called when libucp or the node has a new event. */
   readonly #sleepers: Set<() => void> = new Set();
   #isNodeAsleep = false;
@@ -98,14 +90,9 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     this.streams = new StreamReceives();
     this.node = context.node.worker();
     this.node.observation.isTold = false;
-    this.operations = new OperationCounters(context.clock);
-    this.requests = new Requests(this.functions, this, context.clock, context.requestsMax);
-    this.errorCallback = new NativeCallback({
-      result: 'void',
-      parameters: ['uint64_t', 'uint64_t', 'int8_t'],
-      call: (_argument: number, ep: number, status: Status) => this.#noteFailure(ep, status, false),
-    });
-    this.arrivals = new Arrivals(this.functions, this.handle, this, this);
+    this.requests = new Requests(this.functions, this.handle, context, () => this.promises.requestFreed());
+    this.endpoints = new EndpointTable(this);
+    this.arrivals = new Arrivals(this.functions, this.handle, this, this.endpoints, this.requests.operations);
     if ((context.features & UCP_FEATURE.AM) !== 0) this.arrivals.open();
     this.devices = new DeviceTransfers(this);
     this.buffers = new Buffers(context, this.requests, this.devices);
@@ -153,7 +140,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     this.#progressCalls += 1;
     let count = events + this.requests.progress(events) + this.streams.progress(events);
     if (this.arrivals.hasWaiting) count += this.arrivals.dispatch();
-    if (this.#failed.length > 0) count += this.#reportFailed();
+    if (this.endpoints.isDue) count += this.endpoints.progress();
     if (this.#sockets.isDue) count += this.#sockets.progress();
     if (this.isNodeBusy) count += this.node.progress();
     if (this.devices.isDue) count += this.devices.progress();
@@ -162,15 +149,15 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
 
   snapshot(): WorkerSnapshot {
     const { handle, clientId, requests } = this;
-    return workerSnapshot({ handle, clientId, requests, endpoints: [...this.#endpoints.values()] });
+    return workerSnapshot({ handle, clientId, requests, endpoints: this.endpoints.all });
   }
 
   stats(): StatsNode {
     const levels = {
       requests_in_use: this.requestsInUse,
-      endpoints: this.#endpoints.size,
+      endpoints: this.endpoints.size,
       progress: this.#progressCalls,
-      ...this.operations.values,
+      ...this.requests.operations.values,
     };
     // Of the worker of the node only the interfaces: its operations are parts of operations of this worker.
     return statsNode(WORKER_CLASS, '', levels, this.node.stats().children);
@@ -237,14 +224,10 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
       checkStatus(this.functions.ucp_worker_fence(this.handle), 'ucp_worker_fence');
       return;
     }
-    for (const endpoint of this.#endpoints.values()) if (!endpoint.closed) endpoint.fence();
+    for (const endpoint of this.endpoints.all) if (!endpoint.closed) endpoint.fence();
   }
 
   // Services for messages.
-
-  left(ep: number): void {
-    this.#noteFailure(ep, Status.CONNECTION_RESET, true);
-  }
 
   endpointTo(sender: object | undefined): Endpoint {
     if (sender instanceof Endpoint) return sender;
@@ -270,50 +253,6 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     return receiveMessageData(this, message, local, localOffset, byteLength, params, access);
   }
 
-  // Services for requests.
-
-  freeRequest(request: UcpRequest): void {
-    this.requests.free(request);
-    this.promises.requestFreed();
-  }
-
-  carrierOf(request: UcpRequest): Carrier | undefined {
-    return this.requests.carrierOf(request);
-  }
-
-  cancelRequest(request: UcpRequest): boolean {
-    return this.requests.cancel(this.handle, request);
-  }
-
-  // Services for endpoints.
-
-  adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): Endpoint {
-    const endpoint = new Endpoint(this, handle, nodeAddress, handling);
-    this.#endpoints.set(handle, endpoint);
-    if (endpointConnect.hasSubscribers) endpointConnect.publish({ transports: endpoint.transports, status: Status.OK });
-    return endpoint;
-  }
-
-  forgetEndpoint(endpoint: EngineEndpoint): void {
-    this.#endpoints.delete(endpoint.handle);
-  }
-
-  /** The endpoint of a handle of libucp; one that the peer has initiated is registered. */
-  endpointOf(handle: number): Endpoint {
-    return this.#endpoints.get(handle) ?? this.adopt(handle, new Uint8Array(0), { options: {}, isWatched: false });
-  }
-
-  /** An endpoint over the transports of the node; undefined if they do not reach the worker with the address. */
-  nodeEndpoint(address: Uint8Array): ApiEndpoint | undefined {
-    if (address.byteLength === 0) return undefined;
-    try {
-      return this.node.endpoint(address, { errorHandling: 'none' });
-    } catch (error) {
-      if (isUcxError(error) && error.status === Status.UNREACHABLE) return undefined;
-      throw error;
-    }
-  }
-
   /** Memory for the headers of messages, until the next call: the block in use now belongs to a request. */
   takeHeader(): ScratchBlock {
     const block = this.headers;
@@ -329,7 +268,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     this.#sleepers.add(wake);
     if (this.isNodeBusy) this.#joinNode();
     const hasArrived = this.arrivals.hasWaiting || this.streams.checkReady();
-    const isNew = this.requests.checkEnded() || hasArrived || this.#failed.length > 0;
+    const isNew = this.requests.checkEnded() || hasArrived || this.endpoints.isDue;
     const isDue = isNew || this.#sockets.isDue || this.devices.isDue;
     // Armed or not: events since the last progress are handled first.
     if (isDue || functions.ucp_worker_arm(this.handle) !== Status.OK) setImmediate(() => this.#wakeSleepers());
@@ -364,24 +303,6 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     for (const wake of sleepers) wake();
   }
 
-  /** Records a failure during a call of C: progress reports it afterwards. */
-  #noteFailure(ep: number, status: Status, closedByPeer: boolean): void {
-    const endpoint = this.#endpoints.get(ep);
-    this.requests.endpointLost();
-    if (endpoint !== undefined) this.#failed.push([endpoint, status, closedByPeer]);
-  }
-
-  #reportFailed(): number {
-    let count = 0;
-    for (; this.#failed.length > 0; count++) {
-      const [endpoint, status, closedByPeer] = this.#failed.shift()!;
-      endpoint.onFailed(status, closedByPeer);
-      // The lanes of a failed endpoint are not queried.
-      if (endpointFail.hasSubscribers) endpointFail.publish({ transports: [TRANSPORT], status });
-    }
-    return count;
-  }
-
   get #isIdle(): boolean {
     return this.requests.inProgress === 0 && !this.requests.hasEnded && this.devices.isIdle;
   }
@@ -406,11 +327,11 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
   protected override async shutDown(): Promise<void> {
     this.#sockets.close();
     this.teardown.begin();
-    for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
+    for (const endpoint of this.endpoints.all) await endpoint.close({ force: true });
     this.#queues.close();
     this.arrivedNotifications.close();
     this.driver.endServing();
-    this.requests.cancelAll(this.handle, () => true);
+    this.requests.cancelAll();
     await this.promises.idle();
     await this.teardown.waitFor(() => this.#isIdle);
     this.isClosed = true;
@@ -424,7 +345,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     this.requests.close();
     this.devices.close();
     this.headers.free();
-    this.errorCallback.close();
+    this.endpoints.close();
     this.#sockets.free();
     await this.node.close();
     this.context.forget(this);

@@ -174,6 +174,15 @@ export interface StreamTracker {
   remove(stream: object): void;
 }
 
+/** The endpoints of a worker. */
+export interface EndpointRegistry {
+  /** Callback for libucp on the failure of an endpoint. */
+  readonly errorCallback: NativeCallback;
+  /** Makes the endpoint of a handle of libucp, and registers it. */
+  adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): EngineEndpoint;
+  forget(endpoint: EngineEndpoint): void;
+}
+
 /** The worker of an endpoint. */
 export interface EngineWorker {
   readonly context: EngineContext;
@@ -189,17 +198,11 @@ export interface EngineWorker {
   readonly devices: DeviceOperations;
   /** The worker of the node's transports. */
   readonly node: CopyingWorker;
-  /** Callback for libucp on the failure of an endpoint. */
-  readonly errorCallback: NativeCallback;
+  readonly endpoints: EndpointRegistry;
   /** Memory for the header of the message that is being sent. */
   readonly headers: ScratchBlock;
   /** Memory for headers, until the next call: the block in use now belongs to a request. */
   takeHeader(): ScratchBlock;
-  /** Makes the endpoint of a handle of libucp, and registers it. */
-  adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): EngineEndpoint;
-  /** An endpoint over the transports of the node; undefined if they do not reach the worker with the address. */
-  nodeEndpoint(address: Uint8Array): ApiEndpoint | undefined;
-  forgetEndpoint(endpoint: EngineEndpoint): void;
   /** Receives the data of an active message. @param access for which the memory must be mapped: bits of MemAccess. Default local writes */
   receiveData(
     message: ReceivedMessage,

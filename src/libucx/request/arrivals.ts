@@ -54,7 +54,6 @@ class Arrival {
 
 /** The endpoints by their handles of libucp. */
 export interface Senders {
-  readonly operations: Pick<OperationCounters, 'countMessage'>;
   endpointOf(ep: number): object;
   /** Called inside a call of C when the peer closes its endpoint. */
   left(ep: number): void;
@@ -73,10 +72,18 @@ export class Arrivals implements MessageHandlers {
   /** Descriptors of long messages that libucp keeps, by their addresses. */
   readonly #held: Set<number> = new Set();
   readonly #senders: Senders;
+  readonly #operations: OperationCounters;
 
   /** @param worker the handle of libucp */
-  constructor(functions: LibucpFunctions, worker: number, owner: MessageOwner, senders: Senders) {
+  constructor(
+    functions: LibucpFunctions,
+    worker: number,
+    owner: MessageOwner,
+    senders: Senders,
+    operations: OperationCounters,
+  ) {
     this.#senders = senders;
+    this.#operations = operations;
     this.#functions = functions;
     this.#worker = worker;
     this.#owner = owner;
@@ -170,7 +177,7 @@ export class Arrivals implements MessageHandlers {
 
   #handle(message: ReceivedMessage): void {
     const handler = this.#handlers[message.id];
-    if (handler !== undefined && !OWN_IDS.includes(message.id)) this.#senders.operations.countMessage();
+    if (handler !== undefined && !OWN_IDS.includes(message.id)) this.#operations.countMessage();
     try {
       handler?.(message);
     } finally {

@@ -22,10 +22,11 @@ export const STREAM_RECEIVE = 'stream/recv';
 export const RequestKind = { NONE: 0, SEND: 1, TAG_RECV: 2, AM_RECV: 3, COMPOSITE: 4 } as const;
 export type RequestKind = (typeof RequestKind)[keyof typeof RequestKind];
 
-/** The services of the worker for a request. */
+/** The services of the requests of a worker for each of them. */
 export interface RequestOwner {
-  freeRequest(request: UcpRequest): void;
-  cancelRequest(request: UcpRequest): boolean;
+  /** See Request.free and Request.cancel. */
+  free(request: UcpRequest): void;
+  cancel(request: UcpRequest): boolean;
   /** Operations of the program, which are counted and observed. */
   readonly operations: OperationCounters;
   /** What carried an ended operation; undefined if it is not known. */
@@ -136,11 +137,11 @@ export class UcpRequest implements ApiRequest {
   }
 
   free(): void {
-    this.#owner.freeRequest(this);
+    this.#owner.free(this);
   }
 
   cancel(): boolean {
-    return this.#owner.cancelRequest(this);
+    return this.#owner.cancel(this);
   }
 
   /** Initializes the request for a new operation. */

@@ -16,6 +16,7 @@ import { UCP_TAG_RECV_INFO } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { type Carrier, RequestQuery } from '../c/request-query.ts';
 import { type LocalBuffer, pin } from '../mem/memory-handle.ts';
+import { OperationCounters } from './operation-counters.ts';
 import { OperationParameters } from './operation-parameters.ts';
 import { ALONE, RequestKind, type RequestOwner, TRANSPORT, UcpRequest } from './request.ts';
 
@@ -29,7 +30,9 @@ const SPENT_MAX = 16;
 const QUIET_CALLS_MASK = 63;
 
 /** The requests of one worker. */
-export class Requests extends OperationParameters {
+export class Requests extends OperationParameters implements RequestOwner {
+  readonly operations: OperationCounters;
+  innerDepth = 0;
   /** Memory for the result of a receive that ends at once: a tag and a length, or a length. */
   readonly info: number;
   readonly #infoWords: Uint32Array;
@@ -39,7 +42,9 @@ export class Requests extends OperationParameters {
   readonly coarse: CoarseClock;
   /** Requests in use at most. */
   readonly max: number;
-  readonly #owner: RequestOwner;
+  readonly #onFreed: () => void;
+  /** The handle of libucp's worker. */
+  readonly #worker: number;
   readonly #functions: LibucpFunctions;
   readonly #pool: ObjectPool<UcpRequest>;
   /** Requests by index. */
@@ -60,16 +65,27 @@ export class Requests extends OperationParameters {
   /** Number of endpoints that have failed or are being closed: libucp may not be asked about their requests. */
   #lost = 0;
 
-  /** @param requestsMax maximum number of requests in use; beyond it operations return NO_RESOURCE: see UCX_REQUESTS_MAX */
-  constructor(functions: LibucpFunctions, owner: RequestOwner, clock: Clock, requestsMax: number) {
+  /**
+   * @param worker the handle of libucp
+   * @param services the clock; the maximum number of requests in use, beyond which operations return NO_RESOURCE: see UCX_REQUESTS_MAX
+   * @param onFreed called when a request was freed
+   */
+  constructor(
+    functions: LibucpFunctions,
+    worker: number,
+    { clock, requestsMax }: { readonly clock: Clock; readonly requestsMax: number },
+    onFreed: () => void,
+  ) {
     super();
+    this.operations = new OperationCounters(clock);
     this.coarse = new CoarseClock(clock);
     this.max = requestsMax;
-    this.#owner = owner;
+    this.#worker = worker;
+    this.#onFreed = onFreed;
     this.#functions = functions;
     this.#pool = new ObjectPool(requestsMax, () => {
       const index = this.#freeIndices.pop() ?? this.#all.length;
-      const request = new UcpRequest(owner, index);
+      const request = new UcpRequest(this, index);
       this.#all[index] = request;
       return request;
     });
@@ -166,8 +182,7 @@ export class Requests extends OperationParameters {
     params: RequestParams | undefined,
   ): Status | Request {
     if (pointer <= 0) {
-      if (this.#owner.innerDepth === 0)
-        this.#owner.operations.count(protocol, kind === RequestKind.TAG_RECV, byteLength, pointer);
+      if (this.innerDepth === 0) this.operations.count(protocol, kind === RequestKind.TAG_RECV, byteLength, pointer);
       return statusOf(pointer);
     }
     const request = this.#pool.get()!;
@@ -193,12 +208,11 @@ export class Requests extends OperationParameters {
 
   /** Runs code that starts parts of operations, which are neither counted nor observed. */
   runInner<T>(run: () => T): T {
-    const owner = this.#owner;
-    owner.innerDepth += 1;
+    this.innerDepth += 1;
     try {
       return run();
     } finally {
-      owner.innerDepth -= 1;
+      this.innerDepth -= 1;
     }
   }
 
@@ -238,7 +252,7 @@ export class Requests extends OperationParameters {
   /** Returns a continuing operation to the application. */
   adopt(request: UcpRequest, params: RequestParams | undefined): Request {
     request.startMs = this.coarse.nowMs;
-    if (!request.isInner) this.#owner.operations.countRequest();
+    if (!request.isInner) this.operations.countRequest();
     if (params !== undefined) {
       request.callback = params.callback;
       request.userData = params.userData;
@@ -257,7 +271,7 @@ export class Requests extends OperationParameters {
     }
     request.callback = params.callback;
     request.userData = params.userData;
-    if (!request.isInner) this.#owner.operations.countRequest();
+    if (!request.isInner) this.operations.countRequest();
     request.end(status);
     // The callback may have freed it.
     return request.kind === RequestKind.NONE ? request.status : request;
@@ -382,12 +396,12 @@ export class Requests extends OperationParameters {
   }
 
   /** Requests cancellation by libucp. @returns true if it has ended with CANCELED; else it ends by itself, completed or canceled */
-  cancel(worker: number, request: UcpRequest): boolean {
+  cancel(request: UcpRequest): boolean {
     if (request.isCompleted) return false;
     request.isCanceled = true;
     if (request.abandon !== undefined) return request.abandon();
     if (request.handle === 0) return false;
-    this.#functions.ucp_request_cancel(worker, request.handle);
+    this.#functions.ucp_request_cancel(this.#worker, request.handle);
     if (request.isPolled) this.#poll();
     const at = this.#ended.indexOf(request);
     if (at < 0 || this.#statuses[at] !== Status.CANCELED) return false;
@@ -398,11 +412,10 @@ export class Requests extends OperationParameters {
     return true;
   }
 
-  /** Requests cancellation of all matching requests. */
-  cancelAll(worker: number, isMeant: (request: UcpRequest) => boolean): void {
-    for (const request of this.#all) {
-      if (request !== undefined && request.kind !== RequestKind.NONE && isMeant(request)) this.cancel(worker, request);
-    }
+  /** Requests cancellation of all requests. */
+  cancelAll(): void {
+    for (const request of this.#all)
+      if (request !== undefined && request.kind !== RequestKind.NONE) this.cancel(request);
   }
 
   /** Ends all operations with CANCELED, when libucp makes no progress any more. Returns how many of each kind. */
@@ -423,6 +436,7 @@ export class Requests extends OperationParameters {
     if (request.kind === RequestKind.NONE) throw invalidParam('request', 'must not be freed twice', request.protocol);
     if (!request.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
     this.#recycle(request);
+    this.#onFreed();
   }
 
   /** Releases a request that was never started. */

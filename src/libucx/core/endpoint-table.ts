@@ -1,0 +1,85 @@
+/** The endpoints of one worker, by their handles of libucp, and their failures, which libucp reports inside its calls. It creates no handles. */
+
+import { NativeCallback } from '../../sys/index.ts';
+import { endpointConnect, endpointFail } from '../../ucs/debug/diagnostics.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { EndpointHandling, EndpointRegistry, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import type { Senders } from '../request/arrivals.ts';
+import { TRANSPORT } from '../request/request.ts';
+import { Endpoint } from './endpoint.ts';
+
+/** The endpoints. */
+export class EndpointTable implements EndpointRegistry, Senders {
+  readonly errorCallback: NativeCallback;
+  readonly #worker: EngineWorker;
+  readonly #endpoints: Map<number, Endpoint> = new Map();
+  /** Endpoints that libucp has reported as failed, during a call of C. */
+  #failed: [Endpoint, Status, boolean][] = [];
+
+  constructor(worker: EngineWorker) {
+    this.#worker = worker;
+    this.errorCallback = new NativeCallback({
+      result: 'void',
+      parameters: ['uint64_t', 'uint64_t', 'int8_t'],
+      call: (_argument: number, ep: number, status: Status) => this.#noteFailure(ep, status, false),
+    });
+  }
+
+  get all(): readonly Endpoint[] {
+    return [...this.#endpoints.values()];
+  }
+
+  get size(): number {
+    return this.#endpoints.size;
+  }
+
+  /** Whether there is work for {@link progress}. */
+  get isDue(): boolean {
+    return this.#failed.length > 0;
+  }
+
+  adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): Endpoint {
+    const endpoint = new Endpoint(this.#worker, handle, nodeAddress, handling);
+    this.#endpoints.set(handle, endpoint);
+    if (endpointConnect.hasSubscribers) endpointConnect.publish({ transports: endpoint.transports, status: Status.OK });
+    return endpoint;
+  }
+
+  forget(endpoint: EngineEndpoint): void {
+    this.#endpoints.delete(endpoint.handle);
+  }
+
+  /** The endpoint of a handle of libucp; one that the peer has initiated is registered. */
+  endpointOf(handle: number): Endpoint {
+    return this.#endpoints.get(handle) ?? this.adopt(handle, new Uint8Array(0), { options: {}, isWatched: false });
+  }
+
+  left(ep: number): void {
+    this.#noteFailure(ep, Status.CONNECTION_RESET, true);
+  }
+
+  /** Reports failures to their endpoints. */
+  progress(): number {
+    let count = 0;
+    for (let failed = this.#failed.shift(); failed !== undefined; failed = this.#failed.shift()) {
+      const [endpoint, status, closedByPeer] = failed;
+      endpoint.onFailed(status, closedByPeer);
+      // The lanes of a failed endpoint are not queried.
+      if (endpointFail.hasSubscribers) endpointFail.publish({ transports: [TRANSPORT], status });
+      count += 1;
+    }
+    return count;
+  }
+
+  /** Releases the callback, which libucp does not call any more. */
+  close(): void {
+    this.errorCallback.close();
+  }
+
+  /** Records a failure during a call of C: progress reports it afterwards. */
+  #noteFailure(ep: number, status: Status, closedByPeer: boolean): void {
+    const endpoint = this.#endpoints.get(ep);
+    this.#worker.requests.endpointLost();
+    if (endpoint !== undefined) this.#failed.push([endpoint, status, closedByPeer]);
+  }
+}
