@@ -63,7 +63,7 @@ describe.each(KINDS)('a half that fails by itself, over %s', (name) => {
   it('notifies the other, where all pending operations end', async () => {
     const pair = await knownPair(name);
     const ended = beginAll(pair.ab);
-    nativeWorker(pair.two.worker).onPeerGone(connectionOf(pair.two), Status.ENDPOINT_TIMEOUT);
+    nativeWorker(pair.two.worker).endpoints.onPeerGone(connectionOf(pair.two), Status.ENDPOINT_TIMEOUT);
     await driveUntil(pair, () => ended.length === 3);
     expect(new Set(ended)).toEqual(new Set([Status.CONNECTION_RESET]));
     expect([pair.ab.status, pair.ba.status]).toEqual([Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT]);
@@ -77,7 +77,7 @@ describe.each(KINDS)('a half that fails by itself, over %s', (name) => {
     const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
     const ab = one.worker.endpoint(two.worker.address());
     const failing = connectionOf(one);
-    nativeWorker(one.worker).onPeerGone(failing, Status.EXCEEDS_LIMIT);
+    nativeWorker(one.worker).endpoints.onPeerGone(failing, Status.EXCEEDS_LIMIT);
     const closed = ab.close();
     await driveUntil({ one, two }, () => nativeWorker(two.worker).connections.all.every((each) => each.isLoopback));
     await closed;

@@ -54,7 +54,7 @@ export interface EndpointWorker extends ProtocolHost {
   readonly promises: PromiseTier;
   readonly protocols: Protocols;
   readonly connections: Connections;
-  forgetEndpoint(connection: PeerConnection): void;
+  readonly endpoints: { forget(connection: PeerConnection): void };
 }
 
 /** An endpoint. */
@@ -280,7 +280,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
         !streams.isCopying(connection)
       );
     });
-    this.#worker.forgetEndpoint(connection);
+    this.#worker.endpoints.forget(connection);
     connections.close(connection);
   }
 

@@ -14,10 +14,9 @@ import { type AmCallback, checkAmId, type MessageQueue } from '../api/active-mes
 import { AwaitedWorker, type WorkerServices } from '../api/awaited/awaited-worker.ts';
 import { MessageQueues } from '../api/awaited/message-queue.ts';
 import { Notifications } from '../api/awaited/notifications.ts';
-import type { MessageOwner } from '../api/awaited/received-message.ts';
 import type { SignalFd } from '../api/awaited/worker-event.ts';
 import { checkOptions } from '../api/check-options.ts';
-import type { AddressEndpointOptions, EndpointOptions } from '../api/endpoint.ts';
+import type { AddressEndpointOptions } from '../api/endpoint.ts';
 import type { Engine } from '../api/engine.ts';
 import { checkErrorHandling } from '../api/error-handling.ts';
 import type { Listener, ListenerOptions } from '../api/listener.ts';
@@ -29,7 +28,7 @@ import type { Tag } from '../api/tag.ts';
 import type { ConnectNbxOptions, TagMessage, WorkerOptions } from '../api/worker.ts';
 import { Observation } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
-import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
+import type { ProtocolContext } from '../base/protocol-host.ts';
 import { ReceiveRequest, SendRequest } from '../base/request/message-request.ts';
 import { ConnectRequest, Request } from '../base/request/request.ts';
 import { RequestPool } from '../base/request/request-pool.ts';
@@ -46,14 +45,14 @@ import { staleKeyError } from '../mem/remote-key.ts';
 import type { ProtocolInfoMode } from '../proto/protocol-info.ts';
 import type { Resources } from '../resources/resources.ts';
 import { fenceConnection, initFlushOf } from '../rma/flush.ts';
-import type { CopyingWorker, DeviceCopier } from '../staging/device-copier.ts';
-import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
-import { Keepalive, type KeepaliveOwner } from '../wireup/keepalive.ts';
-import { PendingConnections } from '../wireup/pending-connections.ts';
+import type { DeviceCopier } from '../staging/device-copier.ts';
+import { Connections } from '../wireup/connections.ts';
+import type { PendingConnections } from '../wireup/pending-connections.ts';
 import { SocketConnections, type SocketOwner } from '../wireup/socket-connections.ts';
 import { Protocols } from './dispatch.ts';
-import { Endpoint, type EndpointWorker } from './endpoint.ts';
+import type { Endpoint, EndpointWorker } from './endpoint.ts';
 import { TransportSleep } from './sleep.ts';
+import { WorkerEndpoints } from './worker-endpoints.ts';
 import { workerSnapshot } from './worker-snapshot.ts';
 
 /** Mask for the number of progress calls: at every 256th one, transports with nothing in flight are polled too, because they may serve peers. */
@@ -77,17 +76,7 @@ export interface WorkerContext extends ProtocolContext, WorkerServices {
 }
 
 /** A worker. */
-export class Worker
-  extends AwaitedWorker<PeerMessage>
-  implements
-    CopyingWorker,
-    ProtocolHost,
-    EndpointWorker,
-    ConnectionsOwner,
-    KeepaliveOwner,
-    MessageOwner<PeerConnection, WaitingData>,
-    SocketOwner
-{
+export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implements EndpointWorker, SocketOwner {
   readonly context: WorkerContext;
   /** Warnings that peers can cause, limited in number. */
   readonly warnings: LimitedLog;
@@ -104,11 +93,10 @@ export class Worker
   readonly observation: Observation;
   /** The clock for the starts of requests, for snapshots. */
   readonly coarse: CoarseClock;
-  readonly #pending: PendingConnections = new PendingConnections((connection) => this.onConnectionFailed(connection));
-  readonly #endpoints: Map<PeerConnection, Endpoint> = new Map();
+  readonly endpoints: WorkerEndpoints;
+  readonly #pending: PendingConnections;
   readonly #queues: MessageQueues;
   protected readonly arrivedNotifications: Notifications;
-  readonly #keepalive: Keepalive;
   readonly #sleep: TransportSleep;
   internalTransfers = 0;
   readonly frameBytesMax: number;
@@ -140,7 +128,9 @@ export class Worker
     this.#quiet = new QuietIfaces(this.ifaces);
     this.activity = this.#quiet.activity;
     this.budget = new CreditBudget(context.unexpectedBytesMax);
-    this.connections = new Connections(this);
+    this.endpoints = new WorkerEndpoints(this);
+    this.#pending = this.endpoints.pending;
+    this.connections = new Connections(this, this.endpoints);
     this.protocols = new Protocols(this, this.connections, this);
     const { trace } = this.observation;
     for (const iface of this.ifaces) {
@@ -154,7 +144,6 @@ export class Worker
       this.protocols.am.setHandler(NOTIFICATION_ID, handler),
     );
     this.sockets = new SocketConnections(this, this.driver);
-    this.#keepalive = new Keepalive(this, context.clock, context.keepaliveNs);
     this.#sleep = new TransportSleep(this, context.clock, context.log);
   }
 
@@ -187,8 +176,7 @@ export class Worker
     this.checkOpen();
     checkErrorHandling(options, ['rawAddress']);
     if (checkRawAddress(options)) throw otherPrograms('worker address');
-    const connection = this.connections.connect(address);
-    return this.adopt(connection, options);
+    return this.endpoints.adopt(this.connections.connect(address), options);
   }
 
   listener(options: ListenerOptions = {}): Listener {
@@ -222,7 +210,7 @@ export class Worker
     const levels = {
       requests_in_use: this.requestsInUse,
       failures: this.requests.failures,
-      endpoints: this.#endpoints.size,
+      endpoints: this.endpoints.size,
       ...this.protocols.levels(),
       unexp_granted: this.budget.grantedBytes,
     };
@@ -230,7 +218,7 @@ export class Worker
   }
 
   snapshot(): WorkerSnapshot {
-    return workerSnapshot(this, (connection) => this.#endpoints.has(connection));
+    return workerSnapshot(this, (connection) => this.endpoints.has(connection));
   }
 
   tagRecvNbx(
@@ -295,20 +283,11 @@ export class Worker
   breaksProtocol(connection: PeerConnection, what: string): void {
     if (connection.failure !== Status.OK) return;
     this.warnings.warn(`a peer is disconnected: ${what}`);
-    this.onPeerGone(connection, Status.EXCEEDS_LIMIT);
-  }
-
-  adopt(connection: PeerConnection, options: EndpointOptions): Endpoint {
-    const endpoint = this.endpointTo(connection);
-    endpoint.setOptions(options);
-    this.#keepalive.start();
-    return endpoint;
+    this.endpoints.onPeerGone(connection, Status.EXCEEDS_LIMIT);
   }
 
   endpointTo(connection: PeerConnection): Endpoint {
-    const endpoint = this.#endpoints.get(connection) ?? new Endpoint(this, connection);
-    this.#endpoints.set(connection, endpoint);
-    return endpoint;
+    return this.endpoints.of(connection);
   }
 
   messageTaken(message: PeerMessage): void {
@@ -330,51 +309,9 @@ export class Worker
     this.protocols.am.release(message);
   }
 
-  watched(): readonly PeerConnection[] {
-    return this.connections.all.filter((connection) => {
-      const isWanted = this.#endpoints.get(connection)?.watchesPeer !== false;
-      if (!isWanted || connection.isLoopback) return false;
-      return connection.failure === Status.OK || this.connections.leaves(connection);
-    });
-  }
-
-  onAccepted(): void {
-    this.#keepalive.start();
-  }
-
-  onAttached(connection: PeerConnection): void {
-    this.sockets.attached(connection);
-  }
-
-  onDropped(connection: PeerConnection): void {
-    this.#endpoints.delete(connection);
-    this.#pending.delete(connection);
-    this.protocols.streams.forget(connection);
-  }
-
-  onPeerGone(connection: PeerConnection, status: Status): void {
-    connection.fail(status);
-    this.onConnectionFailed(connection);
-  }
-
-  onConnectionFailed(connection: PeerConnection): void {
-    this.protocols.streams.connectionEnded(connection);
-    const endpoint = this.#endpoints.get(connection);
-    // A connection without an endpoint is closed by the worker.
-    if (endpoint === undefined) this.connections.close(connection);
-    else endpoint.onFailed();
-    this.driver.wake();
-  }
-
   /** Called when a connection has requests that wait for resources. */
   connectionPending(connection: PeerConnection): void {
     this.#pending.add(connection);
-  }
-
-  /** Called when an endpoint was closed. */
-  forgetEndpoint(connection: PeerConnection): void {
-    this.#endpoints.delete(connection);
-    this.protocols.streams.forget(connection);
   }
 
   freeRequest(request: Request): void {
@@ -416,7 +353,7 @@ export class Worker
 
   protected override async shutDown(): Promise<void> {
     this.sockets.close();
-    for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
+    await this.endpoints.close();
     this.protocols.tag.close();
     this.#queues.close();
     this.arrivedNotifications.close();
@@ -430,7 +367,7 @@ export class Worker
     // Transports complete the transfers that they have started, as long as progress drives them.
     await this.promises.until(() => this.internalTransfers === 0);
     this.isClosed = true;
-    this.#keepalive.close();
+    this.endpoints.closeKeepalive();
     this.event.close();
     this.observation.close();
     for (const connection of this.connections.all) this.connections.close(connection);

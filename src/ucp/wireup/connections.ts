@@ -60,6 +60,10 @@ export interface ConnectionsOwner extends ConnectionOwner {
   readonly workerId: Uint8Array;
   /** Warnings that peers can cause, limited in number. */
   readonly warnings: LimitedLog;
+}
+
+/** What happens to connections. */
+export interface ConnectionEvents {
   /** Called when a peer has made a connection. */
   onAccepted(): void;
   /** Called when a half that was accepted does not wait for its client any more. */
@@ -73,6 +77,7 @@ export interface ConnectionsOwner extends ConnectionOwner {
 /** The connections. */
 export class Connections {
   readonly #owner: ConnectionsOwner;
+  readonly #events: ConnectionEvents;
   /** By the slot in their id; slot 0 stays empty. */
   readonly #slots: (PeerConnection | undefined)[] = [undefined];
   readonly #freeSlots: number[] = [];
@@ -91,8 +96,9 @@ export class Connections {
   readonly #accepted: Set<PeerConnection> = new Set();
   readonly #deferred: DeferredRequests;
 
-  constructor(owner: ConnectionsOwner) {
+  constructor(owner: ConnectionsOwner, events: ConnectionEvents) {
     this.#owner = owner;
+    this.#events = events;
     this.#deferred = new DeferredRequests(owner.context.clock);
   }
 
@@ -185,7 +191,7 @@ export class Connections {
     const home = this.#homes.get(connection);
     const isUnasked = home?.peer.passive.get(home.number) === connection;
     if (isUnasked || this.#leaving.has(connection)) this.close(connection);
-    else this.#owner.onConnectionFailed(connection);
+    else this.#events.onConnectionFailed(connection);
   }
 
   /** Sends the close message and closes a connection; if the peer has not answered yet, when it answers. No request waits on it any more. */
@@ -228,7 +234,7 @@ export class Connections {
   drop(connection: PeerConnection): void {
     this.#leaving.delete(connection);
     this.#draining.delete(connection);
-    if (this.#accepted.delete(connection)) this.#owner.onAttached(connection);
+    if (this.#accepted.delete(connection)) this.#events.onAttached(connection);
     const home = this.#homes.get(connection);
     if (home !== undefined) {
       const { peer, number } = home;
@@ -247,7 +253,7 @@ export class Connections {
       this.#freeSlots.push(connection.id & SLOT_MASK);
     }
     connection.close();
-    this.#owner.onDropped(connection);
+    this.#events.onDropped(connection);
   }
 
   #loopback(address: WorkerAddress): PeerConnection {
@@ -273,7 +279,7 @@ export class Connections {
   #onAttach(frame: AmFrame, { from: remoteId, windowBytes }: WireupFields): void {
     const connection = this.of(frame);
     if (connection !== undefined && this.#accepted.delete(connection)) {
-      this.#owner.onAttached(connection);
+      this.#events.onAttached(connection);
       this.#established(connection, remoteId, windowBytes);
       return;
     }
@@ -320,7 +326,7 @@ export class Connections {
       this.drop(connection);
       return statusError(status, 'the answer cannot be sent');
     }
-    this.#owner.onAccepted();
+    this.#events.onAccepted();
     const peer = known ?? this.#peers.get(packed, number);
     peer.passive.set(number, connection);
     this.#unclaimed += 1;

@@ -3,9 +3,7 @@
  * exchanged data. The connection manager is opened at the first use.
  */
 
-import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import { throwLater } from '../../ucs/debug/uncaught.ts';
-import type { Clock } from '../../ucs/sys/clock.ts';
 import { closedError, isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type {
@@ -33,19 +31,23 @@ import {
   unpackAcceptData,
   unpackConnectData,
 } from './connect-data.ts';
-import type { Connections } from './connections.ts';
+import type { Connections, ConnectionsOwner } from './connections.ts';
 
-/** The worker behind them. */
-export interface SocketOwner {
-  readonly context: { readonly resources: { openConnectionManager(): ConnectionManager }; readonly clock: Clock };
-  /** Warnings that peers can cause, limited in number. */
-  readonly warnings: LimitedLog;
-  readonly clientId: bigint;
-  readonly packedAddress: Uint8Array;
-  readonly connections: Connections;
+/** Makes and ends endpoints. */
+export interface EndpointMaker {
   /** Makes the endpoint of a connection. */
   adopt(connection: PeerConnection, options: EndpointOptions): Endpoint;
   onPeerGone(connection: PeerConnection, status: Status): void;
+}
+
+/** The worker behind them. */
+export interface SocketOwner extends ConnectionsOwner {
+  readonly context: ConnectionsOwner['context'] & {
+    readonly resources: { openConnectionManager(): ConnectionManager };
+  };
+  readonly clientId: bigint;
+  readonly connections: Connections;
+  readonly endpoints: EndpointMaker;
   readonly requests: RequestPool;
   start(request: Request, params: RequestParams | undefined): Status | Request;
 }
@@ -65,7 +67,9 @@ export class SocketConnections {
 
   constructor(owner: SocketOwner, driver: Driver) {
     this.#owner = owner;
-    this.#attaching = new Attaching(owner.context.clock, (late) => owner.onPeerGone(late, Status.ENDPOINT_TIMEOUT));
+    this.#attaching = new Attaching(owner.context.clock, (late) =>
+      owner.endpoints.onPeerGone(late, Status.ENDPOINT_TIMEOUT),
+    );
     this.#driver = driver;
   }
 
@@ -210,7 +214,7 @@ export class SocketConnections {
       throw error;
     }
     connection.socketAddresses = { local: request.serverAddress, remote: request.clientAddress };
-    const endpoint = this.#owner.adopt(connection, options);
+    const endpoint = this.#owner.endpoints.adopt(connection, options);
     // One time-out for the answer, and one for the client to attach after it.
     const timeoutNs = 2 * this.#open().timeoutNs;
     this.#attaching.add(connection, listener, request.clientAddress.address, timeoutNs);
@@ -219,7 +223,7 @@ export class SocketConnections {
     request.accept(packAcceptData(answer), (status) => {
       // Once the client has attached, the transports know best whether it lives.
       if (status === Status.OK || connection.remoteId !== NO_ENDPOINT) return;
-      this.#owner.onPeerGone(connection, status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status);
+      this.#owner.endpoints.onPeerGone(connection, status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status);
     });
     return endpoint;
   }
@@ -252,7 +256,7 @@ export class SocketConnections {
     const connection = connections.attach(workerAddress, connectionId, windowBytes);
     const { clientAddress: local, serverAddress: remote } = answer;
     if (local !== undefined && remote !== undefined) connection.socketAddresses = { local, remote };
-    return this.#owner.adopt(connection, options);
+    return this.#owner.endpoints.adopt(connection, options);
   }
 }
 

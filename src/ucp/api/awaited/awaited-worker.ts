@@ -29,7 +29,7 @@ import { connectToFirst } from './connect.ts';
 import type { Notifications } from './notifications.ts';
 import { ProgressDriver } from './progress-driver.ts';
 import { type CauseOf, checkSignal, PromiseTier, signalOf } from './promise-tier.ts';
-import type { ReceivedMessage } from './received-message.ts';
+import type { MessageOwner, ReceivedMessage } from './received-message.ts';
 import { type SignalFd, WorkerEvent } from './worker-event.ts';
 
 const CLIENT_ID_MAX = 0xffff_ffff_ffff_ffffn;
@@ -44,7 +44,9 @@ export interface WorkerServices {
 }
 
 /** The awaited tier and the events of one worker. */
-export abstract class AwaitedWorker<Message extends ReceivedMessage = ReceivedMessage> {
+export abstract class AwaitedWorker<S extends object = object, W extends object = object>
+  implements MessageOwner<S, W>
+{
   readonly clientId: bigint;
   /** Awaited operations of this worker. */
   readonly promises: PromiseTier;
@@ -80,9 +82,10 @@ export abstract class AwaitedWorker<Message extends ReceivedMessage = ReceivedMe
     mask?: Tag,
     params?: RequestParams,
   ): Status | Request;
-  /** Receives the data of an active message. */
+  abstract endpointTo(sender: S): Endpoint;
+  abstract releaseData(message: ReceivedMessage<S, W>): void;
   abstract receiveData(
-    message: Message,
+    message: ReceivedMessage<S, W>,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,
@@ -149,7 +152,11 @@ export abstract class AwaitedWorker<Message extends ReceivedMessage = ReceivedMe
   }
 
   /** Receives the data of an active message; see ReceivedMessage. */
-  async awaitData(message: Message, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
+  async awaitData(
+    message: ReceivedMessage<S, W>,
+    local: LocalBuffer,
+    signal: AbortSignal | undefined,
+  ): Promise<number> {
     const byteLength = lengthOf(local);
     const what = 'receive of an active message';
     const { receivedBytes } = await this.promises.receive(what, signal, (params) =>

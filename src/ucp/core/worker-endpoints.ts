@@ -1,0 +1,116 @@
+/**
+ * The endpoints of one worker, by their connections: makes them, watches their peers, and ends them when a peer is gone. It makes no connections;
+ * wireup/ does.
+ */
+
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { Iface } from '../../uct/api/iface.ts';
+import type { EndpointOptions } from '../api/endpoint.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
+import type { ConnectionEvents } from '../wireup/connections.ts';
+import { Keepalive, type KeepaliveOwner } from '../wireup/keepalive.ts';
+import { PendingConnections } from '../wireup/pending-connections.ts';
+import type { EndpointMaker, SocketConnections } from '../wireup/socket-connections.ts';
+import { Endpoint, type EndpointWorker } from './endpoint.ts';
+
+/** The worker of the endpoints. */
+export interface EndpointsOwner extends EndpointWorker {
+  readonly context: EndpointWorker['context'] & { readonly clock: Clock; readonly keepaliveNs: number };
+  readonly ifaces: readonly Iface[];
+  readonly sockets: SocketConnections;
+}
+
+/** The endpoints. */
+export class WorkerEndpoints implements ConnectionEvents, EndpointMaker, KeepaliveOwner {
+  /** Connections with requests that wait for resources. */
+  readonly pending: PendingConnections = new PendingConnections((connection) => this.onConnectionFailed(connection));
+  readonly ifaces: readonly Iface[];
+  readonly #worker: EndpointsOwner;
+  readonly #endpoints: Map<PeerConnection, Endpoint> = new Map();
+  readonly #keepalive: Keepalive;
+
+  constructor(worker: EndpointsOwner) {
+    const { context, ifaces } = worker;
+    this.#worker = worker;
+    this.ifaces = ifaces;
+    this.#keepalive = new Keepalive(this, context.clock, context.keepaliveNs);
+  }
+
+  /** Number of endpoints. */
+  get size(): number {
+    return this.#endpoints.size;
+  }
+
+  /** Whether the program has an endpoint for a connection. */
+  has(connection: PeerConnection): boolean {
+    return this.#endpoints.has(connection);
+  }
+
+  adopt(connection: PeerConnection, options: EndpointOptions): Endpoint {
+    const endpoint = this.of(connection);
+    endpoint.setOptions(options);
+    this.#keepalive.start();
+    return endpoint;
+  }
+
+  /** The endpoint of a connection, made at the first call. */
+  of(connection: PeerConnection): Endpoint {
+    const endpoint = this.#endpoints.get(connection) ?? new Endpoint(this.#worker, connection);
+    this.#endpoints.set(connection, endpoint);
+    return endpoint;
+  }
+
+  /** Called when an endpoint was closed. */
+  forget(connection: PeerConnection): void {
+    this.#endpoints.delete(connection);
+    this.#worker.protocols.streams.forget(connection);
+  }
+
+  /** Closes all endpoints without waiting for their peers. */
+  async close(): Promise<void> {
+    for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
+  }
+
+  /** Watches no peers any more. */
+  closeKeepalive(): void {
+    this.#keepalive.close();
+  }
+
+  watched(): readonly PeerConnection[] {
+    const { connections } = this.#worker;
+    return connections.all.filter((connection) => {
+      const isWanted = this.#endpoints.get(connection)?.watchesPeer !== false;
+      if (!isWanted || connection.isLoopback) return false;
+      return connection.failure === Status.OK || connections.leaves(connection);
+    });
+  }
+
+  onAccepted(): void {
+    this.#keepalive.start();
+  }
+
+  onAttached(connection: PeerConnection): void {
+    this.#worker.sockets.attached(connection);
+  }
+
+  onDropped(connection: PeerConnection): void {
+    this.forget(connection);
+    this.pending.delete(connection);
+  }
+
+  onPeerGone(connection: PeerConnection, status: Status): void {
+    connection.fail(status);
+    this.onConnectionFailed(connection);
+  }
+
+  onConnectionFailed(connection: PeerConnection): void {
+    const { protocols, connections, promises } = this.#worker;
+    protocols.streams.connectionEnded(connection);
+    const endpoint = this.#endpoints.get(connection);
+    // A connection without an endpoint is closed by the worker.
+    if (endpoint === undefined) connections.close(connection);
+    else endpoint.onFailed();
+    promises.wake();
+  }
+}
