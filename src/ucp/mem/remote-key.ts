@@ -13,15 +13,13 @@ import type { RkeyFields } from './rkey-bytes.ts';
 
 const OPERATIONS = 2;
 
-/** How short puts or gets of plain host bytes reach the memory of a key. */
+/** How short puts or gets of host bytes reach the memory of a key. */
 export interface ShortPath {
   /** Up to this many bytes. */
   readonly bytesMax: number;
   readonly endpoint: UctEndpoint;
   readonly part: UctRemoteKey;
   readonly activity: { busy: boolean };
-  /** Whether the bytes of a call have arrived when it returns. */
-  readonly endsInCall: boolean;
 }
 
 /** An unpacked remote key. */
@@ -33,9 +31,11 @@ export class RemoteKey extends OwnedRemoteKey implements MemoryPlace {
   readonly memoryKey: Uint8Array | undefined;
   /** Plans by operation and place of the local memory (MemoryHandle.placeIndex, stagedPlaceIndex). */
   readonly #plans: (Plan | undefined)[][] = Array.from({ length: OPERATIONS }, () => []);
-  /** The path of short puts of plain host bytes, once a plan has set it: checked before anything else. */
+  /** The path of short puts of host bytes, once a plan has set it: checked before anything else. */
   shortPut: ShortPath | undefined = undefined;
-  /** The same for gets that end in the call. */
+  /** The same for bytes of mapped memory, which may have another plan. */
+  shortPutMapped: ShortPath | undefined = undefined;
+  /** The same for gets that end in the call, of host bytes and of mapped memory. */
   shortGet: ShortPath | undefined = undefined;
   /** Index of the lane with atomic operations on words of 32 and of 64 bits, once it was chosen; -1 for none. */
   atomicLane32: number | undefined = undefined;
@@ -75,6 +75,7 @@ export class RemoteKey extends OwnedRemoteKey implements MemoryPlace {
 
   protected override releaseParts(): void {
     this.shortPut = undefined;
+    this.shortPutMapped = undefined;
     this.shortGet = undefined;
     for (const part of this.parts) part?.release();
   }

@@ -4,9 +4,9 @@
  */
 
 import { closedError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
+import type { Status } from '../../ucs/type/status.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { type Connection, start } from '../base/request/request.ts';
+import type { Connection } from '../base/request/request.ts';
 import { RmaRequest } from '../base/request/rma-request.ts';
 import { type RailLimits, railsOf } from '../lane/rails.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
@@ -80,64 +80,4 @@ export function initTransfer(
     done(status);
   };
   return request;
-}
-
-/**
- * Lets a request of the application consist of the parts of a transfer over several devices: it ends with the last of them, with the first failure as its
- * status. A failure drops the parts that no lane has accepted. While there are such parts, the request waits for resources, and flushes and fences behind it.
- * @param request initialized, except for its memory
- * @throws what registering the local memory throws: nothing is held then
- */
-export function initParts(
-  host: ProtocolHost,
-  request: RmaRequest,
-  connection: Connection,
-  operation: Operation,
-  places: readonly RmaPlace[],
-): void {
-  const waiting = new Set<RmaRequest>();
-  // While the parts are being started, one count of the request keeps it from ending.
-  let isHeld = true;
-  const done = (status: Status): void => request.complete(status);
-  request.byteLength = places.reduce((sum, { byteLength }) => sum + byteLength, 0);
-  request.release = () => {
-    for (const part of waiting) {
-      waiting.delete(part);
-      request.count += 1;
-      part.end(Status.CANCELED);
-    }
-  };
-  request.abandon = (_request, status) => {
-    if (request.failure === Status.OK) request.failure = status;
-    if (!isHeld) return;
-    isHeld = false;
-    request.release?.();
-    done(status);
-  };
-  request.starter = () => {
-    for (const part of [...waiting]) {
-      if (request.failure !== Status.OK) break;
-      waiting.delete(part);
-      request.count += 1;
-      const { byteLength } = part;
-      const status = start(part);
-      // From here on the request cannot be cancelled.
-      if (status !== Status.NO_RESOURCE) request.done += byteLength;
-      if (status === Status.NO_RESOURCE && isHeld) {
-        request.count -= 1;
-        waiting.add(part);
-      } else if (status !== Status.INPROGRESS) {
-        if (part.error !== undefined) request.error ??= part.error;
-        part.end(status === Status.NO_RESOURCE ? Status.CANCELED : status);
-      }
-      // The start of a part has ended the connection.
-      if (!isHeld) return Status.INPROGRESS;
-    }
-    if (request.failure !== Status.OK) request.release?.();
-    if (waiting.size > 0) return Status.NO_RESOURCE;
-    isHeld = false;
-    request.count -= 1;
-    return request.count > 0 ? Status.INPROGRESS : request.failure;
-  };
-  for (const place of places) waiting.add(initTransfer(host, connection, operation, place, done));
 }

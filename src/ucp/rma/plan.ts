@@ -79,28 +79,38 @@ function makePlan(
         unavailable: [],
       }),
   );
-  // Mapped host memory has another plan, but the same short path where this CPU reaches the remote memory.
-  const path = placeIndex <= 1 ? shortPathOf(plan, rkey, lanes) : undefined;
-  if (path !== undefined && (placeIndex === 0 || path.endsInCall)) {
-    // The access of puts and gets by a short path is not checked, so a path exists only for accesses that the key permits.
-    if (operation === Operation.PUT) rkey.shortPut = (rkey.access & MemAccess.REMOTE_PUT) === 0 ? undefined : path;
-    else if (path.endsInCall && (rkey.access & MemAccess.REMOTE_GET) !== 0) rkey.shortGet = path;
-  }
+  if (placeIndex <= 1) keepShortPath(plan, operation, placeIndex === 1, rkey, lanes);
   return plan;
+}
+
+/** Keeps the path of the smallest puts or gets of host memory with its key, if they are short operations. */
+function keepShortPath(
+  { steps }: Plan,
+  operation: Operation,
+  isMapped: boolean,
+  rkey: RemoteKey,
+  lanes: readonly Lane[],
+): void {
+  const [step] = steps;
+  if (step === undefined || step.candidate.protocol !== Protocol.SHORT) return;
+  // The access of puts and gets by a short path is not checked, so a path exists only for accesses that the key permits.
+  const access = operation === Operation.PUT ? MemAccess.REMOTE_PUT : MemAccess.REMOTE_GET;
+  if ((rkey.access & access) === 0) return;
+  const { endpoint, iface, md, activity } = lanes[step.candidate.lane]!;
+  const path: ShortPath = { bytesMax: step.bytesMax, endpoint, part: rkey.parts[md.index]!, activity };
+  // Where this processor reaches the remote memory, a call moves the bytes, mapped or not.
+  const endsInCall = (iface.attributes.flags & IfaceFlag.CPU_ACCESS) !== 0;
+  if (operation === Operation.GET) {
+    if (endsInCall) rkey.shortGet = path;
+    return;
+  }
+  if (endsInCall || !isMapped) rkey.shortPut = path;
+  if (endsInCall || isMapped) rkey.shortPutMapped = path;
 }
 
 /** The path from an interface to the memory of its part of a key, if the interface describes it. */
 function pathTo(iface: Iface, part: UctRemoteKey | undefined): RemotePath | undefined {
   return part === undefined ? undefined : iface.remotePath?.(part);
-}
-
-/** The path of the smallest transfers, if they are short operations. */
-function shortPathOf({ steps }: Plan, rkey: RemoteKey, lanes: readonly Lane[]): ShortPath | undefined {
-  const [step] = steps;
-  if (step === undefined || step.candidate.protocol !== Protocol.SHORT) return undefined;
-  const { endpoint, iface, md, activity } = lanes[step.candidate.lane]!;
-  const endsInCall = (iface.attributes.flags & IfaceFlag.CPU_ACCESS) !== 0;
-  return { bytesMax: step.bytesMax, endpoint, part: rkey.parts[md.index]!, activity, endsInCall };
 }
 
 /** The lane of the messages as selection sees it. */

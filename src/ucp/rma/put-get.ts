@@ -5,7 +5,7 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import { ENDED_IN_CALL } from '../api/counted-completion.ts';
-import { checkLocal, hostBytes } from '../api/memory/local-bytes.ts';
+import { checkLocal } from '../api/memory/local-bytes.ts';
 import { checkRemote } from '../api/memory/owned-remote-key.ts';
 import { GET_ACCESSES, PUT_ACCESSES } from '../api/memory/protection.ts';
 import type { RequestParams } from '../api/request.ts';
@@ -18,10 +18,11 @@ import type { Lane } from '../lane/lane.ts';
 import { type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey, ShortPath } from '../mem/remote-key.ts';
 import { type Candidate, Operation, Protocol } from '../proto/selection.ts';
+import { initDivided } from './divided.ts';
 import { initFlush, tryFlush } from './flush.ts';
-import { carriedPlaces, initParts, type RmaPlace } from './internal-rma.ts';
+import { carriedPlaces, type RmaPlace } from './internal-rma.ts';
 import { chooseCandidate, planFor } from './plan.ts';
-import { initLocal, initRma } from './transfer.ts';
+import { initLocal, initRma, startCopiedPut } from './transfer.ts';
 
 /** The parts of a transfer that is not divided. */
 const NO_PARTS: readonly RmaPlace[] = [];
@@ -59,13 +60,13 @@ export class RmaProtocol {
     params: RequestParams | undefined,
   ): Status | Request {
     let isRefused = false;
-    // A short put of host bytes whose plan is known. The transport checks the ranges; the path below gives the reason of a refusal.
+    // The transport checks the ranges; the path with a request gives the reason of a refusal, and makes the plan if it is not known.
     const bytes = params === undefined ? this.#plainBytes(local) : undefined;
     if (bytes !== undefined && rkey?.owner === connection && !isObserved()) {
-      const { shortPut } = rkey;
-      if (isUsable(shortPut, byteLength, connection) && (bytes === local || shortPut.endsInCall)) {
-        shortPut.activity.busy = true;
-        const status = shortPut.endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, shortPut.part);
+      const path = bytes === local ? rkey.shortPut : rkey.shortPutMapped;
+      if (isUsable(path, byteLength, connection)) {
+        path.activity.busy = true;
+        const status = path.endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, path.part);
         if (status === Status.OK) return status;
         isRefused = status === Status.NO_RESOURCE;
       }
@@ -143,38 +144,29 @@ export class RmaProtocol {
     isRefused: boolean,
   ): Status | Request {
     const { context, requests } = this.#host;
-    const isPut = operation === Operation.PUT;
-    const { ownAccess, remoteAccess } = isPut ? PUT_ACCESSES : GET_ACCESSES;
+    const { ownAccess, remoteAccess } = operation === Operation.PUT ? PUT_ACCESSES : GET_ACCESSES;
     checkLocal(context, local, localOffset, byteLength, ownAccess);
     checkRemote(connection, rkey, remoteOffset, byteLength, remoteAccess);
     if (byteLength === 0) return Status.OK;
     if (connection.failure !== Status.OK) return connection.failure;
     const plan = planFor(operation, local, rkey, connection);
     const candidate = chooseCandidate(plan, operation, local, rkey, byteLength);
-    const bytes = candidate.protocol === Protocol.SHORT ? hostBytes(local) : undefined;
-    const needsNoRequest = isPut && params?.noImmediateCompletion !== true && !isObserved();
-    let hasToWait = isRefused;
-    if (bytes !== undefined && needsNoRequest && !isRefused && isIdle(connection)) {
-      const { endpoint, md, activity } = connection.lanes[candidate.lane]!;
-      activity.busy = true;
-      const status = endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, rkey.parts[md.index]!);
-      if (status !== Status.NO_RESOURCE) return status;
-      hasToWait = true;
-    }
     const request = requests.take(requests.rmas);
     if (request === undefined) return Status.NO_RESOURCE;
     initRma(request, operation, connection, candidate, rkey, remoteOffset);
+    const isShortPut = operation === Operation.PUT && candidate.protocol === Protocol.SHORT;
+    if (isShortPut && params?.noImmediateCompletion !== true && !isObserved()) request.starter = startCopiedPut;
     try {
       const place = { local, localOffset, byteLength, rkey, remoteOffset };
       const parts = this.#partsOf(operation, connection, candidate, place);
-      if (parts.length > 1) initParts(this.#host, request, connection, operation, parts);
+      if (parts.length > 1) initDivided(this.#host, request, connection, operation, parts);
       else if (candidate.protocol !== Protocol.SOFTWARE) initLocal(request, local, localOffset, byteLength, context);
       else this.#software.init(request, local, localOffset, byteLength, rkey.memoryKey);
     } catch (error) {
       requests.discard(request);
       throw error;
     }
-    return this.#host.start(request, params, hasToWait);
+    return this.#host.start(request, params, isRefused);
   }
 
   /** The parts of a put or get that several network devices share (UCX_MAX_RMA_RAILS); none, or one, for one that is not divided. */
@@ -192,10 +184,6 @@ export class RmaProtocol {
 
 /** Whether a transfer can use a short path now. */
 function isUsable(path: ShortPath | undefined, byteLength: number, connection: PeerConnection): path is ShortPath {
-  return path !== undefined && byteLength > 0 && byteLength <= path.bytesMax && isIdle(connection);
-}
-
-/** Whether an operation may start at once. */
-function isIdle({ hasPending, failure }: PeerConnection): boolean {
-  return !hasPending && failure === Status.OK;
+  const { hasPending, failure } = connection;
+  return path !== undefined && byteLength > 0 && byteLength <= path.bytesMax && !hasPending && failure === Status.OK;
 }

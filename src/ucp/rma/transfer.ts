@@ -100,3 +100,11 @@ function startRma(request: RmaRequest): Status {
     ? endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, rkey, request)
     : endpoint.getShort(bytes, localOffset, byteLength, remoteOffset, rkey, request);
 }
+
+/** Starts a short put that ends when its bytes are copied. Their arrival, and a failure after the copy, is a matter of the next flush. */
+export function startCopiedPut(request: RmaRequest): Status {
+  const { lane, rkey, bytes, localOffset, byteLength, remoteOffset } = request;
+  if (lane === undefined || rkey === undefined || bytes === undefined) return notInitialized();
+  lane.activity.busy = true;
+  return lane.endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, rkey);
+}

@@ -206,8 +206,8 @@ export class TagProtocol {
       return;
     }
     this.#host.counters.count(WorkerCounter.TAG_RX_EAGER_EXP);
-    request.tagLow = low;
-    request.tagHigh = high;
+    request.senderLow = low;
+    request.senderHigh = high;
     if (sync) postReply(connection, replyTo, Status.OK);
     this.#deliverBytes(request, bytes, start, length);
     inbound.release(cost);
@@ -221,8 +221,8 @@ export class TagProtocol {
     const request = this.matcher.expected(tagLow, tagHigh);
     this.#host.counters.count(request === undefined ? WorkerCounter.TAG_RX_RNDV_UNEXP : WorkerCounter.TAG_RX_RNDV_EXP);
     if (request !== undefined) {
-      request.tagLow = tagLow;
-      request.tagHigh = tagHigh;
+      request.senderLow = tagLow;
+      request.senderHigh = tagHigh;
       this.#deliverOffer(request, connection, byteLength, rts.request, rts);
     } else if (connection.inbound.keepOffer()) this.#keepOffer(connection, rts);
     else this.#host.breaksProtocol(connection, 'it offers more messages than a worker has requests');
@@ -391,8 +391,8 @@ export class TagProtocol {
 
   #deliver(request: ReceiveRequest, message: UnexpectedMessage<Content>): void {
     const { content } = message;
-    request.tagLow = message.tagLow;
-    request.tagHigh = message.tagHigh;
+    request.senderLow = message.tagLow;
+    request.senderHigh = message.tagHigh;
     if (content.kind === 'eager') {
       const { bytes, connection, replyTo } = content;
       if (connection !== undefined) postReply(connection, replyTo, Status.OK);

@@ -70,11 +70,14 @@ export class ReceiveRequest extends Request {
   handle: MemoryHandle | undefined = undefined;
   localOffset = 0;
   pieces: readonly LocalPiece[] = NO_PIECES;
-  /** Tag, as signed words: the requested one, then that of the received message. Mask: its significant bits. */
+  /** Requested tag and its significant bits, as signed words. */
   tagLow = 0;
   tagHigh = 0;
   maskLow = 0;
   maskHigh = 0;
+  /** Tag of the received message, as signed words. */
+  senderLow = 0;
+  senderHigh = 0;
   /** Number in the order of posting, 0 if it is not posted; its neighbours in the matching. */
   order = 0;
   matchPrevious: ReceiveRequest | undefined = undefined;
@@ -93,13 +96,13 @@ export class ReceiveRequest extends Request {
   }
 
   override get senderTag(): bigint {
-    return joinBig(this.tagLow, this.tagHigh);
+    return joinBig(this.senderLow, this.senderHigh);
   }
 
   override begin(connection: Connection | undefined, lane: Lane | undefined): void {
     super.begin(connection, lane);
-    this.tagLow = 0;
-    this.tagHigh = 0;
+    this.senderLow = 0;
+    this.senderHigh = 0;
     this.messageBytes = 0;
   }
 

@@ -159,9 +159,9 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
   transfer: RequestTransfer | undefined = undefined;
 
   byteLength = 0;
-  /** Bytes that have been sent or received. */
+  /** Bytes that were passed to transports, or stored in the local memory. From the first one on, the request cannot be withdrawn. */
   done = 0;
-  /** Protocol without its operation for a send, such as `eager/short`; the whole name for other requests. */
+  /** How its bytes are moved, such as `eager/short`, `rndv/get/zcopy` or `tag/recv`; a send names its operation before it. */
   protocolName = '';
   /** Transport and device that carried a message, if the peer moved the bytes and has reported them. */
   carriedBy: readonly string[] | undefined = undefined;
