@@ -108,9 +108,9 @@ export class SocketEndpoints {
   /** Passes new clients to their listeners. */
   progress(): number {
     let count = 0;
-    for (; this.#asked.length > 0; count++) {
-      const [index, request] = this.#asked.shift()!;
-      this.#onRequest(index, request);
+    for (let asked = this.#asked.shift(); asked !== undefined; asked = this.#asked.shift()) {
+      this.#onRequest(...asked);
+      count += 1;
     }
     return count;
   }

@@ -11,7 +11,7 @@ import {
 } from '../../ucp/api/snapshot.ts';
 import { printSocketAddress } from '../../ucp/api/socket-address.ts';
 import { Status, statusName } from '../../ucs/type/status.ts';
-import { RequestKind, STREAM_RECEIVE, type UcpRequest } from '../request/request.ts';
+import { RequestKind, RequestState, STREAM_RECEIVE, type UcpRequest } from '../request/request.ts';
 import type { Requests } from '../request/requests.ts';
 
 /** The properties of an endpoint that are read. */
@@ -45,7 +45,7 @@ export function workerSnapshot({ handle, clientId, requests, endpoints }: Snapsh
   requests.coarse.look();
   const { nowMs } = requests.coarse;
   for (const request of requests.all) {
-    if (request === undefined || request.kind === RequestKind.NONE) continue;
+    if (request === undefined || request.state === RequestState.FREE) continue;
     if (request.isCompleted) pending.addEnded();
     else {
       const { protocol, byteLength, startMs, kind } = request;
@@ -109,7 +109,6 @@ function isStream({ protocol }: UcpRequest): boolean {
 }
 
 const REASONS: Readonly<Record<RequestKind, WaitReason>> = {
-  [RequestKind.NONE]: 'transport',
   [RequestKind.SEND]: 'transport',
   [RequestKind.TAG_RECV]: 'message',
   [RequestKind.AM_RECV]: 'transport',
@@ -117,7 +116,6 @@ const REASONS: Readonly<Record<RequestKind, WaitReason>> = {
 };
 
 const WAIT_TEXTS: Readonly<Record<RequestKind, string>> = {
-  [RequestKind.NONE]: '',
   [RequestKind.SEND]: 'libucp',
   [RequestKind.TAG_RECV]: 'a message that matches',
   [RequestKind.AM_RECV]: 'libucp',

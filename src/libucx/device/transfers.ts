@@ -28,12 +28,12 @@ import { SwapLoop } from './atomic-loop.ts';
 import { DeviceFlush, partsOf } from './flush.ts';
 import { InnerOperation } from './inner-operation.ts';
 import { ListOperation } from './list-operation.ts';
-import { DeviceMessages } from './messages.ts';
 import { type DeviceOperation, OperationTracker } from './operation.ts';
 import { choosePath, DevicePath } from './paths.ts';
 import { Pipeline } from './pipeline.ts';
 import { atomicQuestion, RemoteCards, RemoteOperation, transferQuestion } from './remote.ts';
 import { DeviceService } from './service.ts';
+import { DeviceMessages } from './staged/messages.ts';
 import { Staging, type StepStart } from './staged/staging.ts';
 import { parseMessage } from './wire.ts';
 
@@ -153,7 +153,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   ): Status | Request {
     const request = this.#begin(protocol, undefined, 0);
     if (request === undefined) return Status.NO_RESOURCE;
-    const barrier = this.#barriers.get(endpoint)!;
+    const barrier = this.#barriers.get(endpoint);
     return this.#start(new InnerOperation(this.#tracker, [endpoint, request], begin, barrier), request, params);
   }
 
@@ -201,9 +201,9 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     const { endpoint, local } = transfer;
     if (path === DevicePath.PIPELINE) return new Pipeline(this.#tracker, request, transfer, local as UcpMemory);
     const parts = [endpoint, request] as const;
-    if (path === DevicePath.REMOTE)
-      return new RemoteOperation(this.#tracker, parts, this.#remote, transferQuestion(transfer));
-    return new InnerOperation(this.#tracker, parts, (params) => onNode(transfer, params));
+    const node = path === DevicePath.NODE ? startOnNode(transfer) : undefined;
+    if (node !== undefined) return new InnerOperation(this.#tracker, parts, node);
+    return new RemoteOperation(this.#tracker, parts, this.#remote, transferQuestion(transfer));
   }
 
   #flush(
@@ -256,12 +256,15 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   }
 }
 
-/** Starts a put or get by the transports of the node. */
-function onNode(transfer: RemoteTransfer, params: RequestParams): Status | Request {
+/** Starts a put or get by the transports of the node; undefined if they do not reach the peer. */
+function startOnNode(transfer: RemoteTransfer): StepStart | undefined {
   const { isPut, local, localOffset, byteLength, rkey, remoteOffset, endpoint } = transfer;
   const near: MemoryHandle | Uint8Array = local instanceof UcpMemory ? local.node : local;
-  const node = endpoint.nodeEndpoint!;
-  return isPut
-    ? node.putNbx(near, localOffset, byteLength, rkey.node!, remoteOffset, params)
-    : node.getNbx(near, localOffset, byteLength, rkey.node!, remoteOffset, params);
+  const { nodeEndpoint: node } = endpoint;
+  const { node: key } = rkey;
+  if (node === undefined || key === undefined) return undefined;
+  return (params) =>
+    isPut
+      ? node.putNbx(near, localOffset, byteLength, key, remoteOffset, params)
+      : node.getNbx(near, localOffset, byteLength, key, remoteOffset, params);
 }

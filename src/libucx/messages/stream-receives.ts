@@ -1,6 +1,11 @@
 /**
  * Receives of the streams of one worker. They are queued here, because libucp cannot cancel them: bytes are taken as soon as they have arrived, since libucp
- * drops them when the endpoint fails, and the next receive copies them. Sending is in endpoint.ts.
+ * drops them when the endpoint fails, and the next receive copies them. Sending is in core/message-endpoint.ts.
+ *
+ * ```
+ * STARTING --the call returns--> WAITING --bytes, failure, cancellation: the request ends too--> ENDED
+ *     '---- the same: the call returns the result -------------------------------------------------^
+ * ```
  */
 
 import { addressOf, allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
@@ -17,6 +22,10 @@ import { STREAM_RECEIVE, TRANSPORT, type UcpRequest } from '../request/request.t
 /** Mask for the number of progress calls: streams are checked at every 64th one, even without a report of libucp. */
 const QUIET_TURNS_MASK = 63;
 
+/** State of a receive: see the diagram above. */
+const ReceiveState = { STARTING: 0, WAITING: 1, ENDED: 2 } as const;
+type ReceiveState = (typeof ReceiveState)[keyof typeof ReceiveState];
+
 /** A pending receive. */
 class StreamReceive {
   readonly request: UcpRequest;
@@ -24,9 +33,7 @@ class StreamReceive {
   readonly waitAll: boolean;
   /** Number of bytes received. */
   done = 0;
-  /** Its call has not returned yet: the result is the return value of that call. */
-  isStarting = true;
-  hasEnded = false;
+  state: ReceiveState = ReceiveState.STARTING;
   status: Status = Status.OK;
 
   constructor(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], waitAll: boolean) {
@@ -35,11 +42,16 @@ class StreamReceive {
     this.waitAll = waitAll;
   }
 
+  get hasEnded(): boolean {
+    return this.state === ReceiveState.ENDED;
+  }
+
   end(status: Status): void {
-    this.hasEnded = true;
+    const isStarting = this.state === ReceiveState.STARTING;
+    this.state = ReceiveState.ENDED;
     this.status = status;
     this.request.receivedBytes = this.done;
-    if (!this.isStarting) this.request.end(status);
+    if (!isStarting) this.request.end(status);
   }
 }
 
@@ -142,8 +154,8 @@ export class EndpointStream {
     this.#receives.push(receive);
     streams.add(this);
     this.serve();
-    receive.isStarting = false;
     if (receive.hasEnded) return requests.endedAtOnce(request, receive.status, params);
+    receive.state = ReceiveState.WAITING;
     return requests.adopt(request, params);
   }
 

@@ -141,8 +141,8 @@ export class Arrivals implements MessageHandlers {
   /** Runs the handlers of arrived messages. An exception is passed on, and the other handlers run in the next progress. */
   dispatch(): number {
     let count = 0;
-    for (; this.#waiting.length > 0; count++) {
-      const arrival = this.#waiting.shift()!;
+    for (let arrival = this.#waiting.shift(); arrival !== undefined; arrival = this.#waiting.shift()) {
+      count += 1;
       try {
         this.#handle(arrival.message);
       } finally {

@@ -1,4 +1,11 @@
-/** A request of the engine over libucp. requests.ts starts it and detects its end. */
+/**
+ * A request of the engine over libucp. requests.ts starts it and detects its end.
+ *
+ * ```
+ * FREE --begin()--> POLLED or REPORTED --libucp has ended it--> ENDED --end()--> COMPLETED --free()--> FREE
+ *                        '---- ended in its call, or by its owner --------------------^
+ * ```
+ */
 
 import type { ScratchBlock } from '../../sys/index.ts';
 import type { Request as ApiRequest, RequestCallback } from '../../ucp/api/request.ts';
@@ -18,8 +25,22 @@ export const ALONE = '/libucp';
 /** Protocol of a receive of a stream. */
 export const STREAM_RECEIVE = 'stream/recv';
 
+/** State of a request: see the diagram above. */
+export const RequestState = {
+  FREE: 0,
+  /** It is being started, or libucp has not ended it: progress polls for its end. */
+  POLLED: 1,
+  /** The same, but a callback of libucp reports its end, or its owner ends it. */
+  REPORTED: 2,
+  /** Its callback has not run. */
+  ENDED: 3,
+  /** Its status is final. */
+  COMPLETED: 4,
+} as const;
+export type RequestState = (typeof RequestState)[keyof typeof RequestState];
+
 /** Kind of a request: selects the callback that reports its end. */
-export const RequestKind = { NONE: 0, SEND: 1, TAG_RECV: 2, AM_RECV: 3, COMPOSITE: 4 } as const;
+export const RequestKind = { SEND: 0, TAG_RECV: 1, AM_RECV: 2, COMPOSITE: 3 } as const;
 export type RequestKind = (typeof RequestKind)[keyof typeof RequestKind];
 
 /** The services of the requests of a worker for each of them. */
@@ -45,7 +66,8 @@ export class UcpRequest implements ApiRequest {
   readonly thread: symbol = THREAD_BOUND;
   /** Index that callbacks of C pass. */
   readonly index: number;
-  kind: RequestKind = RequestKind.NONE;
+  kind: RequestKind = RequestKind.COMPOSITE;
+  state: RequestState = RequestState.FREE;
   status: Status = Status.OK;
   error: unknown = undefined;
   callback: RequestCallback | undefined = undefined;
@@ -69,12 +91,10 @@ export class UcpRequest implements ApiRequest {
   spent = 0;
   /** Number of endpoints that were lost before its start. */
   lostBefore = 0;
-  /** Whether it has ended without its callback having run. */
-  hasEnded = false;
+  /** The status with which libucp has ended it, before {@link end}. */
+  outcome: Status = Status.OK;
   /** Whether its cancellation was requested. */
   isCanceled = false;
-  /** Whether progress polls for its end; otherwise a callback reports it. */
-  isPolled = false;
   /** The sending endpoint of a message: it fails if the message cannot be read. */
   sender: MessageSender | undefined = undefined;
   /** Local memory, which must be neither collected nor unmapped before the end. */
@@ -145,8 +165,9 @@ export class UcpRequest implements ApiRequest {
   }
 
   /** Initializes the request for a new operation. */
-  begin(kind: RequestKind, protocol: string): void {
+  begin(kind: RequestKind, state: RequestState, protocol: string): void {
     this.kind = kind;
+    this.state = state;
     this.protocol = protocol;
     this.isInner = this.#owner.innerDepth > 0;
     this.startNs = this.isInner ? -1 : this.#owner.operations.startNs();
@@ -160,8 +181,6 @@ export class UcpRequest implements ApiRequest {
     this.#device = undefined;
     this.#isLearned = false;
     this.handle = 0;
-    this.isPolled = false;
-    this.hasEnded = false;
     this.isCanceled = false;
     this.sender = undefined;
     this.settle = undefined;
@@ -177,6 +196,7 @@ export class UcpRequest implements ApiRequest {
       this.settle = undefined;
     }
     this.status = final;
+    this.state = RequestState.COMPLETED;
     this.abandon = undefined;
     if (this.pinned !== undefined) {
       unpin(this.pinned);

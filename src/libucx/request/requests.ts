@@ -18,7 +18,7 @@ import { type Carrier, RequestQuery } from '../c/request-query.ts';
 import { type LocalBuffer, pin } from '../mem/memory-handle.ts';
 import { OperationCounters } from './operation-counters.ts';
 import { OperationParameters } from './operation-parameters.ts';
-import { ALONE, RequestKind, type RequestOwner, TRANSPORT, UcpRequest } from './request.ts';
+import { ALONE, RequestKind, type RequestOwner, RequestState, TRANSPORT, UcpRequest } from './request.ts';
 
 /** Maximum number of requests that are polled in progress: 16 ns each, compared to 70 ns for a callback. */
 const POLLED_MAX = 4;
@@ -57,9 +57,8 @@ export class Requests extends OperationParameters implements RequestOwner {
   readonly #polled: UcpRequest[] = [];
   /** Requests of libucp whose operations have ended and are not needed any more: waiters continue before they are freed. */
   readonly #spent: number[] = [];
-  /** Requests that ended inside a call of C, with the status in {@link #statuses}: their callbacks have not run. */
+  /** Requests that ended inside a call of C, with the status in `outcome`: their callbacks have not run. */
   #ended: UcpRequest[] = [];
-  #statuses: Status[] = [];
   #progressCalls = 0;
   #inProgress = 0;
   /** Number of endpoints that have failed or are being closed: libucp may not be asked about their requests. */
@@ -117,7 +116,7 @@ export class Requests extends OperationParameters implements RequestOwner {
       },
     });
     this.#callbacks = [send, tagReceive, receive];
-    this.#callbackOf = [0, send.address, tagReceive.address, receive.address];
+    this.#callbackOf = [send.address, tagReceive.address, receive.address];
   }
 
   /** Requests by index, in use or not; undefined for indices without one. */
@@ -144,10 +143,10 @@ export class Requests extends OperationParameters implements RequestOwner {
   begin(kind: RequestKind, protocol: string): UcpRequest | undefined {
     const request = this.#pool.get();
     if (request === undefined) return undefined;
-    request.begin(kind, protocol);
+    const isPolled = kind <= RequestKind.TAG_RECV && this.#polled.length < POLLED_MAX;
+    request.begin(kind, isPolled ? RequestState.POLLED : RequestState.REPORTED, protocol);
     request.lostBefore = this.#lost;
-    if (kind <= RequestKind.TAG_RECV && this.#polled.length < POLLED_MAX) {
-      request.isPolled = true;
+    if (isPolled) {
       this.resetParam();
     } else {
       this.resetParamTo(this.#callbackOf[kind]!, request.index);
@@ -186,13 +185,12 @@ export class Requests extends OperationParameters implements RequestOwner {
       return statusOf(pointer);
     }
     const request = this.#pool.get()!;
-    request.begin(kind, protocol);
+    request.begin(kind, RequestState.POLLED, protocol);
     request.lostBefore = this.#lost;
     request.transport = TRANSPORT;
     request.byteLength = byteLength;
     request.pinned = local;
     pin(local);
-    request.isPolled = true;
     request.handle = pointer;
     this.#inProgress += 1;
     this.#polled.push(request);
@@ -202,7 +200,7 @@ export class Requests extends OperationParameters implements RequestOwner {
   /** A request for an operation made of several operations; undefined at the limit. */
   beginComposite(protocol: string): UcpRequest | undefined {
     const request = this.#pool.get();
-    request?.begin(RequestKind.COMPOSITE, protocol);
+    request?.begin(RequestKind.COMPOSITE, RequestState.REPORTED, protocol);
     return request;
   }
 
@@ -222,7 +220,7 @@ export class Requests extends OperationParameters implements RequestOwner {
    */
   started(request: UcpRequest, pointer: number, params: RequestParams | undefined): Status | Request {
     if (pointer <= 0) return this.endedAtOnce(request, statusOf(pointer), params);
-    if (request.isPolled && this.#isAsked(request)) {
+    if (request.state === RequestState.POLLED && this.#isAsked(request)) {
       const status = this.#functions.ucp_request_check_status(pointer);
       if (status !== Status.INPROGRESS) {
         request.spent = pointer;
@@ -231,14 +229,14 @@ export class Requests extends OperationParameters implements RequestOwner {
     }
     this.#inProgress += 1;
     // Its callback may have run inside the call.
-    if (!request.hasEnded) request.handle = pointer;
-    if (request.isPolled) this.#polled.push(request);
+    if (request.state < RequestState.ENDED) request.handle = pointer;
+    if (request.state === RequestState.POLLED) this.#polled.push(request);
     return this.adopt(request, params);
   }
 
   /** Like {@link started} for a receive of a tagged message, which may have matched a message that had arrived. */
   receiveStarted(request: UcpRequest, pointer: number, params: RequestParams | undefined): Status | Request {
-    if (pointer > 0 && request.isPolled) {
+    if (pointer > 0 && request.state === RequestState.POLLED) {
       const status = this.#functions.ucp_tag_recv_request_test(pointer, this.info);
       if (status !== Status.INPROGRESS) {
         this.takeTagInfo(request);
@@ -274,7 +272,7 @@ export class Requests extends OperationParameters implements RequestOwner {
     if (!request.isInner) this.operations.countRequest();
     request.end(status);
     // The callback may have freed it.
-    return request.kind === RequestKind.NONE ? request.status : request;
+    return request.state === RequestState.FREE ? request.status : request;
   }
 
   /** Reads the tag and the length of a received message from {@link info}. */
@@ -349,17 +347,17 @@ export class Requests extends OperationParameters implements RequestOwner {
   /** A callback of C. */
   #onEnd(handle: number, index: number, status: Status): void {
     const request = this.#all[index]!;
-    request.hasEnded = true;
     request.spent = handle;
     this.#note(request, status);
   }
 
   /** Records the end of an operation: its callback runs when libucp has returned. */
   #note(request: UcpRequest, status: Status): void {
+    request.state = RequestState.ENDED;
     request.handle = 0;
     this.#inProgress -= 1;
+    request.outcome = status;
     this.#ended.push(request);
-    this.#statuses.push(status);
   }
 
   #freeSpent(): void {
@@ -371,10 +369,10 @@ export class Requests extends OperationParameters implements RequestOwner {
   /** Runs the callbacks. If one throws, progress throws, and the next progress runs the others. */
   #runCallbacks(): number {
     let count = 0;
-    for (; this.#ended.length > 0; count++) {
-      const request = this.#ended.shift()!;
-      const status = this.#statuses.shift()!;
-      if (request.deferEnd?.(request, status) !== true) request.end(status);
+    for (let request = this.#ended.shift(); request !== undefined; request = this.#ended.shift()) {
+      const { outcome } = request;
+      count += 1;
+      if (request.deferEnd?.(request, outcome) !== true) request.end(outcome);
     }
     return count;
   }
@@ -402,11 +400,10 @@ export class Requests extends OperationParameters implements RequestOwner {
     if (request.abandon !== undefined) return request.abandon();
     if (request.handle === 0) return false;
     this.#functions.ucp_request_cancel(this.#worker, request.handle);
-    if (request.isPolled) this.#poll();
+    if (request.state === RequestState.POLLED) this.#poll();
     const at = this.#ended.indexOf(request);
-    if (at < 0 || this.#statuses[at] !== Status.CANCELED) return false;
+    if (at < 0 || request.outcome !== Status.CANCELED) return false;
     this.#ended.splice(at, 1);
-    this.#statuses.splice(at, 1);
     if (request.deferEnd?.(request, Status.CANCELED) === true) return false;
     request.end(Status.CANCELED);
     return true;
@@ -415,7 +412,7 @@ export class Requests extends OperationParameters implements RequestOwner {
   /** Requests cancellation of all requests. */
   cancelAll(): void {
     for (const request of this.#all)
-      if (request !== undefined && request.kind !== RequestKind.NONE) this.cancel(request);
+      if (request !== undefined && request.state !== RequestState.FREE) this.cancel(request);
   }
 
   /** Ends all operations with CANCELED, when libucp makes no progress any more. Returns how many of each kind. */
@@ -433,7 +430,7 @@ export class Requests extends OperationParameters implements RequestOwner {
 
   /** See Request.free. */
   free(request: UcpRequest): void {
-    if (request.kind === RequestKind.NONE) throw invalidParam('request', 'must not be freed twice', request.protocol);
+    if (request.state === RequestState.FREE) throw invalidParam('request', 'must not be freed twice', request.protocol);
     if (!request.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
     this.#recycle(request);
     this.#onFreed();
@@ -463,7 +460,7 @@ export class Requests extends OperationParameters implements RequestOwner {
 
   #recycle(request: UcpRequest): void {
     this.#release(request);
-    request.kind = RequestKind.NONE;
+    request.state = RequestState.FREE;
     request.callback = undefined;
     request.userData = undefined;
     request.error = undefined;

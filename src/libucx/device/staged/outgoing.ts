@@ -3,12 +3,13 @@
  * ahead. request/buffers.ts decides which messages are sent this way.
  */
 
-import { memcpy, memset } from '../../sys/index.ts';
-import { eachPart } from '../../ucp/api/memory/local-bytes.ts';
-import { Status } from '../../ucs/type/status.ts';
-import type { UcpMemory } from '../mem/memory-handle.ts';
-import { addressIn, isHost } from '../request/buffers.ts';
-import { CopiedMessage } from './staged/copied-message.ts';
+import { memcpy, memset } from '../../../sys/index.ts';
+import { eachPart } from '../../../ucp/api/memory/local-bytes.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import type { UcpMemory } from '../../mem/memory-handle.ts';
+import { addressIn, isHost } from '../../request/buffers.ts';
+import type { UcpRequest } from '../../request/request.ts';
+import { CopiedMessage } from './copied-message.ts';
 
 /** Fragments per message: one that libucp reads, and one that the card fills meanwhile. */
 const WINDOWS_MAX = 2;
@@ -42,13 +43,22 @@ export class OutgoingMessage extends CopiedMessage {
     return byteLength;
   }
 
+  /** Fails the connection of a message that could not be read: it cannot be withdrawn, and its receiver must not treat its zeros as data. */
+  override settle({ sender }: UcpRequest, status: Status): Status {
+    if (this.failure === Status.OK) return status;
+    const { log } = this.staging.worker.context;
+    log.error('a message could not be read from a card, and its receiver gets zeros: the connection is given up');
+    sender?.onFailed(this.failure);
+    return this.failure;
+  }
+
   protected override finish(): void {
     this.#drop(this.#windows.splice(0));
   }
 
   /** Releases the fragment of a dropped window, once the card has finished. */
   #retire({ fragment, status, isDropped }: ReadWindow): void {
-    if (isDropped && status !== Status.INPROGRESS) this.release(fragment);
+    if (isDropped && status !== Status.INPROGRESS) this.release(fragment, Status.OK);
   }
 
   #drop(windows: readonly ReadWindow[]): void {
@@ -104,7 +114,7 @@ export class OutgoingMessage extends CopiedMessage {
     const bytes = Math.min(fragment.byteLength, piece.start + piece.byteLength - begin);
     const window: ReadWindow = { begin, end: begin + bytes, fragment, status: Status.INPROGRESS, isDropped: false };
     this.#windows.push(window);
-    this.fragmentsInUse += 1;
+    this.count += 1;
     const offset = piece.offset + begin - piece.start;
     const device = (piece.memory as UcpMemory).node;
     const copy = { device, offset, host: fragment.node, hostOffset: 0, byteLength: bytes };
@@ -116,8 +126,7 @@ export class OutgoingMessage extends CopiedMessage {
   }
 
   #readAhead(): void {
-    while (this.#windows.length > 0 && this.#windows.length < WINDOWS_MAX) {
-      if (this.#open(this.#windows.at(-1)!.end) === undefined) return;
-    }
+    let last = this.#windows.at(-1);
+    while (last !== undefined && this.#windows.length < WINDOWS_MAX) last = this.#open(last.end);
   }
 }

@@ -3,17 +3,18 @@
  * like any other: the peer may be any program that uses libucp.
  */
 
-import { addressOf, NativeCallback } from '../../sys/index.ts';
-import type { Piece } from '../../ucp/api/memory/local-bytes.ts';
-import { checkStatus } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
-import { UCP_GENERIC_DT_OPS, UCS_MEMORY_TYPE } from '../c/abi.ts';
-import { Fields, OutValue } from '../c/fields.ts';
-import type { LocalMemory } from '../mem/memory-handle.ts';
-import type { UcpRequest } from '../request/request.ts';
+import { addressOf, NativeCallback } from '../../../sys/index.ts';
+import type { Piece } from '../../../ucp/api/memory/local-bytes.ts';
+import { checkStatus } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { UCP_GENERIC_DT_OPS, UCS_MEMORY_TYPE } from '../../c/abi.ts';
+import { Fields, OutValue } from '../../c/fields.ts';
+import type { LocalMemory } from '../../mem/memory-handle.ts';
+import type { UcpRequest } from '../../request/request.ts';
+import type { CopiedMessage } from './copied-message.ts';
 import { IncomingMessage } from './incoming.ts';
 import { OutgoingMessage } from './outgoing.ts';
-import type { Staging } from './staged/staging.ts';
+import type { Staging } from './staging.ts';
 
 const U64 = 'uint64_t';
 
@@ -46,10 +47,9 @@ export class DeviceMessages {
     const { requests } = this.#staging.worker;
     requests.setDatatype(this.#datatype);
     requests.setMemoryType(UCS_MEMORY_TYPE.HOST);
-    this.#lastNumber += 1;
-    if (isReceived) this.#expect(this.#lastNumber, request, pieces, byteLength);
-    else this.#offer(this.#lastNumber, request, pieces, byteLength);
-    return this.#lastNumber;
+    return isReceived
+      ? this.#add(this.#incoming, request, new IncomingMessage(this.#staging, pieces, byteLength))
+      : this.#add(this.#outgoing, request, new OutgoingMessage(this.#staging, pieces, byteLength));
   }
 
   /** Copies received bytes into memory, for a request that ends with {@link Requests.endedAtOnce}. */
@@ -60,8 +60,8 @@ export class DeviceMessages {
     offset: number,
     byteLength: number,
   ): void {
-    this.#lastNumber += 1;
-    const message = this.#expect(this.#lastNumber, request, pieces, byteLength);
+    const message = new IncomingMessage(this.#staging, pieces, byteLength);
+    this.#add(this.#incoming, request, message);
     if (byteLength > 0) message.unpack(0, addressOf(source) + offset, byteLength);
   }
 
@@ -72,40 +72,17 @@ export class DeviceMessages {
     for (const callback of this.#callbacks) callback.close();
   }
 
-  #offer(number: number, request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number): void {
-    const message = new OutgoingMessage(this.#staging, pieces, byteLength);
-    this.#outgoing.set(number, message);
+  /** Ends a request with its message. @returns the number of the message */
+  #add<M extends CopiedMessage>(messages: Map<number, M>, request: UcpRequest, message: M): number {
+    this.#lastNumber += 1;
+    const number = this.#lastNumber;
+    messages.set(number, message);
     request.deferEnd = (ended, status) => message.deferEnd(ended, status);
-    request.settle = (_, status) => {
-      this.#outgoing.delete(number);
-      if (message.failure === Status.OK) return status;
-      this.#giveUp(request, message.failure);
-      return message.failure;
+    request.settle = (ended, status) => {
+      messages.delete(number);
+      return message.settle(ended, status);
     };
-  }
-
-  /** Fails the connection, because a message in flight cannot be withdrawn and its receiver must not treat its zeros as data. */
-  #giveUp({ sender }: UcpRequest, failure: Status): void {
-    const { log } = this.#staging.worker.context;
-    log.error('a message could not be read from a card, and its receiver gets zeros: the connection is given up');
-    sender?.onFailed(failure);
-  }
-
-  #expect(
-    number: number,
-    request: UcpRequest,
-    pieces: readonly Piece<LocalMemory>[],
-    byteLength: number,
-  ): IncomingMessage {
-    const message = new IncomingMessage(this.#staging, pieces, byteLength);
-    this.#incoming.set(number, message);
-    request.deferEnd = (ended, status) => message.deferEnd(ended, status);
-    request.settle = (_, status) => {
-      this.#incoming.delete(number);
-      message.close();
-      return status >= 0 && message.failure < 0 ? message.failure : status;
-    };
-    return message;
+    return number;
   }
 
   #create(): void {
@@ -120,21 +97,21 @@ export class DeviceMessages {
       result: U64,
       parameters: [U64],
       fallback: 0,
-      call: (number: number) => (this.#outgoing.get(number) ?? this.#incoming.get(number))!.byteLength,
+      call: (number: number) => (this.#outgoing.get(number) ?? this.#incoming.get(number))?.byteLength ?? 0,
     });
     const pack = new NativeCallback({
       result: U64,
       parameters: [U64, U64, U64, U64],
       fallback: 0,
       call: (number: number, offset: number, address: number, max: number) =>
-        this.#outgoing.get(number)!.pack(offset, address, max),
+        this.#outgoing.get(number)?.pack(offset, address, max) ?? 0,
     });
     const unpack = new NativeCallback({
       result: 'int8_t',
       parameters: [U64, U64, U64, U64],
       fallback: Status.IO_ERROR,
       call: (number: number, offset: number, address: number, byteLength: number) => {
-        this.#incoming.get(number)!.unpack(offset, address, byteLength);
+        this.#incoming.get(number)?.unpack(offset, address, byteLength);
         return Status.OK;
       },
     });
