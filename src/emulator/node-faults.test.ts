@@ -242,6 +242,9 @@ describe('injected faults', () => {
     node.inject(0, { kind: 'unplug' });
     expect(client.wait(1n).result).toBe(-Errno.ENODEV);
     expect(client.infoRaw({ op: HL_INFO_OP.DEVICE_STATUS, return_size: 8 })).toBe(-Errno.ENODEV);
+    for (const request of Object.values(client.file.numbers)) {
+      expect(client.file.ioctl(request, client.block)).toBe(-Errno.ENODEV);
+    }
     expect(errnoOf(() => client.file.mmap(4096, 0n))).toBe(Errno.ENODEV);
     expect(errnoOf(() => node.openControl(0))).toBe(Errno.ENODEV);
     expect(node.cards()).toEqual([]);

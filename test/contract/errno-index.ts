@@ -6,10 +6,11 @@
  */
 
 import type { ErrnoName } from '../../src/sys/index.ts';
+import { IOCTL_NAMES } from '../../src/uapi/index.ts';
 
 /** One rule. */
 export interface ErrnoRule {
-  /** Node, ioctl or system call. */
+  /** System call, or ioctl with what it asks for (ioctl-call.ts); on the control node with `control` before it. */
   readonly call: string;
   /** The condition of the failure. */
   readonly rule: string;
@@ -61,14 +62,25 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   rule('open', 'the card was removed', 'ENODEV', UNPLUG_TEST),
   rule('open control', 'the card has failed', 'EPERM', BROKEN_TEST),
   rule('open control', 'the card was removed', 'ENODEV', UNPLUG_TEST),
-  rule('control', 'not INFO', 'ENOTTY', CONTROL_TEST),
-  rule('control', 'unknown DRM number', 'ENOTTY', 'refuses all requests but INFO on the control node'),
-  rule('control', 'an INFO op about events', 'EOPNOTSUPP', CONTROL_TEST),
-  rule('control', 'mmap', 'ENODEV', CONTROL_TEST),
-  rule('ioctl', 'the card was removed', 'ENODEV', UNPLUG_TEST),
-  rule('ioctl', 'the file is closed', 'EBADF', 'answers EBADF after close, and closes twice'),
-  rule('ioctl', 'unknown DRM number', 'EINVAL', NUMBERS_TEST),
-  rule('ioctl', 'unknown type or number', 'ENOTTY', NUMBERS_TEST),
+  ...(['CB', 'CS', 'WAIT_CS', 'MEMORY', 'DEBUG'] as const).map((name) =>
+    rule(`control ${name}`, 'not INFO', 'ENOTTY', CONTROL_TEST),
+  ),
+  rule(
+    'control unknown DRM number',
+    'the driver does not have it',
+    'ENOTTY',
+    'refuses all requests but INFO on the control node',
+  ),
+  ...(['REGISTER_EVENTFD', 'UNREGISTER_EVENTFD', 'GET_EVENTS'] as const).map((op) =>
+    rule(`control INFO ${op}`, 'events are those of a context', 'EOPNOTSUPP', CONTROL_TEST),
+  ),
+  rule('control mmap', 'nothing to map', 'ENODEV', CONTROL_TEST),
+  ...[...IOCTL_NAMES, 'mmap'].flatMap((call) => [
+    rule(call, 'the card was removed', 'ENODEV', UNPLUG_TEST),
+    rule(call, 'the file is closed', 'EBADF', 'answers EBADF after close, and closes twice'),
+  ]),
+  rule('unknown DRM number', 'the driver does not have it', 'EINVAL', NUMBERS_TEST),
+  rule('unknown ioctl', 'another type, or a number that the driver does not have', 'ENOTTY', NUMBERS_TEST),
   rule('INFO', 'padding, no size, no pointer, unknown op', 'EINVAL', INFO_TEST),
   rule('INFO', 'bad pointer', 'EFAULT', INFO_TEST),
   rule('INFO', 'not operational, for the ops that need it', 'EBUSY', RESET_TEST),
@@ -163,11 +175,13 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   rule('CS', 'the restore phase does not end', 'ENOEXEC', 'ends the restore phase of a submission with ENOEXEC'),
   rule('CS WAIT', 'not one signal, or one that was not submitted', 'EINVAL', SIGNAL_TEST),
   rule('CS RESERVE', 'too many, or a bad queue', 'EINVAL', RESERVE_TEST),
-  rule(
-    'CS SIGNAL, RESERVE',
-    'both sync objects are in use',
-    'EINVAL',
-    'refuses to switch sync objects while the other one has references, reservations included',
+  ...(['CS SIGNAL', 'CS RESERVE'] as const).map((call) =>
+    rule(
+      call,
+      'both sync objects are in use',
+      'EINVAL',
+      'refuses to switch sync objects while the other one has references, reservations included',
+    ),
   ),
   rule(
     'CS SIGNAL',
