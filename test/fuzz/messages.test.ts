@@ -1,8 +1,8 @@
 /**
- * Malformed messages of ucp: frames of any id with random words and bytes, sent to a worker during real traffic. An unauthenticated peer, which only
- * has
- * the address of the worker and the ids of its connections and requests, does not affect connections of others. The peer of a connection can
- * end the operations on it: no crash, no byte written outside of receive buffers, and the worker stays usable.
+ * Malformed messages of ucp: headers of every message with hostile values, and frames of any id with random words and bytes, sent to a worker during
+ * real traffic. An unauthenticated peer, which only has the address of the worker and the ids of its connections and requests, does not affect
+ * connections of others. The peer of a connection can end the operations on it: no crash, no byte written outside of receive buffers, and the worker
+ * stays usable.
  */
 
 import { afterEach, describe, expect, it } from 'vitest';
@@ -10,13 +10,14 @@ import { type Request, Status } from '../../src/index.ts';
 import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
 import { identitiesOf } from '../../src/ucp/lane/lanes.ts';
 import { unpackWorkerAddress } from '../../src/ucp/lane/worker-address.ts';
-import { HEADER_BYTES, MessageId } from '../../src/ucp/wire/message.ts';
+import { MessageId } from '../../src/ucp/wire/message.ts';
 import { writeRtr } from '../../src/ucp/wire/rtr.ts';
 import { writeAtp, writeData } from '../../src/ucp/wire/window.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import type { UctEndpoint } from '../../src/uct/api/iface.ts';
 import { openPosix, openTcp } from '../contract/uct-implementations.ts';
 import { extent } from '../fixtures/extent.ts';
+import { type HostileValues, hostileHeader } from '../fixtures/hostile-messages.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import {
   connectionKind,
@@ -74,24 +75,52 @@ const WORDS = [
   -(2 ** 31),
 ];
 
+/** Lengths and offsets: of transfers, just outside of memory, and those that no memory has. */
+const LENGTHS = [
+  0,
+  1,
+  8,
+  10,
+  4096,
+  65_536,
+  SLOT,
+  3 * SLOT,
+  3 * SLOT + 1,
+  2 ** 31,
+  2 ** 32 + 8,
+  2 ** 53 - 1,
+  2 ** 64 - 2048,
+];
+
+/** The words of a frame: half of them are a header of that id with hostile values, the others any words. */
+function wordsOf(random: Random, id: number, to: number, waiting: readonly number[]): Int32Array {
+  const word = (): number => (random.below(4) === 0 ? random.nextU32() | 0 : WORDS[random.below(WORDS.length)]!);
+  const request = (): number =>
+    waiting.length > 0 && random.below(2) === 0 ? waiting[random.below(waiting.length)]! : word();
+  const values: HostileValues = {
+    word,
+    request,
+    length: () => (random.below(4) === 0 ? word() : LENGTHS[random.below(LENGTHS.length)]!),
+    payloadBytes: () => (random.below(2) === 0 ? random.below(PAYLOAD_MAX) : word()),
+    operand: () => BigInt(word()) & 0xffff_ffff_ffff_ffffn,
+  };
+  const header = random.below(2) === 0 ? hostileHeader(id, to, values) : undefined;
+  if (header !== undefined) return header;
+  const words = Int32Array.from({ length: random.below(WORDS_MAX + 1) }, word);
+  if (words.length > 0) words[0] = to;
+  if (words.length > 1) words[1] = request();
+  return words;
+}
+
 /** A frame for a connection that does not exist, or for one of `connections` and the requests that wait on it. */
 function frameOf(random: Random, snippets: readonly Uint8Array[], connections: readonly PeerConnection[]): Frame {
   // Rarely, because the end of a connection ends its test.
   const any = random.below(IDS);
   const id = any === MessageId.CLOSE && random.below(20) > 0 ? MessageId.REPLY : any;
-  // Half of them have the length of a header of that id, so that the payload is at its place.
-  const headerBytes = random.below(2) === 0 ? HEADER_BYTES[id] : undefined;
-  const words = new Int32Array(headerBytes === undefined ? random.below(WORDS_MAX + 1) : headerBytes / 4);
-  for (let i = 0; i < words.length; i++) {
-    words[i] = random.below(4) === 0 ? random.nextU32() | 0 : WORDS[random.below(WORDS.length)]!;
-  }
   const connection = connections[random.below(connections.length + 1)];
   // Real connections have small generations.
-  if (words.length > 0)
-    words[0] = connection?.id ?? (random.below(2) === 0 ? 0 : (0x4000_0000 + random.nextU32() / 8) | 0);
-  const waiting = [...(connection?.waiting.keys() ?? [])];
-  if (words.length > 1 && waiting.length > 0 && random.below(2) === 0)
-    words[1] = waiting[random.below(waiting.length)]!;
+  const to = connection?.id ?? (random.below(2) === 0 ? 0 : (0x4000_0000 + random.nextU32() / 8) | 0);
+  const words = wordsOf(random, id, to, [...(connection?.waiting.keys() ?? [])]);
   const snippet = snippets[random.below(snippets.length)]!.slice();
   const choice = random.below(4);
   if (choice === 0) return { id, words, payload: new Uint8Array(0) };

@@ -15,17 +15,13 @@ import { Identity } from '../../src/uct/tcp/connect/identity.ts';
 import {
   FRAME_BODY_BYTES_MAX,
   FrameType,
-  GET_HEADER_BYTES,
   GETS_MAX,
-  HEADER_BYTES,
   PUT_HEADER_BYTES,
   PUT_RUN_MAX,
-  writeAm,
-  writeGet,
-  writePut,
 } from '../../src/uct/tcp/wire/frame.ts';
 import { extent } from '../fixtures/extent.ts';
-import { frame, helloTo, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../fixtures/tcp-interfaces.ts';
+import { amFrame, framesOfEachType, getFrame, putFrame, signalFrame } from '../fixtures/tcp-frames.ts';
+import { helloTo, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../fixtures/tcp-interfaces.ts';
 
 const CANARY = 0xa5;
 const NAMED_BYTES = 4096;
@@ -55,21 +51,10 @@ function expectCanaries({ whole }: Target): void {
   for (const margin of around) expect(margin.every((byte) => byte === CANARY)).toBe(true);
 }
 
-function put(
-  words: readonly number[],
-  offset: number,
-  body: Uint8Array,
-  byteLength: number = body.byteLength,
-): Uint8Array {
-  const header = new Int32Array(PUT_HEADER_BYTES / 4);
-  writePut(header, 0, Int32Array.from(words), offset, byteLength);
-  return frame([...header], body);
-}
-
 /** A run of these headers of puts, followed by what may be their bodies. */
 function run(...frames: readonly Uint8Array[]): Uint8Array {
   const count = frames.filter((bytes) => bytes.byteLength === PUT_HEADER_BYTES).length;
-  return Buffer.concat([frame([FrameType.PUT_RUN, Math.max(1, count)]), ...frames]);
+  return Buffer.concat([signalFrame(FrameType.PUT_RUN, Math.max(1, count)), ...frames]);
 }
 
 function header(bytes: Uint8Array): Uint8Array {
@@ -79,18 +64,6 @@ function header(bytes: Uint8Array): Uint8Array {
 /** Puts that these answers are for. */
 function total(found: readonly [number, number][]): number {
   return found.reduce((sum, [type, value]) => sum + (type === FrameType.ACK ? value : 1), 0);
-}
-
-function get(words: readonly number[], offset: number, byteLength: number): Uint8Array {
-  const header = new Int32Array(GET_HEADER_BYTES / 4);
-  writeGet(header, 0, Int32Array.from(words), offset, byteLength);
-  return frame([...header]);
-}
-
-function am(byteLength: number, body: Uint8Array = new Uint8Array(byteLength)): Uint8Array {
-  const header = new Int32Array(HEADER_BYTES / 4);
-  writeAm(header, 0, FrameType.AM, 3, byteLength);
-  return frame([...header], body);
 }
 
 /** Connections with random bytes. */
@@ -212,13 +185,13 @@ describe('hostile peers of tcp', () => {
       expect(peers.slice(0, 1100 - 512).every(({ isClosed }) => isClosed)).toBe(true);
       expect(warnings().filter((message) => /come after/.test(message)).length).toBeLessThanOrEqual(10);
       const honest = await net.greeted(busy, new Identity());
-      honest.write(am(8));
+      honest.write(amFrame(3, new Uint8Array(8)));
       await net.until([busy], () => busy.messages.length === 1);
       // It was accepted in place of another.
       clock.advance(11e9);
       await net.until([busy], () => peers.every(({ isClosed }) => isClosed));
       const peer = await net.greeted(busy);
-      peer.write(am(8));
+      peer.write(amFrame(3, new Uint8Array(8)));
       await net.until([busy], () => busy.messages.length === 2);
     });
   });
@@ -227,38 +200,47 @@ describe('hostile peers of tcp', () => {
     const MAX = 65_536;
 
     it.each([
-      ['a type that is none', () => frame([99, 0]), /a frame of type 99/],
-      ['type zero', () => frame([0, 0]), /a frame of type 0/],
-      ['a message that is too long', () => am(MAX + 1, new Uint8Array(0)), /a message of 65537 bytes/],
-      ['a message of negative length', () => am(-1, new Uint8Array(0)), /a message of 4294967295 bytes/],
+      ['a type that is none', () => signalFrame(99, 0), /a frame of type 99/],
+      ['type zero', () => signalFrame(0, 0), /a frame of type 0/],
+      ['a message that is too long', () => amFrame(3, new Uint8Array(0), MAX + 1), /a message of 65537 bytes/],
+      ['a message of negative length', () => amFrame(3, new Uint8Array(0), -1), /a message of 4294967295 bytes/],
       [
         'a put that is too long',
-        () => put(target.words, 0, new Uint8Array(0), FRAME_BODY_BYTES_MAX + 1),
+        () => putFrame(target.words, 0, new Uint8Array(0), FRAME_BODY_BYTES_MAX + 1),
         /a body of 1073741825/,
       ],
-      ['a put of negative length', () => put(target.words, 0, new Uint8Array(0), -8), /a body of 4294967288/],
-      ['a run of no puts', () => frame([FrameType.PUT_RUN, 0]), /a run of 0 puts/],
-      ['a run of too many puts', () => frame([FrameType.PUT_RUN, PUT_RUN_MAX + 1]), /a run of 31 puts/],
-      ['a run of negative length', () => frame([FrameType.PUT_RUN, -1]), /a run of 4294967295 puts/],
-      ['a message in a run', () => run(am(0), am(0)), /a frame of type 1 in a run of puts/],
-      ['a run in a run', () => run(frame([FrameType.PUT_RUN, 1])), /a frame of type 11 in a run of puts/],
+      ['a put of negative length', () => putFrame(target.words, 0, new Uint8Array(0), -8), /a body of 4294967288/],
+      ['a run of no puts', () => signalFrame(FrameType.PUT_RUN, 0), /a run of 0 puts/],
+      ['a run of too many puts', () => signalFrame(FrameType.PUT_RUN, PUT_RUN_MAX + 1), /a run of 31 puts/],
+      ['a run of negative length', () => signalFrame(FrameType.PUT_RUN, -1), /a run of 4294967295 puts/],
+      [
+        'a message in a run',
+        () => run(amFrame(3, new Uint8Array(0)), amFrame(3, new Uint8Array(0))),
+        /a frame of type 1 in a run of puts/,
+      ],
+      ['a run in a run', () => run(signalFrame(FrameType.PUT_RUN, 1)), /a frame of type 11 in a run of puts/],
       [
         'a run with a put that is too long',
-        () => run(header(put(target.words, 0, new Uint8Array(8))), put(target.words, 0, new Uint8Array(0), -8)),
+        () =>
+          run(header(putFrame(target.words, 0, new Uint8Array(8))), putFrame(target.words, 0, new Uint8Array(0), -8)),
         /a body of 4294967288/,
       ],
-      ['an acknowledgement of nothing', () => frame([FrameType.ACK, 1]), /1 acknowledgements too many/],
-      ['an acknowledgement of no put', () => frame([FrameType.ACK, 0]), /0 acknowledgements too many/],
-      ['a negative acknowledgement', () => frame([FrameType.ACK, -5]), /-5 acknowledgements too many/],
-      ['a refusal of nothing', () => frame([FrameType.NACK, Status.INVALID_ADDR]), /a refusal of nothing/],
-      ['a refusal that is none', () => frame([FrameType.NACK, 3]), /a refusal with status 3/],
-      ['an answer that no get waits for', () => frame([FrameType.GET_DATA, 8], new Uint8Array(16)), /no get waits for/],
-      ['a get that is too long', () => get(target.words, 0, FRAME_BODY_BYTES_MAX + 1), /a get of 1073741825 bytes/],
+      ['an acknowledgement of nothing', () => signalFrame(FrameType.ACK, 1), /1 acknowledgements too many/],
+      ['an acknowledgement of no put', () => signalFrame(FrameType.ACK, 0), /0 acknowledgements too many/],
+      ['a negative acknowledgement', () => signalFrame(FrameType.ACK, -5), /-5 acknowledgements too many/],
+      ['a refusal of nothing', () => signalFrame(FrameType.NACK, Status.INVALID_ADDR), /a refusal of nothing/],
+      ['a refusal that is none', () => signalFrame(FrameType.NACK, 3), /a refusal with status 3/],
       [
-        'a get without end',
-        () => frame([FrameType.GET, 0, ...target.words, 0, 0, -1, -1]),
-        /a get of 18446744073709552000/,
+        'an answer that no get waits for',
+        () => signalFrame(FrameType.GET_DATA, 8, new Uint8Array(16)),
+        /no get waits for/,
       ],
+      [
+        'a get that is too long',
+        () => getFrame(target.words, 0, FRAME_BODY_BYTES_MAX + 1),
+        /a get of 1073741825 bytes/,
+      ],
+      ['a get without end', () => getFrame(target.words, 0, 2 ** 64 - 2048), /a get of 18446744073709550000/],
     ])('and send %s are closed with a reason', async (_name, bytes, reason) => {
       await expectClosed(await net.greeted(side), [bytes()], reason);
     });
@@ -266,7 +248,7 @@ describe('hostile peers of tcp', () => {
     it('and write a warning for each of a thousand violations write ten', async () => {
       for (let i = 0; i < 40; i++) {
         const peer = await net.greeted(side, new Identity());
-        peer.write(frame([99, 0]));
+        peer.write(signalFrame(99, 0));
         await net.until([side], () => peer.isClosed);
       }
       expect(warnings().filter((message) => VIOLATION.test(message))).toHaveLength(10);
@@ -280,29 +262,29 @@ describe('hostile peers of tcp', () => {
       const gone = targetOf(side);
       side.md.memDereg(gone.memory);
       const bad = [
-        put(words, NAMED_BYTES - 63, body),
-        put(words, NAMED_BYTES, body),
-        put(words, -64, body),
-        put(words, 2 ** 53, body),
-        put(words, 2 ** 63, body),
-        put(gone.words, 0, body),
+        putFrame(words, NAMED_BYTES - 63, body),
+        putFrame(words, NAMED_BYTES, body),
+        putFrame(words, -64, body),
+        putFrame(words, 2 ** 53, body),
+        putFrame(words, 2 ** 63, body),
+        putFrame(gone.words, 0, body),
         ...words.map((_, i) =>
-          put(
+          putFrame(
             words.map((word, j) => (i === j ? word ^ 0x10 : word)),
             0,
             body,
           ),
         ),
-        put([0, 0, 0, 0, 0, 0], 0, body),
-        put([-1, ...words.slice(1)], 0, body),
+        putFrame([0, 0, 0, 0, 0, 0], 0, body),
+        putFrame([-1, ...words.slice(1)], 0, body),
       ];
       for (const bytes of bad) peer.write(bytes);
-      peer.write(put(words, NAMED_BYTES - 64, body));
+      peer.write(putFrame(words, NAMED_BYTES - 64, body));
       await net.until([side], () => answers(peer).some(([type]) => type === FrameType.ACK));
       const refused = bad.map(() => [FrameType.NACK, Status.INVALID_ADDR]);
       expect(answers(peer)).toEqual([...refused, [FrameType.ACK, 1]]);
       // The same in a run, where good puts stand between those that are refused.
-      const good = put(words, NAMED_BYTES - 64, body);
+      const good = putFrame(words, NAMED_BYTES - 64, body);
       const mixed = bad.flatMap((bytes) => [bytes, good]).slice(0, PUT_RUN_MAX);
       target.memory.bytes.fill(CANARY);
       peer.take(peer.received.byteLength);
@@ -318,7 +300,7 @@ describe('hostile peers of tcp', () => {
 
     it('and put into memory that is unmapped meanwhile write nothing any more', async () => {
       const peer = await net.greeted(side);
-      const bytes = put(target.words, 0, new Uint8Array(NAMED_BYTES).fill(1));
+      const bytes = putFrame(target.words, 0, new Uint8Array(NAMED_BYTES).fill(1));
       peer.write(bytes.subarray(0, 1040));
       await net.until([side], () => target.memory.bytes[999] === 1);
       side.md.memDereg(target.memory);
@@ -333,7 +315,7 @@ describe('hostile peers of tcp', () => {
     it('and disconnect within a body leave nothing behind', async () => {
       for (const cut of [8, 39, 40, 41, 1000, 4135]) {
         const peer = await net.greeted(side, new Identity());
-        peer.write(put(target.words, 0, new Uint8Array(NAMED_BYTES)).subarray(0, cut));
+        peer.write(putFrame(target.words, 0, new Uint8Array(NAMED_BYTES)).subarray(0, cut));
         peer.socket.end();
         await net.until([side], () => peer.isClosed);
       }
@@ -345,7 +327,7 @@ describe('hostile peers of tcp', () => {
       const words = [...keyOf(side.md, memory).words];
       const peer = await net.greeted(side);
       peer.socket.pause();
-      peer.write(...Array.from({ length: GETS_MAX + 16 }, () => get(words, 0, 2 ** 20)));
+      peer.write(...Array.from({ length: GETS_MAX + 16 }, () => getFrame(words, 0, 2 ** 20)));
       await net.until([side], () => warnings().some((message) => /more than 64 gets/.test(message)));
       expect(memory.inFlight).toBe(0);
       await expectWitness();
@@ -355,7 +337,9 @@ describe('hostile peers of tcp', () => {
       const small = net.open({ SNDBUF: '4k' });
       const peer = await net.greeted(small);
       peer.socket.pause();
-      const batch = Buffer.concat(Array.from({ length: 1000 }, () => put([0, 0, 0, 0, 0, 0], 0, new Uint8Array(0))));
+      const batch = Buffer.concat(
+        Array.from({ length: 1000 }, () => putFrame([0, 0, 0, 0, 0, 0], 0, new Uint8Array(0))),
+      );
       let batches = 0;
       await net.until([small], () => {
         if (peer.socket.writableLength === 0 && batches < 2000) {
@@ -368,7 +352,11 @@ describe('hostile peers of tcp', () => {
     });
 
     it('and replay frames of another connection access nothing', async () => {
-      const recorded = [am(8), put(target.words, 0, new Uint8Array(64).fill(2)), get(target.words, 0, 8)];
+      const recorded = [
+        amFrame(3, new Uint8Array(8)),
+        putFrame(target.words, 0, new Uint8Array(64).fill(2)),
+        getFrame(target.words, 0, 8),
+      ];
       const first = await net.greeted(side);
       first.write(...recorded);
       await net.until([side], () => target.memory.bytes[63] === 2);
@@ -388,21 +376,13 @@ describe('hostile peers of tcp', () => {
 
     it('and send any bytes, or valid frames with flipped bits, affect no other', { timeout: TIMEOUT_MS }, async () => {
       const { words } = target;
-      const good = (): Uint8Array[] => [
-        am(24),
-        put(words, 8, new Uint8Array(100).fill(3)),
-        get(words, 0, 64),
-        frame([FrameType.HEARTBEAT, 1000]),
-        am(0, new Uint8Array(0)),
-        frame([FrameType.AM_ZCOPY | (3 << 8), 8], new Uint8Array(16)),
-        put(words, 0, new Uint8Array(0)),
-        frame([FrameType.BYE, 0]),
-      ];
+      const { BYE, ...others } = framesOfEachType(words);
+      const good = Buffer.concat([...Object.values(others), putFrame(words, 0, new Uint8Array(0)), BYE]);
       const flip = fc.record({ at: fc.nat(2000), bit: fc.nat(7) });
       const stream = fc.oneof(
         fc.uint8Array({ maxLength: 3000 }),
         fc.array(flip, { minLength: 1, maxLength: 4 }).map((flips) => {
-          const bytes = Buffer.concat(good());
+          const bytes = Buffer.from(good);
           for (const { at, bit } of flips) bytes[at % bytes.byteLength]! ^= 1 << bit;
           return new Uint8Array(bytes);
         }),
@@ -415,7 +395,7 @@ describe('hostile peers of tcp', () => {
           const step = inPieces ? 13 : Math.max(bytes.byteLength, 1);
           for (let at = 0; at < bytes.byteLength; at += step) {
             peer.write(bytes.subarray(at, at + step));
-            for (let turn = 0; turn < 3; turn++) side.iface.progress();
+            for (let poll = 0; poll < 3; poll++) side.iface.progress();
           }
           peer.socket.end();
           await net.until([side], () => peer.isClosed);
