@@ -1,7 +1,7 @@
 /**
  * The rendezvous: moves long messages, and memory that no transport reaches. The receiver reads the memory of the sender if a lane can; otherwise it asks
  * for the bytes, and the sender writes them into the receiver's memory if a lane can, or sends them window by window: see receive-transfer.ts and
- * window-sender.ts. When a message is offered is decided by the protocols.
+ * send-window.ts. When a message is offered is decided by the protocols.
  *
  * Requests name each other by Connection.expect; messages of a peer about requests of other connections are ignored.
  */
@@ -11,23 +11,28 @@ import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { areMapped, bytesOf } from '../api/memory/local-bytes.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
 import type { SendRequest } from '../base/request/message-request.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { isReadScheme } from '../resources/config.ts';
 import { Staging } from '../staging/staging.ts';
 import { RTR_BYTES, readRtr } from '../wire/rtr.ts';
 import { readAtp, readData } from '../wire/window.ts';
 import { type OwnKey, ownKey } from './own-key.ts';
-import { acquirePeerKey } from './peer-keys.ts';
 import { ReceiveTransfer } from './receive-transfer.ts';
 import { moveRemote, transfersOf } from './remote-move.ts';
 import { nameProtocol, postReply, readCarrier } from './reply.ts';
 import { SendTransfer } from './send-transfer.ts';
-import { WindowSender } from './window-sender.ts';
+import { SendWindow } from './send-window.ts';
+
+/** Longest window: windows are fragments of the receiver, and UCX_RNDV_FRAG_SIZE allows no longer ones. */
+const WINDOW_BYTES_MAX: number = 16 * 2 ** 20;
+/** Fragments that one message may wait for; a receiver that keeps to the protocol needs no more. */
+const WAITING_MAX = 16_384;
 
 /** Where the data of a message is, as its sender says. */
 export interface RemoteData {
@@ -39,17 +44,15 @@ export interface RemoteData {
 export class Rendezvous {
   readonly staging: Staging;
   readonly #host: ProtocolHost;
-  readonly #sender: WindowSender;
 
   constructor(host: ProtocolHost) {
     this.#host = host;
     this.staging = new Staging(host);
-    this.#sender = new WindowSender(host, this.staging);
   }
 
-  /** Makes a request the sender of a rendezvous: it ends with the answer of the peer. */
+  /** Makes a request the sender of a rendezvous: it ends with the answer of the peer, and when nothing reads its memory any more. */
   offer(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined): void {
-    this.#sender.offer(request, pieces, key);
+    request.joinRendezvous(new SendTransfer(request, pieces, key));
   }
 
   /**
@@ -65,7 +68,7 @@ export class Rendezvous {
       const roomBytes = connection.amBcopyMax - headerBytes;
       const key = isReadable ? this.#keyFor(connection, pieces, roomBytes, MemAccess.REMOTE_GET) : undefined;
       request.key = key;
-      this.#sender.offer(request, pieces, key);
+      this.offer(request, pieces, key);
     }
     if (request.requestId === 0) connection.expect(request);
     return true;
@@ -99,19 +102,33 @@ export class Rendezvous {
     new ReceiveTransfer(this.#host, this.staging, { request, connection, peerRequest, pieces }, key).start();
   }
 
-  /** The peer asks for a window of a message that this worker sends. */
+  /** The peer asks for the next window of a message that this worker sends. A window out of order or out of bounds is ignored. */
   onRtr(frame: AmFrame): void {
-    const { request: asked, targetBytes, keys, ...rtr } = readRtr(frame);
+    const { request: asked, peerRequest, from, byteLength, targetBytes, targetOffset, keys } = readRtr(frame);
     const connection = this.#host.connectionOf(frame);
     const request = connection?.waiting.get(asked);
     const transfer = request?.transfer;
     if (connection === undefined || request === undefined || request.queued) return;
-    if (!(transfer instanceof SendTransfer)) return;
+    if (!(transfer instanceof SendTransfer) || !this.#isNext(transfer, from, byteLength)) return;
     const keyBytes = keys?.byteLength ?? 0;
     if (targetBytes < 0 || targetBytes > keyBytes) return;
-    const targetKey = targetBytes === 0 ? undefined : keys?.subarray(0, targetBytes);
-    const fragmentKey = targetBytes === keyBytes ? undefined : keys?.subarray(targetBytes);
-    this.#sender.onRtr(transfer, connection, { ...rtr, targetKey, fragmentKey });
+    if (!areMapped(transfer.pieces)) {
+      transfer.endBoth(connection, peerRequest, Status.INVALID_ADDR);
+      return;
+    }
+    const { context } = this.#host;
+    const isWriter = context.scheme !== 'am' && keys !== undefined;
+    if (from === 0 && targetBytes > 0 && isWriter) {
+      transfer.target = acquirePeerKey(context, connection, keys.subarray(0, targetBytes));
+      transfer.targetOffset = targetOffset;
+      if (context.scheme !== 'put_ppln' && this.#writeAll(transfer, connection, peerRequest)) return;
+      transfer.dropUselessTarget(connection);
+    }
+    transfer.asked += byteLength;
+    const hasFragment = isWriter && targetBytes < keyBytes;
+    const fragment = hasFragment ? acquirePeerKey(context, connection, keys.subarray(targetBytes)) : undefined;
+    const window = { peerRequest, from, byteLength };
+    new SendWindow(this.#host, this.staging, [transfer, connection], window, fragment).start();
   }
 
   /** A part of a message that this worker receives has been written to where it asked for it. */
@@ -128,6 +145,34 @@ export class Rendezvous {
     const { request, from, start, byteLength } = readData(frame);
     const transfer = this.#receiving(frame, request);
     if (transfer !== undefined) transfer.onData(from, byteLength, frame.bytes, start);
+  }
+
+  /** Whether the peer may ask for a window now: the next one, of a message that goes on, and within the bounds. */
+  #isNext(transfer: SendTransfer, from: number, byteLength: number): boolean {
+    const parts = transfer.isHost ? 1 : Math.ceil(byteLength / this.staging.fragmentBytes);
+    const isNext = from === transfer.asked && byteLength > 0 && from + byteLength <= transfer.byteLength;
+    return !transfer.isEnding && isNext && byteLength <= WINDOW_BYTES_MAX && transfer.waiting + parts <= WAITING_MAX;
+  }
+
+  /** Writes the receiver's memory at once if lanes can: true when the transfer has started or ended. */
+  #writeAll(transfer: SendTransfer, connection: Connection, peerRequest: number): boolean {
+    const { request, target, targetOffset, pieces, byteLength } = transfer;
+    if (target === undefined) return false;
+    const operation = Operation.PUT;
+    const write = { operation, connection, pieces, from: 0, byteLength, rkey: target, offset: targetOffset };
+    const transfers = transfersOf(this.#host, write);
+    if (transfers === undefined) return false;
+    // The receiver may have asked for more windows already: they are ignored. Flushes and closes wait for the end.
+    connection.renew(request);
+    transfer.asked = byteLength;
+    this.#host.counters.count(WorkerCounter.RNDV_PUT_ZCOPY);
+    nameProtocol(request, 'rndv/put');
+    transfer.count += 1;
+    moveRemote(this.#host, request, write, transfers, (status) => {
+      transfer.endBoth(connection, peerRequest, status);
+      transfer.complete(Status.OK);
+    });
+    return true;
   }
 
   /** The receive that a message of a peer names. */
@@ -195,5 +240,15 @@ export class Rendezvous {
       if (!isUcxError(error)) throw error;
       return undefined;
     }
+  }
+}
+
+/** A key of the peer, kept or unpacked now, for lanes only; `connection.rkeys.release` gives it back. Undefined for one that no lane can use. */
+function acquirePeerKey(context: ProtocolContext, connection: Connection, packed: Uint8Array): RemoteKey | undefined {
+  try {
+    return connection.rkeys.acquire(packed, (kept) => context.unpackRkey(kept, connection, { messages: false }));
+  } catch {
+    // Without a usable key, the bytes still come in messages.
+    return undefined;
   }
 }

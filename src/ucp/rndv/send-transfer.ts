@@ -11,17 +11,14 @@
  */
 
 import { Status } from '../../ucs/type/status.ts';
+import { CountedCompletion } from '../api/counted-completion.ts';
 import { areHost, bytesOf } from '../api/memory/local-bytes.ts';
 import type { Connection, Request, RequestTransfer } from '../base/request/request.ts';
-import type { LocalPiece } from '../mem/memory-handle.ts';
+import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
+import type { WindowPipeline } from '../staging/window-pipeline.ts';
 import type { OwnKey } from './own-key.ts';
 import { postReply } from './reply.ts';
-
-/** A window in flight that begins more parts until it is stopped. */
-export interface StoppableWindow {
-  stop(status: Status): void;
-}
 
 /** The states of a message: see the diagram above. */
 export const SendState = {
@@ -38,8 +35,12 @@ export const SendState = {
 } as const;
 export type SendState = (typeof SendState)[keyof typeof SendState];
 
-/** One message. */
-export class SendTransfer implements RequestTransfer {
+/**
+ * One message. One part is the peer, until the outcome is known; the others are writes and windows in flight: transports, or the worker itself, read the
+ * memory or a fragment.
+ */
+export class SendTransfer extends CountedCompletion implements RequestTransfer {
+  override count = 1;
   readonly request: Request;
   readonly pieces: readonly LocalPiece[];
   /** The key of the memory, for a receiver that can read it. */
@@ -53,17 +54,15 @@ export class SendTransfer implements RequestTransfer {
   targetOffset = 0;
   /** Fragments that are waited for. */
   waiting = 0;
-  /** Writes and windows in flight: transports, or the worker itself, read the memory or a fragment. */
-  inFlight = 0;
-  /** Those windows among them that go through fragments. */
-  readonly staged: StoppableWindow[] = [];
+  /** Windows in flight that go through fragments. */
+  readonly staged: WindowPipeline<MemoryHandle>[] = [];
   state: SendState = SendState.OFFERED;
-  #outcome: Status = Status.OK;
   /** The receiver and its request, if it must be notified of the outcome. */
   #answerTo: Connection | undefined = undefined;
   #peerRequest = 0;
 
   constructor(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined) {
+    super();
     this.request = request;
     this.pieces = pieces;
     this.key = key;
@@ -94,16 +93,14 @@ export class SendTransfer implements RequestTransfer {
 
   /** Ends the message, because the peer has ended it or is gone. The request ends when nothing reads its memory any more. */
   end(status: Status): void {
-    if (!this.isEnding) {
-      this.state = SendState.ENDING;
-      this.#outcome = status;
-      this.#stopWindows();
-    }
-    this.settle();
+    if (this.isEnding) return;
+    this.state = SendState.ENDING;
+    this.#stopWindows();
+    this.complete(status);
   }
 
   /** A window has ended. */
-  unstage(window: StoppableWindow): void {
+  unstage(window: WindowPipeline<MemoryHandle>): void {
     const at = this.staged.indexOf(window);
     if (at >= 0) this.staged.splice(at, 1);
   }
@@ -123,14 +120,13 @@ export class SendTransfer implements RequestTransfer {
     this.end(status);
   }
 
-  /** Ends the request if the message has ended and nothing is in flight. */
-  settle(): void {
-    if (this.state !== SendState.ENDING || this.inFlight > 0) return;
+  /** Called when the message has ended and nothing is in flight: ends the request. */
+  onComplete(): void {
     this.state = SendState.ENDED;
     if (this.#answerTo !== undefined) {
-      postReply(this.#answerTo, this.#peerRequest, this.#outcome, 0, 0, this.request);
+      postReply(this.#answerTo, this.#peerRequest, this.failure, 0, 0, this.request);
     }
-    this.request.end(this.#outcome);
+    this.request.end(this.failure);
   }
 
   /** Releases the resources of the message, also if it is cancelled. */
@@ -138,7 +134,7 @@ export class SendTransfer implements RequestTransfer {
     this.state = SendState.ENDED;
     this.#stopWindows();
     this.key?.release();
-    if (this.target !== undefined) this.request.connection!.rkeys.release(this.target, this.#outcome < 0);
+    if (this.target !== undefined) this.request.connection!.rkeys.release(this.target, this.failure < 0);
     this.target = undefined;
   }
 }

@@ -22,10 +22,10 @@ import { MessageId } from '../wire/message.ts';
 import { ATP_IN_TARGET, DATA_BYTES, writeAtp, writeData } from '../wire/window.ts';
 import { moveRemote, type RemoteMove, transfersOf } from './remote-move.ts';
 import { carrierOf, nameProtocol } from './reply.ts';
-import { SendState, type SendTransfer, type StoppableWindow } from './send-transfer.ts';
+import { SendState, type SendTransfer } from './send-transfer.ts';
 
-/** The range that the receiver has asked for. */
-export interface AskedRange {
+/** What the receiver has asked for. */
+export interface AskedWindow {
   /** Request of the receiver. */
   readonly peerRequest: number;
   /** First byte of the message, and how many. */
@@ -62,12 +62,12 @@ interface Part {
 }
 
 /** One window. */
-export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
+export class SendWindow implements WindowSteps<MemoryHandle> {
   readonly #host: ProtocolHost;
   readonly #staging: Staging;
   readonly #transfer: SendTransfer;
   readonly #connection: Connection;
-  readonly #asked: AskedRange;
+  readonly #asked: AskedWindow;
   /** The key of the fragment of the receiver: released at the end. */
   readonly #fragmentKey: RemoteKey | undefined;
   /** Where the window may be written, the best first. */
@@ -78,7 +78,7 @@ export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
     host: ProtocolHost,
     staging: Staging,
     [transfer, connection]: readonly [SendTransfer, Connection],
-    asked: AskedRange,
+    asked: AskedWindow,
     fragmentKey: RemoteKey | undefined,
   ) {
     this.#host = host;
@@ -103,18 +103,13 @@ export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
     const transfer = this.#transfer;
     const part: Part = { from, byteLength, pieces: transfer.pieces, start: from, origin: undefined };
     const direct = this.#routeOf(part);
-    transfer.inFlight += 1;
+    transfer.count += 1;
     if (direct !== undefined || transfer.isHost) {
       this.#send(part, direct, (status) => this.ended(status));
       return;
     }
-    transfer.staged.push(this);
+    transfer.staged.push(this.#pipeline);
     this.#pipeline.advance();
-  }
-
-  /** Sends nothing more. */
-  stop(status: Status): void {
-    this.#pipeline.stop(status);
   }
 
   acquire(run: FragmentUser<MemoryHandle>): void {
@@ -149,11 +144,10 @@ export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
 
   ended(status: Status): void {
     const transfer = this.#transfer;
-    transfer.unstage(this);
-    transfer.inFlight -= 1;
+    transfer.unstage(this.#pipeline);
     if (this.#fragmentKey !== undefined) this.#connection.rkeys.release(this.#fragmentKey);
     if (status < 0) transfer.endBoth(this.#connection, this.#asked.peerRequest, status);
-    transfer.settle();
+    transfer.complete(Status.OK);
   }
 
   #send(part: Part, route: Route | undefined, done: CopyDone): void {

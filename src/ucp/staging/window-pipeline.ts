@@ -36,6 +36,10 @@ export interface WindowSteps<F> {
   ended(status: Status, error: unknown): void;
 }
 
+/** State of a range: windows begin only while it is RUNNING, and are in flight until it has ENDED. */
+const RangeState = { RUNNING: 0, STOPPED: 1, ENDED: 2 } as const;
+type RangeState = (typeof RangeState)[keyof typeof RangeState];
+
 /** One range of a message in flight. Begin it with {@link advance}. */
 export class WindowPipeline<F> {
   /** Windows at most that are in flight or wait for a fragment; {@link advance} uses a new value. */
@@ -47,11 +51,10 @@ export class WindowPipeline<F> {
   readonly #end: number;
   #waiting = 0;
   #inFlight = 0;
-  #isStopped = false;
+  #state: RangeState = RangeState.RUNNING;
   #outcome: Status = Status.OK;
   #error: unknown;
   #isAdvancing = false;
-  #hasEnded = false;
 
   constructor(
     steps: WindowSteps<F>,
@@ -71,7 +74,7 @@ export class WindowPipeline<F> {
     if (this.#isAdvancing) return;
     this.#isAdvancing = true;
     while (
-      !this.#isStopped &&
+      this.#state === RangeState.RUNNING &&
       this.#next + this.#waiting * this.#windowBytes < this.#end &&
       this.#waiting + this.#inFlight < this.depth
     ) {
@@ -79,19 +82,20 @@ export class WindowPipeline<F> {
       this.#steps.acquire((fragment, refusal) => this.#begin(fragment, refusal));
     }
     this.#isAdvancing = false;
-    const isOver = this.#isStopped || this.#next === this.#end;
-    if (!isOver || this.#inFlight > 0 || this.#hasEnded) return;
-    this.#hasEnded = true;
+    const isOver =
+      this.#state === RangeState.STOPPED || (this.#state === RangeState.RUNNING && this.#next === this.#end);
+    if (!isOver || this.#inFlight > 0) return;
+    this.#state = RangeState.ENDED;
     this.#steps.ended(this.#outcome, this.#error);
   }
 
   /** Begins no more windows: it ends when those in flight have ended. The first call counts. */
   stop(status: Status, error?: unknown): void {
-    if (!this.#isStopped) {
-      this.#isStopped = true;
+    if (this.#state === RangeState.RUNNING) {
+      this.#state = RangeState.STOPPED;
       this.#outcome = status;
       this.#error = error;
-      if (!this.#hasEnded) this.#steps.stopped?.(status, error);
+      this.#steps.stopped?.(status, error);
     }
     this.advance();
   }
@@ -102,7 +106,7 @@ export class WindowPipeline<F> {
       this.stop(refusal);
       return;
     }
-    if (this.#isStopped) {
+    if (this.#state !== RangeState.RUNNING) {
       this.#steps.release(fragment as F);
       return;
     }
@@ -111,7 +115,7 @@ export class WindowPipeline<F> {
     this.#next += window.byteLength;
     this.#inFlight += 1;
     this.#steps.fill(window, (filled, error) => {
-      if (filled < 0 || this.#isStopped) this.#windowEnded(window, filled, error);
+      if (filled < 0 || this.#state !== RangeState.RUNNING) this.#windowEnded(window, filled, error);
       else this.#steps.drain(window, (drained, cause) => this.#windowEnded(window, drained, cause));
     });
   }

@@ -1,5 +1,5 @@
 /**
- * RTR: the receiver of a rendezvous asks its sender for a window of the message. Senders handle it in rndv/window-sender.ts.
+ * RTR: the receiver of a rendezvous asks its sender for a window of the message. Senders handle it in rndv/rendezvous.ts.
  *
  *   0     endpoint
  *   1     request of the sender
