@@ -6,7 +6,8 @@ import { checkStatus } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_EP_PARAM_FIELD, UCP_EP_PARAMS, UCP_ERR_HANDLING_MODE } from '../c/abi.ts';
 import { Fields, OutValue } from '../c/fields.ts';
-import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import type { EngineEndpoint } from '../engine/engine.ts';
+import type { EndpointWorker } from './endpoint-worker.ts';
 
 /** Zeros after an address: libucp reads it without its length. */
 const ADDRESS_PADDING = 64;
@@ -18,7 +19,7 @@ const ADDRESS_PADDING = 64;
  * @throws UcxError ERR_UNREACHABLE and others of ucp_ep_create
  */
 export function connectToAddress(
-  worker: EngineWorker,
+  worker: EndpointWorker,
   ucx: Uint8Array,
   nodeAddress: Uint8Array,
   options: EndpointOptions,
@@ -36,7 +37,7 @@ export function connectToAddress(
  * @param setPeer sets the members that identify the peer, and returns their bits
  */
 export function createEndpoint(
-  worker: EngineWorker,
+  worker: EndpointWorker,
   nodeAddress: Uint8Array,
   options: EndpointOptions,
   setPeer: (params: Fields<typeof UCP_EP_PARAMS.at>) => number,

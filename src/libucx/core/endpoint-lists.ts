@@ -14,16 +14,17 @@ import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { requireFeature } from '../c/features.ts';
-import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import type { EngineEndpoint } from '../engine/engine.ts';
 import { NOTIFICATION_AM_ID } from '../request/arrivals.ts';
+import type { EndpointWorker } from './endpoint-worker.ts';
 
 /** The lists. */
 export class EndpointLists {
-  readonly #worker: EngineWorker;
+  readonly #worker: EndpointWorker;
   readonly #endpoint: EngineEndpoint;
   readonly #order: NotifyOrder = new NotifyOrder();
 
-  constructor(worker: EngineWorker, endpoint: EngineEndpoint) {
+  constructor(worker: EndpointWorker, endpoint: EngineEndpoint) {
     this.#worker = worker;
     this.#endpoint = endpoint;
   }

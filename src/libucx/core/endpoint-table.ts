@@ -3,20 +3,21 @@
 import { NativeCallback } from '../../sys/index.ts';
 import { endpointConnect, endpointFail } from '../../ucs/debug/diagnostics.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { EndpointHandling, EndpointRegistry, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import type { EndpointHandling, EngineEndpoint } from '../engine/engine.ts';
 import type { Senders } from '../request/arrivals.ts';
 import { TRANSPORT } from '../request/request.ts';
 import { Endpoint } from './endpoint.ts';
+import type { EndpointRegistry, EndpointWorker } from './endpoint-worker.ts';
 
 /** The endpoints. */
 export class EndpointTable implements EndpointRegistry, Senders {
   readonly errorCallback: NativeCallback;
-  readonly #worker: EngineWorker;
+  readonly #worker: EndpointWorker;
   readonly #endpoints: Map<number, Endpoint> = new Map();
   /** Endpoints that libucp has reported as failed, during a call of C. */
   #failed: [Endpoint, Status, boolean][] = [];
 
-  constructor(worker: EngineWorker) {
+  constructor(worker: EndpointWorker) {
     this.#worker = worker;
     this.errorCallback = new NativeCallback({
       result: 'void',

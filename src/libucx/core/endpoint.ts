@@ -26,13 +26,14 @@ import { isWrong, requireAtomics, startAtomic } from '../amo/atomic-start.ts';
 import { UCP_EP_CLOSE_FLAG, UCP_FEATURE } from '../c/abi.ts';
 import { queryEndpoint } from '../c/endpoint-query.ts';
 import { fenceBlocks } from '../c/features.ts';
-import type { EndpointHandling, EngineEndpoint, EngineWorker, RemoteTransfer } from '../engine/engine.ts';
+import type { EndpointHandling, EngineEndpoint, RemoteTransfer } from '../engine/engine.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import { checkSides, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
 import { CLOSE_AM_ID } from '../request/arrivals.ts';
 import { addressIn, checkKept, isHost } from '../request/buffers.ts';
 import { RequestKind, TRANSPORT } from '../request/request.ts';
 import { EndpointLists } from './endpoint-lists.ts';
+import type { EndpointWorker } from './endpoint-worker.ts';
 import { explainOver } from './explain.ts';
 import { MessageEndpoint } from './message-endpoint.ts';
 
@@ -67,7 +68,12 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   closedByPeer: boolean | undefined = undefined;
 
   /** @param handle of libucp, whose failure is reported to the worker */
-  constructor(worker: EngineWorker, handle: number, nodeAddress: Uint8Array, { options, isWatched }: EndpointHandling) {
+  constructor(
+    worker: EndpointWorker,
+    handle: number,
+    nodeAddress: Uint8Array,
+    { options, isWatched }: EndpointHandling,
+  ) {
     super(worker, handle);
     this.#nodeAddress = nodeAddress;
     this.errorHandling.set(options);

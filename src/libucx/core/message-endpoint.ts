@@ -10,10 +10,11 @@ import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_AM_SEND_FLAG, UCP_FEATURE } from '../c/abi.ts';
 import { requireFeature } from '../c/features.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import type { EngineWorker, LocalRange } from '../engine/engine.ts';
+import type { LocalRange } from '../engine/engine.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { EndpointStream } from '../messages/stream-receives.ts';
 import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
+import type { EndpointWorker } from './endpoint-worker.ts';
 
 const NO_DATA: LocalRange = { memory: new Uint8Array(0), offset: 0, byteLength: 0 };
 
@@ -21,18 +22,18 @@ const NO_DATA: LocalRange = { memory: new Uint8Array(0), offset: 0, byteLength: 
 export abstract class MessageEndpoint extends ClosableEndpoint {
   /** The handle of libucp. */
   readonly handle: number;
-  protected readonly worker: EngineWorker;
+  protected readonly worker: EndpointWorker;
   protected readonly functions: LibucpFunctions;
   protected readonly receivedStream: EndpointStream;
   /** Status with which it has failed. */
   protected failure: Status = Status.OK;
 
-  constructor(worker: EngineWorker, handle: number) {
+  constructor(worker: EndpointWorker, handle: number) {
     super(worker.promises);
     this.worker = worker;
     this.functions = worker.functions;
     this.handle = handle;
-    this.receivedStream = new EndpointStream(worker, handle);
+    this.receivedStream = new EndpointStream(worker, worker.streams, handle);
   }
 
   /** Called by the worker when the endpoint has failed. */

@@ -33,10 +33,11 @@ import {
   UCP_LISTENER_PARAMS,
 } from '../c/abi.ts';
 import { Fields, OutValue } from '../c/fields.ts';
-import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
 import { BackgroundProgress } from './background-progress.ts';
 import { createEndpoint } from './endpoint-create.ts';
+import type { EndpointWorker } from './endpoint-worker.ts';
 
 /** The id that libucp reports for a client that sent none. */
 const NO_CLIENT_ID = 0n;
@@ -47,11 +48,11 @@ class UcpListener implements SocketListener {
   readonly address: SocketAddress;
   /** Clients that wait for an accept decision, by the handle of libucp. */
   readonly waiting: Set<number> = new Set();
-  readonly #worker: EngineWorker;
+  readonly #worker: EndpointWorker;
   readonly #onClose: () => void;
   #closed = false;
 
-  constructor(worker: EngineWorker, address: SocketAddress, callback: number, index: number, onClose: () => void) {
+  constructor(worker: EndpointWorker, address: SocketAddress, callback: number, index: number, onClose: () => void) {
     this.#worker = worker;
     this.#onClose = onClose;
     this.handle = listen(worker, address, callback, index);
@@ -75,7 +76,7 @@ class UcpListener implements SocketListener {
 
 /** The listeners and connection attempts of one worker. */
 export class SocketEndpoints {
-  readonly #worker: EngineWorker;
+  readonly #worker: EndpointWorker;
   readonly #driver: Driver;
   readonly #callback: NativeCallback;
   readonly #listeners: Map<number, { readonly shown: Listener; readonly socket: UcpListener }> = new Map();
@@ -87,7 +88,7 @@ export class SocketEndpoints {
   #nextIndex = 1;
   #closed = false;
 
-  constructor(worker: EngineWorker & Progressable, driver: Driver) {
+  constructor(worker: EndpointWorker & Progressable, driver: Driver) {
     this.#worker = worker;
     this.#backgroundProgress = new BackgroundProgress(worker);
     this.#driver = driver;
@@ -254,7 +255,7 @@ export class SocketEndpoints {
   }
 }
 
-function listen(worker: EngineWorker, address: SocketAddress, callback: number, index: number): number {
+function listen(worker: EndpointWorker, address: SocketAddress, callback: number, index: number): number {
   using sockaddr = allocateScratch(SOCKADDR_BYTES_MAX);
   using params = new Fields(UCP_LISTENER_PARAMS);
   using out = new OutValue();
@@ -269,7 +270,7 @@ function listen(worker: EngineWorker, address: SocketAddress, callback: number, 
   return out.value;
 }
 
-function portOf({ functions }: EngineWorker, listener: number): number {
+function portOf({ functions }: EndpointWorker, listener: number): number {
   using attributes = new Fields(UCP_LISTENER_ATTR);
   attributes.setU64('field_mask', UCP_LISTENER_ATTR_FIELD.SOCKADDR);
   checkStatus(functions.ucp_listener_query(listener, attributes.address), 'ucp_listener_query');
@@ -277,7 +278,7 @@ function portOf({ functions }: EngineWorker, listener: number): number {
 }
 
 function queryClient(
-  { functions }: EngineWorker,
+  { functions }: EndpointWorker,
   request: number,
 ): { readonly clientAddress: SocketAddress; readonly clientId: bigint | undefined } {
   using attributes = new Fields(UCP_CONN_REQUEST_ATTR);

@@ -24,7 +24,7 @@ import { UCP_FEATURE } from '../c/abi.ts';
 import { fenceBlocks, requireFeature } from '../c/features.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { DeviceTransfers } from '../device/transfers.ts';
-import type { EngineContext, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import type { EngineContext, EngineEndpoint } from '../engine/engine.ts';
 import { Teardown } from '../engine/teardown.ts';
 import { packEnvelope, rawBytes, unpackEnvelope } from '../mem/envelope.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
@@ -38,6 +38,7 @@ import { Requests } from '../request/requests.ts';
 import { Endpoint } from './endpoint.ts';
 import { connectToAddress } from './endpoint-create.ts';
 import { EndpointTable } from './endpoint-table.ts';
+import type { EndpointWorker } from './endpoint-worker.ts';
 import { SocketEndpoints } from './socket-endpoints.ts';
 import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
 import { workerSnapshot } from './worker-snapshot.ts';
@@ -46,7 +47,7 @@ import { workerSnapshot } from './worker-snapshot.ts';
 export const WORKER_CLASS = 'ucp_worker';
 
 /** A worker. Its endpoints, requests, arrived messages and operations on memory of cards are objects of their own. */
-export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, MessageOwner {
+export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, MessageOwner {
   readonly context: EngineContext;
   readonly functions: LibucpFunctions;
   /** The handle of libucp. */
@@ -95,7 +96,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     this.arrivals = new Arrivals(this.functions, this.handle, this, this.endpoints, this.requests.operations);
     if ((context.features & UCP_FEATURE.AM) !== 0) this.arrivals.open();
     this.devices = new DeviceTransfers(this);
-    this.buffers = new Buffers(context, this.requests, this.devices);
+    this.buffers = new Buffers(context, this.requests, this.devices.messages);
     this.#tags = new TagReceives(this);
     this.#queues = new MessageQueues(this.arrivals, this.driver);
     this.arrivedNotifications = new Notifications(this.driver, (handler) => {

@@ -4,7 +4,7 @@
  */
 
 import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
-import { isList, type Piece, piecesOf } from '../../ucp/api/memory/local-bytes.ts';
+import { isList, piecesOf } from '../../ucp/api/memory/local-bytes.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
@@ -13,7 +13,7 @@ import { UCP_FEATURE } from '../c/abi.ts';
 import { requireFeature } from '../c/features.ts';
 import type {
   ArrivedBytes,
-  DeviceOperations,
+  DeviceCopies,
   EngineEndpoint,
   EngineWorker,
   ListPlan,
@@ -22,7 +22,6 @@ import type {
 import { type LocalBuffer, type LocalMemory, pin, UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
-import type { DeviceDatatypes } from '../request/buffers.ts';
 import { TRANSPORT, type UcpRequest } from '../request/request.ts';
 import { SwapLoop } from './atomic-loop.ts';
 import { DeviceFlush, partsOf } from './flush.ts';
@@ -38,11 +37,12 @@ import { Staging, type StepStart } from './staged/staging.ts';
 import { parseMessage } from './wire.ts';
 
 /** The operations of one worker that access memory of cards. */
-export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
+export class DeviceTransfers implements DeviceCopies {
+  /** Messages from and to memory of cards. */
+  readonly messages: DeviceMessages;
   readonly #worker: EngineWorker;
   readonly #staging: Staging;
   readonly #tracker: OperationTracker;
-  readonly #messages: DeviceMessages;
   readonly #remote: RemoteCards = new RemoteCards();
   readonly #service: DeviceService;
   /** Barriers that operations wait for, by endpoint. */
@@ -52,7 +52,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     this.#worker = worker;
     this.#staging = new Staging(worker);
     this.#tracker = new OperationTracker(this.#staging);
-    this.#messages = new DeviceMessages(this.#staging);
+    this.messages = new DeviceMessages(this.#staging);
     this.#service = new DeviceService(this.#staging);
     if ((worker.context.features & UCP_FEATURE.AM) !== 0)
       worker.arrivals.serve(STAGING_AM_ID, (message) => this.#onMessage(message));
@@ -81,15 +81,6 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
 
   progress(): number {
     return this.#worker.requests.runInner(() => this.#staging.progress());
-  }
-
-  initDatatype(
-    request: UcpRequest,
-    pieces: readonly Piece<LocalMemory>[],
-    byteLength: number,
-    isReceived: boolean,
-  ): number {
-    return this.#messages.initDatatype(request, pieces, byteLength, isReceived);
   }
 
   atomic(
@@ -122,16 +113,21 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     return this.#start(new ListOperation(this.#tracker, [endpoint, request], plan), request, params);
   }
 
+  /** Flushes the operations in flight, libucp and the transports of the node. */
   flush(endpoint: EngineEndpoint, params: RequestParams | undefined): Status | Request {
     return this.#flush(endpoint, partsOf(endpoint), params);
   }
 
-  /** Flushes libucp, the transports of the node and the operations in flight on all endpoints. */
+  /** Like {@link flush} for all endpoints of the worker. */
   flushAll(params: RequestParams | undefined): Status | Request {
     const worker = this.#worker;
     return this.#flush(undefined, [(inner) => worker.flushUcp(inner), (inner) => worker.node.flushNbx(inner)], params);
   }
 
+  /**
+   * Orders earlier operations of the endpoint before later ones.
+   * @param isAlone whether the fence also covers operations of libucp, because libucp was not called
+   */
   fence(endpoint: EngineEndpoint, isAlone: boolean): void {
     if (!isAlone && endpoint.unconfirmed === 0 && endpoint.openNodeEndpoint === undefined) return;
     const barrier = new DeviceFlush(this.#tracker, endpoint, undefined, partsOf(endpoint));
@@ -145,6 +141,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     this.#worker.requests.runInner(() => barrier.start());
   }
 
+  /** Starts an operation when the barrier of its endpoint has ended. */
   defer(
     endpoint: EngineEndpoint,
     protocol: string,
@@ -171,10 +168,11 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     if (request === undefined) return Status.NO_RESOURCE;
     arrived.isReceived = true;
     request.receivedBytes = byteLength;
-    this.#messages.copyOut(request, pieces, source, dataOffset, byteLength);
+    this.messages.copyOut(request, pieces, source, dataOffset, byteLength);
     return requests.endedAtOnce(request, Status.OK, params);
   }
 
+  /** Called when the endpoint is closed, or has failed: operations that wait for its peer end with a status. */
   endpointGone(endpoint: EngineEndpoint, status: Status): void {
     this.#tracker.abort(endpoint, status);
     this.#service.endpointGone(endpoint);
@@ -182,10 +180,11 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
 
   /** Called when libucp has no message any more and the node's worker still exists. */
   close(): void {
-    this.#messages.close();
+    this.messages.close();
     this.#staging.close();
   }
 
+  /** Starts a put or get whose arguments are checked. */
   transfer(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request {
     const { isPut, endpoint, local, byteLength, rkey } = transfer;
     const name = isPut ? 'put' : 'get';

@@ -1,6 +1,6 @@
 /** The interfaces between the parts of the engine over libucp: a context, its workers, their endpoints. Types only. */
 
-import type { NativeCallback, ScratchBlock } from '../../sys/index.ts';
+import type { ScratchBlock } from '../../sys/index.ts';
 import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
 import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../ucp/api/endpoint.ts';
@@ -9,7 +9,6 @@ import type { ListBlock } from '../../ucp/api/list/check-list.ts';
 import type { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
 import type { PlannedList } from '../../ucp/api/list/planned-list.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
-import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import type { CopyingContext, CopyingWorker } from '../../ucp/staging/device-copier.ts';
 import type { FragmentPool } from '../../ucp/staging/fragment-pool.ts';
 import type { Log } from '../../ucs/debug/log.ts';
@@ -123,37 +122,8 @@ export interface ListPlan {
   notify(bytes: Uint8Array, params: RequestParams): Status | Request;
 }
 
-/** Operations on memory of cards, and on memory that only the node's transports reach. */
-export interface DeviceOperations {
-  /** Starts a put or get. */
-  transfer(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request;
-  atomic(
-    endpoint: EngineEndpoint,
-    call: WordOperation,
-    rkey: UcpRemoteKey,
-    remoteOffset: number,
-    params: RequestParams | undefined,
-  ): Status | Request;
-  /** Moves a list; its checks are done. */
-  list(endpoint: EngineEndpoint, plan: ListPlan, params: RequestParams | undefined): Status | Request;
-  /** Flushes the operations in flight, libucp and the node's transports. */
-  flush(endpoint: EngineEndpoint, params: RequestParams | undefined): Status | Request;
-  /** Like {@link flush} for all endpoints of the worker. */
-  flushAll(params: RequestParams | undefined): Status | Request;
-  /**
-   * Orders earlier operations of the endpoint before later ones.
-   * @param isAlone whether the fence also covers operations of libucp, because libucp was not called
-   */
-  fence(endpoint: EngineEndpoint, isAlone: boolean): void;
-  /** Starts an operation when the barrier of its endpoint has ended. */
-  defer(
-    endpoint: EngineEndpoint,
-    protocol: string,
-    begin: (params: RequestParams) => Status | Request,
-    params: RequestParams | undefined,
-  ): Status | Request;
-  /** Called when the endpoint is closed, or has failed: operations that wait for its peer end with a status. */
-  endpointGone(endpoint: EngineEndpoint, status: Status): void;
+/** Copies to memory of cards. */
+export interface DeviceCopies {
   /** Copies received bytes into local memory. @param access for which it must be mapped: bits of MemAccess */
   copyOut(
     arrived: ArrivedBytes,
@@ -164,26 +134,7 @@ export interface DeviceOperations {
   ): Status | Request;
 }
 
-/** State that the streams of one worker share. */
-export interface StreamTracker {
-  /** Memory to which libucp writes the number of bytes. */
-  readonly length: ScratchBlock;
-  /** Registers a stream: its arriving bytes are collected from now on. */
-  add(stream: object): void;
-  /** Removes a stream. */
-  remove(stream: object): void;
-}
-
-/** The endpoints of a worker. */
-export interface EndpointRegistry {
-  /** Callback for libucp on the failure of an endpoint. */
-  readonly errorCallback: NativeCallback;
-  /** Makes the endpoint of a handle of libucp, and registers it. */
-  adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): EngineEndpoint;
-  forget(endpoint: EngineEndpoint): void;
-}
-
-/** The worker of an endpoint. */
+/** The worker of an endpoint, for all parts of this engine. */
 export interface EngineWorker {
   readonly context: EngineContext;
   readonly functions: LibucpFunctions;
@@ -193,12 +144,10 @@ export interface EngineWorker {
   readonly buffers: Buffers;
   readonly promises: PromiseTier;
   readonly arrivals: Arrivals;
-  readonly streams: StreamTracker;
   readonly teardown: Teardown;
-  readonly devices: DeviceOperations;
+  readonly devices: DeviceCopies;
   /** The worker of the node's transports. */
   readonly node: CopyingWorker;
-  readonly endpoints: EndpointRegistry;
   /** Memory for the header of the message that is being sent. */
   readonly headers: ScratchBlock;
   /** Memory for headers, until the next call: the block in use now belongs to a request. */
@@ -212,7 +161,6 @@ export interface EngineWorker {
     params: RequestParams | undefined,
     access?: number,
   ): Status | Request;
-  fence(): void;
   /** Flushes only the operations given to libucp. */
   flushUcp(params: RequestParams | undefined): Status | Request;
 }

@@ -14,7 +14,7 @@ import type { Request, StreamRecvParams } from '../../ucp/api/request.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import type { EngineWorker, StreamTracker } from '../engine/engine.ts';
+import type { EngineWorker } from '../engine/engine.ts';
 import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
 import { addressIn, checkKept, isHost } from '../request/buffers.ts';
 import { STREAM_RECEIVE, TRANSPORT, type UcpRequest } from '../request/request.ts';
@@ -56,7 +56,8 @@ class StreamReceive {
 }
 
 /** The streams of one worker with receives. */
-export class StreamReceives implements StreamTracker {
+export class StreamReceives {
+  /** Memory to which libucp writes the number of bytes. */
   readonly length: ScratchBlock = allocateScratch(8);
   readonly #streams: Set<EndpointStream> = new Set();
   #turns = 0;
@@ -79,6 +80,7 @@ export class StreamReceives implements StreamTracker {
     return false;
   }
 
+  /** Registers a stream: its arriving bytes are collected from now on. */
   add(stream: EndpointStream): void {
     this.#streams.add(stream);
   }
@@ -101,6 +103,7 @@ interface Chunk {
 /** The receiving side of the stream of one endpoint. */
 export class EndpointStream {
   readonly #worker: EngineWorker;
+  readonly #streams: StreamReceives;
   /** The handle of libucp's endpoint. */
   readonly #ep: number;
   readonly #receives: StreamReceive[] = [];
@@ -112,8 +115,9 @@ export class EndpointStream {
   /** Status of the failed endpoint: bytes that arrived before are received all the same. */
   #failure: Status = Status.OK;
 
-  constructor(worker: EngineWorker, ep: number) {
+  constructor(worker: EngineWorker, streams: StreamReceives, ep: number) {
     this.#worker = worker;
+    this.#streams = streams;
     this.#ep = ep;
   }
 
@@ -139,7 +143,7 @@ export class EndpointStream {
     byteLength: number,
     params: StreamRecvParams | undefined,
   ): Status | Request {
-    const { context, requests, streams } = this.#worker;
+    const { context, requests } = this.#worker;
     const pieces = piecesOf<LocalMemory>(context, local, localOffset, byteLength, MemAccess.LOCAL_WRITE);
     for (const { memory } of pieces) checkKept(memory);
     if (this.#failure !== Status.OK && !this.hasBytes) return this.#failure;
@@ -152,7 +156,7 @@ export class EndpointStream {
     const receive = new StreamReceive(request, pieces, params?.waitAll === true);
     request.abandon = () => this.#abandon(receive);
     this.#receives.push(receive);
-    streams.add(this);
+    this.#streams.add(this);
     this.serve();
     if (receive.hasEnded) return requests.endedAtOnce(request, receive.status, params);
     receive.state = ReceiveState.WAITING;
@@ -199,16 +203,16 @@ export class EndpointStream {
   /** Drops the bytes that have not been received. */
   close(): void {
     while (this.#chunks.length > 0) this.#release();
-    this.#worker.streams.remove(this);
+    this.#streams.remove(this);
   }
 
   #fetch(): boolean {
-    const { functions, streams } = this.#worker;
-    const chunk = functions.ucp_stream_recv_data_nb(this.#ep, streams.length.address);
+    const { length } = this.#streams;
+    const chunk = this.#worker.functions.ucp_stream_recv_data_nb(this.#ep, length.address);
     if (chunk <= 0) return false;
     this.#chunks.push({
       address: chunk,
-      byteLength: joinWords(streams.length.words[0]!, streams.length.words[1]!),
+      byteLength: joinWords(length.words[0]!, length.words[1]!),
     });
     return true;
   }

@@ -10,6 +10,7 @@ import { Status } from '../../../ucs/type/status.ts';
 import { UCP_GENERIC_DT_OPS, UCS_MEMORY_TYPE } from '../../c/abi.ts';
 import { Fields, OutValue } from '../../c/fields.ts';
 import type { LocalMemory } from '../../mem/memory-handle.ts';
+import type { DeviceDatatypes } from '../../request/buffers.ts';
 import type { UcpRequest } from '../../request/request.ts';
 import type { CopiedMessage } from './copied-message.ts';
 import { IncomingMessage } from './incoming.ts';
@@ -19,7 +20,7 @@ import type { Staging } from './staging.ts';
 const U64 = 'uint64_t';
 
 /** The messages of one worker. */
-export class DeviceMessages {
+export class DeviceMessages implements DeviceDatatypes {
   readonly #staging: Staging;
   /** Messages by the number that libucp receives in place of an address. */
   readonly #outgoing: Map<number, OutgoingMessage> = new Map();
@@ -33,10 +34,6 @@ export class DeviceMessages {
     this.#staging = staging;
   }
 
-  /**
-   * Sets the datatype of a message in the parameters of the operation that is being started.
-   * @returns the number that is passed in place of its address
-   */
   initDatatype(
     request: UcpRequest,
     pieces: readonly Piece<LocalMemory>[],

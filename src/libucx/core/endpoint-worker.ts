@@ -1,0 +1,23 @@
+/** The worker of an endpoint as the composition of this engine sees it. Types only. */
+
+import type { NativeCallback } from '../../sys/index.ts';
+import type { DeviceTransfers } from '../device/transfers.ts';
+import type { EndpointHandling, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import type { StreamReceives } from '../messages/stream-receives.ts';
+
+/** The endpoints of a worker. */
+export interface EndpointRegistry {
+  /** Callback for libucp on the failure of an endpoint. */
+  readonly errorCallback: NativeCallback;
+  /** Makes the endpoint of a handle of libucp, and registers it. */
+  adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): EngineEndpoint;
+  forget(endpoint: EngineEndpoint): void;
+}
+
+/** The worker. */
+export interface EndpointWorker extends EngineWorker {
+  readonly devices: DeviceTransfers;
+  readonly endpoints: EndpointRegistry;
+  readonly streams: StreamReceives;
+  fence(): void;
+}
