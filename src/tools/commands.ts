@@ -2,6 +2,7 @@
 
 import { Command } from 'commander';
 import { packageVersion } from '../assembly/program/package.ts';
+import { reportFailure, reportUsage } from './base/command-line.ts';
 
 type Loader = () => Promise<Command>;
 
@@ -23,6 +24,18 @@ const COMMANDS: Readonly<Record<string, Loader>> = {
   web: async () => (await import('./web/command.ts')).webCommand(),
   completion: async () => (await import('./completion/command.ts')).completionCommand(() => loadProgram('')),
 };
+
+/** Runs a command line, of which the first argument names the command. Sets the exit code of the process. */
+export async function runCommandLine(args: readonly string[]): Promise<void> {
+  try {
+    const program = await loadProgram(args[0] ?? '');
+    reportUsage(program);
+    if (args.length === 0) program.error('no command is given');
+    await program.parseAsync(args, { from: 'user' });
+  } catch (error) {
+    reportFailure(error);
+  }
+}
 
 /**
  * The program with the commands that a first argument needs: one, all for the help, none for the version.

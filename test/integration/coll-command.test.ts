@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { describe, expect, it } from 'vitest';
-import { MAIN, useCommandLine } from '../fixtures/command-line.ts';
+import { MAIN, refusal, useCommandLine } from '../fixtures/command-line.ts';
 import { freePort } from '../fixtures/free-port.ts';
 import { installedLibucp } from '../fixtures/libucp.ts';
 import { requires } from '../fixtures/requires.ts';
@@ -114,8 +114,8 @@ describe('gaudi-ucx coll', { timeout: 60_000 }, () => {
     [['-c', '2'], /-c must be 0 or 1/],
     [['-m', 'disk'], /--memory must be host or gaudi/],
     [['--ranks', '0'], /--ranks must be an integer/],
-  ])('refuses %j', (args, message) => {
-    const { code, out, err } = cli.run(['coll', ...args]);
+  ])('refuses %j', async (args, message) => {
+    const { code, out, err } = await refusal(['coll', ...args]);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toMatch(message);
   });

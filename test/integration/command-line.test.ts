@@ -5,7 +5,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { MAIN, useCommandLine } from '../fixtures/command-line.ts';
+import { MAIN, refusal, useCommandLine } from '../fixtures/command-line.ts';
 
 const { folder, run, output } = useCommandLine();
 
@@ -351,7 +351,6 @@ describe('demo --json', { timeout: 60_000 }, () => {
 
 describe('the command', { timeout: 60_000 }, () => {
   it.each([
-    [[], 'gaudi-ucx', 'no command is given'],
     [['node'], 'gaudi-ucx node', 'no command is given'],
     [['node', 'fly'], 'gaudi-ucx node', "unknown command 'fly'"],
     [['nothing'], 'gaudi-ucx', "unknown command 'nothing'"],
@@ -359,13 +358,21 @@ describe('the command', { timeout: 60_000 }, () => {
     [['demo', 'one', 'two'], 'gaudi-ucx demo', 'too many arguments for .*'],
     [['demo', '--cards', '1'], 'gaudi-ucx demo', 'argument cards must be .* \\(ERR_INVALID_PARAM\\)'],
     [['node', 'fault', '0', 'nothing'], 'gaudi-ucx node fault', 'argument kind must be .* \\(ERR_INVALID_PARAM\\)'],
-    [['node', 'up', '--cards', '99'], 'gaudi-ucx node up', '.*\\(ERR_INVALID_PARAM\\)'],
     [['explain', '--op', 'steal'], 'gaudi-ucx explain', 'argument op must be .* \\(ERR_INVALID_PARAM\\)'],
     [['top', '--interval', 'soon'], 'gaudi-ucx top', 'argument interval must be .* \\(ERR_INVALID_PARAM\\)'],
     [['perftest', '-l', '-t', 'nothing'], 'gaudi-ucx perftest', 'argument -t must be .* \\(ERR_INVALID_PARAM\\)'],
     [['perftest', '-t', 'nothing'], 'gaudi-ucx perftest', 'argument -t must be .* \\(ERR_INVALID_PARAM\\)'],
     [['perftest', '-l', '-t', 'tag_lat', '-A', 'async'], 'gaudi-ucx perftest', '-A async.* \\(ERR_UNSUPPORTED\\)'],
-  ])('%j is refused with a line of hint and the error behind it', (args, command, error) => {
+  ])('%j is refused with a line of hint and the error behind it', async (args, command, error) => {
+    const { code, out, err } = await refusal(args);
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err).toMatch(new RegExp(`^Try '${command} --help'\\.\\ngaudi-ucx: ${error}\\n$`));
+  });
+
+  it.each([
+    [[], 'gaudi-ucx', 'no command is given'],
+    [['node', 'up', '--cards', '99'], 'gaudi-ucx node up', '.*\\(ERR_INVALID_PARAM\\)'],
+  ])('%j ends the process with exit code 2', (args, command, error) => {
     const { code, out, err } = run(args, { XDG_RUNTIME_DIR: folder });
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toMatch(new RegExp(`^Try '${command} --help'\\.\\ngaudi-ucx: ${error}\\n$`));

@@ -5,7 +5,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { ROOT } from '../fixtures/built.ts';
-import { useCommandLine } from '../fixtures/command-line.ts';
+import { refusal, useCommandLine } from '../fixtures/command-line.ts';
 
 const cli = useCommandLine();
 const MAN = join(ROOT, 'dist/man');
@@ -76,8 +76,8 @@ _gaudi_ucx && printf '%s\\n' "\${COMPREPLY[@]}"`;
     expect(ask('gaudi-ucx perftest --pattern one')).toEqual(['one-to-many']);
   });
 
-  it('refuses other shells', () => {
-    const { code, err } = cli.run(['completion', 'tcsh']);
+  it('refuses other shells', async () => {
+    const { code, err } = await refusal(['completion', 'tcsh']);
     expect(code).toBe(2);
     expect(err).toContain('Allowed choices are bash, zsh, fish');
   });

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { processExists } from '../../src/sys/index.ts';
 import { SEGMENT_FOLDER } from '../../src/uct/base/key/segment.ts';
 import { ROOT } from '../fixtures/built.ts';
-import { MAIN } from '../fixtures/command-line.ts';
+import { MAIN, refusal } from '../fixtures/command-line.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 
 const COLUMNS = 80;
@@ -272,9 +272,9 @@ describe('demo between cards', { timeout: 120_000 }, () => {
     [['--bytes', '0'], /bytes must be a size/],
     [['--bytes', 'half'], /bytes must be a size/],
   ])('refuses %j', async (args, message) => {
-    const demo = new Demo([file, ...args]);
-    expect([await demo.ended, demo.out]).toEqual([2, '']);
-    expect(demo.err).toMatch(message);
-    expect(demo.err.trimEnd().split('\n')).toHaveLength(2);
+    const { code, out, err } = await refusal(['demo', file, ...args]);
+    expect([code, out]).toEqual([2, '']);
+    expect(err).toMatch(message);
+    expect(err.trimEnd().split('\n')).toHaveLength(2);
   });
 });

@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { TopModel } from '../../src/tools/model/top-model.ts';
 import { builtSpecifier, ROOT } from '../fixtures/built.ts';
-import { MAIN } from '../fixtures/command-line.ts';
+import { MAIN, refusal } from '../fixtures/command-line.ts';
 
 let folder = '';
 let socket = '';
@@ -177,8 +177,8 @@ describe('explain', { timeout: 120_000 }, () => {
     [['--op', 'move'], /argument op must be/],
     [['--size', '8..4'], /argument size must be/],
     [['--remote', 'moon'], /argument remote must be/],
-  ])('with %o is refused with its usage', (args, message) => {
-    const { code, out, err } = run('explain', ...args);
+  ])('with %o is refused with its usage', async (args, message) => {
+    const { code, out, err } = await refusal(['explain', ...args]);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toMatch(message);
     expect(err).toMatch(/^Try 'gaudi-ucx explain --help'\.\n/);
@@ -363,8 +363,8 @@ describe('top', { timeout: 120_000 }, () => {
     expect(lines[0]).toMatch(/^gaudi-ucx top: 8 cards \(emulated\)/);
   });
 
-  it.each(['0', '1ns', 'soon', '2h'])('refuses interval %s with its usage', (interval) => {
-    const { code, err } = run('top', '--once', '--interval', interval);
+  it.each(['0', '1ns', 'soon', '2h'])('refuses interval %s with its usage', async (interval) => {
+    const { code, err } = await refusal(['top', '--once', '--interval', interval]);
     expect(code).toBe(2);
     expect(err).toMatch(/^Try 'gaudi-ucx top --help'\.\ngaudi-ucx: argument interval must be a time.*\n$/);
   });

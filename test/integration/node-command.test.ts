@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { processExists } from '../../src/sys/index.ts';
 import { builtSpecifier, ROOT } from '../fixtures/built.ts';
-import { MAIN } from '../fixtures/command-line.ts';
+import { MAIN, refusal } from '../fixtures/command-line.ts';
 
 const MODE_BITS = 0o777;
 
@@ -99,8 +99,8 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     [['--links', '0-1'], /links must be full/],
     [['--links', '^0-9'], /absentLinks must be pairs/],
     [['--asic', 'gaudi9'], /asic must be/],
-  ])('refuses up %o', (args, message) => {
-    const { code, err } = node('up', ...args);
+  ])('refuses up %o', async (args, message) => {
+    const { code, err } = await refusal(['node', 'up', '--foreground', '--socket', socket, ...args]);
     expect(code).toBe(2);
     expect(err).toMatch(message);
     expect(existsSync(socket)).toBe(false);

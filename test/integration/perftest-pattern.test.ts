@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { describe, expect, it } from 'vitest';
-import { MAIN, useCommandLine } from '../fixtures/command-line.ts';
+import { MAIN, refusal, useCommandLine } from '../fixtures/command-line.ts';
 import { freePort } from '../fixtures/free-port.ts';
 
 const cli = useCommandLine();
@@ -84,8 +84,8 @@ describe('gaudi-ucx perftest --pattern', { timeout: 60_000 }, () => {
     [['localhost', '--pattern', 'pairwise'], /host must not be given with --pattern/],
     [['--kv', 'tokens=0'], /--kv tokens must be an integer/],
     [['--ranks', '4', '-l'], /-l with --pattern is not supported/],
-  ])('refuses %j', (args, message) => {
-    const { code, out, err } = cli.run(['perftest', ...args]);
+  ])('refuses %j', async (args, message) => {
+    const { code, out, err } = await refusal(['perftest', ...args]);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toMatch(message);
   });

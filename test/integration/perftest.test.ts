@@ -162,10 +162,10 @@ describe('perftest between two processes', TIMEOUT, () => {
   it('sleeps while there is nothing to do (-E sleep)', async () => {
     const lines = ['tag_lat', 'tag_bw', 'tag_sync_lat', 'ucp_am_bw', 'stream_lat'].map((t) => `${t} -t ${t}`);
     for (const tls of ['posix,cma,self', 'tcp']) {
-      const args = ['-b', batch(lines), '-E', 'sleep', '-V', '-s', '3000', '-n', '200', '-w', '0', '-v', '-f'];
+      const args = ['-b', batch(lines), '-E', 'sleep', '-V', '-s', '3000', '-n', '100', '-w', '0', '-v', '-f'];
       const { client, server } = await both(args, { ...HOST, UCX_TLS: tls });
       expect([...rowsOf(client)].map(([name, [iterations]]) => [name, iterations])).toEqual(
-        ['tag_lat', 'tag_bw', 'tag_sync_lat', 'ucp_am_bw', 'stream_lat'].map((name) => [name, 200]),
+        ['tag_lat', 'tag_bw', 'tag_sync_lat', 'ucp_am_bw', 'stream_lat'].map((name) => [name, 100]),
       );
       expect(server).toContain('| Wait mode:    sleep');
     }
@@ -193,10 +193,10 @@ describe('perftest between two processes', TIMEOUT, () => {
       'gathered -t ucp_get -s 100:7,9 -D iov',
       'passive -t ucp_put_bw -o',
     ];
-    const { client, server } = await both(['-b', batch(lines), '-v', '-V', '-n', '50', '-w', '0'], HOST);
+    const { client, server } = await both(['-b', batch(lines), '-v', '-V', '-n', '20', '-w', '0'], HOST);
     const rows = rowsOf(client);
     expect([...rows.keys()]).toEqual(lines.map((line) => line.split(' ')[0]));
-    for (const [iterations] of rows.values()) expect(iterations).toBe(50);
+    for (const [iterations] of rows.values()) expect(iterations).toBe(20);
     expect(server.match(/^\| Test: /gm)).toHaveLength(lines.length);
     expect(server).not.toContain('emulated');
   });
@@ -204,19 +204,19 @@ describe('perftest between two processes', TIMEOUT, () => {
   it('runs windows of unchecked messages', async () => {
     const names = TESTS.filter(({ api, pattern }) => api === 'UCP' && pattern === 'stream').map(({ name }) => name);
     const lines = [...names.map((name) => `${name} -t ${name} -O 7`), 'am_bw -t am_bw -x posix -d memory'];
-    const { client } = await both(['-b', batch(lines), '-v', '-n', '1001', '-w', '0'], HOST);
+    const { client } = await both(['-b', batch(lines), '-v', '-n', '201', '-w', '0'], HOST);
     expect([...rowsOf(client).keys()]).toEqual([...names, 'am_bw']);
   });
 
   it('prints the table of ucx_perftest', async () => {
-    const { client, server } = await both(['-t', 'tag_lat', '-n', '12000', '-w', '0', '-N', '-I', '-R', '99.9'], HOST);
+    const { client, server } = await both(['-t', 'tag_lat', '-n', '1200', '-w', '0', '-N', '-I', '-R', '99.9'], HOST);
     const lines = client.trimEnd().split('\n');
     expect(lines[1]).toBe(
       '|              |              |        latency (usec)        |   bandwidth (MB/s)  |  message rate (msg/s) |',
     );
     expect(lines[3]).toContain('# iterations | 99.9%ile | average | overall |');
     expect(lines.at(-1)).toMatch(
-      /^Final: +12,000 +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d,]+ +[\d,]+ {2}posix\/memory$/,
+      /^Final: +1,200 +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d,]+ +[\d,]+ {2}posix\/memory$/,
     );
     expect(server).toMatch(
       /^Waiting for connection\.\.\.\nListening on .+\nAccepted connection from .+\n\+-+\+\n\| API: +protocol layer/,
@@ -278,7 +278,7 @@ describe('perftest between two processes', TIMEOUT, () => {
 
   it('warms up, with its data checked too, and measures the given number of times', async () => {
     const lines = ['ping -t tag_lat', 'stream -t tag_bw', 'access -t ucp_put_bw'];
-    const { client } = await both(['-b', batch(lines), '-v', '-V', '-n', '300'], HOST);
+    const { client } = await both(['-b', batch(lines), '-v', '-V', '-n', '300', '-w', '300'], HOST);
     for (const [iterations] of rowsOf(client).values()) expect(iterations).toBe(300);
   });
 
@@ -385,7 +385,7 @@ describe('perftest between two processes', TIMEOUT, () => {
 
 describe('perftest in one process', TIMEOUT, () => {
   it('runs every test with itself', async () => {
-    const tool = new Tool(['-l', '-b', batch(linesFor('self')), '-v', '-V', '-n', '50', '-w', '0'], HOST);
+    const tool = new Tool(['-l', '-b', batch(linesFor('self')), '-v', '-V', '-n', '20', '-w', '0'], HOST);
     const { code, out, err } = await tool.end;
     expect({ code, err }).toEqual({ code: 0, err: '' });
     expect([...rowsOf(out).keys()]).toEqual(TESTS.map(({ name }) => name));

@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Context } from '../../src/index.ts';
-import { MAIN, useCommandLine } from '../fixtures/command-line.ts';
+import { MAIN, refusal, useCommandLine } from '../fixtures/command-line.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 
 const cli = useCommandLine();
@@ -44,15 +44,20 @@ describe('gaudi-ucx smi', { timeout: 60_000 }, () => {
     expect(out).toMatch(/^(AIP 0: HL225 .*\nAIP 1: HL225 .*\n){3,}$/);
   });
 
+  it('refuses a bus id that no card has', () => {
+    const { code, out, err } = cli.run(['smi', '-i', '0000:ff:00.0'], env);
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err).toMatch(/-i must be one of 0000:19:00.0, 0000:1a:00.0/);
+  });
+
   it.each([
     [['-Q', 'memory'], /-Q must be names of/],
     [['-L', '-q'], /must not be given together/],
     [['-d', 'ENGINE'], /-d must be one of PRODUCT/],
-    [['-i', '0000:ff:00.0'], /-i must be one of 0000:19:00.0, 0000:1a:00.0/],
     [['-l', '0'], /-l must be seconds from 0.1/],
     [['-Q', 'index', '-f', 'json'], /-f must be csv/],
-  ])('refuses %j', (args, message) => {
-    const { code, out, err } = cli.run(['smi', ...args], env);
+  ])('refuses %j', async (args, message) => {
+    const { code, out, err } = await refusal(['smi', ...args]);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toMatch(message);
   });

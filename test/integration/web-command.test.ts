@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { WebModel } from '../../src/tools/model/web-model.ts';
-import { MAIN, useCommandLine } from '../fixtures/command-line.ts';
+import { MAIN, refusal, useCommandLine } from '../fixtures/command-line.ts';
 
 const cli = useCommandLine();
 let child: ChildProcess | undefined;
@@ -100,8 +100,8 @@ describe('gaudi-ucx web', { timeout: 120_000 }, () => {
     [['web', '--port', 'http'], /--port must be a port/],
     [['web', '--interval', '1ms'], /--interval must be a time from 100ms/],
     [['node', 'up', '--foreground', '--web', 'x'], /--web must be a port/],
-  ])('refuses %j', (args, message) => {
-    const { code, out, err } = cli.run(args);
+  ])('refuses %j', async (args, message) => {
+    const { code, out, err } = await refusal(args);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toMatch(message);
   });
