@@ -31,7 +31,7 @@ import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import { checkSides, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
 import { CLOSE_AM_ID } from '../request/arrivals.ts';
 import { addressIn, checkKept, isHost } from '../request/buffers.ts';
-import { RequestKind, TRANSPORT } from '../request/request.ts';
+import { RequestKind } from '../request/request.ts';
 import { EndpointLists } from './endpoint-lists.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
 import { explainOver } from './explain.ts';
@@ -326,15 +326,8 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     params: RequestParams | undefined,
   ): Status | Request {
     const { requests, buffers } = this.worker;
-    const request = requests.begin(RequestKind.SEND, isPut ? 'put/libucp' : 'get/libucp');
+    const request = buffers.beginKnown(isPut ? 'put/libucp' : 'get/libucp', local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
-    request.transport = TRANSPORT;
-    try {
-      buffers.initKnown(request, local, localOffset, byteLength);
-    } catch (error) {
-      requests.discard(request);
-      throw error;
-    }
     const { address } = buffers;
     const remote = rkey.remoteAddress + remoteOffset;
     const operation = isPut ? this.functions.ucp_put_nbx : this.functions.ucp_get_nbx;

@@ -13,7 +13,7 @@ import type { LibucpFunctions } from '../c/functions.ts';
 import type { LocalRange } from '../engine/engine.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { EndpointStream } from '../messages/stream-receives.ts';
-import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
+import { RequestKind, type UcpRequest } from '../request/request.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
 
 const NO_DATA: LocalRange = { memory: new Uint8Array(0), offset: 0, byteLength: 0 };
@@ -167,21 +167,14 @@ export abstract class MessageEndpoint extends ClosableEndpoint {
     byteLength: number,
     access: number = MemAccess.LOCAL_READ,
   ): UcpRequest | Status {
-    const { requests, buffers } = this.worker;
+    const { buffers } = this.worker;
     if (this.failure !== Status.OK) {
       buffers.check(local, offset, byteLength);
       return this.failure;
     }
-    const request = requests.begin(RequestKind.SEND, protocol);
+    const request = buffers.begin(RequestKind.SEND, protocol, local, offset, byteLength, access);
     if (request === undefined) return Status.NO_RESOURCE;
-    request.transport = TRANSPORT;
     request.sender = this;
-    try {
-      buffers.init(request, local, offset, byteLength, false, access);
-    } catch (error) {
-      requests.discard(request);
-      throw error;
-    }
     return request;
   }
 

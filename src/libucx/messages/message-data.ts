@@ -29,15 +29,9 @@ export function receiveMessageData(
   }
   const { waiting } = message;
   if (waiting === undefined) return devices.copyOut(message, local, localOffset, params, access);
-  const request = requests.begin(RequestKind.AM_RECV, 'am/libucp');
-  if (request === undefined) return Status.NO_RESOURCE;
   const memory = isList(local) ? cutList(local, message.byteLength) : local;
-  try {
-    buffers.init(request, memory, localOffset, message.byteLength, true, access);
-  } catch (error) {
-    requests.discard(request);
-    throw error;
-  }
+  const request = buffers.begin(RequestKind.AM_RECV, 'am/libucp', memory, localOffset, message.byteLength, access);
+  if (request === undefined) return Status.NO_RESOURCE;
   message.isReceived = true;
   message.waiting = undefined;
   const { address, count } = buffers;

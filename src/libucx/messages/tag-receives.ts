@@ -10,7 +10,7 @@ import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_TAG_RECV_INFO } from '../c/abi.ts';
 import type { EngineWorker } from '../engine/engine.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
-import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
+import { RequestKind, type UcpRequest } from '../request/request.ts';
 
 /** A message that a probe has removed from matching. */
 class TakenMessage implements TagMessage {
@@ -96,15 +96,7 @@ export class TagReceives {
   }
 
   #begin(local: LocalBuffer, offset: number, byteLength: number): UcpRequest | undefined {
-    const request = this.#worker.requests.begin(RequestKind.TAG_RECV, 'tag/libucp');
-    if (request === undefined) return undefined;
-    request.transport = TRANSPORT;
-    try {
-      this.#worker.buffers.init(request, local, offset, byteLength, true, MemAccess.LOCAL_WRITE);
-    } catch (error) {
-      this.#worker.requests.discard(request);
-      throw error;
-    }
-    return request;
+    const { buffers } = this.#worker;
+    return buffers.begin(RequestKind.TAG_RECV, 'tag/libucp', local, offset, byteLength, MemAccess.LOCAL_WRITE);
   }
 }

@@ -17,22 +17,16 @@ import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_DATATYPE, UCP_DT_IOV } from '../c/abi.ts';
 import type { DeviceAccess } from '../mem/device-access.ts';
 import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
-import type { UcpRequest } from './request.ts';
+import { RequestKind, TRANSPORT, type UcpRequest } from './request.ts';
 import type { Requests } from './requests.ts';
 
 /** Provides datatypes for memory that cannot be passed to libucp. */
 export interface DeviceDatatypes {
   /**
    * Sets the datatype of a request whose message is in memory of cards, at least in part.
-   * @param isReceived whether the operation writes the memory
    * @returns the value to be passed as the address
    */
-  initDatatype(
-    request: UcpRequest,
-    pieces: readonly Piece<LocalMemory>[],
-    byteLength: number,
-    isReceived: boolean,
-  ): number;
+  initDatatype(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number): number;
 }
 
 const LOCAL = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;
@@ -44,7 +38,7 @@ export interface BuffersOwner {
 
 /** The local side of the operations of one worker, one at a time. */
 export class Buffers {
-  /** The address for libucp, after {@link init}. */
+  /** The address for libucp, after {@link begin}. */
   address = 0;
   count = 0;
   readonly #owner: BuffersOwner;
@@ -59,22 +53,50 @@ export class Buffers {
   }
 
   /**
-   * Checks local memory and sets it in the parameters of a request; it stays pinned until the request has ended.
+   * A request for an operation on local memory, with its parameters; undefined at the limit. The memory is checked, and stays pinned until the request has
+   * ended.
    * @param access for which the memory must be mapped: bits of MemAccess
-   * @throws UcxError ERR_INVALID_PARAM; the request is then unchanged
+   * @throws UcxError ERR_INVALID_PARAM
    */
-  init(
-    request: UcpRequest,
+  begin(
+    kind: RequestKind,
+    protocol: string,
     local: LocalBuffer,
     offset: number,
     byteLength: number,
-    isReceived: boolean,
     access: number,
-  ): void {
+  ): UcpRequest | undefined {
+    const request = this.#begin(kind, protocol);
+    if (request === undefined) return undefined;
+    try {
+      this.#init(request, local, offset, byteLength, access);
+    } catch (error) {
+      this.#requests.discard(request);
+      throw error;
+    }
+    return request;
+  }
+
+  /** Like {@link begin} for a put or get of memory that can be passed to libucp, whose range is checked. */
+  beginKnown(protocol: string, local: LocalMemory, offset: number, byteLength: number): UcpRequest | undefined {
+    checkKept(local);
+    const request = this.#begin(RequestKind.SEND, protocol);
+    if (request !== undefined) this.#initKnown(request, local, offset, byteLength);
+    return request;
+  }
+
+  #begin(kind: RequestKind, protocol: string): UcpRequest | undefined {
+    const request = this.#requests.begin(kind, protocol);
+    if (request !== undefined) request.transport = TRANSPORT;
+    return request;
+  }
+
+  #init(request: UcpRequest, local: LocalBuffer, offset: number, byteLength: number, access: number): void {
     if (!isList(local)) {
       checkLocal(this.#owner, local, offset, byteLength, access);
       if (isKnown(local)) {
-        this.initKnown(request, local, offset, byteLength);
+        checkKept(local);
+        this.#initKnown(request, local, offset, byteLength);
         return;
       }
     }
@@ -89,13 +111,11 @@ export class Buffers {
       this.#initList(request, pieces);
     } else {
       this.count = 1;
-      this.address = this.#devices.initDatatype(request, pieces, bytes, isReceived);
+      this.address = this.#devices.initDatatype(request, pieces, bytes);
     }
   }
 
-  /** Like {@link init} for memory that can be passed to libucp, whose range is checked. */
-  initKnown(request: UcpRequest, local: LocalMemory, offset: number, byteLength: number): void {
-    checkKept(local);
+  #initKnown(request: UcpRequest, local: LocalMemory, offset: number, byteLength: number): void {
     this.#take(request, local, byteLength);
     if (!(local instanceof Uint8Array)) this.#requests.setMemh(local.operationMemh);
     if (!isHost(local)) this.#requests.setMemoryType(this.#owner.access.memoryType);
@@ -103,7 +123,7 @@ export class Buffers {
     this.count = byteLength;
   }
 
-  /** The address of bytes in one piece of host memory; -1 for all other memory, including what {@link init} rejects with a reason. */
+  /** The address of bytes in one piece of host memory; -1 for all other memory, including what {@link begin} rejects with a reason. */
   plainAddress(local: LocalBuffer, offset: number, byteLength: number): number {
     const isRange = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
     if (!isRange) return -1;

@@ -11,7 +11,7 @@ import { UCP_GENERIC_DT_OPS, UCS_MEMORY_TYPE } from '../../c/abi.ts';
 import { Fields, OutValue } from '../../c/fields.ts';
 import type { LocalMemory } from '../../mem/memory-handle.ts';
 import type { DeviceDatatypes } from '../../request/buffers.ts';
-import type { UcpRequest } from '../../request/request.ts';
+import { RequestKind, type UcpRequest } from '../../request/request.ts';
 import type { CopiedMessage } from './copied-message.ts';
 import { IncomingMessage } from './incoming.ts';
 import { OutgoingMessage } from './outgoing.ts';
@@ -34,19 +34,14 @@ export class DeviceMessages implements DeviceDatatypes {
     this.#staging = staging;
   }
 
-  initDatatype(
-    request: UcpRequest,
-    pieces: readonly Piece<LocalMemory>[],
-    byteLength: number,
-    isReceived: boolean,
-  ): number {
+  initDatatype(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number): number {
     if (this.#datatype === 0) this.#create();
     const { requests } = this.#staging.worker;
     requests.setDatatype(this.#datatype);
     requests.setMemoryType(UCS_MEMORY_TYPE.HOST);
-    return isReceived
-      ? this.#add(this.#incoming, request, new IncomingMessage(this.#staging, pieces, byteLength))
-      : this.#add(this.#outgoing, request, new OutgoingMessage(this.#staging, pieces, byteLength));
+    return request.kind === RequestKind.SEND
+      ? this.#add(this.#outgoing, request, new OutgoingMessage(this.#staging, pieces, byteLength))
+      : this.#add(this.#incoming, request, new IncomingMessage(this.#staging, pieces, byteLength));
   }
 
   /** Copies received bytes into memory, for a request that ends with {@link Requests.endedAtOnce}. */
