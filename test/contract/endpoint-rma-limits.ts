@@ -27,6 +27,9 @@ async function endsAtOnce(fixture: RmaFixture, start: (completion: CountingCompl
   return status === Status.OK;
 }
 
+/** Length of a short operation of a transport without a limit of them. */
+const UNLIMITED_BYTES = 3 * 2 ** 20;
+
 /** Declares the cases. */
 export function endpointLimitCases(fixture: RmaFixture): void {
   advertisedCases(fixture);
@@ -44,26 +47,40 @@ function advertisedCases(fixture: RmaFixture): void {
     for (const limits of [put, get]) expect(limits.zcopyBytesMin).toBeLessThanOrEqual(limits.zcopyBytesMax);
   });
 
-  it('of short operations are accepted, and one byte more is not', async () => {
+  it('of short operations are kept: one byte more is refused', async () => {
     const { md, iface, endpoint } = fixture;
     const { put, get } = iface.attributes;
-    const there = fixture.remote(Math.max(put.shortBytesMax, get.shortBytesMax) + 1);
+    const bytesMax = Math.max(put.shortBytesMax, get.shortBytesMax);
+    requires(bytesMax !== Number.MAX_SAFE_INTEGER, 'a limit of short operations');
+    const there = fixture.remote(bytesMax + 1);
     const rkey = keyOf(md, there);
     const bytes = fixture.pattern(there.byteLength);
     await fixture.write(there, new Uint8Array(there.byteLength));
-    const isServed = put.shortBytesMax > 0;
-    const refusal = isServed ? Status.INVALID_PARAM : Status.UNSUPPORTED;
+    const refusal = put.shortBytesMax > 0 ? Status.INVALID_PARAM : Status.UNSUPPORTED;
     expect(outcome(() => endpoint.putShort(bytes, 0, put.shortBytesMax + 1, 0, rkey))).toBe(refusal);
     const completion = fixture.completion();
     const refused = outcome(() => endpoint.getShort(bytes, 0, get.shortBytesMax + 1, 0, rkey, completion));
     expect(refused).toBe(refusal);
     await fixture.expectBytes(there, new Uint8Array(there.byteLength));
-    if (!isServed) return;
-    expect(await finish(iface, () => endpoint.putShort(bytes, 0, put.shortBytesMax, 0, rkey))).toBe(Status.OK);
+  });
+
+  it('of short operations are accepted', async () => {
+    const { md, iface, endpoint } = fixture;
+    const { put, get } = iface.attributes;
+    requires(put.shortBytesMax > 0, 'PUT_SHORT');
+    const byteLength = Math.min(put.shortBytesMax, UNLIMITED_BYTES);
+    const there = fixture.remote(byteLength + 1);
+    const rkey = keyOf(md, there);
+    const bytes = fixture.pattern(there.byteLength);
+    await fixture.write(there, new Uint8Array(there.byteLength));
+    expect(await finish(iface, () => endpoint.putShort(bytes, 0, byteLength, 0, rkey))).toBe(Status.OK);
     expect(await flush(iface, endpoint)).toBe(Status.OK);
     const expected = new Uint8Array(there.byteLength);
-    expected.set(bytes.subarray(0, put.shortBytesMax));
+    expected.set(bytes.subarray(0, byteLength));
     await fixture.expectBytes(there, expected);
+    const read = new Uint8Array(Math.min(get.shortBytesMax, byteLength));
+    expect(await finish(iface, (each) => endpoint.getShort(read, 0, read.byteLength, 0, rkey, each))).toBe(Status.OK);
+    expect(read).toEqual(expected.subarray(0, read.byteLength));
   });
 
   it('of lists are accepted, and one entry more is refused as a whole', async () => {

@@ -14,8 +14,6 @@ import { POSIX_NAME, type PosixKey } from './posix-key.ts';
 import { messageBytesMax, type RingGeometry } from './ring/ring-layout.ts';
 import { RingWriter } from './ring/ring-writer.ts';
 
-/** Largest short operation: of longer ones the copy takes nearly all the time. */
-export const SHORT_BYTES_MAX = 65_536;
 /** Offsets below it are small integers in V8. */
 const WORD_OFFSET_MAX = 2 ** 31;
 /** After this number of refused messages, a sender checks whether the receiver runs. */
@@ -56,9 +54,7 @@ export class PosixEndpoint implements UctEndpoint {
   }
 
   putShort(source: Uint8Array, sourceOffset: number, byteLength: number, remoteOffset: number, key: PosixKey): Status {
-    if (byteLength > SHORT_BYTES_MAX || !isInBytes(sourceOffset, byteLength, source)) {
-      return Status.INVALID_PARAM;
-    }
+    if (!isInBytes(sourceOffset, byteLength, source)) return Status.INVALID_PARAM;
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const at = key.base + remoteOffset;
     if ((at & 3) === 0 && byteLength <= WORD_LOOP_BYTES_MAX && at < WORD_OFFSET_MAX) {
@@ -71,9 +67,7 @@ export class PosixEndpoint implements UctEndpoint {
   }
 
   getShort(target: Uint8Array, targetOffset: number, byteLength: number, remoteOffset: number, key: PosixKey): Status {
-    if (byteLength > SHORT_BYTES_MAX || !isInBytes(targetOffset, byteLength, target)) {
-      return Status.INVALID_PARAM;
-    }
+    if (!isInBytes(targetOffset, byteLength, target)) return Status.INVALID_PARAM;
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     moveBytes(target, targetOffset, key.bytes, remoteOffset, byteLength);
     this.#counters.short(Transfer.GET, byteLength);

@@ -23,7 +23,7 @@ import { POSIX_CONFIG_TABLE, type PosixConfig, ringGeometry } from './config.ts'
 import { Directory } from './directory.ts';
 import { wakePath } from './directory-layout.ts';
 import { Peer } from './peer.ts';
-import { type EndpointOwner, PosixEndpoint, SHORT_BYTES_MAX } from './posix-endpoint.ts';
+import { type EndpointOwner, PosixEndpoint } from './posix-endpoint.ts';
 import { messageBytesMax, type RingGeometry } from './ring/ring-layout.ts';
 import { WakePipe } from './wake-pipe.ts';
 
@@ -208,7 +208,8 @@ function attributesOf(resource: IfaceResource, config: PosixConfig, messageBytes
       IfaceFlag.EVENT |
       IfaceFlag.CONNECT_TO_IFACE |
       IfaceFlag.ERRHANDLE_REMOTE_MEM,
-    shortBytesMax: SHORT_BYTES_MAX,
+    // Of any length, as in UCX: the processor copies, with a registration or without.
+    shortBytesMax: Number.MAX_SAFE_INTEGER,
     am: { shortBytesMax: messageBytes, bcopyBytesMax: messageBytes },
     latencyNs: config.LATENCY,
     overheadNs: config.OVERHEAD,
