@@ -72,7 +72,7 @@ export function explainCollective(collective: Collective, places: Places, costs:
   }
   const at = (bytes: number): readonly CollectiveCandidate[] =>
     candidatesAt(collective, shapeOf(places, bytes, true), costs);
-  const chosen = rangesOf((bytes) => at(bytes)[0]!);
+  const chosen = rangesOf((bytes) => bestAt(collective, shapeOf(places, bytes, true), costs));
   return { collective, chosen, at, toString: () => textOf(collective, places, chosen, at) };
 }
 
@@ -89,32 +89,35 @@ function candidatesAt(collective: Collective, shape: Shape, costs: CostModel): r
   });
 }
 
-function rangesOf(bestAt: (bytes: number) => CollectiveCandidate): CollectiveRange[] {
+/** The algorithm that is chosen, and its estimate. */
+type Best = Pick<CollectiveRange, 'algorithm' | 'estimatedNs'>;
+
+function bestAt(collective: Collective, shape: Shape, costs: CostModel): Best {
+  const best = chooseAlgorithm(collective, shape, costs);
+  return { algorithm: best.name, estimatedNs: Math.round(best.estimateNs(shape, costs)) };
+}
+
+function rangesOf(bestOf: (bytes: number) => Best): CollectiveRange[] {
   const ranges: CollectiveRange[] = [];
   let bytesMin = 1;
-  let best = bestAt(1);
+  let best = bestOf(1);
   for (let bytes = 2; bytes <= EXAMINED_MAX; bytes *= 2) {
-    if (bestAt(bytes).algorithm === best.algorithm) continue;
-    const first = firstOther(bestAt, best.algorithm, bytes / 2, bytes);
-    ranges.push({ bytesMin, bytesMax: first - 1, algorithm: best.algorithm, estimatedNs: best.estimatedNs! });
+    if (bestOf(bytes).algorithm === best.algorithm) continue;
+    const first = firstOther(bestOf, best.algorithm, bytes / 2, bytes);
+    ranges.push({ bytesMin, bytesMax: first - 1, ...best });
     bytesMin = first;
-    best = bestAt(first);
+    best = bestOf(first);
   }
-  ranges.push({
-    bytesMin,
-    bytesMax: Number.POSITIVE_INFINITY,
-    algorithm: best.algorithm,
-    estimatedNs: best.estimatedNs!,
-  });
+  ranges.push({ bytesMin, bytesMax: Number.POSITIVE_INFINITY, ...best });
   return ranges;
 }
 
 /** The first size of `(low, high]` with another algorithm. */
-function firstOther(bestAt: (bytes: number) => CollectiveCandidate, name: string, low: number, high: number): number {
+function firstOther(bestOf: (bytes: number) => Best, name: string, low: number, high: number): number {
   let [same, other] = [low, high];
   while (other - same > 1) {
     const middle = Math.floor((same + other) / 2);
-    if (bestAt(middle).algorithm === name) same = middle;
+    if (bestOf(middle).algorithm === name) same = middle;
     else other = middle;
   }
   return other;

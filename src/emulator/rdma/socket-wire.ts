@@ -14,7 +14,7 @@ import {
   pollReadable,
   ReadyFor,
   SocketType,
-  type UnixListener,
+  UnixListener,
   type UnixSocket,
 } from '../../sys/index.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
@@ -32,8 +32,8 @@ const PACKETS_PER_TURN = 64;
 /** A source of events of a port: its listener, or a socket from which packets arrive. */
 interface Incoming {
   readonly port: WirePort;
-  readonly listener: UnixListener | undefined;
-  readonly socket: UnixSocket | undefined;
+  /** A listener, or an accepted connection. */
+  readonly source: UnixListener | UnixSocket;
 }
 
 /** The connection to a port of another process. */
@@ -73,7 +73,7 @@ export class SocketWire implements RdmaWire {
   /** @throws SyscallError EMFILE, EADDRINUSE */
   join(port: WirePort): void {
     const listener = listenUnix(nameOf(gidText(port.gid)), SocketType.SEQPACKET);
-    this.#addIncoming({ port, listener, socket: undefined });
+    this.#addIncoming({ port, source: listener });
     this.#ports.add(port);
     this.#local.join(port);
   }
@@ -81,7 +81,7 @@ export class SocketWire implements RdmaWire {
   leave(port: WirePort): void {
     this.#local.leave(port);
     this.#ports.delete(port);
-    for (const [token, incoming] of this.#incoming) if (incoming.port === port) this.#removeIncoming(token);
+    for (const [token, incoming] of this.#incoming) if (incoming.port === port) this.#removeIncoming(token, incoming);
     if (this.#ports.size === 0) for (const outgoing of [...this.#outgoing.values()]) this.#disconnect(outgoing);
   }
 
@@ -118,7 +118,8 @@ export class SocketWire implements RdmaWire {
       const token = this.#events.token(i);
       const outgoing = this.#outgoingByToken.get(token);
       if (outgoing !== undefined) this.#onOutgoing(outgoing, this.#events.events(i));
-      else if (this.#incoming.has(token)) this.#onIncoming(token, this.#incoming.get(token)!);
+      const incoming = this.#incoming.get(token);
+      if (incoming !== undefined) this.#onIncoming(token, incoming);
     }
     this.#isProgressing = false;
   }
@@ -155,17 +156,21 @@ export class SocketWire implements RdmaWire {
     for (const port of this.#ports) port.onRoom();
   }
 
-  #onIncoming(token: number, { port, listener, socket }: Incoming): void {
-    if (listener !== undefined) this.#accept(port, listener);
+  #onIncoming(token: number, incoming: Incoming): void {
+    const { port, source: from } = incoming;
+    if (from instanceof UnixListener) {
+      this.#accept(port, from);
+      return;
+    }
     const fds: number[] = [];
-    for (let left = PACKETS_PER_TURN; socket !== undefined && !socket.closed && left > 0; left--) {
-      const received = socket.recvmsg(this.#buffer, fds);
+    for (let left = PACKETS_PER_TURN; !from.closed && left > 0; left--) {
+      const received = from.recvmsg(this.#buffer, fds);
       if (received === -Errno.EAGAIN) return;
       const source = received > 0 && fds.length === 0 ? decodePacket(this.#view, received, this.#packet) : undefined;
       if (source === undefined) {
         // The peer has closed the connection, or is not a device of this version.
         for (const fd of fds) close(fd);
-        this.#removeIncoming(token);
+        this.#removeIncoming(token, incoming);
         return;
       }
       // A copy of the GID: an answer is encoded into the buffer that contains it.
@@ -180,14 +185,14 @@ export class SocketWire implements RdmaWire {
       let count = 0;
       for (const each of this.#incoming.values()) if (each.port === port) count += 1;
       if (count <= INCOMING_MAX && socket.peerCredentials().uid === userId()) {
-        this.#addIncoming({ port, listener: undefined, socket });
+        this.#addIncoming({ port, source: socket });
       } else socket.close();
     }
   }
 
   #addIncoming(incoming: Incoming): void {
     const token = ++this.#lastToken;
-    const source = incoming.listener ?? incoming.socket!;
+    const { source } = incoming;
     try {
       this.#events.add(source.fd, ReadyFor.READ, token);
     } catch (error) {
@@ -197,10 +202,8 @@ export class SocketWire implements RdmaWire {
     this.#incoming.set(token, incoming);
   }
 
-  #removeIncoming(token: number): void {
-    const { listener, socket } = this.#incoming.get(token)!;
+  #removeIncoming(token: number, { source }: Incoming): void {
     this.#incoming.delete(token);
-    const source = listener ?? socket!;
     this.#events.remove(source.fd);
     source.close();
   }

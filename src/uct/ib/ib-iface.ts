@@ -181,10 +181,8 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   }
 
   unreachableReason(address: Uint8Array): string | undefined {
-    const peer = unpackIbAddress(address);
-    return peer === undefined
-      ? 'the address is none of this transport and version'
-      : ibUnreachableReason(this.self, peer);
+    const peer = this.#reachable(address);
+    return typeof peer === 'string' ? peer : undefined;
   }
 
   identityOf(address: Uint8Array): string | undefined {
@@ -198,9 +196,8 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
 
   connect(address: Uint8Array): UctEndpoint {
     if (this.#closed) throw closedError(`interface ${RC_NAME}`);
-    const reason = this.unreachableReason(address);
-    if (reason !== undefined) throw unreachable(RC_NAME, reason);
-    const peer = unpackIbAddress(address)!;
+    const peer = this.#reachable(address);
+    if (typeof peer === 'string') throw unreachable(RC_NAME, peer);
     const connection = this.#connector.connect(peer);
     this.#connections.set(connection.qp.qpNum, connection);
     const endpoint = new IbEndpoint(this, connection, peer.deviceIndex);
@@ -346,14 +343,14 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
         if (target.byteLength < targetOffset + targetBytes) final = Status.INVALID_ADDR;
         else copyBytes(target, targetOffset, this.tx.bytes, at, targetBytes);
       }
-      if (final === Status.OK && call !== undefined) {
+      if (final === Status.OK && call !== undefined && completion !== undefined && key !== undefined) {
         const word = joinBig(this.tx.words[at >> 2]!, this.tx.words[(at >> 2) + 1]!);
         this.tx.give(slot);
         call.result64 = word;
-        if (isNative(call.operation) || word === assumed) this.complete(completion!, Status.OK);
+        if (isNative(call.operation) || word === assumed) this.complete(completion, Status.OK);
         else {
           const endpoint = this.#endpoints.get(connection);
-          this.#retries.retry({ endpoint, call, remoteOffset, key: key!, completion: completion!, assumed: word });
+          this.#retries.retry({ endpoint, call, remoteOffset, key, completion, assumed: word });
         }
         return;
       }
@@ -365,6 +362,13 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   complete(completion: Completion, status: Status): void {
     this.outstanding -= 1;
     completeOne(completion, status);
+  }
+
+  /** The peer of an address, or why it cannot be reached. */
+  #reachable(address: Uint8Array): IbAddress | string {
+    const peer = unpackIbAddress(address);
+    if (peer === undefined) return 'the address is none of this transport and version';
+    return ibUnreachableReason(this.self, peer) ?? peer;
   }
 
   #progressSends(): number {

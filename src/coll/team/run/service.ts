@@ -108,15 +108,15 @@ export class TeamService {
     const header = readHeader(message.header);
     if (header === undefined) return;
     const team = this.#teams.get(header.team);
+    const closedBy = this.#closed.get(header.team);
     if (team !== undefined) team.onMessage(header, message);
-    else if (this.#closed.has(header.team)) this.#answer(header, message);
+    else if (closedBy !== undefined) this.#answer(header, message, closedBy);
     else if (header.kind !== Kind.CHECK) this.#early.push({ header, message: message.enqueue() });
   }
 
   /** Answers a rank that waits for one that has closed the team. */
-  #answer(header: Header, message: Message): void {
+  #answer(header: Header, message: Message, rank: number): void {
     if (header.kind !== Kind.CHECK && header.kind !== Kind.READY) return;
-    const rank = this.#closed.get(header.team)!;
     const text = new TextEncoder().encode(`rank ${rank} has closed the team`);
     const failure = { ...header, kind: Kind.FAILURE, from: rank, offset: rank, status: Status.CONNECTION_RESET };
     const packed = writeHeader(new Uint8Array(HEADER_BYTES + text.byteLength), failure, text);

@@ -253,7 +253,7 @@ export class CommandProcessor implements BufferQueue {
     const { cp } = stream;
     this.#fetch.begin();
     let next = at;
-    let piece = memory;
+    let piece = memory ?? this.#map.memory;
     /** Byte of `piece` at which the buffer starts, and the end of the piece in the buffer. */
     let base = 0;
     let pieceEnd = memory === undefined ? at : end;
@@ -269,7 +269,7 @@ export class CommandProcessor implements BufferQueue {
       }
       let fetched = pieceEnd - next;
       if (fetched < PACKET_BYTES_MAX && pieceEnd < end) fetched = this.#gather(high, low, next, end);
-      else this.#fetch.show(piece!, base + next, fetched);
+      else this.#fetch.show(piece, base + next, fetched);
       const { words, index } = this.#fetch;
       const isBulk = cp.bulkLeft > 0;
       const opcode = isBulk ? PacketOpcode.WREG_BULK : packetOpcode(words[index + 1]!);

@@ -126,7 +126,8 @@ export class DmaCores {
 
   /** The transfer that the registers of an engine describe; undefined for one that is not modelled. `base` is its block, from CFG_BASE. */
   describe(base: number, commit: number): StridedTransfer | undefined {
-    const layout = this.#layout!;
+    const layout = this.#layout;
+    if (layout === undefined) return undefined;
     const register = (offset: number): number => this.#options.readRegister(base + offset) >>> 0;
     const control = layout.CTRL === undefined ? 0 : register(layout.CTRL);
     if ((commit & layout.unsupported) !== 0 || (control & layout.unsupportedCtrl) !== 0) return undefined;
@@ -169,7 +170,8 @@ export class DmaCores {
   advance(stream: Stream, job: Job, base: number): Outcome {
     const { cp } = stream;
     const { linearDma, budget } = this.#options;
-    const transfer = cp.transfer!;
+    const { transfer } = cp;
+    if (transfer === undefined) return 'next';
     while (!transfer.ended) {
       if (!budget.take(1)) return 'blocked';
       transfer.write(this.#packet);
@@ -183,9 +185,9 @@ export class DmaCores {
 
   /** Sends the completion message of an engine when its transfers have ended; returns whether it has. */
   complete(stream: Stream, base: number): boolean {
-    if (!stream.drained) return false;
+    const layout = this.#layout;
+    if (!stream.drained || layout === undefined) return false;
     const { readRegister, writeWord } = this.#options;
-    const layout = this.#layout!;
     const [high, low] = [readRegister(base + layout.WR_COMP_ADDR_HI), readRegister(base + layout.WR_COMP_ADDR_LO)];
     writeWord(high, low, readRegister(base + layout.WR_COMP_WDATA));
     return true;

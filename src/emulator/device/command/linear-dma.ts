@@ -8,7 +8,7 @@
 
 import { linDmaMemset } from '../../../uapi/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
-import type { DmaEngines } from '../engine/dma-engines.ts';
+import type { DmaChannel, DmaEngines } from '../engine/dma-engines.ts';
 import { Opcode } from '../engine/dma-ring.ts';
 import { Target } from '../memory/address-map.ts';
 import { copyMemory } from '../memory/memory-access.ts';
@@ -125,7 +125,7 @@ export class LinearDma {
       const isFirst = stream.movedBytes === 0;
       if (fills) this.#traffic.filled(piece, isFirst);
       else this.#traffic.copied(this.#sourceMemory, this.#access.map.memory, piece, isFirst);
-      if (fills) this.#fill(job, words, index, stream.movedBytes % PATTERN_BYTES, piece);
+      if (fills) this.#fill(channel, words, index, stream.movedBytes % PATTERN_BYTES, piece);
       else if (this.#sourcePid !== 0) {
         channel.copyForeign(Opcode.COPY_FROM, this.#sourcePid, this.#source, this.#destination, piece);
       } else if (this.#destinationPid !== 0) {
@@ -173,7 +173,7 @@ export class LinearDma {
   }
 
   /** Fills the piece with the pattern in the source words, from byte `phase` of the pattern on. */
-  #fill(job: Job, words: Int32Array, index: number, phase: number, byteLength: number): void {
+  #fill(channel: DmaChannel, words: Int32Array, index: number, phase: number, byteLength: number): void {
     let low = words[index + 2]!;
     let high = words[index + 3]!;
     for (let i = 0; i < phase; i++) {
@@ -181,7 +181,6 @@ export class LinearDma {
       low = (low >>> 8) | (high << 24);
       high = (high >>> 8) | (first << 24);
     }
-    const channel = job.channel!;
     const pid = this.#destinationPid;
     if (pid !== 0) channel.aimAt(pid);
     channel.immediate(pid === 0 ? Opcode.FILL : Opcode.FILL_TO, low, high, this.#destination, byteLength);

@@ -128,7 +128,7 @@ function openSubmission(context: Context, flags: number, timeoutSeconds: number)
     counters.queueFull += 1;
     return hasOverlongInternal(chunks) ? Errno.ENOMEM : Errno.EAGAIN;
   }
-  const submission = submissions.open(flags, timeoutSeconds)!;
+  const submission = submissions.open(flags, timeoutSeconds);
   card.faults.strike(submission);
   return submission;
 }
@@ -136,7 +136,7 @@ function openSubmission(context: Context, flags: number, timeoutSeconds: number)
 /** Whether every queue has room for its chunks of the submission: entries in use plus new ones. */
 function hasQueueRoom(chunks: ChunkList): boolean {
   for (let i = 0; i < chunks.length; i++) {
-    const stream = chunks.items[i]!.stream!;
+    const { stream } = chunks.items[i]!;
     if (stream.outstanding + chunks.length <= stream.length) continue;
     if (stream.outstanding + countOn(chunks, stream) > stream.length) return false;
   }
@@ -145,7 +145,7 @@ function hasQueueRoom(chunks: ChunkList): boolean {
 
 function hasOverlongInternal(chunks: ChunkList): boolean {
   return chunks.items.slice(0, chunks.length).some(({ stream }) => {
-    return stream !== undefined && !stream.tracked && countOn(chunks, stream) > stream.length;
+    return !stream.tracked && countOn(chunks, stream) > stream.length;
   });
 }
 
@@ -167,7 +167,7 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
   const isHeld = submission.hung ? hangsAs(submission) : undefined;
   for (let i = 0; i < chunks.length; i++) {
     const chunk = chunks.items[i]!;
-    const stream = chunk.stream!;
+    const { stream } = chunk;
     const job = submission.addJob(stream);
     // Untracked jobs may end after the submission.
     job.stampAddress = stream.tracked ? stamp : 0;
@@ -222,7 +222,7 @@ function readChunks(context: Context, block: ArgumentBlock, phase: Phase, comple
       if (errno === Errno.EINVAL || errno === Errno.EPERM) counters.validation += 1;
       return errno;
     }
-    tracked ||= chunks.items[i]!.stream!.tracked;
+    tracked ||= chunks.items[i]!.stream.tracked;
   }
   if (tracked || !completes) return 0;
   counters.validation += 1;
@@ -234,8 +234,7 @@ function checkChunk(context: Context, words: Uint32Array, at: number): number {
   const { profile } = context.card;
   const queue = profile.queues[words[at + CHUNK.queue_index]!];
   if (queue === undefined || !queue.userUsable) return Errno.EINVAL;
-  const chunk = context.chunks.next();
-  chunk.stream = context.device.stream(queue.id);
+  const chunk = context.chunks.next(context.device.stream(queue.id));
   chunk.byteLength = words[at + CHUNK.cb_size]!;
   const low = words[at + CHUNK.cb_handle]! | 0;
   const high = words[at + CHUNK.cb_handle + 1]! | 0;

@@ -243,8 +243,8 @@ export class BufferTable {
 
   /** Frees the destroyed buffers that the user has unmapped meanwhile. */
   #dropUnmapped(): void {
-    if (this.#leftMapped.size === 0) return;
-    const offsets = this.#mmapFile!.mappedOffsets();
+    if (this.#leftMapped.size === 0 || this.#mmapFile === undefined) return;
+    const offsets = this.#mmapFile.mappedOffsets();
     for (const buffer of this.#leftMapped) if (!offsets.has(buffer.handle)) this.#drop(buffer);
   }
 

@@ -161,20 +161,14 @@ export class SubmissionTable {
     return this.nextSeq - this.oldest;
   }
 
-  /**
-   * Opens the next submission.
-   * @returns undefined while an older one occupies its slot
-   */
-  open(flags: number, timeoutSeconds: number): Submission | undefined {
+  /** Opens the next submission. Only if {@link hasRoom}: an older one would lose its slot. */
+  open(flags: number, timeoutSeconds: number): Submission {
     const index = this.nextSeq & this.#mask;
     let slot = this.#slots[index];
     if (slot === undefined) {
       slot = new Submission();
       this.#slots[index] = slot;
-    } else {
-      if (!this.hasRoom) return undefined;
-      this.#remember(slot);
-    }
+    } else this.#remember(slot);
     slot.begin(this.nextSeq, flags, timeoutSeconds);
     this.nextSeq += 1;
     return slot;

@@ -233,7 +233,7 @@ export class SyncStream {
       counters.queueFull += 1;
       return undefined;
     }
-    const submission = submissions.open(flags, timeoutSeconds)!;
+    const submission = submissions.open(flags, timeoutSeconds);
     card.faults.strike(submission);
     return submission;
   }

@@ -131,7 +131,7 @@ export class Connector {
     const key = peer + identityText(message.connection);
     const known = this.#passive.get(key);
     if (known !== undefined) {
-      this.#answer(message, known.answer!);
+      if (known.answer !== undefined) this.#answer(message, known.answer);
       return;
     }
     if (this.#passive.size >= PASSIVE_MAX) {
@@ -203,6 +203,5 @@ export class Connector {
 }
 
 function randomPsn(): number {
-  const [low, middle, high] = systemRandomBytes(3);
-  return low! | (middle! << 8) | (high! << 16);
+  return Buffer.from(systemRandomBytes(3)).readUIntLE(0, 3);
 }

@@ -180,11 +180,12 @@ export class TcpLink implements FrameSink, Watched, Batching {
 
   /** Receives and sends as far as possible; returns the number of operations that ended and messages that arrived, or at least 1 if bytes have moved. */
   progress(polls: number): number {
-    if (this.state !== 'up') return 0;
+    const receiver = this.#receiver;
+    if (this.state !== 'up' || receiver === undefined) return 0;
     const before = this.#events;
     // One acknowledgement for a run of puts saves calls of the kernel; a sleep does not wait for its end.
-    if (!this.#receiver!.isInRun) this.acknowledge();
-    const received = this.#receive(polls);
+    if (!receiver.isInRun) this.acknowledge();
+    const received = this.#receive(receiver, polls);
     if (this.isUp && this.transmitter.isBlocked) this.#sendMore();
     // Data that the peer sent before it disconnected comes first.
     if (received === 0 && this.isBroken) this.#endBroken();
@@ -204,8 +205,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
   }
 
   /** Returns the number of bytes. */
-  #receive(polls: number): number {
-    const receiver = this.#receiver!;
+  #receive(receiver: Receiver, polls: number): number {
     const received = receiver.receive(polls);
     if (received > 0) {
       // A long body is being received.
@@ -329,7 +329,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
     const frame = this.#owner.buffers.rxFrame;
     frame.source = this.identity;
     this.#owner.counters.received(frame.byteLength);
-    this.#owner.handler!(id, frame);
+    this.#owner.handler?.(id, frame);
   }
 
   onPut(words: Int32Array, at: number): void {

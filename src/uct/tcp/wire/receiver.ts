@@ -241,9 +241,9 @@ export class Receiver {
 
   /** Delivers messages that waited for a handler; false while there is none. */
   #resume(): boolean {
-    if (!this.#sink.hasHandler) return false;
+    const partial = this.#partial;
+    if (!this.#sink.hasHandler || partial === undefined) return false;
     this.#isStalled = false;
-    const partial = this.#partial!;
     this.#buffers.rx.u8.set(partial);
     this.#consume(0, partial.byteLength);
     return true;

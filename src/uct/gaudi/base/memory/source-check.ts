@@ -48,13 +48,13 @@ export class SourceCheck implements Completion {
   }
 
   onComplete(): void {
-    const completion = this.#completion!;
+    const completion = this.#completion;
     let status = this.failure;
     for (let i = 0; i < this.#length && status === Status.OK; i++) {
       if (!this.#sources[i]!.attached) status = Status.INVALID_ADDR;
     }
     this.reset();
     this.#onEnd(this);
-    completeOne(completion, status);
+    if (completion !== undefined) completeOne(completion, status);
   }
 }

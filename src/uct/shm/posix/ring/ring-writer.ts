@@ -75,7 +75,7 @@ export class RingWriter {
     const headerBytes = headerWords * 4;
     const byteLength = headerBytes + payloadLength;
     if (byteLength > this.#inlineBytesMax) {
-      return this.#pushLong(id, header, headerWords, payload!, payloadOffset, payloadLength);
+      return this.#pushLong(id, header, headerWords, payload, payloadOffset, payloadLength);
     }
     if (((this.#head - this.#tail) | 0) > this.#mask && !this.#hasRoom()) return Status.NO_RESOURCE;
     const element = this.#elementNow();
@@ -83,7 +83,9 @@ export class RingWriter {
     words[element + ElementWord.LENGTH] = byteLength;
     const data = element + ElementWord.DATA;
     for (let i = 0; i < headerWords; i++) words[data + i] = header[i]!;
-    if (payloadLength > 0) storeWords(words, data + headerWords, this.#bytes, payload!, payloadOffset, payloadLength);
+    if (payload !== undefined && payloadLength > 0) {
+      storeWords(words, data + headerWords, this.#bytes, payload, payloadOffset, payloadLength);
+    }
     this.#publish(element);
     return Status.OK;
   }
@@ -117,7 +119,7 @@ export class RingWriter {
     id: number,
     header: Int32Array,
     headerWords: number,
-    payload: Uint8Array,
+    payload: Uint8Array | undefined,
     payloadOffset: number,
     payloadLength: number,
   ): Status {
@@ -128,7 +130,7 @@ export class RingWriter {
     const first = this.#firstOf(count);
     const at = this.#segmentsAt + (first & this.#segmentMask) * this.#segmentBytes;
     for (let i = 0; i < headerWords; i++) words[(at >> 2) + i] = header[i]!;
-    if (payloadLength > 0) {
+    if (payload !== undefined && payloadLength > 0) {
       this.#bytes.set(payload.subarray(payloadOffset, payloadOffset + payloadLength), at + headerWords * 4);
     }
     this.#publishLong(id, first, count, byteLength);
