@@ -1,4 +1,4 @@
-/** The commands of `gaudi-ucx`, each loaded only when it is asked for: most need a part of the package only. */
+/** Commands of `gaudi-ucx`, loaded on demand because most of them need only a part of the package. */
 
 import { Command } from 'commander';
 import { packageVersion } from '../assembly/program/package.ts';
@@ -38,14 +38,14 @@ export async function runCommandLine(args: readonly string[]): Promise<void> {
 }
 
 /**
- * The program with the commands that a first argument needs: one, all for the help, none for the version.
- * @param argument the name of a command; another word loads all
+ * Makes the program with the commands that the first argument needs: one, all for the help, none for the version.
+ * @param argument name of a command; any other word loads all commands
  */
 export async function loadProgram(argument: string): Promise<Command> {
   const program = new Command('gaudi-ucx')
     .description('UCX communication for Intel Gaudi accelerators')
     .version(packageVersion())
-    // Options of a command are its own, also where the program has one of the same letter.
+    // An option after the name of a command belongs to the command, even if the program has an option with the same letter.
     .enablePositionalOptions();
   for (const load of loadersFor(argument)) program.addCommand(await load());
   return program;

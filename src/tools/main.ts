@@ -1,9 +1,9 @@
 #!/usr/bin/env node
-/** The command line `gaudi-ucx` as a program: its arguments, and the errors of its output. */
+/** Program `gaudi-ucx`: runs the command line of the process. */
 
 import { watchOutput } from './base/command-line.ts';
 import { runCommandLine } from './commands.ts';
 
-// Node.js makes a pipe non-blocking when its stream is made, which the program that run becomes would inherit.
+// Node.js makes a pipe non-blocking when it creates the stream. `run` executes another program in this process, which would inherit that.
 if (process.argv[2] !== 'run') watchOutput();
 await runCommandLine(process.argv.slice(2));

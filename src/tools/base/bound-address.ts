@@ -1,9 +1,9 @@
-/** The address of a TCP server that listens. */
+/** Address of a listening TCP server. */
 
 import type { AddressInfo, Server } from 'node:net';
 import { invalidParam } from '../../ucs/type/error.ts';
 
-/** Where a server listens. @throws UcxError ERR_INVALID_PARAM if it does not, or not on TCP */
+/** Returns the address of a listening server. @throws UcxError ERR_INVALID_PARAM if the server does not listen on a TCP port */
 export function boundAddress(server: Server): AddressInfo {
   const address = server.address();
   if (typeof address === 'object' && address !== null) return address;

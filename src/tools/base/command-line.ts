@@ -1,12 +1,12 @@
 /**
- * Rules of all commands: how arguments are refused, how errors are printed, and the exit codes.
+ * Conventions of all commands: refused arguments, error messages and exit codes.
  *
  * | Exit code | Meaning |
  * |---|---|
  * | 0 | The command succeeded |
- * | 1 | It failed: the last line of standard error says why |
- * | 2 | Its arguments are wrong: the last line of standard error says which, the line before it where the usage is |
- * | 130 | It was interrupted |
+ * | 1 | The command failed: the last line of standard error is the reason |
+ * | 2 | An argument is wrong: the last line of standard error names it, the line before names the help |
+ * | 130 | The command was interrupted |
  */
 
 import { type Command, CommanderError } from 'commander';
@@ -16,12 +16,12 @@ export const EXIT_FAILURE = 1;
 export const EXIT_USAGE = 2;
 export const EXIT_INTERRUPTED = 130;
 
-/** The program's name at the beginning of its error lines. */
+/** Name of the program, the prefix of its error messages. */
 const NAME = 'gaudi-ucx';
 
 /**
  * Runs the part of a command that reads its arguments.
- * @throws CommanderError, with the message printed, for what `read` refuses as bad arguments
+ * @throws CommanderError, if `read` refuses an argument; the message is printed
  */
 export function readArguments<T>(command: Command, read: () => T): T {
   try {
@@ -34,7 +34,7 @@ export function readArguments<T>(command: Command, read: () => T): T {
 
 const USAGE_CODES: ReadonlySet<string> = new Set(['ERR_INVALID_PARAM', 'ERR_GAUDI_INVALID_PARAMS', 'ERR_UNSUPPORTED']);
 
-/** Makes a command and its subcommands report wrong arguments as described above, instead of ending the process. */
+/** Makes a command and its subcommands throw a CommanderError for wrong arguments instead of ending the process. */
 export function reportUsage(command: Command): void {
   command.exitOverride();
   command.configureOutput({
@@ -46,18 +46,18 @@ export function reportUsage(command: Command): void {
   for (const child of command.commands) reportUsage(child);
 }
 
-/** `gaudi-ucx node up`. */
+/** Full name of a command, such as `gaudi-ucx node up`. */
 function pathOf(command: Command): string {
   return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
 }
 
 /**
- * Prints why the program has failed, on one line, and sets its exit code.
- * @throws its argument, if that is a defect of this program
+ * Prints an error on one line and sets the exit code.
+ * @throws `error`, if it is a defect of this program
  */
 export function reportFailure(error: unknown): void {
   if (error instanceof CommanderError) {
-    // The message is already printed; requested help is not a failure.
+    // Commander has printed the message. Help that was requested is not a failure.
     if (error.exitCode !== 0) process.exitCode = EXIT_USAGE;
     return;
   }
@@ -67,12 +67,12 @@ export function reportFailure(error: unknown): void {
   process.exitCode = isAboutOption(error) ? EXIT_USAGE : EXIT_FAILURE;
 }
 
-/** True for an option whose value only turned out to be wrong when it was used, such as a device that is not there. */
+/** Whether an error is about the value of an option, such as a device that does not exist. */
 function isAboutOption(error: unknown): boolean {
   return isUcxError(error) && error.code === 'ERR_INVALID_PARAM' && String(error.details['argument']).startsWith('-');
 }
 
-/** The line for an error that a user can act on; undefined for a defect of this program. */
+/** Message of an error; undefined for a defect of this program. */
 function lineOf(error: unknown): string | undefined {
   if (isUcxError(error)) return errorText(error);
   // Errors of node:fs and node:net name the call and the path.

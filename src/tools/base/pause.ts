@@ -1,8 +1,8 @@
-/** A wait between two readings. */
+/** Interruptible wait. */
 
 import type { Clock } from '../../ucs/sys/clock.ts';
 
-/** Waits; false if the signal has ended the wait, or fired before it. */
+/** Waits for `ns` nanoseconds. Resolves to false if the signal is aborted before. */
 export function pause(clock: Clock, ns: number, signal: AbortSignal): Promise<boolean> {
   return new Promise((resolve) => {
     const end = (isOver: boolean): void => {

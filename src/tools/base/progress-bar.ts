@@ -1,8 +1,8 @@
-/** A progress bar on one line of a terminal; silent if the output is not a terminal. */
+/** Progress bar on a terminal; prints nothing if the output is not a terminal. */
 
 const WIDTH = 32;
 
-/** Where a bar is drawn: standard output or standard error. */
+/** Output of a bar: standard output or standard error. */
 export interface BarStream {
   readonly isTTY?: boolean;
   write(text: string): unknown;
@@ -12,7 +12,7 @@ export interface BarStream {
 export class ProgressBar {
   readonly #stream: BarStream;
   readonly #total: number;
-  /** Percent of the bar on the terminal; -1 without one. */
+  /** Percentage that is shown; -1 if no bar is shown. */
   #shown = -1;
 
   /** @param total final value of {@link update} */
@@ -21,7 +21,7 @@ export class ProgressBar {
     this.#total = total;
   }
 
-  /** Draws the bar, if it has changed. */
+  /** Draws the bar if its percentage has changed. */
   update(label: string, done: number): void {
     if (this.#stream.isTTY !== true) return;
     const filled = Math.round((done / this.#total) * WIDTH);
@@ -32,7 +32,7 @@ export class ProgressBar {
     this.#stream.write(`\r[${bar}] ${String(percent).padStart(3)} %  ${label.padEnd(28)}`);
   }
 
-  /** Removes the bar, if there is one. */
+  /** Removes the bar if one is shown. */
   clear(): void {
     if (this.#shown < 0) return;
     this.#shown = -1;

@@ -1,11 +1,11 @@
-/** Formats byte counts, times, rates, and tables. It knows nothing of their meaning. */
+/** Formats byte counts, times, rates and tables. */
 
 /** Line below figures that were measured on emulated cards. */
 export const EMULATED_NOTE = 'emulated: the figures are those of memory copies here, not those of cards.';
 
 const KIB = 1024;
 
-/** `92.1 MiB`. */
+/** Formats a byte count, such as `92.1 MiB`. */
 export function formatBytes(bytes: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let value = bytes;
@@ -17,19 +17,19 @@ export function formatBytes(bytes: number): string {
   return unit === 0 ? `${bytes} B` : `${value.toFixed(1)} ${units[unit]}`;
 }
 
-/** `12.34 ms`. */
+/** Formats a time, such as `12.34 ms`. */
 export function formatTime(ns: number): string {
   if (ns < 1e3) return `${ns.toFixed(0)} ns`;
   if (ns < 1e6) return `${(ns / 1e3).toFixed(2)} us`;
   return ns < 1e9 ? `${(ns / 1e6).toFixed(2)} ms` : `${(ns / 1e9).toFixed(2)} s`;
 }
 
-/** Bytes per nanosecond, which is GB/s with GB = 10^9. */
+/** Formats a rate in GB/s, with GB = 10^9 bytes. */
 export function formatRate(bytes: number, ns: number): string {
   return (bytes / ns).toFixed(2);
 }
 
-/** Rows with their columns padded to the widest cell. */
+/** Formats rows; every column is padded to its widest cell. */
 export function formatTable(rows: readonly (readonly string[])[]): string {
   const widths: number[] = [];
   for (const row of rows) {

@@ -1,4 +1,4 @@
-/** The program of one rank that `gaudi-ucx coll` starts. */
+/** Program of a rank of `gaudi-ucx coll`. */
 
 import { runRankProgram } from '../ranks/rank-side.ts';
 import { type CollResult, runRank } from './rank.ts';

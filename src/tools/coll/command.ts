@@ -1,4 +1,4 @@
-/** `gaudi-ucx coll`: its arguments and its output. What a rank does is in rank.ts. */
+/** Command `gaudi-ucx coll`: arguments and output. rank.ts implements the ranks. */
 
 import { extname } from 'node:path';
 import { Command } from 'commander';
@@ -16,7 +16,7 @@ import { type CollOptions, readRanks, readSpec, TESTS } from './spec.ts';
 
 const PROGRAM = new URL(`./coll-rank-program${extname(import.meta.url)}`, import.meta.url);
 
-/** The command. It fails if the data of a rank differs from the oracle. */
+/** Makes the command. It fails if the data of a rank differs from the oracle. */
 export function collCommand(): Command {
   return new Command('coll')
     .description('measure and check collective operations; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT join a run')

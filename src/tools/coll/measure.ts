@@ -1,4 +1,4 @@
-/** The part of one rank in a run of `gaudi-ucx coll`: memory, warm-up, measured iterations, and the check against the oracle. */
+/** Measurement on one rank of `gaudi-ucx coll`: memory, warm-up, measured iterations, comparison with the oracle. */
 
 import { dtypeBytes } from '../../coll/dtype/dtype.ts';
 import type { Team } from '../../coll/team/team.ts';
@@ -22,18 +22,18 @@ export interface CollRow {
   readonly bytes: number;
   /** Elements of a block, or of the whole vector. */
   readonly count: number;
-  /** Of one iteration, of the slowest rank. */
+  /** Time of one iteration on the slowest rank. */
   readonly timeNs: number;
   /** Bytes per nanosecond: GB/s. */
   readonly algorithmBandwidth: number;
-  /** The same by the bytes that one rank has to send, as nccl-tests computes it. */
+  /** Bus bandwidth as defined by nccl-tests: bytes that one rank has to send, per nanosecond. */
   readonly busBandwidth: number;
   /** Ranks whose data differs from the oracle; undefined without a check. */
   readonly wrong: number | undefined;
   readonly protocol: string;
 }
 
-/** Parts of the bytes that a rank has to send at least. */
+/** Factor from algorithm bandwidth to bus bandwidth. */
 const BUS_FACTORS: Readonly<Record<string, (size: number) => number>> = {
   allReduce: (size) => (2 * (size - 1)) / size,
   allGather: (size) => (size - 1) / size,
@@ -44,7 +44,7 @@ const BUS_FACTORS: Readonly<Record<string, (size: number) => number>> = {
 };
 const VECTORS: ReadonlySet<string> = new Set(['broadcast', 'reduce', 'allReduce']);
 
-/** Measures one size; all ranks call it. */
+/** Measures one size. All ranks call this function. */
 export async function measureSize(team: Team, context: Context, spec: CollSpec, bytes: number): Promise<CollRow> {
   const { collective, dtype, op, root } = spec;
   const { size, rank } = team;
@@ -114,7 +114,7 @@ function runOnce(team: Team, spec: CollSpec, count: number, send: LocalMemory, r
   }
 }
 
-/** Runs it once more into memory without the result, and compares. @returns the number of ranks whose data differs */
+/** Runs the operation once more into cleared memory and compares the result. @returns the number of ranks whose data differs */
 async function countWrong(
   team: Team,
   known: KnownOperation,

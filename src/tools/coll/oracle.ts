@@ -1,7 +1,6 @@
 /**
- * A serial oracle of collective operations: the contents of the memory of every rank before and after, as patterns that repeat. It moves nothing. All
- * values are
- * small, so that reductions of every type are exact.
+ * Serial oracle of collective operations: contents of the memory of every rank before and after an operation, as repeating patterns. All values are small, so
+ * that reductions of every type are exact.
  */
 
 import type { Collective } from '../../coll/choice/problem.ts';
@@ -117,7 +116,7 @@ export function fillSegment(bytes: Uint8Array, dtype: Dtype, segment: Segment): 
   }
 }
 
-/** The first element that differs from a result; undefined if all are right. */
+/** First element that differs from the expected result; undefined if none differs. */
 export function findDifference(bytes: Uint8Array, dtype: Dtype, segments: readonly Segment[]): Difference | undefined {
   const unit = dtypeBytes(dtype);
   const expected = new Uint8Array(CHUNK_BYTES);

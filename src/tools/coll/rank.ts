@@ -1,4 +1,4 @@
-/** One rank of a run of `gaudi-ucx coll`: its context, its team, and all sizes. Where its results go is decided by its callers. */
+/** One rank of `gaudi-ucx coll`: its context, its team, and the measurement of all sizes. */
 
 import { Context } from '../../assembly/context.ts';
 import type { LaunchedRank } from '../../coll/exchange/listener.ts';
@@ -6,7 +6,7 @@ import { createTeam } from '../../coll/team/create.ts';
 import { type CollRow, measureSize } from './measure.ts';
 import type { CollSpec } from './spec.ts';
 
-/** What rank 0 reports: once what it runs on, then a row for each size. */
+/** Reports of rank 0: its environment once, then one row for each size. */
 export type CollResult =
   | { readonly kind: 'begin'; readonly emulated: boolean; readonly explanation: string | undefined }
   | { readonly kind: 'row'; readonly row: CollRow };

@@ -1,10 +1,10 @@
-/** Prints the results of `gaudi-ucx coll`: as the table of nccl-tests, as CSV, or as JSON. */
+/** Formats the results of `gaudi-ucx coll`: as the table of nccl-tests, as CSV, or as JSON. */
 
 import { EMULATED_NOTE } from '../base/text-table.ts';
 import type { CollRow } from './measure.ts';
 import type { CollSpec } from './spec.ts';
 
-/** How results are printed. */
+/** Output format. */
 export type ReportForm = 'text' | 'csv' | 'json';
 
 /** A run. */
@@ -18,7 +18,7 @@ const COLUMNS = ['size', 'count', 'type', 'redop', 'root', 'time', 'algbw', 'bus
 const WIDTHS = [12, 12, 9, 8, 5, 11, 8, 8, 6, 0] as const;
 const ROOTED: ReadonlySet<string> = new Set(['broadcast', 'reduce', 'gather', 'scatter']);
 
-/** What is printed before the rows; undefined for nothing. */
+/** Text before the rows; undefined for none. */
 export function headOf(form: ReportForm, { spec, ranks, emulated }: CollRun): string | undefined {
   if (form === 'json') return undefined;
   if (form === 'csv') return 'size,count,type,redop,root,time_us,algbw_GBps,busbw_GBps,wrong,algorithm';
@@ -27,14 +27,14 @@ export function headOf(form: ReportForm, { spec, ranks, emulated }: CollRun): st
   return `# ${spec.test}, ${ranks} ranks, ${spec.memory} memory${note}\n${line(COLUMNS)}\n${line(units)}`;
 }
 
-/** A row; undefined for JSON. */
+/** One row; undefined for JSON. */
 export function rowOf(form: ReportForm, { spec }: CollRun, row: CollRow): string | undefined {
   if (form === 'json') return undefined;
   const cells = cellsOf(spec, row);
   return form === 'csv' ? cells.join(',') : line(cells);
 }
 
-/** What is printed after the rows; undefined for nothing. */
+/** Text after the rows; undefined for none. */
 export function tailOf(
   form: ReportForm,
   { spec, ranks, emulated }: CollRun,

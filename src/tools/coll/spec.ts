@@ -1,4 +1,4 @@
-/** What a run of `gaudi-ucx coll` measures, as data that its processes share; the names that users of hccl_demo and nccl-tests know. */
+/** Specification of a run of `gaudi-ucx coll`, shared by its processes; options with the names of hccl_demo and nccl-tests. */
 
 import type { Collective } from '../../coll/choice/problem.ts';
 import { DTYPES, type Dtype, dtypeBytes, REDUCE_OPS, type ReduceOp } from '../../coll/dtype/dtype.ts';
@@ -33,7 +33,7 @@ const OP_ALIASES: Readonly<Record<string, ReduceOp>> = { prod: 'product' };
 /** The memory of the ranks. */
 export type MemoryChoice = 'host' | 'gaudi';
 
-/** What is measured. */
+/** Specification of a run. */
 export interface CollSpec {
   readonly test: string;
   readonly collective: Collective;
@@ -50,7 +50,7 @@ export interface CollSpec {
   readonly explains: boolean;
 }
 
-/** The options as they are given. */
+/** Options as text. */
 export interface CollOptions {
   readonly test: string;
   readonly size?: string;

@@ -12,7 +12,7 @@ const SCRIPTS: Readonly<Record<string, (program: CommandTable) => string>> = {
   fish: fishScript,
 };
 
-/** The command. @param loadProgram the program with all its commands */
+/** Makes the command. @param loadProgram loads the program with all commands */
 export function completionCommand(loadProgram: () => Promise<Command>): Command {
   return new Command('completion')
     .description('print the completion script of a shell, such as for: source <(gaudi-ucx completion bash)')

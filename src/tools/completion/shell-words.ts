@@ -1,8 +1,8 @@
-/** Words of completion scripts: the place of a command, and quoting for POSIX shells. */
+/** Words of completion scripts: the path of a command, and quoting for POSIX shells. */
 
 import type { CommandTable } from './table.ts';
 
-/** The words below the program, each behind a space: ` node up`. */
+/** Path of a command without the program, each word after a space: ` node up`. */
 export function keyOf({ path }: CommandTable): string {
   return path
     .slice(1)
@@ -10,7 +10,7 @@ export function keyOf({ path }: CommandTable): string {
     .join('');
 }
 
-/** Text in single quotes, for bash and zsh. */
+/** Quotes text for bash and zsh. */
 export function quote(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -1,4 +1,4 @@
-/** The commands, their options and arguments as data, from the tables by which commander parses them. */
+/** Table of commands, options and arguments, made from the definitions of commander. */
 
 import type { Command } from 'commander';
 import { suggestedValues } from '../base/suggesting-option.ts';
@@ -9,7 +9,7 @@ export interface OptionRow {
   readonly short: string | undefined;
   /** `--json`; undefined for none. */
   readonly long: string | undefined;
-  /** As the help prints it, such as `-t <test>`. */
+  /** Flags as in the help, such as `-t <test>`. */
   readonly flags: string;
   readonly takesValue: boolean;
   /** Words to complete the value with; undefined for file names. */
@@ -21,7 +21,7 @@ export interface OptionRow {
 
 /** An argument. */
 export interface ArgumentRow {
-  /** As the usage prints it, such as `[host]`. */
+  /** Argument as in the usage, such as `[host]`. */
   readonly text: string;
   readonly description: string;
   readonly values: readonly string[] | undefined;
@@ -29,7 +29,7 @@ export interface ArgumentRow {
 
 /** A command. */
 export interface CommandTable {
-  /** From the program on: `['gaudi-ucx', 'node', 'up']`. */
+  /** Names from the program to the command: `['gaudi-ucx', 'node', 'up']`. */
   readonly path: readonly string[];
   readonly description: string;
   readonly usage: string;
@@ -60,7 +60,7 @@ export function tableOf(command: Command, parents: readonly string[] = []): Comm
       description: argument.description,
       values: argument.argChoices,
     })),
-    // The program's own command `help` has no page.
+    // The command `help` of commander has no page.
     commands: help
       .visibleCommands(command)
       .filter((child) => child.name() !== 'help')
@@ -68,7 +68,7 @@ export function tableOf(command: Command, parents: readonly string[] = []): Comm
   };
 }
 
-/** A table and all below it. */
+/** A table and the tables of all its subcommands. */
 export function allTables(table: CommandTable): CommandTable[] {
   return [table, ...table.commands.flatMap(allTables)];
 }

@@ -1,6 +1,5 @@
 /**
- * One process of the exchange as a program of the library: the HBM of its card, endpoints to the processes of the other cards, and the
- * transfers. The parent process decides their order.
+ * Card of one process of the exchange: its HBM, endpoints to the processes of the other cards, and transfers. The parent process decides their order.
  */
 
 import { createHash } from 'node:crypto';
@@ -18,10 +17,10 @@ import type { Assignment, Contact, Round, RoundAnswer } from './exchange-message
 import { type FileSlice, sliceOf } from './file-slice.ts';
 import { readFully } from './read-fully.ts';
 
-/** Timeout of a measurement: it blocks the event loop, which would notice the end of a peer. */
+/** Timeout of a measurement, which blocks the event loop: the end of a peer is not detected meanwhile. */
 const MEASURE_TIMEOUT_NS = 10e9;
 
-/** A process of the exchange as this one sees it. */
+/** Peer process of the exchange. */
 interface Neighbour {
   readonly endpoint: Endpoint;
   readonly key: RemoteKey;
@@ -37,7 +36,7 @@ export class CardHolder {
   readonly #hbm: MemoryHandle;
   readonly #host: Uint8Array;
   readonly #slice: FileSlice;
-  /** By index, this process included. */
+  /** Peers by index, including this process. */
   #cards: readonly Neighbour[] = [];
   readonly #ending: AbortController = new AbortController();
   readonly #served: Promise<void>;
@@ -53,11 +52,11 @@ export class CardHolder {
     this.#host = new Uint8Array(byteLength);
     this.#slice = sliceOf(index, count, byteLength);
     this.contact = { address: this.#worker.address(), key: context.packRkey(this.#hbm) };
-    // The others may need this process while it waits for its next command.
+    // Other processes may need progress of this one while it waits for its next command.
     this.#served = this.#worker.serve(this.#ending.signal);
   }
 
-  /** Opens the card of this process and takes its HBM. Throws as Context.create and memMap do. */
+  /** Opens the card of this process and allocates its HBM. Throws the errors of Context.create and memMap. */
   static async open(assignment: Assignment): Promise<CardHolder> {
     const context = await Context.create();
     try {
@@ -68,7 +67,7 @@ export class CardHolder {
     }
   }
 
-  /** Connects to all cards, the own one included, and writes what {@link measure} will put. */
+  /** Connects to all cards, including the own card, and writes the bytes that {@link measure} puts. */
   async connect(contacts: readonly Contact[]): Promise<void> {
     const { index: own, count, byteLength, spareBytes } = this.#assignment;
     this.#cards = contacts.map(({ address, key }, index) => {
@@ -79,7 +78,7 @@ export class CardHolder {
     await endpoint.put(new Uint8Array(spareBytes).fill(own + 1), key, { remoteOffset: byteLength });
   }
 
-  /** Fills the HBM with the own slice of the file, and zeros for the slices of the others. */
+  /** Fills the HBM: the own slice with the bytes of the file, the other slices with zeros. */
   async load(): Promise<void> {
     const { offset, byteLength } = this.#slice;
     const bytes = this.#host.fill(0);
@@ -93,7 +92,7 @@ export class CardHolder {
     await endpoint.put(this.#host, key);
   }
 
-  /** Sends the own slice to all others, or gets theirs. */
+  /** Sends the own slice to all other cards, or gets their slices. */
   async exchange(round: Round): Promise<RoundAnswer> {
     const others = this.#cards.filter((card) => card !== this.#own);
     const flying = others.flatMap((card) => {
@@ -108,7 +107,7 @@ export class CardHolder {
     return { bytes, transport, protocol: first?.protocol, note: this.#noteOf(round, others[0]) };
   }
 
-  /** SHA-256 of the file as the HBM has it. */
+  /** Computes the SHA-256 of the file in the HBM. */
   async digest(): Promise<string> {
     const { endpoint, key } = this.#own;
     const bytes = this.#host.fill(0);
@@ -117,7 +116,7 @@ export class CardHolder {
   }
 
   /**
-   * Puts the spare bytes of the HBM into those of another card, over and over.
+   * Puts the spare bytes of the HBM into those of another card repeatedly.
    * @returns nanoseconds
    * @throws UcxError TIMED_OUT
    */
@@ -149,14 +148,14 @@ export class CardHolder {
     });
   }
 
-  /** Of the protocol that moves the slices of a put or get to or from another card. */
+  /** Note of explain for the protocol of a put or get between this card and another one. */
   #noteOf(round: Round, card: Neighbour | undefined): string | undefined {
     if (round === 'tag' || card === undefined) return undefined;
     const { byteLength } = round === 'get' ? card.slice : this.#slice;
     return card.endpoint.explain(round, this.#hbm, card.key).at(Math.max(1, byteLength)).winner?.note;
   }
 
-  /** One receive per slice of another card: the tag is the index of the sender. */
+  /** Posts one receive for each slice of another card. The tag is the index of the sender. */
   #receiveSlices(): Promise<unknown>[] {
     return this.#cards.flatMap((card, tag) => {
       if (card === this.#own || card.slice.byteLength === 0) return [];
@@ -191,7 +190,7 @@ export class CardHolder {
   }
 }
 
-/** A slice has the same place in the HBM of every card. */
+/** Range of a slice, which is the same in the HBM of every card. */
 function rangeOf({ offset, byteLength }: FileSlice): { localOffset: number; remoteOffset: number; byteLength: number } {
   return { localOffset: offset, remoteOffset: offset, byteLength };
 }

@@ -1,6 +1,5 @@
 /**
- * The program of one process of the exchange: receives commands from its parent, has its card holder execute them, and answers. It ends
- * on request, or when its parent is gone.
+ * Program of one process of the exchange: executes commands of its parent and answers. It ends on request or when its parent has ended.
  */
 
 import { isUcxError } from '../../ucs/type/error.ts';
@@ -47,7 +46,7 @@ async function answer(command: Command): Promise<void> {
 }
 
 async function end(): Promise<void> {
-  // A card that could not be opened has been reported, and has nothing to close.
+  // The failure to open a card has been reported, and nothing has to be closed.
   const card = await holder?.catch(() => undefined);
   await card?.close();
   if (process.connected) process.disconnect();

@@ -1,6 +1,6 @@
 /**
- * The processes of the exchange, one for each card or node: starts them, sends them commands, detects when one has ended, and ends them. The commands are executed in
- * card-holder.ts.
+ * Processes of the exchange, one for each card or node: starts them, sends them commands, detects their end, and ends them. card-holder.ts executes the
+ * commands.
  */
 
 import { type ChildProcess, fork } from 'node:child_process';
@@ -22,22 +22,22 @@ const PROGRAM = new URL(`./card-program${extname(import.meta.url)}`, import.meta
 type Kind = keyof Answers;
 type CommandOf<K extends Kind> = Extract<Command, { readonly kind: K }>;
 
-/** What a process is started for. */
+/** Parameters of a process. */
 export interface Party {
   /** Logical index of its card, or number of its node. */
   readonly index: number;
-  /** For messages, such as `card 3`. */
+  /** Name in messages, such as `card 3`. */
   readonly name: string;
   readonly env: NodeJS.ProcessEnv;
 }
 
-/** The processes of an exchange, and what they need. */
+/** Processes of an exchange, and the node servers that were started for them. */
 export interface ExchangePlace {
-  /** What they are named after. */
+  /** Unit that a process stands for in messages. */
   readonly unit: 'card' | 'node';
   readonly emulated: boolean;
   readonly parties: readonly Party[];
-  /** Ends what was started for them. */
+  /** Ends the node servers. */
   close(): Promise<void>;
 }
 
@@ -49,7 +49,7 @@ class Member {
   #onReply: ((reply: Reply) => void) | undefined = undefined;
   #isEnding = false;
   #isKilled = false;
-  /** How it ended, if unexpectedly. */
+  /** Description of an unexpected end; undefined otherwise. */
   #death: string | undefined = undefined;
 
   constructor({ name, env }: Party, onDeath: (error: Error) => void) {
@@ -85,7 +85,7 @@ class Member {
     });
   }
 
-  /** Asks the process to end, and kills it after a timeout. */
+  /** Asks the process to end and kills it after a timeout. */
   async end(): Promise<void> {
     this.#isEnding = true;
     this.#send(END);
@@ -103,7 +103,7 @@ class Member {
   }
 
   #send(message: Command | typeof END): void {
-    // A process that does not receive it has ended: its exit status is the reason.
+    // The message is lost only if the process has ended, and its exit status is then the reason.
     if (this.#child.connected) this.#child.send(message, () => {});
   }
 }
@@ -111,11 +111,11 @@ class Member {
 /** All processes. */
 export class Crew {
   readonly #members: readonly Member[];
-  /** Rejects when a process is gone, or {@link stop} is called. */
+  /** Rejects when a process has ended unexpectedly, or {@link stop} is called. */
   readonly #failed: Promise<never>;
   #fail: (error: Error) => void = () => {};
 
-  /** Starts a process for each. */
+  /** Starts one process for each party. */
   constructor(parties: readonly Party[]) {
     this.#failed = new Promise((_resolve, reject) => {
       this.#fail = reject;
@@ -126,7 +126,7 @@ export class Crew {
   }
 
   /**
-   * Has one process execute a command.
+   * Executes a command in one process.
    * @throws UcxError IO_ERROR with the error of the process, or how it ended; TIMED_OUT; the error of {@link stop}
    */
   async ask<K extends Kind>(index: number, command: CommandOf<K>): Promise<Answers[K]> {
@@ -146,7 +146,7 @@ export class Crew {
     }
   }
 
-  /** Has all processes execute a command at the same time. @returns the answers by card */
+  /** Executes a command in all processes at the same time. @returns the answers by card */
   askAll<K extends Kind>(commandOf: (index: number) => CommandOf<K>): Promise<Answers[K][]> {
     return Promise.all(this.#members.map((_member, index) => this.ask<K>(index, commandOf(index))));
   }
@@ -157,7 +157,7 @@ export class Crew {
   }
 
   /**
-   * Ends all processes and waits until they have.
+   * Ends all processes and waits for their end.
    * @returns the error of a process that ended unexpectedly: the errors of the others follow from it
    */
   async end(): Promise<Error | undefined> {

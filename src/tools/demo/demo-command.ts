@@ -1,4 +1,4 @@
-/** `gaudi-ucx demo`: its arguments, and the order of its parts. What a part does is in its own file. */
+/** Command `gaudi-ucx demo`: arguments, and the order of its two parts, which one-card.ts and exchange.ts implement. */
 
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
@@ -22,7 +22,7 @@ interface DemoOptions {
   readonly json?: boolean;
 }
 
-/** The command. It sets exit code 1 if a file arrived changed. */
+/** Makes the command. Its exit code is 1 if the received file differs. */
 export function demoCommand(): Command {
   return new Command('demo')
     .description('send a file through one card, then between all cards with one process each; check and measure it')

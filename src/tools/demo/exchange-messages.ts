@@ -20,7 +20,7 @@ export interface Assignment {
   readonly file: string;
   /** Bytes of the file that the cards exchange. */
   readonly byteLength: number;
-  /** Bytes behind the file in the HBM, twice: source and target of the measured puts. */
+  /** Size of each of the two ranges after the file in the HBM: source and target of the measured puts. */
   readonly spareBytes: number;
 }
 
@@ -36,10 +36,10 @@ export type Command =
 /** Transfers of a process in a round. */
 export interface RoundAnswer {
   readonly bytes: number;
-  /** Transport and device that carried the bytes, and the protocol; undefined where there was nothing to move. */
+  /** Transport, device and protocol of the transfers; undefined if there were no bytes to transfer. */
   readonly transport: string | undefined;
   readonly protocol: string | undefined;
-  /** What explain adds to the protocol of a put or get, such as `dma-buf`. */
+  /** Note of explain for the protocol of a put or get, such as `dma-buf`. */
   readonly note?: string | undefined;
 }
 
@@ -58,5 +58,5 @@ export interface Answers {
 /** Ends a process. */
 export const END = 'end';
 
-/** An answer, or why the command failed. */
+/** Answer to a command, or the reason of its failure. */
 export type Reply = { readonly value: Answers[keyof Answers] } | { readonly failure: string };

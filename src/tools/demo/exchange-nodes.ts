@@ -1,6 +1,6 @@
 /**
- * Emulated nodes for the exchange: a node server with one card and RDMA devices for each, all of this process. Nothing but the wire between the RDMA devices
- * connects the cards. It opens no card.
+ * Emulated nodes for the exchange: node servers of this process, each with one card and RDMA devices. Only the wire between the RDMA devices connects the
+ * cards.
  */
 
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
@@ -10,7 +10,7 @@ import { type PrivateNode, startPrivateNode } from '../node/private-node.ts';
 import { cardEnvironment } from '../node/shared-node.ts';
 import type { ExchangePlace, Party } from './crew.ts';
 
-/** Transports between the nodes, unless the user names others. */
+/** Default transports between the nodes. */
 const TLS = 'rc,gaudi_cpy,self';
 
 /**
@@ -41,7 +41,7 @@ export async function openExchangeNodes(count: number): Promise<ExchangePlace> {
   }
 }
 
-/** The process of the card of a node. */
+/** Parameters of the process for the card of a node. */
 function partyOf(index: number, { server, socketPath }: PrivateNode): Party {
   const card = { name: 'gaudi0', index: 0, card: server.node.cards()[0]! };
   const environment = cardEnvironment(card, `emulator:${socketPath}`);

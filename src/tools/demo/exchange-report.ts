@@ -1,4 +1,4 @@
-/** The exchange as text of at most 80 columns. It measures and decides nothing. */
+/** Formats the results of the exchange as text of at most 80 columns. */
 
 import { EMULATED_NOTE, formatBytes, formatRate, formatTable, formatTime } from '../base/text-table.ts';
 import type { Round } from './exchange-messages.ts';
@@ -6,14 +6,14 @@ import type { Round } from './exchange-messages.ts';
 /** One round of all cards. */
 export interface RoundResult {
   readonly round: Round;
-  /** Bytes that went from card to card, and the time for all of them. */
+  /** Bytes that were transferred between cards, and the time of all transfers. */
   readonly bytes: number;
   readonly ns: number;
   readonly transport: string | undefined;
   readonly protocol: string | undefined;
-  /** What explain adds to the protocol. */
+  /** Note of explain for the protocol. */
   readonly note?: string | undefined;
-  /** Logical indices of the cards whose file is another one. */
+  /** Logical indices of the cards whose file differs. */
   readonly different: readonly number[];
 }
 
@@ -22,14 +22,14 @@ export type MatrixRow = readonly number[];
 
 /** All results. */
 export interface ExchangeResult {
-  /** What the processes are named after: cards of one node, or nodes with a card each. */
+  /** Whether the processes are those of cards of one node, or of nodes with one card each. */
   readonly unit: 'card' | 'node';
   readonly file: string;
   readonly byteLength: number;
   /** Logical indices of the cards, or numbers of the nodes. */
   readonly cards: readonly number[];
   readonly emulated: boolean;
-  /** SHA-256 of what is exchanged. */
+  /** SHA-256 of the exchanged bytes. */
   readonly expected: string;
   readonly rounds: readonly RoundResult[];
   readonly matrix: readonly MatrixRow[];

@@ -21,7 +21,7 @@ const ROUNDS: readonly Round[] = ['put', 'get', 'tag'];
 const MEASURED_BYTES = 8 * 2 ** 20;
 const REPETITIONS = 4;
 
-/** What it was asked for. */
+/** Options of the exchange. */
 export interface ExchangeOptions {
   /** Absolute path. */
   readonly file: string;
@@ -31,12 +31,12 @@ export interface ExchangeOptions {
   readonly cards: number | undefined;
   /** Emulated nodes with a card each, connected by RDMA devices, instead of the cards of one node. */
   readonly nodes: number | undefined;
-  /** Stream for the progress bar; no bar unless it is a terminal. */
+  /** Stream of the progress bar, which is shown on a terminal only. */
   readonly output: NodeJS.WriteStream;
 }
 
 /**
- * Runs the exchange. Its processes, sockets and files are removed however it ends.
+ * Runs the exchange. Its processes, sockets and files are removed at its end, also after a failure.
  * @returns undefined for fewer than two cards
  * @throws UcxError ERR_INVALID_PARAM for more cards than there are; IO_ERROR for a process that has ended or whose work failed; CANCELED after a signal
  */

@@ -1,4 +1,4 @@
-/** The slices into which the exchange cuts a file: one per card, in order, without a gap. It reads nothing. */
+/** Slices of the file of the exchange: one for each card, in order, without gaps. */
 
 /** A range of the file. */
 export interface FileSlice {

@@ -1,6 +1,6 @@
 /**
- * The first part of the demonstration: a real file goes host -> HBM -> HBM -> host, is compared by SHA-256, and every hop is measured against a plain
- * memcpy of the same bytes in the same run. It drives the library as a program would, and decides nothing.
+ * First part of the demonstration: transfers a file host -> HBM -> HBM -> host, compares its SHA-256, and measures every hop beside a memcpy of the same bytes
+ * in the same run.
  */
 
 import { createHash } from 'node:crypto';
@@ -24,10 +24,10 @@ const SEGMENT_BYTES_MAX = 128 * 2 ** 20;
 const CHUNK_BYTES = 4 * 2 ** 20;
 const WINDOW = 8;
 
-/** What it was asked for. */
+/** Options of the demonstration. */
 export interface OneCardOptions {
   readonly file: string;
-  /** Stream for the progress bar; no bar unless it is a terminal. */
+  /** Stream of the progress bar, which is shown on a terminal only. */
   readonly output: BarStream;
   /** Bytes that are in memory at once: larger files are sent in segments. */
   readonly segmentBytesMax?: number;
@@ -235,7 +235,7 @@ export function describeOneCard({ file, byteLength, emulated, hops, before, afte
   ].join('\n');
 }
 
-/** Why the protocol of a hop was chosen: its rows of the plan. */
+/** Reasons for the protocol of a hop, from the explanation of its plan. */
 function whyLines({ name, protocol, transport, explanation }: Hop): string[] {
   if (explanation === undefined) return [];
   const row = explanation.chosen.find((step) => step.protocol === protocol && step.transport === transport);

@@ -1,18 +1,18 @@
-/** The checks of `gaudi-ucx doctor`: what deployments get wrong, each with its remedy. They judge facts; nothing is read here. */
+/** Checks of `gaudi-ucx doctor` for frequent errors of deployments, each with its remedy. They evaluate the facts that facts.ts has read. */
 
 import { formatBytes } from '../base/text-table.ts';
 import type { Facts, IoctlFamily } from './facts.ts';
 
-/** `ok`; `note`: worth knowing; `warning`: slower, or less than possible; `failure`: something does not work. */
+/** `ok`; `note`: information; `warning`: reduced speed or function; `failure`: a function does not work. */
 export type CheckState = 'ok' | 'note' | 'warning' | 'failure';
 
 /** A result. */
 export interface Check {
   readonly name: string;
   readonly state: CheckState;
-  /** What was found. */
+  /** Finding. */
   readonly found: string;
-  /** What to do; undefined if there is nothing. */
+  /** Remedy; undefined if none is needed. */
   readonly remedy?: string | undefined;
 }
 

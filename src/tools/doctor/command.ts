@@ -1,4 +1,4 @@
-/** `gaudi-ucx doctor`: checks what deployments get wrong, each with its remedy. It changes nothing, except that it creates the folder of the sockets. */
+/** Command `gaudi-ucx doctor`: checks for frequent errors of deployments. It changes nothing, except that it creates the folder of the sockets. */
 
 import { Command } from 'commander';
 import { labelsEmulation } from '../../assembly/open-node.ts';

@@ -1,4 +1,4 @@
-/** What `gaudi-ucx doctor` knows of the machine, the process and the node: read here, judged in checks.ts. Missing files are undefined, not errors. */
+/** Facts of `gaudi-ucx doctor` about the machine, the process and the node, which checks.ts evaluates. Values of missing files are undefined. */
 
 import { lstatSync, readFileSync, readlinkSync, statfsSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
@@ -29,7 +29,7 @@ export interface CardFacts {
   readonly minor: number;
   readonly busId: string;
   readonly state: string;
-  /** Why the card cannot be asked. */
+  /** Reason why the card does not answer. */
   readonly reason: string | undefined;
   /** The process that has its compute context, as `4711 (command)`. */
   readonly owner: string | undefined;
@@ -38,7 +38,7 @@ export interface CardFacts {
 /** Families of the ioctls of the driver. */
 export type IoctlFamily = 'drm' | 'habanalabs';
 
-/** The node, or why there is none. */
+/** The node, or the reason why there is none. */
 export type NodeFacts =
   | {
       readonly kind: 'kernel' | 'emulator';
@@ -85,12 +85,12 @@ export interface Facts {
   readonly ports: { readonly count: number; readonly inUse: number } | undefined;
 }
 
-/** Reads them. */
+/** Reads all facts. */
 export async function readFacts(program: Program): Promise<Facts> {
   const { env, clock } = program;
   const runtimeDirectory = env['XDG_RUNTIME_DIR'];
   const answers = await inspectProcesses({ runtimeDirectory, clock, timeoutNs: TIMEOUT_NS });
-  // After they were asked: dead ones are removed then.
+  // Inspection removes sockets of ended processes, so they are counted after it.
   const sockets = inspectSockets(runtimeDirectory);
   const contexts = answers.flatMap(({ snapshot }) => snapshot?.contexts ?? []);
   const limits = textOf('/proc/self/limits') ?? '';
@@ -145,7 +145,7 @@ function sharedMemory(): Facts['sharedMemory'] {
   }
 }
 
-/** Inodes of the initial namespaces: include/linux/proc_ns.h, Linux 6.12. Those of mounts and networks have none that is fixed. */
+/** Inodes of the initial namespaces: include/linux/proc_ns.h, Linux 6.12. Those of mount and network namespaces are not fixed. */
 const INITIAL_NAMESPACES = { pid: 0xeffffffc, ipc: 0xefffffff, uts: 0xeffffffe, cgroup: 0xeffffffb };
 
 function ownNamespaces(): readonly string[] | undefined {

@@ -1,4 +1,7 @@
-/** `gaudi-ucx explain`: prints which transport and protocol would move bytes of each size between two memories, and why the others would not. It moves none. */
+/**
+ * Command `gaudi-ucx explain`: prints the transport and protocol that an operation between two memories uses for each size, and the reasons against the
+ * alternatives. It transfers nothing.
+ */
 
 import { Command } from 'commander';
 import { type AllowedCard, allowedCards } from '../../assembly/allowed-cards.ts';
@@ -70,7 +73,7 @@ function explainTo(request: ExplainRequest): Promise<ExplainReport> {
   return request.otherProcess ? explainToProcess(request) : explainToSelf(request);
 }
 
-/** The memory is that of the peer: its key says of which type. */
+/** The remote memory belongs to the peer; its remote key has the memory type. */
 async function explainToPlace(request: ExplainRequest, place: PeerPlace): Promise<ExplainReport> {
   await using context = await Context.create(engineOption(request));
   const { endpoint, key } = await askPeer(context.worker(), place);
@@ -78,7 +81,7 @@ async function explainToPlace(request: ExplainRequest, place: PeerPlace): Promis
   return reportOf({ ...request, remote: { memoryType, card: undefined } }, context, endpoint, key);
 }
 
-/** Is the peer of others. */
+/** Serves as the peer of other processes (`--serve`). */
 async function serve(request: ExplainRequest, at: Parameters<typeof serveMemory>[2]): Promise<void> {
   await using context = await Context.create(engineOption(request));
   const ending = new AbortController();
@@ -93,7 +96,7 @@ async function explainToSelf(request: ExplainRequest): Promise<ExplainReport> {
   return reportOf(request, context, worker.endpoint(worker.address()), context.packRkey(map(context, request.remote)));
 }
 
-/** Two processes divide the cards that may be used: the peer has that of the remote memory, this one has the others. */
+/** Divides the permitted cards between two processes: the peer has the card of the remote memory, this process has the others. */
 async function explainToProcess(request: ExplainRequest): Promise<ExplainReport> {
   const { remote } = request;
   const cards = usableCards();
@@ -128,7 +131,7 @@ function usableCards(): AllowedCard[] {
   }
 }
 
-/** The card of the remote memory: by default the first that the local memory does not need. */
+/** Card of the remote memory: by default the first card that the local memory does not use. */
 function cardOfPeer({ local, remote }: ExplainRequest, cards: readonly AllowedCard[]): number {
   const isLocal = local.memoryType !== MemoryType.HOST;
   const needed = isLocal ? (local.card ?? cards.findLast(({ index }) => index !== remote.card)?.index) : undefined;
@@ -143,7 +146,7 @@ function cardOfPeer({ local, remote }: ExplainRequest, cards: readonly AllowedCa
   );
 }
 
-/** The setting for those of the cards that one process has; none where there are no cards to divide. */
+/** Setting for the cards of one process; empty without cards. */
 function deviceList(
   cards: readonly AllowedCard[],
   has: (card: AllowedCard) => boolean,

@@ -1,6 +1,5 @@
 /**
- * The peer of `gaudi-ucx explain --peer process`: a process with memory of its own. It tells its parent its worker address and the key of the memory,
- * and ends with it.
+ * Peer of `gaudi-ucx explain --peer process`: a process that sends its worker address and the remote key of its memory to its parent, and ends with it.
  */
 
 import { Context } from '../../assembly/context.ts';

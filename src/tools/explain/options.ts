@@ -1,4 +1,4 @@
-/** The arguments of `gaudi-ucx explain`: operation, memory on both sides, sizes. Reads texts; opens nothing. */
+/** Arguments of `gaudi-ucx explain`: operation, memory on both sides, sizes. */
 
 import { ENGINE_CHOICES, type EngineChoice } from '../../assembly/program/config.ts';
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../ucp/api/endpoint.ts';
@@ -7,7 +7,7 @@ import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { type PeerPlace, peerPlaceOf } from './remote-peer.ts';
 
-/** Sizes that one call may ask for; a range from 1 byte to the longest has 53. */
+/** Maximum number of sizes; a range from 1 byte to the longest message has 53. */
 export const SIZES_MAX = 64;
 
 /** Memory type and card. */
@@ -24,7 +24,7 @@ export interface ExplainRequest {
   readonly remote: MemoryChoice;
   /** Whether the remote memory is of another process of this machine, or of {@link place}. */
   readonly otherProcess: boolean;
-  /** Where a peer is that another user of this command serves; undefined for this machine. */
+  /** Place of a peer that `explain --serve` runs; undefined for this machine. */
   readonly place: PeerPlace | undefined;
   readonly sizes: readonly number[];
   /** Undefined for UCX_ENGINE. */

@@ -1,4 +1,4 @@
-/** The peer process of `gaudi-ucx explain --peer process`: starts it, receives its worker address and remote key, ends it. */
+/** Peer process of `gaudi-ucx explain --peer process`: starts it, receives its worker address and remote key, and ends it. */
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -21,7 +21,7 @@ export interface PeerMemory {
   readonly engine?: EngineChoice;
 }
 
-/** Worker address and remote key of the peer, or why it failed. */
+/** Worker address and remote key of the peer, or the reason of its failure. */
 export type PeerReply =
   | { readonly address: Uint8Array; readonly key: Uint8Array; readonly failure?: undefined }
   | { readonly failure: string };
@@ -30,7 +30,7 @@ export type PeerReply =
 const END_TIMEOUT_NS = 5e9;
 const PROGRAM = new URL(`./explain-peer-program${extname(import.meta.url)}`, import.meta.url);
 
-/** A process with memory. */
+/** Peer process with memory. */
 export class ExplainPeer {
   readonly address: Uint8Array;
   readonly key: Uint8Array;
@@ -46,7 +46,7 @@ export class ExplainPeer {
 
   /**
    * Starts the process. End it with {@link end}.
-   * @throws UcxError IO_ERROR with the error of the peer, or that it has ended
+   * @throws UcxError IO_ERROR with the error of the peer, or if it has ended
    */
   static async start(memory: PeerMemory): Promise<ExplainPeer> {
     const child = fork(fileURLToPath(PROGRAM), [], {
@@ -64,7 +64,7 @@ export class ExplainPeer {
     throw statusError(Status.IO_ERROR, `the peer process: ${answer?.failure ?? 'has ended'}`);
   }
 
-  /** Ends the process and waits until it has. */
+  /** Ends the process and waits for its end. */
   end(): Promise<void> {
     return endOf(this.#child, this.#ended);
   }

@@ -1,6 +1,6 @@
 /**
- * The peers of `gaudi-ucx explain --peer <address>`: `explain --serve` on another node gives the key of its memory to every worker that asks. The question and
- * the answer are active messages.
+ * Peers of `gaudi-ucx explain --peer <address>`: `explain --serve` on another node sends the remote key of its memory to every worker that requests it. The
+ * request and the reply are active messages.
  */
 
 import type { Context } from '../../assembly/context.ts';
@@ -11,15 +11,15 @@ import type { Worker } from '../../ucp/api/worker.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
-/** Ids of the question and of the answer. */
+/** Active message ids of the request and the reply. */
 const QUESTION_ID = 1;
 const ANSWER_ID = 2;
 const TIMEOUT_MS = 5000;
 const PORT_MAX = 65_535;
-/** Characters of the shortest text that is taken for a worker address. */
+/** Minimum length of a text that is parsed as a worker address. */
 const ADDRESS_LENGTH_MIN = 64;
 
-/** Where a peer is: a listener, or the address of its worker. */
+/** Place of a peer: a listener, or a worker address. */
 export type PeerPlace = { readonly host: string; readonly port: number } | { readonly workerAddress: Uint8Array };
 
 /** Reads `host:port`, `[::1]:port` or a worker address in base64url; undefined for another text. */
@@ -47,8 +47,8 @@ function splitAddress(text: string): { readonly host: string; readonly port?: nu
 }
 
 /**
- * Answers questions for the key of memory until the signal fires.
- * @param tell gets a line for each way of naming this peer
+ * Answers requests for the remote key until the signal fires.
+ * @param tell called with one line for each place by which this peer can be named
  */
 export async function serveMemory(
   context: Context,
@@ -59,7 +59,7 @@ export async function serveMemory(
   const worker = context.worker();
   const key = context.packRkey(memory);
   worker.setAmHandler(QUESTION_ID, (message) => {
-    // A client that goes away meanwhile needs no answer.
+    // A client that has closed its endpoint needs no reply.
     message.replyEndpoint.amSend(ANSWER_ID, key).catch(() => {});
   });
   const listener = worker.listener({ ...at, onConnection: (request) => request.accept() });
@@ -70,8 +70,9 @@ export async function serveMemory(
 }
 
 /**
- * Connects to a peer and asks it for the key of its memory.
- * @throws UcxError ERR_UNREACHABLE with the reason of every transport; TIMED_OUT for a peer that does not answer, as other programs; errors of connecting
+ * Connects to a peer and requests the remote key of its memory.
+ * @throws UcxError ERR_UNREACHABLE with the reason of every transport; TIMED_OUT if the peer does not answer, as is the case for other programs; errors of
+ * connecting
  */
 export async function askPeer(
   worker: Worker,

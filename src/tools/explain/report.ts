@@ -1,10 +1,10 @@
-/** Text of `gaudi-ucx explain`: one row for consecutive sizes with the same choice, and below it why the others were not chosen. Text only. */
+/** Formats the output of `gaudi-ucx explain`: one row for consecutive sizes with the same choice, followed by the reasons against the alternatives. */
 
 import type { Engine } from '../../ucp/api/engine.ts';
 import type { SizeExplanation, SizeLoser } from '../../ucp/api/explanation.ts';
 import { formatBytes, formatTime } from '../base/text-table.ts';
 
-/** Widest line. */
+/** Maximum length of a line. */
 export const REPORT_COLUMNS = 100;
 const MEGABYTE = 1e6;
 const INDENT = '    ';
@@ -17,7 +17,7 @@ export interface ExplainReport {
   /** Whether the remote memory is of another process. */
   readonly otherProcess: boolean;
   readonly emulated: boolean;
-  /** Engine that runs the operation, and why it was chosen. */
+  /** Engine that runs the operation, and the reason for it. */
   readonly engine: Engine;
   readonly sizes: readonly SizeExplanation[];
 }
@@ -64,7 +64,7 @@ function winnerLine(group: readonly SizeExplanation[]): string {
   return line + note;
 }
 
-/** Nothing for an engine without a cost model. */
+/** Empty for an engine without a cost model. */
 function estimatesOf(ends: readonly SizeExplanation[]): string {
   const winners = ends.flatMap(({ winner }) => (winner === undefined ? [] : [winner]));
   if (winners.some(({ estimatedNs }) => estimatedNs === undefined)) return '';
@@ -74,8 +74,7 @@ function estimatesOf(ends: readonly SizeExplanation[]): string {
 }
 
 /**
- * A line for each loser; where its reason changes with the size, those at both ends. Devices of one transport that are out for the same reason
- * share a line.
+ * One line for each alternative; two if its reason changes with the size. Devices of one transport with the same reason share a line.
  */
 function loserLines(group: readonly SizeExplanation[]): string[] {
   const [first, last] = [group[0]!, group.at(-1)!];
@@ -103,7 +102,7 @@ function nameOf({ transport, protocol }: SizeLoser): string {
   return `${protocol ?? ''} ${transport}`;
 }
 
-/** A line in the width of the report, the rest below it. */
+/** Wraps a line to the width of the report. */
 function clipped(line: string): string {
   if (line.length <= REPORT_COLUMNS) return line;
   const cut = line.lastIndexOf(' ', REPORT_COLUMNS);

@@ -1,4 +1,4 @@
-/** `info --blocks`: the register blocks that the driver of a card hands to users, and the registers of one of them. Read only. */
+/** `info --blocks`: register blocks that the driver of a card maps for users, and the registers of one block. Read only. */
 
 import { openNode } from '../../assembly/open-node.ts';
 import type { Program } from '../../assembly/program/program.ts';
@@ -26,15 +26,15 @@ export interface BlocksReport {
   readonly registers?: readonly RegisterValue[];
 }
 
-/** Throws ERR_INVALID_PARAM for a card that is no number. */
+/** Throws ERR_INVALID_PARAM if the card is not a number. */
 export function blocksOptions(blocks: string | true, card: string): BlocksOptions {
   if (!/^\d{1,3}$/.test(card)) throw invalidParam('card', 'must be a card by minor', card);
   return { block: typeof blocks === 'string' ? blocks : undefined, minor: Number(card) };
 }
 
 /**
- * Reads them. Opens the compute context of the card, so no other process may have it.
- * @throws UcxError ERR_GAUDI_DEVICE_BUSY; ERR_GAUDI_PERMISSION_DENIED where UCX_GAUDI_COPY_HW_BLOCK_ACCESS forbids it; ERR_INVALID_PARAM
+ * Reads the blocks. Opens the compute context of the card, which no other process may have open.
+ * @throws UcxError ERR_GAUDI_DEVICE_BUSY; ERR_GAUDI_PERMISSION_DENIED if UCX_GAUDI_COPY_HW_BLOCK_ACCESS forbids it; ERR_INVALID_PARAM
  */
 export function readBlocks(program: Program, { block, minor }: BlocksOptions): BlocksReport {
   const node = openNode(program);
@@ -52,7 +52,7 @@ export function readBlocks(program: Program, { block, minor }: BlocksOptions): B
   }
 }
 
-/** The text of a report. @param all also registers that are 0 */
+/** Formats a report. @param all whether registers that are 0 are printed too */
 export function blocksText(report: BlocksReport, all: boolean): string {
   const { minor, busId, cardName, emulated, blocks, block, registers = [] } = report;
   const source = emulated ? 'emulated' : 'habanalabs kernel driver';

@@ -1,4 +1,4 @@
-/** The command `info`: the options of ucx_info, and which descriptions they ask for. What is described is in the files beside. */
+/** Command `gaudi-ucx info`: the options of ucx_info, and the parts that they select. */
 
 import { Command, Option } from 'commander';
 import { startProgram } from '../../assembly/program/program.ts';
@@ -11,7 +11,7 @@ import { type InfoOptions, readInfo } from './info.ts';
 import { measureMemcpy, memcpyText } from './memcpy.ts';
 import { featuresOf, readUcp, type UcpInfoOptions, ucpText } from './ucp.ts';
 
-/** Options of ucx_info that this command has not, and what serves instead. */
+/** Options of ucx_info that this command lacks, and their replacements. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   b: 'there is no build configuration: -v tells the versions',
   y: 'there are no structures of C: docs/ARCHITECTURE.md describes the types',
@@ -100,7 +100,7 @@ async function run(options: Options, command: Command): Promise<void> {
   process.stdout.write(`${parts.filter((part) => part !== '').join('\n')}\n`);
 }
 
-/** The parts that the options request. Throws ERR_INVALID_PARAM, ERR_UNSUPPORTED. */
+/** Reads the requested parts from the options. Throws ERR_INVALID_PARAM, ERR_UNSUPPORTED. */
 function requestOf(options: Options): Request {
   for (const [letter, advice] of Object.entries(ELSEWHERE)) {
     if (Object.hasOwn(options, letter)) throw elsewhere(letter, advice);
@@ -167,7 +167,7 @@ function elsewhere(letter: string, advice: string): UcxError {
   });
 }
 
-/** Values that JSON does not have. */
+/** Converts values that JSON cannot represent. */
 function jsonValue(_key: string, value: unknown): unknown {
   if (typeof value === 'bigint') return `0x${value.toString(16)}`;
   return value === Number.POSITIVE_INFINITY ? 'inf' : value;

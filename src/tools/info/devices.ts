@@ -15,16 +15,16 @@ const ATOMICS = ['add', 'and', 'or', 'xor', 'fadd', 'fand', 'for', 'fxor', 'swap
 /** A transport on a device of a memory domain. */
 export interface DeviceReport {
   readonly attributes: IfaceAttributes;
-  /** Why the configuration does not let it be used; undefined when it does. */
+  /** Reason why the configuration excludes it; undefined if it does not. */
   readonly exclusion: string | undefined;
 }
 
-/** A component: what it offers, or why it offers nothing here. */
+/** A component: its memory domains, or the reason why it has none. */
 export type DomainReport =
   | { readonly component: string; readonly md: MdAttributes; readonly devices: readonly DeviceReport[] }
   | { readonly component: string; readonly md?: undefined; readonly reason: string };
 
-/** The text for one component. Devices that differ in nothing but their names are one block with all names and their number. */
+/** Formats one component. Devices that differ by name only share a block with all names and their number. */
 export function domainText(report: DomainReport): string {
   if (report.md === undefined) {
     const reason = `#   < no supported devices found: ${report.reason} >`;

@@ -1,4 +1,4 @@
-/** Data and text of `gaudi-ucx info`. command.ts decides which parts are read; each part has a file of its own. */
+/** Data and text of `gaudi-ucx info`. command.ts selects the parts; each part has a file of its own. */
 
 import { components } from '../../assembly/context.ts';
 import { openNode } from '../../assembly/open-node.ts';
@@ -31,7 +31,7 @@ export interface InfoOptions {
 /** The data; parts that were not requested are undefined. */
 export interface InfoReport {
   readonly version: string | undefined;
-  /** The UCX library of the machine: its version and file, or why there is none. */
+  /** UCX library of the machine: version and file, or the reason why there is none. */
   readonly library: UcxLibrary | undefined;
   readonly system: SystemReport | undefined;
   readonly devices: readonly DomainReport[] | undefined;
@@ -39,7 +39,7 @@ export interface InfoReport {
   readonly config: Readonly<Record<string, string>> | undefined;
 }
 
-/** Reads what is asked for. Returns it as data, and as text in the order version, system, devices, configuration. */
+/** Reads the requested parts. Returns them as data, and as text in the order version, system, devices, configuration. */
 export function readInfo(options: InfoOptions): { readonly report: InfoReport; readonly text: string } {
   const program = startProgram();
   const library = options.version || options.devices ? findUcxLibrary(program) : undefined;

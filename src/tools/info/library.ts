@@ -1,4 +1,4 @@
-/** `info -v` and `info -d`: the UCX library of the machine beside this one. What it prints of itself is shown as it is. */
+/** `info -v` and `info -d`: the UCX library of the machine, as it describes itself. */
 
 import type { UcxLibrary } from '../../assembly/ucx-library.ts';
 import { isUcxError } from '../../ucs/type/error.ts';

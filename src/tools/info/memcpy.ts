@@ -1,4 +1,4 @@
-/** `info -M`: how fast this machine copies memory, as ucx_info -M prints it. */
+/** `info -M`: bandwidth of memory copies, as printed by ucx_info -M. */
 
 import { allocateScratch, memcpy } from '../../sys/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';

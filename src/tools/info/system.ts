@@ -1,4 +1,4 @@
-/** `info -s`: the cards of the node as the driver describes them, their links, and where they are. A card that refuses to be asked is shown with the reason. */
+/** `info -s`: cards of the node as described by the driver, their links and their topology. A card that cannot be queried is shown with the reason. */
 
 import type { NetworkDevice, PlacedCard, Topology } from '../../assembly/topology.ts';
 import {
@@ -19,7 +19,7 @@ import {
 import { formatBytes, formatTable } from '../base/text-table.ts';
 import { askCard } from '../node/card-state.ts';
 
-/** The data that is shown. */
+/** Data of the report. */
 export interface SystemSources {
   readonly node: DriverNode;
   readonly topology: Topology;
@@ -43,13 +43,13 @@ export interface CardReport {
   /** Undefined for a card that has never had a device node. */
   readonly minor: number | undefined;
   readonly busId: string;
-  /** The driver's word, or why the card cannot be asked: the same as in `top` and `node status`. */
+  /** Status by the driver, or the reason why the card cannot be queried, as in `top` and `node status`. */
   readonly state: string;
-  /** The whole message of a card that cannot be asked. */
+  /** Complete error message if the card cannot be queried. */
   readonly reason?: string | undefined;
   readonly path?: string | undefined;
   readonly pciPath?: string | undefined;
-  /** Undefined when the platform does not say. */
+  /** Undefined if the platform does not report it. */
   readonly numaNode?: number | undefined;
   /** Names of the devices that share its connection to the machine. */
   readonly siblings?: readonly string[] | undefined;
@@ -61,7 +61,7 @@ export interface CardReport {
 /** The machine: what `info -s --json` prints. */
 export interface SystemReport {
   readonly emulated: boolean;
-  /** Why there are no cards, where that is known. */
+  /** Reason why there are no cards, if known. */
   readonly whyNoCards?: string | undefined;
   readonly cards: readonly CardReport[];
   /** Rows and columns in the order of the cards that have a device node. */
@@ -179,7 +179,7 @@ function portFields(
 
 function portsText(ports: readonly NicPort[]): string {
   const external = ports.filter((port) => port.external).length;
-  // Ports that are wired to a place without a card have no link that could be up.
+  // A port that is wired to an empty slot has no link.
   const unwired = ports.filter((port) => !port.external && port.peer?.busId === undefined).length;
   const wired = ports.filter((port) => port.external || port.peer?.busId !== undefined);
   const states = ports.some(({ linkUp }) => linkUp !== undefined)

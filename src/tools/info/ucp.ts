@@ -1,4 +1,4 @@
-/** `info -p`, `-w`, `-e` and `-m`: data of a context, a worker, an endpoint and an allocation of ucp. It connects to no other process. */
+/** `info -p`, `-w`, `-e` and `-m`: data of a context, a worker, an endpoint and an allocation of UCP in this process. */
 
 import { type Context, Context as ContextFactory } from '../../assembly/context.ts';
 import type { Feature } from '../../ucp/api/features.ts';

@@ -1,4 +1,4 @@
-/** `gaudi-ucx inspect`: what running processes of this user do: contexts, workers, endpoints, pending requests and what they wait for. It changes nothing there. */
+/** Command `gaudi-ucx inspect`: prints contexts, workers, endpoints and pending requests of running processes of this user. It does not change them. */
 
 import { Command } from 'commander';
 import { type InspectAnswer, inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
@@ -12,7 +12,7 @@ import { pause } from '../base/pause.ts';
 
 const INTERVAL_NS_MIN = 100e6;
 const INTERVAL_NS_MAX = 3600e9;
-/** Time for an answer: a process answers when its event loop runs. */
+/** Timeout of an answer. A process answers when its event loop runs. */
 const TIMEOUT = '2s';
 
 interface Options {
@@ -67,7 +67,7 @@ function textOf(answers: readonly InspectAnswer[]): string {
   return `${parts.map((lines) => lines.join('\n')).join('\n\n')}\n`;
 }
 
-/** A signal that ends the command, or the end of its reader. */
+/** Signal that is aborted at SIGINT, SIGTERM and SIGHUP, or when the reader closes the pipe. */
 function watchEnd(): AbortSignal {
   const ending = new AbortController();
   const end = (): void => ending.abort();

@@ -72,7 +72,7 @@ const METRICS: Readonly<Record<CardMetric, readonly ['gauge' | 'counter', string
   habanalabs_nic_port_status: ['gauge', 'Link of a NIC port: 1 is up, 0 is down'],
 };
 
-/** The families; those without values too. */
+/** Metric families, including those without values. */
 export function cardFamilies(node: DriverNode | undefined): MetricFamily[] {
   const values = new Map<CardMetric, MetricValue[]>();
   for (const [name, value] of node === undefined ? [] : cardValues(node)) {
@@ -124,7 +124,7 @@ function readCard(node: DriverNode, control: ControlDevice): CardReading {
   };
 }
 
-/** What the firmware answers; a card that does not have one of them refuses it, and a card in reset refuses all. */
+/** Values of the firmware. A card refuses values that it lacks; a card in reset refuses all. */
 function firmwareValues(control: ControlDevice): (readonly [CardMetric, number])[] {
   const read = (values: () => readonly (readonly [CardMetric, number])[]): ReturnType<typeof values> => {
     try {

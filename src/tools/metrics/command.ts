@@ -1,4 +1,4 @@
-/** `gaudi-ucx metrics`: serves the metrics of all processes of the user and of the cards to Prometheus. Loopback unless told otherwise. */
+/** Command `gaudi-ucx metrics`: serves the metrics of all processes of the user and of the cards to Prometheus, on loopback by default. */
 
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
@@ -14,7 +14,7 @@ const PORT = '9400';
 const PORT_MAX = 65_535;
 const TIMEOUT_NS_MIN = 10e6;
 const TIMEOUT_NS_MAX = 60e9;
-/** Connections at the same time; Prometheus uses one. */
+/** Maximum number of connections; Prometheus uses one. */
 const CONNECTIONS_MAX = 32;
 /** Time that a client may take for its request. */
 const REQUEST_TIMEOUT_MS = 10_000;
@@ -65,7 +65,7 @@ async function serve(
   port: number,
   address: string,
 ): Promise<void> {
-  /** Scrapes that run: clients that come meanwhile share them. */
+  /** Scrapes in progress, shared by all clients that connect meanwhile. */
   const running = new Map<MetricsFormat, Promise<string>>();
   const shared = (format: MetricsFormat): Promise<string> => {
     const known = running.get(format);

@@ -1,4 +1,4 @@
-/** One scrape: asks the processes of the user and the cards, and formats their metrics. The only user of prom-client. */
+/** One scrape: queries the processes of the user and the cards, and formats their metrics by prom-client. */
 
 import { type OpenMetricsContentType, type PrometheusContentType, Registry } from 'prom-client';
 import { type InspectAnswer, type InspectQuery, inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
@@ -64,7 +64,7 @@ function processFamilies(answers: readonly InspectAnswer[]): MetricFamily[] {
   return [up, ...metricFamilies(contexts, threads)];
 }
 
-/** The cards of the machine or of a node server; none if this process would emulate them for itself. */
+/** Cards of the machine or of a node server; none if they would be emulated in this process. */
 function readCards(program: Program): MetricFamily[] {
   let node: DriverNode | undefined;
   try {
@@ -72,7 +72,7 @@ function readCards(program: Program): MetricFamily[] {
     const isOwn = node.emulated && node.kind === 'emulator' && node.serverPid === undefined;
     return cardFamilies(isOwn ? undefined : node);
   } catch (error) {
-    // A node server that ends meanwhile.
+    // The node server has ended meanwhile.
     if (!isUcxError(error)) throw error;
     program.log.debug(`the cards cannot be read: ${error.message}`);
     return cardFamilies(undefined);

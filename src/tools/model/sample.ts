@@ -1,6 +1,6 @@
 /**
- * Samples for `gaudi-ucx top`: the state of every card by its control node, and the counters of an emulated node. It opens control nodes only, so the
- * owners of the cards keep them; a card that does not answer is shown with its state and asked again.
+ * Samples of a node: the state of every card by its control node, and the counters of an emulated node. The compute contexts of the cards stay free; a card
+ * that does not answer is sampled with its state and queried again.
  */
 
 import type { CardEntry, DriverNode, NodeTransfers } from '../../driver/port.ts';
@@ -36,7 +36,7 @@ export interface CardSample {
   readonly minor: number;
   readonly busId: string;
   readonly moduleId: number | undefined;
-  /** Status as the driver names it, or why the card does not answer: as in `info -s` and `node status`. */
+  /** Status by the driver, or the reason why the card does not answer, as in `info -s` and `node status`. */
   readonly status: string;
   /** False if only minor and bus id are known. */
   readonly answers: boolean;
@@ -117,7 +117,7 @@ export class TopSampler {
       const entry = entries.find((present) => present.minor === minor);
       return entry === undefined ? silentCard(minor, busId, undefined, 'removed') : this.#read(entry, buses);
     });
-    // Asked last: if the node answers this, it was present for all of the above.
+    // Queried last: if the node answers, it was present during all queries above.
     const transfers = node.transfers?.();
     if (node.transfers !== undefined && transfers === undefined) throw nodeGone();
     return {
@@ -180,7 +180,7 @@ function readCard(node: DriverNode, control: ControlDevice, info: HwIpInfo, buse
   const freeBytes = Number(getDramUsage(control).dramFreeMem);
   const resets = getResetCount(control);
   const counters = getCsCounters(control);
-  // The rest answers EBUSY in reset.
+  // All other queries fail with EBUSY during a reset.
   const pci = isOperational ? getPciCounters(control) : { rxThroughput: 0n, txThroughput: 0n };
   const ports = getNicPorts(control, info, node);
   return {

@@ -1,5 +1,5 @@
 /**
- * What `gaudi-ucx top` shows: two samples of a node as rates. Pure. This is also the shape of a line of `--json`: fields are only ever added.
+ * Model of `gaudi-ucx top`: rates between two samples of a node. A line of `--json` has this shape, so fields are added and never removed.
  */
 
 import type { CardSample, NodeSample } from './sample.ts';
@@ -31,7 +31,7 @@ export interface TopCard {
   readonly clockMhz: number;
   readonly hostToDevice: number;
   readonly deviceToHost: number;
-  /** Undefined for real cards: nothing counts it. */
+  /** Undefined for real cards, which have no counter. */
   readonly deviceToDevice: number | undefined;
   readonly hardResets: number;
   readonly computeResets: number;
@@ -49,7 +49,7 @@ export interface TopLink {
   readonly bytesPerSecond: number | undefined;
 }
 
-/** The data that is shown. */
+/** Model of a node. */
 export interface TopModel {
   readonly emulated: boolean;
   /** The process that serves an emulated node; undefined for one in this process. */

@@ -1,6 +1,5 @@
 /**
- * What the page shows at one moment: the model of `top`, what processes tell of themselves as `inspect` asks them, and what the page can do. Plain data that
- * JSON carries. Pure.
+ * Model of the page: the model of `top`, snapshots of processes as in `inspect`, and the actions that are available. Data for JSON.
  */
 
 import type { InspectAnswer } from '../../assembly/inspect/inspect-client.ts';
@@ -46,7 +45,7 @@ export interface WebProcess {
   readonly pending: number;
   readonly groups: readonly PendingGroup[];
   readonly arenas: readonly ArenaUse[];
-  /** Why it does not answer; undefined if it does. */
+  /** Reason why the process does not answer; undefined if it answers. */
   readonly failure: string | undefined;
 }
 
@@ -63,7 +62,7 @@ export interface WebExchange {
   readonly output: string;
 }
 
-/** Everything. */
+/** The complete model. */
 export interface WebModel {
   readonly top: TopModel;
   readonly processes: readonly WebProcess[];

@@ -1,6 +1,6 @@
 /**
- * The program of the node server that `gaudi-ucx run` starts: serves until no process sees its device nodes any more. Its first argument has the options of
- * the node; on descriptor 3 it writes one line, and learns of the end of its starter.
+ * Program of the node server that `gaudi-ucx run` starts. It serves until no process uses its mounts. Its first argument has the options of the node. It writes
+ * one line to descriptor 3, and detects there that the process that has started it has ended.
  */
 
 import { rmSync } from 'node:fs';
@@ -20,7 +20,7 @@ function answer(line: ServerAnswer): void {
 
 try {
   const server = startNodeServer(readProgram(), socket, description, { trace });
-  // After the connection of the starter its socket has no more use.
+  // No client connects after the process that has started the server.
   const end = (): void => {
     server.closeWhenUnused();
     rmSync(dirname(socket), { recursive: true, force: true });

@@ -1,4 +1,4 @@
-/** `gaudi-ucx node`: starts, shows, breaks and ends the node server. */
+/** Command `gaudi-ucx node`: starts, shows and ends a node server, and injects faults into its cards. */
 
 import { spawn } from 'node:child_process';
 import { closeSync, fstatSync, openSync, readFileSync, realpathSync } from 'node:fs';
@@ -39,12 +39,12 @@ interface FaultOptions extends SocketOption, FaultArguments {
   readonly json?: boolean;
 }
 
-/** Time between two pictures of the page. */
+/** Interval between two models of the page. */
 const WEB_INTERVAL_NS = 1e9;
 const SOCKET = '--socket <path>';
 const SOCKET_HELP = 'socket of the server (default: what UCX_GAUDI_DRIVER names, else one in XDG_RUNTIME_DIR)';
 
-/** The command with its subcommands. */
+/** Makes the command with its subcommands. */
 export function nodeCommand(): Command {
   const node = new Command('node')
     .description('an emulated node for several processes')
@@ -108,7 +108,7 @@ export function nodeCommand(): Command {
   return node;
 }
 
-/** The folder for the device nodes, which must exist. The C library's realpath, unlike that of Node, does not ask a mount whose server was killed. */
+/** Folder of the device nodes, which must exist. The realpath of the C library, unlike that of Node.js, does not access a mount whose server was killed. */
 function devicesOf({ devices }: UpOptions): string | undefined {
   return devices === undefined ? undefined : realpathSync.native(devices);
 }
@@ -149,11 +149,11 @@ async function serve(options: UpOptions, command: Command): Promise<void> {
   await page?.run(WEB_INTERVAL_NS, ended.signal);
   await server.closed;
   page?.close();
-  // Handlers of signals keep nothing alive, but a parent's channel would.
+  // Signal handlers do not keep the process alive, but the channel to a parent does.
   if (process.connected) process.disconnect();
 }
 
-/** The page of a server that is up; one that cannot be served ends the server. */
+/** Opens the page of a running server. A failure closes the server. */
 async function openPage(program: Program, server: NodeServer, socket: string, port: number): Promise<WebSession> {
   try {
     return await WebSession.open(program, webNodeOf(server, socket), port);
@@ -228,7 +228,7 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
   process.stdout.write(`${answer}\n`);
 }
 
-/** Without this process, which is a client only because it asks. */
+/** Removes this process from the clients. */
 function withoutSelf(status: NodeStatus): NodeStatus {
   return { ...status, clients: status.clients.filter(({ pid }) => pid !== process.pid) };
 }

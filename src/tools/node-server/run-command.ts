@@ -1,4 +1,4 @@
-/** `gaudi-ucx run`: runs any program on the device nodes of emulated cards. */
+/** Command `gaudi-ucx run`: runs any program on device nodes of emulated cards. */
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -67,7 +67,7 @@ function socketOf({ socket }: RunOptions): string | undefined {
 }
 
 /**
- * Starts a node server, which is not a child of this process: the program that it becomes expects no children.
+ * Starts a node server that is not a child of this process, which will execute the program in its place.
  * @throws UcxError ERR_NODE_START, ERR_INVALID_PARAM
  */
 async function startServer(options: RunOptions, command: Command): Promise<RemoteNode> {
@@ -83,7 +83,7 @@ async function startServer(options: RunOptions, command: Command): Promise<Remot
     detached: true,
     stdio: ['ignore', 'ignore', 'inherit', 'pipe'],
   });
-  // Its end tells the server that this process has become the program, or has ended.
+  // The server detects by its end that this process has executed the program, or has ended.
   const channel = shell.stdio[3] as Socket;
   const line = await firstLine(channel);
   channel.unref();
@@ -102,7 +102,7 @@ async function startServer(options: RunOptions, command: Command): Promise<Remot
   throw new UcxError({ code: answer.code ?? 'ERR_NODE_START', status: Status.IO_ERROR, message: answer.message });
 }
 
-/** The first line of a stream; empty if it ends before. */
+/** Reads the first line of a stream; empty if the stream ends before. */
 async function firstLine(stream: Readable): Promise<string> {
   let text = '';
   for await (const chunk of stream.iterator({ destroyOnReturn: false })) {

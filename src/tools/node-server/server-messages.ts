@@ -1,4 +1,4 @@
-/** What `gaudi-ucx run` and the node server that it starts tell each other. Types only. */
+/** Messages between `gaudi-ucx run` and the node server that it starts. Types only. */
 
 import type { NodeDescription } from '../../assembly/node-server.ts';
 
@@ -11,7 +11,7 @@ export interface ServerArguments {
   readonly trace?: string;
 }
 
-/** The line with which it answers. */
+/** Answer of the server, one line. */
 export type ServerAnswer =
   | { readonly serving: true }
   | { readonly serving: false; readonly message: string; readonly code?: string };

@@ -1,11 +1,11 @@
-/** `gaudi-ucx trace`: compares traces of ioctls. Recording them is `gaudi-ucx node up --trace`. */
+/** Command `gaudi-ucx trace`: compares traces of ioctls, which `gaudi-ucx node up --trace` records. */
 
 import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
 import { diffTraces } from '../../assembly/node-server.ts';
 import { EXIT_FAILURE, readArguments } from '../base/command-line.ts';
 
-/** The command with its subcommands. */
+/** Makes the command with its subcommands. */
 export function traceCommand(): Command {
   const trace = new Command('trace').description('traces of ioctls, recorded by node up --trace');
   trace

@@ -1,5 +1,5 @@
 /**
- * The state of a card in a few words, the same in every command: the driver's sysfs attribute `status`, or why the card refuses to be opened.
+ * State of a card as all commands show it: the sysfs attribute `status` of the driver, or the reason why the card cannot be opened.
  */
 
 import { type ControlDevice, type DriverNode, getDeviceStatus, openControl } from '../../hlthunk/index.ts';
@@ -25,14 +25,14 @@ export function stateOf(control: ControlDevice): string {
   return HL_DEVICE_STATUS_TEXT.get(status) ?? `status ${status}`;
 }
 
-/** The state of a card that refuses to be opened: that of sysfs if it explains the refusal, else the meaning of the errno. */
+/** State of a card that cannot be opened: that of sysfs unless the card is operational, else the meaning of the errno. */
 export function stateOfRefusal(node: DriverNode, minor: number, { message, details }: UcxError): string {
   const state = node.attribute(minor, 'status');
   if (state !== undefined && state !== OPERATIONAL) return state;
   return REFUSALS[String(details['errno'])] ?? message;
 }
 
-/** The answer of a card, or why it gave none. */
+/** Answer of a card, or the reason why there is none. */
 export type CardAnswer<T> =
   | { readonly state: string; readonly card: T; readonly reason?: undefined }
   | { readonly state: string; readonly card?: undefined; readonly reason: string };

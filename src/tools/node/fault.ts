@@ -1,4 +1,4 @@
-/** The faults of `gaudi-ucx node fault`: parsed from its arguments, and described in a sentence. The emulator carries them out. */
+/** Faults of `gaudi-ucx node fault`: parses its arguments and describes a fault in a sentence. The emulator injects the faults. */
 
 import { type Fault, readFault } from '../../assembly/node-server.ts';
 import { Errno, errnoName } from '../../sys/index.ts';
@@ -9,7 +9,7 @@ import { formatTime } from '../base/text-table.ts';
 
 const STATUSES: Readonly<Record<string, number>> = HL_DEVICE_STATUS;
 const ERRNOS: Readonly<Record<string, number>> = Errno;
-/** The options of the command that say more about a fault, as they are typed. */
+/** Options of a fault, as text. */
 export interface FaultArguments {
   readonly nth?: string;
   readonly errno?: string;
@@ -22,7 +22,7 @@ export interface FaultArguments {
 }
 
 /**
- * The fault that arguments ask for.
+ * Parses the arguments of a fault.
  * @throws UcxError ERR_INVALID_PARAM that names the argument
  */
 export function faultOf(kind: string, given: FaultArguments): Fault {

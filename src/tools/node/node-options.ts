@@ -1,9 +1,9 @@
-/** The options that describe an emulated node, of all commands that start one. Starting it is theirs. */
+/** Options that describe an emulated node, for all commands that start one. */
 
 import type { Command } from 'commander';
 import { type NodeDescription, readNodeDescription } from '../../assembly/node-server.ts';
 
-/** Their values. */
+/** Values of the options. */
 export interface NodeOptions extends NodeDescription {
   readonly config?: string;
 }

@@ -1,4 +1,7 @@
-/** A node server of this process for the programs that it tells about it: at a socket in a temporary folder. Not that of `node up`, which others find by themselves. */
+/**
+ * Node server in this process for the programs that it starts, with its socket in a temporary folder. Other programs do not find it, unlike that of `node
+ * up`.
+ */
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,7 +17,7 @@ export interface PrivateNode {
   close(): Promise<void>;
 }
 
-/** Starts one. Throws what {@link startNodeServer} throws. */
+/** Starts a node server. Throws the errors of {@link startNodeServer}. */
 export function startPrivateNode(program: Program, description: NodeDescription = {}): PrivateNode {
   const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-node-'));
   const removeFolder = (): void => rmSync(folder, { recursive: true, force: true });

@@ -10,7 +10,7 @@ import { startPrivateNode } from './private-node.ts';
 /** A node that several processes can use. */
 export interface SharedNode {
   readonly emulated: boolean;
-  /** Those that the configuration allows, by logical index. */
+  /** Cards that the configuration permits, by logical index. */
   readonly cards: readonly AllowedCard[];
   /** Value of UCX_GAUDI_DRIVER for programs that use the node. */
   readonly driver: string;
@@ -41,7 +41,7 @@ function serveNode(program: Program, count: number | undefined): SharedNode {
   return { emulated: true, cards: allowedCards(program, server.node), driver: `emulator:${socketPath}`, close };
 }
 
-/** The environment of a process that sees one card alone. @param driver value of UCX_GAUDI_DRIVER */
+/** Environment of a process that uses one card only. @param driver value of UCX_GAUDI_DRIVER */
 export function cardEnvironment(
   { name, index, card: { busId, moduleId } }: AllowedCard,
   driver: string,

@@ -1,4 +1,4 @@
-/** `gaudi-ucx perftest`: the command line of the test, in both its modes. It parses and prints; the test is in session.ts. */
+/** Command `gaudi-ucx perftest`: options and output of client, server and loopback. session.ts runs the tests. */
 
 import { basename } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
@@ -37,7 +37,7 @@ const DEFAULT_PORT = '13337';
 /** V8's limit for the calls that it compiles into one function, in bytes of bytecode: see docs/guide/tuning.md. */
 const INLINING_OPTION = '--max-inlined-bytecode-size-cumulative';
 const INLINED_BYTES_MAX = 4000;
-/** Version of the conversation of two sides. */
+/** Version of the protocol between two sides. */
 const PROTOCOL = 3;
 
 interface CommandOptions extends PatternOptions {
@@ -102,7 +102,7 @@ async function run(host: string | undefined, options: CommandOptions, command: C
     await runRanks(host, options, command);
     return;
   }
-  // As the guide advises programs of short messages; before anything that matters is compiled.
+  // docs/guide/tuning.md recommends it for short messages. It must be set before the hot functions are compiled.
   const isGiven = process.execArgv.some((argument) => argument.startsWith(INLINING_OPTION));
   if (!isGiven) setFlagsFromString(`${INLINING_OPTION}=${INLINED_BYTES_MAX}`);
   const cpus = readArguments(command, () => {
@@ -126,7 +126,7 @@ async function run(host: string | undefined, options: CommandOptions, command: C
   }
 }
 
-/** Options that a pattern has beside those of its test. */
+/** Options of patterns in addition to those of a test. */
 const PATTERN_FLAGS: ReadonlySet<string> = new Set(['pattern', 'ranks', 'batch', 'kv', 'p', 'f', 'v', 'json']);
 
 async function runRanks(host: string | undefined, options: CommandOptions, command: Command): Promise<void> {
@@ -142,7 +142,7 @@ async function runRanks(host: string | undefined, options: CommandOptions, comma
   await runPattern(spec, launched, form, print);
 }
 
-/** Throws ERR_INVALID_PARAM, ERR_UNSUPPORTED for what neither side can do: before the other one is called or waited for. */
+/** Throws ERR_INVALID_PARAM or ERR_UNSUPPORTED for options that no side supports, before the connection is made. */
 function checkArguments(host: string | undefined, options: CommandOptions): void {
   const isLoopback = options.l === true;
   if (isLoopback && host !== undefined) {
@@ -158,7 +158,7 @@ function checkArguments(host: string | undefined, options: CommandOptions): void
   if (isLoopback || host !== undefined || options.t !== undefined) testsOf(options);
 }
 
-/** True for an error by which an interruption ends what it meets. */
+/** Whether an error is the result of an interruption. */
 function isEnd(error: unknown): boolean {
   return (
     (isUcxError(error) && error.status === Status.CANCELED) || (error instanceof Error && error.name === 'AbortError')

@@ -1,4 +1,4 @@
-/** The output of perftest: headers, rows and CSV with the columns of ucx_perftest. Text only; it measures nothing. */
+/** Formats the output of perftest: headers, rows and CSV with the columns of ucx_perftest. */
 
 import type { Measurement } from './measure/meter.ts';
 import { messageBytes, type TestSpec } from './options/spec.ts';

@@ -1,4 +1,4 @@
-/** `gaudi-ucx profile`: its argument and its output. */
+/** Command `gaudi-ucx profile`: prints the summary of a profile. */
 
 import { Command } from 'commander';
 import { readArguments } from '../base/command-line.ts';

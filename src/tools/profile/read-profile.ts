@@ -1,4 +1,4 @@
-/** Reads a file of UCX_PROFILE_FILE: its events and sums. It does not judge them; a file of another program is refused. */
+/** Reads the events and sums of a file of UCX_PROFILE_FILE. A file of another program is refused. */
 
 import { readFileSync } from 'node:fs';
 import type { AccumulatedSpans } from '../../ucs/profile/trace.ts';
@@ -32,7 +32,7 @@ const NS_PER_US = 1000;
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** @throws UcxError ERR_INVALID_PARAM for a file that is no profile; the error of node:fs */
+/** @throws UcxError ERR_INVALID_PARAM if the file is not a profile; the error of node:fs */
 export function readProfile(path: string): ProfileFile {
   const text = readFileSync(path, 'utf8');
   if (text === '') throw notProfile(path, 'it is empty: its process has not ended yet, or was killed');
@@ -51,7 +51,7 @@ export function readProfile(path: string): ProfileFile {
   return { title, lost, events: eventsOf(traceEvents, path), sums: accumulated.map((sum) => sumOf(sum, path)) };
 }
 
-/** Pairs begin and end of each event by its id. */
+/** Joins the begin and the end of each event by its id. */
 function eventsOf(traceEvents: readonly unknown[], path: string): ProfileEvent[] {
   const begun = new Map<unknown, Fields>();
   const events: ProfileEvent[] = [];

@@ -1,4 +1,4 @@
-/** The summary of a profile: counts, times, bytes and failures by timeline and name. Pure. */
+/** Summary of a profile: counts, times, bytes and failures by timeline and name. */
 
 import { formatBytes, formatTable, formatTime } from '../base/text-table.ts';
 import { percentileOf } from '../perftest/measure/meter.ts';
@@ -22,7 +22,7 @@ export interface SummaryRow {
   readonly failed: Readonly<Record<string, number>>;
 }
 
-/** A profile in short. */
+/** Summary of a profile. */
 export interface ProfileSummary {
   readonly title: string;
   readonly lost: number;

@@ -1,4 +1,4 @@
-/** Starts ranks as processes of this node, one card for each where there are enough, and collects their results. What they run is in their program. */
+/** Starts ranks as processes of this node, each with a card of its own if there are enough, and collects their results. */
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -12,7 +12,7 @@ import type { RankAssignment, RankMessage } from './rank-messages.ts';
 
 /** Time after which ranks that have not ended after the first failure are killed. */
 const END_TIMEOUT_NS = 10e9;
-/** Without cards: host memory needs none. */
+/** Transports of ranks without cards. */
 const HOST_TLS = '^gaudi_cpy,gaudi_ipc';
 
 /** A run of several ranks. */

@@ -1,13 +1,13 @@
-/** What the process of a rank and the one that has started it tell each other. Types only. */
+/** Messages between the process of a rank and the process that has started it. Types only. */
 
-/** The argument of the process: what to run, as data, and which rank it is. */
+/** Argument of the process of a rank: specification of the run, and number of the rank. */
 export interface RankAssignment<S> {
   readonly spec: S;
   readonly rank: number;
   readonly size: number;
 }
 
-/** A message of the process: a result, or why it has failed. */
+/** Message of a rank: a result, or the reason of its failure. */
 export type RankMessage<R> =
   | { readonly kind: 'result'; readonly result: R }
   | { readonly kind: 'failure'; readonly text: string };

@@ -1,4 +1,4 @@
-/** The side of a rank's process: its assignment, its exchange with the other ranks, and its results and failure for the process that has started it. */
+/** Process of a rank: reads its assignment, opens the exchange with the other ranks, and sends results or a failure to the process that has started it. */
 
 import { forkedExchange } from '../../coll/exchange/forked.ts';
 import type { LaunchedRank } from '../../coll/exchange/listener.ts';
@@ -8,7 +8,7 @@ import type { RankAssignment, RankMessage } from './rank-messages.ts';
 
 /**
  * Runs the rank of this process, which launchRanks has started.
- * @param run what the rank does; it gives its results to `report`
+ * @param run function of the rank; it passes its results to `report`
  */
 export async function runRankProgram<S, R>(
   run: (spec: S, launched: LaunchedRank, report: (result: R) => void) => Promise<void>,

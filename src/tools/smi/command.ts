@@ -1,4 +1,4 @@
-/** `gaudi-ucx smi`: its options, which are those of hl-smi, and its loop. What is printed is in the files beside. */
+/** Command `gaudi-ucx smi`: the options of hl-smi, and repeated output. */
 
 import { Command, Option } from 'commander';
 import { openNode } from '../../assembly/open-node.ts';
@@ -88,7 +88,7 @@ async function run(options: Options, command: Command): Promise<void> {
   await show(print, options.device, seconds);
 }
 
-/** What the options ask for. @throws UcxError ERR_INVALID_PARAM */
+/** Reads the options. @throws UcxError ERR_INVALID_PARAM */
 function printerOf({ listAips, query, display, queryAip, format = 'csv', n, P, json }: Options): Printer {
   const isDetailed = query === true || display !== undefined;
   const asked = [listAips, isDetailed, queryAip !== undefined, n !== undefined, json].filter((each) => each);
@@ -123,7 +123,7 @@ function secondsOf(loop: string | true | undefined): number | undefined {
   throw invalidParam('-l', `must be seconds from 0.1 to ${LOOP_SECONDS_MAX}`, text);
 }
 
-/** Prints once, or again and again until a signal. */
+/** Prints once, or repeatedly until a signal. */
 async function show(print: Printer, device: string | undefined, seconds: number | undefined): Promise<void> {
   const program = startProgram();
   const node = openNode(program);

@@ -6,7 +6,7 @@ import type { SmiCard } from './smi-card.ts';
 
 type Field = readonly [name: string, value: string | number | undefined];
 
-/** The sections, by the names that `-d` takes. FAN and the like are in it because scripts ask for them: cards of this kind have none. */
+/** Sections by their names for `-d`. FAN and similar sections exist for scripts of other cards; Gaudi cards have no values for them. */
 const SECTIONS: Readonly<Record<string, readonly [title: string, fields: (card: SmiCard) => readonly Field[]]>> = {
   PRODUCT: [
     'Product',

@@ -5,7 +5,7 @@ import { invalidParam } from '../../ucs/type/error.ts';
 import { UNKNOWN } from './queries.ts';
 import type { SmiCard } from './smi-card.ts';
 
-/** What `-n` tells of ports: whether their links are up, or where they lead. */
+/** Views of ports for `-n`: states of the links, or places that the ports lead to. */
 export const PORT_VIEWS = ['link', 'ports'] as const;
 /** One of them. */
 export type PortView = (typeof PORT_VIEWS)[number];

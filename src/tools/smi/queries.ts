@@ -1,9 +1,9 @@
-/** The values of `smi -Q`, by the names of hl-smi: text and unit. What no driver interface tells is N/A. */
+/** Values of `smi -Q` by the names of hl-smi: text and unit. Values that no driver interface reports are N/A. */
 
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { SmiCard } from './smi-card.ts';
 
-/** What is not known. */
+/** Text of unknown values. */
 export const UNKNOWN = 'N/A';
 
 /** Bytes of a MiB, the unit of memory. */
@@ -24,7 +24,7 @@ const micro = (ns: number | undefined): number | undefined =>
   ns === undefined ? undefined : Math.round(ns / NS_PER_US);
 const whole = (value: number | undefined): number | undefined => (value === undefined ? undefined : Math.round(value));
 
-/** All values. Counters of ECC errors, serial numbers and UUIDs come from the firmware by ways that the upstream driver does not have. */
+/** All values. The upstream driver has no interface for counters of ECC errors, serial numbers and UUIDs. */
 const QUERIES: Readonly<Record<string, Query>> = {
   timestamp: { read: (_card, time) => time },
   name: { read: ({ name }) => name },

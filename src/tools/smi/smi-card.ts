@@ -1,4 +1,4 @@
-/** The cards as `gaudi-ucx smi` shows them: what the driver, sysfs and its sensors tell; undefined for what none of them does. It opens control nodes only. */
+/** Cards of `gaudi-ucx smi`: values of the driver, of sysfs and of sensors; undefined for unknown values. It opens control nodes only. */
 
 import {
   type CardEntry,
@@ -54,7 +54,7 @@ export interface SmiCard {
   readonly hardResets: number | undefined;
   readonly computeResets: number | undefined;
   readonly ports: readonly NicPort[] | undefined;
-  /** To every card of the table; undefined for itself and where the driver does not tell. */
+  /** Links to every card of the table; undefined for the card itself, and if the driver does not report them. */
   readonly links: readonly (CardLinks | undefined)[];
   /** Process with the compute context, and its command line. */
   readonly pid: number | undefined;
@@ -107,7 +107,7 @@ function cardOf(node: DriverNode, entries: readonly CardEntry[], entry: CardEntr
   };
 }
 
-/** What the driver answers; a card in reset refuses some of it. */
+/** Values of the driver. A card in reset refuses some queries. */
 function answersOf(node: DriverNode, control: ControlDevice) {
   const info = getHwIpInfo(control);
   const usage = unlessRefused(() => getDramUsage(control));

@@ -8,7 +8,7 @@ const MIB = 2 ** 20;
 const RULE = '|-------------------------------+----------------------+----------------------+';
 const NAME_LENGTH_MAX = 40;
 
-/** What is printed above the cards. */
+/** Contents of the header. */
 export interface SmiHead {
   /** Version of this program. */
   readonly version: string;

@@ -13,7 +13,7 @@ export interface TopologyColumns {
   readonly numa: boolean;
 }
 
-/** The links from each card to each other one: those that are up, of all. */
+/** Matrix of links between cards: number of links that are up, and number of all links. */
 export function linkMatrix(cards: readonly SmiCard[]): string {
   const head = ['', ...cards.map(({ index }) => `AIP${index}`)];
   const rows = cards.map(({ index, links }) => [

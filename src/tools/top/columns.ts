@@ -1,4 +1,4 @@
-/** The columns of the cards in `gaudi-ucx top`: what each shows, how wide it is, and which fit on a screen. Pure. */
+/** Columns of the cards in `gaudi-ucx top`: contents, width, and selection for the width of a screen. */
 
 import type { TopCard } from '../model/top-model.ts';
 import { OPERATIONAL } from '../node/card-state.ts';
@@ -84,7 +84,7 @@ export function errorsOf({ hardResets, refusedSubmissions, faults, status }: Top
   return hardResets + refusedSubmissions + faults.length + (status === OPERATIONAL ? 0 : 1);
 }
 
-/** `1.2G`, at most six characters; a dash for what is not counted. */
+/** Formats a number such as `1.2G` with at most six characters; a dash if there is no counter. */
 export function rateText(bytesPerSecond: number | undefined): string {
   if (bytesPerSecond === undefined) return '-';
   let value = bytesPerSecond;
@@ -96,7 +96,7 @@ export function rateText(bytesPerSecond: number | undefined): string {
   return `${unit === 0 || value >= 99.95 ? Math.round(value) : value.toFixed(1)}${UNITS[unit]}`;
 }
 
-/** A text of this many columns at most. */
+/** Cuts a text to a number of columns. */
 export function clip(text: string, columns: number): string {
   return text.length <= columns ? text : `${text.slice(0, columns - 1)}…`;
 }

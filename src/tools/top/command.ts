@@ -1,4 +1,4 @@
-/** `gaudi-ucx top`: the cards of a node, live: memory, engines, throughput, links, errors. It opens control nodes only. */
+/** Command `gaudi-ucx top`: live view of memory, engines, throughput, links and errors of the cards of a node. It opens control nodes only. */
 
 import { Command } from 'commander';
 import { openNode } from '../../assembly/open-node.ts';
@@ -92,7 +92,7 @@ class View {
     }
   }
 
-  /** Prints a picture or a line of JSON after every interval; one of them, or until a signal. */
+  /** Prints a view or a line of JSON after every interval, once or until a signal. */
   async print(json: boolean, once: boolean): Promise<void> {
     const undo = this.#onSignals();
     this.#sample();
@@ -125,7 +125,7 @@ class View {
     else this.#scroll = Math.max(0, this.#scroll + (key === 'up' ? -1 : 1));
   }
 
-  /** Waits for the next sample; false when there is none. */
+  /** Waits for the next sample. Resolves to false at the end. */
   #sleep(): Promise<boolean> {
     return pause(this.#clock, this.#intervalNs, this.#end.signal);
   }
@@ -144,7 +144,7 @@ class View {
   }
 }
 
-/** The size of a picture that does not scroll: as wide as the terminal, and of any height. */
+/** Size of a view that does not scroll: as wide as the terminal, and as high as needed. */
 function outputSize(): Screen {
   return { columns: process.stdout.columns ?? SMALLEST_SCREEN.columns, rows: Number.POSITIVE_INFINITY };
 }

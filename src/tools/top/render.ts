@@ -1,6 +1,6 @@
 /**
- * Renders `gaudi-ucx top` as lines of text for a screen of a given size. Eight cards fit on 80 columns and 24 rows; wider screens show more columns, lower screens
- * scroll. Pure; it does not access the terminal.
+ * Renders `gaudi-ucx top` as lines of text for a screen of a given size. Eight cards fit on 80 columns and 24 rows; wider screens show more columns, lower
+ * screens scroll.
  */
 
 import type { TopCard, TopLink, TopModel } from '../model/top-model.ts';
@@ -25,7 +25,7 @@ export interface View {
   readonly sort: SortOrder;
   /** Lines of the scrolling part that are above the screen. */
   readonly scroll: number;
-  /** Whether the user has keys, which a line explains, and colours are shown. */
+  /** Whether the view is interactive: it then has colours and a line with the keys. */
   readonly isLive: boolean;
 }
 
@@ -84,7 +84,7 @@ function titleLine({ emulated, cards, seconds, driverVersion }: TopModel, title:
 
 /** The help for the keys, and a notice when the node is emulated by this process. */
 function noticeLine({ emulated, serverPid, driverVersion }: TopModel, { isLive, sort }: View): string {
-  // Behind device nodes there is a driver with a version.
+  // Emulated cards behind device nodes have a driver version.
   const isOwn = emulated && serverPid === undefined && driverVersion === undefined;
   const notice = isOwn ? "this process's own emulated node: no other program uses it (gaudi-ucx node up)" : '';
   if (!isLive) return notice;

@@ -1,5 +1,5 @@
 /**
- * The terminal of a live view: switches to the alternate screen, reads keys, and restores the terminal however the program ends. It does not make the contents.
+ * Terminal of a live view: switches to the alternate screen, reads keys, and restores the terminal at every end of the program.
  */
 
 import type { Screen } from './render.ts';
@@ -80,13 +80,13 @@ export class LiveScreen {
     input.resume();
   }
 
-  /** The size now; 80 by 24 where the terminal does not say. */
+  /** Current size; 80 by 24 if the terminal does not report it. */
   get size(): Screen {
     const { columns, rows } = this.#terminal.output;
     return { columns: columns ?? 80, rows: rows ?? 24 };
   }
 
-  /** Shows lines, in place of what was there. */
+  /** Replaces the contents of the screen. */
   show(lines: readonly string[]): void {
     const text = lines.map((line) => line + CLEAR_LINE).join('\r\n');
     this.#terminal.output.write(HOME + text + CLEAR_BELOW);

@@ -1,4 +1,4 @@
-/** `gaudi-ucx web`: its options and its end. What it shows is in web-session.ts. */
+/** Command `gaudi-ucx web`: serves the page until a signal. web-session.ts makes its contents. */
 
 import { Command } from 'commander';
 import { type Program, startProgram } from '../../assembly/program/program.ts';

@@ -1,9 +1,12 @@
-/** Server-sent events for several clients: each gets the newest model. A slow client misses models instead of having them queued, and is ended if it never reads. */
+/**
+ * Server-sent events for several clients, each of which receives the newest model. Models are not queued for a slow client; a client that never reads is
+ * disconnected.
+ */
 
 import type { ServerResponse } from 'node:http';
 import type { Clock } from '../../ucs/sys/clock.ts';
 
-/** Clients at the same time. */
+/** Maximum number of clients. */
 export const CLIENTS_MAX = 16;
 /** Bytes that may wait for a client before it misses a model. */
 const BACKLOG_BYTES_MAX = 1 << 20;
@@ -12,7 +15,7 @@ const STALLED_NS_MAX = 30e9;
 
 interface Client {
   readonly response: ServerResponse;
-  /** Since when it has not read; undefined while it does. */
+  /** Time since which the client has not read; undefined if it reads. */
   stalledNs: number | undefined;
 }
 

@@ -1,11 +1,11 @@
-/** The demo's exchange as a child process, for the page to watch: at most one at a time. Its traffic is seen on the links, like that of any program. */
+/** Exchange of the demonstration as a child process, at most one at a time. The page shows its traffic like that of any program. */
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { WebExchange } from '../model/web-model.ts';
 
-/** Characters of output that are kept: the last ones. */
+/** Maximum number of characters of output; older ones are dropped. */
 const OUTPUT_LENGTH_MAX = 4000;
 
 /** The exchange. */

@@ -1,4 +1,4 @@
-/** Who may talk to the page's server: requests to a loopback name, from its own page, with the token of its URL. Pure. */
+/** Access rules of the server of the page: a request must name a loopback host, come from the own page, and have the token of the URL. */
 
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
@@ -17,7 +17,7 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
 /** The names by which a browser of this machine reaches the server. */
 const HOSTS = ['127.0.0.1', 'localhost'];
 
-/** Why a request is refused: the status of HTTP, and a sentence. */
+/** Refusal of a request: HTTP status and reason. */
 export interface Refusal {
   readonly status: 401 | 403;
   readonly reason: string;

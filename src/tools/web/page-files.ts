@@ -1,4 +1,4 @@
-/** The files of the page, which the build has put beside the program. */
+/** Files of the page, which the build places beside the program. */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';

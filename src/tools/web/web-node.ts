@@ -1,6 +1,5 @@
 /**
- * The node that the page shows: real cards, a node server that runs, or an emulated node of this process, which is served so that programs can use it. It opens
- * no card.
+ * Node of the page: real cards, a running node server, or a node server of this process, which programs can use. It opens no card.
  */
 
 import { connectNodeServer, type Fault, type NodeServer } from '../../assembly/node-server.ts';
@@ -32,7 +31,7 @@ export function webNodeOf(server: NodeServer, socketPath: string): WebNode {
 }
 
 /**
- * Opens the node that UCX_GAUDI_DRIVER asks for.
+ * Opens the node that UCX_GAUDI_DRIVER selects.
  * @throws UcxError ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED, ERR_INVALID_PARAM; SyscallError
  */
 export function openWebNode(program: Program): WebNode {

@@ -1,8 +1,8 @@
-/** The port of the page. */
+/** TCP port of the page. */
 
 import { invalidParam } from '../../ucs/type/error.ts';
 
-/** The default. */
+/** Default port. */
 export const WEB_PORT = '9480';
 const PORT_MAX = 65_535;
 

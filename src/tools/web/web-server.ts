@@ -1,4 +1,4 @@
-/** The HTTP server of the page, on loopback only: its files, the stream of models, and what the page can do. What it shows comes from its owner. */
+/** HTTP server of the page, on loopback only: files, stream of models, actions. */
 
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
@@ -14,12 +14,12 @@ const CONNECTIONS_MAX = 64;
 const REQUEST_TIMEOUT_MS = 10_000;
 /** Longest body of a request in bytes. */
 const BODY_BYTES_MAX = 4096;
-/** Of paths. */
+/** Base of the paths of requests. */
 const BASE = 'http://127.0.0.1';
 /** Header with the token, of requests that change something. */
 export const TOKEN_HEADER = 'x-gaudi-ucx-token';
 
-/** What the page can do. They throw UcxError for what is refused. */
+/** Actions of the page. They throw UcxError if they refuse a request. */
 export interface WebActions {
   /** Injects a fault: the fields `card` and those of the fault. @returns a sentence that describes it */
   injectFault(request: unknown): string;
@@ -99,7 +99,7 @@ export class WebServer {
       return refuse(response, 405, `${pathname} has no method ${method}`);
     }
     const file = files.get(pathname);
-    // Scripts and styles are those of the package: they tell nothing.
+    // Scripts and styles are files of the package and need no token.
     if (file !== undefined && pathname !== '/') return send(response, file);
     const given = isAction ? request.headers[TOKEN_HEADER] : searchParams.get('token');
     const refusal = checkToken(typeof given === 'string' ? given : undefined, token);

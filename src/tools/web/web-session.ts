@@ -1,4 +1,4 @@
-/** A page that runs: samples the node and asks the processes periodically while it is open somewhere, and carries out what it is asked to do. */
+/** Session of the page: samples the node and queries the processes periodically while a browser shows the page, and runs its actions. */
 
 import { inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
 import { readFault } from '../../assembly/node-server.ts';
@@ -65,7 +65,7 @@ export class WebSession {
     try {
       do {
         if (this.server.viewers > 0) this.server.show(await this.model());
-        // Without pages there are no samples; the next one has no rates.
+        // The next sample has no predecessor, so it has no rates.
         else this.#last = undefined;
       } while (await pause(this.#program.clock, intervalNs, signal));
     } catch (error) {

@@ -1,4 +1,4 @@
-/** A line chart with logarithmic axes as SVG. It knows numbers and texts, not what they mean. */
+/** Line chart with logarithmic axes as SVG. */
 
 /** One curve: its points by rising x, all values above 0. */
 export interface Curve {
@@ -37,7 +37,7 @@ const X_LABELS_MAX = 12;
 /** Colours of curves, in order: distinguishable with red-green colour blindness (Okabe and Ito). */
 const CURVE_COLORS = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#7f7f7f'] as const;
 
-/** Dashes of lines, by order: what colours say, also without them. */
+/** Dashes of lines by order, which distinguish curves without colours. */
 const DASHES = ['', '8 4', '2 3', '10 3 2 3', '5 5', '14 4', '1 5'] as const;
 /** Marks of points, by order: what is drawn around the origin. */
 const MARKS = [
@@ -90,7 +90,7 @@ export function lineChart(options: ChartOptions): string {
   ].join('\n');
 }
 
-/** Text as HTML and SVG have it. */
+/** Escapes text for HTML and SVG. */
 export function escapeText(text: string): string {
   return text
     .replaceAll('&', '&amp;')

@@ -1,4 +1,4 @@
-/** What the HTML pages with measurements have in common: the document around them, lists of facts, and how numbers are printed. Pure text, no scripts. */
+/** Document of HTML pages with measurements: frame, lists of facts, formats of numbers. Without scripts. */
 
 import { escapeText } from './chart.ts';
 
@@ -45,7 +45,7 @@ ${body}
 `;
 }
 
-/** Names and texts, one below the other. */
+/** List of names and texts. */
 export function factList(rows: readonly (readonly [string, string])[]): string {
   return `<dl>\n${rows.map(([name, text]) => `<dt>${name}</dt><dd>${escapeText(text)}</dd>`).join('\n')}\n</dl>`;
 }

@@ -1,4 +1,4 @@
-/** The report of perftest as one HTML page without scripts and without anything from elsewhere. Pure text. */
+/** Report of perftest as one HTML page without scripts and external resources. */
 
 import { BAND } from '../measure/meter.ts';
 import { type ChartOptions, type ChartPoint, curveSample, escapeText, lineChart } from './chart.ts';

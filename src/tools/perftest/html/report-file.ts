@@ -1,4 +1,4 @@
-/** The file of a report: opened before the first test, written after the last. What is in it is made in page.ts. */
+/** File of a report: opened before the first test, written after the last. page.ts makes its contents. */
 
 import { closeSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, hostname } from 'node:os';
@@ -52,7 +52,7 @@ export class ReportFile {
     closeSync(this.#fd);
   }
 
-  /** The tests have not ended well: leaves no half of a report. */
+  /** Removes the file after a failure. */
   discard(): void {
     closeSync(this.#fd);
     rmSync(this.#path, { force: true });

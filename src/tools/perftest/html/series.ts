@@ -1,4 +1,4 @@
-/** Results of perftest as curves: which tests a report runs, and what their results are called. It runs nothing and draws nothing. */
+/** Results of perftest as curves, and the tests of a report. */
 
 import { memorySizeType } from '../../../ucs/config/value.ts';
 import type { Measurement } from '../measure/meter.ts';
@@ -55,7 +55,7 @@ export function reportTests(options: TestOptions): BatchTest[] {
   );
 }
 
-/** Collects results. */
+/** Collects the results of tests. */
 export class SeriesCollector {
   readonly #series: Map<string, { readonly kind: Series['kind']; readonly points: Point[] }> = new Map();
 
@@ -68,7 +68,7 @@ export class SeriesCollector {
     points.push({
       bytes: messageBytes(spec),
       latencyNs: measurement.overallNs,
-      // A run that was too short to time an iteration has its average only, and logarithms know no 0.
+      // A run that is too short to time an iteration has an average only, and a logarithmic axis has no 0.
       medianNs: measurement.medianNs || measurement.overallNs,
       lowNs: measurement.lowNs || measurement.overallNs,
       highNs: measurement.highNs || measurement.overallNs,

@@ -1,11 +1,10 @@
 /**
- * Counts iterations and takes times: averages since the last report and over all, and a percentile of single iterations. It prints nothing and
- * moves nothing.
+ * Counts and times iterations: averages since the last report and of the whole run, and a percentile of single iterations.
  */
 
 import type { Clock } from '../../../ucs/sys/clock.ts';
 
-/** Times of single iterations that a percentile is made of: the latest ones, as many as ucx_perftest keeps. */
+/** Number of latest iterations of which a percentile is computed, as in ucx_perftest. */
 const SAMPLES_MAX = 2048;
 /** Runs up to this length time every iteration, longer ones every 64th: reading the clock twice costs as much as two puts of 8 bytes. */
 const DENSE_ITERATIONS_MAX = 10_000;
@@ -20,7 +19,7 @@ const MEDIAN = 50;
 /** Results of a run so far. Times in nanoseconds of one message, one way; rates per second. */
 export interface Measurement {
   readonly iterations: number;
-  /** The percentile that was asked for. */
+  /** The requested percentile. */
   readonly percentileNs: number;
   /** The median, and the percentiles between which most iterations lie: see {@link BAND}. */
   readonly medianNs: number;
@@ -68,7 +67,7 @@ export class Meter {
     this.#clockCostNs = clockCostNs(options.clock);
   }
 
-  /** The clock starts now. */
+  /** Starts the clock. */
   start(): void {
     this.iterations = 0;
     this.#sampleCount = 0;
@@ -78,7 +77,7 @@ export class Meter {
     this.#sampleBeginNs = this.#mask === 0 ? this.#beginNs : 0;
   }
 
-  /** One iteration has ended. */
+  /** Counts one iteration. */
   count(): void {
     const iterations = this.iterations + 1;
     this.iterations = iterations;
@@ -86,12 +85,12 @@ export class Meter {
     if (phase <= 1) this.#sample(phase);
   }
 
-  /** The program was interrupted: the current iteration is not measured. */
+  /** Excludes the current iteration, which was interrupted. */
   interrupt(): void {
     this.#sampleBeginNs = 0;
   }
 
-  /** The clock stops: everything has reached the other side. */
+  /** Stops the clock when all data has reached the other side. */
   stop(): void {
     this.#endNs = this.#clock.nowNs();
   }
@@ -128,7 +127,7 @@ export class Meter {
   #measure(now: number): Measurement {
     const { bytesPerIteration, messagesPerIteration, percentile } = this.#options;
     const [moment, total] = [now - this.#lastNs, now - this.#beginNs];
-    // Nothing since the last report: what there is is the whole.
+    // No iterations since the last report: the values of the whole run are used.
     const isEmpty = this.iterations === this.#lastIterations;
     const [iterations, ns] = isEmpty ? [this.iterations, total] : [this.iterations - this.#lastIterations, moment];
     const samples = this.#samples.slice(0, Math.min(this.#sampleCount, SAMPLES_MAX)).sort();

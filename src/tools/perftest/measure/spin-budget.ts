@@ -1,13 +1,15 @@
 /**
- * How long a side of a test polls before it yields its processor: briefly where the other side needs it to go on, ever longer where it does not. It does not
- * sleep.
+ * Number of polls of a side before it yields its processor: few if the other side needs the processor to continue, otherwise increasingly many.
  */
 
-/** Turns of polling before a yield: at the start, at least, and at most. A turn takes 30 to 50 ns; most waits on processors of their own are shorter than the first. */
+/**
+ * Polls before a yield: initial, minimum and maximum number. A poll takes 30 to 50 ns; most waits with a processor for each side are shorter than the
+ * initial number.
+ */
 const TURNS_FIRST = 1024;
 const TURNS_MIN = 16;
 const TURNS_MAX = 8192;
-/** Turns after a yield that take in what came during it: a message passes through several layers. */
+/** Polls after a yield that process what has arrived during it: a message passes through several layers. */
 const TURNS_OF_ARRIVAL = 2;
 
 /** The budget of one side. */
@@ -17,12 +19,12 @@ export class SpinBudget {
   #turns = 0;
   #hasYielded = false;
 
-  /** @param yieldProcessor lets another program run on this processor (sched_yield) */
+  /** @param yieldProcessor yields this processor to another program (sched_yield) */
   constructor(yieldProcessor: () => void) {
     this.#yieldProcessor = yieldProcessor;
   }
 
-  /** One turn of polling that has found nothing. */
+  /** Counts one poll without a result. */
   spend(): void {
     this.#turns += 1;
     if (this.#turns < this.#turnsMax) return;
@@ -32,7 +34,7 @@ export class SpinBudget {
     this.#yieldProcessor();
   }
 
-  /** The wait is over. What came right after a yield came by it. */
+  /** Ends a wait. A result immediately after a yield is attributed to the yield. */
   renew(): void {
     if (this.#hasYielded && this.#turns <= TURNS_OF_ARRIVAL) this.#turnsMax = Math.max(TURNS_MIN, this.#turnsMax >> 2);
     this.#turns = 0;

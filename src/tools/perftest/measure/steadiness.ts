@@ -1,4 +1,4 @@
-/** Decides when a warm-up ends: after the minimum time, once the rate is steady. Pure; measures nothing. */
+/** Decides when a warm-up ends: after the minimum time, as soon as the rate is steady. */
 
 /** Duration of a round of the warm-up. */
 export const ROUND_NS = 50e6;
@@ -8,7 +8,7 @@ export const WARM_UP_NS_MAX = 2e9;
 /** Relative difference in the time of an iteration below which two rounds count as equal. */
 const TOLERANCE = 0.05;
 
-/** Decides after every round of a warm-up whether there is another one. */
+/** Decides after every round of a warm-up whether another round follows. */
 export class Steadiness {
   #totalNs = 0;
   #lastNs = 0;

@@ -1,4 +1,7 @@
-/** Batch files: every line is a test, its first word the name in the output, the rest options. Files that are nested run every combination. */
+/**
+ * Batch files: every line is a test; its first word is the name in the output, the other words are options. Several files run every combination of their
+ * lines.
+ */
 
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
@@ -17,7 +20,7 @@ export interface BatchTest {
 interface Line {
   readonly name: string;
   readonly options: TestOptions;
-  /** For messages. */
+  /** Location for error messages. */
   readonly place: string;
 }
 

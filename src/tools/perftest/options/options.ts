@@ -1,4 +1,4 @@
-/** The options of one test, with the letters of ucx_perftest: how they are declared, and what their text means. */
+/** Options of one test, with the letters of ucx_perftest: their declarations and their parsing. */
 
 import { type Command, Option } from 'commander';
 import { memorySizeType } from '../../../ucs/config/value.ts';
@@ -14,7 +14,7 @@ const DEFAULT_WARM_UP = 10_000;
 const DEFAULT_PERCENTILE = 50;
 const DEFAULT_FLOW_WINDOW = 127;
 
-/** Options of a test as text: what was not given is undefined. */
+/** Options of a test as text; undefined if not given. */
 export interface TestOptions {
   readonly t?: string;
   readonly s?: string;
@@ -88,7 +88,7 @@ export function declareTestOptions(command: Command): Command {
 }
 
 /**
- * The test that options ask for.
+ * Parses the options of a test.
  * @throws UcxError ERR_INVALID_PARAM that names option, rule and value; ERR_UNSUPPORTED with the reason
  */
 export function specOf(options: TestOptions): TestSpec {

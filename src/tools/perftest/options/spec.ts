@@ -1,5 +1,5 @@
 /**
- * Specification of one test: checked, built from the options, and sent to the other side. The syntax of the options is in options.ts.
+ * Specification of one test: made from the options, checked, and sent to the other side. options.ts has the syntax of the options.
  */
 
 import { invalidParam, UcxError } from '../../../ucs/type/error.ts';
@@ -86,13 +86,13 @@ export function warmUpOf({ warmUp, iterations }: TestSpec): number {
   return Math.min(warmUp, Math.ceil(iterations / 10));
 }
 
-/** The test as it goes over the wire. */
+/** Encodes a test for the other side. */
 export function packSpec(spec: TestSpec): object {
   return { ...spec, kind: spec.kind.name };
 }
 
 /**
- * A test that came from the other side.
+ * Decodes a test of the other side.
  * @throws UcxError ERR_INVALID_PARAM that names what is wrong
  */
 export function unpackSpec(value: unknown): TestSpec {
@@ -227,7 +227,7 @@ function flagOf(name: string, value: unknown): boolean {
   throw invalidParam(name, 'must be true or false', value);
 }
 
-/** The refusal of something that ucx_perftest has and this tool does not. */
+/** Error for an option of ucx_perftest that this tool lacks. */
 export function unsupported(what: string, reason: string): UcxError {
   return new UcxError({
     code: 'ERR_UNSUPPORTED',

@@ -1,4 +1,4 @@
-/** The tests of ucx_perftest by name: operation, pattern and titles of the table. It runs nothing. */
+/** Tests of ucx_perftest by name: operation, pattern and titles of the table. */
 
 /** The operation of a test. */
 export type Operation = 'am' | 'put' | 'get' | 'add' | 'fadd' | 'swap' | 'cswap' | 'tag' | 'tag_sync' | 'stream';
@@ -74,7 +74,7 @@ export function isAtomic(operation: Operation): operation is WordOperation {
   return operation === 'add' || operation === 'fadd' || operation === 'swap' || operation === 'cswap';
 }
 
-/** True where the remote side has nothing to do but to make progress. */
+/** Whether the remote side only makes progress. */
 export function isOneSided(operation: Operation): boolean {
   return operation === 'put' || operation === 'get' || isAtomic(operation);
 }

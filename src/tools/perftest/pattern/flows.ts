@@ -1,4 +1,4 @@
-/** The patterns of `perftest --pattern`: which rank moves data to which. Data only. */
+/** Patterns of `perftest --pattern`: flows of data between ranks. */
 
 /** Bytes that go from one rank to another. */
 export interface Flow {

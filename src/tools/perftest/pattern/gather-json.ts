@@ -1,4 +1,4 @@
-/** All-gather of data whose length only its rank knows, over a team. */
+/** All-gather of data of variable length over a team. */
 
 import type { Team } from '../../../coll/team/team.ts';
 

@@ -1,4 +1,4 @@
-/** The size of a KV cache: `--kv layers=32,heads=8,head-dim=128,page=16,tokens=4096,dtype=bf16`, and the blocks that it consists of. */
+/** Size of a KV cache (`--kv layers=32,heads=8,head-dim=128,page=16,tokens=4096,dtype=bf16`), and its blocks. */
 
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { keysOf } from '../../../ucs/type/keys.ts';

@@ -1,4 +1,4 @@
-/** The program of one rank that `gaudi-ucx perftest --pattern` starts. */
+/** Program of a rank of `gaudi-ucx perftest --pattern`. */
 
 import { runRankProgram } from '../../ranks/rank-side.ts';
 import { type PatternResult, runPatternRank } from './pattern-rank.ts';

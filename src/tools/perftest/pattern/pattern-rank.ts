@@ -1,4 +1,4 @@
-/** One rank of `perftest --pattern`: its memory, its transfers, the measured iterations, and the summary of all ranks. Where results go is decided by its callers. */
+/** One rank of `perftest --pattern`: its memory, its transfers, the measured iterations, and the summary of all ranks. */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Context } from '../../../assembly/context.ts';
@@ -17,7 +17,7 @@ import type { PatternSpec, Shape } from './pattern-spec.ts';
 import { RankMemory } from './rank-memory.ts';
 import { Latencies, Transfer } from './transfer.ts';
 
-/** Time between two turns of the event loop: the ends of other ranks are noticed then. */
+/** Time between two turns of the event loop, which detects the end of other ranks. */
 const SLICE_NS = 50e6;
 const TURNS_MASK = 255;
 
@@ -37,11 +37,11 @@ export interface PatternRow extends Shape {
   readonly transfersPerSecond: number;
   /** Blocks that differ from what was sent; undefined without a check. */
   readonly wrong: number | undefined;
-  /** What has carried the lists, such as `gaudi_ipc/gaudi0`. */
+  /** Transport and device of the lists, such as `gaudi_ipc/gaudi0`. */
   readonly carrier: string;
 }
 
-/** What rank 0 reports: once what it runs on, then a row for each shape. The first rank that starts transfers tells the measured iterations of all shapes. */
+/** Reports of rank 0: its environment once, then one row for each shape. The first rank that starts transfers reports the measured iterations of all shapes. */
 export type PatternResult =
   | { readonly kind: 'progress'; readonly iterations: number }
   | { readonly kind: 'begin'; readonly emulated: boolean }
@@ -70,7 +70,7 @@ export async function runPatternRank(
   await team.barrier();
 }
 
-/** What a rank has for all shapes. */
+/** State of a rank for all shapes. */
 interface RankSide {
   readonly context: Context;
   readonly worker: Worker;
@@ -118,7 +118,7 @@ interface RankSetUp extends RankSide {
   readonly memory: RankMemory;
 }
 
-/** What a rank tells the others of its memory. */
+/** Description of the memory of a rank for the other ranks. */
 interface RankAddress {
   readonly address: string;
   /** Key of the memory that peers write, or read. */
@@ -208,7 +208,7 @@ class RankRun {
   }
 }
 
-/** Runs one more iteration into memory without the content, and compares. @returns blocks of this rank that differ */
+/** Runs one more iteration into cleared memory and compares the contents. @returns blocks of this rank that differ */
 async function verify(team: Team, memory: RankMemory, run: RankRun): Promise<number> {
   await team.barrier();
   await memory.fill();
@@ -218,7 +218,7 @@ async function verify(team: Team, memory: RankMemory, run: RankRun): Promise<num
   return memory.countWrong();
 }
 
-/** What a rank has measured. */
+/** Measurements of a rank. */
 interface RankSummary {
   readonly elapsedNs: number;
   readonly bytes: number;

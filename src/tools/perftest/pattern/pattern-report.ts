@@ -1,10 +1,10 @@
-/** Prints the results of `perftest --pattern`: as a table, as CSV, or as JSON. */
+/** Formats the results of `perftest --pattern`: as a table, as CSV, or as JSON. */
 
 import { EMULATED_NOTE } from '../../base/text-table.ts';
 import type { PatternRow } from './pattern-rank.ts';
 import { formulaBytes, formulaText, type PatternSpec, transferBytes } from './pattern-spec.ts';
 
-/** How results are printed. */
+/** Output format. */
 export type PatternForm = 'text' | 'csv' | 'json';
 
 const COLUMNS = ['size', 'batch', 'blocks', 'transfers', 'bytes', 'p50', 'p90', 'p99', 'rate', 'transfers', 'wrong'];
@@ -12,7 +12,7 @@ const UNITS = ['(B)', '', '', '', '', '(us)', '(us)', '(us)', '(GB/s)', '(1/s)',
 const CSV = 'size,batch,blocks,transfers,bytes,p50_us,p90_us,p99_us,GBps,transfers_per_s,wrong,carrier';
 const WIDTHS = [10, 8, 8, 10, 15, 11, 11, 11, 9, 11, 6];
 
-/** What is printed before the rows; undefined for nothing. */
+/** Text before the rows; undefined for none. */
 export function patternHead(form: PatternForm, spec: PatternSpec, emulated: boolean): string | undefined {
   if (form === 'json') return undefined;
   if (form === 'csv') return `${emulated ? '# emulated cards\n' : ''}${CSV}`;
@@ -31,7 +31,7 @@ export function patternHead(form: PatternForm, spec: PatternSpec, emulated: bool
   return [...lines, line([...COLUMNS, '  carrier']), line([...UNITS, ''])].join('\n');
 }
 
-/** A row; undefined for JSON. */
+/** One row; undefined for JSON. */
 export function patternRow(form: PatternForm, row: PatternRow): string | undefined {
   if (form === 'json') return undefined;
   const { blockBytes, batch, blocks, transfers, bytes, p50Ns, p90Ns, p99Ns, wrong, carrier } = row;
@@ -45,7 +45,7 @@ export function patternRow(form: PatternForm, row: PatternRow): string | undefin
   return form === 'csv' ? [...cells, carrier].join(',') : line([...cells, `  ${carrier}`]);
 }
 
-/** What is printed behind the rows; undefined for nothing. */
+/** Text after the rows; undefined for none. */
 export function patternTail(
   form: PatternForm,
   spec: PatternSpec,

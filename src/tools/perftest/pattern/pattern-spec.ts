@@ -1,4 +1,4 @@
-/** What a run of `perftest --pattern` moves, as data that its ranks share, and the closed formula of its bytes. */
+/** Specification of a run of `perftest --pattern`, shared by its ranks, and the closed formula of its bytes. */
 
 import { LIST_BLOCKS_MAX } from '../../../ucp/api/list.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
@@ -50,7 +50,7 @@ const TESTS: Readonly<Record<string, PatternSpec['operation']>> = { ucp_put_bw: 
 /** Options of tests that patterns have too. */
 const TAKEN: ReadonlySet<string> = new Set(['t', 's', 'm', 'n', 'w', 'V']);
 
-/** True where options ask for a pattern. */
+/** Whether the options request a pattern. */
 export function isPattern({ pattern, ranks, batch, kv }: PatternOptions): boolean {
   return pattern !== undefined || ranks !== undefined || batch !== undefined || kv !== undefined;
 }

@@ -1,4 +1,4 @@
-/** The memory of one rank of a pattern: what it sends, and a part for each rank that sends to it; their contents, and their check. */
+/** Memory of one rank of a pattern: bytes to send, and one part for each sender; their contents and their verification. */
 
 import type { Context } from '../../../ucp/api/context.ts';
 import type { MemoryHandle } from '../../../ucp/api/memory.ts';
@@ -13,9 +13,9 @@ const EMPTY = 0xa5;
 
 /** Memory of a rank. */
 export class RankMemory {
-  /** What this rank sends; undefined if it sends to none. */
+  /** Memory to send; undefined if this rank does not send. */
   readonly source: MemoryHandle | undefined;
-  /** What it receives: a part for each flow to it, in their order. */
+  /** Memory to receive: one part for each flow to this rank, in their order. */
   readonly target: MemoryHandle | undefined;
   readonly #context: Context;
   readonly #rank: number;

@@ -1,4 +1,4 @@
-/** Runs `perftest --pattern`: starts its ranks, or joins those of a launcher, prints their results, and compares their bytes with the formula. */
+/** Runs `perftest --pattern`: starts the ranks or joins those of a launcher, prints their results, and compares the bytes with the formula. */
 
 import { extname } from 'node:path';
 import type { LaunchedRank } from '../../../coll/exchange/listener.ts';

@@ -1,4 +1,4 @@
-/** The transfer of one flow: its lists of blocks, started many times, each timed from its start until every byte has arrived. */
+/** Transfer of one flow: lists of blocks, started repeatedly; each transfer is timed from its start until all bytes have arrived. */
 
 import type { Endpoint } from '../../../ucp/api/endpoint.ts';
 import type { ListParams, PreparedList } from '../../../ucp/api/list.ts';
@@ -22,7 +22,7 @@ export class Latencies {
     this.#count += 1;
   }
 
-  /** Forgets all. */
+  /** Clears all latencies. */
   reset(): void {
     this.#count = 0;
   }

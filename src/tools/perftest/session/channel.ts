@@ -1,6 +1,6 @@
 /**
- * The out-of-band channel of a test: lines of JSON over a socket, on which addresses, keys and parameters are exchanged and barriers are
- * held. The meaning of the lines is in session.ts. The peer is not trusted: lines are bounded, and their readers check the contents.
+ * Out-of-band channel of a test: lines of JSON over a socket for addresses, keys, parameters and barriers. The peer is not trusted: the length of lines is
+ * bounded, and their readers check the contents.
  */
 
 import { once } from 'node:events';
@@ -14,7 +14,7 @@ const LINE_LENGTH_MAX = 2 ** 20;
 const PORT_MAX = 65_535;
 /** Default of the time in which a server of this tool must answer a hello. */
 const HELLO_TIMEOUT_MS = 5000;
-/** Addresses on which only this machine is heard. */
+/** Loopback addresses. */
 const LOOPBACK = /^(127\.|::1$|localhost$)/;
 
 /** Address of a server: a TCP port, or the path of a socket. */
@@ -50,7 +50,7 @@ export class Channel {
     return this.#socket.remoteAddress ?? 'a socket';
   }
 
-  /** @throws UcxError CONNECTION_RESET when the other side is gone, or what it failed with */
+  /** @throws UcxError CONNECTION_RESET if the other side has ended, or the error of the other side */
   check(): void {
     if (this.#lost !== undefined) throw this.#lost;
   }
@@ -73,7 +73,7 @@ export class Channel {
 
   /**
    * The next message.
-   * @param types what it may be
+   * @param types accepted types
    * @throws UcxError: see {@link check}; ERR_INVALID_PARAM for another message
    */
   async receive(...types: string[]): Promise<ChannelMessage> {
@@ -97,19 +97,19 @@ export class Channel {
     }
   }
 
-  /** Returns when both sides have called it. @throws UcxError: see {@link receive} */
+  /** Barrier: resolves when both sides have called it. @throws UcxError: see {@link receive} */
   async barrier(): Promise<void> {
     this.send({ type: 'barrier' });
     await this.receive('barrier');
   }
 
-  /** Tells the other side why this one ends. */
+  /** Sends the reason of the end to the other side. */
   sendError(error: unknown): void {
     const message = error instanceof Error ? error.message : String(error);
     this.send({ type: 'error', message });
   }
 
-  /** Sends what has been written, and closes. */
+  /** Sends all pending lines and closes the channel. */
   async close(): Promise<void> {
     if (this.#socket.destroyed) return;
     await new Promise<void>((resolve) => this.#socket.end(resolve));
@@ -155,7 +155,7 @@ export class Channel {
     }
   }
 
-  /** Ends the channel: everything that waits for it, and every later use, fails with this. */
+  /** Ends the channel: all pending and later calls fail with this error. */
   fail(error: UcxError): void {
     if (this.#lost !== undefined) return;
     this.#lost = error;
@@ -178,7 +178,7 @@ export function placeOf(host: string | undefined, port: string | undefined, isIp
   return { port: number, host: host ?? (isIpv6 ? '::1' : '127.0.0.1') };
 }
 
-/** Line that says where a server listens, and how other machines reach it. */
+/** Message with the address of a server, and how other machines reach it. */
 export function placeText(place: Place): string {
   if ('path' in place) return place.path;
   const { host, port } = place;
@@ -186,7 +186,7 @@ export function placeText(place: Place): string {
   return LOOPBACK.test(host) ? `${address}, from this machine only (--bind ADDRESS: from elsewhere too)` : address;
 }
 
-/** Connects to a server. @throws Error of the system call; UcxError ERR_PERFTEST_REFUSED where nothing listens */
+/** Connects to a server. @throws Error of the system call; UcxError ERR_PERFTEST_REFUSED if no server listens */
 export async function connectChannel(place: Place): Promise<Channel> {
   const socket = connect({ ...place, family: 'host' in place && place.host === 'localhost' ? 4 : 0 });
   try {

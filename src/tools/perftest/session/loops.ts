@@ -1,6 +1,6 @@
 /**
- * The measuring loops: synchronous, in slices, so that the event loop runs between them. Each loop continues where its slice ended. Without
- * promises and without garbage of their own.
+ * Measuring loops: synchronous, in slices, so that the event loop runs between them. Each loop continues where its last slice has ended. They use no promises
+ * and leave no garbage.
  */
 
 import type { Clock } from '../../../ucs/sys/clock.ts';
@@ -10,7 +10,7 @@ import type { Meter } from '../measure/meter.ts';
 import type { SpinBudget } from '../measure/spin-budget.ts';
 import { SEQUENCE_MASK, type Traffic } from '../side/traffic.ts';
 
-/** Mask of the turns between two readings of the clock: a power of two less one. */
+/** Mask of the passes between two readings of the clock: a power of two minus one. */
 const TURNS_MASK = 1023;
 
 /** Parameters of a loop. */
@@ -71,14 +71,14 @@ export abstract class Loop {
   /** Continues until the loop is complete (true), or the slice is over (false, see {@link isOver}). */
   protected abstract run(): boolean;
 
-  /** One turn: true when the slice is over. */
+  /** Counts one pass: true if the slice is over. */
   protected isOver(): boolean {
     this.#turns = (this.#turns + 1) & TURNS_MASK;
     if (this.#turns !== 0) return false;
     return this.traffic.error !== undefined || this.#clock.nowNs() >= this.#deadlineNs;
   }
 
-  /** One turn of a wait; false when the slice is over. */
+  /** One pass of a wait; false if the slice is over. */
   protected wait(progresses = true): boolean {
     const isBusy = progresses && this.traffic.progress() > 0;
     if (this.#sleeps && !isBusy) {

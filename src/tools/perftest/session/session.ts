@@ -1,6 +1,5 @@
 /**
- * One test from its opening to its result: opens a side, meets the other one over the channel, runs the loops in slices. What the loops do is
- * in loops.ts, the output in report.ts.
+ * Session of one test: opens a side, connects it to the other side over the channel, and runs the loops in slices.
  */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -18,7 +17,7 @@ import type { Traffic } from '../side/traffic.ts';
 import type { Channel, ChannelMessage, Place } from './channel.ts';
 import { type Loop, type LoopOptions, PingPongLoop, ReceiverLoop, ResponderLoop, SenderLoop } from './loops.ts';
 
-/** Time between two turns of the event loop: signals and the end of the peer are noticed then. */
+/** Time between two turns of the event loop, which detects signals and the end of the peer. */
 const SLICE_NS = 50e6;
 /** The same for a side that only makes progress. */
 const RESPONDER_SLICE_NS = 5e6;
@@ -38,7 +37,7 @@ export type SessionOptions = Meeting & SessionEnvironment;
 /** Environment of a test. */
 interface SessionEnvironment {
   readonly spec: TestSpec;
-  /** Fires when the user wants the end. */
+  /** Aborted when the user interrupts the test. */
   readonly interrupt: AbortSignal;
   /** The sides have met: the test begins. */
   readonly onStart: (side: Side) => void;
@@ -195,7 +194,7 @@ class Session {
     }
   }
 
-  /** A message may fail because the peer has ended, which the channel knows better. */
+  /** A message may fail because the peer has ended; the channel then has the more precise error. */
   async #slice(loop: Loop, sliceNs: number): Promise<boolean> {
     try {
       return loop.slice(sliceNs);
@@ -205,7 +204,7 @@ class Session {
     }
   }
 
-  /** Meets the other side, and makes progress meanwhile: it may need this one. */
+  /** Waits for the other side at a barrier and makes progress meanwhile, which the other side may need. */
   async #barrier(): Promise<void> {
     const { channel, spec, role } = this.#options;
     if (channel === undefined) return;
@@ -226,7 +225,7 @@ class Session {
     await meeting;
   }
 
-  /** Sleeps until the worker has something to do, the user wants the end, or the channel has something to say. */
+  /** Sleeps until the worker has an event, the user interrupts the test, or the channel has a message. */
   async #sleep(): Promise<void> {
     const { interrupt, channel } = this.#options;
     const wake = new AbortController();

@@ -1,4 +1,4 @@
-/** Contents of the messages of a verified test: bytes computed from the sequence number, in the parts of a message. It moves nothing itself. */
+/** Contents of the messages of a verified test: bytes computed from the sequence number, in the parts of a message. */
 
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { UcxError } from '../../../ucs/type/error.ts';
@@ -87,7 +87,7 @@ export class Content {
   }
 }
 
-/** The error of data that is not what was sent. */
+/** Makes the error for data that differs from the sent data. */
 export function dataError(message: string): UcxError {
   return new UcxError({ code: 'ERR_PERFTEST_DATA', status: Status.IO_ERROR, message });
 }

@@ -1,6 +1,6 @@
 /**
- * The bytes of mapped memory for a test, also where a CPU does not reach them: sequence numbers that are set and polled, and contents that are
- * checked. Device memory is read and written by the worker's own endpoint; nothing here is a measurement.
+ * Access to mapped memory of a test, including device memory: sets and polls sequence numbers, and checks contents. Device memory is read and written by an
+ * endpoint of the worker to itself, outside of measurements.
  */
 
 import type { Context } from '../../../ucp/api/context.ts';
@@ -81,7 +81,7 @@ export class MemoryProbe {
     this.#access?.rkey.release();
   }
 
-  /** Made when it is first wanted: bytes that a CPU reaches need none. */
+  /** Created at the first access to device memory. */
   get #device(): { readonly endpoint: Endpoint; readonly rkey: RemoteKey } {
     if (this.#access === undefined) {
       const endpoint = this.#worker.endpoint(this.#worker.address());

@@ -1,4 +1,4 @@
-/** Chooses what a test runs over: an endpoint of UCP or an interface of UCT. The one place that knows all kinds of traffic. */
+/** Selects the traffic of a test: operations of a UCP endpoint, or of a UCT interface. */
 
 import type { TestSpec } from '../options/spec.ts';
 import type { Hello } from './test-context.ts';
@@ -20,7 +20,7 @@ export interface Side {
   close(): Promise<void>;
 }
 
-/** A side and the traffic of its test, which can be had once it is connected. */
+/** A side, and the traffic of its test, which is available after the connection. */
 export interface OpenSide {
   readonly side: Side;
   traffic(): Traffic;

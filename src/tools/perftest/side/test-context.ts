@@ -40,7 +40,7 @@ export class TestContext {
 
   /**
    * Opens a context.
-   * @throws UcxError of the context; ERR_UNSUPPORTED where a card is needed and none can be had
+   * @throws UcxError of the context; ERR_UNSUPPORTED if the test needs a card and none is available
    */
   static async open(spec: TestSpec, needsCard: boolean): Promise<TestContext> {
     const { context, node } = needsCard
@@ -67,12 +67,12 @@ export function memoryTypeOf(name: MemoryName): MemoryType {
   return name === 'gaudi' ? MemoryType.GAUDI : MemoryType.HOST;
 }
 
-/** Bytes for a hello. */
+/** Encodes bytes for a hello. */
 export function hexOf(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString('hex');
 }
 
-/** Bytes of a hello. @throws UcxError ERR_INVALID_PARAM for what is none */
+/** Decodes bytes of a hello. @throws UcxError ERR_INVALID_PARAM if the value is invalid */
 export function bytesOf(name: string, text: unknown): Uint8Array {
   const isHex = typeof text === 'string' && /^([\da-f]{2})*$/.test(text) && text.length <= 2 * HELLO_BYTES_MAX;
   if (!isHex) throw invalidParam(name, 'must be bytes as hexadecimal text', typeof text);

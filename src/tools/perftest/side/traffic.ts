@@ -1,6 +1,6 @@
 /**
- * Interface between the loops and the operations of a test: sends one message, receives one message, without promises. The transfers are in the classes of each
- * operation; loops.ts decides when to send and how long to wait.
+ * Interface between the loops and the operations of a test: sends one message, receives one message, without promises. loops.ts decides when to send and how
+ * long to wait.
  */
 
 import { invalidParam, type UcxError } from '../../../ucs/type/error.ts';
@@ -17,10 +17,10 @@ export abstract class Traffic {
   outstanding = 0;
   /** Messages that have arrived, of those that are counted. */
   received = 0;
-  /** The first thing that went wrong after its call had returned. */
+  /** First error of an operation that had not ended in its call. */
   error: UcxError | undefined = undefined;
 
-  /** Drives everything. */
+  /** Makes progress. */
   abstract progress(): number;
 
   /**
@@ -69,6 +69,6 @@ export abstract class Traffic {
     throw invalidParam('-E', 'must be poll for traffic without events', 'sleep');
   }
 
-  /** Gives back what it holds. */
+  /** Releases its resources. */
   abstract close(): void;
 }

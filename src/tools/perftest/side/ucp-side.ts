@@ -1,5 +1,5 @@
 /**
- * One side of a UCP test: context, worker, memory, and the endpoint to the other side. What is done with them is in the traffic classes.
+ * One side of a UCP test: context, worker, memory, and the endpoint to the other side.
  */
 
 import type { Context } from '../../../ucp/api/context.ts';

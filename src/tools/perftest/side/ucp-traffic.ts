@@ -27,7 +27,7 @@ export abstract class UcpTraffic extends Traffic {
   protected readonly sent: Required<Pick<RequestParams, 'callback'>>;
   /** Name and version of the library that carries operations; undefined for this library. */
   readonly #library: string | undefined;
-  /** The lane of the first operation that did not end at once, as far as that library tells; undefined before. */
+  /** Lane of the first operation that did not end in its call, if that library reports it; undefined before. */
   #lane: string | undefined;
   #flushing: Request | undefined;
 
@@ -97,7 +97,7 @@ export abstract class UcpTraffic extends Traffic {
     this.checkStatus(status);
   }
 
-  /** Takes what an operation has returned. Its request gets the callback here: some operations are faster without parameters. */
+  /** Handles the return value of an operation. The callback is set on its request here because some operations are faster without parameters. */
   protected settle(started: Status | Request): Status {
     if (typeof started === 'number') return started;
     this.outstanding += 1;

@@ -1,6 +1,5 @@
 /**
- * One side of a UCT test: one interface, memory of its memory domain, and the endpoint to the interface of the other side. What is done with them is
- * in uct-traffic.ts.
+ * One side of a UCT test: one interface, memory of its memory domain, and the endpoint to the interface of the other side.
  */
 
 import type { Context } from '../../../ucp/api/context.ts';
@@ -52,7 +51,7 @@ export class UctSide {
 
   /**
    * Opens a side.
-   * @throws UcxError: see TestContext.open; ERR_INVALID_PARAM for an unknown transport or device; ERR_UNSUPPORTED for what the transport cannot do
+   * @throws UcxError: see TestContext.open; ERR_INVALID_PARAM for an unknown transport or device; ERR_UNSUPPORTED if the transport does not support the test
    */
   static async open(spec: TestSpec): Promise<UctSide> {
     const isOfCard = spec.transport.startsWith('gaudi');

@@ -1,4 +1,4 @@
-/** Combines the results of threads that ran at the same time. Pure. */
+/** Combines the results of concurrent threads. */
 
 import type { Measurement } from '../measure/meter.ts';
 

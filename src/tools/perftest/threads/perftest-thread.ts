@@ -1,4 +1,4 @@
-/** The program of one thread of perftest -T: a whole test of its own, over a channel of its own. A message of its parent ends it. */
+/** Program of one thread of `perftest -T`: runs a complete test over its own channel. A message of its parent ends it. */
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { asError, invalidParam, isUcxError, statusError } from '../../../ucs/type/error.ts';
@@ -14,7 +14,7 @@ const parent = parentPort;
 const post = (message: ThreadMessage): void => parent.postMessage(message);
 const interruption = new AbortController();
 parent.once('message', () => interruption.abort());
-// The listener alone keeps no thread alive.
+// The listener for messages must not keep the thread alive.
 parent.unref();
 
 let channel: Channel | undefined;

@@ -1,4 +1,4 @@
-/** A test of several threads (perftest -T): starts them on both sides, lets each meet its partner, and combines their results. */
+/** Test of several threads (`perftest -T`): starts the threads on both sides, connects each to its partner, and combines their results. */
 
 import { once } from 'node:events';
 import type { Worker } from 'node:worker_threads';
@@ -82,7 +82,7 @@ class Threads {
     if (this.#isStopped) this.stop();
   }
 
-  /** Starts them with channels of their own, and tells the other side where these are. */
+  /** Starts the threads with channels of their own, and sends the addresses of the channels to the other side. */
   async serve(channel: Channel, place: Place): Promise<void> {
     const listening = new Promise<void>((resolve) => {
       this.#onListening = resolve;

@@ -1,10 +1,10 @@
-/** What perftest and its threads tell each other. Types only. */
+/** Messages between perftest and its threads. Types only. */
 
 import type { Status } from '../../../ucs/type/status.ts';
 import type { Measurement } from '../measure/meter.ts';
 import type { Place } from '../session/channel.ts';
 
-/** Which side a thread is, and where its channel is; loopback has none. */
+/** Side of a thread, and address of its channel; loopback has none. */
 export type ThreadEnd = { readonly role: 'loopback' } | { readonly role: 'server' | 'client'; readonly place: Place };
 
 /** Data of a thread. The test is as it goes over the wire. */

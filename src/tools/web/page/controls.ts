@@ -1,4 +1,4 @@
-/** What the page can do: faults of the emulated node, and the exchange of the demo. */
+/** Controls of the page: faults of the emulated node, and the exchange of the demonstration. */
 
 import type { WebModel } from '../../model/web-model.ts';
 import { isDown, type Pair } from './data/links.ts';
@@ -46,7 +46,7 @@ export class Controls {
     this.#exchange.addEventListener('click', () => void this.#post('/exchange', {}));
   }
 
-  /** Shows what can be done now. */
+  /** Shows the actions that are available. */
   show({ top, canInject, exchange }: WebModel): void {
     const minors = top.cards.map(({ minor }) => minor);
     showOptions(this.#card, minors, 0);

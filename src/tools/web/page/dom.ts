@@ -1,4 +1,4 @@
-/** Elements of the page: found by id, made, and changed only where they differ, so that nothing flickers and selections stay. */
+/** Elements of the page: finds, creates and updates them. Unchanged elements are not touched, so that selections stay. */
 
 import { STRIP, type Strip } from './data/arena-strips.ts';
 import type { Cell } from './data/cell.ts';

@@ -13,7 +13,7 @@ const FULL_RATE = 10e9;
 const WIDTH_MAX = 7;
 const OPERATIONAL = 'operational';
 
-/** What a click asks for. */
+/** Actions of a click. */
 export interface PictureActions {
   selectCard(minor: number): void;
   toggleLink(pair: Pair): void;

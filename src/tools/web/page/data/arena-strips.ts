@@ -1,4 +1,4 @@
-/** The arenas of each card as a strip: its shapes, and the same in words. Pure: data for the drawing. */
+/** Arenas of each card as a strip: its shapes, and a description in words. */
 
 import type { ArenaUse, WebModel } from '../../../model/web-model.ts';
 import { bytesText } from './format.ts';

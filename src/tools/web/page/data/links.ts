@@ -1,4 +1,4 @@
-/** The links between pairs of cards, from those of each direction. Pure. */
+/** Links between pairs of cards, from the links of each direction. */
 
 import type { TopLink } from '../../../model/top-model.ts';
 

@@ -1,10 +1,10 @@
-/** Percentiles from histograms: those of the operations between two readings. Pure. */
+/** Percentiles of the operations between two readings of a histogram. */
 
 import type { WebLatencies } from '../../../model/web-model.ts';
 
 /** The upper bound of the bucket in which a percentile lies, in microseconds; null without operations between the readings. */
 export function percentileUs(earlier: WebLatencies | undefined, now: WebLatencies, rank: number): number | null {
-  // A process that has ended takes its operations with it.
+  // Counts decrease when a process ends.
   const counts = now.buckets.map((count, index) => Math.max(0, count - (earlier?.buckets[index] ?? count)));
   const total = counts.reduce((sum, count) => sum + count, 0);
   if (total === 0) return null;

@@ -1,4 +1,4 @@
-/** The tables of the page: cards with their HBM, the matrix of rates, and processes. Pure: rows of cells. */
+/** Tables of the page as rows of cells: cards with their HBM, the matrix of rates, and processes. */
 
 import type { TopModel } from '../../../model/top-model.ts';
 import type { ArenaUse, WebModel, WebProcess } from '../../../model/web-model.ts';
