@@ -267,6 +267,25 @@ describe.skipIf(skipReason !== undefined).each(kindsOfExtent(KINDS))(TITLE, (kin
     flagKey.release();
   });
 
+  it('holds nothing back behind a fence after which nothing is in flight', async () => {
+    const pair = await open();
+    const { two, ab } = pair;
+    const flag = mappedOf(two, 'allocated', 8);
+    const [flagKey, cardKey] = [keyFor(ab, two, flag), keyFor(ab, two, mappedOf(two, 'gaudi', 8))];
+    await serving(pair, async () => {
+      await ab.put(Uint8Array.of(1), flagKey);
+      await ab.put(Uint8Array.of(1), cardKey);
+    });
+    for (let value = 2; value < 5; value++) {
+      ab.fence();
+      const request = ab.putNbx(Uint8Array.of(value), 0, 1, flagKey, 0);
+      expect(await endOf(pair, request)).toBe(Status.OK);
+      await driveUntil(pair, () => flag.bytes![0] === value);
+    }
+    flagKey.release();
+    cardKey.release();
+  });
+
   it('shares few fragments among many operations of both directions', async () => {
     const pair = await open({ UCX_RNDV_FRAG_ALLOC_COUNT: '2' });
     const { one, two, ab, ba } = pair;

@@ -146,5 +146,10 @@ describe('an operation', () => {
     operation.endWait();
     tracker.staging.progress();
     expect([flushes, flush.hasEnded, ends]).toEqual([2, true, ['waited', Status.OK]]);
+    // As one that is deferred behind a barrier which has just ended.
+    let waited = 0;
+    flush.addWaiter(() => void waited++);
+    tracker.staging.progress();
+    expect(waited).toBe(1);
   });
 });

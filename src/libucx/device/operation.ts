@@ -29,9 +29,9 @@ export abstract class DeviceOperation extends CountedCompletion {
   readonly staging: Staging;
   readonly #tracker: OperationTracker;
   /** Called with OK when it has ended, however. */
-  readonly #waiters: ((status: Status) => void)[] = [];
+  #waiters: ((status: Status) => void)[] | undefined;
   /** The ends of its waits. */
-  readonly #waits: Set<() => void> = new Set();
+  #waits: Set<() => void> | undefined;
   #state: OperationState = OperationState.STARTING;
 
   constructor(tracker: OperationTracker, endpoint: EngineEndpoint | undefined, request: UcpRequest | undefined) {
@@ -67,6 +67,11 @@ export abstract class DeviceOperation extends CountedCompletion {
 
   /** Adds a function that a task calls when it has ended. */
   addWaiter(waiter: (status: Status) => void): void {
+    if (this.hasEnded) {
+      this.staging.schedule(() => waiter(Status.OK));
+      return;
+    }
+    this.#waiters ??= [];
     this.#waiters.push(waiter);
   }
 
@@ -75,7 +80,7 @@ export abstract class DeviceOperation extends CountedCompletion {
     const isStarting = this.#state === OperationState.STARTING;
     this.#state = OperationState.ENDED;
     this.#tracker.remove(this);
-    for (const waiter of this.#waiters) this.staging.schedule(() => waiter(Status.OK));
+    for (const waiter of this.#waiters ?? []) this.staging.schedule(() => waiter(Status.OK));
     if (!isStarting) this.request?.end(this.failure);
   }
 
@@ -99,10 +104,11 @@ export abstract class DeviceOperation extends CountedCompletion {
   protected wait(then: () => void): () => void {
     this.count += 1;
     const end = (): void => {
-      if (!this.#waits.delete(end)) return;
+      if (this.#waits?.delete(end) !== true) return;
       if (this.failure === Status.OK) then();
       this.complete(Status.OK);
     };
+    this.#waits ??= new Set();
     this.#waits.add(end);
     return end;
   }
@@ -117,7 +123,7 @@ export abstract class DeviceOperation extends CountedCompletion {
 
   /** Called when it has failed, by a task or by {@link fail}. */
   protected onFailed(): void {
-    for (const end of [...this.#waits]) end();
+    for (const end of [...(this.#waits ?? [])]) end();
   }
 
   #tryStart(start: StepStart, params: Parameters<StepStart>[0]): ReturnType<StepStart> {

@@ -131,6 +131,8 @@ export class DeviceTransfers implements DeviceCopies {
   fence(endpoint: EngineEndpoint, isAlone: boolean): void {
     if (!isAlone && endpoint.unconfirmed === 0 && endpoint.openNodeEndpoint === undefined) return;
     const barrier = new DeviceFlush(this.#tracker, endpoint, undefined, partsOf(endpoint));
+    this.#worker.requests.runInner(() => barrier.start());
+    if (barrier.hasEnded) return;
     this.#barriers.set(endpoint, barrier);
     endpoint.isFenced = true;
     barrier.addWaiter(() => {
@@ -138,7 +140,6 @@ export class DeviceTransfers implements DeviceCopies {
       this.#barriers.delete(endpoint);
       endpoint.isFenced = false;
     });
-    this.#worker.requests.runInner(() => barrier.start());
   }
 
   /** Starts an operation when the barrier of its endpoint has ended. */
