@@ -49,7 +49,7 @@ function replyOf(values: readonly string[] | undefined): string {
 
 function wordsOf({ commands, options, arguments: parameters }: CommandTable): string[] {
   return [
-    ...commands.map(({ path }) => path.at(-1)!),
+    ...commands.map(({ name }) => name),
     ...parameters.flatMap(({ values }) => values ?? []),
     ...options.flatMap(({ short, long }) => [short, long].filter((name) => name !== undefined)),
   ];

@@ -27,7 +27,7 @@ ${tables.flatMap(linesOf).join('\n')}
 function linesOf(table: CommandTable): string[] {
   const where = `complete -c gaudi-ucx -n ${quote(`__gaudi_ucx_at ${quote(keyOf(table))}`)}`;
   return [
-    ...table.commands.map((child) => `${where} -f -a ${quote(child.path.at(-1)!)} -d ${quote(child.description)}`),
+    ...table.commands.map((child) => `${where} -f -a ${quote(child.name)} -d ${quote(child.description)}`),
     ...table.arguments.flatMap(({ values, description }) =>
       values === undefined ? [] : [`${where} -f -a ${quote(values.join(' '))} -d ${quote(description)}`],
     ),

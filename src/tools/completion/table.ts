@@ -31,6 +31,8 @@ export interface ArgumentRow {
 export interface CommandTable {
   /** Names from the program to the command: `['gaudi-ucx', 'node', 'up']`. */
   readonly path: readonly string[];
+  /** Last name of the path. */
+  readonly name: string;
   readonly description: string;
   readonly usage: string;
   readonly options: readonly OptionRow[];
@@ -44,6 +46,7 @@ export function tableOf(command: Command, parents: readonly string[] = []): Comm
   const path = [...parents, command.name()];
   return {
     path,
+    name: command.name(),
     description: help.commandDescription(command),
     usage: command.usage(),
     options: help.visibleOptions(command).map((option) => ({

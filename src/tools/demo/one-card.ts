@@ -60,7 +60,9 @@ interface Hop {
 /** Memory of the demonstration: two host buffers, one for the reference copy, and two buffers in HBM. */
 interface Stage {
   readonly source: MemoryHandle;
+  readonly sourceBytes: Uint8Array;
   readonly target: MemoryHandle;
+  readonly targetBytes: Uint8Array;
   readonly reference: MemoryHandle;
   readonly first: MemoryHandle;
   readonly firstKey: RemoteKey;
@@ -94,13 +96,16 @@ export async function runOneCard(options: OneCardOptions): Promise<OneCardResult
 
 function openStage(context: Context, endpoint: Endpoint, bytes: number): Stage {
   // Not allocated by a memory domain: that would be in /dev/shm, which containers keep small.
-  const host = (): MemoryHandle => context.memMap({ buffer: new Uint8Array(bytes) });
+  const host = (buffer: Uint8Array): MemoryHandle => context.memMap({ buffer });
   const device = (): MemoryHandle => context.memMap({ allocate: bytes, memoryType: MemoryType.GAUDI });
   const [first, second] = [device(), device()];
+  const [sourceBytes, targetBytes] = [new Uint8Array(bytes), new Uint8Array(bytes)];
   return {
-    source: host(),
-    target: host(),
-    reference: host(),
+    source: host(sourceBytes),
+    sourceBytes,
+    target: host(targetBytes),
+    targetBytes,
+    reference: host(new Uint8Array(bytes)),
     first,
     firstKey: endpoint.unpackRkey(context.packRkey(first)),
     secondKey: endpoint.unpackRkey(context.packRkey(second)),
@@ -137,16 +142,16 @@ interface Digests {
 async function stream(file: FileHandle, size: number, run: Run): Promise<Digests> {
   const before = createHash('sha256');
   const after = createHash('sha256');
-  const { source, target } = run.stage;
+  const { sourceBytes, targetBytes } = run.stage;
   for (let position = 0; position < size; ) {
-    const bytes = Math.min(source.byteLength, size - position);
-    const data = source.view()!.subarray(0, bytes);
+    const bytes = Math.min(sourceBytes.byteLength, size - position);
+    const data = sourceBytes.subarray(0, bytes);
     await readFully(file, data, position);
     before.update(data);
     if (position === 0) warmUp(run, bytes);
-    target.view()!.fill(0);
+    targetBytes.fill(0);
     runSegment(run, bytes, position * 3);
-    after.update(target.view()!.subarray(0, bytes));
+    after.update(targetBytes.subarray(0, bytes));
     position += bytes;
   }
   return { before: before.digest('hex'), after: after.digest('hex') };

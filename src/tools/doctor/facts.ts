@@ -207,7 +207,7 @@ function portsOf({ config }: Program): Facts['ports'] {
   const [first, last] = config.get(TCP_CONFIG_TABLE).PORT_RANGE;
   if (first === 0) return undefined;
   const listening = ['/proc/net/tcp', '/proc/net/tcp6'].flatMap((file) =>
-    [...(textOf(file) ?? '').matchAll(LISTENING)].map(([, port]) => Number.parseInt(port!, 16)),
+    [...(textOf(file) ?? '').matchAll(LISTENING)].map(([, port = '']) => Number.parseInt(port, 16)),
   );
   const inUse = new Set(listening.filter((port) => port >= first && port <= last));
   return { count: last - first + 1, inUse: inUse.size };

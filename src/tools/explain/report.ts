@@ -37,13 +37,18 @@ export function explainText(report: ExplainReport): string {
   return lines.join('\n');
 }
 
-/** Neighbouring sizes with the same winner. */
-function groupsOf(sizes: readonly SizeExplanation[]): SizeExplanation[][] {
-  const groups: SizeExplanation[][] = [];
+/** Neighbouring sizes with the same winner: the first and the last of them. */
+interface Group {
+  readonly first: SizeExplanation;
+  last: SizeExplanation;
+}
+
+function groupsOf(sizes: readonly SizeExplanation[]): Group[] {
+  const groups: Group[] = [];
   for (const size of sizes) {
-    const last = groups.at(-1);
-    if (last !== undefined && protocolOf(last[0]!) === protocolOf(size)) last.push(size);
-    else groups.push([size]);
+    const group = groups.at(-1);
+    if (group !== undefined && protocolOf(group.first) === protocolOf(size)) group.last = size;
+    else groups.push({ first: size, last: size });
   }
   return groups;
 }
@@ -53,8 +58,7 @@ function protocolOf({ winner }: SizeExplanation): string {
 }
 
 /** `4.0 KiB .. 1.0 GiB  put/zcopy  gaudi_cpy/gaudi1  2.5 us .. 43 ms  1638 .. 24998 MB/s`. */
-function winnerLine(group: readonly SizeExplanation[]): string {
-  const [first, last] = [group[0]!, group.at(-1)!];
+function winnerLine({ first, last }: Group): string {
   const ends = first === last ? [first] : [first, last];
   const sizes = ends.map(({ bytes }) => formatBytes(bytes)).join(' .. ');
   const { winner } = first;
@@ -76,8 +80,7 @@ function estimatesOf(ends: readonly SizeExplanation[]): string {
 /**
  * One line for each alternative; two if its reason changes with the size. Devices of one transport with the same reason share a line.
  */
-function loserLines(group: readonly SizeExplanation[]): string[] {
-  const [first, last] = [group[0]!, group.at(-1)!];
+function loserLines({ first, last }: Group): string[] {
   const atEnd = new Map(last.losers.map((loser) => [nameOf(loser), loser]));
   const devices = new Map<string, string[]>();
   const add = ({ transport, protocol }: SizeLoser, reason: string): void => {

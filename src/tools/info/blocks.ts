@@ -63,18 +63,21 @@ export function blocksText(report: BlocksReport, all: boolean): string {
 
 /** A row per family of blocks, such as `NIC<n>_UMR<n>_<n>`: blocks that differ by number only, in size and refusal not. */
 function listOf(blocks: readonly RegisterBlock[]): string {
-  const families = new Map<string, RegisterBlock[]>();
+  const families = new Map<
+    string,
+    { readonly first: RegisterBlock; readonly last: RegisterBlock; readonly count: number }
+  >();
   for (const block of blocks) {
     const pattern = block.name.replace(/\d+/g, '<n>');
     const key = `${pattern} ${block.byteLength} ${block.refusal ?? ''}`;
-    families.set(key, [...(families.get(key) ?? []), block]);
+    const { first = block, count = 0 } = families.get(key) ?? {};
+    families.set(key, { first, last: block, count: count + 1 });
   }
-  const rows = [...families.values()].map((family) => {
-    const { name, byteLength, registers, refusal } = family[0]!;
-    const last = family.at(-1)!.name;
-    const names = family.length === 1 ? name : `${name} .. ${last}`;
+  const rows = [...families.values()].map(({ first, last, count }) => {
+    const { name, byteLength, registers, refusal } = first;
+    const names = count === 1 ? name : `${name} .. ${last.name}`;
     const content = registers === 0 ? 'memory' : `${registers} registers`;
-    return [`# ${names}`, String(family.length), byteLength === 0 ? '-' : formatBytes(byteLength), refusal ?? content];
+    return [`# ${names}`, String(count), byteLength === 0 ? '-' : formatBytes(byteLength), refusal ?? content];
   });
   return formatTable([['# blocks', 'number', 'size', 'content'], ...rows]);
 }

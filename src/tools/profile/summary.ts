@@ -96,7 +96,7 @@ function rowOf(events: readonly ProfileEvent[]): SummaryRow {
     p50Ns: percentileOf(times, 50),
     p99Ns: percentileOf(times, 99),
     minNs: times[0]!,
-    maxNs: times.at(-1)!,
+    maxNs: percentileOf(times, 100),
     bytes,
     bytesPerSecond: bytes > 0 && busyNs > 0 ? (bytes * 1e9) / busyNs : undefined,
     failed,

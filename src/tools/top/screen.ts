@@ -110,9 +110,11 @@ export class LiveScreen {
 /** The keys in the input of a terminal: single characters, and escape sequences of three. */
 function sequencesIn(text: string): string[] {
   const sequences: string[] = [];
-  for (let start = 0; start < text.length; start += sequences.at(-1)!.length) {
+  for (let start = 0; start < text.length; ) {
     const isSequence = text[start] === ESCAPE && (text[start + 1] === '[' || text[start + 1] === 'O');
-    sequences.push(text.slice(start, start + (isSequence ? 3 : 1)));
+    const end = start + (isSequence ? 3 : 1);
+    sequences.push(text.slice(start, end));
+    start = end;
   }
   return sequences;
 }

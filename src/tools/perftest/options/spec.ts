@@ -78,7 +78,7 @@ export function messageBytes({ sizes }: Pick<TestSpec, 'sizes'>): number {
 
 /** Bytes of memory from the first to the last byte of a message. */
 export function messageExtent({ sizes, stride }: Pick<TestSpec, 'sizes' | 'stride'>): number {
-  return stride === 0 ? messageBytes({ sizes }) : stride * (sizes.length - 1) + sizes.at(-1)!;
+  return stride === 0 ? messageBytes({ sizes }) : stride * (sizes.length - 1) + (sizes.at(-1) ?? 0);
 }
 
 /** Warm-up iterations: at most a tenth of the run, as in ucx_perftest. */

@@ -131,7 +131,7 @@ export class Channel {
     }
     if (this.#lost !== undefined) return;
     const lines = (this.#text + text).split('\n');
-    this.#text = lines.pop()!;
+    this.#text = lines.pop() ?? '';
     for (const line of lines) this.#onLine(line);
     if (this.#text.length > LINE_LENGTH_MAX) this.fail(invalidParam('line of the peer', 'must not be so long', ''));
   }

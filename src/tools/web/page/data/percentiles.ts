@@ -8,10 +8,13 @@ export function percentileUs(earlier: WebLatencies | undefined, now: WebLatencie
   const counts = now.buckets.map((count, index) => Math.max(0, count - (earlier?.buckets[index] ?? count)));
   const total = counts.reduce((sum, count) => sum + count, 0);
   if (total === 0) return null;
-  let left = (total * rank) / 100;
-  for (const [index, count] of counts.entries()) {
-    left -= count;
-    if (left <= 0) return (now.boundsNs[index] ?? now.boundsNs.at(-1)!) / 1000;
+  // The last bucket has no upper bound: that of the bucket before stands for it.
+  const last = now.boundsNs.length - 1;
+  let bucket = 0;
+  let left = (total * rank) / 100 - counts[0]!;
+  while (left > 0 && bucket < last) {
+    bucket += 1;
+    left -= counts[bucket]!;
   }
-  return now.boundsNs.at(-1)! / 1000;
+  return now.boundsNs[bucket]! / 1000;
 }
