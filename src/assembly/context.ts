@@ -13,6 +13,7 @@ import type { Engine } from '../ucp/api/engine.ts';
 import { checkFeatures, type Feature } from '../ucp/api/features.ts';
 import { Context as NativeContext } from '../ucp/core/context.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
+import type { Config } from '../ucs/config/config.ts';
 import type { StatsNode } from '../ucs/stats/stats-node.ts';
 import { invalidParam } from '../ucs/type/error.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
@@ -23,19 +24,19 @@ import { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
 import { cardAt } from '../uct/gaudi/base/memory/device-parts.ts';
 import { gaudiCopyComponent } from '../uct/gaudi/copy/component.ts';
 import { gaudiIpcComponent } from '../uct/gaudi/ipc/component.ts';
+import { IB_CONFIG_TABLE } from '../uct/ib/base/config.ts';
 import { ibComponent } from '../uct/ib/component.ts';
 import { selfComponent } from '../uct/self/component.ts';
 import { cmaComponent } from '../uct/shm/cma/component.ts';
 import { posixComponent } from '../uct/shm/posix/component.ts';
 import { tcpComponent } from '../uct/tcp/component.ts';
+import { Libibverbs } from '../verbs/libibverbs/libibverbs.ts';
+import { loadLibibverbs } from '../verbs/libibverbs/library.ts';
 import type { VerbsPort } from '../verbs/port.ts';
-import { distancesOf } from './distances.ts';
 import { chooseEngine } from './engine.ts';
 import { inspectContext } from './inspect/context-inspection.ts';
 import type { ListedContext } from './inspect/process-snapshot.ts';
-import { nodeTls } from './node-tls.ts';
 import { openNode } from './open-node.ts';
-import { openVerbs } from './open-verbs.ts';
 import type { EngineChoice } from './program/config.ts';
 import { type Instrumentation, openInstrumentation } from './program/instrumentation.ts';
 import {
@@ -46,6 +47,11 @@ import {
   warnOfUnused,
   withDriver,
 } from './program/program.ts';
+import { distancesOf } from './topology.ts';
+
+/** Transports that libucp replaces, and those of cards. */
+const LIBUCP_TRANSPORTS = ['posix', 'cma', 'tcp'];
+const CARD_TRANSPORTS: readonly string[] = ['gaudi', 'gaudi_copy', 'gaudi_cpy', 'gaudi_ipc'];
 
 /** Options of a context. */
 export interface ContextOptions extends ProgramOptions {
@@ -235,3 +241,23 @@ function deviceOf({ cards }: GaudiResources, index: number): Device {
 /** A context: the start of every program. `await Context.create()` opens one. */
 export type Context = ApiContext<Device>;
 export const Context: { readonly create: typeof create } = { create };
+
+/** UCX_TLS of the native context beside libucp, derived from the common one. */
+function nodeTls(text: string): string {
+  const names = text.split(',').map((name) => name.trim());
+  if (names.includes('all')) return `^${LIBUCP_TRANSPORTS.join(',')}`;
+  if (!text.startsWith('^')) return ['self', ...names.filter((name) => CARD_TRANSPORTS.includes(name))].join(',');
+  const excluded = text
+    .slice(1)
+    .split(',')
+    .map((name) => name.trim());
+  return `^${[...new Set([...excluded.filter((name) => CARD_TRANSPORTS.includes(name)), ...LIBUCP_TRANSPORTS])].join(',')}`;
+}
+
+/**
+ * The RDMA devices that go with a node, by UCX_IB_DRIVER; undefined for none.
+ * @throws UcxError ERR_LIBRARY_NOT_FOUND, ERR_LIBRARY_UNUSABLE, ERR_LIBRARY_SYMBOL of libibverbs
+ */
+function openVerbs(node: DriverNode, config: Config): VerbsPort | undefined {
+  return config.get(IB_CONFIG_TABLE).DRIVER === 'verbs' ? new Libibverbs(loadLibibverbs()) : node.verbs;
+}

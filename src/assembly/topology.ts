@@ -5,10 +5,12 @@
 
 import { discoverNetworkDevices, type NetworkDevice } from '../driver/kernel/network-devices.ts';
 import type { CardEntry, DriverNode } from '../driver/port.ts';
+import type { DistanceOf } from '../ucp/lane/lane-distance.ts';
 import type { Config } from '../ucs/config/config.ts';
-import { chooseNetworkDevices, type Neighbour, type SystemDevice } from '../ucs/sys/topology.ts';
+import { chooseNetworkDevices, distanceBetween, type Neighbour, type SystemDevice } from '../ucs/sys/topology.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/card/config.ts';
 import type { ScaleOutMode } from '../uct/gaudi/base/card/scale-out.ts';
+import type { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
 
 export type { NetworkDevice } from '../driver/kernel/network-devices.ts';
 
@@ -56,4 +58,20 @@ function emulatedDevices({ verbs }: DriverNode): NetworkDevice[] {
   return verbs.devices().map((entry) => {
     return { ...entry, kind: 'infiniband', up: true, megabitPerSecond: undefined, netdevs: [] };
   });
+}
+
+/**
+ * The distances from the topology, which is read at first use and kept: a context opens its devices once. Undefined for a device outside the
+ * topology, such as loopback or a veth; `unknown` between emulated cards, which have no location in the machine, and devices of the machine.
+ */
+export function distancesOf(gaudi: Pick<GaudiResources, 'cards'>, sources: TopologySources): DistanceOf {
+  let topology: Topology | undefined;
+  return (sysDevice, { device }) => {
+    topology ??= readTopology(sources);
+    const busId = gaudi.cards.find(({ index }) => index === sysDevice)?.device.busId;
+    const card = topology.cards.find(({ entry }) => entry.busId === busId);
+    // A transport names the port of an RDMA device too.
+    const network = topology.networks.find(({ name }) => name === device || name === device.replace(/:\d+$/, ''));
+    return card === undefined || network === undefined ? undefined : distanceBetween(card, network);
+  };
 }

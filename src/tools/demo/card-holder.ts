@@ -14,11 +14,16 @@ import { systemClock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Assignment, Contact, Round, RoundAnswer } from './exchange-messages.ts';
-import { type FileSlice, sliceOf } from './file-slice.ts';
 import { readFully } from './read-fully.ts';
 
 /** Timeout of a measurement, which blocks the event loop: the end of a peer is not detected meanwhile. */
 const MEASURE_TIMEOUT_NS = 10e9;
+
+/** A range of the file. */
+interface FileSlice {
+  readonly offset: number;
+  readonly byteLength: number;
+}
 
 /** Peer process of the exchange. */
 interface Neighbour {
@@ -193,4 +198,10 @@ export class CardHolder {
 /** Range of a slice, which is the same in the HBM of every card. */
 function rangeOf({ offset, byteLength }: FileSlice): { localOffset: number; remoteOffset: number; byteLength: number } {
   return { localOffset: offset, remoteOffset: offset, byteLength };
+}
+
+/** The slice of a card. Lengths differ by one byte at most; a file with fewer bytes than cards has empty ones. */
+function sliceOf(index: number, count: number, byteLength: number): FileSlice {
+  const offset = Math.floor((index * byteLength) / count);
+  return { offset, byteLength: Math.floor(((index + 1) * byteLength) / count) - offset };
 }

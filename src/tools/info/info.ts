@@ -12,7 +12,6 @@ import { ResourceFilter } from '../../ucp/resources/resource-filter.ts';
 import { type ConfigPrintOptions, printConfig } from '../../ucs/config/print.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { type DomainReport, domainText } from './devices.ts';
-import { describeLibrary, describeLibraryVersion } from './library.ts';
 import { distanceLines, networkLines, readSystem, type SystemReport, systemText } from './system.ts';
 
 /** The requested parts. */
@@ -111,4 +110,26 @@ function readDevices(program: Program, node: DriverNode, transport: string | und
   return transport === undefined
     ? reports
     : reports.filter((report) => report.md !== undefined && report.devices.length > 0);
+}
+
+/** The line for `info -v`. */
+function describeLibraryVersion(library: UcxLibrary): string {
+  if (library.reason !== undefined) return `# UCX library: none: ${library.reason}`;
+  return `# UCX library: ${library.version} (${library.file})`;
+}
+
+/** The text for `info -d`: its transports and devices, or one line with the reason why there are none. */
+function describeLibrary(library: UcxLibrary): string {
+  const title = describeLibraryVersion(library);
+  if (library.reason !== undefined) return ['#', title, '#'].join('\n');
+  return ['#', title, '#   what it offers to the engine libucx (UCX_ENGINE)', contentOf(library)].join('\n');
+}
+
+function contentOf(library: UcxLibrary & { readonly describe: () => string }): string {
+  try {
+    return library.describe().trimEnd();
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return `#   < nothing: ${error.message} >\n#`;
+  }
 }

@@ -12,7 +12,6 @@ import { percentileOf } from '../measure/meter.ts';
 import { SpinBudget } from '../measure/spin-budget.ts';
 import { bytesOf, hexOf } from '../side/test-context.ts';
 import { type Flow, PATTERNS } from './flows.ts';
-import { gatherJson } from './gather-json.ts';
 import type { PatternSpec, Shape } from './pattern-spec.ts';
 import { RankMemory } from './rank-memory.ts';
 import { Latencies, Transfer } from './transfer.ts';
@@ -251,4 +250,28 @@ function rowOf(
     wrong: isVerified ? sum((rank) => rank.wrong ?? 0) : undefined,
     carrier: ranks.find(({ carrier }) => carrier !== '')?.carrier ?? '',
   };
+}
+
+/** The data of every rank, as JSON carries it, in the order of the ranks. @throws UcxError of the team's operations */
+async function gatherJson<T>(team: Team, own: T): Promise<T[]> {
+  const all = await gatherBytes(team, Buffer.from(JSON.stringify(own)));
+  return all.map((bytes): T => JSON.parse(Buffer.from(bytes).toString()));
+}
+
+/** The bytes of every rank, in the order of the ranks. @throws UcxError of the team's operations */
+async function gatherBytes(team: Team, own: Uint8Array): Promise<Uint8Array[]> {
+  const lengths = new Float64Array(team.size);
+  await team.allGather(viewOf(Float64Array.of(own.length)), viewOf(lengths), { dtype: 'float64', count: 1 });
+  const recvCounts = [...lengths];
+  const all = new Uint8Array(recvCounts.reduce((sum, length) => sum + length, 0));
+  await team.allGather(own, all, { recvCounts });
+  let offset = 0;
+  return recvCounts.map((length) => {
+    offset += length;
+    return all.subarray(offset - length, offset);
+  });
+}
+
+function viewOf(numbers: Float64Array): Uint8Array {
+  return new Uint8Array(numbers.buffer);
 }

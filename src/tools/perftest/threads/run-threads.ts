@@ -9,7 +9,6 @@ import type { Measurement } from '../measure/meter.ts';
 import { packSpec, type TestSpec } from '../options/spec.ts';
 import type { Channel, ChannelMessage, Place } from '../session/channel.ts';
 import type { Meeting } from '../session/session.ts';
-import { combine } from './combine.ts';
 import type { ThreadData, ThreadEnd, ThreadMessage } from './thread-messages.ts';
 
 /** A test, and the side that runs it. */
@@ -162,4 +161,24 @@ function portOf(place: unknown): number {
   const port = typeof place === 'object' && place !== null && 'port' in place ? place.port : undefined;
   if (typeof port === 'number' && Number.isInteger(port) && port > 0 && port <= 65_535) return port;
   throw invalidParam('threads of the peer', 'must have ports', port);
+}
+
+/** Sums of iterations and rates, means of average times, and of each percentile the one of the slowest thread. */
+export function combine(all: readonly Measurement[]): Measurement {
+  const sum = (name: keyof Measurement): number => all.reduce((total, each) => total + each[name], 0);
+  const mean = (name: keyof Measurement): number => sum(name) / all.length;
+  const most = (name: keyof Measurement): number => Math.max(...all.map((each) => each[name]));
+  return {
+    iterations: sum('iterations'),
+    percentileNs: most('percentileNs'),
+    medianNs: most('medianNs'),
+    lowNs: most('lowNs'),
+    highNs: most('highNs'),
+    averageNs: mean('averageNs'),
+    overallNs: mean('overallNs'),
+    averageBytes: sum('averageBytes'),
+    overallBytes: sum('overallBytes'),
+    averageMessages: sum('averageMessages'),
+    overallMessages: sum('overallMessages'),
+  };
 }

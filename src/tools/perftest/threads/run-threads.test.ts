@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { Measurement } from '../measure/meter.ts';
-import { combine } from './combine.ts';
+import { combine } from './run-threads.ts';
 
 it('combines threads: sums of rates, means of times, percentiles of the slowest', () => {
   const of = (factor: number): Measurement => ({
