@@ -212,6 +212,27 @@ describe.skipIf(skipReason !== undefined)(`cards that fail (${when})`, () => {
     rkey.release();
     log.expectQuiet();
   });
+
+  it('end a get of a peer, whose bytes they could not read', async () => {
+    const log = createTestLog('emulator');
+    log.allow(/engine|malfunction/);
+    const pair = await fixture.pair({ ...kindOf('tcp,self,gaudi_cpy'), node: { log: log.log } }, ENV);
+    const { node, one, two, ba } = pair;
+    const near = mappedOf(one, 'gaudi', 4 * FRAGMENT);
+    const rkey = keyFor(ba, one, near);
+    node.inject(0, { kind: 'engine-failure' });
+    await serving(pair, async () => {
+      for (const byteLength of [8, 4 * FRAGMENT]) {
+        const host = mappedOf(two, 'allocated', byteLength);
+        await expect(ba.get(host, rkey, { byteLength })).rejects.toMatchObject({
+          code: expect.stringMatching(/^ERR_/),
+        });
+      }
+      expect(ba.status).toBe(Status.OK);
+    });
+    rkey.release();
+    log.expectQuiet();
+  });
 });
 
 describe.skipIf(skipReason !== undefined)(`the explanation (${when})`, () => {

@@ -109,6 +109,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint {
     const { memory, offset, byteLength } = data ?? NO_DATA;
     const request = this.worker.requests.runInner(() => this.#initSend('am/libucp', memory, offset, byteLength, 0));
     if (typeof request === 'number') return request;
+    request.sender = undefined;
     return this.#sendMessage(request, id, header, params);
   }
 

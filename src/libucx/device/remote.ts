@@ -3,7 +3,7 @@
  * answers them. libucp carries the payload of a put, and the bytes that answer a get, by its own active messages and rendezvous: so no windows are
  * asked for here, as rma-sw/emulated.ts does. The owner's side is service.ts.
  *
- * Each operation waits for room at the peer, then sends its message and waits for the answer.
+ * Each operation waits for room at the peer, then sends its message and waits for the reply; a get also for its bytes, which may come before or after it.
  */
 
 import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
@@ -44,8 +44,10 @@ export class RemoteOperation extends DeviceOperation {
   requestId = 0;
   readonly #remote: RemoteCards;
   readonly #question: Question;
-  /** Ends the wait for the answer; undefined before the message is sent, and once the answer has come. */
-  #answered: (() => void) | undefined;
+  /** Ends the wait for the reply; undefined before the message is sent, and once the reply has come. */
+  #replied: (() => void) | undefined;
+  /** The same for the bytes of a get. */
+  #gotData: (() => void) | undefined;
 
   constructor(
     tracker: OperationTracker,
@@ -67,19 +69,19 @@ export class RemoteOperation extends DeviceOperation {
 
   /** Handles the answer. One that arrives after a failure is ignored: the local memory belongs to the caller again. */
   answer({ id, frame }: DeviceMessage, message: ReceivedMessage): void {
-    const answered = this.#answered;
-    if (answered === undefined || this.failure !== Status.OK) return;
-    this.#answered = undefined;
-    const { target, wordBytes } = this.#question;
-    if (id === MessageId.DATA && target?.byteLength === message.byteLength) {
-      this.#take(target, message);
-    } else {
-      const { status, low, high } = readReply(frame);
-      if (id === MessageId.DATA || (status === Status.OK && target !== undefined)) this.fail(Status.IO_ERROR);
-      else if (wordBytes !== undefined) this.request.atomicResult = BigInt.asUintN(8 * wordBytes, joinBig(low, high));
-      this.fail(status);
+    if (this.failure !== Status.OK) return;
+    if (id === MessageId.DATA) {
+      this.#onData(message);
+      return;
     }
-    answered();
+    const ended = this.#replied;
+    this.#replied = undefined;
+    if (ended === undefined) return;
+    const { wordBytes } = this.#question;
+    const { status, low, high } = readReply(frame);
+    if (wordBytes !== undefined) this.request.atomicResult = BigInt.asUintN(8 * wordBytes, joinBig(low, high));
+    this.fail(status);
+    ended();
   }
 
   override onComplete(): void {
@@ -87,20 +89,32 @@ export class RemoteOperation extends DeviceOperation {
     super.onComplete();
   }
 
-  #take(target: LocalRange, message: ReceivedMessage): void {
+  /** Receives the bytes of a get; the reply says whether the owner could read all of them. */
+  #onData(message: ReceivedMessage): void {
+    const { target } = this.#question;
+    const ended = this.#gotData;
+    this.#gotData = undefined;
+    if (target === undefined || target.byteLength !== message.byteLength) {
+      this.fail(Status.IO_ERROR);
+      return;
+    }
+    if (ended === undefined) return;
+    // Not a wait: libucp writes to the memory until it has ended.
     this.count += 1;
     const isWanted = (): boolean => this.failure === Status.OK;
     this.staging.receive(message, target, isWanted, (status, error) => {
       this.fail(status, error);
       this.complete(Status.OK);
     });
+    ended();
   }
 
   #ask(): void {
-    const { payload } = this.#question;
+    const { payload, target } = this.#question;
     const header = this.#question.pack(this.requestId);
     // The answer may arrive before libucp has ended the message.
-    this.#answered = this.wait(() => {});
+    this.#replied = this.wait(() => {});
+    if (target !== undefined) this.#gotData = this.wait(() => {});
     this.run((params) => this.endpoint.sendOwn(STAGING_AM_ID, header, payload, params));
   }
 }

@@ -58,7 +58,7 @@ export class DeviceService {
     const place = this.#placeOf(exportId, remoteOffset, byteLength, access);
     if (place === undefined) this.#reply(endpoint, request, Status.INVALID_ADDR);
     else if (id === MessageId.PUT) this.#write(endpoint, request, place, message);
-    else this.#answer(endpoint, request, packMessage(writeData(firstWord(MessageId.DATA), request, 0)), place);
+    else this.#read(endpoint, request, place);
   }
 
   /** Called when an endpoint is closed, or has failed. */
@@ -72,6 +72,22 @@ export class DeviceService {
     if (memory === undefined || offset + byteLength > memory.byteLength || byteLength === 0) return undefined;
     if ((memory.access & access) !== access) return undefined;
     return { memory, offset, byteLength };
+  }
+
+  /** Sends the bytes of a get, then whether they could be read: a message whose bytes cannot is sent all the same. */
+  #read(endpoint: EngineEndpoint, request: number, place: Place): void {
+    const header = packMessage(writeData(firstWord(MessageId.DATA), request, 0));
+    this.#inFlight += 1;
+    this.#staging.run(
+      (params) => {
+        if (this.#gone.has(endpoint)) return Status.CANCELED;
+        return place.memory.mapped ? endpoint.sendOwn(STAGING_AM_ID, header, place, params) : Status.INVALID_ADDR;
+      },
+      (status) => {
+        this.#inFlight -= 1;
+        this.#reply(endpoint, request, status);
+      },
+    );
   }
 
   #write(endpoint: EngineEndpoint, request: number, place: Place, message: ReceivedMessage): void {
@@ -107,23 +123,18 @@ export class DeviceService {
     });
   }
 
+  /** @param request id of the peer */
   #reply(endpoint: EngineEndpoint, request: number, status: Status, word = 0n): void {
     const fields = { request, status, low: lowWord(word), high: highWord(word) };
-    this.#answer(endpoint, request, packMessage(writeReply(firstWord(MessageId.REPLY), fields)), undefined);
-  }
-
-  /** @param request id of the peer */
-  #answer(endpoint: EngineEndpoint, request: number, header: Uint8Array, place: Place | undefined): void {
-    const isUnmapped = (): boolean => place?.memory.mapped === false;
+    const header = packMessage(writeReply(firstWord(MessageId.REPLY), fields));
     this.#inFlight += 1;
     this.#staging.run(
       (params) => {
-        if (this.#gone.has(endpoint) || isUnmapped()) return Status.CANCELED;
-        return endpoint.sendOwn(STAGING_AM_ID, header, place, params);
+        if (this.#gone.has(endpoint)) return Status.CANCELED;
+        return endpoint.sendOwn(STAGING_AM_ID, header, undefined, params);
       },
-      (status) => {
+      () => {
         this.#inFlight -= 1;
-        if (status < 0 && isUnmapped()) this.#reply(endpoint, request, Status.INVALID_ADDR);
       },
     );
   }

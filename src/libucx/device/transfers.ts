@@ -199,7 +199,8 @@ export class DeviceTransfers implements DeviceCopies {
 
   #operationOf(path: DevicePath, request: UcpRequest, transfer: RemoteTransfer): DeviceOperation {
     const { endpoint, local } = transfer;
-    if (path === DevicePath.PIPELINE) return new Pipeline(this.#tracker, request, transfer, local as UcpMemory);
+    if (path === DevicePath.PIPELINE && local instanceof UcpMemory)
+      return new Pipeline(this.#tracker, request, transfer, local);
     const parts = [endpoint, request] as const;
     const node = path === DevicePath.NODE ? startOnNode(transfer) : undefined;
     if (node !== undefined) return new InnerOperation(this.#tracker, parts, node);

@@ -3,7 +3,7 @@
  * messages may be invalid.
  *
  * first word   magic, version and MessageId, in the place of the endpoint, which libucp provides
- *   others       as in ucp/wire: PUT, GET and ATOMIC, answered by REPLY, a GET that succeeds by DATA
+ *   others       as in ucp/wire: PUT, GET and ATOMIC, answered by REPLY, a GET before that by DATA
  *   8 bytes      PUT, GET and ATOMIC: export id of the memory
  *
  * The payload of PUT and DATA is the data of the active message.
@@ -13,7 +13,7 @@ import { HEADER_BYTES, MessageId } from '../../ucp/wire/message.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 
 const MAGIC = 0x5364;
-const VERSION = 2;
+const VERSION = 3;
 const KEY_BYTES = 8;
 const QUESTIONS: ReadonlySet<number> = new Set([MessageId.PUT, MessageId.GET, MessageId.ATOMIC]);
 const ANSWERS: ReadonlySet<number> = new Set([MessageId.REPLY, MessageId.DATA]);

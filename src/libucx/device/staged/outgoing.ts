@@ -1,6 +1,7 @@
 /**
  * A message that is sent from memory of cards, at least in part: libucp requests its bytes piece by piece, inside its calls, and fragments are read
- * ahead. request/buffers.ts decides which messages are sent this way.
+ * ahead. The windows are not those of ucp/staging, which wait for fragments and begin in order: libucp asks for any bytes, and gets them before its call
+ * returns. request/buffers.ts decides which messages are sent this way.
  */
 
 import { memcpy, memset } from '../../../sys/index.ts';
@@ -43,12 +44,16 @@ export class OutgoingMessage extends CopiedMessage {
     return byteLength;
   }
 
-  /** Fails the connection of a message that could not be read: it cannot be withdrawn, and its receiver must not treat its zeros as data. */
+  /**
+   * Fails the connection of a message that could not be read: it cannot be withdrawn, and its receiver must not treat its zeros as data. The engine tells the
+   * receivers of its own messages, which have no sender here.
+   */
   override settle({ sender }: UcpRequest, status: Status): Status {
     if (this.failure === Status.OK) return status;
+    if (sender === undefined) return this.failure;
     const { log } = this.staging.worker.context;
     log.error('a message could not be read from a card, and its receiver gets zeros: the connection is given up');
-    sender?.onFailed(this.failure);
+    sender.onFailed(this.failure);
     return this.failure;
   }
 
