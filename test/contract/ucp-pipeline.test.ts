@@ -157,7 +157,7 @@ describe('a pipeline over a network', () => {
     const { one, two, ab } = fixture.pair({ hasDmabuf: false });
     const [here, there] = [mappedOf(one, 'gaudi', 4096), mappedOf(two, 'gaudi', 4096)];
     const [device, host] = [keyFor(ab, two, there), keyFor(ab, two, mappedOf(two, 'registered', 4096))];
-    const way = 'as put-pipeline over fake_net/net0';
+    const path = 'as put-pipeline over fake_net/net0';
     for (const [local, remote] of [
       [here, device],
       [here, host],
@@ -166,7 +166,7 @@ describe('a pipeline over a network', () => {
       const tag = ab.explain('tag', local, remote).chosen.at(-1);
       expect(tag).toMatchObject({ protocol: 'tag/rndv/put-pipeline', transport: 'fake_net/net0' });
       const put = ab.explain('put', local, remote).chosen.at(-1);
-      expect(put).toMatchObject({ protocol: 'put/am', note: `windows ${way}` });
+      expect(put).toMatchObject({ protocol: 'put/am', note: `windows ${path}` });
     }
     const read = ab.explain('tag', new Uint8Array(10), host).chosen.at(-1);
     expect(read).toMatchObject({ protocol: 'tag/rndv/get', transport: 'fake_net/net0' });

@@ -290,18 +290,18 @@ describe.skipIf(skipReason !== undefined).each(kindsOfExtent(KINDS))(TITLE, (kin
     const pair = await open({ UCX_RNDV_FRAG_ALLOC_COUNT: '2' });
     const { one, two, ab, ba } = pair;
     const byteLength = 3 * FRAGMENT + 77;
-    const ways = Array.from({ length: 6 }, (_, index) => {
+    const transfers = Array.from({ length: 6 }, (_, index) => {
       const [near, far] = [mappedOf(one, 'gaudi', byteLength), mappedOf(two, 'gaudi', byteLength)];
       const host = mappedOf(two, 'allocated', byteLength);
       return { index, near, far, host, hostKey: keyFor(ab, two, host), farKey: keyFor(ab, two, far) };
     });
-    for (const { index, near, far } of ways) {
+    for (const { index, near, far } of transfers) {
       await fill(one, near, pattern(byteLength, index));
       await fill(two, far, new Uint8Array(byteLength));
     }
     await serving(pair, () =>
       Promise.all(
-        ways.flatMap(({ index, near, far, host, hostKey, farKey }) => [
+        transfers.flatMap(({ index, near, far, host, hostKey, farKey }) => [
           ab.put(near, hostKey),
           ...(index % 2 === 0
             ? [ab.put(near, farKey)]
@@ -311,7 +311,7 @@ describe.skipIf(skipReason !== undefined).each(kindsOfExtent(KINDS))(TITLE, (kin
         ]),
       ),
     );
-    for (const { index, far, host, hostKey, farKey } of ways) {
+    for (const { index, far, host, hostKey, farKey } of transfers) {
       await expectContents(two, far, pattern(byteLength, index), `card ${index}`);
       await expectContents(two, host, pattern(byteLength, index), `host ${index}`);
       hostKey.release();

@@ -75,9 +75,9 @@ describe('thresholds', () => {
     ['inter:1k', 'eager'],
     ['intra:1k,inter:inf', 'rndv'],
     ['8k,intra:2k', 'eager'],
-  ])('UCX_RNDV_THRESH=%s: 1 KiB to a peer on this node goes by %s', async (UCX_RNDV_THRESH, way) => {
+  ])('UCX_RNDV_THRESH=%s: 1 KiB to a peer on this node goes by %s', async (UCX_RNDV_THRESH, protocol) => {
     for (const kind of ['posix', 'tcp']) {
-      expect(await sent(await pair(connectionKind(kind), { UCX_RNDV_THRESH }), 1024)).toContain(way);
+      expect(await sent(await pair(connectionKind(kind), { UCX_RNDV_THRESH }), 1024)).toContain(protocol);
     }
   });
 

@@ -236,7 +236,7 @@ describe('selection', () => {
     expect(plan.rejected).toEqual([{ lane: 0, protocol: undefined, reason: 'needs gaudi memory on one side' }]);
   });
 
-  it('estimates what is left of a way that is degraded, and takes another lane then', () => {
+  it('estimates what is left of a path that is degraded, and takes another lane then', () => {
     const full = lane({ sysDevice: 0 });
     const degraded = { ...full, path: { bandwidthShare: 0.25, note: '1 of 4 links up' } };
     const only = selectProtocols(Operation.PUT, CARD, CARD, [degraded]);
@@ -248,7 +248,7 @@ describe('selection', () => {
     expect(candidateFor(plan, 2 ** 30)?.lane).toBe(1);
   });
 
-  it('says that nothing gets through a way that is dead', () => {
+  it('says that nothing gets through a path that is dead', () => {
     const dead = { ...lane({ sysDevice: 0 }), path: { bandwidthShare: 0, note: '0 of 3 links up' } };
     const plan = selectProtocols(Operation.PUT, CARD, CARD, [dead]);
     expect(plan.rejected).toEqual([

@@ -78,8 +78,8 @@ describe('paths in sysfs', () => {
     ['/sys/devices/virtual/net/lo', undefined],
     ['/sys/devices/pci0000:00', undefined],
     ['', undefined],
-  ])('%s', (path, way) => {
-    expect(pciPathOf(path)).toBe(way);
+  ])('%s', (path, pciPath) => {
+    expect(pciPathOf(path)).toBe(pciPath);
   });
 
   it('end in the address of the device', () => {

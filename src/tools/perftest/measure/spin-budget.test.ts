@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { SpinBudget } from './spin-budget.ts';
 
-/** Turns until the budget yields, of a wait that ends `after` turns behind its first yield. */
+/** Polls until the budget yields, of a wait that ends `after` polls behind its first yield. */
 function waits(count: number, after: number): number[] {
   let yields = 0;
   const budget = new SpinBudget(() => {
@@ -9,11 +9,11 @@ function waits(count: number, after: number): number[] {
   });
   return Array.from({ length: count }, () => {
     yields = 0;
-    let turns = 0;
-    for (; yields === 0; turns++) budget.spend();
+    let polls = 0;
+    for (; yields === 0; polls++) budget.spend();
     for (let i = 0; i < after; i++) budget.spend();
     budget.renew();
-    return turns;
+    return polls;
   });
 }
 
@@ -29,7 +29,7 @@ describe('a spin budget', () => {
   it('does not yield in short waits, and starts anew after each', () => {
     const budget = new SpinBudget(() => expect.unreachable());
     for (let wait = 0; wait < 100; wait++) {
-      for (let turn = 0; turn < 1023; turn++) budget.spend();
+      for (let poll = 0; poll < 1023; poll++) budget.spend();
       budget.renew();
     }
   });

@@ -6,17 +6,17 @@
  * Polls before a yield: initial, minimum and maximum number. A poll takes 30 to 50 ns; most waits with a processor for each side are shorter than the
  * initial number.
  */
-const TURNS_FIRST = 1024;
-const TURNS_MIN = 16;
-const TURNS_MAX = 8192;
+const POLLS_FIRST = 1024;
+const POLLS_MIN = 16;
+const POLLS_MAX = 8192;
 /** Polls after a yield that process what has arrived during it: a message passes through several layers. */
-const TURNS_OF_ARRIVAL = 2;
+const POLLS_OF_ARRIVAL = 2;
 
 /** The budget of one side. */
 export class SpinBudget {
   readonly #yieldProcessor: () => void;
-  #turnsMax = TURNS_FIRST;
-  #turns = 0;
+  #pollsMax = POLLS_FIRST;
+  #polls = 0;
   #hasYielded = false;
 
   /** @param yieldProcessor yields this processor to another program (sched_yield) */
@@ -26,18 +26,18 @@ export class SpinBudget {
 
   /** Counts one poll without a result. */
   spend(): void {
-    this.#turns += 1;
-    if (this.#turns < this.#turnsMax) return;
-    this.#turns = 0;
+    this.#polls += 1;
+    if (this.#polls < this.#pollsMax) return;
+    this.#polls = 0;
     this.#hasYielded = true;
-    this.#turnsMax = Math.min(TURNS_MAX, this.#turnsMax * 2);
+    this.#pollsMax = Math.min(POLLS_MAX, this.#pollsMax * 2);
     this.#yieldProcessor();
   }
 
   /** Ends a wait. A result immediately after a yield is attributed to the yield. */
   renew(): void {
-    if (this.#hasYielded && this.#turns <= TURNS_OF_ARRIVAL) this.#turnsMax = Math.max(TURNS_MIN, this.#turnsMax >> 2);
-    this.#turns = 0;
+    if (this.#hasYielded && this.#polls <= POLLS_OF_ARRIVAL) this.#pollsMax = Math.max(POLLS_MIN, this.#pollsMax >> 2);
+    this.#polls = 0;
     this.#hasYielded = false;
   }
 }

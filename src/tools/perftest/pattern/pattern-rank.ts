@@ -1,6 +1,6 @@
 /** One rank of `perftest --pattern`: its memory, its transfers, the measured iterations, and the summary of all ranks. */
 
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as afterEvents } from 'node:timers/promises';
 import { Context } from '../../../assembly/context.ts';
 import type { LaunchedRank } from '../../../coll/exchange/listener.ts';
 import { createTeam } from '../../../coll/team/create.ts';
@@ -18,7 +18,7 @@ import { Latencies, Transfer } from './transfer.ts';
 
 /** Time between two turns of the event loop, which detects the end of other ranks. */
 const SLICE_NS = 50e6;
-const TURNS_MASK = 255;
+const PASSES_MASK = 255;
 
 /** The result for one shape, of all ranks. */
 export interface PatternRow extends Shape {
@@ -160,7 +160,7 @@ class RankRun {
   readonly #worker: Worker;
   readonly #transfers: readonly Transfer[];
   readonly #spin = new SpinBudget(schedYield);
-  #turns = 0;
+  #passes = 0;
   #sliceEndNs = 0;
 
   constructor(worker: Worker, transfers: readonly Transfer[]) {
@@ -196,13 +196,13 @@ class RankRun {
   }
 
   #isSliceOver(): boolean {
-    this.#turns = (this.#turns + 1) & TURNS_MASK;
-    return this.#turns === 0 && systemClock.nowNs() >= this.#sliceEndNs;
+    this.#passes = (this.#passes + 1) & PASSES_MASK;
+    return this.#passes === 0 && systemClock.nowNs() >= this.#sliceEndNs;
   }
 
   async #endSlice(iterations: number, onProgress?: (iterations: number) => void): Promise<void> {
     onProgress?.(iterations);
-    await nextTurn();
+    await afterEvents();
     this.#sliceEndNs = systemClock.nowNs() + SLICE_NS;
   }
 }

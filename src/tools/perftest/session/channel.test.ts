@@ -70,7 +70,7 @@ describe('Channel', () => {
     await server.close();
   });
 
-  it('refuses a message out of turn', async () => {
+  it('refuses a message out of order', async () => {
     const [server, client] = await pair();
     client.send({ type: 'end' });
     await expect(server.receive('side')).rejects.toMatchObject({ code: 'ERR_INVALID_PARAM' });

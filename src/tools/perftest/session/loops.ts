@@ -11,7 +11,7 @@ import type { SpinBudget } from '../measure/spin-budget.ts';
 import { SEQUENCE_MASK, type Traffic } from '../side/traffic.ts';
 
 /** Mask of the passes between two readings of the clock: a power of two minus one. */
-const TURNS_MASK = 1023;
+const PASSES_MASK = 1023;
 
 /** Parameters of a loop. */
 export interface LoopOptions {
@@ -42,7 +42,7 @@ export abstract class Loop {
   readonly #sleeps: boolean;
   readonly #spin: SpinBudget;
   #deadlineNs = 0;
-  #turns = 0;
+  #passes = 0;
 
   constructor({ clock, traffic, meter, iterations, window, progresses, spin, sleeps }: LoopOptions) {
     this.#clock = clock;
@@ -73,8 +73,8 @@ export abstract class Loop {
 
   /** Counts one pass: true if the slice is over. */
   protected isOver(): boolean {
-    this.#turns = (this.#turns + 1) & TURNS_MASK;
-    if (this.#turns !== 0) return false;
+    this.#passes = (this.#passes + 1) & PASSES_MASK;
+    if (this.#passes !== 0) return false;
     return this.traffic.error !== undefined || this.#clock.nowNs() >= this.#deadlineNs;
   }
 

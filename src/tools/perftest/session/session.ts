@@ -2,7 +2,7 @@
  * Session of one test: opens a side, connects it to the other side over the channel, and runs the loops in slices.
  */
 
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as afterEvents } from 'node:timers/promises';
 import { schedYield } from '../../../sys/index.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
@@ -184,7 +184,7 @@ class Session {
         await this.#sleep();
         if (meter.sinceReportNs < REPORT_NS) continue;
       } else {
-        await this.#turn();
+        await this.#handleEvents();
         meter.interrupt();
       }
       this.#options.onProgress?.(meter.iterations, isMeasured);
@@ -199,7 +199,7 @@ class Session {
     try {
       return loop.slice(sliceNs);
     } catch (error) {
-      await this.#turn();
+      await this.#handleEvents();
       throw error;
     }
   }
@@ -220,7 +220,7 @@ class Session {
     meeting.catch(() => undefined);
     while (!hasMet) {
       this.#traffic.progress();
-      await this.#turn();
+      await this.#handleEvents();
     }
     await meeting;
   }
@@ -240,11 +240,12 @@ class Session {
       interrupt.removeEventListener('abort', end);
       stopListening?.();
     }
-    await this.#turn();
+    await this.#handleEvents();
   }
 
-  async #turn(): Promise<void> {
-    await nextTurn();
+  /** Lets the event loop run. @throws UcxError CANCELED after an interruption; the error of the channel if it has ended */
+  async #handleEvents(): Promise<void> {
+    await afterEvents();
     const { interrupt, channel } = this.#options;
     if (interrupt.aborted) throw statusError(Status.CANCELED, 'perftest');
     channel?.check();

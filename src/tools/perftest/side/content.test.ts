@@ -68,15 +68,15 @@ describe('Content', () => {
     const late = bytes[20]!;
     bytes[20] = late ^ 1;
     bytes[315] = 3;
-    let turns = 0;
+    let polls = 0;
     content.checkPut(3, clock, {
       progress() {
-        turns += 1;
+        polls += 1;
         bytes[20] = late;
         return 0;
       },
     });
-    expect(turns).toBe(1);
+    expect(polls).toBe(1);
     bytes[20] = late ^ 1;
     const traffic = {
       progress(): number {

@@ -14,7 +14,7 @@ import { Status } from '../../../ucs/type/status.ts';
 
 /** Time in which a card must have copied a few bytes. */
 const ACCESS_NS_MAX = 10e9;
-const TURNS_MASK = 1023;
+const POLLS_MASK = 1023;
 
 /** Access to one piece of mapped memory. */
 export class MemoryProbe {
@@ -96,9 +96,9 @@ export class MemoryProbe {
       return;
     }
     const deadline = systemClock.nowNs() + ACCESS_NS_MAX;
-    for (let turn = 1; !started.isCompleted; turn++) {
+    for (let poll = 1; !started.isCompleted; poll++) {
       this.#worker.progress();
-      if ((turn & TURNS_MASK) === 0 && systemClock.nowNs() > deadline) {
+      if ((poll & POLLS_MASK) === 0 && systemClock.nowNs() > deadline) {
         throw statusError(Status.TIMED_OUT, 'access memory of the test');
       }
     }
