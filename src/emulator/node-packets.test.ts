@@ -56,7 +56,7 @@ describe('packets that load', () => {
     again.close();
   });
 
-  it('a buffer that names itself runs in turns, with bounded memory, until the time-out', () => {
+  it('a buffer that names itself runs in passes, with bounded memory, until the time-out', () => {
     card = new EmulatedCard({ csTimeoutSeconds: 1 });
     const place = card.hostVa + BigInt(COMMANDS);
     const ctl = packetCtl(PacketOpcode.CP_DMA) | CP_DMA_UPPER_CP;

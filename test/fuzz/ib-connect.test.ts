@@ -85,7 +85,7 @@ describe('fuzzed connect messages of ib', () => {
     // If made-up connections have taken all places, they fail when they are probed, and make room.
     let endpoint = near.connect(far.address);
     let status: Status = Status.NO_RESOURCE;
-    for (let turn = 0; received === 0 && turn < TURNS_MAX; turn++) {
+    for (let round = 0; received === 0 && round < TURNS_MAX; round++) {
       if (status === Status.REJECTED) {
         endpoint.close();
         endpoint = near.connect(far.address);

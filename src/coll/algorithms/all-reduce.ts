@@ -50,8 +50,8 @@ export function ringAllReduce(
   const blocks = balancedParts(target, size, unit);
   // Block i ends at the member before i, whose next round begins with it.
   ringReduce(builder, group, balancedParts(source, size, unit), blocks);
-  const turned = blocks.map((_, member) => blocks[(member + 1) % size]!);
-  if (size > 1) ringAllGather(builder, { ...group, rank }, turned);
+  const rotated = blocks.map((_, member) => blocks[(member + 1) % size]!);
+  if (size > 1) ringAllGather(builder, { ...group, rank }, rotated);
 }
 
 /** Reduces blocks along the ring: each member has the result of the block after its own. @param targets blocks, which may be those of the sources */
@@ -104,8 +104,8 @@ export function twoLevelAllReduce(
   builder.phase(2);
   ringAllReduce(builder, groupOf(rank, across), blocks[index]!, blocks[index]!, unit);
   builder.phase(3);
-  const turned = blocks.map((_, member) => blocks[(member + 1) % local.size]!);
-  ringAllGather(builder, local, turned);
+  const rotated = blocks.map((_, member) => blocks[(member + 1) % local.size]!);
+  ringAllGather(builder, local, rotated);
 }
 
 function byLeaders(

@@ -15,7 +15,7 @@ import {
 import { twoLevelBroadcast } from '../algorithms/two-level.ts';
 import type { ScheduleBuilder } from '../schedule/builder.ts';
 import { balancedParts, type Region } from '../schedule/schedule.ts';
-import { atOnce, type CostModel, inTurn, roundsOf, sharing, slowest } from './cost.ts';
+import { atOnce, type CostModel, roundsOf, sequential, sharing, slowest } from './cost.ts';
 import type { Collective, Problem, Shape } from './problem.ts';
 
 /** An algorithm of a collective operation. */
@@ -55,7 +55,7 @@ const linearNs = (shape: Shape, costs: CostModel): number =>
 /** Estimate for blocks of subtrees in host memory: gather and scatter. */
 const treeNs = (shape: Shape, costs: CostModel): number => {
   const bytes = (shape.size - 1) * shape.bytes;
-  return inTurn(slowest(shape, costs), roundsOf(shape.size), bytes * 1.5) + 2 * bytes * costs.copyNsPerByte;
+  return sequential(slowest(shape, costs), roundsOf(shape.size), bytes * 1.5) + 2 * bytes * costs.copyNsPerByte;
 };
 
 /** This rank's block of allGather, copied into its place. */
@@ -69,7 +69,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
   {
     collective: 'barrier',
     name: 'dissemination',
-    estimateNs: (shape, costs) => inTurn(slowest(shape, costs), roundsOf(shape.size), 0),
+    estimateNs: (shape, costs) => sequential(slowest(shape, costs), roundsOf(shape.size), 0),
     build: (builder, { group }) => disseminate(builder, group),
   },
   {
@@ -77,7 +77,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
     name: 'binomial',
     estimateNs: (shape, costs) => {
       const rounds = roundsOf(shape.size);
-      return inTurn(slowest(shape, costs), rounds, rounds * shape.bytes);
+      return sequential(slowest(shape, costs), rounds, rounds * shape.bytes);
     },
     build: (builder, { group, root, targets }) => binomialBroadcast(builder, group, root, targets[0]!),
   },
@@ -86,7 +86,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
     name: 'scatter and ring',
     estimateNs: (shape, costs) => {
       const bytes = (2 * (shape.size - 1) * shape.bytes) / shape.size;
-      return inTurn(slowest(shape, costs), 2 * (shape.size - 1), bytes);
+      return sequential(slowest(shape, costs), 2 * (shape.size - 1), bytes);
     },
     build: (builder, { group, root, targets, unit }) => {
       scatteredBroadcast(builder, group, root, balancedParts(targets[0]!, group.size, unit));
@@ -98,7 +98,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
     unfit: needsNodes,
     estimateNs: ({ bytes, nodeSizes }, { within, between }) => {
       const [outer, inner] = [roundsOf(nodeSizes.length), roundsOf(Math.max(...nodeSizes))];
-      return inTurn(between, outer, outer * bytes) + inTurn(within, inner, inner * bytes);
+      return sequential(between, outer, outer * bytes) + sequential(within, inner, inner * bytes);
     },
     build: (builder, { places, root, targets }) => twoLevelBroadcast(builder, places, root, targets[0]!),
   },
@@ -137,7 +137,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
   {
     collective: 'allGather',
     name: 'ring',
-    estimateNs: (shape, costs) => inTurn(slowest(shape, costs), shape.size - 1, (shape.size - 1) * shape.bytes),
+    estimateNs: (shape, costs) => sequential(slowest(shape, costs), shape.size - 1, (shape.size - 1) * shape.bytes),
     build: (builder, problem) => ringAllGather(builder, problem.group, placedBlocks(builder, problem)),
   },
   {
@@ -146,7 +146,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
     unfit: needsPower,
     estimateNs: (shape, costs) => {
       const bytes = (shape.size - 1) * shape.bytes * sharing(shape);
-      return inTurn(slowest(shape, costs), roundsOf(shape.size), bytes);
+      return sequential(slowest(shape, costs), roundsOf(shape.size), bytes);
     },
     build: (builder, problem) => doublingAllGather(builder, problem.group, placedBlocks(builder, problem)),
   },
@@ -157,7 +157,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
     estimateNs: (shape, costs) => {
       const bytes = (shape.size - 1) * shape.bytes;
       const link = slowest(shape, costs);
-      return inTurn(link, roundsOf(shape.size), bytes * sharing(shape)) + 2 * bytes * costs.copyNsPerByte;
+      return sequential(link, roundsOf(shape.size), bytes * sharing(shape)) + 2 * bytes * costs.copyNsPerByte;
     },
     build: (builder, { group, sources, targets }) => bruckAllGather(builder, group, sources[0]!, targets),
   },
@@ -174,7 +174,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
     estimateNs: (shape, costs) => {
       const rounds = roundsOf(shape.size);
       const bytes = (rounds * shape.size * shape.bytes) / 2;
-      return inTurn(slowest(shape, costs), rounds, bytes * sharing(shape)) + 3 * bytes * costs.copyNsPerByte;
+      return sequential(slowest(shape, costs), rounds, bytes * sharing(shape)) + 3 * bytes * costs.copyNsPerByte;
     },
     build: (builder, { group, sources, targets }) => bruckAllToAll(builder, group, sources, targets),
   },
@@ -184,7 +184,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
     estimateNs: (shape, costs) => {
       const rounds = roundsOf(shape.size);
       const bytes = rounds * shape.bytes;
-      return inTurn(slowest(shape, costs), rounds, bytes) + bytes * costs.reduceNsPerByte;
+      return sequential(slowest(shape, costs), rounds, bytes) + bytes * costs.reduceNsPerByte;
     },
     build: (builder, { group, root, sources, targets }) =>
       binomialReduce(builder, group, root, sources[0]!, targets[0]!),
@@ -194,7 +194,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
     name: 'ring',
     estimateNs: (shape, costs) => {
       const bytes = (shape.size - 1) * shape.bytes;
-      return inTurn(slowest(shape, costs), shape.size - 1, bytes) + bytes * costs.reduceNsPerByte;
+      return sequential(slowest(shape, costs), shape.size - 1, bytes) + bytes * costs.reduceNsPerByte;
     },
     build: (builder, { group, sources, targets }) => ringReduceScatter(builder, group, sources, targets[0]!),
   },
@@ -215,12 +215,12 @@ export const ALGORITHMS: readonly Algorithm[] = [
     estimateNs: (shape, costs) => {
       const bytes = (shape.size - 1) * shape.bytes;
       const inHost = bytes * (costs.reduceNsPerByte + costs.copyNsPerByte);
-      return inTurn(slowest(shape, costs), roundsOf(shape.size), bytes * sharing(shape)) + inHost;
+      return sequential(slowest(shape, costs), roundsOf(shape.size), bytes * sharing(shape)) + inHost;
     },
     build: (builder, { group, sources, targets }) => {
       const first = sources[0]!;
-      const whole: Region = { ...first, byteLength: first.byteLength * group.size };
-      halvingReduceScatter(builder, group, whole, targets[0]!);
+      const vector: Region = { ...first, byteLength: first.byteLength * group.size };
+      halvingReduceScatter(builder, group, vector, targets[0]!);
     },
   },
   {
@@ -230,7 +230,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
       const isPower = (shape.size & (shape.size - 1)) === 0;
       const rounds = Math.floor(Math.log2(shape.size)) + (isPower ? 0 : 2);
       const bytes = rounds * shape.bytes;
-      return inTurn(slowest(shape, costs), rounds, bytes * sharing(shape)) + bytes * costs.reduceNsPerByte;
+      return sequential(slowest(shape, costs), rounds, bytes * sharing(shape)) + bytes * costs.reduceNsPerByte;
     },
     build: (builder, { group, sources, targets }) => doublingAllReduce(builder, group, sources[0]!, targets[0]!),
   },
@@ -239,7 +239,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
     name: 'ring',
     estimateNs: (shape, costs) => {
       const bytes = ((shape.size - 1) * shape.bytes) / shape.size;
-      return inTurn(slowest(shape, costs), 2 * (shape.size - 1), 2 * bytes) + bytes * costs.reduceNsPerByte;
+      return sequential(slowest(shape, costs), 2 * (shape.size - 1), 2 * bytes) + bytes * costs.reduceNsPerByte;
     },
     build: (builder, { group, sources, targets, unit }) => {
       ringAllReduce(builder, group, sources[0]!, targets[0]!, unit);
@@ -256,10 +256,11 @@ export const ALGORITHMS: readonly Algorithm[] = [
       // Uneven nodes have one ring of leaders, which carries everything.
       const isEven = nodeSizes.every((size) => size === ranks);
       const outer = ((nodes - 1) * bytes) / nodes;
-      const ring = inTurn(between, 2 * (nodes - 1), 2 * outer);
-      if (isEven) return inTurn(within, 2 * (ranks - 1), 2 * inner) + ring + (inner + outer / ranks) * reduceNsPerByte;
+      const ring = sequential(between, 2 * (nodes - 1), 2 * outer);
+      if (isEven)
+        return sequential(within, 2 * (ranks - 1), 2 * inner) + ring + (inner + outer / ranks) * reduceNsPerByte;
       const tree = roundsOf(ranks);
-      return inTurn(within, 2 * tree, 2 * tree * bytes) + ring + (tree * bytes + outer) * reduceNsPerByte;
+      return sequential(within, 2 * tree, 2 * tree * bytes) + ring + (tree * bytes + outer) * reduceNsPerByte;
     },
     build: (builder, { places, sources, targets, unit }) => {
       twoLevelAllReduce(builder, places, sources[0]!, targets[0]!, unit);

@@ -42,7 +42,7 @@ export function roundsOf(size: number): number {
 }
 
 /** Time of messages one after the other. */
-export function inTurn({ latencyNs, nsPerByte }: LinkCost, messages: number, bytes: number): number {
+export function sequential({ latencyNs, nsPerByte }: LinkCost, messages: number, bytes: number): number {
   return messages * latencyNs + bytes * nsPerByte;
 }
 

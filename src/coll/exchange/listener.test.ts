@@ -15,7 +15,7 @@ const sorted = (all: readonly Uint8Array[]): readonly Uint8Array[] => [...all].s
 describe('an exchange', () => {
   it('in one process gives every rank all bytes, more than once', async () => {
     const exchange = localExchange(3);
-    for (let turn = 0; turn < 2; turn++) {
+    for (let round = 0; round < 2; round++) {
       const all = await Promise.all([0, 1, 2].map((rank) => exchange(bytesOf(rank))));
       for (const each of all) expect(sorted(each)).toEqual([0, 1, 2].map(bytesOf));
     }

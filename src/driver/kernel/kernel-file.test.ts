@@ -98,7 +98,8 @@ describe.each(modes)('%s', (_name, call) => {
     expect(await call(file, DRM_IOCTLS.CB, block)).toBe(result);
     expect(calls.trace).toHaveLength(retries + 1);
     expect(new Set(calls.trace.map((entry) => entry.bytes)).size).toBe(1);
-    const pauses = _name === 'ioctl' ? (result === -Errno.EAGAIN ? calls.yields.count : retries) : calls.turns.count;
+    const pauses =
+      _name === 'ioctl' ? (result === -Errno.EAGAIN ? calls.yields.count : retries) : calls.iterations.count;
     expect(pauses).toBe(retries);
     file.close();
   });

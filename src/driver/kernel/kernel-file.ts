@@ -81,7 +81,7 @@ export class KernelFile implements DriverFile {
 
   /**
    * See the port. WAIT_CS occupies a thread of the libuv pool for at most 100 ms at a time; if the file is closed meanwhile, it
-   * settles with EBADF at the end of that time. The event loop turns between retries.
+   * settles with EBADF at the end of that time. The event loop runs between retries.
    */
   async ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
     if (this.#closed) return -Errno.EBADF;
@@ -103,7 +103,7 @@ export class KernelFile implements DriverFile {
     for (;;) {
       const result = await this.#calls.ioctlAsync(this.#fd, request, block.address);
       if (!budget.allows(result)) return result;
-      await this.#calls.eventLoopTurn();
+      await this.#calls.yieldToEventLoop();
       if (this.#closed) return -Errno.EBADF;
       block.words.set(input);
     }
@@ -116,7 +116,7 @@ export class KernelFile implements DriverFile {
       const result = await this.#callWithRetries(request, block);
       if (wait.isOver(result, block)) return result;
       if (this.#closed) return -Errno.EBADF;
-      await this.#calls.eventLoopTurn();
+      await this.#calls.yieldToEventLoop();
     }
   }
 

@@ -28,7 +28,7 @@ export interface SystemCalls {
   /** Yields the CPU to another runnable thread. */
   schedYield(): void;
   /** Resolves after the event loop has handled everything else that is ready. */
-  eventLoopTurn(): Promise<void>;
+  yieldToEventLoop(): Promise<void>;
 }
 
 function namesIn(path: string): string[] {
@@ -59,5 +59,5 @@ export const linuxSystemCalls: SystemCalls = {
   ioctlAsync,
   mapFile,
   schedYield,
-  eventLoopTurn: () => setImmediate(),
+  yieldToEventLoop: () => setImmediate(),
 };

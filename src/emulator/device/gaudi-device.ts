@@ -45,8 +45,8 @@ export interface GaudiDeviceOptions {
   /** See CommandProcessorOptions. */
   readonly inlineBytesMax: number;
   readonly faults: FaultListener;
-  /** Called when command processors need another turn for their work: {@link GaudiDevice.pump} has to be called soon. */
-  readonly onTurnEnd: () => void;
+  /** Called when command processors need another pass for their work: {@link GaudiDevice.pump} has to be called soon. */
+  readonly onWorkLeft: () => void;
   /** Called when the device writes to the MSI-X doorbell: interrupt `vector`. */
   readonly onInterrupt: (vector: number) => void;
 }
@@ -153,7 +153,7 @@ export class GaudiDevice {
       inlineBytesMax: options.inlineBytesMax,
       traffic: options.traffic,
       writeWord: (high, low, value) => this.writeWord(high, low, value),
-      onTurnEnd: options.onTurnEnd,
+      onWorkLeft: options.onWorkLeft,
     });
   }
 

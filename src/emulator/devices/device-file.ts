@@ -42,8 +42,8 @@ export interface DeviceFilesInit {
   readonly node: EmulatedNode;
   readonly channel: FuseChannel;
   readonly log: LimitedLog;
-  /** Gives the event loop its turn, in which waits that have ended are answered. */
-  readonly endTurn: () => void;
+  /** Lets the event loop run, in which waits that have ended are answered. */
+  readonly yieldToEventLoop: () => void;
 }
 
 /** An open device node. */
@@ -252,7 +252,7 @@ export class DeviceFiles {
   #wait({ file }: OpenDevice, request: number, words: Uint32Array, outSize: number): void {
     const unanswered = this.#init.channel.current;
     const key = keyOf(unanswered.uniqueLow, unanswered.uniqueHigh);
-    this.#init.endTurn();
+    this.#init.yieldToEventLoop();
     const interruption = new Interruption();
     this.#waits.set(key, interruption);
     const settle = (result: number): void => {

@@ -21,8 +21,8 @@ import { FuseOp } from './fuse-abi.ts';
 import { FuseChannel } from './fuse-channel.ts';
 import { Supervisor } from './supervisor.ts';
 
-/** Requests of one mount that are served before others have their turn. */
-const REQUESTS_PER_TURN = 16;
+/** Requests of one mount that are served before those of others. */
+const REQUESTS_PER_POLL = 16;
 
 /** Functions that the process provides for the service. */
 export interface DeviceServiceHost {
@@ -31,7 +31,7 @@ export interface DeviceServiceHost {
   /** Called when there may be work for {@link DeviceService.poll}. */
   readonly wake: () => void;
   /** Called when the event loop has to run. */
-  readonly endTurn: () => void;
+  readonly yieldToEventLoop: () => void;
   /** Called when a mount or the supervision of programs has ended. */
   readonly onEnd: () => void;
 }
@@ -45,19 +45,19 @@ class Session {
   readonly #log: LimitedLog;
   readonly subscription: PollSubscription;
 
-  constructor(fd: number, tree: DeviceTree, { node, log, wake, endTurn }: DeviceServiceHost) {
+  constructor(fd: number, tree: DeviceTree, { node, log, wake, yieldToEventLoop }: DeviceServiceHost) {
     this.channel = new FuseChannel(fd);
     this.#log = log;
     this.#tree = tree;
     this.#names = new TreeFileSystem(tree, this.channel);
-    this.#files = new DeviceFiles({ node, channel: this.channel, log, endTurn });
+    this.#files = new DeviceFiles({ node, channel: this.channel, log, yieldToEventLoop });
     this.subscription = pollReadable(fd, wake);
   }
 
   /** Answers waiting requests. Returns whether there were any. Throws SyscallError ENODEV once the file system is unmounted. */
   serve(): boolean {
-    for (let turn = 0; turn < REQUESTS_PER_TURN; turn++) {
-      if (!this.channel.read()) return turn > 0;
+    for (let served = 0; served < REQUESTS_PER_POLL; served++) {
+      if (!this.channel.read()) return served > 0;
       try {
         this.#answer();
       } catch (error) {

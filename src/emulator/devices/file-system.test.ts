@@ -47,7 +47,7 @@ beforeEach(() => {
   tree = new DeviceTree(node);
   names = new TreeFileSystem(tree, kernel.channel);
   const log = new LimitedLog(createTestLog().log, systemClock);
-  files = new DeviceFiles({ node, channel: kernel.channel, log, endTurn: () => {} });
+  files = new DeviceFiles({ node, channel: kernel.channel, log, yieldToEventLoop: () => {} });
 });
 afterEach(() => {
   files.close();

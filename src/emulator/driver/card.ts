@@ -40,8 +40,8 @@ import { TimeoutWatch } from './submission/timeout-watch.ts';
 const RELEASE_WATCHDOG_NS = 30e9;
 /** Time between two heartbeats of the firmware (HL_HEARTBEAT_PER_USEC). */
 const HEARTBEAT_NS = 5e9;
-/** Pause between two turns of command processors that do not finish their work in one turn. */
-const TURN_PAUSE_NS = 1e6;
+/** Pause between two passes of command processors that do not finish their work in one. */
+const CONTINUE_PAUSE_NS = 1e6;
 /** Limit of the wait for engines to finish. One that takes longer hangs: a thread cannot be interrupted in a copy. */
 const ENGINES_WAIT_NS = 600e9;
 
@@ -90,8 +90,8 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   #file: PrimaryFile | undefined;
   #watchdog: Timer | undefined;
   #heartbeat: Timer | undefined;
-  /** The next turn of command processors that did not finish their work in one. */
-  #turn: Timer | undefined;
+  /** The next pass of command processors that did not finish their work in one. */
+  #continuation: Timer | undefined;
   readonly #engines: DmaEngines;
   readonly #timeouts: TimeoutWatch;
 
@@ -120,7 +120,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
       traffic: new CardTraffic(place.minor, linkTraffic),
       inlineBytesMax: config.inlineBytesMax,
       faults: this.records,
-      onTurnEnd: () => this.#continueSoon(),
+      onWorkLeft: () => this.#continueSoon(),
       onInterrupt: (vector) => this.#file?.context.interrupts.raise(vector),
     });
     this.waiters = new Waiters(engines, config.clock, () => this.service());
@@ -359,16 +359,16 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
 
   /** Runs the command processors again after other work of this thread. */
   #continueSoon(): void {
-    this.#turn ??= this.config.clock.setTimer(TURN_PAUSE_NS, () => {
-      this.#turn = undefined;
+    this.#continuation ??= this.config.clock.setTimer(CONTINUE_PAUSE_NS, () => {
+      this.#continuation = undefined;
       this.progress();
     });
   }
 
   #cancelTimers(): void {
     this.#timeouts.cancel();
-    this.#turn?.cancel();
-    this.#turn = undefined;
+    this.#continuation?.cancel();
+    this.#continuation = undefined;
     this.#watchdog?.cancel();
     this.#watchdog = undefined;
   }

@@ -118,7 +118,7 @@ export class NodeServer {
       node: this.node,
       log: this.#log,
       wake: () => this.#loop.wake(),
-      endTurn: () => this.#loop.endTurn(),
+      yieldToEventLoop: () => this.#loop.yieldToEventLoop(),
       onEnd: () => this.#endIfUnused(),
     });
     try {
@@ -216,7 +216,7 @@ export class NodeServer {
         clock: this.#clock,
         scratch: this.#scratch,
         wake: () => this.#loop.wake(),
-        endTurn: () => this.#loop.endTurn(),
+        yieldToEventLoop: () => this.#loop.yieldToEventLoop(),
         refusal: () =>
           this.#clients.size - this.#unauthenticatedPeers.size >= CLIENTS_MAX
             ? `it has ${CLIENTS_MAX} clients and takes no more`
@@ -241,7 +241,7 @@ export class NodeServer {
     }
   }
 
-  /** Ends the server in a later turn of the event loop if it is no longer used: the last mount may end within a poll. */
+  /** Ends the server in a later iteration of the event loop if it is no longer used: the last mount may end within a poll. */
   #endIfUnused(): void {
     if (!this.#endsUnused || this.#clients.size > 0 || this.#devices.isUsed) return;
     setImmediate(() => this.close());

@@ -64,8 +64,8 @@ export const FILES_PER_CLIENT_MAX = 64;
 export const WAITS_MAX = 16_384;
 /** Time limit for a client's hello. */
 const HELLO_NS = 10e9;
-/** Requests of one client that are served before others have their turn. */
-const REQUESTS_PER_TURN = 16;
+/** Requests of one client that are served before those of others. */
+const REQUESTS_PER_POLL = 16;
 const ID_MAX = Number.MAX_SAFE_INTEGER;
 const UINT32_MAX = 0xffff_ffff;
 const ADDRESS_MAX = 2 ** 47;
@@ -83,7 +83,7 @@ export interface ClientHost {
   readonly scratch: ScratchBlock;
   /** Called when there may be work in mailboxes. */
   readonly wake: () => void;
-  readonly endTurn: () => void;
+  readonly yieldToEventLoop: () => void;
   /** The reason for rejecting a new client; undefined if it can be accepted. */
   readonly refusal: () => string | undefined;
   /** Device nodes for programs that open cards by their paths. */
@@ -191,7 +191,7 @@ export class ServedClient {
 
   #readable(): void {
     try {
-      for (let turn = 0; turn < REQUESTS_PER_TURN && !this.#gone; turn++) {
+      for (let served = 0; served < REQUESTS_PER_POLL && !this.#gone; served++) {
         if (!this.#readOne()) break;
       }
     } catch (error) {
@@ -426,7 +426,7 @@ export class ServedClient {
   #beginWait(): boolean {
     if (this.#waits >= WAITS_MAX) return false;
     this.#waits += 1;
-    this.#host.endTurn();
+    this.#host.yieldToEventLoop();
     return true;
   }
 

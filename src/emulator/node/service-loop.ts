@@ -1,5 +1,5 @@
 /**
- * Schedule of a node server's polling: continuous while there is work and for a short time after, with turns of
+ * Schedule of a node server's polling: continuous while there is work and for a short time after, with iterations of
  * the event loop in between; then it sleeps until a client rings the doorbell. It does not access the mailboxes itself.
  */
 
@@ -8,8 +8,8 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 
 /** Time that the loop spins without work before it sleeps: a client that runs one ioctl after the other never has to wake it. */
 const IDLE_NS = 200_000;
-/** Maximum time between two turns of the event loop, which handles sockets, timers and events of DMA engines. */
-const TURN_NS = 100_000;
+/** Maximum time of polling between two iterations of the event loop, which handles sockets, timers and events of DMA engines. */
+const POLL_NS = 100_000;
 /** Polls without work between two yields of the processor, which clients may need. */
 const LOOKS_PER_YIELD = 32;
 
@@ -27,9 +27,9 @@ export class ServiceLoop {
   readonly #mailboxes: Polled;
   #awake = false;
   #closed = false;
-  #endTurn = false;
+  #isYielding = false;
   #activeNs = 0;
-  readonly #turn: () => void = () => this.#run();
+  readonly #poll: () => void = () => this.#run();
 
   constructor(clock: Clock, mailboxes: Polled) {
     this.#clock = clock;
@@ -47,12 +47,12 @@ export class ServiceLoop {
     if (this.#awake || this.#closed) return;
     this.#awake = true;
     this.#mailboxes.setSleeping(false);
-    setImmediate(this.#turn);
+    setImmediate(this.#poll);
   }
 
-  /** Gives the event loop its turn next. */
-  endTurn(): void {
-    this.#endTurn = true;
+  /** Lets the event loop run next. */
+  yieldToEventLoop(): void {
+    this.#isYielding = true;
   }
 
   close(): void {
@@ -78,10 +78,10 @@ export class ServiceLoop {
         if (this.#sleep()) return;
         this.#activeNs = nowNs;
       }
-      if (this.#endTurn || nowNs - beginNs > TURN_NS) break;
+      if (this.#isYielding || nowNs - beginNs > POLL_NS) break;
     }
-    this.#endTurn = false;
-    setImmediate(this.#turn);
+    this.#isYielding = false;
+    setImmediate(this.#poll);
   }
 
   /** Sleeps unless work arrived in between: clients that post afterwards see the flag. */

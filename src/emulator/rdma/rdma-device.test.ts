@@ -47,8 +47,8 @@ class Two {
   /** Lets time pass, timer by timer, until both ends have nothing more to do. Returns the completions of the near end. */
   settle(): Completed[] {
     const completed = this.near.poll();
-    for (let turn = 0; this.clock.nextDeadlineNs !== undefined; turn++) {
-      if (turn === 2000) expect.fail('the devices do not come to rest');
+    for (let round = 0; this.clock.nextDeadlineNs !== undefined; round++) {
+      if (round === 2000) expect.fail('the devices do not come to rest');
       this.clock.advance(Math.max(0, this.clock.nextDeadlineNs - this.clock.nowNs()));
       completed.push(...this.near.poll());
     }

@@ -52,8 +52,8 @@ describe('SocketWire', () => {
   /** Polls both ends until the near one has completed `count` requests. */
   function completed(count: number): Completed[] {
     const all: Completed[] = [];
-    for (let turn = 0; all.length < count; turn++) {
-      if (turn === 100_000) expect.fail(`${all.length} of ${count} requests have ended`);
+    for (let round = 0; all.length < count; round++) {
+      if (round === 100_000) expect.fail(`${all.length} of ${count} requests have ended`);
       all.push(...near.end.poll());
       far.end.poll();
     }
@@ -78,8 +78,8 @@ describe('SocketWire', () => {
   it('a receiver that takes nothing ends the requests by their time, also those that were never sent', () => {
     for (let i = 0; i < 60; i++) near.end.write(i, 0, 60_000, far.end, 0);
     const all: Completed[] = [];
-    for (let turn = 0; all.length < 60; turn++) {
-      if (turn === 1000) expect.fail('the requests do not end');
+    for (let round = 0; all.length < 60; round++) {
+      if (round === 1000) expect.fail('the requests do not end');
       if (clock.nextDeadlineNs !== undefined) clock.advance(Math.max(0, clock.nextDeadlineNs - clock.nowNs()));
       all.push(...near.end.poll());
     }

@@ -26,8 +26,8 @@ import { gidText, type LocalWire, type RdmaWire, type WirePort } from './wire.ts
 export const INCOMING_MAX = 256;
 /** Maximum number of packets that are queued for a receiver; further ones are lost. Queue pairs stop sending once one packet is queued. */
 const QUEUED_MAX = 1024;
-/** Maximum number of packets that are received from a socket in one turn. */
-const PACKETS_PER_TURN = 64;
+/** Maximum number of packets that are received from a socket in one poll. */
+const PACKETS_PER_POLL = 64;
 
 /** A source of events of a port: its listener, or a socket from which packets arrive. */
 interface Incoming {
@@ -163,7 +163,7 @@ export class SocketWire implements RdmaWire {
       return;
     }
     const fds: number[] = [];
-    for (let left = PACKETS_PER_TURN; !from.closed && left > 0; left--) {
+    for (let left = PACKETS_PER_POLL; !from.closed && left > 0; left--) {
       const received = from.recvmsg(this.#buffer, fds);
       if (received === -Errno.EAGAIN) return;
       const source = received > 0 && fds.length === 0 ? decodePacket(this.#view, received, this.#packet) : undefined;

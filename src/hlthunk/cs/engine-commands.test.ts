@@ -20,7 +20,7 @@ it('delays the transfers of a stalled engine of gaudi2, and loses none', async (
   expect(await settle(device, device.dma.putShort(new Uint8Array([9]), 0, source, 0, 1))).toBe(Status.OK);
   enginesCommand(device, [edma], STALL);
   const request = device.dma.dmaDeviceToDeviceAsync(source, 0, target, 0, BYTES);
-  for (let turn = 0; turn < 100; turn++) expect(device.dma.dmaPoll(request!)).toBe(Status.INPROGRESS);
+  for (let round = 0; round < 100; round++) expect(device.dma.dmaPoll(request!)).toBe(Status.INPROGRESS);
   enginesCommand(device, [edma], RESUME);
   expect(await settle(device, request)).toBe(Status.OK);
   const got = new Uint8Array(1);

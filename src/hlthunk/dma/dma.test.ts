@@ -144,7 +144,7 @@ describe.each(SETTINGS)('on $asic with $dmaThreads dma threads', (setting) => {
       requests.push(request);
     }
     fixture.node.inject(0, { kind: 'hard-reset' });
-    for (let turn = 0; turn < 100_000 && !device.dma.flushed; turn++) {
+    for (let round = 0; round < 100_000 && !device.dma.flushed; round++) {
       if (device.dma.progress() === 0) await device.dma.wait(1000);
     }
     expect(device.dma.flushed).toBe(true);
@@ -333,7 +333,7 @@ describe('faults', () => {
     const block = device.memory.allocate(4096);
     const ok = device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, 8)!;
     fixture.node.inject(0, { kind: 'unplug' });
-    for (let turn = 0; turn < 1000 && !device.dma.flushed; turn++) device.dma.progress();
+    for (let round = 0; round < 1000 && !device.dma.flushed; round++) device.dma.progress();
     expect(ok.status).not.toBe(Status.INPROGRESS);
     device.dma.dmaRequestFree(ok);
     const late = device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, 8)!;
@@ -398,7 +398,7 @@ describe('faults', () => {
     expect(stuck.status).toBe(Status.CANCELED);
   });
 
-  it('lets the event loop turn while the driver rejects submissions and nothing is in flight', async () => {
+  it('lets the event loop run while the driver rejects submissions and nothing is in flight', async () => {
     const clock = new ManualClock();
     const device = fixture.setUp({}, { dma: { clock } });
     const { mapping } = fixture.pin(device, 4096);

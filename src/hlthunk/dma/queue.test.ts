@@ -31,7 +31,7 @@ interface ResizableTarget {
 }
 
 /** Lets the event loop run all pending tasks. */
-const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const eventLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 function openQueue(slots = 4, packetBytesMax?: number): { device: RecordingDevice; queue: DmaQueue } {
   const device = new RecordingDevice();
@@ -155,7 +155,7 @@ describe('rejections', () => {
     }
     device.waitResult = errno;
     let reported = 0;
-    for (let turn = 0; turn < 200; turn++) reported += queue.progress();
+    for (let round = 0; round < 200; round++) reported += queue.progress();
     expect([ended, reported, queue.outstanding, device.inFlight]).toEqual([3, 3, 0, 0]);
     expect(requests.map((request) => request.status)).toEqual([status, status, status]);
     expect(queue.failure).toBe(status);
@@ -170,7 +170,7 @@ describe('rejections', () => {
     const requests = [0, 1].map((i) => queue.transfer(HOST_LOW, HOST_HIGH, i * 64, HBM_HIGH, 8)!);
     device.timedOutSeq = 2;
     device.waitResult = -Errno.EBUSY;
-    for (let turn = 0; turn < 100; turn++) queue.progress();
+    for (let round = 0; round < 100; round++) queue.progress();
     expect(requests.map((request) => request.status)).toEqual([Status.TIMED_OUT, Status.TIMED_OUT]);
     for (const request of requests) queue.free(request);
     queue.close();
@@ -225,7 +225,7 @@ describe('rejections', () => {
     device.waitResult = -Errno.EBADF;
     queue.watch(1e6);
     queue.abort(Status.CANCELED);
-    await turn();
+    await eventLoop();
     expect(device.wakes).toBe(1);
     expect([request.status, queue.failure]).toEqual([Status.CANCELED, Status.CANCELED]);
     queue.free(request);
@@ -302,7 +302,7 @@ describe('transient rejections', () => {
     device.waitResult = errno;
     for (let poll = 0; poll < 200; poll++) queue.progress();
     queue.watch(1e6);
-    await turn();
+    await eventLoop();
     expect([request.status, queue.failure]).toEqual([Status.INPROGRESS, Status.OK]);
     device.complete(1);
     queue.progress();
@@ -326,13 +326,13 @@ describe('watching', () => {
     queue.watch(1e9);
     expect(device.heldWaits).toHaveLength(1);
     device.heldWaits[0]!.end(0);
-    await turn();
+    await eventLoop();
     expect(device.wakes).toBe(1);
     queue.watch(1e9);
     expect(device.heldWaits.map(({ seq }) => seq)).toEqual([1, 2]);
     expect(scratchStatistics().liveBlocks).toBe(blocks);
     device.heldWaits[1]!.end(0);
-    await turn();
+    await eventLoop();
     device.complete(2);
     queue.progress();
     for (const request of requests) queue.free(request);
@@ -348,7 +348,7 @@ describe('watching', () => {
     const second = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
     expect(device.heldWaits.map(({ seq }) => seq)).toEqual([1]);
     device.heldWaits[0]!.end(0);
-    await turn();
+    await eventLoop();
     device.complete(2);
     queue.progress();
     for (const request of [first, second]) queue.free(request);
@@ -367,7 +367,7 @@ describe('watching', () => {
     // Three blocks of the queue; the one of the call stays.
     expect(scratchStatistics().liveBlocks).toBe(before - 2);
     device.heldWaits[0]!.end(-Errno.EBADF);
-    await turn();
+    await eventLoop();
     expect(scratchStatistics().liveBlocks).toBe(before - 3);
     expect(device.wakes).toBe(0);
   });

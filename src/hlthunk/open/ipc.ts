@@ -145,9 +145,9 @@ function checkBlock({ card }: Device, block: DeviceBlock): void {
 }
 
 /** The memory behind a dma-buf, as described in a handle. */
-type WholeMemory = Pick<Arena, 'generation' | 'byteLength'>;
+type ArenaExtent = Pick<Arena, 'generation' | 'byteLength'>;
 
-function encode(busId: string, arena: WholeMemory, offset: number, byteLength: number): Uint8Array {
+function encode(busId: string, arena: ArenaExtent, offset: number, byteLength: number): Uint8Array {
   const handle = new Uint8Array(IPC_HANDLE_BYTES);
   const view = new DataView(handle.buffer);
   view.setUint32(AT_VERSION, VERSION, true);

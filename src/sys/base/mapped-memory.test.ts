@@ -156,7 +156,7 @@ describe('MappedMemory.close', () => {
     expect(stale[0]?.[0]).toBe(0);
     stale.pop();
     // Not the total: other test files in this process may have views left.
-    for (let turn = 0; turn < 100 && isMapped(address, 1 << 20); turn++) {
+    for (let round = 0; round < 100 && isMapped(address, 1 << 20); round++) {
       collectGarbage();
       await new Promise(setImmediate);
     }

@@ -32,7 +32,7 @@ afterEach(() => {
   for (const listener of listeners) process.on('uncaughtException', listener);
 });
 
-function nextTurn(): Promise<void> {
+function nextIteration(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
@@ -67,13 +67,13 @@ describe('NativeCallback', () => {
       }),
     ).toHaveLength(2);
     expect(uncaught).toEqual([]);
-    await nextTurn();
+    await nextIteration();
     expect(uncaught).toEqual([error]);
   });
 
   it('does not pass a non-number to C', async () => {
     sorted([2, 1], () => 'one');
-    await nextTurn();
+    await nextIteration();
     expect(uncaught).toEqual([
       expect.objectContaining({ code: 'ERR_INVALID_PARAM', details: expect.objectContaining({ value: '"one"' }) }),
     ]);
@@ -112,7 +112,7 @@ describe('NativeCallback', () => {
     });
     expect(none(procedure.address)).toBe(1);
     procedure.close();
-    await nextTurn();
+    await nextIteration();
     expect(uncaught).toEqual([new Error('the second time'), new Error('got 7')]);
   });
 

@@ -28,11 +28,11 @@ describe('under a storm of signals', () => {
     let seen = 0;
     // Repeat until the kernel has certainly interrupted such calls.
     for (let interrupted = 0; interrupted < 5; interrupted += pollCall(record.address, 1, 0) < 0 ? 1 : 0) {
-      for (let turn = 0; turn < 8; turn++) seen |= pollNow(reader, PollEvent.IN);
+      for (let round = 0; round < 8; round++) seen |= pollNow(reader, PollEvent.IN);
     }
     expect(seen).toBe(0);
     expect(pollNow(writer, PollEvent.OUT)).toBe(PollEvent.OUT);
-    for (let turn = 0; turn < 20; turn++) expect(pollFor(reader, PollEvent.IN, 50)).toBe(0);
+    for (let round = 0; round < 20; round++) expect(pollFor(reader, PollEvent.IN, 50)).toBe(0);
     record.free();
     close(reader);
     expect(pollNow(writer, PollEvent.OUT) & PollEvent.ERR).toBe(PollEvent.ERR);
@@ -52,7 +52,7 @@ describe('under a storm of signals', () => {
     expect(futexWait(word.address, 0, 50e6)).toBe(-Errno.EINTR);
     word.free();
     const event = new EventFd();
-    for (let turn = 0; turn < 2000; turn++) {
+    for (let round = 0; round < 2000; round++) {
       event.signal();
       expect(event.tryRead()).toBe(1);
       expect(event.tryRead()).toBe(0);

@@ -334,9 +334,9 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
 
   onEnded(connection: Connection, entry: TxEntry, status: Status): void {
     const { slot, completion, target, targetOffset, targetBytes, call, key, remoteOffset, assumed } = entry;
-    const isWhole = entry.release();
+    const isAttached = entry.release();
     entry.clear();
-    let final = status === Status.OK && !isWhole ? Status.INVALID_ADDR : status;
+    let final = status === Status.OK && !isAttached ? Status.INVALID_ADDR : status;
     if (slot >= 0) {
       const at = slot * this.segBytes;
       if (final === Status.OK && target !== undefined) {

@@ -308,10 +308,10 @@ describe('IbMd', () => {
     const sent = new Uint8Array(96).fill(3);
     const drive = async (start: () => Status, isDone: () => boolean): Promise<void> => {
       let status = start();
-      for (let turn = 1; status === Status.NO_RESOURCE || !isDone(); turn++) {
+      for (let round = 1; status === Status.NO_RESOURCE || !isDone(); round++) {
         near.progress();
         far.progress();
-        if (turn % 64 === 0) await new Promise(setImmediate);
+        if (round % 64 === 0) await new Promise(setImmediate);
         if (status === Status.NO_RESOURCE) status = start();
       }
       expect(status).toBe(Status.OK);
@@ -362,14 +362,14 @@ describe('IbMd', () => {
     const key = md.rkeyUnpack(packed(md, word));
     const endpoints = Array.from({ length: 8 }, () => near.connect(far.address));
     let [sent, refused] = [0, 0];
-    for (let turn = 0; sent < 2000; turn++) {
-      const endpoint = endpoints[turn % endpoints.length]!;
+    for (let round = 0; sent < 2000; round++) {
+      const endpoint = endpoints[round % endpoints.length]!;
       const status =
-        turn % 3 === 0
+        round % 3 === 0
           ? endpoint.amShort(1, new Int32Array(2), 2, undefined, 0, 0)
-          : endpoint.putShort(Uint8Array.of(turn), 0, 1, turn % PAGE, key);
+          : endpoint.putShort(Uint8Array.of(round), 0, 1, round % PAGE, key);
       expect([Status.OK, Status.NO_RESOURCE]).toContain(status);
-      if (status === Status.OK) sent += turn % 3 === 0 ? 1 : 0;
+      if (status === Status.OK) sent += round % 3 === 0 ? 1 : 0;
       else {
         refused += 1;
         // Probes have their place in the completion queue, too.

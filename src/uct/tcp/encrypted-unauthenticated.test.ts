@@ -97,7 +97,7 @@ it('waiting unauthenticated peers are evicted, the oldest first, by later ones a
   expect(warnings()).toBeLessThanOrEqual(WARNINGS_MAX);
   // All have the same time limit, and their places are free afterwards.
   clock.advance(CONNECT_TIMEOUT_NS - 1);
-  for (let turn = 0; turn < 20; turn++) side.iface.progress();
+  for (let round = 0; round < 20; round++) side.iface.progress();
   expect(closed(peers)).toBe(201);
   clock.advance(1);
   await net.until([side], () => closed(peers) === peers.length);

@@ -69,7 +69,7 @@ describe('a connection that ends', () => {
     expect(one.failed.map(({ endpoint: failed }) => failed)).toEqual([endpoint, second]);
     expect(new Set(one.failed.map(({ status }) => status))).toEqual(new Set([Status.CONNECTION_RESET]));
     expect(endpoint.check()).toBe(Status.CONNECTION_RESET);
-    for (let turn = 0; turn < 100; turn++) one.iface.progress();
+    for (let round = 0; round < 100; round++) one.iface.progress();
     expect(one.failed).toHaveLength(2);
     expect(await sendTo(net, one, third, other)).toBe(Status.OK);
     await net.until([one, third], () => third.messages.length === 2);
@@ -220,7 +220,7 @@ describe('a peer', () => {
     const unauthenticatedPeer = await net.unauthenticatedPeer(one);
     const endpoint = one.iface.connect(silent);
     expect(endpoint.amShort(3, HEADER, 2, BYTES, 0, 100)).toBe(Status.NO_RESOURCE);
-    for (let turn = 0; turn < 50; turn++) {
+    for (let round = 0; round < 50; round++) {
       one.iface.progress();
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -233,7 +233,7 @@ describe('a peer', () => {
   });
 
   async function outcomeOf({ iface }: TcpSide, endpoint: UctEndpoint): Promise<Status> {
-    for (let turn = 0; turn < 20; turn++) iface.progress();
+    for (let round = 0; round < 20; round++) iface.progress();
     return endpoint.amShort(3, HEADER, 2, BYTES, 0, 100);
   }
 
@@ -393,7 +393,7 @@ describe('a sleep', () => {
     const sleep = one.iface.wait(60e9).then(() => {
       isAwake = true;
     });
-    for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
+    for (let round = 0; round < 50; round++) await new Promise((resolve) => setImmediate(resolve));
     expect(isAwake).toBe(false);
     expect(await sendTo(net, two, one, back)).toBe(Status.OK);
     await sleep;

@@ -165,7 +165,7 @@ describe('interfaces with a shared key', () => {
     const side = net.open({ ...AUTH, CONNECT_TIMEOUT: '5s' }, clock);
     const { peer } = await proving(side);
     clock.advance(4.9e9);
-    for (let turn = 0; turn < 20; turn++) side.iface.progress();
+    for (let round = 0; round < 20; round++) side.iface.progress();
     expect(peer.isClosed).toBe(false);
     clock.advance(0.2e9);
     await net.until([side], () => peer.isClosed);

@@ -284,13 +284,13 @@ function checkOverlap(
   targets: readonly Region[],
 ): boolean {
   if (source === undefined || target === undefined) return false;
-  const wholeOf = (space: Space, regions: readonly Region[]): Region => ({
+  const spanOf = (space: Space, regions: readonly Region[]): Region => ({
     space,
     offset: 0,
     byteLength: lengthOf(regions),
   });
-  const from = placeOf(source, wholeOf(Space.SOURCE, sources));
-  const to = placeOf(target, wholeOf(Space.TARGET, targets));
+  const from = placeOf(source, spanOf(Space.SOURCE, sources));
+  const to = placeOf(target, spanOf(Space.TARGET, targets));
   if (!doOverlap(from, to)) return false;
   // The block of this rank, of the memory that has a block for each.
   const own = placeOf(source, sources[sources.length > 1 ? rank : 0]!);

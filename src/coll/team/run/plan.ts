@@ -80,11 +80,11 @@ export class Plan {
 
 /** Host memory for regions, one after another. */
 function fragmentsFor(builder: ScheduleBuilder, regions: readonly Region[]): Region[] {
-  const whole = builder.scratch(regions.reduce((sum, { byteLength }) => sum + byteLength, 0));
+  const combined = builder.scratch(regions.reduce((sum, { byteLength }) => sum + byteLength, 0));
   let start = 0;
   return regions.map(({ byteLength }) => {
     start += byteLength;
-    return part(whole, start - byteLength, byteLength);
+    return part(combined, start - byteLength, byteLength);
   });
 }
 

@@ -28,7 +28,7 @@ import type { CardTraffic } from '../memory/traffic.ts';
 import { EngineAccess, type FaultListener } from '../queue/engine-access.ts';
 import { EngineReader } from '../queue/engine-reader.ts';
 import { Job, type PendingBuffer, Stall, type Stream } from '../queue/stream.ts';
-import { TurnBudget } from '../queue/turn-budget.ts';
+import { WorkBudget } from '../queue/work-budget.ts';
 import { DmaCores } from './dma-core.ts';
 import { LinearDma } from './linear-dma.ts';
 import { type BufferQueue, type DeviceRegisters, PacketExecutor } from './packet-executor.ts';
@@ -52,8 +52,8 @@ export interface CommandProcessorOptions {
   readonly traffic: CardTraffic;
   /** Writes 32 bits to any device address. */
   readonly writeWord: (high: number, low: number, value: number) => void;
-  /** Called when a turn has ended before all work was done: {@link CommandProcessor.pump} has to be called soon. */
-  readonly onTurnEnd: () => void;
+  /** Called when a pass has ended before all work was done: {@link CommandProcessor.pump} has to be called soon. */
+  readonly onWorkLeft: () => void;
 }
 
 /** Executes packets. One per card. */
@@ -64,7 +64,7 @@ export class CommandProcessor implements BufferQueue {
   readonly #reader: EngineReader;
   readonly #swappedDma: SwappedDma;
   readonly #executor: PacketExecutor;
-  readonly #budget: TurnBudget = new TurnBudget();
+  readonly #budget: WorkBudget = new WorkBudget();
   readonly #fetch: PacketFetch = new PacketFetch();
   /** The buffer that a submission starts. Reused: only a buffer that has to wait gets its own object. */
   readonly #direct: PendingBuffer = directBuffer();
@@ -130,7 +130,7 @@ export class CommandProcessor implements BufferQueue {
     buffer.isHeld = isHeld;
     buffer.isStarted = false;
     this.#start(stream, buffer);
-    this.#endTurn();
+    this.#reportWorkLeft();
   }
 
   /** Retries every waiting stream until none makes progress. Arbiters grant when nothing else can run. */
@@ -140,7 +140,7 @@ export class CommandProcessor implements BufferQueue {
     do {
       while (this.#advanceAll()) {}
     } while (this.#grant());
-    this.#endTurn();
+    this.#reportWorkLeft();
   }
 
   fetch(stream: Stream, job: Job, words: Int32Array, index: number): boolean {
@@ -185,8 +185,8 @@ export class CommandProcessor implements BufferQueue {
     this.#blocked.add(stream);
   }
 
-  #endTurn(): void {
-    if (this.#budget.exhausted) this.#options.onTurnEnd();
+  #reportWorkLeft(): void {
+    if (this.#budget.exhausted) this.#options.onWorkLeft();
   }
 
   #advanceAll(): boolean {
@@ -279,8 +279,8 @@ export class CommandProcessor implements BufferQueue {
         stream.stopped = true;
         break;
       }
-      const whole = opcode === PacketOpcode.WREG_BULK && !isBulk ? wregBulkBytes(words[index]!) : bytes;
-      if (bytes === 0 || next + whole > end) {
+      const total = opcode === PacketOpcode.WREG_BULK && !isBulk ? wregBulkBytes(words[index]!) : bytes;
+      if (bytes === 0 || next + total > end) {
         this.#executor.undefinedOpcode(stream, opcode);
         break;
       }
@@ -297,7 +297,7 @@ export class CommandProcessor implements BufferQueue {
         : this.#executor.execute(stream, job, opcode, words, index);
       if (outcome === 'blocked') break;
       // After the header of a WREG_BULK, its values are executed one by one; a WREG_BULK that its predicate skips is skipped as a whole.
-      next += cp.bulkLeft > 0 ? bytes : whole;
+      next += cp.bulkLeft > 0 ? bytes : total;
     }
     if (job.channel !== undefined && job.position !== written) job.channel.publish();
     return next;

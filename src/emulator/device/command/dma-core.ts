@@ -11,7 +11,7 @@ import type { AsicName, AsicProfile } from '../../../uapi/index.ts';
 import { GaudiLinDmaCtl } from '../../../uapi/index.ts';
 import type { Job, Stream } from '../queue/stream.ts';
 import { type RowShape, STRIDE_DIMENSIONS, StridedTransfer } from '../queue/strided-transfer.ts';
-import type { TurnBudget } from '../queue/turn-budget.ts';
+import type { WorkBudget } from '../queue/work-budget.ts';
 import type { LinearDma, Outcome } from './linear-dma.ts';
 
 /** Registers of a core: offsets in the 64 KiB block of its engine. TSIZE_1, STRIDE_1, ... TSIZE_4, STRIDE_4 are consecutive; so are the words of an address. */
@@ -95,7 +95,7 @@ const DMA_ENGINES: ReadonlySet<string> = new Set(['dma', 'pdma', 'edma']);
 export interface DmaCoreOptions {
   readonly profile: AsicProfile;
   readonly linearDma: LinearDma;
-  readonly budget: TurnBudget;
+  readonly budget: WorkBudget;
   /** The value of a register; `offset` from CFG_BASE. */
   readonly readRegister: (offset: number) => number;
   /** Writes 32 bits to a device address. */

@@ -10,10 +10,10 @@ import { fetchBytes, storeBytes } from '../memory/memory-access.ts';
 import type { CardTraffic } from '../memory/traffic.ts';
 import type { EngineAccess } from '../queue/engine-access.ts';
 import type { Stream } from '../queue/stream.ts';
-import type { TurnBudget } from '../queue/turn-budget.ts';
+import type { WorkBudget } from '../queue/work-budget.ts';
 import type { LinearDma, Outcome } from './linear-dma.ts';
 
-/** Bytes of a slice, a multiple of every element size; units of the turn budget that a slice takes. */
+/** Bytes of a slice, a multiple of every element size; units of the work budget that a slice takes. */
 const SLICE_BYTES = 65_536;
 const SLICE_UNITS = 128;
 
@@ -21,7 +21,7 @@ const SLICE_UNITS = 128;
 export interface SwappedDmaOptions {
   readonly access: EngineAccess;
   readonly linearDma: LinearDma;
-  readonly budget: TurnBudget;
+  readonly budget: WorkBudget;
   readonly traffic: CardTraffic;
 }
 
@@ -34,7 +34,7 @@ export class SwappedDma {
     this.#options = options;
   }
 
-  /** Executes the packet at `words[index]`, in several turns if it is long. */
+  /** Executes the packet at `words[index]`, in several passes if it is long. */
   execute(stream: Stream, words: Int32Array, index: number, elementBytes: number): Outcome {
     const { linearDma, budget } = this.#options;
     const { cp } = stream;

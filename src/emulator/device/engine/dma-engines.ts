@@ -217,7 +217,7 @@ export interface DmaEnginesOptions {
   readonly spinNs: number;
   readonly clock: Clock;
   readonly log: Log;
-  /** Selects the channel of the next turn if there are no threads. */
+  /** Selects the channel that is served next if there are no threads. */
   readonly random: Random;
 }
 
@@ -274,7 +274,7 @@ export class DmaEngines {
   pump(): void {
     for (let i = 0; i < this.#programs.length; i++) {
       const engine = this.#engines[i]!;
-      while (!engine.ended && this.#turnAny(engine, this.#programs[i]!)) {}
+      while (!engine.ended && this.#serveNext(engine, this.#programs[i]!)) {}
     }
   }
 
@@ -334,12 +334,12 @@ export class DmaEngines {
   }
 
   /** Gives a turn to one channel with pending work; returns false if there is none. */
-  #turnAny(engine: Engine, program: EngineProgram): boolean {
+  #serveNext(engine: Engine, program: EngineProgram): boolean {
     const channels = engine.words[CONTROL_CHANNELS]!;
     const first = channels > 1 ? this.#options.random.below(channels) : 0;
     try {
       for (let i = 0; i < channels; i++) {
-        if (program.turn((first + i) % channels) !== 0) return true;
+        if (program.serve((first + i) % channels) !== 0) return true;
       }
     } catch (error) {
       engine.markEnded();

@@ -21,11 +21,11 @@ import {
   producerWord,
 } from './dma-ring.ts';
 
-/** Bytes that one turn of a channel copies before the next channel has its turn. */
+/** Bytes that are copied for one channel before the next channel is served. */
 const SLICE_BYTES = 4 * 2 ** 20;
 const WORD_BYTES = 4;
 const NS_PER_US = 1000;
-/** Bytes that one turn fills in another process; a multiple of the pattern. */
+/** Bytes that are filled in another process before the next channel is served; a multiple of the pattern. */
 const PATTERN_COPY_BYTES = 65536;
 
 /** Executes the descriptors of one shared region. */
@@ -48,11 +48,11 @@ export class EngineProgram {
   }
 
   /**
-   * Gives a channel one turn.
+   * Serves a channel, with a bounded amount of work.
    * @returns 0 if it had nothing to do, 1 if it worked, 2 if a descriptor was finished
    * @throws SyscallError EIO for an invalid opcode: the ring is corrupt
    */
-  turn(channel: number): 0 | 1 | 2 {
+  serve(channel: number): 0 | 1 | 2 {
     const words = this.#words;
     const consumer = words[consumerWord(channel)]!;
     if (Atomics.load(words, producerWord(channel)) === consumer) return 0;

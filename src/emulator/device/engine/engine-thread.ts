@@ -1,5 +1,5 @@
 /**
- * Body of one engine thread: gives every channel its turn, spins while there is work, sleeps when there is none. A thread entry, not for import.
+ * Body of one engine thread: serves every channel, spins while there is work, sleeps when there is none. A thread entry, not for import.
  */
 
 import { workerData } from 'node:worker_threads';
@@ -57,7 +57,7 @@ function run(data: EngineThreadData, words: Int32Array): void {
     const channels = Atomics.load(words, CONTROL_CHANNELS);
     let worked = false;
     for (let channel = 0; channel < channels; channel++) {
-      const result = program.turn(channel);
+      const result = program.serve(channel);
       worked ||= result !== 0;
       if (result === 2 && Atomics.load(words, CONTROL_WAKE) !== Wake.NONE) tellProgress(words, progress, event);
     }

@@ -1,5 +1,5 @@
 /**
- * State of one command processor besides its buffers: predicates, scalars, loops, and the progress of packets that take several turns. It
+ * State of one command processor besides its buffers: predicates, scalars, loops, and the progress of packets that take several passes. It
  * executes nothing.
  */
 

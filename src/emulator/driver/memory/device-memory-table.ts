@@ -195,8 +195,8 @@ export class DeviceMemoryTable {
 
   /** Allocates pages as runs in ascending order: one run if possible, else single pages unless contiguous memory is required. */
   #allocateRuns(pages: number, contiguous: boolean): MemoryRun[] | undefined {
-    const whole = this.#physical.allocate(pages * this.#pageBytes, this.#pageBytes);
-    if (whole >= 0) return [{ offset: this.#firstByte + whole, byteLength: pages * this.#pageBytes }];
+    const start = this.#physical.allocate(pages * this.#pageBytes, this.#pageBytes);
+    if (start >= 0) return [{ offset: this.#firstByte + start, byteLength: pages * this.#pageBytes }];
     if (contiguous) return undefined;
     const runs: MemoryRun[] = [];
     for (let page = 0; page < pages; page++) {

@@ -117,8 +117,8 @@ export class Requester {
     let isStored: boolean;
     if (isRead) {
       const offset = index * mtu;
-      const isWhole = payloadBytes === Math.min(mtu, wqe.byteLength - offset);
-      if (!isWhole) {
+      const isFull = payloadBytes === Math.min(mtu, wqe.byteLength - offset);
+      if (!isFull) {
         this.#failAt(wqe, WcStatus.BAD_RESP_ERR);
         return;
       }

@@ -122,7 +122,7 @@ describe.each([['by look-up'], ['by socket']])('memory of another card, shared %
     expect(device.memory.statistics.arenas).toBe(1);
     there.free(far);
     await here.iface.wait(0);
-    for (let turn = 0; turn < 600; turn++) here.iface.progress();
+    for (let round = 0; round < 600; round++) here.iface.progress();
     expect(here.ipc.imports.cache.numRegions).toBe(0);
     device.memory.reclaim();
     expect(device.memory.statistics.arenas).toBe(0);
@@ -169,12 +169,12 @@ describe('a request to an owner', () => {
     const far = there.allocate(64);
     asProcesses();
     const key = here.unpack(far);
-    let turns = 0;
+    let polls = 0;
     const status = await driveBoth(here, there, () => {
-      turns += 1;
+      polls += 1;
       return here.tryPutShort(new Uint8Array(8).fill(3), key);
     });
-    expect([status, turns > 1]).toEqual([Status.INPROGRESS, true]);
+    expect([status, polls > 1]).toEqual([Status.INPROGRESS, true]);
     await finish(here.iface, (completion) => here.endpoint.flush(completion));
     expect((await there.read(far)).subarray(0, 8)).toEqual(new Uint8Array(8).fill(3));
   });
@@ -261,7 +261,7 @@ describe('the channel service', () => {
     for (const bytes of [new Uint8Array(1), new Uint8Array(80), pattern(500, 5)]) {
       const socket = connectUnix(servicePath(ownIdentity(), tag), SocketType.SEQPACKET);
       expect(socket.sendmsg(bytes)).toBe(bytes.byteLength);
-      for (let turn = 0; turn < 256; turn++) there.iface.progress();
+      for (let round = 0; round < 256; round++) there.iface.progress();
       expect(socket.recvmsg(new Uint8Array(64), [])).toBe(0);
       socket.close();
     }

@@ -41,16 +41,16 @@ export class TxEntry {
   release(): boolean {
     const { memories, key } = this;
     const remote = key?.memory;
-    let isWhole = remote?.isDetached !== true;
+    let isAttached = remote?.isDetached !== true;
     remote?.unuse();
     for (let i = 0; i < memories.length; i++) {
       const memory = memories[i]!;
-      if (memory.isDetached) isWhole = false;
+      if (memory.isDetached) isAttached = false;
       memory.unuse();
     }
     memories.length = 0;
     this.key = undefined;
-    return isWhole;
+    return isAttached;
   }
 
   clear(): void {

@@ -108,9 +108,9 @@ export class FrameReader {
     this.#fault = headerFault(view);
     const payloadBytes = view.getUint32(8, true);
     if (this.#fault !== undefined || payloadBytes === 0) return false;
-    const whole = new Uint8Array(FRAME_HEADER_BYTES + payloadBytes);
-    whole.set(this.#bytes);
-    this.#bytes = whole;
+    const frame = new Uint8Array(FRAME_HEADER_BYTES + payloadBytes);
+    frame.set(this.#bytes);
+    this.#bytes = frame;
     return true;
   }
 

@@ -347,13 +347,13 @@ export class TcpLink implements FrameSink, Watched, Batching {
 
   onGetData(byteLength: number): boolean {
     const get = this.#pendingGets[0];
-    const isWhole = byteLength === get?.byteLength;
-    if (get === undefined || !(isWhole || byteLength === 0)) {
+    const isComplete = byteLength === get?.byteLength;
+    if (get === undefined || !(isComplete || byteLength === 0)) {
       return this.#violated(`an answer of ${byteLength} bytes that no get waits for`);
     }
     this.#pendingGets.shift();
     this.#isPut = false;
-    this.#bodyStatus = isWhole ? Status.OK : Status.IO_ERROR;
+    this.#bodyStatus = isComplete ? Status.OK : Status.IO_ERROR;
     this.payload.begin(byteLength, false);
     this.payload.addIov(get.iov, get.from, byteLength);
     return true;

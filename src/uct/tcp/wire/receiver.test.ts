@@ -65,7 +65,7 @@ describe('a stream', () => {
       peer.write(stream.subarray(from, cut));
       from = cut;
       await net.until([side], () => peer.socket.writableLength === 0);
-      for (let turn = 0; turn < 3; turn++) side.iface.progress();
+      for (let round = 0; round < 3; round++) side.iface.progress();
     }
   }
 

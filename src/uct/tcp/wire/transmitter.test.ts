@@ -27,10 +27,10 @@ it('answers puts in their order while a long answer to a get waits', async () =>
   await net.until([side], () => memory.inFlight === 1);
   peer.write(put(unknown));
   await net.until([side], () => peer.socket.writableLength === 0);
-  for (let turn = 0; turn < 10; turn++) side.iface.progress();
+  for (let round = 0; round < 10; round++) side.iface.progress();
   peer.write(put(words));
   await net.until([side], () => memory.bytes[0] === 1);
-  for (let turn = 0; turn < 10; turn++) side.iface.progress();
+  for (let round = 0; round < 10; round++) side.iface.progress();
   expect(memory.inFlight).toBe(1);
   peer.socket.resume();
   await net.until([side], () => answersOf(peer.received).length === 2);
@@ -66,7 +66,7 @@ describe('short frames after the first', () => {
 
   /** Receives the messages 0 to `count - 1`, without an end of the job of the event loop. */
   function receive({ iface, messages }: TcpSide, count: number): void {
-    for (let turn = 0; messages.length < count && turn < 1_000_000; turn++) iface.progress();
+    for (let round = 0; messages.length < count && round < 1_000_000; round++) iface.progress();
     const numbers = messages.map(({ bytes }) => new Int32Array(bytes.slice(0, 4).buffer)[0]);
     expect(numbers).toEqual(Array.from({ length: count }, (_, number) => number));
   }
@@ -75,7 +75,7 @@ describe('short frames after the first', () => {
     const { own, peer, send } = await connected();
     for (let i = 0; i < 3; i++) send(8);
     receive(peer, 2);
-    for (let turn = 0; turn < 1000; turn++) peer.iface.progress();
+    for (let round = 0; round < 1000; round++) peer.iface.progress();
     expect(peer.messages.length).toBe(2);
     own.iface.progress();
     receive(peer, 4);

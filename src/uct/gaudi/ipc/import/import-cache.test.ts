@@ -49,7 +49,7 @@ describe('the import cache', () => {
     expect(here.tryPutShort(new Uint8Array(8), b)).toBe(Status.INPROGRESS);
     expect([cache.numRegions, cache.counters.mem_deregs]).toEqual([2, 0]);
     await finish(here.iface, (completion) => here.endpoint.flush(completion));
-    for (let turn = 0; turn < 256; turn++) here.iface.progress();
+    for (let round = 0; round < 256; round++) here.iface.progress();
     expect([cache.numRegions, cache.counters.mem_deregs]).toEqual([1, 1]);
     expect([a.isReady(0), b.isReady(0)]).toEqual([false, true]);
   });

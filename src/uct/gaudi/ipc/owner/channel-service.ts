@@ -47,7 +47,7 @@ export const CHANNEL_PEERS_MAX = 256;
 /** Time for peers to release memory whose owner closes. If a peer still has it mapped afterwards, the driver resets the card. */
 const CLOSE_GRACE_NS = 50e6;
 /** Maximum number of checks for connected peers in that time, in case the clock does not advance. */
-const CLOSE_TURNS_MAX = 200_000;
+const CLOSE_POLLS_MAX = 200_000;
 
 /** A dma-buf with its handle. The receiver owns the descriptor. */
 export interface SharedArena {
@@ -213,7 +213,7 @@ export class ChannelService {
   #awaitPeers(): void {
     const { clock } = this.#options;
     const deadlineNs = clock.nowNs() + CLOSE_GRACE_NS;
-    for (let turn = 0; this.#peers.size > 0 && turn < CLOSE_TURNS_MAX && clock.nowNs() < deadlineNs; turn++) {
+    for (let poll = 0; this.#peers.size > 0 && poll < CLOSE_POLLS_MAX && clock.nowNs() < deadlineNs; poll++) {
       for (const peer of this.#peers) {
         if ((pollNow(peer.socket.fd, PollEvent.IN) & (PollEvent.HUP | PollEvent.ERR)) !== 0) this.#drop(peer);
       }
