@@ -1,7 +1,7 @@
 /** Algorithms of allReduce: all reduce in the target, to which the source was copied. */
 
 import type { ScheduleBuilder } from '../schedule/builder.ts';
-import { balancedParts, type Group, part, type Region } from '../schedule/schedule.ts';
+import { balancedParts, type Group, type Nodes, part, type Region } from '../schedule/schedule.ts';
 import { ringAllGather } from './all-gather.ts';
 import { binomialBroadcast } from './broadcast.ts';
 import { binomialReduce } from './reduce.ts';
@@ -73,9 +73,6 @@ function ringReduce(
     builder.reduce(landing, target, sources[index]!);
   }
 }
-
-/** The ranks of every node, in order. */
-export type Nodes = readonly (readonly number[])[];
 
 /**
  * Two levels. With as many ranks on every node: reduced by blocks within the nodes, then in one ring for each card between the nodes, then gathered within

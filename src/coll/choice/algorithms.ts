@@ -4,7 +4,7 @@ import { bruckAllGather, directAllGather, doublingAllGather, ringAllGather } fro
 import { doublingAllReduce, ringAllReduce, twoLevelAllReduce } from '../algorithms/all-reduce.ts';
 import { bruckAllToAll, pairwiseAllToAll } from '../algorithms/all-to-all.ts';
 import { disseminate } from '../algorithms/barrier.ts';
-import { binomialBroadcast, scatteredBroadcast } from '../algorithms/broadcast.ts';
+import { binomialBroadcast, scatteredBroadcast, twoLevelBroadcast } from '../algorithms/broadcast.ts';
 import { binomialGather, binomialScatter, linearGather, linearScatter } from '../algorithms/gather.ts';
 import {
   binomialReduce,
@@ -12,7 +12,6 @@ import {
   pairwiseReduceScatter,
   ringReduceScatter,
 } from '../algorithms/reduce.ts';
-import { twoLevelBroadcast } from '../algorithms/two-level.ts';
 import type { ScheduleBuilder } from '../schedule/builder.ts';
 import { balancedParts, type Region } from '../schedule/schedule.ts';
 import { atOnce, type CostModel, roundsOf, sequential, sharing, slowest } from './cost.ts';

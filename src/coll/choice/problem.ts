@@ -1,7 +1,6 @@
 /** The task of a collective operation, as data: its kind, its ranks and its regions. It does not choose the algorithm. */
 
-import type { Nodes } from '../algorithms/all-reduce.ts';
-import { type Group, part, type Region } from '../schedule/schedule.ts';
+import { type Group, type Nodes, part, type Region } from '../schedule/schedule.ts';
 
 /** Names of the collective operations. */
 export const COLLECTIVES = [

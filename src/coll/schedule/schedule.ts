@@ -59,6 +59,9 @@ export interface Group {
   readonly ranks: readonly number[];
 }
 
+/** The ranks of every node, in order. */
+export type Nodes = readonly (readonly number[])[];
+
 /** A part of a region. */
 export function part({ space, offset }: Region, from: number, byteLength: number): Region {
   return { space, offset: offset + from, byteLength };

@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { attributeFolder, FakeMachine, type Layout } from '../../../test/fixtures/driver/fake-machine.ts';
 import { Errno, openFileDescriptors, SyscallError } from '../../sys/index.ts';
-import { findOwner } from './card-owner.ts';
 import {
   canonicalBusId,
   discoverCards,
   explainNoCards,
   findAbsentCards,
+  findOwner,
   MINOR_MAX,
   readCardAttribute,
   readTemperature,

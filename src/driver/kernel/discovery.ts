@@ -1,5 +1,6 @@
 /**
- * Discovery of the cards of a machine in /dev and /sys, in the layouts of all kernels with the driver. Opens no card.
+ * Discovery of the cards of a machine in /dev and /sys, in the layouts of all kernels with the driver, and of what else /sys and /proc tell about a
+ * card: its NIC ports, the process that has it open. Opens no card.
  *
  * | Linux | device nodes | attributes |
  * |---|---|---|
@@ -15,7 +16,7 @@ import { Errno, isSyscallError, OpenFlag } from '../../sys/index.ts';
 import { PCI_VENDOR_HABANALABS } from '../../uapi/index.ts';
 import { pciPathOf } from '../../ucs/sys/topology.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import type { AbsentCard, CardEntry } from '../port.ts';
+import type { AbsentCard, CardEntry, PortLink } from '../port.ts';
 import type { SystemCalls } from './system-calls.ts';
 
 /** Largest minor that is looked for (HLTHUNK_MAX_MINOR - 1). */
@@ -27,12 +28,14 @@ const ACCEL_NODE = /^accel(\d{1,3})$/;
 const LEGACY_NODE = /^hl(\d{1,3})$/;
 const BUS_ID = /^([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/;
 const ATTRIBUTE_NAME = /^\w+$/;
-
-/** Roots of the trees; tests use their own folders. */
+const PROCESS_ID = /^\d+$/;
+/** Largest number of a NIC port. */
+const PORT_MAX = 63;
 /** Base class of processing accelerators, in the highest of the three bytes of a PCI class (PCI_BASE_CLASS_PROCESSING_ACCEL). */
 const PCI_CLASS_ACCELERATOR = 0x12;
 const PCI_CLASS_SHIFT = 16;
 
+/** Roots of the trees; tests use their own folders. */
 export interface Roots {
   /** `/dev` */
   readonly devRoot: string;
@@ -242,4 +245,34 @@ export function readText(calls: SystemCalls, path: string): AttributeRead {
   } finally {
     calls.close(fd);
   }
+}
+
+/** The process that has the primary node of a card open, from /proc: for messages to users, never for decisions. Undefined for none, and if the caller is not allowed to see its descriptors. */
+export function findOwner(calls: SystemCalls, roots: Roots, minor: number): number | undefined {
+  const procRoot = roots.procRoot ?? '/proc';
+  const nodes = new Set(primaryPaths(roots, minor).map(({ path }) => path));
+  for (const name of calls.namesIn(procRoot)) {
+    if (!PROCESS_ID.test(name)) continue;
+    const folder = `${procRoot}/${name}/fd`;
+    if (calls.namesIn(folder).some((fd) => nodes.has(calls.realPath(`${folder}/${fd}`) ?? ''))) return Number(name);
+  }
+  return undefined;
+}
+
+/**
+ * The links of a card's NIC ports by port, from the network interfaces that the vendor's drivers (habanalabs, hbl_en) create for them: interfaces of the
+ * card's PCI device whose `dev_port` is the port. The upstream driver creates none. Derived from the sources of these drivers; not tested on hardware.
+ * @returns undefined if the card has no network interface
+ */
+export function readPortLinks(calls: SystemCalls, { sysRoot }: Roots, busId: string): PortLink[] | undefined {
+  const folder = `${sysRoot}/bus/pci/devices/${busId}/net`;
+  const links: PortLink[] = [];
+  for (const netdev of calls.namesIn(folder)) {
+    const port = readText(calls, `${folder}/${netdev}/dev_port`).text;
+    if (port === undefined || !/^\d{1,2}$/.test(port) || Number(port) > PORT_MAX) continue;
+    // An interface that is down returns EINVAL for its carrier: it has no usable link.
+    const up = readText(calls, `${folder}/${netdev}/carrier`).text === '1';
+    links.push({ port: Number(port), up, netdev, peer: undefined });
+  }
+  return links.length === 0 ? undefined : links.sort((left, right) => left.port - right.port);
 }

@@ -15,7 +15,6 @@ import {
   EMULATED_DRIVER_VERSION,
   type PortLink,
 } from '../port.ts';
-import { findOwner } from './card-owner.ts';
 import {
   canonicalBusId,
   checkMinor,
@@ -23,16 +22,17 @@ import {
   discoverCards,
   explainNoCards,
   findAbsentCards,
+  findOwner,
   type NodePath,
   primaryPaths,
   type Roots,
   readCardAttribute,
+  readPortLinks,
   readTemperature,
   readText,
 } from './discovery.ts';
 import { probeIoctlFamily } from './family-probe.ts';
 import { KernelFile } from './kernel-file.ts';
-import { readPortLinks } from './port-links.ts';
 import { linuxSystemCalls, type SystemCalls } from './system-calls.ts';
 
 /** Replaceable parts; by default those of the machine. */

@@ -91,7 +91,6 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   readonly iovMax: number;
   readonly #services: ComponentServices;
   readonly #opened: Opened = new Opened();
-  readonly #queues: IfaceQueues;
   readonly #alarm: EventAlarm;
   readonly #datagramEvents: DatagramEvents;
   readonly #sends: CqReader;
@@ -129,7 +128,6 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     const opened = this.#opened;
     try {
       const queues = opened.keep(new IfaceQueues(port, this.rc, this.segBytes));
-      this.#queues = queues;
       this.sendDepth = queues.sendDepth;
       this.sendRoom = queues.sendDepth;
       this.sendCq = queues.sendCq;
@@ -139,15 +137,13 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
       this.tx = queues.tx;
       this.receiver = queues.receiver;
       this.inlineBytes = queues.inlineBytes;
-      const qkey = Buffer.from(systemRandomBytes(4)).readUInt32LE() & 0x7fff_ffff;
-      const connectChannel = opened.keep(device.context.createCompletionChannel());
-      this.datagrams = opened.keep(new Datagrams(port, this.ib, qkey, connectChannel));
+      this.datagrams = opened.keep(new Datagrams(port, this.ib));
       this.#datagramEvents = opened.keep(
-        new DatagramEvents(connectChannel, this.datagrams, (message) => this.#connector.onMessage(message)),
+        new DatagramEvents(this.datagrams, (message) => this.#connector.onMessage(message)),
       );
       this.#alarm = opened.keep(
         new EventAlarm(queues.channel.fd, () => {
-          this.#queues.channel.consume();
+          queues.channel.consume();
           this.#sleeper.wake();
         }),
       );
@@ -157,7 +153,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
         deviceIndex: device.index,
         lid: attributes.lid,
         qpNum: this.datagrams.qpNum,
-        qkey,
+        qkey: this.datagrams.qkey,
         segBytes: this.segBytes,
         gid: gid.gid,
         id: systemRandomBytes(ID_BYTES).slice(),

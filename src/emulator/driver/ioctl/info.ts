@@ -1,24 +1,45 @@
 /**
- * The INFO ioctl: its framing and the table of its ops. The ops themselves are in the info-*.ts files by topic.
+ * The INFO ioctl: its framing, the table of its ops, and those of the firmware. The others are in the info-*.ts files by topic.
  *
  * Source: drivers/accel/habanalabs/common/habanalabs_ioctl.c, Linux 6.12.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { Errno } from '../../../sys/index.ts';
-import { HL_DEVICE_STATUS, HL_INFO_ARGS } from '../../../uapi/index.ts';
+import {
+  CPUCP_REPLACED_ROWS_BYTES,
+  HL_DEVICE_STATUS,
+  HL_INFO_ARGS,
+  HL_INFO_OP,
+  HL_INFO_SEC_ATTEST,
+  HL_INFO_SIGNED,
+} from '../../../uapi/index.ts';
 import type { CardPort } from '../base/card-port.ts';
 import type { Notifier } from '../base/notifier.ts';
 import { readNumber } from '../base/words.ts';
 import type { UserMemory } from '../memory/user-memory.ts';
 import type { Context } from './context.ts';
 import { EVENT_OPS } from './info-events.ts';
-import { FIRMWARE_OPS } from './info-firmware.ts';
 import { HARDWARE_OPS } from './info-hardware.ts';
-import type { InfoOp } from './info-op.ts';
+import { encode, type InfoOp, type InfoOps, operational } from './info-op.ts';
 import { STATE_OPS } from './info-state.ts';
 
 const ARGS = HL_INFO_ARGS.words;
+/** Number of HBM rows that are pending replacement: always 0, like the number of replaced rows. */
+const PENDING_ROWS_BYTES = 4;
+
+/** Ops that the driver passes to the firmware of the card. The emulated firmware has no keys: its attestation is empty except for the nonce. */
+const FIRMWARE_OPS: InfoOps = [
+  [HL_INFO_OP.DRAM_REPLACED_ROWS, operational(() => new Uint8Array(CPUCP_REPLACED_ROWS_BYTES))],
+  [HL_INFO_OP.DRAM_PENDING_ROWS, operational(() => new Uint8Array(PENDING_ROWS_BYTES))],
+  [
+    HL_INFO_OP.SECURED_ATTESTATION,
+    operational(({ words }) => encode(HL_INFO_SEC_ATTEST, { nonce: words[ARGS.sec_attest_nonce]! })),
+  ],
+  [HL_INFO_OP.DEV_SIGNED, operational(({ words }) => encode(HL_INFO_SIGNED, { nonce: words[ARGS.sec_attest_nonce]! }))],
+  // The emulated firmware has no generic requests.
+  [HL_INFO_OP.FW_GENERIC_REQ, operational(() => Errno.EOPNOTSUPP)],
+];
 
 const OPS: ReadonlyMap<number, InfoOp> = new Map<number, InfoOp>([
   ...HARDWARE_OPS,

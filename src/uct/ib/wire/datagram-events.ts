@@ -1,24 +1,21 @@
 /** Reading the datagrams of an interface when they come: the event loop does it, so that peers do not wait for progress. */
 
 import { EventAlarm } from '../../../sys/index.ts';
-import type { CompletionChannel } from '../../../verbs/port.ts';
 import type { ConnectMessage } from './connect-message.ts';
 import type { Datagrams } from './datagrams.ts';
 
 /** The events of one interface. */
 export class DatagramEvents {
-  readonly #channel: CompletionChannel;
   readonly #datagrams: Datagrams;
   readonly #alarm: EventAlarm;
   readonly #onMessage: (message: ConnectMessage) => void;
 
-  /** @param channel reports the datagrams @throws SyscallError EMFILE */
-  constructor(channel: CompletionChannel, datagrams: Datagrams, onMessage: (message: ConnectMessage) => void) {
-    this.#channel = channel;
+  /** @throws SyscallError EMFILE */
+  constructor(datagrams: Datagrams, onMessage: (message: ConnectMessage) => void) {
     this.#datagrams = datagrams;
     this.#onMessage = onMessage;
-    this.#alarm = new EventAlarm(channel.fd, () => {
-      this.#channel.consume();
+    this.#alarm = new EventAlarm(datagrams.channel.fd, () => {
+      this.#datagrams.channel.consume();
       this.arm();
     });
   }

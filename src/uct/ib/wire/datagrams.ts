@@ -1,6 +1,7 @@
 /** The datagram queue pair of an interface: sends and receives the messages that make connections. They can be lost. */
 
 import { allocateScratch, isSyscallError, type ScratchBlock } from '../../../sys/index.ts';
+import { systemRandomBytes } from '../../../ucs/sys/random.ts';
 import {
   GRH_BYTES,
   LinkLayer,
@@ -60,6 +61,10 @@ export function pathTo(
 export class Datagrams {
   readonly reader: CqReader;
   readonly qpNum: number;
+  /** Key that a datagram must carry. */
+  readonly qkey: number = Buffer.from(systemRandomBytes(4)).readUInt32LE() & 0x7fff_ffff;
+  /** Reports datagrams that have come. */
+  readonly channel: CompletionChannel;
   readonly #port: IbPort;
   readonly #config: IbConfig;
   readonly #qp: QueuePair;
@@ -70,7 +75,8 @@ export class Datagrams {
   /** By destination, those made last at the end. */
   readonly #handles: Map<string, AddressHandle> = new Map();
 
-  constructor(port: IbPort, config: IbConfig, qkey: number, channel: CompletionChannel) {
+  /** @throws SyscallError */
+  constructor(port: IbPort, config: IbConfig) {
     this.#port = port;
     this.#config = config;
     const { device } = port;
@@ -78,7 +84,8 @@ export class Datagrams {
     try {
       this.#block = allocateScratch(1024);
       opened.keep({ close: () => this.#block.free() });
-      const cq = device.context.createCq(RECEIVES + SENDS, channel);
+      this.channel = opened.keep(device.context.createCompletionChannel());
+      const cq = device.context.createCq(RECEIVES + SENDS, this.channel);
       this.reader = opened.keep(new CqReader(cq));
       this.#receives = opened.keep(new Buffers(device, RECEIVES, SLOT_BYTES));
       this.#sends = opened.keep(new Buffers(device, SENDS, SLOT_BYTES));
@@ -96,7 +103,7 @@ export class Datagrams {
         }),
       );
       this.qpNum = this.#qp.qpNum;
-      this.#qp.modify({ state: QpState.INIT, port: port.number, pkeyIndex: 0, qkey });
+      this.#qp.modify({ state: QpState.INIT, port: port.number, pkeyIndex: 0, qkey: this.qkey });
       this.#qp.modify({ state: QpState.RTR });
       this.#qp.modify({ state: QpState.RTS, sqPsn: 0 });
     } catch (error) {

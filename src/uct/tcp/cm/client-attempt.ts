@@ -22,12 +22,11 @@ import {
 } from '../../../sys/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import type { Random } from '../../../ucs/sys/random.ts';
-import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
+import { isUcxError, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { ConnectAnswer, ConnectAttempt, OnConnectAnswer, SocketAddress } from '../../api/connection-manager.ts';
 import { type ChannelOwner, openChannel } from './channel.ts';
 import type { TcpCmConfig } from './config.ts';
-import { failedAnswer, printable, unreachableAnswer } from './connect-error.ts';
 import { Conversation, type Fault } from './conversation.ts';
 import { CmCounter, type CmCounters } from './counters.ts';
 import { type Frame, FrameType, packFrame } from './frame.ts';
@@ -285,4 +284,25 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     tcpClose(this.#fd);
     this.#fd = -1;
   }
+}
+
+/** The answer for a failure with a description. Code ERR_TCP_CM. */
+function failedAnswer(status: Status, reason: string): ConnectAnswer {
+  return { status, privateData: NOTHING, error: new UcxError({ code: 'ERR_TCP_CM', status, message: reason }) };
+}
+
+/** Statuses that are reported unchanged: local resources, or the time-out. Others are reported as UNREACHABLE. */
+const REPORTED: readonly Status[] = [Status.EXCEEDS_LIMIT, Status.NO_MEMORY, Status.TIMED_OUT];
+
+/** The answer for a system call that has failed. */
+function unreachableAnswer(error: UcxError): ConnectAnswer {
+  const status = REPORTED.includes(error.status) ? error.status : Status.UNREACHABLE;
+  return { status, privateData: NOTHING, error };
+}
+
+/** Makes the text of a peer printable. */
+function printable(bytes: Uint8Array): string {
+  return Buffer.from(bytes)
+    .toString('utf8')
+    .replace(/[^\P{C}]/gu, '?');
 }
