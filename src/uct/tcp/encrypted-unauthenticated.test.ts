@@ -5,14 +5,14 @@
 
 import { expect, it } from 'vitest';
 import { KEY, keyFile } from '../../../test/fixtures/key-files.ts';
-import { frame, helloTo, type RawPeer, TcpInterfaces, type TcpSide } from '../../../test/fixtures/tcp-interfaces.ts';
+import { amFrame } from '../../../test/fixtures/tcp-frames.ts';
+import { helloTo, type RawPeer, TcpInterfaces, type TcpSide } from '../../../test/fixtures/tcp-interfaces.ts';
 import { LogLevel } from '../../ucs/debug/log.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { createRandom, type Random } from '../../ucs/sys/random.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../api/iface.ts';
 import { HELLO_BYTES, KeyExchange, PROOF_BYTES } from './secure/key-exchange.ts';
-import { FrameType } from './wire/frame.ts';
 
 const ENCRYPT = { SECURITY: 'encrypt', KEY_FILE: keyFile() };
 /** An unauthenticated peer can send a valid hello, because the hello does not depend on the key. */
@@ -128,7 +128,7 @@ it('unauthenticated peers without a hello are closed at once, with few log lines
   const endpoint = friend.iface.connect(side.iface.address);
   await greet(side, friend, endpoint);
   const random = createRandom(20_240);
-  const message = frame([FrameType.AM | (5 << 8), 3], Uint8Array.of(1, 2, 3));
+  const message = amFrame(5, Uint8Array.of(1, 2, 3));
   const peers: RawPeer[] = [];
   for (let i = 0; i < 210; i++) {
     const peer = await net.unauthenticatedPeer(side);

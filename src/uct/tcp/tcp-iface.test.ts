@@ -2,8 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import { CountingCompletion } from '../../../test/contract/uct-fixture.ts';
+import { amFrame, signalFrame } from '../../../test/fixtures/tcp-frames.ts';
 import {
-  frame,
   helloBytes,
   helloTo,
   keyed,
@@ -331,10 +331,10 @@ describe('a peer', () => {
     const one = net.open();
     const flood = await net.greeted(one, new Identity());
     const quiet = await net.greeted(one, new Identity());
-    const message = frame([FrameType.AM | (7 << 8), 4096], new Uint8Array(4096));
+    const message = amFrame(7, new Uint8Array(4096));
     for (let i = 0; i < 3000; i++) flood.write(message);
     await net.until([one], () => one.messages.length > 20);
-    quiet.write(frame([FrameType.AM | (9 << 8), 8], new Uint8Array(8)));
+    quiet.write(amFrame(9, new Uint8Array(8)));
     await net.until([one], () => one.messages.some(({ id: message }) => message === 9));
     expect(one.messages.length).toBeLessThan(3000);
   });
@@ -420,7 +420,7 @@ describe('keepalive', () => {
     const one = net.open({ PEER_TIMEOUT: '60ms' });
     const peer = await net.greeted(one);
     const endpoint = one.iface.connect(await net.listener(() => undefined));
-    peer.write(frame([FrameType.HEARTBEAT, 20]));
+    peer.write(signalFrame(FrameType.HEARTBEAT, 20));
     const begin = performance.now();
     await net.until([one], () => endpoint.check() !== Status.OK);
     expect(performance.now() - begin).toBeGreaterThan(50);
@@ -432,9 +432,9 @@ describe('keepalive', () => {
     const one = net.open({ PEER_TIMEOUT: '30ms' });
     const peer = await net.greeted(one);
     const endpoint = one.iface.connect(await net.listener(() => undefined));
-    peer.write(frame([FrameType.HEARTBEAT, 10]));
+    peer.write(signalFrame(FrameType.HEARTBEAT, 10));
     await net.until([one], () => peer.socket.writableLength === 0 && (endpoint as TcpEndpoint).link.isUp);
-    peer.write(frame([FrameType.AM | (1 << 8), 8], new Uint8Array(8)));
+    peer.write(amFrame(1, new Uint8Array(8)));
     await new Promise((resolve) => setTimeout(resolve, 100));
     expect(endpoint.check()).toBe(Status.OK);
     await net.until([one], () => one.messages.length === 1);
@@ -479,7 +479,7 @@ describe('keys', () => {
       peer.write(Uint8Array.of(byte));
       await net.until([one], () => peer.socket.writableLength === 0);
     }
-    peer.write(frame([FrameType.AM | (5 << 8), 3], Uint8Array.of(1, 2, 3)));
+    peer.write(amFrame(5, Uint8Array.of(1, 2, 3)));
     await net.until([one], () => one.messages.length === 1);
     expect(one.messages).toEqual([{ id: 5, bytes: Uint8Array.of(1, 2, 3) }]);
   });

@@ -3,7 +3,8 @@
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { KEY, keyFile } from '../../../test/fixtures/key-files.ts';
-import { frame, helloTo, type RawPeer, TcpInterfaces, type TcpSide } from '../../../test/fixtures/tcp-interfaces.ts';
+import { amFrame } from '../../../test/fixtures/tcp-frames.ts';
+import { helloTo, type RawPeer, TcpInterfaces, type TcpSide } from '../../../test/fixtures/tcp-interfaces.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../api/iface.ts';
@@ -11,7 +12,6 @@ import { unpackTcpAddress } from './address/tcp-address.ts';
 import { PEER_HELLO_BYTES } from './connect/hello.ts';
 import { HELLO_BYTES, KeyExchange, PROOF_BYTES } from './secure/key-exchange.ts';
 import type { Session } from './secure/session.ts';
-import { FrameType } from './wire/frame.ts';
 
 const PATH = keyFile();
 const AUTH = { SECURITY: 'auth', KEY_FILE: PATH };
@@ -19,7 +19,7 @@ const OTHER_KEY = { SECURITY: 'auth', KEY_FILE: keyFile(`${KEY} 2`) };
 const HEADER = Int32Array.of(1, 2);
 const BYTES = Uint8Array.from({ length: 100 }, (_, i) => i);
 const SECURITY = { level: 'auth', key: Buffer.from(KEY) } as const;
-const MESSAGE = frame([FrameType.AM | (5 << 8), 3], Uint8Array.of(1, 2, 3));
+const MESSAGE = amFrame(5, Uint8Array.of(1, 2, 3));
 
 const net = new TcpInterfaces();
 

@@ -2,7 +2,15 @@
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { frame, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';
+import {
+  amAfterPutsFrame,
+  amFrame,
+  getFrame,
+  putFrame,
+  putRunFrame,
+  signalFrame,
+} from '../../../../test/fixtures/tcp-frames.ts';
+import { keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';
 import { FrameType } from './frame.ts';
 
 const BYTES = Uint8Array.from({ length: 5000 }, (_, i) => (i * 7) & 0xff);
@@ -11,24 +19,20 @@ describe('a stream', () => {
   const net = new TcpInterfaces();
 
   function streamFor(words: readonly number[]): Uint8Array {
-    const am = (id: number, length: number): Uint8Array =>
-      frame([FrameType.AM | (id << 8), length], BYTES.subarray(0, length));
+    const am = (id: number, length: number): Uint8Array => amFrame(id, BYTES.subarray(0, length));
     const put = (offset: number, length: number): Uint8Array =>
-      frame([FrameType.PUT, length, ...words, offset, 0], BYTES.subarray(offset, offset + length));
-    const run = (...puts: readonly (readonly [number, number])[]): Uint8Array => {
-      const bodies = puts.map(([offset, length]) => frame([], BYTES.subarray(offset, offset + length)));
-      const headers = puts.map(([offset, length]) => frame([FrameType.PUT, length, ...words, offset, 0]));
-      return Buffer.concat([frame([FrameType.PUT_RUN, puts.length]), ...headers, ...bodies]);
-    };
+      putFrame(words, offset, BYTES.subarray(offset, offset + length));
+    const run = (...puts: readonly (readonly [number, number])[]): Uint8Array =>
+      putRunFrame(puts.map(([offset, length]) => put(offset, length)));
     return Buffer.concat([
       am(1, 0),
       am(2, 1),
       put(0, 13),
-      frame([FrameType.HEARTBEAT, 1000]),
+      signalFrame(FrameType.HEARTBEAT, 1000),
       put(13, 0),
       put(13, 987),
       am(3, 17),
-      frame([FrameType.GET, 0, ...words, 0, 0, 16, 0]),
+      getFrame(words, 0, 16),
       run([1000, 16], [1016, 1], [1017, 0], [1017, 13]),
       run([1030, 7]),
       run([1037, 0], [1037, 1], [1038, 962], [2000, 1500]),
@@ -107,12 +111,11 @@ describe('a stream', () => {
     const memory = side.md.memReg(new Uint8Array(new ArrayBuffer(64)));
     const { words } = keyOf(side.md, memory);
     const peer = await net.greeted(side);
-    const put = (offset: number): Uint8Array => frame([FrameType.PUT, 8, ...words, offset, 0], BYTES.subarray(0, 8));
+    const put = (offset: number): Uint8Array => putFrame([...words], offset, BYTES.subarray(0, 8));
     const [good, outside] = [put(0), put(64)];
     const [ID, FAILED] = [3, 9];
     // Bits of the other id beyond those of an id are ignored.
-    const behind = (puts: number): Uint8Array =>
-      frame([FrameType.AM_AFTER_PUTS | (ID << 8), 8, puts, FAILED | 0xe0], BYTES.subarray(0, 8));
+    const behind = (puts: number): Uint8Array => amAfterPutsFrame(ID, BYTES.subarray(0, 8), puts, FAILED | 0xe0);
     const cases: readonly (readonly [Uint8Array[], number])[] = [
       [[behind(0)], ID],
       [[behind(1)], FAILED],

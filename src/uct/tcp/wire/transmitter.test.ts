@@ -1,7 +1,8 @@
 /** The order of the frames of a connection while its socket has no room, and the time at which short frames are sent. */
 
 import { describe, expect, it } from 'vitest';
-import { frame, keyed, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';
+import { getFrame, putFrame } from '../../../../test/fixtures/tcp-frames.ts';
+import { keyed, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { UctEndpoint } from '../../api/iface.ts';
 import type { TcpEndpoint } from '../tcp-endpoint.ts';
@@ -20,10 +21,10 @@ it('answers puts in their order while a long answer to a get waits', async () =>
   const words = [...key.words];
   const unknown = words.with(0, 7777);
   const peer = await net.greeted(side);
-  const put = (to: readonly number[]): Uint8Array => frame([FrameType.PUT, 8, ...to, 0, 0], new Uint8Array(8).fill(1));
+  const put = (to: readonly number[]): Uint8Array => putFrame(to, 0, new Uint8Array(8).fill(1));
 
   peer.socket.pause();
-  peer.write(frame([FrameType.GET, 0, ...words, 0, 0, GET_BYTES, 0]));
+  peer.write(getFrame(words, 0, GET_BYTES));
   await net.until([side], () => memory.inFlight === 1);
   peer.write(put(unknown));
   await net.until([side], () => peer.socket.writableLength === 0);
