@@ -310,6 +310,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
 
   /** Destroys the worker of libucp, and ends the operations that libucp has not ended. */
   async #destroy(): Promise<void> {
+    this.devices.abort();
     const { sends, others } = this.requests.abandonAll();
     if (sends + others > 0) {
       this.context.log.debug(`libucp has not ended ${sends} operations of closed endpoints, and ${others} receives`);

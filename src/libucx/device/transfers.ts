@@ -179,6 +179,11 @@ export class DeviceTransfers implements DeviceCopies {
     this.#service.endpointGone(endpoint);
   }
 
+  /** Called before the worker of libucp is destroyed: no step is started on it any more. */
+  abort(): void {
+    for (const operation of this.#tracker.of(undefined)) operation.abort(Status.CANCELED);
+  }
+
   /** Called when libucp has no message any more and the node's worker still exists. */
   close(): void {
     this.messages.close();
