@@ -291,6 +291,12 @@ function cheapest(
   return best;
 }
 
+/** Whether a candidate moves ranges of any length by itself, so that a rendezvous needs no messages for the data. */
+export function movesLong(candidate: Candidate | undefined): candidate is Candidate {
+  if (candidate === undefined || candidate.protocol === Protocol.SOFTWARE) return false;
+  return candidate.protocol === Protocol.ZCOPY || candidate.bytesMax === Number.MAX_SAFE_INTEGER;
+}
+
 /** Estimated time of a transfer. */
 export function costNs(candidate: Candidate, bytes: number): number {
   return candidate.fixedNs + bytes * candidate.perByteNs;

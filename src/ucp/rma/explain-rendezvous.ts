@@ -10,7 +10,7 @@ import { divisionNote, type RailLimits } from '../lane/rails.ts';
 import { HOST_PLACE, hasKeyPart, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { ExplainedCandidate } from '../proto/explain-size.ts';
-import { type Candidate, Operation, type Plan, Protocol, selectProtocols } from '../proto/selection.ts';
+import { type Candidate, movesLong, Operation, type Plan, selectProtocols } from '../proto/selection.ts';
 import { isReadScheme, type RendezvousScheme } from '../resources/config.ts';
 import type { OpenMd } from '../resources/resources.ts';
 import { pipelinePlan } from './pipeline-lane.ts';
@@ -36,7 +36,7 @@ export function rendezvousOf(
   const { lanes } = connection;
   const source = local instanceof MemoryHandle ? local : context.handleOf(local);
   const best = (plan: Plan, protocol: string): ExplainedCandidate | undefined =>
-    zcopyOf(divided(plan, lanes, rails), lanes, protocol);
+    longOf(divided(plan, lanes, rails), lanes, protocol);
   // A message contains a key only if the memory is mapped for the access of the peer.
   const isReadable = source === undefined || (source.access & MemAccess.REMOTE_GET) !== 0;
   const read = isReadScheme(scheme) && isReadable ? best(readPlan(connection, source, rkey), 'get') : undefined;
@@ -64,7 +64,7 @@ export function rendezvousOfHost(
   }));
   const plan = selectProtocols(operation, HOST_PLACE, HOST_PLACE, capabilities);
   const protocol = operation === Operation.GET ? 'get' : scheme === 'put_ppln' ? 'put-pipeline' : 'put';
-  return zcopyOf(divided(plan, lanes, rails), lanes, protocol);
+  return longOf(divided(plan, lanes, rails), lanes, protocol);
 }
 
 /** A plan whose last step says between which devices it is divided, if it is. */
@@ -100,8 +100,8 @@ function registersHost({ md: { attributes } }: OpenMd): boolean {
   return hasMemoryType(attributes.registerMemoryTypes, MemoryType.HOST) && (attributes.flags & MdFlag.RKEY_PTR) === 0;
 }
 
-function zcopyOf(plan: Plan, lanes: readonly Lane[], protocol: string): ExplainedCandidate | undefined {
+function longOf(plan: Plan, lanes: readonly Lane[], protocol: string): ExplainedCandidate | undefined {
   const candidate = plan.steps.at(-1)?.candidate;
-  if (candidate?.protocol !== Protocol.ZCOPY) return undefined;
+  if (!movesLong(candidate)) return undefined;
   return { ...candidate, transport: nameOf(lanes[candidate.lane]!.iface.attributes), protocol };
 }

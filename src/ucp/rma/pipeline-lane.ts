@@ -12,9 +12,9 @@ import type { RemoteKey } from '../mem/remote-key.ts';
 import {
   type Candidate,
   type MemoryPlace,
+  movesLong,
   Operation,
   type Plan,
-  Protocol,
   selectProtocols,
 } from '../proto/selection.ts';
 import type { OpenMd } from '../resources/resources.ts';
@@ -26,7 +26,7 @@ export function pipelineLane(
   local: MemoryPlace,
 ): Candidate | undefined {
   const best = pipelinePlan(connection, rkey, local).steps.at(-1)?.candidate;
-  return best?.protocol === Protocol.ZCOPY ? best : undefined;
+  return movesLong(best) ? best : undefined;
 }
 
 /**
