@@ -80,13 +80,18 @@ describe('threads that are still loading', () => {
     // Node reports new workers one tick later: wait for those of earlier tests.
     await new Promise(setImmediate);
     const workers: Worker[] = [];
-    const onWorker = (worker: Worker): void => void workers.push(worker);
+    const online: Promise<unknown>[] = [];
+    const onWorker = (worker: Worker): void => {
+      workers.push(worker);
+      // On a busy machine, a worker may be online before the test goes on.
+      online.push(once(worker, 'online'));
+    };
     process.on('worker', onWorker);
     open(2);
     engines.channel();
     await new Promise(setImmediate);
     process.off('worker', onWorker);
-    await Promise.all(workers.map((worker) => once(worker, 'online')));
+    await Promise.all(online);
     const teardown = workers.map((worker) => once(worker, 'exit'));
     engines.close();
     expect(await Promise.all(teardown)).toEqual([[0], [0]]);
