@@ -16,8 +16,8 @@ export interface TransportSet {
 export const SHM: TransportSet = {
   name: 'shm',
   tls: 'posix,cma,self',
-  budgetBytes: 16e9,
-  messageBytes: 16_384,
+  budgetBytes: 64e9,
+  messageBytes: 65_536,
 };
 export const TCP: TransportSet = { name: 'tcp', tls: 'tcp', budgetBytes: 16e9, messageBytes: 49_152 };
 export const TRANSPORT_SETS: readonly TransportSet[] = [SHM, TCP];
