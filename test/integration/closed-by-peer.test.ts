@@ -68,3 +68,22 @@ describe.each(CONNECTIONS)('a peer over the engine %s and %s', { timeout: 60_000
     await lost;
   });
 });
+
+describe('a peer that closes while this side makes no progress', () => {
+  const fixture = useContexts();
+
+  it('has closed the endpoint, also if the keepalive finds out first', async () => {
+    const env = { UCX_TLS: 'posix', UCX_KEEPALIVE_INTERVAL: '50ms' };
+    const [one, two] = [await fixture.open({ context: { env } }), await fixture.open({ context: { env } })];
+    const told = new Promise<readonly unknown[]>((resolve) => {
+      const onError = (failed: Endpoint, status: Status): void => resolve([status, failed.closedByPeer]);
+      one.worker.endpoint(two.worker.address(), { onError });
+    });
+    const back = two.worker.endpoint(one.worker.address());
+    const sent = back.tagSend(Uint8Array.of(1), { tag: 1 });
+    await one.worker.tagRecv(new Uint8Array(1), { tag: 1 });
+    await sent;
+    await two.context.close();
+    expect(await told).toEqual([Status.CONNECTION_RESET, true]);
+  });
+});

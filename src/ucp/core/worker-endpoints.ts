@@ -19,6 +19,7 @@ export interface EndpointsOwner extends EndpointWorker {
   readonly context: EndpointWorker['context'] & { readonly clock: Clock; readonly keepaliveNs: number };
   readonly ifaces: readonly Iface[];
   readonly sockets: SocketConnections;
+  progress(): number;
 }
 
 /** The endpoints. */
@@ -75,6 +76,10 @@ export class WorkerEndpoints implements ConnectionEvents, EndpointMaker, Keepali
   /** Watches no peers any more. */
   closeKeepalive(): void {
     this.#keepalive.close();
+  }
+
+  progress(): number {
+    return this.#worker.progress();
   }
 
   watched(): readonly PeerConnection[] {

@@ -13,6 +13,8 @@ export interface KeepaliveOwner {
   readonly ifaces: readonly Iface[];
   /** The connections that are to be watched. */
   watched(): readonly PeerConnection[];
+  /** Takes the messages that have arrived. */
+  progress(): number;
   onPeerGone(connection: PeerConnection, status: Status): void;
 }
 
@@ -57,10 +59,22 @@ export class Keepalive {
     const watched = this.#owner.watched();
     // First, because the callbacks below are the application's, and may throw.
     if (watched.length > 0) this.start();
-    for (const connection of watched) {
-      const statuses = connection.lanes.map(({ endpoint }) => endpoint.check());
-      const failed = statuses.find((status) => status !== Status.OK);
-      if (failed !== undefined) this.#owner.onPeerGone(connection, failed);
+    const lost = watched.filter((connection) => failureOf(connection) !== Status.OK);
+    if (lost.length === 0) return;
+    // A peer that has closed has said so before it went.
+    this.#owner.progress();
+    for (const connection of this.#owner.watched()) {
+      const failure = lost.includes(connection) ? failureOf(connection) : Status.OK;
+      if (failure !== Status.OK) this.#owner.onPeerGone(connection, failure);
     }
   }
+}
+
+/** The first failure that a lane of a connection reports; OK for none. */
+function failureOf({ lanes }: PeerConnection): Status {
+  for (const { endpoint } of lanes) {
+    const status = endpoint.check();
+    if (status !== Status.OK) return status;
+  }
+  return Status.OK;
 }
