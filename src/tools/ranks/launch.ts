@@ -30,7 +30,8 @@ export interface RankRun<S, R> {
 
 /**
  * Runs all ranks.
- * @throws UcxError IO_ERROR with the failure of the first rank that failed, or how it ended; errors of opening the node
+ * @throws UcxError IO_ERROR with the failure of the first rank that failed by itself, or how it ended, and with the first failure at all if each names another
+ *   rank; errors of opening the node
  */
 export async function launchRanks<S, R>(run: RankRun<S, R>): Promise<void> {
   const node = run.needsCards ? openSharedNode(undefined) : undefined;
@@ -49,16 +50,22 @@ async function runProcesses<S, R>(
 ): Promise<void> {
   const children: ChildProcess[] = [];
   let failure: string | undefined;
+  // The ranks that lose a rank may report before the message with its reason is read.
+  let consequence: string | undefined;
+  let killing = false;
   let timer: { cancel(): void } | undefined;
-  const fail = (text: string): void => {
-    failure ??= text;
-    timer ??= systemClock.setTimer(END_TIMEOUT_NS, () => {
-      for (const child of children) child.kill('SIGKILL');
-    });
+  const kill = (): void => {
+    killing = true;
+    for (const child of children) child.kill('SIGKILL');
+  };
+  const fail = (text: string, blamed?: number): void => {
+    if (blamed === undefined) failure ??= text;
+    else consequence ??= text;
+    timer ??= systemClock.setTimer(END_TIMEOUT_NS, kill);
   };
   const stop = (signal: NodeJS.Signals): void => {
     fail(`ended by ${signal}`);
-    for (const child of children) child.kill('SIGKILL');
+    kill();
   };
   process.on('SIGINT', stop).on('SIGTERM', stop);
   const ended = Array.from({ length: size }, (_, rank) => {
@@ -68,17 +75,22 @@ async function runProcesses<S, R>(
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
     children.push(child);
+    let reported = false;
     child.on('message', (message: RankMessage<R>) => {
       if (message.kind === 'result') onResult(message.result);
-      else if (message.kind === 'failure') fail(`rank ${rank}: ${message.text}`);
+      else if (message.kind === 'failure') {
+        reported = true;
+        fail(`rank ${rank}: ${message.text}`, message.blamed);
+      }
     });
     return new Promise<void>((resolve) => {
       child.once('error', (error) => {
         fail(`rank ${rank} could not be started: ${error.message}`);
         resolve();
       });
-      child.once('exit', (code, signal) => {
-        if (code !== 0)
+      // `close` follows the last message, `exit` may not.
+      child.once('close', (code, signal) => {
+        if (code !== 0 && !reported && !killing)
           fail(`rank ${rank} (pid ${child.pid}) ended ${signal === null ? `with code ${code}` : `by ${signal}`}`);
         resolve();
       });
@@ -88,7 +100,8 @@ async function runProcesses<S, R>(
   await Promise.all(ended);
   timer?.cancel();
   process.off('SIGINT', stop).off('SIGTERM', stop);
-  if (failure !== undefined) throw statusError(Status.IO_ERROR, failure);
+  const reason = failure ?? consequence;
+  if (reason !== undefined) throw statusError(Status.IO_ERROR, reason);
 }
 
 /** The environment of a rank: with a card of its own, or shared where there are fewer cards than ranks. */

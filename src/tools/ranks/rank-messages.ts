@@ -7,7 +7,7 @@ export interface RankAssignment<S> {
   readonly size: number;
 }
 
-/** Message of a rank: a result, or the reason of its failure. */
+/** Message of a rank: a result, or the reason of its failure; `blamed` is the other rank that the error names, if it names one. */
 export type RankMessage<R> =
   | { readonly kind: 'result'; readonly result: R }
-  | { readonly kind: 'failure'; readonly text: string };
+  | { readonly kind: 'failure'; readonly text: string; readonly blamed?: number | undefined };

@@ -23,7 +23,13 @@ export async function runRankProgram<S, R>(
     await run(spec, { rank, size, exchange }, (result) => send({ kind: 'result', result }));
   } catch (error) {
     if (!isUcxError(error) && !(error instanceof Error && 'syscall' in error)) throw error;
-    send({ kind: 'failure', text: `${error.message}${isUcxError(error) ? ` (${error.code})` : ''}` });
+    if (isUcxError(error)) {
+      const { rank: named } = error.details;
+      const blamed = typeof named === 'number' && named !== rank ? named : undefined;
+      send({ kind: 'failure', text: `${error.message} (${error.code})`, blamed });
+    } else {
+      send({ kind: 'failure', text: error.message });
+    }
     process.exitCode = 1;
   }
   if (process.connected) process.disconnect();

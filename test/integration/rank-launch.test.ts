@@ -1,0 +1,26 @@
+/** The launcher of ranks: which of several failures it names, though another one is reported first. */
+
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { launchRanks } from '../../src/tools/ranks/launch.ts';
+import { built } from '../fixtures/built.ts';
+import type { Failing } from '../fixtures/failing-rank-program.ts';
+
+const PROGRAM = pathToFileURL(built(join(import.meta.dirname, '../fixtures/failing-rank-program.ts')));
+
+describe('the launcher of ranks names', () => {
+  const cases: [string, readonly Failing[], RegExp][] = [
+    ['the rank that failed of itself, not one that blames it', ['blames', 'throws'], /^rank 1: its own reason/],
+    [
+      'the rank that was killed, not one that blames it',
+      ['blames', 'is killed'],
+      /^rank 1 \(pid \d+\) ended by SIGKILL/,
+    ],
+    ['the first failure, if each blames another', ['blames', 'blames'], /^rank \d: rank \d has closed the team/],
+  ];
+  it.each(cases)('%s', async (_, spec, message) => {
+    const run = launchRanks({ program: PROGRAM, spec, size: spec.length, needsCards: false, onResult: () => {} });
+    await expect(run).rejects.toMatchObject({ code: 'ERR_IO_ERROR', message: expect.stringMatching(message) });
+  });
+});
