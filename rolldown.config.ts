@@ -35,6 +35,7 @@ function bundle({ folder, entries }: Bundle, options: RolldownOptions, groups: G
       entryFileNames: '[name].js',
       chunkFileNames: '[name]-[hash].js',
       sourcemap: true,
+      comments: false,
       // A class that is renamed, because the bundle has another of its name, gets it back, which makes `instanceof` of it slow: those of hot paths
       // have names of their own.
       keepNames: true,

@@ -5,7 +5,7 @@
 import type { DriverNode } from '../driver/port.ts';
 import { Device } from '../hlthunk/index.ts';
 import type { Libucp } from '../libucx/c/library.ts';
-import { Context as LibucxContext } from '../libucx/core/context.ts';
+import type { Context as LibucxContext } from '../libucx/core/context.ts';
 import { closeAbandonedDescriptors, EventFd, Udmabuf } from '../sys/index.ts';
 import { checkOptions } from '../ucp/api/check-options.ts';
 import type { Context as ApiContext } from '../ucp/api/context.ts';
@@ -186,6 +186,8 @@ async function openLibucx(
     .modify('STATS_DEST', '')
     .modify('RNDV_SCHEME', 'auto');
   for (const devices of ['NET_DEVICES', 'SHM_DEVICES', 'SELF_DEVICES']) source.modify(devices, 'all');
+  // Most programs do without it, and V8 parses what is imported.
+  const { Context: LibucxContext } = await import('../libucx/core/context.ts');
   const node = await openNative({ ...program, config: source.values, source }, options, engine, openInstrumentation);
   let context: LibucxContext<Device> | undefined;
   let instrumentation: Instrumentation | undefined;
