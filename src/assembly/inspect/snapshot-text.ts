@@ -7,6 +7,7 @@ import type {
   RequestSnapshot,
   WorkerSnapshot,
 } from '../../ucp/api/snapshot.ts';
+import { clip } from '../../ucs/type/clip.ts';
 import type { NumberedContext, ProcessSnapshot } from './process-snapshot.ts';
 
 const STEP = '  ';
@@ -39,7 +40,7 @@ function processName({ pid, tid }: ProcessSnapshot): string {
 /** The lines of one thread of a process. */
 export function snapshotText(snapshot: ProcessSnapshot, names: WorkerNames = workerNames([snapshot])): string[] {
   const { host, command, version, nodeVersion, uptimeSeconds, contexts } = snapshot;
-  const shown = command.length > COMMAND_COLUMNS ? `${command.slice(0, COMMAND_COLUMNS - 1)}…` : command;
+  const shown = clip(command, COMMAND_COLUMNS);
   return [
     `${processName(snapshot)} on ${host}: ${shown}`,
     `${STEP}gaudi-ucx ${version}, Node.js ${nodeVersion}, running for ${uptimeSeconds} s, ${plural(contexts.length, 'context')}`,

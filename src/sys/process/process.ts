@@ -3,6 +3,7 @@
  */
 
 import { readFileSync } from 'node:fs';
+import { clip } from '../../ucs/type/clip.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
 import { Errno } from '../base/errno.ts';
@@ -201,7 +202,7 @@ export function processCommand(pid: number, lengthMax: number): string | undefin
   }
   const line = text.replace(/\0$/, '').replaceAll('\0', ' ');
   if (line === '') return undefined;
-  return line.length <= lengthMax ? line : `${line.slice(0, lengthMax - 1)}…`;
+  return clip(line, lengthMax);
 }
 
 /** A field of /proc/<pid>/stat, numbered from 1 as in proc(5), 3 and above; undefined if the process has ended. */

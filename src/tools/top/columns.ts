@@ -1,5 +1,6 @@
 /** Columns of the cards in `gaudi-ucx top`: contents, width, and selection for the width of a screen. */
 
+import { clip } from '../../ucs/type/clip.ts';
 import type { TopCard } from '../model/top-model.ts';
 import { OPERATIONAL } from '../node/card-state.ts';
 
@@ -94,9 +95,4 @@ export function rateText(bytesPerSecond: number | undefined): string {
     unit += 1;
   }
   return `${unit === 0 || value >= 99.95 ? Math.round(value) : value.toFixed(1)}${UNITS[unit]}`;
-}
-
-/** Cuts a text to a number of columns. */
-export function clip(text: string, columns: number): string {
-  return text.length <= columns ? text : `${text.slice(0, columns - 1)}…`;
 }

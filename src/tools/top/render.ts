@@ -3,9 +3,10 @@
  * screens scroll.
  */
 
+import { clip } from '../../ucs/type/clip.ts';
 import type { TopCard, TopLink, TopModel } from '../model/top-model.ts';
 import { OPERATIONAL } from '../node/card-state.ts';
-import { cardRow, clip, errorsOf, fittingColumns, rateText, titleRow } from './columns.ts';
+import { cardRow, errorsOf, fittingColumns, rateText, titleRow } from './columns.ts';
 
 /** Size of a screen, in characters. */
 export interface Screen {
