@@ -95,7 +95,7 @@ describe.skipIf(libucp === undefined)('perftest', { timeout: 60_000 }, () => {
 
   it('runs every test of endpoints, with all data checked', () => {
     const tests = TESTS.filter(({ api }) => api === 'UCP').map(({ name }) => name);
-    const rows = results(tests, ['-s', '8', '-n', '20', '-w', '2'], LIBUCX);
+    const rows = results(tests, ['-s', '8', '-n', '20', '-w', '0'], LIBUCX);
     expect(rows).toHaveLength(tests.length);
     for (const row of rows) expect(row).toMatch(/^Final: +20 .*libucp/);
   });
