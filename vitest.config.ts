@@ -30,12 +30,15 @@ const SHARED = [
 const LONGEST =
   /(docs|law|simulation|chaos|perftest|libucx-gaudi|libucx-interop|libucx-tools|command-line|node-command|web-page|hardware-tools|demo-exchange|package|two-nodes|ucp-[a-z-]+)\.test\.ts\.js$/;
 
+/** The same of the tests that share processes. */
+const LONGEST_SHARED = /endpoint-(rma|messages)\.test\.ts\.js$/;
+
 /** Runs the longest files first. */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
     const isLong = ({ project, moduleId }: TestSpecification): boolean =>
-      project.name === 'process' && LONGEST.test(moduleId);
+      (project.name === 'process' ? LONGEST : LONGEST_SHARED).test(moduleId);
     return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
   }
 }
