@@ -25,7 +25,6 @@ import { UcpPeer } from '../fixtures/ucp-peer.ts';
 
 /** Much more than the keepalive time of 100 ms, for loaded machines. */
 const SETTLE_MS = 5000;
-/** Time of the test of idle peers, on a machine that is busy. */
 /** One percent of a processor, if each takes 0.2 ms. The share itself cannot be compared: other programs make every wake-up more expensive. */
 const WAKE_UPS_MAX = 50;
 /** A process that polls without a sleep has more, even if it shares its processor with two others. */
