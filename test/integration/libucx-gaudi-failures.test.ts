@@ -3,7 +3,7 @@
  */
 
 import { afterEach, describe, expect, it } from 'vitest';
-import { Context, MemoryType, type Request, Status } from '../../src/index.ts';
+import { Context, type IovPiece, MemoryType, type Request, Status } from '../../src/index.ts';
 import { firstWord, packMessage } from '../../src/libucx/device/wire.ts';
 import { STAGING_AM_ID } from '../../src/libucx/request/arrivals.ts';
 import { writeAtomic } from '../../src/ucp/wire/atomic.ts';
@@ -23,6 +23,7 @@ import {
   keyFor,
   mappedOf,
   pattern,
+  type Side,
   serving,
   usePairs,
 } from '../fixtures/pair.ts';
@@ -196,7 +197,7 @@ describe.skipIf(skipReason !== undefined)(`cards that fail (${when})`, () => {
     log.allow(/engine|malfunction/);
     const pair = await fixture.pair({ ...kindOf('tcp,self,gaudi_cpy'), node: { log: log.log } }, ENV);
     const { node, one, two, ab } = pair;
-    fixture.allow(/could not be read from a card/);
+    fixture.allow(/memory of a message could not be read/);
     const near = mappedOf(one, 'gaudi', 4 * FRAGMENT);
     const host = mappedOf(two, 'allocated', 4 * FRAGMENT);
     const rkey = keyFor(ab, two, host);
@@ -232,6 +233,40 @@ describe.skipIf(skipReason !== undefined)(`cards that fail (${when})`, () => {
     });
     rkey.release();
     log.expectQuiet();
+  });
+});
+
+describe.skipIf(skipReason !== undefined)(`an ArrayBuffer that is detached under a message (${when})`, () => {
+  const fixture = usePairs(kindOf('tcp,self,gaudi_cpy'));
+  const byteLength = 4 * FRAGMENT;
+
+  /** A list of host memory, whose buffer is taken away, and of memory of a card. */
+  function losing(side: Side, start: (list: readonly IovPiece[]) => Status | Request): Request {
+    const host = new Uint8Array(byteLength / 2);
+    const request = start([{ memory: host }, { memory: mappedOf(side, 'gaudi', byteLength / 2) }]);
+    structuredClone(host.buffer, { transfer: [host.buffer] });
+    return request as Request;
+  }
+
+  it('in a list with memory of a card ends the receive with INVALID_ADDR', async () => {
+    const pair = await fixture.pair(kindOf('tcp,self,gaudi_cpy'), ENV);
+    const { two, ab } = pair;
+    const received = losing(two, (list) => two.worker.tagRecvNbx(list, 0, 0, 5, undefined, KEEP));
+    const sent = ab.tagSendNbx(new Uint8Array(byteLength), 0, byteLength, 5, KEEP) as Request;
+    await driveUntil(pair, () => sent.isCompleted && received.isCompleted);
+    expect([sent.status, received.status, ab.status]).toEqual([Status.OK, Status.INVALID_ADDR, Status.OK]);
+    for (const request of [sent, received]) request.free();
+  });
+
+  it('in a list with memory of a card ends the send with INVALID_ADDR, and the connection', async () => {
+    const pair = await fixture.pair(kindOf('tcp,self,gaudi_cpy'), ENV);
+    fixture.allow(/memory of a message could not be read/);
+    const { one, two, ab } = pair;
+    const sent = losing(one, (list) => ab.tagSendNbx(list, 0, 0, 5, KEEP));
+    const received = two.worker.tagRecvNbx(new Uint8Array(byteLength), 0, byteLength, 5, undefined, KEEP) as Request;
+    await driveUntil(pair, () => sent.isCompleted && received.isCompleted);
+    expect([sent.status, ab.status]).toEqual([Status.INVALID_ADDR, Status.INVALID_ADDR]);
+    for (const request of [sent, received]) request.free();
   });
 });
 

@@ -4,9 +4,10 @@
  */
 
 import { CountedCompletion } from '../../../ucp/api/counted-completion.ts';
-import type { Piece } from '../../../ucp/api/memory/local-bytes.ts';
+import { holdsBytes, hostBytes, type Piece } from '../../../ucp/api/memory/local-bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { LocalMemory, UcpMemory } from '../../mem/memory-handle.ts';
+import { addressIn } from '../../request/buffers.ts';
 import type { UcpRequest } from '../../request/request.ts';
 import type { Staging } from './staging.ts';
 
@@ -51,6 +52,13 @@ export abstract class CopiedMessage extends CountedCompletion {
 
   /** Starts the last copies, or releases unused fragments. */
   protected abstract finish(): void;
+
+  /** The address of host bytes of the message; undefined, which fails it, if their ArrayBuffer was detached: they have no address any more. */
+  protected hostAddress(memory: LocalMemory, offset: number, byteLength: number): number | undefined {
+    if (holdsBytes(hostBytes(memory), offset, byteLength)) return addressIn(memory, offset);
+    if (this.failure === Status.OK) this.failure = Status.INVALID_ADDR;
+    return undefined;
+  }
 
   /** Releases a counted fragment, after its copy. */
   protected release(fragment: UcpMemory, status: Status): void {

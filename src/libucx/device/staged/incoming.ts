@@ -6,8 +6,8 @@
 import { memcpy } from '../../../sys/index.ts';
 import { eachPart } from '../../../ucp/api/memory/local-bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type { UcpMemory } from '../../mem/memory-handle.ts';
-import { addressIn, isHost } from '../../request/buffers.ts';
+import type { LocalMemory, UcpMemory } from '../../mem/memory-handle.ts';
+import { isHost } from '../../request/buffers.ts';
 import type { UcpRequest } from '../../request/request.ts';
 import { CopiedMessage } from './copied-message.ts';
 
@@ -27,7 +27,7 @@ export class IncomingMessage extends CopiedMessage {
   unpack(offset: number, address: number, byteLength: number): void {
     eachPart(this.pieces, offset, byteLength, (memory, at, bytes, position) => {
       const from = address + position;
-      if (isHost(memory)) memcpy(addressIn(memory, at), from, bytes);
+      if (isHost(memory)) this.#writeHost(memory, at, bytes, from);
       else if (this.failure === Status.OK) this.#write(memory as UcpMemory, at, bytes, from);
     });
   }
@@ -46,6 +46,11 @@ export class IncomingMessage extends CopiedMessage {
     this.count += 1;
     const copy = { device: memory.node, offset, host: fragment.node, hostOffset: 0, byteLength };
     this.staging.startCopy(true, copy, (status) => this.release(fragment, status));
+  }
+
+  #writeHost(memory: LocalMemory, offset: number, byteLength: number, address: number): void {
+    const to = this.hostAddress(memory, offset, byteLength);
+    if (to !== undefined) memcpy(to, address, byteLength);
   }
 
   #write(memory: UcpMemory, offset: number, byteLength: number, address: number): void {

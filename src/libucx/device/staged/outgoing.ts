@@ -7,8 +7,8 @@
 import { memcpy, memset } from '../../../sys/index.ts';
 import { eachPart } from '../../../ucp/api/memory/local-bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type { UcpMemory } from '../../mem/memory-handle.ts';
-import { addressIn, isHost } from '../../request/buffers.ts';
+import type { LocalMemory, UcpMemory } from '../../mem/memory-handle.ts';
+import { isHost } from '../../request/buffers.ts';
 import type { UcpRequest } from '../../request/request.ts';
 import { CopiedMessage } from './copied-message.ts';
 
@@ -38,7 +38,7 @@ export class OutgoingMessage extends CopiedMessage {
     const byteLength = max < 0 ? rest : Math.min(max, rest);
     eachPart(this.pieces, offset, byteLength, (memory, at, bytes, position) => {
       const to = address + position;
-      if (isHost(memory)) memcpy(to, addressIn(memory, at), bytes);
+      if (isHost(memory)) this.#readHost(memory, at, bytes, to);
       else this.#read(memory as UcpMemory, at, bytes, offset + position, to);
     });
     return byteLength;
@@ -52,7 +52,7 @@ export class OutgoingMessage extends CopiedMessage {
     if (this.failure === Status.OK) return status;
     if (sender === undefined) return this.failure;
     const { log } = this.staging.worker.context;
-    log.error('a message could not be read from a card, and its receiver gets zeros: the connection is given up');
+    log.error('the memory of a message could not be read, and its receiver gets zeros: the connection is given up');
     sender.onFailed(this.failure);
     return this.failure;
   }
@@ -71,6 +71,12 @@ export class OutgoingMessage extends CopiedMessage {
       window.isDropped = true;
       this.#retire(window);
     }
+  }
+
+  #readHost(memory: LocalMemory, offset: number, byteLength: number, address: number): void {
+    const from = this.hostAddress(memory, offset, byteLength);
+    if (from === undefined) memset(address, 0, byteLength);
+    else memcpy(address, from, byteLength);
   }
 
   #read(memory: UcpMemory, offset: number, byteLength: number, position: number, address: number): void {
