@@ -28,7 +28,6 @@ import { writeClose } from '../wire/wireup.ts';
 import { CreditTeller } from './credit-messages.ts';
 import { sendMessage } from './message-packer.ts';
 import { PostedMessage } from './posted-message.ts';
-import { SendRequest } from './request/message-request.ts';
 import { PendingQueue } from './request/pending-queue.ts';
 import { type Connection, FlushRequest, type Request, type RequestOwner, start } from './request/request.ts';
 
@@ -308,7 +307,7 @@ export class PeerConnection implements Connection {
     if (goesOn && !(request instanceof FlushRequest)) this.expect(request);
   }
 
-  /** Ends the requests that wait for the peer, and messages that have not been sent. */
+  /** Ends the requests that wait for the peer, in transports too, and those that have not been sent; messages to the peer are still sent, and flushes end. */
   cancelWaiting(status: Status): void {
     this.#givenUp = status;
     this.#failFlushes(status);
@@ -316,10 +315,11 @@ export class PeerConnection implements Connection {
     const take = (request: Request): void => {
       if (request.requestId === 0) ended.push(request);
     };
-    this.#pending.sift((request) => !(request instanceof SendRequest || request.isRemote), take);
+    this.#pending.sift((request) => request instanceof FlushRequest, take);
     // Removes parts of transfers that no transport works on yet, but not messages to the peer.
     this.#postedCount -= this.#posted.sift((request) => request instanceof PostedMessage, take);
     for (const request of ended) this.#abandon(request, status);
+    for (const { endpoint } of [...this.lanes]) endpoint.cancel?.();
   }
 
   /** Fails the pending flushes. */

@@ -270,8 +270,8 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
       promises.wake();
     });
     await promises.until(() => {
-      // Includes operations that the peer has requested since: it may never continue them.
-      if (this.isForced && connection.waiting.size > 0) connection.cancelWaiting(Status.CANCELED);
+      // Includes this flush, and operations that the peer has requested since: it may never continue them.
+      if (this.isForced && (!isFlushed || connection.waiting.size > 0)) connection.cancelWaiting(Status.CANCELED);
       return (
         isFlushed &&
         this.awaited === 0 &&

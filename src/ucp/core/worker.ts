@@ -358,14 +358,14 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     this.#queues.close();
     this.arrivedNotifications.close();
     this.driver.endServing();
-    // Includes operations on connections that only peers have asked for.
-    for (const connection of this.connections.all) {
-      connection.cancelWaiting(Status.CANCELED);
-      this.protocols.streams.forget(connection);
-    }
+    for (const connection of this.connections.all) this.protocols.streams.forget(connection);
+    this.#cancelWaiting();
     await this.promises.idle();
-    // Transports complete the transfers that they have started, as long as progress drives them.
-    await this.promises.until(() => this.internalTransfers === 0);
+    // Cards complete the transfers that they have started, as long as progress drives them.
+    await this.promises.until(() => {
+      this.#cancelWaiting();
+      return this.internalTransfers === 0;
+    });
     this.isClosed = true;
     this.endpoints.closeKeepalive();
     this.event.close();
@@ -377,6 +377,11 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     this.warnings.tellLeft();
     this.protocols.rendezvous.staging.close();
     this.context.forget(this);
+  }
+
+  /** Ends what waits for peers, on connections too that only peers have asked for. */
+  #cancelWaiting(): void {
+    for (const connection of this.connections.all) connection.cancelWaiting(Status.CANCELED);
   }
 
   sleepOn(wake: () => void): void {

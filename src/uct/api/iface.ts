@@ -346,6 +346,11 @@ export interface UctEndpoint {
   cork?(): void;
   /** Starts the operations that were held back. */
   uncork?(): void;
+  /**
+   * Ends the operations and flushes of this endpoint that are in flight with CANCELED, without waiting for the peer (uct_ep_flush with UCT_FLUSH_FLAG_CANCEL):
+   * they use their memory no more, and what has become of them at the peer is undefined. Absent where no operation needs the program of the peer.
+   */
+  cancel?(): void;
   /** Whether the peer runs, as far as the transport can detect: OK; ENDPOINT_TIMEOUT if it has ended, CONNECTION_RESET if it has closed (uct_ep_check). */
   check(): Status;
   /** Closes the endpoint. Idempotent; never fails. */

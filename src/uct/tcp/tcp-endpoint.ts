@@ -90,7 +90,7 @@ export class TcpEndpoint implements UctEndpoint {
     this.#counters.short(Transfer.PUT, byteLength);
     link.puts.sent += 1;
     if (completion === undefined) return Status.OK;
-    link.puts.expect(1, completion, NO_MEMORY);
+    link.puts.expect(1, completion, NO_MEMORY, this);
     return Status.INPROGRESS;
   }
 
@@ -100,34 +100,37 @@ export class TcpEndpoint implements UctEndpoint {
     if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
-    const { openRun, isCorked } = link.transmitter;
-    const isInRun = isCorked && total <= RUN_BODY_BYTES_MAX;
+    const { transmitter } = link;
+    const openRun = transmitter.openRunOf(this);
+    const isInRun = transmitter.isCorked && total <= RUN_BODY_BYTES_MAX;
     const frames = Math.max(1, Math.ceil(total / FRAME_BODY_BYTES_MAX));
     const queued = isInRun && openRun !== undefined ? 0 : frames;
-    if (link.transmitter.length + queued > QUEUE_MAX || link.puts.inFlight + frames > PUTS_MAX) {
+    if (transmitter.length + queued > QUEUE_MAX || link.puts.inFlight + frames > PUTS_MAX) {
       return this.#counters.refused(Status.NO_RESOURCE);
     }
     const { pool } = this.#buffers;
     link.puts.sent += frames;
-    link.puts.expect(frames, completion, copyOf(iov));
+    link.puts.expect(frames, completion, copyOf(iov), this);
     this.#counters.zcopy(Transfer.PUT, total);
     if (isInRun) {
       const run = openRun ?? pool.takeRun();
+      run.owner = this;
       writePut(run.words, run.addRunHeader(), key.words, remoteOffset, total);
       run.addIov(iov, 0, total);
       run.addPadding(total, pool.zeros);
-      if (openRun === undefined) link.check(link.transmitter.push(run));
+      if (openRun === undefined) link.check(transmitter.push(run));
       return Status.INPROGRESS;
     }
     for (let from = 0, i = 0; i < frames; i++, from += FRAME_BODY_BYTES_MAX) {
       const bytes = Math.min(FRAME_BODY_BYTES_MAX, total - from);
       const frame = pool.takeSmall();
+      frame.owner = this;
       writePut(frame.words, 0, key.words, remoteOffset + from, bytes);
       frame.add(frame.block.address, PUT_HEADER_BYTES);
       frame.addIov(iov, from, bytes);
       frame.addPadding(bytes, pool.zeros);
       // If the link fails here, the operation ends through its completion.
-      if (link.check(link.transmitter.push(frame)) !== Status.OK) break;
+      if (link.check(transmitter.push(frame)) !== Status.OK) break;
     }
     return Status.INPROGRESS;
   }
@@ -172,10 +175,10 @@ export class TcpEndpoint implements UctEndpoint {
       return this.#counters.refused(Status.NO_RESOURCE);
     }
     link.gets.sent += frames;
-    link.gets.expect(frames, completion, iov);
+    link.gets.expect(frames, completion, iov, this);
     for (let from = 0, i = 0; i < frames; i++, from += FRAME_BODY_BYTES_MAX) {
       const bytes = Math.min(FRAME_BODY_BYTES_MAX, total - from);
-      link.expectGet(iov, from, bytes);
+      link.expectGet({ owner: this, isCancelled: false, iov, from, byteLength: bytes });
       const frame = this.#buffers.pool.takeSmall();
       writeGet(frame.words, 0, key.words, remoteOffset + from, bytes);
       frame.add(frame.block.address, GET_HEADER_BYTES);
@@ -199,7 +202,11 @@ export class TcpEndpoint implements UctEndpoint {
 
   flush(completion: Completion | undefined): Status {
     if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
-    return this.#counters.flush(this.link.flush(completion));
+    return this.#counters.flush(this.link.flush(completion, this));
+  }
+
+  cancel(): void {
+    this.link.cancel(this);
   }
 
   /** Frames stay in order; the caller waits for other lanes. */
@@ -303,6 +310,7 @@ export class TcpEndpoint implements UctEndpoint {
     frame.addIov(iov, 0, total - headerWords * 4);
     frame.addPadding(total, this.#buffers.pool.zeros);
     frame.addEnd(Status.OK);
+    frame.owner = this;
     frame.completion = completion;
     this.#counters.zcopy(Transfer.AM, total);
     // If the link fails here, the operation ends through its completion.

@@ -1,6 +1,6 @@
 /** Flushes of a connection that wait for earlier puts, gets and messages, in order. */
 
-import type { Status } from '../../../ucs/type/status.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
 import { completeOne } from '../../base/completion.ts';
 import type { OutstandingCounter, PendingOperations } from './pending.ts';
@@ -10,6 +10,8 @@ interface PendingFlush {
   readonly puts: number;
   readonly gets: number;
   readonly frames: number;
+  /** The endpoint that has started it. */
+  readonly owner: object;
   readonly completion: Completion;
 }
 
@@ -31,9 +33,16 @@ export class Flushes {
   }
 
   /** Adds a flush of everything before it. @param frames number of frames that were queued before it */
-  add(frames: number, completion: Completion): void {
+  add(frames: number, completion: Completion, owner: object): void {
     this.#counter.countOutstanding(1);
-    this.#pending.push({ puts: this.#puts.sent, gets: this.#gets.sent, frames, completion });
+    this.#pending.push({ puts: this.#puts.sent, gets: this.#gets.sent, frames, owner, completion });
+  }
+
+  /** Ends the flushes of an endpoint with CANCELED. */
+  cancel(owner: object): void {
+    const cancelled = this.#pending.filter((flush) => flush.owner === owner);
+    this.#pending = this.#pending.filter((flush) => flush.owner !== owner);
+    this.#end(cancelled, Status.CANCELED);
   }
 
   /** Ends the flushes whose operations have ended. @param released number of frames that were sent */
@@ -51,6 +60,10 @@ export class Flushes {
   close(status: Status): void {
     const flushes = this.#pending;
     this.#pending = [];
+    this.#end(flushes, status);
+  }
+
+  #end(flushes: readonly PendingFlush[], status: Status): void {
     for (const { completion } of flushes) {
       this.#counter.countOutstanding(-1);
       completeOne(completion, status);

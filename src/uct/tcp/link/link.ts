@@ -27,7 +27,6 @@ import type { Session } from '../secure/session.ts';
 import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX, getLengthOf, offsetOf, PUTS_MAX, valueIn } from '../wire/frame.ts';
 import { Payload } from '../wire/payload.ts';
 import { type FrameSink, Receiver } from '../wire/receiver.ts';
-import type { TcpIovEntry } from '../wire/short-target.ts';
 import type { TcpBuffers } from '../wire/tcp-buffers.ts';
 import { memoryOfPut, type TcpKeyTable } from '../wire/tcp-key.ts';
 import { Transmitter } from '../wire/transmitter.ts';
@@ -105,8 +104,9 @@ export class TcpLink implements FrameSink, Watched, Batching {
   #records: RecordStream | undefined = undefined;
   #pendingGets: PendingGet[] = [];
   readonly #flushes: Flushes;
-  /** What is being received: a put, with its status, or data for a get. */
+  /** What is being received: a put, with its status, or data for a get of an endpoint. */
   #isPut = false;
+  #getOwner: object | undefined = undefined;
   #bodyStatus: Status = Status.OK;
   /** Number of operations that have ended, messages that have arrived, and steps of long ones. */
   #events = 0;
@@ -235,18 +235,28 @@ export class TcpLink implements FrameSink, Watched, Batching {
   }
 
   /** Starts a flush, after everything before has reached the peer; see UctEndpoint.flush. */
-  flush(completion: Completion | undefined): Status {
+  flush(completion: Completion | undefined, owner: object): Status {
     this.endBatch();
     if (this.state === 'down') return this.puts.takeFailure() || this.status;
     const frames = this.transmitter.queued;
     if (this.puts.inFlight === 0 && this.gets.inFlight === 0 && !this.wantsWrite) return this.puts.takeFailure();
-    if (completion !== undefined) this.#flushes.add(frames, completion);
+    if (completion !== undefined) this.#flushes.add(frames, completion, owner);
     return Status.INPROGRESS;
   }
 
   /** Registers a get that was sent. */
-  expectGet(iov: readonly TcpIovEntry[], from: number, byteLength: number): void {
-    this.#pendingGets.push({ iov, from, byteLength });
+  expectGet(get: PendingGet): void {
+    this.#pendingGets.push(get);
+  }
+
+  /** Ends the operations of an endpoint; see UctEndpoint.cancel. What the peer sends for them is discarded. */
+  cancel(owner: object): void {
+    if (this.payload.left > 0 && !this.#isPut && this.#getOwner === owner) this.payload.isLost = true;
+    for (const get of this.#pendingGets) if (get.owner === owner) get.isCancelled = true;
+    this.transmitter.cancel(owner);
+    this.puts.cancel(owner);
+    this.gets.cancel(owner);
+    this.#flushes.cancel(owner);
   }
 
   /** Whether the peer works: returns OK, or the failure of the link. */
@@ -354,8 +364,9 @@ export class TcpLink implements FrameSink, Watched, Batching {
     this.#pendingGets.shift();
     this.#isPut = false;
     this.#bodyStatus = isComplete ? Status.OK : Status.IO_ERROR;
-    this.payload.begin(byteLength, false);
-    this.payload.addIov(get.iov, get.from, byteLength);
+    this.#getOwner = get.owner;
+    this.payload.begin(byteLength, get.isCancelled);
+    if (!get.isCancelled) this.payload.addIov(get.iov, get.from, byteLength);
     return true;
   }
 

@@ -13,9 +13,12 @@ interface Operation {
   /** Numbers of its frames. */
   readonly first: number;
   readonly last: number;
-  readonly completion: Completion;
+  /** The endpoint that has started it. */
+  readonly owner: object;
+  /** Undefined for one that was cancelled: its frames are answered all the same. */
+  completion: Completion | undefined;
   /** Local memory, which counts as in flight. */
-  readonly iov: readonly TcpIovEntry[];
+  iov: readonly TcpIovEntry[];
   failure: Status;
 }
 
@@ -44,11 +47,27 @@ export class PendingOperations {
     return this.sent - this.done;
   }
 
-  /** Adds the operation that consists of the last `frames` sent frames. */
-  expect(frames: number, completion: Completion, iov: readonly TcpIovEntry[]): void {
+  /** Adds the operation of an endpoint that consists of the last `frames` sent frames. */
+  expect(frames: number, completion: Completion, iov: readonly TcpIovEntry[], owner: object): void {
     for (let i = 0; i < iov.length; i++) iov[i]!.memory.inFlight += 1;
-    this.#operations.push({ first: this.sent - frames + 1, last: this.sent, completion, iov, failure: Status.OK });
+    const first = this.sent - frames + 1;
+    this.#operations.push({ first, last: this.sent, owner, completion, iov, failure: Status.OK });
     this.#counter.countOutstanding(1);
+  }
+
+  /** Ends the operations of an endpoint with CANCELED, whether the peer has answered or not. */
+  cancel(owner: object): void {
+    const ended: Completion[] = [];
+    for (let i = this.#first; i < this.#operations.length; i++) {
+      const operation = this.#operations[i]!;
+      if (operation.owner !== owner || operation.completion === undefined) continue;
+      ended.push(operation.completion);
+      for (const { memory } of operation.iov) memory.inFlight -= 1;
+      operation.completion = undefined;
+      operation.iov = [];
+      this.#counter.countOutstanding(-1);
+    }
+    for (const completion of ended) completeOne(completion, Status.CANCELED);
   }
 
   /** Answers the next `count` frames with `status`; false if there are not as many. */
@@ -90,6 +109,7 @@ export class PendingOperations {
   /** Ends the first operation. Its completion may call anything, and may end all others. */
   #finish({ completion, iov }: Operation, status: Status): void {
     this.#shift();
+    if (completion === undefined) return;
     let isLost = false;
     for (let i = 0; i < iov.length; i++) {
       const { memory, offset, byteLength } = iov[i]!;
@@ -113,6 +133,9 @@ export class PendingOperations {
 
 /** A get that the peer has to answer. */
 export interface PendingGet {
+  readonly owner: object;
+  /** Its bytes are discarded. */
+  isCancelled: boolean;
   readonly iov: readonly TcpIovEntry[];
   readonly from: number;
   readonly byteLength: number;

@@ -51,6 +51,8 @@ export class Outgoing {
   readonly memories: (HostMemory | undefined)[] = [];
   /** Whether it overtakes frames that were queued before. */
   hasOvertaken = false;
+  /** The endpoint of the operation that it belongs to, if it has registered memory or a completion. */
+  owner: object | undefined = undefined;
   /** Completed when everything is sent; undefined for none. */
   completion: Completion | undefined = undefined;
   /** Puts of a PUT_RUN; -1 for any other frame. The words of the rest of a frame may be anything. */
@@ -141,12 +143,24 @@ export class Outgoing {
       const memory = this.memories[i];
       if (memory === undefined || this.addresses[i]! + this.lengths[i]! <= memory.location + memory.byteLength)
         continue;
-      memory.inFlight -= 1;
-      this.memories[i] = undefined;
-      this.addresses[i] = LOST;
-      this.failure = Status.INVALID_ADDR;
-      if (!isPut(typeOf(this.words, 0))) writeEnd(this.words, END_WORD, this.failure);
+      this.#lose(i, memory);
     }
+  }
+
+  /** Uses none of its memory any more, as its operation was cancelled: the same as if all of it had been detached. */
+  release(): void {
+    for (let i = this.piece; i < this.count; i++) {
+      const memory = this.memories[i];
+      if (memory !== undefined) this.#lose(i, memory);
+    }
+  }
+
+  #lose(piece: number, memory: HostMemory): void {
+    memory.inFlight -= 1;
+    this.memories[piece] = undefined;
+    this.addresses[piece] = LOST;
+    this.failure = Status.INVALID_ADDR;
+    if (!isPut(typeOf(this.words, 0))) writeEnd(this.words, END_WORD, this.failure);
   }
 
   /** Unsent bytes of a piece. */
@@ -240,6 +254,7 @@ export class OutgoingPool {
     outgoing.offset = 0;
     outgoing.next = undefined;
     outgoing.hasOvertaken = false;
+    outgoing.owner = undefined;
     outgoing.completion = undefined;
     outgoing.failure = Status.OK;
     outgoing.copied = 0;

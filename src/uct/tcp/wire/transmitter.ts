@@ -8,6 +8,7 @@
 import { Errno, type ScratchBlock, TCP_PIECES_MAX, type TcpPieces, tcpSend } from '../../../sys/index.ts';
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
+import type { Completion } from '../../api/iface.ts';
 import { completeOne } from '../../base/completion.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
 import { FrameType, HEADER_BYTES, writeSignal } from './frame.ts';
@@ -164,9 +165,22 @@ export class Transmitter {
     return waits ? Status.OK : this.sendMore();
   }
 
-  /** The last frame, if it is a PUT_RUN that takes one more put; undefined for any other. */
-  get openRun(): Outgoing | undefined {
-    return this.isCorked && this.#tail?.takesPut === true && !this.#isSealing ? this.#tail : undefined;
+  /** The last frame, if it is a PUT_RUN that takes one more put of the endpoint; undefined for any other. */
+  openRunOf(owner: object): Outgoing | undefined {
+    const run = this.#tail;
+    return this.isCorked && run?.takesPut === true && run.owner === owner && !this.#isSealing ? run : undefined;
+  }
+
+  /** Ends the operations of an endpoint in queued frames with CANCELED. The frames keep their length, because the beginning of one may have been sent. */
+  cancel(owner: object): void {
+    const ended: Completion[] = [];
+    for (let each = this.#head; each !== undefined; each = each.next) {
+      if (each.owner !== owner) continue;
+      each.release();
+      if (each.completion !== undefined) ended.push(each.completion);
+      each.completion = undefined;
+    }
+    for (const completion of ended) completeOne(completion, Status.CANCELED);
   }
 
   /** A pending record contains the beginning of the queue. */
