@@ -86,4 +86,21 @@ describe('a peer that closes while this side makes no progress', () => {
     await two.context.close();
     expect(await told).toEqual([Status.CONNECTION_RESET, true]);
   });
+
+  it('has closed the endpoint, also if many messages precede its close message', async () => {
+    const env = { UCX_TLS: 'posix', UCX_KEEPALIVE_INTERVAL: '50ms' };
+    const [one, two] = [await fixture.open({ context: { env } }), await fixture.open({ context: { env } })];
+    const told = new Promise<readonly unknown[]>((resolve) => {
+      const onError = (failed: Endpoint, status: Status): void => resolve([status, failed.closedByPeer]);
+      one.worker.endpoint(two.worker.address(), { onError });
+    });
+    const back = two.worker.endpoint(one.worker.address());
+    const sent = back.tagSend(Uint8Array.of(1), { tag: 1 });
+    await one.worker.tagRecv(new Uint8Array(1), { tag: 1 });
+    await sent;
+    const messages = Array.from({ length: 100 }, (_, i) => Uint8Array.of(i));
+    await Promise.all(messages.map((message) => back.tagSend(message, { tag: 2 })));
+    await two.context.close();
+    expect(await told).toEqual([Status.CONNECTION_RESET, true]);
+  });
 });
