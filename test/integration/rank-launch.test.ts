@@ -24,3 +24,16 @@ describe('the launcher of ranks names', () => {
     await expect(run).rejects.toMatchObject({ code: 'ERR_IO_ERROR', message: expect.stringMatching(message) });
   });
 });
+
+it('a rank that cannot be started fails the run, and ends the ranks before it', async () => {
+  const listeners = process.listenerCount('SIGTERM');
+  let assignments = 0;
+  // Too long for an argument of a process, but of the second rank only.
+  const spec = { toJSON: () => (assignments++ === 0 ? ['blames'] : 'x'.repeat(1 << 20)) };
+  const run = launchRanks({ program: PROGRAM, spec, size: 2, needsCards: false, onResult: () => {} });
+  await expect(run).rejects.toMatchObject({
+    code: 'ERR_IO_ERROR',
+    message: expect.stringMatching(/^rank 1 could not be started: .*E2BIG/),
+  });
+  expect(process.listenerCount('SIGTERM')).toBe(listeners);
+});

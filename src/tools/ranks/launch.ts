@@ -69,11 +69,14 @@ async function runProcesses<S, R>(
   };
   process.on('SIGINT', stop).on('SIGTERM', stop);
   const ended = Array.from({ length: size }, (_, rank) => {
-    const assignment: RankAssignment<S> = { spec, rank, size };
-    const child = fork(fileURLToPath(program), [JSON.stringify(assignment)], {
-      env: environmentOf(rank, node),
-      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    });
+    let child: ChildProcess;
+    try {
+      child = forkRank(program, { spec, rank, size }, node);
+    } catch (error) {
+      // A lack of memory, for example: unlike others, it is no event. The ranks before it run already.
+      fail(`rank ${rank} could not be started: ${error instanceof Error ? error.message : String(error)}`);
+      return Promise.resolve();
+    }
     children.push(child);
     let reported = false;
     child.on('message', (message: RankMessage<R>) => {
@@ -102,6 +105,14 @@ async function runProcesses<S, R>(
   process.off('SIGINT', stop).off('SIGTERM', stop);
   const reason = failure ?? consequence;
   if (reason !== undefined) throw statusError(Status.IO_ERROR, reason);
+}
+
+/** @throws the error of the system, if it is none that the process reports as an event */
+function forkRank<S>(program: URL, assignment: RankAssignment<S>, node: SharedNode | undefined): ChildProcess {
+  return fork(fileURLToPath(program), [JSON.stringify(assignment)], {
+    env: environmentOf(assignment.rank, node),
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+  });
 }
 
 /** The environment of a rank: with a card of its own, or shared where there are fewer cards than ranks. */
