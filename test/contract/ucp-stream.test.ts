@@ -131,6 +131,44 @@ describe.each(CONNECTION_KINDS)('streams over $name', (kind) => {
     expect(ba.streamRecvData()).toBeUndefined();
   });
 
+  it('use memory of data again that the program gives back, and no other', async () => {
+    const pair = await fixture.pair(kind);
+    const { ab, ba } = pair;
+    const sent = pattern(300_000, 5);
+    const kept: [Uint8Array, number][] = [];
+    let count = 0;
+    for (let round = 0; round < 3; round++) {
+      const send = ab.streamSendNbx(sent, 0, sent.byteLength, KEEP);
+      let at = 0;
+      await driveUntil(pair, () => {
+        for (let data = ba.streamRecvData(); data !== undefined; data = ba.streamRecvData()) {
+          expectSame(data, sent.subarray(at, at + data.byteLength));
+          // Every third is kept; one that was transferred to a thread is given back all the same, and all of them twice.
+          const index = count++ % 3;
+          if (index === 0) kept.push([data, at]);
+          at += data.byteLength;
+          if (index === 1) structuredClone(data, { transfer: [data.buffer as ArrayBuffer] });
+          if (index > 0) for (let i = 0; i < 2; i++) ba.streamDataRelease(data);
+        }
+        return at === sent.byteLength;
+      });
+      const request = asRequest(send);
+      await driveUntil(pair, () => request.isCompleted);
+      request.free();
+    }
+    for (const [data, at] of kept) expectSame(data, sent.subarray(at, at + data.byteLength));
+    const own = pattern(100_000, 6);
+    ba.streamDataRelease(own);
+    await ab.streamSend(sent);
+    await driveUntil(pair, () => ba.streamRecvData() !== undefined);
+    expectSame(own, pattern(100_000, 6));
+    expect(() => ba.streamDataRelease('data' as never)).toThrow(
+      expect.objectContaining({ code: 'ERR_INVALID_PARAM', message: expect.stringContaining('data') }),
+    );
+    await driveIdle(pair, 300);
+    while (ba.streamRecvData() !== undefined);
+  });
+
   it('accept lists of pieces at both ends', async () => {
     const pair = await fixture.pair(kind);
     const { one, two, ab, ba } = pair;

@@ -83,6 +83,7 @@ function callsOf({ context, worker }: Stack, parts: Parts): Readonly<Record<stri
       amSendNbx: { args: () => [11, undefined, bytes, 0, 8, {}], undo: free },
       streamSendNbx: { args: () => [bytes, 0, 8, {}], undo: free },
       streamRecvNbx: { args: () => [bytes, 0, 8, {}], undo: free },
+      streamDataRelease: { args: () => [bytes] },
       prepareList: { args: () => ['put', [{ local: host, rkey, byteLength: 8 }], {}] },
       putListNbx: { args: () => [list, { notify: bytes, notifyId: 11 }], undo: free },
       getListNbx: { args: () => [list, {}], undo: free },

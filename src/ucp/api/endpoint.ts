@@ -292,8 +292,19 @@ export interface Endpoint extends AsyncDisposable {
     params?: StreamRecvParams,
   ): Status | Request;
 
-  /** Returns received bytes of the stream, without a copy if the engine supports it (ucp_stream_recv_data_nb); undefined if there are none. */
+  /**
+   * Returns received bytes of the stream, without a copy if the engine supports it (ucp_stream_recv_data_nb); undefined if there are none. The program may
+   * keep the memory, transfer it to a thread, or give it back by {@link streamDataRelease}.
+   */
   streamRecvData(): Uint8Array | undefined;
+
+  /**
+   * Gives back the memory of bytes of the stream, which is then used for later ones (ucp_stream_data_release): a program that does so makes no garbage. It
+   * must not read the bytes any more. Possible after the endpoint is closed, too.
+   * @param data what {@link streamRecvData} has returned; other memory, and memory that was given back before, stays as it is
+   * @throws UcxError ERR_INVALID_PARAM if it is not a Uint8Array
+   */
+  streamDataRelease(data: Uint8Array): void;
 
   /**
    * Waits until all earlier operations have reached remote memory (ucp_ep_flush_nbx).

@@ -223,6 +223,11 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     return this.#worker.protocols.streams.takeData(this.#connection);
   }
 
+  override streamDataRelease(data: Uint8Array): void {
+    super.streamDataRelease(data);
+    this.#worker.protocols.streams.releaseData(data);
+  }
+
   flushNbx(params?: RequestParams): Status | Request {
     this.check(params);
     return this.#worker.protocols.rma.flush(this.#connection, this.#connection.lanes, params);

@@ -21,6 +21,7 @@ import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { fragmentBytesOf } from '../staging/fragment-pool.ts';
 import { CreditCode } from '../wire/credit.ts';
 import { readStream, STREAM_ASKED, STREAM_BYTES } from '../wire/stream.ts';
+import { MessageBlocks } from './message-blocks.ts';
 import { OutgoingStream } from './outgoing-stream.ts';
 
 /** A message of the stream, or the rest of it. */
@@ -51,6 +52,7 @@ export class Streams {
   readonly #host: ProtocolHost;
   readonly #rendezvous: Rendezvous;
   readonly #states: Map<number, StreamState> = new Map();
+  readonly #blocks: MessageBlocks = new MessageBlocks();
 
   constructor(host: ProtocolHost, rendezvous: Rendezvous) {
     this.#host = host;
@@ -135,7 +137,7 @@ export class Streams {
     return Status.INPROGRESS;
   };
 
-  /** Returns bytes that have arrived, without a copy (ucp_stream_recv_data_nb); undefined if there are none. */
+  /** See Endpoint.streamRecvData. */
   takeData(connection: Connection): Uint8Array | undefined {
     const state = this.#states.get(connection.id);
     if (state === undefined || state.busy || state.receives.length > 0) return undefined;
@@ -144,9 +146,14 @@ export class Streams {
       ask(state, connection);
       return undefined;
     }
-    const bytes = chunk.bytes.subarray(chunk.offset);
+    const bytes = chunk.offset === 0 ? this.#blocks.lend(chunk.bytes) : chunk.bytes.subarray(chunk.offset);
     this.#consume(state, connection, chunk, bytes.byteLength);
     return bytes;
+  }
+
+  /** See Endpoint.streamDataRelease. */
+  releaseData(bytes: Uint8Array): void {
+    this.#blocks.takeBack(bytes);
   }
 
   /** Bytes that have arrived and that no receive has taken. */
@@ -180,7 +187,7 @@ export class Streams {
     const request = state.receives[0];
     const taken = takeDirectly(state, request, frame.bytes, start, length);
     if (taken < length) {
-      state.chunks.push({ bytes: frame.bytes.slice(start + taken, start + length), offset: 0, cost });
+      state.chunks.push({ bytes: this.#blocks.copy(frame.bytes, start + taken, start + length), offset: 0, cost });
       state.byteLength += length - taken;
     } else if (cost > 0) connection.inbound.release(cost);
     if (request !== undefined && taken > 0) this.#endFirst(state, request);
@@ -298,7 +305,7 @@ export class Streams {
       const chunk = state.chunks[0]!;
       const bytes = Math.min(chunk.bytes.byteLength - chunk.offset, request.byteLength - request.done);
       request.store(request.done, chunk.bytes, chunk.offset, bytes);
-      this.#consume(state, connection, chunk, bytes);
+      this.#copied(state, connection, chunk, bytes);
       request.done += bytes;
     }
   }
@@ -322,7 +329,7 @@ export class Streams {
       staging.write(request.pieces, request.done, fragment, bytes, (status) => {
         staging.release(fragment);
         state.busy = false;
-        this.#consume(state, connection, chunk, bytes);
+        this.#copied(state, connection, chunk, bytes);
         request.done += bytes;
         if (status < 0 || state.closed) {
           dropFirst(state.receives);
@@ -340,6 +347,12 @@ export class Streams {
       state.byteLength -= bytes.byteLength - offset;
       if (cost > 0) connection.inbound.release(cost);
     }
+  }
+
+  /** Bytes of a chunk are in the memory of a receive. */
+  #copied(state: StreamState, connection: Connection, chunk: Chunk, bytes: number): void {
+    this.#consume(state, connection, chunk, bytes);
+    if (chunk.offset === chunk.bytes.byteLength) this.#blocks.give(chunk.bytes);
   }
 
   #consume(state: StreamState, connection: Connection, chunk: Chunk, bytes: number): void {

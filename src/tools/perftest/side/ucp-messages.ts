@@ -234,6 +234,7 @@ export class StreamTraffic extends MessageTraffic {
         this.received += 1;
         if (this.verifies) this.verifyNew();
       }
+      this.endpoint.streamDataRelease(data);
     }
   }
 }

@@ -3,7 +3,7 @@
  * what has to be flushed.
  */
 
-import { closedError } from '../../../ucs/type/error.ts';
+import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import { checkOptions } from '../check-options.ts';
@@ -149,6 +149,11 @@ export abstract class AwaitedEndpoint {
       true,
     );
     return receivedBytes;
+  }
+
+  /** Checks the argument. An engine whose data are copies has nothing else to do. */
+  streamDataRelease(data: Uint8Array): void {
+    if (!(data instanceof Uint8Array)) throw invalidParam('data', 'must be a Uint8Array', data);
   }
 
   stream(options: SendOptions = {}): AsyncGenerator<Uint8Array, void, void> {
