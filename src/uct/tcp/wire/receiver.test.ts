@@ -11,6 +11,7 @@ import {
   signalFrame,
 } from '../../../../test/fixtures/tcp-frames.ts';
 import { keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';
+import { Identity } from '../connect/identity.ts';
 import { FrameType } from './frame.ts';
 
 const BYTES = Uint8Array.from({ length: 5000 }, (_, i) => (i * 7) & 0xff);
@@ -103,6 +104,38 @@ describe('a stream', () => {
         await expectReceived(side, peer, memory.bytes);
       }),
       { numRuns: 60 },
+    );
+  });
+
+  it('gives the frames of each connection if those of several arrive in pieces, in turns', async () => {
+    const side = net.open({ RX_SEG_SIZE: '1k', TX_SEG_SIZE: '1k' });
+    const peers = [await net.greeted(side), await net.greeted(side, new Identity())];
+    const message = amFrame(1, BYTES.subarray(0, 1000));
+    // Beginnings of frames are kept where they were received, moved to the front, or copied for the other connection.
+    const places = fc.array(fc.tuple(fc.nat(1), fc.integer({ min: 1, max: 700 })), { minLength: 1, maxLength: 30 });
+    await fc.assert(
+      fc.asyncProperty(places, async (pieces) => {
+        const sent = [0, 0];
+        const send = async (peer: number, byteLength: number): Promise<void> => {
+          const at = sent[peer]! % message.byteLength;
+          sent[peer]! += byteLength;
+          const rest = Math.max(0, byteLength - (message.byteLength - at));
+          peers[peer]!.write(Buffer.concat([message.subarray(at, at + byteLength), message.subarray(0, rest)]));
+          await net.until([side], () => peers[peer]!.socket.writableLength === 0);
+          side.iface.progress();
+        };
+        for (const [peer, byteLength] of pieces) await send(peer, byteLength);
+        for (const peer of [0, 1]) {
+          const over = sent[peer]! % message.byteLength;
+          if (over > 0) await send(peer, message.byteLength - over);
+        }
+        const count = (sent[0]! + sent[1]!) / message.byteLength;
+        await net.until([side], () => side.messages.length === count);
+        for (const { id, bytes } of side.messages) expect([id, bytes]).toEqual([1, BYTES.subarray(0, 1000)]);
+        side.messages.length = 0;
+        expect(peers.map(({ isClosed }) => isClosed)).toEqual([false, false]);
+      }),
+      { numRuns: 40 },
     );
   });
 
