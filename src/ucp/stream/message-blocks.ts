@@ -6,14 +6,13 @@
 /** Shorter messages have no block. */
 const BLOCK_BYTES_MIN = 4096;
 
-/** Bytes of blocks that are kept for later messages. */
-const FREE_BYTES_MAX = 1 << 20;
+/** Blocks that are kept for later messages: a megabyte of the longest messages. */
+const FREE_MAX = 16;
 
 /** The blocks of the streams of one worker. */
 export class MessageBlocks {
   /** Blocks without a message, the one that was used last at the end. Most messages are as long as a transport allows, so most blocks have that length. */
   readonly #free: Uint8Array[] = [];
-  #freeBytes = 0;
   /** Blocks that the program has and may give back. */
   readonly #lent: WeakSet<Uint8Array> = new WeakSet();
 
@@ -27,12 +26,10 @@ export class MessageBlocks {
 
   /** Takes back the memory of a message whose bytes nobody reads any more. */
   give(block: Uint8Array): void {
-    const { byteLength } = block;
-    // A program may have detached it.
-    if (byteLength < BLOCK_BYTES_MIN) return;
+    // A short message, or a block that a program has detached. One that it detaches later has no length that a message has, and leaves in turn.
+    if (block.byteLength < BLOCK_BYTES_MIN) return;
     this.#free.push(block);
-    this.#freeBytes += byteLength;
-    while (this.#freeBytes > FREE_BYTES_MAX) this.#freeBytes -= this.#free.shift()!.byteLength;
+    if (this.#free.length > FREE_MAX) this.#free.shift();
   }
 
   /** Passes the memory of a message to the program, which may keep it for ever. */
@@ -51,7 +48,6 @@ export class MessageBlocks {
       const block = this.#free[i]!;
       if (block.byteLength !== byteLength) continue;
       this.#free.splice(i, 1);
-      this.#freeBytes -= byteLength;
       return block;
     }
     // Not cleared, as all of it is written next. A plain array, since a program gets it.
