@@ -113,7 +113,7 @@ describe('a stream', () => {
     const bodies = [BYTES.subarray(0, 1000), BYTES.subarray(1001, 2001)];
     const messages = bodies.map((body, peer) => amFrame(peer, body));
     const frameBytes = messages[0]!.byteLength;
-    // Beginnings of frames are kept where they were received, moved to the front, or copied for the other connection.
+    // Both share the memory that they receive into.
     const places = fc.array(fc.tuple(fc.nat(1), fc.integer({ min: 1, max: 700 })), { minLength: 1, maxLength: 30 });
     await fc.assert(
       fc.asyncProperty(places, async (pieces) => {
