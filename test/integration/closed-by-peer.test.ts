@@ -3,7 +3,7 @@
 import { inspect } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type Endpoint, Status } from '../../src/index.ts';
-import { useContexts } from '../fixtures/contexts.ts';
+import { type Stack, useContexts } from '../fixtures/contexts.ts';
 import { installedLibucp } from '../fixtures/libucp.ts';
 import { UcpPeer } from '../fixtures/ucp-peer.ts';
 
@@ -72,7 +72,8 @@ describe.each(CONNECTIONS)('a peer over the engine %s and %s', { timeout: 60_000
 describe('a peer that closes while this side makes no progress', () => {
   const fixture = useContexts();
 
-  it('has closed the endpoint, also if the keepalive finds out first', async () => {
+  /** Two sides that have exchanged a message: the endpoint of the peer, and what the error callback of this side is told. */
+  async function connect(): Promise<{ two: Stack; back: Endpoint; told: Promise<readonly unknown[]> }> {
     const env = { UCX_TLS: 'posix', UCX_KEEPALIVE_INTERVAL: '50ms' };
     const [one, two] = [await fixture.open({ context: { env } }), await fixture.open({ context: { env } })];
     const told = new Promise<readonly unknown[]>((resolve) => {
@@ -83,21 +84,17 @@ describe('a peer that closes while this side makes no progress', () => {
     const sent = back.tagSend(Uint8Array.of(1), { tag: 1 });
     await one.worker.tagRecv(new Uint8Array(1), { tag: 1 });
     await sent;
+    return { two, back, told };
+  }
+
+  it('has closed the endpoint, also if the keepalive finds out first', async () => {
+    const { two, told } = await connect();
     await two.context.close();
     expect(await told).toEqual([Status.CONNECTION_RESET, true]);
   });
 
   it('has closed the endpoint, also if many messages precede its close message', async () => {
-    const env = { UCX_TLS: 'posix', UCX_KEEPALIVE_INTERVAL: '50ms' };
-    const [one, two] = [await fixture.open({ context: { env } }), await fixture.open({ context: { env } })];
-    const told = new Promise<readonly unknown[]>((resolve) => {
-      const onError = (failed: Endpoint, status: Status): void => resolve([status, failed.closedByPeer]);
-      one.worker.endpoint(two.worker.address(), { onError });
-    });
-    const back = two.worker.endpoint(one.worker.address());
-    const sent = back.tagSend(Uint8Array.of(1), { tag: 1 });
-    await one.worker.tagRecv(new Uint8Array(1), { tag: 1 });
-    await sent;
+    const { two, back, told } = await connect();
     const messages = Array.from({ length: 100 }, (_, i) => Uint8Array.of(i));
     await Promise.all(messages.map((message) => back.tagSend(message, { tag: 2 })));
     await two.context.close();

@@ -24,7 +24,7 @@ export class MessageBlocks {
     return block;
   }
 
-  /** Takes back the memory of a message whose bytes nobody reads any more. */
+  /** Takes back the memory of a message whose bytes have been copied, or released by the program. */
   give(block: Uint8Array): void {
     // A short message, or a block that a program has detached. One that it detaches later has no length that a message has, and leaves in turn.
     if (block.byteLength < BLOCK_BYTES_MIN) return;
