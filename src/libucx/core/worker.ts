@@ -24,6 +24,11 @@ import { UCP_FEATURE } from '../c/abi.ts';
 import { fenceBlocks, requireFeature } from '../c/features.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { DeviceTransfers } from '../device/transfers.ts';
+import { connectToAddress } from '../endpoint/create.ts';
+import { Endpoint } from '../endpoint/endpoint.ts';
+import type { EndpointWorker } from '../endpoint/endpoint-worker.ts';
+import { SocketEndpoints } from '../endpoint/sockets.ts';
+import { EndpointTable } from '../endpoint/table.ts';
 import type { EngineContext, EngineEndpoint } from '../engine/engine.ts';
 import { Teardown } from '../engine/teardown.ts';
 import { packEnvelope, rawBytes, unpackEnvelope } from '../mem/envelope.ts';
@@ -35,11 +40,6 @@ import { Arrivals, type Descriptor, NOTIFICATION_AM_ID } from '../request/arriva
 import { Buffers } from '../request/buffers.ts';
 import { RequestKind } from '../request/request.ts';
 import { Requests } from '../request/requests.ts';
-import { Endpoint } from './endpoint.ts';
-import { connectToAddress } from './endpoint-create.ts';
-import { EndpointTable } from './endpoint-table.ts';
-import type { EndpointWorker } from './endpoint-worker.ts';
-import { SocketEndpoints } from './socket-endpoints.ts';
 import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
 import { workerSnapshot } from './worker-snapshot.ts';
 

@@ -1,6 +1,6 @@
 /**
  * A list of puts or gets over libucp: one operation for each block, then a flush, then the notification of its end. Its arguments were checked by
- * core/endpoint-lists.ts.
+ * endpoint/lists.ts.
  */
 
 import { Parts } from '../../ucp/api/counted-completion.ts';

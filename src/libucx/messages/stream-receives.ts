@@ -1,6 +1,6 @@
 /**
  * Receives of the streams of one worker. They are queued here, because libucp cannot cancel them: bytes are taken as soon as they have arrived, since libucp
- * drops them when the endpoint fails, and the next receive copies them. Sending is in core/message-endpoint.ts.
+ * drops them when the endpoint fails, and the next receive copies them. Sending is in endpoint/message-endpoint.ts.
  *
  * ```
  * STARTING --the call returns--> WAITING --bytes, failure, cancellation: the request ends too--> ENDED

@@ -36,7 +36,7 @@ import { Fields, OutValue } from '../c/fields.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
 import { BackgroundProgress } from './background-progress.ts';
-import { createEndpoint } from './endpoint-create.ts';
+import { createEndpoint } from './create.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
 
 /** The id that libucp reports for a client that sent none. */

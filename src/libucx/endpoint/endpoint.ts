@@ -32,9 +32,9 @@ import { checkSides, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
 import { CLOSE_AM_ID } from '../request/arrivals.ts';
 import { addressIn, checkKept, isHost } from '../request/buffers.ts';
 import { RequestKind } from '../request/request.ts';
-import { EndpointLists } from './endpoint-lists.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
 import { explainOver } from './explain.ts';
+import { EndpointLists } from './lists.ts';
 import { MessageEndpoint } from './message-endpoint.ts';
 
 /** Time limit for the close message of a close by force: without it, the peer detects that the endpoint is closed. */

@@ -1,4 +1,4 @@
-/** The worker of an endpoint as the composition of this engine sees it. Types only. */
+/** A worker as its endpoints see it. Types only. */
 
 import type { NativeCallback } from '../../sys/index.ts';
 import type { DeviceTransfers } from '../device/transfers.ts';
