@@ -52,6 +52,7 @@ export type {
   SizeWinner,
 } from './ucp/api/explanation.ts';
 export { FEATURES, type Feature } from './ucp/api/features.ts';
+export type { Listener, ListenerAttributes, ListenerOptions } from './ucp/api/listener.ts';
 export {
   LIST_BLOCKS_MAX,
   type ListCheckOptions,
@@ -60,8 +61,7 @@ export {
   NOTIFICATION_BYTES_MAX,
   type PreparedList,
   type TransferEntry,
-} from './ucp/api/list.ts';
-export type { Listener, ListenerAttributes, ListenerOptions } from './ucp/api/listener.ts';
+} from './ucp/api/operation/list.ts';
 export {
   type AddressedMemory,
   type AdviseOptions,
@@ -76,7 +76,7 @@ export {
   type MemoryRange,
   type MemoryTypeEvent,
   type RemoteKey,
-} from './ucp/api/memory.ts';
+} from './ucp/api/operation/memory.ts';
 export type {
   AmSendParams,
   AtomicName,
@@ -86,7 +86,8 @@ export type {
   RequestCallback,
   RequestParams,
   StreamRecvParams,
-} from './ucp/api/request.ts';
+} from './ucp/api/operation/request.ts';
+export { TAG_MASK_FULL, type Tag } from './ucp/api/operation/tag.ts';
 export type {
   CacheSnapshot,
   CardSnapshot,
@@ -104,7 +105,6 @@ export type {
   WaitReason,
   WorkerSnapshot,
 } from './ucp/api/snapshot.ts';
-export { TAG_MASK_FULL, type Tag } from './ucp/api/tag.ts';
 export type {
   ConnectNbxOptions,
   ConnectOptions,

@@ -4,7 +4,7 @@ import { hostname } from 'node:os';
 import { checkAmId } from '../../ucp/api/active-message.ts';
 import { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
 import type { Context } from '../../ucp/api/context.ts';
-import type { MemoryHandle } from '../../ucp/api/memory.ts';
+import type { MemoryHandle } from '../../ucp/api/operation/memory.ts';
 import type { Worker } from '../../ucp/api/worker.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';

@@ -2,7 +2,7 @@
 
 import type { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
-import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { closedError, statusError, type UcxError } from '../../ucs/type/error.ts';
 import { Status, statusOf } from '../../ucs/type/status.ts';

@@ -4,10 +4,10 @@
  */
 
 import { ClosableContext } from '../../ucp/api/awaited/closable-context.ts';
-import { checkMapParams } from '../../ucp/api/check-options.ts';
 import type { Context as ApiContext, ContextAttributes } from '../../ucp/api/context.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
 import type { Feature } from '../../ucp/api/features.ts';
+import { checkMapParams } from '../../ucp/api/operation/check-params.ts';
 import type {
   AddressedMemory,
   AdviseOptions,
@@ -15,7 +15,7 @@ import type {
   MemoryHandle,
   MemoryInfo,
   MemoryTypeEvent,
-} from '../../ucp/api/memory.ts';
+} from '../../ucp/api/operation/memory.ts';
 import { cacheSummary, memorySummary } from '../../ucp/api/snapshot/memory-summary.ts';
 import type { ContextSnapshot } from '../../ucp/api/snapshot.ts';
 import type { WorkerOptions } from '../../ucp/api/worker.ts';

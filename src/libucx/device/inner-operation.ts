@@ -3,7 +3,7 @@
  * barrier of a fence.
  */
 
-import type { Request } from '../../ucp/api/request.ts';
+import type { Request } from '../../ucp/api/operation/request.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';

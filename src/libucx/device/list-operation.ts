@@ -3,9 +3,9 @@
  * endpoint/lists.ts.
  */
 
-import { Parts } from '../../ucp/api/counted-completion.ts';
 import { entryError } from '../../ucp/api/list/check-list.ts';
 import type { FlushedList, ListStart } from '../../ucp/api/list/notify-order.ts';
+import { Parts } from '../../ucp/api/operation/counted-completion.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint, ListPlan } from '../engine/engine.ts';

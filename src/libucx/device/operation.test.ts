@@ -1,7 +1,7 @@
 /** Operations made of steps and waits: how they start, end and fail, without libucp. */
 
 import { describe, expect, it } from 'vitest';
-import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import { FragmentPool } from '../../ucp/staging/fragment-pool.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';

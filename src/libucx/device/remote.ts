@@ -7,7 +7,7 @@
  */
 
 import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
-import type { WordOperation } from '../../ucp/api/word-operation.ts';
+import type { WordOperation } from '../../ucp/api/operation/word-operation.ts';
 import { writeAtomic } from '../../ucp/wire/atomic.ts';
 import { MessageId } from '../../ucp/wire/message.ts';
 import { readReply } from '../../ucp/wire/reply.ts';

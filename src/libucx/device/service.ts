@@ -5,7 +5,7 @@
 
 import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import { ATOMIC_ACCESS } from '../../ucp/api/memory/protection.ts';
-import { WordOperation } from '../../ucp/api/word-operation.ts';
+import { WordOperation } from '../../ucp/api/operation/word-operation.ts';
 import { DeviceWords } from '../../ucp/staging/device-words.ts';
 import { readAtomic } from '../../ucp/wire/atomic.ts';
 import { MessageId } from '../../ucp/wire/message.ts';

@@ -5,9 +5,9 @@
 
 import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import { isList, piecesOf } from '../../ucp/api/memory/local-bytes.ts';
-import type { MemoryHandle } from '../../ucp/api/memory.ts';
-import type { Request, RequestParams } from '../../ucp/api/request.ts';
-import type { WordOperation } from '../../ucp/api/word-operation.ts';
+import type { MemoryHandle } from '../../ucp/api/operation/memory.ts';
+import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
+import type { WordOperation } from '../../ucp/api/operation/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { requireFeature } from '../c/features.ts';

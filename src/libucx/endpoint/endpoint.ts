@@ -12,14 +12,14 @@ import type {
 import type { Explanation } from '../../ucp/api/explanation.ts';
 import type { ListBlock } from '../../ucp/api/list/check-list.ts';
 import { entriesOf } from '../../ucp/api/list/entries.ts';
-import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/list.ts';
 import { isList } from '../../ucp/api/memory/local-bytes.ts';
 import { checkRemoteWord } from '../../ucp/api/memory/owned-remote-key.ts';
 import { accessesOf, GET_ACCESSES, PUT_ACCESSES } from '../../ucp/api/memory/protection.ts';
 import { checkRawMemory } from '../../ucp/api/memory/raw-bytes.ts';
-import type { RemoteKey } from '../../ucp/api/memory.ts';
-import type { AtomicName, AtomicParams, PutParams, Request, RequestParams } from '../../ucp/api/request.ts';
-import { WordOperation } from '../../ucp/api/word-operation.ts';
+import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/operation/list.ts';
+import type { RemoteKey } from '../../ucp/api/operation/memory.ts';
+import type { AtomicName, AtomicParams, PutParams, Request, RequestParams } from '../../ucp/api/operation/request.ts';
+import { WordOperation } from '../../ucp/api/operation/word-operation.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { isWrong, requireAtomics, startAtomic } from '../amo/atomic-start.ts';

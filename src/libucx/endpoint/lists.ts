@@ -9,8 +9,8 @@ import {
 } from '../../ucp/api/list/check-list.ts';
 import { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
 import { PlannedList } from '../../ucp/api/list/planned-list.ts';
-import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/list.ts';
-import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/operation/list.ts';
+import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { requireFeature } from '../c/features.ts';

@@ -2,8 +2,8 @@
 
 import { AM_HEADER_BYTES_MAX, checkAmId } from '../../ucp/api/active-message.ts';
 import { ClosableEndpoint } from '../../ucp/api/awaited/closable-endpoint.ts';
-import type { AmSendParams, Request, RequestParams, StreamRecvParams } from '../../ucp/api/request.ts';
-import { type Tag, tagLow } from '../../ucp/api/tag.ts';
+import type { AmSendParams, Request, RequestParams, StreamRecvParams } from '../../ucp/api/operation/request.ts';
+import { type Tag, tagLow } from '../../ucp/api/operation/tag.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';

@@ -16,7 +16,7 @@ import type { Progressable } from '../../ucp/api/awaited/progress-driver.ts';
 import { ConnectionRequest } from '../../ucp/api/connection-request.ts';
 import type { EndpointOptions } from '../../ucp/api/endpoint.ts';
 import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../../ucp/api/listener.ts';
-import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import { printSocketAddress } from '../../ucp/api/socket-address.ts';
 import type { ConnectNbxOptions } from '../../ucp/api/worker.ts';
 import { checkStatus, closedError, statusError } from '../../ucs/type/error.ts';

@@ -8,7 +8,7 @@ import type { Engine } from '../../ucp/api/engine.ts';
 import type { ListBlock } from '../../ucp/api/list/check-list.ts';
 import type { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
 import type { PlannedList } from '../../ucp/api/list/planned-list.ts';
-import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import type { CopyingContext, CopyingWorker } from '../../ucp/staging/device-copier.ts';
 import type { FragmentPool } from '../../ucp/staging/fragment-pool.ts';
 import type { Log } from '../../ucs/debug/log.ts';

@@ -3,7 +3,7 @@
 import type { ForeignMemory } from '../../sys/index.ts';
 import { isList, type PieceOf } from '../../ucp/api/memory/local-bytes.ts';
 import { type NativeMemory, OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
-import type { MemoryHandle } from '../../ucp/api/memory.ts';
+import type { MemoryHandle } from '../../ucp/api/operation/memory.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 
 /** Mapped memory. */

@@ -7,7 +7,7 @@ import { ForeignMemory, VIEW_LENGTH_MAX } from '../../sys/index.ts';
 import type { Context } from '../../ucp/api/context.ts';
 import { OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
 import { accessOf, noRemoteAccess, REMOTE_ACCESS } from '../../ucp/api/memory/protection.ts';
-import type { AdviseOptions, MapParams, MemoryHandle } from '../../ucp/api/memory.ts';
+import type { AdviseOptions, MapParams, MemoryHandle } from '../../ucp/api/operation/memory.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';

@@ -3,7 +3,7 @@
 import { lengthOf } from '../../ucp/api/awaited/awaited-options.ts';
 import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import { isList } from '../../ucp/api/memory/local-bytes.ts';
-import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineWorker } from '../engine/engine.ts';

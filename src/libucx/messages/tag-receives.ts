@@ -1,8 +1,8 @@
 /** Receives and probes of tagged messages of one worker. libucp does the matching. */
 
 import { allocateScratch } from '../../sys/index.ts';
-import type { Request, RequestParams } from '../../ucp/api/request.ts';
-import { TAG_MASK_FULL, type Tag, tagLow } from '../../ucp/api/tag.ts';
+import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
+import { TAG_MASK_FULL, type Tag, tagLow } from '../../ucp/api/operation/tag.ts';
 import type { TagMessage } from '../../ucp/api/worker.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';

@@ -8,7 +8,7 @@
  */
 
 import type { ScratchBlock } from '../../sys/index.ts';
-import type { Request as ApiRequest, RequestCallback } from '../../ucp/api/request.ts';
+import type { Request as ApiRequest, RequestCallback } from '../../ucp/api/operation/request.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';

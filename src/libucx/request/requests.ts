@@ -4,7 +4,7 @@
  */
 
 import { allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
-import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import { CoarseClock } from '../../ucp/api/snapshot/coarse-clock.ts';
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
 import { operationEnd } from '../../ucs/debug/diagnostics.ts';

@@ -3,7 +3,7 @@
 import { dtypeBytes } from '../../coll/dtype/dtype.ts';
 import type { Team } from '../../coll/team/team.ts';
 import type { Context } from '../../ucp/api/context.ts';
-import type { LocalMemory } from '../../ucp/api/memory.ts';
+import type { LocalMemory } from '../../ucp/api/operation/memory.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import {

@@ -5,7 +5,7 @@
 
 import type { Context } from '../../assembly/context.ts';
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
-import type { MemoryHandle } from '../../ucp/api/memory.ts';
+import type { MemoryHandle } from '../../ucp/api/operation/memory.ts';
 import { printSocketAddress } from '../../ucp/api/socket-address.ts';
 import type { Worker } from '../../ucp/api/worker.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';

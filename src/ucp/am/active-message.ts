@@ -20,7 +20,7 @@ import {
   isList,
   piecesOf,
 } from '../api/memory/local-bytes.ts';
-import type { AmSendParams, RequestParams } from '../api/request.ts';
+import type { AmSendParams, RequestParams } from '../api/operation/request.ts';
 import { lacksCredit } from '../base/credit-messages.ts';
 import { sendAfterPuts, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';

@@ -3,8 +3,8 @@
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { Status } from '../../ucs/type/status.ts';
 import type { Endpoint } from './endpoint.ts';
-import type { LocalBuffer } from './memory.ts';
-import type { Request, RequestParams } from './request.ts';
+import type { LocalBuffer } from './operation/memory.ts';
+import type { Request, RequestParams } from './operation/request.ts';
 
 /** Number of handler ids: valid ids are below it. */
 export const AM_IDS = 65_536;

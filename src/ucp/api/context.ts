@@ -12,7 +12,7 @@ import type {
   MemoryHandle,
   MemoryInfo,
   MemoryTypeEvent,
-} from './memory.ts';
+} from './operation/memory.ts';
 import type { ContextSnapshot, UnavailableResource } from './snapshot.ts';
 import type { Worker, WorkerOptions } from './worker.ts';
 

@@ -3,8 +3,8 @@
 import type { Status } from '../../ucs/type/status.ts';
 import type { SocketAddress } from '../../uct/api/connection-manager.ts';
 import type { Explanation } from './explanation.ts';
-import type { ListCheckOptions, ListOptions, ListParams, PreparedList, TransferEntry } from './list.ts';
-import type { LocalBuffer, LocalMemory, RemoteKey } from './memory.ts';
+import type { ListCheckOptions, ListOptions, ListParams, PreparedList, TransferEntry } from './operation/list.ts';
+import type { LocalBuffer, LocalMemory, RemoteKey } from './operation/memory.ts';
 import type {
   AmSendParams,
   AtomicName,
@@ -13,8 +13,8 @@ import type {
   Request,
   RequestParams,
   StreamRecvParams,
-} from './request.ts';
-import type { Tag } from './tag.ts';
+} from './operation/request.ts';
+import type { Tag } from './operation/tag.ts';
 
 /** Options of an endpoint. */
 export interface EndpointOptions {

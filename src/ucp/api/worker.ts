@@ -6,9 +6,9 @@ import type { SocketAddress } from '../../uct/api/connection-manager.ts';
 import type { AmCallback, MessageQueue } from './active-message.ts';
 import type { AddressEndpointOptions, Endpoint, EndpointOptions } from './endpoint.ts';
 import type { Listener, ListenerOptions } from './listener.ts';
-import type { LocalBuffer } from './memory.ts';
-import type { Request, RequestParams } from './request.ts';
-import type { Tag } from './tag.ts';
+import type { LocalBuffer } from './operation/memory.ts';
+import type { Request, RequestParams } from './operation/request.ts';
+import type { Tag } from './operation/tag.ts';
 
 /** Options of a worker (ucp_worker_params_t). */
 export interface WorkerOptions {

@@ -4,7 +4,7 @@
 
 import type { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import type { RequestParams } from '../api/request.ts';
+import type { RequestParams } from '../api/operation/request.ts';
 import type { DistanceOf } from '../lane/lane-distance.ts';
 import type { RailLimits } from '../lane/rails.ts';
 import type { ExportedMemory } from '../mem/exported-memory.ts';

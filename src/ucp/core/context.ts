@@ -21,11 +21,17 @@ import type {
 } from '../../uct/api/memory-domain.ts';
 import { ClosableContext } from '../api/awaited/closable-context.ts';
 import type { SignalFd } from '../api/awaited/worker-event.ts';
-import { checkMapParams } from '../api/check-options.ts';
 import type { Context as ApiContext, ContextAttributes } from '../api/context.ts';
 import type { Engine } from '../api/engine.ts';
 import { MemoryCopier } from '../api/memory/memory-copier.ts';
-import type { AddressedMemory, AdviseOptions, MemMapParams, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
+import { checkMapParams } from '../api/operation/check-params.ts';
+import type {
+  AddressedMemory,
+  AdviseOptions,
+  MemMapParams,
+  MemoryInfo,
+  MemoryTypeEvent,
+} from '../api/operation/memory.ts';
 import { cardSummary } from '../api/snapshot/card-summary.ts';
 import { cacheSummary, memorySummary } from '../api/snapshot/memory-summary.ts';
 import type { ContextSnapshot } from '../api/snapshot.ts';

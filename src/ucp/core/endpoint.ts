@@ -21,9 +21,9 @@ import type { Explanation } from '../api/explanation.ts';
 import { explainedBy } from '../api/explanation.ts';
 import { checkListOptions, checkListParams, checkNotification } from '../api/list/check-list.ts';
 import { entriesOf } from '../api/list/entries.ts';
-import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../api/list.ts';
 import { isList } from '../api/memory/local-bytes.ts';
 import { checkRawMemory, otherPrograms } from '../api/memory/raw-bytes.ts';
+import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../api/operation/list.ts';
 import type {
   AmSendParams,
   AtomicName,
@@ -31,8 +31,8 @@ import type {
   PutParams,
   RequestParams,
   StreamRecvParams,
-} from '../api/request.ts';
-import type { Tag } from '../api/tag.ts';
+} from '../api/operation/request.ts';
+import type { Tag } from '../api/operation/tag.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
 import type { Request } from '../base/request/request.ts';

@@ -7,6 +7,7 @@ import { type MemoryChange, memoryMap, memoryUnmap } from '../../ucs/debug/diagn
 import type { Log } from '../../ucs/debug/log.ts';
 import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { isLackOfResources, Status } from '../../ucs/type/status.ts';
 import type { DmabufMemory, HostDmabufs } from '../../uct/api/host-dmabufs.ts';
@@ -20,10 +21,9 @@ import {
   type MemoryDomain,
   type RegistrationSource,
 } from '../../uct/api/memory-domain.ts';
-import { checkOptions } from '../api/check-options.ts';
 import type { MemoryOwner } from '../api/memory/owned-memory.ts';
 import { accessOf, noRemoteAccess, REMOTE_ACCESS } from '../api/memory/protection.ts';
-import type { AdviseOptions, MapParams, MemoryInfo } from '../api/memory.ts';
+import type { AdviseOptions, MapParams, MemoryInfo } from '../api/operation/memory.ts';
 import type { OpenMd, Resources } from '../resources/resources.ts';
 import { checkDmabuf, type DmabufMapParams, registerDmabuf } from './dmabuf-mapping.ts';
 import { logRefusals, registerByDmabuf } from './dmabuf-registration.ts';

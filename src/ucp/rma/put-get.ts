@@ -4,11 +4,11 @@
  */
 
 import { Status } from '../../ucs/type/status.ts';
-import { ENDED_IN_CALL } from '../api/counted-completion.ts';
 import { checkLocal } from '../api/memory/local-bytes.ts';
 import { checkRemote } from '../api/memory/owned-remote-key.ts';
 import { GET_ACCESSES, PUT_ACCESSES } from '../api/memory/protection.ts';
-import type { RequestParams } from '../api/request.ts';
+import { ENDED_IN_CALL } from '../api/operation/counted-completion.ts';
+import type { RequestParams } from '../api/operation/request.ts';
 import { isObserved } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';

@@ -11,8 +11,8 @@
  */
 
 import { Status } from '../../ucs/type/status.ts';
-import { CountedCompletion } from '../api/counted-completion.ts';
 import { areHost, bytesOf } from '../api/memory/local-bytes.ts';
+import { CountedCompletion } from '../api/operation/counted-completion.ts';
 import type { Connection, Request, RequestTransfer } from '../base/request/request.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';

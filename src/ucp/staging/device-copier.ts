@@ -2,7 +2,7 @@
 
 import type { Status } from '../../ucs/type/status.ts';
 import type { Context } from '../api/context.ts';
-import type { LocalMemory, MemoryHandle } from '../api/memory.ts';
+import type { LocalMemory, MemoryHandle } from '../api/operation/memory.ts';
 import type { Worker, WorkerOptions } from '../api/worker.ts';
 
 /** Called at the end of a copy; `error` says more of a failure if something is known. */

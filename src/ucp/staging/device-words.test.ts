@@ -3,8 +3,8 @@
 import { describe, expect, it } from 'vitest';
 import { Status } from '../../ucs/type/status.ts';
 import { AtomicOperation } from '../../uct/api/iface.ts';
-import type { MemoryHandle } from '../api/memory.ts';
-import { WordOperation } from '../api/word-operation.ts';
+import type { MemoryHandle } from '../api/operation/memory.ts';
+import { WordOperation } from '../api/operation/word-operation.ts';
 import type { CopyDone, DeviceCopier, DeviceCopy } from './device-copier.ts';
 import { DeviceWords } from './device-words.ts';
 

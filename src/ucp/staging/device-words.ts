@@ -3,8 +3,8 @@
  * back. Which words a peer may use is checked before.
  */
 
-import type { MemoryHandle } from '../api/memory.ts';
-import { modifyWord, type WordOperation } from '../api/word-operation.ts';
+import type { MemoryHandle } from '../api/operation/memory.ts';
+import { modifyWord, type WordOperation } from '../api/operation/word-operation.ts';
 import type { CopyDone, DeviceCopier } from './device-copier.ts';
 
 /** Bytes of the longest word. */

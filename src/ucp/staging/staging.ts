@@ -2,8 +2,8 @@
 
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { Parts } from '../api/counted-completion.ts';
 import { areHost, areMapped, eachPart, holdsBytes, hostBytes, scatter } from '../api/memory/local-bytes.ts';
+import { Parts } from '../api/operation/counted-completion.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import type { LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';

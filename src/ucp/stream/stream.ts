@@ -7,7 +7,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { bytesOf, checkLocal, checkPieces, hostBytes, isList } from '../api/memory/local-bytes.ts';
-import type { RequestParams, StreamRecvParams } from '../api/request.ts';
+import type { RequestParams, StreamRecvParams } from '../api/operation/request.ts';
 import { postStreamCredit } from '../base/credit-messages.ts';
 import { shortBytes } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';

@@ -18,8 +18,8 @@ import {
   hostBytes,
   isList,
 } from '../api/memory/local-bytes.ts';
-import type { RequestParams } from '../api/request.ts';
-import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/tag.ts';
+import type { RequestParams } from '../api/operation/request.ts';
+import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/operation/tag.ts';
 import type { TagMessage } from '../api/worker.ts';
 import { lacksCredit } from '../base/credit-messages.ts';
 import { sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';

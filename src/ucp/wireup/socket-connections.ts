@@ -16,7 +16,7 @@ import { checkConnectOptions } from '../api/awaited/connect.ts';
 import { ConnectionRequest, type RequestListener } from '../api/connection-request.ts';
 import type { Endpoint, EndpointOptions } from '../api/endpoint.ts';
 import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../api/listener.ts';
-import type { RequestParams } from '../api/request.ts';
+import type { RequestParams } from '../api/operation/request.ts';
 import { printSocketAddress } from '../api/socket-address.ts';
 import type { ConnectNbxOptions } from '../api/worker.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';

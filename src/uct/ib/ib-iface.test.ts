@@ -8,7 +8,7 @@ import { progressUntil } from '../../../test/fixtures/progress-until.ts';
 import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';
 import { RdmaContext } from '../../emulator/rdma/rdma-context.ts';
 import { Errno, SyscallError } from '../../sys/index.ts';
-import { WordOperation } from '../../ucp/api/word-operation.ts';
+import { WordOperation } from '../../ucp/api/operation/word-operation.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { AsyncEventType, LinkLayer, QpState } from '../../verbs/abi.ts';

@@ -2,7 +2,7 @@
 
 import { OwnedMemory } from '../../../ucp/api/memory/owned-memory.ts';
 import { GET_ACCESSES, PUT_ACCESSES } from '../../../ucp/api/memory/protection.ts';
-import type { LocalMemory } from '../../../ucp/api/memory.ts';
+import type { LocalMemory } from '../../../ucp/api/operation/memory.ts';
 import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import { ALGORITHMS } from '../../choice/algorithms.ts';

@@ -1,6 +1,6 @@
 /** The request of a collective operation, as the API has requests. It is not pooled: an operation has many messages, and one of these. */
 
-import type { Request, RequestCallback, RequestParams } from '../../../ucp/api/request.ts';
+import type { Request, RequestCallback, RequestParams } from '../../../ucp/api/operation/request.ts';
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 

@@ -3,8 +3,8 @@
 import type { Endpoint } from '../../../ucp/api/endpoint.ts';
 import { OwnedMemory } from '../../../ucp/api/memory/owned-memory.ts';
 import { PUT_ACCESSES } from '../../../ucp/api/memory/protection.ts';
-import type { LocalMemory, RemoteKey } from '../../../ucp/api/memory.ts';
-import type { Request, RequestParams } from '../../../ucp/api/request.ts';
+import type { LocalMemory, RemoteKey } from '../../../ucp/api/operation/memory.ts';
+import type { Request, RequestParams } from '../../../ucp/api/operation/request.ts';
 import { copyBytes, moveBytes } from '../../../ucs/memory/copy-bytes.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import type { Region } from '../../schedule/schedule.ts';

@@ -5,8 +5,8 @@
 
 import { memcpy } from '../../../sys/index.ts';
 import type { ReceivedMessage } from '../../../ucp/api/awaited/received-message.ts';
-import type { MemoryHandle } from '../../../ucp/api/memory.ts';
-import type { Request, RequestParams } from '../../../ucp/api/request.ts';
+import type { MemoryHandle } from '../../../ucp/api/operation/memory.ts';
+import type { Request, RequestParams } from '../../../ucp/api/operation/request.ts';
 import type { CopyDone, DeviceCopier, DeviceCopy } from '../../../ucp/staging/device-copier.ts';
 import type { FragmentPool, FragmentUser } from '../../../ucp/staging/fragment-pool.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';

@@ -5,8 +5,8 @@
 
 import type { Context } from '../../../ucp/api/context.ts';
 import type { Endpoint } from '../../../ucp/api/endpoint.ts';
-import type { MemoryHandle, RemoteKey } from '../../../ucp/api/memory.ts';
-import type { Request } from '../../../ucp/api/request.ts';
+import type { MemoryHandle, RemoteKey } from '../../../ucp/api/operation/memory.ts';
+import type { Request } from '../../../ucp/api/operation/request.ts';
 import type { Worker } from '../../../ucp/api/worker.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { statusError } from '../../../ucs/type/error.ts';

@@ -4,7 +4,7 @@
 
 import type { Context } from '../../../ucp/api/context.ts';
 import type { Endpoint } from '../../../ucp/api/endpoint.ts';
-import type { IovPiece, LocalBuffer, LocalMemory, MemoryHandle, RemoteKey } from '../../../ucp/api/memory.ts';
+import type { IovPiece, LocalBuffer, LocalMemory, MemoryHandle, RemoteKey } from '../../../ucp/api/operation/memory.ts';
 import type { Worker } from '../../../ucp/api/worker.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import type { Datatype, TestSpec } from '../options/spec.ts';

@@ -1,7 +1,7 @@
 /** Base class of the traffic of UCP operations: pending requests, the flush, and the check of contents. */
 
 import type { Endpoint } from '../../../ucp/api/endpoint.ts';
-import type { Request, RequestParams } from '../../../ucp/api/request.ts';
+import type { Request, RequestParams } from '../../../ucp/api/operation/request.ts';
 import type { Worker } from '../../../ucp/api/worker.ts';
 import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';

@@ -3,7 +3,7 @@
  */
 
 import type { Context } from '../../../ucp/api/context.ts';
-import type { MemoryHandle } from '../../../ucp/api/memory.ts';
+import type { MemoryHandle } from '../../../ucp/api/operation/memory.ts';
 import { Context as NativeContext } from '../../../ucp/core/context.ts';
 import { MemoryHandle as NativeMemoryHandle } from '../../../ucp/mem/memory-handle.ts';
 import type { OpenMd } from '../../../ucp/resources/resources.ts';

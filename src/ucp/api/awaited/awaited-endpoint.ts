@@ -3,10 +3,10 @@
  * what has to be flushed.
  */
 
+import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
-import { checkOptions } from '../check-options.ts';
 import type {
   AmSendOptions,
   AtomicOptions,
@@ -15,10 +15,17 @@ import type {
   TagSendOptions,
   TransferResult,
 } from '../endpoint.ts';
-import type { ListOptions, ListParams, PreparedList, TransferEntry } from '../list.ts';
-import type { LocalBuffer, RemoteKey } from '../memory.ts';
-import type { AmSendParams, AtomicName, AtomicParams, Request, RequestParams, StreamRecvParams } from '../request.ts';
-import type { Tag } from '../tag.ts';
+import type { ListOptions, ListParams, PreparedList, TransferEntry } from '../operation/list.ts';
+import type { LocalBuffer, RemoteKey } from '../operation/memory.ts';
+import type {
+  AmSendParams,
+  AtomicName,
+  AtomicParams,
+  Request,
+  RequestParams,
+  StreamRecvParams,
+} from '../operation/request.ts';
+import type { Tag } from '../operation/tag.ts';
 import { lengthOf, resultOf } from './awaited-options.ts';
 import type { Outcome, PromiseTier, StartOperation } from './promise-tier.ts';
 import { streamChunks } from './stream-chunks.ts';

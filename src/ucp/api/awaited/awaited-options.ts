@@ -1,10 +1,10 @@
 /** Defaults of the options of awaited operations, and their results. It runs nothing and does not check memory. */
 
+import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
-import { checkOptions } from '../check-options.ts';
 import type { TransferOptions, TransferResult } from '../endpoint.ts';
 import { isList } from '../memory/local-bytes.ts';
-import type { LocalBuffer, RemoteKey } from '../memory.ts';
+import type { LocalBuffer, RemoteKey } from '../operation/memory.ts';
 import type { Outcome } from './promise-tier.ts';
 
 const TRANSFER_OPTIONS = ['localOffset', 'byteLength', 'remoteOffset', 'remoteAddress', 'signal'];

@@ -5,16 +5,17 @@
 
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../../ucs/sys/random.ts';
+import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
-import { checkOptions, checkParams } from '../check-options.ts';
 import type { Endpoint } from '../endpoint.ts';
-import type { LocalBuffer } from '../memory.ts';
-import type { Request, RequestParams } from '../request.ts';
+import { checkParams } from '../operation/check-params.ts';
+import type { LocalBuffer } from '../operation/memory.ts';
+import type { Request, RequestParams } from '../operation/request.ts';
+import type { Tag } from '../operation/tag.ts';
 import { printSocketAddress } from '../socket-address.ts';
-import type { Tag } from '../tag.ts';
 import type {
   ConnectNbxOptions,
   ConnectOptions,

@@ -5,13 +5,13 @@
 import { closedError } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
 import { Status, statusName } from '../../../ucs/type/status.ts';
-import { checkParams } from '../check-options.ts';
 import type { CloseOptions, PutOptions, TransferOptions, TransferResult } from '../endpoint.ts';
 import { ErrorHandling } from '../error-handling.ts';
 import { entriesOf } from '../list/entries.ts';
 import { isList } from '../memory/local-bytes.ts';
-import type { LocalBuffer, LocalMemory, RemoteKey } from '../memory.ts';
-import type { RequestParams } from '../request.ts';
+import { checkParams } from '../operation/check-params.ts';
+import type { LocalBuffer, LocalMemory, RemoteKey } from '../operation/memory.ts';
+import type { RequestParams } from '../operation/request.ts';
 import { AwaitedEndpoint } from './awaited-endpoint.ts';
 import { resolveTransfer } from './awaited-options.ts';
 

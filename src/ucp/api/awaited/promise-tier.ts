@@ -1,9 +1,9 @@
 /** The awaited tier on top of the nbx tier: turns requests into promises. progress-driver.ts drives the progress meanwhile. */
 
+import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { AbortError, invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { checkOptions } from '../check-options.ts';
-import type { Request, RequestParams } from '../request.ts';
+import type { Request, RequestParams } from '../operation/request.ts';
 import { AbortListeners } from './abort-listeners.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 

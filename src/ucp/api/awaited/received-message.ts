@@ -7,8 +7,8 @@ import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { MessageDataOptions } from '../active-message.ts';
 import type { Endpoint } from '../endpoint.ts';
-import type { LocalBuffer } from '../memory.ts';
-import type { Request, RequestParams } from '../request.ts';
+import type { LocalBuffer } from '../operation/memory.ts';
+import type { Request, RequestParams } from '../operation/request.ts';
 import { signalOf } from './promise-tier.ts';
 
 const NO_BYTES = new Uint8Array(0);

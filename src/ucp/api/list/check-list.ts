@@ -1,8 +1,11 @@
 /** The blocks of a list: checked, expanded, and merged where they are adjacent. It moves nothing, and does not know which transport will. */
 
+import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError, UcxError } from '../../../ucs/type/error.ts';
 import { checkAmId } from '../active-message.ts';
-import { checkOptions } from '../check-options.ts';
+import { checkLocal, hostBytes } from '../memory/local-bytes.ts';
+import { checkRemote, type OwnedRemoteKey } from '../memory/owned-remote-key.ts';
+import { accessesOf } from '../memory/protection.ts';
 import {
   LIST_BLOCKS_MAX,
   type ListCheckOptions,
@@ -10,11 +13,8 @@ import {
   NOTIFICATION_BYTES_MAX,
   type PreparedList,
   type TransferEntry,
-} from '../list.ts';
-import { checkLocal, hostBytes } from '../memory/local-bytes.ts';
-import { checkRemote, type OwnedRemoteKey } from '../memory/owned-remote-key.ts';
-import { accessesOf } from '../memory/protection.ts';
-import type { LocalMemory, RemoteKey } from '../memory.ts';
+} from '../operation/list.ts';
+import type { LocalMemory, RemoteKey } from '../operation/memory.ts';
 
 const ENTRY_FIELDS = [
   'local',

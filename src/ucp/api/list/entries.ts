@@ -1,8 +1,8 @@
 /** Entries of lists, made from other forms of local memory. It checks nothing. */
 
-import type { TransferEntry } from '../list.ts';
 import { isList } from '../memory/local-bytes.ts';
-import type { LocalBuffer, RemoteKey } from '../memory.ts';
+import type { TransferEntry } from '../operation/list.ts';
+import type { LocalBuffer, RemoteKey } from '../operation/memory.ts';
 
 /** One put or get as a list: the pieces of local memory are one range of remote memory, in order. */
 export function entriesOf(

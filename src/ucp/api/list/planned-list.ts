@@ -1,9 +1,9 @@
 /** The blocks of a list as an engine moves them, and the memory and keys that they use: of one move, or prepared for many. */
 
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
-import type { PreparedList } from '../list.ts';
 import { holdsBytes, hostBytes } from '../memory/local-bytes.ts';
-import type { LocalMemory, RemoteKey } from '../memory.ts';
+import type { PreparedList } from '../operation/list.ts';
+import type { LocalMemory, RemoteKey } from '../operation/memory.ts';
 import { entryError, type ListBlock } from './check-list.ts';
 
 /** Memory of a list, with its length when the list was checked, and the first entry that uses it. */

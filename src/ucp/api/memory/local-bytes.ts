@@ -3,7 +3,7 @@
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import { hasBytes } from '../../../ucs/memory/has-bytes.ts';
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
-import { IOV_MAX, type IovPiece, type LocalMemory } from '../memory.ts';
+import { IOV_MAX, type IovPiece, type LocalMemory } from '../operation/memory.ts';
 import { OwnedMemory } from './owned-memory.ts';
 
 /** One piece of local memory, with the handle type of an engine. */

@@ -4,11 +4,11 @@
  */
 
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
+import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
-import { checkOptions } from '../check-options.ts';
 import type { Context } from '../context.ts';
 import type { Endpoint, TransferOptions } from '../endpoint.ts';
-import type { LocalMemory, MemoryHandle, MemoryRange, RemoteKey } from '../memory.ts';
+import type { LocalMemory, MemoryHandle, MemoryRange, RemoteKey } from '../operation/memory.ts';
 
 /** Bytes of host memory from which device memory is filled. */
 const FILL_BYTES_MAX = 2 ** 20;

@@ -4,7 +4,7 @@ import { type MemoryType, memoryTypeName } from '../../../ucs/memory/memory-type
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
 import { MemAccess } from '../../../uct/api/memory-domain.ts';
-import type { MemoryHandle, MemoryProtection, MemoryRange } from '../memory.ts';
+import type { MemoryHandle, MemoryProtection, MemoryRange } from '../operation/memory.ts';
 import type { MemoryCopier } from './memory-copier.ts';
 import { protectionOf, refusedAccess } from './protection.ts';
 

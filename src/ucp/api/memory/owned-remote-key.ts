@@ -4,7 +4,7 @@ import { type MemoryType, memoryTypeName } from '../../../ucs/memory/memory-type
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
-import type { MemoryProtection, RemoteKey } from '../memory.ts';
+import type { MemoryProtection, RemoteKey } from '../operation/memory.ts';
 import { ATOMIC_ACCESS, protectionOf, refusedAccess, withAtomics } from './protection.ts';
 
 /** Address and length of the memory behind a key, and what peers may do with it. */

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { MemAccess } from '../../../uct/api/memory-domain.ts';
-import type { MemoryProtection } from '../memory.ts';
+import type { MemoryProtection } from '../operation/memory.ts';
 import { accessOf, accessWithout, deniedOf, protectionOf, REMOTE_ACCESS } from './protection.ts';
 
 const NAMES: readonly MemoryProtection[] = ['local-read', 'local-write', 'remote-read', 'remote-write'];

@@ -2,7 +2,7 @@
 
 import { invalidParam, type UcxError } from '../../../ucs/type/error.ts';
 import { MemAccess } from '../../../uct/api/memory-domain.ts';
-import type { MemoryProtection } from '../memory.ts';
+import type { MemoryProtection } from '../operation/memory.ts';
 
 /** Access of peers by put and get. */
 export const REMOTE_ACCESS: number = MemAccess.REMOTE_PUT | MemAccess.REMOTE_GET;

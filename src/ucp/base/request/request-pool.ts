@@ -7,7 +7,7 @@ import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { MemAccess } from '../../../uct/api/memory-domain.ts';
 import { checkLocal, checkPieces, isList } from '../../api/memory/local-bytes.ts';
-import type { RequestParams } from '../../api/request.ts';
+import type { RequestParams } from '../../api/operation/request.ts';
 import type { LocalBuffer } from '../../mem/memory-handle.ts';
 import { ListRequest } from './list-request.ts';
 import { ReceiveRequest, SendRequest } from './message-request.ts';

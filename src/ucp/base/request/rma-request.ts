@@ -5,7 +5,7 @@ import type { Status } from '../../../ucs/type/status.ts';
 import type { IovEntry } from '../../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../../uct/api/memory.ts';
 import { areIntact, holdsBytes } from '../../api/memory/local-bytes.ts';
-import { WordOperation } from '../../api/word-operation.ts';
+import { WordOperation } from '../../api/operation/word-operation.ts';
 import type { Lane } from '../../lane/lane.ts';
 import type { LocalPiece } from '../../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../../mem/memory-map.ts';

@@ -1,12 +1,10 @@
-/** Checks parameters of requests and option objects of the API. It does not check the values of options. */
+/** Checks the parameters of requests, and the names of the parameters of memMap, whose values are checked where memory is mapped. */
 
-import { withMemoryType } from '../../ucs/memory/memory-type.ts';
-import { checkOptions } from '../../ucs/type/check-options.ts';
-import { invalidParam } from '../../ucs/type/error.ts';
+import { withMemoryType } from '../../../ucs/memory/memory-type.ts';
+import { checkOptions } from '../../../ucs/type/check-options.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
 import type { MapParams, MemMapParams } from './memory.ts';
 import type { RequestParams } from './request.ts';
-
-export { checkOptions };
 
 const MAP_OPTIONS = {
   buffer: ['buffer', 'protection'],

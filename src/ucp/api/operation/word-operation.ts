@@ -1,8 +1,8 @@
 /** An atomic operation on one word: its checked operands, and its effect on a word without concurrent writers. Engines access the word. */
 
-import { invalidParam } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
-import { type AtomicCall, AtomicOperation } from '../../uct/api/iface.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { type AtomicCall, AtomicOperation } from '../../../uct/api/iface.ts';
 import type { AtomicName, AtomicParams } from './request.ts';
 
 const NAMES: readonly AtomicName[] = ['add', 'and', 'or', 'xor', 'swap', 'cswap'];

@@ -1,6 +1,6 @@
 /** Memory as parameters of the operations: mapped memory, host bytes, lists of pieces, remote keys. Types only. */
 
-import type { MemoryType, MemoryTypeName, WithMemoryType } from '../../ucs/memory/memory-type.ts';
+import type { MemoryType, MemoryTypeName, WithMemoryType } from '../../../ucs/memory/memory-type.ts';
 
 /**
  * One access that mapped memory permits (UCP_MEM_MAP_PROT_*). `local-read`: it can be sent, and is the source of puts. `local-write`: it can be received into,

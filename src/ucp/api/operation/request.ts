@@ -1,6 +1,6 @@
 /** The interface of a request, an operation that was not finished when its call returned, and its parameters. Types only. */
 
-import type { Status } from '../../ucs/type/status.ts';
+import type { Status } from '../../../ucs/type/status.ts';
 
 /** Runs once when a request ends, inside `progress()`; `request.free()` may be called in it. It must not throw. */
 export type RequestCallback = (request: Request, status: Status) => void;

@@ -1,7 +1,7 @@
 /** Tags as parameters: 64 bits, as a number if that is exact, or a bigint. */
 
-import { invalidParam } from '../../ucs/type/error.ts';
-import { highOf, highWord, lowWord } from '../../ucs/type/int64.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
+import { highOf, highWord, lowWord } from '../../../ucs/type/int64.ts';
 
 /** A tag or a mask: a non-negative safe integer, or a bigint below 2^64. */
 export type Tag = number | bigint;

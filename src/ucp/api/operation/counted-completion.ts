@@ -1,7 +1,7 @@
 /** Operations that consist of parts: a count of parts that have not ended, as transports use it. It does not start the parts. */
 
-import { Status } from '../../ucs/type/status.ts';
-import type { Completion } from '../../uct/api/iface.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import type { Completion } from '../../../uct/api/iface.ts';
 
 /** For operations that have ended when their call returns: it is never called. */
 export const ENDED_IN_CALL: Completion = { count: 1, failure: Status.OK, onComplete: () => undefined };
