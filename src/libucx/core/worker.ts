@@ -135,7 +135,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     return this.#sockets.connect(options, params);
   }
 
-  progress(): number {
+  protected advance(): number {
     this.checkOpen();
     const events = this.functions.ucp_worker_progress(this.handle);
     this.#progressCalls += 1;

@@ -247,7 +247,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     this.worker.devices.endpointGone(this, this.failure);
     this.receivedStream.fail(this.failure);
     this.onceFailed?.(status);
-    if (!this.closed) this.errorHandling.report(this, this.failure);
+    if (!this.closed) this.errorHandling.report(this, this.failure, this.worker);
   }
 
   #rma(

@@ -161,6 +161,8 @@ export interface EngineWorker {
     params: RequestParams | undefined,
     access?: number,
   ): Status | Request;
+  /** A callback of the application has thrown this. */
+  onThrown(error: unknown): void;
   /** Flushes only the operations given to libucp. */
   flushUcp(params: RequestParams | undefined): Status | Request;
 }

@@ -389,7 +389,11 @@ export class ActiveMessages {
   }
 
   #call(view: PeerMessage): void {
-    this.#handlers[view.id]!(view);
+    try {
+      this.#handlers[view.id]!(view);
+    } catch (error) {
+      this.#host.onThrown(error);
+    }
   }
 }
 

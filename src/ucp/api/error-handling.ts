@@ -38,10 +38,15 @@ export class ErrorHandling {
     this.#options = { ...options };
   }
 
-  /** Calls the callback of the application, once. */
-  report(endpoint: Endpoint, status: Status): void {
+  /** Calls the callback of the application, once. @param worker keeps an error of it */
+  report(endpoint: Endpoint, status: Status, worker: { onThrown(error: unknown): void }): void {
     if (this.#hasReported) return;
     this.#hasReported = true;
-    if (this.watchesPeer) this.#options.onError?.(endpoint, status);
+    if (!this.watchesPeer) return;
+    try {
+      this.#options.onError?.(endpoint, status);
+    } catch (error) {
+      worker.onThrown(error);
+    }
   }
 }

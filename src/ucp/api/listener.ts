@@ -75,6 +75,8 @@ export function checkListenerOptions(options: ListenerOptions): CheckedListenerO
 export interface Driver {
   begin(): void;
   end(): void;
+  /** A callback of the application has thrown this. */
+  onThrown(error: unknown): void;
 }
 
 /** A listener. */
@@ -177,7 +179,11 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     this.#unanswered.add(request);
     const { onConnection } = this.#options;
     if (onConnection !== undefined) {
-      onConnection(request);
+      try {
+        onConnection(request);
+      } catch (error) {
+        this.#driver.onThrown(error);
+      }
       return;
     }
     this.#queue.push(request);

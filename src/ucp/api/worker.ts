@@ -72,7 +72,7 @@ export interface Notification {
   readonly endpoint: Endpoint;
 }
 
-/** Handles notifications, inside `progress()`. It must not throw. */
+/** Handles notifications, inside `progress()`. See {@link Worker.progress} for an error of it. */
 export type NotificationHandler = (notification: Notification) => void;
 
 /** A worker. */
@@ -123,6 +123,8 @@ export interface Worker extends AsyncDisposable {
   /**
    * Drives all outstanding operations (ucp_worker_progress). Callbacks run inside it, and must not call it.
    * @returns number of operations that ended or started, and messages that arrived
+   * @throws UcxError ERR_BUSY in a callback of the same worker. The error that a callback has thrown, after all work is done: one in each call; those that are
+   * left when the running job of the event loop ends become uncaught exceptions
    */
   progress(): number;
 

@@ -4,7 +4,6 @@
  */
 
 import { type EndpointChange, endpointFail } from '../../ucs/debug/diagnostics.ts';
-import { throwLater } from '../../ucs/debug/uncaught.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { DeviceType, type UctEndpoint } from '../../uct/api/iface.ts';
@@ -290,17 +289,12 @@ export class PeerConnection implements Connection {
   }
 
   /**
-   * Ends one of several requests. An exception of its callback becomes an uncaught exception, so that the others end all the same. A request whose
-   * memory transports still use ends when they no longer use it, and is waited for until then.
+   * Ends one of several requests. A request whose memory transports still use ends when they no longer use it, and is waited for until then.
    */
   #abandon(request: Request, status: Status): void {
     if (request.requestId !== 0) this.forget(request);
     const { abandon, transfer } = request;
-    try {
-      request.onAbandoned(status);
-    } catch (error) {
-      throwLater(error);
-    }
+    request.onAbandoned(status);
     // The request may have ended, and the object may belong to another operation.
     const isSame = request.abandon === abandon && request.transfer === transfer;
     const goesOn = abandon !== undefined && isSame && !request.isCompleted;

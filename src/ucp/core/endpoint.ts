@@ -102,7 +102,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
 
   /** The connection has ended; for the worker. */
   onFailed(): void {
-    if (!this.closed) this.errorHandling.report(this, this.#connection.failure);
+    if (!this.closed) this.errorHandling.report(this, this.#connection.failure, this.#worker);
   }
 
   putNbx(

@@ -189,7 +189,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     return this.sockets.connect(options, params);
   }
 
-  progress(): number {
+  protected advance(): number {
     let count = 0;
     for (let i = 0; i < this.#listening.length; i++) count += this.#listening[i]!.progress();
     this.#progressCalls = (this.#progressCalls + 1) & QUIET_CALLS_MASK;

@@ -3,7 +3,6 @@
  * exchanged data. The connection manager is opened at the first use.
  */
 
-import { throwLater } from '../../ucs/debug/uncaught.ts';
 import { closedError, isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type {
@@ -233,7 +232,7 @@ export class SocketConnections {
     this.#attempts.delete(request);
     if (answer.status !== Status.OK) {
       request.error = answer.error;
-      end(request, answer.status);
+      request.end(answer.status);
       return answer.status;
     }
     let endpoint: Endpoint;
@@ -242,11 +241,15 @@ export class SocketConnections {
     } catch (error) {
       request.error = error;
       const status = isUcxError(error) ? error.status : Status.IO_ERROR;
-      end(request, status);
+      request.end(status);
       return status;
     }
-    call(() => options.onConnected(endpoint));
-    end(request, Status.OK);
+    try {
+      options.onConnected(endpoint);
+    } catch (error) {
+      this.#owner.onThrown(error);
+    }
+    request.end(Status.OK);
     return Status.OK;
   }
 
@@ -257,18 +260,5 @@ export class SocketConnections {
     const { clientAddress: local, serverAddress: remote } = answer;
     if (local !== undefined && remote !== undefined) connection.socketAddresses = { local, remote };
     return this.#owner.endpoints.adopt(connection, options);
-  }
-}
-
-/** Ends a request of the application. An exception of its callback becomes an uncaught exception, so that the server still gets its answer. */
-function end(request: Request, status: Status): void {
-  call(() => request.end(status));
-}
-
-function call(callback: () => void): void {
-  try {
-    callback();
-  } catch (error) {
-    throwLater(error);
   }
 }

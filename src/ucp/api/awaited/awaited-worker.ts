@@ -6,9 +6,9 @@
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../../ucs/sys/random.ts';
 import { checkOptions } from '../../../ucs/type/check-options.ts';
-import { closedError, invalidParam } from '../../../ucs/type/error.ts';
+import { closedError, invalidParam, UcxError } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
-import type { Status } from '../../../ucs/type/status.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { checkParams } from '../operation/check-params.ts';
@@ -56,6 +56,7 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
   /** Set by {@link shutDown} when operations can no longer be started. */
   protected isClosed = false;
   #closing: Promise<void> | undefined = undefined;
+  #isInProgress = false;
 
   /** @throws UcxError ERR_INVALID_PARAM */
   constructor(
@@ -71,7 +72,6 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
   }
 
   abstract address(): Uint8Array;
-  abstract progress(): number;
   abstract sleepOn(wake: () => void): void;
   abstract connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request;
   abstract flushNbx(params?: RequestParams): Status | Request;
@@ -92,6 +92,8 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request;
+  /** Drives all outstanding operations; returns like {@link progress}. */
+  protected abstract advance(): number;
   /** The notifications that have arrived. */
   protected abstract readonly arrivedNotifications: Notifications;
   /** Closes the worker; called once. */
@@ -99,6 +101,25 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
 
   get closed(): boolean {
     return this.isClosed;
+  }
+
+  progress(): number {
+    // A transport is in the middle of delivering what the callback is called for.
+    if (this.#isInProgress) throw nestedProgress();
+    this.#isInProgress = true;
+    let count: number;
+    try {
+      count = this.advance();
+    } finally {
+      this.#isInProgress = false;
+    }
+    this.driver.throwKept();
+    return count;
+  }
+
+  /** See ProgressDriver.onThrown. */
+  onThrown(error: unknown): void {
+    this.driver.onThrown(error);
   }
 
   wait(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
@@ -208,6 +229,11 @@ showAs(AwaitedWorker, 'Worker', (worker) => ({
   address: worker.closed ? undefined : `${worker.address().byteLength} bytes`,
   state: worker.closed ? 'closed' : 'open',
 }));
+
+function nestedProgress(): UcxError {
+  const message = 'worker.progress() must not be called in a callback of the same worker';
+  return new UcxError({ code: 'ERR_BUSY', status: Status.BUSY, message });
+}
 
 /**
  * The client id of a worker with these options.

@@ -43,6 +43,8 @@ export class ProgressDriver {
   readonly #wakers: Set<() => void> = new Set();
   /** Passed to every sleep. */
   readonly #onEvent = (): void => this.wake();
+  /** Errors of callbacks that nothing has thrown yet. */
+  readonly #thrown: unknown[] = [];
   /** Each ends one pending {@link serve}. */
   readonly #serving: Set<() => void> = new Set();
 
@@ -52,6 +54,24 @@ export class ProgressDriver {
     this.#clock = clock;
     this.#spinNs = spinNs;
     this.#lastYieldNs = clock.nowNs();
+  }
+
+  /**
+   * Keeps an error that a callback of the application has thrown, so that the remaining work of the call is done. The running call of progress throws it, or
+   * the next; one that is left when the running job of the event loop ends becomes an uncaught exception.
+   */
+  onThrown(error: unknown): void {
+    this.#thrown.push(error);
+    queueMicrotask(this.#throwLeft);
+  }
+
+  readonly #throwLeft = (): void => {
+    for (const error of this.#thrown.splice(0)) throwLater(error);
+  };
+
+  /** Throws the first of the kept errors. */
+  throwKept(): void {
+    if (this.#thrown.length > 0) throw this.#thrown.shift();
   }
 
   /** Counts one more awaited operation: progress is driven until {@link end} was called as often as this. */

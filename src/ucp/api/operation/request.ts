@@ -2,7 +2,7 @@
 
 import type { Status } from '../../../ucs/type/status.ts';
 
-/** Runs once when a request ends, inside `progress()`; `request.free()` may be called in it. It must not throw. */
+/** Runs once when a request ends, inside `progress()`; `request.free()` may be called in it. See Worker.progress for an error of it. */
 export type RequestCallback = (request: Request, status: Status) => void;
 
 /** Options of an nbx call (ucp_request_param_t). The object can be reused: the call keeps no reference to it. */

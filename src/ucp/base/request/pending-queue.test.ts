@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { PendingQueue } from './pending-queue.ts';
 import { FlushRequest, type Request } from './request.ts';
 
-const OWNER = { freeRequest: () => undefined, cancelRequest: () => false, onObservedEnd: () => {} };
+const OWNER = { freeRequest: () => undefined, cancelRequest: () => false, onObservedEnd: () => {}, onThrown: () => {} };
 type Step = { readonly do: 'push' } | { readonly do: 'shift' } | { readonly do: 'remove'; readonly at: number };
 const step: fc.Arbitrary<Step> = fc.oneof(
   fc.record({ do: fc.constant('push' as const) }),

@@ -139,7 +139,7 @@ export class RequestPool {
   /** A request that has ended while it was started. */
   #ended(request: Request, status: Status, wantsRequest: boolean): Status | Request {
     // Some end themselves inside their start, before the callback is set.
-    if (request.isCompleted) request.callback?.(request, request.status);
+    if (request.isCompleted) request.runCallback(request.status);
     else request.end(status);
     // The callback may have freed it.
     if (request.state === RequestState.FREE) return status === Status.INPROGRESS ? Status.OK : status;

@@ -28,6 +28,8 @@ export interface RequestOwner {
   /** A request that is observed has ended. */
   onObservedEnd(request: Request): void;
   freeRequest(request: Request): void;
+  /** A callback of the application has thrown this. */
+  onThrown(error: unknown): void;
   /** Ends a request that no transport or peer works on yet with CANCELED; false for others. */
   cancelRequest(request: Request): boolean;
 }
@@ -296,7 +298,17 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
       this.transfer = undefined;
     }
     this.dropMemory();
-    if (this.callback !== undefined) this.callback(this, status);
+    this.runCallback(status);
+  }
+
+  /** Calls the callback of the application, whose error does not concern the caller. */
+  runCallback(status: Status): void {
+    if (this.callback === undefined) return;
+    try {
+      this.callback(this, status);
+    } catch (error) {
+      this.#owner.onThrown(error);
+    }
   }
 
   /** Whether the local memory is as long as it was when the operation began. */
