@@ -191,6 +191,16 @@ function arrivalCases(fixture: MessageFixture): void {
     await fixture.expectAll(expected);
   });
 
+  it('once and unchanged if their handler makes progress', async () => {
+    const expected = Array.from({ length: 100 }, (_, i) => ({ id: i % 32, bytes: pattern(8 * (i + 1), i) }));
+    fixture.receiver.setAmHandler((id, frame) => {
+      fixture.arrived.push({ id, bytes: copyOf(frame) });
+      fixture.receiver.progress();
+    });
+    for (const { id, bytes } of expected) fixture.send(() => fixture.endpoint.amBcopy(id, new BytesPacker(bytes)));
+    await fixture.expectAll(expected);
+  });
+
   it('from any offset of a buffer, which can be reused at once', async () => {
     fixture.listen();
     const expected: Arrived[] = [];

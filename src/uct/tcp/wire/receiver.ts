@@ -86,7 +86,10 @@ export class Receiver {
   readonly #records: RecordStream | undefined;
   readonly #buffers: TcpBuffers;
   readonly #sink: FrameSink;
-  /** Received part of an incomplete frame. */
+  /** Received part of an incomplete frame: where it is in the shared memory, with end 0 if there is none or if another connection has received since. */
+  #partialAt = 0;
+  #partialEnd = 0;
+  /** The same in memory of its own. */
   #partial: Uint8Array | undefined = undefined;
   /** Bytes of padding after a body that are not received yet. */
   #padding = 0;
@@ -121,6 +124,8 @@ export class Receiver {
    * @returns bytes received; see {@link end}
    */
   receive(polls: number): number {
+    if (this.#buffers.isDelivering) return 0;
+    this.#buffers.claim(this);
     if (this.#isStalled && !this.#resume()) return 0;
     const { transmitter } = this.#sink;
     const { queued } = transmitter;
@@ -212,6 +217,7 @@ export class Receiver {
 
   /** Offset of the next read in the shared memory, such that the frame after the rest of a body is at a multiple of 8. */
   get #start(): number {
+    if (this.#partialEnd > 0) return this.#partialEnd;
     if (this.#partial !== undefined) return this.#partial.byteLength;
     const rest = (this.#inPayload ? this.#sink.payload.left : 0) + this.#padding;
     return -rest & 7;
@@ -219,34 +225,58 @@ export class Receiver {
 
   /** Bytes of room for the next read. */
   #room(): number {
-    return this.#expectsBulk && this.#partial === undefined
-      ? HEADER_READ_BYTES
-      : this.#buffers.rx.byteLength - this.#start;
+    return this.#expectsBulk && !this.#hasPartial ? HEADER_READ_BYTES : this.#buffers.rx.byteLength - this.#start;
   }
 
   /** Reads into the shared memory and delivers the frames in it. */
   #fill(bytesMax: number): number {
     const { rx } = this.#buffers;
-    const partial = this.#partial;
     const start = this.#start;
     const received =
       this.#records === undefined
         ? tcpRecv(this.#fd, rx.address + start, bytesMax)
         : this.#records.receive(rx.u8, start);
     if (received <= 0) return received;
-    if (partial !== undefined) rx.u8.set(partial);
-    this.#consume(partial === undefined ? start : 0, start + received);
+    this.#consume(this.#hasPartial ? this.#takePartial() : start, start + received);
     return received;
   }
 
   /** Delivers messages that waited for a handler; false while there is none. */
   #resume(): boolean {
-    const partial = this.#partial;
-    if (!this.#sink.hasHandler || partial === undefined) return false;
+    if (!this.#sink.hasHandler || !this.#hasPartial) return false;
     this.#isStalled = false;
-    this.#buffers.rx.u8.set(partial);
-    this.#consume(0, partial.byteLength);
+    const end = this.#start;
+    this.#consume(this.#takePartial(), end);
     return true;
+  }
+
+  get #hasPartial(): boolean {
+    return this.#partialEnd > 0 || this.#partial !== undefined;
+  }
+
+  /** Keeps the beginning of a frame: in place if the rest of it, and more, can be read behind it. */
+  #keepPartial(at: number, end: number): void {
+    const { rx, rxReadBytes } = this.#buffers;
+    const isInPlace = rx.byteLength - end >= rxReadBytes;
+    if (!isInPlace) rx.u8.copyWithin(0, at, end);
+    this.#partialAt = isInPlace ? at : 0;
+    this.#partialEnd = isInPlace ? end : end - at;
+  }
+
+  /** The start of the incomplete frame in the shared memory, from where its frame is read next. */
+  #takePartial(): number {
+    const at = this.#partialEnd > 0 ? this.#partialAt : 0;
+    if (this.#partial !== undefined) this.#buffers.rx.u8.set(this.#partial);
+    this.#partial = undefined;
+    this.#partialEnd = 0;
+    return at;
+  }
+
+  /** Called before another connection receives. */
+  vacate(): void {
+    if (this.#partialEnd === 0) return;
+    this.#partial = this.#buffers.rx.u8.slice(this.#partialAt, this.#partialEnd);
+    this.#partialEnd = 0;
   }
 
   /** Delivers the frames of one read. Their answers are sent together: each call of the kernel costs time, and a short segment at its end costs more. */
@@ -254,13 +284,15 @@ export class Receiver {
     const { transmitter } = this.#sink;
     const { isCorked } = transmitter;
     transmitter.isCorked = true;
+    this.#buffers.isDelivering = true;
     let used: number;
     try {
       used = this.#parse(from, end);
     } finally {
       transmitter.isCorked = isCorked;
+      this.#buffers.isDelivering = false;
     }
-    this.#partial = used === end ? undefined : this.#buffers.rx.u8.slice(used, end);
+    if (used < end) this.#keepPartial(used, end);
   }
 
   /** Delivers the frames in `[from, end)` of the shared memory; returns the offset of the first incomplete one. */

@@ -12,6 +12,15 @@ import { OutgoingPool } from './outgoing.ts';
 /** Offset at which frames are built, with room for an acknowledgement before them. */
 export const TX_START: number = HEADER_BYTES;
 
+/** Frames of the longest length in one read. */
+const FRAMES_PER_READ = 3;
+
+/** Has received into the memory. */
+interface RxOwner {
+  /** Copies what it still needs of the memory. */
+  vacate(): void;
+}
+
 /** A message in memory of the transport. */
 class TcpFrame implements AmFrame {
   readonly bytes: Uint8Array;
@@ -33,10 +42,16 @@ export class TcpBuffers {
   readonly tx: MappedMemory;
   readonly txFrame: TcpFrame;
   readonly rx: MappedMemory;
+  /** Least room for a read: the longest frame, or a record. */
+  readonly rxReadBytes: number;
   readonly rxFrame: TcpFrame;
+  /** Whether received frames are being delivered: a handler that calls progress does not receive over them. */
+  isDelivering = false;
   /** For one call at a time. */
   readonly pieces: TcpPieces = new TcpPieces();
   readonly pool: OutgoingPool;
+  /** The connection that has received last: the beginning of its next frame may be in the memory. */
+  #receiver: RxOwner | undefined;
 
   /**
    * @param txBytesMax longest message that is copied to be sent
@@ -49,14 +64,23 @@ export class TcpBuffers {
     const frameBytes = TX_START + HEADER_BYTES_MAX + txBytesMax + 8;
     this.tx = mapAnonymous(frameBytes);
     this.txFrame = new TcpFrame(this.tx);
-    // The rest of a frame, and as much again, or a record.
     const restBytes = HEADER_BYTES_MAX + rxBytesMax + 8;
-    this.rx = mapAnonymous(restBytes + (isEncrypted ? Math.max(restBytes, RECORD_PLAIN_BYTES_MAX) : restBytes));
+    this.rxReadBytes = isEncrypted ? Math.max(restBytes, RECORD_PLAIN_BYTES_MAX) : restBytes;
+    // The rest of a frame, and what is read behind it: several frames, of which at most one is incomplete.
+    this.rx = mapAnonymous(restBytes + FRAMES_PER_READ * this.rxReadBytes);
     this.rxFrame = new TcpFrame(this.rx);
     this.pool = new OutgoingPool(frameBytes);
   }
 
+  /** Called by a connection before it receives: what another one has left in the memory goes to that one. */
+  claim(receiver: RxOwner): void {
+    if (this.#receiver === receiver) return;
+    this.#receiver?.vacate();
+    this.#receiver = receiver;
+  }
+
   close(): void {
+    this.#receiver = undefined;
     this.pool.close();
     this.pieces.free();
     this.tx.close();
