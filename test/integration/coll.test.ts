@@ -363,6 +363,25 @@ describe('a rank', () => {
     await closeAll(ranks);
   });
 
+  it('that is gone fails the operation of a rank that waits for one which cannot begin it any more', async () => {
+    const ranks = await openTeam(fixture, 3);
+    const [first, root, gone] = ranks.map(({ team }) => team) as [Team, Team, Team];
+    // It needs no message of the rank that is gone.
+    const pending = first.broadcast(new Uint8Array(8), { root: 1 });
+    const failed = expect(pending).rejects.toMatchObject({ code: 'ERR_COLL_RANK_FAILED', details: { rank: 2 } });
+    await gone.close();
+    while (!root.lostRanks.includes(2)) {
+      ranks[1]!.worker.progress();
+      await new Promise(setImmediate);
+    }
+    await expect(root.broadcast(new Uint8Array(8), { root: 1 })).rejects.toMatchObject({
+      code: 'ERR_COLL_TEAM_FAILED',
+      details: { rank: 2 },
+    });
+    await failed;
+    await closeAll(ranks);
+  });
+
   it('that closes the team, or its worker, is named; the others make a new team', async () => {
     const ranks = await openTeam(fixture, 3);
     await ranks[2]!.team.close();

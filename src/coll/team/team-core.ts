@@ -120,19 +120,24 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
 
   /** Ranks that are lost. */
   get lostRanks(): number[] {
-    const { memberOf, members } = this.parts;
-    return memberOf.flatMap((member, rank) => (members.loss(member) === undefined ? [] : [rank]));
+    return [...this.parts.memberOf.keys()].filter((rank) => this.isLost(rank));
   }
 
   /**
-   * Checks that operations can begin.
+   * Checks that operations can begin. The team fails, on all ranks, if one is lost: the others may wait for this one in an operation that does not need it.
    * @throws UcxError ERR_CLOSED, ERR_COLL_TEAM_FAILED
    */
   checkUsable(): void {
     if (this.isClosed) throw closedError('team');
     if (this.failure !== undefined) throw teamFailed(this.failure);
-    const [lost] = this.lostRanks;
-    if (lost !== undefined) throw teamFailed(this.#lossOf(lost));
+    const { lostRanks } = this;
+    if (lostRanks.length > 0) {
+      // Ranks leave a team after it has lost one.
+      const gone = lostRanks.find((rank) => this.#loss(rank)?.isClosed === false);
+      const error = this.#lossError(gone ?? lostRanks[0]!);
+      this.failed(error);
+      throw teamFailed(error);
+    }
     if (this.#operations.size >= OPERATIONS_MAX) {
       throw statusError(Status.EXCEEDS_LIMIT, `begin operation ${OPERATIONS_MAX + 1} of a team at once`);
     }
@@ -169,7 +174,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   }
 
   isLost(rank: number): boolean {
-    return this.parts.members.loss(this.parts.memberOf[rank]!) !== undefined;
+    return this.#loss(rank) !== undefined;
   }
 
   issue(owner: IssueOwner, start: StartNbx, end: EndNbx): void {
@@ -191,10 +196,10 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   }
 
   lost(rank: number, status: Status, operation: Operation): void {
-    const loss = this.parts.members.loss(this.parts.memberOf[rank]!);
+    const loss = this.#loss(rank);
     const fail = (): void => {
       if (this.#operations.get(operation.sequence) === operation) {
-        this.failed(this.#lossOf(rank, loss ?? { status, isClosed: false }));
+        this.failed(this.#lossError(rank, loss ?? { status, isClosed: false }));
       }
     };
     if (loss?.isClosed === true) this.#later(fail);
@@ -306,7 +311,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   #memberLost(member: number, loss: Loss): void {
     const rank = this.parts.memberOf.indexOf(member);
     if (rank < 0) return;
-    const error = this.#lossOf(rank, loss);
+    const error = this.#lossError(rank, loss);
     const tell = (): void => {
       for (const operation of [...this.#operations.values()]) operation.rankLost(rank, error);
       this.parts.issuer.restart();
@@ -324,7 +329,11 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     this.#graces.add(timer);
   }
 
-  #lossOf(rank: number, loss: Loss | undefined = this.parts.members.loss(this.parts.memberOf[rank]!)): UcxError {
+  #loss(rank: number): Loss | undefined {
+    return this.parts.members.loss(this.parts.memberOf[rank]!);
+  }
+
+  #lossError(rank: number, loss: Loss | undefined = this.#loss(rank)): UcxError {
     const why = loss?.isClosed === true ? 'has closed the team' : 'is lost';
     return rankFailed(rank, loss?.status ?? Status.CONNECTION_RESET, why);
   }
