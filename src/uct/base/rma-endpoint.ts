@@ -1,8 +1,8 @@
-/** Base of endpoints of transports without messages, atomic operations and remote peers: each of these calls returns UNSUPPORTED. */
+/** Base of endpoints of transports without messages and atomic operations: each of these calls returns UNSUPPORTED. */
 
 import { Status } from '../../ucs/type/status.ts';
 
-/** Base of endpoints with put and get within one process only. */
+/** Base of endpoints with put and get only. */
 export abstract class RmaOnlyEndpoint {
   amShort(): Status {
     return Status.UNSUPPORTED;
@@ -16,7 +16,7 @@ export abstract class RmaOnlyEndpoint {
     return Status.UNSUPPORTED;
   }
 
-  /** The peer is this process, so it is always reachable. */
+  /** A peer that is this process is always reachable. */
   check(): Status {
     return Status.OK;
   }

@@ -5,23 +5,14 @@ import { Status, statusOf } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import { isInside } from '../../base/range.ts';
-import { RmaOnlyEndpoint } from '../../base/rma-endpoint.ts';
 import { Transfer } from '../../base/transfer-counters.ts';
 import { SHORT_BYTES_MAX } from '../base/card/dma-limits.ts';
-import { type DmaTransfers, ShortPuts } from '../base/dma-transfers.ts';
+import { DmaEndpoint } from '../base/dma-endpoint.ts';
 import { GaudiMemory, RegisteredMemory } from '../base/memory/gaudi-memory.ts';
 import type { CopyKey } from './copy-key.ts';
 
 /** The endpoint. */
-export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
-  readonly #shortPuts: ShortPuts = new ShortPuts();
-  readonly #transfers: DmaTransfers;
-
-  constructor(transfers: DmaTransfers) {
-    super();
-    this.#transfers = transfers;
-  }
-
+export class CopyEndpoint extends DmaEndpoint<CopyKey> implements UctEndpoint {
   putShort(
     source: Uint8Array,
     sourceOffset: number,
@@ -34,17 +25,17 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     if (!(memory instanceof GaudiMemory)) return Status.UNSUPPORTED;
     const refused = this.#checkShort(memory, remoteOffset, source, sourceOffset, byteLength);
     if (refused !== Status.OK) return refused;
-    const status = this.#transfers.putShort(
+    const status = this.transfers.putShort(
       source,
       sourceOffset,
       memory.dmaIn(),
       remoteOffset,
       byteLength,
       completion,
-      this.#shortPuts,
+      this.shortPuts,
     );
-    if (status < 0) return this.#transfers.counters.refused(status);
-    this.#transfers.counters.short(Transfer.PUT, byteLength);
+    if (status < 0) return this.transfers.counters.refused(status);
+    this.transfers.counters.short(Transfer.PUT, byteLength);
     return status;
   }
 
@@ -61,40 +52,13 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     const refused = this.#checkShort(memory, remoteOffset, target, targetOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const source = memory.dmaIn();
-    const status = this.#transfers.getShort(target, targetOffset, source, remoteOffset, byteLength, completion);
-    if (status < 0) return this.#transfers.counters.refused(status);
-    this.#transfers.counters.short(Transfer.GET, byteLength);
+    const status = this.transfers.getShort(target, targetOffset, source, remoteOffset, byteLength, completion);
+    if (status < 0) return this.transfers.counters.refused(status);
+    this.transfers.counters.short(Transfer.GET, byteLength);
     return status;
   }
 
-  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: CopyKey, completion: Completion): Status {
-    return this.#zcopy(iov, remoteOffset, rkey, completion, true);
-  }
-
-  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: CopyKey, completion: Completion): Status {
-    return this.#zcopy(iov, remoteOffset, rkey, completion, false);
-  }
-
-  cork(): void {
-    this.#transfers.dma.cork();
-  }
-
-  uncork(): void {
-    this.#transfers.dma.uncork();
-  }
-
-  flush(completion: Completion | undefined): Status {
-    return this.#transfers.counters.flush(this.#transfers.flush(completion, this.#shortPuts));
-  }
-
-  /** Transfers of one direction keep their order, those of different directions do not: the fence waits for all started ones. */
-  fence(): Status {
-    return this.#transfers.counters.fence(this.#transfers.flush(undefined, this.#shortPuts));
-  }
-
-  close(): void {}
-
-  #zcopy(
+  protected zcopy(
     iov: readonly IovEntry[],
     remoteOffset: number,
     rkey: CopyKey,
@@ -104,13 +68,13 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     const remote = rkey.memory;
     const total = this.#checkIov(iov, remoteOffset, remote);
     if (total < 0) return statusOf(total);
-    const { position, card } = this.#transfers;
+    const { position, card } = this.transfers;
     const there = remote.dmaIn(position, card.device);
     const at = remote.dmaOffset + remoteOffset;
     const remoteHost = remote instanceof RegisteredMemory ? remote : undefined;
-    const status = this.#transfers.list(iov, there, remoteHost, at, completion, isPut);
-    if (status < 0) return this.#transfers.counters.refused(status);
-    this.#transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total);
+    const status = this.transfers.list(iov, there, remoteHost, at, completion, isPut);
+    if (status < 0) return this.transfers.counters.refused(status);
+    this.transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total);
     return status;
   }
 
@@ -122,7 +86,7 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     localOffset: number,
     byteLength: number,
   ): Status {
-    if (memory.sysDevice !== this.#transfers.card.index) return Status.UNREACHABLE;
+    if (memory.sysDevice !== this.transfers.card.index) return Status.UNREACHABLE;
     if (!(byteLength > 0 && byteLength <= SHORT_BYTES_MAX) || !isInside(localOffset, byteLength, local.byteLength)) {
       return Status.INVALID_PARAM;
     }
@@ -131,18 +95,18 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
 
   /** Checks a list before any transfer; returns its bytes, or the reason. */
   #checkIov(iov: readonly IovEntry[], remoteOffset: number, remote: MdMemory): number {
-    const { iovMax } = this.#transfers;
+    const { iovMax } = this.transfers;
     if (iov.length > iovMax) throw invalidParam('iov', `must have at most ${iovMax} entries`, iov.length);
     let total = 0;
     for (let i = 0; i < iov.length; i++) {
       const entry = iov[i]!;
-      const refused = this.#transfers.checkSide(entry.memory, entry.offset, entry.byteLength);
+      const refused = this.transfers.checkSide(entry.memory, entry.offset, entry.byteLength);
       if (refused !== Status.OK) return refused;
       // A card cannot copy from host to host.
       if (entry.memory instanceof RegisteredMemory && remote instanceof RegisteredMemory) return Status.UNSUPPORTED;
       total += entry.byteLength;
     }
-    const refused = this.#transfers.checkSide(remote, remoteOffset, total);
+    const refused = this.transfers.checkSide(remote, remoteOffset, total);
     return refused === Status.OK ? total : refused;
   }
 }

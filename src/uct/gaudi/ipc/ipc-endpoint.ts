@@ -10,7 +10,8 @@ import { hasEnded, type ProcessIdentity } from '../../base/key/process-identity.
 import { isInBytes, isInside } from '../../base/range.ts';
 import { Transfer } from '../../base/transfer-counters.ts';
 import { IOV_MAX, SHORT_BYTES_MAX } from '../base/card/dma-limits.ts';
-import { type DmaTransfers, ShortPuts } from '../base/dma-transfers.ts';
+import { DmaEndpoint } from '../base/dma-endpoint.ts';
+import type { DmaTransfers } from '../base/dma-transfers.ts';
 import type { Channel } from './base/channels.ts';
 import { ownerGone, staleKey } from './base/ipc-errors.ts';
 import type { Imports } from './import/imports.ts';
@@ -27,17 +28,15 @@ export interface IpcEndpointHost {
 }
 
 /** The endpoint. */
-export class IpcEndpoint implements UctEndpoint {
+export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
   readonly #peer: ProcessIdentity;
   readonly #host: IpcEndpointHost;
-  readonly #transfers: DmaTransfers;
   readonly #position: number;
-  readonly #shortPuts: ShortPuts = new ShortPuts();
 
   constructor(peer: ProcessIdentity, host: IpcEndpointHost) {
+    super(host.transfers);
     this.#peer = peer;
     this.#host = host;
-    this.#transfers = host.transfers;
     this.#position = host.transfers.position;
   }
 
@@ -54,8 +53,8 @@ export class IpcEndpoint implements UctEndpoint {
     const position = this.#position;
     const { target } = this.#used(key);
     const at = key.offsets[position]! + remoteOffset;
-    const transfers = this.#transfers;
-    const status = transfers.putShort(source, sourceOffset, target, at, byteLength, completion, this.#shortPuts);
+    const transfers = this.transfers;
+    const status = transfers.putShort(source, sourceOffset, target, at, byteLength, completion, this.shortPuts);
     if (status < 0) return transfers.counters.refused(status);
     key.channels[position]!.count(byteLength, true);
     transfers.counters.short(Transfer.PUT, byteLength);
@@ -75,64 +74,31 @@ export class IpcEndpoint implements UctEndpoint {
     const position = this.#position;
     const source = this.#used(key).target;
     const at = key.offsets[position]! + remoteOffset;
-    const status = this.#transfers.getShort(target, targetOffset, source, at, byteLength, completion);
-    if (status < 0) return this.#transfers.counters.refused(status);
+    const status = this.transfers.getShort(target, targetOffset, source, at, byteLength, completion);
+    if (status < 0) return this.transfers.counters.refused(status);
     key.channels[position]!.count(byteLength, false);
-    this.#transfers.counters.short(Transfer.GET, byteLength);
+    this.transfers.counters.short(Transfer.GET, byteLength);
     return status;
   }
 
-  putZcopy(iov: readonly IovEntry[], remoteOffset: number, key: IpcKey, completion: Completion): Status {
-    return this.#zcopy(iov, remoteOffset, key, completion, true);
-  }
-
-  getZcopy(iov: readonly IovEntry[], remoteOffset: number, key: IpcKey, completion: Completion): Status {
-    return this.#zcopy(iov, remoteOffset, key, completion, false);
-  }
-
-  cork(): void {
-    this.#transfers.dma.cork();
-  }
-
-  uncork(): void {
-    this.#transfers.dma.uncork();
-  }
-
-  flush(completion: Completion | undefined): Status {
-    return this.#transfers.counters.flush(this.#transfers.flush(completion, this.#shortPuts));
-  }
-
-  /** Transfers of one direction keep their order, those of different directions do not: the fence waits for all started ones. */
-  fence(): Status {
-    return this.#transfers.counters.fence(this.#transfers.flush(undefined, this.#shortPuts));
-  }
-
-  amShort(): Status {
-    return Status.UNSUPPORTED;
-  }
-
-  amBcopy(): Status {
-    return Status.UNSUPPORTED;
-  }
-
-  atomic(): Status {
-    return Status.UNSUPPORTED;
-  }
-
-  check(): Status {
+  override check(): Status {
     if (!hasEnded(this.#peer)) return Status.OK;
     this.#host.explain(ownerGone(this.#peer));
     return Status.ENDPOINT_TIMEOUT;
   }
 
-  close(): void {}
-
-  #zcopy(iov: readonly IovEntry[], remoteOffset: number, key: IpcKey, completion: Completion, isPut: boolean): Status {
+  protected zcopy(
+    iov: readonly IovEntry[],
+    remoteOffset: number,
+    key: IpcKey,
+    completion: Completion,
+    isPut: boolean,
+  ): Status {
     if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} entries`, iov.length);
     let total = 0;
     for (let i = 0; i < iov.length; i++) {
       const entry = iov[i]!;
-      const refused = this.#transfers.checkSide(entry.memory, entry.offset, entry.byteLength);
+      const refused = this.transfers.checkSide(entry.memory, entry.offset, entry.byteLength);
       if (refused !== Status.OK) return this.#refuse(refused);
       total += entry.byteLength;
     }
@@ -144,10 +110,10 @@ export class IpcEndpoint implements UctEndpoint {
     const position = this.#position;
     const { target } = this.#used(key);
     const at = key.offsets[position]! + remoteOffset;
-    const status = this.#transfers.list(iov, target, undefined, at, completion, isPut);
-    if (status < 0) return this.#transfers.counters.refused(status);
+    const status = this.transfers.list(iov, target, undefined, at, completion, isPut);
+    if (status < 0) return this.transfers.counters.refused(status);
     key.channels[position]!.count(total, isPut);
-    this.#transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total);
+    this.transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total);
     return status;
   }
 
