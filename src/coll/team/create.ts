@@ -39,8 +39,8 @@ export interface TeamOptions {
   /** Id of the active messages of teams, equal on all ranks; the program must not use it otherwise. Default 65000. */
   readonly amId?: number;
   /**
-   * Time in milliseconds after which an operation that waits for ranks fails with ERR_COLL_TIMED_OUT, whatever they do. Default 0, no limit: then only the
-   * loss of a rank ends such an operation, within UCX_KEEPALIVE_INTERVAL.
+   * Time in milliseconds after which an operation that waits for ranks fails with ERR_COLL_TIMED_OUT. It ends when ranks that may still write to its memory have
+   * answered, or are lost. Default 0, no limit: then only the loss of a rank ends such an operation, within UCX_KEEPALIVE_INTERVAL.
    */
   readonly timeoutMs?: number;
 }
@@ -71,8 +71,8 @@ export async function createTeamAt(worker: Worker, options: TeamOptions, clock: 
   try {
     const own = introduce(worker, context, local, options);
     const all = readHellos(await exchange(packHello(own)), own);
-    members = new Members(
-      worker,
+    members = new Members(worker);
+    members.connect(
       all.map(({ address }) => address),
       rank,
     );

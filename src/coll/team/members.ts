@@ -18,26 +18,27 @@ export interface Loss {
 /** The other ranks of a team that was made by an exchange. */
 export class Members {
   readonly #worker: Worker;
-  readonly #endpoints: (Endpoint | undefined)[];
-  readonly #losses: (Loss | undefined)[];
+  readonly #endpoints: (Endpoint | undefined)[] = [];
+  readonly #losses: (Loss | undefined)[] = [];
   readonly #listeners: Set<(member: number, loss: Loss) => void> = new Set();
   #toItself: Endpoint | undefined;
   #users = 1;
   #isFailed = false;
 
+  constructor(worker: Worker) {
+    this.#worker = worker;
+  }
+
   /**
-   * Connects to all members.
+   * Connects to all members; {@link close} also after a failure.
    * @param addresses worker address of each
    * @param rank this one
    * @throws UcxError of Worker.endpoint
    */
-  constructor(worker: Worker, addresses: readonly Uint8Array[], rank: number) {
-    this.#worker = worker;
-    this.#losses = addresses.map(() => undefined);
-    this.#endpoints = [];
+  connect(addresses: readonly Uint8Array[], rank: number): void {
     for (const [member, address] of addresses.entries()) {
       const onError = (endpoint: Endpoint): void => this.#onLost(member, endpoint);
-      this.#endpoints.push(member === rank ? undefined : worker.endpoint(address, { onError }));
+      this.#endpoints.push(member === rank ? undefined : this.#worker.endpoint(address, { onError }));
     }
   }
 

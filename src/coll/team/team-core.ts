@@ -159,7 +159,10 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     if (hasEnded && params?.noImmediateCompletion !== true) return status;
     const staged = plan.isStaged ? ', on host fragments' : '';
     const protocol = `${call.signature.collective}/${plan.algorithm.name}${staged}`;
-    const request = new CollRequest(params, byteLength, protocol, () => this.#cancel(operation));
+    const request = new CollRequest(params, byteLength, protocol, {
+      cancel: () => this.#cancel(operation),
+      onThrown: (error) => this.parts.worker.onThrown(error),
+    });
     if (hasEnded) request.end(status, operation.failure);
     else operation.request = request;
     return request;
@@ -189,10 +192,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   }
 
   refuse(offer: Header): void {
-    const { sequence, signature, slice, round, byteLength } = offer;
-    const header = { ...this.#header(Kind.NOTICE, sequence, signature), slice, round, byteLength };
-    if (this.failure === undefined) this.#send(offer.from, { ...header, status: Status.CANCELED, offset: this.rank });
-    else this.#send(offer.from, { ...header, ...reasonOf(this.failure, this.rank) }, textOf(this.failure));
+    this.#refuse(offer, this.failure ?? rankFailed(this.rank, Status.CANCELED, 'does not send'));
   }
 
   lost(rank: number, status: Status, operation: Operation): void {
@@ -239,8 +239,8 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     else {
       // No schedule leaves messages behind: the sender means another operation.
       discard(message);
-      if (kind === Kind.READY) this.refuse(header);
       this.#mismatch(header);
+      if (kind === Kind.READY) this.refuse(header);
     }
   }
 
@@ -248,7 +248,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   shutDown(error: UcxError): void {
     this.isClosed = true;
     if (this.#operations.size > 0) this.failed(error);
-    for (const sequence of [...this.#future.keys()]) for (const { message } of this.#take(sequence)) discard(message);
+    this.#refuseFuture(error);
   }
 
   /** Leaves the worker; nothing is in progress any more. */
@@ -265,13 +265,18 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     if (this.failure !== undefined) return false;
     this.failure = error;
     for (const operation of [...this.#operations.values()]) operation.fail(error);
+    this.#refuseFuture(error);
+    return true;
+  }
+
+  /** Nothing is sent for operations that this rank has not begun. */
+  #refuseFuture(error: UcxError): void {
     for (const sequence of [...this.#future.keys()]) {
       for (const { header, message } of this.#take(sequence)) {
-        if (header.kind === Kind.READY) this.refuse(header);
+        if (header.kind === Kind.READY) this.#refuse(header, error);
         discard(message);
       }
     }
-    return true;
   }
 
   #deliver(operation: Operation, header: Header, message: Message): void {
@@ -280,8 +285,8 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
       return;
     }
     discard(message);
-    if (header.kind === Kind.READY) this.refuse(header);
     this.#mismatch(header);
+    if (header.kind === Kind.READY) this.refuse(header);
   }
 
   /** Compares the operation in which a rank waits with the one of this rank. That rank may not know yet that the team has failed. */
@@ -296,6 +301,12 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     if (own === undefined) return;
     if (isSame(own, signature)) this.#operations.get(sequence)?.onCheck(header);
     else this.#mismatch(header);
+  }
+
+  #refuse(offer: Header, error: UcxError): void {
+    const { sequence, signature, slice, round, byteLength } = offer;
+    const header = { ...this.#header(Kind.NOTICE, sequence, signature), slice, round, byteLength };
+    this.#send(offer.from, { ...header, ...reasonOf(error, this.rank) }, textOf(error));
   }
 
   #mismatch({ sequence, signature, from }: Header): void {
@@ -400,6 +411,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     const { worker, timeoutNs, clock } = this.parts;
     if (worker.closed) {
       this.#adopt(closedError('worker of the team'));
+      for (const operation of [...this.#operations.values()]) operation.abandon();
       return;
     }
     const stuck = [...this.#operations.values()].filter((one) => this.#marks.get(one) === one.marks && !one.hasFailed);

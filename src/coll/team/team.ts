@@ -181,7 +181,7 @@ export class Team implements AsyncDisposable {
     return this.#start('reduceScatter', send, recv, options, params);
   }
 
-  /** Reduces a vector of every rank; all ranks get the same bits. */
+  /** Reduces a vector of every rank; all ranks get the same bits, except those of a NaN. */
   allReduce(send: LocalMemory, recv: LocalMemory, options: ReduceOptions & SignalOption = {}): Promise<void> {
     return this.#run('allReduce', send, recv, options);
   }

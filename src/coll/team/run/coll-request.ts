@@ -4,6 +4,14 @@ import type { Request, RequestCallback, RequestParams } from '../../../ucp/api/o
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 
+/** What a request needs of its team. */
+export interface CollRequestOwner {
+  /** Cancels the operation; false when it is too late. */
+  cancel(): boolean;
+  /** The callback of the application has thrown this. */
+  onThrown(error: unknown): void;
+}
+
 /** A request. */
 export class CollRequest implements Request {
   status: Status = Status.INPROGRESS;
@@ -17,15 +25,15 @@ export class CollRequest implements Request {
   readonly atomicResult: bigint = 0n;
   readonly transport: undefined = undefined;
   readonly device: undefined = undefined;
-  readonly #cancel: () => boolean;
+  readonly #owner: CollRequestOwner;
   #isFree = false;
 
-  constructor(params: RequestParams | undefined, byteLength: number, protocol: string, cancel: () => boolean) {
+  constructor(params: RequestParams | undefined, byteLength: number, protocol: string, owner: CollRequestOwner) {
     this.callback = params?.callback;
     this.userData = params?.userData;
     this.byteLength = byteLength;
     this.protocol = protocol;
-    this.#cancel = cancel;
+    this.#owner = owner;
   }
 
   get isCompleted(): boolean {
@@ -36,7 +44,11 @@ export class CollRequest implements Request {
   end(status: Status, error: unknown): void {
     this.status = status;
     this.error = error;
-    this.callback?.(this, status);
+    try {
+      this.callback?.(this, status);
+    } catch (thrown) {
+      this.#owner.onThrown(thrown);
+    }
   }
 
   free(): void {
@@ -47,6 +59,6 @@ export class CollRequest implements Request {
   }
 
   cancel(): boolean {
-    return !this.isCompleted && this.#cancel();
+    return !this.isCompleted && this.#owner.cancel();
   }
 }

@@ -6,7 +6,8 @@ import { PUT_ACCESSES } from '../../../ucp/api/memory/protection.ts';
 import type { LocalMemory, RemoteKey } from '../../../ucp/api/operation/memory.ts';
 import type { Request, RequestParams } from '../../../ucp/api/operation/request.ts';
 import { copyBytes, moveBytes } from '../../../ucs/memory/copy-bytes.ts';
-import type { Status } from '../../../ucs/type/status.ts';
+import { statusError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { Region } from '../../schedule/schedule.ts';
 
 /** One memory of an operation, from a byte of it on. */
@@ -43,9 +44,15 @@ export function bind(memory: LocalMemory, offset: number, byteLength: number): B
   return { memory, offset, bytes: bytes?.subarray(offset, offset + byteLength) };
 }
 
-/** The place of a region. */
+/**
+ * The place of a region.
+ * @throws UcxError ERR_INVALID_ADDR if the program has detached, shrunk or unmapped the memory since it was bound
+ */
 export function placeOf({ memory, offset, bytes }: Bound, region: Region): Place {
   const { byteLength } = region;
+  const isGone =
+    memory instanceof Uint8Array ? memory.byteLength < offset + region.offset + byteLength : !memory.mapped;
+  if (isGone) throw statusError(Status.INVALID_ADDR, 'use memory that was detached or unmapped meanwhile');
   const part = bytes?.subarray(region.offset, region.offset + byteLength);
   return { memory, offset: offset + region.offset, byteLength, bytes: part };
 }

@@ -170,6 +170,12 @@ export class Operation implements SliceOwner {
     this.#endIfDone();
   }
 
+  /** Ends one that has failed without waiting for peers: no message can come any more. */
+  abandon(): void {
+    this.#forget(() => true);
+    this.#endIfDone();
+  }
+
   receivePart(part: Part): void {
     const at = this.#early.findIndex(({ header }) => isOf(part, header));
     if (at >= 0) {
@@ -193,6 +199,10 @@ export class Operation implements SliceOwner {
 
   copyHost(from: Uint8Array, to: Uint8Array): void {
     this.#copies.copyHost(from, to);
+  }
+
+  stepFailed(error: UcxError): void {
+    this.#host.failed(rankFailed(this.#host.rank, error.status, 'could not continue', error));
   }
 
   startCopy(run: SliceRun, from: Place, to: Place): void {
@@ -231,7 +241,7 @@ export class Operation implements SliceOwner {
       run.advance();
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      this.#host.failed(rankFailed(this.#host.rank, error.status, 'could not continue', error));
+      this.stepFailed(error);
     }
   }
 
@@ -287,8 +297,9 @@ export class Operation implements SliceOwner {
       },
       (status, error) => {
         if (key !== undefined) this.#host.keys.give(key);
-        if (status !== Status.OK) this.#host.refuse(offer);
         this.#partEnd(part, 'could not write to another rank')(status, error);
+        // Behind the failure: the refusal says why.
+        if (status !== Status.OK) this.#host.refuse(offer);
       },
     );
   }
@@ -324,9 +335,12 @@ export class Operation implements SliceOwner {
       discard(message);
       run.partEnded();
     } else if (!message.isRendezvous && place.bytes !== undefined) {
-      this.#copies.copyHost(message.data, place.bytes);
+      // Zero once its buffer is detached.
+      const isThere = place.bytes.byteLength === place.byteLength;
+      if (isThere) this.#copies.copyHost(message.data, place.bytes);
       discard(message);
-      run.partEnded();
+      if (isThere) run.partEnded();
+      else this.#failBy(this.#host.rank, Status.INVALID_ADDR, 'could not receive', undefined);
     } else {
       const kept = message.isView ? message.retain() : message;
       this.#issue(

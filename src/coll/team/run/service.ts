@@ -5,6 +5,7 @@
 
 import type { AmMessage } from '../../../ucp/api/active-message.ts';
 import type { ReceivedMessage } from '../../../ucp/api/awaited/received-message.ts';
+import type { RequestParams } from '../../../ucp/api/operation/request.ts';
 import type { Worker } from '../../../ucp/api/worker.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -15,6 +16,8 @@ export const COLL_AM_ID = 65_000;
 /** Ids of closed teams that are remembered, for messages that arrive late. */
 const CLOSED_MAX = 1024;
 const NO_BYTES = new Uint8Array(0);
+/** Parameters of answers, which have no caller: their requests go back when they have ended. */
+const ANSWER: RequestParams = { callback: (request) => request.free() };
 
 /** Receives the messages of a team. */
 export interface TeamMessages {
@@ -120,10 +123,10 @@ export class TeamService {
     const text = new TextEncoder().encode(`rank ${rank} has closed the team`);
     const failure = { ...header, kind: Kind.FAILURE, from: rank, offset: rank, status: Status.CONNECTION_RESET };
     const packed = writeHeader(new Uint8Array(HEADER_BYTES + text.byteLength), failure, text);
-    message.replyEndpoint.amSendNbx(this.#amId, packed, NO_BYTES, 0, 0);
+    message.replyEndpoint.amSendNbx(this.#amId, packed, NO_BYTES, 0, 0, ANSWER);
     if (header.kind === Kind.CHECK) return;
     const refusal = { ...failure, kind: Kind.NOTICE };
-    message.replyEndpoint.amSendNbx(this.#amId, writeHeader(packed, refusal, text), NO_BYTES, 0, 0);
+    message.replyEndpoint.amSendNbx(this.#amId, writeHeader(packed, refusal, text), NO_BYTES, 0, 0, ANSWER);
   }
 }
 

@@ -1,5 +1,6 @@
 /** Runs the schedule of one slice: round after round, as messages and copies end. The operation sends and receives. */
 
+import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { reduceBytes } from '../../dtype/reduce.ts';
 import type { LocalStep, Region, Round, Schedule, Transfer } from '../../schedule/schedule.ts';
 import type { Signature } from '../wire/header.ts';
@@ -26,6 +27,8 @@ export interface SliceOwner {
   startCopy(run: SliceRun, from: Place, to: Place): void;
   /** Copies host bytes. */
   copyHost(from: Uint8Array, to: Uint8Array): void;
+  /** A step could not be run. */
+  stepFailed(error: UcxError): void;
   sliceEnded(run: SliceRun): void;
 }
 
@@ -69,19 +72,27 @@ export class SliceRun {
   advance(): void {
     if (this.#isAdvancing) return;
     this.#isAdvancing = true;
-    while (this.#pending === 0 && !this.#owner.hasFailed) {
-      const step = this.schedule.rounds[this.#next - 1]?.steps[this.#step];
-      if (step !== undefined) {
-        this.#step += 1;
-        this.#run(step);
-      } else if (this.#next < this.schedule.rounds.length) {
-        this.#begin(this.schedule.rounds[this.#next]!);
-      } else {
-        this.#pending = -1;
-        this.#owner.sliceEnded(this);
-      }
+    try {
+      while (this.#pending === 0 && !this.#owner.hasFailed) this.#advanceOnce();
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      this.#owner.stepFailed(error);
+    } finally {
+      this.#isAdvancing = false;
     }
-    this.#isAdvancing = false;
+  }
+
+  #advanceOnce(): void {
+    const step = this.schedule.rounds[this.#next - 1]?.steps[this.#step];
+    if (step !== undefined) {
+      this.#step += 1;
+      this.#run(step);
+    } else if (this.#next < this.schedule.rounds.length) {
+      this.#begin(this.schedule.rounds[this.#next]!);
+    } else {
+      this.#pending = -1;
+      this.#owner.sliceEnded(this);
+    }
   }
 
   #begin({ id, sends, receives }: Round): void {
