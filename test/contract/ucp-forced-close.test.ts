@@ -32,6 +32,8 @@ function start({ kind, one, two }: Pair, endpoint: Endpoint): InFlight {
     endpoint.getNbx(target, 0, BYTES, rkey, 0, KEEP),
     ...Array.from({ length: BLOCKS }, (_, i) => endpoint.putNbx(near[0]!, i * BLOCK, BLOCK, rkey, i * BLOCK, KEEP)),
     endpoint.putListNbx([{ local: near[0]!, rkey, byteLength: 512, count: 1000 }], KEEP),
+    endpoint.streamSendNbx(near[0]!, 0, BYTES, KEEP),
+    endpoint.streamSendNbx(near[0]!, 0, BLOCK, KEEP),
     endpoint.flushNbx(KEEP),
   ];
   for (let i = 0; i < 20; i++) one.worker.progress();

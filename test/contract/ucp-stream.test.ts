@@ -269,6 +269,45 @@ describe('streams of concurrent sends', () => {
   });
 });
 
+describe('a stream whose memory is lost in the queue of a socket', () => {
+  const fixture = usePairs();
+
+  it('has the credit of what did not leave', async () => {
+    const pair = await fixture.pair(connectionKind('tcp'), { UCX_TCP_SNDBUF: '64k', UCX_TCP_RCVBUF: '64k' });
+    const { one, two, ab, ba } = pair;
+    const byteLength = 3_000_000;
+    const creditOf = (): number =>
+      Math.min(...one.context.snapshot().workers[0]!.endpoints.map(({ creditBytes = 0 }) => creditBytes));
+    const credit = creditOf();
+    let lost = 0;
+    // More than all credit together.
+    for (let round = 0; round < 20; round++) {
+      const bytes = new Uint8Array(byteLength);
+      const memory = one.context.memMap({ buffer: bytes });
+      const send = asRequest(ab.streamSendNbx(memory, 0, byteLength, KEEP));
+      structuredClone(bytes.buffer, { transfer: [bytes.buffer] });
+      await driveUntil(pair, () => send.isCompleted);
+      if (send.status !== Status.OK) {
+        expect(send.status).toBe(Status.INVALID_ADDR);
+        lost += 1;
+      }
+      send.free();
+      one.context.memUnmap(memory);
+      await driveIdle(pair);
+      while (ba.streamRecvData() !== undefined);
+    }
+    expect(lost).toBeGreaterThan(0);
+    // The peer gives credit back in halves.
+    expect(creditOf()).toBeGreaterThan(credit / 4);
+    const [source, target] = [mappedOf(one, 'registered', byteLength), mappedOf(two, 'registered', byteLength)];
+    await fill(one, source, pattern(byteLength, 7));
+    await serving(pair, () => Promise.all([ab.streamSend(source), ba.streamRecv(target, { waitAll: true })]));
+    expectSame(target.bytes!, pattern(byteLength, 7));
+    unmap(one, source);
+    unmap(two, target);
+  });
+});
+
 describe('a stream into device memory', () => {
   const fixture = usePairs();
 

@@ -18,6 +18,7 @@ import { CreditCode } from '../wire/credit.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
 import { STREAM_ASKED, STREAM_BYTES, writeStream } from '../wire/stream.ts';
+import { passedOn, ZcopyMessages } from './zcopy-messages.ts';
 
 /** Bytes of a send that have credit, in messages of at most `messageBytes`. */
 interface Allowance {
@@ -46,12 +47,14 @@ export class OutgoingStream {
   /** Whether the peer was told that this end waits to be asked. */
   #hasTold = false;
   readonly #pump: SendRequest;
+  readonly #zcopies: ZcopyMessages;
 
   constructor(host: ProtocolHost, staging: Staging, connection: Connection) {
     this.#host = host;
     this.#staging = staging;
     this.#connection = connection;
     this.#pump = new SendRequest(host);
+    this.#zcopies = new ZcopyMessages(host, connection, () => this.resume());
   }
 
   /** True while device memory is copied. */
@@ -77,8 +80,7 @@ export class OutgoingStream {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     if (this.#waiting.length > 0 || this.#isStaging) return this.#wait(request);
     if (!areHost(request.pieces)) return this.#stage(request);
-    const status = this.#sendRest(request);
-    return status ?? this.#wait(request);
+    return this.#sendRest(request) ?? this.#wait(request);
   };
 
   /** Called when there is credit. */
@@ -129,33 +131,49 @@ export class OutgoingStream {
       const request = this.#isStaging ? undefined : this.#waiting[0];
       if (request === undefined) return Status.OK;
       if (!areHost(request.pieces)) {
-        this.#waiting.shift();
-        request.release = undefined;
-        this.#connection.forget(request);
+        this.#unwait(request);
         this.#stage(request);
         continue;
       }
       const status = this.#sendRest(request);
       if (status === undefined) return Status.OK;
       if (status === Status.NO_RESOURCE) return status;
-      request.end(status);
+      if (status === Status.INPROGRESS) this.#unwait(request);
+      else request.end(status);
     }
   };
 
-  /** Sends the rest of host memory, message by message, continuing where it stopped; undefined if it has to wait for credit. */
+  /** The first of the waiting requests ends by itself. */
+  #unwait(request: SendRequest): void {
+    this.#waiting.shift();
+    request.release = undefined;
+    this.#connection.forget(request);
+  }
+
+  /** Sends the rest of host memory, continuing where it stopped; returns like Request.start, or undefined if it has to wait for credit. */
   #sendRest(request: SendRequest): Status | undefined {
+    const status = this.#sendMessages(request);
+    return status === undefined || status === Status.NO_RESOURCE ? status : passedOn(request, status);
+  }
+
+  #sendMessages(request: SendRequest): Status | undefined {
     const connection = this.#connection;
     if (connection.failure !== Status.OK) return connection.failure;
     if (!areMapped(request.pieces)) return Status.INVALID_ADDR;
     while (request.done < request.byteLength) {
       const message = this.#messageOf(request.byteLength - request.done);
       if (message === undefined) return undefined;
-      const status = this.#send(request.pieces, request.done, message.byteLength, message.isAsked);
+      const status = this.#sendMessage(request, message);
       if (status !== Status.OK) return status;
       this.#take(message);
       request.done += message.byteLength;
     }
     return Status.OK;
+  }
+
+  #sendMessage(request: SendRequest, { byteLength, cost, isAsked }: Allowance): Status {
+    const status = isAsked ? Status.UNSUPPORTED : this.#zcopies.send(request, byteLength, cost);
+    return status === Status.UNSUPPORTED ? this.#send(request.pieces, request.done, byteLength, isAsked) : status;
   }
 
   #send(pieces: readonly LocalPiece[], from: number, byteLength: number, isAsked: boolean): Status {

@@ -41,9 +41,16 @@ export class SendRequest extends Request {
   amHeader: Uint8Array = NO_BYTES;
   /** Key of the memory, for a receiver that reads it. */
   key: MessageKey | undefined = undefined;
+  /** Whether transports have got all that is sent: it ends when they do not use its memory any more. */
+  isPassedOn = false;
 
   override get protocol(): string {
     return `${this.operation}/${this.protocolName}`;
+  }
+
+  override begin(connection: Connection | undefined, lane: Lane | undefined): void {
+    super.begin(connection, lane);
+    this.isPassedOn = false;
   }
 
   start(): Status {

@@ -29,7 +29,7 @@ export const NO_MEMORY: MdMemory = {
 };
 
 /** The one entry of a request's zero-copy list. */
-class RequestEntry implements IovEntry {
+export class RequestEntry implements IovEntry {
   memory: MdMemory = NO_MEMORY;
   offset = 0;
   byteLength = 0;
