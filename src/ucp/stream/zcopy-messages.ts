@@ -8,7 +8,7 @@ import type { Completion } from '../../uct/api/iface.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { SendRequest } from '../base/request/message-request.ts';
 import type { Connection, Request } from '../base/request/request.ts';
-import { RequestEntry } from '../base/request/rma-request.ts';
+import { NO_MEMORY, RequestEntry } from '../base/request/rma-request.ts';
 import { MessageId } from '../wire/message.ts';
 import { STREAM_BYTES, writeStream } from '../wire/stream.ts';
 
@@ -79,9 +79,11 @@ export class ZcopyMessages {
     request.count += 1;
     request.abandon = endUnused;
     const header = writeStream(remoteId, 0);
+    const [entry] = this.#iov;
     const status = amLane!.endpoint.amZcopy!(MessageId.STREAM, header, header.length, this.#iov, message);
+    entry.memory = NO_MEMORY;
     if (status === Status.INPROGRESS) {
-      trace?.sent(id, MessageId.STREAM, header, this.#iov[0].byteLength);
+      trace?.sent(id, MessageId.STREAM, header, entry.byteLength);
       return Status.OK;
     }
     request.count -= 1;
