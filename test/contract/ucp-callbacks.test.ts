@@ -3,9 +3,10 @@
  * no request is lost by it, and no error is hidden.
  */
 
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { type Request, Status } from '../../src/index.ts';
 import { CONNECTION_KINDS, connectionKind, expectSame, type Pair, pattern, usePairs } from '../fixtures/pair.ts';
+import { useUncaught } from '../fixtures/uncaught.ts';
 
 const ID = 21;
 const COUNT = 200;
@@ -118,20 +119,7 @@ describe.each(CONNECTION_KINDS)('callbacks over $name', (kind) => {
 
 describe('an error of a callback outside of progress', () => {
   const fixture = usePairs();
-  const uncaught: unknown[] = [];
-  let listeners: NodeJS.UncaughtExceptionListener[];
-
-  beforeEach(() => {
-    listeners = process.listeners('uncaughtException');
-    process.removeAllListeners('uncaughtException');
-    process.on('uncaughtException', (error) => uncaught.push(error));
-  });
-
-  afterEach(() => {
-    process.removeAllListeners('uncaughtException');
-    for (const listener of listeners) process.on('uncaughtException', listener);
-    uncaught.length = 0;
-  });
+  const uncaught = useUncaught();
 
   it('is uncaught when the job ends, and the call returns what it has done', async () => {
     const { ab, one, two } = await fixture.pair(connectionKind('loopback over self alone'));

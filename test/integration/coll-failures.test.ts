@@ -5,6 +5,7 @@ import { createTeam, localExchange, type Team } from '../../src/coll/index.ts';
 import type { Request, UcxError } from '../../src/index.ts';
 import { useContexts } from '../fixtures/contexts.ts';
 import { onAll, openTeam, type Rank } from '../fixtures/teams.ts';
+import { useUncaught } from '../fixtures/uncaught.ts';
 
 const fixture = useContexts();
 
@@ -93,44 +94,6 @@ describe('operations that fail in the middle', () => {
     await closeAll(ranks);
   });
 
-  it('call every callback, also behind one that throws', async () => {
-    const thrown: unknown[] = [];
-    const catchThrown = (error: unknown): void => {
-      thrown.push(error);
-    };
-    const ranks = await openTeam(fixture, 2);
-    const others = process.listeners('uncaughtException');
-    process.removeAllListeners('uncaughtException');
-    // Operations end in progress, or when a timer fires.
-    process.on('uncaughtException', catchThrown);
-    try {
-      const ended: number[] = [];
-      for (let operation = 0; operation < 3; operation++) {
-        const callback = (_: Request, status: number): void => {
-          ended.push(status);
-          throw new Error('of the application');
-        };
-        const recv = new Uint8Array(8);
-        ranks[0]!.team.allReduceNbx(new Uint8Array(8), recv, {}, { noImmediateCompletion: true, callback });
-      }
-      const closed = ranks[1]!.team.close();
-      while (thrown.length < 3) {
-        try {
-          await progressUntil(ranks, () => thrown.length >= 3);
-        } catch (error) {
-          catchThrown(error);
-        }
-      }
-      expect(ended).toHaveLength(3);
-      await closed;
-      await closeAll(ranks);
-      expect(thrown).toHaveLength(3);
-    } finally {
-      process.off('uncaughtException', catchThrown);
-      for (const other of others) process.on('uncaughtException', other);
-    }
-  });
-
   it('fail on all ranks with the reason', async () => {
     for (const length of [400_000, LENGTH]) {
       const ranks = await openTeam(fixture, 3);
@@ -147,6 +110,37 @@ describe('operations that fail in the middle', () => {
       await closeAll(ranks);
       await fixture.close();
     }
+  });
+});
+
+describe('callbacks of operations that fail', () => {
+  const uncaught = useUncaught();
+
+  it('are all called, also behind one that throws', async () => {
+    const ranks = await openTeam(fixture, 2);
+    const ended: number[] = [];
+    for (let operation = 0; operation < 3; operation++) {
+      const callback = (_: Request, status: number): void => {
+        ended.push(status);
+        throw new Error('of the application');
+      };
+      const recv = new Uint8Array(8);
+      ranks[0]!.team.allReduceNbx(new Uint8Array(8), recv, {}, { noImmediateCompletion: true, callback });
+    }
+    const closed = ranks[1]!.team.close();
+    // Operations end in progress, or when a timer fires.
+    const thrown: unknown[] = [];
+    while (thrown.length + uncaught.length < 3) {
+      try {
+        await progressUntil(ranks, () => thrown.length + uncaught.length >= 3);
+      } catch (error) {
+        thrown.push(error);
+      }
+    }
+    expect(ended).toHaveLength(3);
+    await closed;
+    await closeAll(ranks);
+    expect(thrown.length + uncaught.length).toBe(3);
   });
 });
 

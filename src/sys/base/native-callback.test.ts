@@ -1,5 +1,6 @@
-import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { CompilerFolder, compilerSkipReason } from '../../../test/fixtures/c-library.ts';
+import { useUncaught } from '../../../test/fixtures/uncaught.ts';
 import { DynamicLibrary } from './dynamic-library.ts';
 import { NativeCallback, openNativeCallbacks } from './native-callback.ts';
 import { allocateScratch } from './scratch.ts';
@@ -17,20 +18,7 @@ if (reason !== undefined) console.info(`libraries of C not compiled: ${reason}`)
 const folder = new CompilerFolder();
 afterAll(() => folder[Symbol.dispose]());
 
-/** Exceptions that became uncaught, recorded instead of ending the test. */
-let uncaught: unknown[] = [];
-let listeners: NodeJS.UncaughtExceptionListener[] = [];
-
-beforeEach(() => {
-  uncaught = [];
-  listeners = process.listeners('uncaughtException');
-  process.removeAllListeners('uncaughtException');
-  process.on('uncaughtException', (error) => uncaught.push(error));
-});
-afterEach(() => {
-  process.removeAllListeners('uncaughtException');
-  for (const listener of listeners) process.on('uncaughtException', listener);
-});
+const uncaught = useUncaught();
 
 function nextIteration(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));

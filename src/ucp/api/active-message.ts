@@ -86,8 +86,8 @@ export interface RendezvousAmMessage extends AmMessageBase {
 export type AmMessage = EagerAmMessage | RendezvousAmMessage;
 
 /**
- * Handler of active messages, called inside `progress()`. It may send; see Worker.progress for an error of it. The object is reused for the next message: after the handler
- * only the result of `retain()` is valid.
+ * Handler of active messages, called inside `progress()`. It may send; see Worker.progress for an error of it. The object is reused for the next message: after
+ * the handler only the result of `retain()` is valid.
  */
 export type AmCallback = (message: AmMessage) => void;
 

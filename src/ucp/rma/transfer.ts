@@ -1,11 +1,13 @@
 /** One put or get over one lane: fills its request, and starts it. Which lane and protocol is decided in plan.ts. */
 
-import type { Status } from '../../ucs/type/status.ts';
+import { statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { hostBytes } from '../api/memory/local-bytes.ts';
 import { type Connection, notInitialized } from '../base/request/request.ts';
 import type { RmaRequest } from '../base/request/rma-request.ts';
-import type { LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
+import { type EntryOwner, type MappedMemoryIndex, setMappedEntry } from '../mem/mapped-entry.ts';
+import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, Operation, Protocol } from '../proto/selection.ts';
@@ -29,8 +31,7 @@ export function initRma(
 }
 
 /** Finds the mapped memory that contains host bytes, and registers bytes that are not mapped. */
-export interface MappedMemoryIndex {
-  handleOf(bytes: Uint8Array): MemoryHandle | undefined;
+export interface LocalMemoryIndex extends MappedMemoryIndex {
   readonly registrars: readonly OperationRegistrar[];
 }
 
@@ -43,7 +44,7 @@ export function initLocal(
   local: LocalMemory,
   offset: number,
   byteLength: number,
-  context: MappedMemoryIndex,
+  context: LocalMemoryIndex,
 ): void {
   request.byteLength = byteLength;
   request.localOffset = offset;
@@ -51,9 +52,8 @@ export function initLocal(
   else initEntry(request, local, offset, byteLength, request.lane!.md.index, context);
 }
 
-/** The owner of the one entry of a zero-copy list. It registers host memory that is not mapped. */
-export interface EntryOwner {
-  setEntry(memory: MdMemory, offset: number, byteLength: number): void;
+/** Registers host memory that is not mapped. */
+export interface RegisteringOwner extends EntryOwner {
   register(registrar: OperationRegistrar, bytes: Uint8Array): MdMemory;
 }
 
@@ -62,23 +62,17 @@ export interface EntryOwner {
  * @param md index of the memory domain
  */
 export function initEntry(
-  owner: EntryOwner,
+  owner: RegisteringOwner,
   local: LocalMemory,
   offset: number,
   byteLength: number,
   md: number,
-  context: MappedMemoryIndex,
+  context: LocalMemoryIndex,
 ): void {
-  if (!(local instanceof Uint8Array)) {
-    owner.setEntry(local.mdMemory[md]!, offset, byteLength);
-    return;
-  }
-  const handle = context.handleOf(local);
-  const part = handle?.mdMemory[md];
-  if (handle?.bytes !== undefined && part !== undefined) {
-    owner.setEntry(part, local.byteOffset - handle.bytes.byteOffset + offset, byteLength);
-    return;
-  }
+  if (setMappedEntry(owner, local, offset, byteLength, md, context)) return;
+  // Mapped memory without a registration is not moved without a copy.
+  if (!(local instanceof Uint8Array))
+    throw statusError(Status.UNSUPPORTED, 'use memory that a lane has not registered');
   const isShared = local.byteLength < local.buffer.byteLength && local.buffer.byteLength <= SHARED_BYTES_MAX;
   const registered = isShared ? new Uint8Array(local.buffer) : local;
   const memory = owner.register(context.registrars[md]!, registered);

@@ -9,6 +9,7 @@ import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { SendRequest } from '../base/request/message-request.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { NO_MEMORY, RequestEntry } from '../base/request/rma-request.ts';
+import { setMappedEntry } from '../mem/mapped-entry.ts';
 import { MessageId } from '../wire/message.ts';
 import { STREAM_BYTES, writeStream } from '../wire/stream.ts';
 
@@ -59,16 +60,10 @@ export class ZcopyMessages {
     const zcopyMax = amLane?.iface.attributes.am.zcopyBytesMax ?? 0;
     if (byteLength < zcopyThreshold || STREAM_BYTES + byteLength > zcopyMax || pieces.length > 1)
       return Status.UNSUPPORTED;
-    const { memory: local, offset } = pieces[0]!;
-    const handle = local instanceof Uint8Array ? this.#host.context.handleOf(local) : local;
-    const memory = handle?.mdMemory[amLane!.md.index];
-    if (memory === undefined) return Status.UNSUPPORTED;
-    const base = local instanceof Uint8Array ? local.byteOffset - handle!.bytes!.byteOffset : 0;
-    const [entry] = this.#iov;
-    entry.memory = memory;
-    entry.offset = base + offset + done;
-    entry.byteLength = byteLength;
-    return this.#start(request, cost);
+    const { memory, offset } = pieces[0]!;
+    const { context } = this.#host;
+    const isMapped = setMappedEntry(this.#iov[0], memory, offset + done, byteLength, amLane!.md.index, context);
+    return isMapped ? this.#start(request, cost) : Status.UNSUPPORTED;
   }
 
   #start(request: SendRequest, cost: number): Status {

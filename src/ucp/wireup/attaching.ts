@@ -91,7 +91,7 @@ export class Attaching {
       if (connection.remoteId === NO_ENDPOINT && connection.failure === Status.OK) late.push(connection);
       this.delete(connection);
     }
-    // First, because the callbacks below are the application's, and may throw.
+    // First, because the callbacks below are the application's.
     this.#arm();
     for (const connection of late) this.#onLate(connection);
   }

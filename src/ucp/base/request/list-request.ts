@@ -150,13 +150,10 @@ export class ListRequest extends Request implements FlushedList {
 
   override end(outcome: Status): void {
     const { connection } = this;
-    // The callback may throw, or start the request again.
+    // The callback may start the request again.
     const start = connection?.notifications.remove(this);
-    try {
-      super.end(outcome);
-    } finally {
-      if (start !== undefined) connection?.notifications.release(start);
-    }
+    super.end(outcome);
+    if (start !== undefined) connection?.notifications.release(start);
   }
 
   onTurn(): void {

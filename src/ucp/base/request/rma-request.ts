@@ -28,11 +28,17 @@ export const NO_MEMORY: MdMemory = {
   live: false,
 };
 
-/** The one entry of a request's zero-copy list. */
+/** The one entry of a zero-copy list. */
 export class RequestEntry implements IovEntry {
   memory: MdMemory = NO_MEMORY;
   offset = 0;
   byteLength = 0;
+
+  setEntry(memory: MdMemory, offset: number, byteLength: number): void {
+    this.memory = memory;
+    this.offset = offset;
+    this.byteLength = byteLength;
+  }
 }
 
 /** A put or get. */
@@ -68,10 +74,7 @@ export class RmaRequest extends Request {
 
   /** Points the zero-copy list at one piece of memory. */
   setEntry(memory: MdMemory, offset: number, byteLength: number): void {
-    const [entry] = this.iov;
-    entry.memory = memory;
-    entry.offset = offset;
-    entry.byteLength = byteLength;
+    this.iov[0].setEntry(memory, offset, byteLength);
   }
 
   /** Registers host memory until the operation ends. */

@@ -14,7 +14,7 @@ import type { OperationRegistrar } from '../../mem/memory-map.ts';
 import type { RemoteKey } from '../../mem/remote-key.ts';
 import { type Candidate, costNs, Operation, type Plan, Protocol } from '../../proto/selection.ts';
 import { chooseCandidate, planFor } from '../plan.ts';
-import { type EntryOwner, initEntry, type MappedMemoryIndex } from '../transfer.ts';
+import { initEntry, type LocalMemoryIndex, type RegisteringOwner } from '../transfer.ts';
 
 /** The operation with this name. */
 export function operationOf(operation: 'put' | 'get'): Operation {
@@ -34,7 +34,7 @@ export const MAPPED_ONLY: BlockRegistrar = {
 };
 
 /** A block. It is itself the one entry of a zero-copy list, because a move has thousands of blocks, and each further object is a cache miss. */
-export class PlannedBlock implements EntryOwner, IovEntry {
+export class PlannedBlock implements RegisteringOwner, IovEntry {
   readonly local: LocalMemory;
   readonly localOffset: number;
   readonly rkey: RemoteKey;
@@ -64,7 +64,7 @@ export class PlannedBlock implements EntryOwner, IovEntry {
     operation: Operation,
     { local, localOffset, rkey, remoteOffset, byteLength, entry }: ListBlock,
     connection: PeerConnection,
-    context: MappedMemoryIndex,
+    context: LocalMemoryIndex,
     registrar: BlockRegistrar,
     candidate?: Candidate,
   ) {
