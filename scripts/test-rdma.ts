@@ -18,6 +18,7 @@ import {
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
+import { clientServerBuild } from '../test/fixtures/client-server-build.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const PROGRAM = join(ROOT, 'dist/programs/rdma-guest-program.js');
@@ -109,8 +110,7 @@ function fetchKernel(folder: string): string | undefined {
 
 /** Compiles a C peer of the engine over libucp; without compiler or headers there is none, and the guest says so. */
 function compileExample(folder: string): void {
-  const source = `/usr/share/doc/libucx-dev/examples/${EXAMPLE}.c`;
-  run('gcc', ['-O1', '-w', '-o', join(folder, EXAMPLE), source, '-lucp', '-lucs']);
+  run('gcc', clientServerBuild(ROOT, join(folder, EXAMPLE)));
 }
 
 function makeInitrd(folder: string, kernel: string): void {

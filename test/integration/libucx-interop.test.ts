@@ -19,6 +19,7 @@ import {
   startClientServerServer,
   startPerftestClient,
   startPerftestServer,
+  type UcxProgram,
 } from '../fixtures/ucx-programs.ts';
 
 const { skipReason } = installedLibucp();
@@ -50,17 +51,17 @@ async function send(endpoint: Endpoint, { mode }: ClientServerOptions, message: 
   else await endpoint.amSend(AM_ID, message);
 }
 
-/** Receives messages of the client that connects; `onListening` runs when the listener exists. */
+/** Receives the messages of a client that is started when the listener exists. */
 async function receiveAll(
   worker: Worker,
   options: ClientServerOptions,
-  startClient: (port: number) => void,
+  startClient: (port: number) => UcxProgram,
 ): Promise<Uint8Array[]> {
   const { mode, iterations = 1 } = options;
   const byteLength = clientServerMessage(options).length;
   await using listener = worker.listener({ port: 0 });
   await using messages = worker.messages(AM_ID);
-  startClient(listener.port);
+  const client = startClient(listener.port);
   const { value: request } = await listener[Symbol.asyncIterator]().next();
   const endpoint = request!.accept({ onError: () => undefined });
   const received: Uint8Array[] = [];
@@ -71,7 +72,9 @@ async function receiveAll(
     else expect(await (await messages.next()).value!.into(bytes)).toBe(byteLength);
     received.push(bytes);
   }
+  client.endInput();
   await endpoint.close();
+  expect(await client.ended()).toBe(0);
   return received;
 }
 
@@ -120,15 +123,12 @@ describe.skipIf(example.reason !== undefined)('ucp_client_server', () => {
     await program.stop();
   });
 
-  // It closes by force when its message has left the call, and under load occasionally before it has left the machine.
   it.each(EXCHANGES)('as client sends $mode messages of $size bytes', async (options) => {
     const context = await openLibucx(OVER_TCP);
-    let client: ReturnType<typeof startClientServerClient> | undefined;
-    const received = await receiveAll(context.worker(), options, (port) => {
-      client = startClientServerClient(example.path!, { ...options, port });
-    });
+    const received = await receiveAll(context.worker(), options, (port) =>
+      startClientServerClient(example.path!, { ...options, port }),
+    );
     for (const bytes of received) expect(Buffer.from(bytes).equals(clientServerMessage(options))).toBe(true);
-    expect(await client!.ended()).toBe(0);
   });
 });
 
