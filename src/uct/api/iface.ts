@@ -283,8 +283,9 @@ export interface UctEndpoint {
   /** Gets bytes into registered memory; otherwise like `putZcopy`, in the other direction. */
   getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
   /**
-   * Returns OK if all operations started before have reached remote memory; otherwise INPROGRESS, and calls the completion when they have. Its failure is
-   * the first one of an operation without a completion, and is reported once.
+   * Returns OK if all operations started before have reached remote memory; otherwise INPROGRESS, and calls the completion when they have, or NO_RESOURCE
+   * if there is a completion and no room for it: to be called again after progress. Its failure is the first one of an operation without a completion,
+   * and is reported once.
    */
   flush(completion: Completion | undefined): Status;
   /**

@@ -72,6 +72,24 @@ describe('IbIface', () => {
     endpoint.close();
   });
 
+  it('tells that a flush is in progress while its send queue is full', async () => {
+    close();
+    open({ RC_TX_CQ_MODERATION: '7' });
+    const mem = under.md.memReg(ownBytes(64));
+    const rkey = keyOf(under.md, mem);
+    const endpoint = near.connect(far.address);
+    const put = (): Status => endpoint.putShort(new Uint8Array(8), 0, 8, 0, rkey);
+    await until(() => put() === Status.OK);
+    while (put() === Status.OK);
+    expect(endpoint.flush(undefined)).toBe(Status.INPROGRESS);
+    const completion = new CountingCompletion();
+    expect(endpoint.flush(completion)).toBe(Status.NO_RESOURCE);
+    await until(() => endpoint.flush(undefined) === Status.OK);
+    expect(completion.calls).toBe(0);
+    under.md.memDereg(mem);
+    endpoint.close();
+  });
+
   it('probes a peer that is idle, and reports once that it is gone', async () => {
     const failed: Status[] = [];
     near.setErrorHandler!((_endpoint, status) => failed.push(status));

@@ -278,7 +278,7 @@ export class Connection {
   flush(completion: Completion | undefined): Status {
     let last = this.#entries[(this.#tail - 1) % this.#length]!;
     if (!last.isSignaled) {
-      if (this.room <= 0) return Status.NO_RESOURCE;
+      if (this.room <= 0) return completion === undefined ? Status.INPROGRESS : Status.NO_RESOURCE;
       last = this.entry;
       this.probe();
     }
