@@ -3,9 +3,17 @@
  * no request is lost by it, and no error is hidden.
  */
 
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Request, Status } from '../../src/index.ts';
-import { CONNECTION_KINDS, connectionKind, expectSame, type Pair, pattern, usePairs } from '../fixtures/pair.ts';
+import {
+  CONNECTION_KINDS,
+  connectionKind,
+  expectSame,
+  type Pair,
+  pattern,
+  serving,
+  usePairs,
+} from '../fixtures/pair.ts';
 import { useUncaught } from '../fixtures/uncaught.ts';
 
 const ID = 21;
@@ -115,6 +123,22 @@ describe.each(CONNECTION_KINDS)('callbacks over $name', (kind) => {
       for (const error of refused) expect(error).toMatchObject({ code: 'ERR_BUSY' });
     });
   });
+
+  it('may await operations and close their endpoint: both go on when the callback has returned', async () => {
+    const sent = pattern(200_000, 1);
+    let received: Promise<Uint8Array> | undefined;
+    let closed: Promise<void> | undefined;
+    pair.two.worker.setAmHandler(ID, (message) => {
+      received = message.bytes();
+      closed = message.replyEndpoint.close();
+    });
+    const request = pair.ab.amSendNbx(ID, undefined, sent, 0, sent.length, KEEP) as Request;
+    await drive(pair, () => closed !== undefined && request.isCompleted);
+    expectOk([request]);
+    expectSame(await received!, sent, 'the message');
+    await serving(pair, () => closed!);
+    pair.two.worker.setAmHandler(ID, undefined);
+  });
 });
 
 describe('an error of a callback outside of progress', () => {
@@ -133,6 +157,21 @@ describe('an error of a callback outside of progress', () => {
     expect(uncaught).toEqual([expect.objectContaining({ message: 'of the callback' })]);
     expect(one.worker.requestsInUse).toBe(0);
     await two.worker.tagRecv(new Uint8Array(8), { tag: 1 });
+  });
+
+  it('is uncaught while an endpoint closes, which goes on', async () => {
+    const { ab, ba, one, two } = await fixture.pair();
+    one.worker.setAmHandler(ID, () => {
+      throw new Error('of the handler');
+    });
+    const sent = ab.tagSendSyncNbx(new Uint8Array(8), 0, 8, 1, KEEP) as Request;
+    const closing = ab.close();
+    await ba.amSend(ID, new Uint8Array(8));
+    await vi.waitUntil(() => uncaught.length > 0);
+    expect(uncaught).toEqual([expect.objectContaining({ message: 'of the handler' })]);
+    await two.worker.tagRecv(new Uint8Array(8), { tag: 1 });
+    await closing;
+    expectOk([sent]);
   });
 
   it('is uncaught for each callback of awaited operations, which go on', async () => {

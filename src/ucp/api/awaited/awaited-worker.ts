@@ -103,6 +103,10 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
     return this.isClosed;
   }
 
+  get isInProgress(): boolean {
+    return this.#isInProgress;
+  }
+
   progress(): number {
     // A transport is in the middle of delivering what the callback is called for.
     if (this.#isInProgress) throw nestedProgress();

@@ -27,6 +27,8 @@ export interface Sleeper {
 
 /** An object with progress. */
 export interface Progressable extends Sleeper {
+  /** True in callbacks, in which progress is refused. */
+  readonly isInProgress: boolean;
   progress(): number;
 }
 
@@ -114,9 +116,16 @@ export class ProgressDriver {
     for (const wake of [...this.#wakers]) wake();
   }
 
-  /** Polls for the spin time, then sleeps until an event of a transport. */
+  /** Polls for the spin time, then sleeps until an event of a transport. Never fails, and may be called in a callback. */
   async step(): Promise<void> {
-    if (!this.#poll()) await this.sleep();
+    // Continues when the running call of progress has returned.
+    if (this.#worker.isInProgress) await undefined;
+    try {
+      if (!this.#poll()) await this.sleep();
+    } catch (error) {
+      // A callback of the application has thrown: an uncaught exception, as in every other callback. Progress continues for the other operations.
+      throwLater(error);
+    }
     await this.yieldIfDue();
   }
 
@@ -145,14 +154,7 @@ export class ProgressDriver {
 
   async #drive(): Promise<void> {
     this.#driving = true;
-    while (this.#awaited > 0) {
-      try {
-        await this.step();
-      } catch (error) {
-        // A callback of the application has thrown: an uncaught exception, as in every other callback. Progress continues for the other operations.
-        throwLater(error);
-      }
-    }
+    while (this.#awaited > 0) await this.step();
     this.#driving = false;
   }
 
