@@ -174,6 +174,21 @@ describe('an error of a callback outside of progress', () => {
     expectOk([sent]);
   });
 
+  it('does not keep earlier notifications from a handler', async () => {
+    const pair = await fixture.pair(connectionKind('loopback over self alone'));
+    const { ab, two } = pair;
+    for (let i = 0; i < 5; i++) await ab.notify(Uint8Array.of(i));
+    await drive(pair, () => pair.one.worker.requestsInUse === 0);
+    const taken: number[] = [];
+    two.worker.setNotificationHandler(({ bytes }) => {
+      taken.push(bytes[0]!);
+      if (bytes[0] === 1) throw new Error('of the handler');
+    });
+    expect(taken).toEqual([0, 1, 2, 3, 4]);
+    await new Promise(setImmediate);
+    expect(uncaught).toEqual([expect.objectContaining({ message: 'of the handler' })]);
+  });
+
   it('is uncaught for each callback of awaited operations, which go on', async () => {
     const { ab, two } = await fixture.pair();
     const arrived: number[] = [];

@@ -9,12 +9,14 @@ import type { ReceivedMessage } from './received-message.ts';
 
 /** The notifications. */
 export class Notifications {
+  readonly #driver: ProgressDriver;
   readonly #arrived: ArrivedMessages;
   #handler: NotificationHandler | undefined = undefined;
   #closed = false;
 
   /** @param serve sets the handler of the messages that carry notifications in their headers */
   constructor(driver: ProgressDriver, serve: (handler: MessageHandler) => void) {
+    this.#driver = driver;
     this.#arrived = new ArrivedMessages(driver);
     serve((message) => {
       if (this.#handler === undefined) this.#arrived.add(message);
@@ -31,7 +33,12 @@ export class Notifications {
     while (this.#handler !== undefined) {
       const notification = this.#take();
       if (notification === undefined) return;
-      this.#handler(notification);
+      try {
+        this.#handler(notification);
+      } catch (error) {
+        // The others come before those that arrive from now on.
+        this.#driver.onThrown(error);
+      }
     }
   }
 
