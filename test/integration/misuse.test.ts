@@ -216,6 +216,30 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
     await expectWorks(stack);
   });
 
+  it('a signal must be an AbortSignal', async () => {
+    const stack = await fixture.open();
+    const { worker, endpoint } = stack;
+    const bytes = new Uint8Array(BYTES);
+    const options = { signal: { aborted: false } } as never;
+    const calls: readonly (() => unknown)[] = [
+      () => worker.messages(12, options),
+      () => worker.notifications(options),
+      () => worker.serve({ aborted: false } as never),
+      () => worker.wait(options),
+      () => worker.flush(options),
+      () => worker.tagRecv(bytes, options),
+      () => endpoint.tagSend(bytes, options),
+      () => endpoint.stream(options).next(),
+    ];
+    for (const call of calls) {
+      const refusal = { code: 'ERR_INVALID_PARAM', details: { argument: 'signal' } };
+      await expect((async () => call())(), String(call)).rejects.toMatchObject(refusal);
+    }
+    // The refused loop has taken no handler.
+    await worker.messages(12).return();
+    await expectWorks(stack);
+  });
+
   it.each(['context', 'worker', 'endpoint'] as const)('every argument of the %s is checked', async (name) => {
     // Effects of misuse on the connection are reported by errors, and logged as well.
     fixture.allow(/./);

@@ -5,6 +5,7 @@ import { AM_HEADER_BYTES_MAX, type AmCallback, type MessageQueue } from '../../u
 import { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
 import { MessageQueues } from '../../ucp/api/awaited/message-queue.ts';
 import { Notifications } from '../../ucp/api/awaited/notifications.ts';
+import { signalOf } from '../../ucp/api/awaited/promise-tier.ts';
 import type { MessageOwner, ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import type { AddressEndpointOptions } from '../../ucp/api/endpoint.ts';
 import { checkErrorHandling } from '../../ucp/api/error-handling.ts';
@@ -16,7 +17,6 @@ import type { WorkerSnapshot } from '../../ucp/api/snapshot.ts';
 import type { Worker as ApiWorker, ConnectNbxOptions, TagMessage, WorkerOptions } from '../../ucp/api/worker.ts';
 import type { CopyingWorker } from '../../ucp/staging/device-copier.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
-import { checkOptions } from '../../ucs/type/check-options.ts';
 import { checkStatus, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
@@ -199,8 +199,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
 
   messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
     this.#require(UCP_FEATURE.AM);
-    checkOptions(options, 'options', ['signal']);
-    return this.#queues.open(id, options.signal);
+    return this.#queues.open(id, signalOf(options));
   }
 
   flushNbx(params?: RequestParams): Status | Request {

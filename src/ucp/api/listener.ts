@@ -3,12 +3,12 @@
  * sockets; connection managers do.
  */
 
-import { addAbortListener } from 'node:events';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { AbortError, invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { SocketAddress, SocketListener } from '../../uct/api/connection-manager.ts';
+import { addAbortListener } from './abort-listeners.ts';
 import type { ConnectionRequest } from './connection-request.ts';
 import { checkSocketAddress } from './socket-address.ts';
 

@@ -1,11 +1,11 @@
 /** Socket addresses: checking, printing, and name resolution. It does not connect. */
 
 import { lookup } from 'node:dns/promises';
-import { addAbortListener } from 'node:events';
 import { isIP } from 'node:net';
 import { AbortError, invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { SocketAddress } from '../../uct/api/connection-manager.ts';
+import { addAbortListener } from './abort-listeners.ts';
 
 const PORT_MAX = 65_535;
 const HOST_LENGTH_MAX = 253;

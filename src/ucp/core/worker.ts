@@ -7,7 +7,6 @@ import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
-import { checkOptions } from '../../ucs/type/check-options.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, Iface } from '../../uct/api/iface.ts';
 import { NOTIFICATION_ID, type PeerMessage, type WaitingData } from '../am/active-message.ts';
@@ -15,6 +14,7 @@ import { type AmCallback, checkAmId, type MessageQueue } from '../api/active-mes
 import { AwaitedWorker, type WorkerServices } from '../api/awaited/awaited-worker.ts';
 import { MessageQueues } from '../api/awaited/message-queue.ts';
 import { Notifications } from '../api/awaited/notifications.ts';
+import { signalOf } from '../api/awaited/promise-tier.ts';
 import type { SignalFd } from '../api/awaited/worker-event.ts';
 import type { AddressEndpointOptions } from '../api/endpoint.ts';
 import type { Engine } from '../api/engine.ts';
@@ -257,8 +257,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
 
   messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
     this.checkOpen();
-    checkOptions(options, 'options', ['signal']);
-    return this.#queues.open(id, options.signal);
+    return this.#queues.open(id, signalOf(options));
   }
 
   flushNbx(params?: RequestParams): Status | Request {

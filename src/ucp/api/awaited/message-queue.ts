@@ -1,7 +1,7 @@
 /** Active messages as an async iterable: a handler that queues messages until the loop of the application takes them. */
 
-import { addAbortListener } from 'node:events';
 import { AbortError, invalidParam } from '../../../ucs/type/error.ts';
+import { addAbortListener } from '../abort-listeners.ts';
 import { type AmMessage, checkAmId, type MessageQueue } from '../active-message.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 import type { ReceivedMessage } from './received-message.ts';

@@ -1,7 +1,7 @@
 /** The notifications of one worker: kept from their arrival until a loop or a handler takes them, the same for every engine. */
 
-import { addAbortListener } from 'node:events';
 import { AbortError, invalidParam } from '../../../ucs/type/error.ts';
+import { addAbortListener } from '../abort-listeners.ts';
 import type { Notification, NotificationHandler } from '../worker.ts';
 import { ArrivedMessages, type MessageHandler } from './message-queue.ts';
 import type { ProgressDriver } from './progress-driver.ts';

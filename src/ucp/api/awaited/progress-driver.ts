@@ -3,10 +3,10 @@
  * transports. It does not depend on requests; a worker without awaited operations is not polled and uses no CPU.
  */
 
-import { addAbortListener } from 'node:events';
 import { setImmediate as nextEventLoopTurn } from 'node:timers/promises';
 import { throwLater } from '../../../ucs/debug/uncaught.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
+import { addAbortListener } from '../abort-listeners.ts';
 
 /** The most polls of one step, for clocks that stand still. */
 const POLLS_MAX = 10_000;

@@ -3,8 +3,8 @@
 import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { AbortError, invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
+import { addAbortCallback, removeAbortCallback } from '../abort-listeners.ts';
 import type { Request, RequestParams } from '../operation/request.ts';
-import { AbortListeners } from './abort-listeners.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 
 /** The result of an operation: its carrier (undefined if no bytes moved), and the received message. */
@@ -61,7 +61,6 @@ export type CauseOf = (status: Status, request: Request | undefined) => unknown;
 export class PromiseTier {
   readonly #driver: ProgressDriver;
   readonly #causeOf: CauseOf;
-  readonly #listeners: AbortListeners = new AbortListeners();
   #running = 0;
   /** Operations that wait for a free request, in order, and the number of those that were granted one and have not continued yet. */
   readonly #waiting: (() => void)[] = [];
@@ -163,11 +162,11 @@ export class PromiseTier {
         resolve();
       };
     });
-    if (signal !== undefined) this.#listeners.add(signal, cancel);
+    if (signal !== undefined) addAbortCallback(signal, cancel);
     this.#driver.begin();
     await granted;
     this.#driver.end();
-    if (signal !== undefined) this.#listeners.remove(signal, cancel);
+    if (signal !== undefined) removeAbortCallback(signal, cancel);
     this.#granted -= 1;
     // The request goes to the next operation.
     if (signal?.aborted === true) this.requestFreed();
@@ -205,13 +204,13 @@ export class PromiseTier {
     const ended = new Promise<void>((resolve) => {
       slot.notify = resolve;
     });
-    if (signal !== undefined) this.#listeners.add(signal, cancel);
+    if (signal !== undefined) addAbortCallback(signal, cancel);
     this.#driver.begin();
     try {
       await ended;
     } finally {
       this.#driver.end();
-      if (signal !== undefined) this.#listeners.remove(signal, cancel);
+      if (signal !== undefined) removeAbortCallback(signal, cancel);
     }
   }
 

@@ -1,9 +1,9 @@
 /** The event of a worker: wait() resolves with it, and the event descriptor becomes readable by it. It does not drive progress. */
 
-import { addAbortListener } from 'node:events';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { AbortError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
+import { addAbortListener } from '../abort-listeners.ts';
 import { SLEEP_NS_MAX, type Sleeper } from './progress-driver.ts';
 
 /** A kernel counter with a descriptor: an eventfd. A parameter, because protocols make no system calls. */
