@@ -216,6 +216,31 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
     await expectWorks(stack);
   });
 
+  it('an offset or a length of another type is refused by name', async () => {
+    const stack = await fixture.open();
+    const { context, endpoint } = stack;
+    const host = context.memMap({ allocate: BYTES });
+    const rkey = rkeyOf(stack, host);
+    const bytes = new Uint8Array(BYTES);
+    const offset = [{ memory: bytes, offset: 8n }] as never;
+    const byteLength = [{ memory: bytes, byteLength: 8n }] as never;
+    const calls: readonly (readonly [() => unknown, string])[] = [
+      [() => endpoint.put(bytes, rkey, { localOffset: 8n as never }), 'localOffset'],
+      [() => endpoint.put(offset, rkey), 'localOffset'],
+      [() => endpoint.put(byteLength, rkey), 'byteLength'],
+      [() => endpoint.getNbx(offset, 0, 0, rkey, 0), 'localOffset'],
+      [() => endpoint.putNbx(byteLength, 0, 0, rkey, 0), 'byteLength'],
+      [() => endpoint.tagSend(offset), 'iov'],
+      [() => endpoint.tagSend(byteLength), 'byteLength'],
+      [() => context.memAdvise(host, 'will-need', { offset: 8n as never }), 'offset'],
+    ];
+    for (const [call, argument] of calls) {
+      const refusal = { code: 'ERR_INVALID_PARAM', details: { argument } };
+      await expect((async () => call())(), String(call)).rejects.toMatchObject(refusal);
+    }
+    await expectWorks(stack);
+  });
+
   it('a signal must be an AbortSignal', async () => {
     const stack = await fixture.open();
     const { worker, endpoint } = stack;

@@ -3,7 +3,7 @@
 import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import type { TransferOptions, TransferResult } from '../endpoint.ts';
-import { isList } from '../memory/local-bytes.ts';
+import { bytesFrom, isList } from '../memory/local-bytes.ts';
 import type { LocalBuffer, RemoteKey } from '../operation/memory.ts';
 import type { Outcome } from './promise-tier.ts';
 
@@ -17,7 +17,8 @@ export function lengthOf(local: LocalBuffer): number {
   if (!isList(local)) return local.byteLength;
   return local.reduce((sum, piece) => {
     const { memory, offset = 0, byteLength } = piece ?? {};
-    return sum + (byteLength ?? (memory?.byteLength ?? 0) - offset);
+    // An invalid one may be a bigint, which would not be added.
+    return sum + Number(byteLength ?? bytesFrom(memory?.byteLength ?? 0, offset));
   }, 0);
 }
 
@@ -42,7 +43,7 @@ export function resolveTransfer(
   }
   return {
     localOffset,
-    byteLength: options.byteLength ?? Math.max(0, lengthOf(local) - localOffset),
+    byteLength: options.byteLength ?? Math.max(0, bytesFrom(lengthOf(local), localOffset)),
     remoteOffset: remoteAddress === undefined ? (options.remoteOffset ?? 0) : offsetOf(remoteAddress, rkey),
   };
 }

@@ -1,6 +1,6 @@
 /** Entries of lists, made from other forms of local memory. It checks nothing. */
 
-import { isList } from '../memory/local-bytes.ts';
+import { bytesFrom, isList } from '../memory/local-bytes.ts';
 import type { TransferEntry } from '../operation/list.ts';
 import type { LocalBuffer, RemoteKey } from '../operation/memory.ts';
 
@@ -16,9 +16,10 @@ export function entriesOf(
   let at = remoteOffset;
   return local.map((piece) => {
     const { memory, offset = 0 } = piece ?? {};
-    const bytes = piece?.byteLength ?? (memory?.byteLength ?? 0) - offset;
+    const bytes = piece?.byteLength ?? bytesFrom(memory?.byteLength ?? 0, offset);
     const entry = { local: memory, localOffset: offset, byteLength: bytes, rkey, remoteOffset: at };
-    at += bytes;
+    // An invalid one may be a bigint, which would not be added.
+    at += Number(bytes);
     return entry;
   });
 }

@@ -20,6 +20,11 @@ export interface Piece<M extends LocalMemory = LocalMemory> {
   readonly start: number;
 }
 
+/** The bytes of memory from an offset that is not checked yet: 0 if it is no number, which would not be subtracted if it were a bigint. */
+export function bytesFrom(byteLength: number, offset: number): number {
+  return typeof offset === 'number' ? byteLength - offset : 0;
+}
+
 /**
  * Checks one piece of local memory: its type, its owner, the range, and the access.
  * @param access accesses of the operation to it: bits of MemAccess
