@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { createTeam, localExchange, type Team } from '../../src/coll/index.ts';
-import type { Request, UcxError } from '../../src/index.ts';
+import type { MemoryHandle, Request, UcxError } from '../../src/index.ts';
 import { useContexts } from '../fixtures/contexts.ts';
 import { onAll, openTeam, type Rank } from '../fixtures/teams.ts';
 import { useUncaught } from '../fixtures/uncaught.ts';
@@ -145,6 +145,29 @@ describe('callbacks of operations that fail', () => {
 });
 
 describe('creating a team', () => {
+  it('answers ranks that still wait for this one in an earlier team', async () => {
+    const ranks = await openTeam(fixture, 2);
+    const exchange = localExchange(2);
+    const [first, second] = ranks.map(
+      ({ worker }, rank) =>
+        () =>
+          createTeam(worker, { rank, size: 2, exchange }),
+    ) as [() => Promise<Team>, () => Promise<Team>];
+    const { context, team } = ranks[0]!;
+    // Mapped memory, which is offered to the other rank: the operation ends when that has answered.
+    const [send, recv] = [0, 1].map(() => context.memMap({ allocate: 2 ** 20 })) as [MemoryHandle, MemoryHandle];
+    const abort = new AbortController();
+    const pending = team.allReduce(send, recv, { algorithm: 'ring', signal: abort.signal });
+    abort.abort();
+    const teams = await Promise.all([
+      expect(pending).rejects.toMatchObject({ code: 'ABORT_ERR' }).then(first),
+      second(),
+    ]);
+    await Promise.all(teams.map((made) => made.barrier()));
+    await Promise.all(teams.map((made) => made.close()));
+    await closeAll(ranks);
+  });
+
   it('fails on all ranks if two of them have no transport in common', async () => {
     const node = fixture.node({ cards: 3 });
     const transports = ['posix,tcp,self', 'posix,self', 'tcp,self'];

@@ -70,7 +70,7 @@ export async function createTeamAt(worker: Worker, options: TeamOptions, clock: 
   let members: Members | undefined;
   try {
     const own = introduce(worker, context, local, options);
-    const all = readHellos(await exchange(packHello(own)), own);
+    const all = readHellos(await inProgress(worker, () => exchange(packHello(own))), own);
     members = new Members(worker);
     members.connect(
       all.map(({ address }) => address),
@@ -132,6 +132,18 @@ function checkTeamOptions(worker: Worker, options: TeamOptions): TeamOptions {
   }
   if (worker.closed) throw statusError(Status.INVALID_PARAM, 'create a team of a closed worker');
   return options;
+}
+
+/** Runs the exchange while the worker makes progress: a rank that has not called it yet may wait for an answer of this one, in an earlier team that has failed. */
+async function inProgress<T>(worker: Worker, run: () => Promise<T>): Promise<T> {
+  const ended = new AbortController();
+  const served = worker.serve(ended.signal);
+  try {
+    return await run();
+  } finally {
+    ended.abort();
+    await served;
+  }
 }
 
 function introduce(
