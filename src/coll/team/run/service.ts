@@ -120,13 +120,16 @@ export class TeamService {
   /** Answers a rank that waits for one that has closed the team. */
   #answer(header: Header, message: Message, rank: number): void {
     if (header.kind !== Kind.CHECK && header.kind !== Kind.READY) return;
+    const { replyEndpoint } = message;
+    // While it closes, the sender learns from the end of the connection that this rank has gone.
+    if (replyEndpoint.closed) return;
     const text = new TextEncoder().encode(`rank ${rank} has closed the team`);
     const failure = { ...header, kind: Kind.FAILURE, from: rank, offset: rank, status: Status.CONNECTION_RESET };
     const packed = writeHeader(new Uint8Array(HEADER_BYTES + text.byteLength), failure, text);
-    message.replyEndpoint.amSendNbx(this.#amId, packed, NO_BYTES, 0, 0, ANSWER);
+    replyEndpoint.amSendNbx(this.#amId, packed, NO_BYTES, 0, 0, ANSWER);
     if (header.kind === Kind.CHECK) return;
     const refusal = { ...failure, kind: Kind.NOTICE };
-    message.replyEndpoint.amSendNbx(this.#amId, writeHeader(packed, refusal, text), NO_BYTES, 0, 0, ANSWER);
+    replyEndpoint.amSendNbx(this.#amId, writeHeader(packed, refusal, text), NO_BYTES, 0, 0, ANSWER);
   }
 }
 
