@@ -1,7 +1,7 @@
 /** `gaudi-ucx node` as a user runs it, and programs that find the server automatically. */
 
 import { spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -113,6 +113,13 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     // Clients without a running server use an in-process node instead.
     expect(run([MAIN, 'info', '-s'], { UCX_GAUDI_EMULATOR_CARDS: '5' }).out).toMatch(/5 Gaudi cards/);
     expect(node('up', '--cards', '2').out).toMatch(/2 x gaudi2/);
+  });
+
+  it('does not replace other files by its socket', () => {
+    const file = join(folder, 'node.json');
+    writeFileSync(file, '{}');
+    expect(node('up', '--socket', file)).toMatchObject({ code: 2, err: expect.stringContaining('must name a socket') });
+    expect(readFileSync(file, 'utf8')).toBe('{}');
   });
 
   it('does not trust a folder that other users can access', () => {

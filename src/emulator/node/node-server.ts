@@ -3,7 +3,7 @@
  * runs their ioctls, all in the thread that created it. The node itself is the same as in process.
  */
 
-import { closeSync, openSync, rmSync } from 'node:fs';
+import { closeSync, lstatSync, openSync, rmSync } from 'node:fs';
 import {
   allocateScratch,
   dup,
@@ -22,7 +22,7 @@ import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
-import { UcxError } from '../../ucs/type/error.ts';
+import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { printLinks } from '../config/links.ts';
 import { type EmulatedNodeOptions, resolveNodeOptions } from '../config/node-config.ts';
@@ -316,8 +316,11 @@ function lockSocket(path: string): number {
   });
 }
 
-/** Listens, for this user only. An existing socket belongs to a server that has ended: its lock was free. */
+/** Listens, for this user only. An existing socket belongs to a server that has ended: its lock was free. Other files are of the user, and stay. */
 function listen(path: string): UnixListener {
+  if (lstatSync(path, { throwIfNoEntry: false })?.isSocket() === false) {
+    throw invalidParam('socketPath', 'must name a socket, or nothing: there is a file that is none', path);
+  }
   rmSync(path, { force: true });
   const mask = process.umask(SOCKET_MASK);
   try {
