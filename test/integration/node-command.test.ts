@@ -1,6 +1,7 @@
 /** `gaudi-ucx node` as a user runs it, and programs that find the server automatically. */
 
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -114,6 +115,20 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(run([MAIN, 'info', '-s'], { UCX_GAUDI_EMULATOR_CARDS: '5' }).out).toMatch(/5 Gaudi cards/);
     expect(node('up', '--cards', '2').out).toMatch(/2 x gaudi2/);
   });
+
+  it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)(
+    'in the foreground ends at %s and leaves no socket',
+    async (signal) => {
+      const path = join(folder, 'foreground.sock');
+      const args = [MAIN, 'node', 'up', '--foreground', '--cards', '1', '--socket', path];
+      const server = spawn(process.execPath, args, { cwd: ROOT, stdio: ['ignore', 'pipe', 'inherit'] });
+      const ended = once(server, 'exit');
+      await once(server.stdout, 'data');
+      server.kill(signal);
+      expect(await ended).toEqual([0, null]);
+      expect(existsSync(path)).toBe(false);
+    },
+  );
 
   it('does not replace other files by its socket', () => {
     const file = join(folder, 'node.json');

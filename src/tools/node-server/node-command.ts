@@ -141,7 +141,7 @@ async function serve(options: UpOptions, command: Command): Promise<void> {
     const files = { devices: devicesOf(options), trace: options.trace };
     return startNodeServer(program, socket, describeNode(options), files);
   });
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => server.close());
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => server.close());
   const ended = new AbortController();
   void server.closed.then(() => ended.abort());
   const page = port === undefined ? undefined : await openPage(program, server, socket, port);
