@@ -89,7 +89,7 @@ export interface TransferOptions {
   readonly remoteOffset?: number;
   /** An address inside the remote memory, instead of `remoteOffset`. */
   readonly remoteAddress?: bigint;
-  /** Cancels the operation: its promise rejects with an AbortError. */
+  /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
   readonly signal?: AbortSignal;
 }
 
@@ -103,7 +103,7 @@ export interface PutOptions extends TransferOptions {
 
 /** Options of an awaited message. */
 export interface SendOptions {
-  /** Cancels the operation: its promise rejects with an AbortError. */
+  /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
   readonly signal?: AbortSignal;
 }
 
@@ -135,7 +135,7 @@ export interface AtomicOptions {
   readonly bits?: 32 | 64;
   /** For cswap: the expected value of the word. */
   readonly compare?: number | bigint;
-  /** Cancels the operation: its promise rejects with an AbortError. */
+  /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
   readonly signal?: AbortSignal;
 }
 

@@ -60,7 +60,7 @@ export interface ConnectOptions extends EndpointOptions {
   readonly port: number;
   /** Sends the client id of the worker to the listener. Default false. */
   readonly sendClientId?: boolean;
-  /** Cancels the operation: its promise rejects with an AbortError. */
+  /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
   readonly signal?: AbortSignal;
 }
 

@@ -41,7 +41,7 @@ export interface ListParams extends PutParams, ListCheckOptions {
 
 /** Options of awaited lists. */
 export interface ListOptions extends Omit<ListParams, keyof RequestParams | 'flush'> {
-  /** Cancels the operation: its promise rejects with an AbortError. */
+  /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
   readonly signal?: AbortSignal;
 }
 
