@@ -1,6 +1,7 @@
 /** The keepalive, over peers that are lost: what it reads before it says that they are gone. */
 
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
+import { useUncaught } from '../../../test/fixtures/uncaught.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
@@ -13,8 +14,13 @@ function lostConnection(): PeerConnection {
   return { lanes: [{ endpoint: { check: () => Status.ENDPOINT_TIMEOUT } }] } as unknown as PeerConnection;
 }
 
-/** The calls of progress and the reports of one check of a connection, which has ended after some calls of progress, each of which takes a message. */
-function check(callsToEnd: number): { calls: number; gone: Status[] } {
+const uncaught = useUncaught();
+
+/**
+ * The calls of progress and the reports of one check of a connection, which has ended after some calls of progress, each of which takes a message.
+ * @param handler the application's, of the messages
+ */
+function check(callsToEnd: number, handler = (): void => {}): { calls: number; gone: Status[] } {
   const connection = lostConnection();
   const clock = new ManualClock();
   const seen = { calls: 0, gone: [] as Status[] };
@@ -22,7 +28,11 @@ function check(callsToEnd: number): { calls: number; gone: Status[] } {
     {
       ifaces: [],
       watched: () => (seen.calls < callsToEnd ? [connection] : []),
-      progress: () => (++seen.calls < callsToEnd ? 1 : 0),
+      progress: () => {
+        seen.calls += 1;
+        handler();
+        return seen.calls < callsToEnd ? 1 : 0;
+      },
       onPeerGone: (_, status) => seen.gone.push(status),
     },
     clock,
@@ -42,4 +52,14 @@ it('reports a lost peer though messages never cease to come', () => {
   const { calls, gone } = check(Number.POSITIVE_INFINITY);
   expect(calls).toBeLessThan(10_000);
   expect(gone).toEqual([Status.ENDPOINT_TIMEOUT]);
+});
+
+it('reports a lost peer though the handler of its messages throws', async () => {
+  const error = new Error('of the handler');
+  const handler = vi.fn().mockImplementationOnce(() => {
+    throw error;
+  });
+  expect(check(Number.POSITIVE_INFINITY, handler).gone).toEqual([Status.ENDPOINT_TIMEOUT]);
+  await new Promise(setImmediate);
+  expect(uncaught).toEqual([error]);
 });

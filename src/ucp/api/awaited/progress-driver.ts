@@ -32,6 +32,19 @@ export interface Progressable extends Sleeper {
   progress(): number;
 }
 
+/**
+ * Makes progress outside of the calls of the application: an error that a callback of it has thrown becomes an uncaught exception.
+ * @returns like `progress`
+ */
+export function progressUncalled(worker: Pick<Progressable, 'progress'>): number {
+  try {
+    return worker.progress();
+  } catch (error) {
+    throwLater(error);
+    return 1;
+  }
+}
+
 /** The driver of one worker. */
 export class ProgressDriver {
   readonly #worker: Progressable;
@@ -120,12 +133,7 @@ export class ProgressDriver {
   async step(): Promise<void> {
     // Continues when the running call of progress has returned.
     if (this.#worker.isInProgress) await undefined;
-    try {
-      if (!this.#poll()) await this.sleep();
-    } catch (error) {
-      // A callback of the application has thrown: an uncaught exception, as in every other callback. Progress continues for the other operations.
-      throwLater(error);
-    }
+    if (!this.#poll()) await this.sleep();
     await this.yieldIfDue();
   }
 
@@ -162,7 +170,7 @@ export class ProgressDriver {
   #poll(): boolean {
     const deadline = this.#clock.nowNs() + this.#spinNs;
     for (let polls = 0; polls < POLLS_MAX; polls++) {
-      if (this.#worker.progress() > 0) return true;
+      if (progressUncalled(this.#worker) > 0) return true;
       if (this.#clock.nowNs() >= deadline) return false;
     }
     return false;
