@@ -26,7 +26,7 @@ import { benchStartUp } from './start-up.ts';
 import { formatResult, type Result } from './timing.ts';
 import { benchVerbs } from './verbs.ts';
 
-type Bench = () => Result[] | Promise<Result[]>;
+type Bench = () => Result[] | Promise<Result[]> | AsyncIterable<Result>;
 
 const ALL: Readonly<Record<string, Bench>> = {
   'start-up': benchStartUp,
@@ -53,7 +53,7 @@ const ALL: Readonly<Record<string, Bench>> = {
 };
 const BY_NAME: Readonly<Record<string, Bench>> = {
   ...ALL,
-  'c-ucx': benchCUcx,
+  'c-ucx': () => benchCUcx(),
   'c-ucx-sizes': () => benchCUcx(SIZES_ONCE),
 };
 
@@ -61,11 +61,14 @@ const BY_NAME: Readonly<Record<string, Bench>> = {
 process.env['UCX_GAUDI_DRIVER'] ??= 'emulator';
 const names = process.argv.slice(2);
 const unknown = names.find((name) => BY_NAME[name] === undefined);
-if (unknown !== undefined) throw new Error(`no benchmark ${unknown}: there are ${Object.keys(BY_NAME).join(', ')}`);
+if (unknown !== undefined) {
+  console.error(`no benchmark ${unknown}: there are ${Object.keys(BY_NAME).join(', ')}`);
+  process.exit(2);
+}
 console.log(`node ${process.version}, ${os.cpus().length} x ${os.cpus()[0]?.model}, ${os.release()}; emulated cards`);
 const results: Result[] = [];
 for (const name of names.length > 0 ? names : Object.keys(ALL)) {
-  for (const result of await BY_NAME[name]!()) {
+  for await (const result of await BY_NAME[name]!()) {
     results.push(result);
     console.log(formatResult(result));
   }

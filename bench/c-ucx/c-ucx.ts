@@ -43,26 +43,25 @@ export const TABLE_ONLY: Extent = { ...WHOLE, curveBytesMax: 0, folder: undefine
 /** The table and every size to 16 MiB, in short runs: the shape of the curves in a quarter of an hour, and not their last digits. */
 export const SIZES_ONCE: Extent = { ...WHOLE, rounds: 1, scale: 0.15, curveBytesMax: 16 * 2 ** 20 };
 
-/** Measures everything; prints and returns what has a target. */
-export async function benchCUcx({ rounds, scale, curveBytesMax, folder }: Extent = WHOLE): Promise<Result[]> {
+/** Measures everything, and gives what has a target as soon as it is known. */
+export async function* benchCUcx({ rounds, scale, curveBytesMax, folder }: Extent = WHOLE): AsyncGenerator<Result> {
   const version = ucxVersion();
   if (version === undefined) {
     console.log('c-ucx: left out, ucx_perftest (Debian package ucx-utils) is not installed');
-    return [];
+    return;
   }
-  const results: Result[] = [];
   const table: Comparison[] = [];
   for (const target of ALL_TARGETS) {
     const comparison = await compare(target, rounds, scale);
     table.push(comparison);
-    results.push(resultOf(comparison, target.ratio));
+    yield resultOf(comparison, target.ratio);
   }
   const curves: Comparison[] = [];
   for (const transports of curveBytesMax > 0 ? TRANSPORT_SETS : []) {
     for (const test of CURVE_TESTS) {
       const points = await curveOf(transports, test, curveBytesMax, rounds, scale);
       curves.push(...points);
-      results.push(...boundsOf(transports.name, test, points));
+      yield* boundsOf(transports.name, test, points);
     }
   }
   if (folder !== undefined) {
@@ -74,7 +73,6 @@ export async function benchCUcx({ rounds, scale, curveBytesMax, folder }: Extent
     writeFileSync(join(folder, 'c-ucx.html'), comparisonPage(facts, table, curves));
     console.log(`c-ucx: figures in ${join(folder, 'c-ucx.json')}, charts in ${join(folder, 'c-ucx.html')}`);
   }
-  return results;
 }
 
 /** All sizes of a test. One stall of either tool spoils a short run: what is beyond the bound of single sizes is measured again, in several rounds. */
