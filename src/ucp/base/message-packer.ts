@@ -2,6 +2,7 @@
  * Sends a message of header and payload, short or packed (bcopy) by its length. The contents of messages are defined in wire/.
  */
 
+import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, AmPacker } from '../../uct/api/iface.ts';
 import { gather, hostBytes } from '../api/memory/local-bytes.ts';
@@ -24,7 +25,7 @@ class MessagePacker implements AmPacker {
     const headerBytes = header.length * 4;
     const at = frame.offset + headerBytes;
     if (pieces !== undefined) gather(pieces, offset, byteLength, frame.bytes, at);
-    else if (bytes !== undefined) frame.bytes.set(bytes.subarray(offset, offset + byteLength), at);
+    else if (bytes !== undefined) copyBytes(frame.bytes, at, bytes, offset, byteLength);
     return headerBytes + byteLength;
   }
 }

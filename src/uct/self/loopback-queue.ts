@@ -1,5 +1,6 @@
 /** Active messages from a worker to itself: queued in a bounded ring until progress delivers them, so that no handler runs inside a send. */
 
+import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, AmHandler, AmPacker } from '../api/iface.ts';
 import { isInside } from '../base/range.ts';
@@ -66,7 +67,7 @@ export class LoopbackQueue {
     const { words, bytes, offset } = frame;
     for (let i = 0; i < headerWords; i++) words[(offset >> 2) + i] = header[i]!;
     const at = offset + headerWords * 4;
-    if (payload !== undefined) bytes.set(payload.subarray(payloadOffset, payloadOffset + payloadLength), at);
+    if (payload !== undefined) copyBytes(bytes, at, payload, payloadOffset, payloadLength);
     frame.byteLength = headerWords * 4 + payloadLength;
     this.#publish(id);
     return Status.OK;

@@ -2,7 +2,7 @@
  * An endpoint of posix: loads and stores on memory of peers that is attached to this process, and messages through a ring that the first message creates.
  */
 
-import { moveBytes, storeWords, WORD_LOOP_BYTES_MAX } from '../../../ucs/memory/copy-bytes.ts';
+import { moveBytes, storeWords } from '../../../ucs/memory/copy-bytes.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status, statusOf } from '../../../ucs/type/status.ts';
 import type { AmPacker, AtomicCall, UctEndpoint } from '../../api/iface.ts';
@@ -57,7 +57,7 @@ export class PosixEndpoint implements UctEndpoint {
     if (!isInBytes(sourceOffset, byteLength, source)) return Status.INVALID_PARAM;
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const at = key.base + remoteOffset;
-    if ((at & 3) === 0 && byteLength <= WORD_LOOP_BYTES_MAX && at < WORD_OFFSET_MAX) {
+    if ((at & 3) === 0 && at < WORD_OFFSET_MAX) {
       storeWords(key.words, at >> 2, key.all, source, sourceOffset, byteLength);
     } else {
       moveBytes(key.bytes, remoteOffset, source, sourceOffset, byteLength);

@@ -1,6 +1,6 @@
 /** The sending end of a ring: copies messages into it, unless the ring is full. The endpoint wakes the receiver. */
 
-import { storeWords } from '../../../../ucs/memory/copy-bytes.ts';
+import { copyBytes, storeWords } from '../../../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../../../ucs/type/status.ts';
 import type { AmPacker } from '../../../api/iface.ts';
 import { Segment } from '../../../base/key/segment.ts';
@@ -131,7 +131,7 @@ export class RingWriter {
     const at = this.#segmentsAt + (first & this.#segmentMask) * this.#segmentBytes;
     for (let i = 0; i < headerWords; i++) words[(at >> 2) + i] = header[i]!;
     if (payload !== undefined && payloadLength > 0) {
-      this.#bytes.set(payload.subarray(payloadOffset, payloadOffset + payloadLength), at + headerWords * 4);
+      copyBytes(this.#bytes, at + headerWords * 4, payload, payloadOffset, payloadLength);
     }
     this.#publishLong(id, first, count, byteLength);
     return Status.OK;
