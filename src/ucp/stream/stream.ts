@@ -185,7 +185,7 @@ export class Streams {
       return;
     }
     const request = state.receives[0];
-    const taken = takeDirectly(state, request, frame.bytes, start, length);
+    const taken = takeDirectly(state, request, frame, start, length);
     if (taken < length) {
       state.chunks.push({ bytes: this.#blocks.copy(frame.bytes, start + taken, start + length), offset: 0, cost });
       state.byteLength += length - taken;
@@ -368,14 +368,14 @@ export class Streams {
 function takeDirectly(
   { chunks, busy }: StreamState,
   request: ReceiveRequest | undefined,
-  bytes: Uint8Array,
+  frame: AmFrame,
   start: number,
   length: number,
 ): number {
   if (request === undefined || busy || chunks.length > 0) return 0;
   if (!request.isHost || !request.isMapped) return 0;
   const taken = Math.min(length, request.byteLength - request.done);
-  request.store(request.done, bytes, start, taken);
+  request.storeFrame(request.done, frame, start, taken);
   request.done += taken;
   return taken;
 }

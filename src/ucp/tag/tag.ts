@@ -209,7 +209,7 @@ export class TagProtocol {
     request.senderLow = low;
     request.senderHigh = high;
     if (sync) postReply(connection, replyTo, Status.OK);
-    this.#deliverBytes(request, bytes, start, length);
+    this.#deliverBytes(request, bytes, start, length, frame);
     inbound.release(cost);
   }
 
@@ -422,7 +422,8 @@ export class TagProtocol {
     this.#rendezvous.receive(request, connection, peerRequest, pieces, data);
   }
 
-  #deliverBytes(request: ReceiveRequest, bytes: Uint8Array, start: number, length: number): void {
+  /** @param frame the message, if `bytes` are its */
+  #deliverBytes(request: ReceiveRequest, bytes: Uint8Array, start: number, length: number, frame?: AmFrame): void {
     this.#host.counters.count(WorkerCounter.TAG_RX);
     request.messageBytes = length;
     if (length > request.byteLength) {
@@ -437,7 +438,8 @@ export class TagProtocol {
       request.end(Status.INVALID_ADDR);
       return;
     }
-    request.store(0, bytes, start, length);
+    if (frame === undefined) request.store(0, bytes, start, length);
+    else request.storeFrame(0, frame, start, length);
     request.end(Status.OK);
   }
 }

@@ -3,6 +3,7 @@
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import { joinBig } from '../../../ucs/type/int64.ts';
 import type { Status } from '../../../ucs/type/status.ts';
+import type { AmFrame } from '../../../uct/api/iface.ts';
 import {
   areHost,
   areIntact,
@@ -19,6 +20,8 @@ import { type Connection, notInitialized, Request, type Starter } from './reques
 /** The list of a request that has no pieces. */
 const NO_PIECES: readonly LocalPiece[] = [];
 const NO_BYTES = new Uint8Array(0);
+/** Longer parts of a message are copied faster through a view that is there already. */
+const PART_BYTES_MIN = 16;
 
 /** A key by which the peer reaches memory that is sent. */
 export interface MessageKey {
@@ -150,6 +153,13 @@ export class ReceiveRequest extends Request {
   store(at: number, source: Uint8Array, from: number, byteLength: number): void {
     if (this.bytes === undefined) scatter(this.pieces, at, byteLength, source, from);
     else copyBytes(this.bytes, this.localOffset + at, source, from, byteLength);
+  }
+
+  /** The same, from a message in the memory of a transport. */
+  storeFrame(at: number, frame: AmFrame, from: number, byteLength: number): void {
+    const part = byteLength > PART_BYTES_MIN ? frame.part?.(from, byteLength) : undefined;
+    if (part === undefined) this.store(at, frame.bytes, from, byteLength);
+    else this.store(at, part, 0, byteLength);
   }
 
   start(): Status {

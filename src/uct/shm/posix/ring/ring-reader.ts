@@ -98,11 +98,13 @@ export class RingReader {
     const byteLength = words[element + ElementWord.LENGTH]!;
     let offset = (element + ElementWord.DATA) * 4;
     let room = this.#inlineBytesMax;
+    frame.slot = this.#head & this.#mask;
     if ((words[element + ElementWord.INFO]! & IN_SEGMENT) !== 0) {
       const index = words[element + ElementWord.SEGMENT]!;
       if (index < 0 || index >= this.#segments) return this.#refuse();
       offset = this.#segmentsAt + index * this.#segmentBytes;
       room = (this.#segments - index) * this.#segmentBytes;
+      frame.slot = this.#mask + 1 + index;
       this.#unreleasedBytes += byteLength;
     }
     if (byteLength < 0 || byteLength > room) return this.#refuse();

@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { Status } from '../../../../ucs/type/status.ts';
 import { SEGMENT_NAME_BYTES } from '../../../base/key/segment.ts';
 import { TransferCounters } from '../../../base/transfer-counters.ts';
+import { RingFrame } from './ring-frame.ts';
 import { messageBytesMax, type RingGeometry, readRingGeometry } from './ring-layout.ts';
 import { RingReader } from './ring-reader.ts';
 import { RingWriter } from './ring-writer.ts';
@@ -55,9 +56,14 @@ class Pair implements Disposable {
   }
 
   poll(): number {
-    const count = this.reader.poll((id, { bytes, offset, byteLength }) => {
+    const count = this.reader.poll((id, frame) => {
+      const { bytes, offset, byteLength } = frame;
       expect(id).toBe(1);
-      this.received.push(bytes.slice(offset, offset + byteLength));
+      const received = bytes.slice(offset, offset + byteLength);
+      // Without the header and with it, so that messages of one slot ask for different parts.
+      const skipped = this.received.length % 3 === 0 ? HEADER.byteLength : 0;
+      expect(frame.part!(offset + skipped, byteLength - skipped)).toEqual(received.subarray(skipped));
+      this.received.push(received);
     });
     return count < 0 ? -1 - count : count;
   }
@@ -66,6 +72,25 @@ class Pair implements Disposable {
     this.writer.segment.close();
   }
 }
+
+it('gives the part of a message that is asked for, whichever part was kept before', () => {
+  const bytes = contentOf(1, 64);
+  const frame = new RingFrame(bytes, new Int32Array(bytes.buffer), '');
+  const places = [
+    [0, 0, 16],
+    [0, 16, 16],
+    [0, 16, 24],
+    [1, 16, 16],
+    [0, 16, 24],
+    [0, 0, 16],
+  ] as const;
+  for (const [slot, start, byteLength] of places) {
+    frame.slot = slot;
+    expect(frame.part(start, byteLength)).toEqual(bytes.subarray(start, start + byteLength));
+  }
+  const kept = frame.part(0, 16);
+  expect(frame.part(0, 16)).toBe(kept);
+});
 
 describe.each(GEOMETRIES)('a ring of $elements elements and $segments segments of $segmentBytes bytes', (geometry) => {
   const payloadMax = messageBytesMax(geometry) - HEADER.byteLength;
