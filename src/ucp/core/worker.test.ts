@@ -207,6 +207,23 @@ describe.each([0, 1])('thousands of operations with %s engine threads', (dmaThre
     expect(stack.worker.requestsInUse).toBe(0);
   });
 
+  it('give the request that an operation has not needed to the next that waits', async () => {
+    const stack = await fixture.open({ node: { dmaThreads }, context: { config: { REQUESTS_MAX: '16' } } });
+    const { endpoint, worker } = stack;
+    const rkey = rkeyOf(stack, device(stack, 40 * 4096));
+    const source = Uint8Array.from({ length: 40 * 4096 }, (_, i) => (i * 31 + (i >> 8)) & 255);
+    const puts = Array.from({ length: 80 }, (_, i) => {
+      const at = (i >> 1) * 4096;
+      // Those of no bytes end without a request.
+      return endpoint.put(source, rkey, { localOffset: at, remoteOffset: at, byteLength: i % 2 === 0 ? 0 : 4096 });
+    });
+    await Promise.all(puts);
+    const target = new Uint8Array(source.length);
+    await endpoint.get(target, rkey);
+    expect(Buffer.compare(source, target)).toBe(0);
+    expect(worker.requestsInUse).toBe(0);
+  });
+
   it('keep the order of puts to one place when they had to wait', async () => {
     const stack = await fixture.open({ node: { dmaThreads } });
     const { endpoint, worker } = stack;

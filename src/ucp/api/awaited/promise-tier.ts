@@ -182,7 +182,11 @@ export class PromiseTier {
       slot.notify();
     };
     try {
-      return { slot, returned: start({ noImmediateCompletion: true, callback }) };
+      const returned = start({ noImmediateCompletion: true, callback });
+      const isEnded = typeof returned === 'number' && returned !== Status.NO_RESOURCE;
+      // One without bytes, or on a connection that has failed, has ended without the request that it was granted, which goes to the next one.
+      if (isEnded && slot.result === undefined) this.requestFreed();
+      return { slot, returned };
     } catch (error) {
       // A request that this operation was granted goes to the next one.
       this.requestFreed();
