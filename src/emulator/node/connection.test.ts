@@ -1,14 +1,18 @@
-/** A node server closes connections without a hello to make room; a client whose connection is closed reconnects, a limited number of times. */
+/**
+ * A node server closes connections without a hello to make room; a client whose connection is closed reconnects, a limited number of times. A client waits
+ * for a place among the connections that the server has not accepted.
+ */
 
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { builtSpecifier } from '../../../test/fixtures/built.ts';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import {
+  connectUnix,
   listenUnix,
   MESSAGE_BYTES_MAX,
   type PollSubscription,
@@ -17,6 +21,8 @@ import {
   type UnixListener,
   type UnixSocket,
 } from '../../sys/index.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
+import { connectToServer } from './connection.ts';
 import { decodeMessage, encodeMessage } from './message.ts';
 
 const CONNECTS_MAX = 8;
@@ -104,5 +110,61 @@ describe('a client whose connection the node server closes', () => {
     [hangUps, isRead] = [Number.POSITIVE_INFINITY, false];
     expect(await client()).toEqual(['ERR_NODE_UNREACHABLE', expect.stringMatching(/is gone/)]);
     expect(connections).toBe(CONNECTS_MAX);
+  });
+});
+
+describe('a client of a node server with as many waiting connections as its socket takes', () => {
+  expectNoLeaks();
+  let folder: string;
+  let path: string;
+  let listener: UnixListener;
+  const waiting: UnixSocket[] = [];
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-connection-'));
+    path = join(folder, 'node.sock');
+    listener = listenUnix(path, SocketType.SEQPACKET, 1);
+    expect(() => {
+      for (;;) waiting.push(connectUnix(path, SocketType.SEQPACKET));
+    }).toThrow(/EAGAIN/);
+  });
+  afterEach(() => {
+    vi.restoreAllMocks();
+    for (const socket of waiting.splice(0)) socket.close();
+    listener.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  /** Calls `then` at each reading of the clock, with its number: the client blocks this thread, and reads it between two attempts. */
+  function atReadings(then: (reading: number) => number): void {
+    let reading = 0;
+    vi.spyOn(systemClock, 'nowNs').mockImplementation(() => then(reading++));
+  }
+
+  it('gets a place as soon as the server accepts others', () => {
+    const accepted: UnixSocket[] = [];
+    const bytes = new Uint8Array(MESSAGE_BYTES_MAX);
+    atReadings((reading) => {
+      if (reading < 3) return reading;
+      for (let socket = listener.accept(); socket !== undefined; socket = listener.accept()) accepted.push(socket);
+      for (const socket of accepted) {
+        const received = socket.recvmsg(bytes, []);
+        if (received <= 0) continue;
+        const { id } = decodeMessage(bytes.subarray(0, received));
+        socket.sendmsg(encodeMessage({ id, access: true, identity: 'the one' }));
+      }
+      return reading;
+    });
+    const connection = connectToServer(path);
+    expect(connection.identity).toBe('the one');
+    connection.close();
+    for (const socket of accepted) socket.close();
+  });
+
+  it('is refused, and not told that there is no server, if it gets none in time', () => {
+    atReadings((reading) => reading * 4e9);
+    expect(() => connectToServer(path)).toThrow(
+      expect.objectContaining({ code: 'ERR_NODE_REFUSED', message: expect.stringContaining('accepts no connections') }),
+    );
   });
 });

@@ -37,6 +37,10 @@ const CONNECTS_MAX = 8;
 const END_NS = 30e9;
 /** One slice of a wait for a reply: the server is checked between slices. */
 const SLICE_MS = 100;
+/** Pause before another attempt to connect to a server that has as many waiting connections as its socket takes. */
+const FULL_MS = 1;
+/** What poll(2) ignores. */
+const NO_DESCRIPTOR = -1;
 const HANG_UP: number = PollEvent.HUP | PollEvent.ERR | PollEvent.RDHUP;
 
 /** A reply and the descriptor sent with it. */
@@ -246,7 +250,7 @@ function connectOnce(path: string, isLast: boolean): Connection | undefined {
   let socket: UnixSocket;
   try {
     checkFolder(path);
-    socket = connectUnix(path, SocketType.SEQPACKET);
+    socket = connectInTime(path);
   } catch (error) {
     throw isSyscallError(error) ? unreachable(path, error) : error;
   }
@@ -257,6 +261,24 @@ function connectOnce(path: string, isLast: boolean): Connection | undefined {
     if (!isLast) return undefined;
     // A server that ends closes its listener last.
     throw unreachable(path, error);
+  }
+}
+
+/**
+ * Connects, and tries again while the connections that the server has not accepted are as many as its socket takes: it is busy, or others connect as well.
+ * @throws SyscallError like connect; UcxError ERR_NODE_REFUSED if that lasts
+ */
+function connectInTime(path: string): UnixSocket {
+  const deadlineNs = systemClock.nowNs() + GREETING_NS;
+  for (;;) {
+    try {
+      return connectUnix(path, SocketType.SEQPACKET);
+    } catch (error) {
+      if (!isSyscallError(error, Errno.EAGAIN)) throw error;
+      if (systemClock.nowNs() >= deadlineNs) throw refused(path, 'it accepts no connections');
+    }
+    // No descriptor tells when there is room.
+    pollFor(NO_DESCRIPTOR, 0, FULL_MS);
   }
 }
 
