@@ -64,7 +64,7 @@ export {
   reserveFile,
   STATX,
 } from './file/file-status.ts';
-export { closeBacking, openBacking, openFuse, readFuse, writeFuse } from './file/fuse.ts';
+export { closeBacking, isFuse, openBacking, openFuse, readFuse, writeFuse } from './file/fuse.ts';
 export { ioctl, ioctlAsync } from './file/ioctl.ts';
 export {
   type MountEntry,
@@ -115,7 +115,7 @@ export {
   schedYield,
   setParentDeathSignal,
 } from './process/process.ts';
-export { type BpfInstruction, installSeccompFilter, SeccompListener } from './process/seccomp.ts';
+export { type BpfInstruction, installSeccompFilter, isSeccompListener, SeccompListener } from './process/seccomp.ts';
 export { startWorker } from './process/worker-thread.ts';
 export {
   AddressFamily,

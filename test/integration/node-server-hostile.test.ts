@@ -1,5 +1,6 @@
 /** Clients of a node server that violate the protocol, or request more than its bounds: the server logs it, disconnects them and stays usable. */
 
+import { readdirSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { ArgumentBlock } from '../../src/driver/port.ts';
 import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.ts';
@@ -168,6 +169,11 @@ function blockOf(count: number): ArgumentBlock {
   return { address: 0, words: new Uint32Array(count) };
 }
 
+/** Number of descriptors that the server has open. */
+function openDescriptors(): number {
+  return readdirSync(`/proc/${server.pid}/fd`).length;
+}
+
 function expectServes(): void {
   const client = new DriverClient(node.open(1));
   expect(client.allocate(1).result).toBe(0);
@@ -265,6 +271,33 @@ describe('a client of a node server', () => {
     using raw = new RawClient().greet();
     expect(raw.ask({ op: 'cards' }, [0, 1, 2])).toBeUndefined();
     expectServes();
+  });
+
+  it.each([
+    ['devices', 'that cannot be polled', () => [memfdCreate('other')]],
+    ['devices', 'of another kind', () => pipe2()],
+    ['supervise', 'that cannot be polled', () => [memfdCreate('other')]],
+    ['supervise', 'of another kind', () => pipe2()],
+  ] as const)(
+    'that asks for %s with a descriptor %s is disconnected, and the server keeps nothing',
+    async (op, _, make) => {
+      const before = openDescriptors();
+      const fds = make();
+      using raw = new RawClient().greet();
+      expect(raw.ask({ op, device: '0:1' }, fds.slice(-1))).toBeUndefined();
+      for (const fd of fds) close(fd);
+      await vi.waitFor(() => expect(openDescriptors()).toBe(before));
+      expectServes();
+    },
+  );
+
+  it('that asks for devices without their number is disconnected, and the server keeps nothing', async () => {
+    const before = openDescriptors();
+    using raw = new RawClient().greet();
+    const fuse = memfdCreate('other');
+    expect(raw.ask({ op: 'devices' }, [fuse])).toBeUndefined();
+    close(fuse);
+    await vi.waitFor(() => expect(openDescriptors()).toBe(before));
   });
 
   it('cannot shrink its mailbox', () => {

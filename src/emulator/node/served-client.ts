@@ -10,6 +10,8 @@ import {
   dup,
   Errno,
   getSeals,
+  isFuse,
+  isSeccompListener,
   isSyscallError,
   MESSAGE_BYTES_MAX,
   OpenFlag,
@@ -281,10 +283,9 @@ export class ServedClient {
         this.#dmabufs.detach(integerField(message, 'attachment', ATTACHMENTS_MAX));
         return { fields: {} };
       case 'devices':
-        this.#host.devices.attach(descriptorOf(fd), textField(message, 'device', NAME_MAX));
-        return { fields: {} };
+        return this.#devices(message, fd);
       case 'supervise':
-        this.#host.devices.supervise(descriptorOf(fd));
+        this.#host.devices.supervise(descriptorOf(fd, isSeccompListener));
         return { fields: {} };
       case 'status':
         return { fields: { status: this.#host.status() } };
@@ -371,6 +372,12 @@ export class ServedClient {
     return { fields: { byteLength: pages.byteLength, offset: pages.offset }, fd: pages.fd };
   }
 
+  #devices(message: Message, fd: number): Answer {
+    const device = textField(message, 'device', NAME_MAX);
+    this.#host.devices.attach(descriptorOf(fd, isFuse), device);
+    return { fields: {} };
+  }
+
   /** Gives an RDMA device of the client access to a range of a dma-buf. */
   #attach(message: Message, fd: number): Answer {
     const id = integerField(message, 'attachment', ATTACHMENTS_MAX);
@@ -436,9 +443,13 @@ export class ServedClient {
   }
 }
 
-/** A duplicate of the descriptor of a message, for an object that keeps it. */
-function descriptorOf(fd: number): number {
+/**
+ * A duplicate of the descriptor of a message, for an object that keeps it.
+ * @param isRight whether it is of the kind that the object serves: another one would never end, or cannot be polled
+ */
+function descriptorOf(fd: number, isRight: (fd: number) => boolean): number {
   if (fd < 0) throw new ProtocolError('a message without its descriptor');
+  if (!isRight(fd)) throw new ProtocolError('a descriptor of another kind');
   return dup(fd);
 }
 

@@ -2,6 +2,7 @@
  * The connection of a file system in user space to the kernel (/dev/fuse), and its backing files for passthrough. It does not interpret messages.
  */
 
+import { fstatSync } from 'node:fs';
 import { Errno } from '../base/errno.ts';
 import { errno, ioctlCall, read, write } from '../base/libc.ts';
 import { allocateScratch } from '../base/scratch.ts';
@@ -9,6 +10,8 @@ import { SyscallError } from '../base/syscall-error.ts';
 import { OpenFlag, open } from './file.ts';
 
 const FUSE_DEVICE = '/dev/fuse';
+/** Its device number: character device 10:229 (`Documentation/admin-guide/devices.txt`). */
+const FUSE_NUMBER = (10 << 8) | 229;
 /** `include/uapi/linux/fuse.h`: _IOW(229, 1, struct fuse_backing_map) and _IOW(229, 2, uint32_t). */
 const FUSE_DEV_IOC_BACKING_OPEN = 0x4010_e501;
 const FUSE_DEV_IOC_BACKING_CLOSE = 0x4004_e502;
@@ -17,6 +20,12 @@ const BACKING_MAP_BYTES = 16;
 /** Opens a new connection, which does not block. Throws SyscallError ENOENT, EACCES, ENODEV without the module. */
 export function openFuse(): number {
   return open(FUSE_DEVICE, OpenFlag.RDWR | OpenFlag.NONBLOCK);
+}
+
+/** Whether an open descriptor is of /dev/fuse, under any path. */
+export function isFuse(fd: number): boolean {
+  const status = fstatSync(fd);
+  return status.isCharacterDevice() && status.rdev === FUSE_NUMBER;
 }
 
 /**

@@ -4,6 +4,7 @@
  * Source: include/uapi/linux/seccomp.h and kernel/seccomp.c, Linux 6.12.
  */
 
+import { readlinkSync } from 'node:fs';
 import { Errno } from '../base/errno.ts';
 import { errno, ioctlCall, seccompCall } from '../base/libc.ts';
 import { allocateScratch, type ScratchBlock } from '../base/scratch.ts';
@@ -26,6 +27,13 @@ const NOTIF = { ID: 0, PID: 8, NUMBER: 16, ARGS: 32, BYTES: 80 } as const;
 const RESPONSE = { ID: 0, VALUE: 8, ERROR: 16, FLAGS: 20, BYTES: 24 } as const;
 const ADDFD = { ID: 0, FLAGS: 8, SOURCE: 12, TARGET: 16, TARGET_FLAGS: 20, BYTES: 24 } as const;
 const INSTRUCTION_BYTES = 8;
+/** Target of the link of a supervisor's descriptor in /proc. */
+const LISTENER_LINK = 'anon_inode:seccomp notify';
+
+/** Whether an open descriptor is one of a supervisor, as {@link installSeccompFilter} returns it. */
+export function isSeccompListener(fd: number): boolean {
+  return readlinkSync(`/proc/self/fd/${fd}`) === LISTENER_LINK;
+}
 
 /** An instruction of a classic BPF program: struct sock_filter. */
 export interface BpfInstruction {
