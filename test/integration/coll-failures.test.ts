@@ -1,6 +1,6 @@
 /** Teams whose operations fail in the middle: detached buffers, workers and sub-teams that close, callbacks that throw, ranks that cannot reach each other. */
 
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { createTeam, localExchange, type Team } from '../../src/coll/index.ts';
 import type { MemoryHandle, Request, UcxError } from '../../src/index.ts';
 import { useContexts } from '../fixtures/contexts.ts';
@@ -166,6 +166,17 @@ describe('creating a team', () => {
     await Promise.all(teams.map((made) => made.barrier()));
     await Promise.all(teams.map((made) => made.close()));
     await closeAll(ranks);
+  });
+
+  it.each(['worker', 'context'] as const)('fails if its %s is closed before the exchange has ended', async (closed) => {
+    const { context, worker } = await fixture.open();
+    const answers: (() => void)[] = [];
+    const exchange = (): Promise<Uint8Array[]> => new Promise((resolve) => answers.push(() => resolve([])));
+    const made = createTeam(worker, { rank: 0, size: 2, exchange });
+    await vi.waitFor(() => expect(answers).toHaveLength(1));
+    await { worker, context }[closed].close();
+    await expect(made).rejects.toMatchObject({ code: 'ERR_CLOSED', message: 'worker of the team is closed' });
+    answers[0]!();
   });
 
   it('fails on all ranks if two of them have no transport in common', async () => {

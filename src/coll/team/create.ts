@@ -9,7 +9,7 @@ import type { Worker } from '../../ucp/api/worker.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
-import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { closedError, invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { DEFAULT_BETWEEN, DEFAULT_WITHIN, type LinkCost } from '../choice/cost.ts';
 import type { Exchange } from '../exchange/exchange.ts';
@@ -52,7 +52,7 @@ const TIMEOUT_MAX_MS = 2 ** 31;
 /**
  * Creates a team; all ranks call it. It connects to all other ranks and waits until they have created it too.
  * @param worker one for each rank; it can be used for other things meanwhile
- * @throws UcxError ERR_INVALID_PARAM for options, duplicate ranks, or sizes that differ; errors of the exchange, of connecting, and of the first operation
+ * @throws UcxError ERR_INVALID_PARAM for options, duplicate ranks, or sizes that differ; ERR_CLOSED if the worker is closed meanwhile; errors of the exchange, of connecting, and of the first operation
  */
 export function createTeam(worker: Worker, options: TeamOptions): Promise<Team> {
   return createTeamAt(worker, options, systemClock);
@@ -110,7 +110,7 @@ export async function createTeamAt(worker: Worker, options: TeamOptions, clock: 
     }
     throw error;
   } finally {
-    context.memUnmap(local);
+    if (local.mapped) context.memUnmap(local);
   }
 }
 
@@ -138,12 +138,21 @@ function checkTeamOptions(worker: Worker, options: TeamOptions): TeamOptions {
 async function inProgress<T>(worker: Worker, run: () => Promise<T>): Promise<T> {
   const ended = new AbortController();
   const served = worker.serve(ended.signal);
+  const closed = served.then((): never => {
+    throw closedError('worker of the team');
+  });
   try {
-    return await run();
+    // An exchange cannot be ended: if the worker is closed meanwhile, it has no use any more.
+    return await Promise.race([closed, startOf(run)]);
   } finally {
     ended.abort();
     await served;
   }
+}
+
+/** What a function returns, or throws, as a promise. */
+async function startOf<T>(run: () => Promise<T>): Promise<T> {
+  return run();
 }
 
 function introduce(
