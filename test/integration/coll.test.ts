@@ -197,6 +197,23 @@ describe('a team', () => {
   });
 });
 
+describe('memory that is detached', () => {
+  it('has no bytes: the operation is one of another length, or of nothing', async () => {
+    const ranks = await openTeam(fixture, 2);
+    const detached = (): Uint8Array => {
+      const bytes = new Uint8Array(16);
+      structuredClone(bytes.buffer, { transfer: [bytes.buffer] });
+      return bytes;
+    };
+    expect(() => ranks[0]!.team.allReduceNbx(detached(), new Uint8Array(16), { count: 16 })).toThrow(
+      expect.objectContaining({ code: 'ERR_INVALID_PARAM', details: expect.objectContaining({ argument: 'send' }) }),
+    );
+    await onAll(ranks, ({ team }) => team.allReduce(detached(), detached()));
+    await onAll(ranks, ({ team }) => team.broadcast(detached()));
+    await closeAll(ranks);
+  });
+});
+
 describe('refusals before anything moves', () => {
   it('name the argument, and the team can be used afterwards', async () => {
     const ranks = await openTeam(fixture, 2);
