@@ -240,6 +240,7 @@ describe('refusals before anything moves', () => {
       ['send', () => team.allReduceNbx([] as unknown as Uint8Array, recv)],
       ['recv', () => team.gatherNbx(send, undefined)],
       ['recvCounts', () => team.allGatherNbx(send, recv, { recvCounts: [1] })],
+      ['recvCounts[0]', () => team.allGatherNbx(send, recv, { recvCounts: new Array(2) })],
       ['recvCounts', () => team.allToAllNbx(send, recv, { sendCounts: [1, 2], recvCounts: [2, 2] })],
       ['options', () => team.allReduceNbx(send, recv, { root: 1 } as object)],
     ];

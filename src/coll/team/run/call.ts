@@ -202,7 +202,8 @@ function countsOf(name: string, counts: readonly number[] | undefined, size: num
   if (!Array.isArray(counts) || counts.length !== size) {
     throw invalidParam(name, `must be a list of ${size} counts, one for each rank`, counts?.length);
   }
-  return counts.map((count: number, index) => countIn(`${name}[${index}]`, count, unit));
+  // Not map, which leaves out the elements that a list does not have.
+  return Array.from(counts, (count: number, index) => countIn(`${name}[${index}]`, count, unit));
 }
 
 /** Checks a rank. @throws UcxError ERR_INVALID_PARAM */
