@@ -417,6 +417,7 @@ describe('a rank', () => {
     const pending = Promise.allSettled([survivors[0]!.team.barrier()]);
     await survivors[0]!.worker.close();
     expect((await pending)[0]!.status).toBe('rejected');
+    expect(() => survivors[0]!.team.barrierNbx()).toThrow(expect.objectContaining({ code: 'ERR_CLOSED' }));
     await closeAll(survivors);
     await closeAll(ranks);
   });

@@ -129,6 +129,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
    */
   checkUsable(): void {
     if (this.isClosed) throw closedError('team');
+    if (this.parts.worker.closed) throw closedError('worker of the team');
     if (this.failure !== undefined) throw teamFailed(this.failure);
     const { lostRanks } = this;
     if (lostRanks.length > 0) {
