@@ -8,6 +8,8 @@ import { isAtomic, isOneSided, type TestKind, testNamed } from './tests.ts';
 
 /** Sizes of a message, with every part of a list. */
 const MESSAGE_BYTES_MAX = 2 ** 40;
+/** The most bytes that one piece of host memory has: those of a view. */
+const HOST_BYTES_MAX = 2 ** 32;
 const SIZES_MAX = 1024;
 const ITERATIONS_MAX = 2 ** 40;
 const WINDOW_MAX = 4096;
@@ -115,6 +117,7 @@ export function checkSpec(unchecked: UncheckedSpec): TestSpec {
   }
   const bytes = messageBytes(spec);
   if (bytes > MESSAGE_BYTES_MAX) throw invalidParam('-s', `must be at most ${MESSAGE_BYTES_MAX} bytes`, bytes);
+  checkHostBytes(spec);
   if (bytes < 1) throw invalidParam('-s', 'must be at least 1 byte', bytes);
   if (isAtomic(kind.operation) && bytes !== 4 && bytes !== 8) {
     throw invalidParam('-s', `must be 4 or 8 for ${kind.name}`, bytes);
@@ -123,6 +126,16 @@ export function checkSpec(unchecked: UncheckedSpec): TestSpec {
   if (kind.api === 'UCT') checkUct(spec, bytes);
   else checkUcp(spec);
   return spec;
+}
+
+/** Checks that host memory can hold a message. That of a card is as long as the card has it. */
+function checkHostBytes(spec: TestSpec): void {
+  if (spec.sendMemory !== 'host' && spec.recvMemory !== 'host') return;
+  const rule = `must be at most ${HOST_BYTES_MAX} bytes in host memory`;
+  const bytes = messageBytes(spec);
+  if (bytes > HOST_BYTES_MAX) throw invalidParam('-s', rule, bytes);
+  const extent = messageExtent(spec);
+  if (extent > HOST_BYTES_MAX) throw invalidParam('-i', `of a message ${rule}`, extent);
 }
 
 function checkFields(spec: UncheckedSpec): TestSpec {
