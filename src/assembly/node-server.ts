@@ -2,7 +2,6 @@
  * The node server of a program: its socket path, its options from configuration and command line, and a connection to it for control.
  */
 
-import { readFileSync } from 'node:fs';
 import {
   connectEmulatedNode,
   defaultSocketPath,
@@ -14,6 +13,7 @@ import {
 } from '../emulator/index.ts';
 import type { AsicName } from '../uapi/index.ts';
 import { memorySizeType } from '../ucs/config/value.ts';
+import { readText } from '../ucs/sys/read-text.ts';
 import { invalidParam } from '../ucs/type/error.ts';
 import { nodeOptions } from './open-node.ts';
 import { GAUDI_CONFIG_TABLE } from './program/config.ts';
@@ -58,7 +58,7 @@ export function nodeSocketPath(program: Program): string {
 export function readNodeDescription(file: string): NodeDescription {
   let value: unknown;
   try {
-    value = JSON.parse(readFileSync(file, 'utf8'));
+    value = JSON.parse(readText('config', file));
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
   }

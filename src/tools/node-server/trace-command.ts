@@ -1,8 +1,8 @@
 /** Command `gaudi-ucx trace`: compares traces of ioctls, which `gaudi-ucx node up --trace` records. */
 
-import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
 import { diffTraces } from '../../assembly/node-server.ts';
+import { readText } from '../../ucs/sys/read-text.ts';
 import { EXIT_FAILURE, readArguments } from '../base/command-line.ts';
 
 /** Makes the command with its subcommands. */
@@ -14,8 +14,7 @@ export function traceCommand(): Command {
     .argument('<first>', 'a trace')
     .argument('<second>', 'another trace')
     .action((first: string, second: string, _options: object, command: Command) => {
-      const texts = [readFileSync(first, 'utf8'), readFileSync(second, 'utf8')] as const;
-      const difference = readArguments(command, () => diffTraces(...texts));
+      const difference = readArguments(command, () => diffTraces(readText('first', first), readText('second', second)));
       if (difference === undefined) return;
       process.stdout.write(`call ${difference.call} differs\n< ${difference.first}\n> ${difference.second}\n`);
       process.exitCode = EXIT_FAILURE;

@@ -104,6 +104,15 @@ describe('the summary of a profile', () => {
     );
   });
 
+  it('refuses a device, which has no end', () => {
+    expect(() => readProfile('/dev/zero')).toThrow(
+      expect.objectContaining({
+        code: 'ERR_INVALID_PARAM',
+        message: expect.stringMatching(/^argument file .*no device/),
+      }),
+    );
+  });
+
   it('refuses a file that is not there, by the name of the call', () => {
     expect(() => readProfile(join(folder, 'missing'))).toThrow(expect.objectContaining({ code: 'ENOENT' }));
   });

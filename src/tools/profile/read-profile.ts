@@ -1,7 +1,7 @@
 /** Reads the events and sums of a file of UCX_PROFILE_FILE. A file of another program is refused. */
 
-import { readFileSync } from 'node:fs';
 import type { AccumulatedSpans } from '../../ucs/profile/trace.ts';
+import { readText } from '../../ucs/sys/read-text.ts';
 import { asError, invalidParam } from '../../ucs/type/error.ts';
 
 /** An event that has begun and ended. */
@@ -34,7 +34,7 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /** @throws UcxError ERR_INVALID_PARAM if the file is not a profile; the error of node:fs */
 export function readProfile(path: string): ProfileFile {
-  const text = readFileSync(path, 'utf8');
+  const text = readText('file', path);
   if (text === '') throw notProfile(path, 'it is empty: its process has not ended yet, or was killed');
   let value: unknown;
   try {
