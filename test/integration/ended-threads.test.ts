@@ -47,4 +47,21 @@ describe('a thread that is terminated during traffic', { timeout: 20_000 }, () =
     await next.close();
     expect(segments()).toBe(before);
   });
+
+  it('over shared memory, is missed by the keepalive of its peers, though its process has its descriptors open', async () => {
+    const env = { UCX_GAUDI_DRIVER: 'kernel', UCX_TLS: 'posix,cma,self', UCX_KEEPALIVE_INTERVAL: '50ms' };
+    const context = await Context.create({ env, configDirectories: [] });
+    const worker = context.worker();
+    const thread = new Worker(PROGRAM, { workerData: { env, sleeps: false }, execArgv: [] });
+    const [address] = (await once(thread, 'message')) as [string];
+    const endpoint = worker.endpoint(Buffer.from(address, 'hex'));
+    await endpoint.amSend(1, new Uint8Array(8));
+    await thread.terminate();
+    // No receive takes it.
+    await expect(endpoint.tagSendSync(new Uint8Array(8))).rejects.toMatchObject({ status: Status.ENDPOINT_TIMEOUT });
+    await endpoint.close({ force: true });
+    await context.close();
+    // Cleans up behind the thread.
+    await (await Context.create({ env, configDirectories: [] })).close();
+  });
 });

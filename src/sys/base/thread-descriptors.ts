@@ -75,9 +75,13 @@ export function closeAbandonedDescriptors(): number {
   return closed;
 }
 
-/** True while this process has a thread with this id. */
-export function isThreadAlive(tid: number): boolean {
-  return existsSync(`/proc/self/task/${tid}`);
+/**
+ * True while a process has a thread with this id, and where that is hidden.
+ * @param pid another process of the same pid namespace
+ */
+export function isThreadAlive(tid: number, pid: number | 'self' = 'self'): boolean {
+  const threads = `/proc/${pid}/task`;
+  return existsSync(`${threads}/${tid}`) || !existsSync(threads);
 }
 
 /** Undefined if there is no descriptor or memory for it: the descriptors of the thread are then not recorded. */

@@ -5,7 +5,7 @@ const ALL_LOOP_BYTES_MAX = 12;
 /** The same if only a part of the source is copied: `set` needs a view of it, which takes 25 ns to make. */
 const PART_LOOP_BYTES_MAX = 32;
 /** Up to these lengths the loop over words of {@link storeWords} is faster. */
-const ALL_WORDS_BYTES_MAX = 24;
+const ALL_WORDS_BYTES_MAX = 32;
 const PART_WORDS_BYTES_MAX = 64;
 
 /** Copies `byteLength` bytes between ranges that do not overlap, like memcpy; as fast as memcpy from 1 KiB up. */

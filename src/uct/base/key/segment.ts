@@ -49,6 +49,8 @@ const PREFIX = 'gaudi_ucx';
 const RANDOM_BYTES = 12;
 /** Bytes of the part of a name that distinguishes the names of one process. */
 export const TAG_BYTES: number = SEGMENT_NAME_BYTES - PROCESS_IDENTITY_BYTES;
+/** Position of the thread in a packed name. */
+const THREAD_AT: number = PROCESS_IDENTITY_BYTES + RANDOM_BYTES;
 /** Position of the thread in the name of a file: bytes in hexadecimal, the lowest first. */
 const THREAD_DIGITS_AT: number = RANDOM_BYTES * 2;
 /** Names of segments, and of files beside them with the same name and a suffix. */
@@ -204,6 +206,17 @@ export function scavenge(folder: string = SEGMENT_FOLDER): number {
 function isOfEndedThread(tag: string): boolean {
   const tid = Buffer.from(tag.slice(THREAD_DIGITS_AT), 'hex').readUInt32LE();
   return !isThreadAlive(tid);
+}
+
+/**
+ * Whether the thread that has made a segment was certainly terminated: its process may go on, with its descriptors open. False for a thread of another pid
+ * namespace, whose state is unknown.
+ */
+export function hasMakerEnded(packedName: Uint8Array): boolean {
+  const { pidNamespace, pid } = unpackIdentity(packedName, 0);
+  if (pidNamespace !== ownIdentity().pidNamespace) return false;
+  const tid = new DataView(packedName.buffer, packedName.byteOffset).getUint32(THREAD_AT, true);
+  return !isThreadAlive(tid, pid);
 }
 
 function namesIn(folder: string): readonly string[] {

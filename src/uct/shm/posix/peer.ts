@@ -2,7 +2,7 @@
 
 import { getpid, isSyscallError } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { Segment, segmentError } from '../../base/key/segment.ts';
+import { hasMakerEnded, Segment, segmentError } from '../../base/key/segment.ts';
 import {
   Attention,
   DIRECTORY_BYTES,
@@ -51,11 +51,12 @@ export class Peer {
     }
   }
 
-  /** Returns OK; CONNECTION_RESET once the interface has closed or refused the ring, ENDPOINT_TIMEOUT once its process has ended. */
+  /** Returns OK; CONNECTION_RESET once the interface has closed or refused the ring, ENDPOINT_TIMEOUT once its process or thread has ended. */
   check(): Status {
     const isRefused = this.#slot >= 0 && this.#words[slotAt(this.#slot) + SlotWord.STATE] === SlotState.REFUSED;
     if (isRefused || this.#words[DirectoryWord.ATTENTION] === Attention.CLOSED) return Status.CONNECTION_RESET;
-    return this.#line.alive ? Status.OK : Status.ENDPOINT_TIMEOUT;
+    const isAlive = this.#line.alive && !hasMakerEnded(this.#directory.packedName);
+    return isAlive ? Status.OK : Status.ENDPOINT_TIMEOUT;
   }
 
   /**
