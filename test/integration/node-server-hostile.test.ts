@@ -57,6 +57,7 @@ import { DriverClient } from '../contract/driver-client.ts';
 import { extent } from '../fixtures/extent.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
+import { RawNodeClient } from '../fixtures/raw-node-client.ts';
 
 /** Of cases whose duration is configurable. */
 const TIMEOUT_MS = 3_600_000;
@@ -77,63 +78,15 @@ afterAll(async () => {
   await server.stop();
 });
 
-/** A connection that can violate the protocol. */
-class RawClient implements Disposable {
-  readonly socket: UnixSocket = connectUnix(server.socketPath, SocketType.SEQPACKET);
-  readonly #bytes: Uint8Array = new Uint8Array(65536);
-  #id = 0;
-
-  /** Sends a request; the reply, or undefined if the server disconnects. */
-  ask(message: object, fds: readonly number[] = []): { reply: Record<string, unknown>; fd: number } | undefined {
-    this.#id += 1;
-    return this.sendBytes(Buffer.from(JSON.stringify({ id: this.#id, ...message })), fds);
-  }
-
-  sendBytes(
-    bytes: Uint8Array,
-    fds: readonly number[] = [],
-  ): { reply: Record<string, unknown>; fd: number } | undefined {
-    if (this.socket.sendmsg(bytes, fds) < 0) return undefined;
-    const received: number[] = [];
-    for (;;) {
-      const count = this.socket.recvmsg(this.#bytes, received);
-      if (count === -Errno.EAGAIN) pollFor(this.socket.fd, PollEvent.IN, 100);
-      else if (count <= 0) return undefined;
-      else if (count > 1) {
-        return { reply: JSON.parse(Buffer.from(this.#bytes.subarray(0, count)).toString()), fd: received[0] ?? -1 };
-      }
-    }
-  }
-
-  greet(): this {
-    const proof = allocateScratch(4);
-    proof.words[0] = 4711;
-    const hello = { op: 'hello', version: NODE_PROTOCOL_VERSION, address: proof.address, value: 4711 };
-    expect(this.ask(hello)?.reply).toMatchObject({ access: true });
-    proof.free();
-    return this;
-  }
-
-  /** Resolves when the server has disconnected, after its last message. */
-  async hungUp(): Promise<void> {
-    await vi.waitFor(() => expect(this.socket.recvmsg(this.#bytes, [])).toBeLessThanOrEqual(0));
-    await vi.waitFor(() => expect([0, -Errno.ECONNRESET]).toContain(this.socket.recvmsg(this.#bytes, [])));
-  }
-
-  [Symbol.dispose](): void {
-    this.socket.close();
-  }
-}
-
 /** An open card whose mailbox the test writes itself. */
-class RawFile extends RawClient {
+class RawFile extends RawNodeClient {
   readonly id: number;
   readonly mailbox: MappedMemory;
   readonly words: Int32Array;
   readonly mailboxFd: number;
 
   constructor(minor = 0) {
-    super();
+    super(server.socketPath);
     this.greet();
     this.id = 1;
     const opened = this.ask({ op: 'open', minor, control: false, file: this.id })!;
@@ -191,7 +144,7 @@ describe('a client of a node server', () => {
     ['bytes of nothing', new Uint8Array(65536)],
     ['a wrong proof', Buffer.from(`{"id":1,"op":"hello","version":${NODE_PROTOCOL_VERSION},"address":0,"value":"x"}`)],
   ])('that sends %s is disconnected', (_what, bytes) => {
-    using raw = new RawClient();
+    using raw = new RawNodeClient(server.socketPath);
     const answer = raw.sendBytes(bytes);
     // An unreadable proof is answered and refused, but is not a violation.
     if (answer !== undefined) expect(answer.reply).toMatchObject({ access: false });
@@ -199,7 +152,7 @@ describe('a client of a node server', () => {
   });
 
   it('of another version is refused with the reason', () => {
-    using raw = new RawClient();
+    using raw = new RawNodeClient(server.socketPath);
     const { reply } = raw.ask({ op: 'hello', version: NODE_PROTOCOL_VERSION + 1, address: 4096, value: 0 })!;
     expect(reply['error']).toMatchObject({ code: 'ERR_NODE_REFUSED', message: expect.stringContaining('version') });
   });
@@ -249,7 +202,7 @@ describe('a client of a node server', () => {
       'attachment',
     ];
     const pick = <T>(list: readonly T[]): T => list[random.below(list.length)]!;
-    let raw = new RawClient().greet();
+    let raw = new RawNodeClient(server.socketPath).greet();
     for (let round = 0; round < MESSAGES; round++) {
       const message: Record<string, unknown> = { op: pick(ops) };
       for (const name of names) if (random.below(2) === 0) message[name] = pick(values);
@@ -261,14 +214,14 @@ describe('a client of a node server', () => {
         continue;
       }
       raw.socket.close();
-      raw = new RawClient().greet();
+      raw = new RawNodeClient(server.socketPath).greet();
     }
     raw.socket.close();
     expectServes();
   });
 
   it('that sends too many descriptors is disconnected', () => {
-    using raw = new RawClient().greet();
+    using raw = new RawNodeClient(server.socketPath).greet();
     expect(raw.ask({ op: 'cards' }, [0, 1, 2])).toBeUndefined();
     expectServes();
   });
@@ -283,7 +236,7 @@ describe('a client of a node server', () => {
     async (op, _, make) => {
       const before = openDescriptors();
       const fds = make();
-      using raw = new RawClient().greet();
+      using raw = new RawNodeClient(server.socketPath).greet();
       expect(raw.ask({ op, device: '0:1' }, fds.slice(-1))).toBeUndefined();
       for (const fd of fds) close(fd);
       await vi.waitFor(() => expect(openDescriptors()).toBe(before));
@@ -293,7 +246,7 @@ describe('a client of a node server', () => {
 
   it('that asks for devices without their number is disconnected, and the server keeps nothing', async () => {
     const before = openDescriptors();
-    using raw = new RawClient().greet();
+    using raw = new RawNodeClient(server.socketPath).greet();
     const fuse = memfdCreate('other');
     expect(raw.ask({ op: 'devices' }, [fuse])).toBeUndefined();
     close(fuse);
