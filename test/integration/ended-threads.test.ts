@@ -48,7 +48,7 @@ describe('a thread that is terminated during traffic', { timeout: 20_000 }, () =
     expect(segments()).toBe(before);
   });
 
-  it('over shared memory, is missed by the keepalive of its peers, though its process has its descriptors open', async () => {
+  it('over shared memory, is detected by the keepalive of its peers, though its process has its descriptors open', async () => {
     const env = { UCX_GAUDI_DRIVER: 'kernel', UCX_TLS: 'posix,cma,self', UCX_KEEPALIVE_INTERVAL: '50ms' };
     const context = await Context.create({ env, configDirectories: [] });
     const worker = context.worker();

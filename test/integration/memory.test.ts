@@ -299,7 +299,7 @@ describe('advice', () => {
       for (const [call, name] of [
         [() => context.memAdvise(handle, 'often' as never), 'advice'],
         [() => context.memAdvise(handle, 'will-need', { offset: 1, byteLength: 100 }), 'byteLength'],
-        [() => context.memAdvise(handle, 'will-need', { offset: -1 }), 'byteLength'],
+        [() => context.memAdvise(handle, 'will-need', { offset: -1 }), 'argument offset'],
         [() => context.memAdvise(handle, 'will-need', { byteLength: 0 }), 'byteLength'],
         [() => context.memAdvise({} as never, 'normal'), 'handle'],
       ] as const) {

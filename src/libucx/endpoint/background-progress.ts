@@ -3,7 +3,7 @@
  * events of libucp, and does not keep the process alive.
  */
 
-import { type Progressable, progressUncalled } from '../../ucp/api/awaited/progress-driver.ts';
+import { type Progressable, progressInBackground } from '../../ucp/api/awaited/progress-driver.ts';
 
 /** Maximum number of progress calls before the event loop runs. */
 const CALLS_MAX = 64;
@@ -42,7 +42,7 @@ export class BackgroundProgress {
     this.#ticket = undefined;
     for (const endpoint of this.#endpoints) if (endpoint.closed) this.#endpoints.delete(endpoint);
     if (this.#endpoints.size === 0) return;
-    for (let calls = 0; calls < CALLS_MAX && progressUncalled(this.#worker) > 0; calls++);
+    for (let calls = 0; calls < CALLS_MAX && progressInBackground(this.#worker) > 0; calls++);
     if (this.#ticket === undefined) this.#sleep();
   }
 }

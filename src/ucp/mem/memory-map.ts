@@ -147,8 +147,9 @@ export class MemoryMap {
     this.#check(handle);
     checkOptions(options, 'options', ['offset', 'byteLength']);
     const { offset = 0 } = options;
-    if (!Number.isSafeInteger(offset) || offset < 0)
+    if (!Number.isSafeInteger(offset) || offset < 0) {
       throw invalidParam('offset', 'must be an integer of 0 or more', offset);
+    }
     const { byteLength = handle.byteLength - offset } = options;
     for (const [index, part] of handle.mdMemory.entries()) {
       if (part === undefined) continue;

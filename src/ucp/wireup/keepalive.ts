@@ -6,7 +6,7 @@
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Iface, UctEndpoint } from '../../uct/api/iface.ts';
-import { progressUncalled } from '../api/awaited/progress-driver.ts';
+import { progressInBackground } from '../api/awaited/progress-driver.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 
 /** The connections that are checked, and the handler of failures. */
@@ -65,7 +65,7 @@ export class Keepalive {
     const lost = watched.filter((connection) => failureOf(connection) !== Status.OK);
     if (lost.length === 0) return;
     // A peer that has closed has said so before it went, behind its other messages. The limit is for peers that never cease to send.
-    for (let calls = 0; calls < CALLS_MAX && progressUncalled(this.#owner) > 0; calls++);
+    for (let calls = 0; calls < CALLS_MAX && progressInBackground(this.#owner) > 0; calls++);
     for (const connection of this.#owner.watched()) {
       const failure = lost.includes(connection) ? failureOf(connection) : Status.OK;
       if (failure !== Status.OK) this.#owner.onPeerGone(connection, failure);

@@ -36,7 +36,7 @@ export interface Progressable extends Sleeper {
  * Makes progress outside of the calls of the application: an error that a callback of it has thrown becomes an uncaught exception.
  * @returns like `progress`
  */
-export function progressUncalled(worker: Pick<Progressable, 'progress'>): number {
+export function progressInBackground(worker: Pick<Progressable, 'progress'>): number {
   try {
     return worker.progress();
   } catch (error) {
@@ -170,7 +170,7 @@ export class ProgressDriver {
   #poll(): boolean {
     const deadline = this.#clock.nowNs() + this.#spinNs;
     for (let polls = 0; polls < POLLS_MAX; polls++) {
-      if (progressUncalled(this.#worker) > 0) return true;
+      if (progressInBackground(this.#worker) > 0) return true;
       if (this.#clock.nowNs() >= deadline) return false;
     }
     return false;

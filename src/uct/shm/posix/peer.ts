@@ -51,12 +51,16 @@ export class Peer {
     }
   }
 
-  /** Returns OK; CONNECTION_RESET once the interface has closed or refused the ring, ENDPOINT_TIMEOUT once its process or thread has ended. */
+  /** Returns OK; CONNECTION_RESET once the interface has closed or refused the ring, ENDPOINT_TIMEOUT once its process has ended. */
   check(): Status {
     const isRefused = this.#slot >= 0 && this.#words[slotAt(this.#slot) + SlotWord.STATE] === SlotState.REFUSED;
     if (isRefused || this.#words[DirectoryWord.ATTENTION] === Attention.CLOSED) return Status.CONNECTION_RESET;
-    const isAlive = this.#line.alive && !hasMakerEnded(this.#directory.packedName);
-    return isAlive ? Status.OK : Status.ENDPOINT_TIMEOUT;
+    return this.#line.alive ? Status.OK : Status.ENDPOINT_TIMEOUT;
+  }
+
+  /** Whether the thread of the interface was terminated, while its process goes on. */
+  get hasThreadEnded(): boolean {
+    return hasMakerEnded(this.#directory.packedName);
   }
 
   /**

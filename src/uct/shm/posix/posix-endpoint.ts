@@ -152,7 +152,8 @@ export class PosixEndpoint implements UctEndpoint {
   }
 
   check(): Status {
-    return this.#isGone() ? this.#failure : Status.OK;
+    if (!this.#isGone() && this.#peer.hasThreadEnded) this.#failure = Status.ENDPOINT_TIMEOUT;
+    return this.#failure;
   }
 
   /**
