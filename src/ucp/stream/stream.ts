@@ -304,7 +304,7 @@ export class Streams {
     while (state.chunks.length > 0 && request.done < request.byteLength) {
       const chunk = state.chunks[0]!;
       const bytes = Math.min(chunk.bytes.byteLength - chunk.offset, request.byteLength - request.done);
-      request.store(request.done, chunk.bytes, chunk.offset, bytes);
+      request.store(request.done, chunk, chunk.offset, bytes);
       this.#copied(state, connection, chunk, bytes);
       request.done += bytes;
     }
@@ -375,7 +375,7 @@ function takeDirectly(
   if (request === undefined || busy || chunks.length > 0) return 0;
   if (!request.isHost || !request.isMapped) return 0;
   const taken = Math.min(length, request.byteLength - request.done);
-  request.storeFrame(request.done, frame, start, taken);
+  request.store(request.done, frame, start, taken);
   request.done += taken;
   return taken;
 }

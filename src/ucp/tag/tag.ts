@@ -26,7 +26,7 @@ import { sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { READ_BYTES, rendezvousFrom } from '../base/read-threshold.ts';
-import type { ReceiveRequest, SendRequest } from '../base/request/message-request.ts';
+import type { MessageBytes, ReceiveRequest, SendRequest } from '../base/request/message-request.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
@@ -209,7 +209,7 @@ export class TagProtocol {
     request.senderLow = low;
     request.senderHigh = high;
     if (sync) postReply(connection, replyTo, Status.OK);
-    this.#deliverBytes(request, bytes, start, length, frame);
+    this.#deliverBytes(request, frame, start, length);
     inbound.release(cost);
   }
 
@@ -394,9 +394,9 @@ export class TagProtocol {
     request.senderLow = message.tagLow;
     request.senderHigh = message.tagHigh;
     if (content.kind === 'eager') {
-      const { bytes, connection, replyTo } = content;
+      const { connection, replyTo } = content;
       if (connection !== undefined) postReply(connection, replyTo, Status.OK);
-      this.#deliverBytes(request, bytes, 0, bytes.byteLength);
+      this.#deliverBytes(request, content, 0, message.byteLength);
       return;
     }
     this.#deliverOffer(request, content.connection, message.byteLength, content.peerRequest, content);
@@ -422,8 +422,7 @@ export class TagProtocol {
     this.#rendezvous.receive(request, connection, peerRequest, pieces, data);
   }
 
-  /** @param frame the message, if `bytes` are its */
-  #deliverBytes(request: ReceiveRequest, bytes: Uint8Array, start: number, length: number, frame?: AmFrame): void {
+  #deliverBytes(request: ReceiveRequest, message: MessageBytes, start: number, length: number): void {
     this.#host.counters.count(WorkerCounter.TAG_RX);
     request.messageBytes = length;
     if (length > request.byteLength) {
@@ -431,15 +430,14 @@ export class TagProtocol {
       return;
     }
     if (request.bytes === undefined) {
-      this.#rendezvous.staging.deliver(request.pieces, bytes, start, length, (status) => request.end(status));
+      this.#rendezvous.staging.deliver(request.pieces, message.bytes, start, length, (status) => request.end(status));
       return;
     }
     if (!request.isMapped) {
       request.end(Status.INVALID_ADDR);
       return;
     }
-    if (frame === undefined) request.store(0, bytes, start, length);
-    else request.storeFrame(0, frame, start, length);
+    request.store(0, message, start, length);
     request.end(Status.OK);
   }
 }

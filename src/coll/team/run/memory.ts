@@ -43,7 +43,7 @@ interface KeyPacker {
 /** Binds memory from a byte of it on. */
 export function bind(memory: LocalMemory, offset: number, byteLength: number): Bound {
   const bytes = memory instanceof Uint8Array ? memory : memory.bytes;
-  return { memory, offset, bytes: bytes && partOf(bytes, offset, byteLength) };
+  return { memory, offset, bytes: partOf(bytes, offset, byteLength) };
 }
 
 /**
@@ -55,13 +55,13 @@ export function placeOf({ memory, offset, bytes }: Bound, region: Region): Place
   const isGone =
     memory instanceof Uint8Array ? memory.byteLength < offset + region.offset + byteLength : !memory.mapped;
   if (isGone) throw statusError(Status.INVALID_ADDR, 'use memory that was detached or unmapped meanwhile');
-  const part = bytes && partOf(bytes, region.offset, byteLength);
+  const part = partOf(bytes, region.offset, byteLength);
   return { memory, offset: offset + region.offset, byteLength, bytes: part };
 }
 
 /** A part of bytes. Those that are detached, of which none is used, have no parts. */
-function partOf(bytes: Uint8Array, offset: number, byteLength: number): Uint8Array {
-  return byteLength === 0 ? NO_BYTES : bytes.subarray(offset, offset + byteLength);
+function partOf(bytes: Uint8Array | undefined, offset: number, byteLength: number): Uint8Array | undefined {
+  return bytes !== undefined && byteLength === 0 ? NO_BYTES : bytes?.subarray(offset, offset + byteLength);
 }
 
 /** True if both are the same bytes. */

@@ -23,6 +23,9 @@ const NO_BYTES = new Uint8Array(0);
 /** Longer parts of a message are copied faster through a view that is there already. */
 const PART_BYTES_MIN = 16;
 
+/** The memory of a message: a frame of a transport, or what was kept of one. */
+export type MessageBytes = Pick<AmFrame, 'bytes' | 'part'>;
+
 /** A key by which the peer reaches memory that is sent. */
 export interface MessageKey {
   readonly packed: Uint8Array;
@@ -150,16 +153,12 @@ export class ReceiveRequest extends Request {
   }
 
   /** Stores bytes of a message in host memory, `at` bytes behind its begin. */
-  store(at: number, source: Uint8Array, from: number, byteLength: number): void {
-    if (this.bytes === undefined) scatter(this.pieces, at, byteLength, source, from);
-    else copyBytes(this.bytes, this.localOffset + at, source, from, byteLength);
-  }
-
-  /** The same, from a message in the memory of a transport. */
-  storeFrame(at: number, frame: AmFrame, from: number, byteLength: number): void {
-    const part = byteLength > PART_BYTES_MIN ? frame.part?.(from, byteLength) : undefined;
-    if (part === undefined) this.store(at, frame.bytes, from, byteLength);
-    else this.store(at, part, 0, byteLength);
+  store(at: number, message: MessageBytes, from: number, byteLength: number): void {
+    const part = byteLength > PART_BYTES_MIN ? message.part?.(from, byteLength) : undefined;
+    const source = part ?? message.bytes;
+    const start = part === undefined ? from : 0;
+    if (this.bytes === undefined) scatter(this.pieces, at, byteLength, source, start);
+    else copyBytes(this.bytes, this.localOffset + at, source, start, byteLength);
   }
 
   start(): Status {

@@ -49,10 +49,6 @@ const PREFIX = 'gaudi_ucx';
 const RANDOM_BYTES = 12;
 /** Bytes of the part of a name that distinguishes the names of one process. */
 export const TAG_BYTES: number = SEGMENT_NAME_BYTES - PROCESS_IDENTITY_BYTES;
-/** Position of the thread in a packed name. */
-const THREAD_AT: number = PROCESS_IDENTITY_BYTES + RANDOM_BYTES;
-/** Position of the thread in the name of a file: bytes in hexadecimal, the lowest first. */
-const THREAD_DIGITS_AT: number = RANDOM_BYTES * 2;
 /** Names of segments, and of files beside them with the same name and a suffix. */
 const FILE_NAME = /^gaudi_ucx\.(\d{1,10})\.(\d{1,10})\.(\d{1,16})\.([0-9a-f]{32})(?:\.[a-z]+)?$/;
 
@@ -196,16 +192,10 @@ export function scavenge(folder: string = SEGMENT_FOLDER): number {
     if (match === null) continue;
     const [pidNamespace, pid, startTime] = [Number(match[1]), Number(match[2]), Number(match[3])];
     const owner = { pidNamespace, pid, startTime };
-    const isLeft = isOwn(owner) ? isOfEndedThread(match[4]!) : hasEnded(owner);
+    const isLeft = isOwn(owner) ? !isThreadAlive(threadOf(Buffer.from(match[4]!, 'hex'))) : hasEnded(owner);
     if (isLeft && unlinkIfThere(`${folder}/${name}`)) removed += 1;
   }
   return removed;
-}
-
-/** Whether the thread in a tag was a thread of this process that has ended. */
-function isOfEndedThread(tag: string): boolean {
-  const tid = Buffer.from(tag.slice(THREAD_DIGITS_AT), 'hex').readUInt32LE();
-  return !isThreadAlive(tid);
 }
 
 /**
@@ -215,8 +205,12 @@ function isOfEndedThread(tag: string): boolean {
 export function hasMakerEnded(packedName: Uint8Array): boolean {
   const { pidNamespace, pid } = unpackIdentity(packedName, 0);
   if (pidNamespace !== ownIdentity().pidNamespace) return false;
-  const tid = new DataView(packedName.buffer, packedName.byteOffset).getUint32(THREAD_AT, true);
-  return !isThreadAlive(tid, pid);
+  return !isThreadAlive(threadOf(packedName.subarray(PROCESS_IDENTITY_BYTES)), pid);
+}
+
+/** The id of the thread in a tag. */
+function threadOf(tag: Uint8Array): number {
+  return new DataView(tag.buffer, tag.byteOffset).getUint32(RANDOM_BYTES, true);
 }
 
 function namesIn(folder: string): readonly string[] {
