@@ -65,6 +65,8 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   readonly #isWatched: boolean;
   /** Whether libucp was found to support atomic operations here. */
   #hasAtomics = false;
+  /** Whether the handle of libucp is being closed: it may not be used any more. */
+  #isHandleClosed = false;
   closedByPeer: boolean | undefined = undefined;
 
   /** @param handle of libucp, whose failure is reported to the worker */
@@ -191,6 +193,8 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   /** Flushes only the operations given to libucp. */
   flushUcp(params: RequestParams | undefined): Status | Request {
+    // An awaited put may have ended, and flushes, after a close by force.
+    if (this.#isHandleClosed) return this.failure === Status.OK ? Status.CANCELED : this.failure;
     const { requests } = this.worker;
     const request = requests.begin(RequestKind.SEND, 'flush');
     if (request === undefined) return Status.NO_RESOURCE;
@@ -389,6 +393,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   #closeUcp(): Status | Request {
     const { requests } = this.worker;
+    this.#isHandleClosed = true;
     requests.endpointLost();
     const request = requests.begin(RequestKind.SEND, 'close');
     if (request === undefined) return Status.NO_RESOURCE;
