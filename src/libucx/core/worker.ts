@@ -72,6 +72,8 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   /** Called when libucp or the node has a new event. */
   readonly #sleepers: Set<() => void> = new Set();
   #isNodeAsleep = false;
+  /** Whether the operations that libucp has not ended were ended here: it may not report their end any more. */
+  #isAbandoned = false;
   #address: Uint8Array | undefined;
   #progressCalls = 0;
 
@@ -137,7 +139,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
 
   protected advance(): number {
     this.checkOpen();
-    const events = this.functions.ucp_worker_progress(this.handle);
+    const events = this.#isAbandoned ? 0 : this.functions.ucp_worker_progress(this.handle);
     this.#progressCalls += 1;
     let count = events + this.requests.progress(events) + this.streams.progress(events);
     if (this.arrivals.hasWaiting) count += this.arrivals.dispatch();
@@ -307,15 +309,20 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     return this.requests.inProgress === 0 && !this.requests.hasEnded && this.devices.isIdle;
   }
 
-  /** Destroys the worker of libucp, and ends the operations that libucp has not ended. */
-  async #destroy(): Promise<void> {
+  /** Ends the operations that libucp has not ended. @returns whether there were any */
+  #abandon(): boolean {
+    this.#isAbandoned = true;
     this.devices.abort();
     const { sends, others } = this.requests.abandonAll();
-    if (sends + others > 0) {
-      this.context.log.debug(`libucp has not ended ${sends} operations of closed endpoints, and ${others} receives`);
-    }
-    // libucp crashes if operations still wait for a connection (1.13): its memory is leaked instead.
-    if (sends > 0) this.context.onWorkerLeaked();
+    if (sends + others === 0) return false;
+    this.context.log.debug(`libucp has not ended ${sends} operations of closed endpoints, and ${others} receives`);
+    return true;
+  }
+
+  /** Destroys the worker of libucp. @param isUsed whether it has operations that have not ended */
+  async #destroy(isUsed: boolean): Promise<void> {
+    // libucp ends the process if operations still wait for a connection, or receives for the rest of a message (1.13): its memory is leaked instead.
+    if (isUsed) this.context.onWorkerLeaked();
     else this.functions.ucp_worker_destroy(this.handle);
     while (this.requests.hasEnded || !this.devices.isIdle) {
       this.requests.progress(0);
@@ -333,14 +340,15 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.arrivedNotifications.close();
     this.driver.endServing();
     this.requests.cancelAll();
+    await this.teardown.waitFor(() => this.promises.isIdle && this.#isIdle);
+    const isUsed = this.#abandon();
     await this.promises.idle();
-    await this.teardown.waitFor(() => this.#isIdle);
     this.isClosed = true;
     this.promises.wake();
     this.event.close();
     this.arrivals.drop();
     this.#alarm.close();
-    await this.#destroy();
+    await this.#destroy(isUsed);
     this.arrivals.close();
     this.streams.close();
     this.requests.close();

@@ -360,7 +360,8 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   protected override async shutDown(): Promise<void> {
     const { promises } = this.worker;
     this.receivedStream.cancelAll();
-    await promises.until(() => this.isForced || this.awaited === 0);
+    // On one that has failed, libucp ends some of them only when it is closed (1.13, over shared memory).
+    await promises.until(() => this.isForced || this.failure !== Status.OK || this.awaited === 0);
     // libucp would cancel it on a close by force.
     await this.worker.teardown.closed(this.#sendCloseMessage(), () => this.isForced, FORCED_CLOSE_MESSAGE_NS);
     if (!this.isForced && this.failure === Status.OK) {

@@ -134,9 +134,14 @@ export class PromiseTier {
     return this.track(() => this.run(what, signal, start, true));
   }
 
+  /** Whether no function of {@link track} is running. */
+  get isIdle(): boolean {
+    return this.#running === 0;
+  }
+
   /** Resolves when no function of {@link track} is running. */
   idle(): Promise<void> {
-    if (this.#running === 0) return Promise.resolve();
+    if (this.isIdle) return Promise.resolve();
     return new Promise((resolve) => {
       this.#idle.push(resolve);
     });
