@@ -112,8 +112,10 @@ export class EndpointStream {
   #chunkUsed = 0;
   /** Whether bytes are being copied to a card. */
   #isCopying = false;
-  /** Status of the failed endpoint: bytes that arrived before are received all the same. */
+  /** Status of the failed endpoint, or CANCELED of one that is being closed: bytes that arrived before are received all the same. */
   #failure: Status = Status.OK;
+  /** Whether libucp has no bytes for it any more. */
+  #isClosed = false;
 
   constructor(worker: EngineWorker, streams: StreamReceives, ep: number) {
     this.#worker = worker;
@@ -197,16 +199,19 @@ export class EndpointStream {
 
   /** Cancels the receives of an endpoint that is being closed. One whose bytes are being copied to a card ends with the copy. */
   cancelAll(): void {
+    if (this.#failure === Status.OK) this.#failure = Status.CANCELED;
     for (const receive of this.#receives.splice(this.#isCopying ? 1 : 0)) receive.end(Status.CANCELED);
   }
 
   /** Drops the bytes that have not been received. */
   close(): void {
+    this.#isClosed = true;
     while (this.#chunks.length > 0) this.#release();
     this.#streams.remove(this);
   }
 
   #fetch(): boolean {
+    if (this.#isClosed) return false;
     const { length } = this.#streams;
     const chunk = this.#worker.functions.ucp_stream_recv_data_nb(this.#ep, length.address);
     if (chunk <= 0) return false;
@@ -215,6 +220,11 @@ export class EndpointStream {
       byteLength: joinWords(length.words[0]!, length.words[1]!),
     });
     return true;
+  }
+
+  #consume(bytes: number): void {
+    this.#chunkUsed += bytes;
+    if (this.#chunkUsed === this.#chunks[0]!.byteLength) this.#release();
   }
 
   #release(): void {
@@ -255,8 +265,7 @@ export class EndpointStream {
   /** Advances a receive after bytes were copied to it. @returns 1 if it has ended */
   #advance(receive: StreamReceive, bytes: number): number {
     receive.done += bytes;
-    this.#chunkUsed += bytes;
-    if (this.#chunkUsed === this.#chunks[0]!.byteLength) this.#release();
+    if (!this.#isClosed) this.#consume(bytes);
     const isFull = receive.done === receive.request.byteLength;
     if (!isFull && (receive.waitAll || this.hasBytes)) return 0;
     this.#endFirst(Status.OK);
