@@ -19,6 +19,7 @@ import {
   type Pair,
   pattern,
   type Side,
+  serving,
   unmap,
   usePairs,
 } from '../fixtures/pair.ts';
@@ -264,3 +265,29 @@ describe.each(KINDS)('memory that is lost under operations over $name', (kind) =
     });
   });
 });
+
+describe.each(['cma and posix', 'tcp'].map(connectionKind))(
+  'a rendezvous into a resizable ArrayBuffer over $name',
+  (kind) => {
+    const fixture = usePairs(kind);
+
+    it('fails the receive with the reason, and the send with IO_ERROR; the connection stays usable', async () => {
+      const pair = await fixture.pair(kind);
+      const byteLength = SIZES[2]!;
+      const target = new Uint8Array(new Resizable(byteLength, { maxByteLength: 2 * byteLength }));
+      const source = pattern(byteLength, 3);
+      const send = (): Promise<unknown> => pair.ab.tagSend(source, { tag: TAG });
+      await serving(pair, async () => {
+        const receive = pair.two.worker.tagRecv(target, { tag: TAG });
+        const [sent, received] = await Promise.allSettled([send(), receive]);
+        expect(sent).toMatchObject({ reason: { code: 'ERR_IO_ERROR' } });
+        expect(received).toMatchObject({
+          reason: { code: 'ERR_INVALID_PARAM', cause: { message: expect.stringMatching(/resizable/) } },
+        });
+        const fixed = new Uint8Array(byteLength);
+        await Promise.all([send(), pair.two.worker.tagRecv(fixed, { tag: TAG })]);
+        expectSame(fixed, source);
+      });
+    });
+  },
+);

@@ -1,5 +1,6 @@
 /** Moves parts of a message between local memory and memory of the peer over all lanes that reach both, and reports when the bytes are there. Which memory is decided elsewhere. */
 
+import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { eachPart } from '../api/memory/local-bytes.ts';
 import { Parts } from '../api/operation/counted-completion.ts';
@@ -76,7 +77,7 @@ function moveOne(
     transfer = initTransfer(host, connection, operation, place, done);
   } catch (error) {
     by.error = error;
-    done(Status.IO_ERROR);
+    done(isUcxError(error) ? error.status : Status.IO_ERROR);
     return;
   }
   by.lane = transfer.lane;
