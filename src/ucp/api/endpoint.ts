@@ -123,7 +123,7 @@ export interface AmSendOptions extends SendOptions {
 
 /** Options of an awaited receive of a stream. */
 export interface StreamRecvOptions extends SendOptions {
-  /** See StreamRecvParams. */
+  /** See StreamRecvParams: `signal` cancels it only until its first byte has arrived. */
   readonly waitAll?: boolean;
 }
 

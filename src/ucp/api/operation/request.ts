@@ -45,7 +45,10 @@ export interface AtomicParams extends RequestParams {
 
 /** Parameters of receiving from a stream. */
 export interface StreamRecvParams extends RequestParams {
-  /** Ends only when all of the local memory is filled (UCP_STREAM_RECV_FLAG_WAITALL). */
+  /**
+   * Ends only when all of the local memory is filled (UCP_STREAM_RECV_FLAG_WAITALL). Once it has received bytes it cannot be canceled: the stream would lose
+   * them. It ends with the rest, or with the endpoint. libucp cancels no receive of a stream at all.
+   */
   readonly waitAll?: boolean;
 }
 
