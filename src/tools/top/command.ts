@@ -40,7 +40,7 @@ async function run(options: Options, command: Command): Promise<void> {
   const sampler = new TopSampler(node, () => program.clock.nowNs());
   try {
     const view = new View(sampler, program.clock, intervalNs);
-    const isLive = process.stdout.isTTY === true && options.once !== true && options.json !== true;
+    const isLive = hasScreen(program.env['TERM']) && options.once !== true && options.json !== true;
     if (isLive) await view.live();
     else await view.print(options.json === true, options.once === true);
   } finally {
@@ -80,6 +80,7 @@ class View {
     };
     const screen = new LiveScreen({ output: process.stdout, input: process.stdin }, onPressed, draw);
     const undo = this.#onSignals();
+    const ignore = onStops(screen, draw);
     try {
       draw();
       while (await this.#sleep()) {
@@ -88,6 +89,7 @@ class View {
       }
     } finally {
       undo();
+      ignore();
       screen.close();
     }
   }
@@ -121,6 +123,8 @@ class View {
 
   #press(key: Key): void {
     if (key === 'quit') this.#end.abort();
+    // A terminal in raw mode leaves it to the program to stop the job.
+    else if (key === 'suspend') process.kill(0, 'SIGTSTP');
     else if (key === 'sort') this.#sort = (this.#sort + 1) % SORT_ORDERS.length;
     else this.#scroll = Math.max(0, this.#scroll + (key === 'up' ? -1 : 1));
   }
@@ -144,15 +148,39 @@ class View {
   }
 }
 
+/** Restores the terminal while the program is stopped. Returns a function that removes the handlers. */
+function onStops(screen: LiveScreen, draw: () => void): () => void {
+  const stop = (): void => {
+    screen.close();
+    // Without a handler, the signal stops the program.
+    process.off('SIGTSTP', stop);
+    process.kill(process.pid, 'SIGTSTP');
+  };
+  const proceed = (): void => {
+    process.off('SIGTSTP', stop).on('SIGTSTP', stop);
+    // After SIGSTOP, the shell has changed the mode of a terminal that is still open here.
+    screen.close();
+    screen.open();
+    draw();
+  };
+  process.on('SIGTSTP', stop).on('SIGCONT', proceed);
+  return () => process.off('SIGTSTP', stop).off('SIGCONT', proceed);
+}
+
+/** Whether standard output is a terminal that has a cursor. */
+function hasScreen(term: string | undefined): boolean {
+  return process.stdout.isTTY === true && term !== undefined && term !== '' && term !== 'dumb';
+}
+
 /** Size of a view that does not scroll: as wide as the terminal, and as high as needed. */
 function outputSize(): Screen {
-  return { columns: process.stdout.columns ?? SMALLEST_SCREEN.columns, rows: Number.POSITIVE_INFINITY };
+  return { columns: process.stdout.columns || SMALLEST_SCREEN.columns, rows: Number.POSITIVE_INFINITY };
 }
 
 function intervalOf(text: string): number {
   const ns = timeType.parse(text);
   if (ns === undefined || !(ns >= INTERVAL_NS_MIN && ns <= INTERVAL_NS_MAX)) {
-    throw invalidParam('interval', 'must be a time from 10ms to 1h', text);
+    throw invalidParam('interval', 'must be a time from 10ms to 60m', text);
   }
   return ns;
 }

@@ -2,7 +2,7 @@
  * Terminal of a live view: switches to the alternate screen, reads keys, and restores the terminal at every end of the program.
  */
 
-import type { Screen } from './render.ts';
+import { type Screen, SMALLEST_SCREEN } from './render.ts';
 
 /** xterm: alternate screen and cursor. */
 const ENTER = '\u001b[?1049h\u001b[?25l';
@@ -16,6 +16,7 @@ const KEYS: ReadonlyMap<string, Key> = new Map([
   ['Q', 'quit'],
   ['\u0003', 'quit'],
   ['\u001b', 'quit'],
+  ['\u001a', 'suspend'],
   ['s', 'sort'],
   ['S', 'sort'],
   ['k', 'up'],
@@ -28,7 +29,7 @@ const KEYS: ReadonlyMap<string, Key> = new Map([
 const ESCAPE = '\u001b';
 
 /** Actions of the keys. */
-export type Key = 'quit' | 'sort' | 'up' | 'down';
+export type Key = 'quit' | 'suspend' | 'sort' | 'up' | 'down';
 
 /** Standard input and output of a live view; tests pass their own. */
 export interface Terminal {
@@ -60,34 +61,44 @@ export class LiveScreen {
       if (key !== undefined) this.#onPressed(key);
     }
   };
-  #open = true;
+  #open = false;
 
   /**
    * Switches to the alternate screen. {@link close} restores the terminal.
-   * @param onPressed called for q, Escape and Ctrl-C (`quit`), s (`sort`), and the arrow keys or k and j (`up`, `down`)
+   * @param onPressed called for q, Escape and Ctrl-C (`quit`), Ctrl-Z (`suspend`), s (`sort`), and the arrow keys or k and j (`up`, `down`)
    * @param onResize called when the screen has another size
    */
   constructor(terminal: Terminal, onPressed: (key: Key) => void, onResize: () => void) {
     this.#terminal = terminal;
     this.#onPressed = onPressed;
     this.#onResize = onResize;
-    const { input, output } = terminal;
-    output.write(ENTER);
-    output.on('resize', onResize);
-    if (input.isTTY !== true) return;
-    input.setRawMode?.(true);
-    input.on('data', this.#onKey);
-    input.resume();
+    this.open();
   }
 
-  /** Current size; 80 by 24 if the terminal does not report it. */
+  /** Switches to the alternate screen again, after {@link close}. Idempotent. */
+  open(): void {
+    if (this.#open) return;
+    this.#open = true;
+    const { input, output } = this.#terminal;
+    // The mode comes first: it stops a program in the background, before anything of the terminal has changed.
+    if (input.isTTY === true) {
+      input.setRawMode?.(true);
+      input.on('data', this.#onKey);
+      input.resume();
+    }
+    output.on('resize', this.#onResize);
+    output.write(ENTER);
+  }
+
+  /** Current size; 80 by 24 if the terminal does not report it, or reports 0, as a serial line does. */
   get size(): Screen {
     const { columns, rows } = this.#terminal.output;
-    return { columns: columns ?? 80, rows: rows ?? 24 };
+    return { columns: columns || SMALLEST_SCREEN.columns, rows: rows || SMALLEST_SCREEN.rows };
   }
 
-  /** Replaces the contents of the screen. */
+  /** Replaces the contents of the screen, unless it is closed. */
   show(lines: readonly string[]): void {
+    if (!this.#open) return;
     const text = lines.map((line) => line + CLEAR_LINE).join('\r\n');
     this.#terminal.output.write(HOME + text + CLEAR_BELOW);
   }

@@ -347,6 +347,26 @@ describe('the terminal', () => {
     expect([output.listenerCount('resize'), input.listenerCount('data')]).toEqual([0, 0]);
   });
 
+  it('is given back while the program is stopped, and drawn on only when it is open', () => {
+    const { output, input, terminal } = terminalOf(true);
+    const screen = new LiveScreen(
+      terminal,
+      () => {},
+      () => {},
+    );
+    screen.close();
+    screen.show(['left out']);
+    expect([input.raw, input.reading, output.listenerCount('resize')]).toEqual([false, false, 0]);
+    screen.open();
+    screen.open();
+    expect([input.raw, input.reading, output.listenerCount('resize')]).toEqual([true, true, 1]);
+    screen.show(['seen']);
+    screen.close();
+    expect(output.text).toBe(
+      '\u001b[?1049h\u001b[?25l\u001b[?25h\u001b[?1049l\u001b[?1049h\u001b[?25l\u001b[Hseen\u001b[K\u001b[J\u001b[?25h\u001b[?1049l',
+    );
+  });
+
   it('tells the keys apart, also when several come at once', () => {
     const { input, terminal } = terminalOf(true);
     const keys: Key[] = [];
@@ -355,9 +375,9 @@ describe('the terminal', () => {
       (key) => keys.push(key),
       () => {},
     );
-    input.emit('data', Buffer.from('s\u001b[A\u001bOBxjk\u001b[C'));
+    input.emit('data', Buffer.from('s\u001b[A\u001bOBxjk\u001b[C\u001a'));
     input.emit('data', Buffer.from('\u001b'));
-    expect(keys).toEqual(['sort', 'up', 'down', 'down', 'up', 'quit']);
+    expect(keys).toEqual(['sort', 'up', 'down', 'down', 'up', 'suspend', 'quit']);
     screen.close();
   });
 
@@ -373,6 +393,8 @@ describe('the terminal', () => {
     );
     output.emit('resize');
     expect([draws, input.raw, input.reading]).toEqual([1, false, false]);
+    Object.assign(output, { columns: 0, rows: 0 });
+    expect(screen.size).toEqual(SMALLEST_SCREEN);
     screen.close();
   });
 });
