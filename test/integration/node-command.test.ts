@@ -145,8 +145,15 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(node('status').code).toBe(0);
   });
 
-  it('fails without the file that describes it', () => {
+  it('that does not start gives the reason, and leaves no log that it has made', () => {
+    const log = `${socket}.log`;
+    rmSync(log, { force: true });
     expect(node('up', '--config', '/nonexistent')).toMatchObject({ code: 1, err: expect.stringContaining('ENOENT') });
+    expect(node('up', '--cards', '9')).toMatchObject({ code: 2, err: expect.stringContaining('cards must be') });
+    expect(existsSync(log)).toBe(false);
+    expect(node('up', '--cards', '1').code).toBe(0);
+    expect(node('up').code).toBe(1);
+    expect(existsSync(log)).toBe(true);
   });
 
   it('injects faults', () => {

@@ -1,7 +1,7 @@
 /** Command `gaudi-ucx node`: starts, shows and ends a node server, and injects faults into its cards. */
 
 import { spawn } from 'node:child_process';
-import { closeSync, fstatSync, openSync, readFileSync, realpathSync } from 'node:fs';
+import { closeSync, existsSync, fstatSync, openSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
 import {
@@ -201,6 +201,7 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
   if (options.dmaThreads !== undefined) args.push('--dma-threads', options.dmaThreads);
   prepareNodeFolder(socket);
   const logPath = `${socket}.log`;
+  const isNew = !existsSync(logPath);
   const log = openSync(logPath, 'a', 0o600);
   const written = fstatSync(log).size;
   const child = spawn(process.execPath, [...process.execArgv, process.argv[1]!, ...args], {
@@ -216,6 +217,8 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
   if (typeof answer !== 'string') {
     const [reason = ''] = readFileSync(logPath).subarray(written).toString().trim().split('\n').slice(-1);
     const text = reason.replace(/^gaudi-ucx: /, '');
+    // The log of a server that has started meanwhile stays: it has a socket.
+    if (isNew && !existsSync(socket)) rmSync(logPath, { force: true });
     if (answer === EXIT_USAGE) command.error(text);
     throw new UcxError({
       code: 'ERR_NODE_START',
