@@ -87,6 +87,21 @@ describe('dma-buf import', () => {
     done();
   });
 
+  it.each(['hard-reset', 'unplug'] as const)('loses the memory by %s of its card', (kind) => {
+    const { node, clients, copy, device, done } = setUp();
+    const [exporter, importer] = clients;
+    const { out: fd } = exporter.exportDmabuf(device(0), BYTES);
+    const peer = importer.importDmabuf(fd, BYTES).out;
+    const own = device(1);
+    node.inject(0, { kind });
+    copy(1, own, peer, PAGE);
+    expect(importer.info(HL_INFO_OP.PAGE_FAULT_EVENT, HL_PAGE_FAULT_INFO).out.addr).toBe(peer);
+    expect(importer.importDmabuf(fd, PAGE).result).toBe(-Errno.ENXIO);
+    expect(importer.unmap(peer)).toBe(0);
+    close(fd);
+    done();
+  });
+
   it('causes no reset if every descriptor was closed', () => {
     const { node, clients, device, done } = setUp();
     const { out: fd } = clients[0].exportDmabuf(device(0), BYTES);

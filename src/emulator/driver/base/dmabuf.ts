@@ -96,7 +96,7 @@ export class ExportedDmabuf {
     return false;
   }
 
-  /** False once the card was closed, reset or removed: RDMA devices do not reach the memory, and the exporter cannot use it either. */
+  /** False once the card was closed, reset or removed: RDMA devices and other cards do not reach the memory, and the exporter cannot use it either. */
   get isOnBus(): boolean {
     return this.#isOnBus;
   }
@@ -110,14 +110,16 @@ export class ExportedDmabuf {
     this.#devices.delete(onLost);
   }
 
-  /** Called when the card leaves the bus, for a reset or for ever: RDMA devices lose the memory. */
+  /** Called when the card leaves the bus, for a reset or for ever: RDMA devices and importing cards lose the memory. */
   leaveBus(): void {
     this.#isOnBus = false;
     for (const onLost of this.#devices) onLost();
     this.#devices.clear();
+    for (const onRevoked of this.#importers) onRevoked();
+    this.#importers.clear();
   }
 
-  /** Registers `onRevoked` of an importing card, called when the exporter withdraws the memory. */
+  /** Registers `onRevoked` of an importing card, called when it cannot reach the memory any more. */
   attach(onRevoked: () => void): void {
     this.#importers.add(onRevoked);
   }
@@ -130,8 +132,6 @@ export class ExportedDmabuf {
   revoke(): void {
     if (this.#closed) return;
     this.leaveBus();
-    for (const onRevoked of this.#importers) onRevoked();
-    this.#importers.clear();
     this.#close();
   }
 

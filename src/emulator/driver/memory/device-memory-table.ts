@@ -168,7 +168,7 @@ export class DeviceMemoryTable {
     return this.#create(runs, request.flags, allocation.exports);
   }
 
-  /** The card leaves the bus: RDMA devices lose the memory. */
+  /** The card leaves the bus: RDMA devices and importing cards lose the memory. */
   leaveBus(): void {
     for (const dmabuf of this.#exports()) dmabuf.leaveBus();
   }

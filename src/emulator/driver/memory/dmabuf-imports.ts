@@ -37,13 +37,14 @@ export class DmabufImports {
   /**
    * Maps the first `byteLength` bytes of a dma-buf.
    * @returns the device address; or an errno: EBADF, EINVAL for a foreign descriptor or a length outside the dma-buf, ENXIO for memory
-   * of a card without a link to this one, ENOMEM, EMFILE
+   * of a card without a link to this one, or that was reset or removed, ENOMEM, EMFILE
    */
   map(fd: number, byteLength: number): bigint | number {
     const dmabuf = this.#card.dmabufs.find(fd);
     if (typeof dmabuf === 'number') return dmabuf;
     if (byteLength === 0 || byteLength > dmabuf.byteLength) return Errno.EINVAL;
-    if (!this.#card.links.isLinked(this.#card.place.minor, dmabuf.minor)) return Errno.ENXIO;
+    const isReached = dmabuf.isOnBus && this.#card.links.isLinked(this.#card.place.minor, dmabuf.minor);
+    if (!isReached) return Errno.ENXIO;
     const own = duplicate(fd);
     if (own < 0) return -own;
     const bytes = Math.ceil(byteLength / HOST_PAGE_BYTES) * HOST_PAGE_BYTES;
