@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { DriverClient } from '../../test/contract/driver-client.ts';
-import { mapAnonymous } from '../sys/index.ts';
+import { Errno, mapAnonymous } from '../sys/index.ts';
 import { HL_INFO_HW_IP_INFO, HL_INFO_OP, linDmaCtl, writeLinDma } from '../uapi/index.ts';
 import { createEmulatedNode } from './index.ts';
 
@@ -69,5 +69,23 @@ describe('an emulated node', () => {
     expect(card.context).toBeUndefined();
     host.close();
     node.close();
+  });
+
+  it('that is closed is gone for open files, until they are closed', async () => {
+    const node = createEmulatedNode({ cards: 1, dmaThreads: 0 });
+    const files = [node.open(0), node.openControl(0)];
+    const { context } = node.card(0);
+    node.close();
+    expect(context?.closed).toBe(true);
+    for (const file of files) {
+      const client = new DriverClient(file);
+      const { INFO, WAIT_CS } = file.numbers;
+      expect(file.ioctl(INFO, client.block)).toBe(-Errno.ENODEV);
+      expect(await file.ioctlAsync(WAIT_CS, client.block)).toBe(-Errno.ENODEV);
+      expect(() => file.mmap(4096, 0n)).toThrow('ENODEV');
+      file.close();
+      expect(file.ioctl(INFO, client.block)).toBe(-Errno.EBADF);
+      client.close();
+    }
   });
 });

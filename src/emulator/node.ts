@@ -188,7 +188,7 @@ export class EmulatedNode implements DriverNode {
     if (this.#closed) return;
     this.#closed = true;
     this.verbs?.close();
-    for (const card of this.#cards) card.releaseFile();
+    for (const card of this.#cards) card.end();
     this.#engines.close();
     for (const card of this.#cards) card.close();
   }

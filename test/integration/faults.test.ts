@@ -166,6 +166,29 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
     expect(Buffer.compare(target, bytes)).toBe(0);
   });
 
+  it('a node that closes before its users costs them what they had, without errors in the log', async () => {
+    const stack = await fixture.open({ node: { cards: 2, dmaThreads } });
+    const [near, far] = [device(stack, 65536), device(stack, 65536, 1)];
+    const rkey = rkeyOf(stack, near);
+    await stack.endpoint.put(new Uint8Array(65536), rkey);
+    await stack.endpoint.put(far, rkey);
+    stack.node.close();
+    await expect(stack.endpoint.put(new Uint8Array(65536), rkey)).rejects.toThrow('was removed');
+    stack.context.memUnmap(near);
+    await stack.context.close();
+  });
+
+  it.each([0, 1])('card %i of two that is removed fails transfers between them', async (gone) => {
+    fixture.allow(/page_fault/);
+    const stack = await fixture.open({ node: { cards: 2, dmaThreads } });
+    const far = device(stack, 65536, 1);
+    const rkey = rkeyOf(stack, device(stack, 65536));
+    await stack.endpoint.put(far, rkey);
+    stack.node.inject(gone, { kind: 'unplug' });
+    expect(isUcxError(await failureOf(() => stack.endpoint.put(far, rkey)))).toBe(true);
+    await stack.context.close();
+  });
+
   it('close() settles everything on a removed card', async () => {
     fixture.allow(/./);
     const stack = await fixture.open({ node: { cards: 1, dmaThreads } });

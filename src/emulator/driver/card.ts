@@ -274,9 +274,10 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     this.waiters.wakeAll();
   }
 
-  /** Closes the primary file, if it is open. The engines must still be running. */
-  releaseFile(): void {
-    this.#file?.close();
+  /** Ends the card together with its node: an open file has no context any more, and returns ENODEV. The engines must still be running. */
+  end(): void {
+    this.#file?.release();
+    this.removed = true;
   }
 
   /** Releases the card. Its file is closed and the engines have stopped. */

@@ -183,7 +183,7 @@ export class PrimaryFile extends EmulatedFile {
   /** The first poll is the ioctl; later ones are its wait, which continues even if the card is reset meanwhile. */
   #pollWait(request: number, block: ArgumentBlock, isFirst: boolean): number {
     if (isFirst) return this.execute(request, block);
-    if (this.closed) return abortedWait(block);
+    if (this.context.closed) return abortedWait(block);
     this.card.service();
     return waitIoctl(this.context, block, true);
   }
@@ -207,6 +207,12 @@ export class PrimaryFile extends EmulatedFile {
   close(): void {
     if (this.closed) return;
     this.closed = true;
+    this.release();
+  }
+
+  /** Releases the context, also while the user has the file open. Idempotent. */
+  release(): void {
+    if (this.context.closed) return;
     this.card.notifiers.delete(this.#notifier);
     this.#notifier.close();
     this.#onClose(this);
