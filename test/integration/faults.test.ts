@@ -189,6 +189,22 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
     await stack.context.close();
   });
 
+  it.each([1, 2, 3])(
+    'device addresses that are exhausted at request %i of a first get leave nothing in use',
+    async (nth) => {
+      const stack = await fixture.open({ node: { cards: 1, dmaThreads }, context: { config: { TLS: 'gaudi' } } });
+      const rkey = rkeyOf(stack, device(stack, 65536));
+      const bytes = new Uint8Array(65536).fill(nth);
+      await stack.endpoint.put(bytes, rkey);
+      stack.node.inject(0, { kind: 'exhausted', resource: 'va', nth });
+      const target = new Uint8Array(65536);
+      await rejectsTyped(() => stack.endpoint.get(target, rkey));
+      await stack.endpoint.get(target, rkey);
+      expect(Buffer.compare(target, bytes)).toBe(0);
+      await stack.context.close();
+    },
+  );
+
   it('close() settles everything on a removed card', async () => {
     fixture.allow(/./);
     const stack = await fixture.open({ node: { cards: 1, dmaThreads } });

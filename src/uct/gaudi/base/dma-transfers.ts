@@ -6,7 +6,7 @@
 import type { DeviceDma, DmaMemory, DmaRequest, HostMapping } from '../../../hlthunk/index.ts';
 import { ObjectPool } from '../../../ucs/datastruct/object-pool.ts';
 import { Ring } from '../../../ucs/datastruct/ring.ts';
-import type { UcxError } from '../../../ucs/type/error.ts';
+import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
@@ -151,10 +151,14 @@ export class DmaTransfers {
     if (this.dma.room < iov.length || this.#room < iov.length) return Status.NO_RESOURCE;
     if (!this.#takeLandings(iov, remoteHost, remoteOffset, isPut)) return Status.NO_RESOURCE;
     const check = this.#checkOf(iov, isPut ? undefined : remoteHost, completion, isPut);
-    const status = this.#startList(iov, remote, remoteHost, remoteOffset, check ?? completion, isPut);
-    if (check !== undefined && status !== Status.INPROGRESS) {
-      check.reset();
-      this.#checks.push(check);
+    let status: Status = Status.NO_RESOURCE;
+    try {
+      status = this.#startList(iov, remote, remoteHost, remoteOffset, check ?? completion, isPut);
+    } finally {
+      if (check !== undefined && status !== Status.INPROGRESS) {
+        check.reset();
+        this.#checks.push(check);
+      }
     }
     return status;
   }
@@ -182,29 +186,37 @@ export class DmaTransfers {
       const landing = i < this.#landings.length ? this.#landings[i] : undefined;
       const target = landing === undefined ? (isPut ? remote : here) : landing.mapping;
       const targetAt = landing === undefined ? (isPut ? at : from) : 0;
-      const status = isPut
-        ? this.#start(
-            here,
-            from,
-            isLocalDevice,
-            target,
-            targetAt,
-            isRemoteDevice,
-            entry.byteLength,
-            completion,
-            landing,
-          )
-        : this.#start(
-            remote,
-            at,
-            isRemoteDevice,
-            target,
-            targetAt,
-            isLocalDevice,
-            entry.byteLength,
-            completion,
-            landing,
-          );
+      let status: Status;
+      try {
+        status = isPut
+          ? this.#start(
+              here,
+              from,
+              isLocalDevice,
+              target,
+              targetAt,
+              isRemoteDevice,
+              entry.byteLength,
+              completion,
+              landing,
+            )
+          : this.#start(
+              remote,
+              at,
+              isRemoteDevice,
+              target,
+              targetAt,
+              isLocalDevice,
+              entry.byteLength,
+              completion,
+              landing,
+            );
+      } catch (error) {
+        // The queue of the direction cannot be opened.
+        this.#giveLandings(i);
+        if (started === 0 || !isUcxError(error)) throw error;
+        return startFailed(error.status, started, completion);
+      }
       if (status !== Status.INPROGRESS) {
         this.#giveLandings(i);
         return startFailed(status, started, completion);
