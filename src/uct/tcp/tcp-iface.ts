@@ -405,8 +405,9 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   /** Whether this call of progress polls sockets. */
   #pollsSockets(): boolean {
     const isBusy = this.#all.size + this.#connector.size > 0;
-    if (isBusy && this.#quiet < QUIET_AFTER) return true;
-    this.#skipped = (this.#skipped + 1) & (isBusy ? QUIET_EVERY - 1 : LISTEN_EVERY - 1);
+    const every = isBusy ? (this.#quiet < QUIET_AFTER ? 1 : QUIET_EVERY) : LISTEN_EVERY;
+    // One path for all: V8 discards what it has compiled when a path is taken for the first time, such as that of a quiet connection.
+    this.#skipped = (this.#skipped + 1) & (every - 1);
     return this.#skipped === 0;
   }
 
