@@ -84,7 +84,7 @@ function pidOf(text: string): number {
 function timeOf(argument: string, text: string): number {
   const ns = timeType.parse(text);
   if (ns === undefined || !(ns >= INTERVAL_NS_MIN && ns <= INTERVAL_NS_MAX)) {
-    throw invalidParam(argument, 'must be a time from 100ms to 1h', text);
+    throw invalidParam(argument, 'must be a time from 100ms to 60m', text);
   }
   return ns;
 }

@@ -69,7 +69,7 @@ const socketBufferType: ConfigType<number | 'auto'> = restricted(
 );
 /** Times that the kernel counts in whole seconds. */
 const secondsType = restricted(timeType, 'a time from 1s to 32767s', (ns) => ns >= 1e9 && ns <= 32_767e9);
-const boundedTimeType = restricted(timeType, 'a time from 1ms to 1h', (ns) => ns >= 1e6 && ns <= 3600e9);
+const boundedTimeType = restricted(timeType, 'a time from 1ms to 60m', (ns) => ns >= 1e6 && ns <= 3600e9);
 
 /** `0`, `5000` or `5000-5100`. */
 const portRangeType: ConfigType<PortRange> = {
@@ -154,7 +154,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'CONNECT_TIMEOUT',
       type: boundedTimeType,
       default: '10s',
-      doc: 'Time in which a connection must be established and both ends must have sent their hello, 1ms to 1h.',
+      doc: 'Time in which a connection must be established and both ends must have sent their hello, 1ms to 60m.',
     },
     {
       name: 'KEEPIDLE',

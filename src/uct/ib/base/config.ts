@@ -143,9 +143,9 @@ export const RC_CONFIG_TABLE: ConfigTable<RcConfig> = {
     },
     {
       name: 'CONNECT_TIMEOUT',
-      type: restricted(timeType, 'a time from 1ms to 1h', (ns) => ns >= 1e6 && ns <= 3600e9),
+      type: restricted(timeType, 'a time from 1ms to 60m', (ns) => ns >= 1e6 && ns <= 3600e9),
       default: '10s',
-      doc: 'Time in which a connection must be established, 1ms to 1h.',
+      doc: 'Time in which a connection must be established, 1ms to 60m.',
     },
   ],
 };
