@@ -15,7 +15,8 @@ if (reason !== undefined) console.log(`top on a terminal skipped: ${reason}`);
 function top(doing: string, term: string, args: readonly string[]): string {
   const program = [process.execPath, MAIN, 'top', ...args];
   const env = { ...environment(), TERM: term, UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '1' };
-  const { stdout, stderr } = spawnSync('python3', [TERMINAL, doing, ...program], { cwd: ROOT, encoding: 'utf8', env });
+  const options = { cwd: ROOT, encoding: 'utf8', env, timeout: 50_000 } as const;
+  const { stdout, stderr } = spawnSync('python3', [TERMINAL, doing, ...program], options);
   return stdout + stderr;
 }
 
