@@ -166,6 +166,17 @@ function operationCases(): void {
     expect(new DataView(far.memory.buffer).getBigUint64(16, true)).toBe(1n);
   });
 
+  it('are within the limit of reads also while reads that were repeated are answered', () => {
+    const { near, far, verbs } = two;
+    near.connect(far);
+    verbs.device('hca0').inject({ kind: 'delay', delayNs: 1, count: 5 });
+    for (const id of [0, 1]) near.write(id, 0, MTU + 1, far, 0, SendFlag.FENCE);
+    for (const id of [2, 3]) near.read(id, 0, 0, far, 0, SendFlag.FENCE);
+    for (const id of [4, 5, 6]) near.atomic(WrOpcode.ATOMIC_FETCH_AND_ADD, id, 8 * id, far, 60_000, [1n, 0n]);
+    near.read(7, 0, 0, far, 0, SendFlag.FENCE);
+    expect(two.settle().map(({ id, status }) => [id, status])).toEqual([0, 1, 2, 3, 4, 5, 6, 7].map((id) => [id, 0]));
+  });
+
   const step = fc.record({
     kind: fc.constantFrom('write', 'read', 'send', 'add') as fc.Arbitrary<'write' | 'read' | 'send' | 'add'>,
     byteLength: fc.oneof(fc.nat(64), fc.nat(3 * MTU)),

@@ -15,6 +15,8 @@ interface ReadJob {
   readonly byteLength: number;
   readonly psn: number;
   readonly packets: number;
+  /** Whether it was requested again. */
+  readonly isRepeated: boolean;
   sent: number;
 }
 
@@ -93,12 +95,13 @@ export class Responder {
     const { device, destGid } = this.#qp;
     while (this.#reads.length > 0 && device.canSend(destGid)) {
       const job = this.#reads[0]!;
+      // Before its last response is sent: the requester may send its next read inside that call.
+      if (job.sent === job.packets - 1) this.#reads.shift();
       if (!this.#sendResponse(job)) {
         this.#reads.length = 0;
         this.#refuse(job.psn, Syndrome.REMOTE_ACCESS);
         break;
       }
-      if (job.sent === job.packets) this.#reads.shift();
     }
     this.#isPumping = false;
     if (this.#reads.length > 0 || this.#delayedAck === undefined) return;
@@ -174,9 +177,10 @@ export class Responder {
     this.#accept(psn, flags);
   }
 
-  #onRead({ psn, rkey, remoteAddress, dmaLength }: Packet): void {
-    const { maxDestRdAtomic, mtu } = this.#qp;
-    if (this.#reads.length >= maxDestRdAtomic) {
+  #onRead(packet: Packet): void {
+    const { psn, rkey, remoteAddress, dmaLength } = packet;
+    // The requester does not count those that it has requested again.
+    if (this.#reads.filter(({ isRepeated }) => !isRepeated).length >= this.#qp.maxDestRdAtomic) {
       this.#refuse(psn, Syndrome.INVALID_REQUEST);
       return;
     }
@@ -184,10 +188,7 @@ export class Responder {
       this.#refuse(psn, Syndrome.REMOTE_ACCESS);
       return;
     }
-    const packets = Math.max(1, Math.ceil(dmaLength / mtu));
-    this.#expectedPsn = psnAfter(psn, packets);
-    this.#reads.push({ address: remoteAddress, rkey, byteLength: dmaLength, psn, packets, sent: 0 });
-    this.pump();
+    this.#answerRead(packet, false);
   }
 
   #onAtomic(packet: Packet): void {
@@ -231,16 +232,20 @@ export class Responder {
   #repeat(packet: Packet): void {
     const { kind, psn } = packet;
     if (kind === PacketKind.READ_REQUEST) {
-      const { rkey, remoteAddress, dmaLength } = packet;
       // It may overlap a read that is being answered: the requester ignores the late answers of that read.
-      const packets = Math.max(1, Math.ceil(dmaLength / this.#qp.mtu));
-      if (this.#reads.length >= this.#qp.maxDestRdAtomic * 2) return;
-      this.#reads.push({ address: remoteAddress, rkey, byteLength: dmaLength, psn, packets, sent: 0 });
-      this.pump();
+      if (this.#reads.length < this.#qp.maxDestRdAtomic * 2) this.#answerRead(packet, true);
     } else if (kind === PacketKind.COMPARE_SWAP || kind === PacketKind.FETCH_ADD) {
       const result = this.#atomics.find((each) => each.psn === psn);
       if (result !== undefined) this.#answerAtomic(result);
     } else this.#acknowledge(psnAfter(this.#expectedPsn, -1));
+  }
+
+  /** Answers a read after the reads before it. */
+  #answerRead({ psn, rkey, remoteAddress, dmaLength }: Packet, isRepeated: boolean): void {
+    const packets = Math.max(1, Math.ceil(dmaLength / this.#qp.mtu));
+    if (!isRepeated) this.#expectedPsn = psnAfter(psn, packets);
+    this.#reads.push({ address: remoteAddress, rkey, byteLength: dmaLength, psn, packets, isRepeated, sent: 0 });
+    this.pump();
   }
 
   /** Called when a packet was executed: expects the next one, and acknowledges if requested. */
