@@ -267,11 +267,11 @@ describe.each(KINDS)('memory that is lost under operations over $name', (kind) =
 });
 
 describe.each(['cma and posix', 'tcp'].map(connectionKind))(
-  'a rendezvous into a resizable ArrayBuffer over $name',
+  'a rendezvous with a resizable ArrayBuffer over $name',
   (kind) => {
     const fixture = usePairs(kind);
 
-    it('fails the receive with the reason, and the send with IO_ERROR; the connection stays usable', async () => {
+    it('fails the receive into one with the reason, and the send with IO_ERROR; the connection stays usable', async () => {
       const pair = await fixture.pair(kind);
       const byteLength = SIZES[2]!;
       const target = new Uint8Array(new Resizable(byteLength, { maxByteLength: 2 * byteLength }));
@@ -287,6 +287,20 @@ describe.each(['cma and posix', 'tcp'].map(connectionKind))(
         const fixed = new Uint8Array(byteLength);
         await Promise.all([send(), pair.two.worker.tagRecv(fixed, { tag: TAG })]);
         expectSame(fixed, source);
+      });
+    });
+
+    it('is told to the receiver of a put out of one as IO_ERROR', async () => {
+      const pair = await fixture.pair(kind, { UCX_RNDV_SCHEME: 'put_zcopy' });
+      const byteLength = SIZES[2]!;
+      const source = new Uint8Array(new Resizable(byteLength, { maxByteLength: 2 * byteLength }));
+      await serving(pair, async () => {
+        const receive = pair.two.worker.tagRecv(new Uint8Array(byteLength), { tag: TAG });
+        const [sent, received] = await Promise.allSettled([pair.ab.tagSend(source, { tag: TAG }), receive]);
+        expect(sent).toMatchObject({
+          reason: { code: 'ERR_INVALID_PARAM', cause: { message: expect.stringMatching(/resizable/) } },
+        });
+        expect(received).toMatchObject({ reason: { code: 'ERR_IO_ERROR' } });
       });
     });
   },

@@ -210,9 +210,7 @@ export class Rendezvous {
     nameProtocol(request, 'rndv/get');
     moveRemote(this.#host, request, move, transfers, (status) => {
       connection.rkeys.release(rkey, status < 0);
-      // Memory that the transport does not take, such as a resizable ArrayBuffer, is no error of the peer's arguments.
-      const told = status === Status.INVALID_PARAM ? Status.IO_ERROR : status;
-      postReply(connection, peerRequest, told, 0, 0, request);
+      postReply(connection, peerRequest, status, 0, 0, request);
       request.end(status);
     });
     return true;

@@ -1,13 +1,17 @@
 /** The reply that ends a request of the peer, and the names of the carrier of its bytes. The protocols decide when to reply. */
 
 import { equalBytes } from '../../ucs/memory/equal-bytes.ts';
-import type { Status } from '../../ucs/type/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { RmaRequest } from '../base/request/rma-request.ts';
 import { MessageId } from '../wire/message.ts';
 import { writeReply } from '../wire/reply.ts';
 
-/** Replies to a request of the peer. @param by the request that moved the bytes: the reply names their carrier */
+/**
+ * Replies to a request of the peer.
+ * @param by the request that moved the bytes: the reply names their carrier. Memory that its transport does not take, such as a resizable ArrayBuffer, is
+ * told as IO_ERROR: the arguments are not those of the peer.
+ */
 export function postReply(
   connection: Connection,
   peerRequest: number,
@@ -16,7 +20,8 @@ export function postReply(
   high = 0,
   by?: Request,
 ): void {
-  const header = writeReply(connection.remoteId, { request: peerRequest, status, low, high });
+  const told = by !== undefined && status === Status.INVALID_PARAM ? Status.IO_ERROR : status;
+  const header = writeReply(connection.remoteId, { request: peerRequest, status: told, low, high });
   connection.post(MessageId.REPLY, header, by === undefined ? undefined : carrierOf(by));
 }
 
