@@ -72,7 +72,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   /** Called when libucp or the node has a new event. */
   readonly #sleepers: Set<() => void> = new Set();
   #isNodeAsleep = false;
-  /** Whether the operations that libucp has not ended were ended here: it may not report their end any more. */
+  /** Whether there were operations that libucp has not ended, and that were ended here: it may not report their end any more. */
   #isAbandoned = false;
   #address: Uint8Array | undefined;
   #progressCalls = 0;
@@ -309,20 +309,19 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     return this.requests.inProgress === 0 && !this.requests.hasEnded && this.devices.isIdle;
   }
 
-  /** Ends the operations that libucp has not ended. @returns whether there were any */
-  #abandon(): boolean {
-    this.#isAbandoned = true;
+  /** Ends the operations that libucp has not ended. */
+  #abandon(): void {
     this.devices.abort();
     const { sends, others } = this.requests.abandonAll();
-    if (sends + others === 0) return false;
+    if (sends + others === 0) return;
+    this.#isAbandoned = true;
     this.context.log.debug(`libucp has not ended ${sends} operations of closed endpoints, and ${others} receives`);
-    return true;
   }
 
-  /** Destroys the worker of libucp. @param isUsed whether it has operations that have not ended */
-  async #destroy(isUsed: boolean): Promise<void> {
+  /** Destroys the worker of libucp. */
+  async #destroy(): Promise<void> {
     // libucp ends the process if operations still wait for a connection, or receives for the rest of a message (1.13): its memory is leaked instead.
-    if (isUsed) this.context.onWorkerLeaked();
+    if (this.#isAbandoned) this.context.onWorkerLeaked();
     else this.functions.ucp_worker_destroy(this.handle);
     while (this.requests.hasEnded || !this.devices.isIdle) {
       this.requests.progress(0);
@@ -341,14 +340,14 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.driver.endServing();
     this.requests.cancelAll();
     await this.teardown.waitFor(() => this.promises.isIdle && this.#isIdle);
-    const isUsed = this.#abandon();
+    this.#abandon();
     await this.promises.idle();
     this.isClosed = true;
     this.promises.wake();
     this.event.close();
     this.arrivals.drop();
     this.#alarm.close();
-    await this.#destroy(isUsed);
+    await this.#destroy();
     this.arrivals.close();
     this.streams.close();
     this.requests.close();
