@@ -7,6 +7,7 @@ import { defineConfig, type ViteUserConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { BUNDLED_PARTS, MODULE_TESTS, SETUP_MODULES, TESTS_FOLDER } from './scripts/bundles.ts';
 import { buildIfStale } from './test/fixtures/build.ts';
+import { UnendedTests } from './test/fixtures/unended-tests.ts';
 
 /** Unit tests with a process of their own: they force garbage collections, each of which takes as long as the heap of the process is large. */
 const OWN_PROCESS = ['src/ucs/rcache/{model,rcache}.test.ts'];
@@ -18,7 +19,7 @@ const OWN_PROCESS = ['src/ucs/rcache/{model,rcache}.test.ts'];
 const SHARED = [
   'test/property/{model,tag-matching}.test.ts',
   'test/contract/{connection-manager,dma-faults,driver-file,endpoint-*,errno-index,memory-domain,ucp-dmabuf}.test.ts',
-  'test/fixtures/{equal-bytes,test-log}.test.ts',
+  'test/fixtures/{equal-bytes,test-log,unended-tests}.test.ts',
   'test/fuzz/{connect,ib-connect,messages,ring-contents,tcp-frames,wire}.test.ts',
   'test/integration/{distance,faults,halves,lifecycle,links,listener-native,log-contents,many-endpoints}.test.ts',
   'test/integration/{message-trace,misuse-hlthunk,misuse-uct,own-device-memory,protocol-names,protocol-settings}.test.ts',
@@ -52,6 +53,7 @@ const config: ViteUserConfig = defineConfig({
   test: {
     // Emulated cards are what the tests ask for, unless the environment says otherwise.
     env: { UCX_GAUDI_DRIVER: process.env['UCX_GAUDI_DRIVER'] ?? 'emulator' },
+    reporters: ['default', new UnendedTests()],
     pool: 'forks',
     maxWorkers: 2,
     // Both processors have work: threads of the collector would take turns with the tests.

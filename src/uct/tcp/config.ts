@@ -154,7 +154,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'CONNECT_TIMEOUT',
       type: boundedTimeType,
       default: '10s',
-      doc: 'Time in which a connection must be established and both ends must have sent their hello, 1ms to 60m.',
+      doc: 'Time in which a connection must be established and both ends must have sent their hello, 1ms to 60m. Pauses in which the program makes no progress do not count.',
     },
     {
       name: 'KEEPIDLE',

@@ -213,30 +213,6 @@ describe('a peer', () => {
     expect(await send(net, one, one.iface.connect(address))).toBe(Status.UNREACHABLE);
   });
 
-  it('that never answers times out after CONNECT_TIMEOUT, on both ends', async () => {
-    const clock = new ManualClock(1e9);
-    const one = net.open({ CONNECT_TIMEOUT: '5s' }, clock);
-    const silent = await net.listener(() => undefined);
-    const unauthenticatedPeer = await net.unauthenticatedPeer(one);
-    const endpoint = one.iface.connect(silent);
-    expect(endpoint.amShort(3, HEADER, 2, BYTES, 0, 100)).toBe(Status.NO_RESOURCE);
-    for (let round = 0; round < 50; round++) {
-      one.iface.progress();
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    clock.advance(4.9e9);
-    expect(await outcomeOf(one, endpoint)).toBe(Status.NO_RESOURCE);
-    expect(unauthenticatedPeer.isClosed).toBe(false);
-    clock.advance(0.2e9);
-    await net.until([one], () => unauthenticatedPeer.isClosed && one.failed.length === 1);
-    expect(one.failed).toEqual([{ endpoint, status: Status.ENDPOINT_TIMEOUT }]);
-  });
-
-  async function outcomeOf({ iface }: TcpSide, endpoint: UctEndpoint): Promise<Status> {
-    for (let round = 0; round < 20; round++) iface.progress();
-    return endpoint.amShort(3, HEADER, 2, BYTES, 0, 100);
-  }
-
   it('on the IPv6 loopback device is reached like others', async () => {
     const device = {
       name: 'lo',
@@ -300,27 +276,6 @@ describe('a peer', () => {
     await answer(Answer.WELCOME);
     expect(await send(net, one, endpoint)).toBe(Status.OK);
     expect(one.failed).toEqual([]);
-  });
-
-  it('that announces its connection and does not connect times out after CONNECT_TIMEOUT', async () => {
-    const clock = new ManualClock(1e9);
-    const one = net.open({}, clock);
-    const peers: RawPeer[] = [];
-    const endpoint = one.iface.connect(await net.listener((peer) => peers.push(peer)));
-    expect(endpoint.amShort(3, HEADER, 2, BYTES, 0, 100)).toBe(Status.NO_RESOURCE);
-    for (let second = 0; one.failed.length === 0; second++) {
-      expect(second).toBeLessThanOrEqual(10);
-      await net.until([one], () => peers.length === second + 1 || one.failed.length > 0);
-      const peer = peers[second];
-      if (peer === undefined) break;
-      await net.until([one], () => peer.received.byteLength >= PEER_HELLO_BYTES);
-      const { sender } = unpackHello(peer.take(PEER_HELLO_BYTES)) as { sender: Uint8Array };
-      peer.write(helloBytes({ receiver: sender, status: Answer.DUPLICATE }));
-      await net.until([one], () => peer.isClosed);
-      clock.advance(1e9);
-    }
-    expect(one.failed).toEqual([{ endpoint, status: Status.ENDPOINT_TIMEOUT }]);
-    expect(peers).toHaveLength(10);
   });
 
   function idOf({ iface }: TcpSide): Uint8Array {

@@ -22,6 +22,7 @@ import { sendBytesMax, TCP_CONFIG_TABLE, type TcpConfig } from './config.ts';
 import { Acceptor } from './connect/acceptor.ts';
 import { AwaitingAccept } from './connect/awaiting-accept.ts';
 import { Connector, type ConnectorOwner } from './connect/connector.ts';
+import { POLLS_MIN } from './connect/deadline.ts';
 import { Answer, type Hello } from './connect/hello.ts';
 import { type HelloObjection, HelloPolicy } from './connect/hello-policy.ts';
 import { FailureReports } from './failure-reports.ts';
@@ -99,6 +100,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   #polls = 0;
   #quiet = 0;
   #skipped = 0;
+  /** Time at which the interface will be polled, unless the program pauses. */
+  #nextPollNs = 0;
   #failure: UcxError | undefined = undefined;
   #closed = false;
 
@@ -219,7 +222,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
       if (link.isUp) this.#ready.update(link);
     }
     this.#alarm?.arm();
-    return this.#sleeper.sleep(Math.min(timeoutNs, this.#expire()));
+    return this.#sleeper.sleep(Math.min(timeoutNs, this.#expire(timeoutNs)));
   }
 
   close(): void {
@@ -443,8 +446,15 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#makingAlarm?.arm();
   }
 
-  /** Ends attempts that exceed their time limit; returns the time in nanoseconds until the next limit. */
-  #expire(): number {
-    return Math.min(this.#connector.expire(), this.#awaitingAccept.expire());
+  /**
+   * Ends attempts that exceed their time limit; returns the time in nanoseconds until the next limit.
+   * @param sleepNs time for which the interface will not be polled
+   */
+  #expire(sleepNs = 0): number {
+    const { nowNs } = this;
+    const pauseNs = Math.max(0, nowNs - this.#nextPollNs - this.#config.CONNECT_TIMEOUT / POLLS_MIN);
+    const restNs = Math.min(this.#connector.expire(pauseNs), this.#awaitingAccept.expire(pauseNs));
+    this.#nextPollNs = nowNs + (restNs === Number.POSITIVE_INFINITY ? 0 : Math.min(sleepNs, restNs));
+    return restNs;
   }
 }

@@ -3,13 +3,14 @@
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { TcpLink } from '../link/link.ts';
+import { extended } from './deadline.ts';
 
 /** Fraction (1/n) of CONNECT_TIMEOUT to wait for the connection of the peer before this end connects again. */
 const ACCEPT_WAITS = 10;
 
 /** How long a link waits. */
 interface AcceptWait {
-  readonly deadlineNs: number;
+  deadlineNs: number;
   /** Time at which this end connects again. */
   nextNs: number;
 }
@@ -49,11 +50,15 @@ export class AwaitingAccept {
     this.#waits.delete(link);
   }
 
-  /** Fails the links whose time is over, and reconnects others; returns the time in nanoseconds until the next limit. */
-  expire(): number {
+  /**
+   * Fails the links whose time is over, and reconnects others; returns the time in nanoseconds until the next limit.
+   * @param pauseNs see {@link extended}
+   */
+  expire(pauseNs: number): number {
     let restNs = Number.POSITIVE_INFINITY;
     for (const [link, wait] of this.#waits) {
       const nowNs = this.#clock.nowNs();
+      wait.deadlineNs = extended(wait.deadlineNs, nowNs, pauseNs, this.#timeoutNs);
       if (nowNs >= wait.deadlineNs) link.fail(Status.ENDPOINT_TIMEOUT, 'it does not connect');
       else if (nowNs >= wait.nextNs) {
         wait.nextNs = nowNs + this.#timeoutNs / ACCEPT_WAITS;

@@ -30,6 +30,7 @@ import type { ReadySet, Watched } from '../link/ready-set.ts';
 import type { Security } from '../secure/security.ts';
 import type { Session } from '../secure/session.ts';
 import type { Acceptor } from './acceptor.ts';
+import { extended } from './deadline.ts';
 import { type Exchange, Handshake, type HandshakeFailure } from './handshake.ts';
 import { Answer, type Hello } from './hello.ts';
 import type { HelloObjection } from './hello-policy.ts';
@@ -69,7 +70,6 @@ export interface ConnectorOwner {
 interface Route {
   readonly address: InetAddress;
   readonly source: string | undefined;
-  readonly deadlineNs: number;
   /** Number of attempts left after it. */
   readonly left: number;
 }
@@ -136,11 +136,11 @@ export class Connector {
    * @param source own address of the connection; undefined if the kernel selects it
    */
   connect(link: TcpLink, address: InetAddress, source: string | undefined): void {
-    this.#connect(link, { address, source, deadlineNs: this.#deadlineNs(), left: CONNECTS_MAX - 1 });
+    this.#connect(link, { address, source, left: CONNECTS_MAX - 1 }, this.#deadlineNs());
   }
 
-  #connect(link: TcpLink, route: Route): void {
-    const { address, source, deadlineNs } = route;
+  #connect(link: TcpLink, route: Route, deadlineNs: number): void {
+    const { address, source } = route;
     const name = printAddress(address);
     let fd = -1;
     try {
@@ -219,11 +219,17 @@ export class Connector {
     for (const attempt of this.#attempts) if (attempt.handshake.link === link) this.#drop(attempt);
   }
 
-  /** Ends attempts that exceed their time limit; returns the time until the next limit, Infinity if there is none. */
-  expire(): number {
+  /**
+   * Ends attempts that exceed their time limit; returns the time until the next limit, Infinity if there is none.
+   * @param pauseNs see {@link extended}
+   */
+  expire(pauseNs: number): number {
     let restNs = Number.POSITIVE_INFINITY;
+    const { nowNs } = this.#owner;
     for (const attempt of this.#attempts) {
-      const leftNs = attempt.handshake.deadlineNs - this.#owner.nowNs;
+      const { handshake } = attempt;
+      handshake.deadlineNs = extended(handshake.deadlineNs, nowNs, pauseNs, this.#config.CONNECT_TIMEOUT);
+      const leftNs = handshake.deadlineNs - nowNs;
       if (leftNs > 0) restNs = Math.min(restNs, leftNs);
       else this.#fail(attempt, Status.TIMED_OUT, 'it does not answer');
     }
@@ -279,12 +285,12 @@ export class Connector {
     const { handshake, route } = attempt;
     const { link } = handshake;
     const isAgain = link !== undefined && route !== undefined && route.left > 0 && handshake.wasHungUp;
-    if (!isAgain || route.deadlineNs <= this.#owner.nowNs) {
+    if (!isAgain || handshake.deadlineNs <= this.#owner.nowNs) {
       this.#fail(attempt, status, reason, isViolation);
       return;
     }
     this.#drop(attempt);
-    this.#connect(link, { ...route, left: route.left - 1 });
+    this.#connect(link, { ...route, left: route.left - 1 }, handshake.deadlineNs);
   }
 
   #fail(attempt: Attempt, status: Status, reason: string, isViolation = false): void {

@@ -72,7 +72,8 @@ export class Handshake {
   readonly fd: number;
   /** The link to connect; undefined on the end that was connected to. */
   readonly link: TcpLink | undefined;
-  readonly deadlineNs: number;
+  /** Its owner ends it after this time. */
+  deadlineNs: number;
   /** Keys agreed on before the hellos; undefined without security, and until the key exchange has ended. */
   session: Session | undefined = undefined;
   /** The connection was established, and the peer has closed it without sending anything. */
