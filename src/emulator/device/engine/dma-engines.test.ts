@@ -74,24 +74,39 @@ describe('an engine that dies', () => {
   }
 });
 
+/** Opens engines and starts their threads. */
+async function started(threads: number): Promise<readonly Worker[]> {
+  // Node reports new workers one tick later: wait for those of earlier tests.
+  await new Promise(setImmediate);
+  const workers: Worker[] = [];
+  const online: Promise<unknown>[] = [];
+  const onWorker = (worker: Worker): void => {
+    workers.push(worker);
+    // On a busy machine, a worker may be online before the test goes on.
+    online.push(once(worker, 'online'));
+  };
+  process.on('worker', onWorker);
+  open(threads);
+  engines.channel();
+  await new Promise(setImmediate);
+  process.off('worker', onWorker);
+  await Promise.all(online);
+  return workers;
+}
+
+it('a thread that was terminated is not waited for', async () => {
+  const [worker] = await started(1);
+  publish(engines.channel(), 8);
+  expect(block(() => engines.idle)).toBe(true);
+  await worker!.terminate();
+  expect(engines.failed).toBe(false);
+  engines.close();
+});
+
 describe('threads that are still loading', () => {
   // An interrupt while a thread loads koffi aborts the process; an interrupted thread ends with code 1.
   it('end by themselves when the engines are closed', async () => {
-    // Node reports new workers one tick later: wait for those of earlier tests.
-    await new Promise(setImmediate);
-    const workers: Worker[] = [];
-    const online: Promise<unknown>[] = [];
-    const onWorker = (worker: Worker): void => {
-      workers.push(worker);
-      // On a busy machine, a worker may be online before the test goes on.
-      online.push(once(worker, 'online'));
-    };
-    process.on('worker', onWorker);
-    open(2);
-    engines.channel();
-    await new Promise(setImmediate);
-    process.off('worker', onWorker);
-    await Promise.all(online);
+    const workers = await started(2);
     const teardown = workers.map((worker) => once(worker, 'exit'));
     engines.close();
     expect(await Promise.all(teardown)).toEqual([[0], [0]]);

@@ -6,7 +6,7 @@
  * and command submissions are handled above.
  */
 
-import { addressOf, EventFd, type PollSubscription, startWorker } from '../../../sys/index.ts';
+import { addressOf, EventFd, isThreadAlive, type PollSubscription, startWorker } from '../../../sys/index.ts';
 import type { Log } from '../../../ucs/debug/log.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { atExit } from '../../../ucs/sys/process-events.ts';
@@ -20,6 +20,7 @@ import {
   CONTROL_SLEEPING,
   CONTROL_STATE,
   CONTROL_STOP,
+  CONTROL_THREAD,
   CONTROL_WAKE,
   consumerWord,
   DESCRIPTOR_DESTINATION_HIGH,
@@ -41,8 +42,8 @@ import { EngineProgram } from './engine-program.ts';
 import type { EngineThreadData } from './engine-thread.ts';
 
 const NS_PER_US = 1000;
-/** Limit of the wait for a thread to stop. A thread that has not stopped by then is in the middle of a copy, or dead. */
-const STOP_TIMEOUT_MS = 1000;
+/** Time after which a thread that has not stopped is looked for: it is in the middle of a slice, or dead. */
+const STOP_LOOK_MS = 1000;
 /** Limit of the wait of an exiting process for a thread that is still loading its modules. */
 const LOAD_TIMEOUT_MS = 10_000;
 /** Limit of one wait for progress: progress that the request did not cover is noticed after this time. */
@@ -200,7 +201,10 @@ class Engine {
     Atomics.add(this.words, CONTROL_DOORBELL, 1);
     Atomics.notify(this.words, CONTROL_DOORBELL);
     // Memory and event fd may be released only when the thread no longer accesses them. A thread that starts later finds the stop flag.
-    Atomics.wait(this.words, CONTROL_STATE, EngineState.RUNNING, STOP_TIMEOUT_MS);
+    const { words } = this;
+    while (Atomics.wait(words, CONTROL_STATE, EngineState.RUNNING, STOP_LOOK_MS) === 'timed-out') {
+      if (!isThreadAlive(words[CONTROL_THREAD]!)) return;
+    }
   }
 
   /** Waits until the thread runs or has ended; the state is its first write after loading its modules. */

@@ -24,6 +24,8 @@ export const CONTROL_STOP = 48;
 export const CONTROL_CHANNELS = 64;
 /** State of the thread with respect to the region: see `EngineState`. */
 export const CONTROL_STATE = 80;
+/** Id of the thread, written before it runs. */
+export const CONTROL_THREAD = 81;
 const CONTROL_WORDS = 96;
 
 /** Notifications that the submitting thread can request: a signal on the event fd, a notify on the progress word of the node. */

@@ -21,7 +21,7 @@ import {
   producerWord,
 } from './dma-ring.ts';
 
-/** Bytes that are copied for one channel before the next channel is served. */
+/** Bytes that are copied or filled for one channel before the next channel is served; a multiple of the pattern. */
 const SLICE_BYTES = 4 * 2 ** 20;
 const WORD_BYTES = 4;
 const NS_PER_US = 1000;
@@ -76,8 +76,7 @@ export class EngineProgram {
       case Opcode.COPY:
         return this.#copySlice(channel, at, destination);
       case Opcode.FILL:
-        this.#fill(at, destination);
-        return true;
+        return this.#fillSlice(channel, at, destination);
       case Opcode.WRITE32:
         memcpy(destination, this.#address + (at + DESCRIPTOR_SOURCE_LOW) * 4, 4);
         return true;
@@ -147,16 +146,21 @@ export class EngineProgram {
     return moved !== slice || done + slice === byteLength;
   }
 
-  /** Repeats the 8-byte pattern: writes it once, then doubles the filled part. */
-  #fill(at: number, destination: number): void {
+  /** Repeats the 8-byte pattern in a slice: writes it once, then doubles the filled part. */
+  #fillSlice(channel: number, at: number, destination: number): boolean {
     const byteLength = this.#words[at + DESCRIPTOR_LENGTH]! >>> 0;
-    let filled = Math.min(8, byteLength);
-    memcpy(destination, this.#address + (at + DESCRIPTOR_SOURCE_LOW) * 4, filled);
-    while (filled < byteLength) {
-      const piece = Math.min(filled, byteLength - filled, SLICE_BYTES);
-      memcpy(destination + filled, destination, piece);
+    const done = this.#done[channel]!;
+    const start = destination + done;
+    const slice = Math.min(SLICE_BYTES, byteLength - done);
+    let filled = Math.min(8, slice);
+    memcpy(start, this.#address + (at + DESCRIPTOR_SOURCE_LOW) * 4, filled);
+    while (filled < slice) {
+      const piece = Math.min(filled, slice - filled);
+      memcpy(start + filled, start, piece);
       filled += piece;
     }
+    this.#done[channel] = done + slice;
+    return done + slice === byteLength;
   }
 
   /** Writes CLOCK_MONOTONIC in nanoseconds as 64 bits. The source words of the descriptor are used as scratch memory. */

@@ -3,7 +3,7 @@
  */
 
 import { workerData } from 'node:worker_threads';
-import { addressOf, EventFd, schedYield } from '../../../sys/index.ts';
+import { addressOf, EventFd, gettid, schedYield } from '../../../sys/index.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import {
   CHANNELS,
@@ -12,6 +12,7 @@ import {
   CONTROL_SLEEPING,
   CONTROL_STATE,
   CONTROL_STOP,
+  CONTROL_THREAD,
   CONTROL_WAKE,
   EngineState,
   Wake,
@@ -85,6 +86,7 @@ function run(data: EngineThreadData, words: Int32Array): void {
 
 const data = workerData as EngineThreadData;
 const words = new Int32Array(data.region);
+Atomics.store(words, CONTROL_THREAD, gettid());
 Atomics.store(words, CONTROL_STATE, EngineState.RUNNING);
 try {
   run(data, words);
