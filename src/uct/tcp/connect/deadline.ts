@@ -5,8 +5,8 @@ export const POLLS_MIN = 8;
 
 /**
  * A time limit, later if it is over because the program has not polled.
- * @param pauseNs by how much longer than {@link POLLS_MIN} allows the program has not polled
- * @param timeoutNs maximum time from now
+ * @param pauseNs time since the last poll was due, less the part of the limit that may pass between two polls (1 / {@link POLLS_MIN})
+ * @param timeoutNs the whole limit: the new one is at most so far from now
  */
 export function extended(deadlineNs: number, nowNs: number, pauseNs: number, timeoutNs: number): number {
   return deadlineNs > nowNs ? deadlineNs : Math.min(deadlineNs + pauseNs, nowNs + timeoutNs);
