@@ -44,6 +44,8 @@ import type { EngineThreadData } from './engine-thread.ts';
 const NS_PER_US = 1000;
 /** Time after which a thread that has not stopped is looked for: it is in the middle of a slice, or dead. */
 const STOP_LOOK_MS = 1000;
+/** Looks after which a thread is left alone: an access to memory of another process need not return. */
+const STOP_LOOKS_MAX = 30;
 /** Limit of the wait of an exiting process for a thread that is still loading its modules. */
 const LOAD_TIMEOUT_MS = 10_000;
 /** Limit of one wait for progress: progress that the request did not cover is noticed after this time. */
@@ -202,7 +204,8 @@ class Engine {
     Atomics.notify(this.words, CONTROL_DOORBELL);
     // Memory and event fd may be released only when the thread no longer accesses them. A thread that starts later finds the stop flag.
     const { words } = this;
-    while (Atomics.wait(words, CONTROL_STATE, EngineState.RUNNING, STOP_LOOK_MS) === 'timed-out') {
+    for (let looks = 0; looks < STOP_LOOKS_MAX; looks++) {
+      if (Atomics.wait(words, CONTROL_STATE, EngineState.RUNNING, STOP_LOOK_MS) !== 'timed-out') return;
       if (!isThreadAlive(words[CONTROL_THREAD]!)) return;
     }
   }
