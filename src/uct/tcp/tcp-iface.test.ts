@@ -24,32 +24,18 @@ import { FrameType } from './wire/frame.ts';
 const HEADER = Int32Array.of(1, 2);
 const BYTES = Uint8Array.from({ length: 100 }, (_, i) => i);
 
-/** Sends a message, and repeats that while there is no connection. */
-async function send(net: TcpInterfaces, side: TcpSide, endpoint: UctEndpoint, id = 3): Promise<Status> {
-  let status: Status = Status.NO_RESOURCE;
-  await net.until([side], () => {
-    status = endpoint.amShort(id, HEADER, 2, BYTES, 0, BYTES.byteLength);
-    return status !== Status.NO_RESOURCE;
-  });
-  return status;
+/** Sends a message as soon as there is a connection. */
+function send(net: TcpInterfaces, sides: readonly TcpSide[], endpoint: UctEndpoint): Promise<Status> {
+  return net.sent(sides, () => endpoint.amShort(3, HEADER, 2, BYTES, 0, BYTES.byteLength));
 }
 
 /** Returns two sides, with an endpoint of the first to the second that has sent a message. */
 async function connected(net: TcpInterfaces): Promise<{ one: TcpSide; two: TcpSide; endpoint: UctEndpoint }> {
   const [one, two] = [net.open(), net.open()];
   const endpoint = one.iface.connect(two.iface.address);
-  expect(await sendTo(net, one, two, endpoint)).toBe(Status.OK);
+  expect(await send(net, [one, two], endpoint)).toBe(Status.OK);
   await net.until([one, two], () => two.messages.length === 1);
   return { one, two, endpoint };
-}
-
-async function sendTo(net: TcpInterfaces, one: TcpSide, two: TcpSide, endpoint: UctEndpoint): Promise<Status> {
-  let status: Status = Status.NO_RESOURCE;
-  await net.until([one, two], () => {
-    status = endpoint.amShort(3, HEADER, 2, BYTES, 0, BYTES.byteLength);
-    return status !== Status.NO_RESOURCE;
-  });
-  return status;
 }
 
 describe('a connection that ends', () => {
@@ -61,7 +47,7 @@ describe('a connection that ends', () => {
     const closed = one.iface.connect(two.iface.address);
     const third = net.open();
     const other = one.iface.connect(third.iface.address);
-    await sendTo(net, one, third, other);
+    await send(net, [one, third], other);
     two.iface.close();
     expect(one.failed).toEqual([]);
     closed.close();
@@ -71,7 +57,7 @@ describe('a connection that ends', () => {
     expect(endpoint.check()).toBe(Status.CONNECTION_RESET);
     for (let round = 0; round < 100; round++) one.iface.progress();
     expect(one.failed).toHaveLength(2);
-    expect(await sendTo(net, one, third, other)).toBe(Status.OK);
+    expect(await send(net, [one, third], other)).toBe(Status.OK);
     await net.until([one, third], () => third.messages.length === 2);
   });
 
@@ -84,7 +70,7 @@ describe('a connection that ends', () => {
     await net.until([one], () => (peers[0]?.received.byteLength ?? 0) >= PEER_HELLO_BYTES);
     const { sender } = unpackHello(peers[0]!.take(PEER_HELLO_BYTES)) as { sender: Uint8Array };
     peers[0]!.write(helloBytes({ receiver: sender }));
-    expect(await send(net, one, raw)).toBe(Status.OK);
+    expect(await send(net, [one], raw)).toBe(Status.OK);
     const { memory, key } = keyed(one, 8192);
     const completion = new CountingCompletion();
     expect(raw.putZcopy([{ memory, offset: 0, byteLength: 8192 }], 0, key, completion)).toBe(Status.INPROGRESS);
@@ -163,7 +149,7 @@ describe('a peer', () => {
     const one = net.open();
     const address = await net.listener(answering((receiver) => helloBytes({ receiver, ...changes })));
     const endpoint = one.iface.connect(address);
-    expect(await send(net, one, endpoint)).toBe(status);
+    expect(await send(net, [one], endpoint)).toBe(status);
     await net.until([one], () => one.failed.length > 0);
     expect(one.failed).toEqual([{ endpoint, status }]);
     expect(one.iface.errorOf(status)?.message).toMatch(/^tcp\/lo: the connection to 127\.0\.0\.1:\d+ has ended: /);
@@ -202,7 +188,7 @@ describe('a peer', () => {
       if (connections < 5) peer.socket.end();
       else answer(peer);
     });
-    expect(await send(net, one, one.iface.connect(address))).toBe(Status.OK);
+    expect(await send(net, [one], one.iface.connect(address))).toBe(Status.OK);
     expect(connections).toBe(5);
   });
 
@@ -210,7 +196,7 @@ describe('a peer', () => {
     const [one, two] = [net.open(), net.open()];
     const { address } = two.iface;
     two.iface.close();
-    expect(await send(net, one, one.iface.connect(address))).toBe(Status.UNREACHABLE);
+    expect(await send(net, [one], one.iface.connect(address))).toBe(Status.UNREACHABLE);
   });
 
   it('on the IPv6 loopback device is reached like others', async () => {
@@ -223,7 +209,7 @@ describe('a peer', () => {
     };
     const [one, two] = [net.openOn(device), net.openOn(device)];
     const endpoint = one.iface.connect(two.iface.address);
-    expect(await sendTo(net, one, two, endpoint)).toBe(Status.OK);
+    expect(await send(net, [one, two], endpoint)).toBe(Status.OK);
     await net.until([one, two], () => two.messages.length === 1);
     two.iface.close();
     await net.until([one], () => one.failed.length === 1);
@@ -274,7 +260,7 @@ describe('a peer', () => {
     }
     await net.until([one], () => peers.length === 3);
     await answer(Answer.WELCOME);
-    expect(await send(net, one, endpoint)).toBe(Status.OK);
+    expect(await send(net, [one], endpoint)).toBe(Status.OK);
     expect(one.failed).toEqual([]);
   });
 
@@ -328,7 +314,7 @@ describe('a sleep', () => {
     const { one, two } = await connected(net);
     // The only connection, and it has received last: the interface polls no other.
     const back = two.iface.connect(one.iface.address);
-    expect(await sendTo(net, two, one, back)).toBe(Status.OK);
+    expect(await send(net, [two, one], back)).toBe(Status.OK);
     await net.until([one, two], () => one.messages.length === 1);
     const endpoint = one.iface.connect(two.iface.address) as TcpEndpoint;
     const { memory } = keyed(one, 65_536);
@@ -350,7 +336,7 @@ describe('a sleep', () => {
     });
     for (let round = 0; round < 50; round++) await new Promise((resolve) => setImmediate(resolve));
     expect(isAwake).toBe(false);
-    expect(await sendTo(net, two, one, back)).toBe(Status.OK);
+    expect(await send(net, [two, one], back)).toBe(Status.OK);
     await sleep;
   });
 });

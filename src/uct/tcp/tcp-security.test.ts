@@ -23,13 +23,8 @@ const MESSAGE = amFrame(5, Uint8Array.of(1, 2, 3));
 
 const net = new TcpInterfaces();
 
-async function send(sides: readonly TcpSide[], endpoint: UctEndpoint): Promise<Status> {
-  let status: Status = Status.NO_RESOURCE;
-  await net.until(sides, () => {
-    status = endpoint.amShort(3, HEADER, 2, BYTES, 0, BYTES.byteLength);
-    return status !== Status.NO_RESOURCE;
-  });
-  return status;
+function send(sides: readonly TcpSide[], endpoint: UctEndpoint): Promise<Status> {
+  return net.sent(sides, () => endpoint.amShort(3, HEADER, 2, BYTES, 0, BYTES.byteLength));
 }
 
 function logged(pattern: RegExp): number {

@@ -11,17 +11,11 @@ const MIB = 2 ** 20;
 const LOW = 0x04030201;
 const HIGH = 0x08070605;
 
-function open(): { readonly channel: DmaChannel; readonly program: EngineProgram } {
-  const words = new Int32Array(new SharedArrayBuffer(REGION_BYTES));
-  return {
-    channel: new DmaChannel(words, 0),
-    program: new EngineProgram(words, addressOf(words), CHANNELS, systemClock),
-  };
-}
-
 it.each([1, 7, 8, 4 * MIB, 9 * MIB + 5])('a fill of %d bytes is executed in slices of 4 MiB', (byteLength) => {
   using memory = mapAnonymous(byteLength + 8);
-  const { channel, program } = open();
+  const words = new Int32Array(new SharedArrayBuffer(REGION_BYTES));
+  const channel = new DmaChannel(words, 0);
+  const program = new EngineProgram(words, addressOf(words), CHANNELS, systemClock);
   channel.immediate(Opcode.FILL, LOW, HIGH, memory.address, byteLength);
   channel.publish();
   const slices = Math.ceil(byteLength / (4 * MIB));

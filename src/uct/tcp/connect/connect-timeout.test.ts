@@ -19,16 +19,6 @@ function outcomeOf({ iface }: TcpSide, endpoint: UctEndpoint): Status {
 describe('a peer', () => {
   const net = new TcpInterfaces();
 
-  /** Sends a message as soon as there is a connection. */
-  async function sent(side: TcpSide, endpoint: UctEndpoint): Promise<Status> {
-    let status: Status = Status.NO_RESOURCE;
-    await net.until([side], () => {
-      status = outcomeOf(side, endpoint);
-      return status !== Status.NO_RESOURCE;
-    });
-    return status;
-  }
-
   it('that never answers times out after CONNECT_TIMEOUT, on both ends', async () => {
     const clock = new ManualClock(1e9);
     const one = net.open({ CONNECT_TIMEOUT: '5s' }, clock);
@@ -69,7 +59,7 @@ describe('a peer', () => {
       peer.write(helloBytes({ receiver: sender }));
       clock.advance(60e9);
       await sleep;
-      expect(await sent(one, endpoint)).toBe(Status.OK);
+      expect(await net.sent([one], () => outcomeOf(one, endpoint))).toBe(Status.OK);
       expect(one.failed).toEqual([]);
     },
   );
