@@ -84,6 +84,7 @@ export {
   copyToProcess,
   isMapped,
   isProcessMemoryReadable,
+  isProcessMemoryWritable,
   isReadable,
   MadviseAdvice,
   madvise,
@@ -91,6 +92,7 @@ export {
   memcpy,
   memmove,
   memset,
+  populateWritable,
 } from './memory/memory.ts';
 export { textWrittenBy } from './memory/memory-stream.ts';
 export { type FileRange, mapShareable, ShareableMemory, shareableRange } from './memory/shareable-memory.ts';

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { DriverNode } from '../../src/driver/port.ts';
 import { close, Errno, fstat, isCloexec, mapAnonymous } from '../../src/sys/index.ts';
 import { HL_INFO_DRAM_USAGE, HL_INFO_OP, HL_MEM, HL_MEM_OP, type PacketAsic } from '../../src/uapi/index.ts';
+import { protectPage } from '../fixtures/protect-page.ts';
 import { DriverFixture } from './driver-fixture.ts';
 
 const PAGE = 4096;
@@ -33,6 +34,19 @@ export function memoryCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       const hole = mapAnonymous(PAGE);
       expect(client.mapHost(hole.address, 2 ** 46).result).toBeLessThan(0);
       hole.close();
+    });
+
+    it('refuses pages of which one is read-only: the driver pins for writing', () => {
+      const { client } = fixture;
+      using memory = mapAnonymous(4 * PAGE);
+      memory.u8.fill(7);
+      protectPage(memory.address + 2 * PAGE, 'read');
+      expect(client.mapHost(memory.address, 4 * PAGE)).toEqual({ result: -Errno.EFAULT, out: 0n });
+      expect(client.mapHost(memory.address + 2 * PAGE + 8, 8)).toEqual({ result: -Errno.EFAULT, out: 0n });
+      expect(client.unmap(client.mapHost(memory.address, 2 * PAGE).out)).toBe(0);
+      protectPage(memory.address + 2 * PAGE, 'write');
+      expect(client.unmap(client.mapHost(memory.address, 4 * PAGE).out)).toBe(0);
+      expect(memory.u8.every((byte) => byte === 7)).toBe(true);
     });
 
     it('reuses a freed address, and accepts hints', () => {

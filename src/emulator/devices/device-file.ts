@@ -7,6 +7,7 @@ import {
   closeBacking,
   close as closeFd,
   Errno,
+  isProcessMemoryWritable,
   isSyscallError,
   openBacking,
   pidfdGetfd,
@@ -22,6 +23,7 @@ import {
   descriptorUse,
   isShortWait,
   mayBlock,
+  pinnedPages,
   pinsMemory,
   takenWord,
 } from '../driver/base/ioctl-request.ts';
@@ -194,7 +196,7 @@ export class DeviceFiles {
       this.#answer(channel.current, opened.file.refuse(request, block, -Errno.EFAULT), block.words, 0);
     else if (mayBlock(index, block.words)) this.#wait(opened, request, block.words.slice(), outSize);
     else {
-      if (pinsMemory(index, block.words)) this.#preparePinning(opened);
+      if (pinsMemory(index, block.words)) this.#preparePinning(opened, block.words);
       this.#answer(channel.current, this.#run(opened.file, request, block), block.words, outSize);
     }
   }
@@ -215,9 +217,11 @@ export class DeviceFiles {
   }
 
   /** Pinned pages are used after the ioctl, when its thread may have ended: they are accessed through its process. The kernel populates them at access. */
-  #preparePinning({ file }: OpenDevice): void {
-    file.userMemory.caller = this.#callingProcess();
-    file.userMemory.foreignPages = POPULATED_PAGES;
+  #preparePinning({ file }: OpenDevice, words: Uint32Array): void {
+    const pid = this.#callingProcess();
+    const { address, byteLength } = pinnedPages(words);
+    file.userMemory.caller = pid;
+    file.userMemory.foreignPages = isProcessMemoryWritable(pid, address, byteLength) ? POPULATED_PAGES : NO_PAGES;
   }
 
   #run(file: EmulatedFile, request: number, block: ArgumentBlock): number {

@@ -8,13 +8,11 @@ import {
   close as closeFd,
   Errno,
   futexWait,
-  isReadable,
   isSyscallError,
-  MadviseAdvice,
   type MappedMemory,
-  madvise,
   mapFile,
   OpenFlag,
+  populateWritable,
   SyscallError,
   schedYield,
   setCloexec,
@@ -310,9 +308,8 @@ export class RemoteFile implements DriverFile {
   }
 }
 
-/** Populates pages that are to be pinned: only the process itself can. Returns whether they are mapped. */
+/** Populates pages that are to be pinned: only the process itself can. Returns whether they are mapped and writable. */
 function populate({ address, byteLength }: { readonly address: number; readonly byteLength: number }): boolean {
   if (address === 0 || byteLength === 0 || address + byteLength > USER_ADDRESS_END) return false;
-  const result = madvise(address, byteLength, MadviseAdvice.POPULATE_WRITE);
-  return result === 0 || (result === -Errno.EINVAL && isReadable(address, byteLength));
+  return populateWritable(address, byteLength);
 }

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { property } from '../../../test/fixtures/property.ts';
+import { protectPage } from '../../../test/fixtures/protect-page.ts';
 import { Errno } from '../base/errno.ts';
 import { mapAnonymous, PAGE_SIZE } from '../base/mapped-memory.ts';
 import { close } from '../file/file.ts';
@@ -12,6 +13,7 @@ import {
   copyFromProcess,
   copyToProcess,
   isMapped,
+  isProcessMemoryWritable,
   isReadable,
   MadviseAdvice,
   madvise,
@@ -19,6 +21,7 @@ import {
   memcpy,
   memmove,
   memset,
+  populateWritable,
 } from './memory.ts';
 import { mapLarge, unmapLarge } from './shared-window.ts';
 
@@ -138,6 +141,35 @@ describe('isMapped and isReadable', () => {
     expect(isReadable(address, 2 * PAGE_SIZE)).toBe(false);
     unmapLarge(address, 2 * PAGE_SIZE);
     close(fd);
+  });
+});
+
+describe('populateWritable and isProcessMemoryWritable', () => {
+  const checks = (address: number, byteLength: number): readonly boolean[] => [
+    populateWritable(address, byteLength),
+    isProcessMemoryWritable(process.pid, address, byteLength),
+  ];
+
+  it('refuse a range with a page that is read-only', () => {
+    using memory = mapAnonymous(3 * PAGE_SIZE);
+    expect(checks(memory.address, 3 * PAGE_SIZE)).toEqual([true, true]);
+    protectPage(memory.address + PAGE_SIZE, 'read');
+    expect(checks(memory.address, 3 * PAGE_SIZE)).toEqual([false, false]);
+    expect(checks(memory.address + PAGE_SIZE, PAGE_SIZE)).toEqual([false, false]);
+    expect(checks(memory.address, PAGE_SIZE)).toEqual([true, true]);
+    expect(checks(memory.address + 2 * PAGE_SIZE, PAGE_SIZE)).toEqual([true, true]);
+  });
+
+  it('refuse a range with a hole', () => {
+    withHole((address) => {
+      expect(checks(address, PAGE_SIZE)).toEqual([true, true]);
+      expect(checks(address, 3 * PAGE_SIZE)).toEqual([false, false]);
+      expect(checks(address + PAGE_SIZE, PAGE_SIZE)).toEqual([false, false]);
+    });
+  });
+
+  it('refuse memory of a process that does not exist', () => {
+    expect(isProcessMemoryWritable(2 ** 22, PAGE_SIZE, PAGE_SIZE)).toBe(false);
   });
 });
 

@@ -2,6 +2,7 @@
  * Copying, filling and probing memory by address. Unchecked: a wrong address ends the process, except in calls that are documented otherwise.
  */
 
+import { readFileSync } from 'node:fs';
 import { highOf } from '../../ucs/type/int64.ts';
 import { Errno } from '../base/errno.ts';
 import {
@@ -165,6 +166,43 @@ export function isProcessMemoryReadable(pid: number, address: number, byteLength
   }
   setVector(probeVectors.words, 0, vectors + (PROBE_PAGES + 1) * IOVEC_BYTES, count);
   return probe(pid, vectors, count) === count;
+}
+
+/**
+ * Populates whole pages of this process as pinning for writing would: false if one of them is not mapped or not writable. Never a SIGSEGV.
+ * @param address page aligned
+ */
+export function populateWritable(address: number, byteLength: number): boolean {
+  const result = madvise(address, byteLength, MadviseAdvice.POPULATE_WRITE);
+  // The answer of the kernel for pages that are not writable, and of kernels before 5.14 for the advice.
+  const isUnknown = result === -Errno.EINVAL;
+  return isUnknown ? isMappedWritable('self', address, byteLength) && isReadable(address, byteLength) : result === 0;
+}
+
+/**
+ * True if memory of another process can be accessed and written: its mappings allow writing, and it is readable as in {@link isProcessMemoryReadable}. The cost
+ * depends on the number of mappings of the process, about 0.5 us for each.
+ */
+export function isProcessMemoryWritable(pid: number, address: number, byteLength: number): boolean {
+  return isMappedWritable(pid, address, byteLength) && isProcessMemoryReadable(pid, address, byteLength);
+}
+
+/** Whether the mappings of a range that are listed in /proc are without a hole and writable. */
+function isMappedWritable(pid: number | 'self', address: number, byteLength: number): boolean {
+  let maps: string;
+  try {
+    maps = readFileSync(`/proc/${pid}/maps`, 'latin1');
+  } catch {
+    return false; // The process has ended, or belongs to another user.
+  }
+  let checked = address;
+  for (const [, start, end, write] of maps.matchAll(/^([\da-f]+)-([\da-f]+) .(.)/gm)) {
+    if (Number.parseInt(end!, 16) <= checked) continue;
+    if (Number.parseInt(start!, 16) > checked || write !== 'w') return false;
+    checked = Number.parseInt(end!, 16);
+    if (checked >= address + byteLength) return true;
+  }
+  return false;
 }
 
 /** Reads one byte of each of `count` pages into the sink. Returns the number read, or -1. */

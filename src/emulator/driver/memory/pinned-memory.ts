@@ -3,15 +3,12 @@
  */
 
 import {
-  Errno,
   isOwnMapping,
   isProcessMemoryReadable,
-  isReadable,
-  MadviseAdvice,
   type MappedMemory,
-  madvise,
   mapFile,
   mapLarge,
+  populateWritable,
   unmapLarge,
   viewAt,
 } from '../../../sys/index.ts';
@@ -34,10 +31,7 @@ export interface ForeignPages {
 
 /** Pins whole pages of this process: populates them and checks that they are mapped and writable. Returns undefined if one is not. */
 export function pinOwnPages(address: number, byteLength: number): PinnedPages | undefined {
-  const result = madvise(address, byteLength, MadviseAdvice.POPULATE_WRITE);
-  // Kernels before 5.14 do not support this advice.
-  const isThere = result === 0 || (result === -Errno.EINVAL && isReadable(address, byteLength));
-  if (!isThere) return undefined;
+  if (!populateWritable(address, byteLength)) return undefined;
   // Real pinned pages stay valid when their memory is unmapped; a process cannot pin its own pages in this way. For memory that may be unmapped, such as
   // an ArrayBuffer that the program transfers and that is then collected, the kernel copies: it returns an error where a memcpy would end the process.
   if (!isOwnMapping(address, byteLength)) {
