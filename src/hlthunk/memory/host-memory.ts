@@ -73,7 +73,8 @@ export class HostMemory {
   /**
    * Maps host memory (MEMORY MAP with USERPTR), at any byte alignment.
    * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a bad range or memory that cannot be pinned (EFAULT): it is not mapped, or not writable, since the driver pins
-   * for writing (FOLL_WRITE in hl_pin_host_memory, 6.1 and 6.12); ERR_GAUDI_OUT_OF_MEMORY for lack of addresses or pages; ERR_GAUDI_DEVICE_BUSY if the card is in reset
+   * for writing (FOLL_WRITE in get_user_memory; kernels before 6.2 accept private mappings that are read-only, by FOLL_FORCE); ERR_GAUDI_OUT_OF_MEMORY
+   * for lack of addresses or pages; ERR_GAUDI_DEVICE_BUSY if the card is in reset
    */
   map(address: number, byteLength: number, options: HostMapOptions = {}): HostMapping {
     this.#card.checkOpen();

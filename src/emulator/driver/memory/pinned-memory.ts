@@ -29,7 +29,10 @@ export interface ForeignPages {
   readonly file?: { readonly fd: number; readonly offset: number } | undefined;
 }
 
-/** Pins whole pages of this process: populates them and checks that they are mapped and writable. Returns undefined if one is not. */
+/**
+ * Pins whole pages of this process: populates them and checks that they are mapped and writable. Returns undefined if one is not. Like the driver of kernels
+ * from 6.2 on (FOLL_WRITE without FOLL_FORCE): what it accepts, older ones accept as well.
+ */
 export function pinOwnPages(address: number, byteLength: number): PinnedPages | undefined {
   if (!populateWritable(address, byteLength)) return undefined;
   // Real pinned pages stay valid when their memory is unmapped; a process cannot pin its own pages in this way. For memory that may be unmapped, such as
