@@ -5,6 +5,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { type Endpoint, type LocalMemory, type Request, Status } from '../../src/index.ts';
+import type { MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
 import { type FakePair, useFakePairs } from '../fixtures/fake-pair.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import {
@@ -225,6 +226,29 @@ describe.each(['staging, posix', 'staging, cma and posix', 'staging, tcp'])('a p
     });
     expect([...protocols]).toEqual(expected);
   });
+});
+
+describe('a pipeline over shared memory', () => {
+  const fixture = usePairs();
+
+  it.each(['0', '1'])(
+    'is written by the card of the sender, without fragments of its own (%s engine threads)',
+    async (threads) => {
+      const env = { ...SMALL, UCX_GAUDI_EMULATOR_DMA_THREADS: threads };
+      const { one, two, ab } = await fixture.pair(connectionKind('staging, posix'), env);
+      const BYTES = 9 * FRAGMENT + 4097;
+      const [source, target] = [memoryOf(one, 'gaudi', BYTES), memoryOf(two, 'gaudi', BYTES)];
+      await fill(one, source, pattern(BYTES, 5));
+      const { staging } = nativeWorker(one.worker).protocols.rendezvous;
+      const held: MemoryHandle[] = [];
+      while (held.length < staging.countMax) staging.acquire((fragment) => held.push(fragment!));
+      const [sent] = await Promise.all([ab.tagSend(source, { tag: 1 }), two.worker.tagRecv(target, { tag: 1 })]);
+      expect(sent).toMatchObject({ transport: 'posix', protocol: 'tag/rndv/put-pipeline' });
+      await expectContents(two, target, pattern(BYTES, 5));
+      for (const fragment of held) staging.release(fragment);
+      expect([inUse(one), inUse(two)]).toEqual([0, 0]);
+    },
+  );
 });
 
 /** How a transfer in progress is ended; returns when that is done. */

@@ -1,6 +1,6 @@
 /**
- * A window that the receiver of a rendezvous has asked for: written to where it asked for it, from the memory of the message if a lane reaches that, else from
- * fragments; in messages if no lane writes the memory of the receiver.
+ * A window that the receiver of a rendezvous has asked for: written to where it asked for it, from the memory of the message if a lane reaches that, by the card
+ * of the message if the memory of the receiver is mapped into this process, else from fragments; in messages if no lane writes the memory of the receiver.
  */
 
 import { Status } from '../../ucs/type/status.ts';
@@ -13,7 +13,6 @@ import { WorkerCounter } from '../base/worker-counters.ts';
 import { type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import type { RmaPlace } from '../rma/internal-rma.ts';
 import type { CopyDone } from '../staging/device-copier.ts';
 import type { FragmentUser } from '../staging/fragment-pool.ts';
 import type { Staging } from '../staging/staging.ts';
@@ -42,11 +41,10 @@ interface Destination {
   readonly isTarget: boolean;
 }
 
-/** A destination that lanes write a part to. */
+/** A destination, and how a part gets there: `write`, called once, reports when it is there. */
 interface Route {
   readonly to: Destination;
-  readonly write: RemoteMove;
-  readonly transfers: readonly RmaPlace[];
+  readonly write: (done: CopyDone) => void;
 }
 
 /** A part of the window: all of it, or the bytes in a fragment. */
@@ -102,7 +100,7 @@ export class SendWindow implements WindowSteps<MemoryHandle> {
     const { from, byteLength } = this.#asked;
     const transfer = this.#transfer;
     const part: Part = { from, byteLength, pieces: transfer.pieces, start: from, origin: undefined };
-    const direct = this.#routeOf(part);
+    const direct = this.#routeOf(part) ?? this.#mappedRouteOf(part);
     transfer.count += 1;
     if (direct !== undefined || transfer.isHost) {
       this.#send(part, direct, (status) => this.ended(status));
@@ -163,9 +161,9 @@ export class SendWindow implements WindowSteps<MemoryHandle> {
       this.#host.counters.count(WorkerCounter.RNDV_PUT_MTYPE_ZCOPY);
     }
     nameProtocol(request, 'rndv/put-pipeline');
-    moveRemote(this.#host, request, route.write, route.transfers, (status) => {
+    route.write((status, error) => {
       if (status === Status.OK && !transfer.isEnding) this.#announce(part, route.to);
-      done(status);
+      done(status, error);
     });
   }
 
@@ -207,14 +205,35 @@ export class SendWindow implements WindowSteps<MemoryHandle> {
   /** How lanes write a part from the memory that it is in; undefined if they do not. */
   #routeOf(part: Part): Route | undefined {
     for (const to of this.#destinations) {
-      const write = this.#writeOf(part, to);
-      const transfers = transfersOf(this.#host, write);
-      if (transfers !== undefined) return { to, write, transfers };
+      const move = this.#moveOf(part, to);
+      const transfers = transfersOf(this.#host, move);
+      if (transfers !== undefined) {
+        return { to, write: (done) => moveRemote(this.#host, this.#transfer.request, move, transfers, done) };
+      }
     }
     return undefined;
   }
 
-  #writeOf({ from, start, byteLength, pieces, origin }: Part, { rkey, offset }: Destination): RemoteMove {
+  /** How the cards of a message write a part to memory of the receiver that is mapped into this process (ucp_rkey_ptr); undefined for a message of host memory. */
+  #mappedRouteOf(part: Part): Route | undefined {
+    if (this.#transfer.isHost) return undefined;
+    const to = this.#destinations.find(({ rkey }) => rkey.bytes !== undefined);
+    if (to === undefined) return undefined;
+    return { to, write: (done) => this.#writeMapped(part, to, done) };
+  }
+
+  #writeMapped({ from, start, byteLength, pieces }: Part, { rkey, offset }: Destination, done: CopyDone): void {
+    const { bytes } = rkey;
+    if (bytes === undefined || !rkey.live) {
+      done(Status.INVALID_ADDR);
+      return;
+    }
+    this.#transfer.request.lane = this.#connection.lanes.find(({ md }) => rkey.parts[md.index]?.bytes !== undefined);
+    const at = offset + from - this.#asked.from;
+    this.#staging.read(pieces, start, bytes.subarray(at, at + byteLength), byteLength, done);
+  }
+
+  #moveOf({ from, start, byteLength, pieces, origin }: Part, { rkey, offset }: Destination): RemoteMove {
     const connection = this.#connection;
     return {
       operation: Operation.PUT,

@@ -80,9 +80,9 @@ export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier 
     });
   }
 
-  /** Copies `[from, from + byteLength)` of a message of any pieces into a fragment. */
-  read(pieces: readonly LocalPiece[], from: number, fragment: MemoryHandle, byteLength: number, done: CopyDone): void {
-    this.#copyParts(false, pieces, from, fragment, byteLength, done);
+  /** Copies `[from, from + byteLength)` of a message of any pieces into a fragment, or other host memory. */
+  read(pieces: readonly LocalPiece[], from: number, into: LocalMemory, byteLength: number, done: CopyDone): void {
+    this.#copyParts(false, pieces, from, into, byteLength, done);
   }
 
   copy(isToDevice: boolean, copy: NativeCopy, done: CopyDone): void {
@@ -111,21 +111,22 @@ export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier 
     isWrite: boolean,
     pieces: readonly LocalPiece[],
     from: number,
-    fragment: MemoryHandle,
+    other: LocalMemory,
     byteLength: number,
     done: CopyDone,
   ): void {
+    const otherBytes = hostBytes(other)!;
     const parts = new Parts(done);
     eachPart(pieces, from, byteLength, (memory, offset, bytes, at) => {
       const ended = parts.add();
       const host = hostBytes(memory);
       if (host === undefined) {
         const device = memory as MemoryHandle;
-        this.copy(isWrite, { device, offset, host: fragment, hostOffset: at, byteLength: bytes }, ended);
+        this.copy(isWrite, { device, offset, host: other, hostOffset: at, byteLength: bytes }, ended);
       } else if (!holdsBytes(host, offset, bytes)) ended(Status.INVALID_ADDR);
       else {
-        if (isWrite) host.set(fragmentBytesOf(fragment).subarray(at, at + bytes), offset);
-        else fragmentBytesOf(fragment).set(host.subarray(offset, offset + bytes), at);
+        if (isWrite) host.set(otherBytes.subarray(at, at + bytes), offset);
+        else otherBytes.set(host.subarray(offset, offset + bytes), at);
         ended(Status.OK);
       }
     });
