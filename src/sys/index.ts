@@ -76,6 +76,12 @@ export {
   unshareMounts,
 } from './file/mount.ts';
 export { type HostDmabufDevice, Udmabuf } from './file/udmabuf.ts';
+export {
+  OWN_ADDRESS_SPACE,
+  openAddressSpace,
+  readAddressSpace,
+  writeAddressSpace,
+} from './memory/address-space.ts';
 export { ForeignMemory } from './memory/foreign-memory.ts';
 export { addSeals, ftruncate, getSeals, type MemfdOptions, memfdCreate, punchHole, SealFlag } from './memory/memfd.ts';
 export {

@@ -216,12 +216,12 @@ export class DeviceFiles {
     return this.#blocks[count];
   }
 
-  /** Pinned pages are used after the ioctl, when its thread may have ended: they are accessed through its process. The kernel populates them at access. */
+  /** Pinned pages are used after the ioctl, when its thread may have ended: they are accessed in its address space. The kernel populates them at access. */
   #preparePinning({ file }: OpenDevice, words: Uint32Array): void {
-    const pid = this.#callingProcess();
+    const { tid } = this.#init.channel;
     const { address, byteLength } = pinnedPages(words);
-    file.userMemory.caller = pid;
-    file.userMemory.foreignPages = isProcessMemoryWritable(pid, address, byteLength) ? POPULATED_PAGES : NO_PAGES;
+    file.userMemory.callingProcess = this.#callingProcess();
+    file.userMemory.foreignPages = isProcessMemoryWritable(tid, address, byteLength) ? POPULATED_PAGES : NO_PAGES;
   }
 
   #run(file: EmulatedFile, request: number, block: ArgumentBlock): number {

@@ -5,17 +5,21 @@
  * the open device, and device-file.ts rejects an export that proceeds.
  */
 
+import { readlinkSync } from 'node:fs';
 import {
   allocateScratch,
   close as closeFd,
   copyFromProcess,
   copyToProcess,
+  type DescriptorFile,
   descriptorFile,
+  deviceOfPath,
   Errno,
   isSyscallError,
   OpenFlag,
   PollEvent,
   pollNow,
+  processOfThread,
   type ScratchBlock,
   type SeccompListener,
   STATX,
@@ -72,9 +76,9 @@ export class Supervisor {
     if ((ready & PollEvent.IN) === 0) return (ready & PollEvent.HUP) === 0;
     if (!listener.receive()) return true;
     try {
-      const descriptor = this.#descriptor();
-      if (descriptor === undefined) listener.proceed();
-      else this.#answer(descriptor);
+      const file = this.#file();
+      if (file === undefined) listener.proceed();
+      else this.#answer(file);
     } catch (error) {
       this.#host.onDefect(error);
       listener.answer(-1, Errno.EIO);
@@ -89,23 +93,43 @@ export class Supervisor {
     this.#scratch.free();
   }
 
-  #answer(descriptor: Descriptor): void {
+  #answer({ ino, device: fileSystem }: DescriptorFile): void {
     const { number } = this.#listener;
+    const device = this.#host.isServed(fileSystem) ? this.#host.device(ino) : undefined;
+    if (device === undefined) {
+      if (number === SystemCall.MMAP && this.#isAttribute(fileSystem)) this.#listener.answer(-1, Errno.ENODEV);
+      else this.#listener.proceed();
+      return;
+    }
+    const descriptor = { device, fileSystem };
     if (number === SystemCall.IOCTL) this.#ioctl(descriptor);
     else if (number === SystemCall.MMAP) this.#mmap(descriptor);
     else if (number === SystemCall.STATX) this.#statx(descriptor);
     else this.#fstat(descriptor);
   }
 
-  /** The device node that the call is about; undefined for other files. */
-  #descriptor(): Descriptor | undefined {
-    const listener = this.#listener;
-    const fd = listener.argument(listener.number === SystemCall.MMAP ? 4 : 0) | 0;
-    if (fd < 0) return undefined;
-    const file = descriptorFile(listener.tid, fd);
-    if (file === undefined || !this.#host.isServed(file.device)) return undefined;
-    const device = this.#host.device(file.ino);
-    return device === undefined ? undefined : { device, fileSystem: file.device };
+  /** The file that the call is about; undefined for none. */
+  #file(): DescriptorFile | undefined {
+    const fd = this.#fd;
+    return fd < 0 ? undefined : descriptorFile(this.#listener.tid, fd);
+  }
+
+  get #fd(): number {
+    return this.#listener.argument(this.#listener.number === SystemCall.MMAP ? 4 : 0) | 0;
+  }
+
+  /**
+   * Whether the file is an attribute of a card: like sysfs and debugfs, they cannot be mapped. This process would wait for itself when it accessed such memory of
+   * the program. In the program they are in the file system of this process or in overlays of it, whose device numbers are their own.
+   */
+  #isAttribute(fileSystem: string): boolean {
+    if (this.#host.isServed(fileSystem)) return true;
+    if (BigInt(deviceNumber(...numbersOf(fileSystem))) === deviceOfPath('/sys')) return false;
+    try {
+      return readlinkSync(`/proc/${this.#listener.tid}/fd/${this.#fd}`).startsWith('/sys/');
+    } catch {
+      return false; // Closed by another thread: the call fails by itself.
+    }
   }
 
   #fstat({ device, fileSystem }: Descriptor): void {
@@ -173,7 +197,8 @@ export class Supervisor {
       return;
     }
     try {
-      file.checkMmap(listener.argument(1), listener.bigArgument(5));
+      const pid = processOfThread(listener.tid) ?? listener.tid;
+      file.checkMmap(listener.argument(1), listener.bigArgument(5), pid);
       listener.proceed();
     } catch (error) {
       if (!isSyscallError(error)) throw error;

@@ -92,6 +92,17 @@ export const write: (fd: number, address: number, byteLength: number) => number 
   POINTER,
   SIZE,
 ]);
+/** At an offset of the file, which is an address in /proc/<pid>/mem. */
+export const preadCall: (fd: number, address: number, byteLength: number, offset: number) => number = declare(
+  'pread64',
+  'int64_t',
+  ['int', POINTER, SIZE, 'int64_t'],
+);
+export const pwriteCall: (fd: number, address: number, byteLength: number, offset: number) => number = declare(
+  'pwrite64',
+  'int64_t',
+  ['int', POINTER, SIZE, 'int64_t'],
+);
 type ProcessVm = (
   pid: number,
   localIov: number,

@@ -12,7 +12,7 @@ import type { DmaChannel, DmaEngines } from '../engine/dma-engines.ts';
 import { Opcode } from '../engine/dma-ring.ts';
 import { Target } from '../memory/address-map.ts';
 import { copyMemory } from '../memory/memory-access.ts';
-import type { PhysicalMemory } from '../memory/physical-memory.ts';
+import { DIRECT, type PhysicalMemory } from '../memory/physical-memory.ts';
 import type { CardTraffic } from '../memory/traffic.ts';
 import type { EngineAccess } from '../queue/engine-access.ts';
 import type { Job, Stream } from '../queue/stream.ts';
@@ -48,8 +48,8 @@ export class LinearDma {
   #destination = 0;
   #sourceMemory: PhysicalMemory;
   /** The processes of both addresses, 0 for this one. */
-  #sourcePid = 0;
-  #destinationPid = 0;
+  #sourceSpace: number = DIRECT;
+  #destinationSpace: number = DIRECT;
 
   constructor({ access, engines, inlineBytesMax, clock, traffic }: LinearDmaOptions) {
     this.#access = access;
@@ -90,18 +90,18 @@ export class LinearDma {
     const channel = job.channelOf(stream, this.#engines);
     if (channel.room === 0) return 'blocked';
     this.#traffic.copied(source, target, byteLength, true);
-    if (source.pid !== 0) {
+    if (source.space !== DIRECT) {
       channel.copyForeign(
         Opcode.COPY_FROM,
-        source.pid,
+        source.space,
         source.address + sourceOffset,
         target.address + map.offset,
         byteLength,
       );
-    } else if (target.pid !== 0) {
+    } else if (target.space !== DIRECT) {
       channel.copyForeign(
         Opcode.COPY_TO,
-        target.pid,
+        target.space,
         source.address + sourceOffset,
         target.address + map.offset,
         byteLength,
@@ -126,10 +126,10 @@ export class LinearDma {
       if (fills) this.#traffic.filled(piece, isFirst);
       else this.#traffic.copied(this.#sourceMemory, this.#access.map.memory, piece, isFirst);
       if (fills) this.#fill(channel, words, index, stream.movedBytes % PATTERN_BYTES, piece);
-      else if (this.#sourcePid !== 0) {
-        channel.copyForeign(Opcode.COPY_FROM, this.#sourcePid, this.#source, this.#destination, piece);
-      } else if (this.#destinationPid !== 0) {
-        channel.copyForeign(Opcode.COPY_TO, this.#destinationPid, this.#source, this.#destination, piece);
+      else if (this.#sourceSpace !== DIRECT) {
+        channel.copyForeign(Opcode.COPY_FROM, this.#sourceSpace, this.#source, this.#destination, piece);
+      } else if (this.#destinationSpace !== DIRECT) {
+        channel.copyForeign(Opcode.COPY_TO, this.#destinationSpace, this.#source, this.#destination, piece);
       } else channel.copy(this.#source, this.#destination, piece);
       job.position = channel.position;
       stream.movedBytes += piece;
@@ -159,7 +159,7 @@ export class LinearDma {
       fromHost = map.memory.isHost;
       this.#sourceMemory = map.memory;
       this.#source = map.memory.address + map.offset;
-      this.#sourcePid = map.memory.pid;
+      this.#sourceSpace = map.memory.space;
       available = Math.min(available, map.available);
     }
     if (!this.#access.reach(stream, words[index + 5]!, words[index + 4]!, done)) return 0;
@@ -168,7 +168,7 @@ export class LinearDma {
       return 0;
     }
     this.#destination = map.memory.address + map.offset;
-    this.#destinationPid = map.memory.pid;
+    this.#destinationSpace = map.memory.space;
     return Math.min(available, map.available);
   }
 
@@ -181,8 +181,8 @@ export class LinearDma {
       low = (low >>> 8) | (high << 24);
       high = (high >>> 8) | (first << 24);
     }
-    const pid = this.#destinationPid;
-    if (pid !== 0) channel.aimAt(pid);
-    channel.immediate(pid === 0 ? Opcode.FILL : Opcode.FILL_TO, low, high, this.#destination, byteLength);
+    const space = this.#destinationSpace;
+    if (space !== DIRECT) channel.aimAt(space);
+    channel.immediate(space === DIRECT ? Opcode.FILL : Opcode.FILL_TO, low, high, this.#destination, byteLength);
   }
 }

@@ -37,6 +37,7 @@ import type { DmaEngines } from '../engine/dma-engines.ts';
 import { Opcode } from '../engine/dma-ring.ts';
 import { Target } from '../memory/address-map.ts';
 import type { WordAccess } from '../memory/memory-access.ts';
+import { DIRECT } from '../memory/physical-memory.ts';
 import type { EngineAccess } from '../queue/engine-access.ts';
 import type { EngineReader } from '../queue/engine-reader.ts';
 import { type Job, Stall, type Stream } from '../queue/stream.ts';
@@ -196,9 +197,9 @@ export class PacketExecutor {
     }
     const channel = job.channelOf(stream, engines);
     if (channel.room === 0) return 'blocked';
-    const { pid } = map.memory;
-    if (pid !== 0) channel.aimAt(pid);
-    const write = pid === 0 ? Opcode.WRITE32 : Opcode.WRITE32_TO;
+    const { space } = map.memory;
+    if (space !== DIRECT) channel.aimAt(space);
+    const write = space === DIRECT ? Opcode.WRITE32 : Opcode.WRITE32_TO;
     channel.immediate(write, value, 0, map.memory.address + map.offset, 4);
     job.position = channel.position;
     return 'next';

@@ -6,7 +6,7 @@
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
 import { LIN_DMA_BYTES } from '../../../uapi/index.ts';
 import { fetchBytes } from '../memory/memory-access.ts';
-import { type PhysicalMemory, WINDOW_BYTES, windowIndex } from '../memory/physical-memory.ts';
+import { DIRECT, type PhysicalMemory, WINDOW_BYTES, windowIndex } from '../memory/physical-memory.ts';
 
 /** Bytes of the longest packet. */
 export const PACKET_BYTES_MAX: number = LIN_DMA_BYTES;
@@ -47,7 +47,7 @@ export class PacketFetch {
       this.index = inWindow >>> 2;
       return;
     }
-    if (memory.pid !== 0) {
+    if (memory.space !== DIRECT) {
       this.#showForeign(memory, offset, byteLength);
       return;
     }

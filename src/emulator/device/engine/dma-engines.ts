@@ -27,9 +27,9 @@ import {
   DESCRIPTOR_DESTINATION_LOW,
   DESCRIPTOR_LENGTH,
   DESCRIPTOR_OPCODE,
-  DESCRIPTOR_PID,
   DESCRIPTOR_SOURCE_HIGH,
   DESCRIPTOR_SOURCE_LOW,
+  DESCRIPTOR_SPACE,
   descriptorWord,
   EngineState,
   Opcode,
@@ -112,15 +112,15 @@ export class DmaChannel {
     this.#write(opcode, low, high, destination, byteLength);
   }
 
-  /** Like {@link copy}, from or to an address of another process: COPY_FROM or COPY_TO. */
-  copyForeign(opcode: number, pid: number, source: number, destination: number, byteLength: number): void {
-    this.aimAt(pid);
+  /** Like {@link copy}, from or to an address of another address space: COPY_FROM or COPY_TO. */
+  copyForeign(opcode: number, space: number, source: number, destination: number, byteLength: number): void {
+    this.aimAt(space);
     this.#write(opcode, source | 0, highOf(source), destination, byteLength);
   }
 
-  /** Sets the process of the next descriptor, before it is written: for FILL_TO and WRITE32_TO. */
-  aimAt(pid: number): void {
-    this.#words[descriptorWord(this.#index, this.#written) + DESCRIPTOR_PID] = pid;
+  /** Sets the address space of the next descriptor, before it is written: for FILL_TO and WRITE32_TO. */
+  aimAt(space: number): void {
+    this.#words[descriptorWord(this.#index, this.#written) + DESCRIPTOR_SPACE] = space;
   }
 
   /** Makes the descriptors written so far visible to the engine. */

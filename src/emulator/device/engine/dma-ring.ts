@@ -46,7 +46,7 @@ export const REGION_BYTES: number = (CONTROL_WORDS + CHANNELS * CHANNEL_WORDS) *
 
 /**
  * Fields of a descriptor. COPY: source, destination, length. FILL: pattern, destination, length. WRITE32: value, destination.
- * Opcodes with FROM have their source in the process PID, those with TO their destination.
+ * Opcodes with FROM have their source in the address space SPACE, those with TO their destination.
  */
 export const DESCRIPTOR_OPCODE = 0;
 export const DESCRIPTOR_LENGTH = 1;
@@ -54,7 +54,7 @@ export const DESCRIPTOR_SOURCE_LOW = 2;
 export const DESCRIPTOR_SOURCE_HIGH = 3;
 export const DESCRIPTOR_DESTINATION_LOW = 4;
 export const DESCRIPTOR_DESTINATION_HIGH = 5;
-export const DESCRIPTOR_PID = 6;
+export const DESCRIPTOR_SPACE = 6;
 
 /** 0 is not an opcode: an engine that reads it fails. */
 export const Opcode = {

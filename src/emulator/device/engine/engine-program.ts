@@ -3,7 +3,14 @@
  * order and publishes the consumer index; its caller decides when and on which thread it runs.
  */
 
-import { allocateScratch, copyFromProcess, copyToProcess, Errno, memcpy, SyscallError } from '../../../sys/index.ts';
+import {
+  allocateScratch,
+  Errno,
+  memcpy,
+  readAddressSpace,
+  SyscallError,
+  writeAddressSpace,
+} from '../../../sys/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { highOf, joinWords } from '../../../ucs/type/int64.ts';
 import {
@@ -13,9 +20,9 @@ import {
   DESCRIPTOR_DESTINATION_LOW,
   DESCRIPTOR_LENGTH,
   DESCRIPTOR_OPCODE,
-  DESCRIPTOR_PID,
   DESCRIPTOR_SOURCE_HIGH,
   DESCRIPTOR_SOURCE_LOW,
+  DESCRIPTOR_SPACE,
   descriptorWord,
   Opcode,
   producerWord,
@@ -86,8 +93,8 @@ export class EngineProgram {
       case Opcode.FILL_TO:
         return this.#fillForeignSlice(channel, at, destination);
       case Opcode.WRITE32_TO:
-        copyToProcess(
-          words[at + DESCRIPTOR_PID]!,
+        writeAddressSpace(
+          words[at + DESCRIPTOR_SPACE]!,
           destination,
           this.#address + (at + DESCRIPTOR_SOURCE_LOW) * 4,
           WORD_BYTES,
@@ -119,15 +126,15 @@ export class EngineProgram {
   /** Copies a slice from or to another process. If that has ended or has unmapped the memory, the transfer ends there. */
   #copyForeignSlice(channel: number, at: number, destination: number): boolean {
     const words = this.#words;
-    const pid = words[at + DESCRIPTOR_PID]!;
+    const space = words[at + DESCRIPTOR_SPACE]!;
     const source = addressAt(words, at + DESCRIPTOR_SOURCE_HIGH, at + DESCRIPTOR_SOURCE_LOW);
     const byteLength = words[at + DESCRIPTOR_LENGTH]! >>> 0;
     const done = this.#done[channel]!;
     const slice = Math.min(SLICE_BYTES, byteLength - done);
     const moved =
       words[at + DESCRIPTOR_OPCODE] === Opcode.COPY_FROM
-        ? copyFromProcess(pid, source + done, destination + done, slice)
-        : copyToProcess(pid, destination + done, source + done, slice);
+        ? readAddressSpace(space, source + done, destination + done, slice)
+        : writeAddressSpace(space, destination + done, source + done, slice);
     this.#done[channel] = done + slice;
     return moved !== slice || done + slice === byteLength;
   }
@@ -140,7 +147,7 @@ export class EngineProgram {
     const pattern = allocateScratch(PATTERN_COPY_BYTES);
     const { words } = pattern;
     for (let i = 0; i < words.length; i++) words[i] = this.#words[at + DESCRIPTOR_SOURCE_LOW + (i & 1)]!;
-    const moved = copyToProcess(this.#words[at + DESCRIPTOR_PID]!, destination + done, pattern.address, slice);
+    const moved = writeAddressSpace(this.#words[at + DESCRIPTOR_SPACE]!, destination + done, pattern.address, slice);
     pattern.free();
     this.#done[channel] = done + slice;
     return moved !== slice || done + slice === byteLength;

@@ -3,8 +3,8 @@
  * in this thread. Large transfers are for the DMA engines.
  */
 
-import { allocateScratch, copyFromProcess, copyToProcess, memcpy, type ScratchBlock } from '../../../sys/index.ts';
-import { type PhysicalMemory, WINDOW_BYTES, windowIndex } from './physical-memory.ts';
+import { allocateScratch, memcpy, readAddressSpace, type ScratchBlock, writeAddressSpace } from '../../../sys/index.ts';
+import { DIRECT, type PhysicalMemory, WINDOW_BYTES, windowIndex } from './physical-memory.ts';
 
 /** Up to this size, a loop over bytes is faster than creating two subarrays, and makes no garbage. */
 const LOOP_BYTES_MAX = 64;
@@ -22,7 +22,7 @@ export function copyMemory(
   const windowed = destination.hasWindows && source.hasWindows;
   if (!windowed || byteLength > LOOP_BYTES_MAX || Math.max(to, from) + byteLength > WINDOW_BYTES) {
     // Host to host was rejected earlier: at most one of the two is in another process.
-    if (destination.pid === 0) {
+    if (destination.space === DIRECT) {
       fetchBytes(source, sourceOffset, destination.address + destinationOffset, byteLength);
     } else storeBytes(destination, destinationOffset, source.address + sourceOffset, byteLength);
     return;
@@ -39,14 +39,14 @@ export function copyMemory(
  * them, are left unchanged at the target: the card continues without an error.
  */
 export function fetchBytes(memory: PhysicalMemory, offset: number, target: number, byteLength: number): void {
-  if (memory.pid === 0) memcpy(target, memory.address + offset, byteLength);
-  else copyFromProcess(memory.pid, memory.address + offset, target, byteLength);
+  if (memory.space === DIRECT) memcpy(target, memory.address + offset, byteLength);
+  else readAddressSpace(memory.space, memory.address + offset, target, byteLength);
 }
 
 /** Copies bytes at an address of this process into a memory. Bytes that another process does not accept are lost. */
 export function storeBytes(memory: PhysicalMemory, offset: number, source: number, byteLength: number): void {
-  if (memory.pid === 0) memcpy(memory.address + offset, source, byteLength);
-  else copyToProcess(memory.pid, memory.address + offset, source, byteLength);
+  if (memory.space === DIRECT) memcpy(memory.address + offset, source, byteLength);
+  else writeAddressSpace(memory.space, memory.address + offset, source, byteLength);
 }
 
 /** Reads and writes 32-bit words at any alignment. */

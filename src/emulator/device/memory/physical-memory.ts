@@ -21,6 +21,9 @@ export const HOST_WINDOW_BYTES_MAX: number = 16 * 2 ** 20;
 /** The name that marks host memory. */
 export const HOST_MEMORY = 'host';
 
+/** Memory that this process accesses by loads and stores. */
+export const DIRECT = -2;
+
 /** A window as bytes and as 32-bit words. */
 export class MemoryWindow {
   readonly u8: Uint8Array;
@@ -38,10 +41,10 @@ export class PhysicalMemory {
   readonly name: string;
   /** True for pinned pages of the host: the far side of the card's PCIe port. */
   readonly isHost: boolean;
-  /** Host virtual address of byte 0, in the address space of the process {@link pid}. */
+  /** Host virtual address of byte 0, in {@link space}. */
   readonly address: number;
-  /** Process of the memory: another process, which only system calls reach; 0 for this one. */
-  readonly pid: number;
+  /** {@link DIRECT}, or an address space, which only system calls reach: see `readAddressSpace`. */
+  readonly space: number;
   readonly byteLength: number;
   /** Minor of the card that has the memory; -1 for none. */
   card = -1;
@@ -52,11 +55,17 @@ export class PhysicalMemory {
   readonly #windows: (MemoryWindow | undefined)[];
   readonly #makeWindow: WindowFactory | undefined;
 
-  constructor(name: string, address: number, byteLength: number, makeWindow: WindowFactory | undefined, pid = 0) {
+  constructor(
+    name: string,
+    address: number,
+    byteLength: number,
+    makeWindow: WindowFactory | undefined,
+    space: number = DIRECT,
+  ) {
     this.name = name;
     this.isHost = name === HOST_MEMORY;
     this.address = address;
-    this.pid = pid;
+    this.space = space;
     this.byteLength = byteLength;
     this.hasWindows = makeWindow !== undefined;
     this.#makeWindow = makeWindow;

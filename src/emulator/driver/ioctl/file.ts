@@ -198,10 +198,10 @@ export class PrimaryFile extends EmulatedFile {
     return this.context.buffers.share(byteLength, offset);
   }
 
-  /** Checks a mapping that the kernel makes for a device node. Throws SyscallError like {@link mmap}. */
-  checkMmap(byteLength: number, offset: bigint): void {
+  /** Checks a mapping that the kernel makes for a device node in the process `pid`. Throws SyscallError like {@link mmap}. */
+  checkMmap(byteLength: number, offset: bigint, pid: number): void {
     this.#checkMmap();
-    this.context.buffers.checkMmap(byteLength, offset);
+    this.context.buffers.checkMmap(byteLength, offset, pid);
   }
 
   close(): void {

@@ -143,10 +143,14 @@ export class BufferTable {
 
   /** The command buffers, for a list of them. */
   commandBuffers(): readonly { readonly handle: bigint; readonly byteLength: number; readonly mapped: boolean }[] {
-    const offsets = this.#mmapFile?.mappedOffsets();
+    const isMapped = this.#mmapFile?.mapped();
     return [...this.#buffers.values()]
       .filter(({ type }) => type === HandleType.CB)
-      .map(({ handle, byteLength, mapped }) => ({ handle, byteLength, mapped: offsets?.has(handle) ?? mapped }));
+      .map(({ handle, byteLength, mapped }) => ({
+        handle,
+        byteLength,
+        mapped: isMapped?.(handle, byteLength) ?? mapped,
+      }));
   }
 
   /** The buffers that have a device address. */
@@ -197,10 +201,11 @@ export class BufferTable {
   }
 
   /**
-   * Checks a mapping that the kernel makes of the mmap file.
+   * Checks a mapping that the kernel makes of the mmap file in the process `pid`.
    * @throws SyscallError EINVAL as {@link mmap}
    */
-  checkMmap(byteLength: number, offset: bigint): void {
+  checkMmap(byteLength: number, offset: bigint, pid: number): void {
+    this.#mmapFile?.addProcess(pid);
     this.#dropUnmapped();
     const { type, id } = unpackHandle(offset);
     if (type === HandleType.HW_BLOCK) this.#blocks.checkMmap(byteLength, Number(id));
@@ -244,8 +249,8 @@ export class BufferTable {
   /** Frees the destroyed buffers that the user has unmapped meanwhile. */
   #dropUnmapped(): void {
     if (this.#leftMapped.size === 0 || this.#mmapFile === undefined) return;
-    const offsets = this.#mmapFile.mappedOffsets();
-    for (const buffer of this.#leftMapped) if (!offsets.has(buffer.handle)) this.#drop(buffer);
+    const isMapped = this.#mmapFile.mapped();
+    for (const buffer of this.#leftMapped) if (!isMapped(buffer.handle, buffer.byteLength)) this.#drop(buffer);
   }
 
   #dropUnused(buffer: DriverBuffer): void {
@@ -256,7 +261,7 @@ export class BufferTable {
 
   /** Whether the user has a buffer mapped. Mappings that the kernel makes are looked up in /proc. */
   #isMapped(buffer: DriverBuffer): boolean {
-    return this.#mmapFile?.mappedOffsets().has(buffer.handle) ?? buffer.mapped;
+    return this.#mmapFile?.mapped()(buffer.handle, buffer.byteLength) ?? buffer.mapped;
   }
 
   #drop(buffer: DriverBuffer): void {

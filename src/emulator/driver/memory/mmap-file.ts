@@ -5,7 +5,7 @@
  * Therefore the pages of two handles must not overlap: an id is the number of the first page below the offset of its type.
  */
 
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { close, ftruncate, memfdCreate } from '../../../sys/index.ts';
 import { HandleType, PAGE_SIZE, packHandle, unpackHandle } from '../../../uapi/index.ts';
 
@@ -13,13 +13,21 @@ import { HandleType, PAGE_SIZE, packHandle, unpackHandle } from '../../../uapi/i
 const TIMESTAMP_TYPE = 0x6 as HandleType;
 const FILE_BYTES: bigint = 2n ** 63n - BigInt(PAGE_SIZE);
 
+/** Bytes of the file that a process has mapped. */
+interface Range {
+  readonly start: bigint;
+  readonly end: bigint;
+}
+
 /** The file. */
 export class MmapFile {
   readonly fd: number;
-  readonly #owner: number;
+  /**
+   * The processes that map it, its owner and those that were given the descriptor, with the lines of /proc for mappings of the device node that each had before:
+   * these were inherited, or belong to an earlier context.
+   */
+  readonly #earlier: Map<number, ReadonlySet<string>> = new Map();
   readonly #inode: string;
-  /** Lines of /proc for mappings of the device node that existed before this file: they belong to an earlier context. */
-  readonly #earlier: ReadonlySet<string>;
 
   /**
    * @param owner the process that maps it
@@ -27,7 +35,6 @@ export class MmapFile {
    * @throws SyscallError EMFILE, ENFILE
    */
   constructor(owner: number, inode: number) {
-    this.#owner = owner;
     this.#inode = ` ${inode} `;
     this.fd = memfdCreate('gaudi-mmap');
     try {
@@ -36,7 +43,7 @@ export class MmapFile {
       close(this.fd);
       throw error;
     }
-    this.#earlier = new Set(this.#mappings());
+    this.addProcess(owner);
   }
 
   /** The type in the cookies of this file for a type of the driver. */
@@ -49,30 +56,56 @@ export class MmapFile {
     return packHandle(this.typeOf(type), page);
   }
 
-  /** Whether the process has mapped any buffer. */
+  /** A process is about to map it. */
+  addProcess(pid: number): void {
+    if (!this.#earlier.has(pid)) this.#earlier.set(pid, new Set(this.#mappingsIn(pid)));
+  }
+
+  /** Whether any buffer is mapped. */
   get hasMappings(): boolean {
-    return [...this.mappedOffsets()].some((offset) => unpackHandle(offset).type !== HandleType.HW_BLOCK);
+    return this.#ranges().some(({ start }) => unpackHandle(start).type !== HandleType.HW_BLOCK);
   }
 
-  /** The offsets at which mappings of the process begin. Processes that have inherited a mapping do not count. */
-  mappedOffsets(): ReadonlySet<bigint> {
-    const mappings = this.#mappings().filter((line) => !this.#earlier.has(line));
-    return new Set(mappings.map((line) => BigInt(`0x${line.split(' ')[2]}`)));
+  /** Tells whether any page of a range of the file is mapped now. Mappings that a process has inherited, and those of an earlier context, do not count. */
+  mapped(): (offset: bigint, byteLength: number) => boolean {
+    const ranges = this.#ranges();
+    return (offset, byteLength) => ranges.some(({ start, end }) => start < offset + BigInt(byteLength) && end > offset);
   }
 
-  /** The lines of its mappings of the device node in /proc. */
-  #mappings(): readonly string[] {
-    let maps: string;
-    try {
-      maps = readFileSync(`/proc/${this.#owner}/maps`, 'latin1');
-    } catch {
-      return []; // The process has ended.
-    }
-    return maps.split('\n').filter((line) => line.includes(this.#inode));
+  #ranges(): readonly Range[] {
+    const lines = [...this.#earlier].flatMap(([pid, earlier]) =>
+      this.#mappingsIn(pid).filter((line) => !earlier.has(line)),
+    );
+    return lines.map((line) => {
+      const [addresses = '', , offset] = line.split(' ');
+      const [from, to] = addresses.split('-').map((address) => BigInt(`0x${address}`));
+      const start = BigInt(`0x${offset}`);
+      return { start, end: start + to! - from! };
+    });
+  }
+
+  /** The lines of /proc for the mappings of the device node in a process. */
+  #mappingsIn(pid: number): readonly string[] {
+    return mapsOf(pid).filter((line) => line.includes(this.#inode));
   }
 
   /** Closes the file; mappings of it stay. */
   close(): void {
     close(this.fd);
+  }
+}
+
+/** The lines of /proc/<pid>/maps; none for a process that has ended. Only running threads have them, and the first one may have ended. */
+function mapsOf(pid: number): readonly string[] {
+  try {
+    const maps = readFileSync(`/proc/${pid}/maps`, 'latin1');
+    if (maps !== '') return maps.split('\n');
+    for (const tid of readdirSync(`/proc/${pid}/task`)) {
+      const lines = readFileSync(`/proc/${pid}/task/${tid}/maps`, 'latin1').split('\n');
+      if (lines.length > 1) return lines;
+    }
+    return [];
+  } catch {
+    return [];
   }
 }

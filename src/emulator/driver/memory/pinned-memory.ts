@@ -3,16 +3,20 @@
  */
 
 import {
+  allocateScratch,
   isOwnMapping,
   isProcessMemoryReadable,
   type MappedMemory,
   mapFile,
   mapLarge,
+  OWN_ADDRESS_SPACE,
   populateWritable,
+  readAddressSpace,
   unmapLarge,
   viewAt,
 } from '../../../sys/index.ts';
 import { HOST_MEMORY, HOST_WINDOW_BYTES_MAX, PhysicalMemory } from '../../device/memory/physical-memory.ts';
+import type { AddressSpaces } from './address-spaces.ts';
 
 /** Pinned pages. */
 export interface PinnedPages {
@@ -38,7 +42,7 @@ export function pinOwnPages(address: number, byteLength: number): PinnedPages | 
   // Real pinned pages stay valid when their memory is unmapped; a process cannot pin its own pages in this way. For memory that may be unmapped, such as
   // an ArrayBuffer that the program transfers and that is then collected, the kernel copies: it returns an error where a memcpy would end the process.
   if (!isOwnMapping(address, byteLength)) {
-    return pinned(new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined, process.pid), () => {});
+    return pinned(new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined, OWN_ADDRESS_SPACE), () => {});
   }
   const makeWindow = (offset: number, length: number): Uint8Array => new Uint8Array(viewAt(address + offset, length));
   return pinned(new PhysicalMemory(HOST_MEMORY, address, byteLength, windowed(byteLength, makeWindow)), () => {});
@@ -47,18 +51,31 @@ export function pinOwnPages(address: number, byteLength: number): PinnedPages | 
 /**
  * Pins whole pages of another process: those of a file through a mapping in this process, others by their address there. It checks that the latter
  * are readable, page by page up to a limit, beyond it by samples. Returns undefined if a page is not mapped.
+ * @param tid the thread of the process that pins them
  * @throws SyscallError ENOMEM
  */
 export function pinForeignPages(
-  pid: number,
+  spaces: AddressSpaces,
+  [process, tid]: readonly [number, number],
   address: number,
   byteLength: number,
   pages: ForeignPages,
 ): PinnedPages | undefined {
   if (!pages.populated) return undefined;
   if (pages.file !== undefined) return pinFile(pages.file.fd, pages.file.offset, byteLength);
-  if (!isProcessMemoryReadable(pid, address, byteLength)) return undefined;
-  return pinned(new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined, pid), () => {});
+  if (!isProcessMemoryReadable(tid, address, byteLength)) return undefined;
+  const acquired = spaces.acquire(process, tid, (space) => isThere(space, address));
+  if (acquired === undefined) return undefined;
+  const memory = new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined, acquired.space);
+  return pinned(memory, acquired.release);
+}
+
+/** Whether a byte is accessible in an address space. */
+function isThere(space: number, address: number): boolean {
+  const byte = allocateScratch(1);
+  const isRead = readAddressSpace(space, address, byte.address, 1) === 1;
+  byte.free();
+  return isRead;
 }
 
 function pinFile(fd: number, offset: number, byteLength: number): PinnedPages {

@@ -8,6 +8,7 @@
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { allocateScratch, copyFromProcess, copyToProcess, type ScratchBlock } from '../../../sys/index.ts';
 import { joinWords } from '../../../ucs/type/int64.ts';
+import { AddressSpaces } from './address-spaces.ts';
 import { type ForeignPages, type PinnedPages, pinForeignPages, pinOwnPages } from './pinned-memory.ts';
 
 /** End of user addresses on x86-64. */
@@ -44,11 +45,15 @@ export class UserMemory {
   #scratch: ScratchBlock | undefined;
   /** The process, or a thread of it, whose memory the current ioctl accesses: {@link owner}, unless another process has inherited the file. */
   caller: number;
+  /** The process of {@link caller}, for an ioctl that pins memory. */
+  callingProcess: number;
+  readonly #spaces: AddressSpaces = new AddressSpaces();
 
   /** @param owner another process of the same user, or {@link OWN_PROCESS} */
   constructor(owner: number = OWN_PROCESS) {
     this.owner = owner;
     this.caller = owner === OWN_PROCESS ? process.pid : owner;
+    this.callingProcess = this.caller;
   }
 
   /**
@@ -106,11 +111,12 @@ export class UserMemory {
   /** Pins whole pages for the engines; undefined if one of them is not mapped: EFAULT. Throws SyscallError ENOMEM. */
   pin(address: number, byteLength: number): PinnedPages | undefined {
     if (this.owner === OWN_PROCESS) return pinOwnPages(address, byteLength);
-    return pinForeignPages(this.caller, address, byteLength, this.foreignPages);
+    return pinForeignPages(this.#spaces, [this.callingProcess, this.caller], address, byteLength, this.foreignPages);
   }
 
-  /** Releases the scratch memory. */
+  /** Releases the scratch memory, and address spaces as soon as nothing of them is pinned. */
   close(): void {
+    this.#spaces.close();
     this.#scratch?.free();
     this.#scratch = undefined;
   }

@@ -1,7 +1,7 @@
 /** Memory that an emulated RDMA device accesses by DMA: pinned host memory of this process, and memory of emulated cards behind dma-bufs. */
 
-import { copyFromProcess, copyToProcess, Errno, memcpy, PAGE_SIZE, SyscallError } from '../../../sys/index.ts';
-import type { PhysicalMemory } from '../../device/memory/physical-memory.ts';
+import { Errno, memcpy, PAGE_SIZE, readAddressSpace, SyscallError, writeAddressSpace } from '../../../sys/index.ts';
+import { DIRECT, type PhysicalMemory } from '../../device/memory/physical-memory.ts';
 import { pinOwnPages } from '../../driver/memory/pinned-memory.ts';
 
 /** Memory of one region. */
@@ -64,14 +64,16 @@ export function hostDmaMemory(address: number, byteLength: number): DmaMemory {
 
 /** Copies bytes of physical memory to an address of this process; false if their process has unmapped them. */
 export function readPhysical(memory: PhysicalMemory, offset: number, target: number, byteLength: number): boolean {
-  if (memory.pid !== 0) return copyFromProcess(memory.pid, memory.address + offset, target, byteLength) === byteLength;
-  memcpy(target, memory.address + offset, byteLength);
+  const { space, address } = memory;
+  if (space !== DIRECT) return readAddressSpace(space, address + offset, target, byteLength) === byteLength;
+  memcpy(target, address + offset, byteLength);
   return true;
 }
 
 /** Copies bytes at an address of this process to physical memory; false if their process has unmapped it. */
 export function writePhysical(memory: PhysicalMemory, offset: number, source: number, byteLength: number): boolean {
-  if (memory.pid !== 0) return copyToProcess(memory.pid, memory.address + offset, source, byteLength) === byteLength;
-  memcpy(memory.address + offset, source, byteLength);
+  const { space, address } = memory;
+  if (space !== DIRECT) return writeAddressSpace(space, address + offset, source, byteLength) === byteLength;
+  memcpy(address + offset, source, byteLength);
   return true;
 }
