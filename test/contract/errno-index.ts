@@ -37,6 +37,8 @@ const CB_CHECK_TEST = 'checks command buffers';
 const INFO_TEST = 'checks its arguments';
 const EVENT_TEST = 'has one event fd per file';
 const MULTI_TEST = 'waits for the first of several on gaudi';
+const MULTI_ERROR_TEST = 'ends with the error of the first in the list that has one, whichever others are complete';
+const MULTI_RESET_TEST = 'ends with the error of the first in the list when a time-out resets the card';
 const INTERRUPT_TEST = 'checks interrupt ids and counters';
 const PIN_TEST = 'refuses what cannot be pinned';
 const SIGNAL_TEST = 'signals and waits between queues';
@@ -208,6 +210,8 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   rule('WAIT_CS MULTI_CS', 'gaudi2', 'EPERM', MULTI_TEST),
   rule('WAIT_CS MULTI_CS', 'too many, or not submitted', 'EINVAL', MULTI_TEST),
   rule('WAIT_CS MULTI_CS', 'bad pointer', 'EFAULT', MULTI_TEST),
+  rule('WAIT_CS MULTI_CS', 'one timed out', 'ETIMEDOUT', MULTI_ERROR_TEST),
+  rule('WAIT_CS MULTI_CS', 'one was aborted', 'EIO', MULTI_RESET_TEST),
   rule('WAIT_CS INTERRUPT', 'gaudi', 'EPERM', 'has no user interrupts'),
   rule('WAIT_CS INTERRUPT', 'bad id, handle or offset', 'EINVAL', INTERRUPT_TEST),
   rule('WAIT_CS INTERRUPT', 'bad pointer', 'EFAULT', INTERRUPT_TEST),

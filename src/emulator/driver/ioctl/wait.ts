@@ -28,8 +28,8 @@ const ARGS_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
 const MULTI_WAITS_MAX = 2;
 
 /**
- * The ioctl. Blocks the thread up to the time-out, as the driver does. A refusal leaves the arguments as they are; only an unknown sequence number
- * clears them (hl_cs_wait_ioctl).
+ * The ioctl. Blocks the thread up to the time-out, as the driver does. A refusal leaves the arguments as they are, and so does a wait for several
+ * submissions that ends with an error (hl_multi_cs_wait_ioctl); only an unknown sequence number clears them (hl_cs_wait_ioctl).
  * @param isWaiting true for a repeated poll of a started wait: it ends with the result of the submission, also after a reset
  */
 export function waitIoctl(context: Context, block: ArgumentBlock, isWaiting = false): number {
@@ -91,9 +91,9 @@ function answerState(context: Context, block: ArgumentBlock, submission: Submiss
     case SubmissionState.PENDING:
       return answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
     case SubmissionState.TIMED_OUT:
-      return answer(block, -Errno.ETIMEDOUT, HL_WAIT_CS_STATUS.TIMEDOUT);
+      return answer(block, fenceError(state), HL_WAIT_CS_STATUS.TIMEDOUT);
     case SubmissionState.ABORTED:
-      return answer(block, -Errno.EIO, HL_WAIT_CS_STATUS.ABORTED);
+      return answer(block, fenceError(state), HL_WAIT_CS_STATUS.ABORTED);
     default:
       answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
       if ((submission.flags & HL_CS_FLAGS.TIMESTAMP) !== 0) {
@@ -101,6 +101,12 @@ function answerState(context: Context, block: ArgumentBlock, submission: Submiss
       }
       return 0;
   }
+}
+
+/** The error of a submission as a negative errno, which the driver keeps in its fence; 0 if it has none. */
+function fenceError(state: SubmissionState): number {
+  if (state === SubmissionState.TIMED_OUT) return -Errno.ETIMEDOUT;
+  return state === SubmissionState.ABORTED ? -Errno.EIO : 0;
 }
 
 /** The result for a submission outside the window: it is complete. Its timestamp, if it had one, is returned once. */
@@ -132,13 +138,14 @@ function waitForMultiple(context: Context, block: ArgumentBlock, holdsSlot: bool
   }
   if (!holdsSlot && card.multiWaits >= MULTI_WAITS_MAX) return -Errno.ENOMEM;
   card.multiWaits += 1;
-  card.waiters.block(timeoutNs, () => completionMap(context, sequences) !== 0);
+  card.waiters.block(timeoutNs, () => pollFences(context, sequences) !== 0);
   card.multiWaits -= 1;
   return answerMultiple(context, block, sequences);
 }
 
 function answerMultiple(context: Context, block: ArgumentBlock, sequences: readonly number[]): number {
-  const map = completionMap(context, sequences);
+  const map = pollFences(context, sequences);
+  if (map < 0) return map;
   if (map === 0) return answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
   answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
   block.words[OUT.cs_completion_map] = map;
@@ -157,13 +164,20 @@ function readSequences(context: Context, count: number): number[] {
   return Array.from({ length: count }, (_, i) => readNumber(words, index + 2 * i));
 }
 
-/** Bit n is set if the nth submission is not pending. */
-function completionMap(context: Context, sequences: readonly number[]): number {
+/**
+ * Polls the submissions in the order of the list (hl_cs_poll_fences).
+ * @returns a map whose bit n is set if the nth is complete, or the error of the first that has one, as a negative errno: it is the result whichever
+ * others are complete
+ */
+function pollFences({ submissions }: Context, sequences: readonly number[]): number {
   let map = 0;
   for (const [index, seq] of sequences.entries()) {
-    const submission = context.submissions.find(seq);
-    const done = submission === undefined || context.submissions.poll(submission) !== SubmissionState.PENDING;
-    if (done) map |= 1 << index;
+    const submission = submissions.find(seq);
+    // One that has left the window is complete.
+    const state = submission === undefined ? SubmissionState.COMPLETED : submissions.poll(submission);
+    const error = fenceError(state);
+    if (error !== 0) return error;
+    if (state !== SubmissionState.PENDING) map |= 1 << index;
   }
   return map >>> 0;
 }

@@ -1,0 +1,105 @@
+/** How waits end on an emulated card whose submissions time out or are aborted, because it is reset, fails or is removed. */
+
+import { afterEach, describe, expect, it } from 'vitest';
+import { EmulatedCard } from '../../test/contract/emulated-card.ts';
+import { useErrnoRecord } from '../../test/fixtures/errno-record.ts';
+import { allocateScratch, Errno } from '../sys/index.ts';
+import {
+  HL_CS_FLAGS,
+  HL_WAIT_CS_ARGS,
+  HL_WAIT_CS_FLAGS,
+  HL_WAIT_CS_STATUS,
+  PacketOpcode,
+  packetCtl,
+  writeNop,
+} from '../uapi/index.ts';
+
+useErrnoRecord();
+
+const MINUTE_US = 60_000_000n;
+const LIST_BYTES = 256;
+const TWO_SECONDS = { cs_flags: HL_CS_FLAGS.CUSTOM_TIMEOUT, timeout: 2 };
+/** Of a submission whose time-out leaves the card alone. */
+const NO_RESET = { cs_flags: HL_CS_FLAGS.CUSTOM_TIMEOUT | HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT, timeout: 2 };
+
+type WaitValues = Parameters<EmulatedCard['client']['waitCs']>[0];
+type SubmitValues = Parameters<EmulatedCard['client']['submit']>[1];
+
+let card: EmulatedCard;
+afterEach(() => card.close());
+
+/** Starts a wait that does not block the thread; returns its result, and its arguments before and after it. */
+async function waitAsync(values: WaitValues) {
+  const { file } = card.client;
+  const block = allocateScratch(HL_WAIT_CS_ARGS.size);
+  HL_WAIT_CS_ARGS.in.encode(values, block.view);
+  const before = [...block.words];
+  const result = await file.ioctlAsync(file.numbers.WAIT_CS, block);
+  const after = [...block.words];
+  block.free();
+  return { result, before, after };
+}
+
+describe('a wait for several submissions', () => {
+  /** Submits a command buffer of the driver that does nothing. */
+  function nop(values: SubmitValues = {}): bigint {
+    const { client } = card;
+    const cb = client.createCommandBuffer(4096).out;
+    const mapping = client.file.mmap(4096, cb);
+    writeNop(new Uint32Array(mapping.buffer), 0, packetCtl(PacketOpcode.NOP));
+    mapping.close();
+    const { result, out } = client.submit([{ queue: 0, cb, byteLength: 8 }], values);
+    expect(result).toBe(0);
+    return out.seq;
+  }
+
+  /** Submits one that does not complete. */
+  function held(values?: SubmitValues): bigint {
+    card.node.inject(0, { kind: 'completion' });
+    return nop(values);
+  }
+
+  /** The arguments of the wait. The list is at byte `offset` of the host memory. */
+  function multi(sequences: readonly bigint[], timeout_us = 0n, offset = 0): WaitValues {
+    for (const [index, seq] of sequences.entries()) card.host.view.setBigUint64(offset + 8 * index, seq, true);
+    const seq = BigInt(card.host.address + offset);
+    return { seq, seq_arr_len: sequences.length, timeout_us, flags: HL_WAIT_CS_FLAGS.MULTI_CS };
+  }
+
+  it('ends with the error of the first in the list that has one, whichever others are complete', () => {
+    card = new EmulatedCard({ asic: 'gaudi' });
+    const { client } = card;
+    const timedOut = held(NO_RESET);
+    card.clock.advance(2e9);
+    const [complete, pending] = [nop(), held()];
+    expect(client.wait(timedOut).result).toBe(-Errno.ETIMEDOUT);
+    const completed = { status: HL_WAIT_CS_STATUS.COMPLETED, cs_completion_map: 2 };
+    expect(client.waitCs(multi([pending, complete]))).toMatchObject({ result: 0, out: completed });
+    for (const list of [[timedOut], [complete, timedOut], [timedOut, complete], [pending, timedOut]]) {
+      expect([list, client.waitCs(multi(list, MINUTE_US)).result]).toEqual([list, -Errno.ETIMEDOUT]);
+    }
+    expect(client.waitCs(multi([pending])).out.status).toBe(HL_WAIT_CS_STATUS.BUSY);
+  });
+
+  it('ends with the error of the first in the list when a time-out resets the card', async () => {
+    card = new EmulatedCard({ asic: 'gaudi' });
+    const [first, second] = [held(TWO_SECONDS), held()];
+    const waits = [
+      waitAsync(multi([first, second], MINUTE_US)),
+      waitAsync(multi([second, first], MINUTE_US, LIST_BYTES)),
+    ];
+    card.clock.advance(2e9);
+    const ends = await Promise.all(waits);
+    expect(ends.map(({ result }) => result)).toEqual([-Errno.ETIMEDOUT, -Errno.EIO]);
+    // As the driver, which writes an answer only without an error.
+    for (const { before, after } of ends) expect(after).toEqual(before);
+  });
+
+  it.each(['hard-reset', 'unplug'] as const)('ends with EIO at the fault %s', async (kind) => {
+    card = new EmulatedCard({ asic: 'gaudi' });
+    const wait = waitAsync(multi([held(), held()], MINUTE_US));
+    card.node.inject(0, { kind });
+    const { result, before, after } = await wait;
+    expect([result, after]).toEqual([-Errno.EIO, before]);
+  });
+});
