@@ -11,12 +11,14 @@ import {
   HL_WAIT_CS_STATUS,
   PacketOpcode,
   packetCtl,
+  WAIT_CS_INTERRUPT_SHIFT,
   writeNop,
 } from '../uapi/index.ts';
 
 useErrnoRecord();
 
 const MINUTE_US = 60_000_000n;
+const MIB = 2 ** 20;
 const LIST_BYTES = 256;
 const TWO_SECONDS = { cs_flags: HL_CS_FLAGS.CUSTOM_TIMEOUT, timeout: 2 };
 /** Of a submission whose time-out leaves the card alone. */
@@ -39,6 +41,31 @@ async function waitAsync(values: WaitValues) {
   block.free();
   return { result, before, after };
 }
+
+describe('waits in progress', () => {
+  it.each(['hard-reset', 'unplug'] as const)('end at the fault %s', async (kind) => {
+    card = new EmulatedCard();
+    const { client, host, node } = card;
+    const flags = (HL_WAIT_CS_FLAGS.INTERRUPT | (48 << WAIT_CS_INTERRUPT_SHIFT)) >>> 0;
+    const interrupt = { flags, target: 1n, interrupt_timeout_us: MINUTE_US };
+    const kernelCq = {
+      ...interrupt,
+      flags: flags | HL_WAIT_CS_FLAGS.INTERRUPT_KERNEL_CQ,
+      cq_counters_handle: client.createCommandBuffer(4096).out,
+    };
+    const waits = [
+      waitAsync({ seq: card.block(0), timeout_us: MINUTE_US }),
+      waitAsync({ ...interrupt, addr: BigInt(host.address + MIB) }),
+      waitAsync(kernelCq),
+    ];
+    // The clock stands still: no wait reaches its time-out.
+    node.inject(0, { kind });
+    const [submission, userCounter, kernelCounter] = await Promise.all(waits);
+    expect([submission!.result, submission!.after[0]]).toEqual([-Errno.EIO, HL_WAIT_CS_STATUS.ABORTED]);
+    expect([userCounter!.result, userCounter!.after[0]]).toEqual([0, HL_WAIT_CS_STATUS.ABORTED]);
+    expect([kernelCounter!.result, kernelCounter!.after]).toEqual([-Errno.EIO, kernelCounter!.before]);
+  });
+});
 
 describe('a wait for several submissions', () => {
   /** Submits a command buffer of the driver that does nothing. */

@@ -131,6 +131,10 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     return this.#status;
   }
 
+  get permitsWaits(): boolean {
+    return !this.removed && !this.releasePending && this.#status === HL_DEVICE_STATUS.OPERATIONAL;
+  }
+
   /** The open primary node. */
   get file(): PrimaryFile | undefined {
     return this.#file;

@@ -53,6 +53,8 @@ export interface CardPort {
   readonly releasePending: boolean;
   /** Unplugged: every file returns ENODEV. */
   readonly removed: boolean;
+  /** Whether waits may begin and go on: not on a card that was removed, is not operational, or waits until the user closes the file (hl_wait_ioctl). */
+  readonly permitsWaits: boolean;
   readonly hardResets: number;
   readonly computeResets: number;
   /** Number of events that the hardware has reported, by event (INFO HW_EVENTS). */

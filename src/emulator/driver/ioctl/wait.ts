@@ -6,7 +6,6 @@ import type { ArgumentBlock } from '../../../driver/port.ts';
 import { Errno } from '../../../sys/index.ts';
 import {
   HL_CS_FLAGS,
-  HL_DEVICE_STATUS,
   HL_WAIT_CS_ARGS,
   HL_WAIT_CS_FLAGS,
   HL_WAIT_CS_STATUS,
@@ -33,9 +32,7 @@ const MULTI_WAITS_MAX = 2;
  * @param isWaiting true for a repeated poll of a started wait: it ends with the result of the submission, also after a reset
  */
 export function waitIoctl(context: Context, block: ArgumentBlock, isWaiting = false): number {
-  const { card } = context;
-  const isUp = card.status === HL_DEVICE_STATUS.OPERATIONAL && !card.releasePending;
-  if (!isUp && !isWaiting) return -Errno.EBUSY;
+  if (!context.card.permitsWaits && !isWaiting) return -Errno.EBUSY;
   const flags = block.words[IN.flags]!;
   if ((flags & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0) return context.interrupts.waitIoctl(block);
   if ((flags & HL_WAIT_CS_FLAGS.MULTI_CS) !== 0) return waitForMultiple(context, block, isWaiting);

@@ -9,7 +9,6 @@ import type { ArgumentBlock } from '../../../driver/port.ts';
 import { Errno } from '../../../sys/index.ts';
 import {
   HandleType,
-  HL_DEVICE_STATUS,
   HL_WAIT_CS_ARGS,
   HL_WAIT_CS_FLAGS,
   HL_WAIT_CS_STATUS,
@@ -122,7 +121,10 @@ export class UserInterrupts {
     this.#lists.get(record.interrupt)?.delete(key);
   }
 
-  /** A reset ends a wait for a counter in a command buffer with EIO, and one for a counter in user memory with the status ABORTED. */
+  /**
+   * A reset or the removal of the card ends a wait for a counter in a command buffer with EIO, and one for a counter in user memory with the status
+   * ABORTED (hl_release_pending_user_interrupts).
+   */
   #wait(block: ArgumentBlock, counter: Counter, target: bigint, isKernelCq: boolean): number {
     const { card } = this.#context;
     const timeoutNs = timeoutOf(block.words, IN.interrupt_timeout_us);
@@ -130,12 +132,11 @@ export class UserInterrupts {
       const value = counter.read();
       return value === undefined || value >= target;
     };
-    const isAborted = (): boolean => card.status !== HL_DEVICE_STATUS.OPERATIONAL || card.releasePending;
-    if (!reached() && timeoutNs > 0) card.waiters.block(timeoutNs, () => reached() || isAborted());
+    if (!reached() && timeoutNs > 0) card.waiters.block(timeoutNs, () => reached() || !card.permitsWaits);
     const value = counter.read();
     if (value === undefined) return -Errno.EFAULT;
     if (value < target) {
-      if (!isAborted()) {
+      if (card.permitsWaits) {
         answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
         // For a poll of a counter in a command buffer the driver writes a timestamp even if the target is not reached.
         if (isKernelCq && timeoutNs === 0) writeTimestamp(block, card.config.clock.nowNs());
