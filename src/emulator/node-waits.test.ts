@@ -1,19 +1,24 @@
 /** How waits end on an emulated card whose submissions time out or are aborted, because it is reset, fails or is removed. */
 
 import { afterEach, describe, expect, it } from 'vitest';
+import { halves } from '../../test/contract/driver-fixture.ts';
 import { EmulatedCard } from '../../test/contract/emulated-card.ts';
 import { useErrnoRecord } from '../../test/fixtures/errno-record.ts';
 import { allocateScratch, Errno } from '../sys/index.ts';
 import {
   HL_CS_FLAGS,
+  HL_DEVICE_STATUS,
   HL_WAIT_CS_ARGS,
   HL_WAIT_CS_FLAGS,
   HL_WAIT_CS_STATUS,
+  msgLongCtl,
   PacketOpcode,
   packetCtl,
   WAIT_CS_INTERRUPT_SHIFT,
+  writeMsgLong,
   writeNop,
 } from '../uapi/index.ts';
+import type { Fault } from './faults/fault-plan.ts';
 
 useErrnoRecord();
 
@@ -23,6 +28,14 @@ const LIST_BYTES = 256;
 const TWO_SECONDS = { cs_flags: HL_CS_FLAGS.CUSTOM_TIMEOUT, timeout: 2 };
 /** Of a submission whose time-out leaves the card alone. */
 const NO_RESET = { cs_flags: HL_CS_FLAGS.CUSTOM_TIMEOUT | HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT, timeout: 2 };
+
+/** After these nothing is in flight. */
+const FAULTS: readonly (readonly [string, Fault])[] = [
+  ['a hard reset', { kind: 'hard-reset' }],
+  ['the removal of the card', { kind: 'unplug' }],
+  ['a malfunction', { kind: 'malfunction' }],
+  ['the status NEEDS_RESET', { kind: 'status', status: HL_DEVICE_STATUS.NEEDS_RESET }],
+];
 
 type WaitValues = Parameters<EmulatedCard['client']['waitCs']>[0];
 type SubmitValues = Parameters<EmulatedCard['client']['submit']>[1];
@@ -43,7 +56,7 @@ async function waitAsync(values: WaitValues) {
 }
 
 describe('waits in progress', () => {
-  it.each(['hard-reset', 'unplug'] as const)('end at the fault %s', async (kind) => {
+  it.each(FAULTS)('end at %s', async (_, fault) => {
     card = new EmulatedCard();
     const { client, host, node } = card;
     const flags = (HL_WAIT_CS_FLAGS.INTERRUPT | (48 << WAIT_CS_INTERRUPT_SHIFT)) >>> 0;
@@ -59,11 +72,34 @@ describe('waits in progress', () => {
       waitAsync(kernelCq),
     ];
     // The clock stands still: no wait reaches its time-out.
-    node.inject(0, { kind });
+    node.inject(0, fault);
     const [submission, userCounter, kernelCounter] = await Promise.all(waits);
     expect([submission!.result, submission!.after[0]]).toEqual([-Errno.EIO, HL_WAIT_CS_STATUS.ABORTED]);
     expect([userCounter!.result, userCounter!.after[0]]).toEqual([0, HL_WAIT_CS_STATUS.ABORTED]);
     expect([kernelCounter!.result, kernelCounter!.after]).toEqual([-Errno.EIO, kernelCounter!.before]);
+  });
+});
+
+describe('submissions in flight', () => {
+  it.each(FAULTS)('do not run after %s', (_, fault) => {
+    card = new EmulatedCard();
+    card.node.inject(0, { kind: 'hang', delayNs: 1e9 });
+    writeMsgLong(card.words(0), 0, msgLongCtl(), 42, ...halves(card.hostVa + BigInt(MIB)));
+    expect(card.submit(0, 16).result).toBe(0);
+    card.node.inject(0, fault);
+    card.clock.advance(1e9);
+    expect(card.words(MIB)[0]).toBe(0);
+  });
+
+  it('stay aborted when the card recovers, which then runs others', () => {
+    card = new EmulatedCard();
+    const aborted = card.block(0);
+    card.node.inject(0, { kind: 'malfunction' });
+    card.node.inject(0, { kind: 'recover' });
+    const status = HL_WAIT_CS_STATUS.ABORTED;
+    expect(card.client.wait(aborted)).toMatchObject({ result: -Errno.EIO, out: { status } });
+    writeNop(card.words(64), 0, packetCtl(PacketOpcode.NOP));
+    expect(card.client.wait(card.submit(64, 8).out.seq).out.status).toBe(HL_WAIT_CS_STATUS.COMPLETED);
   });
 });
 
@@ -122,10 +158,10 @@ describe('a wait for several submissions', () => {
     for (const { before, after } of ends) expect(after).toEqual(before);
   });
 
-  it.each(['hard-reset', 'unplug'] as const)('ends with EIO at the fault %s', async (kind) => {
+  it.each(FAULTS)('ends with EIO at %s', async (_, fault) => {
     card = new EmulatedCard({ asic: 'gaudi' });
     const wait = waitAsync(multi([held(), held()], MINUTE_US));
-    card.node.inject(0, { kind });
+    card.node.inject(0, fault);
     const { result, before, after } = await wait;
     expect([result, after]).toEqual([-Errno.EIO, before]);
   });

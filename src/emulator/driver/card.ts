@@ -196,8 +196,9 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     if (this.waiters.any) this.waiters.wake();
   }
 
-  /** Puts the card into a status, for tests and fault plans. */
+  /** Puts the card into a status. Unless it is operational, nothing stays in flight: all of it is aborted, as when the driver gives a device up. */
   setStatus(status: HlDeviceStatus): void {
+    if (status !== HL_DEVICE_STATUS.OPERATIONAL) this.#abortAll();
     this.#status = status;
     this.waiters.wakeAll();
   }
@@ -274,7 +275,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     this.removed = true;
     this.links.unplug(this.place.minor);
     this.#file?.context.deviceMemory.leaveBus();
-    this.#file?.context.submissions.abort(undefined);
+    this.#abortAll();
     this.waiters.wakeAll();
   }
 
@@ -342,8 +343,6 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     this.releasePending = false;
     if (this.#status !== HL_DEVICE_STATUS.MALFUNCTION) this.setStatus(HL_DEVICE_STATUS.IN_RESET);
     this.#file?.context.deviceMemory.leaveBus();
-    // Aborted submissions must not start any more while the engines finish.
-    this.device.dropPending();
     this.waitForEngines();
     this.device.resetState();
     this.hardResets += 1;
@@ -352,13 +351,17 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     }
   }
 
-  /** Marks the card as permanently failed: everything in flight is aborted. */
+  /** Ends everything in flight (hl_cs_rollback_all). Aborted submissions must not start any more, not even while the engines finish. */
+  #abortAll(): void {
+    this.#file?.context.submissions.abort(undefined);
+    this.device.dropPending();
+  }
+
+  /** Marks the card as permanently failed. */
   #fail(reason: string): void {
     if (this.#status === HL_DEVICE_STATUS.MALFUNCTION) return;
     this.#log.error(`malfunction: ${reason}`);
     this.#cancelTimers();
-    this.#file?.context.submissions.abort(undefined);
-    this.device.dropPending();
     this.setStatus(HL_DEVICE_STATUS.MALFUNCTION);
   }
 
