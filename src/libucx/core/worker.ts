@@ -101,9 +101,9 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.buffers = new Buffers(context, this.requests, this.devices.messages);
     this.#tags = new TagReceives(this);
     this.#queues = new MessageQueues(this.arrivals, this.driver);
-    this.arrivedNotifications = new Notifications(this.driver, (handler) => {
-      if ((context.features & UCP_FEATURE.AM) !== 0) this.arrivals.serve(NOTIFICATION_AM_ID, handler);
-    });
+    this.arrivedNotifications = new Notifications(this.driver, (handler) =>
+      this.arrivals.serve(NOTIFICATION_AM_ID, handler),
+    );
     this.#sockets = new SocketEndpoints(this, this.driver);
     this.#alarm = new EventAlarm(workerEventFd(this.functions, this.handle), () => this.#wakeSleepers());
   }

@@ -54,8 +54,7 @@ export class DeviceTransfers implements DeviceCopies {
     this.#tracker = new OperationTracker(this.#staging);
     this.messages = new DeviceMessages(this.#staging);
     this.#service = new DeviceService(this.#staging);
-    if ((worker.context.features & UCP_FEATURE.AM) !== 0)
-      worker.arrivals.serve(STAGING_AM_ID, (message) => this.#onMessage(message));
+    worker.arrivals.serve(STAGING_AM_ID, (message) => this.#onMessage(message));
   }
 
   /** Whether no operation is in flight. */

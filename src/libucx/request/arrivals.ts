@@ -7,7 +7,7 @@ import { addressOf, allocateScratch, memcpy, NativeCallback, type ScratchBlock }
 import { AM_IDS } from '../../ucp/api/active-message.ts';
 import type { MessageHandler, MessageHandlers } from '../../ucp/api/awaited/message-queue.ts';
 import { type MessageOwner, ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
-import { checkStatus, invalidParam } from '../../ucs/type/error.ts';
+import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_AM_HANDLER_PARAM, UCP_AM_HANDLER_PARAM_FIELD, UCP_AM_RECV_ATTR, UCP_AM_RECV_PARAM } from '../c/abi.ts';
@@ -96,11 +96,23 @@ export class Arrivals implements MessageHandlers {
     });
   }
 
-  /** Starts receiving messages, if the context has the feature. */
+  /**
+   * Receives messages of every id, if the context has the feature: libucp fails long messages of an id that it does not know, and prints warnings about
+   * short ones. Its table has junk in entries that it has added and that were not set (1.13).
+   */
   open(): void {
+    const { ID, CB, ARG } = UCP_AM_HANDLER_PARAM_FIELD;
+    using param = new Fields(UCP_AM_HANDLER_PARAM);
+    param.setU64('field_mask', ID | CB | ARG).setU64('cb', this.#callback.address);
+    const { words } = param.block;
+    const { id: idAt, arg: argAt } = UCP_AM_HANDLER_PARAM.at;
     // The highest id first: if the table grows beyond 2^16 entries, it loses existing ones (1.13).
-    this.serve(AM_IDS - 1, undefined);
-    this.serve(CLOSE_AM_ID, undefined);
+    for (let id = AM_IDS - 1; id >= 0; id--) {
+      words[idAt / 4] = id;
+      words[argAt / 4] = id;
+      const status = this.#functions.ucp_worker_set_am_recv_handler(this.#worker, param.address);
+      if (status !== Status.OK) throw statusError(status, `AM handler ${id}`);
+    }
   }
 
   /** True if messages wait for their handlers. */
@@ -124,17 +136,8 @@ export class Arrivals implements MessageHandlers {
     this.serve(id, handler);
   }
 
-  /** Sets a handler, also for internal ids. */
+  /** Sets a handler, also for internal ids. Messages of ids without one are dropped. */
   serve(id: number, handler: MessageHandler | undefined): void {
-    const { ID, CB, ARG } = UCP_AM_HANDLER_PARAM_FIELD;
-    using param = new Fields(UCP_AM_HANDLER_PARAM);
-    param
-      .setU64('field_mask', ID | CB | ARG)
-      .setU32('id', id)
-      .setU64('arg', id);
-    // Also without a handler: libucp fails long messages without a receiver, and prints warnings about short ones.
-    param.setU64('cb', this.#callback.address);
-    checkStatus(this.#functions.ucp_worker_set_am_recv_handler(this.#worker, param.address), `AM handler ${id}`);
     this.#handlers[id] = handler;
   }
 
