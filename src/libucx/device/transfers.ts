@@ -251,8 +251,7 @@ export class DeviceTransfers implements DeviceCopies {
 
   #onMessage(message: ReceivedMessage): void {
     const parsed = parseMessage(message.header);
-    // Workers of this engine request a reply endpoint with every message.
-    if (parsed === undefined || message.sender === undefined) return;
+    if (parsed === undefined) return;
     const endpoint = message.sender as EngineEndpoint;
     this.#worker.requests.runInner(() => {
       if (parsed.exportId === undefined) this.#remote.answered(endpoint, parsed, message);

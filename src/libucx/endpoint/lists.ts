@@ -15,7 +15,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { requireFeature } from '../c/features.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
-import { NOTIFICATION_AM_ID } from '../request/arrivals.ts';
+import { checkProgramId, NOTIFICATION_AM_ID } from '../request/arrivals.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
 
 /** The lists. */
@@ -42,6 +42,7 @@ export class EndpointLists {
     params: ListParams | undefined,
   ): Status | Request {
     if (params !== undefined) checkListParams(operation, params, list);
+    if (params?.notifyId !== undefined) checkProgramId(params.notifyId);
     if (params?.notify !== undefined) requireFeature(this.#worker.context.features, UCP_FEATURE.AM);
     if (list instanceof PlannedList) {
       list.check(operation, this.#endpoint);

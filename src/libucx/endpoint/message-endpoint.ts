@@ -1,6 +1,6 @@
 /** The messages and streams of an endpoint over libucp: sending, and the stream that it receives. It moves no memory of the peer. */
 
-import { AM_HEADER_BYTES_MAX, checkAmId } from '../../ucp/api/active-message.ts';
+import { AM_HEADER_BYTES_MAX } from '../../ucp/api/active-message.ts';
 import { ClosableEndpoint } from '../../ucp/api/awaited/closable-endpoint.ts';
 import type { AmSendParams, Request, RequestParams, StreamRecvParams } from '../../ucp/api/operation/request.ts';
 import { type Tag, tagLow } from '../../ucp/api/operation/tag.ts';
@@ -13,6 +13,7 @@ import type { LibucpFunctions } from '../c/functions.ts';
 import type { LocalRange } from '../engine/engine.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { EndpointStream } from '../messages/stream-receives.ts';
+import { checkProgramId } from '../request/arrivals.ts';
 import { RequestKind, type UcpRequest } from '../request/request.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
 
@@ -170,7 +171,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint {
   ): UcpRequest | Status {
     const { buffers } = this.worker;
     if (this.failure !== Status.OK) {
-      buffers.check(local, offset, byteLength);
+      buffers.check(local, offset, byteLength, access);
       return this.failure;
     }
     const request = buffers.begin(RequestKind.SEND, protocol, local, offset, byteLength, access);
@@ -191,7 +192,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint {
  * @throws UcxError ERR_INVALID_PARAM
  */
 function checkMessage(id: number, header: Uint8Array | undefined, params: AmSendParams | undefined): void {
-  checkAmId(id);
+  checkProgramId(id);
   if (header !== undefined && (!(header instanceof Uint8Array) || header.byteLength > AM_HEADER_BYTES_MAX)) {
     throw invalidParam('header', `must be a Uint8Array of at most ${AM_HEADER_BYTES_MAX} bytes`, header);
   }

@@ -25,6 +25,12 @@ export const NOTIFICATION_AM_ID = 65_532;
 /** The ids that applications cannot use. */
 const OWN_IDS: readonly number[] = [NOTIFICATION_AM_ID, CLOSE_AM_ID, STAGING_AM_ID];
 
+/** Checks an id that a program gives. @throws UcxError ERR_INVALID_PARAM */
+export function checkProgramId(id: number): void {
+  if (Number.isInteger(id) && id >= 0 && id < AM_IDS && !OWN_IDS.includes(id)) return;
+  throw invalidParam('id', `must be an integer from 0 to ${AM_IDS - 1}, but not ${OWN_IDS.join(', ')}`, id);
+}
+
 const BYTES_MIN = 256;
 /** Maximum number of copies that are kept for later messages, and maximum size of one. */
 const KEPT_MAX = 64;
@@ -126,10 +132,7 @@ export class Arrivals implements MessageHandlers {
 
   /** See Worker.setAmHandler. */
   setHandler(id: number, handler: MessageHandler | undefined): void {
-    if (!Number.isInteger(id) || id < 0 || id >= AM_IDS || OWN_IDS.includes(id)) {
-      const rule = `must be an integer from 0 to ${AM_IDS - 1}, but not ${OWN_IDS.join(', ')}`;
-      throw invalidParam('id', rule, id);
-    }
+    checkProgramId(id);
     if (handler !== undefined && typeof handler !== 'function') {
       throw invalidParam('handler', 'must be a function', handler);
     }
@@ -205,8 +208,10 @@ export class Arrivals implements MessageHandlers {
     const attributes = words[0]!;
     const hasSender = (attributes & UCP_AM_RECV_ATTR.FIELD_REPLY_EP) !== 0;
     const sender = joinWords(words[2]!, words[3]!);
+    // Endpoints of this engine request a reply endpoint with every message.
+    if (!hasSender && OWN_IDS.includes(id)) return Status.OK;
     if (id === CLOSE_AM_ID) {
-      if (hasSender) this.#senders.left(sender);
+      this.#senders.left(sender);
       return Status.OK;
     }
     const isLong = (attributes & UCP_AM_RECV_ATTR.FLAG_RNDV) !== 0;

@@ -137,9 +137,9 @@ export class Buffers {
     return isUsable && offset + byteLength <= local.byteLength ? local.ucpAddress + offset : -1;
   }
 
-  /** Checks local memory that would be sent, and will not be. @throws UcxError ERR_INVALID_PARAM */
-  check(local: LocalBuffer, offset: number, byteLength: number): void {
-    piecesOf<LocalMemory>(this.#owner, local, offset, byteLength, MemAccess.LOCAL_READ);
+  /** Checks local memory that would be sent or received into, and will not be. @throws UcxError ERR_INVALID_PARAM */
+  check(local: LocalBuffer, offset: number, byteLength: number, access: number): void {
+    piecesOf<LocalMemory>(this.#owner, local, offset, byteLength, access);
   }
 
   #take(request: UcpRequest, local: LocalBuffer, byteLength: number): void {
