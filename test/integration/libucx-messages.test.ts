@@ -80,3 +80,28 @@ describe.skipIf(skipReason !== undefined)('ids of active messages that belong to
     sent.free();
   });
 });
+
+describe.skipIf(skipReason !== undefined)('a retained long active message over libucp', () => {
+  it.each(['tcp,self', 'posix,self'])('is not received from a sender that has closed, over %s', async (tls) => {
+    const config = { TLS: tls };
+    const two = await contexts.open({ context: { engine: 'libucx', config } });
+    const one = await contexts.openOn(two.node, { engine: 'libucx', config });
+    const endpoint = one.worker.endpoint(two.worker.address());
+    const gone = new Promise<Status>((resolve) => {
+      two.worker.endpoint(one.worker.address(), { onError: (_endpoint, status) => resolve(status) });
+    });
+    await using messages = two.worker.messages(8);
+    const sent = failureOf(() => endpoint.amSend(8, new Uint8Array(2 ** 20)));
+    const { value: message } = await messages.next();
+    const stop = new AbortController();
+    const served = two.worker.serve(stop.signal);
+    await endpoint.close({ force: true });
+    expect(await gone).toBe(Status.CONNECTION_RESET);
+    expect(await failureOf(() => message!.bytes())).toMatchObject({ code: 'ERR_CONNECTION_RESET' });
+    // As over the native engine: a message is received once.
+    expect(await failureOf(() => message!.bytes())).toMatchObject({ code: 'ERR_INVALID_PARAM' });
+    expect((await sent).status).toBeLessThan(0);
+    stop.abort();
+    await served;
+  });
+});

@@ -6,13 +6,16 @@ import { isList } from '../../ucp/api/memory/local-bytes.ts';
 import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { EngineWorker } from '../engine/engine.ts';
+import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import type { Descriptor } from '../request/arrivals.ts';
 import { cutList } from '../request/buffers.ts';
 import { RequestKind } from '../request/request.ts';
 
-/** See AmMessageBase.receiveNbx. @throws UcxError ERR_INVALID_PARAM for memory that is too short; the data can then be received again */
+/**
+ * See AmMessageBase.receiveNbx. @returns also the status with which the sender's endpoint has failed: its data cannot be received any more
+ * @throws UcxError ERR_INVALID_PARAM for memory that is too short; the data can then be received again
+ */
 export function receiveMessageData(
   worker: EngineWorker,
   message: ReceivedMessage,
@@ -30,6 +33,15 @@ export function receiveMessageData(
   const { waiting } = message;
   if (waiting === undefined) return devices.copyOut(message, local, localOffset, params, access);
   const memory = isList(local) ? cutList(local, message.byteLength) : local;
+  const sender = message.sender as EngineEndpoint | undefined;
+  if (sender !== undefined && sender.status !== Status.OK) {
+    buffers.check(memory, localOffset, message.byteLength, access);
+    // libucp would wait for the sender, which has gone, until the endpoint is closed here.
+    message.isReceived = true;
+    message.waiting = undefined;
+    arrivals.release(waiting as Descriptor);
+    return sender.status;
+  }
   const request = buffers.begin(RequestKind.AM_RECV, 'am/libucp', memory, localOffset, message.byteLength, access);
   if (request === undefined) return Status.NO_RESOURCE;
   message.isReceived = true;
