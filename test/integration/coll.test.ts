@@ -325,6 +325,22 @@ describe('ranks that disagree', () => {
     await closeAll(ranks);
   });
 
+  it('about the first of more operations than a history has are named', async () => {
+    const ranks = await openTeam(fixture, 2);
+    const failures = await Promise.all(
+      ranks.map(async ({ team }, rank) => {
+        // Both wait for the other.
+        const pending = [team.broadcast(new Uint8Array(8), { root: 1 - rank })];
+        for (let later = 0; later < 70; later++) pending.push(team.barrier());
+        const [first] = await Promise.allSettled(pending);
+        return (first as PromiseRejectedResult).reason as UcxError;
+      }),
+    );
+    expect(failures.map(({ code }) => code)).toContain('ERR_COLL_MISMATCH');
+    for (const { message } of failures) expect(message).toMatch(/called broadcast .+ called broadcast/);
+    await closeAll(ranks);
+  });
+
   it('about the counts of one pair are named', async () => {
     const ranks = await openTeam(fixture, 2);
     const results = await Promise.allSettled(

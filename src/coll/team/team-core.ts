@@ -19,6 +19,7 @@ import {
   describeSignature,
   HEADER_BYTES,
   type Header,
+  isCheck,
   isSame,
   Kind,
   restOf,
@@ -28,7 +29,7 @@ import {
 
 /** Operations that a team has in progress at most. */
 const OPERATIONS_MAX = 1024;
-/** Operations whose signatures are remembered, for messages that should not come any more. */
+/** Operations whose signatures are remembered after they have ended, for messages that should not come any more. */
 const HISTORY = 64;
 /** Time without a message after which an operation is described (CHECK) to the ranks that it waits for; it doubles. */
 const CHECK_NS = 20e6;
@@ -225,9 +226,9 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
       discard(message);
       return;
     }
-    if (kind === Kind.FAILURE || kind === Kind.CHECK) {
-      if (kind === Kind.CHECK) this.#onCheck(header);
-      else this.#reported(header, restOf(message.header));
+    if (kind === Kind.FAILURE || isCheck(kind)) {
+      if (kind === Kind.FAILURE) this.#reported(header, restOf(message.header));
+      else this.#onCheck(header);
       discard(message);
       return;
     }
@@ -297,11 +298,16 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
       this.#tell(from, this.failure);
       return;
     }
-    const isKnown = sequence < this.#next && sequence + HISTORY >= this.#next;
-    const own = isKnown ? this.#history[sequence % HISTORY] : undefined;
+    const own = this.#signatureOf(sequence);
     if (own === undefined) return;
     if (isSame(own, signature)) this.#operations.get(sequence)?.onCheck(header);
     else this.#mismatch(header);
+  }
+
+  /** What this rank called; undefined for an operation that it has not begun, or that ended long ago. */
+  #signatureOf(sequence: number): Signature | undefined {
+    const isRecent = sequence < this.#next && sequence + HISTORY >= this.#next;
+    return this.#operations.get(sequence)?.signature ?? (isRecent ? this.#history[sequence % HISTORY] : undefined);
   }
 
   #refuse(offer: Header, error: UcxError): void {
@@ -311,7 +317,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   }
 
   #mismatch({ sequence, signature, from }: Header): void {
-    const own = sequence + HISTORY >= this.#next ? this.#history[sequence % HISTORY] : undefined;
+    const own = this.#signatureOf(sequence);
     const description = own === undefined ? 'another one long ago' : describeSignature(own);
     this.failed(mismatch(sequence, this.rank, description, from, describeSignature(signature)));
   }
@@ -424,10 +430,11 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
         this.failed(timedOut(signature, operation.awaited(), timeoutNs / 1e6));
         return;
       }
-      for (const { run, round, peer, place } of operation.awaitedParts()) {
+      for (const { run, round, peer, isSend, place } of operation.awaitedParts()) {
         const { slice } = run;
         const { byteLength } = place;
-        this.#send(peer, { ...this.#header(Kind.CHECK, sequence, signature), slice, round, byteLength });
+        const kind = isSend ? Kind.CHECK_SEND : Kind.CHECK_RECEIVE;
+        this.#send(peer, { ...this.#header(kind, sequence, signature), slice, round, byteLength });
       }
     }
   }

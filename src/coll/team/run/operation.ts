@@ -128,7 +128,9 @@ export class Operation implements SliceOwner {
 
   /** Called when a rank waits for a part: both ends wait if one of them treats it as a long part, and the other does not. */
   onCheck(header: Header): void {
-    const part = this.awaitedParts().find((one) => isOf(one, header));
+    // The part of the other direction, which this rank may wait for too, has a length of its own.
+    const counterparts = header.kind === Kind.CHECK_SEND ? this.#expected : this.#unready;
+    const part = counterparts.find((one) => isOf(one, header));
     if (!this.hasFailed && part !== undefined && part.place.byteLength !== header.byteLength) {
       this.#refuseLength(part, header);
     }

@@ -8,7 +8,7 @@ import { HEADER_BYTES, type Header, Kind, readHeader, writeHeader } from '../wir
 import { COLL_AM_ID, type Message, TeamService } from './service.ts';
 
 const HEADER: Header = {
-  kind: Kind.CHECK,
+  kind: Kind.CHECK_RECEIVE,
   team: 5,
   sequence: 3,
   from: 1,
@@ -21,9 +21,9 @@ const HEADER: Header = {
 };
 
 it.each([
-  [false, Kind.CHECK, [Kind.FAILURE]],
+  [false, Kind.CHECK_RECEIVE, [Kind.FAILURE]],
   [false, Kind.READY, [Kind.FAILURE, Kind.NOTICE]],
-  [true, Kind.CHECK, []],
+  [true, Kind.CHECK_SEND, []],
   [true, Kind.READY, []],
 ] as const)('with its connection closed: %s, a sender of kind %i gets %j', (closed, kind, answers) => {
   let handler: AmCallback | undefined;

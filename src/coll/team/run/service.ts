@@ -9,7 +9,7 @@ import type { RequestParams } from '../../../ucp/api/operation/request.ts';
 import type { Worker } from '../../../ucp/api/worker.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { HEADER_BYTES, type Header, Kind, readHeader, writeHeader } from '../wire/header.ts';
+import { HEADER_BYTES, type Header, isCheck, Kind, readHeader, writeHeader } from '../wire/header.ts';
 
 /** The id of active messages that teams use unless told otherwise. */
 export const COLL_AM_ID = 65_000;
@@ -114,12 +114,13 @@ export class TeamService {
     const closedBy = this.#closed.get(header.team);
     if (team !== undefined) team.onMessage(header, message);
     else if (closedBy !== undefined) this.#answer(header, message, closedBy);
-    else if (header.kind !== Kind.CHECK) this.#early.push({ header, message: message.enqueue() });
+    else if (!isCheck(header.kind)) this.#early.push({ header, message: message.enqueue() });
   }
 
   /** Answers a rank that waits for one that has closed the team. */
   #answer(header: Header, message: Message, rank: number): void {
-    if (header.kind !== Kind.CHECK && header.kind !== Kind.READY) return;
+    const { kind } = header;
+    if (kind !== Kind.READY && !isCheck(kind)) return;
     const { replyEndpoint } = message;
     // While it closes, the sender learns from the end of the connection that this rank has gone.
     if (replyEndpoint.closed) return;
@@ -127,7 +128,7 @@ export class TeamService {
     const failure = { ...header, kind: Kind.FAILURE, from: rank, offset: rank, status: Status.CONNECTION_RESET };
     const packed = writeHeader(new Uint8Array(HEADER_BYTES + text.byteLength), failure, text);
     replyEndpoint.amSendNbx(this.#amId, packed, NO_BYTES, 0, 0, ANSWER);
-    if (header.kind === Kind.CHECK) return;
+    if (kind !== Kind.READY) return;
     const refusal = { ...failure, kind: Kind.NOTICE };
     replyEndpoint.amSendNbx(this.#amId, writeHeader(packed, refusal, text), NO_BYTES, 0, 0, ANSWER);
   }

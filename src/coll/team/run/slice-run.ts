@@ -12,6 +12,8 @@ export interface Part {
   readonly round: number;
   /** Rank of the other end. */
   readonly peer: number;
+  /** True for a message to the peer, false for one from it. */
+  readonly isSend: boolean;
   readonly place: Place;
   /** A peer has the key of the place and may write to it. */
   isExposed: boolean;
@@ -101,15 +103,15 @@ export class SliceRun {
     this.#pending = sends.length + receives.length;
     // Receives first: their peers wait for memory.
     for (const transfer of receives) {
-      if (!this.#owner.hasFailed) this.#owner.receivePart(this.#part(id, transfer));
+      if (!this.#owner.hasFailed) this.#owner.receivePart(this.#part(id, transfer, false));
     }
     for (const transfer of sends) {
-      if (!this.#owner.hasFailed) this.#owner.sendPart(this.#part(id, transfer));
+      if (!this.#owner.hasFailed) this.#owner.sendPart(this.#part(id, transfer, true));
     }
   }
 
-  #part(round: number, { peer, region }: Transfer): Part {
-    return { run: this, round, peer, place: this.#placeOf(region), isExposed: false };
+  #part(round: number, { peer, region }: Transfer, isSend: boolean): Part {
+    return { run: this, round, peer, isSend, place: this.#placeOf(region), isExposed: false };
   }
 
   #placeOf(region: Region): Place {

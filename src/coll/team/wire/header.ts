@@ -19,8 +19,10 @@ export const Kind = {
   NOTICE: 2,
   /** The team has failed; the reason follows the fields, as text. */
   FAILURE: 3,
-  /** A rank waits for the receiver in the operation that it describes. */
-  CHECK: 4,
+  /** A rank waits for a part from the receiver of this message, in the operation that it describes. */
+  CHECK_RECEIVE: 4,
+  /** A rank waits for memory that the receiver of this message has to offer for a part. */
+  CHECK_SEND: 5,
 } as const;
 /** One of {@link Kind}. */
 export type Kind = (typeof Kind)[keyof typeof Kind];
@@ -87,7 +89,7 @@ export function readHeader(bytes: Uint8Array): Header | undefined {
   const collective = COLLECTIVES[bytes[2]!];
   const dtype = DTYPES[bytes[3]!];
   const op = REDUCE_OPS[bytes[4]!];
-  if (bytes[1]! > Kind.CHECK || collective === undefined || dtype === undefined) return undefined;
+  if (bytes[1]! > Kind.CHECK_SEND || collective === undefined || dtype === undefined) return undefined;
   if (op === undefined && bytes[4] !== NO_NAME) return undefined;
   return {
     kind: bytes[1] as Kind,
@@ -108,6 +110,11 @@ export function readHeader(bytes: Uint8Array): Header | undefined {
     byteLength: view.getFloat64(48, true),
     offset: view.getFloat64(56, true),
   };
+}
+
+/** Whether a message only tells what its sender waits for. */
+export function isCheck(kind: Kind): boolean {
+  return kind === Kind.CHECK_RECEIVE || kind === Kind.CHECK_SEND;
 }
 
 /** The bytes behind the fields. */
