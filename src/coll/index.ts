@@ -18,7 +18,8 @@ export {
   listenerExchange,
 } from './exchange/listener.ts';
 export { localExchange } from './exchange/local.ts';
-export { createTeam, TEAM_SIZE_MAX, type TeamOptions } from './team/create.ts';
+export { TEAM_SIZE_MAX } from './exchange/rank-options.ts';
+export { createTeam, type TeamOptions } from './team/create.ts';
 export type {
   AllGatherOptions,
   AllToAllOptions,

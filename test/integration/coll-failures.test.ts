@@ -94,6 +94,33 @@ describe('operations that fail in the middle', () => {
     await closeAll(ranks);
   });
 
+  it('blame the rank that unmaps memory which it has offered', async () => {
+    const ranks = await openTeam(fixture, 2);
+    const [send, recv] = ranks.map(({ context }) => context.memMap({ allocate: LENGTH })) as [
+      MemoryHandle,
+      MemoryHandle,
+    ];
+    const receiving = ranks[1]!.team.broadcast(recv);
+    await turns(ranks);
+    ranks[1]!.context.memUnmap(recv);
+    const failures = await failuresInProgress(ranks, [ranks[0]!.team.broadcast(send), receiving]);
+    for (const failure of failures) {
+      expect(failure).toMatchObject({ code: 'ERR_COLL_RANK_FAILED', details: { rank: 1 } });
+      expect(failure.message).toMatch(/^rank 1 has released the memory of its part/);
+    }
+    await closeAll(ranks);
+  });
+
+  it('fail where mapped memory for a message is unmapped before it comes', async () => {
+    const ranks = await openTeam(fixture, 2);
+    const recv = ranks[1]!.context.memMap({ allocate: 4096 });
+    const receiving = ranks[1]!.team.broadcast(recv);
+    ranks[1]!.context.memUnmap(recv);
+    const [, result] = await Promise.allSettled([ranks[0]!.team.broadcast(new Uint8Array(4096)), receiving]);
+    expect(result).toMatchObject({ reason: { code: 'ERR_COLL_RANK_FAILED', details: { rank: 1 } } });
+    await closeAll(ranks);
+  });
+
   it('fail on all ranks with the reason', async () => {
     for (const length of [400_000, LENGTH]) {
       const ranks = await openTeam(fixture, 3);

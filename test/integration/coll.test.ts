@@ -268,7 +268,9 @@ describe('refusals before anything moves', () => {
       ['size', { rank: 0, size: 4097 }],
       ['timeoutMs', { rank: 0, size: 2, timeoutMs: -1 }],
       ['node', { rank: 0, size: 2, node: 5 as unknown as string }],
-      ['id', { rank: 0, size: 2, amId: 65_536 }],
+      ['node', { rank: 0, size: 2, node: 'x'.repeat(1025) }],
+      ['timeoutMs', { rank: 0, size: 2, timeoutMs: '5' as unknown as number }],
+      ['amId', { rank: 0, size: 2, amId: 65_536 }],
       ['options', { rank: 0, size: 2, color: 1 }],
     ] as const) {
       await expect(createTeam(worker, { exchange, ...options }), argument).rejects.toMatchObject({
@@ -386,6 +388,22 @@ describe('a rank', () => {
       reason: { code: 'ERR_COLL_RANK_FAILED', details: { rank: 0 }, status: Status.CANCELED },
     });
     await expect(ranks[2]!.team.barrier()).rejects.toMatchObject({ details: { rank: 0 } });
+    await closeAll(ranks);
+  });
+
+  it('that calls an operation with an aborted signal fails the team on all ranks', async () => {
+    const ranks = await openTeam(fixture, 2);
+    const vectors = ranks.map((_, rank) => [new Uint8Array(8).fill(rank + 1), new Uint8Array(8)] as const);
+    const others = Promise.allSettled([
+      ranks[0]!.team.allReduce(...vectors[0]!),
+      ranks[1]!.team.allReduce(...vectors[1]!, { signal: AbortSignal.abort() }),
+      // It must not take the place of the aborted one.
+      Promise.resolve(ranks[1]!).then(({ team }) => team.allReduce(...vectors[1]!)),
+    ]);
+    const [other, own, next] = await others;
+    expect(own).toMatchObject({ reason: { code: 'ABORT_ERR' } });
+    expect(next).toMatchObject({ reason: { code: 'ERR_COLL_TEAM_FAILED', details: { rank: 1 } } });
+    expect(other).toMatchObject({ reason: { code: 'ERR_COLL_RANK_FAILED', details: { rank: 1 } } });
     await closeAll(ranks);
   });
 

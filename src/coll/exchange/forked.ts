@@ -13,8 +13,8 @@ type Message = { readonly [GIVEN]?: string; readonly [ALL]?: readonly string[] }
 
 /** The end of a channel in a child: `process`. */
 export interface ParentChannel {
-  /** Sends a message to the parent. */
-  send?(message: unknown): unknown;
+  /** Sends a message to the parent, and calls back with the error if the channel is closed. */
+  send?(message: unknown, handle: undefined, options: undefined, callback: (error: Error | null) => void): unknown;
   /** Adds a listener of messages. */
   on(event: 'message', listener: (message: unknown) => void): unknown;
   /** Adds a listener of the end of the channel. */
@@ -26,12 +26,12 @@ export interface ParentChannel {
 }
 
 /**
- * Serves the exchanges of forked children, one after the other. An exchange does not wait for children that have ended, so that the others can make a new
+ * Serves the exchanges of forked children, one after the other. An exchange does not wait for children that have ended, or have not started, so that the others can make a new
  * team; if the others expect more ranks, they detect that some are missing.
  * @param children all ranks, in any order
  */
 export function serveForked(children: readonly ChildProcess[]): void {
-  const running = new Set(children);
+  const running = new Set(children.filter(({ pid, connected }) => pid !== undefined && connected));
   const given = new Map<ChildProcess, string>();
   const answer = (): void => {
     if (given.size === 0 || [...running].some((child) => !given.has(child))) return;
@@ -39,7 +39,7 @@ export function serveForked(children: readonly ChildProcess[]): void {
     given.clear();
     for (const child of running) if (child.connected) child.send({ [ALL]: all }, () => {});
   };
-  for (const child of children) {
+  for (const child of running) {
     child.on('message', (message: Message) => {
       const bytes = message?.[GIVEN];
       if (typeof bytes !== 'string') return;
@@ -78,6 +78,11 @@ export function forkedExchange(channel: ParentChannel): Exchange {
       channel.on('message', onMessage);
       channel.on('disconnect', onDisconnect);
       if (channel.send === undefined) fail();
-      else channel.send({ [GIVEN]: Buffer.from(bytes).toString('base64') });
+      else {
+        const given = { [GIVEN]: Buffer.from(bytes).toString('base64') };
+        channel.send(given, undefined, undefined, (error) => {
+          if (error !== null) fail();
+        });
+      }
     });
 }

@@ -1,10 +1,12 @@
 /** Exchanges by a listener, by the environment and among forked processes: all bytes arrive everywhere, missing ranks and other programs are errors. */
 
+import type { ChildProcess } from 'node:child_process';
 import { EventEmitter, once } from 'node:events';
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { freePort } from '../../../test/fixtures/free-port.ts';
-import { forkedExchange } from './forked.ts';
+import { closedError } from '../../ucs/type/error.ts';
+import { forkedExchange, serveForked } from './forked.ts';
 import { launchedRank, listenerExchange } from './listener.ts';
 import { localExchange } from './local.ts';
 
@@ -72,6 +74,47 @@ describe('an exchange', () => {
         expect.objectContaining({ code: 'ERR_INVALID_PARAM', details: expect.objectContaining({ argument }) }),
       );
     }
+  });
+
+  it('checks its options', async () => {
+    const options = { rank: 0, size: 2, host: HOST, port: 1 };
+    for (const [argument, make] of [
+      ['size', () => localExchange(0)],
+      ['size', () => localExchange(Number.NaN)],
+      ['size', () => localExchange(1.5)],
+      ['size', () => listenerExchange({ ...options, size: -3 })],
+      ['rank', () => listenerExchange({ ...options, rank: 2 })],
+      ['rank', () => listenerExchange({ ...options, rank: 'x' as unknown as number })],
+      ['timeoutMs', () => listenerExchange({ ...options, timeoutMs: Number.POSITIVE_INFINITY })],
+      ['timeoutMs', () => listenerExchange({ ...options, timeoutMs: '5' as unknown as number })],
+    ] as const) {
+      expect(make, argument).toThrow(
+        expect.objectContaining({ code: 'ERR_INVALID_PARAM', details: expect.objectContaining({ argument }) }),
+      );
+    }
+  });
+
+  it('among forked processes fails where the channel is closed already', async () => {
+    const send = (_message: unknown, _handle: undefined, _options: undefined, callback: (error: Error) => void): void =>
+      callback(closedError('channel'));
+    const channel = Object.assign(new EventEmitter(), { send });
+    await expect(forkedExchange(channel)(bytesOf(0))).rejects.toMatchObject({ code: 'ERR_CONNECTION_RESET' });
+    expect(channel.eventNames()).toEqual([]);
+  });
+
+  it('among forked processes does not wait for children that have ended or have not started', async () => {
+    const childOf = (fields: object): ChildProcess & { readonly sent: unknown[] } => {
+      const sent: unknown[] = [];
+      const send = (message: unknown): number => sent.push(message);
+      return Object.assign(new EventEmitter(), { sent, send, pid: 5, connected: true, ...fields }) as never;
+    };
+    const child = childOf({});
+    serveForked([childOf({ connected: false }), childOf({ pid: undefined }), child]);
+    const bytes = forkedExchange(
+      Object.assign(new EventEmitter(), { send: (message: unknown) => child.emit('message', message) }),
+    );
+    void bytes(bytesOf(0));
+    expect(child.sent).toHaveLength(1);
   });
 
   it('among forked processes fails where the parent ends', async () => {

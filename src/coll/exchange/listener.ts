@@ -9,6 +9,7 @@ import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Exchange } from './exchange.ts';
 import { readFrames, sendFrame } from './frames.ts';
+import { checkRank, checkTimeoutMs } from './rank-options.ts';
 
 /** Where rank 0 listens. */
 export interface ListenerExchangeOptions {
@@ -45,12 +46,13 @@ const RETRY_NS = 20e6;
  * @throws UcxError ERR_INVALID_PARAM; its promise rejects with ERR_TIMED_OUT if ranks are missing, and with the error of the socket where it cannot listen
  */
 export function listenerExchange(options: ListenerExchangeOptions): Exchange {
-  const { rank, host, port, timeoutMs = TIMEOUT_MS } = options;
+  const { rank, size, host, port, timeoutMs = TIMEOUT_MS } = options;
+  checkRank(rank, size);
   if (typeof host !== 'string' || host === '') throw invalidParam('host', 'must be an address or a name', host);
   if (!Number.isInteger(port) || port < 1 || port > 65_535) {
     throw invalidParam('port', 'must be an integer from 1 to 65535', port);
   }
-  if (!(timeoutMs > 0)) throw invalidParam('timeoutMs', 'must be a number above 0', timeoutMs);
+  checkTimeoutMs(timeoutMs, 1);
   return (bytes) => (rank === 0 ? gather(options, bytes, systemClock) : join(options, bytes, systemClock));
 }
 

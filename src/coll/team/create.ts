@@ -1,7 +1,7 @@
 /** Creates teams: options, the exchange, connections, and the estimates of their costs. */
 
 import { hostname } from 'node:os';
-import { checkAmId } from '../../ucp/api/active-message.ts';
+import { AM_IDS } from '../../ucp/api/active-message.ts';
 import { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
 import type { Context } from '../../ucp/api/context.ts';
 import type { MemoryHandle } from '../../ucp/api/operation/memory.ts';
@@ -13,7 +13,9 @@ import { closedError, invalidParam, statusError } from '../../ucs/type/error.ts'
 import { Status } from '../../ucs/type/status.ts';
 import { DEFAULT_BETWEEN, DEFAULT_WITHIN, type LinkCost } from '../choice/cost.ts';
 import type { Exchange } from '../exchange/exchange.ts';
+import { checkRank, checkTimeoutMs } from '../exchange/rank-options.ts';
 import { COST_NUMBERS, costNumbers, costsOf, DEFAULT_COSTS, linkCost } from './link-costs.ts';
+import { Links } from './links.ts';
 import { Members } from './members.ts';
 import type { CallTeam } from './run/call.ts';
 import { Issuer } from './run/issuer.ts';
@@ -23,9 +25,6 @@ import { Team } from './team.ts';
 import { TeamCore } from './team-core.ts';
 import { type Hello, packHello, readHellos } from './wire/hello.ts';
 
-/** The most ranks of a team: each has a connection to all others. */
-export const TEAM_SIZE_MAX = 4096;
-
 /** Options of a team. */
 export interface TeamOptions {
   /** This rank, 0 to size - 1. */
@@ -34,7 +33,7 @@ export interface TeamOptions {
   readonly size: number;
   /** The exchange by which the ranks find each other; called once. */
   readonly exchange: Exchange;
-  /** Ranks with the same name are on one node. Default: the name of the host. */
+  /** Ranks with the same name, of at most 1024 characters, are on one node. Default: the name of the host. */
   readonly node?: string;
   /** Id of the active messages of teams, equal on all ranks; the program must not use it otherwise. Default 65000. */
   readonly amId?: number;
@@ -47,7 +46,8 @@ export interface TeamOptions {
 
 const NAMES = ['rank', 'size', 'exchange', 'node', 'amId', 'timeoutMs'] as const;
 const KEY_MEMORY_BYTES = 4096;
-const TIMEOUT_MAX_MS = 2 ** 31;
+/** Characters of the name of a node at most: every rank sends its own to all others. */
+const NODE_MAX = 1024;
 
 /**
  * Creates a team; all ranks call it. It connects to all other ranks and waits until they have created it too.
@@ -67,17 +67,13 @@ export async function createTeamAt(worker: Worker, options: TeamOptions, clock: 
   const service = TeamService.join(worker, amId);
   const local = context.memMap({ allocate: KEY_MEMORY_BYTES });
   let team: Team | undefined;
-  let members: Members | undefined;
   try {
     const own = introduce(worker, context, local, options);
     const all = readHellos(await inProgress(worker, () => exchange(packHello(own))), own);
-    members = new Members(worker);
-    members.connect(
-      all.map(({ address }) => address),
-      rank,
-    );
+    const addresses = all.map(({ address }) => address);
+    const members: Members = new Members(Links.of(worker), addresses, rank, (...greeting) => core.greet(...greeting));
     const places = { rank, size, nodes: nodesOf(all) };
-    const core = new TeamCore({
+    const core: TeamCore = new TeamCore({
       id: all[0]!.team,
       rank,
       size,
@@ -98,16 +94,16 @@ export async function createTeamAt(worker: Worker, options: TeamOptions, clock: 
       owner: context,
     };
     team = new Team(core, call);
+    core.open();
+    members.connect();
+    await core.connected();
     const numbers = ownCosts(members, all, places, local);
     const costs = new Float64Array(size * COST_NUMBERS);
     await team.allGather(bytesOf(numbers), bytesOf(costs));
     return new Team(core, { ...call, costs: costsOf(costs) });
   } catch (error) {
     if (team !== undefined) await team.close();
-    else {
-      await members?.close(true, clock);
-      service.leave();
-    }
+    else service.leave();
     throw error;
   } finally {
     if (local.mapped) context.memUnmap(local);
@@ -117,19 +113,16 @@ export async function createTeamAt(worker: Worker, options: TeamOptions, clock: 
 function checkTeamOptions(worker: Worker, options: TeamOptions): TeamOptions {
   if (!(worker instanceof AwaitedWorker)) throw invalidParam('worker', 'must be a worker', worker);
   checkOptions(options, 'options', NAMES);
-  const { rank, size, exchange, node, amId, timeoutMs = 0 } = options;
-  if (!Number.isInteger(size) || size < 1 || size > TEAM_SIZE_MAX) {
-    throw invalidParam('size', `must be an integer from 1 to ${TEAM_SIZE_MAX}`, size);
-  }
-  if (!Number.isInteger(rank) || rank < 0 || rank >= size) {
-    throw invalidParam('rank', `must be an integer from 0 to ${size - 1}`, rank);
-  }
+  const { rank, size, exchange, node, amId = COLL_AM_ID, timeoutMs = 0 } = options;
+  checkRank(rank, size);
   if (typeof exchange !== 'function') throw invalidParam('exchange', 'must be a function', exchange);
-  if (node !== undefined && typeof node !== 'string') throw invalidParam('node', 'must be a text', node);
-  if (amId !== undefined) checkAmId(amId);
-  if (!(timeoutMs >= 0 && timeoutMs <= TIMEOUT_MAX_MS)) {
-    throw invalidParam('timeoutMs', `must be a number from 0 to ${TIMEOUT_MAX_MS}`, timeoutMs);
+  if (node !== undefined && (typeof node !== 'string' || node.length > NODE_MAX)) {
+    throw invalidParam('node', `must be a text of at most ${NODE_MAX} characters`, node);
   }
+  if (!Number.isInteger(amId) || amId < 0 || amId >= AM_IDS) {
+    throw invalidParam('amId', `must be an integer from 0 to ${AM_IDS - 1}`, amId);
+  }
+  checkTimeoutMs(timeoutMs, 0);
   if (worker.closed) throw statusError(Status.INVALID_PARAM, 'create a team of a closed worker');
   return options;
 }
@@ -186,7 +179,7 @@ function ownCosts(
 ): Float64Array {
   const home = nodes.find((ranks) => ranks.includes(rank))!;
   const costTo = (peer: number | undefined, otherwise: LinkCost): LinkCost | undefined =>
-    peer === undefined ? undefined : linkCost(members.endpoint(peer), local, all[peer]!.key, otherwise);
+    peer === undefined ? undefined : linkCost(members.endpoint(peer)!, local, all[peer]!.key, otherwise);
   const near = home.find((one) => one !== rank);
   const far = nodes.find((ranks) => ranks !== home)?.[0];
   return costNumbers(costTo(near, DEFAULT_WITHIN), costTo(far, DEFAULT_BETWEEN));

@@ -1,12 +1,19 @@
-/** The endpoints from this rank to all others, and which of them are lost. Shared by a team and its sub-teams. */
+/**
+ * The endpoints from this rank to all others, and which of them are lost. Shared by a team and its sub-teams.
+ *
+ * The engine pairs the n-th endpoint of a worker to another with the n-th one back, whoever asks for it: the other half of an endpoint may belong to the
+ * program there, which closes it when it likes. So two ranks agree on an endpoint of which both halves belong to teams: each greets the other over
+ * its endpoints, and makes one more when it is greeted over one that belongs to no team here, until a greeting comes over one that does. The lower rank
+ * chooses it.
+ */
 
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
-import type { Worker } from '../../ucp/api/worker.ts';
-import type { Clock } from '../../ucs/sys/clock.ts';
-import type { Status } from '../../ucs/type/status.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { Links } from './links.ts';
 
-/** Time in which peers take the last messages of a team that has failed. */
-const CLOSE_MESSAGE_NS = 500e6;
+/** Endpoints over which a member is greeted at most: by so many may the numbers of endpoints differ that two workers have made to each other. */
+const GREETINGS_MAX = 1024;
 
 /** Why a member is lost. */
 export interface Loss {
@@ -15,41 +22,82 @@ export interface Loss {
   readonly isClosed: boolean;
 }
 
+/** Sends a greeting over an endpoint. @param isChosen whether the team uses this endpoint from now on */
+export type Greet = (endpoint: Endpoint, isChosen: boolean) => void;
+
 /** The other ranks of a team that was made by an exchange. */
 export class Members {
-  readonly #worker: Worker;
-  readonly #endpoints: (Endpoint | undefined)[] = [];
+  readonly #links: Links;
+  readonly #addresses: readonly Uint8Array[];
+  readonly #rank: number;
+  readonly #greet: Greet;
+  /** The endpoints over which each member was greeted. */
+  readonly #greetings: readonly Set<Endpoint>[];
+  readonly #chosen: (Endpoint | undefined)[] = [];
   readonly #losses: (Loss | undefined)[] = [];
   readonly #listeners: Set<(member: number, loss: Loss) => void> = new Set();
-  #toItself: Endpoint | undefined;
   #users = 1;
-  #isFailed = false;
 
-  constructor(worker: Worker) {
-    this.#worker = worker;
+  /**
+   * @param addresses worker address of each
+   * @param rank this one
+   */
+  constructor(links: Links, addresses: readonly Uint8Array[], rank: number, greet: Greet) {
+    this.#links = links;
+    this.#addresses = addresses;
+    this.#rank = rank;
+    this.#greet = greet;
+    this.#greetings = addresses.map(() => new Set());
+    links.listen(this.#onEnded);
   }
 
   /**
-   * Connects to all members; {@link close} also after a failure.
-   * @param addresses worker address of each
-   * @param rank this one
-   * @throws UcxError of Worker.endpoint
+   * Connects to all members: {@link endpoint} has those that have agreed.
+   * @throws UcxError of Worker.endpoint, after the others were greeted
    */
-  connect(addresses: readonly Uint8Array[], rank: number): void {
-    for (const [member, address] of addresses.entries()) {
-      const onError = (endpoint: Endpoint): void => this.#onLost(member, endpoint);
-      this.#endpoints.push(member === rank ? undefined : this.#worker.endpoint(address, { onError }));
+  connect(): void {
+    const errors: unknown[] = [];
+    for (const member of this.#addresses.keys()) {
+      if (member === this.#rank) continue;
+      try {
+        this.#greetMember(member);
+      } catch (error) {
+        errors.push(error);
+      }
     }
+    if (errors.length > 0) throw errors[0];
   }
 
-  /** The endpoint to another member. */
-  endpoint(member: number): Endpoint {
-    return this.#endpoints[member]!;
+  /** A member has greeted this one. @param endpoint the half here of the endpoint that it has used */
+  greeted(member: number, endpoint: Endpoint, isChosen: boolean): void {
+    if (this.#chosen[member] !== undefined || this.#losses[member] !== undefined) return;
+    const isOfTeams = this.endpointsTo(member).includes(endpoint);
+    if (!isOfTeams) this.#tryNext(member);
+    else if (this.#rank < member || isChosen) {
+      this.#chosen[member] = endpoint;
+      if (!isChosen) this.#greet(endpoint, true);
+    } else this.#greet(endpoint, false);
+  }
+
+  /** The members that have not agreed on an endpoint yet. */
+  get missing(): readonly number[] {
+    return [...this.#addresses.keys()].filter((one) => one !== this.#rank && this.#chosen[one] === undefined);
+  }
+
+  /** The endpoint to another member; undefined until they have agreed. */
+  endpoint(member: number): Endpoint | undefined {
+    return this.#chosen[member];
+  }
+
+  /** The endpoints over which another member can be reached: the one agreed on, or all that may become it. */
+  endpointsTo(member: number): readonly Endpoint[] {
+    const chosen = this.#chosen[member];
+    return chosen === undefined ? this.#links.to(this.#addresses[member]!) : [chosen];
   }
 
   /** Why a member is lost; undefined for one that is not. */
   loss(member: number): Loss | undefined {
-    const endpoint = this.#endpoints[member];
+    const endpoint = this.#chosen[member];
     // Requests of a connection end before its endpoint reports that it has failed.
     if (this.#losses[member] === undefined && endpoint !== undefined && !endpoint.closed && endpoint.status < 0) {
       this.#losses[member] = lossOf(endpoint);
@@ -59,8 +107,7 @@ export class Members {
 
   /** An endpoint of the worker to itself, for copies that a card makes. */
   toItself(): Endpoint {
-    this.#toItself ??= this.#worker.endpoint(this.#worker.address());
-    return this.#toItself;
+    return this.#links.toItself();
   }
 
   /** Calls a function for every member that is lost from now on, until {@link unlisten}. */
@@ -78,21 +125,49 @@ export class Members {
     return this;
   }
 
-  /** Removes a team; the last one closes the endpoints. @param isForced waits only a short time for peers, which are told why the team has failed */
-  async close(isForced: boolean, clock: Clock): Promise<void> {
-    this.#isFailed ||= isForced;
+  /** Removes a team. */
+  leave(): void {
     this.#users -= 1;
-    if (this.#users > 0) return;
-    const all = [...this.#endpoints, this.#toItself].filter((endpoint) => endpoint !== undefined);
-    const timer = clock.setTimer(CLOSE_MESSAGE_NS, () => {
-      if (this.#isFailed) for (const endpoint of all) void endpoint.close({ force: true });
-    });
-    await Promise.all(all.map((endpoint) => endpoint.close()));
-    timer.cancel();
+    if (this.#users === 0) this.#links.unlisten(this.#onEnded);
   }
 
-  #onLost(member: number, endpoint: Endpoint): void {
-    const loss = lossOf(endpoint);
+  /** Greets a member over the endpoints that it was not greeted over, or a new one. @throws UcxError of Worker.endpoint */
+  #greetMember(member: number): void {
+    const greeted = this.#greetings[member]!;
+    const endpoints = this.endpointsTo(member).filter((endpoint) => !greeted.has(endpoint));
+    if (endpoints.length === 0) endpoints.push(this.#links.add(this.#addresses[member]!));
+    for (const endpoint of endpoints) {
+      greeted.add(endpoint);
+      this.#greet(endpoint, false);
+    }
+  }
+
+  #tryNext(member: number): void {
+    if (this.#greetings[member]!.size >= GREETINGS_MAX) {
+      this.#lose(member, { status: Status.EXCEEDS_LIMIT, isClosed: false });
+      return;
+    }
+    try {
+      this.#greetMember(member);
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      this.#lose(member, { status: error.status, isClosed: false });
+    }
+  }
+
+  readonly #onEnded = (endpoint: Endpoint, address: Uint8Array): void => {
+    const member = this.#addresses.findIndex((one) => Buffer.compare(one, address) === 0);
+    if (member < 0 || member === this.#rank) return;
+    const chosen = this.#chosen[member];
+    if (chosen === endpoint) this.#lose(member, lossOf(endpoint));
+    else if (chosen === undefined && this.#losses[member] === undefined) {
+      // Its other half did not belong to the team there.
+      if (endpoint.closedByPeer === true) this.#tryNext(member);
+      else this.#lose(member, lossOf(endpoint));
+    }
+  };
+
+  #lose(member: number, loss: Loss): void {
     this.#losses[member] = loss;
     for (const listener of [...this.#listeners]) listener(member, loss);
   }

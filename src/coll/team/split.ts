@@ -66,6 +66,7 @@ function partsOf(core: TeamCore, call: CallTeam, ranks: readonly number[], id: n
     memberOf: ranks.map((old) => memberOf[old]!),
     scratch: new Scratch(call.owner),
   });
+  child.open();
   const group = { rank, size: ranks.length, ranks: ranks.map((_, place) => place) };
   return [child, { ...call, places, group }];
 }

@@ -7,6 +7,7 @@ import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { closedError, statusError, type UcxError } from '../../ucs/type/error.ts';
 import { Status, statusOf } from '../../ucs/type/status.ts';
 import type { Loss, Members } from './members.ts';
+import { untilConnected, untilTold } from './membership.ts';
 import { CollRequest } from './run/coll-request.ts';
 import type { EndNbx, IssueOwner, Issuer, StartNbx } from './run/issuer.ts';
 import { KeyCache } from './run/key-cache.ts';
@@ -31,11 +32,11 @@ import {
 const OPERATIONS_MAX = 1024;
 /** Operations whose signatures are remembered after they have ended, for messages that should not come any more. */
 const HISTORY = 64;
-/** Time without a message after which an operation is described (CHECK) to the ranks that it waits for; it doubles. */
+/** Time without a message after which an operation is described (CHECK_RECEIVE, CHECK_SEND) to the ranks that it waits for; it doubles. */
 const CHECK_NS = 20e6;
 const CHECK_NS_MAX = 1e9;
-/** Time after the orderly end of a rank until operations that still need it fail. */
-const CLOSED_GRACE_NS = 20e6;
+/** Time after the end of a rank until operations that still need it fail: messages that it has sent before may be unread. */
+const LOSS_GRACE_NS = 20e6;
 /** The longest header of an active message. */
 const MESSAGE_MAX = 4096;
 const NO_BYTES = new Uint8Array(0);
@@ -91,6 +92,8 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   readonly #marks: Map<Operation, number> = new Map();
   readonly #packed: Uint8Array = new Uint8Array(MESSAGE_MAX);
   readonly #graces: Set<Timer> = new Set();
+  /** Ranks that have left this team; {@link Members} knows whose connection has ended. */
+  readonly #left: Map<number, Loss> = new Map();
   readonly #onLost = (member: number, loss: Loss): void => this.#memberLost(member, loss);
   #next = 0;
   #checkNs = CHECK_NS;
@@ -101,8 +104,12 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     this.id = parts.id;
     this.rank = parts.rank;
     this.amId = parts.amId;
-    parts.service.add(this);
-    parts.members.listen(this.#onLost);
+  }
+
+  /** Receives messages from now on, until {@link leave}. @throws UcxError of TeamService.add */
+  open(): void {
+    this.parts.service.add(this);
+    this.parts.members.listen(this.#onLost);
   }
 
   get scratch(): Scratch {
@@ -145,6 +152,11 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     }
   }
 
+  /** This rank has cancelled an operation, or does not begin it: the others wait for it. */
+  cancelled(signature: Signature): void {
+    this.failed(rankFailed(this.rank, Status.CANCELED, `has cancelled ${describeSignature(signature)}`));
+  }
+
   /** Begins an operation. @returns its status, or its request */
   begin(call: OperationCall, params: RequestParams | undefined): Status | Request {
     const sequence = this.#next++;
@@ -171,7 +183,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   }
 
   endpoint(rank: number): Endpoint {
-    return this.parts.members.endpoint(this.parts.memberOf[rank]!);
+    return this.parts.members.endpoint(this.parts.memberOf[rank]!)!;
   }
 
   toItself(): Endpoint {
@@ -198,14 +210,13 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   }
 
   lost(rank: number, status: Status, operation: Operation): void {
-    const loss = this.#loss(rank);
-    const fail = (): void => {
-      if (this.#operations.get(operation.sequence) === operation) {
-        this.failed(this.#lossError(rank, loss ?? { status, isClosed: false }));
-      }
-    };
-    if (loss?.isClosed === true) this.#later(fail);
-    else fail();
+    // Transfers end before the messages that the rank sent first are read, such as the reason.
+    this.#later(() => {
+      if (this.#operations.get(operation.sequence) !== operation) return;
+      const isReleased = status === Status.INVALID_ADDR && !this.isLost(rank);
+      if (isReleased) this.failed(rankFailed(rank, status, 'has released the memory of its part'));
+      else this.failed(this.#lossError(rank, this.#loss(rank) ?? { status, isClosed: false }));
+    });
   }
 
   failed(error: UcxError): void {
@@ -232,6 +243,16 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
       discard(message);
       return;
     }
+    if (kind === Kind.GREETING || kind === Kind.CHOICE) {
+      this.parts.members.greeted(this.parts.memberOf[from]!, message.replyEndpoint, kind === Kind.CHOICE);
+      discard(message);
+      return;
+    }
+    if (kind === Kind.LEAVE) {
+      this.#onLeave(from);
+      discard(message);
+      return;
+    }
     const operation = this.#operations.get(sequence);
     if (operation !== undefined) this.#deliver(operation, header, message);
     else if (this.failure !== undefined || this.isClosed) {
@@ -253,13 +274,49 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     this.#refuseFuture(error);
   }
 
-  /** Leaves the worker; nothing is in progress any more. */
-  leave(): void {
+  /** Leaves the team and the worker; nothing is in progress any more. */
+  async leave(): Promise<void> {
+    const { members, memberOf, service, size } = this.parts;
     this.#disarm();
-    for (const timer of this.#graces) timer.cancel();
     this.keys.close();
-    this.parts.members.unlisten(this.#onLost);
-    this.parts.service.remove(this);
+    let untold = 0;
+    const end: EndNbx = () => {
+      untold -= 1;
+    };
+    const header = this.#header(Kind.LEAVE, this.#next, NO_OPERATION);
+    for (let rank = 0; rank < size; rank++) {
+      const endpoints = rank === this.rank || this.isLost(rank) ? [] : members.endpointsTo(memberOf[rank]!);
+      for (const endpoint of endpoints) {
+        untold += 1;
+        this.#sendOver(endpoint, header, undefined, () => this.issue(this, (params) => endpoint.flushNbx(params), end));
+      }
+    }
+    const isGivenUp = (): boolean => this.failure !== undefined || members.missing.length > 0;
+    await untilTold(this.parts, () => untold === 0, isGivenUp);
+    for (const request of [...this.requests]) request.cancel();
+    members.unlisten(this.#onLost);
+    members.leave();
+    service.remove(this);
+    for (const grace of this.#graces) grace.cancel();
+  }
+
+  /** Waits until all ranks have agreed on their endpoints. @throws UcxError ERR_COLL_RANK_FAILED, ERR_COLL_TIMED_OUT, ERR_CLOSED */
+  async connected(): Promise<void> {
+    const hasEnded = (): boolean => this.failure !== undefined || this.isClosed || this.parts.worker.closed;
+    await untilConnected(
+      this.parts,
+      () => hasEnded() || this.lostRanks.length > 0,
+      (error) => this.failed(error),
+    );
+    const [lost] = this.lostRanks;
+    if (!hasEnded() && lost !== undefined) this.failed(this.#lossError(lost));
+    if (this.failure !== undefined) throw this.failure;
+  }
+
+  /** Sends a greeting to a rank. */
+  greet(endpoint: Endpoint, isChosen: boolean): void {
+    const kind = isChosen ? Kind.CHOICE : Kind.GREETING;
+    this.#sendOver(endpoint, this.#header(kind, this.#next, NO_OPERATION));
   }
 
   /** @returns false if the team has failed before */
@@ -326,21 +383,25 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     this.#adopt(reportedBy(from, offset, statusOf(status), new TextDecoder().decode(text)));
   }
 
+  #onLeave(rank: number): void {
+    if (this.#left.has(rank)) return;
+    const loss = { status: Status.CONNECTION_RESET, isClosed: true };
+    this.#left.set(rank, loss);
+    this.#memberLost(this.parts.memberOf[rank]!, loss);
+  }
+
   #memberLost(member: number, loss: Loss): void {
     const rank = this.parts.memberOf.indexOf(member);
     if (rank < 0) return;
     const error = this.#lossError(rank, loss);
-    const tell = (): void => {
+    this.#later(() => {
       for (const operation of [...this.#operations.values()]) operation.rankLost(rank, error);
       this.parts.issuer.restart();
-    };
-    // Messages that it has sent before it closed, such as the reason, may still be in flight.
-    if (loss.isClosed) this.#later(tell);
-    else tell();
+    });
   }
 
   #later(run: () => void): void {
-    const timer = this.parts.clock.setTimer(CLOSED_GRACE_NS, () => {
+    const timer = this.parts.clock.setTimer(LOSS_GRACE_NS, () => {
       this.#graces.delete(timer);
       run();
     });
@@ -348,7 +409,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   }
 
   #loss(rank: number): Loss | undefined {
-    return this.parts.members.loss(this.parts.memberOf[rank]!);
+    return this.#left.get(rank) ?? this.parts.members.loss(this.parts.memberOf[rank]!);
   }
 
   #lossError(rank: number, loss: Loss | undefined = this.#loss(rank)): UcxError {
@@ -358,7 +419,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
 
   #cancel(operation: Operation): boolean {
     if (this.#operations.get(operation.sequence) !== operation || operation.hasFailed) return false;
-    this.failed(rankFailed(this.rank, Status.CANCELED, `has cancelled ${describeSignature(operation.signature)}`));
+    this.cancelled(operation.signature);
     return true;
   }
 
@@ -388,12 +449,16 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
 
   /** Sends a message of the team itself; a rank that cannot be reached learns it otherwise. */
   #send(rank: number, header: Header, rest?: Uint8Array): void {
-    if (this.isLost(rank)) return;
+    const endpoint = this.parts.members.endpoint(this.parts.memberOf[rank]!);
+    if (endpoint !== undefined && !this.isLost(rank)) this.#sendOver(endpoint, header, rest);
+  }
+
+  #sendOver(endpoint: Endpoint, header: Header, rest?: Uint8Array, end: EndNbx = () => {}): void {
     const start: StartNbx = (params) => {
       const packed = writeHeader(this.#packed, header, rest);
-      return this.endpoint(rank).amSendNbx(this.amId, packed, NO_BYTES, 0, 0, params);
+      return endpoint.amSendNbx(this.amId, packed, NO_BYTES, 0, 0, params);
     };
-    this.issue(this, start, () => {});
+    this.issue(this, start, end);
   }
 
   #arm(): void {
@@ -427,7 +492,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     for (const operation of stuck) {
       const { sequence, signature, startedNs } = operation;
       if (timeoutNs > 0 && clock.nowNs() - startedNs >= timeoutNs) {
-        this.failed(timedOut(signature, operation.awaited(), timeoutNs / 1e6));
+        this.failed(timedOut(describeSignature(signature), operation.awaited(), timeoutNs / 1e6));
         return;
       }
       for (const { run, round, peer, isSend, place } of operation.awaitedParts()) {

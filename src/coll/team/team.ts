@@ -5,7 +5,7 @@ import { checkParams } from '../../ucp/api/operation/check-params.ts';
 import type { LocalMemory } from '../../ucp/api/operation/memory.ts';
 import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
-import { isUcxError, type UcxError } from '../../ucs/type/error.ts';
+import { AbortError, isUcxError, type UcxError } from '../../ucs/type/error.ts';
 import { showAs } from '../../ucs/type/inspect.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type CollectiveExplanation, explainCollective } from '../choice/choice.ts';
@@ -229,12 +229,11 @@ export class Team implements AsyncDisposable {
 
   async #close(): Promise<void> {
     const core = this.#core;
-    const { worker, members, service, scratch, clock } = core.parts;
+    const { worker, service, scratch } = core.parts;
     core.shutDown(rankFailed(core.rank, Status.CANCELED, 'has closed the team'));
     await worker.promises.until(() => core.inProgress === 0);
-    core.leave();
+    await core.leave();
     scratch.close();
-    await members.close(core.failure !== undefined, clock);
     service.leave();
   }
 
@@ -250,14 +249,28 @@ export class Team implements AsyncDisposable {
     return this.#core.begin(planCall(this.#call, collective, { send, recv }, options), params);
   }
 
+  /** An operation is aborted before it has begun. Refuses it for the same reasons as {@link #start}. */
+  #abort(collective: Collective, send: Send, recv: Send, options: CallOptions): void {
+    if (this.#core.failure !== undefined) return;
+    this.#core.checkUsable();
+    this.#core.cancelled(planCall(this.#call, collective, { send, recv }, options).signature);
+  }
+
   async #run(collective: Collective, send: Send, recv: Send, options: CallOptions & SignalOption): Promise<void> {
     checkOptions(options);
     const worker: AwaitedWorker = this.#core.parts.worker;
+    const { signal } = options;
+    let hasStarted = false;
+    // At once: the next operation of the caller would take its place on this rank only.
+    if (signal instanceof AbortSignal && signal.aborted) this.#abort(collective, send, recv, options);
     try {
-      await worker.promises.run(collective, options.signal, (params) =>
-        this.#start(collective, send, recv, options, params),
-      );
+      await worker.promises.run(collective, signal, (params) => {
+        hasStarted = true;
+        return this.#start(collective, send, recv, options, params);
+      });
     } catch (error) {
+      // While it waited for a free request.
+      if (!hasStarted && error instanceof AbortError) this.#abort(collective, send, recv, options);
       // The failure of the team names the rank; that of the promise has it as its cause.
       const { failure } = this.#core;
       if (isUcxError(error) && failure !== undefined && error.cause === failure && error.code !== TEAM_FAILED)

@@ -52,11 +52,14 @@ export function bind(memory: LocalMemory, offset: number, byteLength: number): B
  */
 export function placeOf({ memory, offset, bytes }: Bound, region: Region): Place {
   const { byteLength } = region;
-  const isGone =
-    memory instanceof Uint8Array ? memory.byteLength < offset + region.offset + byteLength : !memory.mapped;
-  if (isGone) throw statusError(Status.INVALID_ADDR, 'use memory that was detached or unmapped meanwhile');
-  const part = partOf(bytes, region.offset, byteLength);
-  return { memory, offset: offset + region.offset, byteLength, bytes: part };
+  const place = { memory, offset: offset + region.offset, byteLength, bytes };
+  if (!isThere(place)) throw statusError(Status.INVALID_ADDR, 'use memory that was detached or unmapped meanwhile');
+  return { ...place, bytes: partOf(bytes, region.offset, byteLength) };
+}
+
+/** False once the program has detached, shrunk or unmapped the memory of a place. */
+export function isThere({ memory, offset, byteLength }: Place): boolean {
+  return memory instanceof Uint8Array ? memory.byteLength >= offset + byteLength : memory.mapped;
 }
 
 /** A part of bytes. Those that are detached, of which none is used, have no parts. */

@@ -10,7 +10,7 @@ import { describeSignature, type Header, Kind, restOf, type Signature } from '..
 import type { CollRequest } from './coll-request.ts';
 import type { EndNbx, IssueOwner, StartNbx } from './issuer.ts';
 import type { CachedKey, KeyCache } from './key-cache.ts';
-import { type Bound, bind, LocalCopies, type Place, packedKeyOf } from './memory.ts';
+import { type Bound, bind, isThere, LocalCopies, type Place, packedKeyOf } from './memory.ts';
 import type { Plan } from './plan.ts';
 import type { Scratch } from './scratch.ts';
 import { discard, keep, type Message } from './service.ts';
@@ -38,7 +38,7 @@ export interface OperationHost {
   pack(kind: Kind, operation: Operation, part: Part, offset: number, rest?: Uint8Array): Uint8Array;
   /** Tells a rank that nothing will be written to the memory it has offered. */
   refuse(offer: Header): void;
-  /** An operation ended with a lost rank: the team fails, at once or when the rank has had time to say why. */
+  /** A rank, or memory that it has offered, is gone: the team fails when the rank has had time to say why. */
   lost(rank: number, status: Status, operation: Operation): void;
   /** An operation fails, and the team with it. */
   failed(error: UcxError): void;
@@ -299,9 +299,13 @@ export class Operation implements SliceOwner {
       },
       (status, error) => {
         if (key !== undefined) this.#host.keys.give(key);
-        this.#partEnd(part, 'could not write to another rank')(status, error);
-        // Behind the failure: the refusal says why.
-        if (status !== Status.OK) this.#host.refuse(offer);
+        // The memory here is still there: that of the peer is not.
+        if (status === Status.INVALID_ADDR && isThere(place)) this.#lost(peer, status);
+        else this.#partEnd(part, 'could not write to another rank')(status, error);
+        if (status === Status.OK) return;
+        // Refused with the failure, which says why.
+        if (this.hasFailed) this.#host.refuse(offer);
+        else this.#offers.push({ header: offer, key: packed });
       },
     );
   }
@@ -337,11 +341,10 @@ export class Operation implements SliceOwner {
       discard(message);
       run.partEnded();
     } else if (!message.isRendezvous && place.bytes !== undefined) {
-      // Zero once its buffer is detached.
-      const isThere = place.bytes.byteLength === place.byteLength;
-      if (isThere) this.#copies.copyHost(message.data, place.bytes);
+      const canReceive = isThere(place);
+      if (canReceive) this.#copies.copyHost(message.data, place.bytes);
       discard(message);
-      if (isThere) run.partEnded();
+      if (canReceive) run.partEnded();
       else this.#failBy(this.#host.rank, Status.INVALID_ADDR, 'could not receive', undefined);
     } else {
       const kept = message.isView ? message.retain() : message;
@@ -397,9 +400,12 @@ export class Operation implements SliceOwner {
   #failBy(peer: number, status: Status, what: string, error: unknown): void {
     if (this.hasFailed) return;
     // If the connection is still established, the failure is on this side: memory, a card. Data may have used another connection, which is lost.
-    if (peer !== this.#host.rank && (this.#host.isLost(peer) || LOSSES.has(status)))
-      this.#host.lost(peer, status, this);
+    if (peer !== this.#host.rank && (this.#host.isLost(peer) || LOSSES.has(status))) this.#lost(peer, status);
     else this.#host.failed(rankFailed(this.#host.rank, status, what, error));
+  }
+
+  #lost(peer: number, status: Status): void {
+    if (!this.hasFailed) this.#host.lost(peer, status, this);
   }
 
   #forget(isGone: (part: Part) => boolean): void {

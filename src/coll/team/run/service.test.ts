@@ -1,14 +1,13 @@
-/** The messages of a worker for teams that it has closed: their senders are answered, unless this rank closes the connection to them. */
+/** The messages of a worker by their team: those of a team that is not made yet are kept, those of a closed one are dropped. */
 
 import { expect, it } from 'vitest';
 import type { AmCallback } from '../../../ucp/api/active-message.ts';
-import { closedError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { HEADER_BYTES, type Header, Kind, readHeader, writeHeader } from '../wire/header.ts';
+import { HEADER_BYTES, type Header, Kind, writeHeader } from '../wire/header.ts';
 import { COLL_AM_ID, type Message, TeamService } from './service.ts';
 
 const HEADER: Header = {
-  kind: Kind.CHECK_RECEIVE,
+  kind: Kind.LEAVE,
   team: 5,
   sequence: 3,
   from: 1,
@@ -20,28 +19,30 @@ const HEADER: Header = {
   offset: 0,
 };
 
-it.each([
-  [false, Kind.CHECK_RECEIVE, [Kind.FAILURE]],
-  [false, Kind.READY, [Kind.FAILURE, Kind.NOTICE]],
-  [true, Kind.CHECK_SEND, []],
-  [true, Kind.READY, []],
-] as const)('with its connection closed: %s, a sender of kind %i gets %j', (closed, kind, answers) => {
+it('gives a team its messages, also those that came before it, and drops those that come later', () => {
   let handler: AmCallback | undefined;
   const setAmHandler = (_: number, set: AmCallback | undefined): void => {
     handler = set;
   };
   const service = TeamService.join({ closed: false, setAmHandler }, COLL_AM_ID);
-  const team = { id: HEADER.team, rank: 0, onMessage: () => {} };
-  service.add(team);
-  service.remove(team);
-  const sent: (number | undefined)[] = [];
-  const amSendNbx = (_: number, header: Uint8Array): Status => {
-    if (closed) throw closedError('endpoint');
-    sent.push(readHeader(header)?.kind);
-    return Status.OK;
+  const arrive = (kind: Kind): void => {
+    const header = writeHeader(new Uint8Array(HEADER_BYTES), { ...HEADER, kind });
+    const message = { header, isView: true, enqueue: () => ({ ...message, isView: false }) };
+    handler!(message as unknown as Message);
   };
-  const header = writeHeader(new Uint8Array(HEADER_BYTES), { ...HEADER, kind });
-  handler!({ header, replyEndpoint: { closed, amSendNbx } } as unknown as Message);
-  expect(sent).toEqual(answers);
+  const received: Kind[] = [];
+  const team = { id: HEADER.team, onMessage: ({ kind }: Header) => received.push(kind) };
+  arrive(Kind.LEAVE);
+  arrive(Kind.CHECK_SEND);
+  service.add(team);
+  arrive(Kind.READY);
+  // A rank of the same team on the same worker is refused, and leaves without effect.
+  const other = { ...team };
+  expect(() => service.add(other)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));
+  service.remove(other);
+  arrive(Kind.DATA);
+  service.remove(team);
+  arrive(Kind.READY);
+  expect(received).toEqual([Kind.LEAVE, Kind.READY, Kind.DATA]);
   service.leave();
 });

@@ -5,25 +5,18 @@
 
 import type { AmMessage } from '../../../ucp/api/active-message.ts';
 import type { ReceivedMessage } from '../../../ucp/api/awaited/received-message.ts';
-import type { RequestParams } from '../../../ucp/api/operation/request.ts';
 import type { Worker } from '../../../ucp/api/worker.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
-import { Status } from '../../../ucs/type/status.ts';
-import { HEADER_BYTES, type Header, isCheck, Kind, readHeader, writeHeader } from '../wire/header.ts';
+import { type Header, isCheck, readHeader } from '../wire/header.ts';
 
 /** The id of active messages that teams use unless told otherwise. */
 export const COLL_AM_ID = 65_000;
 /** Ids of closed teams that are remembered, for messages that arrive late. */
 const CLOSED_MAX = 1024;
-const NO_BYTES = new Uint8Array(0);
-/** Parameters of answers, which have no caller: their requests go back when they have ended. */
-const ANSWER: RequestParams = { callback: (request) => request.free() };
 
 /** Receives the messages of a team. */
 export interface TeamMessages {
   readonly id: number;
-  /** This rank. */
-  readonly rank: number;
   /** Receives a message: that of a handler, or a kept one, which it gives back with {@link discard}. */
   onMessage(header: Header, message: Message): void;
 }
@@ -46,8 +39,8 @@ export class TeamService {
   readonly #worker: HandlerWorker;
   readonly #amId: number;
   readonly #teams: Map<number, TeamMessages> = new Map();
-  /** Rank of this process in each. */
-  readonly #closed: Map<number, number> = new Map();
+  /** Ids of closed teams, the oldest first. */
+  readonly #closed: Set<number> = new Set();
   readonly #early: EarlyMessage[] = [];
   #users = 0;
 
@@ -100,9 +93,10 @@ export class TeamService {
   }
 
   remove(team: TeamMessages): void {
+    if (this.#teams.get(team.id) !== team) return;
     this.#teams.delete(team.id);
-    this.#closed.set(team.id, team.rank);
-    const [oldest] = this.#closed.keys();
+    this.#closed.add(team.id);
+    const [oldest] = this.#closed;
     if (this.#closed.size > CLOSED_MAX && oldest !== undefined) this.#closed.delete(oldest);
   }
 
@@ -111,26 +105,9 @@ export class TeamService {
     const header = readHeader(message.header);
     if (header === undefined) return;
     const team = this.#teams.get(header.team);
-    const closedBy = this.#closed.get(header.team);
     if (team !== undefined) team.onMessage(header, message);
-    else if (closedBy !== undefined) this.#answer(header, message, closedBy);
-    else if (!isCheck(header.kind)) this.#early.push({ header, message: message.enqueue() });
-  }
-
-  /** Answers a rank that waits for one that has closed the team. */
-  #answer(header: Header, message: Message, rank: number): void {
-    const { kind } = header;
-    if (kind !== Kind.READY && !isCheck(kind)) return;
-    const { replyEndpoint } = message;
-    // While it closes, the sender learns from the end of the connection that this rank has gone.
-    if (replyEndpoint.closed) return;
-    const text = new TextEncoder().encode(`rank ${rank} has closed the team`);
-    const failure = { ...header, kind: Kind.FAILURE, from: rank, offset: rank, status: Status.CONNECTION_RESET };
-    const packed = writeHeader(new Uint8Array(HEADER_BYTES + text.byteLength), failure, text);
-    replyEndpoint.amSendNbx(this.#amId, packed, NO_BYTES, 0, 0, ANSWER);
-    if (kind !== Kind.READY) return;
-    const refusal = { ...failure, kind: Kind.NOTICE };
-    replyEndpoint.amSendNbx(this.#amId, writeHeader(packed, refusal, text), NO_BYTES, 0, 0, ANSWER);
+    else if (!this.#closed.has(header.team) && !isCheck(header.kind))
+      this.#early.push({ header, message: message.enqueue() });
   }
 }
 

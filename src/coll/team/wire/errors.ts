@@ -2,7 +2,6 @@
 
 import { UcxError } from '../../../ucs/type/error.ts';
 import { Status, statusString } from '../../../ucs/type/status.ts';
-import { describeSignature, type Signature } from './header.ts';
 
 /** The code of an error for the use of a team after its failure. */
 export const TEAM_FAILED = 'ERR_COLL_TEAM_FAILED';
@@ -29,12 +28,12 @@ export function rankFailed(rank: number, status: Status, why: string, cause?: un
 }
 
 /** The error for ranks that were waited for too long. Code `ERR_COLL_TIMED_OUT`. */
-export function timedOut(signature: Signature, ranks: readonly number[], timeoutMs: number): UcxError {
+export function timedOut(what: string, ranks: readonly number[], timeoutMs: number): UcxError {
   const names = ranks.length === 1 ? `rank ${ranks[0]}` : `ranks ${ranks.join(', ')}`;
   return new UcxError({
     code: 'ERR_COLL_TIMED_OUT',
     status: Status.TIMED_OUT,
-    message: `${describeSignature(signature)}: waited ${timeoutMs} ms for ${names}`,
+    message: `${what}: waited ${timeoutMs} ms for ${names}`,
     details: { rank: ranks[0], ranks: ranks.join(',') },
   });
 }

@@ -40,7 +40,7 @@ describe('a message', () => {
     expect(readHeader(bytes.subarray(0, HEADER_BYTES - 1))).toBeUndefined();
     for (const [at, value] of [
       [0, 2],
-      [1, 6],
+      [1, 9],
       [2, 9],
       [3, 7],
       [4, 4],

@@ -23,6 +23,12 @@ export const Kind = {
   CHECK_RECEIVE: 4,
   /** A rank waits for memory that the receiver of this message has to offer for a part. */
   CHECK_SEND: 5,
+  /** A rank greets another over an endpoint that the team may use between them; see members.ts. */
+  GREETING: 6,
+  /** The lower rank has chosen the endpoint over which this message comes. */
+  CHOICE: 7,
+  /** The sender has left the team. */
+  LEAVE: 8,
 } as const;
 /** One of {@link Kind}. */
 export type Kind = (typeof Kind)[keyof typeof Kind];
@@ -89,7 +95,7 @@ export function readHeader(bytes: Uint8Array): Header | undefined {
   const collective = COLLECTIVES[bytes[2]!];
   const dtype = DTYPES[bytes[3]!];
   const op = REDUCE_OPS[bytes[4]!];
-  if (bytes[1]! > Kind.CHECK_SEND || collective === undefined || dtype === undefined) return undefined;
+  if (bytes[1]! > Kind.LEAVE || collective === undefined || dtype === undefined) return undefined;
   if (op === undefined && bytes[4] !== NO_NAME) return undefined;
   return {
     kind: bytes[1] as Kind,

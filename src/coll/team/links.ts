@@ -1,0 +1,75 @@
+/** The endpoints that the teams of one worker have made to other workers. A team uses one of them to each rank; which one is agreed on in members.ts. */
+
+import type { Endpoint } from '../../ucp/api/endpoint.ts';
+import type { Worker } from '../../ucp/api/worker.ts';
+
+/** Called when an endpoint has ended without being closed here. @param address worker address of its peer */
+export type LinkListener = (endpoint: Endpoint, address: Uint8Array) => void;
+
+/** The endpoints. They stay for later teams until they end, or the worker closes: their peers may use the other half, for a team or otherwise. */
+export class Links {
+  static readonly #links: WeakMap<Worker, Links> = new WeakMap();
+
+  readonly #worker: Worker;
+  /** By worker address. */
+  readonly #endpoints: Map<string, Set<Endpoint>> = new Map();
+  readonly #listeners: Set<LinkListener> = new Set();
+  #toItself: Endpoint | undefined;
+
+  private constructor(worker: Worker) {
+    this.#worker = worker;
+  }
+
+  /** The endpoints of a worker. */
+  static of(worker: Worker): Links {
+    let links = Links.#links.get(worker);
+    if (links === undefined) {
+      links = new Links(worker);
+      Links.#links.set(worker, links);
+    }
+    return links;
+  }
+
+  /** The endpoints to a worker. */
+  to(address: Uint8Array): readonly Endpoint[] {
+    return [...(this.#endpoints.get(keyOf(address)) ?? [])];
+  }
+
+  /** Makes one more endpoint to a worker. @throws UcxError of Worker.endpoint */
+  add(address: Uint8Array): Endpoint {
+    const key = keyOf(address);
+    const endpoint = this.#worker.endpoint(address, { onError: (ended) => this.#onEnded(ended, address) });
+    const known = this.#endpoints.get(key);
+    if (known === undefined) this.#endpoints.set(key, new Set([endpoint]));
+    else known.add(endpoint);
+    return endpoint;
+  }
+
+  /** An endpoint of the worker to itself, for copies that a card makes. */
+  toItself(): Endpoint {
+    this.#toItself ??= this.#worker.endpoint(this.#worker.address());
+    return this.#toItself;
+  }
+
+  /** Calls a function for every endpoint that ends from now on, until {@link unlisten}. */
+  listen(listener: LinkListener): void {
+    this.#listeners.add(listener);
+  }
+
+  unlisten(listener: LinkListener): void {
+    this.#listeners.delete(listener);
+  }
+
+  #onEnded(endpoint: Endpoint, address: Uint8Array): void {
+    const key = keyOf(address);
+    const known = this.#endpoints.get(key);
+    known?.delete(endpoint);
+    if (known?.size === 0) this.#endpoints.delete(key);
+    for (const listener of [...this.#listeners]) listener(endpoint, address);
+    void endpoint.close({ force: true });
+  }
+}
+
+function keyOf(address: Uint8Array): string {
+  return Buffer.from(address).toString('latin1');
+}
