@@ -60,6 +60,13 @@ export class Links {
     this.#listeners.delete(listener);
   }
 
+  /** Closes an endpoint whose peer does not answer, unless there are other teams. */
+  giveUp(endpoint: Endpoint): void {
+    if (this.#listeners.size > 1) return;
+    for (const known of this.#endpoints.values()) known.delete(endpoint);
+    void endpoint.close({ force: true });
+  }
+
   #onEnded(endpoint: Endpoint, address: Uint8Array): void {
     const key = keyOf(address);
     const known = this.#endpoints.get(key);

@@ -1,7 +1,7 @@
 /**
  * The endpoints from this rank to all others, and which of them are lost. Shared by a team and its sub-teams.
  *
- * The engine pairs the n-th endpoint of a worker to another with the n-th one back, whoever asks for it: the other half of an endpoint may belong to the
+ * The engine pairs the n-th endpoint of a worker to another with the n-th one back: the other half of an endpoint may belong to the
  * program there, which closes it when it likes. So two ranks agree on an endpoint of which both halves belong to teams: each greets the other over
  * its endpoints, and makes one more when it is greeted over one that belongs to no team here, until a greeting comes over one that does. The lower rank
  * chooses it.
@@ -123,6 +123,11 @@ export class Members {
   share(): Members {
     this.#users += 1;
     return this;
+  }
+
+  /** Closes an endpoint over which a member does not answer, unless another team uses the endpoints of the worker. */
+  giveUp(endpoint: Endpoint): void {
+    this.#links.giveUp(endpoint);
   }
 
   /** Removes a team. */

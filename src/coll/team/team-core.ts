@@ -1,5 +1,6 @@
 /** The operations of a team in progress: their order, their messages, failures, and ranks that do not answer. Arguments are checked before. */
 
+import { AM_HEADER_BYTES_MAX } from '../../ucp/api/active-message.ts';
 import type { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
 import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
@@ -15,14 +16,14 @@ import { Operation, type OperationCall, type OperationHost } from './run/operati
 import type { Scratch } from './run/scratch.ts';
 import { discard, type HandlerWorker, keep, type Message, type TeamMessages, type TeamService } from './run/service.ts';
 import type { Part } from './run/slice-run.ts';
-import { mismatch, rankFailed, reportedBy, teamFailed, timedOut } from './wire/errors.ts';
+import { mismatch, rankFailed, reasonOf, reportedBy, teamFailed, textOf, timedOut } from './wire/errors.ts';
 import {
   describeSignature,
-  HEADER_BYTES,
   type Header,
   isCheck,
   isSame,
   Kind,
+  NO_OPERATION,
   restOf,
   type Signature,
   writeHeader,
@@ -37,18 +38,7 @@ const CHECK_NS = 20e6;
 const CHECK_NS_MAX = 1e9;
 /** Time after the end of a rank until operations that still need it fail: messages that it has sent before may be unread. */
 const LOSS_GRACE_NS = 20e6;
-/** The longest header of an active message. */
-const MESSAGE_MAX = 4096;
 const NO_BYTES = new Uint8Array(0);
-
-const NO_OPERATION: Signature = {
-  collective: 'barrier',
-  dtype: 'uint8',
-  op: undefined,
-  root: 0,
-  count: 0,
-  algorithm: 0,
-};
 
 /** The parts of a team. */
 export interface TeamParts {
@@ -80,7 +70,8 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   readonly amId: number;
   readonly parts: TeamParts;
   readonly requests: Set<Request> = new Set();
-  readonly hasFailed = false;
+  /** True once this rank has left: no message of the team itself is started any more. */
+  hasFailed = false;
   /** Why the team has failed. */
   failure: UcxError | undefined;
   isClosed = false;
@@ -90,7 +81,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   readonly #future: Map<number, Waiting[]> = new Map();
   readonly #history: Signature[] = [];
   readonly #marks: Map<Operation, number> = new Map();
-  readonly #packed: Uint8Array = new Uint8Array(MESSAGE_MAX);
+  readonly #packed: Uint8Array = new Uint8Array(AM_HEADER_BYTES_MAX);
   readonly #graces: Set<Timer> = new Set();
   /** Ranks that have left this team; {@link Members} knows whose connection has ended. */
   readonly #left: Map<number, Loss> = new Map();
@@ -279,21 +270,20 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     const { members, memberOf, service, size } = this.parts;
     this.#disarm();
     this.keys.close();
-    let untold = 0;
-    const end: EndNbx = () => {
-      untold -= 1;
-    };
+    const untold = new Set<Endpoint>();
     const header = this.#header(Kind.LEAVE, this.#next, NO_OPERATION);
     for (let rank = 0; rank < size; rank++) {
       const endpoints = rank === this.rank || this.isLost(rank) ? [] : members.endpointsTo(memberOf[rank]!);
       for (const endpoint of endpoints) {
-        untold += 1;
+        untold.add(endpoint);
+        const end: EndNbx = () => untold.delete(endpoint);
         this.#sendOver(endpoint, header, undefined, () => this.issue(this, (params) => endpoint.flushNbx(params), end));
       }
     }
     const isGivenUp = (): boolean => this.failure !== undefined || members.missing.length > 0;
-    await untilTold(this.parts, () => untold === 0, isGivenUp);
-    for (const request of [...this.requests]) request.cancel();
+    await untilTold(this.parts, () => untold.size === 0, isGivenUp);
+    this.hasFailed = true;
+    for (const endpoint of untold) members.giveUp(endpoint);
     members.unlisten(this.#onLost);
     members.leave();
     service.remove(this);
@@ -503,13 +493,4 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
       }
     }
   }
-}
-
-/** The fields of a message about a failure: its status, and the rank at fault. */
-function reasonOf({ status, details }: UcxError, rank: number): Pick<Header, 'status' | 'offset'> {
-  return { status, offset: Number(details['rank'] ?? rank) };
-}
-
-function textOf({ message }: UcxError): Uint8Array {
-  return new TextEncoder().encode(message).subarray(0, MESSAGE_MAX - HEADER_BYTES);
 }

@@ -2,6 +2,10 @@
 
 import { UcxError } from '../../../ucs/type/error.ts';
 import { Status, statusString } from '../../../ucs/type/status.ts';
+import type { Header } from './header.ts';
+
+/** The longest text of a message: more than any, and less than a header of an active message has room for. */
+const TEXT_MAX = 4000;
 
 /** The code of an error for the use of a team after its failure. */
 export const TEAM_FAILED = 'ERR_COLL_TEAM_FAILED';
@@ -57,4 +61,14 @@ export function teamFailed(failure: UcxError): UcxError {
     details: failure.details,
     cause: failure,
   });
+}
+
+/** The fields of a message about a failure: its status, and the rank at fault. */
+export function reasonOf({ status, details }: UcxError, rank: number): Pick<Header, 'status' | 'offset'> {
+  return { status, offset: Number(details['rank'] ?? rank) };
+}
+
+/** The text of a message about a failure, as far as it fits. */
+export function textOf({ message }: UcxError): Uint8Array {
+  return new TextEncoder().encode(message).subarray(0, TEXT_MAX);
 }

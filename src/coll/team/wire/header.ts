@@ -45,6 +45,16 @@ export interface Signature {
   readonly algorithm: number;
 }
 
+/** The signature in messages that are not about an operation. */
+export const NO_OPERATION: Signature = {
+  collective: 'barrier',
+  dtype: 'uint8',
+  op: undefined,
+  root: 0,
+  count: 0,
+  algorithm: 0,
+};
+
 /** The fields of a message. */
 export interface Header {
   kind: Kind;
