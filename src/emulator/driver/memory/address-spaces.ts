@@ -35,25 +35,20 @@ export class AddressSpaces {
     if (open === undefined || !isThere(open.space)) {
       const space = openSpace(tid);
       if (space === undefined) return undefined;
-      if (open !== undefined) drop(open);
-      open = { space, users: 1 };
+      open = { space, users: 0 };
       this.#known.set(process, open);
     }
     const used = open;
     used.users += 1;
-    return { space: used.space, release: () => drop(used) };
+    return { space: used.space, release: () => this.#release(process, used) };
   }
 
-  /** Closes those without pinned memory, and the others when theirs is unpinned. */
-  close(): void {
-    for (const open of this.#known.values()) drop(open);
-    this.#known.clear();
+  #release(process: number, open: OpenSpace): void {
+    open.users -= 1;
+    if (open.users > 0) return;
+    if (this.#known.get(process) === open) this.#known.delete(process);
+    close(open.space);
   }
-}
-
-function drop(open: OpenSpace): void {
-  open.users -= 1;
-  if (open.users === 0) close(open.space);
 }
 
 function openSpace(tid: number): number | undefined {

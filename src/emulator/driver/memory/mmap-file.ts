@@ -58,7 +58,7 @@ export class MmapFile {
 
   /** A process is about to map it. */
   addProcess(pid: number): void {
-    if (!this.#earlier.has(pid)) this.#earlier.set(pid, new Set(this.#mappingsIn(pid)));
+    if (!this.#earlier.has(pid)) this.#earlier.set(pid, new Set(mapsOf(pid).filter((line) => this.#isMapping(line))));
   }
 
   /** Whether any buffer is mapped. */
@@ -73,26 +73,32 @@ export class MmapFile {
   }
 
   #ranges(): readonly Range[] {
-    const lines = [...this.#earlier].flatMap(([pid, earlier]) =>
-      this.#mappingsIn(pid).filter((line) => !earlier.has(line)),
-    );
-    return lines.map((line) => {
-      const [addresses = '', , offset] = line.split(' ');
-      const [from, to] = addresses.split('-').map((address) => BigInt(`0x${address}`));
-      const start = BigInt(`0x${offset}`);
-      return { start, end: start + to! - from! };
-    });
+    const ranges: Range[] = [];
+    for (const [pid, earlier] of this.#earlier) {
+      const lines = mapsOf(pid);
+      if (lines.length === 0) this.#earlier.delete(pid);
+      for (const line of lines) if (this.#isMapping(line) && !earlier.has(line)) ranges.push(rangeOf(line));
+    }
+    return ranges;
   }
 
-  /** The lines of /proc for the mappings of the device node in a process. */
-  #mappingsIn(pid: number): readonly string[] {
-    return mapsOf(pid).filter((line) => line.includes(this.#inode));
+  /** Whether a line of /proc is about a mapping of the device node. */
+  #isMapping(line: string): boolean {
+    return line.includes(this.#inode);
   }
 
   /** Closes the file; mappings of it stay. */
   close(): void {
     close(this.fd);
   }
+}
+
+/** What a line of /proc has mapped: addresses, permissions, offset in the file. */
+function rangeOf(line: string): Range {
+  const [addresses = '', , offset] = line.split(' ');
+  const [from, to] = addresses.split('-').map((address) => BigInt(`0x${address}`));
+  const start = BigInt(`0x${offset}`);
+  return { start, end: start + to! - from! };
 }
 
 /** The lines of /proc/<pid>/maps; none for a process that has ended. Only running threads have them, and the first one may have ended. */

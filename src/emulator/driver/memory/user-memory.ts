@@ -114,9 +114,8 @@ export class UserMemory {
     return pinForeignPages(this.#spaces, [this.callingProcess, this.caller], address, byteLength, this.foreignPages);
   }
 
-  /** Releases the scratch memory, and address spaces as soon as nothing of them is pinned. */
+  /** Releases the scratch memory. */
   close(): void {
-    this.#spaces.close();
     this.#scratch?.free();
     this.#scratch = undefined;
   }
