@@ -26,8 +26,8 @@ export interface ParentChannel {
 }
 
 /**
- * Serves the exchanges of forked children, one after the other. An exchange does not wait for children that have ended, or have not started, so that the others can make a new
- * team; if the others expect more ranks, they detect that some are missing.
+ * Serves the exchanges of forked children, one after the other. An exchange does not wait for children that have ended, or have not started, so that the
+ * others can make a new team; if the others expect more ranks, they detect that some are missing.
  * @param children all ranks, in any order
  */
 export function serveForked(children: readonly ChildProcess[]): void {

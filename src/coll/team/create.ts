@@ -1,7 +1,7 @@
 /** Creates teams: options, the exchange, connections, and the estimates of their costs. */
 
 import { hostname } from 'node:os';
-import { AM_IDS } from '../../ucp/api/active-message.ts';
+import { checkAmId } from '../../ucp/api/active-message.ts';
 import { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
 import type { Context } from '../../ucp/api/context.ts';
 import type { MemoryHandle } from '../../ucp/api/operation/memory.ts';
@@ -119,9 +119,7 @@ function checkTeamOptions(worker: Worker, options: TeamOptions): TeamOptions {
   if (node !== undefined && (typeof node !== 'string' || node.length > NODE_MAX)) {
     throw invalidParam('node', `must be a text of at most ${NODE_MAX} characters`, node);
   }
-  if (!Number.isInteger(amId) || amId < 0 || amId >= AM_IDS) {
-    throw invalidParam('amId', `must be an integer from 0 to ${AM_IDS - 1}`, amId);
-  }
+  checkAmId(amId, 'amId');
   checkTimeoutMs(timeoutMs, 0);
   if (worker.closed) throw statusError(Status.INVALID_PARAM, 'create a team of a closed worker');
   return options;

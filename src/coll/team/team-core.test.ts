@@ -9,7 +9,7 @@ import type { EndNbx, StartNbx } from './run/issuer.ts';
 import { Scratch } from './run/scratch.ts';
 import type { Message } from './run/service.ts';
 import { TeamCore, type TeamParts } from './team-core.ts';
-import { HEADER_BYTES, type Header, Kind, writeHeader } from './wire/header.ts';
+import { HEADER_BYTES, type Header, Kind, NO_OPERATION, writeHeader } from './wire/header.ts';
 
 const GRACE_NS = 20e6;
 
@@ -47,15 +47,8 @@ function openFailing(): {
   ends[0]!(Status.CONNECTION_RESET, undefined);
   const receive = (kind: Kind, text = ''): void => {
     const rest = new TextEncoder().encode(text);
-    const signature = {
-      collective: 'barrier',
-      dtype: 'uint8',
-      op: undefined,
-      root: 0,
-      count: 0,
-      algorithm: 0,
-    } as const;
-    const fields = { sequence: 0, from: 1, slice: 0, round: 0, signature, byteLength: 0, offset: 1 };
+    const place = { sequence: 0, from: 1, slice: 0, round: 0 };
+    const fields = { ...place, signature: NO_OPERATION, byteLength: 0, offset: 1 };
     const header: Header = { ...fields, kind, team: 1, status: Status.CANCELED };
     const bytes = writeHeader(new Uint8Array(HEADER_BYTES + rest.byteLength), header, rest);
     core.onMessage(header, { header: bytes, isView: true } as Message);

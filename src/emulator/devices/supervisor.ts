@@ -124,12 +124,13 @@ export class Supervisor {
    */
   #isAttribute(fileSystem: string): boolean {
     if (this.#host.isServed(fileSystem)) return true;
-    if (BigInt(deviceNumber(...numbersOf(fileSystem))) === deviceOfPath('/sys')) return false;
+    let path: string;
     try {
-      return readlinkSync(`/proc/${this.#listener.tid}/fd/${this.#fd}`).startsWith('/sys/');
+      path = readlinkSync(`/proc/${this.#listener.tid}/fd/${this.#fd}`);
     } catch {
       return false; // Closed by another thread: the call fails by itself.
     }
+    return path.startsWith('/sys/') && BigInt(deviceNumber(...numbersOf(fileSystem))) !== deviceOfPath('/sys');
   }
 
   #fstat({ device, fileSystem }: Descriptor): void {

@@ -176,19 +176,17 @@ export function populateWritable(address: number, byteLength: number): boolean {
   const result = madvise(address, byteLength, MadviseAdvice.POPULATE_WRITE);
   // The answer of the kernel for pages that are not writable, and of kernels before 5.14 for the advice.
   const isUnknown = result === -Errno.EINVAL;
-  return isUnknown ? isMappedWritable('self', address, byteLength) && isReadable(address, byteLength) : result === 0;
+  return isUnknown
+    ? isProcessMemoryWritable(process.pid, address, byteLength) && isReadable(address, byteLength)
+    : result === 0;
 }
 
 /**
- * True if memory of another process can be accessed and written: its mappings allow writing, and it is readable as in {@link isProcessMemoryReadable}. The cost
- * depends on the number of mappings of the process, about 0.5 us for each.
+ * True if the mappings of a process that are listed in /proc cover a range without a hole, and allow writing. Accesses no page. The cost depends on the number
+ * of mappings of the process.
+ * @param pid the process, or a thread of it that runs
  */
 export function isProcessMemoryWritable(pid: number, address: number, byteLength: number): boolean {
-  return isMappedWritable(pid, address, byteLength) && isProcessMemoryReadable(pid, address, byteLength);
-}
-
-/** Whether the mappings of a range that are listed in /proc are without a hole and writable. */
-function isMappedWritable(pid: number | 'self', address: number, byteLength: number): boolean {
   let maps: string;
   try {
     maps = readFileSync(`/proc/${pid}/maps`, 'latin1');

@@ -9,10 +9,10 @@ import type { Request, RequestParams } from './operation/request.ts';
 /** Number of handler ids: valid ids are below it. */
 export const AM_IDS = 65_536;
 
-/** Checks the id of an active message. @throws UcxError ERR_INVALID_PARAM */
-export function checkAmId(id: number): void {
+/** Checks the id of an active message. @param argument its name in the error @throws UcxError ERR_INVALID_PARAM */
+export function checkAmId(id: number, argument = 'id'): void {
   if (!Number.isInteger(id) || id < 0 || id >= AM_IDS) {
-    throw invalidParam('id', `must be an integer from 0 to ${AM_IDS - 1}`, id);
+    throw invalidParam(argument, `must be an integer from 0 to ${AM_IDS - 1}`, id);
   }
 }
 

@@ -47,7 +47,7 @@ export class LinearDma {
   #source = 0;
   #destination = 0;
   #sourceMemory: PhysicalMemory;
-  /** The processes of both addresses, 0 for this one. */
+  /** The address spaces of both addresses. */
   #sourceSpace: number = DIRECT;
   #destinationSpace: number = DIRECT;
 
