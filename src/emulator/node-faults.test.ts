@@ -258,7 +258,7 @@ describe('injected faults', () => {
     node.inject(0, { kind: 'malfunction' });
     expect(submit(8).result).toBe(-Errno.EBUSY);
     expect(errnoOf(() => node.openControl(0))).toBe(Errno.EPERM);
-    expect(node.attribute(0, 'status')).toBe('disabled');
+    expect(node.attribute(0, 'status')).toBe('Disabled');
     client.close();
     expect(errnoOf(() => node.open(0))).toBe(Errno.EPERM);
     node.inject(0, { kind: 'recover' });

@@ -46,7 +46,7 @@ describe('the cards of a node', () => {
       'hard_reset_cnt',
     ];
     for (const name of names) expect(node.attribute(0, name)).not.toBeUndefined();
-    expect(node.attribute(0, 'status')).toBe('operational');
+    expect(node.attribute(0, 'status')).toBe('Operational');
     node.close();
     node.close();
     expect(node.cards()).toEqual([]);

@@ -110,7 +110,7 @@ export class EmulatedNode implements DriverNode {
 
   attribute(minor: number, name: string): string | undefined {
     const card = this.#closed ? undefined : this.#cards[minor];
-    return card === undefined || card.removed ? undefined : readCardAttribute(card, name);
+    return card === undefined ? undefined : readCardAttribute(card, name);
   }
 
   /**

@@ -206,6 +206,10 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
       writeFileSync(addr, '0x10\n');
       expect(readFileSync(addr, 'utf8')).toBe('0x0000000000000010\n');
       expect(Number(readFileSync(join(place, 'sys/class/hwmon/hwmon100/temp1_input'), 'utf8'))).toBeGreaterThan(0);
+      const resets = join(place, 'sys/class/accel/accel0/device/hard_reset');
+      writeFileSync(resets, '1\n');
+      expect(readFileSync(`${resets}_cnt`, 'utf8')).toBe('1\n');
+      expect(() => writeFileSync(resets, 'x')).toThrow('EINVAL');
       const { stdout, stderr } = spawnSync('python3', [PYTHON, 'refused', place], { encoding: 'utf8' });
       expect([stdout, stderr]).toEqual(['done\n', '']);
       expect(readFileSync(`${socket}.log`, 'utf8')).toContain(

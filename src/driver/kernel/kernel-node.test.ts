@@ -151,7 +151,7 @@ describe('attributes and life', () => {
       ...machine,
       log: createLog('driver', LogLevel.DIAG, (_level, _name, message) => lines.push(message)),
     });
-    expect(node.attribute(0, 'status')).toBe('operational');
+    expect(node.attribute(0, 'status')).toBe('Operational');
     expect(node.attribute(0, 'fw_os_ver')).toBe('1.22.1-fw');
     expect(node.attribute(0, 'eeprom')).toBeUndefined();
     expect(node.attribute(0, 'cpld_ver')).toBeUndefined();

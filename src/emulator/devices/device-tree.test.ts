@@ -42,7 +42,7 @@ it('is found by the discovery of real cards, and its links lead somewhere', () =
   expect(kernel.cards().map(places)).toEqual(node.cards().map(places));
   expect(kernel.emulated).toBe(true);
   for (const { minor } of node.cards()) {
-    expect(kernel.attribute(minor, 'status')).toBe('operational');
+    expect(kernel.attribute(minor, 'status')).toBe('Operational');
     expect(kernel.temperature(minor)).toBeGreaterThan(0);
     expect(readFileSync(join(root, `sys/dev/char/261:${2 * minor + 1}/dev`), 'utf8')).toBe(`261:${2 * minor + 1}\n`);
   }

@@ -7,7 +7,12 @@ import { EMULATED_DRIVER_VERSION } from '../../driver/port.ts';
 import { Errno } from '../../sys/index.ts';
 import { PCI_VENDOR_HABANALABS } from '../../uapi/index.ts';
 import type { CardPlace } from '../config/card-places.ts';
-import { CARD_ATTRIBUTES, PCI_REVISION } from '../driver/base/card-attributes.ts';
+import {
+  CARD_ATTRIBUTES,
+  PCI_REVISION,
+  readCardAttribute,
+  writeCardAttribute,
+} from '../driver/base/card-attributes.ts';
 import { sensorFiles } from '../driver/base/sensors.ts';
 import type { EmulatedNode } from '../node.ts';
 
@@ -96,7 +101,7 @@ export class DeviceTree {
   /** A file of a folder; undefined if there is none, and for device nodes of cards that were removed. */
   lookup(folder: Folder, name: string): TreeNode | undefined {
     const found = folder.children.get(name);
-    return found?.kind === 'device' && this.#node.attribute(found.minor, 'status') === undefined ? undefined : found;
+    return found?.kind === 'device' && this.#node.card(found.minor).removed ? undefined : found;
   }
 
   #addCard(place: CardPlace): void {
@@ -148,7 +153,12 @@ export class DeviceTree {
   }
 
   #attributes(folder: string, minor: number): void {
-    for (const name of CARD_ATTRIBUTES) this.#text(`${folder}/${name}`, () => this.#node.attribute(minor, name));
+    const card = this.#node.card(minor);
+    for (const { name, readable, writable } of CARD_ATTRIBUTES) {
+      const read = (): string | undefined => readCardAttribute(card, name);
+      const write = (text: string): number => writeCardAttribute(card, name, text);
+      this.#text(`${folder}/${name}`, readable ? read : undefined, writable ? write : undefined);
+    }
   }
 
   /** A file of sysfs with one line; its text is undefined once the card was removed. */

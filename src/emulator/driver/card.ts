@@ -20,6 +20,7 @@ import type { DmaEngines } from '../device/engine/dma-engines.ts';
 import { GaudiDevice } from '../device/gaudi-device.ts';
 import { CardTraffic, type LinkTraffic } from '../device/memory/traffic.ts';
 import { FaultPlan } from '../faults/fault-plan.ts';
+import { CardLimits } from './base/card-limits.ts';
 import type { CardPort, OpenRecord } from './base/card-port.ts';
 import { CsCounters } from './base/cs-counters.ts';
 import type { DmabufRegistry } from './base/dmabuf.ts';
@@ -83,6 +84,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   readonly eventCounts: Map<number, number> = new Map();
   /** The debugfs files of the card. */
   readonly debugFs: DebugFs;
+  readonly limits: CardLimits;
   readonly #log: Log;
   /** Rejected submissions of closed contexts. */
   readonly #closedDrops: CsCounters = new CsCounters();
@@ -101,6 +103,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     this.links = links;
     this.profile = config.profile;
     this.config = config;
+    this.limits = new CardLimits(config.profile.name);
     this.#log = config.log.child(`card${place.minor}`);
     this.dmabufs = dmabufs;
     this.#engines = engines;
@@ -223,24 +226,32 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   }
 
   /**
-   * A hard reset: everything in flight is aborted and the card is usable again. HBM contents are lost on a real card; here they stay.
-   * With a registered event fd it is postponed until the user closes the file or the watchdog expires; further faults until then have no effect.
+   * A hard reset after a fault. With a registered event fd it is postponed until the user closes the file or the watchdog expires; further faults until then
+   * have no effect (hl_device_cond_reset).
    */
   hardReset(reason: string, timedOut?: Submission): void {
     if (this.#status === HL_DEVICE_STATUS.IN_RESET) return;
-    this.#log.info(`hard reset: ${reason}`);
-    this.#file?.context.submissions.abort(timedOut);
     const notified = [...this.notifiers].some((notifier) => notifier.registered);
     if (this.#file === undefined || !(notified || this.releasePending)) {
-      this.#reset();
+      this.resetNow(reason, timedOut);
       return;
     }
+    this.#log.info(`hard reset when the file is closed: ${reason}`);
+    this.#file.context.submissions.abort(timedOut);
     this.notify(HL_NOTIFIER_EVENT.DEVICE_RESET);
     if (!this.releasePending) {
       this.releasePending = true;
       this.#watchdog = this.config.clock.setTimer(this.releaseWatchdogNs, () => this.#reset());
     }
     this.waiters.wakeAll();
+  }
+
+  /** A hard reset: everything in flight is aborted and the card is usable again. HBM contents are lost on a real card; here they stay. */
+  resetNow(reason: string, timedOut?: Submission): void {
+    if (this.#status === HL_DEVICE_STATUS.IN_RESET) return;
+    this.#log.info(`hard reset: ${reason}`);
+    this.#file?.context.submissions.abort(timedOut);
+    this.#reset();
   }
 
   /** The firmware stops answering: the driver resets the card at the next heartbeat. */

@@ -17,6 +17,7 @@ import {
   type UnixListener,
   type UnixSocket,
 } from '../../sys/index.ts';
+import { HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
 import { UnauthenticatedPeers } from '../../ucs/datastruct/unauthenticated-peers.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
@@ -290,7 +291,7 @@ export class NodeServer {
     const { place, context, device } = card;
     return {
       ...place,
-      status: this.node.attribute(minor, 'status') ?? 'removed',
+      status: card.removed ? 'removed' : (HL_DEVICE_STATUS_TEXT.get(card.status) ?? 'unknown'),
       owner: context?.userMemory.owner ?? null,
       dramUsedBytes: card.dramUsedBytes,
       dramBytes: device.hbm.byteLength,

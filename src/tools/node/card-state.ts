@@ -27,7 +27,7 @@ export function stateOf(control: ControlDevice): string {
 
 /** State of a card that cannot be opened: that of sysfs unless the card is operational, else the meaning of the errno. */
 export function stateOfRefusal(node: DriverNode, minor: number, { message, details }: UcxError): string {
-  const state = node.attribute(minor, 'status');
+  const state = node.attribute(minor, 'status')?.toLowerCase();
   if (state !== undefined && state !== OPERATIONAL) return state;
   return REFUSALS[String(details['errno'])] ?? message;
 }

@@ -99,7 +99,7 @@ function cardOf(node: DriverNode, entries: readonly CardEntry[], entry: CardEntr
     thermalThrottleNs: card?.thermalThrottleNs,
     hasPendingRows: card?.hasPendingRows,
     hardResets: card?.hardResets ?? numberOf(node.attribute(minor, 'hard_reset_cnt')),
-    computeResets: card?.computeResets ?? numberOf(node.attribute(minor, 'soft_reset_cnt')),
+    computeResets: card?.computeResets,
     ports: card?.ports,
     links: entries.map((other) => (other === entry ? undefined : linksTo(card?.ports, other.busId))),
     pid,

@@ -67,8 +67,7 @@ describe('smi', () => {
       clk_cur_freq_mhz: '1300',
       clk_max_freq_mhz: '1650',
       hard_reset_cnt: '2',
-      soft_reset_cnt: '0',
-      status: 'in reset',
+      status: 'In reset',
     })) {
       machine.write(`${folder}/${name}`, `${text}\n`);
     }

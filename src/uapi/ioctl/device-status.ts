@@ -16,7 +16,10 @@ export const HL_DEVICE_STATUS = {
   IN_RESET_AFTER_DEVICE_RELEASE: 5,
 } as const;
 
-/** Text of the sysfs attribute `status` for each state (`hdev->status`, drivers/accel/habanalabs/common/device.c). */
+/**
+ * The driver's text for each state (`hdev->status`, drivers/accel/habanalabs/common/habanalabs_drv.c). Its sysfs attribute `status` begins with an upper-case
+ * letter (status_show, sysfs.c).
+ */
 export const HL_DEVICE_STATUS_TEXT: ReadonlyMap<number, string> = new Map([
   [HL_DEVICE_STATUS.OPERATIONAL, 'operational'],
   [HL_DEVICE_STATUS.IN_RESET, 'in reset'],

@@ -1,10 +1,14 @@
 /**
- * The sysfs attributes of a card (Documentation/ABI/testing/sysfs-driver-habanalabs), for reading.
+ * The sysfs attributes of a card: their texts, and the effects of writes. It does not serve them as files.
+ *
+ * Source: drivers/accel/habanalabs/common/sysfs.c, Linux 6.12. `soft_reset` and `soft_reset_cnt` are those of inference cards (allow_inference_soft_reset),
+ * which Gaudi is not; `eeprom` is not emulated.
  */
 
-import { type AsicName, HL_DEVICE_STATUS_TEXT } from '../../../uapi/index.ts';
+import { Errno } from '../../../sys/index.ts';
+import { type AsicName, HL_DEVICE_STATUS, HL_DEVICE_STATUS_TEXT } from '../../../uapi/index.ts';
 import type { CardPort } from './card-port.ts';
-import { CLOCK_MHZ } from './clock-rates.ts';
+import { parseNumber } from './kstrto.ts';
 
 /** Version reported by the emulated firmware. */
 export const FIRMWARE_VERSION = 'gaudi-ucx-emulator-fw-1.22.0-sec-11';
@@ -12,40 +16,97 @@ export const FIRMWARE_VERSION = 'gaudi-ucx-emulator-fw-1.22.0-sec-11';
 export const PCI_REVISION = 1;
 /** Version of a firmware component where only a number is shown. */
 const COMPONENT_VERSION = '0x00000001';
-/** Power limits in microwatts: those of the OAM cards of each generation. */
-const MAX_POWER_UW: Readonly<Record<AsicName, number>> = { gaudi: 350e6, gaudi2: 600e6, gaudi3: 900e6 };
-
 const DEVICE_TYPE: Readonly<Record<AsicName, string>> = { gaudi: 'GAUDI', gaudi2: 'GAUDI2', gaudi3: 'GAUDI3' };
 
-const READERS: Readonly<Record<string, (card: CardPort) => string>> = {
-  armcp_kernel_ver: () => 'Linux gaudi-ucx-emulator 5.10.18',
-  armcp_ver: () => FIRMWARE_VERSION,
-  clk_cur_freq_mhz: ({ profile }) => String(CLOCK_MHZ[profile.name].current),
-  clk_max_freq_mhz: ({ profile }) => String(CLOCK_MHZ[profile.name].max),
-  cpld_ver: () => COMPONENT_VERSION,
-  cpucp_kernel_ver: () => 'Linux gaudi-ucx-emulator 5.10.18',
-  cpucp_ver: () => FIRMWARE_VERSION,
-  device_type: ({ profile }) => DEVICE_TYPE[profile.name],
-  fuse_ver: () => '00P1-HL2080A0-14-P64W99-07-07-07',
-  fw_os_ver: () => FIRMWARE_VERSION,
-  hard_reset_cnt: ({ hardResets }) => String(hardResets),
-  max_power: ({ profile }) => String(MAX_POWER_UW[profile.name]),
-  module_id: ({ place }) => String(place.moduleId),
-  parent_device: ({ place }) => place.busId,
-  pci_addr: ({ place }) => place.busId,
-  preboot_btl_ver: () => FIRMWARE_VERSION,
-  security_enabled: () => '0',
-  soft_reset_cnt: ({ computeResets }) => String(computeResets),
-  status: ({ status }) => HL_DEVICE_STATUS_TEXT.get(status) ?? 'unknown',
-  thermal_ver: () => COMPONENT_VERSION,
-  uboot_ver: () => 'U-Boot gaudi-ucx-emulator 2021.04',
-  vrm_ver: () => COMPONENT_VERSION,
+const U64_MAX = 0xffff_ffff_ffff_ffffn;
+
+/** The card as its attributes use it. */
+export interface AttributeCard extends CardPort {
+  /** Resets the card at once, whatever its user has registered for. */
+  resetNow(reason: string): void;
+}
+
+/** An attribute. */
+interface Attribute {
+  /** Its text; undefined if it cannot be read now (ENODEV). Omitted for a write-only attribute. */
+  readonly read?: (card: AttributeCard) => string | undefined;
+  /** Takes a number. Omitted for a read-only attribute. */
+  readonly write?: (card: AttributeCard, value: bigint) => void;
+  /** It exists while the card is operational; else reading and writing fails with ENODEV. */
+  readonly ofOperational?: boolean;
+}
+
+const constant = (text: string): Attribute => ({ read: () => text });
+
+const ATTRIBUTES: Readonly<Record<string, Attribute>> = {
+  armcp_kernel_ver: constant('Linux gaudi-ucx-emulator 5.10.18'),
+  armcp_ver: constant(FIRMWARE_VERSION),
+  clk_cur_freq_mhz: { read: ({ limits }) => String(limits.clockMhz), ofOperational: true },
+  clk_max_freq_mhz: {
+    read: ({ limits }) => String(limits.maxClockMhz),
+    write: ({ limits }, value) => limits.setMaxClock(value),
+    ofOperational: true,
+  },
+  cpld_ver: constant('0x0000000000000001'),
+  cpucp_kernel_ver: constant('Linux gaudi-ucx-emulator 5.10.18'),
+  cpucp_ver: constant(FIRMWARE_VERSION),
+  device_type: { read: ({ profile }) => DEVICE_TYPE[profile.name] },
+  fuse_ver: constant('00P1-HL2080A0-14-P64W99-07-07-07'),
+  fw_os_ver: constant(FIRMWARE_VERSION),
+  hard_reset: { write: (card) => card.resetNow('hard_reset was written') },
+  hard_reset_cnt: { read: ({ hardResets }) => String(hardResets) },
+  max_power: {
+    read: ({ limits }) => String(limits.maxPowerUw),
+    write: ({ limits }, value) => limits.setMaxPower(value),
+    ofOperational: true,
+  },
+  module_id: { read: ({ place }) => String(place.moduleId) },
+  parent_device: { read: ({ place }) => place.busId },
+  pci_addr: { read: ({ place }) => place.busId },
+  preboot_btl_ver: constant(FIRMWARE_VERSION),
+  security_enabled: constant('0'),
+  status: { read: ({ status }) => capitalized(HL_DEVICE_STATUS_TEXT.get(status) ?? 'unknown') },
+  thermal_ver: constant(COMPONENT_VERSION),
+  uboot_ver: constant('U-Boot gaudi-ucx-emulator 2021.04'),
+  vrm_ver: constant('0x01'),
 };
 
-/** The names of the readable attributes. */
-export const CARD_ATTRIBUTES: readonly string[] = Object.keys(READERS);
+/** The names of the attributes, with what a program may do with their files. */
+export const CARD_ATTRIBUTES: readonly {
+  readonly name: string;
+  readonly readable: boolean;
+  readonly writable: boolean;
+}[] = Object.entries(ATTRIBUTES).map(([name, { read, write }]) => ({
+  name,
+  readable: read !== undefined,
+  writable: write !== undefined,
+}));
 
-/** The value of an attribute without the trailing newline; undefined for a name that the driver does not have or that is not readable. */
-export function readCardAttribute(card: CardPort, name: string): string | undefined {
-  return Object.hasOwn(READERS, name) ? READERS[name]!(card) : undefined;
+/** The text of an attribute without the trailing newline; undefined for a name that the driver does not have, and for one that cannot be read now. */
+export function readCardAttribute(card: AttributeCard, name: string): string | undefined {
+  const attribute = Object.hasOwn(ATTRIBUTES, name) ? ATTRIBUTES[name]! : undefined;
+  return attribute === undefined || !isThere(card, attribute) ? undefined : attribute.read?.(card);
+}
+
+/**
+ * Writes to an attribute, in one call.
+ * @returns 0; or a negative errno: EINVAL for text that is no number of 64 bits, ENODEV while it cannot be written
+ */
+export function writeCardAttribute(card: AttributeCard, name: string, text: string): number {
+  const attribute = ATTRIBUTES[name]!;
+  if (!isThere(card, attribute)) return -Errno.ENODEV;
+  const value = parseNumber(text, 0, U64_MAX);
+  if (typeof value === 'number') return -Errno.EINVAL;
+  attribute.write!(card, value);
+  return 0;
+}
+
+function isThere({ removed, status }: AttributeCard, { ofOperational }: Attribute): boolean {
+  if (removed) return false;
+  return !ofOperational || status === HL_DEVICE_STATUS.OPERATIONAL || status === HL_DEVICE_STATUS.IN_DEVICE_CREATION;
+}
+
+/** As scripts for the first versions of the driver expect it. */
+function capitalized(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }

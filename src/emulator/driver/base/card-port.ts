@@ -9,6 +9,7 @@ import type { LinkTable } from '../../config/link-table.ts';
 import type { NodeConfig } from '../../config/node-config.ts';
 import type { GaudiDevice } from '../../device/gaudi-device.ts';
 import type { FaultPlan } from '../../faults/fault-plan.ts';
+import type { CardLimits } from './card-limits.ts';
 import type { CsCounters } from './cs-counters.ts';
 import type { DmabufRegistry } from './dmabuf.ts';
 import type { ErrorRecords } from './error-records.ts';
@@ -38,6 +39,8 @@ export interface CardPort {
   /** The dma-bufs of the node. */
   readonly dmabufs: DmabufRegistry;
   readonly openRecord: OpenRecord;
+  /** The clock and the power limit, which programs may lower. */
+  readonly limits: CardLimits;
   readonly status: HlDeviceStatus;
   /** Whether the primary node is open. */
   readonly hasContext: boolean;

@@ -9,8 +9,9 @@ import { Errno } from '../../../sys/index.ts';
 import { HL_DEVICE_STATUS, type HlDeviceStatus, reportedDramBase } from '../../../uapi/index.ts';
 import type { CardPort } from '../base/card-port.ts';
 import { HARDWARE_EVENT_REGISTER } from '../base/hardware-events.ts';
+import { parseNumber } from '../base/kstrto.ts';
 import { engineStatusText } from '../ioctl/info-state.ts';
-import { DeviceWindow, parseNumber } from './debugfs-values.ts';
+import { DeviceWindow } from './device-window.ts';
 
 const U8_MAX = 0xffn;
 const U32_MAX = 0xffff_ffffn;
@@ -29,7 +30,8 @@ export interface DebugFsCard extends CardPort {
   /** Nanoseconds within which the user has to close the file after a fault, before the card resets. */
   releaseWatchdogNs: number;
   setStatus(status: HlDeviceStatus): void;
-  hardReset(reason: string): void;
+  /** Resets the card at once, whatever its user has registered for. */
+  resetNow(reason: string): void;
   /** The firmware stops answering: the driver notices it at its next heartbeat. */
   loseHeartbeat(): void;
   /** An event of the hardware, which its firmware reports. */
@@ -212,7 +214,7 @@ export class DebugFs {
     if (this.#inReset) return 0;
     return onNumber(parseNumber(text, 10, U32_MAX), (value) => {
       this.#stopOnError = value === 0n ? 0 : 1;
-      this.#card.hardReset('stop_on_err was written');
+      this.#card.resetNow('stop_on_err was written');
     });
   }
 

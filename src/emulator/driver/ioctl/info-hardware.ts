@@ -19,7 +19,6 @@ import {
   reportedDramSize,
 } from '../../../uapi/index.ts';
 import { FIRMWARE_VERSION, PCI_REVISION } from '../base/card-attributes.ts';
-import { CLOCK_MHZ } from '../base/clock-rates.ts';
 import { always, encode, type InfoOps, type InfoRequest, operational } from './info-op.ts';
 
 const ARGS = HL_INFO_ARGS.words;
@@ -94,8 +93,8 @@ function syncManager({ card, words }: InfoRequest): Uint8Array | number {
 }
 
 function clockRate({ card }: InfoRequest): Uint8Array {
-  const { current, max } = CLOCK_MHZ[card.profile.name];
-  return encode(HL_INFO_CLK_RATE, { cur_clk_rate_mhz: current, max_clk_rate_mhz: max });
+  const { clockMhz, maxClockMhz } = card.limits;
+  return encode(HL_INFO_CLK_RATE, { cur_clk_rate_mhz: clockMhz, max_clk_rate_mhz: maxClockMhz });
 }
 
 /** The driver maps indices to those of the firmware, and rejects others (get_used_pll_index). */

@@ -1,8 +1,7 @@
 /**
- * Values of debugfs files: parses the numbers that programs write, as the kernel does, and accesses device memory at addresses of the card. The files are
- * in debugfs.ts.
+ * Device memory and registers at addresses of the card, as debugfs accesses them. The files are in debugfs.ts.
  *
- * Source: drivers/accel/habanalabs/common/debugfs.c, Linux 6.12; kstrtoull of lib/kstrtox.c.
+ * Source: drivers/accel/habanalabs/common/debugfs.c, Linux 6.12.
  */
 
 import { allocateScratch, Errno } from '../../../sys/index.ts';
@@ -14,27 +13,6 @@ import type { PhysicalMemory } from '../../device/memory/physical-memory.ts';
 const BITS_32 = 32n;
 /** Maximum number of bytes that one step of a copy moves. */
 const COPY_BYTES = 32_768;
-
-/**
- * Parses a number as kstrtoull does: digits of the base, one newline at the end. Base 0: `0x` for hexadecimal, a leading 0 for octal. The text ends at a
- * NUL, which C programs write with it.
- * @param max the largest value
- * @returns the number; or -EINVAL for other text, -ERANGE for a larger one
- */
-export function parseNumber(text: string, base: 0 | 10 | 16, max: bigint): bigint | number {
-  const end = text.indexOf('\0');
-  const string = end < 0 ? text : text.slice(0, end);
-  const trimmed = string.endsWith('\n') ? string.slice(0, -1) : string;
-  const digits = trimmed.startsWith('+') ? trimmed.slice(1) : trimmed;
-  const isHex = base !== 10 && /^0x/i.test(digits);
-  const isOctal = base === 0 && !isHex && /^0./.test(digits);
-  const rest = isHex ? digits.slice(2) : digits;
-  const pattern = isHex || base === 16 ? /^[0-9a-f]+$/i : isOctal ? /^[0-7]+$/ : /^[0-9]+$/;
-  if (!pattern.test(rest)) return -Errno.EINVAL;
-  const prefix = isHex || base === 16 ? '0x' : isOctal ? '0o' : '';
-  const value = BigInt(prefix + rest);
-  return value > max ? -Errno.ERANGE : value;
-}
 
 /** Device memory and registers as the driver accesses them: at addresses of the card, those of physical device memory included. */
 export class DeviceWindow {

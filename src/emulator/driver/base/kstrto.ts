@@ -1,0 +1,28 @@
+/**
+ * Numbers as text that programs write to files of sysfs and debugfs, parsed as the kernel does.
+ *
+ * Source: kstrtoull of lib/kstrtox.c, Linux 6.12.
+ */
+
+import { Errno } from '../../../sys/index.ts';
+
+/**
+ * Parses a number as kstrtoull does: digits of the base, one newline at the end. Base 0: `0x` for hexadecimal, a leading 0 for octal. The text ends at a
+ * NUL, which C programs write with it.
+ * @param max the largest value
+ * @returns the number; or -EINVAL for other text, -ERANGE for a larger one
+ */
+export function parseNumber(text: string, base: 0 | 10 | 16, max: bigint): bigint | number {
+  const end = text.indexOf('\0');
+  const string = end < 0 ? text : text.slice(0, end);
+  const trimmed = string.endsWith('\n') ? string.slice(0, -1) : string;
+  const digits = trimmed.startsWith('+') ? trimmed.slice(1) : trimmed;
+  const isHex = base !== 10 && /^0x/i.test(digits);
+  const isOctal = base === 0 && !isHex && /^0./.test(digits);
+  const rest = isHex ? digits.slice(2) : digits;
+  const pattern = isHex || base === 16 ? /^[0-9a-f]+$/i : isOctal ? /^[0-7]+$/ : /^[0-9]+$/;
+  if (!pattern.test(rest)) return -Errno.EINVAL;
+  const prefix = isHex || base === 16 ? '0x' : isOctal ? '0o' : '';
+  const value = BigInt(prefix + rest);
+  return value > max ? -Errno.ERANGE : value;
+}
