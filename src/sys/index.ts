@@ -25,7 +25,12 @@ export {
 } from './base/native-callback.ts';
 export { allocateScratch, ScratchBlock, type ScratchStatistics, scratchStatistics } from './base/scratch.ts';
 export { isSyscallError, SyscallError, statusOfErrno } from './base/syscall-error.ts';
-export { closeAbandonedDescriptors, isThreadAlive } from './base/thread-descriptors.ts';
+export {
+  closeAbandonedDescriptors,
+  forgetDescriptor,
+  isThreadAlive,
+  noteDescriptor,
+} from './base/thread-descriptors.ts';
 export { EventAlarm } from './event/event-alarm.ts';
 export { EventFd } from './event/event-fd.ts';
 export { EVENTS_MAX, EventSet, ReadyFor } from './event/event-set.ts';

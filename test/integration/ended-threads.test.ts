@@ -1,15 +1,19 @@
 /** A worker thread that is terminated during traffic: the next use releases its descriptors and files, and its peers detect its end. */
 
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { closeSync, openSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { Context, Status } from '../../src/index.ts';
 import { built } from '../fixtures/built.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
+import { TestNodeServer } from '../fixtures/node-server.ts';
 import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
 
 const PROGRAM = built(join(import.meta.dirname, '../fixtures/traffic-thread.ts'));
+const EXPORTER = built(join(import.meta.dirname, '../fixtures/export-thread.ts'));
 
 expectNoLeaks(SEGMENT_PROBES);
 
@@ -63,5 +67,40 @@ describe('a thread that is terminated during traffic', { timeout: 20_000 }, () =
     await context.close();
     // Cleans up behind the thread.
     await (await Context.create({ env, configDirectories: [] })).close();
+  });
+
+  it.each(['its own', 'a server'])(
+    'with cards of %s: the next context closes no file of the program that has the number of a dma-buf of the thread',
+    async (node) => {
+      const server = node === 'its own' ? undefined : await TestNodeServer.start({ cards: 2, nics: 1 });
+      const driver = server === undefined ? 'emulator' : `emulator:${server.socketPath}`;
+      const env = { UCX_GAUDI_DRIVER: driver, UCX_ACC_DEVICES: 'gaudi0', UCX_GAUDI_EMULATOR_NICS: '1' };
+      const thread = new Worker(EXPORTER, { workerData: { env }, execArgv: [] });
+      const [numbers] = (await once(thread, 'message')) as [readonly number[]];
+      const files: number[] = [];
+      while (!numbers.every((fd) => files.includes(fd))) files.push(openSync(import.meta.filename, 'r'));
+      await thread.terminate();
+      await (await Context.create({ env: { ...env, UCX_ACC_DEVICES: 'gaudi1' }, configDirectories: [] })).close();
+      for (const fd of files) expect(readlinkSync(`/proc/self/fd/${fd}`)).toBe(import.meta.filename);
+      for (const fd of files) closeSync(fd);
+      await server?.stop();
+    },
+  );
+
+  it('leaves the library of the FFI to its process, which has loaded it for this thread alone', async () => {
+    const code = `
+      const { Worker } = require('node:worker_threads');
+      const thread = new Worker(process.argv[1], { workerData: { env: { UCX_GAUDI_DRIVER: 'emulator' } } });
+      thread.once('message', async () => {
+        await thread.terminate();
+        console.log('terminated');
+      });`;
+    const child = spawn(process.execPath, ['--no-warnings', '--eval', code, EXPORTER], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const output: string[] = [];
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => output.push(String(text)));
+    const [exit, signal] = await once(child, 'close');
+    expect([exit, signal, output.join('')]).toEqual([0, null, 'terminated\n']);
   });
 });

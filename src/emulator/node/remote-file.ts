@@ -7,6 +7,7 @@ import type { ArgumentBlock, DriverFile, DriverMapping } from '../../driver/port
 import {
   close as closeFd,
   Errno,
+  forgetDescriptor,
   futexWait,
   isSyscallError,
   type MappedMemory,
@@ -256,6 +257,8 @@ export class RemoteFile implements DriverFile {
     );
     if (taken || result !== 0) return result;
     if (!isCloexec) setCloexec(fd, false);
+    // As of a kernel, it belongs to the program from here on.
+    forgetDescriptor(fd);
     words[GIVEN_WORD] = fd;
     return result;
   }

@@ -3,7 +3,7 @@
  * block and releases arenas.
  */
 
-import { close as closeFd, dup, isSyscallError } from '../../sys/index.ts';
+import { close as closeFd, dup, isSyscallError, noteDescriptor } from '../../sys/index.ts';
 import { RangeAllocator } from '../../ucs/datastruct/range-allocator.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { checkInteger, checkLength, invalidArgument } from '../base/argument-error.ts';
@@ -221,7 +221,7 @@ export class Arena {
    * @throws UcxError ERR_GAUDI_OUT_OF_MEMORY without descriptors; what `exportFd` throws
    */
   exportFd(exportFd: (memory: ArenaMemory) => number): number {
-    if (this.#exported < 0) this.#exported = exportFd(this.memory);
+    if (this.#exported < 0) this.#exported = noteDescriptor(exportFd(this.memory));
     try {
       return dup(this.#exported);
     } catch (error) {

@@ -5,7 +5,7 @@
  * No upstream kernel supports import: MEMORY REG_DMABUF_FD is in the vendor's driver only, so it is a capability.
  */
 
-import { Errno, OpenFlag } from '../../sys/index.ts';
+import { Errno, forgetDescriptor, OpenFlag } from '../../sys/index.ts';
 import { HABANALABS_IOCTLS, HL_MEM_OP } from '../../uapi/index.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { checkInteger, checkLength, checkWord32, checkWord64, invalidArgument } from '../base/argument-error.ts';
@@ -71,6 +71,7 @@ export function exportBlock(block: DeviceBlock): DmabufExport {
   }
   if (!block.live) throw invalidArgument('block', 'must be live', block.address);
   const fd = block.arena.exportFd((memory) => exportArena(block, memory));
+  forgetDescriptor(fd);
   return { fd, offset: block.offset };
 }
 

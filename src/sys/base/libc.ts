@@ -9,6 +9,7 @@
  */
 
 import './platform.ts';
+import './ffi.ts';
 import koffi from 'koffi';
 import { Errno } from './errno.ts';
 

@@ -43,7 +43,7 @@ export function noteDescriptor(fd: number): number {
   return fd;
 }
 
-/** Removes a descriptor before it is closed. */
+/** Removes a descriptor before it is closed, and one that becomes the program's: it is no longer closed behind a terminated thread. */
 export function forgetDescriptor(fd: number): void {
   if (own === undefined || fd < 0 || fd >= DESCRIPTORS_MAX) return;
   const word = HEADER_WORDS + (fd >>> 5);

@@ -3,7 +3,6 @@
  * it. Memory that cannot be registered in this way is staged; that is no failure.
  */
 
-import { closeSync } from 'node:fs';
 import type { Log } from '../../ucs/debug/log.ts';
 import { hasMemoryType } from '../../ucs/memory/memory-type.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
@@ -49,7 +48,7 @@ export function registerByDmabuf(
       if (refusal !== undefined) refusals.set(index, refusal);
     }
   } finally {
-    if (exported !== undefined) closeSync(exported.fd);
+    exported?.close();
   }
   logRefusals(mds, log, address, refusals);
   return { parts, refusals };

@@ -3,7 +3,7 @@
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
-import { Errno } from '../../../sys/index.ts';
+import { Errno, forgetDescriptor } from '../../../sys/index.ts';
 import {
   HandleType,
   HL_DEVICE_STATUS,
@@ -91,6 +91,8 @@ function exportDmabuf(context: Context, words: Uint32Array): number {
   });
   clearWords(words, ARGS_WORDS);
   if (fd < 0) return fd;
+  // As of a kernel, it belongs to the program from here on.
+  forgetDescriptor(fd);
   words[OUT.fd] = fd;
   return 0;
 }

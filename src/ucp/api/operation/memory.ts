@@ -199,7 +199,7 @@ export interface AddressedMemory {
   /** Length in bytes. */
   readonly byteLength: number;
   /** Logical index of the card that has the address; without it, memory of several cards at the address is an error. */
-  readonly sysDevice?: number;
+  readonly sysDevice?: number | undefined;
 }
 
 /** Attributes of memory (ucp_mem_attr). */

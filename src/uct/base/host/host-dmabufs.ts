@@ -22,6 +22,7 @@ import { invalidParam, statusError, type UcxError } from '../../../ucs/type/erro
 import { Status } from '../../../ucs/type/status.ts';
 import type { DmabufMemory, DmabufRange, HostDmabufs as HostDmabufsApi } from '../../api/host-dmabufs.ts';
 import type { DmabufExport } from '../../api/memory-domain.ts';
+import { type DmabufPlace, OwnedDmabuf } from '../dmabuf-export.ts';
 
 /** Errors of mmap for a file whose driver does not support mapping, or not for writing. */
 const NOT_MAPPABLE: readonly number[] = [
@@ -51,7 +52,7 @@ abstract class Memory implements DmabufMemory {
   }
 
   /** See {@link HostDmabufs.export}, from the first byte on. */
-  abstract export(device: HostDmabufDevice): DmabufExport;
+  abstract export(device: HostDmabufDevice): DmabufPlace;
   protected abstract release(): void;
 
   close(): void {
@@ -71,7 +72,7 @@ class AllocatedMemory extends Memory {
     this.#memory = memory;
   }
 
-  export(device: HostDmabufDevice): DmabufExport {
+  export(device: HostDmabufDevice): DmabufPlace {
     const { fd, byteLength } = this.#memory;
     return { fd: device.create(fd, 0, Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE), offset: 0 };
   }
@@ -101,7 +102,7 @@ class ForeignMemory extends Memory {
     this.#offset = offset;
   }
 
-  export(): DmabufExport {
+  export(): DmabufPlace {
     return { fd: dup(this.#fd), offset: this.#offset };
   }
 
@@ -144,8 +145,7 @@ export class HostDmabufs implements HostDmabufsApi {
     for (const memory of this.#live) {
       const skip = start - memory.address;
       if (skip < 0 || skip + byteLength > memory.bytes.byteLength) continue;
-      const { fd, offset } = this.#export(memory);
-      return { fd, offset: offset + skip };
+      return new OwnedDmabuf(this.#export(memory), skip);
     }
     throw refused(
       this.#device.refusal ??
@@ -162,7 +162,7 @@ export class HostDmabufs implements HostDmabufsApi {
     return memory;
   }
 
-  #export(memory: Memory): DmabufExport {
+  #export(memory: Memory): DmabufPlace {
     const missing = memory instanceof AllocatedMemory ? this.#device.refusal : undefined;
     if (missing !== undefined) throw refused(missing);
     try {

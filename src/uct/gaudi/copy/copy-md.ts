@@ -25,6 +25,7 @@ import {
   type RegistrationCache,
   type RegistrationSource,
 } from '../../api/memory-domain.ts';
+import { OwnedDmabuf } from '../../base/dmabuf-export.ts';
 import { checkAdvice } from '../../base/host/memory-advice.ts';
 import { ALLOCATE_OPTIONS, checkAccess, DEREGISTER_OPTIONS } from '../../base/host/memory-options.ts';
 import { uniqueAddress } from '../../base/iface-address.ts';
@@ -196,7 +197,7 @@ export class CopyMd implements MemoryDomain {
     const exported =
       allocation instanceof DeviceBlock ? exportBlock(allocation) : this.#imports.get(allocation)!.export();
     this.#dmabufExports += 1;
-    return { fd: exported.fd, offset: exported.offset + skip };
+    return new OwnedDmabuf(exported, skip);
   }
 
   detectMemoryType(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes | undefined {

@@ -15,7 +15,8 @@ import { MemoryType } from '../../../../ucs/memory/memory-type.ts';
 import { checkOptions } from '../../../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError, statusError } from '../../../../ucs/type/error.ts';
 import { Status } from '../../../../ucs/type/status.ts';
-import type { DmabufExport, DmabufRegion } from '../../../api/memory-domain.ts';
+import type { DmabufRegion } from '../../../api/memory-domain.ts';
+import type { DmabufPlace } from '../../../base/dmabuf-export.ts';
 import { checkByteLength, checkSysDevice } from '../../../base/range.ts';
 import type { GaudiCard } from '../card/gaudi-cards.ts';
 import { cardAt } from './device-parts.ts';
@@ -49,7 +50,7 @@ export class ImportedDmabuf {
    * @returns a new descriptor, which the caller owns
    * @throws SyscallError EMFILE
    */
-  export(): DmabufExport {
+  export(): DmabufPlace {
     return { fd: dup(this.#fd), offset: this.offset };
   }
 
