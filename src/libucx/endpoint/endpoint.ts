@@ -20,7 +20,7 @@ import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '
 import type { RemoteKey } from '../../ucp/api/operation/memory.ts';
 import type { AtomicName, AtomicParams, PutParams, Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import { WordOperation } from '../../ucp/api/operation/word-operation.ts';
-import { isUcxError } from '../../ucs/type/error.ts';
+import { isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { isWrong, requireAtomics, startAtomic } from '../amo/atomic-start.ts';
 import { UCP_EP_CLOSE_FLAG, UCP_FEATURE } from '../c/abi.ts';
@@ -32,6 +32,7 @@ import { checkSides, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
 import { CLOSE_AM_ID } from '../request/arrivals.ts';
 import { addressIn, checkKept, isHost } from '../request/buffers.ts';
 import { RequestKind } from '../request/request.ts';
+import { BorrowedHandle } from './borrowed-handle.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
 import { explainOver } from './explain.ts';
 import { EndpointLists } from './lists.ts';
@@ -63,6 +64,8 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   #nodeEndpoint: ApiEndpoint | undefined;
   /** Whether libucp has peer error handling for it, and can drop it by force. */
   readonly #isWatched: boolean;
+  /** Defined if libucp has made it for a peer. */
+  readonly #borrowed: BorrowedHandle | undefined;
   /** Whether libucp was found to support atomic operations here. */
   #hasAtomics = false;
   /** Whether the handle of libucp is being closed: it may not be used any more. */
@@ -74,13 +77,19 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     worker: EndpointWorker,
     handle: number,
     nodeAddress: Uint8Array,
-    { options, isWatched }: EndpointHandling,
+    { options, isWatched, isBorrowed }: EndpointHandling,
   ) {
     super(worker, handle);
     this.#nodeAddress = nodeAddress;
     this.errorHandling.set(options);
     this.#isWatched = isWatched;
+    this.#borrowed = isBorrowed === true ? new BorrowedHandle(handle, worker.handle) : undefined;
     this.#lists = new EndpointLists(worker, this);
+  }
+
+  /** Whether libucp has made it for a peer, and frees it when the peer goes. */
+  get isBorrowed(): boolean {
+    return this.#borrowed !== undefined;
   }
 
   get isDirect(): boolean {
@@ -88,7 +97,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   }
 
   get transports(): readonly string[] {
-    return this.closed ? [] : queryEndpoint(this.worker.context.libucp, this.handle).transports;
+    return this.closed || this.#hasNoHandle ? [] : queryEndpoint(this.worker.context.libucp, this.handle).transports;
   }
 
   /** The endpoint to the same peer over the transports of the node; undefined if they do not reach it. */
@@ -103,6 +112,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   query(): EndpointAttributes {
     this.checkOpen();
+    if (this.#hasNoHandle) throw statusError(this.failure, 'query');
     return queryEndpoint(this.worker.context.libucp, this.handle);
   }
 
@@ -242,6 +252,17 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     this.worker.promises.wake();
   }
 
+  /** Whether libucp has freed its endpoint, or is about to. */
+  get #hasNoHandle(): boolean {
+    return this.#borrowed !== undefined && this.failure !== Status.OK;
+  }
+
+  protected override checkHandle(): void {
+    if (this.#borrowed === undefined || this.failure !== Status.OK || !this.#borrowed.isFreed) return;
+    this.worker.endpoints.forget(this);
+    this.onFailed(Status.CONNECTION_RESET);
+  }
+
   /** Records a failure; called by the worker. The peer has sent a close message, or libucp has reported the failure. */
   onFailed(status: Status, closedByPeer = false): void {
     if (this.failure === Status.OK) {
@@ -249,6 +270,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
       if (closedByPeer || this.#tellsEnd) this.closedByPeer = closedByPeer;
     }
     this.worker.devices.endpointGone(this, this.failure);
+    if (this.#borrowed !== undefined) this.receivedStream.detach(this.#borrowed.isFreed);
     this.receivedStream.fail(this.failure);
     this.onceFailed?.(status);
     if (!this.closed) this.errorHandling.report(this, this.failure, this.worker);
@@ -359,6 +381,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   protected override async shutDown(): Promise<void> {
     const { promises } = this.worker;
+    this.checkHandle();
     this.receivedStream.cancelAll();
     // On one that has failed, libucp ends some of them only when it is closed (1.13, over shared memory).
     await promises.until(() => this.isForced || this.failure !== Status.OK || this.awaited === 0);
@@ -396,6 +419,8 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     const { requests } = this.worker;
     this.#isHandleClosed = true;
     requests.endpointLost();
+    // libucp frees it, with the connection or with the worker.
+    if (this.#borrowed !== undefined) return Status.OK;
     const request = requests.begin(RequestKind.SEND, 'close');
     if (request === undefined) return Status.NO_RESOURCE;
     const isForced = this.isForced || this.failure !== Status.OK;

@@ -37,6 +37,9 @@ export abstract class MessageEndpoint extends ClosableEndpoint {
     this.receivedStream = new EndpointStream(worker, worker.streams, handle);
   }
 
+  /** Fails an endpoint whose handle libucp has freed: called before each use of the handle. */
+  protected abstract checkHandle(): void;
+
   /** Called by the worker when the endpoint has failed. */
   abstract onFailed(status: Status, closedByPeer?: boolean): void;
 
@@ -178,6 +181,16 @@ export abstract class MessageEndpoint extends ClosableEndpoint {
     if (request === undefined) return Status.NO_RESOURCE;
     request.sender = this;
     return request;
+  }
+
+  protected override checkOpen(): void {
+    super.checkOpen();
+    this.checkHandle();
+  }
+
+  protected override check(params: RequestParams | undefined): void {
+    super.check(params);
+    this.checkHandle();
   }
 
   /** Checks that an operation is possible: the endpoint is open, the context has its feature, its parameters are valid. */

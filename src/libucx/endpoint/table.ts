@@ -47,12 +47,14 @@ export class EndpointTable implements EndpointRegistry, Senders {
   }
 
   forget(endpoint: EngineEndpoint): void {
-    this.#endpoints.delete(endpoint.handle);
+    // Its handle may be that of another peer by now.
+    if (this.#endpoints.get(endpoint.handle) === endpoint) this.#endpoints.delete(endpoint.handle);
   }
 
   /** The endpoint of a handle of libucp; one that the peer has initiated is registered. */
   endpointOf(handle: number): Endpoint {
-    return this.#endpoints.get(handle) ?? this.adopt(handle, new Uint8Array(0), { options: {}, isWatched: false });
+    const handling = { options: {}, isWatched: false, isBorrowed: true };
+    return this.#endpoints.get(handle) ?? this.adopt(handle, new Uint8Array(0), handling);
   }
 
   left(ep: number): void {
@@ -81,6 +83,9 @@ export class EndpointTable implements EndpointRegistry, Senders {
   #noteFailure(ep: number, status: Status, closedByPeer: boolean): void {
     const endpoint = this.#endpoints.get(ep);
     this.#worker.requests.endpointLost();
-    if (endpoint !== undefined) this.#failed.push([endpoint, status, closedByPeer]);
+    if (endpoint === undefined) return;
+    this.#failed.push([endpoint, status, closedByPeer]);
+    // The next peer may get the same handle, before this call of C returns.
+    if (endpoint.isBorrowed) this.forget(endpoint);
   }
 }

@@ -172,4 +172,6 @@ export interface EndpointHandling {
   readonly options: EndpointOptions;
   /** Whether libucp has peer error handling for it, and can drop it by force. */
   readonly isWatched: boolean;
+  /** Whether libucp has made it for a peer, and frees it when the peer goes. Default false. */
+  readonly isBorrowed?: boolean;
 }

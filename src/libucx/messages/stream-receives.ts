@@ -98,6 +98,8 @@ export class StreamReceives {
 interface Chunk {
   readonly address: number;
   readonly byteLength: number;
+  /** The memory at the address, if it is not that of libucp. */
+  readonly copy?: Uint8Array;
 }
 
 /** The receiving side of the stream of one endpoint. */
@@ -114,7 +116,9 @@ export class EndpointStream {
   #isCopying = false;
   /** Status of the failed endpoint, or CANCELED of one that is being closed: bytes that arrived before are received all the same. */
   #failure: Status = Status.OK;
-  /** Whether libucp has no bytes for it any more. */
+  /** Whether the handle is not used any more. */
+  #isDetached = false;
+  /** Whether bytes that have not been received were dropped. */
   #isClosed = false;
 
   constructor(worker: EngineWorker, streams: StreamReceives, ep: number) {
@@ -191,6 +195,21 @@ export class EndpointStream {
     return count;
   }
 
+  /**
+   * Leaves the handle of libucp, which becomes invalid: what has arrived is kept in memory of its own.
+   * @param isFreed whether the handle is invalid already: then what libucp still has is lost
+   */
+  detach(isFreed: boolean): void {
+    if (!isFreed) this.collect();
+    this.#isDetached = true;
+    for (const [index, { address, byteLength }] of this.#chunks.entries()) {
+      const copy = new Uint8Array(byteLength);
+      memcpy(addressOf(copy), address, byteLength);
+      if (!isFreed) this.#worker.functions.ucp_stream_data_release(this.#ep, address);
+      this.#chunks[index] = { address: addressOf(copy), byteLength, copy };
+    }
+  }
+
   /** Called when the endpoint has failed. */
   fail(status: Status): void {
     this.#failure = status;
@@ -211,7 +230,7 @@ export class EndpointStream {
   }
 
   #fetch(): boolean {
-    if (this.#isClosed) return false;
+    if (this.#isClosed || this.#isDetached) return false;
     const { length } = this.#streams;
     const chunk = this.#worker.functions.ucp_stream_recv_data_nb(this.#ep, length.address);
     if (chunk <= 0) return false;
@@ -228,7 +247,8 @@ export class EndpointStream {
   }
 
   #release(): void {
-    this.#worker.functions.ucp_stream_data_release(this.#ep, this.#chunks.shift()!.address);
+    const { address, copy } = this.#chunks.shift()!;
+    if (copy === undefined) this.#worker.functions.ucp_stream_data_release(this.#ep, address);
     this.#chunkUsed = 0;
   }
 
