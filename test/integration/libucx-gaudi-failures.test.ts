@@ -206,25 +206,57 @@ describe.skipIf(skipReason !== undefined)(`peers that are killed (${when})`, () 
 describe.skipIf(skipReason !== undefined)(`cards that fail (${when})`, () => {
   const fixture = usePairs(kindOf('tcp,self,gaudi_cpy'));
 
-  it('end their operations, and the connection of an incomplete message', async () => {
+  it('end their operations; messages that they cannot begin to read are not sent', async () => {
+    const log = createTestLog('emulator');
+    log.allow(/engine|malfunction/);
+    const pair = await fixture.pair({ ...kindOf('tcp,self,gaudi_cpy'), node: { log: log.log } }, ENV);
+    const { node, one, two, ab } = pair;
+    const near = mappedOf(one, 'gaudi', 4 * FRAGMENT);
+    const rkey = keyFor(ab, two, mappedOf(two, 'allocated', 4 * FRAGMENT));
+    node.inject(0, { kind: 'engine-failure' });
+    await serving(pair, async () => {
+      await expect(ab.put(near, rkey)).rejects.toMatchObject({ code: expect.stringMatching(/^ERR_/) });
+      for (const byteLength of [1, 4096, 4 * FRAGMENT]) {
+        const memory = mappedOf(one, 'gaudi', byteLength);
+        const sends = [
+          ab.tagSend(memory, { tag: 1 }),
+          ab.tagSendSync(memory, { tag: 1 }),
+          ab.amSend(1, memory),
+          ab.streamSend(memory),
+        ];
+        // A card that does not work any more is busy for its driver.
+        for (const { status, reason } of (await Promise.allSettled(sends)) as PromiseRejectedResult[])
+          expect([status, [Status.IO_ERROR, Status.BUSY].includes(reason.status)]).toEqual(['rejected', true]);
+      }
+      expect(ab.status).toBe(Status.OK);
+      // The next message is the first to arrive.
+      const bytes = pattern(100, 1);
+      const received = new Uint8Array(100);
+      await Promise.all([ab.tagSend(bytes, { tag: 1 }), two.worker.tagRecv(received, { tag: 1 })]);
+      expectSame(received, bytes);
+    });
+    expect(one.worker.requestsInUse).toBe(0);
+    rkey.release();
+    log.expectQuiet();
+  });
+
+  it('in the middle of a message end its connection', async () => {
     const log = createTestLog('emulator');
     log.allow(/engine|malfunction/);
     const pair = await fixture.pair({ ...kindOf('tcp,self,gaudi_cpy'), node: { log: log.log } }, ENV);
     const { node, one, two, ab } = pair;
     fixture.allow(/memory of a message could not be read/);
     const near = mappedOf(one, 'gaudi', 4 * FRAGMENT);
-    const host = mappedOf(two, 'allocated', 4 * FRAGMENT);
-    const rkey = keyFor(ab, two, host);
+    // What is read before the message is sent.
+    const beginning = new Uint8Array(FRAGMENT);
     node.inject(0, { kind: 'engine-failure' });
     await serving(pair, async () => {
-      await expect(ab.put(near, rkey)).rejects.toMatchObject({ code: expect.stringMatching(/^ERR_/) });
-      expect(ab.status).toBe(Status.OK);
-      const received = two.worker.tagRecv(new Uint8Array(4 * FRAGMENT), { tag: 1 });
-      await expect(ab.tagSend(near, { tag: 1 })).rejects.toMatchObject({ code: expect.stringMatching(/^ERR_/) });
+      const received = two.worker.tagRecv(new Uint8Array(5 * FRAGMENT), { tag: 1 });
+      const sent = ab.tagSend([{ memory: beginning }, { memory: near }], { tag: 1 });
+      await expect(sent).rejects.toMatchObject({ code: expect.stringMatching(/^ERR_/) });
       expect(ab.status).toBeLessThan(0);
       await received;
     });
-    rkey.release();
     log.expectQuiet();
   });
 

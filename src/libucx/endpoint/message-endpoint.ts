@@ -172,13 +172,18 @@ export abstract class MessageEndpoint extends ClosableEndpoint {
     byteLength: number,
     access: number = MemAccess.LOCAL_READ,
   ): UcpRequest | Status {
-    const { buffers } = this.worker;
+    const { buffers, requests } = this.worker;
     if (this.failure !== Status.OK) {
       buffers.check(local, offset, byteLength, access);
       return this.failure;
     }
     const request = buffers.begin(RequestKind.SEND, protocol, local, offset, byteLength, access);
     if (request === undefined) return Status.NO_RESOURCE;
+    const { refusal } = request;
+    if (refusal !== Status.OK) {
+      requests.discard(request);
+      return refusal;
+    }
     request.sender = this;
     return request;
   }

@@ -23,7 +23,7 @@ import type { Requests } from './requests.ts';
 /** Provides datatypes for memory that cannot be passed to libucp. */
 export interface DeviceDatatypes {
   /**
-   * Sets the datatype of a request whose message is in memory of cards, at least in part.
+   * Sets the datatype of a request whose message is in memory of cards, at least in part, and its refusal if a card cannot read it.
    * @returns the value to be passed as the address
    */
   initDatatype(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number): number;

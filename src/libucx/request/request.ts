@@ -93,6 +93,8 @@ export class UcpRequest implements ApiRequest {
   lostBefore = 0;
   /** The status with which libucp has ended it, before {@link end}. */
   outcome: Status = Status.OK;
+  /** The status with which a send is refused before libucp has it: a card cannot read its memory. */
+  refusal: Status = Status.OK;
   /** Whether its cancellation was requested. */
   isCanceled = false;
   /** The sending endpoint of a message: it fails if the message cannot be read. */
@@ -182,6 +184,7 @@ export class UcpRequest implements ApiRequest {
     this.#isLearned = false;
     this.handle = 0;
     this.isCanceled = false;
+    this.refusal = Status.OK;
     this.sender = undefined;
     this.settle = undefined;
     this.deferEnd = undefined;

@@ -39,9 +39,11 @@ export class DeviceMessages implements DeviceDatatypes {
     const { requests } = this.#staging.worker;
     requests.setDatatype(this.#datatype);
     requests.setMemoryType(UCS_MEMORY_TYPE.HOST);
-    return request.kind === RequestKind.SEND
-      ? this.#add(this.#outgoing, request, new OutgoingMessage(this.#staging, pieces, byteLength))
-      : this.#add(this.#incoming, request, new IncomingMessage(this.#staging, pieces, byteLength));
+    if (request.kind !== RequestKind.SEND)
+      return this.#add(this.#incoming, request, new IncomingMessage(this.#staging, pieces, byteLength));
+    const message = new OutgoingMessage(this.#staging, pieces, byteLength);
+    request.refusal = message.readHead();
+    return this.#add(this.#outgoing, request, message);
   }
 
   /** Copies received bytes into memory, for a request that ends with {@link Requests.endedAtOnce}. */

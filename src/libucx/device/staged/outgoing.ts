@@ -4,14 +4,20 @@
  * returns. request/buffers.ts decides which messages are sent this way.
  */
 
-import { memcpy, memset } from '../../../sys/index.ts';
-import { eachPart } from '../../../ucp/api/memory/local-bytes.ts';
+import { addressOf, memcpy, memset } from '../../../sys/index.ts';
+import { eachPart, type Piece } from '../../../ucp/api/memory/local-bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { LocalMemory, UcpMemory } from '../../mem/memory-handle.ts';
 import { isHost } from '../../request/buffers.ts';
 import type { UcpRequest } from '../../request/request.ts';
 import { CopiedMessage } from './copied-message.ts';
+import type { Staging } from './staging.ts';
 
+/**
+ * Bytes that are read before libucp gets the message: a card that has failed refuses a send then, and a short message never has zeros. More would keep the memory
+ * of long messages that no receive takes.
+ */
+const HEAD_BYTES = 4096;
 /** Fragments per message: one that libucp reads, and one that the card fills meanwhile. */
 const WINDOWS_MAX = 2;
 
@@ -26,10 +32,28 @@ interface ReadWindow {
   isDropped: boolean;
 }
 
-/** An outgoing message. Bytes that could not be read are sent as zeros. */
+/** An outgoing message. Bytes behind its head that could not be read are sent as zeros. */
 export class OutgoingMessage extends CopiedMessage {
+  /** The first bytes, of which those in memory of cards were read. */
+  readonly #head: Uint8Array;
   /** Contiguous, in the order of the message. */
   readonly #windows: ReadWindow[] = [];
+
+  constructor(staging: Staging, pieces: readonly Piece<LocalMemory>[], byteLength: number) {
+    super(staging, pieces, byteLength);
+    this.#head = new Uint8Array(Math.min(byteLength, HEAD_BYTES));
+  }
+
+  /** Reads the head. Called once, before libucp has the message. @returns OK; or the status with which a card has failed */
+  readHead(): Status {
+    let status: Status = Status.OK;
+    const address = addressOf(this.#head);
+    eachPart(this.pieces, 0, this.#head.byteLength, (memory, at, bytes, position) => {
+      if (isHost(memory) || status < 0) return;
+      status = this.staging.copyNow(false, (memory as UcpMemory).node, at, address + position, bytes);
+    });
+    return status;
+  }
 
   /** Copies bytes from `[offset, offset + max)` of the message to an address; returns their number. */
   pack(offset: number, address: number, max: number): number {
@@ -38,8 +62,11 @@ export class OutgoingMessage extends CopiedMessage {
     const byteLength = max < 0 ? rest : Math.min(max, rest);
     eachPart(this.pieces, offset, byteLength, (memory, at, bytes, position) => {
       const to = address + position;
-      if (isHost(memory)) this.#readHost(memory, at, bytes, to);
-      else this.#read(memory as UcpMemory, at, bytes, offset + position, to);
+      if (isHost(memory)) return this.#readHost(memory, at, bytes, to);
+      const begin = offset + position;
+      const known = Math.min(Math.max(this.#head.byteLength - begin, 0), bytes);
+      if (known > 0) memcpy(to, addressOf(this.#head) + begin, known);
+      this.#read(memory as UcpMemory, at + known, bytes - known, begin + known, to + known);
     });
     return byteLength;
   }
