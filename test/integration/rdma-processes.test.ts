@@ -20,8 +20,10 @@ describe('two processes over RDMA', () => {
   });
   afterEach(() => peer.kill());
 
-  async function connected(): Promise<{ context: Awaited<ReturnType<typeof fixture.open>>; endpoint: Endpoint }> {
-    const stack = await fixture.open({ node: NODE, context: { config: CONFIG } });
+  async function connected(
+    config: Readonly<Record<string, string>> = CONFIG,
+  ): Promise<{ context: Awaited<ReturnType<typeof fixture.open>>; endpoint: Endpoint }> {
+    const stack = await fixture.open({ node: NODE, context: { config } });
     const endpoint = stack.worker.endpoint(peer.address, { errorHandling: 'peer' });
     return { context: stack, endpoint };
   }
@@ -54,6 +56,29 @@ describe('two processes over RDMA', () => {
     const results = await Promise.all(Array.from({ length: 8 }, () => endpoint.atomic('add', 1n, rkey)));
     expect(results.toSorted()).toEqual(Array.from({ length: 8 }, (_, i) => BigInt(i)));
     rkey.release();
+  });
+
+  it('a close by force cancels operations in flight to a process that is stopped, before the device gives it up', async () => {
+    const { TLS, LOG_LEVEL } = CONFIG;
+    const { context: stack, endpoint } = await connected({ TLS, LOG_LEVEL });
+    await peer.ask({ do: 'serve' });
+    const rkey = endpoint.unpackRkey(peer.keys['allocated']!);
+    const local = stack.context.memMap({ allocate: BYTES });
+    await endpoint.put(local, rkey);
+    peer.signal('SIGSTOP');
+    const operations = [
+      endpoint.put(local, rkey),
+      endpoint.get(local, rkey),
+      endpoint.flush(),
+      endpoint.tagSendSync(new Uint8Array(8)),
+      endpoint.tagSend(new Uint8Array(BYTES)),
+    ];
+    await Promise.all([
+      ...operations.map((operation) => expect(operation).rejects.toMatchObject({ status: Status.CANCELED })),
+      endpoint.close({ force: true }),
+    ]);
+    rkey.release();
+    stack.context.memUnmap(local);
   });
 
   it('operations in flight to a process that is killed end once, with an error', async () => {

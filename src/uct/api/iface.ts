@@ -354,7 +354,8 @@ export interface UctEndpoint {
   uncork?(): void;
   /**
    * Ends the operations and flushes of this endpoint that are in flight with CANCELED, without waiting for the peer (uct_ep_flush with UCT_FLUSH_FLAG_CANCEL):
-   * they use their memory no more, and what has become of them at the peer is undefined. Absent where no operation needs the program of the peer.
+   * they use their memory no more, and what has become of them at the peer is undefined. It may take a moment, in which a peer that answers can complete them. The
+   * endpoint can only be closed then. Absent where no operation needs the peer.
    */
   cancel?(): void;
   /** Whether the peer runs, as far as the transport can detect: OK; ENDPOINT_TIMEOUT if it has ended, CONNECTION_RESET if it has closed (uct_ep_check). */

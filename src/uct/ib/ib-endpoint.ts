@@ -144,6 +144,10 @@ export class IbEndpoint implements UctEndpoint {
     return Status.INPROGRESS;
   }
 
+  cancel(): void {
+    this.connection.cancel();
+  }
+
   flush(completion: Completion | undefined): Status {
     if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
     const { connection } = this;

@@ -4,6 +4,7 @@
  */
 
 import { allocateScratch, Errno, isSyscallError, type ScratchBlock } from '../../../sys/index.ts';
+import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
 import { highOf } from '../../../ucs/type/int64.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { AccessFlag, QpState, QpType, SendFlag, SendWr, Sge, WrOpcode } from '../../../verbs/abi.ts';
@@ -26,6 +27,8 @@ const LIST_AT: number = SendWr.WORDS;
 const INLINE_AT: number = LIST_AT + SGE_MAX * Sge.WORDS;
 /** A connection that only sends credits needs a short queue. */
 const PASSIVE_QUEUE_LENGTH = 32;
+/** Time in which a peer that answers takes what was posted. */
+const CANCEL_NS = 50e6;
 /** Unit of the acknowledgement time-out. */
 const TIMEOUT_UNIT_NS = 4096;
 const TIMEOUT_CODE_MAX = 31;
@@ -50,6 +53,7 @@ export interface ConnectionOwner {
   readonly ib: IbConfig;
   readonly rc: RcConfig;
   readonly srq: SharedReceiveQueue;
+  readonly clock: Clock;
   readonly tx: Buffers;
   readonly inlineBytes: number;
   readonly sendCq: Parameters<IbPort['device']['pd']['createQp']>[0]['sendCq'];
@@ -103,6 +107,7 @@ export class Connection {
   #corkedFirst = -1;
   #corkedLast = -1;
   #isCorked = false;
+  #cancellation: Timer | undefined;
 
   /** @throws SyscallError */
   constructor(owner: ConnectionOwner, peer: string, id: Uint8Array, psn: number, isActive: boolean) {
@@ -309,7 +314,21 @@ export class Connection {
 
   /** Marks it as failed, once, and stops the queue pair: everything posted is flushed. */
   fail(status: Status): void {
-    if (this.failure !== Status.OK || this.isDestroyed) return;
+    if (this.#stop(status)) this.#owner.onFailed(this, status);
+  }
+
+  /**
+   * Ends everything posted with CANCELED, if it has not ended within a time in which a peer that answers has taken it: work requests cannot be withdrawn, only
+   * flushed with the queue pair, which sends nothing more. The endpoint is being closed.
+   */
+  cancel(): void {
+    this.#cancellation ??= this.#owner.clock.setTimer(CANCEL_NS, () => {
+      if (this.isBusy) this.#stop(Status.CANCELED);
+    });
+  }
+
+  #stop(status: Status): boolean {
+    if (this.failure !== Status.OK || this.isDestroyed) return false;
     this.failure = status;
     this.uncork();
     try {
@@ -318,13 +337,14 @@ export class Connection {
       // A device that has failed moves nothing more, and says so.
       if (!isSyscallError(error)) throw error;
     }
-    this.#owner.onFailed(this, status);
+    return true;
   }
 
   /** Destroys the queue pair; pending operations are canceled, and so are those that endpoints of a closed interface start. */
   destroy(): void {
     if (this.isDestroyed) return;
     this.isDestroyed = true;
+    this.#cancellation?.cancel();
     this.qp.close();
     if (this.failure === Status.OK) this.failure = Status.CANCELED;
     this.abandon(this.failure);
