@@ -19,7 +19,8 @@ import type { Tag } from './operation/tag.ts';
 /** Options of an endpoint. */
 export interface EndpointOptions {
   /**
-   * Behaviour if the peer fails: `peer` (the default) ends every operation with its status within UCX_KEEPALIVE_INTERVAL and calls
+   * Behaviour if the peer fails: `peer` (the default) ends every operation with its status, when the keepalive notices
+   * (UCX_KEEPALIVE_INTERVAL) or the transport does (UCX_TCP_PEER_TIMEOUT of silence; UCX_RC_RETRY_COUNT repetitions after UCX_RC_TIMEOUT each), and calls
    * `onError`; with `none` the peer is not monitored, and its failure is not reported.
    */
   readonly errorHandling?: 'peer' | 'none';
@@ -359,7 +360,10 @@ export interface Endpoint extends AsyncDisposable {
   /** Sends an active message; resolves when the local memory can be reused. */
   amSend(id: number, local: LocalBuffer, options?: AmSendOptions): Promise<TransferResult>;
 
-  /** Sends bytes of the stream; resolves when the local memory can be reused. */
+  /**
+   * Sends bytes of the stream; resolves when the local memory can be reused. If it ends with INVALID_ADDR, because its memory was lost meanwhile, or with
+   * IO_ERROR, because a card could not read it, a part of it may have been sent, and the stream goes on with the next send: close the endpoint then.
+   */
   streamSend(local: LocalBuffer, options?: SendOptions): Promise<TransferResult>;
 
   /** Receives bytes of the stream; resolves with their number. */
