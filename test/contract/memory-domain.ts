@@ -1,6 +1,6 @@
 /** The contract of a memory domain: memory, keys and queries, case by case. */
 
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import {
   close as closeFd,
   fstat,
@@ -415,6 +415,17 @@ function adviceCases(setup: MdSetup): void {
 
 function closingCases(setup: MdSetup): void {
   const fixture = new UctFixture(setup);
+
+  it('does not reach interfaces that were closed before another was opened', () => {
+    const [resource] = fixture.md.resources;
+    const [closed, open] = [fixture.md.openIface(resource!), fixture.md.openIface(resource!)];
+    closed.close();
+    const later = fixture.md.openIface(resource!);
+    const closing = vi.spyOn(closed, 'close');
+    fixture.md.close();
+    expect(closing).not.toHaveBeenCalled();
+    for (const iface of [open, later]) expect(() => iface.close()).not.toThrow();
+  });
 
   it('can be repeated', () => {
     fixture.md.close();

@@ -149,8 +149,9 @@ describe('statistics', () => {
     await ab.put(local, rkey);
     await ab.put(local, rkey);
     await ab.get(local, rkey, { byteLength: 4096 });
-    const [channel] = nodesOf(one.context.stats(), 'gaudi_ipc_channel');
-    expect(channel?.counters).toEqual({ puts: 2, gets: 1, bytes_put: 2 * MIB, bytes_got: 4096 });
+    await one.worker.close();
+    const channels = nodesOf(one.context.stats(), 'gaudi_ipc_channel').map(({ counters }) => counters);
+    expect(channels).toEqual([{ puts: 2, gets: 1, bytes_put: 2 * MIB, bytes_got: 4096 }]);
   });
 
   it('outlive the workers that made them', async () => {

@@ -39,6 +39,7 @@ import { cacheStats } from '../base/host/host-cache.ts';
 import { notDetected } from '../base/host/host-domain.ts';
 import { checkAdvice, prefault } from '../base/host/memory-advice.ts';
 import { ALLOCATE_OPTIONS, checkAccess, DEREGISTER_OPTIONS, registeredAccess } from '../base/host/memory-options.ts';
+import { OpenIfaces } from '../base/open-ifaces.ts';
 import { checkAddress, checkByteLength, checkKeyTarget, checkSysDevice, isInside } from '../base/range.ts';
 import { AsyncEvents } from './base/async-events.ts';
 import { IB_CONFIG_TABLE } from './base/config.ts';
@@ -66,7 +67,7 @@ export class IbMd implements MemoryDomain {
   readonly #events: readonly AsyncEvents[];
   /** Log for the events of devices. */
   readonly #log: LimitedLog;
-  #ifaces: IbIface[] = [];
+  readonly #ifaces: OpenIfaces<IbIface> = new OpenIfaces();
   #generation = 0;
   #closed = false;
 
@@ -250,9 +251,7 @@ export class IbMd implements MemoryDomain {
     this.#checkOpen();
     const port = this.#ports.find((each) => each.resource === resource);
     if (port === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource);
-    const iface = new IbIface(port, this.#services);
-    this.#ifaces = [...this.#ifaces.filter(({ closed }) => !closed), iface];
-    return iface;
+    return this.#ifaces.add(new IbIface(port, this.#services));
   }
 
   stats(): StatsNode {
@@ -266,7 +265,7 @@ export class IbMd implements MemoryDomain {
     this.#closed = true;
     for (const events of this.#events) events.close();
     this.#log.tellLeft();
-    for (const iface of this.#ifaces) iface.close();
+    this.#ifaces.close();
     for (const memory of this.#live) {
       this.#retire(memory);
       memory.free?.();

@@ -5,11 +5,12 @@ import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { DeviceType, type Iface, type IfaceResource } from '../api/iface.ts';
+import { DeviceType, type IfaceResource } from '../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../api/memory-domain.ts';
-import { type ClosableIface, HostDomain } from '../base/host/host-domain.ts';
+import { HostDomain } from '../base/host/host-domain.ts';
 import type { HostMemory } from '../base/host/host-memory.ts';
 import { ALLOCATE_OPTIONS, checkAccess } from '../base/host/memory-options.ts';
+import type { ClosableIface } from '../base/open-ifaces.ts';
 import { listNetworkInterfaces, type NetworkInterface, withFamilies } from './address/network-interfaces.ts';
 import { TCP_CONFIG_TABLE } from './config.ts';
 import { openSecurity, type Security } from './secure/security.ts';
@@ -96,7 +97,7 @@ export class TcpMd extends HostDomain {
     this.#keys.revoke(memory);
   }
 
-  protected makeIface(resource: IfaceResource): ClosableIface & Iface {
+  protected makeIface(resource: IfaceResource): ClosableIface {
     const device = this.#interfaces.find(({ name }) => name === resource.device)!;
     return new TcpIface(resource, device, { keys: this.#keys, security: this.#security }, this.#services);
   }

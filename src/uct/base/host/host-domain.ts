@@ -19,16 +19,12 @@ import type {
   RegisterOptions,
   RegistrationSource,
 } from '../../api/memory-domain.ts';
+import { type ClosableIface, OpenIfaces } from '../open-ifaces.ts';
 import { checkAddress, checkKeyTarget } from '../range.ts';
 import { hostBytesOf } from './host-buffer.ts';
 import { HostMemory } from './host-memory.ts';
 import { checkAdvice, prefault } from './memory-advice.ts';
 import { DEREGISTER_OPTIONS, registeredAccess } from './memory-options.ts';
-
-/** An interface that reports whether it is closed. */
-export interface ClosableIface extends Iface {
-  readonly closed: boolean;
-}
 
 /** Base of such a memory domain. */
 export abstract class HostDomain implements MemoryDomain {
@@ -36,7 +32,7 @@ export abstract class HostDomain implements MemoryDomain {
   abstract readonly resources: readonly IfaceResource[];
   readonly #name: string;
   readonly #live: Set<HostMemory> = new Set();
-  #ifaces: ClosableIface[] = [];
+  readonly #ifaces: OpenIfaces<ClosableIface> = new OpenIfaces();
   readonly #registersPackable: boolean;
   #generation = 0;
   #closed = false;
@@ -113,9 +109,7 @@ export abstract class HostDomain implements MemoryDomain {
     if (!this.resources.includes(resource)) {
       throw invalidParam('resource', 'must be one of this memory domain', resource);
     }
-    const iface = this.makeIface(resource);
-    this.#ifaces = [...this.#ifaces.filter(({ closed }) => !closed), iface];
-    return iface;
+    return this.#ifaces.add(this.makeIface(resource));
   }
 
   stats(): StatsNode {
@@ -125,7 +119,7 @@ export abstract class HostDomain implements MemoryDomain {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    for (const iface of this.#ifaces) iface.close();
+    this.#ifaces.close();
     for (const memory of this.#live) {
       this.#retire(memory);
       memory.allocation?.close();

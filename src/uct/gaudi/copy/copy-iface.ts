@@ -6,7 +6,6 @@ import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import type { UcxError } from '../../../ucs/type/error.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import {
-  type Iface,
   type IfaceAttributes,
   IfaceFlag,
   type IfaceResource,
@@ -15,6 +14,7 @@ import {
   ZCOPY_TRACKING_NS,
 } from '../../api/iface.ts';
 import { sameAddress, UNIQUE_ADDRESS_BYTES, unreachable } from '../../base/iface-address.ts';
+import type { ClosableIface } from '../../base/open-ifaces.ts';
 import type { GaudiCopyConfig } from '../base/card/config.ts';
 import type { GaudiCard } from '../base/card/gaudi-cards.ts';
 import { DmaTransfers } from '../base/dma-transfers.ts';
@@ -36,7 +36,7 @@ export interface CopyIfaceOptions {
 }
 
 /** The interface. */
-export class CopyIface implements Iface {
+export class CopyIface implements ClosableIface {
   readonly attributes: IfaceAttributes;
   readonly address: Uint8Array;
   readonly #transfers: DmaTransfers;
@@ -48,6 +48,10 @@ export class CopyIface implements Iface {
     this.#rcache = options.rcache;
     this.#transfers = new DmaTransfers(options.card, options.position, options.config.MAX_EVENTS);
     this.attributes = attributesOf(options, this.#transfers.iovMax);
+  }
+
+  get closed(): boolean {
+    return this.#closed;
   }
 
   get outstanding(): number {

@@ -31,6 +31,7 @@ import { ALLOCATE_OPTIONS, checkAccess, DEREGISTER_OPTIONS } from '../../base/ho
 import { uniqueAddress } from '../../base/iface-address.ts';
 import { KEY_BYTES } from '../../base/key/key-bytes.ts';
 import { KeyTable } from '../../base/key/key-table.ts';
+import { OpenIfaces } from '../../base/open-ifaces.ts';
 import { checkAddress, checkByteLength, checkKeyTarget, checkSysDevice } from '../../base/range.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from '../base/card/config.ts';
 import { exportRefusal } from '../base/card/demands.ts';
@@ -74,7 +75,7 @@ export class CopyMd implements MemoryDomain {
   readonly #ranges: MemoryTypeCache = new MemoryTypeCache();
   /** The memory types of the context, from this and other memory domains. */
   readonly #memoryTypes: MemoryTypeCache | undefined;
-  readonly #ifaces: CopyIface[] = [];
+  readonly #ifaces: OpenIfaces<CopyIface> = new OpenIfaces();
   /** Number of exported descriptors. */
   #dmabufExports = 0;
   readonly #unwatch: readonly (() => void)[];
@@ -224,9 +225,8 @@ export class CopyMd implements MemoryDomain {
     const card = this.#cards[position];
     if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource);
     const address = cardAddress(this.#address, position);
-    const iface = new CopyIface({ card, position, resource, address, config: this.#config, rcache: this.#rcache });
-    this.#ifaces.push(iface);
-    return iface;
+    const [config, rcache] = [this.#config, this.#rcache];
+    return this.#ifaces.add(new CopyIface({ card, position, resource, address, config, rcache }));
   }
 
   /** Includes the cards and the registration cache, which gaudi_ipc shares. */
@@ -251,7 +251,7 @@ export class CopyMd implements MemoryDomain {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    for (const iface of this.#ifaces) iface.close();
+    this.#ifaces.close();
     this.#shared.abort();
     this.#host.close();
     for (const memory of this.#memories) {

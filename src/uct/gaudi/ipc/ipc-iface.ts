@@ -6,7 +6,6 @@ import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import type { UcxError } from '../../../ucs/type/error.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import {
-  type Iface,
   type IfaceAttributes,
   IfaceFlag,
   type IfaceResource,
@@ -17,6 +16,7 @@ import {
 } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import { unreachable } from '../../base/iface-address.ts';
+import type { ClosableIface } from '../../base/open-ifaces.ts';
 import type { GaudiCard } from '../base/card/gaudi-cards.ts';
 import { DmaTransfers } from '../base/dma-transfers.ts';
 import { cardRma, submitLimitation } from '../base/memory/card-rma.ts';
@@ -40,12 +40,14 @@ export interface IpcIfaceOptions {
   readonly resource: IfaceResource;
   readonly config: GaudiIpcConfig;
   readonly imports: Imports;
+  /** The traffic between the card and others, of all interfaces on it, by the bus number of the other. */
+  readonly channels: Map<number, Channel>;
   /** Answers requests of peers for memory of this process. */
   readonly serve: () => void;
 }
 
 /** The interface. */
-export class IpcIface implements Iface, IpcEndpointHost {
+export class IpcIface implements ClosableIface, IpcEndpointHost {
   readonly attributes: IfaceAttributes;
   readonly address: Uint8Array;
   readonly transfers: DmaTransfers;
@@ -53,7 +55,7 @@ export class IpcIface implements Iface, IpcEndpointHost {
   readonly #node: DriverNode;
   readonly #card: GaudiCard;
   readonly #serve: () => void;
-  readonly #channels: Map<number, Channel> = new Map();
+  readonly #channels: Map<number, Channel>;
   #error: UcxError | undefined = undefined;
   #joined: Promise<void> | undefined = undefined;
   #failuresSeen = 0;
@@ -64,19 +66,19 @@ export class IpcIface implements Iface, IpcEndpointHost {
     this.attributes = attributesOf(options);
     this.transfers = new DmaTransfers(options.card, options.position);
     this.imports = options.imports;
+    this.#channels = options.channels;
     this.#node = options.node;
     this.#card = options.card;
     this.#serve = options.serve;
   }
 
+  get closed(): boolean {
+    return this.#closed;
+  }
+
   /** Includes requests to owners that the memory domain waits for. */
   get outstanding(): number {
     return this.transfers.outstanding + this.imports.pending;
-  }
-
-  /** The traffic between this card and others. */
-  get channels(): readonly Channel[] {
-    return [...this.#channels.values()];
   }
 
   unreachableReason(address: Uint8Array): string | undefined {

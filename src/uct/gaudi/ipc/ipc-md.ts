@@ -28,6 +28,7 @@ import { checkAdvice } from '../../base/host/memory-advice.ts';
 import { DEREGISTER_OPTIONS } from '../../base/host/memory-options.ts';
 import { RKEY_TABLE_KEY_BYTES } from '../../base/key/rkey-table-layout.ts';
 import { RkeyTableReader } from '../../base/key/rkey-table-reader.ts';
+import { OpenIfaces } from '../../base/open-ifaces.ts';
 import { checkAddress, checkKeyTarget } from '../../base/range.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../base/card/config.ts';
 import { registerCostOf } from '../base/card/register-cost.ts';
@@ -74,7 +75,9 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   readonly #inArena: Map<number, number> = new Map();
   readonly #keys: OwnedKeys = new OwnedKeys();
   readonly #reader: RkeyTableReader = new RkeyTableReader(GAUDI_IPC_NAME);
-  readonly #ifaces: IpcIface[] = [];
+  readonly #ifaces: OpenIfaces<IpcIface> = new OpenIfaces();
+  /** The traffic of each card, which outlives the interfaces. */
+  readonly #channels: readonly Map<number, Channel>[];
   readonly #serve: () => void;
   #service: ChannelService | undefined = undefined;
   #calls = 0;
@@ -93,6 +96,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     const { cards } = this.#gaudi;
     this.#host = new HostRegistry(GAUDI_IPC_NAME, false, this.#gaudi);
     this.imports = new Imports({ cards, config: this.#config, log, clock });
+    this.#channels = cards.map(() => new Map());
     this.resources = cards.map(({ index }) => resourceOf(index));
     const imports = canImportDmabufs(cards);
     if (imports) this.memRegDmabuf = (region) => this.#import(region);
@@ -206,9 +210,8 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     const card = this.#gaudi.cards[position];
     if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource);
     const [config, imports, serve] = [this.#config, this.imports, this.#serve];
-    const iface = new IpcIface({ node: this.#shared.node, card, position, resource, config, imports, serve });
-    this.#ifaces.push(iface);
-    return iface;
+    const options = { card, position, resource, config, imports, serve, channels: this.#channels[position]! };
+    return this.#ifaces.add(new IpcIface({ node: this.#shared.node, ...options }));
   }
 
   get leftOut(): readonly LeftOut[] {
@@ -222,7 +225,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    for (const iface of this.#ifaces) iface.close();
+    this.#ifaces.close();
     for (const memory of this.#registered) this.#end(memory, true);
     this.#keys.close();
     this.#closeService();
@@ -237,7 +240,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     const levels = { regions: cache.numRegions, bytes: cache.totalSize };
     return statsNode('uct_md', GAUDI_IPC_NAME, { memory_handles: this.#registered.size }, [
       statsNode('gaudi_ipc_cache', '', { ...cache.counters, ...levels }),
-      ...this.#ifaces.flatMap(({ channels }) => channels.map(channelStats)),
+      ...this.#channels.flatMap((channels) => [...channels.values()].map(channelStats)),
     ]);
   }
 

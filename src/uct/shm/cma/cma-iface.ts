@@ -14,7 +14,6 @@ import {
 } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
 import { hostIfaceAttributes } from '../../base/host/host-attributes.ts';
-import type { ClosableIface } from '../../base/host/host-domain.ts';
 import { unreachable } from '../../base/iface-address.ts';
 import {
   hasEnded,
@@ -24,6 +23,7 @@ import {
   packIdentity,
   unpackIdentity,
 } from '../../base/key/process-identity.ts';
+import type { ClosableIface } from '../../base/open-ifaces.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
 import { NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
 import { CmaEndpoint } from './cma-endpoint.ts';

@@ -13,9 +13,9 @@ import {
 import type { ComponentServices } from '../../api/memory-domain.ts';
 import { checkHandler } from '../../base/check-services.ts';
 import { hostIfaceAttributes } from '../../base/host/host-attributes.ts';
-import type { ClosableIface } from '../../base/host/host-domain.ts';
 import { identityText, unreachable } from '../../base/iface-address.ts';
 import { isLackOfResources, SEGMENT_NAME_BYTES } from '../../base/key/segment.ts';
+import type { ClosableIface } from '../../base/open-ifaces.ts';
 import { checkTimeout, Sleeper } from '../../base/sleeper.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
 import { hasSameShm, NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
