@@ -145,6 +145,16 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(node('status').code).toBe(0);
   });
 
+  it('names the folder that it cannot create', () => {
+    const { code, err } = run([MAIN, 'node', 'up'], { XDG_RUNTIME_DIR: '/proc/none' });
+    expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/mkdir.*ENOENT.*\/proc\/none/) });
+  });
+
+  it('ignores a relative XDG_RUNTIME_DIR', () => {
+    const { err } = run([MAIN, 'node', 'status'], { XDG_RUNTIME_DIR: 'none' });
+    expect(err).toMatch(/ \/tmp\/gaudi-ucx-\d+\/node\.sock/);
+  });
+
   it('that does not start gives the reason, and leaves no log that it has made', () => {
     const log = `${socket}.log`;
     rmSync(log, { force: true });

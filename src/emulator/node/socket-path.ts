@@ -2,8 +2,8 @@
  * Socket path of node servers: the default path and its folder, which no other user may enter. It opens no socket.
  */
 
-import { lstatSync, mkdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { existsSync, lstatSync, mkdirSync } from 'node:fs';
+import { dirname, isAbsolute, join } from 'node:path';
 import { Errno, SyscallError } from '../../sys/index.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
 
@@ -13,26 +13,38 @@ const OTHERS = 0o077;
 
 /**
  * The default path of `node up` and its clients: in XDG_RUNTIME_DIR, else in a folder of the user below /tmp.
- * @param runtimeDirectory value of XDG_RUNTIME_DIR
+ * @param runtimeDirectory value of XDG_RUNTIME_DIR; a relative path is ignored, as the XDG specification demands
  */
 export function defaultSocketPath(runtimeDirectory: string | undefined): string {
-  const isSet = runtimeDirectory !== undefined && runtimeDirectory !== '';
-  return isSet ? join(runtimeDirectory, FOLDER, SOCKET) : join('/tmp', `${FOLDER}-${userId()}`, SOCKET);
+  const isUsable = runtimeDirectory !== undefined && isAbsolute(runtimeDirectory);
+  return isUsable ? join(runtimeDirectory, FOLDER, SOCKET) : join('/tmp', `${FOLDER}-${userId()}`, SOCKET);
 }
 
 /**
  * Creates the folder of a socket, for its owner only, unless it exists.
- * @throws SyscallError EACCES, ENOTDIR; EPERM for a folder of the default path that others may enter or that another user owns
+ * @throws SyscallError EACCES, ENOTDIR, ENOENT below a file system without new folders, such as /proc; EPERM for a folder of the default path that others may enter or that another user owns
  */
 export function prepareFolder(socketPath: string): void {
   const folder = dirname(socketPath);
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    createFolder(folder);
   } catch (error) {
     const errno = error instanceof Error && 'errno' in error ? Math.abs(Number(error.errno)) : Errno.EIO;
     throw new SyscallError('mkdir', errno, folder, error);
   }
   checkFolder(socketPath);
+}
+
+/** Creates a folder and those above it, one at a time: `recursive` of Node.js 20 does not end where mkdir fails with ENOENT in a folder that exists. */
+function createFolder(folder: string): void {
+  if (existsSync(folder)) return;
+  createFolder(dirname(folder));
+  try {
+    mkdirSync(folder, 0o700);
+  } catch (error) {
+    // Another process may have created it meanwhile.
+    if (!existsSync(folder)) throw error;
+  }
 }
 
 /**
