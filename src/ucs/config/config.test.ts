@@ -136,6 +136,16 @@ describe('loadConfig', () => {
     }
   });
 
+  it('shows the beginning of a long value', () => {
+    const value = 'x'.repeat(100_000);
+    expect(() => loadConfig([RC_VERBS], { env: { UCX_IB_X: value } })).toThrow(
+      expect.objectContaining({
+        message: `UCX_IB_X (environment) must be an unsigned integer, got "${'x'.repeat(199)}…"`,
+        details: expect.objectContaining({ value }),
+      }),
+    );
+  });
+
   it('reports unused variables with the nearest name', () => {
     const env = { UCX_GAUDI_COPY_RCACH: 'y', UCX_SOMETHING_ELSE_ENTIRELY: '1', UCX_CONFIG_DIR: '/c', HOME: '/h' };
     const text = 'UCX_LOGLEVEL=info\n[host]\nCPU model=Grace\n[all]\nUCX_DISTANCE_BW=auto';

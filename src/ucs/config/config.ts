@@ -8,7 +8,7 @@
  * everything.
  */
 
-import { invalidParam, UcxError } from '../type/error.ts';
+import { describeValue, invalidParam, UcxError } from '../type/error.ts';
 import { nearestName } from '../type/nearest-name.ts';
 import { Status } from '../type/status.ts';
 import { beforeComment, type ConfigFile } from './file.ts';
@@ -340,7 +340,7 @@ function badValue(variable: string, rule: string, value: string, source: string)
   return new UcxError({
     code: 'ERR_CONFIG_VALUE',
     status: Status.INVALID_PARAM,
-    message: `${variable} (${source}) must be ${rule}, got ${JSON.stringify(value)}`,
+    message: `${variable} (${source}) must be ${rule}, got ${describeValue(value)}`,
     details: { variable, rule, value, source },
   });
 }

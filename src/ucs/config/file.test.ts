@@ -58,7 +58,15 @@ describe('parseConfigFile', () => {
   });
 
   it('names path and line of a syntax error', () => {
-    for (const line of ['nonsense', '=1', '1X=2', 'A B=1', '[s]\nnonsense', '[s']) {
+    for (const line of [
+      'nonsense',
+      '=1',
+      '1X=2',
+      'A B=1',
+      '[s]\nnonsense',
+      '[s',
+      `[s]\nCPU model=${'x'.repeat(40_000)}`,
+    ]) {
       expect(() => parseConfigFile(`UCX_A=1\n${line}`, '/x')).toThrow(
         expect.objectContaining({
           code: 'ERR_CONFIG_FILE',

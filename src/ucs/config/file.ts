@@ -2,9 +2,9 @@
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { asError, UcxError } from '../type/error.ts';
+import { asError, describeValue, UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';
-import { matchesItem } from './list.ts';
+import { isItem, matchesItem } from './list.ts';
 
 /** The name of the files. */
 export const CONFIG_FILE_NAME = 'ucx.conf';
@@ -107,6 +107,7 @@ function takeLine(section: Section, content: string, path: string, line: number,
   const [, name = '', text = ''] = match;
   const value = beforeComment(text).trim();
   if (!isCondition) section.assignments.push({ name: name, value, line, section: section.name });
+  else if (!isItem(value)) throw fileError(path, line, content);
   else if (!matchesItem(value.toLowerCase(), facts(name)?.toLowerCase() ?? '')) section.failed ??= `${name}=${value}`;
 }
 
@@ -144,7 +145,7 @@ function fileError(path: string, line: number, content: string): UcxError {
   return new UcxError({
     code: 'ERR_CONFIG_FILE',
     status: Status.INVALID_PARAM,
-    message: `${path}:${line}: line must be NAME=value, a comment or a section, got ${JSON.stringify(content)}`,
+    message: `${path}:${line}: line must be NAME=value, a comment or a section, got ${describeValue(content)}`,
     details: { path, line },
   });
 }

@@ -33,8 +33,13 @@ describe('allowListType', () => {
     expect(allowListType.parse('self, tcp')).toEqual({ mode: 'allow', items: ['self', 'tcp'] });
     expect(allowListType.parse('^tcp')).toEqual({ mode: 'deny', items: ['tcp'] });
     expect(allowListType.parse('')).toEqual({ mode: 'allow', items: [] });
-    for (const bad of ['a,^b', '^^a', 'x[3-1]', '^all', '^a,all', 'a b', 'a\nb'])
+    for (const bad of ['a,^b', '^^a', 'x[3-1]', '^all', '^a,all', 'a b', 'a\nb', 'x'.repeat(256)])
       expect(allowListType.parse(bad)).toBeUndefined();
+  });
+
+  it('matches the longest items', () => {
+    expect(allowed('*'.repeat(255), 'tcp')).toBe(true);
+    expect(allowed('[0-1]'.repeat(51), '0'.repeat(51))).toBe(true);
   });
 
   it('selects names', () => {

@@ -16,6 +16,9 @@ export interface AllowList {
 /** A value for some of the keys `K`. */
 export type KeyValues<K extends string, T> = { readonly [key in K]?: T };
 
+/** The longest name of a file or network device; a glob is hardly longer. A regular expression cannot be of any length. */
+const ITEM_LENGTH_MAX = 255;
+
 /** The key of an item without a key, if a key-value list allows that. */
 export const DEFAULT_KEY = 'default';
 
@@ -39,12 +42,13 @@ export function listType<T>(item: ConfigType<T>): ConfigType<readonly T[]> {
 /** `all`, names, or `^` and the excluded names. */
 export const allowListType: ConfigType<AllowList> = {
   syntax:
-    'all, or a list of names, globs (*, ?) and ranges ([0-3]) separated by commas, with a leading ^ to exclude them',
+    'all, or a list of names, globs (*, ?) and ranges ([0-3]) separated by commas, with a leading ^ to exclude them, ' +
+    `each of at most ${ITEM_LENGTH_MAX} characters`,
   parse(text) {
     const trimmed = text.trim();
     const deny = trimmed.startsWith('^');
     const items = splitList(deny ? trimmed.slice(1) : trimmed);
-    if (items.some((item) => /[\s^]/.test(item) || !isRangeValid(item))) return undefined;
+    if (items.some((item) => /[\s^]/.test(item) || !isItem(item))) return undefined;
     // `^all` excludes every name, which is never intended.
     if (deny) return items.includes('all') ? undefined : { mode: 'deny', items };
     return items.includes('all') ? { mode: 'all', items: [] } : { mode: 'allow', items };
@@ -59,6 +63,11 @@ export const allowListType: ConfigType<AllowList> = {
 export function isAllowed(list: AllowList, name: string): boolean {
   if (list.mode === 'all') return true;
   return list.items.some((item) => matchesItem(item, name)) === (list.mode === 'allow');
+}
+
+/** True if a text can be an item of an {@link AllowList}: it is not too long, and its ranges ascend. */
+export function isItem(text: string): boolean {
+  return text.length <= ITEM_LENGTH_MAX && rangesOf(text).every(({ low, high }) => low <= high);
 }
 
 /** True if an item of an {@link AllowList} (name, glob or range) matches `name`. */
@@ -120,8 +129,4 @@ function splitList(text: string): string[] {
 
 function rangesOf(item: string): { low: number; high: number }[] {
   return [...item.matchAll(/\[(\d+)-(\d+)\]/g)].map((match) => ({ low: Number(match[1]), high: Number(match[2]) }));
-}
-
-function isRangeValid(item: string): boolean {
-  return rangesOf(item).every(({ low, high }) => low <= high);
 }

@@ -25,6 +25,10 @@ describe('UCX_LOG_LEVEL', () => {
     expect(levelOf(logLevelsType.parse('ucp:debug')!, 'posix')).toBe(LogLevel.WARN);
   });
 
+  it('refuses components that no regular expression can match', () => {
+    expect(logLevelsType.parse(`${'x'.repeat(40_000)}:info`)).toBeUndefined();
+  });
+
   it.each(['', 'loud', 'warn,', 'warn,error', ':debug', 'ucp:', 'ucp:loud', 'a,b:info'])('refuses %j', (text) => {
     expect(logLevelsType.parse(text)).toBeUndefined();
     expect(() => loadConfig([GLOBAL_CONFIG_TABLE], { env: { UCX_LOG_LEVEL: text } })).toThrow(

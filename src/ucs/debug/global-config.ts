@@ -1,6 +1,7 @@
 /** The UCX-wide fields (prefix `UCX_` alone) that every program has. Fields of a layer or transport are in tables of their own. */
 
 import type { ConfigTable } from '../config/config.ts';
+import { isItem } from '../config/list.ts';
 import { boolType, type ConfigType, memorySizeType, stringType, uintType } from '../config/value.ts';
 import { FILE_NAME_SYNTAX } from '../sys/file-name.ts';
 import { type ComponentLevel, LOG_LEVEL_NAMES, LogLevel, type LogLevels } from './log.ts';
@@ -28,7 +29,8 @@ export const logLevelsType: ConfigType<LogLevels> = {
       const colon = item.lastIndexOf(':');
       const component = item.slice(0, Math.max(colon, 0)).trim();
       const parsed = parseLevel(item.slice(colon + 1));
-      if (parsed === undefined || (colon < 0 ? level !== undefined : component === '')) return undefined;
+      const isWrong = colon < 0 ? level !== undefined : component === '' || !isItem(component);
+      if (parsed === undefined || isWrong) return undefined;
       if (colon < 0) level = parsed;
       else components.push({ component, level: parsed });
     }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { checkStatus, closedError, invalidParam, isUcxError, statusError, UcxError } from './error.ts';
+import { checkStatus, closedError, describeValue, invalidParam, isUcxError, statusError, UcxError } from './error.ts';
 import { Status } from './status.ts';
 
 describe('UcxError', () => {
@@ -39,6 +39,10 @@ describe('invalidParam', () => {
     expect(error.message).toBe(`argument length must be even, ${text}`);
     expect(error.details).toMatchObject({ argument: 'length', rule: 'must be even' });
   });
+});
+
+it('shows the beginning of a long text', () => {
+  expect(describeValue('x'.repeat(2 ** 20))).toBe(`"${'x'.repeat(199)}…"`);
 });
 
 describe('errors from status values', () => {

@@ -3,7 +3,11 @@
  * Not for the data path, which returns {@link Status} integers.
  */
 
+import { clip } from './clip.ts';
 import { Status, statusName, statusOf, statusString } from './status.ts';
+
+/** How much of a text an error shows. */
+const TEXT_COLUMNS = 200;
 
 const BRAND = Symbol.for('gaudi-ucx.UcxError');
 
@@ -106,9 +110,9 @@ export function asError(thrown: unknown): NodeJS.ErrnoException {
   return thrown instanceof Error ? thrown : new Error(String(thrown));
 }
 
-/** A short text for any value: for an object the name of its class. Never throws. */
+/** A short text for any value: of a long string its beginning, for an object the name of its class. Never throws. */
 export function describeValue(value: unknown): string {
-  if (typeof value === 'string') return JSON.stringify(value);
+  if (typeof value === 'string') return JSON.stringify(clip(value, TEXT_COLUMNS));
   if (typeof value === 'bigint') return `${value} (0x${value.toString(16)})`;
   if (typeof value === 'function') return 'a function';
   if (typeof value === 'object' && value !== null) return String(value.constructor?.name ?? 'object');
