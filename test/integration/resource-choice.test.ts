@@ -1,5 +1,6 @@
 /** The effects of UCX_TLS and UCX_*_DEVICES on a context: opened resources, explanations, warnings. */
 
+import { networkInterfaces } from 'node:os';
 import { describe, expect, it } from 'vitest';
 import { Context, type ContextOptions, MemoryType } from '../../src/index.ts';
 import { device, failureOf, rkeyOf, useContexts } from '../fixtures/contexts.ts';
@@ -41,6 +42,21 @@ describe('UCX_ACC_DEVICES', () => {
       code: 'ERR_GAUDI_DEVICE_NOT_FOUND',
     });
   });
+});
+
+describe('UCX_NET_DEVICES', () => {
+  const other = Object.entries(networkInterfaces()).find(([, of]) =>
+    of?.some((each) => !each.internal && !each.scopeid),
+  );
+
+  it.skipIf(other === undefined).each([['^lo'], [`lo,${other?.[0]}`]])(
+    'may name the loopback device: %s',
+    async (list) => {
+      // Without the warning that it is not available.
+      const { context } = await fixture.open({ context: { config: { TLS: 'self,tcp', NET_DEVICES: list } } });
+      expect(context.closed).toBe(false);
+    },
+  );
 });
 
 describe('UCX_SHM_DEVICES and UCX_SELF_DEVICES', () => {

@@ -54,7 +54,8 @@ export class TcpMd extends HostDomain {
     );
     // Peers on this node are reachable through every device. If the program selects devices, loopback is available only if no other is selected.
     const { isDeviceAllowed = () => false } = services;
-    const isBeside = usable.some(({ name, isLoopback }) => !isLoopback && isDeviceAllowed(DeviceType.NET, name));
+    const allowed = usable.filter(({ name }) => isDeviceAllowed(DeviceType.NET, name));
+    const isBeside = allowed.some(({ isLoopback }) => !isLoopback);
     const found = usable.filter(({ isLoopback }) => !(isLoopback && isBeside));
     this.#interfaces = found;
     if (found.length === 0) {
