@@ -33,6 +33,8 @@ import type { MemoryTypes } from './memory-types.ts';
 import { packRkey, type RkeyPart } from './rkey-bytes.ts';
 import { packPart } from './rkey-part.ts';
 
+/** Length of the longest Uint8Array. */
+const HOST_BYTES_MAX = 2 ** 32;
 /** Interval of checking whether transfers still use memory that was unmapped during them. */
 const LOST_LOOK_NS = 1e6;
 /** Time for which a remote key is kept that lacks a part because of missing resources, which may be available later. */
@@ -289,6 +291,9 @@ export class MemoryMap {
       throw invalidParam('allocate', 'must be a positive integer', allocate);
     }
     checkMemoryType(memoryType);
+    if (memoryType === MemoryType.HOST && allocate > HOST_BYTES_MAX) {
+      throw invalidParam('allocate', 'must be at most 4 GiB of host memory', allocate);
+    }
     if (shared !== undefined && typeof shared !== 'boolean')
       throw invalidParam('shared', 'must be true or false', shared);
     if (shared === true && memoryType === MemoryType.HOST) {

@@ -43,7 +43,7 @@ export type MemorySource =
       readonly sysDevice?: number;
     }
   | {
-      /** Bytes to allocate. */
+      /** Bytes to allocate; of host memory at most 4 GiB. */
       readonly allocate: number;
       /** Default host. */
       readonly memoryType?: MemoryType | MemoryTypeName;
