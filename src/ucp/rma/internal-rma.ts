@@ -13,7 +13,7 @@ import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, candidateFor, type Operation, Protocol } from '../proto/selection.ts';
 import { chooseCandidate, planFor } from './plan.ts';
-import { initLocal, initRma } from './transfer.ts';
+import { canRegister, initLocal, initRma } from './transfer.ts';
 
 /** Both sides of a transfer. */
 export interface RmaPlace {
@@ -31,7 +31,7 @@ export interface RmaPlace {
 /**
  * The transfers that carry the bytes between two places: the place with its candidate, or its parts with theirs if several network devices share it. The
  * range in the remote memory may come from a peer.
- * @returns undefined if no lane moves the bytes by itself
+ * @returns undefined if no lane moves the bytes by itself, or the lane would have to register memory that can go away
  */
 export function carriedPlaces(
   connection: Connection,
@@ -44,6 +44,7 @@ export function carriedPlaces(
   const plan = planFor(operation, local, rkey, connection, origin);
   const candidate = candidateFor(plan, byteLength);
   if (candidate === undefined || candidate.protocol === Protocol.SOFTWARE) return undefined;
+  if (candidate.protocol === Protocol.ZCOPY && !canRegister(local)) return undefined;
   const rails = connection.hasRails ? railsOf(plan, connection.lanes, byteLength, limits) : undefined;
   if (rails === undefined) return [{ local, localOffset, byteLength, rkey, remoteOffset, origin, candidate }];
   return rails.map((rail) => ({

@@ -1,6 +1,7 @@
 /** One put or get over one lane: fills its request, and starts it. Which lane and protocol is decided in plan.ts. */
 
-import { statusError } from '../../ucs/type/error.ts';
+import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { isResizable } from '../../ucs/type/resizable.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { hostBytes } from '../api/memory/local-bytes.ts';
@@ -73,10 +74,18 @@ export function initEntry(
   // Mapped memory without a registration is not moved without a copy.
   if (!(local instanceof Uint8Array))
     throw statusError(Status.UNSUPPORTED, 'use memory that a lane has not registered');
+  if (!canRegister(local)) {
+    throw invalidParam('local', 'must not lie in a resizable ArrayBuffer, as its transport registers it', local);
+  }
   const isShared = local.byteLength < local.buffer.byteLength && local.buffer.byteLength <= SHARED_BYTES_MAX;
   const registered = isShared ? new Uint8Array(local.buffer) : local;
   const memory = owner.register(context.registrars[md]!, registered);
   owner.setEntry(memory, local.byteOffset - registered.byteOffset + offset, byteLength);
+}
+
+/** False for bytes whose memory can go away while a transport uses it. */
+export function canRegister(local: LocalMemory): boolean {
+  return !(local instanceof Uint8Array && isResizable(local.buffer));
 }
 
 /** Starts, or starts again, an initialized request: the status of the transport. */

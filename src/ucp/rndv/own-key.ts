@@ -4,6 +4,7 @@
  */
 
 import { memoryTypeBit } from '../../ucs/memory/memory-type.ts';
+import { isResizable } from '../../ucs/type/resizable.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { MdFlag, MemAccess, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { ProtocolContext } from '../base/protocol-host.ts';
@@ -36,7 +37,7 @@ const LOCAL_ACCESS = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;
 const KEYLESS: WeakSet<MemoryDomain> = new WeakSet();
 
 /**
- * The key of a piece; undefined where no lane of the connection could use one, or the memory is not mapped for the access.
+ * The key of a piece; undefined where no lane of the connection could use one, the memory is not mapped for the access, or can go away (a resizable ArrayBuffer).
  * @param access of the peer: bits of MemAccess
  */
 export function ownKey(
@@ -50,6 +51,7 @@ export function ownKey(
     if ((memory.access & access) !== access || !isOfUse(connection, memory)) return undefined;
     return { packed: context.packedRkeyOf(memory), offset, release: keepMapped };
   }
+  if (isResizable(memory.buffer)) return undefined;
   const handle = context.handleOf(memory);
   // If peers may not access other memory in the same ArrayBuffer, these bytes get no key either: it would be a key of the whole ArrayBuffer.
   if (!context.permits(memory, access)) return undefined;

@@ -9,8 +9,8 @@ import { writeReply } from '../wire/reply.ts';
 
 /**
  * Replies to a request of the peer.
- * @param by the request that moved the bytes: the reply names their carrier. Memory that its transport does not take, such as a resizable ArrayBuffer, is
- * told as IO_ERROR: the arguments are not those of the peer.
+ * @param by the request that moved the bytes: the reply names their carrier. Memory that its transport does not take is told as IO_ERROR: the arguments are
+ * not those of the peer.
  */
 export function postReply(
   connection: Connection,

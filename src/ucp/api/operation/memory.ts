@@ -141,7 +141,10 @@ export interface MemoryHandle {
   copyTo(other: MemoryHandle, targetOffset?: number, options?: MemoryRange): Promise<void>;
 }
 
-/** Memory on the local side of an operation: mapped memory, or any host buffer. */
+/**
+ * Memory on the local side of an operation: mapped memory, or any host buffer. The native engine sends and receives bytes of resizable ArrayBuffers too, in
+ * messages without a remote key; puts and gets refuse them where their transport registers host memory. Over libucp every operation refuses them.
+ */
 export type LocalMemory = MemoryHandle | Uint8Array;
 
 /** The most pieces of a list. */
