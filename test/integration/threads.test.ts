@@ -86,7 +86,10 @@ describe('an object that belongs to a thread', () => {
     const rkey = rkeyOf(stack, memory);
     const request = endpoint.putNbx(new Uint8Array(8), 0, 8, rkey, 0, { noImmediateCompletion: true }) as Request;
     const listener = worker.listener();
-    const all = { context, worker, endpoint, memory, hbm, rkey, request, listener, device: context.device(0) };
+    const messages = worker.messages(1);
+    const list = endpoint.prepareList('put', [{ local: memory, rkey, byteLength: 4096 }]);
+    const device0 = context.device(0);
+    const all = { context, worker, endpoint, memory, hbm, rkey, request, listener, messages, list, device0 };
     const { port1, port2 } = new MessageChannel();
     const why = expect.objectContaining({
       name: 'DataCloneError',

@@ -1,6 +1,7 @@
 /** Active messages as an async iterable: a handler that queues messages until the loop of the application takes them. */
 
 import { AbortError, invalidParam } from '../../../ucs/type/error.ts';
+import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import { addAbortListener } from '../abort-listeners.ts';
 import { type AmMessage, checkAmId, type MessageQueue } from '../active-message.ts';
 import type { ProgressDriver } from './progress-driver.ts';
@@ -67,6 +68,8 @@ export class ArrivedMessages {
 
 /** The messages of one id, from its creation until the loop ends or the signal fires. Messages are copies that belong to the loop. */
 class KeptMessages implements MessageQueue {
+  /** Marks the object as bound to the thread that made it. */
+  readonly thread: symbol = THREAD_BOUND;
   readonly #am: MessageHandlers;
   readonly #id: number;
   readonly #signal: AbortSignal | undefined;

@@ -1,6 +1,7 @@
 /** The blocks of a list as an engine moves them, and the memory and keys that they use: of one move, or prepared for many. */
 
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
+import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import { holdsBytes, hostBytes } from '../memory/local-bytes.ts';
 import type { PreparedList } from '../operation/list.ts';
 import type { LocalMemory, RemoteKey } from '../operation/memory.ts';
@@ -21,6 +22,8 @@ interface UsedKey {
 
 /** A planned list. */
 export class PlannedList<B extends ListBlock = ListBlock> implements PreparedList {
+  /** Marks the object as bound to the thread that made it. */
+  readonly thread: symbol = THREAD_BOUND;
   readonly operation: 'put' | 'get';
   /** The endpoint or connection that it is for. */
   readonly owner: object;
