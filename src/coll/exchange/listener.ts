@@ -137,7 +137,8 @@ function join(options: ListenerExchangeOptions, own: Uint8Array, clock: Clock): 
       socket?.destroy();
       run();
     };
-    const timer = deadline(options, clock, () => end(() => reject(missing(undefined, size))));
+    let failure: string | undefined;
+    const timer = deadline(options, clock, () => end(() => reject(missing(undefined, size, failure))));
     const attempt = (): void => {
       if (isOver) return;
       const current = connect({ host, port });
@@ -150,7 +151,9 @@ function join(options: ListenerExchangeOptions, own: Uint8Array, clock: Clock): 
         current,
         size,
         (all) => end(() => resolve(all)),
-        () => {
+        (reason) => {
+          // Also a name that does not resolve yet: it may be published after the ranks have started.
+          failure = reason;
           current.destroy();
           retry = clock.setTimer(RETRY_NS, attempt);
           retry.ref();
@@ -167,7 +170,8 @@ function deadline({ timeoutMs = TIMEOUT_MS }: ListenerExchangeOptions, clock: Cl
   return timer;
 }
 
-function missing(count: number | undefined, size: number): Error {
+function missing(count: number | undefined, size: number, failure?: string): Error {
   const found = count === undefined ? 'rank 0 has not answered' : `${count} of ${size} ranks are there`;
-  return statusError(Status.TIMED_OUT, `exchange: ${found}`);
+  const reason = failure === undefined ? '' : `: ${failure}`;
+  return statusError(Status.TIMED_OUT, `exchange: ${found}${reason}`);
 }
