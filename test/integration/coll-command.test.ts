@@ -107,6 +107,8 @@ describe('gaudi-ucx coll', { timeout: 60_000 }, () => {
     [['-o', 'xor'], /-o must be one of/],
     [['-b', 'big'], /-b must be a size/],
     [['-b', '1K', '-e', '512'], /-e must not be below/],
+    [['--size', '64M..1K'], /--size must not be below the smallest size of 67108864 bytes, got "1K"/],
+    [['-A', 'magic'], /-A must be one of recursive doubling, ring, two-level/],
     [['--size', '1K..'], /--size must be a size/],
     [['-f', '1'], /-f must be an integer from 2/],
     [['-n', '0'], /-n must be an integer from 1/],
@@ -121,8 +123,14 @@ describe('gaudi-ucx coll', { timeout: 60_000 }, () => {
   });
 
   it('fails with the reason of the rank that failed', () => {
-    const { code, err } = cli.run(['coll', '-m', 'host', '-b', '1K', '-A', 'magic', ...SHORT]);
+    const { code, err } = cli.run(['coll', '-m', 'host', '-b', '1K', ...SHORT], { UCX_TLS: 'self' });
     expect(code).toBe(1);
-    expect(err).toMatch(/rank \d: argument algorithm must be one of recursive doubling, ring, two-level/);
+    expect(err).toMatch(/rank \d: no transport reaches the worker/);
+  });
+
+  it.each([{ RANK: '0' }, { WORLD_SIZE: '2' }])('refuses an incomplete environment of a launcher: %j', (env) => {
+    const { code, err } = cli.run(['coll', '-m', 'host', '-b', '1K', ...SHORT], env);
+    expect(code).toBe(2);
+    expect(err).toMatch(/argument (RANK|WORLD_SIZE) must be set by the launcher, to a number, got undefined/);
   });
 });

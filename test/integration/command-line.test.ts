@@ -145,6 +145,7 @@ describe('info', { timeout: 60_000 }, () => {
     [['info'], /argument option must be one at least/],
     [['info', '-t', 'tcp'], /argument -t must be given with -d/],
     [['info', '-w'], /argument -u must be given with -p, -w, -e and -m/],
+    [['info', '-u', 'r', '-m', '100t'], /argument -m must be a size of at most 4g, such as 1m, got "100t"/],
     [['info', '-w', '-u', 'x'], /argument -u must have the letters a, r, t, s, m, w, e only/],
     [['info', '-b'], /-b of ucx_info: .*-v tells/],
     [['info', '-D', 'shm'], /-D of ucx_info: .*UCX_TLS/],
@@ -154,6 +155,13 @@ describe('info', { timeout: 60_000 }, () => {
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toMatch(message);
     expect(err.split('\n')).toHaveLength(3);
+  });
+
+  it('-u has the letters that its help lists', async () => {
+    const help = output(['info', '--help']).replace(/\s+/g, ' ');
+    const [, letters] = /features of the context: (.*?always on)/.exec(help)!;
+    expect([...letters!.matchAll(/\b([a-z])(?= \(| and |:)/g)].map(([letter]) => letter)).toEqual([...'artsmwe']);
+    expect(output(['info', '-w', '-u', 'artsmwe'])).toContain('UCP worker');
   });
 
   it('-d without cards prints the reason', () => {
@@ -361,6 +369,16 @@ describe('the command', { timeout: 60_000 }, () => {
     [['explain', '--op', 'steal'], 'gaudi-ucx explain', 'argument op must be .* \\(ERR_INVALID_PARAM\\)'],
     [['top', '--interval', 'soon'], 'gaudi-ucx top', 'argument interval must be .* \\(ERR_INVALID_PARAM\\)'],
     [['perftest', '-l', '-t', 'nothing'], 'gaudi-ucx perftest', 'argument -t must be .* \\(ERR_INVALID_PARAM\\)'],
+    [
+      ['perftest', '-l', '-t', 'tag_lat', '-c', '5000'],
+      'gaudi-ucx perftest',
+      'argument -c must .* \\(ERR_INVALID_PARAM\\)',
+    ],
+    [
+      ['perftest', '-l', '-t', 'tag_lat', '-c', '999'],
+      'gaudi-ucx perftest',
+      'argument -c must .* \\(ERR_INVALID_PARAM\\)',
+    ],
     [['perftest', '-t', 'nothing'], 'gaudi-ucx perftest', 'argument -t must be .* \\(ERR_INVALID_PARAM\\)'],
     [['perftest', '-l', '-t', 'tag_lat', '-A', 'async'], 'gaudi-ucx perftest', '-A async.* \\(ERR_UNSUPPORTED\\)'],
   ])('%j is refused with a line of hint and the error behind it', async (args, command, error) => {

@@ -54,11 +54,12 @@ export function chooseAlgorithm(collective: Collective, shape: Shape, costs: Cos
 
 /**
  * Checks the name of an algorithm.
+ * @param argument the name of the argument or option that has it
  * @throws UcxError ERR_INVALID_PARAM
  */
-export function checkAlgorithm(collective: Collective, name: string): string {
+export function checkAlgorithm(collective: Collective, name: string, argument: string = 'algorithm'): string {
   const names = ALGORITHMS.filter((one) => one.collective === collective).map((one) => one.name);
-  if (!names.includes(name)) throw invalidParam('algorithm', `must be one of ${names.join(', ')}`, name);
+  if (!names.includes(name)) throw invalidParam(argument, `must be one of ${names.join(', ')}`, name);
   return name;
 }
 

@@ -42,7 +42,8 @@ export function collCommand(): Command {
     .option('--csv', 'as CSV')
     .option('--json', 'as JSON')
     .action(async (options: CollOptions, command: Command) => {
-      const isLaunched = process.env['RANK'] !== undefined && process.env['WORLD_SIZE'] !== undefined;
+      // One of them alone is a mistake of the launcher, which is named.
+      const isLaunched = process.env['RANK'] !== undefined || process.env['WORLD_SIZE'] !== undefined;
       const { spec, launched, ranks } = readArguments(command, () => {
         const rank = isLaunched ? launchedRank(process.env) : undefined;
         const count = rank?.size ?? readRanks(options.ranks);

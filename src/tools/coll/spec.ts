@@ -1,5 +1,6 @@
 /** Specification of a run of `gaudi-ucx coll`, shared by its processes; options with the names of hccl_demo and nccl-tests. */
 
+import { checkAlgorithm } from '../../coll/choice/choice.ts';
 import type { Collective } from '../../coll/choice/problem.ts';
 import { DTYPES, type Dtype, dtypeBytes, REDUCE_OPS, type ReduceOp } from '../../coll/dtype/dtype.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';
@@ -102,7 +103,7 @@ export function readSpec(options: CollOptions, ranks: number): CollSpec {
     iterations: numberIn('-n', options.iters, 1, ITERATIONS_MAX),
     warmup: numberIn('-w', options.warmup_iters, 0, ITERATIONS_MAX),
     checks: options.check === '1',
-    algorithm: options.algorithm,
+    algorithm: options.algorithm === undefined ? undefined : checkAlgorithm(collective, options.algorithm, '-A'),
     explains: options.explain === true,
   };
 }
@@ -115,13 +116,14 @@ export function readRanks(text: string): number {
 /** The sizes of `--size 1K..64M`, or of -b, -e and -f. */
 function sizesOf({ size, minbytes, maxbytes, stepfactor }: CollOptions, unit: number): number[] {
   const [first, last] = size === undefined ? [minbytes ?? '1K', maxbytes ?? minbytes ?? '64M'] : size.split('..');
-  const min = bytesIn(size === undefined ? '-b' : '--size', first ?? '');
-  const max = last === undefined ? min : bytesIn(size === undefined ? '-e' : '--size', last);
-  if (max < min) throw invalidParam('-e', 'must not be below the smallest size', max);
+  const [smallest, largest] = size === undefined ? ['-b', '-e'] : ['--size', '--size'];
+  const min = bytesIn(smallest, first ?? '');
+  const max = last === undefined ? min : bytesIn(largest, last);
+  if (max < min) throw invalidParam(largest, `must not be below the smallest size of ${min} bytes`, last);
   const factor = numberIn('-f', stepfactor, 2, 1024);
   const sizes: number[] = [];
   for (let bytes = Math.max(min, unit); bytes <= max; bytes *= factor) sizes.push(bytes);
-  if (sizes.length === 0) throw invalidParam('-b', `must be at least one element of ${unit} bytes`, min);
+  if (sizes.length === 0) throw invalidParam(smallest, `must be at least one element of ${unit} bytes`, min);
   return sizes;
 }
 

@@ -22,6 +22,9 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   A: 'UCX_NET_DEVICES chooses the network device',
 };
 
+/** The most host memory that memMap allocates. */
+const MEMORY_BYTES_MAX = 2 ** 32;
+
 interface Options {
   readonly version?: true;
   readonly devices?: true;
@@ -71,7 +74,10 @@ export function infoCommand(): Command {
     .option('-w', 'UCP worker (needs -u)')
     .option('-e', 'UCP endpoint (needs -u)')
     .option('-m <size>', 'UCP memory: allocate this much (needs -u)')
-    .option('-u <features>', 'features of the context: letters of a (atomics), r (rma), t (tag), s (stream), m (am)')
+    .option(
+      '-u <features>',
+      'features of the context: letters of a (atomics), r (rma), t (tag), s (stream), m (am); w and e: always on',
+    )
     .option('--blocks [name]', 'register blocks of a card, or the registers of one of them (takes the card)')
     .option('--card <minor>', 'with --blocks: the card', '0')
     .option('--json', 'as JSON');
@@ -153,8 +159,8 @@ function infoOf(options: Options, isConfig: boolean): InfoOptions {
 
 function bytesOf(text: string): number {
   const bytes = memorySizeType.parse(text);
-  if (bytes === undefined || !Number.isSafeInteger(bytes) || bytes < 1) {
-    throw invalidParam('-m', 'must be a size such as 1m', text);
+  if (bytes === undefined || !Number.isSafeInteger(bytes) || bytes < 1 || bytes > MEMORY_BYTES_MAX) {
+    throw invalidParam('-m', 'must be a size of at most 4g, such as 1m', text);
   }
   return bytes;
 }

@@ -105,11 +105,10 @@ async function run(host: string | undefined, options: CommandOptions, command: C
   // docs/guide/tuning.md recommends it for short messages. It must be set before the hot functions are compiled.
   const isGiven = process.execArgv.some((argument) => argument.startsWith(INLINING_OPTION));
   if (!isGiven) setFlagsFromString(`${INLINING_OPTION}=${INLINED_BYTES_MAX}`);
-  const cpus = readArguments(command, () => {
+  readArguments(command, () => {
     checkArguments(host, options);
-    return options.c === undefined ? undefined : cpusOf(options.c);
+    if (options.c !== undefined) runOn(cpusOf(options.c));
   });
-  if (cpus !== undefined) schedSetAffinity(0, cpus);
   const interruption = new AbortController();
   const interrupt = (): void => interruption.abort();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, interrupt);
@@ -284,6 +283,16 @@ function cpusOf(text: string): number[] {
     if (!/^\d+$/.test(word)) throw invalidParam('-c', 'must be numbers of processors with commas between them', text);
     return Number(word);
   });
+}
+
+/** Moves this thread, and those that it starts, to the processors. */
+function runOn(cpus: readonly number[]): void {
+  try {
+    schedSetAffinity(0, cpus);
+  } catch (error) {
+    if (!isUcxError(error) || error.status !== Status.INVALID_PARAM) throw error;
+    throw invalidParam('-c', 'must name a processor on which this process may run', cpus.join(','));
+  }
 }
 
 function print(line: string | undefined): void {
