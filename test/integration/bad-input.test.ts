@@ -15,7 +15,18 @@ import { useExclusions } from '../fixtures/exclusions.ts';
 import { ENGINES } from '../fixtures/pair.ts';
 
 const BYTES = 256;
-const NO_OFFSETS = [-1, Number.NaN, 0.5, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 2 ** 53, '1', 1n, {}];
+const NO_OFFSETS = [
+  -1,
+  Number.NaN,
+  0.5,
+  Number.POSITIVE_INFINITY,
+  Number.NEGATIVE_INFINITY,
+  2 ** 53,
+  '1',
+  1n,
+  {},
+  null,
+];
 
 /** Errors for invalid keys: when they are unpacked, or from the owner of the memory. */
 const STALE_CODES = {
@@ -328,6 +339,25 @@ describe.each(ENGINES)('over %s', (engine) => {
       expect(target).toEqual(new Uint8Array(4096).fill(7));
       await expectUntouched();
     });
+  });
+
+  it('null stands for no default', async () => {
+    const [{ endpoint, worker }, bytes, none] = [stack, new Uint8Array(8), null as never];
+    for (const run of [
+      () => endpoint.tagSend(bytes, { tag: none }),
+      () => endpoint.tagSendSync(bytes, { tag: none }),
+      () => worker.tagRecv(bytes, { tag: none }),
+      () => worker.tagRecv(bytes, { mask: none }),
+      () => endpoint.tagSend([{ memory: bytes, byteLength: none }]),
+      () => endpoint.tagSend([{ memory: bytes, offset: none }]),
+      () => endpoint.put([{ memory: bytes, byteLength: none }], keys[0]!),
+      () => endpoint.atomic('add', 1, keys[0]!, { bits: none }),
+      () => endpoint.atomic('add', 1, keys[0]!, { remoteOffset: none }),
+      () => stack.context.memMap({ allocate: 8 }).read(bytes, { length: none }),
+    ]) {
+      expect(await failureOf(run), String(run)).toMatchObject({ code: 'ERR_INVALID_PARAM' });
+    }
+    expect(worker.requestsInUse).toBe(0);
   });
 
   describe('memMap refuses', () => {

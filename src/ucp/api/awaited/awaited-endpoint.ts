@@ -26,7 +26,7 @@ import type {
   StreamRecvParams,
 } from '../operation/request.ts';
 import type { Tag } from '../operation/tag.ts';
-import { lengthOf, resultOf } from './awaited-options.ts';
+import { lengthOf, resultOf, tagOf } from './awaited-options.ts';
 import type { Outcome, PromiseTier, StartOperation } from './promise-tier.ts';
 import { streamChunks } from './stream-chunks.ts';
 
@@ -123,13 +123,13 @@ export abstract class AwaitedEndpoint {
 
   tagSend(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
     return this.#send('tag send', local, [options, TAG_OPTIONS], (length, params) =>
-      this.tagSendNbx(local, 0, length, options.tag ?? 0, params),
+      this.tagSendNbx(local, 0, length, tagOf(options), params),
     );
   }
 
   tagSendSync(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
     return this.#send('synchronous tag send', local, [options, TAG_OPTIONS], (length, params) =>
-      this.tagSendSyncNbx(local, 0, length, options.tag ?? 0, params),
+      this.tagSendSyncNbx(local, 0, length, tagOf(options), params),
     );
   }
 

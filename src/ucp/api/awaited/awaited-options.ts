@@ -5,6 +5,7 @@ import { invalidParam } from '../../../ucs/type/error.ts';
 import type { TransferOptions, TransferResult } from '../endpoint.ts';
 import { bytesFrom, isList } from '../memory/local-bytes.ts';
 import type { LocalBuffer, RemoteKey } from '../operation/memory.ts';
+import type { Tag } from '../operation/tag.ts';
 import type { Outcome } from './promise-tier.ts';
 
 const TRANSFER_OPTIONS = ['localOffset', 'byteLength', 'remoteOffset', 'remoteAddress', 'signal'];
@@ -18,8 +19,13 @@ export function lengthOf(local: LocalBuffer): number {
   return local.reduce((sum, piece) => {
     const { memory, offset = 0, byteLength } = piece ?? {};
     // An invalid one may be a bigint, which would not be added.
-    return sum + Number(byteLength ?? bytesFrom(memory?.byteLength ?? 0, offset));
+    return sum + Number(byteLength === undefined ? bytesFrom(memory?.byteLength ?? 0, offset) : byteLength);
   }, 0);
+}
+
+/** The tag of a message. Null is no default: its check refuses it, as everywhere. */
+export function tagOf({ tag = 0 }: { readonly tag?: Tag }): Tag {
+  return tag;
 }
 
 /** The result of an awaited operation. */
@@ -37,14 +43,14 @@ export function resolveTransfer(
   options: TransferOptions,
 ): { readonly localOffset: number; readonly byteLength: number; readonly remoteOffset: number } {
   checkOptions(options, 'options', TRANSFER_OPTIONS);
-  const { localOffset = 0, remoteAddress } = options;
+  const { localOffset = 0, byteLength, remoteOffset = 0, remoteAddress } = options;
   if (remoteAddress !== undefined && typeof remoteAddress !== 'bigint') {
     throw invalidParam('remoteAddress', 'must be a bigint', remoteAddress);
   }
   return {
     localOffset,
-    byteLength: options.byteLength ?? Math.max(0, bytesFrom(lengthOf(local), localOffset)),
-    remoteOffset: remoteAddress === undefined ? (options.remoteOffset ?? 0) : offsetOf(remoteAddress, rkey),
+    byteLength: byteLength === undefined ? Math.max(0, bytesFrom(lengthOf(local), localOffset)) : byteLength,
+    remoteOffset: remoteAddress === undefined ? remoteOffset : offsetOf(remoteAddress, rkey),
   };
 }
 

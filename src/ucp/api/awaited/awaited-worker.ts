@@ -25,7 +25,7 @@ import type {
   TagRecvResult,
   WorkerOptions,
 } from '../worker.ts';
-import { lengthOf } from './awaited-options.ts';
+import { lengthOf, tagOf } from './awaited-options.ts';
 import { connectToFirst } from './connect.ts';
 import type { Notifications } from './notifications.ts';
 import { ProgressDriver } from './progress-driver.ts';
@@ -172,7 +172,7 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
     checkOptions(options, 'options', ['tag', 'mask', 'signal']);
     const byteLength = lengthOf(local);
     const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
-      this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
+      this.tagRecvNbx(local, 0, byteLength, tagOf(options), options.mask, params),
     );
     return { senderTag, byteLength: receivedBytes };
   }

@@ -15,8 +15,8 @@ export function entriesOf(
   if (!isList(local)) return [{ local, localOffset, byteLength, rkey, remoteOffset }];
   let at = remoteOffset;
   return local.map((piece) => {
-    const { memory, offset = 0 } = piece ?? {};
-    const bytes = piece?.byteLength ?? bytesFrom(memory?.byteLength ?? 0, offset);
+    const { memory, offset = 0, byteLength: own } = piece ?? {};
+    const bytes = own === undefined ? bytesFrom(memory?.byteLength ?? 0, offset) : own;
     const entry = { local: memory, localOffset: offset, byteLength: bytes, rkey, remoteOffset: at };
     // An invalid one may be a bigint, which would not be added.
     at += Number(bytes);

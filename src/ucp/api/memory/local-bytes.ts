@@ -83,7 +83,7 @@ export function checkPieces<M extends LocalMemory>(
     if (typeof given !== 'object' || given === null) throw invalidParam('iov', 'must hold pieces', given);
     const { memory, offset = 0 } = given;
     if (typeof offset !== 'number') throw invalidParam('iov', 'must have offsets that are numbers', offset);
-    const byteLength = given.byteLength ?? (memory?.byteLength ?? 0) - offset;
+    const { byteLength = (memory?.byteLength ?? 0) - offset } = given;
     checkLocal(owner, memory, offset, byteLength, access);
     const piece = { memory, offset, byteLength, start };
     start += byteLength;

@@ -48,7 +48,11 @@ export class MemoryCopier {
     if (target !== undefined && !(target instanceof Uint8Array)) {
       throw invalidParam('target', 'must be a Uint8Array', target);
     }
-    const { offset, byteLength } = rangeOf(memory, options.offset, options.length ?? target?.byteLength);
+    const { offset, byteLength } = rangeOf(
+      memory,
+      options.offset,
+      options.length === undefined ? target?.byteLength : options.length,
+    );
     const bytes = target ?? new Uint8Array(byteLength);
     if (byteLength > bytes.byteLength) {
       throw invalidParam('length', `must not be more than the ${bytes.byteLength} bytes of the target`, byteLength);
@@ -119,7 +123,7 @@ function rangeOf(memory: MemoryHandle, offset = 0, length?: number, name = 'offs
   if (!Number.isSafeInteger(offset) || offset < 0 || offset > end) {
     throw invalidParam(name, `must be an integer from 0 to the ${end} bytes of the memory`, offset);
   }
-  const byteLength = length ?? end - offset;
+  const byteLength = length === undefined ? end - offset : length;
   if (!Number.isSafeInteger(byteLength) || byteLength < 0 || offset + byteLength > end) {
     throw invalidParam('length', `must be an integer of at most ${end - offset}, the bytes from there on`, byteLength);
   }

@@ -43,7 +43,7 @@ export class WordOperation implements AtomicCall {
    */
   set(name: AtomicName, value: number | bigint, params: AtomicParams | undefined): void {
     const operation = operationOf(name);
-    const bits = params?.bits ?? 64;
+    const bits = params?.bits === undefined ? 64 : params.bits;
     if (bits !== 32 && bits !== 64) throw invalidParam('bits', 'must be 32 or 64', bits);
     this.operation = operation;
     if (bits === 32) {
