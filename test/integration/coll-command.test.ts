@@ -128,6 +128,17 @@ describe('gaudi-ucx coll', { timeout: 60_000 }, () => {
     expect(err).toMatch(/rank \d: no transport reaches the worker/);
   });
 
+  it('says what it waits for', async () => {
+    const port = String(await freePort());
+    const env = { ...process.env, RANK: '1', WORLD_SIZE: '2', MASTER_ADDR: '127.0.0.1', MASTER_PORT: port };
+    const child = spawn(process.execPath, [MAIN, 'coll', '-m', 'host', ...SHORT], { env });
+    const closed = once(child, 'close');
+    const told = await once(child.stderr, 'data', { signal: AbortSignal.timeout(20_000) }).catch(() => undefined);
+    child.kill('SIGKILL');
+    await closed;
+    expect(String(told)).toBe(`gaudi-ucx: rank 1 of 2 waits for the others at 127.0.0.1:${port}\n`);
+  });
+
   it.each([{ RANK: '0' }, { WORLD_SIZE: '2' }])('refuses an incomplete environment of a launcher: %j', (env) => {
     const { code, err } = cli.run(['coll', '-m', 'host', '-b', '1K', ...SHORT], env);
     expect(code).toBe(2);

@@ -3,7 +3,8 @@
 import { extname } from 'node:path';
 import { Command } from 'commander';
 import { labelsEmulation } from '../../assembly/open-node.ts';
-import { launchedRank } from '../../coll/exchange/listener.ts';
+import { type LaunchedRank, launchedRank } from '../../coll/exchange/listener.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { readArguments } from '../base/command-line.ts';
@@ -15,6 +16,9 @@ import { type CollRun, headOf, type ReportForm, rowOf, tailOf } from './report.t
 import { type CollOptions, readRanks, readSpec, TESTS } from './spec.ts';
 
 const PROGRAM = new URL(`./coll-rank-program${extname(import.meta.url)}`, import.meta.url);
+
+/** Time after which a rank says that it waits for others. */
+const SILENT_WAIT_NS = 2e9;
 
 /** Makes the command. It fails if the data of a rank differs from the oracle. */
 export function collCommand(): Command {
@@ -63,13 +67,27 @@ export function collCommand(): Command {
           print(rowOf(form, run, result.row));
         }
       };
-      if (launched !== undefined) await runRank(spec, launched, onResult);
+      if (launched !== undefined) await runRank(spec, tellingWait(launched), onResult);
       else await launchRanks({ program: PROGRAM, spec, size: ranks, needsCards: spec.memory === 'gaudi', onResult });
       if (launched !== undefined && launched.rank > 0) return;
       print(tailOf(form, run, rows));
       const wrong = rows.reduce((sum, row) => sum + (row.wrong ?? 0), 0);
       if (wrong > 0) throw statusError(Status.IO_ERROR, `${spec.test}: data differs from the oracle`);
     });
+}
+
+/** The rank with an exchange that does not wait in silence, as it does for a wrong MASTER_ADDR. */
+function tellingWait({ rank, size, exchange }: LaunchedRank): LaunchedRank {
+  const { MASTER_ADDR = '127.0.0.1', MASTER_PORT } = process.env;
+  const text = `gaudi-ucx: rank ${rank} of ${size} waits for the others at ${MASTER_ADDR}:${MASTER_PORT}\n`;
+  return {
+    rank,
+    size,
+    exchange: (bytes) => {
+      const timer = systemClock.setTimer(SILENT_WAIT_NS, () => process.stderr.write(text));
+      return exchange(bytes).finally(() => timer.cancel());
+    },
+  };
 }
 
 function print(text: string | undefined): void {
