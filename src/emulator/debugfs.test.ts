@@ -110,13 +110,17 @@ describe.each(['gaudi', 'gaudi2'] as const)('the debugfs files of %s', (asic) =>
     expect(card.read('timeout_locked')).toBe('30\n');
     expect([card.write('timeout_locked', '2\n'), card.write('skip_reset_on_timeout', '1')]).toEqual([2, 1]);
     expect([card.read('timeout_locked'), card.read('skip_reset_on_timeout')]).toEqual(['2\n', '0x01\n']);
+    // The setting at the submission counts.
     card.blocked();
+    card.write('skip_reset_on_timeout', '0');
     card.clock.advance(2e9);
     expect([card.status, card.hardResets]).toEqual([OPERATIONAL, 0]);
-    card.write('skip_reset_on_timeout', '0');
-    card.blocked(4);
+    card.client.close();
+    card.reopen();
+    card.blocked();
     card.clock.advance(2e9);
-    expect([card.status, card.hardResets]).toEqual([IN_RESET, 1]);
+    // The other one is that of the close with a submission in flight.
+    expect([card.status, card.hardResets]).toEqual([IN_RESET, 2]);
     expect(card.read('data32')).toBe('');
     card.write('timeout_locked', '0');
     expect(card.read('timeout_locked')).toBe('0\n');

@@ -4,7 +4,6 @@ import { useErrnoRecord } from '../../test/fixtures/errno-record.ts';
 import { Errno, EventFd, isSyscallError, mapAnonymous } from '../sys/index.ts';
 import {
   fenceCfg,
-  HL_CS_FLAGS,
   HL_DEVICE_STATUS,
   HL_INFO_ARGS,
   HL_INFO_CS_TIMEOUT_EVENT,
@@ -106,16 +105,6 @@ describe('time-outs', () => {
     done();
   });
 
-  it('leave the card alone if configured so', () => {
-    const { clock, client, submit, status, done, block } = setUp();
-    block();
-    const { out } = submit(8, HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT | HL_CS_FLAGS.CUSTOM_TIMEOUT, 2);
-    clock.advance(2e9);
-    expect(status()).toBe(HL_DEVICE_STATUS.OPERATIONAL);
-    expect(client.wait(out.seq)).toMatchObject({ result: -Errno.ETIMEDOUT, out: { status: 2 } });
-    done();
-  });
-
   it('give a user with an event fd 30 s to close the file', () => {
     const { clock, client, submit, status, done, block } = setUp();
     const event = new EventFd();
@@ -123,7 +112,7 @@ describe('time-outs', () => {
     block();
     const { out } = submit(8);
     clock.advance(30e9);
-    expect(event.tryRead()).toBeGreaterThan(0);
+    expect(event.tryRead()).toBe(1);
     client.infoRaw({ op: HL_INFO_OP.GET_EVENTS, return_size: 8 });
     expect(client.answer.words[0]).toBe(HL_NOTIFIER_EVENT.CS_TIMEOUT | HL_NOTIFIER_EVENT.DEVICE_RESET);
     expect(status()).toBe(HL_DEVICE_STATUS.OPERATIONAL);

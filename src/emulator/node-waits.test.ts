@@ -26,8 +26,6 @@ const MINUTE_US = 60_000_000n;
 const MIB = 2 ** 20;
 const LIST_BYTES = 256;
 const TWO_SECONDS = { cs_flags: HL_CS_FLAGS.CUSTOM_TIMEOUT, timeout: 2 };
-/** Of a submission whose time-out leaves the card alone. */
-const NO_RESET = { cs_flags: HL_CS_FLAGS.CUSTOM_TIMEOUT | HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT, timeout: 2 };
 
 /** After these nothing is in flight. */
 const FAULTS: readonly (readonly [string, Fault])[] = [
@@ -132,14 +130,15 @@ describe('a wait for several submissions', () => {
   it('ends with the error of the first in the list that has one, whichever others are complete', () => {
     card = new EmulatedCard({ asic: 'gaudi' });
     const { client } = card;
-    const timedOut = held(NO_RESET);
-    card.clock.advance(2e9);
+    const aborted = held();
+    card.node.inject(0, { kind: 'malfunction' });
+    card.node.inject(0, { kind: 'recover' });
     const [complete, pending] = [nop(), held()];
-    expect(client.wait(timedOut).result).toBe(-Errno.ETIMEDOUT);
+    expect(client.wait(aborted).result).toBe(-Errno.EIO);
     const completed = { status: HL_WAIT_CS_STATUS.COMPLETED, cs_completion_map: 2 };
     expect(client.waitCs(multi([pending, complete]))).toMatchObject({ result: 0, out: completed });
-    for (const list of [[timedOut], [complete, timedOut], [timedOut, complete], [pending, timedOut]]) {
-      expect([list, client.waitCs(multi(list, MINUTE_US)).result]).toEqual([list, -Errno.ETIMEDOUT]);
+    for (const list of [[aborted], [complete, aborted], [aborted, complete], [pending, aborted]]) {
+      expect([list, client.waitCs(multi(list, MINUTE_US)).result]).toEqual([list, -Errno.EIO]);
     }
     expect(client.waitCs(multi([pending])).out.status).toBe(HL_WAIT_CS_STATUS.BUSY);
   });

@@ -65,7 +65,7 @@ export function openCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       }
     });
 
-    it('counts opens, and resets the card at close if the ASIC does', () => {
+    it('counts opens, and not the resets at close', () => {
       const before = fixture.client.info(HL_INFO_OP.OPEN_STATS, HL_OPEN_STATS_INFO).out;
       const resets = fixture.client.info(HL_INFO_OP.RESET_COUNT, HL_INFO_RESET_COUNT).out;
       expect(before.is_compute_ctx_active).toBe(1);
@@ -74,8 +74,7 @@ export function openCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       const after = fixture.client.info(HL_INFO_OP.OPEN_STATS, HL_OPEN_STATS_INFO).out;
       expect(after.open_counter).toBe(before.open_counter + 1n);
       const resetsAfter = fixture.client.info(HL_INFO_OP.RESET_COUNT, HL_INFO_RESET_COUNT).out;
-      expect(resetsAfter.soft_reset_cnt).toBe(resets.soft_reset_cnt + (asic === 'gaudi2' ? 1 : 0));
-      expect(resetsAfter.hard_reset_cnt).toBe(resets.hard_reset_cnt);
+      expect(resetsAfter).toEqual(resets);
     });
 
     it('answers EBADF after close, and closes twice', () => {

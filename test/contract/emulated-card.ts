@@ -14,7 +14,7 @@ import {
   writeMsgLong,
 } from '../../src/uapi/index.ts';
 import { ManualClock } from '../../src/ucs/sys/clock.ts';
-import { type Answer, DriverClient } from './driver-client.ts';
+import { type Answer, type Chunk, DriverClient } from './driver-client.ts';
 import { halves } from './driver-fixture.ts';
 
 const MIB = 2 ** 20;
@@ -23,9 +23,9 @@ const MIB = 2 ** 20;
 export class EmulatedCard {
   readonly clock: ManualClock = new ManualClock(1e9);
   readonly node: EmulatedNode;
-  readonly client: DriverClient;
+  client: DriverClient;
   readonly host: MappedMemory;
-  readonly hostVa: bigint;
+  hostVa: bigint;
 
   /** @param hostBytes bytes of host memory */
   constructor(options: EmulatedNodeOptions = {}, hostBytes: number = 4 * MIB) {
@@ -54,6 +54,31 @@ export class EmulatedCard {
   block(offset: number, queue = 0, values: Parameters<DriverClient['submit']>[1] = {}): bigint {
     writeFence(this.words(offset), 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
     return this.submit(offset, 8, queue, values).out.seq;
+  }
+
+  /** Opens the card again, after the file was closed. */
+  reopen(): void {
+    this.client = new DriverClient(this.node.open(0));
+    this.hostVa = this.client.mapHost(this.host.address, this.host.byteLength).out;
+  }
+
+  /**
+   * Submits a command buffer of the driver on the first queue, with more chunks behind it. Returns the sequence number.
+   * @param write writes the packets and returns the number of words
+   */
+  run(
+    write: (words: Uint32Array) => number,
+    more: readonly Chunk[] = [],
+    values: Parameters<DriverClient['submit']>[1] = {},
+  ): bigint {
+    if (this.node.config.profile.name !== 'gaudi') {
+      return this.submit(2 * MIB, 4 * write(this.words(2 * MIB)), 0, values).out.seq;
+    }
+    const cb = this.client.createCommandBuffer(4096).out;
+    const mapping = this.client.file.mmap(4096, cb);
+    const byteLength = 4 * write(new Uint32Array(mapping.buffer));
+    mapping.close();
+    return this.client.submit([{ queue: 0, cb, byteLength, flags: 0 }, ...more], values).out.seq;
   }
 
   /** Continues one blocked command buffer of a stream of the first queue, with packets at `offset`. */

@@ -38,7 +38,8 @@ const INFO_TEST = 'checks its arguments';
 const EVENT_TEST = 'has one event fd per file';
 const MULTI_TEST = 'waits for the first of several on gaudi';
 const MULTI_ERROR_TEST = 'ends with the error of the first in the list that has one, whichever others are complete';
-const MULTI_RESET_TEST = 'ends with the error of the first in the list when a time-out resets the card';
+const MULTI_TIMEOUT_TEST = 'ends with the error of the first in the list when a time-out resets the card';
+const WAIT_END_TEST = 'end non-blocking waits with the result of the submission';
 const INTERRUPT_TEST = 'checks interrupt ids and counters';
 const PIN_TEST = 'refuses what cannot be pinned';
 const SIGNAL_TEST = 'signals and waits between queues';
@@ -205,13 +206,13 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
     'EBUSY',
     'give a user with an event fd 30 s to close the file',
   ),
-  rule('WAIT_CS', 'the submission timed out', 'ETIMEDOUT', 'leave the card alone if configured so'),
-  rule('WAIT_CS', 'the submission was aborted', 'EIO', 'end non-blocking waits with the result of the submission'),
+  rule('WAIT_CS', 'the submission timed out', 'ETIMEDOUT', WAIT_END_TEST),
+  rule('WAIT_CS', 'the submission was aborted', 'EIO', WAIT_END_TEST),
   rule('WAIT_CS MULTI_CS', 'gaudi2', 'EPERM', MULTI_TEST),
   rule('WAIT_CS MULTI_CS', 'too many, or not submitted', 'EINVAL', MULTI_TEST),
   rule('WAIT_CS MULTI_CS', 'bad pointer', 'EFAULT', MULTI_TEST),
-  rule('WAIT_CS MULTI_CS', 'one timed out', 'ETIMEDOUT', MULTI_ERROR_TEST),
-  rule('WAIT_CS MULTI_CS', 'one was aborted', 'EIO', MULTI_RESET_TEST),
+  rule('WAIT_CS MULTI_CS', 'one timed out', 'ETIMEDOUT', MULTI_TIMEOUT_TEST),
+  rule('WAIT_CS MULTI_CS', 'one was aborted', 'EIO', MULTI_ERROR_TEST),
   rule('WAIT_CS INTERRUPT', 'gaudi', 'EPERM', 'has no user interrupts'),
   rule('WAIT_CS INTERRUPT', 'bad id, handle or offset', 'EINVAL', INTERRUPT_TEST),
   rule('WAIT_CS INTERRUPT', 'bad pointer', 'EFAULT', INTERRUPT_TEST),

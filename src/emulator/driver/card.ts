@@ -67,7 +67,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   readonly links: LinkTable;
   /** The event fds that users registered. */
   readonly notifiers: Set<Notifier> = new Set();
-  readonly openRecord: OpenRecord = { opens: 0, openedAtNs: 0, lastPeriodNs: 0, lastErrorNs: 0 };
+  readonly openRecord: OpenRecord = { opens: 0, openedAtNs: 0, lastPeriodNs: 0 };
   dramUsedBytes = 0;
   /** Number of multi-waits that block at present. */
   multiWaits = 0;
@@ -77,7 +77,6 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   /** Unplugged: every file returns ENODEV. */
   removed = false;
   hardResets = 0;
-  computeResets = 0;
   csTimeoutSeconds: number;
   skipResetOnTimeout = false;
   releaseWatchdogNs: number = RELEASE_WATCHDOG_NS;
@@ -91,6 +90,8 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   #status: HlDeviceStatus = HL_DEVICE_STATUS.OPERATIONAL;
   #file: PrimaryFile | undefined;
   #watchdog: Timer | undefined;
+  /** Whether the postponed reset is a hard one, if the user closes the file in time (HL_DRV_RESET_HARD in the flags of the watchdog). */
+  #releaseIsHard = false;
   #heartbeat: Timer | undefined;
   /** The next pass of command processors that did not finish their work in one. */
   #continuation: Timer | undefined;
@@ -171,10 +172,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
    */
   open(owner: number = OWN_PROCESS, mmapFile?: MmapFile): PrimaryFile {
     const errno = this.#openErrno();
-    if (errno !== 0) {
-      this.openRecord.lastErrorNs = this.config.clock.nowNs();
-      throw new SyscallError('open', errno, `card ${this.place.minor} (${this.place.busId})`);
-    }
+    if (errno !== 0) throw new SyscallError('open', errno, `card ${this.place.minor} (${this.place.busId})`);
     this.records.clear();
     const file = new PrimaryFile(this, new Context(this, owner, mmapFile), () => this.#release());
     this.#file = file;
@@ -226,19 +224,23 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   }
 
   /**
-   * A hard reset after a fault. With a registered event fd it is postponed until the user closes the file or the watchdog expires; further faults until then
-   * have no effect (hl_device_cond_reset).
+   * A reset after a fault. With a registered event fd it is postponed until the user closes the file or the watchdog expires, and until then every wait ends
+   * with EIO; further faults do not advance it (hl_device_cond_reset).
+   * @param events bits of HL_NOTIFIER_EVENT, which the user gets in one signal with that of the reset
+   * @param timedOut the submission whose time-out is the fault
    */
-  hardReset(reason: string, timedOut?: Submission): void {
+  hardReset(reason: string, events = 0, timedOut?: Submission): void {
     if (this.#status === HL_DEVICE_STATUS.IN_RESET) return;
     const notified = [...this.notifiers].some((notifier) => notifier.registered);
+    this.notify(events | HL_NOTIFIER_EVENT.DEVICE_RESET);
     if (this.#file === undefined || !(notified || this.releasePending)) {
       this.resetNow(reason, timedOut);
       return;
     }
-    this.#log.info(`hard reset when the file is closed: ${reason}`);
-    this.#file.context.submissions.abort(timedOut);
-    this.notify(HL_NOTIFIER_EVENT.DEVICE_RESET);
+    this.#log.info(`reset when the file is closed: ${reason}`);
+    this.#file.context.submissions.forceComplete();
+    // The flags of a time-out do not ask for a hard reset (cs_timedout).
+    this.#releaseIsHard ||= timedOut === undefined;
     if (!this.releasePending) {
       this.releasePending = true;
       this.#watchdog = this.config.clock.setTimer(this.releaseWatchdogNs, () => this.#reset());
@@ -258,7 +260,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   loseHeartbeat(): void {
     this.#heartbeat ??= this.config.clock.setTimer(HEARTBEAT_NS, () => {
       this.#heartbeat = undefined;
-      this.hardReset('device heartbeat failed');
+      this.hardReset('device heartbeat failed', HL_NOTIFIER_EVENT.DEVICE_UNAVAILABLE);
     });
   }
 
@@ -267,8 +269,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     if (event >= this.profile.numOfEvents) return;
     this.eventCounts.set(event, (this.eventCounts.get(event) ?? 0) + 1);
     if (!isFatalEvent(this.profile.name, event)) return;
-    this.notify(HL_NOTIFIER_EVENT.GENERAL_HW_ERR);
-    this.hardReset(`hardware event ${event}`);
+    this.hardReset(`hardware event ${event}`, HL_NOTIFIER_EVENT.GENERAL_HW_ERR);
   }
 
   commandBuffers(): ReturnType<DebugFsCard['commandBuffers']> {
@@ -319,11 +320,11 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     if (context === undefined) return;
     this.#cancelTimers();
     const inReset = this.#status === HL_DEVICE_STATUS.IN_RESET;
-    if (inReset || this.releasePending) this.device.dropPending();
-    this.waitForEngines();
-    context.submissions.retire();
+    this.device.pump();
     const held = context.stillInUse;
-    const idle = this.device.idle;
+    if (inReset || this.releasePending || held) this.device.dropPending();
+    this.waitForEngines();
+    const { idle } = this.device;
     this.openRecord.lastPeriodNs = this.config.clock.nowNs() - this.openRecord.openedAtNs;
     context.close();
     this.#closedDrops.add(context.counters);
@@ -333,18 +334,26 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     if (inReset) {
       this.device.resetState();
       this.#status = HL_DEVICE_STATUS.OPERATIONAL;
-    } else if (this.releasePending || held) this.#reset();
-    else if (this.profile.capabilities.resetOnClose || !idle) this.#resetAfterRelease();
+    } else if (held) this.#reset();
+    else if (this.profile.capabilities.resetOnClose) this.#resetAfterRelease();
+    else if (this.releasePending || !idle) this.#reset();
     else this.device.resetState();
     this.waiters.wakeAll();
   }
 
-  /** The compute reset after a release: complete when `close` returns, so that the card can be opened again at once. */
+  /**
+   * The compute reset after a release: complete when `close` returns, so that the card can be opened again at once. It is not counted (hl_device_reset,
+   * Linux 6.12).
+   */
   #resetAfterRelease(): void {
+    if (this.releasePending && this.#releaseIsHard) {
+      this.#reset();
+      return;
+    }
+    this.releasePending = false;
     const wasOperational = this.#status === HL_DEVICE_STATUS.OPERATIONAL;
     if (wasOperational) this.setStatus(HL_DEVICE_STATUS.IN_RESET_AFTER_DEVICE_RELEASE);
     this.device.resetState();
-    this.computeResets += 1;
     if (wasOperational) this.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
   }
 
@@ -352,6 +361,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   #reset(): void {
     this.#cancelTimers();
     this.releasePending = false;
+    this.#releaseIsHard = false;
     if (this.#status !== HL_DEVICE_STATUS.MALFUNCTION) this.setStatus(HL_DEVICE_STATUS.IN_RESET);
     this.#file?.context.deviceMemory.leaveBus();
     this.waitForEngines();
@@ -396,14 +406,9 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     const submissions = this.#file?.context.submissions;
     const expired = submissions === undefined ? undefined : this.#timeouts.expired(submissions);
     if (submissions === undefined || expired === undefined) return;
-    this.records.csTimeout(expired.seq);
-    this.notify(HL_NOTIFIER_EVENT.CS_TIMEOUT);
-    if ((expired.flags & HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT) === 0 && !this.skipResetOnTimeout) {
-      this.hardReset(`command submission ${expired.seq} timed out`, expired);
-      return;
-    }
-    submissions.timeOut(expired);
-    this.#timeouts.watch(submissions);
-    this.waiters.wake();
+    const events = this.records.csTimeout(expired.seq) ? HL_NOTIFIER_EVENT.CS_TIMEOUT : 0;
+    if ((expired.flags & HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT) === 0) {
+      this.hardReset(`command submission ${expired.seq} timed out`, events, expired);
+    } else if (events !== 0) this.notify(events);
   }
 }

@@ -296,7 +296,6 @@ export class NodeServer {
       dramUsedBytes: card.dramUsedBytes,
       dramBytes: device.hbm.byteLength,
       hardResets: card.hardResets,
-      computeResets: card.computeResets,
       faultsWaiting: card.faults.waiting,
       faultsFired: card.faults.fired.length,
       portsDown: card.links.down(minor),

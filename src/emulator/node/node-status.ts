@@ -22,8 +22,6 @@ export interface CardStatus {
   readonly dramBytes: number;
   /** Hard resets since the start of the node. */
   readonly hardResets: number;
-  /** Compute resets since the start of the node. */
-  readonly computeResets: number;
   /** Pending faults. */
   readonly faultsWaiting: number;
   /** Injected faults that have fired. */

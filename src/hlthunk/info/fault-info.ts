@@ -95,7 +95,7 @@ export function getEngineErrInfo(target: CardTarget): EngineErrInfo | undefined 
   return record(target, HL_INFO_OP.USER_ENGINE_ERR_EVENT, HL_INFO_ENGINE_ERR_EVENT, 'getEngineErrInfo');
 }
 
-/** Time of the last rejected open of the primary node; undefined if there was none. */
+/** Time of the last successful open of the primary node, whatever the name of the op (last_err_open_dev_info, Linux 6.12); undefined if the driver has no such op. */
 export function getLastErrOpenDevTime(target: CardTarget): bigint | undefined {
   const op = HL_INFO_OP.LAST_ERR_OPEN_DEV_TIME;
   return record(target, op, HL_INFO_LAST_ERR_OPEN_DEV_TIME, 'getLastErrOpenDevTime')?.timestamp;

@@ -245,7 +245,7 @@ function describe(status: NodeStatus): string {
     card.status,
     card.owner === null ? '-' : String(card.owner),
     `${formatBytes(card.dramUsedBytes)} of ${formatBytes(card.dramBytes)}`,
-    `${card.hardResets}/${card.computeResets}`,
+    String(card.hardResets),
     `${card.faultsWaiting}/${card.faultsFired}`,
     card.portsDown.join(',') || '-',
   ]);
@@ -256,7 +256,7 @@ function describe(status: NodeStatus): string {
     'status',
     'pid',
     'HBM in use',
-    'hard/compute resets',
+    'hard resets',
     'faults waiting/fired',
     'ports down',
   ];

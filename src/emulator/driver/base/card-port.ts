@@ -16,13 +16,12 @@ import type { ErrorRecords } from './error-records.ts';
 import type { Notifier } from './notifier.ts';
 import type { Waiters } from './waiters.ts';
 
-/** Number and times of opens of the primary node (INFO OPEN_STATS, LAST_ERR_OPEN_DEV_TIME). */
+/** Number and times of successful opens of the primary node (INFO OPEN_STATS, LAST_ERR_OPEN_DEV_TIME). */
 export interface OpenRecord {
   opens: number;
   /** Time of the last open, and duration of the one before; nanoseconds. */
   openedAtNs: number;
   lastPeriodNs: number;
-  lastErrorNs: number;
 }
 
 /** A card. */
@@ -59,11 +58,12 @@ export interface CardPort {
   /** Whether waits may begin and go on: not on a card that was removed, is not operational, or waits until the user closes the file (hl_wait_ioctl). */
   readonly permitsWaits: boolean;
   readonly hardResets: number;
-  readonly computeResets: number;
   /** Number of events that the hardware has reported, by event (INFO HW_EVENTS). */
   readonly eventCounts: ReadonlyMap<number, number>;
   /** Seconds after which submissions time out by default; Infinity for never. */
   readonly csTimeoutSeconds: number;
+  /** Submissions that time out from now on do not reset the card (debugfs skip_reset_on_timeout). */
+  readonly skipResetOnTimeout: boolean;
   /** The event fds that users registered. */
   readonly notifiers: Set<Notifier>;
   /** Runs everything that can run, and handles the results: time-outs, the failure of an engine. */

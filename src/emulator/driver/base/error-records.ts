@@ -109,9 +109,11 @@ export class ErrorRecords implements FaultListener {
     this.#card.notify(HL_NOTIFIER_EVENT.UNDEFINED_OPCODE);
   }
 
-  /** Records the time-out of a submission. The caller notifies. */
-  csTimeout(seq: number): void {
-    this.#csTimeout ??= { timestampNs: this.#now(), seq };
+  /** Records the time-out of a submission. Returns whether it is the first, of which the caller notifies. */
+  csTimeout(seq: number): boolean {
+    if (this.#csTimeout !== undefined) return false;
+    this.#csTimeout = { timestampNs: this.#now(), seq };
+    return true;
   }
 
   /** Clears all records: the driver records anew for every user of the card (hl_enable_err_info_capture). */

@@ -40,17 +40,17 @@ export class Notifier {
     return 0;
   }
 
-  /** Releases the event fd. Returns 0, or EINVAL if none is registered. */
+  /** Releases the event fd; unread events stay. Returns 0, or EINVAL if none is registered. */
   unregister(): number {
     if (!this.registered) return Errno.EINVAL;
     this.close();
     return 0;
   }
 
-  /** Adds events (bits of HL_NOTIFIER_EVENT) and signals the event fd. Without an event fd they are lost, as in the driver. */
+  /** Adds events (bits of HL_NOTIFIER_EVENT) and signals the event fd, if there is one (hl_notifier_event_send, Linux 6.12). */
   raise(events: number): void {
-    if (!this.registered) return;
     this.#events |= events;
+    if (!this.registered) return;
     // A full counter is readable all the same, and writing to one that blocks would block the driver.
     if ((pollNow(this.#fd, PollEvent.OUT) & PollEvent.OUT) !== 0) write(this.#fd, this.#one);
   }
@@ -67,6 +67,5 @@ export class Notifier {
     if (this.#fd < 0) return;
     close(this.#fd);
     this.#fd = -1;
-    this.#events = 0;
   }
 }

@@ -78,7 +78,7 @@ export class Context {
 
   /** Whether the context is still in use: a live dma-buf, a buffer that is still mapped, an incomplete submission. */
   get stillInUse(): boolean {
-    return this.deviceMemory.hasLiveExports || this.buffers.hasMappedBuffers || this.submissions.pendingCount > 0;
+    return this.deviceMemory.hasLiveExports || this.buffers.hasMappedBuffers || this.submissions.hasActive;
   }
 
   /** All mappings in the address space of the card. */

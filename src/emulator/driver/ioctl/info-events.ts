@@ -18,8 +18,9 @@ import { always, encode, type InfoOp, type InfoOps, type InfoRequest } from './i
 const ARGS = HL_INFO_ARGS.words;
 const EVENT_MASK_BYTES = 8;
 
-function lastErrorOpenTime({ card }: InfoRequest): Uint8Array {
-  return encode(HL_INFO_LAST_ERR_OPEN_DEV_TIME, { timestamp: BigInt(card.openRecord.lastErrorNs) });
+/** The time of the last successful open, whatever the name of the op (last_err_open_dev_info, Linux 6.12). */
+function lastOpenTime({ card }: InfoRequest): Uint8Array {
+  return encode(HL_INFO_LAST_ERR_OPEN_DEV_TIME, { timestamp: BigInt(card.openRecord.openedAtNs) });
 }
 
 function csTimeout({ card }: InfoRequest): Uint8Array {
@@ -95,7 +96,7 @@ function withoutData(alwaysWorks: boolean, answer: InfoOp['answer']): InfoOp {
 
 /** The ops. */
 export const EVENT_OPS: InfoOps = [
-  [HL_INFO_OP.LAST_ERR_OPEN_DEV_TIME, always(lastErrorOpenTime)],
+  [HL_INFO_OP.LAST_ERR_OPEN_DEV_TIME, always(lastOpenTime)],
   [HL_INFO_OP.CS_TIMEOUT_EVENT, always(csTimeout)],
   [HL_INFO_OP.RAZWI_EVENT, always(razwi)],
   [HL_INFO_OP.UNDEFINED_OPCODE_EVENT, always(undefinedOpcode)],

@@ -139,7 +139,8 @@ export const STATE_OPS: InfoOps = [
   [
     HL_INFO_OP.RESET_COUNT,
     always(({ card }) => {
-      return encode(HL_INFO_RESET_COUNT, { hard_reset_cnt: card.hardResets, soft_reset_cnt: card.computeResets });
+      // The compute reset at a close is not counted, and no other is made (hl_device_reset, Linux 6.12).
+      return encode(HL_INFO_RESET_COUNT, { hard_reset_cnt: card.hardResets });
     }),
   ],
   [HL_INFO_OP.TIME_SYNC, operational(timeSync)],

@@ -18,7 +18,7 @@ import { readNumber } from '../base/words.ts';
 import { OWN_PROCESS } from '../memory/user-memory.ts';
 import type { CheckedChunk, ChunkList } from '../submission/chunk-list.ts';
 import { accept, acceptNothing, refuse } from '../submission/cs-answer.ts';
-import { timeoutSecondsOf } from '../submission/cs-timeout.ts';
+import { latchedFlags, timeoutSecondsOf } from '../submission/cs-timeout.ts';
 import { parseExternalBuffer } from '../submission/packet-parser.ts';
 import { type Submission, SubmissionState } from '../submission/submission.ts';
 import type { Context } from './context.ts';
@@ -128,7 +128,7 @@ function openSubmission(context: Context, flags: number, timeoutSeconds: number)
     counters.queueFull += 1;
     return hasOverlongInternal(chunks) ? Errno.ENOMEM : Errno.EAGAIN;
   }
-  const submission = submissions.open(flags, timeoutSeconds);
+  const submission = submissions.open(latchedFlags(card, flags), timeoutSeconds);
   card.faults.strike(submission);
   return submission;
 }

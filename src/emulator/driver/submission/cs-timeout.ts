@@ -1,4 +1,4 @@
-/** The time-out of a submission, from its arguments and the setting of the card. */
+/** The time-out of a submission and its effect, from its arguments and the settings of the card. */
 
 import { HL_CS_ARGS, HL_CS_FLAGS } from '../../../uapi/index.ts';
 import type { CardPort } from '../base/card-port.ts';
@@ -9,4 +9,9 @@ const IN = HL_CS_ARGS.in.words;
 export function timeoutSecondsOf(card: CardPort, words: Uint32Array, flags: number): number {
   const isCustom = (flags & HL_CS_FLAGS.CUSTOM_TIMEOUT) !== 0;
   return isCustom ? words[IN.timeout]! : card.csTimeoutSeconds;
+}
+
+/** The flags of a submission with those that the card sets: whether its time-out resets the card is decided when it is submitted (allocate_cs, Linux 6.12). */
+export function latchedFlags(card: CardPort, flags: number): number {
+  return card.skipResetOnTimeout ? flags | HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT : flags;
 }

@@ -132,6 +132,8 @@ export class SubmissionTable {
   #stamps: MappedMemory | undefined;
   readonly #outcomes: Map<number, Outcome> = new Map();
   readonly #stagedGroups: Map<number, StagedGroup> = new Map();
+  /** Jobs of submissions that {@link forceComplete} has ended. */
+  readonly #leftJobs: Job[] = [];
 
   /** @param maxPending slots, a power of two (max_pending_cs) */
   constructor(maxPending: number) {
@@ -156,9 +158,10 @@ export class SubmissionTable {
     this.#stamps?.close();
   }
 
-  /** Submissions that are not retired. */
-  get pendingCount(): number {
-    return this.nextSeq - this.oldest;
+  /** Whether the driver has incomplete submissions, also if their waits have ended: they hold the context. */
+  get hasActive(): boolean {
+    this.retire();
+    return this.oldest < this.nextSeq || this.#leftJobs.some((job) => !job.done);
   }
 
   /** Opens the next submission. Only if {@link hasRoom}: an older one would lose its slot. */
@@ -235,9 +238,19 @@ export class SubmissionTable {
     this.oldest = this.nextSeq;
   }
 
-  /** Marks a pending submission as timed out. */
-  timeOut(submission: Submission): void {
-    if (this.poll(submission) === SubmissionState.PENDING) this.#settle(submission, SubmissionState.TIMED_OUT);
+  /** Ends the waits for everything pending as aborted; the engines continue (force_complete_cs, Linux 6.12). */
+  forceComplete(): void {
+    this.retire();
+    for (let seq = this.oldest; seq < this.nextSeq; seq++) {
+      const submission = this.find(seq);
+      if (submission === undefined || this.poll(submission) !== SubmissionState.PENDING) continue;
+      this.#leftJobs.push(
+        ...submission.jobs.filter((_, i) => i < submission.jobCount && submission.streams[i]!.tracked),
+      );
+      // Of one that cannot complete the jobs may all be done.
+      if (submission.withheld || submission.staged?.closed === false) this.#leftJobs.push(new Job());
+    }
+    this.abort(undefined);
   }
 
   /** Opens a staged group at its first member. */

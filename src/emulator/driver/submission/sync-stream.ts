@@ -13,7 +13,7 @@ import { readNumber } from '../base/words.ts';
 import { HandleIds } from '../memory/handle-ids.ts';
 import type { ContextPort } from './context-port.ts';
 import { accept, acceptNothing, refuse } from './cs-answer.ts';
-import { timeoutSecondsOf } from './cs-timeout.ts';
+import { latchedFlags, timeoutSecondsOf } from './cs-timeout.ts';
 import { type Signal, SignalQueue, SOB_VALUE_END } from './signal-queue.ts';
 import { type Submission, SubmissionState } from './submission.ts';
 import { SignalPackets } from './sync-packets.ts';
@@ -233,7 +233,7 @@ export class SyncStream {
       counters.queueFull += 1;
       return undefined;
     }
-    const submission = submissions.open(flags, timeoutSeconds);
+    const submission = submissions.open(latchedFlags(card, flags), timeoutSeconds);
     card.faults.strike(submission);
     return submission;
   }

@@ -17,6 +17,8 @@ export class TimeoutWatch {
   /** The submission whose time runs, and its start; 0 for none. */
   #headSeq = 0;
   #headSinceNs = 0;
+  /** The head has timed out without a reset: the next time-out runs when it has completed (cs_handle_tdr, Linux 6.12). */
+  #isOverdue = false;
 
   /** @param onTimer called when {@link expired} has to be checked */
   constructor(clock: Clock, onTimer: () => void) {
@@ -26,7 +28,7 @@ export class TimeoutWatch {
 
   /** True from the first incomplete submission on, until a timer finds none. */
   get active(): boolean {
-    return this.#timer !== undefined;
+    return this.#timer !== undefined || this.#isOverdue;
   }
 
   /** Starts to watch the oldest incomplete submission, if there is one. */
@@ -35,12 +37,18 @@ export class TimeoutWatch {
     if (head !== undefined) this.#arm(this.#deadlineOf(head));
   }
 
-  /** The oldest incomplete submission if its time has expired; otherwise the watch continues. */
+  /** The oldest incomplete submission if its time has expired, once; otherwise the watch continues. */
   expired(submissions: SubmissionTable): Submission | undefined {
     const { head } = submissions;
-    if (head === undefined) return undefined;
+    if (head === undefined) {
+      this.#isOverdue = false;
+      return undefined;
+    }
     const deadlineNs = this.#deadlineOf(head);
-    if (this.#clock.nowNs() >= deadlineNs) return head;
+    if (this.#clock.nowNs() >= deadlineNs) {
+      this.#isOverdue = true;
+      return head;
+    }
     this.#arm(deadlineNs);
     return undefined;
   }
@@ -50,14 +58,16 @@ export class TimeoutWatch {
     this.#timer?.cancel();
     this.#timer = undefined;
     this.#headSeq = 0;
+    this.#isOverdue = false;
   }
 
   #deadlineOf(head: Submission): number {
     if (head.seq !== this.#headSeq) {
       this.#headSeq = head.seq;
       this.#headSinceNs = this.#clock.nowNs();
+      this.#isOverdue = false;
     }
-    return this.#headSinceNs + head.timeoutSeconds * NS_PER_S;
+    return this.#isOverdue ? Number.POSITIVE_INFINITY : this.#headSinceNs + head.timeoutSeconds * NS_PER_S;
   }
 
   /** Arms the timer. A pending timer is replaced only if it would fire too late; one that fires too early is armed again then. */
