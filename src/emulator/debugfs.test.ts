@@ -131,6 +131,11 @@ describe.each(['gaudi', 'gaudi2'] as const)('the debugfs files of %s', (asic) =>
     expect(card.write('device', 'nonsense')).toBe(-Errno.EINVAL);
     expect([card.write('device', 'disable'), card.status]).toEqual([7, MALFUNCTION]);
     expect([card.write('device', 'enable'), card.status]).toEqual([6, OPERATIONAL]);
+    // What is in flight continues.
+    const seq = card.blocked();
+    card.write('device', 'disable');
+    card.write('device', 'enable');
+    expect(card.client.wait(seq)).toMatchObject({ result: 0, out: { status: 1 } });
     expect([card.write('device', 'cpu_timeout'), card.status]).toEqual([11, OPERATIONAL]);
     card.clock.advance(5e9);
     expect([card.status, card.hardResets]).toEqual([IN_RESET, 1]);

@@ -9,13 +9,16 @@ import {
   HL_CB_OP,
   HL_MAX_CB_SIZE,
   HL_MEM_OP,
+  msgLongCtl,
   type PacketAsic,
   packHandle,
   TS_MAX_ELEMENTS_NUM,
   unpackHandle,
+  writeMsgLong,
 } from '../../src/uapi/index.ts';
+import { requires } from '../fixtures/requires.ts';
 import { errnoOf } from './driver-file-open.ts';
-import { DriverFixture } from './driver-fixture.ts';
+import { DriverFixture, halves } from './driver-fixture.ts';
 
 const PAGE = 4096;
 /** Buffers of a program that submits from many queues: more than a server may have descriptors. Device nodes, where a call takes longer, give fewer. */
@@ -98,6 +101,22 @@ export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       const info = client.commandBuffer({ op: HL_CB_OP.INFO, cb_handle: out, flags });
       expect(info.out.device_va).toBeGreaterThanOrEqual(profile.va.host.start);
       expect(client.destroyCommandBuffer(out)).toBe(0);
+    });
+
+    it('keeps the device address of a destroyed buffer until it is unmapped', () => {
+      const { client, profile } = fixture;
+      requires(profile.capabilities.mappedKernelCb, 'device addresses of command buffers');
+      fixture.mapAll();
+      const { out } = client.createCommandBuffer(4096, HL_CB_FLAGS.MAP);
+      const mapping = client.file.mmap(4096, out);
+      expect(client.destroyCommandBuffer(out)).toBe(0);
+      const query = { op: HL_CB_OP.INFO, cb_handle: out, flags: HL_CB_FLAGS.GET_DEVICE_VA };
+      const { device_va } = client.commandBuffer(query).out;
+      fixture.run(0, (words) => writeMsgLong(words, 0, msgLongCtl(), 42, ...halves(device_va)));
+      expect(new Uint32Array(mapping.buffer)[0]).toBe(42);
+      mapping.close();
+      const next = client.createCommandBuffer(4096, HL_CB_FLAGS.MAP).out;
+      expect(client.commandBuffer({ ...query, cb_handle: next }).out.device_va).toBe(device_va);
     });
   });
 

@@ -204,6 +204,11 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     this.waiters.wakeAll();
   }
 
+  /** Refuses new work. What is in flight continues (hl_device_write of debugfs.c, Linux 6.12). */
+  disable(): void {
+    this.#status = HL_DEVICE_STATUS.MALFUNCTION;
+  }
+
   /** Notifies registered users of events (bits of HL_NOTIFIER_EVENT). */
   notify(events: number): void {
     for (const notifier of this.notifiers) notifier.raise(events);

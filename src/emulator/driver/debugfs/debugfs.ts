@@ -30,6 +30,7 @@ export interface DebugFsCard extends CardPort {
   /** Nanoseconds within which the user has to close the file after a fault, before the card resets. */
   releaseWatchdogNs: number;
   setStatus(status: HlDeviceStatus): void;
+  disable(): void;
   /** Resets the card at once, whatever its user has registered for. */
   resetNow(reason: string): void;
   /** The firmware stops answering: the driver notices it at its next heartbeat. */
@@ -221,7 +222,7 @@ export class DebugFs {
   /** The commands of the file `device`. */
   #command(text: string): number {
     const card = this.#card;
-    if (text.startsWith('disable')) card.setStatus(HL_DEVICE_STATUS.MALFUNCTION);
+    if (text.startsWith('disable')) card.disable();
     else if (text.startsWith('enable')) card.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
     else if (text.startsWith('cpu_timeout')) card.loseHeartbeat();
     else if (!text.startsWith('suspend') && !text.startsWith('resume')) return -Errno.EINVAL;

@@ -58,10 +58,6 @@ function destroy(context: Context, { words }: ArgumentBlock): number {
   const buffer = context.buffers.findCommandBuffer(words[IN.cb_handle]!, words[IN.cb_handle + 1]!);
   clearWords(words, ARGS_WORDS);
   if (buffer === undefined || buffer.destroyed) return -Errno.EINVAL;
-  if (buffer.deviceAddress !== 0n) {
-    context.card.waitForEngines();
-    context.commandBufferVa.unmap(buffer);
-  }
   context.buffers.destroy(buffer);
   return 0;
 }

@@ -7,7 +7,7 @@ import type { GaudiDevice } from '../../device/gaudi-device.ts';
 import type { CardPort } from '../base/card-port.ts';
 import { CsCounters } from '../base/cs-counters.ts';
 import type { UserMapping } from '../base/user-mapping.ts';
-import { BufferTable } from '../memory/buffer-table.ts';
+import { BufferTable, type DriverBuffer } from '../memory/buffer-table.ts';
 import { CommandBufferVa } from '../memory/command-buffer-va.ts';
 import { DeviceMemoryTable } from '../memory/device-memory-table.ts';
 import { DmabufImports } from '../memory/dmabuf-imports.ts';
@@ -62,7 +62,7 @@ export class Context {
     this.va = new VaSpace(card);
     this.blocks = new HwBlocks(card, mmapFile);
     this.commandBufferVa = new CommandBufferVa(this.va.host);
-    this.buffers = new BufferTable(this.blocks, mmapFile);
+    this.buffers = new BufferTable(this.blocks, (buffer) => this.#unmapBuffer(buffer), mmapFile);
     this.hostMappings = new HostMappings(card, this.va, this.userMemory);
     this.deviceMemory = new DeviceMemoryTable(card, this.va);
     this.imports = new DmabufImports(card, this.va);
@@ -84,6 +84,13 @@ export class Context {
   /** All mappings in the address space of the card. */
   mappings(): readonly UserMapping[] {
     return [...this.hostMappings.list(), ...this.deviceMemory.list(), ...this.imports.list()];
+  }
+
+  /** Removes the device address of a command buffer that nobody uses any more (hl_cb_mmap_mem_release, Linux 6.12). */
+  #unmapBuffer(buffer: DriverBuffer): void {
+    if (buffer.deviceAddress === 0n) return;
+    this.card.waitForEngines();
+    this.commandBufferVa.unmap(buffer);
   }
 
   /** Releases everything the context holds. */

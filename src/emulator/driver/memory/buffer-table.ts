@@ -89,13 +89,18 @@ export class BufferTable {
   readonly #pages: BufferPages;
   readonly #blocks: HwBlocks;
   readonly #mmapFile: MmapFile | undefined;
+  readonly #onDrop: (buffer: DriverBuffer) => void;
   /** Destroyed buffers that are still mapped. The kernel does not report when it unmaps them, so this is checked later. */
   readonly #leftMapped: Set<DriverBuffer> = new Set();
   #closed = false;
 
-  /** @param mmapFile the file that the kernel maps; undefined if mappings are made by the driver */
-  constructor(blocks: HwBlocks, mmapFile?: MmapFile) {
+  /**
+   * @param onDrop called when the last reference to a buffer is gone, before its memory is freed
+   * @param mmapFile the file that the kernel maps; undefined if mappings are made by the driver
+   */
+  constructor(blocks: HwBlocks, onDrop: (buffer: DriverBuffer) => void, mmapFile?: MmapFile) {
     this.#blocks = blocks;
+    this.#onDrop = onDrop;
     this.#mmapFile = mmapFile;
     this.#pages = new BufferPages(mmapFile);
   }
@@ -266,6 +271,7 @@ export class BufferTable {
 
   #drop(buffer: DriverBuffer): void {
     this.#leftMapped.delete(buffer);
+    this.#onDrop(buffer);
     this.#buffers.delete(buffer.id);
     if (this.#mmapFile === undefined) this.#ids.free(buffer.id);
     buffer.memory.forget();
