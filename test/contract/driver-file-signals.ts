@@ -32,7 +32,9 @@ export function signalCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       return fixture.client.cs({ cs_flags, encaps_signals_count: count, encaps_signals_q_idx: queue });
     };
     const unreserve = (id: number) => {
-      return fixture.client.cs({ cs_flags: HL_CS_FLAGS.UNRESERVE_SIGNALS_ONLY, encaps_sig_handle_id: id }).result;
+      const answer = fixture.client.cs({ cs_flags: HL_CS_FLAGS.UNRESERVE_SIGNALS_ONLY, encaps_sig_handle_id: id });
+      expect(answer.out.seq).toBe(NO_SEQ);
+      return answer.result;
     };
     const signalOn = (queue: number) => {
       return fixture.client.submit([{ queue, cb: 0n, byteLength: 0 }], { cs_flags: HL_CS_FLAGS.SIGNAL });
@@ -70,6 +72,24 @@ export function signalCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       expect(waitFor(1000n).result).toBe(-Errno.EINVAL);
     });
 
+    it('counts what it rejects', () => {
+      const { client } = fixture;
+      fixture.mapAll();
+      const { seq } = client.submit([fixture.chunk(0, fence)]).out;
+      const rejected = [
+        client.cs({ cs_flags: HL_CS_FLAGS.SIGNAL, num_chunks_execute: 1, chunks_execute: 64n }).result,
+        signalOn(5000).result,
+        client.submit([{ queue: 4, cb: 64n, byteLength: 1 }], { cs_flags: HL_CS_FLAGS.WAIT }).result,
+        client.submit([{ queue: 4, cb: 0n, byteLength: 2 }], { cs_flags: HL_CS_FLAGS.WAIT }).result,
+        waitFor(1000n).result,
+        waitFor(seq).result,
+      ];
+      const { EFAULT, EINVAL } = Errno;
+      expect(rejected).toEqual([-EFAULT, -EINVAL, -EFAULT, -EINVAL, -EINVAL, -EINVAL]);
+      const counters = client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out;
+      expect(counters).toMatchObject({ ctx_validation_drop_cnt: 6n, ctx_parsing_drop_cnt: 0n });
+    });
+
     it('blocks a wait until its signal, which follows a fence', () => {
       const { client } = fixture;
       fixture.mapAll();
@@ -86,7 +106,8 @@ export function signalCases(asic: PacketAsic, makeNode: () => DriverNode): void 
     it('reserves signals, and cancels the last reservation only', () => {
       expect(reserveOn(0, 0x8000).result).toBe(-Errno.EINVAL);
       expect(reserveOn(0, 0xffff_ffff).result).toBe(-Errno.EINVAL);
-      expect(reserveOn(5000, 4).result).toBe(-Errno.EINVAL);
+      // The answer of a rejected reservation has no sequence number, but a handle and a count of 0.
+      expect(reserveOn(5000, 4)).toMatchObject({ result: -Errno.EINVAL, out: { seq: 0n } });
       const [one, two] = [reserveOn(0, 4), reserveOn(0, 3)];
       // The next value after the reserved signals; the first value is 1.
       expect([one.result, one.out.count, two.out.count]).toEqual([0, 5, 8]);

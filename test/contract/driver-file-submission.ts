@@ -42,7 +42,9 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       refused(Errno.EFAULT, client.cs({ num_chunks_execute: 1, chunks_execute: 64n }));
       refused(Errno.EINVAL, client.cs({ cs_flags: HL_CS_FLAGS.SIGNAL | HL_CS_FLAGS.WAIT, num_chunks_execute: 1 }));
       refused(Errno.EINVAL, client.cs({ cs_flags: HL_CS_FLAGS.SIGNAL, num_chunks_execute: 2 }));
-      refused(Errno.EINVAL, client.cs({ cs_flags: HL_CS_FLAGS.COLLECTIVE_WAIT, num_chunks_execute: 1 }));
+      const collective = { cs_flags: HL_CS_FLAGS.COLLECTIVE_WAIT, num_chunks_execute: 1 };
+      refused(Errno.EFAULT, client.cs({ ...collective, chunks_execute: 64n }));
+      refused(Errno.EINVAL, client.submit([{ queue: 0, cb: 0n, byteLength: 0 }], collective));
       for (const queue of [
         fixture.profile.queues.length,
         0xffff_ffff,
@@ -74,6 +76,28 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       expect(client.submit([{ queue: 9, cb: hostVa, byteLength: 8 }]).result).toBe(-Errno.EINVAL);
     });
 
+    it('counts rejected submissions by reason, which keep their sequence numbers', () => {
+      const { client } = fixture;
+      fixture.mapAll();
+      writeNop(fixture.commands, 0, packetCtl(PacketOpcode.NOP));
+      const counts = () => {
+        const { ctx_validation_drop_cnt, ctx_parsing_drop_cnt } = counters();
+        return [ctx_validation_drop_cnt, ctx_parsing_drop_cnt];
+      };
+      const cs_flags = HL_CS_FLAGS.TIMESTAMP;
+      expect(fixture.submitCommands(8).out.seq).toBe(1n);
+      // These fail before they have a number.
+      expect(client.cs({ num_chunks_execute: 513 }).result).toBe(-Errno.EINVAL);
+      expect(client.cs({ num_chunks_execute: 1, chunks_execute: 64n }).result).toBe(-Errno.EFAULT);
+      expect(counts()).toEqual([2n, 0n]);
+      const nowhere = { queue: asic === 'gaudi' ? 41 : 0, cb: 0x7000_0000_0000_0000n, byteLength: 8 };
+      expect(client.submit([{ ...nowhere, queue: 5000 }]).result).toBe(-Errno.EINVAL);
+      expect(client.submit([nowhere], { cs_flags }).result).toBe(-Errno.EFAULT);
+      expect(counts()).toEqual([3n, 1n]);
+      expect(fixture.submitCommands(8).out.seq).toBe(4n);
+      for (const seq of [2n, 3n]) expect(client.wait(seq)).toMatchObject({ result: 0, out: { status: 0, flags: 0 } });
+    });
+
     if (asic === 'gaudi') {
       it('parses command buffers for external queues', () => {
         const cases: [number, number][] = [
@@ -91,13 +115,21 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
         }
         writeShortPacket(fixture.commands, 0, packetCtl(PacketOpcode.LOAD_AND_EXE), 1);
         expect(fixture.submitCommands(16).result).toBe(-Errno.EPERM);
-        expect(counters().ctx_parsing_drop_cnt).toBe(BigInt(cases.length + 1));
+        expect(counters()).toMatchObject({
+          ctx_parsing_drop_cnt: BigInt(cases.length + 1),
+          ctx_validation_drop_cnt: 0n,
+        });
       });
     } else {
       it('has no staged submissions', () => {
         fixture.mapAll();
         const cs_flags = HL_CS_FLAGS.STAGED_SUBMISSION | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST;
         expect(fixture.submitCommands(8, 0, { cs_flags }).result).toBe(-Errno.EPERM);
+        // Without STAGED_SUBMISSION the other flags mean nothing (hl_cs_sanity_checks, Linux 6.12).
+        writeNop(fixture.commands, 0, packetCtl(PacketOpcode.NOP));
+        const ignored = { cs_flags: HL_CS_FLAGS.STAGED_SUBMISSION_FIRST | HL_CS_FLAGS.STAGED_SUBMISSION_LAST };
+        const { result, out } = fixture.submitCommands(8, 0, ignored);
+        expect([result, fixture.client.wait(out.seq, 1_000_000).out.status]).toEqual([0, 0]);
       });
     }
   });
@@ -198,19 +230,23 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       const fence = fixture.chunk(0, (words) => writeFence(words, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1)));
       const noOperation = fixture.chunk(0, (words) => writeNop(words, 0, packetCtl(PacketOpcode.NOP)));
       const nops = (count: number) => Array.from({ length: count }, () => noOperation);
-      const queueFull = () => {
-        const { total_queue_full_drop_cnt, ctx_queue_full_drop_cnt } = counters();
-        return [total_queue_full_drop_cnt, ctx_queue_full_drop_cnt];
+      // Each refusal uses a sequence number: repeated ones use up the window of gaudi2, whose oldest submission is blocked.
+      const refused = () => {
+        const { total_queue_full_drop_cnt, ctx_queue_full_drop_cnt, ...more } = counters();
+        return [
+          total_queue_full_drop_cnt + more.total_max_cs_in_flight_drop_cnt,
+          ctx_queue_full_drop_cnt + more.ctx_max_cs_in_flight_drop_cnt,
+        ];
       };
-      const [before] = queueFull();
+      const [before] = refused();
       const seq = client.submit([fence, ...nops(511)]).out.seq;
       for (let i = 512; i < profile.queues[0]!.length - 512; i += 512) expect(client.submit(nops(512)).result).toBe(0);
       expect(client.submit(nops(511)).result).toBe(0);
       expect(client.submit(nops(2)).result).toBe(-Errno.EAGAIN);
-      expect(client.submit(nops(1)).result).toBe(0);
-      expect(client.submit(nops(1)).result).toBe(-Errno.EAGAIN);
-      const dropped = 2n * callsUntilEagain(fixture);
-      expect(queueFull()).toEqual([before! + dropped, dropped]);
+      const calls = callsUntilEagain(fixture);
+      expect(refused()).toEqual([before! + calls, calls]);
+      if (calls >= profile.maxPendingCs) return;
+      expect([1, 2].map(() => client.submit(nops(1)).result)).toEqual([0, -Errno.EAGAIN]);
       fixture.raiseFence(profile.cfg.start + BigInt(profile.fences[0]!.fence0));
       expect(client.wait(seq, 10_000_000).out.status).toBe(0);
       expect(client.submit(nops(511)).result).toBe(0);

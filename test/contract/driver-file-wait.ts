@@ -147,9 +147,21 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(multi(33).result).toBe(-Errno.EINVAL);
       const bad = { seq: 64n, seq_arr_len: 1, flags: HL_WAIT_CS_FLAGS.MULTI_CS };
       expect(client.waitCs(bad).result).toBe(-Errno.EFAULT);
-      expect(multi(1)).toMatchObject({ result: 0, out: { status: 0, cs_completion_map: 1 } });
+      const { GONE, TIMESTAMP_VLD } = HL_WAIT_CS_STATUS_FLAG;
+      const completed = { status: HL_WAIT_CS_STATUS.COMPLETED, cs_completion_map: 1 };
+      expect(multi(1)).toMatchObject({ result: 0, out: { ...completed, flags: GONE, timestamp_nsec: 0n } });
       client.data.setBigUint64(512, 1000n, true);
       expect(multi(1).result).toBe(-Errno.EINVAL);
+      // The answer has a timestamp if all complete submissions of the list have one: one without it, or one that is gone, removes it.
+      const stamped = fixture.submitCommands(8, 0, { cs_flags: HL_CS_FLAGS.TIMESTAMP }).out.seq;
+      const { timestamp_nsec } = client.wait(stamped, 1_000_000).out;
+      client.data.setBigUint64(512, stamped, true);
+      expect(multi(1)).toMatchObject({ result: 0, out: { ...completed, flags: TIMESTAMP_VLD, timestamp_nsec } });
+      for (const other of [out.seq, 0n]) {
+        client.data.setBigUint64(520, other, true);
+        const map = { ...completed, cs_completion_map: 3, flags: GONE, timestamp_nsec: 0n };
+        expect([other, multi(2)]).toMatchObject([other, { result: 0, out: map }]);
+      }
     });
 
     if (asic === 'gaudi') {
@@ -213,6 +225,10 @@ function internalStagedCases(fixture: DriverFixture): void {
       );
     const first = client.submit([message(1)], { cs_flags: STAGED | FIRST });
     expect(first).toMatchObject({ result: 0, out: { seq: 1n } });
+    // A wait for several submissions accepts every queue.
+    client.data.setBigUint64(512, 1n, true);
+    const multi = { seq: BigInt(client.dataAddress + 512), seq_arr_len: 1, flags: HL_WAIT_CS_FLAGS.MULTI_CS };
+    expect(client.waitCs(multi)).toMatchObject({ result: 0, out: { status: HL_WAIT_CS_STATUS.BUSY } });
     expect(client.submit([message(2)], { cs_flags: STAGED, seq: 1n })).toMatchObject({ result: 0, out: { seq: 1n } });
     const before = client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out.ctx_validation_drop_cnt;
     expect(client.submit([message(3)], { cs_flags: STAGED | LAST, seq: 1n }).result).toBe(-Errno.EINVAL);

@@ -14,6 +14,7 @@ import {
   HL_MAX_JOBS_PER_CS,
 } from '../../../uapi/index.ts';
 import type { Stream } from '../../device/queue/stream.ts';
+import type { CsCounters } from '../base/cs-counters.ts';
 import { readNumber } from '../base/words.ts';
 import { OWN_PROCESS } from '../memory/user-memory.ts';
 import type { CheckedChunk, ChunkList } from '../submission/chunk-list.ts';
@@ -46,9 +47,6 @@ const RESTORE: Phase = { pointer: IN.chunks_restore, count: IN.num_chunks_restor
 const EXECUTE: Phase = { pointer: IN.chunks_execute, count: IN.num_chunks_execute };
 
 const STAGED = HL_CS_FLAGS.STAGED_SUBMISSION;
-const STAGED_MEMBER: number = STAGED | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST | HL_CS_FLAGS.STAGED_SUBMISSION_LAST;
-/** Only the first member of a staged submission takes a reservation: elsewhere the driver ignores ENCAP_SIGNALS. */
-const ENCAPSULATING: number = STAGED | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST | HL_CS_FLAGS.ENCAP_SIGNALS;
 const SYNC_TYPES: number =
   HL_CS_FLAGS.SIGNAL |
   HL_CS_FLAGS.WAIT |
@@ -82,7 +80,7 @@ function checkType(context: Context, flags: number, chunks: number): number {
   const { capabilities } = card.profile;
   if (card.status !== HL_DEVICE_STATUS.OPERATIONAL) return Errno.EBUSY;
   if (!capabilities.submits) return Errno.EINVAL;
-  if ((flags & STAGED_MEMBER) !== 0 && !capabilities.staged) return Errno.EPERM;
+  if ((flags & STAGED) !== 0 && !capabilities.staged) return Errno.EPERM;
   const type = flags & TYPE_FLAGS;
   if ((type & (type - 1)) !== 0) return Errno.EINVAL;
   if ((type & SYNC_TYPES) !== 0 && !capabilities.syncStream) return Errno.EINVAL;
@@ -93,44 +91,61 @@ function checkType(context: Context, flags: number, chunks: number): number {
 }
 
 function submitDefault(context: Context, block: ArgumentBlock, flags: number): number {
-  const { words } = block;
-  const chunks = context.chunks;
-  const refused = readChunks(context, block, EXECUTE, needsCompletion(flags));
-  if (refused !== 0) return refuse(block, refused);
-  const timeoutSeconds = timeoutSecondsOf(context.card, words, flags);
-  const staged = (flags & STAGED) !== 0 && (flags & HL_CS_FLAGS.STAGED_SUBMISSION_FIRST) === 0;
-  const group = staged ? context.submissions.findStaged(readNumber(words, IN.seq)) : undefined;
-  if (staged && group === undefined) return refuse(block, Errno.EINVAL);
-  const encapsulates = (flags & ENCAPSULATING) === ENCAPSULATING;
-  const reservation = words[IN.encaps_sig_handle_id]!;
-  if (encapsulates && !context.syncStream.isReserved(reservation)) return refuse(block, Errno.EINVAL);
-  const submission = openSubmission(context, flags, timeoutSeconds);
+  const timeoutSeconds = timeoutSecondsOf(context.card, block.words, flags);
+  const submission = submitPhase(context, block, EXECUTE, flags, timeoutSeconds);
   if (typeof submission === 'number') return submission === Errno.EAGAIN ? -submission : refuse(block, submission);
-  if ((flags & STAGED) !== 0) {
-    submission.staged = group ?? context.submissions.openStaged(submission);
-    submission.staged.members.push(submission);
-    submission.staged.closed = (flags & HL_CS_FLAGS.STAGED_SUBMISSION_LAST) !== 0;
-  }
-  if (encapsulates) context.syncStream.bind(reservation, submission);
-  startJobs(context, submission, chunks);
   return accept(block, submission.staged?.firstSeq ?? submission.seq);
 }
 
-/** Opens a slot for the checked chunks; or returns an errno. */
-function openSubmission(context: Context, flags: number, timeoutSeconds: number): Submission | number {
-  const { submissions, counters, chunks, card } = context;
+/**
+ * Checks and starts the submission of a phase; or returns an errno. Its sequence number is taken before the checks of its chunks: one that they reject keeps
+ * it, and counts as complete (cs_ioctl_default and cs_do_release, Linux 6.12).
+ */
+function submitPhase(
+  context: Context,
+  block: ArgumentBlock,
+  phase: Phase,
+  flags: number,
+  timeoutSeconds: number,
+): Submission | number {
+  const { submissions, counters, card, chunks } = context;
+  const { words } = block;
+  const copied = copyChunks(context, block, phase);
+  if (copied !== 0) return copied;
   submissions.retire();
   if (!submissions.hasRoom) {
     counters.maxCsInFlight += 1;
     return Errno.EAGAIN;
   }
+  const submission = submissions.open(latchedFlags(card, flags), timeoutSeconds);
+  const refused =
+    checkChunks(context, words[phase.count]!, needsCompletion(flags)) || schedule(context, submission, words);
+  if (refused !== 0) return refused;
+  card.faults.strike(submission);
+  startJobs(context, submission, chunks);
+  return submission;
+}
+
+/** The last checks of a submission: room in the queues, its reservation, its staged submission, which it joins. Returns 0 or an errno (hl_hw_queue_schedule_cs). */
+function schedule(context: Context, submission: Submission, words: Uint32Array): number {
+  const { submissions, counters, chunks, syncStream } = context;
+  const { flags } = submission;
   if (!hasQueueRoom(chunks)) {
     counters.queueFull += 1;
     return hasOverlongInternal(chunks) ? Errno.ENOMEM : Errno.EAGAIN;
   }
-  const submission = submissions.open(latchedFlags(card, flags), timeoutSeconds);
-  card.faults.strike(submission);
-  return submission;
+  if ((flags & STAGED) === 0) return 0;
+  const isFirst = (flags & HL_CS_FLAGS.STAGED_SUBMISSION_FIRST) !== 0;
+  const encapsulates = isFirst && (flags & HL_CS_FLAGS.ENCAP_SIGNALS) !== 0;
+  const reservation = words[IN.encaps_sig_handle_id]!;
+  if (encapsulates && !syncStream.isReserved(reservation)) return Errno.EINVAL;
+  const group = isFirst ? submissions.openStaged(submission) : submissions.findStaged(readNumber(words, IN.seq));
+  if (group === undefined) return Errno.EINVAL;
+  submission.staged = group;
+  group.members.push(submission);
+  group.closed = (flags & HL_CS_FLAGS.STAGED_SUBMISSION_LAST) !== 0;
+  if (encapsulates) syncStream.bind(reservation, submission);
+  return 0;
 }
 
 /** Whether every queue has room for its chunks of the submission: entries in use plus new ones. */
@@ -165,6 +180,8 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
   const { device, submissions } = context;
   const stamp = (submission.flags & HL_CS_FLAGS.TIMESTAMP) === 0 ? 0 : submissions.stampAddress(submission);
   const isHeld = submission.hung ? hangsAs(submission) : undefined;
+  // A multi-wait names a staged submission by its first member.
+  const first = submission.staged?.members[0] ?? submission;
   for (let i = 0; i < chunks.length; i++) {
     const chunk = chunks.items[i]!;
     const { stream } = chunk;
@@ -172,7 +189,7 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
     // Untracked jobs may end after the submission.
     job.stampAddress = stream.tracked ? stamp : 0;
     stream.outstanding += 1;
-    submission.multiWait ||= stream.streamMaster;
+    first.multiWait ||= stream.streamMaster;
     device.processor.execute(stream, job, chunk.memory, chunk.high, chunk.low, chunk.byteLength, isHeld);
   }
   const { card } = context;
@@ -183,13 +200,9 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
 
 /** The restore phase: a separate submission that must be complete before the next one starts. */
 function restore(context: Context, block: ArgumentBlock): number {
-  const { words } = block;
-  const refused = readChunks(context, block, RESTORE, true);
-  if (refused !== 0) return refused;
-  const timeoutSeconds = timeoutSecondsOf(context.card, words, 0);
-  const submission = openSubmission(context, 0, timeoutSeconds);
+  const timeoutSeconds = timeoutSecondsOf(context.card, block.words, 0);
+  const submission = submitPhase(context, block, RESTORE, 0, timeoutSeconds);
   if (typeof submission === 'number') return submission;
-  startJobs(context, submission, context.chunks);
   const { submissions } = context;
   const isForeign = context.userMemory.owner !== OWN_PROCESS;
   const waitNs = Math.min(timeoutSeconds * NS_PER_S, isForeign ? FOREIGN_RESTORE_NS_MAX : Number.POSITIVE_INFINITY);
@@ -202,44 +215,51 @@ function needsCompletion(flags: number): boolean {
   return (flags & STAGED) === 0 || (flags & HL_CS_FLAGS.STAGED_SUBMISSION_LAST) !== 0;
 }
 
-/**
- * Reads and checks the chunks of a phase into the context's list; 0 or an errno.
- * @param completes whether one of them must go to a queue that signals completion
- */
-function readChunks(context: Context, block: ArgumentBlock, phase: Phase, completes: boolean): number {
-  const { chunks, counters, userMemory } = context;
+/** Copies the chunks of a phase from the memory of the user (hl_cs_copy_chunk_array); returns 0 or an errno. */
+function copyChunks({ counters, userMemory }: Context, block: ArgumentBlock, phase: Phase): number {
   const { words } = block;
   const count = words[phase.count]!;
-  chunks.length = 0;
-  if (count > HL_MAX_JOBS_PER_CS) return Errno.EINVAL;
   const low = words[phase.pointer]! | 0;
   const high = words[phase.pointer + 1]! | 0;
-  if (!userMemory.readWords(block, low, high, count * CHUNK_WORDS)) return Errno.EFAULT;
+  const isCopied = count <= HL_MAX_JOBS_PER_CS && userMemory.readWords(block, low, high, count * CHUNK_WORDS);
+  if (isCopied) return 0;
+  counters.validation += 1;
+  return count > HL_MAX_JOBS_PER_CS ? Errno.EINVAL : Errno.EFAULT;
+}
+
+/**
+ * Checks the copied chunks and lists them; returns 0 or an errno.
+ * @param completes whether one of them must go to a queue that signals completion
+ */
+function checkChunks(context: Context, count: number, completes: boolean): number {
+  const { chunks, counters, userMemory } = context;
+  chunks.length = 0;
   let tracked = false;
   for (let i = 0; i < count; i++) {
     const errno = checkChunk(context, userMemory.words, userMemory.index + i * CHUNK_WORDS);
-    if (errno !== 0) {
-      if (errno === Errno.EINVAL || errno === Errno.EPERM) counters.validation += 1;
-      return errno;
-    }
+    if (errno !== 0) return errno;
     tracked ||= chunks.items[i]!.stream.tracked;
   }
-  if (tracked || !completes) return 0;
+  return tracked || !completes ? 0 : invalid(counters);
+}
+
+/** Counts a submission that does not describe valid work; returns EINVAL. */
+function invalid(counters: CsCounters): number {
   counters.validation += 1;
   return Errno.EINVAL;
 }
 
 /** Checks one chunk and appends it to the list; 0 or an errno. */
 function checkChunk(context: Context, words: Uint32Array, at: number): number {
-  const { profile } = context.card;
-  const queue = profile.queues[words[at + CHUNK.queue_index]!];
-  if (queue === undefined || !queue.userUsable) return Errno.EINVAL;
+  const { card, counters } = context;
+  const queue = card.profile.queues[words[at + CHUNK.queue_index]!];
+  if (queue === undefined || !queue.userUsable) return invalid(counters);
   const chunk = context.chunks.next(context.device.stream(queue.id));
   chunk.byteLength = words[at + CHUNK.cb_size]!;
   const low = words[at + CHUNK.cb_handle]! | 0;
   const high = words[at + CHUNK.cb_handle + 1]! | 0;
   const userCb = (words[at + CHUNK.cs_chunk_flags]! & HL_CS_CHUNK_FLAGS.USER_ALLOC_CB) !== 0;
-  if (queue.kind === 'hw' && !userCb) return Errno.EINVAL;
+  if (queue.kind === 'hw' && !userCb) return invalid(counters);
   return queue.kind === 'external'
     ? resolveKernelBuffer(context, chunk, low, high)
     : resolveUserBuffer(context, chunk, low, high);
@@ -248,8 +268,9 @@ function checkChunk(context: Context, words: Uint32Array, at: number): number {
 /** Resolves a command buffer of the driver by its handle. Its packets are parsed now. */
 function resolveKernelBuffer(context: Context, chunk: CheckedChunk, low: number, high: number): number {
   const buffer = context.buffers.findCommandBuffer(low >>> 0, high >>> 0);
-  if (buffer === undefined) return Errno.EINVAL;
-  if (chunk.byteLength < CB_BYTES_MIN || chunk.byteLength > buffer.byteLength) return Errno.EINVAL;
+  if (buffer === undefined || chunk.byteLength < CB_BYTES_MIN || chunk.byteLength > buffer.byteLength) {
+    return invalid(context.counters);
+  }
   chunk.memory = buffer.memory;
   const errno = parseExternalBuffer(buffer.memory, chunk.byteLength);
   if (errno !== 0) context.counters.parsing += 1;
@@ -258,7 +279,10 @@ function resolveKernelBuffer(context: Context, chunk: CheckedChunk, low: number,
 
 /** Resolves a command buffer in user memory. Only its range is checked: unmapped pages fault when the card fetches it. */
 function resolveUserBuffer(context: Context, chunk: CheckedChunk, low: number, high: number): number {
-  if (!context.userCbRanges.contain(high, low, chunk.byteLength)) return Errno.EFAULT;
+  if (!context.userCbRanges.contain(high, low, chunk.byteLength)) {
+    context.counters.parsing += 1;
+    return Errno.EFAULT;
+  }
   chunk.memory = undefined;
   chunk.high = high;
   chunk.low = low;

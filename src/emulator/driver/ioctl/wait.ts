@@ -93,9 +93,7 @@ function answerState(context: Context, block: ArgumentBlock, submission: Submiss
       return answer(block, fenceError(state), HL_WAIT_CS_STATUS.ABORTED);
     default:
       answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
-      if ((submission.flags & HL_CS_FLAGS.TIMESTAMP) !== 0) {
-        writeTimestamp(block, context.submissions.timestampNs(submission));
-      }
+      writeTimestamp(block, stampOf(context, submission));
       return 0;
   }
 }
@@ -115,8 +113,8 @@ function answerFromStore(context: Context, block: ArgumentBlock, seq: number): n
   return 0;
 }
 
-/** @param holdsSlot whether the caller already holds a slot for multi-waits */
-function waitForMultiple(context: Context, block: ArgumentBlock, holdsSlot: boolean): number {
+/** @param isWaiting for a repeated poll of a started wait, whose caller holds the slot for multi-waits */
+function waitForMultiple(context: Context, block: ArgumentBlock, isWaiting: boolean): number {
   const { card, submissions } = context;
   const { words } = block;
   const padded = words[IN.seq_arr_len]! >>> 8 !== 0 || words[IN.seq_arr_len + 1] !== 0;
@@ -127,33 +125,61 @@ function waitForMultiple(context: Context, block: ArgumentBlock, holdsSlot: bool
   const timeoutNs = timeoutOf(words, IN.timeout_us);
   if (!context.userMemory.readWords(block, words[IN.seq]!, words[IN.seq + 1]!, count * 2)) return -Errno.EFAULT;
   const sequences = readSequences(context, count);
-  for (const seq of sequences) {
-    const submission = submissions.find(seq);
-    if (seq >= submissions.nextSeq || (submission !== undefined && !submission.multiWait)) {
-      return -Errno.EINVAL;
-    }
+  if (!isWaiting && card.multiWaits >= MULTI_WAITS_MAX) return -Errno.ENOMEM;
+  if (sequences.some((seq) => seq >= submissions.nextSeq)) return -Errno.EINVAL;
+  if (!isWaiting) {
+    const map = pollFences(context, sequences);
+    if (map !== 0 || timeoutNs === 0) return answerMultiple(block, map, firstStampOfPoll(context, sequences));
+    card.multiWaits += 1;
+    card.waiters.block(timeoutNs, () => isWoken(context, sequences));
+    card.multiWaits -= 1;
   }
-  if (!holdsSlot && card.multiWaits >= MULTI_WAITS_MAX) return -Errno.ENOMEM;
-  card.multiWaits += 1;
-  card.waiters.block(timeoutNs, () => pollFences(context, sequences) !== 0);
-  card.multiWaits -= 1;
-  return answerMultiple(context, block, sequences);
+  if (!isWoken(context, sequences)) return answerMultiple(block, 0, 0);
+  return answerMultiple(block, pollFences(context, sequences), firstStampOfWait(context, sequences));
 }
 
-function answerMultiple(context: Context, block: ArgumentBlock, sequences: readonly number[]): number {
-  const map = pollFences(context, sequences);
+/** @param map see {@link pollFences} */
+function answerMultiple(block: ArgumentBlock, map: number, timestampNs: number): number {
   if (map < 0) return map;
   if (map === 0) return answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
   answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
-  block.words[OUT.cs_completion_map] = map;
+  block.words[OUT.cs_completion_map] = map >>> 0;
+  writeTimestamp(block, timestampNs);
+  if (timestampNs === 0) block.words[OUT.flags] = HL_WAIT_CS_STATUS_FLAG.GONE;
+  return 0;
+}
+
+/** Whether a submission has ended the wait: one that used a stream-master queue, or one with an error (complete_multi_cs). */
+function isWoken({ submissions }: Context, sequences: readonly number[]): boolean {
+  return sequences.some((seq) => {
+    const submission = submissions.find(seq);
+    if (submission === undefined) return true;
+    const state = submissions.poll(submission);
+    return fenceError(state) !== 0 || (submission.multiWait && state !== SubmissionState.PENDING);
+  });
+}
+
+/** The earliest timestamp of the complete submissions; 0 if one of them has none or is gone, as the driver compares the times of all. */
+function firstStampOfPoll(context: Context, sequences: readonly number[]): number {
+  const complete = sequences
+    .map((seq) => context.submissions.find(seq))
+    .filter((found) => found?.state !== SubmissionState.PENDING)
+    .map((found) => (found === undefined ? 0 : stampOf(context, found)));
+  return complete.length === 0 ? 0 : Math.min(...complete);
+}
+
+/** The timestamp of the first submission that has completed during the wait and has one, or 0. */
+function firstStampOfWait(context: Context, sequences: readonly number[]): number {
   const stamps = sequences
     .map((seq) => context.submissions.find(seq))
-    .filter((found) => found !== undefined)
-    .filter(({ flags }) => (flags & HL_CS_FLAGS.TIMESTAMP) !== 0)
-    .map((found) => context.submissions.timestampNs(found))
+    .map((found) => (found === undefined ? 0 : stampOf(context, found)))
     .filter((stamp) => stamp > 0);
-  if (stamps.length > 0) writeTimestamp(block, Math.min(...stamps));
-  return 0;
+  return stamps.length === 0 ? 0 : Math.min(...stamps);
+}
+
+/** The time of completion of a submission with TIMESTAMP, or 0. */
+function stampOf({ submissions }: Context, submission: Submission): number {
+  return (submission.flags & HL_CS_FLAGS.TIMESTAMP) === 0 ? 0 : submissions.timestampNs(submission);
 }
 
 function readSequences(context: Context, count: number): number[] {

@@ -26,6 +26,13 @@ export function acceptNothing(block: ArgumentBlock): number {
   return 0;
 }
 
+/** Rejects a reservation of signals: the block is cleared, the status is the errno. */
+export function refuseReservation(block: ArgumentBlock, errno: number): number {
+  clear(block);
+  block.words[OUT.status] = -errno;
+  return -errno;
+}
+
 /** Rejects a submission: the block is cleared, the sequence number is all ones, the status is the errno. */
 export function refuse(block: ArgumentBlock, errno: number): number {
   acceptNothing(block);

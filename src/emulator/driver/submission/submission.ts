@@ -33,7 +33,7 @@ export class Submission {
   readonly streams: Stream[] = [];
   /** The group of a staged submission; completes with its last member. */
   staged: StagedGroup | undefined = undefined;
-  /** Whether it used a stream-master queue: a multi-wait may name it. */
+  /** Whether it used a stream-master queue: it ends a multi-wait. */
   multiWait = false;
   /** A SIGNAL submission: a WAIT one may name it. */
   signal = false;
@@ -173,6 +173,8 @@ export class SubmissionTable {
       this.#slots[index] = slot;
     } else this.#remember(slot);
     slot.begin(this.nextSeq, flags, timeoutSeconds);
+    // One that is rejected has the time 0.
+    if ((flags & HL_CS_FLAGS.TIMESTAMP) !== 0) this.#stamps?.view.setBigUint64(index * STAMP_BYTES, 0n, true);
     this.nextSeq += 1;
     return slot;
   }

@@ -12,7 +12,7 @@ import type { PhysicalMemory } from '../../device/memory/physical-memory.ts';
 import { readNumber } from '../base/words.ts';
 import { HandleIds } from '../memory/handle-ids.ts';
 import type { ContextPort } from './context-port.ts';
-import { accept, acceptNothing, refuse } from './cs-answer.ts';
+import { accept, acceptNothing, refuse, refuseReservation } from './cs-answer.ts';
 import { latchedFlags, timeoutSecondsOf } from './cs-timeout.ts';
 import { type Signal, SignalQueue, SOB_VALUE_END } from './signal-queue.ts';
 import { type Submission, SubmissionState } from './submission.ts';
@@ -62,15 +62,15 @@ export class SyncStream {
   submitIoctl(block: ArgumentBlock, flags: number): number {
     if ((flags & HL_CS_FLAGS.RESERVE_SIGNALS_ONLY) !== 0) return this.#reserve(block);
     if ((flags & HL_CS_FLAGS.UNRESERVE_SIGNALS_ONLY) !== 0) return this.#unreserve(block);
-    // Collective wait needs network ports, which the upstream driver does not enable.
-    if ((flags & HL_CS_FLAGS.COLLECTIVE_WAIT) !== 0) return refuse(block, Errno.EINVAL);
     const { words } = block;
     const { userMemory } = this.#context;
     const [low, high] = [words[IN.chunks_execute]!, words[IN.chunks_execute + 1]!];
-    if (!userMemory.readWords(block, low, high, CHUNK_WORDS)) return refuse(block, Errno.EFAULT);
+    if (!userMemory.readWords(block, low, high, CHUNK_WORDS)) return this.#invalid(block, Errno.EFAULT);
     const chunk = userMemory.words.slice(userMemory.index, userMemory.index + CHUNK_WORDS);
     const queue = this.#signalQueue(chunk[CHUNK.queue_index]!);
-    if (queue === undefined) return refuse(block, Errno.EINVAL);
+    // Collective wait needs network ports, which the upstream driver does not enable.
+    const isCollective = (flags & HL_CS_FLAGS.COLLECTIVE_WAIT) !== 0;
+    if (queue === undefined || isCollective) return this.#invalid(block, Errno.EINVAL);
     const timeoutSeconds = timeoutSecondsOf(this.#context.card, words, flags);
     return (flags & HL_CS_FLAGS.SIGNAL) !== 0
       ? this.#signal(block, queue, flags, timeoutSeconds)
@@ -94,9 +94,9 @@ export class SyncStream {
   }
 
   #signal(block: ArgumentBlock, queue: SignalQueue, flags: number, timeoutSeconds: number): number {
+    const submission = this.#open(flags, timeoutSeconds);
+    if (submission === undefined || !this.#hasRoom(queue)) return -Errno.EAGAIN;
     if (queue.wraps(1) && !this.#prepareSwitch(queue)) return refuse(block, Errno.EINVAL);
-    const submission = this.#open(queue, flags, timeoutSeconds);
-    if (submission === undefined) return -Errno.EAGAIN;
     const signal = queue.takeSignal();
     submission.signal = true;
     this.#signals.set(submission.seq, signal);
@@ -118,14 +118,14 @@ export class SyncStream {
     if ((flags & HL_CS_FLAGS.ENCAP_SIGNALS) !== 0)
       return this.#waitReserved(block, queue, chunk, flags, timeoutSeconds);
     const { userMemory, submissions } = this.#context;
-    if (chunk[CHUNK.num_signal_seq_arr] !== 1) return refuse(block, Errno.EINVAL);
+    if (chunk[CHUNK.num_signal_seq_arr] !== 1) return this.#invalid(block, Errno.EINVAL);
     const [low, high] = [chunk[CHUNK.signal_seq_arr]!, chunk[CHUNK.signal_seq_arr + 1]!];
-    if (!userMemory.readWords(block, low, high, 2)) return refuse(block, Errno.EFAULT);
+    if (!userMemory.readWords(block, low, high, 2)) return this.#invalid(block, Errno.EFAULT);
     const seq = readNumber(userMemory.words, userMemory.index);
-    if (seq >= submissions.nextSeq) return refuse(block, Errno.EINVAL);
+    if (seq >= submissions.nextSeq) return this.#invalid(block, Errno.EINVAL);
     const signalling = submissions.find(seq);
     if (signalling === undefined) return acceptNothing(block);
-    if (!signalling.signal) return refuse(block, Errno.EINVAL);
+    if (!signalling.signal) return this.#invalid(block, Errno.EINVAL);
     if (submissions.poll(signalling) !== SubmissionState.PENDING) return acceptNothing(block);
     const signal = this.#signals.get(seq)!;
     return this.#submitWait(block, queue, signal, { flags, timeoutSeconds });
@@ -160,10 +160,10 @@ export class SyncStream {
     { object, value }: Signal,
     options: { readonly flags: number; readonly timeoutSeconds: number; readonly reservation?: Reservation },
   ): number {
-    const { submissions } = this.#context;
-    const submission = this.#open(queue, options.flags, options.timeoutSeconds);
-    // If the queue is full, the driver reports a signal that has completed meanwhile; if the window is full, it returns EAGAIN.
-    if (submission === undefined) return submissions.hasRoom ? acceptNothing(block) : -Errno.EAGAIN;
+    const submission = this.#open(options.flags, options.timeoutSeconds);
+    if (submission === undefined) return -Errno.EAGAIN;
+    // If the queue is full, the driver reports a signal that has completed meanwhile.
+    if (!this.#hasRoom(queue)) return acceptNothing(block);
     const { reservation } = options;
     object.references += 1;
     if (reservation !== undefined) reservation.references += 1;
@@ -179,9 +179,10 @@ export class SyncStream {
     const { words } = block;
     const count = words[IN.encaps_signals_count]!;
     const queue = this.#signalQueue(words[IN.encaps_signals_q_idx]!);
-    if (count >= SOB_VALUE_END || queue === undefined) return refuse(block, Errno.EINVAL);
-    if (queue.wraps(count) && !this.#prepareSwitch(queue)) return refuse(block, Errno.EINVAL);
-    if (this.#reservations.size >= RESERVATIONS_MAX) return refuse(block, Errno.EINVAL);
+    if (count >= SOB_VALUE_END || queue === undefined) return refuseReservation(block, Errno.EINVAL);
+    if (this.#reservations.size >= RESERVATIONS_MAX) return refuseReservation(block, Errno.EINVAL);
+    this.#context.submissions.pollAll();
+    if (queue.wraps(count) && !this.#prepareSwitch(queue)) return refuseReservation(block, Errno.EINVAL);
     const first = queue.takeSignals(count);
     const id = this.#ids.take();
     this.#reservations.set(id, { id, queue, first, count, seq: 0, references: 0 });
@@ -198,7 +199,7 @@ export class SyncStream {
     if (reservation === undefined || reservation.seq !== 0) return refuse(block, Errno.EINVAL);
     if (!reservation.queue.giveBack(reservation.first, reservation.count)) return refuse(block, Errno.EINVAL);
     this.#forget(reservation);
-    return accept(block, 0);
+    return acceptNothing(block);
   }
 
   /** Drops the reference of a submission that has ended: the last one removes the reservation. */
@@ -214,32 +215,40 @@ export class SyncStream {
 
   /** Clears the other sync object of a queue before the switch to it; returns false while it has references. */
   #prepareSwitch(queue: SignalQueue): boolean {
-    this.#context.submissions.pollAll();
     if (!queue.canSwitch) return false;
     this.#context.device.registers.writeRegister(this.#packets.sobOffset(queue.other.id), 0);
     return true;
   }
 
-  /** Opens a submission; undefined while the window or the queue has no room. */
-  #open({ queue }: SignalQueue, flags: number, timeoutSeconds: number): Submission | undefined {
-    const { submissions, counters, card, device } = this.#context;
-    submissions.retire();
+  /** Opens a submission, which keeps its sequence number if it is rejected; undefined while the window has no room. */
+  #open(flags: number, timeoutSeconds: number): Submission | undefined {
+    const { submissions, counters, card } = this.#context;
+    submissions.pollAll();
     if (!submissions.hasRoom) {
       counters.maxCsInFlight += 1;
       return undefined;
     }
+    return submissions.open(latchedFlags(card, flags), timeoutSeconds);
+  }
+
+  /** Whether the queue has room for a job; counts a submission that it has none for. */
+  #hasRoom({ queue }: SignalQueue): boolean {
+    const { counters, device } = this.#context;
     const stream = device.stream(queue.id);
-    if (stream.outstanding >= stream.length) {
-      counters.queueFull += 1;
-      return undefined;
-    }
-    const submission = submissions.open(latchedFlags(card, flags), timeoutSeconds);
-    card.faults.strike(submission);
-    return submission;
+    if (stream.outstanding < stream.length) return true;
+    counters.queueFull += 1;
+    return false;
+  }
+
+  /** Counts and rejects a submission that does not describe valid work. */
+  #invalid(block: ArgumentBlock, errno: number): number {
+    this.#context.counters.validation += 1;
+    return refuse(block, errno);
   }
 
   #start(submission: Submission, queue: QueueEntry, packets: PhysicalMemory): void {
     const { device, submissions, card } = this.#context;
+    card.faults.strike(submission);
     const stream = device.stream(queue.id);
     const job = submission.addJob(stream);
     if ((submission.flags & HL_CS_FLAGS.TIMESTAMP) !== 0) job.stampAddress = submissions.stampAddress(submission);

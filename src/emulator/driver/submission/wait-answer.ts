@@ -21,8 +21,9 @@ export function answer(block: ArgumentBlock, result: number, status: number): nu
   return result;
 }
 
-/** Adds a timestamp to a result. */
+/** Adds a timestamp to a result, unless it is 0: there is none. */
 export function writeTimestamp(block: ArgumentBlock, timestampNs: number): void {
+  if (timestampNs === 0) return;
   block.words[OUT.flags] = block.words[OUT.flags]! | HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD;
   block.words[OUT.timestamp_nsec] = timestampNs;
   block.words[OUT.timestamp_nsec + 1] = highOf(timestampNs);
