@@ -6,17 +6,22 @@ import { Errno, isSyscallError } from '../../src/sys/index.ts';
 import {
   DRM_IOCTLS,
   HABANALABS_IOCTLS,
+  HL_CB_OP,
   HL_DEBUG_OP,
   HL_INFO_ARGS,
   HL_INFO_DEVICE_STATUS,
   HL_INFO_OP,
   HL_INFO_RESET_COUNT,
   HL_OPEN_STATS_INFO,
+  ioctlType,
   iowr,
   type PacketAsic,
+  PacketOpcode,
+  packetCtl,
+  writeNop,
 } from '../../src/uapi/index.ts';
 import { DriverClient } from './driver-client.ts';
-import { DriverFixture } from './driver-fixture.ts';
+import { DriverFixture, halves } from './driver-fixture.ts';
 
 /** The errno that a call throws. */
 export function errnoOf(call: () => unknown): number {
@@ -107,6 +112,29 @@ export function openCases(asic: PacketAsic, makeNode: () => DriverNode): void {
         HL_INFO_ARGS.encode(values, block.view);
         expect(file.ioctl(numbers.INFO, block)).toBe(0);
       }
+    });
+
+    it('has zeros in place of arguments that the request number leaves out, and keeps the memory behind them', () => {
+      const { client } = fixture;
+      const { file, block } = client;
+      fixture.mapAll();
+      writeNop(fixture.commands, 0, packetCtl(PacketOpcode.NOP));
+      const { seq } = fixture.submitCommands(8).out;
+      const { out } = client.createCommandBuffer(4096);
+      const cut = (request: number, byteLength: number) => iowr(ioctlType(request), request & 0xff, byteLength);
+      const run = (request: number, byteLength: number, ...given: readonly number[]) => {
+        block.words.fill(0xffff_ffff, 0, 16);
+        block.words.set(given);
+        const result = file.ioctl(cut(request, byteLength), block);
+        return [result, ...block.words.subarray(0, 6)];
+      };
+      const rest = 0xffff_ffff;
+      // WAIT_CS without a time-out and flags, CB INFO without GET_DEVICE_VA, INFO without padding.
+      expect(run(file.numbers.WAIT_CS, 8, ...halves(seq))).toEqual([0, 0, 0, rest, rest, rest, rest]);
+      const query = [...halves(out), HL_CB_OP.INFO];
+      expect(run(file.numbers.CB, 12, ...query)).toEqual([0, 0, 0, HL_CB_OP.INFO, rest, rest, rest]);
+      const status = [...halves(BigInt(client.answer.address)), 8, HL_INFO_OP.DEVICE_STATUS];
+      expect(run(file.numbers.INFO, 16, ...status)).toEqual([0, ...status, rest, rest]);
     });
 
     it('refuses numbers that the driver does not have', () => {

@@ -21,7 +21,6 @@ import { joinWords } from '../../ucs/type/int64.ts';
 import {
   DescriptorUse,
   descriptorUse,
-  isShortWait,
   mayBlock,
   pinnedPages,
   pinsMemory,
@@ -189,11 +188,9 @@ export class DeviceFiles {
     userMemory.caller = channel.tid;
     userMemory.foreignPages = NO_PAGES;
     // On control nodes the driver rejects ioctls with descriptors, so the descriptor is not examined.
-    const use = opened.device.control ? DescriptorUse.NONE : descriptorUse(index, block.words, block.words.length);
+    const use = opened.device.control ? DescriptorUse.NONE : descriptorUse(request, block.words);
     if (use !== DescriptorUse.NONE)
       this.#answer(channel.current, this.#withDescriptor(opened, request, block, use), block.words, outSize);
-    else if (isShortWait(index, ioctlSize(request) >>> 2))
-      this.#answer(channel.current, opened.file.refuse(request, block, -Errno.EFAULT), block.words, 0);
     else if (mayBlock(index, block.words)) this.#wait(opened, request, block.words.slice(), outSize);
     else {
       if (pinsMemory(index, block.words)) this.#preparePinning(opened, block.words);

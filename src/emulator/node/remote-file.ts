@@ -117,7 +117,7 @@ export class RemoteFile implements DriverFile {
     const index = ioctlIndex(request);
     const { words } = block;
     if (index === IoctlIndex.MEMORY || index === IoctlIndex.INFO) {
-      if (descriptorUse(index, words, words.length) !== DescriptorUse.NONE) return this.#ioctlByMessage(request, block);
+      if (descriptorUse(request, words) !== DescriptorUse.NONE) return this.#ioctlByMessage(request, block);
     }
     if (index === IoctlIndex.MEMORY && pinsMemory(index, words)) return this.#pin(request, block);
     return this.#call(request, block, false);
@@ -248,7 +248,7 @@ export class RemoteFile implements DriverFile {
   #ioctlByMessage(request: number, block: ArgumentBlock): number {
     const index = ioctlIndex(request);
     const { words } = block;
-    const taken = descriptorUse(index, words, words.length) === DescriptorUse.TAKES;
+    const taken = descriptorUse(request, words) === DescriptorUse.TAKES;
     const isCloexec = taken || (words[EXPORT_FLAGS_WORD]! & OpenFlag.CLOEXEC) !== 0;
     const { result, fd } = this.#exchange(
       this.#message(request, block),

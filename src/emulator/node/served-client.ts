@@ -397,7 +397,7 @@ export class ServedClient {
     const address = integerField(message, 'address', ADDRESS_MAX);
     const words = wordsField(message, 'words', 0, BLOCK_WORDS_MAX);
     const index = ioctlIndex(request);
-    const use = descriptorUse(index, words, words.length);
+    const use = descriptorUse(request, words);
     if (use === DescriptorUse.NONE) return this.#pin(message, { file, request, address, words, fd });
     if (use === DescriptorUse.TAKES && takenWord(index) < words.length) words[takenWord(index)] = fd;
     if (use === DescriptorUse.GIVES) words[EXPORT_FLAGS_WORD] = words[EXPORT_FLAGS_WORD]! | OpenFlag.CLOEXEC;

@@ -16,7 +16,7 @@ import {
   SealFlag,
 } from '../../sys/index.ts';
 import { ioctlIndex } from '../../uapi/index.ts';
-import { argumentWords, DescriptorUse, descriptorUse, isShortWait, mayBlock } from '../driver/base/ioctl-request.ts';
+import { argumentWords, DescriptorUse, descriptorUse, mayBlock } from '../driver/base/ioctl-request.ts';
 import type { EmulatedFile } from '../driver/ioctl/file.ts';
 import type { SharedPages } from '../driver/memory/buffer-pages.ts';
 import type { ForeignPages } from '../driver/memory/pinned-memory.ts';
@@ -195,14 +195,12 @@ export class ServedFile {
     readRequestBlock(mailbox, slot, words);
     const index = ioctlIndex(request);
     // Descriptors are passed only in messages: the server would take a number in the block for a descriptor of its own.
-    if (descriptorUse(index, words, count) !== DescriptorUse.NONE) throw new ProtocolError('a descriptor in a mailbox');
+    if (descriptorUse(request, words) !== DescriptorUse.NONE) throw new ProtocolError('a descriptor in a mailbox');
     const { userMemory } = this.file;
     userMemory.foreignPages = isPinned ? POPULATED_PAGES : NO_PAGES;
     userMemory.answeredWords = 0;
     this.ioctls += 1;
-    if (isShortWait(index, count))
-      this.#answer(slot, sequence, this.file.refuse(request, block, -Errno.EFAULT), 0, block);
-    else if (mayBlock(index, words)) this.#serveWait(slot, sequence, request, block);
+    if (mayBlock(index, words)) this.#serveWait(slot, sequence, request, block);
     else {
       const result = this.#run(request, block);
       this.#answer(slot, sequence, result, Math.max(argumentWords(request), userMemory.answeredWords), block);

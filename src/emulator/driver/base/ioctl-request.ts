@@ -13,6 +13,7 @@ import {
   HL_WAIT_CS_ARGS,
   HL_WAIT_CS_FLAGS,
   IoctlIndex,
+  ioctlIndex,
   ioctlSize,
 } from '../../../uapi/index.ts';
 import { readNumber } from './words.ts';
@@ -20,7 +21,6 @@ import { readNumber } from './words.ts';
 const MEMORY_IN = HL_MEM_ARGS.in.words;
 const INFO = HL_INFO_ARGS.words;
 const WAIT = HL_WAIT_CS_ARGS.in.words;
-const WAIT_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
 
 /** Transfer of a descriptor with an ioctl. */
 export const DescriptorUse = { NONE: 0, TAKES: 1, GIVES: 2 } as const;
@@ -31,11 +31,15 @@ export function argumentWords(request: number): number {
   return (ioctlSize(request) + 3) >>> 2;
 }
 
-/**
- * Whether the ioctl takes or returns a descriptor.
- * @param index see {@link IoctlIndex}, here and below
- */
-export function descriptorUse(index: number, words: ArrayLike<number>, count: number): DescriptorUse {
+/** Number of whole argument words that a request number gives: the driver has zeros in place of the others. */
+export function givenWords(request: number): number {
+  return ioctlSize(request) >>> 2;
+}
+
+/** Whether the ioctl takes or returns a descriptor. */
+export function descriptorUse(request: number, words: ArrayLike<number>): DescriptorUse {
+  const index = ioctlIndex(request);
+  const count = Math.min(givenWords(request), words.length);
   if (index === IoctlIndex.MEMORY) {
     const op = MEMORY_IN.op < count ? words[MEMORY_IN.op] : undefined;
     if (op === HL_MEM_OP.EXPORT_DMABUF_FD) return DescriptorUse.GIVES;
@@ -45,7 +49,10 @@ export function descriptorUse(index: number, words: ArrayLike<number>, count: nu
   return registers ? DescriptorUse.TAKES : DescriptorUse.NONE;
 }
 
-/** The word of the descriptor that an ioctl takes. */
+/**
+ * The word of the descriptor that an ioctl takes.
+ * @param index see {@link IoctlIndex}, here and below
+ */
 export function takenWord(index: number): number {
   return index === IoctlIndex.MEMORY ? MEMORY_IN.reg_dmabuf_fd_fd : INFO.eventfd;
 }
@@ -70,11 +77,6 @@ export function pinnedPages(words: Uint32Array): { readonly address: number; rea
   const address = first - (first % PAGE_SIZE);
   const end = Math.ceil((first + readNumber(words, MEMORY_IN.map_host_mem_size)) / PAGE_SIZE) * PAGE_SIZE;
   return { address, byteLength: end - address };
-}
-
-/** Whether a wait has fewer words than its arguments, whatever its request number: the time it blocks could not be bounded. */
-export function isShortWait(index: number, count: number): boolean {
-  return index === IoctlIndex.WAIT_CS && count < WAIT_WORDS;
 }
 
 /** Whether the ioctl may block: a wait with a time-out. */

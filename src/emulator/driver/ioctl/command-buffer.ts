@@ -20,7 +20,7 @@ const IN = HL_CB_ARGS.in.words;
 const OUT = HL_CB_ARGS.out.words;
 const ARGS_WORDS: number = HL_CB_ARGS.size / 4;
 
-/** The ioctl. */
+/** The ioctl. CREATE clears the arguments, INFO its answer if it has one, DESTROY nothing (hl_cb_ioctl, Linux 6.12). */
 export function commandBufferIoctl(context: Context, block: ArgumentBlock): number {
   if (context.card.status !== HL_DEVICE_STATUS.OPERATIONAL) return -Errno.EBUSY;
   switch (block.words[IN.op]) {
@@ -56,7 +56,6 @@ function create(context: Context, { words }: ArgumentBlock): number {
 
 function destroy(context: Context, { words }: ArgumentBlock): number {
   const buffer = context.buffers.findCommandBuffer(words[IN.cb_handle]!, words[IN.cb_handle + 1]!);
-  clearWords(words, ARGS_WORDS);
   if (buffer === undefined || buffer.destroyed) return -Errno.EINVAL;
   context.buffers.destroy(buffer);
   return 0;
@@ -66,10 +65,7 @@ function destroy(context: Context, { words }: ArgumentBlock): number {
 function info(context: Context, { words }: ArgumentBlock): number {
   const buffer = context.buffers.findCommandBuffer(words[IN.cb_handle]!, words[IN.cb_handle + 1]!);
   const wantsAddress = (words[IN.flags]! & HL_CB_FLAGS.GET_DEVICE_VA) !== 0;
-  clearWords(words, ARGS_WORDS);
-  if (buffer === undefined) return -Errno.EINVAL;
-  if (!wantsAddress) return 0;
-  if (buffer.deviceAddress === 0n) return -Errno.EINVAL;
-  writeU64(words, OUT.device_va, buffer.deviceAddress);
+  if (buffer === undefined || (wantsAddress && buffer.deviceAddress === 0n)) return -Errno.EINVAL;
+  writeU64(words, OUT.device_va, wantsAddress ? buffer.deviceAddress : 0n);
   return 0;
 }

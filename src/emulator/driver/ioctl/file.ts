@@ -24,6 +24,7 @@ import type { Context } from './context.ts';
 import { debugIoctl } from './debug.ts';
 import { infoIoctl } from './info.ts';
 import { memoryIoctl } from './memory.ts';
+import { shortArguments } from './short-arguments.ts';
 import { submitIoctl } from './submit.ts';
 import { abortedWait, type Interruption, PolledWait, waitIoctl } from './wait.ts';
 
@@ -55,6 +56,14 @@ export abstract class EmulatedFile implements DriverFile {
   }
 
   ioctl(request: number, block: ArgumentBlock): number {
+    const short = shortArguments(request, block);
+    if (short === undefined) return this.#ioctl(request, block);
+    const result = this.#ioctl(request, short);
+    short.writeBack();
+    return result;
+  }
+
+  #ioctl(request: number, block: ArgumentBlock): number {
     const { tracer } = this;
     if (tracer === undefined) return this.execute(request, block);
     const call = this.#begin(tracer, request, block);
@@ -73,6 +82,12 @@ export abstract class EmulatedFile implements DriverFile {
    * @param interruption ends the wait early, as a signal does
    */
   ioctlAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
+    const short = shortArguments(request, block);
+    if (short === undefined) return this.#ioctlAsync(request, block, interruption);
+    return this.#ioctlAsync(request, short, interruption).finally(() => short.writeBack());
+  }
+
+  #ioctlAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
     const { tracer } = this;
     if (tracer === undefined) return this.executeAsync(request, block, interruption);
     return this.#traceWait(tracer, request, block, () => this.executeAsync(request, block, interruption));
