@@ -3,7 +3,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { EmulatedCard } from '../../test/contract/emulated-card.ts';
 import { Errno } from '../sys/index.ts';
-import { fenceCfg, PacketOpcode, packetCtl, writeFence } from '../uapi/index.ts';
+import { fenceCfg, HL_CS_FLAGS, HL_INFO_OP, PacketOpcode, packetCtl, writeFence } from '../uapi/index.ts';
 import type { EmulatedNodeOptions } from './index.ts';
 
 const MIB = 2 ** 20;
@@ -124,6 +124,15 @@ describe.each(['gaudi', 'gaudi2'] as const)('the debugfs files of %s', (asic) =>
     expect(card.read('data32')).toBe('');
     card.write('timeout_locked', '0');
     expect(card.read('timeout_locked')).toBe('0\n');
+    // Without a default, a time-out of the submission has no effect either.
+    card.client.close();
+    card.reopen();
+    card.run((words) => writeFence(words, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1)), [], {
+      cs_flags: HL_CS_FLAGS.CUSTOM_TIMEOUT,
+      timeout: 2,
+    });
+    card.clock.advance(60e9);
+    expect([card.status, card.hardResets]).toEqual([OPERATIONAL, 2]);
   });
 
   it('the file device changes the state of the card', () => {
@@ -154,7 +163,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('the debugfs files of %s', (asic) =>
   it('stop_on_err resets gaudi, and gaudi2 does not have it', () => {
     open();
     const isGaudi = asic === 'gaudi';
-    expect(card.read('stop_on_err')).toBe(isGaudi ? '0\n' : -Errno.EOPNOTSUPP);
+    expect(card.read('stop_on_err')).toBe(isGaudi ? '1\n' : -Errno.EOPNOTSUPP);
     expect(card.write('stop_on_err', '1')).toBe(isGaudi ? 1 : -Errno.EOPNOTSUPP);
     expect(card.hardResets).toBe(isGaudi ? 1 : 0);
   });
@@ -165,10 +174,16 @@ describe('events that programs inject into gaudi', () => {
     const card = new DebugCard({ asic: 'gaudi' });
     const register = card.node.config.profile.cfg.start + 0x80_0040n;
     card.put(register, '0x26');
-    const { eventCounts } = card.node.card(0);
+    const { eventCounts, eventTotals } = card.node.card(0);
     expect([eventCounts.get(38), card.status, card.hardResets]).toEqual([1, OPERATIONAL, 0]);
     card.put(register, '0x2e');
-    expect([eventCounts.get(46), card.status, card.hardResets]).toEqual([1, IN_RESET, 1]);
+    expect([eventTotals.get(46), card.status, card.hardResets]).toEqual([1, IN_RESET, 1]);
+    // A hard reset clears the counts, but not the totals.
+    const count = (op: number): number => {
+      expect(card.client.infoRaw({ op, return_size: 4096 })).toBe(0);
+      return card.client.answer.words[38]!;
+    };
+    expect([count(HL_INFO_OP.HW_EVENTS), count(HL_INFO_OP.HW_EVENTS_AGGREGATE)]).toEqual([0, 1]);
     card.close();
   });
 });

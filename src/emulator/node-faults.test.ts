@@ -267,6 +267,7 @@ describe('injected faults', () => {
     for (const [value, errno] of refusals) {
       node.inject(0, { kind: 'status', status: value });
       expect(status()).toBe(value);
+      expect(client.infoRaw({ op: 99 })).toBe(-Errno.EBUSY);
       expect(submit(nop() * 4).result).toBe(-Errno.EBUSY);
       let refusal: unknown;
       try {

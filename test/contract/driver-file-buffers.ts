@@ -89,6 +89,12 @@ export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       expect(client.commandBuffer({ op: HL_CB_OP.INFO, cb_handle: out, flags }).result).toBe(-Errno.EINVAL);
     });
 
+    it('ignores the type in the handles of ioctls', () => {
+      const { client } = fixture;
+      const { id } = unpackHandle(client.createCommandBuffer(PAGE).out);
+      expect(client.destroyCommandBuffer(packHandle(HandleType.HW_BLOCK, Number(id)))).toBe(0);
+    });
+
     it('maps a buffer for the card if the ASIC supports it', () => {
       const { client, profile } = fixture;
       const { result, out } = client.createCommandBuffer(77, HL_CB_FLAGS.MAP);
@@ -173,6 +179,7 @@ export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       mapping.close();
       const tooMany = { op: HL_MEM_OP.TS_ALLOC, num_of_elements: TS_MAX_ELEMENTS_NUM + 1 };
       expect(client.memory(tooMany).result).toBe(-Errno.EINVAL);
+      expect(client.memory({ op: HL_MEM_OP.TS_ALLOC, num_of_elements: 0 }).result).toBe(-Errno.ENOMEM);
     });
 
     it('maps whole blocks of registers if the ASIC has them', () => {

@@ -113,6 +113,10 @@ export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out.ctx_queue_full_drop_cnt).toBe(0n);
     });
 
+    it('rejects requests to the firmware that the driver does not know', () => {
+      expect(fixture.client.infoRaw({ op: HL_INFO_OP.FW_GENERIC_REQ, fw_sub_opcode: 1 })).toBe(-Errno.EINVAL);
+    });
+
     it('returns the engine status as text in a bounded buffer', () => {
       const { client } = fixture;
       expect(client.infoRaw({ op: HL_INFO_OP.ENGINE_STATUS, return_size: 1023 })).toBe(-Errno.EINVAL);

@@ -62,6 +62,10 @@ export function memoryCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       const far = two + 0x100000000n;
       expect(client.mapHost(host.address, PAGE, far, HL_MEM.FORCE_HINT).out).toBe(far);
       expect(client.mapHost(host.address, PAGE, far + 5n, HL_MEM.FORCE_HINT).result).toBe(-Errno.ENOMEM);
+      // A hint of 0 cannot be respected; nor can one for memory that begins inside a page.
+      expect(client.mapHost(host.address, PAGE, 0n, HL_MEM.FORCE_HINT).result).toBe(-Errno.ENOMEM);
+      const inside = client.mapHost(host.address + 8, PAGE, far + 0x100000n, HL_MEM.FORCE_HINT);
+      expect(inside).toEqual({ result: -Errno.EINVAL, out: 0n });
     });
 
     it('aligns 2 MiB aligned memory to 2 MiB', () => {
@@ -138,7 +142,7 @@ export function memoryCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       const { client, hw } = fixture;
       const address = fixture.deviceMemory();
       const end = asic === 'gaudi' ? hw.dram_base_address + hw.dram_size : address;
-      expect(client.exportDmabuf(address + 1n, PAGE).result).toBe(-Errno.EINVAL);
+      expect(client.exportDmabuf(address + 1n, PAGE)).toEqual({ result: -Errno.EINVAL, out: -Errno.EBADF });
       expect(client.exportDmabuf(address, 100).result).toBe(-Errno.EINVAL);
       expect(client.exportDmabuf(address, PAGE, 100).result).toBe(-Errno.EINVAL);
       expect(client.exportDmabuf(0n, PAGE).result).toBe(-Errno.EINVAL);

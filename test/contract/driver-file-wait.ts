@@ -265,6 +265,10 @@ function interruptCases(fixture: DriverFixture): void {
     const outside = { flags: flagsOf(48, KERNEL_CQ), cq_counters_handle: out, cq_counters_offset: 512n };
     expect(client.waitCs(outside).result).toBe(-Errno.EINVAL);
     expect(client.waitCs({ ...outside, cq_counters_offset: 511n })).toMatchObject({ result: 0, out: { status: 0 } });
+    // The size that was requested counts, not that in pages.
+    const larger = { ...outside, cq_counters_handle: client.createCommandBuffer(5000).out };
+    expect(client.waitCs({ ...larger, cq_counters_offset: 625n }).result).toBe(-Errno.EINVAL);
+    expect(client.waitCs({ ...larger, cq_counters_offset: 624n }).result).toBe(0);
   });
 
   it('completes when the card raises a counter in memory of the user', async () => {

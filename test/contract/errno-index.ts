@@ -151,6 +151,7 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   rule('MEMORY EXPORT_DMABUF_FD', 'no descriptors left', 'EMFILE', EXHAUSTED_TEST),
   rule('MEMORY REG_DMABUF_FD', 'no link to the card that exported', 'ENXIO', LINK_TEST),
   rule('MEMORY TS_ALLOC', 'too many elements', 'EINVAL', 'maps buffers of timestamps'),
+  rule('MEMORY TS_ALLOC', 'no elements', 'ENOMEM', 'maps buffers of timestamps'),
   rule('CS', 'padding, no chunks, too many, two types, bad queue', 'EINVAL', CS_TEST),
   rule('CS', 'bad chunk pointer', 'EFAULT', CS_TEST),
   rule('CS', 'not operational', 'EBUSY', RESET_TEST),

@@ -81,6 +81,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   skipResetOnTimeout = false;
   releaseWatchdogNs: number = RELEASE_WATCHDOG_NS;
   readonly eventCounts: Map<number, number> = new Map();
+  readonly eventTotals: Map<number, number> = new Map();
   /** The debugfs files of the card. */
   readonly debugFs: DebugFs;
   readonly limits: CardLimits;
@@ -272,7 +273,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   /** An event that the hardware reports: it is counted, and a fatal one resets the card. */
   hardwareEvent(event: number): void {
     if (event >= this.profile.numOfEvents) return;
-    this.eventCounts.set(event, (this.eventCounts.get(event) ?? 0) + 1);
+    for (const counts of [this.eventCounts, this.eventTotals]) counts.set(event, (counts.get(event) ?? 0) + 1);
     if (!isFatalEvent(this.profile.name, event)) return;
     this.hardReset(`hardware event ${event}`, HL_NOTIFIER_EVENT.GENERAL_HW_ERR);
   }
@@ -371,6 +372,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     this.#file?.context.deviceMemory.leaveBus();
     this.waitForEngines();
     this.device.resetState();
+    this.eventCounts.clear();
     this.hardResets += 1;
     if (this.#file === undefined && this.#status === HL_DEVICE_STATUS.IN_RESET) {
       this.setStatus(HL_DEVICE_STATUS.OPERATIONAL);

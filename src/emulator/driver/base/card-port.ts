@@ -58,8 +58,9 @@ export interface CardPort {
   /** Whether waits may begin and go on: not on a card that was removed, is not operational, or waits until the user closes the file (hl_wait_ioctl). */
   readonly permitsWaits: boolean;
   readonly hardResets: number;
-  /** Number of events that the hardware has reported, by event (INFO HW_EVENTS). */
+  /** Number of events that the hardware has reported, by event: since the last hard reset, and since the start (INFO HW_EVENTS, HW_EVENTS_AGGREGATE). */
   readonly eventCounts: ReadonlyMap<number, number>;
+  readonly eventTotals: ReadonlyMap<number, number>;
   /** Seconds after which submissions time out by default; Infinity for never. */
   readonly csTimeoutSeconds: number;
   /** Submissions that time out from now on do not reset the card (debugfs skip_reset_on_timeout). */

@@ -209,7 +209,8 @@ export class DebugFs {
     };
   }
 
-  #stopOnError = 0;
+  /** The driver sets it when it probes a card (fixup_device_params, Linux 6.12). */
+  #stopOnError = 1;
 
   #setStopOnError(text: string): number {
     if (this.#inReset) return 0;

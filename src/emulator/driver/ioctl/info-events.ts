@@ -13,7 +13,7 @@ import {
   HL_PAGE_FAULT_INFO,
   HL_USER_MAPPING,
 } from '../../../uapi/index.ts';
-import { always, encode, type InfoOp, type InfoOps, type InfoRequest } from './info-op.ts';
+import { always, encode, type InfoOps, type InfoRequest, withoutData } from './info-op.ts';
 
 const ARGS = HL_INFO_ARGS.words;
 const EVENT_MASK_BYTES = 8;
@@ -75,23 +75,18 @@ function userMappings({ card, words, returnSize }: InfoRequest): Uint8Array | nu
 }
 
 function registerEventFd({ notifier, words }: InfoRequest): number {
-  return notifier === undefined ? Errno.EOPNOTSUPP : notifier.register(words[ARGS.eventfd]! | 0);
+  return notifier!.register(words[ARGS.eventfd]! | 0);
 }
 
 function unregisterEventFd({ notifier }: InfoRequest): number {
-  return notifier === undefined ? Errno.EOPNOTSUPP : notifier.unregister();
+  return notifier!.unregister();
 }
 
 function getEvents({ notifier, returnSize }: InfoRequest): Uint8Array | number {
-  if (notifier === undefined) return Errno.EOPNOTSUPP;
   if (returnSize < EVENT_MASK_BYTES) return Errno.EINVAL;
   const bytes = new Uint8Array(EVENT_MASK_BYTES);
-  new DataView(bytes.buffer).setUint32(0, notifier.takeEvents(), true);
+  new DataView(bytes.buffer).setUint32(0, notifier!.takeEvents(), true);
   return bytes;
-}
-
-function withoutData(alwaysWorks: boolean, answer: InfoOp['answer']): InfoOp {
-  return { always: alwaysWorks, returnsData: false, answer };
 }
 
 /** The ops. */

@@ -12,7 +12,7 @@ export interface InfoRequest {
   readonly card: CardPort;
   /** Undefined on the control node. */
   readonly context: Context | undefined;
-  /** Undefined on the control node. */
+  /** Undefined on the control node, which has no ops of events. */
   readonly notifier: Notifier | undefined;
   /** The argument block; ops with a second result write it here. */
   readonly words: Uint32Array;
@@ -40,6 +40,11 @@ export function always(answer: InfoOp['answer']): InfoOp {
 /** An op that needs an operational card. */
 export function operational(answer: InfoOp['answer']): InfoOp {
   return { always: false, returnsData: true, answer };
+}
+
+/** An op that returns an errno only. */
+export function withoutData(alwaysWorks: boolean, answer: InfoOp['answer']): InfoOp {
+  return { always: alwaysWorks, returnsData: false, answer };
 }
 
 /** The bytes of the last result of each struct, and the view for writing them: a result is copied out before the next one is made. */

@@ -33,12 +33,11 @@ const BUSY_MASK_WORDS = 4;
 /** Power of an idle card in milliwatts. */
 const IDLE_POWER_MW = 90_000n;
 
-function eventCounts({ card }: InfoRequest): Uint8Array | number {
-  const { numOfEvents } = card.profile;
+function eventCounts(numOfEvents: number, counts: ReadonlyMap<number, number>): Uint8Array | number {
   if (numOfEvents === 0) return 0;
-  const counts = new Uint32Array(numOfEvents);
-  for (const [event, count] of card.eventCounts) if (event < numOfEvents) counts[event] = count;
-  return new Uint8Array(counts.buffer);
+  const words = new Uint32Array(numOfEvents);
+  for (const [event, count] of counts) if (event < numOfEvents) words[event] = count;
+  return new Uint8Array(words.buffer);
 }
 
 function dramUsage({ card, context }: InfoRequest): Uint8Array {
@@ -127,8 +126,8 @@ function engineStatus({ card, words, returnSize }: InfoRequest): Uint8Array | nu
 
 /** The ops. */
 export const STATE_OPS: InfoOps = [
-  [HL_INFO_OP.HW_EVENTS, always(eventCounts)],
-  [HL_INFO_OP.HW_EVENTS_AGGREGATE, always(eventCounts)],
+  [HL_INFO_OP.HW_EVENTS, always(({ card }) => eventCounts(card.profile.numOfEvents, card.eventCounts))],
+  [HL_INFO_OP.HW_EVENTS_AGGREGATE, always(({ card }) => eventCounts(card.profile.numOfEvents, card.eventTotals))],
   [HL_INFO_OP.DRAM_USAGE, always(dramUsage)],
   [HL_INFO_OP.HW_IDLE, operational(hwIdle)],
   [HL_INFO_OP.DEVICE_STATUS, always(({ card }) => encode(HL_INFO_DEVICE_STATUS, { status: card.status }))],

@@ -21,10 +21,18 @@ import type { UserMemory } from '../memory/user-memory.ts';
 import type { Context } from './context.ts';
 import { EVENT_OPS } from './info-events.ts';
 import { HARDWARE_OPS } from './info-hardware.ts';
-import { encode, type InfoOp, type InfoOps, operational } from './info-op.ts';
+import { encode, type InfoOp, type InfoOps, operational, withoutData } from './info-op.ts';
 import { STATE_OPS } from './info-state.ts';
 
 const ARGS = HL_INFO_ARGS.words;
+/** The only request of FW_GENERIC_REQ. */
+const HL_PASSTHROUGH_VERSIONS = 0;
+/** Ops that the control node rejects before anything else (hl_info_ioctl_control). */
+const EVENT_FD_OPS: ReadonlySet<number> = new Set([
+  HL_INFO_OP.REGISTER_EVENTFD,
+  HL_INFO_OP.UNREGISTER_EVENTFD,
+  HL_INFO_OP.GET_EVENTS,
+]);
 /** Number of HBM rows that are pending replacement: always 0, like the number of replaced rows. */
 const PENDING_ROWS_BYTES = 4;
 
@@ -37,8 +45,13 @@ const FIRMWARE_OPS: InfoOps = [
     operational(({ words }) => encode(HL_INFO_SEC_ATTEST, { nonce: words[ARGS.sec_attest_nonce]! })),
   ],
   [HL_INFO_OP.DEV_SIGNED, operational(({ words }) => encode(HL_INFO_SIGNED, { nonce: words[ARGS.sec_attest_nonce]! }))],
-  // The emulated firmware has no generic requests.
-  [HL_INFO_OP.FW_GENERIC_REQ, operational(() => Errno.EOPNOTSUPP)],
+  // The emulated firmware answers none of the requests that the driver passes to it.
+  [
+    HL_INFO_OP.FW_GENERIC_REQ,
+    withoutData(false, ({ words }) =>
+      words[ARGS.fw_sub_opcode] === HL_PASSTHROUGH_VERSIONS ? Errno.EOPNOTSUPP : Errno.EINVAL,
+    ),
+  ],
 ];
 
 const OPS: ReadonlyMap<number, InfoOp> = new Map<number, InfoOp>([
@@ -61,10 +74,12 @@ export function infoIoctl(
   block: ArgumentBlock,
 ): number {
   const { words } = block;
+  const number = words[ARGS.op]!;
+  if (notifier === undefined && EVENT_FD_OPS.has(number)) return -Errno.EOPNOTSUPP;
   if (words[ARGS.pad] !== 0) return -Errno.EINVAL;
-  const op = OPS.get(words[ARGS.op]!);
+  const op = OPS.get(number);
+  if (op?.always !== true && card.status !== HL_DEVICE_STATUS.OPERATIONAL) return -Errno.EBUSY;
   if (op === undefined) return -Errno.EINVAL;
-  if (!op.always && card.status !== HL_DEVICE_STATUS.OPERATIONAL) return -Errno.EBUSY;
   const returnSize = words[ARGS.return_size]!;
   const returnPointer = readNumber(words, ARGS.return_pointer);
   if (op.returnsData && (returnSize === 0 || returnPointer === 0)) return -Errno.EINVAL;

@@ -33,7 +33,7 @@ const OPERATIONS: ReadonlyMap<number, Operation> = new Map<number, Operation>([
   [HL_MEM_OP.REG_DMABUF_FD, registerDmabuf],
 ]);
 
-/** The ioctl. */
+/** The ioctl. Some operations clear their arguments, others write their answer only (hl_mem_ioctl, Linux 6.12). */
 export function memoryIoctl(context: Context, block: ArgumentBlock): number {
   if (context.card.status !== HL_DEVICE_STATUS.OPERATIONAL) return -Errno.EBUSY;
   const operation = OPERATIONS.get(block.words[IN.op]!);
@@ -41,7 +41,9 @@ export function memoryIoctl(context: Context, block: ArgumentBlock): number {
 }
 
 function allocate(context: Context, words: Uint32Array): number {
-  const handle = context.deviceMemory.allocate(readNumber(words, IN.alloc_mem_size), words[IN.flags]!);
+  const byteLength = readNumber(words, IN.alloc_mem_size);
+  if (byteLength === 0) return -Errno.EINVAL;
+  const handle = context.deviceMemory.allocate(byteLength, words[IN.flags]!);
   clearWords(words, ARGS_WORDS);
   if (handle < 0) return handle;
   words[OUT.handle] = handle;
@@ -75,11 +77,10 @@ function unmap(context: Context, words: Uint32Array): number {
 
 function mapBlock(context: Context, words: Uint32Array): number {
   const found = context.blocks.find(readU64(words, IN.map_block_block_addr));
-  clearWords(words, ARGS_WORDS);
-  if (typeof found === 'number') return -found;
-  writeU64(words, OUT.block_handle, found.handle);
-  words[OUT.block_size] = found.byteLength;
-  return 0;
+  const isFound = typeof found !== 'number';
+  writeU64(words, OUT.block_handle, isFound ? found.handle : 0n);
+  words[OUT.block_size] = isFound ? found.byteLength : 0;
+  return isFound ? 0 : -found;
 }
 
 function exportDmabuf(context: Context, words: Uint32Array): number {
@@ -90,7 +91,10 @@ function exportDmabuf(context: Context, words: Uint32Array): number {
     flags: words[IN.flags]!,
   });
   clearWords(words, ARGS_WORDS);
-  if (fd < 0) return fd;
+  if (fd < 0) {
+    words[OUT.fd] = -Errno.EBADF;
+    return fd;
+  }
   // As of a kernel, it belongs to the program from here on.
   forgetDescriptor(fd);
   words[OUT.fd] = fd;
@@ -99,8 +103,9 @@ function exportDmabuf(context: Context, words: Uint32Array): number {
 
 function allocateTimestamps(context: Context, words: Uint32Array): number {
   const count = words[IN.num_of_elements]!;
-  clearWords(words, ARGS_WORDS);
-  if (count === 0 || count > TS_MAX_ELEMENTS_NUM) return -Errno.EINVAL;
+  if (count > TS_MAX_ELEMENTS_NUM) return -Errno.EINVAL;
+  // vmalloc_user of no bytes fails.
+  if (count === 0) return -Errno.ENOMEM;
   const buffer = context.buffers.create(HandleType.TS, count * TIMESTAMP_BYTES);
   if (typeof buffer === 'number') return -buffer;
   writeU64(words, OUT.handle, buffer.handle);

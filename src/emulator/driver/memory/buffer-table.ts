@@ -7,7 +7,7 @@
 
 import type { DriverMapping } from '../../../driver/port.ts';
 import { Errno, isSyscallError, type MappedMemory, mapFile, SyscallError } from '../../../sys/index.ts';
-import { HandleType, handleId, handleType, PAGE_SIZE, packHandle, unpackHandle } from '../../../uapi/index.ts';
+import { HandleType, handleId, PAGE_SIZE, packHandle, unpackHandle } from '../../../uapi/index.ts';
 import { HOST_MEMORY, PhysicalMemory } from '../../device/memory/physical-memory.ts';
 import { BufferPages, type BufferPlace, type SharedPages } from './buffer-pages.ts';
 import { HandleIds } from './handle-ids.ts';
@@ -134,9 +134,11 @@ export class BufferTable {
     }
   }
 
-  /** Finds the buffer of a handle, if it has that type. Destroyed buffers are found while they are mapped. */
+  /**
+   * Finds the buffer of a handle, if it has that type, whatever the type in the handle (hl_mmap_mem_buf_get). Destroyed buffers are found while they are
+   * mapped.
+   */
   find(type: HandleType, low: number, high: number): DriverBuffer | undefined {
-    if (handleType(high) !== (this.#mmapFile?.typeOf(type) ?? type)) return undefined;
     const buffer = this.#buffers.get(handleId(low, high));
     return buffer?.type === type ? buffer : undefined;
   }

@@ -83,10 +83,10 @@ export class DeviceMemoryTable {
   /**
    * Allocates device memory.
    * @param flags of HL_MEM: CONTIGUOUS requires one run of pages
-   * @returns the handle (0 if the driver only accounts); or a negative errno: EINVAL for zero bytes, ENOMEM
+   * @param byteLength more than 0
+   * @returns the handle (0 if the driver only accounts); or a negative errno: ENOMEM
    */
   allocate(byteLength: number, flags: number): number {
-    if (byteLength === 0) return -Errno.EINVAL;
     if (this.#va.dram === undefined) {
       this.#account(byteLength);
       return 0;

@@ -49,7 +49,7 @@ export class HostMappings {
    * Pins and maps a range of the caller's memory, at any alignment.
    * @param hint preferred device address or 0
    * @param flags of HL_MEM: FORCE_HINT
-   * @returns the device address of the first byte; or an errno: EINVAL for zero bytes or a wrap-around, EFAULT for memory that
+   * @returns the device address of the first byte; or an errno: EINVAL for zero bytes, a wrap-around, or FORCE_HINT of memory inside a page, EFAULT for memory that
    * cannot be pinned, ENOMEM if the address space is exhausted
    */
   map(address: number, byteLength: number, hint: bigint, flags: number): bigint | number {
@@ -64,6 +64,10 @@ export class HostMappings {
     const range = isAligned && byteLength % HUGE_PAGE_BYTES === 0 ? this.#va.hostHuge : this.#va.host;
     const alignment = isAligned ? HUGE_PAGE_BYTES : HOST_PAGE_BYTES;
     const force = (flags & HL_MEM.FORCE_HINT) !== 0;
+    if (force && hint !== 0n && inPage !== 0) {
+      pages.unpin();
+      return Errno.EINVAL;
+    }
     const offset = range.allocate({ byteLength: pageBytes, alignment, hint, force });
     if (offset < 0) {
       pages.unpin();

@@ -23,7 +23,7 @@ export interface VaRequest {
   readonly alignment: number;
   /** Preferred address; 0 for none. Ignored if it is not available, unless `force`. */
   readonly hint: bigint;
-  /** HL_MEM_FORCE_HINT: fails if the hint is not available. */
+  /** HL_MEM_FORCE_HINT: fails if the hint is not available, or 0. */
   readonly force: boolean;
 }
 
@@ -71,7 +71,7 @@ export class VaRange {
     const alignment = isPowerOfTwo ? request.alignment : this.pageBytes;
     const length = Math.ceil(request.byteLength / this.pageBytes) * this.pageBytes;
     const hint = request.hint === 0n ? -1 : this.#offsetOfHint(request.hint);
-    if (request.force && request.hint !== 0n) {
+    if (request.force) {
       return hint >= 0 && hint % alignment === 0 && this.#allocator.allocateAt(hint, length) ? hint : -1;
     }
     if (length > this.byteLength) return -1;

@@ -5,9 +5,9 @@ import type { CardPort } from '../base/card-port.ts';
 
 const IN = HL_CS_ARGS.in.words;
 
-/** Seconds: CUSTOM_TIMEOUT, or the default of the driver. */
+/** Seconds: CUSTOM_TIMEOUT, or the default of the driver; without a default there are no time-outs at all (hl_hw_queue_schedule_cs, Linux 6.12). */
 export function timeoutSecondsOf(card: CardPort, words: Uint32Array, flags: number): number {
-  const isCustom = (flags & HL_CS_FLAGS.CUSTOM_TIMEOUT) !== 0;
+  const isCustom = (flags & HL_CS_FLAGS.CUSTOM_TIMEOUT) !== 0 && card.csTimeoutSeconds !== Number.POSITIVE_INFINITY;
   return isCustom ? words[IN.timeout]! : card.csTimeoutSeconds;
 }
 

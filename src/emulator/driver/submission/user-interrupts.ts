@@ -187,7 +187,7 @@ export class UserInterrupts {
     const low = words[IN.cq_counters_handle]!;
     const buffer = this.#context.buffers.findCommandBuffer(low, words[IN.cq_counters_handle + 1]!);
     const offset = readNumber(words, IN.cq_counters_offset);
-    if (buffer === undefined || (offset + 1) * COUNTER_BYTES > buffer.memory.byteLength) return Errno.EINVAL;
+    if (buffer === undefined || (offset + 1) * COUNTER_BYTES > buffer.byteLength) return Errno.EINVAL;
     const { view } = buffer;
     return { read: () => view.getBigUint64(offset * COUNTER_BYTES, true) };
   }
