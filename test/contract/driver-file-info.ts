@@ -16,7 +16,10 @@ import {
   HL_INFO_TIME_SYNC,
   HL_PLL_FREQUENCY_INFO,
   type PacketAsic,
+  PacketOpcode,
+  packetCtl,
   reportedDramBase,
+  writeNop,
 } from '../../src/uapi/index.ts';
 import { requires } from '../fixtures/requires.ts';
 import { DriverFixture } from './driver-fixture.ts';
@@ -114,7 +117,9 @@ export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
     });
 
     it('rejects requests to the firmware that the driver does not know', () => {
-      expect(fixture.client.infoRaw({ op: HL_INFO_OP.FW_GENERIC_REQ, fw_sub_opcode: 1 })).toBe(-Errno.EINVAL);
+      expect(fixture.client.infoRaw({ op: HL_INFO_OP.FW_GENERIC_REQ, return_size: 8, fw_sub_opcode: 1 })).toBe(
+        -Errno.EINVAL,
+      );
     });
 
     it('returns the engine status as text in a bounded buffer', () => {
@@ -123,6 +128,15 @@ export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(client.infoRaw({ op: HL_INFO_OP.ENGINE_STATUS, return_size: 0x100001 })).toBe(-Errno.EINVAL);
       expect(client.infoRaw({ op: HL_INFO_OP.ENGINE_STATUS, return_size: 1024 })).toBe(0);
       expect(client.block.words[HL_INFO_ARGS.words.user_buffer_actual_size]).toBeGreaterThan(0);
+    });
+
+    it('refuses a buffer in which the engine status does not fit', () => {
+      const { client, profile } = fixture;
+      fixture.mapAll();
+      const queues = profile.queues.filter(({ kind, userUsable }) => kind === 'hw' && userUsable);
+      requires(queues.length > 30, 'queues for a long text');
+      for (const { id } of queues) fixture.run(id, (words) => writeNop(words, 0, packetCtl(PacketOpcode.NOP)));
+      expect(client.infoRaw({ op: HL_INFO_OP.ENGINE_STATUS, return_size: 1024 })).toBe(-Errno.ENOMEM);
     });
 
     it('has one event fd per file', () => {

@@ -89,6 +89,12 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   rule('INFO', 'not operational, for the ops that need it', 'EBUSY', RESET_TEST),
   rule('INFO SYNC_MANAGER', 'no such dcore', 'EINVAL', 'reports the first objects of each dcore'),
   rule('INFO ENGINE_STATUS', 'size out of bounds', 'EINVAL', 'returns the engine status as text in a bounded buffer'),
+  rule(
+    'INFO ENGINE_STATUS',
+    'the text does not fit',
+    'ENOMEM',
+    'refuses a buffer in which the engine status does not fit',
+  ),
   rule('INFO REGISTER_EVENTFD', 'registered already', 'EINVAL', EVENT_TEST),
   rule('INFO REGISTER_EVENTFD', 'bad descriptor', 'EBADF', EVENT_TEST),
   rule(

@@ -116,10 +116,11 @@ export function engineStatusText(card: CardPort): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** That text, into a buffer of 1 KiB to 1 MiB; its length is returned in the arguments. */
+/** That text, into a buffer of 1 KiB to 1 MiB in which it fits; its length is returned in the arguments. */
 function engineStatus({ card, words, returnSize }: InfoRequest): Uint8Array | number {
   if (returnSize < HL_ENGINES_DATA_MIN_SIZE || returnSize > HL_ENGINES_DATA_MAX_SIZE) return Errno.EINVAL;
-  const bytes = new TextEncoder().encode(engineStatusText(card)).subarray(0, returnSize);
+  const bytes = new TextEncoder().encode(engineStatusText(card));
+  if (bytes.byteLength > returnSize) return Errno.ENOMEM;
   words[ARGS.user_buffer_actual_size] = bytes.byteLength;
   return bytes;
 }
