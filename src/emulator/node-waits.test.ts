@@ -11,6 +11,7 @@ import {
   HL_WAIT_CS_ARGS,
   HL_WAIT_CS_FLAGS,
   HL_WAIT_CS_STATUS,
+  HL_WAIT_CS_STATUS_FLAG,
   msgLongCtl,
   PacketOpcode,
   packetCtl,
@@ -141,6 +142,25 @@ describe('a wait for several submissions', () => {
       expect([list, client.waitCs(multi(list, MINUTE_US)).result]).toEqual([list, -Errno.EIO]);
     }
     expect(client.waitCs(multi([pending])).out.status).toBe(HL_WAIT_CS_STATUS.BUSY);
+  });
+
+  it('reports the time of the submission that ends it, if that has one', async () => {
+    card = new EmulatedCard({ asic: 'gaudi' });
+    const stamped = { cs_flags: HL_CS_FLAGS.TIMESTAMP };
+    const { GONE, TIMESTAMP_VLD } = HL_WAIT_CS_STATUS_FLAG;
+    for (const [values, flags] of [
+      [{}, GONE],
+      [stamped, TIMESTAMP_VLD],
+    ] as const) {
+      // Its jobs are done, but it is not complete.
+      const pending = held(stamped);
+      card.node.inject(0, { kind: 'completion', delayNs: 1e9 });
+      const wait = waitAsync(multi([pending, nop(values)], MINUTE_US));
+      card.clock.advance(1e9);
+      const { result, after } = await wait;
+      const out = HL_WAIT_CS_ARGS.out.words;
+      expect([result, after[out.status], after[out.flags], after[out.cs_completion_map]]).toEqual([0, 0, flags, 2]);
+    }
   });
 
   it('ends with the error of the first in the list when a time-out resets the card', async () => {

@@ -129,13 +129,15 @@ function waitForMultiple(context: Context, block: ArgumentBlock, isWaiting: bool
   if (sequences.some((seq) => seq >= submissions.nextSeq)) return -Errno.EINVAL;
   if (!isWaiting) {
     const map = pollFences(context, sequences);
-    if (map !== 0 || timeoutNs === 0) return answerMultiple(block, map, firstStampOfPoll(context, sequences));
+    if (map !== 0 || timeoutNs === 0) return answerMultiple(block, map, earliest(stampsOf(context, sequences)));
     card.multiWaits += 1;
     card.waiters.block(timeoutNs, () => isWoken(context, sequences));
     card.multiWaits -= 1;
   }
   if (!isWoken(context, sequences)) return answerMultiple(block, 0, 0);
-  return answerMultiple(block, pollFences(context, sequences), firstStampOfWait(context, sequences));
+  const map = pollFences(context, sequences);
+  const stamps = stampsOf(context, sequences).filter((stamp) => stamp > 0);
+  return answerMultiple(block, map, earliest(stamps));
 }
 
 /** @param map see {@link pollFences} */
@@ -159,21 +161,16 @@ function isWoken({ submissions }: Context, sequences: readonly number[]): boolea
   });
 }
 
-/** The earliest timestamp of the complete submissions; 0 if one of them has none or is gone, as the driver compares the times of all. */
-function firstStampOfPoll(context: Context, sequences: readonly number[]): number {
-  const complete = sequences
+/** The timestamps of the complete submissions; 0 for one that has none or is gone. */
+function stampsOf(context: Context, sequences: readonly number[]): number[] {
+  return sequences
     .map((seq) => context.submissions.find(seq))
     .filter((found) => found?.state !== SubmissionState.PENDING)
     .map((found) => (found === undefined ? 0 : stampOf(context, found)));
-  return complete.length === 0 ? 0 : Math.min(...complete);
 }
 
-/** The timestamp of the first submission that has completed during the wait and has one, or 0. */
-function firstStampOfWait(context: Context, sequences: readonly number[]): number {
-  const stamps = sequences
-    .map((seq) => context.submissions.find(seq))
-    .map((found) => (found === undefined ? 0 : stampOf(context, found)))
-    .filter((stamp) => stamp > 0);
+/** The earliest timestamp, or 0 for none. In the first poll the driver takes that of a submission without one for the earliest; after waiting it does not. */
+function earliest(stamps: readonly number[]): number {
   return stamps.length === 0 ? 0 : Math.min(...stamps);
 }
 
