@@ -141,7 +141,8 @@ export class MemoryMap {
       throw invalidParam('allocate', 'must be a positive integer', byteLength);
     }
     // libucp exhausts the shared memory of the machine before it fails.
-    if (byteLength > VIEW_LENGTH_MAX) throw statusError(Status.NO_MEMORY, `allocate ${byteLength} bytes`);
+    if (byteLength > VIEW_LENGTH_MAX)
+      throw invalidParam('allocate', 'must be at most 4 GiB of host memory', byteLength);
     const memh = this.#ucpMap({ address: 0, byteLength, access, flags: UCP_MEM_MAP.ALLOCATE });
     const unmap = (): void => this.#ucpUnmap(memh);
     let allocation: ForeignMemory;

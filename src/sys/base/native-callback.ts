@@ -47,7 +47,7 @@ export class NativeCallback {
     if (result !== 'void' && init.fallback === undefined) {
       throw invalidParam('fallback', `must be given for a result of type ${result}`, init.fallback);
     }
-    const proto = koffi.pointer(koffi.proto(result, [...parameters]));
+    const proto = prototypeOf(result, parameters);
     this.#registration = koffi.register(result === 'void' ? guardedProcedure(init) : guardedFunction(init), proto);
     this.address = Number(this.#registration);
     openCount++;
@@ -60,6 +60,19 @@ export class NativeCallback {
     this.#registration = undefined;
     openCount--;
   }
+}
+
+/** The pointer type of each signature: koffi keeps every type for ever. */
+const prototypes: Map<string, ReturnType<typeof koffi.pointer>> = new Map();
+
+function prototypeOf(result: string, parameters: readonly string[]): ReturnType<typeof koffi.pointer> {
+  const signature = [result, ...parameters].join();
+  let proto = prototypes.get(signature);
+  if (proto === undefined) {
+    proto = koffi.pointer(koffi.proto(result, [...parameters]));
+    prototypes.set(signature, proto);
+  }
+  return proto;
 }
 
 /** Explicit parameters: spreading them would create an array for each call. */
