@@ -154,7 +154,10 @@ export class Device implements CardTarget, Disposable {
     return this.#released;
   }
 
-  /** Ends all transfers with CANCELED and releases everything; objects made through the device are then unusable. Idempotent. */
+  /**
+   * Ends all transfers with CANCELED and releases everything; objects made through the device are then unusable. Idempotent. A card that is closed during
+   * transfers is reset by the driver (hl_device_release), and cannot be opened meanwhile: wait for the transfers before.
+   */
   close(): void {
     if (this.card.closed) return;
     this.dma.abort(Status.CANCELED);
