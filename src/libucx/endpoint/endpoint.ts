@@ -203,8 +203,9 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   /** Flushes only the operations given to libucp. */
   flushUcp(params: RequestParams | undefined): Status | Request {
+    this.checkHandle();
     // An awaited put may have ended, and flushes, after a close by force.
-    if (this.#isHandleClosed) return this.failure === Status.OK ? Status.CANCELED : this.failure;
+    if (this.#isHandleClosed || this.#hasNoHandle) return this.failure === Status.OK ? Status.CANCELED : this.failure;
     const { requests } = this.worker;
     const request = requests.begin(RequestKind.SEND, 'flush');
     if (request === undefined) return Status.NO_RESOURCE;
@@ -254,7 +255,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   /** Whether libucp has freed its endpoint, or is about to. */
   get #hasNoHandle(): boolean {
-    return this.#borrowed !== undefined && this.failure !== Status.OK;
+    return this.#borrowed !== undefined && (this.failure !== Status.OK || this.#borrowed.isFreed);
   }
 
   protected override checkHandle(): void {

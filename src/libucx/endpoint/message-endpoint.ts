@@ -173,6 +173,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint {
     access: number = MemAccess.LOCAL_READ,
   ): UcpRequest | Status {
     const { buffers, requests } = this.worker;
+    this.checkHandle();
     if (this.failure !== Status.OK) {
       buffers.check(local, offset, byteLength, access);
       return this.failure;

@@ -200,6 +200,7 @@ export class EndpointStream {
    * @param isFreed whether the handle is invalid already: then what libucp still has is lost
    */
   detach(isFreed: boolean): void {
+    if (this.#isDetached) return;
     if (!isFreed) this.collect();
     this.#isDetached = true;
     for (const [index, { address, byteLength }] of this.#chunks.entries()) {
