@@ -13,6 +13,7 @@ import {
   type Request,
   Status,
 } from '../../src/index.ts';
+import { failureOf } from '../fixtures/contexts.ts';
 import { eagerData } from '../fixtures/eager-data.ts';
 import {
   CONNECTION_KINDS,
@@ -186,6 +187,32 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     expect(wrong).toEqual([]);
     // In order.
     expect(answers).toEqual(answers.map((_, i) => i));
+  });
+
+  it('belong to the next message after the handler', async () => {
+    const pair = await fixture.pair(kind);
+    const { two, ab } = pair;
+    for (const size of [8, 500_000]) {
+      let late: Message | undefined;
+      two.worker.setAmHandler(ID, (message) => {
+        late = message;
+      });
+      await serving(pair, () => ab.amSend(ID, pattern(size, 1), { header: pattern(4, 2) }));
+      await driveUntil(pair, () => late !== undefined);
+      const target = new Uint8Array(size);
+      const calls = [
+        () => late!.header,
+        () => Reflect.get(late!, 'data'),
+        () => late!.replyEndpoint,
+        () => late!.retain(),
+        () => late!.receiveNbx(target, 0, size),
+        () => late!.bytes(),
+        () => late!.into(target),
+      ];
+      const refused = { code: 'ERR_INVALID_PARAM', details: { argument: 'message' } };
+      for (const call of calls) expect(await failureOf(call)).toMatchObject(refused);
+    }
+    two.worker.setAmHandler(ID, undefined);
   });
 
   it('can be retained beyond the handler, eager ones with their data', async () => {

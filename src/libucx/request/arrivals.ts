@@ -187,6 +187,7 @@ export class Arrivals implements MessageHandlers {
     try {
       handler?.(message);
     } finally {
+      message.isOver = true;
       // A handler that does not receive the data releases the sender.
       if (message.waiting !== undefined && !message.isTaken && !message.isReceived) {
         this.release(message.waiting as Descriptor);
@@ -229,6 +230,7 @@ export class Arrivals implements MessageHandlers {
     message.byteLength = byteLength;
     message.waiting = isLong ? ({ address: data } satisfies Descriptor) : undefined;
     message.isTaken = false;
+    message.isOver = false;
     message.isReceived = false;
     if (isLong) this.#held.add(data);
     this.#waiting.push(arrival);

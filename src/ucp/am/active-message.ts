@@ -381,6 +381,7 @@ export class ActiveMessages {
     view.isTaken = false;
     view.isReceived = false;
     view.isQueued = false;
+    view.isOver = false;
     return view;
   }
 
@@ -393,6 +394,8 @@ export class ActiveMessages {
       this.#handlers[view.id]!(view);
     } catch (error) {
       this.#host.onThrown(error);
+    } finally {
+      view.isOver = true;
     }
   }
 }

@@ -25,7 +25,10 @@ export interface MessageDataOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Properties of both kinds of messages. Their data is received once, by one of the methods. */
+/**
+ * Properties of both kinds of messages. Their data is received once, by one of the methods. After the handler only a message of {@link AmMessageBase.retain} has
+ * them: the others throw ERR_INVALID_PARAM. An async handler takes what it needs before its first `await`.
+ */
 export interface AmMessageBase {
   /** Handler id. */
   readonly id: number;

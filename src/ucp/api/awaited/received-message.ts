@@ -3,7 +3,7 @@
  * decides how the data of a rendezvous is fetched.
  */
 
-import { invalidParam, statusError } from '../../../ucs/type/error.ts';
+import { invalidParam, statusError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { MessageDataOptions } from '../active-message.ts';
 import type { Endpoint } from '../endpoint.ts';
@@ -56,6 +56,8 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
   isTaken = false;
   /** True for the object that is passed to handlers; false for a retained one. */
   isView = true;
+  /** True once the handler has returned: the object belongs to the next message. */
+  isOver = false;
   /** Bytes of the sender's credit that it occupies; for the engine. */
   cost = 0;
   /** True while it is in a queue of the library: its memory counts until it leaves. */
@@ -73,13 +75,15 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
     return this.waiting !== undefined;
   }
 
-  /** The header: a view that is valid during the call. */
+  /** The header: a view that is valid during the call. @throws UcxError ERR_INVALID_PARAM after the handler, like the other members */
   get header(): Uint8Array {
+    if (this.isOver) throw this.#over();
     return this.source.subarray(this.headerOffset, this.headerOffset + this.headerLength);
   }
 
   /** See EagerAmMessage. @throws UcxError ERR_INVALID_PARAM for a rendezvous, for programs without types */
   get data(): Uint8Array {
+    if (this.isOver) throw this.#over();
     if (this.waiting !== undefined) {
       throw invalidParam(
         'message',
@@ -92,11 +96,13 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
 
   /** The endpoint to the sender. */
   get replyEndpoint(): Endpoint {
+    if (this.isOver) throw this.#over();
     return this.#owner.endpointTo(this.sender!);
   }
 
   /** Keeps the message beyond the handler (UCP_AM_FLAG_PERSISTENT_DATA): returns a copy that belongs to the caller. */
   retain(): ReceivedMessage<S, W> {
+    if (this.isOver) throw this.#over();
     const copy = new ReceivedMessage<S, W>(this.#owner);
     copy.isView = false;
     copy.id = this.id;
@@ -175,7 +181,12 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
   }
 
   #checkFirst(): void {
+    if (this.isOver) throw this.#over();
     if (this.isReceived || this.#isAwaited) throw invalidParam('message', 'must be received once', this.id);
+  }
+
+  #over(): UcxError {
+    return invalidParam('message', 'must be read before its handler returns, or kept by retain()', this.id);
   }
 
   /** True after the data was received. */
