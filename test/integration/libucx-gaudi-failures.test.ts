@@ -23,12 +23,13 @@ import {
   fill,
   keyFor,
   mappedOf,
+  type Pair,
   pattern,
   type Side,
   serving,
   usePairs,
 } from '../fixtures/pair.ts';
-import { createTestLog } from '../fixtures/test-log.ts';
+import { createTestLog, type TestLog } from '../fixtures/test-log.ts';
 import { UcpPeer } from '../fixtures/ucp-peer.ts';
 
 const { skipReason } = installedLibucp();
@@ -206,10 +207,15 @@ describe.skipIf(skipReason !== undefined)(`peers that are killed (${when})`, () 
 describe.skipIf(skipReason !== undefined)(`cards that fail (${when})`, () => {
   const fixture = usePairs(kindOf('tcp,self,gaudi_cpy'));
 
-  it('end their operations; messages that they cannot begin to read are not sent', async () => {
+  /** A pair whose node may log that its engines have failed. */
+  async function pairThatFails(): Promise<{ readonly log: TestLog; readonly pair: Pair }> {
     const log = createTestLog('emulator');
     log.allow(/engine|malfunction/);
-    const pair = await fixture.pair({ ...kindOf('tcp,self,gaudi_cpy'), node: { log: log.log } }, ENV);
+    return { log, pair: await fixture.pair({ ...kindOf('tcp,self,gaudi_cpy'), node: { log: log.log } }, ENV) };
+  }
+
+  it('end their operations; messages that they cannot begin to read are not sent', async () => {
+    const { log, pair } = await pairThatFails();
     const { node, one, two, ab } = pair;
     const near = mappedOf(one, 'gaudi', 4 * FRAGMENT);
     const rkey = keyFor(ab, two, mappedOf(two, 'allocated', 4 * FRAGMENT));
@@ -241,9 +247,7 @@ describe.skipIf(skipReason !== undefined)(`cards that fail (${when})`, () => {
   });
 
   it('in the middle of a message end its connection', async () => {
-    const log = createTestLog('emulator');
-    log.allow(/engine|malfunction/);
-    const pair = await fixture.pair({ ...kindOf('tcp,self,gaudi_cpy'), node: { log: log.log } }, ENV);
+    const { log, pair } = await pairThatFails();
     const { node, one, two, ab } = pair;
     fixture.allow(/memory of a message could not be read/);
     const near = mappedOf(one, 'gaudi', 4 * FRAGMENT);
@@ -261,9 +265,7 @@ describe.skipIf(skipReason !== undefined)(`cards that fail (${when})`, () => {
   });
 
   it('end a get of a peer, whose bytes they could not read', async () => {
-    const log = createTestLog('emulator');
-    log.allow(/engine|malfunction/);
-    const pair = await fixture.pair({ ...kindOf('tcp,self,gaudi_cpy'), node: { log: log.log } }, ENV);
+    const { log, pair } = await pairThatFails();
     const { node, one, two, ba } = pair;
     const near = mappedOf(one, 'gaudi', 4 * FRAGMENT);
     const rkey = keyFor(ba, one, near);

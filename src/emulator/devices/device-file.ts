@@ -183,7 +183,6 @@ export class DeviceFiles {
     const request = words[IOCTL_IN.REQUEST / 4]! | 0;
     const block = this.#takeBlock(request, words[IOCTL_IN.IN_SIZE / 4]!);
     const outSize = words[IOCTL_IN.OUT_SIZE / 4]!;
-    const index = ioctlIndex(request);
     const { userMemory } = opened.file;
     userMemory.caller = channel.tid;
     userMemory.foreignPages = NO_PAGES;
@@ -191,9 +190,9 @@ export class DeviceFiles {
     const use = opened.device.control ? DescriptorUse.NONE : descriptorUse(request, block.words);
     if (use !== DescriptorUse.NONE)
       this.#answer(channel.current, this.#withDescriptor(opened, request, block, use), block.words, outSize);
-    else if (mayBlock(index, block.words)) this.#wait(opened, request, block.words.slice(), outSize);
+    else if (mayBlock(request, block.words)) this.#wait(opened, request, block.words.slice(), outSize);
     else {
-      if (pinsMemory(index, block.words)) this.#preparePinning(opened, block.words);
+      if (pinsMemory(request, block.words)) this.#preparePinning(opened, block.words);
       this.#answer(channel.current, this.#run(opened.file, request, block), block.words, outSize);
     }
   }

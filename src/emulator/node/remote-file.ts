@@ -119,7 +119,7 @@ export class RemoteFile implements DriverFile {
     if (index === IoctlIndex.MEMORY || index === IoctlIndex.INFO) {
       if (descriptorUse(request, words) !== DescriptorUse.NONE) return this.#ioctlByMessage(request, block);
     }
-    if (index === IoctlIndex.MEMORY && pinsMemory(index, words)) return this.#pin(request, block);
+    if (index === IoctlIndex.MEMORY && pinsMemory(request, words)) return this.#pin(request, block);
     return this.#call(request, block, false);
   }
 

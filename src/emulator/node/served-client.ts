@@ -411,8 +411,7 @@ export class ServedClient {
   /** An ioctl that pins memory of a file: the server maps the file and accesses the memory as its own. */
   #pin(message: Message, call: PinningCall): Answer {
     const { file, request, address, words, fd } = call;
-    const index = ioctlIndex(request);
-    if (fd < 0 || !pinsMemory(index, words)) throw new ProtocolError('an ioctl without descriptor in a message');
+    if (fd < 0 || !pinsMemory(request, words)) throw new ProtocolError('an ioctl without descriptor in a message');
     const offset = integerField(message, 'offset', ADDRESS_MAX);
     const range = pinnedPages(words);
     // If a mapped file could shrink, the next access to it would end the server.

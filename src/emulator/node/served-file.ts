@@ -15,7 +15,6 @@ import {
   memfdCreate,
   SealFlag,
 } from '../../sys/index.ts';
-import { ioctlIndex } from '../../uapi/index.ts';
 import { argumentWords, DescriptorUse, descriptorUse, mayBlock } from '../driver/base/ioctl-request.ts';
 import type { EmulatedFile } from '../driver/ioctl/file.ts';
 import type { SharedPages } from '../driver/memory/buffer-pages.ts';
@@ -193,14 +192,13 @@ export class ServedFile {
     block.address = address;
     const { words } = block;
     readRequestBlock(mailbox, slot, words);
-    const index = ioctlIndex(request);
     // Descriptors are passed only in messages: the server would take a number in the block for a descriptor of its own.
     if (descriptorUse(request, words) !== DescriptorUse.NONE) throw new ProtocolError('a descriptor in a mailbox');
     const { userMemory } = this.file;
     userMemory.foreignPages = isPinned ? POPULATED_PAGES : NO_PAGES;
     userMemory.answeredWords = 0;
     this.ioctls += 1;
-    if (mayBlock(index, words)) this.#serveWait(slot, sequence, request, block);
+    if (mayBlock(request, words)) this.#serveWait(slot, sequence, request, block);
     else {
       const result = this.#run(request, block);
       this.#answer(slot, sequence, result, Math.max(argumentWords(request), userMemory.answeredWords), block);

@@ -36,22 +36,26 @@ export function givenWords(request: number): number {
   return ioctlSize(request) >>> 2;
 }
 
+/** An argument word as the driver has it, whatever lies behind the size of the request. */
+function givenWord(request: number, words: ArrayLike<number>, at: number): number {
+  return at < givenWords(request) ? (words[at] ?? 0) : 0;
+}
+
 /** Whether the ioctl takes or returns a descriptor. */
 export function descriptorUse(request: number, words: ArrayLike<number>): DescriptorUse {
   const index = ioctlIndex(request);
-  const count = Math.min(givenWords(request), words.length);
   if (index === IoctlIndex.MEMORY) {
-    const op = MEMORY_IN.op < count ? words[MEMORY_IN.op] : undefined;
+    const op = givenWord(request, words, MEMORY_IN.op);
     if (op === HL_MEM_OP.EXPORT_DMABUF_FD) return DescriptorUse.GIVES;
     return op === HL_MEM_OP.REG_DMABUF_FD ? DescriptorUse.TAKES : DescriptorUse.NONE;
   }
-  const registers = index === IoctlIndex.INFO && INFO.op < count && words[INFO.op] === HL_INFO_OP.REGISTER_EVENTFD;
+  const registers = index === IoctlIndex.INFO && givenWord(request, words, INFO.op) === HL_INFO_OP.REGISTER_EVENTFD;
   return registers ? DescriptorUse.TAKES : DescriptorUse.NONE;
 }
 
 /**
  * The word of the descriptor that an ioctl takes.
- * @param index see {@link IoctlIndex}, here and below
+ * @param index see {@link IoctlIndex}
  */
 export function takenWord(index: number): number {
   return index === IoctlIndex.MEMORY ? MEMORY_IN.reg_dmabuf_fd_fd : INFO.eventfd;
@@ -62,12 +66,11 @@ export const GIVEN_WORD: number = HL_MEM_ARGS.out.words.fd;
 export const EXPORT_FLAGS_WORD: number = MEMORY_IN.flags;
 
 /** Whether the ioctl pins memory of the caller. */
-export function pinsMemory(index: number, words: Uint32Array): boolean {
+export function pinsMemory(request: number, words: ArrayLike<number>): boolean {
   return (
-    index === IoctlIndex.MEMORY &&
-    words.length > MEMORY_IN.op &&
-    words[MEMORY_IN.op] === HL_MEM_OP.MAP &&
-    (words[MEMORY_IN.flags]! & HL_MEM.USERPTR) !== 0
+    ioctlIndex(request) === IoctlIndex.MEMORY &&
+    givenWord(request, words, MEMORY_IN.op) === HL_MEM_OP.MAP &&
+    (givenWord(request, words, MEMORY_IN.flags) & HL_MEM.USERPTR) !== 0
   );
 }
 
@@ -80,9 +83,9 @@ export function pinnedPages(words: Uint32Array): { readonly address: number; rea
 }
 
 /** Whether the ioctl may block: a wait with a time-out. */
-export function mayBlock(index: number, words: Uint32Array): boolean {
-  if (index !== IoctlIndex.WAIT_CS) return false;
-  const isInterrupt = (words[WAIT.flags]! & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0;
+export function mayBlock(request: number, words: ArrayLike<number>): boolean {
+  if (ioctlIndex(request) !== IoctlIndex.WAIT_CS) return false;
+  const isInterrupt = (givenWord(request, words, WAIT.flags) & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0;
   const at = isInterrupt ? WAIT.interrupt_timeout_us : WAIT.timeout_us;
-  return words[at] !== 0 || words[at + 1] !== 0;
+  return givenWord(request, words, at) !== 0 || givenWord(request, words, at + 1) !== 0;
 }

@@ -86,7 +86,7 @@ export class Context {
     return [...this.hostMappings.list(), ...this.deviceMemory.list(), ...this.imports.list()];
   }
 
-  /** Removes the device address of a command buffer that nobody uses any more (hl_cb_mmap_mem_release, Linux 6.12). */
+  /** Removes the device address of a command buffer after its last reference (hl_cb_mmap_mem_release, Linux 6.12). */
   #unmapBuffer(buffer: DriverBuffer): void {
     if (buffer.deviceAddress === 0n) return;
     this.card.waitForEngines();
