@@ -47,10 +47,16 @@ interface Output {
   readonly err: string;
 }
 
-/** Runs the text of a program to its successful end. @param prefix command of the shell before it */
-function run(program: string, env: Readonly<Record<string, string>> = {}, prefix = 'true'): Output {
+/** Runs the text of a program to its successful end. @param prefix command of the shell before it @param launcher of that shell */
+function run(
+  program: string,
+  env: Readonly<Record<string, string>> = {},
+  prefix = 'true',
+  launcher: readonly string[] = [],
+): Output {
   const command = `${prefix} && exec "$0" --input-type=module --eval "$1"`;
-  const { status, signal, stdout, stderr } = spawnSync('sh', ['-c', command, process.execPath, `${OPEN}${program}`], {
+  const [file, ...args] = [...launcher, 'sh', '-c', command, process.execPath, `${OPEN}${program}`];
+  const { status, signal, stdout, stderr } = spawnSync(file!, args, {
     encoding: 'utf8',
     timeout: 60_000,
     env: environment({ XDG_RUNTIME_DIR: runtimeDirectory, UCX_GAUDI_DRIVER: 'emulator', ...env }),
@@ -186,15 +192,11 @@ describe('without descriptors', { timeout: 60_000 }, () => {
 const isRoot = process.getuid!() === 0;
 
 describe('without room for files', { timeout: 60_000 }, () => {
-  afterEach(() => {
-    if (isRoot) spawnSync('umount', [runtimeDirectory]);
-  });
-
   it.skipIf(!isRoot).each([
     ['the folder', 1],
     ['the socket', 2],
   ])('of %s, UCX_INSPECT=try warns once, and y fails (needs root, for a full file system)', (_what, inodes) => {
-    execFileSync('mount', ['-t', 'tmpfs', '-o', `nr_inodes=${inodes}`, 'tmpfs', runtimeDirectory]);
+    // In a mount namespace of its own: other tests compare the mounts of the machine.
     const { out } = run(
       `const library = await import(${LIBRARY});
       const warnings = [];
@@ -203,6 +205,9 @@ describe('without room for files', { timeout: 60_000 }, () => {
       const failure = await open(library, 79, { INSPECT: 'y' }, sink).catch(({ code }) => code);
       for (const context of contexts) await context.close();
       console.log(JSON.stringify({ warnings, failure }));`,
+      {},
+      `mount -t tmpfs -o nr_inodes=${inodes} tmpfs '${runtimeDirectory}'`,
+      ['unshare', '--mount'],
     );
     expect(JSON.parse(out)).toEqual({
       warnings: [expect.stringMatching(/^this process cannot be inspected: .*ENOSPC/)],
