@@ -3,7 +3,7 @@
  * process that sees the device nodes, unless it was there before.
  */
 
-import { DEVICE_FILTER, enterPrivateTree, type RemoteNode } from '../emulator/index.ts';
+import { DEVICE_FILTER, enterPrivateTree, isInPrivateTree, type RemoteNode } from '../emulator/index.ts';
 import {
   close as closeFd,
   Errno,
@@ -21,9 +21,10 @@ import { Status } from '../ucs/type/status.ts';
  * of the program.
  * @param server a connection, which ends with the call
  * @param file a path, or a name that is looked up in PATH
- * @throws UcxError ERR_DEVICE_NODES if this process may not mount device nodes; SyscallError ENOENT, EACCES and others of execve
+ * @throws UcxError ERR_DEVICE_NODES if this process may not mount device nodes, or has them already; SyscallError ENOENT, EACCES and others of execve
  */
 export function becomeProgram(server: RemoteNode, file: string, args: readonly string[]): never {
+  if (isInPrivateTree()) throw alreadyMounted();
   try {
     enterPrivateTree((fuse, device) => server.serveDevices(fuse, device));
     const listener = installSeccompFilter(DEVICE_FILTER);
@@ -34,6 +35,17 @@ export function becomeProgram(server: RemoteNode, file: string, args: readonly s
   }
   server.close();
   return execute(file, args);
+}
+
+/** The error for a program that `run` has started. */
+function alreadyMounted(): UcxError {
+  return new UcxError({
+    code: 'ERR_DEVICE_NODES',
+    status: Status.UNSUPPORTED,
+    message:
+      'this process sees device nodes of emulated cards already: start the program without another `gaudi-ucx run`',
+    details: { reason: 'nested' },
+  });
 }
 
 /** The error for device nodes that cannot be mounted, with their requirements. */

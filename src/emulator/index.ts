@@ -5,7 +5,7 @@
 export { type CardIdentity, placesOf } from './config/card-places.ts';
 export { type CardPair, parseLinks } from './config/links.ts';
 export { CARDS_MAX, type EmulatedNodeOptions, type NodeConfig } from './config/node-config.ts';
-export { enterPrivateTree } from './devices/private-tree.ts';
+export { enterPrivateTree, isInPrivateTree } from './devices/private-tree.ts';
 export { DEVICE_FILTER } from './devices/seccomp-filter.ts';
 export type {
   CardFault,

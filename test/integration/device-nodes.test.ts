@@ -103,6 +103,15 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
     await vi.waitFor(() => expect(servers()).toEqual([]), { timeout: 10_000 });
   });
 
+  it('run refuses to run inside itself, with the reason', () => {
+    const nested = spawnSync(process.execPath, [MAIN, 'run', '--', process.execPath, MAIN, 'run', '--', 'true'], {
+      env: environment(),
+      encoding: 'utf8',
+    });
+    expect(nested.status).toBe(1);
+    expect(nested.stderr).toContain('sees device nodes of emulated cards already');
+  });
+
   it('need CAP_SYS_ADMIN, and say so', () => {
     const without = ['--bounding-set', '-sys_admin', process.execPath, MAIN, 'run', '--', 'true'];
     const { status, stderr } = spawnSync('setpriv', without, { encoding: 'utf8', env: environment() });

@@ -19,8 +19,15 @@ import {
 } from '../../sys/index.ts';
 import { mountDeviceTree, type ServeMount } from './folder-mount.ts';
 
+/** Source of the overlay mounts. */
+const SOURCE = 'gaudi-ucx';
 /** Folders of /sys that the device tree has as well. */
 const SYS_FOLDERS = ['class', 'dev/char', 'bus/pci', 'devices', 'module', 'kernel/debug'] as const;
+
+/** Whether the calling thread is in the mount namespace of {@link enterPrivateTree}, which cannot be entered twice. */
+export function isInPrivateTree(): boolean {
+  return readMounts().some(({ target, type, source }) => target === '/dev' && type === 'overlay' && source === SOURCE);
+}
 
 /**
  * Gives the calling thread a mount namespace in which /dev and /sys have the files of a device tree besides their own. Programs that the thread starts
@@ -106,6 +113,6 @@ function overlay(
   hold: (path: string) => string,
   below: readonly HeldMount[] = holdMountsBelow(target, hold),
 ): void {
-  mount(target, { source: 'gaudi-ucx', type: 'overlay', flags: MountFlag.RDONLY, data: `lowerdir=${upper}:${lower}` });
+  mount(target, { source: SOURCE, type: 'overlay', flags: MountFlag.RDONLY, data: `lowerdir=${upper}:${lower}` });
   for (const each of below) mount(each.target, { source: each.source, flags: MountFlag.BIND | MountFlag.REC });
 }
