@@ -6,6 +6,7 @@
 import os from 'node:os';
 import { benchCUcx, SIZES_ONCE, TABLE_ONLY } from './c-ucx/c-ucx.ts';
 import { benchContended } from './c-ucx/contended.ts';
+import { benchPrimitives } from './c-ucx/primitives.ts';
 import { benchCollectives } from './collectives.ts';
 import { benchCopyBandwidth } from './copy-bandwidth.ts';
 import { benchDeviceMemory } from './device-memory.ts';
@@ -36,6 +37,7 @@ const ALL: Readonly<Record<string, Bench>> = {
   'shared-memory': benchSharedMemory,
   'c-ucx-table': () => benchCUcx(TABLE_ONLY),
   'c-ucx-contended': benchContended,
+  'c-ucx-primitives': benchPrimitives,
   'device-memory': benchDeviceMemory,
   lists: benchLists,
   collectives: benchCollectives,

@@ -35,7 +35,9 @@ export async function benchContended(): Promise<Result[]> {
   }
   const results: Result[] = [];
   for (const each of TOGETHER) {
-    results.push(reported(await compare(each, ROUNDS, TOGETHER_SCALE, 'together'), 'both on one processor'));
+    results.push(
+      reported(await compare(each, ROUNDS, TOGETHER_SCALE, { placement: 'together' }), 'both on one processor'),
+    );
   }
   // One program for every second processor: with two, both ends share what is left with it.
   const others = Array.from({ length: Math.ceil(availableParallelism() / 2) }, () =>

@@ -17,6 +17,21 @@ export interface Comparison {
   readonly ratio: number;
 }
 
+/** What ours is compared with. */
+export interface Reference {
+  readonly tool: readonly string[];
+  /** Its name of the test; that of the case if undefined. */
+  readonly test?: string;
+}
+
+/** How a case is compared. */
+export interface CompareOptions {
+  /** Default: apart. */
+  readonly placement?: Placement;
+  /** Default: C UCX. */
+  readonly reference?: Reference;
+}
+
 /**
  * Runs a case.
  * @param rounds runs of each tool
@@ -26,19 +41,28 @@ export async function compare(
   each: Case,
   rounds: number,
   scale: number,
-  placement: Placement = 'apart',
+  { placement = 'apart', reference = { tool: THEIRS } }: CompareOptions = {},
 ): Promise<Comparison> {
   const { transports, test, bytes } = each;
   const iterations = Math.max(2, Math.ceil(iterationsOf(each) * scale));
   const warmUp = Math.max(1, Math.floor(iterations / 10));
-  const args = ['-t', test, '-s', String(bytes), '-n', String(iterations), '-w', String(warmUp)];
+  const argsOf = (name: string): string[] => [
+    '-t',
+    name,
+    '-s',
+    String(bytes),
+    '-n',
+    String(iterations),
+    '-w',
+    String(warmUp),
+  ];
   const env = { UCX_TLS: transports.tls };
   const measure = measureOf(test);
   const column = measure === 'latency' ? OVERALL_LATENCY : OVERALL_RATE;
   const [ours, theirs]: [number[], number[]] = [[], []];
   for (let round = 0; round < rounds; round++) {
-    theirs.push((await runPair(THEIRS, args, env, placement))[column]!);
-    ours.push((await runPair(OURS, args, env, placement))[column]!);
+    theirs.push((await runPair(reference.tool, argsOf(reference.test ?? test), env, placement))[column]!);
+    ours.push((await runPair(OURS, argsOf(test), env, placement))[column]!);
   }
   const [own, other] = [median(ours), median(theirs)];
   return { transports: transports.name, test, bytes, measure, ours: own, theirs: other, ratio: own / other };
