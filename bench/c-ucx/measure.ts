@@ -30,6 +30,8 @@ export interface CompareOptions {
   readonly placement?: Placement;
   /** Default: C UCX. */
   readonly reference?: Reference;
+  /** Further arguments of ours. Default none. */
+  readonly more?: readonly string[];
 }
 
 /**
@@ -41,7 +43,7 @@ export async function compare(
   each: Case,
   rounds: number,
   scale: number,
-  { placement = 'apart', reference = { tool: THEIRS } }: CompareOptions = {},
+  { placement = 'apart', reference = { tool: THEIRS }, more = [] }: CompareOptions = {},
 ): Promise<Comparison> {
   const { transports, test, bytes } = each;
   const iterations = Math.max(2, Math.ceil(iterationsOf(each) * scale));
@@ -62,7 +64,7 @@ export async function compare(
   const [ours, theirs]: [number[], number[]] = [[], []];
   for (let round = 0; round < rounds; round++) {
     theirs.push((await runPair(reference.tool, argsOf(reference.test ?? test), env, placement))[column]!);
-    ours.push((await runPair(OURS, argsOf(test), env, placement))[column]!);
+    ours.push((await runPair(OURS, [...argsOf(test), ...more], env, placement))[column]!);
   }
   const [own, other] = [median(ours), median(theirs)];
   return { transports: transports.name, test, bytes, measure, ours: own, theirs: other, ratio: own / other };

@@ -5,7 +5,7 @@
 
 import { parseArgs } from 'node:util';
 import {
-  close,
+  close as closeDescriptor,
   Errno,
   type MappedMemory,
   mapAnonymous,
@@ -20,6 +20,7 @@ import {
   tcpAccept,
   tcpClose,
   tcpConnect,
+  tcpError,
   tcpIsEstablished,
   tcpListen,
   tcpRecv,
@@ -28,9 +29,12 @@ import {
 } from '../../src/sys/index.ts';
 import { AddressFamily } from '../../src/sys/socket/inet-address.ts';
 
-/** Bytes of the memory that both processes map: a ring, and the range that is copied. */
-const WINDOW_BYTES = 2 ** 21;
-const COPIED = 2 ** 20;
+/** Fragments of host memory through which device memory is staged: as many, and as large, as UCX_RNDV_FRAG_SIZE and UCX_RNDV_FRAG_ALLOC_COUNT have them. */
+const FRAGMENTS = 16;
+const FRAGMENT_BYTES = 2 ** 19;
+/** Memory that both processes map: a ring of messages, and fragments. */
+const FRAGMENTS_AT = 2 ** 20;
+const WINDOW_BYTES: number = FRAGMENTS_AT + FRAGMENTS * FRAGMENT_BYTES;
 /** Slots of the ring, one cache line each: two words of data and the number of the message. */
 const SLOTS = 1024;
 const SLOT_WORDS = 16;
@@ -43,17 +47,27 @@ const PONG = PING + 64;
 const REQUEST_WORDS = 4;
 
 /** The primitives, by what a test of perftest does most. */
-export const PRIMITIVES = ['words', 'ring', 'stores', 'copy', 'socket-lat', 'socket-bw'] as const;
+export const PRIMITIVES = [
+  'words',
+  'ring',
+  'stores',
+  'copy',
+  'fragments',
+  'socket-lat',
+  'socket-bw',
+  'socket-fragments',
+] as const;
 export type Primitive = (typeof PRIMITIVES)[number];
 
 /** A socket, as the tcp transport uses it. */
 class Wire {
   readonly #fd: number;
+  /** What is sent and received. */
   readonly memory: MappedMemory;
 
-  constructor(fd: number, byteLength: number) {
+  constructor(fd: number) {
     this.#fd = fd;
-    this.memory = mapAnonymous(Math.max(4096, byteLength), { populate: true });
+    this.memory = mapAnonymous(2 ** 20, { populate: true });
     setSocketOption(fd, SocketOption.NODELAY, 1);
   }
 
@@ -79,8 +93,19 @@ function moved(result: number): number {
   return 0;
 }
 
+/** One of the two processes. */
+interface Side {
+  readonly isClient: boolean;
+  readonly wire: Wire;
+  /** Memory that both map. */
+  readonly window: MappedMemory;
+  /** Memory of this process in the place of that of a card. */
+  readonly device: MappedMemory;
+}
+
 /** One side of a primitive: `count` operations of `byteLength` bytes. */
-function run(name: Primitive, isClient: boolean, wire: Wire, window: MappedMemory, bytes: number, count: number): void {
+function run(side: Side, name: Primitive, bytes: number, count: number): void {
+  const { isClient, wire, window } = side;
   const words = new Int32Array(window.buffer);
   switch (name) {
     case 'words':
@@ -96,6 +121,10 @@ function run(name: Primitive, isClient: boolean, wire: Wire, window: MappedMemor
     case 'copy':
       if (isClient) copyOften(window, wire.memory.u8.subarray(0, bytes), count);
       break;
+    case 'fragments':
+      if (isClient) fillFragments(side, bytes, count);
+      else drainFragments(side, bytes, count);
+      break;
     case 'socket-lat':
       for (let i = 0; i < count; i++) {
         if (isClient) wire.send(bytes);
@@ -108,10 +137,18 @@ function run(name: Primitive, isClient: boolean, wire: Wire, window: MappedMemor
         if (isClient) wire.send(bytes);
         else wire.receive(bytes);
       }
-      // What was sent counts when it has arrived.
-      if (isClient) wire.receive(1);
-      else wire.send(1);
+      confirm(side);
+      break;
+    case 'socket-fragments':
+      moveStaged(side, bytes, count);
+      confirm(side);
   }
+}
+
+/** What was sent counts when it has arrived. */
+function confirm({ isClient, wire }: Side): void {
+  if (isClient) wire.receive(1);
+  else wire.send(1);
 }
 
 function exchangeWords(words: Int32Array, isClient: boolean, count: number): void {
@@ -154,8 +191,72 @@ function storeTwo(words: Int32Array, value: number): void {
 }
 
 function copyOften(window: MappedMemory, target: Uint8Array, count: number): void {
-  const source = window.u8.subarray(COPIED, COPIED + target.byteLength);
+  const source = window.u8.subarray(FRAGMENTS_AT, FRAGMENTS_AT + target.byteLength);
   for (let i = 0; i < count; i++) target.set(source);
+}
+
+/** Views of the fragments of a message, in memory of this process. */
+function piecesOf({ device }: Side, bytes: number): readonly Uint8Array[] {
+  return Array.from({ length: bytes / FRAGMENT_BYTES }, (_, i) =>
+    device.u8.subarray(i * FRAGMENT_BYTES, (i + 1) * FRAGMENT_BYTES),
+  );
+}
+
+function fragmentsOf({ window }: Side): readonly Uint8Array[] {
+  return Array.from({ length: FRAGMENTS }, (_, i) =>
+    window.u8.subarray(FRAGMENTS_AT + i * FRAGMENT_BYTES, FRAGMENTS_AT + (i + 1) * FRAGMENT_BYTES),
+  );
+}
+
+/** Word with the number of fragments that were filled. */
+const FILLED: number = PONG + 64;
+const EMPTIED: number = FILLED + 64;
+
+function fillFragments(side: Side, bytes: number, count: number): void {
+  const words = new Int32Array(side.window.buffer);
+  const [pieces, fragments] = [piecesOf(side, bytes), fragmentsOf(side)];
+  let filled = Atomics.load(words, FILLED);
+  for (let i = 0; i < count; i++) {
+    for (const piece of pieces) {
+      while (filled - Atomics.load(words, EMPTIED) === FRAGMENTS);
+      fragments[filled % FRAGMENTS]!.set(piece);
+      filled += 1;
+      Atomics.store(words, FILLED, filled);
+    }
+  }
+  while (Atomics.load(words, EMPTIED) !== filled);
+}
+
+function drainFragments(side: Side, bytes: number, count: number): void {
+  const words = new Int32Array(side.window.buffer);
+  const [pieces, fragments] = [piecesOf(side, bytes), fragmentsOf(side)];
+  let emptied = Atomics.load(words, EMPTIED);
+  for (let i = 0; i < count; i++) {
+    for (const piece of pieces) {
+      while (Atomics.load(words, FILLED) === emptied);
+      piece.set(fragments[emptied % FRAGMENTS]!);
+      emptied += 1;
+      Atomics.store(words, EMPTIED, emptied);
+    }
+  }
+}
+
+/** Sends or receives messages by fragments, with the copy between each and the memory of a card. */
+function moveStaged(side: Side, bytes: number, count: number): void {
+  const { isClient, wire } = side;
+  const fragment = wire.memory.u8.subarray(0, FRAGMENT_BYTES);
+  const pieces = piecesOf(side, bytes);
+  for (let i = 0; i < count; i++) {
+    for (const piece of pieces) {
+      if (isClient) {
+        fragment.set(piece);
+        wire.send(FRAGMENT_BYTES);
+      } else {
+        wire.receive(FRAGMENT_BYTES);
+        piece.set(fragment);
+      }
+    }
+  }
 }
 
 /** Waits for a client, which says what to run, and runs it twice: the warm-up, and what is timed. */
@@ -166,16 +267,16 @@ function serve(port: number): void {
   tcpClose(listener);
   const shared = mapShareable(WINDOW_BYTES);
   const window = mapFile(shared.fd, WINDOW_BYTES, 0);
-  const wire = new Wire(fd, COPIED);
+  const wire = new Wire(fd);
   const message = new Int32Array(wire.memory.buffer, 0, REQUEST_WORDS);
   message.set([process.pid, shared.fd]);
   wire.send(REQUEST_WORDS * 4);
   wire.receive(REQUEST_WORDS * 4);
   const [name, bytes, warmUp, count] = [...message] as [number, number, number, number];
-  for (const each of [warmUp, count]) run(PRIMITIVES[name]!, false, wire, window, bytes, each);
+  const side = { isClient: false, wire, window, device: deviceMemory(bytes) };
+  for (const each of [warmUp, count]) run(side, PRIMITIVES[name]!, bytes, each);
   wire.receive(1);
-  wire.close();
-  window.close();
+  close(side);
   shared.close();
 }
 
@@ -183,24 +284,37 @@ function serve(port: number): void {
 function time(port: number, name: Primitive, bytes: number, warmUp: number, count: number): number {
   const fd = tcpSocket(AddressFamily.INET);
   tcpConnect(fd, { address: '127.0.0.1', port });
-  while (!tcpIsEstablished(fd));
-  const wire = new Wire(fd, COPIED);
+  while (!tcpIsEstablished(fd)) {
+    const errno = tcpError(fd);
+    if (errno !== 0) throw new Error(`no server at port ${port}: ${errno}`);
+  }
+  const wire = new Wire(fd);
   const message = new Int32Array(wire.memory.buffer, 0, REQUEST_WORDS);
   wire.receive(REQUEST_WORDS * 4);
   const file = open(`/proc/${message[0]}/fd/${message[1]}`, OpenFlag.RDWR);
   const window = mapFile(file, WINDOW_BYTES, 0);
-  close(file);
-  window.u8.fill(1, COPIED);
+  closeDescriptor(file);
+  window.u8.fill(1, FRAGMENTS_AT);
+  const side = { isClient: true, wire, window, device: deviceMemory(bytes) };
   message.set([PRIMITIVES.indexOf(name), bytes, warmUp, count]);
   wire.send(REQUEST_WORDS * 4);
-  run(name, true, wire, window, bytes, warmUp);
+  run(side, name, bytes, warmUp);
   const begin = process.hrtime.bigint();
-  run(name, true, wire, window, bytes, count);
+  run(side, name, bytes, count);
   const seconds = Number(process.hrtime.bigint() - begin) / 1e9;
   wire.send(1);
-  wire.close();
-  window.close();
+  close(side);
   return seconds;
+}
+
+function deviceMemory(bytes: number): MappedMemory {
+  const device = mapAnonymous(Math.max(4096, bytes), { populate: true });
+  device.u8.fill(2);
+  return device;
+}
+
+function close({ wire, window, device }: Side): void {
+  for (const each of [wire, window, device]) each.close();
 }
 
 /** Run as a process of `runPair`. */
