@@ -164,10 +164,10 @@ describe('fault records', () => {
   it('name the engine of an undefined opcode, whose stream stops', () => {
     const { client, commands, submit, done } = setUp();
     writeShortPacket(commands, 0, packetCtl(0x1e), 0);
-    const { out } = submit(8, 0, 0, 0, 5);
+    const { out } = submit(8, 0, 0, 0, 1);
     expect(client.wait(out.seq).out.status).toBe(1);
     const record = client.info(HL_INFO_OP.UNDEFINED_OPCODE_EVENT, HL_INFO_UNDEFINED_OPCODE_EVENT).out;
-    expect(record).toMatchObject({ engine_id: 46, stream_id: 1 });
+    expect(record).toMatchObject({ engine_id: 45, stream_id: 1 });
     done();
   });
 

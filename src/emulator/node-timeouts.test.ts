@@ -113,7 +113,7 @@ describe('the time-out of the oldest submission', () => {
     const { cs_flags } = TWO_SECONDS;
     const late = card.block(0, 0, { cs_flags: cs_flags | HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT, timeout: 2 });
     const next = card.block(64, 1, { cs_flags: cs_flags | HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT, timeout: 2 });
-    const last = card.block(128, 2, TWO_SECONDS);
+    const last = card.block(128, 4, TWO_SECONDS);
     card.clock.advance(2e9);
     expect([event.tryRead(), events(), timedOut()]).toEqual([1, HL_NOTIFIER_EVENT.CS_TIMEOUT, late]);
     card.clock.advance(60e9);

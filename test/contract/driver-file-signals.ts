@@ -55,7 +55,7 @@ export function signalCases(asic: PacketAsic, makeNode: () => DriverNode): void 
     /** Blocks a queue until {@link raise}. */
     const block = (queue: number) => fixture.client.submit([fixture.chunk(queue, fence)]).out.seq;
     const raise = (queue: number) => {
-      fixture.run(queue + 1, (words) => writeMsgLong(words, 0, msgLongCtl(), 1, ...halves(fenceOf(queue))));
+      fixture.run(1, (words) => writeMsgLong(words, 0, msgLongCtl(), 1, ...halves(fenceOf(queue))));
     };
 
     it('signals and waits between queues', () => {

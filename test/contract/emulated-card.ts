@@ -81,11 +81,16 @@ export class EmulatedCard {
     return this.client.submit([{ queue: 0, cb, byteLength, flags: 0 }, ...more], values).out.seq;
   }
 
-  /** Continues one blocked command buffer of a stream of the first queue, with packets at `offset`. */
-  raise(offset: number, stream = 0): void {
-    const { profile } = this.node.config;
-    const fence = profile.cfg.start + BigInt(profile.fences[0]!.fence0 + 4 * stream);
-    writeMsgLong(this.words(offset), 0, msgLongCtl(), 1, ...halves(fence));
+  /** The address of the fence that {@link block} waits for. */
+  fenceOf(queue: number): bigint {
+    const { cfg, fences, queues } = this.node.config.profile;
+    const { firstOfQman, stream } = queues[queue]!;
+    return cfg.start + BigInt(fences.find(({ firstQueue }) => firstQueue === firstOfQman)!.fence0 + 4 * stream);
+  }
+
+  /** Continues one blocked command buffer of a queue, with packets at `offset`. */
+  raise(offset: number, queue = 0): void {
+    writeMsgLong(this.words(offset), 0, msgLongCtl(), 1, ...halves(this.fenceOf(queue)));
     this.submit(offset, 16, 8);
   }
 

@@ -18,7 +18,7 @@ function countOf(queues: readonly QueueEntry[], key: 'kind' | 'engine'): Record<
 describe.each([
   ['gaudi', GAUDI_QUEUES, GAUDI_QUEUE_COUNT],
   ['gaudi2', GAUDI2_QUEUES, GAUDI2_QUEUE_COUNT],
-] as const)('queues of %s', (_asic, queues, count) => {
+] as const)('queues of %s', (asic, queues, count) => {
   it('are numbered by their index, with distinct names', () => {
     expect(queues.length).toBe(count);
     expect(queues.map((queue) => queue.id)).toEqual([...queues.keys()]);
@@ -30,9 +30,12 @@ describe.each([
     for (const queue of queues) expect(queue.stream).toBeLessThan(4);
   });
 
-  it('keep the CPU queue and the NIC queues from users', () => {
+  it('keep the CPU queue, the NIC queues and most streams of PDMAs from users', () => {
     const refused = queues.filter((queue) => !queue.userUsable);
-    expect(new Set(refused.map((queue) => queue.engine))).toEqual(new Set(['cpu', 'nic']));
+    const engines = new Set(refused.map((queue) => queue.engine));
+    expect(engines).toEqual(new Set(asic === 'gaudi' ? ['cpu', 'nic'] : ['cpu', 'nic', 'pdma']));
+    const usable = queues.filter(({ engine, userUsable }) => engine === 'pdma' && userUsable);
+    expect(usable.map(({ name }) => name)).toEqual(asic === 'gaudi' ? [] : ['PDMA_0_0', 'PDMA_0_1', 'PDMA_1_0']);
   });
 });
 

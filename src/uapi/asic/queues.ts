@@ -30,7 +30,10 @@ export interface QueueEntry {
   readonly stream: number;
   /** Id of the queue of stream 0 of the same QMAN. */
   readonly firstOfQman: number;
-  /** Whether a submission may name the queue at all: false for the CPU queue, and for NIC queues, which need the NIC driver. */
+  /**
+   * Whether the driver takes submissions to the queue: false for the CPU queue, for NIC queues, which need the NIC driver, and for all streams of the PDMAs of
+   * gaudi2 but PDMA_0_0, PDMA_0_1 and PDMA_1_0 (gaudi2_is_queue_enabled of gaudi2.c, the same in Linux 6.1 and 6.12).
+   */
   readonly userUsable: boolean;
   /** Entries of the queue; a power of two. */
   readonly length: number;
@@ -91,11 +94,12 @@ interface QmanGroup {
   readonly firstIndex?: number;
   readonly dcore?: number;
   readonly length?: number;
-  readonly userUsable?: boolean;
+  /** Number of streams that take submissions, from stream 0 on; omitted for all of them. */
+  readonly usableStreams?: number;
   readonly streamMaster?: boolean;
 }
 
-const CPU_GROUP: QmanGroup = { prefix: 'CPU_PQ', engine: 'cpu', kind: 'cpu', count: 1, userUsable: false };
+const CPU_GROUP: QmanGroup = { prefix: 'CPU_PQ', engine: 'cpu', kind: 'cpu', count: 1, usableStreams: 0 };
 
 /** Groups in the order of their ids; DMA_0 and DMA_1 are the stream masters. */
 const GAUDI_GROUPS: readonly QmanGroup[] = [
@@ -104,17 +108,18 @@ const GAUDI_GROUPS: readonly QmanGroup[] = [
   { prefix: 'DMA', engine: 'dma', kind: 'internal', count: 6, firstIndex: 2 },
   { prefix: 'MME', engine: 'mme', kind: 'internal', count: 2, length: GAUDI_COMPUTE_QUEUE_LENGTH },
   { prefix: 'TPC', engine: 'tpc', kind: 'internal', count: 8, length: GAUDI_COMPUTE_QUEUE_LENGTH },
-  { prefix: 'NIC', engine: 'nic', kind: 'internal', count: 10, userUsable: false },
+  { prefix: 'NIC', engine: 'nic', kind: 'internal', count: 10, usableStreams: 0 },
 ];
 
 const GAUDI2_GROUPS: readonly QmanGroup[] = [
-  { prefix: 'PDMA', engine: 'pdma', kind: 'hw', count: 2 },
+  { prefix: 'PDMA', engine: 'pdma', kind: 'hw', count: 1, usableStreams: 2 },
+  { prefix: 'PDMA', engine: 'pdma', kind: 'hw', count: 1, firstIndex: 1, usableStreams: 1 },
   ...[0, 1, 2, 3].flatMap((dcore): QmanGroup[] => [
     { prefix: `DCORE${dcore}_EDMA`, engine: 'edma', kind: 'hw', count: 2, dcore },
     { prefix: `DCORE${dcore}_MME`, engine: 'mme', kind: 'hw', count: 1, dcore },
     { prefix: `DCORE${dcore}_TPC`, engine: 'tpc', kind: 'hw', count: dcore === 0 ? 7 : 6, dcore },
   ]),
-  { prefix: 'NIC', engine: 'nic', kind: 'hw', count: 24, userUsable: false },
+  { prefix: 'NIC', engine: 'nic', kind: 'hw', count: 24, usableStreams: 0 },
   { prefix: 'ROT', engine: 'rotator', kind: 'hw', count: 2 },
   CPU_GROUP,
 ];
@@ -140,7 +145,7 @@ function pushQman(queues: QueueEntry[], group: QmanGroup, engineIndex: number): 
       dcore: group.dcore ?? -1,
       stream,
       firstOfQman,
-      userUsable: group.userUsable ?? true,
+      userUsable: stream < (group.usableStreams ?? STREAMS_PER_QMAN),
       length: group.length ?? QUEUE_LENGTH,
       streamMaster: group.streamMaster ?? false,
     });

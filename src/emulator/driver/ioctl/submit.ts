@@ -249,17 +249,21 @@ function invalid(counters: CsCounters): number {
   return Errno.EINVAL;
 }
 
-/** Checks one chunk and appends it to the list; 0 or an errno. */
+/** Checks one chunk and appends it to the list; 0 or an errno. A queue that is not enabled is found when its command buffer is parsed (cs_parser of the ASIC, Linux 6.12). */
 function checkChunk(context: Context, words: Uint32Array, at: number): number {
   const { card, counters } = context;
   const queue = card.profile.queues[words[at + CHUNK.queue_index]!];
-  if (queue === undefined || !queue.userUsable) return invalid(counters);
+  if (queue === undefined || queue.kind === 'cpu') return invalid(counters);
+  const userCb = (words[at + CHUNK.cs_chunk_flags]! & HL_CS_CHUNK_FLAGS.USER_ALLOC_CB) !== 0;
+  if (queue.kind === 'hw' && !userCb) return invalid(counters);
+  if (!queue.userUsable) {
+    counters.parsing += 1;
+    return Errno.EINVAL;
+  }
   const chunk = context.chunks.next(context.device.stream(queue.id));
   chunk.byteLength = words[at + CHUNK.cb_size]!;
   const low = words[at + CHUNK.cb_handle]! | 0;
   const high = words[at + CHUNK.cb_handle + 1]! | 0;
-  const userCb = (words[at + CHUNK.cs_chunk_flags]! & HL_CS_CHUNK_FLAGS.USER_ALLOC_CB) !== 0;
-  if (queue.kind === 'hw' && !userCb) return invalid(counters);
   return queue.kind === 'external'
     ? resolveKernelBuffer(context, chunk, low, high)
     : resolveUserBuffer(context, chunk, low, high);

@@ -32,18 +32,19 @@ const LOAD_AND_EXE_SCALARS = 1;
 
 /**
  * Parses `byteLength` bytes of packets.
- * @returns 0, EINVAL for an unknown packet or one that extends past the end, EPERM for a privileged one
+ * @returns 0, EINVAL for an unknown packet or one that extends past the end, EPERM for a privileged one that does not
  */
 export function parseExternalBuffer(memory: PhysicalMemory, byteLength: number): number {
   const { words } = memory.window(0);
   for (let offset = 0; offset < byteLength; ) {
     const index = windowIndex(offset) >>> 2;
     const opcode = packetOpcode(words[index + 1]!);
-    if (PRIVILEGED.has(opcode)) return Errno.EPERM;
-    if (!ACCEPTED.has(opcode)) return Errno.EINVAL;
-    if (opcode === PacketOpcode.LOAD_AND_EXE && (words[index]! & LOAD_AND_EXE_SCALARS) !== 0) return Errno.EPERM;
+    const isPrivileged = PRIVILEGED.has(opcode);
+    if (!isPrivileged && !ACCEPTED.has(opcode)) return Errno.EINVAL;
     offset += packetBytes(opcode);
     if (offset > byteLength) return Errno.EINVAL;
+    const loadsScalars = opcode === PacketOpcode.LOAD_AND_EXE && (words[index]! & LOAD_AND_EXE_SCALARS) !== 0;
+    if (isPrivileged || loadsScalars) return Errno.EPERM;
   }
   return 0;
 }
