@@ -131,7 +131,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('faults of %s', (asic) => {
   it('are delivered to every subscriber and to receive, although the queues read them', async () => {
     const bench = setUp(asic);
     const { device } = bench;
-    const faults = HL_NOTIFIER_EVENT.PAGE_FAULT | HL_NOTIFIER_EVENT.RAZWI;
+    const faults = HL_NOTIFIER_EVENT.PAGE_FAULT | HL_NOTIFIER_EVENT.RAZWI | HL_NOTIFIER_EVENT.USER_ENGINE_ERR;
     for (let round = 1; round <= ROUNDS; round++) {
       const masks: number[] = [];
       let subscriptions: EventSubscription[] = [];

@@ -164,7 +164,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('HBM of another context on %s', (asi
 
   it('that its owner revokes fails with a typed error, and can be unmapped', async () => {
     const node = fixture.node({ asic });
-    fixture.allow(/reports razwi, page_fault/);
+    fixture.allow(/reports user_engine_err, razwi, page_fault/);
     const [from, here] = [await owner(node), await onCard(node, 0)];
     const memory = mapped(here, from);
     const rkey = rkeyOf(here, memory);

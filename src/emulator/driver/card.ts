@@ -25,7 +25,7 @@ import type { CardPort, OpenRecord } from './base/card-port.ts';
 import { CsCounters } from './base/cs-counters.ts';
 import type { DmabufRegistry } from './base/dmabuf.ts';
 import { ErrorRecords, type FaultReporter } from './base/error-records.ts';
-import { isFatalEvent } from './base/hardware-events.ts';
+import { severityOf } from './base/hardware-events.ts';
 import type { Notifier } from './base/notifier.ts';
 import type { UserMapping } from './base/user-mapping.ts';
 import { Waiters } from './base/waiters.ts';
@@ -161,8 +161,8 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     return totals;
   }
 
-  userMappings(): readonly UserMapping[] {
-    return this.#file?.context.mappings() ?? [];
+  userMappings(address: bigint): readonly UserMapping[] {
+    return this.#file?.context.mappingsBeside(address) ?? [];
   }
 
   /**
@@ -266,16 +266,18 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   loseHeartbeat(): void {
     this.#heartbeat ??= this.config.clock.setTimer(HEARTBEAT_NS, () => {
       this.#heartbeat = undefined;
-      this.hardReset('device heartbeat failed', HL_NOTIFIER_EVENT.DEVICE_UNAVAILABLE);
+      this.hardReset('device heartbeat failed', HL_NOTIFIER_EVENT.DEVICE_UNAVAILABLE | this.records.heartbeatLost());
     });
   }
 
-  /** An event that the hardware reports: it is counted, and a fatal one resets the card. */
+  /** An event that the hardware reports: it is counted, the user is notified of an error, and a fatal one resets the card. */
   hardwareEvent(event: number): void {
     if (event >= this.profile.numOfEvents) return;
     for (const counts of [this.eventCounts, this.eventTotals]) counts.set(event, (counts.get(event) ?? 0) + 1);
-    if (!isFatalEvent(this.profile.name, event)) return;
-    this.hardReset(`hardware event ${event}`, HL_NOTIFIER_EVENT.GENERAL_HW_ERR);
+    const severity = severityOf(this.profile.name, event);
+    if (severity === 'fatal') {
+      this.hardReset(`hardware event ${event}`, HL_NOTIFIER_EVENT.GENERAL_HW_ERR | this.records.hardwareError(event));
+    } else if (severity === 'corrected') this.notify(HL_NOTIFIER_EVENT.GENERAL_HW_ERR);
   }
 
   commandBuffers(): ReturnType<DebugFsCard['commandBuffers']> {

@@ -75,6 +75,12 @@ describe('the suspects of a fault', () => {
     ],
     ['none of another engine', fault(UNDEFINED_OPCODE, { undefinedOpcode: undefinedOpcode(3) }), OWN, []],
     [
+      'of the engine with an undefined opcode, which is also an error of the engine',
+      fault(UNDEFINED_OPCODE | USER_ENGINE_ERR, { undefinedOpcode: undefinedOpcode(GET_ENGINE) }),
+      OWN,
+      [GET],
+    ],
+    [
       'of the engine with an error',
       fault(USER_ENGINE_ERR, { engineErr: { timestamp, engineId: PUT_ENGINE, errorCount: 1, pad: 0 } }),
       OWN,

@@ -56,7 +56,12 @@ export function suspectsOf(
     flights.filter(({ engineId }) => ids.includes(engineId)).flatMap(({ requests }) => requests);
   const { pageFault, razwi, undefinedOpcode, engineErr } = fault;
   const isOne = fault.signals === 1;
-  if (isOne && data === HL_NOTIFIER_EVENT.UNDEFINED_OPCODE && undefinedOpcode !== undefined) {
+  // An undefined opcode is also an error of its engine (gaudi_handle_eqe and gaudi2_handle_eqe, Linux 6.12).
+  if (
+    isOne &&
+    (data & ~HL_NOTIFIER_EVENT.USER_ENGINE_ERR) === HL_NOTIFIER_EVENT.UNDEFINED_OPCODE &&
+    undefinedOpcode !== undefined
+  ) {
     return ofEngines([undefinedOpcode.engineId]);
   }
   if (isOne && data === HL_NOTIFIER_EVENT.USER_ENGINE_ERR && engineErr !== undefined) {

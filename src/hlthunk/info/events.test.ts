@@ -56,15 +56,17 @@ describe('events', () => {
     const lines = (): string[] =>
       fixture.log.records.map(({ message }) => message).filter((message) => message.includes('page_fault'));
     for (let i = 0; i < 1000; i++) fault();
-    expect(lines()).toEqual([expect.stringMatching(/reports razwi, page_fault; page fault at 0xfff0700000000000/)]);
+    expect(lines()).toEqual([
+      expect.stringMatching(/reports user_engine_err, razwi, page_fault; page fault at 0xfff0700000000000/),
+    ]);
     expect(device.events.lastFault).toMatchObject({ sequence: 1000, pageFault: undefined });
     clock.advance(WINDOW_NS);
     fault();
     fault();
-    const left = /^(999|1) more reports of card 0 .*\(razwi, page_fault\) were left out$/;
+    const left = /^(999|1) more reports of card 0 .*\(user_engine_err, razwi, page_fault\) were left out$/;
     expect(lines().slice(1)).toEqual([
       expect.stringMatching(left),
-      expect.stringMatching(/reports razwi, page_fault$/),
+      expect.stringMatching(/reports user_engine_err, razwi, page_fault$/),
     ]);
     device.close();
     expect(lines().slice(3)).toEqual([expect.stringMatching(left)]);

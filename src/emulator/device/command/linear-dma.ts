@@ -75,7 +75,7 @@ export class LinearDma {
       return this.#byPieces(stream, job, words, index);
     }
     if (source.isHost && map.memory.isHost) {
-      this.#access.faults.razwi(stream, words[index + 5]!, words[index + 4]!);
+      this.#access.faults.razwi(stream, words[index + 5]!, words[index + 4]!, true);
       return 'next';
     }
     const target = map.memory;
@@ -162,9 +162,9 @@ export class LinearDma {
       this.#sourceSpace = map.memory.space;
       available = Math.min(available, map.available);
     }
-    if (!this.#access.reach(stream, words[index + 5]!, words[index + 4]!, done)) return 0;
+    if (!this.#access.reachToWrite(stream, words[index + 5]!, words[index + 4]!, done)) return 0;
     if (fromHost && map.memory.isHost) {
-      this.#access.faults.razwi(stream, words[index + 5]!, words[index + 4]!);
+      this.#access.faults.razwi(stream, words[index + 5]!, words[index + 4]!, true);
       return 0;
     }
     this.#destination = map.memory.address + map.offset;

@@ -188,7 +188,7 @@ export class PacketExecutor {
     const target = map.decode(high, low);
     if (target === Target.REGISTER) return this.#register(stream, map.offset, value);
     if (target === Target.UNMAPPED || map.available < 4) {
-      access.faults.pageFault(stream, high, low);
+      access.faults.pageFault(stream, high, low, true);
       return 'next';
     }
     if (stream.drained) {

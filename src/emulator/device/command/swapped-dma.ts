@@ -73,7 +73,7 @@ export class SwappedDma {
     }
     reverseElements(scratch.u8, byteLength, elementBytes);
     for (let written = 0; written < byteLength; ) {
-      if (!access.reach(stream, words[index + 5]!, words[index + 4]!, done + written)) return false;
+      if (!access.reachToWrite(stream, words[index + 5]!, words[index + 4]!, done + written)) return false;
       const piece = Math.min(byteLength - written, map.available);
       storeBytes(map.memory, map.offset, scratch.address + written, piece);
       traffic.copied(source, map.memory, piece, done + written === 0);

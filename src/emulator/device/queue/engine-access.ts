@@ -9,9 +9,9 @@ import type { Stream } from './stream.ts';
 /** Faults that the device reports to the driver. */
 export interface FaultListener {
   /** An engine accessed an address without translation. The packet moved nothing. */
-  pageFault(stream: Stream, high: number, low: number): void;
+  pageFault(stream: Stream, high: number, low: number, writes: boolean): void;
   /** A packet requested an access that the hardware does not support: host to host, or data to registers. */
-  razwi(stream: Stream, high: number, low: number): void;
+  razwi(stream: Stream, high: number, low: number, writes: boolean): void;
   /** A packet with an opcode that is unknown or not executed by this device model: the stream has stopped. */
   undefinedOpcode(stream: Stream, opcode: number): void;
 }
@@ -28,17 +28,25 @@ export class EngineAccess {
   }
 
   /**
-   * Decodes the address, given as 32-bit halves plus `bytes`, which must be memory; reports a fault otherwise.
+   * Decodes the address to read, given as 32-bit halves plus `bytes`, which must be memory; reports a fault otherwise.
    * @returns whether {@link map} holds memory
    */
   reach(stream: Stream, high: number, low: number, bytes: number): boolean {
     const sum = (low >>> 0) + bytes;
     // Small integers of V8: passing them on allocates nothing.
-    const carried = ((high >>> 0) + highOf(sum)) | 0;
-    const rest = sum | 0;
-    const target = this.map.decode(carried, rest);
-    if (target === Target.UNMAPPED) this.faults.pageFault(stream, carried, rest);
-    else if (target === Target.REGISTER) this.faults.razwi(stream, carried, rest);
+    return this.#decode(stream, ((high >>> 0) + highOf(sum)) | 0, sum | 0, false);
+  }
+
+  /** {@link reach} of an address to write. */
+  reachToWrite(stream: Stream, high: number, low: number, bytes: number): boolean {
+    const sum = (low >>> 0) + bytes;
+    return this.#decode(stream, ((high >>> 0) + highOf(sum)) | 0, sum | 0, true);
+  }
+
+  #decode(stream: Stream, high: number, low: number, writes: boolean): boolean {
+    const target = this.map.decode(high, low);
+    if (target === Target.UNMAPPED) this.faults.pageFault(stream, high, low, writes);
+    else if (target === Target.REGISTER) this.faults.razwi(stream, high, low, writes);
     return target === Target.MEMORY;
   }
 }

@@ -1,9 +1,19 @@
 /**
  * Fault records of a card for INFO (struct hl_error_info): the first of each kind since the card was opened. It notifies users
  * by their event fds; resets are decided elsewhere.
+ *
+ * Source: gaudi_handle_eqe of gaudi.c, gaudi2_handle_eqe of gaudi2.c, and device.c, Linux 6.12. Every fault of an engine is a USER_ENGINE_ERR, too. On gaudi an
+ * error of a queue or of the address decoder is also a DEVICE_RESET, which no reset follows.
  */
 
-import { type AsicProfile, engineIdOf, HL_NOTIFIER_EVENT, HL_RAZWI } from '../../../uapi/index.ts';
+import {
+  type AsicProfile,
+  engineIdOf,
+  HL_INFO_FW_ERR_TYPE,
+  HL_NOTIFIER_EVENT,
+  HL_RAZWI,
+  STREAMS_PER_QMAN,
+} from '../../../uapi/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { joinBig } from '../../../ucs/type/int64.ts';
 import type { FaultListener } from '../../device/queue/engine-access.ts';
@@ -14,8 +24,8 @@ import type { UserMapping } from './user-mapping.ts';
 export interface FaultReporter {
   readonly profile: AsicProfile;
   readonly config: { readonly clock: Clock };
-  /** The current mappings. */
-  userMappings(): readonly UserMapping[];
+  /** The current mappings in the MMU that translates an address: that of device memory, or that of host memory. */
+  userMappings(address: bigint): readonly UserMapping[];
   /** Notifies registered users of events (bits of HL_NOTIFIER_EVENT). */
   notify(events: number): void;
 }
@@ -45,11 +55,34 @@ export interface UndefinedOpcodeRecord {
   readonly opcode: number;
 }
 
+/** Errors of an engine that the driver of gaudi2 counts (hl_capture_engine_err). */
+export interface EngineErrorRecord {
+  readonly timestampNs: number;
+  /** {@link NO_ENGINE} for the MMU and the address decoder. */
+  readonly engineId: number;
+}
+
+/** A fatal event of the hardware (hl_capture_hw_err). */
+export interface HardwareErrorRecord {
+  readonly timestampNs: number;
+  readonly event: number;
+}
+
+/** The firmware does not answer any more (hl_capture_fw_err). */
+export interface FirmwareErrorRecord {
+  readonly timestampNs: number;
+  /** One of HL_INFO_FW_ERR_TYPE. */
+  readonly type: number;
+}
+
 /** A submission that timed out. */
 export interface CsTimeoutRecord {
   readonly timestampNs: number;
   readonly seq: number;
 }
+
+/** Engine id of an event that is not of an engine (event_id_to_engine_id of gaudi2.c). */
+const NO_ENGINE = 0xffff;
 
 /** The fault records of one card. */
 export class ErrorRecords implements FaultListener {
@@ -58,6 +91,9 @@ export class ErrorRecords implements FaultListener {
   #razwi: RazwiRecord | undefined;
   #undefinedOpcode: UndefinedOpcodeRecord | undefined;
   #csTimeout: CsTimeoutRecord | undefined;
+  #engineError: EngineErrorRecord | undefined;
+  #hardwareError: HardwareErrorRecord | undefined;
+  #firmwareError: FirmwareErrorRecord | undefined;
 
   constructor(card: FaultReporter) {
     this.#card = card;
@@ -79,23 +115,37 @@ export class ErrorRecords implements FaultListener {
     return this.#csTimeout;
   }
 
+  get lastEngineError(): EngineErrorRecord | undefined {
+    return this.#engineError;
+  }
+
+  get lastHardwareError(): HardwareErrorRecord | undefined {
+    return this.#hardwareError;
+  }
+
+  get lastFirmwareError(): FirmwareErrorRecord | undefined {
+    return this.#firmwareError;
+  }
+
   /** Records an access without translation: a page fault of the memory management unit, and a RAZWI because no device responded. */
-  pageFault(stream: Stream, high: number, low: number): void {
+  pageFault(stream: Stream, high: number, low: number, writes: boolean): void {
     const address = joinBig(low, high);
     this.#pageFault ??= {
       timestampNs: this.#now(),
       address,
       engineId: this.#engineId(stream),
-      mappings: this.#card.userMappings(),
+      mappings: this.#card.userMappings(address),
     };
-    this.#recordRazwi(stream, address, HL_RAZWI.HBW | HL_RAZWI.ADDR_DEC);
-    this.#card.notify(HL_NOTIFIER_EVENT.PAGE_FAULT | HL_NOTIFIER_EVENT.RAZWI);
+    this.#recordRazwi(stream, address, writes);
+    this.#recordEngineError(NO_ENGINE);
+    this.#card.notify(HL_NOTIFIER_EVENT.PAGE_FAULT | HL_NOTIFIER_EVENT.RAZWI | HL_NOTIFIER_EVENT.USER_ENGINE_ERR);
   }
 
   /** Records an access that the hardware rejects. */
-  razwi(stream: Stream, high: number, low: number): void {
-    this.#recordRazwi(stream, joinBig(low, high), HL_RAZWI.HBW | HL_RAZWI.RR);
-    this.#card.notify(HL_NOTIFIER_EVENT.RAZWI);
+  razwi(stream: Stream, high: number, low: number, writes: boolean): void {
+    this.#recordRazwi(stream, joinBig(low, high), writes);
+    this.#recordEngineError(NO_ENGINE);
+    this.#notifyEngineError(HL_NOTIFIER_EVENT.RAZWI);
   }
 
   /** Records a packet that stopped its stream. */
@@ -103,10 +153,24 @@ export class ErrorRecords implements FaultListener {
     this.#undefinedOpcode ??= {
       timestampNs: this.#now(),
       engineId: this.#engineId(stream),
-      streamId: this.#card.profile.queues[stream.queueId]!.stream,
+      // The lower command processor of a queue manager counts as the stream behind the last one.
+      streamId: stream.lower === undefined ? STREAMS_PER_QMAN : this.#card.profile.queues[stream.queueId]!.stream,
       opcode,
     };
-    this.#card.notify(HL_NOTIFIER_EVENT.UNDEFINED_OPCODE);
+    this.#recordEngineError(this.#engineId(stream));
+    this.#notifyEngineError(HL_NOTIFIER_EVENT.UNDEFINED_OPCODE);
+  }
+
+  /** Records a fatal event of the hardware (hl_handle_critical_hw_err). Returns the events of which the caller notifies. */
+  hardwareError(event: number): number {
+    this.#hardwareError ??= { timestampNs: this.#now(), event };
+    return HL_NOTIFIER_EVENT.CRITICL_HW_ERR;
+  }
+
+  /** Records that the firmware does not answer (hl_handle_fw_err). Returns the events of which the caller notifies. */
+  heartbeatLost(): number {
+    this.#firmwareError ??= { timestampNs: this.#now(), type: HL_INFO_FW_ERR_TYPE.HEARTBEAT };
+    return HL_NOTIFIER_EVENT.CRITICL_FW_ERR;
   }
 
   /** Records the time-out of a submission. Returns whether it is the first, of which the caller notifies. */
@@ -122,10 +186,29 @@ export class ErrorRecords implements FaultListener {
     this.#razwi = undefined;
     this.#undefinedOpcode = undefined;
     this.#csTimeout = undefined;
+    this.#engineError = undefined;
+    this.#hardwareError = undefined;
+    this.#firmwareError = undefined;
   }
 
-  #recordRazwi(stream: Stream, address: bigint, flags: number): void {
+  /** The drivers report the direction, and that of gaudi2 the fabric: hl_handle_razwi has no other callers. */
+  #recordRazwi(stream: Stream, address: bigint, writes: boolean): void {
+    const direction = writes ? HL_RAZWI.WRITE : HL_RAZWI.READ;
+    const flags = this.#isGaudi ? direction : direction | HL_RAZWI.HBW;
     this.#razwi ??= { timestampNs: this.#now(), address, engineId: this.#engineId(stream), flags };
+  }
+
+  #recordEngineError(engineId: number): void {
+    if (!this.#isGaudi) this.#engineError ??= { timestampNs: this.#now(), engineId };
+  }
+
+  #notifyEngineError(events: number): void {
+    const reset = this.#isGaudi ? HL_NOTIFIER_EVENT.DEVICE_RESET : 0;
+    this.#card.notify(events | HL_NOTIFIER_EVENT.USER_ENGINE_ERR | reset);
+  }
+
+  get #isGaudi(): boolean {
+    return this.#card.profile.name === 'gaudi';
   }
 
   #engineId(stream: Stream): number {

@@ -13,10 +13,16 @@ export const HARDWARE_EVENT_REGISTER: Readonly<Record<AsicName, bigint | undefin
   gaudi3: undefined,
 };
 
-/** Uncorrectable ECC errors of the eight TPCs of gaudi (GAUDI_EVENT_TPC0_DERR to TPC7_DERR); TPC0_SERR to TPC7_SERR, before them, are correctable. */
+/** ECC errors of the eight TPCs of gaudi: those that were corrected (GAUDI_EVENT_TPC0_SERR to TPC7_SERR), and those that were not (TPC0_DERR to TPC7_DERR). */
+const GAUDI_TPC_SERR = { first: 38, end: 46 } as const;
 const GAUDI_TPC_DERR = { first: 46, end: 54 } as const;
 
-/** Whether the driver resets the card after an event. */
-export function isFatalEvent(asic: AsicName, event: number): boolean {
-  return asic === 'gaudi' && event >= GAUDI_TPC_DERR.first && event < GAUDI_TPC_DERR.end;
+/** How the driver treats an event: it resets the card, notifies of an error of the hardware, or counts only. */
+export type EventSeverity = 'fatal' | 'corrected' | 'none';
+
+/** The severity of an event. */
+export function severityOf(asic: AsicName, event: number): EventSeverity {
+  if (asic !== 'gaudi') return 'none';
+  if (event >= GAUDI_TPC_DERR.first && event < GAUDI_TPC_DERR.end) return 'fatal';
+  return event >= GAUDI_TPC_SERR.first && event < GAUDI_TPC_SERR.end ? 'corrected' : 'none';
 }

@@ -81,9 +81,16 @@ export class Context {
     return this.deviceMemory.hasLiveExports || this.buffers.hasMappedBuffers || this.submissions.hasActive;
   }
 
-  /** All mappings in the address space of the card. */
-  mappings(): readonly UserMapping[] {
-    return [...this.hostMappings.list(), ...this.deviceMemory.list(), ...this.imports.list()];
+  /**
+   * The mappings in the MMU that translates an address: that of device memory, or that of host memory for all other addresses
+   * (hl_capture_user_mappings, Linux 6.12).
+   */
+  mappingsBeside(address: bigint): readonly UserMapping[] {
+    const { dram } = this.va;
+    const isDevice = (other: bigint): boolean =>
+      dram !== undefined && other >= dram.base && other < dram.base + BigInt(dram.byteLength);
+    const all = [...this.hostMappings.list(), ...this.deviceMemory.list(), ...this.imports.list()];
+    return all.filter((mapping) => isDevice(mapping.address) === isDevice(address));
   }
 
   /** Removes the device address of a command buffer after its last reference (hl_cb_mmap_mem_release, Linux 6.12). */

@@ -6,6 +6,9 @@ import { Errno } from '../../../sys/index.ts';
 import {
   HL_INFO_ARGS,
   HL_INFO_CS_TIMEOUT_EVENT,
+  HL_INFO_ENGINE_ERR_EVENT,
+  HL_INFO_FW_ERR_EVENT,
+  HL_INFO_HW_ERR_EVENT,
   HL_INFO_LAST_ERR_OPEN_DEV_TIME,
   HL_INFO_OP,
   HL_INFO_RAZWI_EVENT,
@@ -74,6 +77,25 @@ function userMappings({ card, words, returnSize }: InfoRequest): Uint8Array | nu
   return bytes;
 }
 
+function engineError({ card }: InfoRequest): Uint8Array | number {
+  const record = card.records.lastEngineError;
+  if (record === undefined) return 0;
+  const timestamp = BigInt(record.timestampNs);
+  return encode(HL_INFO_ENGINE_ERR_EVENT, { timestamp, engine_id: record.engineId, error_count: 1 });
+}
+
+function hardwareError({ card }: InfoRequest): Uint8Array | number {
+  const record = card.records.lastHardwareError;
+  if (record === undefined) return 0;
+  return encode(HL_INFO_HW_ERR_EVENT, { timestamp: BigInt(record.timestampNs), event_id: record.event });
+}
+
+function firmwareError({ card }: InfoRequest): Uint8Array | number {
+  const record = card.records.lastFirmwareError;
+  if (record === undefined) return 0;
+  return encode(HL_INFO_FW_ERR_EVENT, { timestamp: BigInt(record.timestampNs), err_type: record.type });
+}
+
 function registerEventFd({ notifier, words }: InfoRequest): number {
   return notifier!.register(words[ARGS.eventfd]! | 0);
 }
@@ -100,8 +122,8 @@ export const EVENT_OPS: InfoOps = [
   [HL_INFO_OP.REGISTER_EVENTFD, withoutData(false, registerEventFd)],
   [HL_INFO_OP.UNREGISTER_EVENTFD, withoutData(true, unregisterEventFd)],
   [HL_INFO_OP.GET_EVENTS, always(getEvents)],
-  // The emulated hardware and firmware report no errors of their own: nothing is recorded.
-  [HL_INFO_OP.HW_ERR_EVENT, always(() => 0)],
-  [HL_INFO_OP.FW_ERR_EVENT, always(() => 0)],
-  [HL_INFO_OP.USER_ENGINE_ERR_EVENT, always(() => 0)],
+  // Without a record nothing is written (habanalabs_ioctl.c, Linux 6.12).
+  [HL_INFO_OP.HW_ERR_EVENT, always(hardwareError)],
+  [HL_INFO_OP.FW_ERR_EVENT, always(firmwareError)],
+  [HL_INFO_OP.USER_ENGINE_ERR_EVENT, always(engineError)],
 ];
