@@ -51,6 +51,17 @@ describe('an emulated node', () => {
     });
   }
 
+  it.each([
+    ['gaudi', 0xffff],
+    ['gaudi2', 46],
+  ] as const)('names the interrupt of the TPCs of %s', (asic, tpc_interrupt_id) => {
+    const node = createEmulatedNode({ asic, cards: 1, dmaThreads: 0 });
+    const client = new DriverClient(node.open(0));
+    expect(client.info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO).out).toMatchObject({ tpc_interrupt_id });
+    client.close();
+    node.close();
+  });
+
   it('releases everything of a closed file', () => {
     const node = createEmulatedNode({ cards: 1, dmaThreads: 0 });
     const card = node.card(0);

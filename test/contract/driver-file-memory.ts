@@ -208,6 +208,12 @@ function gaudi2Memory(fixture: DriverFixture, usage: () => { dram_free_mem: bigi
     expect(client.mapDevice(fixture.handle, hint).out).toBe(hint);
     expect(client.mapDevice(fixture.handle, hint + 4096n).out).not.toBe(hint + 4096n);
     expect(client.mapDevice(fixture.handle, hint, HL_MEM.FORCE_HINT)).toEqual({ result: -Errno.ENOMEM, out: 0n });
+    // A page of device memory takes one of 1 GiB of the device MMU, so that a quarter of its address space is not used (gaudi2_set_dram_properties, Linux 6.12).
+    const pages = (0x1002000000000000n - hw.dram_base_address) / 2n ** 30n;
+    const last = hw.dram_base_address + (pages - 1n) * hw.dram_page_size;
+    expect(client.mapDevice(fixture.handle, last, HL_MEM.FORCE_HINT).out).toBe(last);
+    const behind = client.mapDevice(fixture.handle, last + hw.dram_page_size, HL_MEM.FORCE_HINT);
+    expect(behind).toEqual({ result: -Errno.ENOMEM, out: 0n });
     expect(client.unmap(one)).toBe(0);
     expect(client.free(fixture.handle)).toBe(-Errno.EINVAL);
   });

@@ -15,7 +15,7 @@ import {
   SealFlag,
   unmapLarge,
 } from '../../sys/index.ts';
-import { type AsicProfile, reportedDramBase } from '../../uapi/index.ts';
+import { type AsicProfile, dmmuRange } from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { CommandProcessor } from './command/command-processor.ts';
 import type { DmaEngines } from './engine/dma-engines.ts';
@@ -265,9 +265,9 @@ export class GaudiDevice {
         new AddressRegion('host-huge', va.hostHuge.start, sized(va.hostHuge), { pageTable: this.hostHugePages }),
       );
     }
-    if (profile.capabilities.dramMmu && dram.dmmuEnd !== undefined) {
-      const start = reportedDramBase(dram, BigInt(this.hbm.byteLength));
-      regions.push(new AddressRegion('dram', start, Number(dram.dmmuEnd - start), { pageTable: this.dramPages }));
+    const dmmu = dmmuRange(dram, BigInt(this.hbm.byteLength));
+    if (dmmu !== undefined) {
+      regions.push(new AddressRegion('dram', dmmu.start, sized(dmmu), { pageTable: this.dramPages }));
     } else {
       regions.push(new AddressRegion('dram', dram.base, this.hbm.byteLength, { memory: this.hbm }));
     }

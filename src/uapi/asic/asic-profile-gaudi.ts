@@ -84,6 +84,7 @@ export const GAUDI_PROFILE: AsicProfile = {
     reservedSize: 0x20000000n,
     reportedBase: 'physicalUserBase',
     dmmuEnd: undefined,
+    dmmuPageSize: 0x200000n,
   },
   va: { host: HOST_VA, hostHuge: HOST_VA, reservedHost: [], reservedDram: [], dramHintMask: 0n },
   queues: GAUDI_QUEUES,
@@ -106,7 +107,12 @@ export const GAUDI_PROFILE: AsicProfile = {
   fenceStrides: [0, 0x14, 0x28, 0x3c],
   arbCfgFromFence0: 0x6f8,
   cpMsgBase: [E_N_SOB + MON_PAY_ADDRL_FROM_SOB, E_N_SOB, W_S_SOB + MON_PAY_ADDRL_FROM_SOB, W_S_SOB],
-  interrupts: { firstUserInterrupt: NO_USER_RESOURCE, userInterruptCount: 0, msixDoorbell: undefined },
+  interrupts: {
+    firstUserInterrupt: NO_USER_RESOURCE,
+    userInterruptCount: 0,
+    tpcInterrupt: NO_USER_RESOURCE,
+    msixDoorbell: undefined,
+  },
   engines: {
     pdmaCount: 2,
     edmaCount: 6,

@@ -74,6 +74,7 @@ export const GAUDI2_PROFILE: AsicProfile = {
     reservedSize: 0x30000000n,
     reportedBase: 'dmmuStart',
     dmmuEnd: 0x1002000000000000n,
+    dmmuPageSize: 0x40000000n,
   },
   va: {
     host: { start: 0xfff0000000000000n, end: 0xfff0800000000000n },
@@ -109,8 +110,9 @@ export const GAUDI2_PROFILE: AsicProfile = {
   fenceStrides: [0, 0x14, 0x28, 0x3c], // the driver uses FENCE2; 1 and 3 are inferred from the even spacing of gaudi
   arbCfgFromFence0: 0x214,
   cpMsgBase: [DCORE0_MON_PAY_ADDRL_0, DCORE0_SOB_OBJ_0],
-  // 128 MSI-X in Linux 6.12; Linux 6.1 uses 512 and gives the user 448 to 511.
-  interrupts: { firstUserInterrupt: 48, userInterruptCount: 64, msixDoorbell: 0x1000007ffcc17000n },
+  // 128 MSI-X in Linux 6.12; Linux 6.1 uses 512 and gives the user 448 to 511. The interrupt of the TPCs follows those of the events, the decoders, the completions
+  // and the NIC ports (enum gaudi2_irq_num).
+  interrupts: { firstUserInterrupt: 48, userInterruptCount: 64, tpcInterrupt: 46, msixDoorbell: 0x1000007ffcc17000n },
   engines: {
     pdmaCount: 2,
     edmaCount: 8,

@@ -22,6 +22,7 @@ export const GAUDI3_PROFILE: AsicProfile = {
     reservedSize: 0x2000000n, // assumed: one page
     reportedBase: 'dmmuStart',
     dmmuEnd: 0x0202000000000000n, // assumed
+    dmmuPageSize: 0x2000000n, // assumed
   },
   va: {
     host: { start: 0xfff0000000000000n, end: 0xfff0800000000000n }, // assumed
@@ -45,7 +46,12 @@ export const GAUDI3_PROFILE: AsicProfile = {
   fenceStrides: [],
   arbCfgFromFence0: 0,
   cpMsgBase: [],
-  interrupts: { firstUserInterrupt: NO_USER_RESOURCE, userInterruptCount: 0, msixDoorbell: undefined },
+  interrupts: {
+    firstUserInterrupt: NO_USER_RESOURCE,
+    userInterruptCount: 0,
+    tpcInterrupt: NO_USER_RESOURCE,
+    msixDoorbell: undefined,
+  },
   engines: {
     pdmaCount: 24, // channels: 4 groups of 6
     edmaCount: 8,

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type AddressRange, NO_USER_RESOURCE, reportedDramBase, reportedDramSize } from './asic-profile.ts';
+import { type AddressRange, dmmuRange, NO_USER_RESOURCE, reportedDramBase, reportedDramSize } from './asic-profile.ts';
 import { GAUDI_PROFILE } from './asic-profile-gaudi.ts';
 import { GAUDI2_PROFILE } from './asic-profile-gaudi2.ts';
 import { GAUDI3_PROFILE } from './asic-profile-gaudi3.ts';
@@ -21,6 +21,7 @@ describe('reported DRAM', () => {
     expect(reportedDramBase(dram, dram.size)).toBe(0x1001001800000000n);
     expect(reportedDramSize(dram, dram.size)).toBe(0x17d0000000n);
     expect(reportedDramSize(dram, dram.size)).toBe(127n * dram.pageSize);
+    expect(dmmuRange(dram, dram.size)).toEqual({ start: 0x1001001800000000n, end: 0x1001c00600000000n });
   });
 
   it('is nothing when the reserved part is all there is', () => {
@@ -54,8 +55,8 @@ describe.each(Object.values(ASIC_PROFILES).map((profile) => [profile.name, profi
         expect(contains(va.host, reserved) || contains(va.hostHuge, reserved)).toBe(true);
       }
       const { dram } = profile;
-      const dmmu = { start: reportedDramBase(dram, dram.size), end: dram.dmmuEnd ?? 0n };
-      for (const reserved of va.reservedDram) expect(contains(dmmu, reserved)).toBe(true);
+      const dmmu = dmmuRange(dram, dram.size);
+      for (const reserved of va.reservedDram) expect(contains(dmmu!, reserved)).toBe(true);
     });
 
     it('agrees with its capabilities', () => {

@@ -53,8 +53,10 @@ export interface DramProfile {
   readonly reservedSize: bigint;
   /** Which base INFO reports: the first user byte (physical), or the start of the device MMU's range behind the physical one. */
   readonly reportedBase: 'physicalUserBase' | 'dmmuStart';
-  /** End of the device MMU's range; undefined without one. */
+  /** End of the address space of the device MMU; undefined without one. {@link dmmuRange} is what the driver uses of it. */
   readonly dmmuEnd: bigint | undefined;
+  /** Page size of the device MMU. A page of device memory takes a whole one. */
+  readonly dmmuPageSize: bigint;
 }
 
 /** Ranges from which the driver takes virtual addresses. */
@@ -132,6 +134,8 @@ export interface InterruptProfile {
   /** First user interrupt; 0xFFFF for none. */
   readonly firstUserInterrupt: number;
   readonly userInterruptCount: number;
+  /** The interrupt that a TPC raises by an assertion; 0xFFFF for none. */
+  readonly tpcInterrupt: number;
   /** Device address of the MSI-X doorbell: writing n raises interrupt n. Undefined if user code has none. */
   readonly msixDoorbell: bigint | undefined;
 }
@@ -214,4 +218,14 @@ export function reportedDramBase(dram: DramProfile, size: bigint): bigint {
   if (dram.reportedBase === 'physicalUserBase') return dram.base + dram.reservedSize;
   const pages = (size + dram.pageSize - 1n) / dram.pageSize;
   return dram.base + pages * dram.pageSize;
+}
+
+/**
+ * The range of device addresses of `size` bytes of physical DRAM: as many pages of DRAM as the address space has pages of the device MMU
+ * (gaudi2_set_dram_properties, Linux 6.12). Undefined without a device MMU.
+ */
+export function dmmuRange(dram: DramProfile, size: bigint): AddressRange | undefined {
+  if (dram.dmmuEnd === undefined) return undefined;
+  const start = reportedDramBase(dram, size);
+  return { start, end: start + ((dram.dmmuEnd - start) / dram.dmmuPageSize) * dram.pageSize };
 }

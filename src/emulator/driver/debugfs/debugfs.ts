@@ -6,7 +6,7 @@
  */
 
 import { Errno } from '../../../sys/index.ts';
-import { HL_DEVICE_STATUS, type HlDeviceStatus, reportedDramBase } from '../../../uapi/index.ts';
+import { dmmuRange, HL_DEVICE_STATUS, type HlDeviceStatus } from '../../../uapi/index.ts';
 import type { CardPort } from '../base/card-port.ts';
 import { HARDWARE_EVENT_REGISTER } from '../base/hardware-events.ts';
 import { parseNumber } from '../base/kstrto.ts';
@@ -161,8 +161,7 @@ export class DebugFs {
     const { profile, device } = this.#card;
     const { dram, sram } = profile;
     const hbmBytes = BigInt(device.hbm.byteLength);
-    const start = dram.dmmuEnd === undefined ? dram.base : reportedDramBase(dram, hbmBytes);
-    const ranges = [sram, { start, end: dram.dmmuEnd ?? dram.base + hbmBytes }];
+    const ranges = [sram, dmmuRange(dram, hbmBytes) ?? { start: dram.base, end: dram.base + hbmBytes }];
     return ranges.some((range) => this.#address >= range.start && this.#address + byteLength <= range.end);
   }
 

@@ -75,6 +75,7 @@ function hwIpInfo({ card }: InfoRequest): Uint8Array {
     reserved4: reportNicPorts ? 2n ** BigInt(engines.nicCount) - 1n : 0n,
     reserved5: reportNicPorts ? engines.nicScaleOutMask : 0n,
     revision_id: PCI_REVISION,
+    tpc_interrupt_id: interrupts.tpcInterrupt,
     rotator_enabled_mask: 2 ** engines.rotatorCount - 1,
     reserved_dram_size: dram.reservedSize,
   });

@@ -5,7 +5,7 @@
  * Source: drivers/accel/habanalabs/common/memory.c, Linux 6.12.
  */
 
-import { type AddressRange, type AsicProfile, reportedDramBase } from '../../../uapi/index.ts';
+import { type AddressRange, type AsicProfile, dmmuRange } from '../../../uapi/index.ts';
 import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
 import type { GaudiDevice } from '../../device/gaudi-device.ts';
 import type { PageTable } from '../../device/memory/mmu.ts';
@@ -117,9 +117,8 @@ export class VaSpace {
       va.hostHuge.start === va.host.start
         ? this.host
         : new VaRange(va.hostHuge, HUGE_PAGE_BYTES, device.hostHugePages, va.reservedHost, faults);
-    if (!profile.capabilities.dramMmu || dram.dmmuEnd === undefined) return;
-    const start = reportedDramBase(dram, BigInt(device.hbm.byteLength));
-    const range = { start, end: dram.dmmuEnd };
+    const range = dmmuRange(dram, BigInt(device.hbm.byteLength));
+    if (range === undefined) return;
     this.dram = new VaRange(range, Number(dram.pageSize), device.dramPages, va.reservedDram, faults);
   }
 }

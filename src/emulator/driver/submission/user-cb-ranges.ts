@@ -3,7 +3,7 @@
  * Source: gaudi_parse_cb_no_ext_queue and gaudi2_validate_cb_address, drivers/accel/habanalabs, Linux 6.12.
  */
 
-import { type AddressRange, type AsicProfile, reportedDramBase } from '../../../uapi/index.ts';
+import { type AddressRange, type AsicProfile, dmmuRange } from '../../../uapi/index.ts';
 import { distanceFrom } from '../../../ucs/type/int64.ts';
 
 interface RangeWords {
@@ -21,7 +21,8 @@ export class UserCbRanges {
     const { dram, va, sram } = profile;
     const ranges: AddressRange[] = [va.host, va.hostHuge, sram];
     ranges.push({ start: dram.base + dram.reservedSize, end: dram.base + BigInt(hbmBytes) });
-    if (dram.dmmuEnd !== undefined) ranges.push({ start: reportedDramBase(dram, BigInt(hbmBytes)), end: dram.dmmuEnd });
+    const dmmu = dmmuRange(dram, BigInt(hbmBytes));
+    if (dmmu !== undefined) ranges.push(dmmu);
     this.#ranges = ranges.map(({ start, end }) => ({
       baseHigh: Number(start >> 32n),
       baseLow: Number(start & 0xffff_ffffn),
