@@ -97,6 +97,18 @@ describe.each(['gaudi', 'gaudi2'] as const)('the debugfs files of %s', (asic) =>
     expect(card.write('dma_size', '8')).toBe(-Errno.EINVAL);
   });
 
+  it('dma_size needs an engine: an idle one on gaudi, an open file on gaudi2', () => {
+    const { sram } = open().node.config.profile;
+    card.write('addr', `0x${sram.start.toString(16)}`);
+    for (const queue of [0, 4]) {
+      expect(card.write('dma_size', '8')).toBe(1);
+      card.blocked(queue);
+    }
+    expect(card.write('dma_size', '8')).toBe(asic === 'gaudi' ? -Errno.EIO : 1);
+    card.client.close();
+    expect(card.write('dma_size', '8')).toBe(asic === 'gaudi' ? 1 : -Errno.EIO);
+  });
+
   it('a write to a fence continues a queue', () => {
     const { profile } = open().node.config;
     const seq = card.blocked();

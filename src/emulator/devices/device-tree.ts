@@ -7,12 +7,7 @@ import { EMULATED_DRIVER_VERSION } from '../../driver/port.ts';
 import { Errno } from '../../sys/index.ts';
 import { PCI_VENDOR_HABANALABS } from '../../uapi/index.ts';
 import type { CardPlace } from '../config/card-places.ts';
-import {
-  CARD_ATTRIBUTES,
-  PCI_REVISION,
-  readCardAttribute,
-  writeCardAttribute,
-} from '../driver/base/card-attributes.ts';
+import { cardAttributes, PCI_REVISION, readCardAttribute, writeCardAttribute } from '../driver/base/card-attributes.ts';
 import { sensorFiles } from '../driver/base/sensors.ts';
 import type { EmulatedNode } from '../node.ts';
 
@@ -154,7 +149,7 @@ export class DeviceTree {
 
   #attributes(folder: string, minor: number): void {
     const card = this.#node.card(minor);
-    for (const { name, readable, writable } of CARD_ATTRIBUTES) {
+    for (const { name, readable, writable } of cardAttributes(card.profile.name)) {
       const read = (): string | undefined => readCardAttribute(card, name);
       const write = (text: string): number => writeCardAttribute(card, name, text);
       this.#text(`${folder}/${name}`, readable ? read : undefined, writable ? write : undefined);
@@ -188,9 +183,9 @@ export class DeviceTree {
     }
   }
 
-  #sensors(device: string, pciPath: string, { minor, busId }: CardPlace): void {
+  #sensors(device: string, pciPath: string, { minor }: CardPlace): void {
     const folder = `${device}/hwmon/hwmon${HWMON_FIRST + minor}`;
-    for (const { name, read, write } of sensorFiles(this.#node.config.profile.name, busId))
+    for (const { name, read, write } of sensorFiles(this.#node.card(minor)))
       this.#text(`${folder}/${name}`, read && (() => (this.#node.card(minor).removed ? undefined : read())), write);
     this.#link(`${folder}/device`, '../..');
     this.#link(

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { EmulatedCard } from '../../../../test/contract/emulated-card.ts';
 import { Errno, EventFd } from '../../../sys/index.ts';
 import { HL_DEVICE_STATUS, HL_INFO_CLK_RATE, HL_INFO_OP } from '../../../uapi/index.ts';
-import { CARD_ATTRIBUTES, readCardAttribute, writeCardAttribute } from './card-attributes.ts';
+import { cardAttributes, readCardAttribute, writeCardAttribute } from './card-attributes.ts';
 
 const MIB = 2 ** 20;
 
@@ -25,12 +25,13 @@ describe.each(['gaudi', 'gaudi2'] as const)('the attributes of %s', (asic) => {
   it('are those of a card for training: no inference soft reset', () => {
     const { read } = open();
     const named = ({ writable }: { readonly writable: boolean }): boolean => writable;
-    expect(CARD_ATTRIBUTES.filter(named).map(({ name }) => name)).toEqual([
-      'clk_max_freq_mhz',
-      'hard_reset',
-      'max_power',
-    ]);
-    expect(CARD_ATTRIBUTES.filter(({ readable }) => !readable).map(({ name }) => name)).toEqual(['hard_reset']);
+    const attributes = cardAttributes(asic);
+    expect(attributes.filter(named).map(({ name }) => name)).toEqual(['clk_max_freq_mhz', 'hard_reset', 'max_power']);
+    expect(attributes.filter(({ readable }) => !readable).map(({ name }) => name)).toEqual(['hard_reset']);
+    // The version of the voltage regulators has two names (gaudi_add_device_attr, hl_sysfs_add_dev_vrm_attr, Linux 6.12).
+    const [own, other] = asic === 'gaudi' ? ['infineon_ver', 'vrm_ver'] : ['vrm_ver', 'infineon_ver'];
+    expect([read(own), read(other)]).toEqual(['0x01', undefined]);
+    expect(attributes.filter(({ name }) => name === own || name === other)).toMatchObject([{ name: own }]);
     expect([read('soft_reset_cnt'), read('hard_reset'), read('toString')]).toEqual([undefined, undefined, undefined]);
   });
 

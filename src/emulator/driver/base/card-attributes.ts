@@ -34,6 +34,8 @@ interface Attribute {
   readonly write?: (card: AttributeCard, value: bigint) => void;
   /** It exists while the card is operational; else reading and writing fails with ENODEV. */
   readonly ofOperational?: boolean;
+  /** Only cards of these generations have it. */
+  readonly of?: readonly AsicName[];
 }
 
 const constant = (text: string): Attribute => ({ read: () => text });
@@ -55,6 +57,8 @@ const ATTRIBUTES: Readonly<Record<string, Attribute>> = {
   fw_os_ver: constant(FIRMWARE_VERSION),
   hard_reset: { write: (card) => card.resetNow('hard_reset was written') },
   hard_reset_cnt: { read: ({ hardResets }) => String(hardResets) },
+  // The version of the voltage regulators has another name on gaudi (gaudi_add_device_attr of gaudi.c).
+  infineon_ver: { ...constant('0x01'), of: ['gaudi'] },
   max_power: {
     read: ({ limits }) => String(limits.maxPowerUw),
     write: ({ limits }, value) => limits.setMaxPower(value),
@@ -68,19 +72,22 @@ const ATTRIBUTES: Readonly<Record<string, Attribute>> = {
   status: { read: ({ status }) => capitalized(HL_DEVICE_STATUS_TEXT.get(status) ?? 'unknown') },
   thermal_ver: constant(COMPONENT_VERSION),
   uboot_ver: constant('U-Boot gaudi-ucx-emulator 2021.04'),
-  vrm_ver: constant('0x01'),
+  vrm_ver: { ...constant('0x01'), of: ['gaudi2', 'gaudi3'] },
 };
 
-/** The names of the attributes, with what a program may do with their files. */
-export const CARD_ATTRIBUTES: readonly {
+/** The file of an attribute: its name, and what a program may do with it. */
+export interface CardAttribute {
   readonly name: string;
   readonly readable: boolean;
   readonly writable: boolean;
-}[] = Object.entries(ATTRIBUTES).map(([name, { read, write }]) => ({
-  name,
-  readable: read !== undefined,
-  writable: write !== undefined,
-}));
+}
+
+/** The attributes of a card of a generation. */
+export function cardAttributes(asic: AsicName): readonly CardAttribute[] {
+  return Object.entries(ATTRIBUTES)
+    .filter(([, { of }]) => of?.includes(asic) !== false)
+    .map(([name, { read, write }]) => ({ name, readable: read !== undefined, writable: write !== undefined }));
+}
 
 /** The text of an attribute without the trailing newline; undefined for a name that the driver does not have, and for one that cannot be read now. */
 export function readCardAttribute(card: AttributeCard, name: string): string | undefined {
@@ -101,9 +108,15 @@ export function writeCardAttribute(card: AttributeCard, name: string, text: stri
   return 0;
 }
 
-function isThere({ removed, status }: AttributeCard, { ofOperational }: Attribute): boolean {
+function isThere(card: AttributeCard, { ofOperational, of }: Attribute): boolean {
+  if (card.removed || of?.includes(card.profile.name) === false) return false;
+  return !ofOperational || isOperational(card);
+}
+
+/** Whether the firmware of a card answers (hl_device_operational of device.c). */
+export function isOperational({ removed, status }: CardPort): boolean {
   if (removed) return false;
-  return !ofOperational || status === HL_DEVICE_STATUS.OPERATIONAL || status === HL_DEVICE_STATUS.IN_DEVICE_CREATION;
+  return status === HL_DEVICE_STATUS.OPERATIONAL || status === HL_DEVICE_STATUS.IN_DEVICE_CREATION;
 }
 
 /** As scripts for the first versions of the driver expect it. */

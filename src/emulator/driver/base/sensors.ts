@@ -6,6 +6,8 @@
 
 import { Errno } from '../../../sys/index.ts';
 import type { AsicName } from '../../../uapi/index.ts';
+import { isOperational } from './card-attributes.ts';
+import type { CardPort } from './card-port.ts';
 
 /** Sensors that the firmware reports. Temperatures in thousandths of a degree, volts and amperes in thousandths, power in millionths of a watt. */
 const INPUTS: Readonly<Record<AsicName, Readonly<Record<string, number>>>> = {
@@ -15,23 +17,41 @@ const INPUTS: Readonly<Record<AsicName, Readonly<Record<string, number>>>> = {
 };
 /** Limits of temperatures. */
 const LIMITS: Readonly<Record<string, number>> = { max: 95_000, crit: 105_000, max_hyst: 90_000, crit_hyst: 100_000 };
-/** The largest offset of a temperature. */
-const OFFSET_MAX = 2 ** 31 - 1;
+/** Limits of the numbers that programs write. */
+const S64_MAX = 2n ** 63n - 1n;
+const S64_MIN: bigint = -(2n ** 63n);
 
 /** A file of hwmon. */
 export interface SensorFile {
   readonly name: string;
-  /** Undefined for a write-only file. */
-  readonly read?: () => string;
-  /** Returns 0, or a negative errno: EINVAL for text that is no number. */
+  /** Undefined for a write-only file. Returns undefined while the card does not work: ENODEV. */
+  readonly read?: () => string | undefined;
+  /** Returns 0, or a negative errno: EINVAL for text that is no number, ERANGE for a number of more than 64 bits, ENODEV while the card does not work. */
   readonly write?: (text: string) => number;
 }
 
-/** The files of a card, with their own state. */
-export function sensorFiles(asic: AsicName, busId: string): readonly SensorFile[] {
-  const files: SensorFile[] = [{ name: 'name', read: () => busId }];
-  for (const [sensor, value] of Object.entries(INPUTS[asic])) files.push(...filesOf(sensor, value));
+/** The files of a card, with their own state. The device is named after the card (hl_hwmon_init); hwmon itself answers that. */
+export function sensorFiles(card: CardPort): readonly SensorFile[] {
+  const { name, cardName } = card.profile;
+  const files: SensorFile[] = [{ name: 'name', read: () => cardName }];
+  for (const [sensor, value] of Object.entries(INPUTS[name])) {
+    for (const file of filesOf(sensor, value)) files.push(whileOperational(card, file));
+  }
   return files;
+}
+
+/** A file that the firmware serves. The number is parsed before the driver looks at the card (hwmon_attr_store, Linux 6.12). */
+function whileOperational(card: CardPort, { name, read, write }: SensorFile): SensorFile {
+  const file: { name: string; read?: () => string | undefined; write?: (text: string) => number } = { name };
+  if (read !== undefined) file.read = () => (isOperational(card) ? read() : undefined);
+  if (write !== undefined) {
+    file.write = (text) => {
+      const errno = numberErrno(text);
+      if (errno !== 0) return -errno;
+      return isOperational(card) ? write(text) : -Errno.ENODEV;
+    };
+  }
+  return file;
 }
 
 function filesOf(sensor: string, value: number): readonly SensorFile[] {
@@ -39,7 +59,7 @@ function filesOf(sensor: string, value: number): readonly SensorFile[] {
     name: `${sensor}_${name}`,
     read: () => String(number),
   });
-  const history: SensorFile = { name: `${sensor}_reset_history`, write: (text) => onInteger(text, () => {}) };
+  const history: SensorFile = { name: `${sensor}_reset_history`, write: () => 0 };
   if (sensor.startsWith('power')) return [constant('input', value), constant('input_highest', value), history];
   if (!sensor.startsWith('temp')) {
     return [
@@ -50,26 +70,26 @@ function filesOf(sensor: string, value: number): readonly SensorFile[] {
       history,
     ];
   }
-  let offset = 0;
+  let offset = 0n;
   return [
-    { name: `${sensor}_input`, read: () => String(value + offset) },
+    { name: `${sensor}_input`, read: () => String(BigInt(value) + offset) },
     ...Object.entries(LIMITS).map(([name, limit]) => constant(name, limit)),
     constant('highest', value),
     {
       name: `${sensor}_offset`,
       read: () => String(offset),
-      write: (text) =>
-        onInteger(text, (number) => {
-          offset = number;
-        }),
+      write: (text) => {
+        offset = BigInt(text.trim());
+        return 0;
+      },
     },
     history,
   ];
 }
 
-/** Parses a number as kstrtol does. */
-function onInteger(text: string, action: (number: number) => void): number {
-  if (!/^[+-]?\d+\n?$/.test(text) || Math.abs(Number(text)) > OFFSET_MAX) return -Errno.EINVAL;
-  action(Number(text));
-  return 0;
+/** The errno of a number as kstrtol parses it; 0 for one that it takes. */
+function numberErrno(text: string): number {
+  if (!/^[+-]?\d+\n?$/.test(text)) return Errno.EINVAL;
+  const value = BigInt(text.trim());
+  return value < S64_MIN || value > S64_MAX ? Errno.ERANGE : 0;
 }

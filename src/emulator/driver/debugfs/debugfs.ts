@@ -148,12 +148,24 @@ export class DebugFs {
     if (this.#inReset) return 0;
     return onNumber(parseNumber(text, 16, U32_MAX), (byteLength) => {
       if (byteLength === 0n || byteLength > DMA_BYTES_MAX || !this.#isInside(byteLength)) return -Errno.EINVAL;
+      if (!this.#hasEngine()) return -Errno.EIO;
       const blob = new Uint8Array(Number(byteLength));
       this.#card.waitForEngines();
       if (!this.#window.copy(this.#address, blob)) return -Errno.EIO;
       this.#blob = blob;
       return 0;
     });
+  }
+
+  /**
+   * Whether an engine can copy: on gaudi one of the two DMAs of PCI must be idle (gaudi_debugfs_read_dma), on gaudi2 the copy needs the address space of an open
+   * file (gaudi2_debugfs_read_dma).
+   */
+  #hasEngine(): boolean {
+    const { device, profile, hasContext } = this.#card;
+    if (profile.name !== 'gaudi') return hasContext;
+    const busy = [...device.usedStreams()].filter(({ idle }) => !idle).map(({ queueId }) => profile.queues[queueId]!);
+    return new Set(busy.filter(({ kind }) => kind === 'external').map(({ engineIndex }) => engineIndex)).size < 2;
   }
 
   /** Whether a range lies in the addresses of device memory or of the SRAM (hl_is_device_internal_memory_va). */
