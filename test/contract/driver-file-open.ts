@@ -7,6 +7,7 @@ import {
   DRM_IOCTLS,
   HABANALABS_IOCTLS,
   HL_CB_OP,
+  HL_DEBUG_ARGS,
   HL_DEBUG_OP,
   HL_INFO_ARGS,
   HL_INFO_DEVICE_STATUS,
@@ -164,13 +165,81 @@ export function openCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 0 })).toBe(-Errno.EFAULT);
       expect(client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(0);
       expect(client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(-Errno.EFAULT);
-      expect(client.debug({ op: HL_DEBUG_OP.SPMU })).toBe(0);
+      expect(client.debug({ op: HL_DEBUG_OP.TIMESTAMP })).toBe(0);
       expect(client.debug({ op: HL_DEBUG_OP.BMON, input_ptr: 16n, input_size: 80 })).toBe(-Errno.EFAULT);
       expect(client.debug({ op: 8 })).toBe(-Errno.EINVAL);
       fixture.client.close();
       fixture.open();
       expect(fixture.client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(0);
       expect(fixture.client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 0 })).toBe(0);
+    });
+
+    it('refuses trace units that the generation does not have', () => {
+      const { client } = fixture;
+      expect(client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(0);
+      const units = asic === 'gaudi' ? [48, 46, 76, 121] : [141, 139, 141, 385];
+      for (const [index, op] of [HL_DEBUG_OP.ETF, HL_DEBUG_OP.STM, HL_DEBUG_OP.FUNNEL, HL_DEBUG_OP.BMON].entries()) {
+        expect(client.debug({ op, reg_idx: units[index]! - 1 }), `op ${op}`).toBe(0);
+        expect(client.debug({ op, reg_idx: units[index]! }), `op ${op}`).toBe(-Errno.EINVAL);
+      }
+      const spmus = asic === 'gaudi' ? 40 : 137;
+      const output = { output_ptr: BigInt(client.dataAddress), output_size: 24 };
+      expect(client.debug({ op: HL_DEBUG_OP.SPMU, reg_idx: spmus - 1, ...output })).toBe(0);
+      expect(client.debug({ op: HL_DEBUG_OP.SPMU, reg_idx: spmus, ...output })).toBe(-Errno.EINVAL);
+    });
+
+    it('refuses to enable a trace unit without its parameters', () => {
+      const { client } = fixture;
+      expect(client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(0);
+      const { ETR, ETF, STM, BMON, SPMU, FUNNEL } = HL_DEBUG_OP;
+      for (const op of [ETR, ETF, STM, BMON, SPMU]) {
+        expect(client.debug({ op, enable: 1 }), `op ${op}`).toBe(-Errno.EINVAL);
+        expect(client.debug({ op, enable: 1, input_ptr: BigInt(client.dataAddress) }), `op ${op}`).toBe(-Errno.EINVAL);
+      }
+      expect(client.debug({ op: FUNNEL, enable: 1, input_ptr: 16n, input_size: 8 })).toBe(0);
+      expect(HL_DEBUG_ARGS.decode(client.block.view).input_size).toBe(0);
+      const input = { enable: 1, input_ptr: BigInt(client.dataAddress), input_size: 1000 };
+      expect(client.debug({ op: STM, ...input })).toBe(0);
+      expect(HL_DEBUG_ARGS.decode(client.block.view).input_size).toBe(24);
+      // An ETR needs a buffer. Once it runs, a further request to enable it does nothing.
+      expect(client.debug({ op: ETR, ...input })).toBe(-Errno.EINVAL);
+      client.data.setBigUint64(8, 4096n, true);
+      expect(client.debug({ op: ETR, ...input })).toBe(0);
+      expect(client.debug({ op: ETR, enable: 1 })).toBe(0);
+      expect(client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 0 })).toBe(0);
+      expect(client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(0);
+      expect(client.debug({ op: ETR, enable: 1 })).toBe(-Errno.EINVAL);
+    });
+
+    it('limits the events of a performance unit and the words of its output', () => {
+      const { client } = fixture;
+      expect(client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(0);
+      const op = HL_DEBUG_OP.SPMU;
+      const onGaudi = asic === 'gaudi' ? -Errno.EINVAL : 0;
+      const enable = (events: number): number => {
+        client.data.setUint32(80, events, true);
+        return client.debug({ op, enable: 1, input_ptr: BigInt(client.dataAddress), input_size: 96 });
+      };
+      expect([2, 3, 6, 7].map(enable)).toEqual([onGaudi, 0, 0, -Errno.EINVAL]);
+      const disable = (words: number): number =>
+        client.debug({ op, output_ptr: BigInt(client.dataAddress), output_size: words * 8 });
+      expect([0, 2, 3, 8, 9].map(disable)).toEqual([onGaudi, onGaudi, 0, 0, -Errno.EINVAL]);
+    });
+
+    it('writes as many bytes of output as the caller asks for, after success only', () => {
+      const { client } = fixture;
+      expect(client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(0);
+      const output = { output_ptr: BigInt(client.dataAddress), output_size: 8 };
+      client.data.setBigUint64(0, ~0n, true);
+      client.data.setBigUint64(8, ~0n, true);
+      expect(client.debug({ op: HL_DEBUG_OP.BMON, reg_idx: 1000, ...output })).toBe(-Errno.EINVAL);
+      expect(client.data.getBigUint64(0, true)).toBe(2n ** 64n - 1n);
+      expect(client.debug({ op: HL_DEBUG_OP.BMON, ...output })).toBe(0);
+      expect(client.data.getBigUint64(0, true)).toBe(0n);
+      expect(client.data.getBigUint64(8, true)).toBe(2n ** 64n - 1n);
+      expect(client.debug({ op: HL_DEBUG_OP.BMON, output_ptr: 16n, output_size: 8 })).toBe(-Errno.EFAULT);
+      // More than the kernel allocates.
+      expect(client.debug({ op: HL_DEBUG_OP.BMON, output_ptr: 16n, output_size: 2 ** 32 - 1 })).toBe(-Errno.ENOMEM);
     });
   });
 }

@@ -21,6 +21,7 @@ import { SubmissionTable } from '../submission/submission.ts';
 import { SyncStream } from '../submission/sync-stream.ts';
 import { UserCbRanges } from '../submission/user-cb-ranges.ts';
 import { UserInterrupts } from '../submission/user-interrupts.ts';
+import { TraceUnits } from './trace-units.ts';
 
 /** A compute context. */
 export class Context {
@@ -46,6 +47,7 @@ export class Context {
   readonly submissions: SubmissionTable;
   readonly syncStream: SyncStream;
   readonly interrupts: UserInterrupts;
+  readonly traceUnits: TraceUnits;
   /** The chunks of the current submission. */
   readonly chunks: ChunkList = new ChunkList();
   readonly counters: CsCounters = new CsCounters();
@@ -70,6 +72,7 @@ export class Context {
     this.submissions = new SubmissionTable(Math.max(1, card.profile.maxPendingCs));
     this.syncStream = new SyncStream(this);
     this.interrupts = new UserInterrupts(this);
+    this.traceUnits = new TraceUnits(card.profile.name === 'gaudi' ? 'gaudi' : 'gaudi2');
   }
 
   get closed(): boolean {

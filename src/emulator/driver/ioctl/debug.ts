@@ -1,6 +1,6 @@
 /**
- * The DEBUG ioctl: debug mode and coresight, the trace units of the card. An emulated card produces no trace: parameters
- * are accepted and have no effect.
+ * The DEBUG ioctl: debug mode and coresight, the trace units of the card. An emulated card produces no trace: the
+ * output is zeros.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
@@ -31,6 +31,9 @@ const PARAMETER_BYTES: ReadonlyMap<number, number> = new Map<number, number>([
   [HL_DEBUG_OP.TIMESTAMP, 0],
 ]);
 
+/** Most bytes of output: the largest allocation of kzalloc, with pages of 4 KiB. */
+const MAX_OUTPUT_BYTES = 4 << 20;
+
 /** The ioctl. */
 export function debugIoctl(context: Context, block: ArgumentBlock): number {
   const { words } = block;
@@ -41,19 +44,40 @@ export function debugIoctl(context: Context, block: ArgumentBlock): number {
   const byteLength = PARAMETER_BYTES.get(op);
   if (byteLength === undefined) return -Errno.EINVAL;
   if (!card.debugMode) return -Errno.EFAULT;
-  return readParameters(context, words, byteLength);
+  return debugCoresight(context, words, byteLength);
 }
 
-function setMode({ card }: Context, enable: boolean): number {
+function setMode({ card, traceUnits }: Context, enable: boolean): number {
   if (card.debugMode === enable) return -Errno.EFAULT;
   card.debugMode = enable;
+  if (!enable) traceUnits.halt();
   return 0;
 }
 
-/** The driver copies the parameters before it programs anything; a null pointer means none. */
-function readParameters(context: Context, words: Uint32Array, byteLength: number): number {
-  const address = readNumber(words, ARGS.input_ptr);
-  if (address === 0 || byteLength === 0) return 0;
-  const parameters = new Uint8Array(Math.min(byteLength, words[ARGS.input_size]!));
-  return context.userMemory.read(address, parameters) ? 0 : -Errno.EFAULT;
+/** Copies the parameters, before any check of them, and the output after success (debug_coresight of habanalabs_ioctl.c, Linux 6.12). */
+function debugCoresight(context: Context, words: Uint32Array, byteLength: number): number {
+  const { userMemory } = context;
+  const inputBytes = Math.min(byteLength, words[ARGS.input_size]!);
+  // The driver's clip is seen by the caller, as arguments are copied back.
+  words[ARGS.input_size] = inputBytes;
+  const inputAddress = readNumber(words, ARGS.input_ptr);
+  let input: DataView | undefined;
+  if (inputAddress !== 0 && inputBytes !== 0) {
+    const parameters = new Uint8Array(byteLength);
+    if (!userMemory.read(inputAddress, parameters.subarray(0, inputBytes))) return -Errno.EFAULT;
+    input = new DataView(parameters.buffer);
+  }
+  const outputAddress = readNumber(words, ARGS.output_ptr);
+  const outputBytes = outputAddress === 0 ? 0 : words[ARGS.output_size]!;
+  if (outputBytes > MAX_OUTPUT_BYTES) return -Errno.ENOMEM;
+  const enable = words[ARGS.enable] !== 0;
+  const result = context.traceUnits.configure({
+    op: words[ARGS.op]!,
+    unit: words[ARGS.reg_idx]!,
+    enable,
+    input,
+    outputBytes,
+  });
+  if (result !== 0 || outputBytes === 0) return result;
+  return userMemory.write(outputAddress, new Uint8Array(outputBytes)) ? 0 : -Errno.EFAULT;
 }
