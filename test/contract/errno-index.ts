@@ -45,6 +45,7 @@ const PIN_TEST = 'refuses what cannot be pinned';
 const SIGNAL_TEST = 'signals and waits between queues';
 const RESERVE_TEST = 'reserves signals, and cancels the last reservation only';
 const DEBUG_TEST = 'needs debug mode, which is switched once';
+const DEBUG_OUTPUT_TEST = 'writes as many bytes of output as the caller asks for, after success only';
 const CB_DESTROY_TEST = 'destroys once';
 const MMAP_TEST = 'requires the whole buffer in pages, once at a time';
 const EXHAUSTED_TEST = 'run out of memory, addresses and descriptors';
@@ -114,6 +115,10 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   rule('DEBUG', 'not operational', 'EBUSY', RESET_TEST),
   rule('DEBUG', 'not in debug mode, or the mode is so already', 'EFAULT', DEBUG_TEST),
   rule('DEBUG', 'unknown op', 'EINVAL', DEBUG_TEST),
+  rule('DEBUG', 'unknown trace unit', 'EINVAL', 'refuses trace units that the generation does not have'),
+  rule('DEBUG', 'parameters missing', 'EINVAL', 'refuses to enable a trace unit without its parameters'),
+  rule('DEBUG', 'parameters or output not in memory', 'EFAULT', DEBUG_OUTPUT_TEST),
+  rule('DEBUG', 'more output than the kernel allocates', 'ENOMEM', DEBUG_OUTPUT_TEST),
   rule('CB', 'not operational', 'EBUSY', RESET_TEST),
   rule('CB', 'unknown op', 'EINVAL', 'bounds the size and answers 0 on errors'),
   rule('CB CREATE', 'too large', 'EINVAL', 'bounds the size and answers 0 on errors'),
