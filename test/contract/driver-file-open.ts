@@ -190,6 +190,7 @@ export function openCases(asic: PacketAsic, makeNode: () => DriverNode): void {
 
     it('refuses to enable a trace unit without its parameters', () => {
       const { client } = fixture;
+      const buffer = fixture.mapAll();
       expect(client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(0);
       const { ETR, ETF, STM, BMON, SPMU, FUNNEL } = HL_DEBUG_OP;
       for (const op of [ETR, ETF, STM, BMON, SPMU]) {
@@ -202,6 +203,7 @@ export function openCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(client.debug({ op: STM, ...input })).toBe(0);
       expect(HL_DEBUG_ARGS.decode(client.block.view).input_size).toBe(24);
       // An ETR needs a buffer. Once it runs, a further request to enable it does nothing.
+      client.data.setBigUint64(0, buffer, true);
       expect(client.debug({ op: ETR, ...input })).toBe(-Errno.EINVAL);
       client.data.setBigUint64(8, 4096n, true);
       expect(client.debug({ op: ETR, ...input })).toBe(0);
