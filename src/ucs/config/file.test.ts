@@ -1,4 +1,5 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -23,7 +24,7 @@ describe('parseConfigFile', () => {
   /** The file that UCX installs. */
   const SECTIONS = [
     'UCX_A=1',
-    '[Grace Hopper]',
+    '[Grace Hopper] ; a comment, as in UCX',
     'CPU model=Grace',
     'UCX_CUDA_COPY_BW=800GBs,d2d:3TBs',
     '',
@@ -93,6 +94,16 @@ describe('configDirectories', () => {
   });
 });
 
+/** Runs a function without the rights of the superuser. */
+function asNobody(action: () => void): void {
+  process.seteuid!(65_534);
+  try {
+    action();
+  } finally {
+    process.seteuid!(0);
+  }
+}
+
 describe('readConfigFiles', () => {
   let folder = '';
   beforeEach(() => {
@@ -110,8 +121,38 @@ describe('readConfigFiles', () => {
     expect(files.map((file) => file.path)).toEqual([join(folder, 'c/ucx.conf'), join(folder, 'a/ucx.conf')]);
   });
 
-  it('reports a file that cannot be read', () => {
-    mkdirSync(join(folder, 'ucx.conf'));
-    expect(() => readConfigFiles([folder])).toThrow(expect.objectContaining({ code: 'ERR_CONFIG_FILE' }));
+  it.each([
+    ['a folder', (path: string) => mkdirSync(path)],
+    ['a pipe without a writer', (path: string) => execFileSync('mkfifo', [path])],
+    ['a device without end', (path: string) => symlinkSync('/dev/zero', path)],
+    ['a link to itself', (path: string) => symlinkSync(path, path)],
+  ])('reports %s in the place of a file', (_, make) => {
+    const path = join(folder, 'ucx.conf');
+    make(path);
+    expect(() => readConfigFiles([folder])).toThrow(
+      expect.objectContaining({ code: 'ERR_CONFIG_FILE', message: expect.stringContaining(`cannot read ${path}: `) }),
+    );
   });
+
+  it('reads nothing from a file that is hidden behind /dev/null', () => {
+    symlinkSync('/dev/null', join(folder, 'ucx.conf'));
+    expect(readConfigFiles([folder])).toMatchObject([{ assignments: [], skipped: [] }]);
+  });
+
+  it.skipIf(process.geteuid?.() !== 0)(
+    'skips a folder that this user must not search, and reports a file there that it must not read',
+    () => {
+      const path = join(folder, 'ucx.conf');
+      writeFileSync(path, 'UCX_A=1', { mode: 0o600 });
+      asNobody(() => {
+        expect(readConfigFiles([folder])).toEqual([
+          { path, assignments: [], skipped: [`${folder} must not be searched for ucx.conf`] },
+        ]);
+      });
+      chmodSync(folder, 0o755);
+      asNobody(() => {
+        expect(() => readConfigFiles([folder])).toThrow(expect.objectContaining({ code: 'ERR_CONFIG_FILE' }));
+      });
+    },
+  );
 });

@@ -1,6 +1,6 @@
 /** Configuration files of UCX (`ucx.conf`): their folders and their syntax. It does not interpret the assignments; see config.ts. */
 
-import { readFileSync } from 'node:fs';
+import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, type Stats } from 'node:fs';
 import { join } from 'node:path';
 import { asError, describeValue, UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';
@@ -8,6 +8,8 @@ import { isItem, matchesItem } from './list.ts';
 
 /** The name of the files. */
 export const CONFIG_FILE_NAME = 'ucx.conf';
+/** Device number of /dev/null, on which files of containers and services are bound or linked to hide them. */
+const NULL_DEVICE = 0x103;
 
 /** One `NAME=value` line. */
 export interface ConfigAssignment {
@@ -23,7 +25,7 @@ export interface ConfigAssignment {
 export interface ConfigFile {
   readonly path: string;
   readonly assignments: readonly ConfigAssignment[];
-  /** Sections that do not apply to this machine: one sentence each. */
+  /** Sections that do not apply to this machine, and a folder that this user must not search: one sentence each. */
   readonly skipped: readonly string[];
 }
 
@@ -87,7 +89,7 @@ export function parseConfigFile(
   for (const [index, content] of lines.entries()) {
     const trimmed = content.trim();
     if (trimmed === '' || trimmed.startsWith('#') || trimmed.startsWith(';')) continue;
-    const header = /^\[(.*)\]$/.exec(trimmed);
+    const header = /^\[(.*)\]$/.exec(beforeComment(trimmed).trim());
     if (header === null) takeLine(sections.at(-1)!, trimmed, path, index + 1, facts);
     else sections.push({ name: header[1]!, assignments: [], failed: undefined });
   }
@@ -112,33 +114,60 @@ function takeLine(section: Section, content: string, path: string, line: number,
 }
 
 /**
- * Reads `ucx.conf` from each of `directories` that has one, in that order.
+ * Reads `ucx.conf` from each of `directories` that has one, in that order. A folder that this user must not search has none: $HOME may be the folder of
+ * another user, for example in a container with a user id of its own.
  * @throws UcxError ERR_CONFIG_FILE for an existing file that cannot be read or parsed
  */
 export function readConfigFiles(directories: readonly string[], facts?: MachineFacts): ConfigFile[] {
   const files: ConfigFile[] = [];
   for (const directory of directories) {
     const path = join(directory, CONFIG_FILE_NAME);
-    const text = readIfThere(path);
-    if (text !== undefined) files.push(parseConfigFile(text, path, facts));
+    try {
+      files.push(parseConfigFile(readFile(path), path, facts));
+    } catch (cause) {
+      const code = asError(cause).code;
+      if (code === 'ENOENT' || code === 'ENOTDIR') continue;
+      if (cause instanceof UcxError) throw cause;
+      if (code !== 'EACCES' || isThere(path)) throw unreadable(path, asError(cause).message, cause);
+      files.push({ path, assignments: [], skipped: [`${directory} must not be searched for ${CONFIG_FILE_NAME}`] });
+    }
   }
   return files;
 }
 
-function readIfThere(path: string): string | undefined {
+/** The text of a file. Opens without waiting for the writer of a pipe, and reads no device that has no end: either would hang every program. */
+function readFile(path: string): string {
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
-    return readFileSync(path, 'utf8');
-  } catch (cause) {
-    const code = asError(cause).code;
-    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
-    throw new UcxError({
-      code: 'ERR_CONFIG_FILE',
-      status: Status.IO_ERROR,
-      message: `cannot read ${path}: ${asError(cause).message}`,
-      details: { path },
-      cause,
-    });
+    if (!isText(fstatSync(fd))) throw unreadable(path, 'not a regular file');
+    return readFileSync(fd, 'utf8');
+  } finally {
+    closeSync(fd);
   }
+}
+
+function isText(file: Stats): boolean {
+  return file.isFile() || (file.isCharacterDevice() && file.rdev === NULL_DEVICE);
+}
+
+/** False also if this user must not search the folder. */
+function isThere(path: string): boolean {
+  try {
+    lstatSync(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function unreadable(path: string, reason: string, cause?: unknown): UcxError {
+  return new UcxError({
+    code: 'ERR_CONFIG_FILE',
+    status: Status.IO_ERROR,
+    message: `cannot read ${path}: ${reason}`,
+    details: { path },
+    cause,
+  });
 }
 
 function fileError(path: string, line: number, content: string): UcxError {
