@@ -171,6 +171,7 @@ export {
   listenUnix,
   MESSAGE_BYTES_MAX,
   MESSAGE_FDS_MAX,
+  PATH_BYTES_MAX,
   type PeerCredentials,
   SocketType,
   UnixListener,

@@ -150,9 +150,23 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/mkdir.*ENOENT.*\/proc\/none/) });
   });
 
-  it('ignores a relative XDG_RUNTIME_DIR', () => {
-    const { err } = run([MAIN, 'node', 'status'], { XDG_RUNTIME_DIR: 'none' });
+  it.each([
+    ['relative', 'none'],
+    ['too long', `/tmp/${'x'.repeat(83)}`],
+  ])('ignores a %s XDG_RUNTIME_DIR', (_, runtimeDirectory) => {
+    const { err } = run([MAIN, 'node', 'status'], { XDG_RUNTIME_DIR: runtimeDirectory });
     expect(err).toMatch(/ \/tmp\/gaudi-ucx-\d+\/node\.sock/);
+  });
+
+  it('is not looked for where XDG_RUNTIME_DIR cannot be entered, and doctor says so', () => {
+    const file = join(folder, 'no-folder');
+    writeFileSync(file, '');
+    const env = { XDG_RUNTIME_DIR: file };
+    expect(run([MAIN, 'info', '-s'], env)).toMatchObject({ code: 0, out: expect.stringContaining('emulated') });
+    expect(run([MAIN, 'inspect'], env)).toMatchObject({ code: 0, err: '' });
+    expect(run([MAIN, 'doctor'], env).out).toMatch(/^failure +socket folder .*no-folder: mkdir: ENOTDIR/m);
+    const reason = `no node server at ${file}/gaudi-ucx/node.sock: lstat: ENOTDIR`;
+    expect(run([MAIN, 'node', 'status'], env)).toMatchObject({ code: 1, err: expect.stringContaining(reason) });
   });
 
   it('that does not start gives the reason, and leaves no log that it has made', () => {

@@ -44,7 +44,7 @@ export function inspectSockets(runtimeDirectory: string | undefined): InspectSoc
   try {
     names = readdirSync(folder);
   } catch (error) {
-    if (asError(error).code === 'ENOENT') return [];
+    if (['ENOENT', 'ENOTDIR', 'EACCES'].includes(asError(error).code ?? '')) return [];
     throw error;
   }
   const sockets: InspectSocket[] = [];

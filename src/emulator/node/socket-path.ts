@@ -2,9 +2,9 @@
  * Socket path of node servers: the default path and its folder, which no other user may enter. It opens no socket.
  */
 
-import { existsSync, lstatSync, mkdirSync } from 'node:fs';
+import { existsSync, lstatSync, mkdirSync, type Stats } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
-import { Errno, SyscallError } from '../../sys/index.ts';
+import { Errno, PATH_BYTES_MAX, SyscallError } from '../../sys/index.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
 
 const FOLDER = 'gaudi-ucx';
@@ -13,11 +13,12 @@ const OTHERS = 0o077;
 
 /**
  * The default path of `node up` and its clients: in XDG_RUNTIME_DIR, else in a folder of the user below /tmp.
- * @param runtimeDirectory value of XDG_RUNTIME_DIR; a relative path is ignored, as the XDG specification demands
+ * @param runtimeDirectory value of XDG_RUNTIME_DIR; a relative path is ignored, as the XDG specification demands, and so is one too long for a socket
  */
 export function defaultSocketPath(runtimeDirectory: string | undefined): string {
-  const isUsable = runtimeDirectory !== undefined && isAbsolute(runtimeDirectory);
-  return isUsable ? join(runtimeDirectory, FOLDER, SOCKET) : join('/tmp', `${FOLDER}-${userId()}`, SOCKET);
+  const path = join(runtimeDirectory ?? '', FOLDER, SOCKET);
+  const isUsable = isAbsolute(path) && Buffer.byteLength(path) <= PATH_BYTES_MAX;
+  return isUsable ? path : join('/tmp', `${FOLDER}-${userId()}`, SOCKET);
 }
 
 /**
@@ -29,10 +30,13 @@ export function prepareFolder(socketPath: string): void {
   try {
     createFolder(folder);
   } catch (error) {
-    const errno = error instanceof Error && 'errno' in error ? Math.abs(Number(error.errno)) : Errno.EIO;
-    throw new SyscallError('mkdir', errno, folder, error);
+    throw new SyscallError('mkdir', errnoOf(error), folder, error);
   }
   checkFolder(socketPath);
+}
+
+function errnoOf(error: unknown): number {
+  return error instanceof Error && 'errno' in error ? Math.abs(Number(error.errno)) : Errno.EIO;
 }
 
 /** Creates a folder and those above it, one at a time: `recursive` of Node.js 20 does not end where mkdir fails with ENOENT in a folder that exists. */
@@ -49,12 +53,17 @@ function createFolder(folder: string): void {
 
 /**
  * Checks that a folder of the default path has the expected owner and mode, so that its socket can be trusted. Folders chosen by the user are not checked.
- * @throws SyscallError EPERM
+ * @throws SyscallError EPERM; EACCES, ENOTDIR if XDG_RUNTIME_DIR is the folder of another user, as `su` keeps it, or no folder
  */
 export function checkFolder(socketPath: string): void {
   const folder = dirname(socketPath);
   if (!folder.endsWith(`/${FOLDER}`) && folder !== dirname(defaultSocketPath(undefined))) return;
-  const status = lstatSync(folder, { throwIfNoEntry: false });
+  let status: Stats | undefined;
+  try {
+    status = lstatSync(folder, { throwIfNoEntry: false });
+  } catch (error) {
+    throw new SyscallError('lstat', errnoOf(error), folder, error);
+  }
   if (status === undefined) return;
   if (!status.isDirectory() || status.uid !== userId() || (status.mode & OTHERS) !== 0) {
     throw new SyscallError('open', Errno.EPERM, `${folder} must be a folder of this user with mode 0700`);

@@ -33,7 +33,8 @@ const MSG_CTRUNC = 0x08;
 const MSG_TRUNC = 0x20;
 const MSG_NOSIGNAL = 0x4000;
 const MSG_CMSG_CLOEXEC = 0x40000000;
-const PATH_BYTES_MAX = 107;
+/** Maximum number of bytes of the path of a socket. */
+export const PATH_BYTES_MAX = 107;
 
 /** Maximum number of descriptors in one message (SCM_MAX_FD of Linux). */
 export const MESSAGE_FDS_MAX = 253;
