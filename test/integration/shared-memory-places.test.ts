@@ -14,6 +14,8 @@ const FULL = 'mount -t tmpfs -o size=64k none /dev/shm';
 const READ_ONLY = `mount -t tmpfs none /dev/shm && ${LEFT} && mount -o remount,ro /dev/shm`;
 const NO_FILES = 'mount --bind /proc/1/task /dev/shm';
 const FILL = 'head -c 100M /dev/zero > /dev/shm/x 2> /dev/null; true';
+/** Leaves room for what a worker needs, and not for messages to a peer. */
+const NEARLY_FILL = `${FILL}; truncate -s -96K /dev/shm/x`;
 
 const made = spawnSync('unshare', ['--mount', 'true'], { encoding: 'utf8' });
 const skip =
@@ -58,5 +60,13 @@ describe.skipIf(skip !== undefined)('a /dev/shm without room', { timeout: 30_000
     const { result, warnings } = run('mount -t tmpfs -o size=1M none /dev/shm', 'posix,tcp,self', FILL);
     expect(result).toEqual({ isWhole: true, transports: ['self/memory'] });
     expect(warnings).toEqual([expect.stringMatching('posix is not used by a worker: .*ENOSPC')]);
+  });
+
+  it('is told by the first message to a peer, if there was room before', () => {
+    const { result, warnings } = run('mount -t tmpfs -o size=1M none /dev/shm', 'posix', NEARLY_FILL);
+    expect(result).toEqual({ code: 'ERR_NO_MEMORY', message: 'tag send: out of memory' });
+    expect(warnings).toEqual([
+      expect.stringMatching(/no messages can be sent to a peer: fallocate: ENOSPC .* bytes of \/dev\/shm\/gaudi_ucx/),
+    ]);
   });
 });

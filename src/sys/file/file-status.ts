@@ -89,9 +89,10 @@ export function mkfifo(path: string, mode = 0o600): void {
 
 /**
  * Extends a file to `byteLength` bytes and reserves all of it: a mapping of it can be accessed without a SIGBUS for lack of space.
+ * @param name of the file, for the error
  * @throws SyscallError ENOSPC, EFBIG, EBADF, EOPNOTSUPP
  */
-export function reserveFile(fd: number, byteLength: number): void {
+export function reserveFile(fd: number, byteLength: number, name = `fd ${fd}`): void {
   let pieceBytes = RESERVE_BYTES_MAX;
   for (let done = 0; done < byteLength; ) {
     const length = Math.min(pieceBytes, byteLength - done);
@@ -100,7 +101,7 @@ export function reserveFile(fd: number, byteLength: number): void {
       continue;
     }
     const code = errno();
-    if (code !== Errno.EINTR) throw new SyscallError('fallocate', code, `${byteLength} bytes of fd ${fd}`);
+    if (code !== Errno.EINTR) throw new SyscallError('fallocate', code, `${byteLength} bytes of ${name}`);
     // The kernel undoes an interrupted reservation. If signals arrive at shorter intervals than a piece takes, only smaller pieces succeed.
     pieceBytes = Math.max(pieceBytes / 2, PAGE_SIZE);
   }

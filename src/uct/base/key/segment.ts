@@ -97,7 +97,7 @@ export class Segment {
     const fd = open(path, OpenFlag.RDWR | OpenFlag.CREAT | OpenFlag.EXCL | OpenFlag.NOFOLLOW, 0o600);
     ownFile(path);
     try {
-      reserveFile(fd, byteLength);
+      reserveFile(fd, byteLength, path);
       return new Segment(folder, packedName, mapFile(fd, byteLength, 0), true);
     } catch (error) {
       unlinkIfThere(path);

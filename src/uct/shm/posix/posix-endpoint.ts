@@ -2,6 +2,7 @@
  * An endpoint of posix: loads and stores on memory of peers that is attached to this process, and messages through a ring that the first message creates.
  */
 
+import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import { moveBytes, storeWords } from '../../../ucs/memory/copy-bytes.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status, statusOf } from '../../../ucs/type/status.ts';
@@ -23,6 +24,7 @@ const REFUSALS_PER_CHECK = 256;
 export interface EndpointOwner {
   readonly geometry: RingGeometry;
   readonly counters: TransferCounters;
+  readonly log: LimitedLog;
   /** Packed name of the directory. */
   readonly directoryName: Uint8Array;
   /** Folder of its files, and of those of its peers. */
@@ -190,8 +192,10 @@ export class PosixEndpoint implements UctEndpoint {
       ring.segment.close();
       return this.#refused();
     } catch (error) {
-      if (isUcxError(error)) return error.status;
-      throw error;
+      if (!isUcxError(error)) throw error;
+      // The status does not say that it is /dev/shm that is full.
+      this.#owner.log.warn(`no messages can be sent to a peer: ${error.message}`);
+      return error.status;
     }
   }
 

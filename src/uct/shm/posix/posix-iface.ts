@@ -41,6 +41,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   readonly directoryName: Uint8Array;
   readonly folder: string;
   readonly counters: TransferCounters = new TransferCounters();
+  readonly log: LimitedLog;
   readonly outstanding = 0;
   readonly #directory: Directory;
   readonly #pipe: WakePipe;
@@ -56,8 +57,9 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     this.geometry = ringGeometry(config);
     this.folder = config.DIR;
     this.attributes = attributesOf(resource, config, messageBytesMax(this.geometry));
-    const { log, clock } = services;
-    const directory = new Directory(new LimitedLog(log, clock), clock, this.counters, this.folder);
+    const { clock } = services;
+    this.log = new LimitedLog(services.log, clock);
+    const directory = new Directory(this.log, clock, this.counters, this.folder);
     this.#directory = directory;
     this.#sleeper = new Sleeper(clock, () => directory.setSleeping(false));
     this.#pipe = openPipe(directory, () => this.#sleeper.wake());
