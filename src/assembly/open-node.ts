@@ -38,7 +38,7 @@ export function openNode(options: OpenNodeOptions): DriverNode {
   const { config, log, clock, env } = options;
   const values = config.get(GAUDI_CONFIG_TABLE);
   if (typeof values.DRIVER === 'object') return connectEmulatedNode(values.DRIVER.socket);
-  if (values.DRIVER === 'emulator') return createEmulatedNode(ownNodeOptions(options));
+  if (values.DRIVER === 'emulator') return createOwnNode(options);
   const kernel = new KernelNode({ clock, log: log.child('driver') });
   if (values.DRIVER === 'kernel' || kernel.cards().length > 0) return kernel;
   kernel.close();
@@ -49,7 +49,7 @@ export function openNode(options: OpenNodeOptions): DriverNode {
     return server;
   }
   log.debug('no card of the habanalabs driver on this machine: using the emulated node');
-  return createEmulatedNode({ ...ownNodeOptions(options), onAllocation: () => warnOfEmulation(log, kernel) });
+  return createOwnNode(options, () => warnOfEmulation(log, kernel));
 }
 
 /** Data of the thread, which the threads that it starts later inherit. */
@@ -71,11 +71,16 @@ function warnOfEmulation(log: Log, kernel: KernelNode): void {
 /** Number of processors from which on a thread for the DMA engines saves time: a polling program, its peer and the thread occupy one each. */
 const PROCESSORS_FOR_ENGINES = 3;
 
-/** Options of an emulated node in this process, whose engines share its processors. */
-function ownNodeOptions(options: OpenNodeOptions): EmulatedNodeOptions {
+/** An emulated node in this process, whose engines share its processors. */
+function createOwnNode(options: OpenNodeOptions, onAllocation?: () => void): DriverNode {
   const processors = availableParallelism();
-  const node = { dmaThreads: processors < PROCESSORS_FOR_ENGINES ? 0 : 1, ...nodeOptions(options) };
-  const where = node.dmaThreads === 0 ? 'inside the calls' : `in ${node.dmaThreads} thread(s)`;
+  const node = createEmulatedNode({
+    ...(processors < PROCESSORS_FOR_ENGINES ? { dmaThreads: 0 } : {}),
+    ...nodeOptions(options),
+    ...(onAllocation === undefined ? {} : { onAllocation }),
+  });
+  const { dmaThreads } = node.config;
+  const where = dmaThreads === 0 ? 'inside the calls' : `in ${dmaThreads} thread(s)`;
   options.log.info(`the DMA engines of the emulated cards run ${where}; this process has ${processors} processor(s)`);
   return node;
 }

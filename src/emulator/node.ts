@@ -10,7 +10,7 @@ import { closedError } from '../ucs/type/error.ts';
 import { placesOf } from './config/card-places.ts';
 import { LinkTable } from './config/link-table.ts';
 import { type EmulatedNodeOptions, type NodeConfig, resolveNodeOptions } from './config/node-config.ts';
-import { DmaEngines } from './device/engine/dma-engines.ts';
+import { DmaEngines, hasEngineThread } from './device/engine/dma-engines.ts';
 import { LinkTraffic } from './device/memory/traffic.ts';
 import { readCardAttribute } from './driver/base/card-attributes.ts';
 import { DmabufRegistry, type ExportedDmabuf } from './driver/base/dmabuf.ts';
@@ -231,7 +231,7 @@ export class EmulatedNode implements DriverNode {
  * @throws UcxError ERR_INVALID_PARAM for a bad option; SyscallError ENOMEM, EMFILE
  */
 export function createEmulatedNode(options: EmulatedNodeOptions = {}): EmulatedNode {
-  return new EmulatedNode(resolveNodeOptions(options));
+  return new EmulatedNode(resolveNodeOptions(options, hasEngineThread() ? 1 : 0));
 }
 
 function noSuchCard(minor: number): SyscallError {

@@ -129,7 +129,7 @@ export {
   setParentDeathSignal,
 } from './process/process.ts';
 export { type BpfInstruction, installSeccompFilter, isSeccompListener, SeccompListener } from './process/seccomp.ts';
-export { startWorker } from './process/worker-thread.ts';
+export { hasWorker, startWorker } from './process/worker-thread.ts';
 export {
   AddressFamily,
   addressBytes,

@@ -15,6 +15,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { build } from 'rolldown';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { ROOT } from '../fixtures/built.ts';
 
@@ -50,6 +51,24 @@ function example(file: string): string {
     entry === undefined ? "'gaudi-ucx'" : `'gaudi-ucx/${entry}'`,
   );
 }
+
+/** Finds more processors than this machine may have: with two, emulated cards have no threads. */
+const PROGRAM_IN_BUNDLE = `import { syncBuiltinESMExports } from 'node:module';
+import os from 'node:os';
+import { Context, MemoryType } from 'gaudi-ucx';
+os.availableParallelism = () => 8;
+syncBuiltinESMExports();
+const context = await Context.create();
+const worker = context.worker();
+const endpoint = worker.endpoint(worker.address());
+const hbm = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI, sysDevice: 0 });
+const rkey = endpoint.unpackRkey(context.packRkey(hbm));
+const source = new Uint8Array(2 ** 20).fill(42);
+await endpoint.put(source, rkey);
+const target = new Uint8Array(2 ** 20);
+await endpoint.get(target, rkey);
+console.log(Buffer.compare(source, target) === 0 ? 'the same bytes came back' : 'the bytes differ');
+await context.close();`;
 
 /** A program for each entry, and the last line of its output. */
 const PROGRAMS: Readonly<Record<string, readonly [string, string]>> = {
@@ -172,6 +191,21 @@ describe('the package', { timeout: 60_000 }, () => {
     const manifest = JSON.parse(readFileSync(join(modules, 'gaudi-ucx/package.json'), 'utf8')) as { exports: object };
     const entries = Object.keys(manifest.exports).filter((entry) => entry !== './package.json');
     expect(entries.sort()).toEqual(Object.keys(PROGRAMS).sort());
+  });
+
+  it('can be bundled into a program, which then has no threads for the emulated cards', async () => {
+    writeFileSync(join(folder, 'bundled.mjs'), PROGRAM_IN_BUNDLE);
+    await build({
+      input: join(folder, 'bundled.mjs'),
+      external: ['koffi'],
+      platform: 'node',
+      logLevel: 'silent',
+      output: { dir: join(folder, 'bundle'), entryFileNames: 'bundled.mjs', chunkFileNames: '[name].mjs' },
+    });
+    const program = join(folder, 'bundle/bundled.mjs');
+    const env = { ...process.env, UCX_GAUDI_DRIVER: 'emulator' };
+    const { stdout, stderr } = spawnSync(process.execPath, [program], { cwd: folder, encoding: 'utf8', env });
+    expect({ stdout, stderr }).toEqual({ stdout: 'the same bytes came back\n', stderr: '' });
   });
 
   it.runIf(RELEASE !== undefined)(`is tried with TypeScript ${RELEASE}`, () => {

@@ -96,7 +96,7 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
       name: 'EMULATOR_DMA_THREADS',
       type: orAuto(restricted(uintType, 'an unsigned integer, 0 to 8', (threads) => threads <= 8)),
       default: 'auto',
-      doc: 'Threads that run the emulated DMA engines, 0 to 8; 0 runs them inside the calls. auto: 1, but 0 for cards in this process if it has fewer than three processors, because programs that poll would starve the thread.',
+      doc: 'Threads that run the emulated DMA engines, 0 to 8; 0 runs them inside the calls. auto: 1, but 0 for cards in this process if it has fewer than three processors, because programs that poll would starve the thread, and in a bundle without the module of the thread.',
     },
   ],
 };

@@ -34,7 +34,7 @@ export interface EmulatedNodeOptions {
   readonly nicDmabufs?: boolean;
   /** Whether the RDMA devices also reach devices of other processes of this machine and user, over sockets; else only those of this thread. Default false. */
   readonly nicSockets?: boolean;
-  /** Threads that run the DMA engines, 0 to 8; 0 runs them inside ioctl calls, reproducibly. Default 1. */
+  /** Threads that run the DMA engines, 0 to 8; 0 runs them inside ioctl calls, reproducibly. Default 1, or 0 if this package was bundled into a program without the module of the thread. */
   readonly dmaThreads?: number;
   /** Idle time in nanoseconds before a DMA thread sleeps. Default 100 us. */
   readonly dmaSpinNs?: number;
@@ -139,9 +139,10 @@ const USER_PAGES_MIN = 4;
 
 /**
  * Checks options and fills in the defaults.
+ * @param dmaThreads the default of this option
  * @throws UcxError ERR_INVALID_PARAM for a value out of its bounds
  */
-export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
+export function resolveNodeOptions(options: EmulatedNodeOptions, dmaThreads = 1): NodeConfig {
   checkOptions(options, 'options', NODE_OPTIONS);
   const asic = options.asic ?? 'gaudi2';
   const profile = PROFILES[asic];
@@ -153,7 +154,7 @@ export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
     nics: options.nics ?? 0,
     nicDmabufs: options.nicDmabufs ?? true,
     nicSockets: options.nicSockets ?? false,
-    dmaThreads: options.dmaThreads ?? 1,
+    dmaThreads: options.dmaThreads ?? dmaThreads,
     dmaSpinNs: options.dmaSpinNs ?? 100_000,
     inlineBytesMax: options.inlineBytesMax ?? 4096,
     importDmabuf: options.importDmabuf ?? true,

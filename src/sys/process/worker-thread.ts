@@ -1,6 +1,6 @@
 /** Starts worker threads from compiled modules of this package. The callers define the work and its messages. */
 
-import { closeSync, constants, openSync } from 'node:fs';
+import { closeSync, constants, existsSync, openSync } from 'node:fs';
 import { Worker, type WorkerOptions } from 'node:worker_threads';
 
 /**
@@ -53,8 +53,17 @@ function leaveDeletedFolder(): (() => void) | undefined {
   };
 }
 
+/** Whether the module that {@link startWorker} would run exists: it does not beside a bundle that a program has made of itself and this package. */
+export function hasWorker(moduleUrl: string, name: string): boolean {
+  return existsSync(workerUrl(moduleUrl, name));
+}
+
 function makeWorker(moduleUrl: string, name: string, options: WorkerOptions): Worker {
-  const caller = moduleUrl.endsWith('.ts') ? moduleUrl.replace(/^(.*)\/src\/.*$/, '$1/dist/lib/caller.js') : moduleUrl;
   // Process options are for the main program: a worker that inherits --input-type from `node -e` refuses to load a file.
-  return new Worker(new URL(`${name}.js`, caller), { ...options, execArgv: [] });
+  return new Worker(workerUrl(moduleUrl, name), { ...options, execArgv: [] });
+}
+
+function workerUrl(moduleUrl: string, name: string): URL {
+  const caller = moduleUrl.endsWith('.ts') ? moduleUrl.replace(/^(.*)\/src\/.*$/, '$1/dist/lib/caller.js') : moduleUrl;
+  return new URL(`${name}.js`, caller);
 }

@@ -6,7 +6,14 @@
  * and command submissions are handled above.
  */
 
-import { addressOf, EventFd, isThreadAlive, type PollSubscription, startWorker } from '../../../sys/index.ts';
+import {
+  addressOf,
+  EventFd,
+  hasWorker,
+  isThreadAlive,
+  type PollSubscription,
+  startWorker,
+} from '../../../sys/index.ts';
 import type { Log } from '../../../ucs/debug/log.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { atExit } from '../../../ucs/sys/process-events.ts';
@@ -145,6 +152,14 @@ export class DmaChannel {
   }
 }
 
+/** Module of the threads. */
+const THREAD = './engine-thread';
+
+/** Whether engines can have threads: not in a program that was bundled with this package into other files, where the module of the threads is missing. */
+export function hasEngineThread(): boolean {
+  return hasWorker(import.meta.url, THREAD);
+}
+
 /** One region shared with the thread that serves it, or with the program that {@link DmaEngines.pump} runs. */
 class Engine {
   readonly words: Int32Array;
@@ -158,7 +173,7 @@ class Engine {
 
   start(shared: Omit<EngineThreadData, 'region'>, onError: (error: Error) => void): void {
     const data: EngineThreadData = { ...shared, region: this.#region };
-    const worker = startWorker(import.meta.url, './engine-thread', { workerData: data, name: 'gaudi-dma' });
+    const worker = startWorker(import.meta.url, THREAD, { workerData: data, name: 'gaudi-dma' });
     worker.on('error', (error) => {
       this.markEnded();
       onError(error);
