@@ -31,6 +31,10 @@ describe('nearestName', () => {
     expect(nearestName('UCX_TLA', ['UCX_TLZ', 'UCX_TLA'])).toBe('UCX_TLA');
   });
 
+  it('finds a name in other case', () => {
+    expect(nearestName('ucx_net_devices', ['UCX_ACC_DEVICES', 'UCX_NET_DEVICES'])).toBe('UCX_NET_DEVICES');
+  });
+
   it('returns undefined if no candidate is close', () => {
     expect(nearestName('UCX_TLS', ['UCX_LOG_LEVEL'])).toBeUndefined();
     expect(nearestName('UCX_TLS', [])).toBeUndefined();

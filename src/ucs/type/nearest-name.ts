@@ -1,7 +1,7 @@
 /** Finds the known name nearest to a misspelt one. */
 
 /**
- * The candidate with the smallest edit distance to `name`, the alphabetically first among equals; undefined if the distance of all
+ * The candidate with the smallest edit distance to `name`, regardless of case, the alphabetically first among equals; undefined if the distance of all
  * exceeds a third of the length of the name.
  */
 export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
@@ -9,7 +9,7 @@ export function nearestName(name: string, candidates: Iterable<string>): string 
   let bestDistance = Math.max(1, Math.floor(name.length / 3));
   for (const candidate of candidates) {
     if (Math.abs(candidate.length - name.length) > bestDistance) continue;
-    const distance = editDistance(name, candidate);
+    const distance = editDistance(name.toUpperCase(), candidate.toUpperCase());
     if (distance < bestDistance || (distance === bestDistance && (best === undefined || candidate < best))) {
       best = candidate;
       bestDistance = distance;
