@@ -2,10 +2,11 @@
 
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { boundAddress } from '../../base/bound-address.ts';
 import { acceptChannel, type Channel, connectChannel, type Place, placeOf } from './channel.ts';
 
 let folder = '';
@@ -114,6 +115,22 @@ describe('Channel', () => {
     const socket = connect(place as { path: string });
     const [error] = (await once(socket, 'error')) as [NodeJS.ErrnoException];
     expect(error.code).toMatch(/ENOENT|ECONNREFUSED/);
+  });
+});
+
+describe('connectChannel', () => {
+  it.each(['127.0.0.1', 'localhost'])('says what is missing where no server listens: %s', async (host) => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = boundAddress(server);
+    server.close();
+    await once(server, 'close');
+    await expect(connectChannel({ host, port })).rejects.toMatchObject({
+      code: 'ERR_PERFTEST_REFUSED',
+      message: expect.stringMatching(
+        /^connect ECONNREFUSED 127\.0\.0\.1:\d+: start the server first: gaudi-ucx perftest/,
+      ),
+    });
   });
 });
 

@@ -192,10 +192,10 @@ export async function connectChannel(place: Place): Promise<Channel> {
   try {
     await once(socket, 'connect');
   } catch (error) {
-    const isElsewhere = 'host' in place && !LOOPBACK.test(place.host);
-    if (!isElsewhere || asError(error).code !== 'ECONNREFUSED') throw error;
-    const advice =
-      'is perftest running there, with --bind ADDRESS? Without it a server is heard on its own machine only';
+    if (!('host' in place) || asError(error).code !== 'ECONNREFUSED') throw error;
+    const advice = LOOPBACK.test(place.host)
+      ? 'start the server first: gaudi-ucx perftest, with the same -p and --bind'
+      : 'is perftest running there, with --bind ADDRESS? Without it a server is heard on its own machine only';
     throw new UcxError({
       code: 'ERR_PERFTEST_REFUSED',
       status: Status.UNREACHABLE,
