@@ -208,8 +208,9 @@ function reportNone(error: UcxError, log: Log): void {
 
 /** Converts errors of file functions of Node.js to errors of this package. */
 function typed(error: unknown): unknown {
-  if (isUcxError(error) || !(error instanceof Error && 'syscall' in error && 'errno' in error)) return error;
-  return new SyscallError(String(error.syscall), Math.abs(Number(error.errno)), 'make the inspect socket', error);
+  const { syscall, errno } = asError(error);
+  if (isUcxError(error) || syscall === undefined || errno === undefined) return error;
+  return new SyscallError(syscall, Math.abs(errno), 'make the inspect socket', error);
 }
 
 /** Called when a context of {@link acquireServer} closes; the last one closes the server. */

@@ -6,6 +6,7 @@ import { existsSync, lstatSync, mkdirSync, type Stats } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
 import { Errno, PATH_BYTES_MAX, SyscallError } from '../../sys/index.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
+import { asError } from '../../ucs/type/error.ts';
 
 const FOLDER = 'gaudi-ucx';
 const SOCKET = 'node.sock';
@@ -36,7 +37,7 @@ export function prepareFolder(socketPath: string): void {
 }
 
 function errnoOf(error: unknown): number {
-  return error instanceof Error && 'errno' in error ? Math.abs(Number(error.errno)) : Errno.EIO;
+  return Math.abs(asError(error).errno ?? Errno.EIO);
 }
 
 /** Creates a folder and those above it, one at a time: `recursive` of Node.js 20 does not end where mkdir fails with ENOENT in a folder that exists. */

@@ -3,6 +3,7 @@
  */
 
 import * as fs from 'node:fs';
+import { asError } from '../../ucs/type/error.ts';
 import { closeDescriptor } from '../base/descriptor.ts';
 import { Errno } from '../base/errno.ts';
 import { errno, fcntlCall, flock, isInterrupted, openCall, pipe2Call, pollCall } from '../base/libc.ts';
@@ -192,7 +193,8 @@ export function openFileDescriptors(): number {
 
 /** The errno in an error of node:fs; other errors, such as an invalid argument, are rethrown. */
 export function errnoOf(error: unknown): number {
-  if (error instanceof Error && 'errno' in error && typeof error.errno === 'number') return Math.abs(error.errno);
+  const { errno } = asError(error);
+  if (errno !== undefined) return Math.abs(errno);
   throw error;
 }
 

@@ -1,5 +1,15 @@
+import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
-import { checkStatus, closedError, describeValue, invalidParam, isUcxError, statusError, UcxError } from './error.ts';
+import {
+  asError,
+  checkStatus,
+  closedError,
+  describeValue,
+  invalidParam,
+  isUcxError,
+  statusError,
+  UcxError,
+} from './error.ts';
 import { Status } from './status.ts';
 
 describe('UcxError', () => {
@@ -58,5 +68,17 @@ describe('errors from status values', () => {
     const cause = new Error('below');
     expect(statusError(Status.IO_ERROR, 'copy', cause).cause).toBe(cause);
     expect(closedError('worker')).toMatchObject({ code: 'ERR_CLOSED', message: 'worker is closed' });
+  });
+});
+
+describe('asError', () => {
+  it('keeps an error of another context, as under jest, with its code', () => {
+    const error: unknown = runInNewContext("Object.assign(new Error('no file'), { code: 'ENOENT' })");
+    expect(error).not.toBeInstanceOf(Error);
+    expect(asError(error)).toBe(error);
+  });
+
+  it('makes another value the message of one', () => {
+    expect(asError('broken')).toMatchObject({ name: 'Error', message: 'broken' });
   });
 });

@@ -105,9 +105,16 @@ export class AbortError extends Error {
   }
 }
 
-/** A caught value as an error: a value that is not an Error becomes the message of one. */
+/**
+ * A caught value as an error: a value that is not an Error becomes the message of one. Under test runners that load the package in a context of node:vm,
+ * such as jest, the errors of Node.js are of another Error.
+ */
 export function asError(thrown: unknown): NodeJS.ErrnoException {
-  return thrown instanceof Error ? thrown : new Error(String(thrown));
+  return isError(thrown) ? thrown : new Error(String(thrown));
+}
+
+function isError(thrown: unknown): thrown is Error {
+  return thrown instanceof Error || Object.prototype.toString.call(thrown) === '[object Error]';
 }
 
 /** A short text for any value: of a long string its beginning, for an object the name of its class. Never throws. */
