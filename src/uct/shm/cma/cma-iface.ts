@@ -29,7 +29,7 @@ import { NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-addr
 import { CmaEndpoint } from './cma-endpoint.ts';
 import { CMA_NAME } from './cma-key.ts';
 import { CMA_CONFIG_TABLE, type CmaConfig } from './config.ts';
-import { accessRefusal, missingPrivilege } from './process-access.ts';
+import { accessRefusal, missingPrivilege, otherUser } from './process-access.ts';
 
 /** First bytes of addresses of this version. */
 const ADDRESS_KIND = 0x0161_6d63;
@@ -64,7 +64,7 @@ export class CmaIface implements ClosableIface {
     if (peer.pidNamespace !== ownIdentity().pidNamespace) {
       return 'the peer is in another pid namespace (a container): its process cannot be named from here';
     }
-    return hasEnded(peer) ? 'its process has ended' : accessRefusal(peer.pid);
+    return hasEnded(peer) ? 'its process has ended' : (otherUser(peer.pid) ?? accessRefusal(peer.pid));
   }
 
   connect(address: Uint8Array): UctEndpoint {

@@ -1,11 +1,15 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../../../../test/fixtures/own-segments.ts';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';
-import { mapAnonymous } from '../../../sys/index.ts';
+import { mapAnonymous, processStartTime } from '../../../sys/index.ts';
 import { loadConfig } from '../../../ucs/config/config.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
+import { ownIdentity, packIdentity } from '../../base/key/process-identity.ts';
+import { NODE_ADDRESS_BYTES } from '../base/node-address.ts';
 import { CmaMd } from './cma-md.ts';
 import { CMA_CONFIG_TABLE } from './config.ts';
 import { accessRefusal, missingPrivilege } from './process-access.ts';
@@ -23,6 +27,21 @@ describe('access to a process', () => {
     expect(accessRefusal(process.pid)).toBeUndefined();
     expect(accessRefusal(2 ** 30)).toMatch(/has ended/);
     expect(missingPrivilege(77)).toMatch(/process 77: .*(CAP_SYS_PTRACE|next boot)/);
+  });
+
+  // Its keys are in shared memory that this user does not trust.
+  it.skipIf(process.geteuid?.() !== 0)('of another user is refused to the superuser as well', async () => {
+    const child = spawn('cat', { uid: 65_534, stdio: ['pipe', 'ignore', 'ignore'] });
+    const pid = child.pid!;
+    const iface = md.openIface(md.resources[0]!);
+    const address = iface.address.slice();
+    const identity = { ...ownIdentity(), pid, startTime: processStartTime(pid)! };
+    packIdentity(identity, address, NODE_ADDRESS_BYTES);
+    expect(iface.unreachableReason(address)).toBe(`process ${pid} belongs to another user`);
+    child.stdin!.end();
+    await once(child, 'exit');
+    expect(iface.unreachableReason(address)).toBe('its process has ended');
+    iface.close();
   });
 });
 

@@ -1,7 +1,8 @@
 /** Checks whether this process may read and write the memory of another one, and if not, which privilege is missing. No bytes are copied. */
 
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { allocateScratch, copyFromProcess, Errno, errnoName } from '../../../sys/index.ts';
+import { effectiveUserId } from '../../../ucs/sys/user-id.ts';
 
 const YAMA_SCOPE = '/proc/sys/kernel/yama/ptrace_scope';
 /** Page 0 is never mapped: the kernel checks the permission, and then finds nothing to copy. */
@@ -25,6 +26,15 @@ export function accessRefusal(pid: number): string | undefined {
     default:
       return `process_vm_readv fails with ${errnoName(-result)}`;
   }
+}
+
+/**
+ * The reason why keys of a process cannot be read, if it belongs to another user: they are in shared memory of that user, which is not trusted, also if
+ * this process may read all memory.
+ */
+export function otherUser(pid: number): string | undefined {
+  const { uid } = statSync(`/proc/${pid}`, { throwIfNoEntry: false }) ?? {};
+  return uid === undefined || uid === effectiveUserId() ? undefined : `process ${pid} belongs to another user`;
 }
 
 /** The meaning of EPERM for access to this process. */
