@@ -31,6 +31,7 @@ import { Batches } from './link/batches.ts';
 import { type LinkOwner, TcpLink } from './link/link.ts';
 import { INTERVALS } from './link/liveness.ts';
 import { ReadySet } from './link/ready-set.ts';
+import { Room } from './link/room.ts';
 import type { Security } from './secure/security.ts';
 import type { Session } from './secure/session.ts';
 import { type EndpointOwner, TcpEndpoint } from './tcp-endpoint.ts';
@@ -75,7 +76,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   readonly #clock: Clock;
   /** Sockets of links: polled by progress only. */
   readonly #ready: ReadySet = new ReadySet();
-  /** The listening socket, and sockets before the hello: the event loop also serves them, so that peers do not wait for progress. */
+  /** The listening socket, sockets before the hello, and the room of those of links: the event loop also serves them, so that peers do not wait for progress. */
   readonly #making: ReadySet = new ReadySet();
   #makingAlarm: EventAlarm | undefined = undefined;
   readonly #connector: Connector;
@@ -257,6 +258,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
 
   noteBlocked(link: TcpLink): void {
     this.#blocked.add(link);
+    if (link.wantsWrite) link.room?.await();
   }
 
   noteReceived(link: TcpLink): void {
@@ -271,6 +273,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
 
   onLinkDown(link: TcpLink, reason: string): void {
     this.#ready.remove(link);
+    link.room?.close();
     this.#connector.abandon(link);
     this.#blocked.delete(link);
     this.#awaitingAccept.delete(link);
@@ -341,6 +344,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#all.add(link);
     link.attach(fd, peer.messageBytesMax, session);
     this.#ready.add(link);
+    link.room = new Room(link, this.#making);
     link.heartbeat(this.#heartbeatMs);
     this.#heartbeats.start();
     // Operations that waited for the connection can start.

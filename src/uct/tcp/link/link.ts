@@ -37,6 +37,7 @@ import { Liveness } from './liveness.ts';
 import { endOf, failureOfPeer, remoteName } from './peer.ts';
 import { type PendingGet, PendingOperations } from './pending.ts';
 import type { Watched } from './ready-set.ts';
+import type { Room } from './room.ts';
 
 /** `idle`: nothing was sent; `waiting`: for a connected socket, whichever end connects; `up`; `down`: finally. */
 export type LinkState = 'idle' | 'waiting' | 'up' | 'down';
@@ -83,6 +84,8 @@ export class TcpLink implements FrameSink, Watched, Batching {
   readonly identity: string;
   /** The link in the event set of the interface. */
   token = 0;
+  /** The watch of its socket by the event loop; undefined until it is connected. */
+  room: Room | undefined = undefined;
   /** Address to connect to, and own address to connect from; undefined for a link that the peer has connected, and for any own address. */
   target: InetAddress | undefined = undefined;
   source: string | undefined = undefined;
@@ -197,6 +200,17 @@ export class TcpLink implements FrameSink, Watched, Batching {
     if (!this.isUp) return;
     this.check(this.transmitter.endBatch());
     this.#closeIfUnused();
+  }
+
+  /** The socket has room, and the program may make no progress: sends frames that were reported as sent. No operation ends in here. Returns 1 if bytes have moved. */
+  sendReported(): number {
+    const { transmitter } = this;
+    if (!this.isUp || this.isBroken || !this.wantsWrite) return 0;
+    if (transmitter.isAwaited || this.#flushes.length > 0) return 0;
+    const before = transmitter.moved;
+    this.check(transmitter.sendMore());
+    this.#closeIfUnused();
+    return transmitter.moved === before ? 0 : 1;
   }
 
   /** Acknowledges the puts that arrived in the last call, unless a frame that was sent since has acknowledged them. */

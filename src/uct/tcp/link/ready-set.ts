@@ -29,10 +29,13 @@ export class ReadySet {
     return this.#events.fd;
   }
 
-  /** @throws SyscallError ENOSPC, ENOMEM */
-  add(watched: Watched): void {
+  /**
+   * @param events bits of ReadyFor; by default those that it wants
+   * @throws SyscallError ENOSPC, ENOMEM
+   */
+  add(watched: Watched, events: number = eventsOf(watched)): void {
     const token = this.#free.pop() ?? this.#watched.length;
-    this.#events.add(watched.fd, eventsOf(watched), token);
+    this.#events.add(watched.fd, events, token);
     watched.token = token;
     this.#watched[token] = watched;
     if (watched.wantsWrite) this.#forWrite.add(watched);
@@ -45,6 +48,11 @@ export class ReadySet {
     if (watched.wantsWrite) this.#forWrite.add(watched);
     else this.#forWrite.delete(watched);
     this.#events.modify(watched.fd, eventsOf(watched), watched.token);
+  }
+
+  /** Changes the events for which a socket is watched. @param events bits of ReadyFor */
+  watch({ fd, token }: Watched, events: number): void {
+    this.#events.modify(fd, events, token);
   }
 
   /** Removes a socket, before it is closed or transferred. */

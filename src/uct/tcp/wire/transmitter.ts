@@ -82,6 +82,12 @@ export class Transmitter {
     return this.#head !== undefined && !this.#isBatching;
   }
 
+  /** Whether an operation waits until queued frames are sent. */
+  get isAwaited(): boolean {
+    for (let each = this.#head; each !== undefined; each = each.next) if (each.completion !== undefined) return true;
+    return false;
+  }
+
   /** Whether all frames have been sent. */
   get isEmpty(): boolean {
     return this.#head === undefined;
