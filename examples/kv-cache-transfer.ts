@@ -37,8 +37,10 @@ async function prefill(address: string, port: number): Promise<void> {
   const bytes = randomFillSync(new Uint8Array(LAYERS * LAYER_BYTES));
   await copy(worker.endpoint(worker.address()), context, cache, bytes, 'put');
 
-  await using endpoint = await worker.connect({ address, port });
-  const pool = await nextJson<{ readonly key: string; readonly freePages: readonly number[] }>(worker);
+  // A wait for a notification does not end with the connection on which it is expected.
+  const gone = new AbortController();
+  await using endpoint = await worker.connect({ address, port, onError: () => gone.abort() });
+  const pool = await nextJson<{ readonly key: string; readonly freePages: readonly number[] }>(worker, gone.signal);
   const rkey = endpoint.unpackRkey(Buffer.from(pool.key, 'hex'));
   const started = performance.now();
   const layers = Array.from({ length: LAYERS }, (_, layer) => {
@@ -55,7 +57,7 @@ async function prefill(address: string, port: number): Promise<void> {
   const [first] = await Promise.all(layers);
   const ms = (performance.now() - started).toFixed(1);
   console.log(`${LAYERS} layers in ${ms} ms by ${first!.transport}/${first!.device} (${first!.protocol})`);
-  const { good } = await nextJson<{ readonly good: number }>(worker);
+  const { good } = await nextJson<{ readonly good: number }>(worker, gone.signal);
   const count = LAYERS * PAGES_USED;
   console.log(`${good} of ${count} blocks are in the HBM of the decode process as they were`);
   process.exitCode = good === count ? 0 : 1;
@@ -68,19 +70,19 @@ async function decode(address: string, tellPort: (port: number) => void): Promis
   await using listener = worker.listener({ address });
   tellPort(listener.port);
 
-  // The first client is the prefill process; it may disconnect before it has sent anything.
+  // The first client is the prefill process; it may disconnect before it has sent anything, or in between.
   const gone = new AbortController();
   process.once('disconnect', () => gone.abort());
   const request = await listener.next({ signal: gone.signal });
   if (request === undefined) return;
-  const endpoint = request.accept();
+  const endpoint = request.accept({ onError: () => gone.abort() });
   await endpoint.notify(json({ key: Buffer.from(context.packRkey(pool)).toString('hex'), freePages: FREE_PAGES }));
 
   const self = worker.endpoint(worker.address());
   const bytes = new Uint8Array(LAYERS * LAYER_BYTES);
   let good = 0;
   for (let count = 0; count < LAYERS; count++) {
-    const { layer, digests } = await nextJson<Layer>(worker);
+    const { layer, digests } = await nextJson<Layer>(worker, gone.signal);
     // Everything that the notification stands for is in the HBM.
     await copy(self, context, pool, bytes, 'get');
     for (const [page, digest] of digests.entries()) {
@@ -89,6 +91,8 @@ async function decode(address: string, tellPort: (port: number) => void): Promis
     }
   }
   await endpoint.notify(json({ good }));
+  // The prefill process closes the connection when it has the result.
+  await worker.serve(gone.signal);
   await endpoint.close();
   if (process.connected) process.disconnect();
 }
@@ -110,9 +114,9 @@ function json(value: unknown): Uint8Array {
   return Buffer.from(JSON.stringify(value));
 }
 
-/** The next notification. */
-async function nextJson<T>(worker: ReturnType<Context['worker']>): Promise<T> {
-  const { value } = await worker.notifications().next();
+/** The next notification. Rejects with an AbortError once the other process is gone. */
+async function nextJson<T>(worker: ReturnType<Context['worker']>, signal: AbortSignal): Promise<T> {
+  const { value } = await worker.notifications({ signal }).next();
   return JSON.parse(Buffer.from(value!.bytes).toString()) as T;
 }
 

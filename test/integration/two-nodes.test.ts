@@ -8,6 +8,7 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { Context } from '../../src/index.ts';
 import { built } from '../fixtures/built.ts';
 import { Child } from '../fixtures/child.ts';
 import type { HostReport, HostRequest } from '../fixtures/network/host-program.ts';
@@ -15,6 +16,10 @@ import { reasonWithoutHosts, reasonWithoutNetem, TwoHosts } from '../fixtures/ne
 
 const PROGRAM = join(import.meta.dirname, '../fixtures/network/host-program.ts');
 const EXAMPLE = built(join(import.meta.dirname, '../../examples/kv-cache-transfer.ts'));
+
+/** The context of a test that is one of the two processes of the example, and leaves before the end. */
+const OWN_NODE = { config: { TLS: 'tcp,gaudi_cpy,self' }, env: { UCX_GAUDI_DRIVER: 'emulator' } };
+const LOOPBACK = '127.0.0.1';
 
 type HostProgram = Child<HostRequest, HostReport>;
 
@@ -90,5 +95,47 @@ describe('HBM on one host and HBM on another', { timeout: 120_000 }, () => {
 
   it.skipIf(withoutWire !== undefined)('do so over a wire that delays and loses packets', async () => {
     await runBetween(await TwoHosts.wired({ delayMs: 2, loss: 0.005, megabitPerSecond: 400, seed: 5 }), ['gxtun0']);
+  });
+});
+
+describe('a process of examples/kv-cache-transfer.ts whose peer leaves', { timeout: 60_000 }, () => {
+  /** A process of the example that is expected to fail. */
+  const start = (...args: readonly string[]): ChildProcess =>
+    fork(EXAMPLE, args, { stdio: ['ignore', 'ignore', 'ignore', 'ipc'] });
+
+  it('before the first layer ends with a failure: decode', async () => {
+    const decode = start('decode', LOOPBACK);
+    try {
+      const ended = once(decode, 'exit');
+      const [port] = (await once(decode, 'message')) as [number];
+      await using context = await Context.create(OWN_NODE);
+      const worker = context.worker();
+      await using endpoint = await worker.connect({ address: LOOPBACK, port });
+      await worker.notifications().next();
+      await endpoint.close();
+      expect(await ended).toEqual([1, null]);
+    } finally {
+      decode.kill('SIGKILL');
+    }
+  });
+
+  it('before it has sent its key ends with a failure: prefill', async () => {
+    await using context = await Context.create(OWN_NODE);
+    const worker = context.worker();
+    await using listener = worker.listener({ address: LOOPBACK });
+    const idle = new AbortController();
+    const prefill = start('prefill', LOOPBACK, String(listener.port));
+    try {
+      const ended = once(prefill, 'exit');
+      const endpoint = (await listener.next())!.accept();
+      await endpoint.close();
+      // The other end learns that from the progress of this one.
+      const served = worker.serve(idle.signal);
+      expect(await ended).toEqual([1, null]);
+      idle.abort();
+      await served;
+    } finally {
+      prefill.kill('SIGKILL');
+    }
   });
 });
