@@ -26,7 +26,7 @@ export interface ParentChannel {
 }
 
 /**
- * Serves the exchanges of forked children, one after the other. An exchange does not wait for children that have ended, or have not started, so that the
+ * Serves the exchanges of forked children, one after the other. An exchange does not wait for children that have ended, have closed their channels, or have not started, so that the
  * others can make a new team; if the others expect more ranks, they detect that some are missing.
  * @param children all ranks, in any order
  */
@@ -46,10 +46,13 @@ export function serveForked(children: readonly ChildProcess[]): void {
       given.set(child, bytes);
       answer();
     });
-    child.on('exit', () => {
-      running.delete(child);
-      answer();
-    });
+    // A child can close its channel and go on: it takes part in no exchange any more.
+    for (const end of ['exit', 'disconnect']) {
+      child.on(end, () => {
+        running.delete(child);
+        answer();
+      });
+    }
   }
 }
 

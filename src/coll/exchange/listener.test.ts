@@ -118,6 +118,24 @@ describe('an exchange', () => {
     expect(child.sent).toHaveLength(1);
   });
 
+  it.each(['exit', 'disconnect'])('among forked processes does not wait for a child after its %s', (end) => {
+    const sent: unknown[] = [];
+    const childOf = (): ChildProcess =>
+      Object.assign(new EventEmitter(), {
+        send: (message: unknown) => sent.push(message),
+        pid: 5,
+        connected: true,
+      }) as never;
+    const [leaving, staying] = [childOf(), childOf()];
+    serveForked([leaving, staying]);
+    void forkedExchange(
+      Object.assign(new EventEmitter(), { send: (message: unknown) => staying.emit('message', message) }),
+    )(bytesOf(0));
+    expect(sent).toEqual([]);
+    Object.assign(leaving, { connected: false }).emit(end);
+    expect(sent).toHaveLength(1);
+  });
+
   it('among forked processes fails where the parent ends', async () => {
     const channel = Object.assign(new EventEmitter(), { send: () => true });
     const pending = forkedExchange(channel)(bytesOf(0));
