@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { freePort } from '../../../test/fixtures/free-port.ts';
 import { closedError } from '../../ucs/type/error.ts';
 import { forkedExchange, serveForked } from './forked.ts';
+import { sendFrame } from './frames.ts';
 import { launchedRank, listenerExchange } from './listener.ts';
 import { localExchange } from './local.ts';
 
@@ -34,6 +35,18 @@ describe('an exchange', () => {
     other.on('connect', () => other.write(Buffer.alloc(100, 0xff)));
     for (const each of await Promise.all([first, ...others])) expect(sorted(each)).toEqual([0, 1, 2].map(bytesOf));
     if (!other.closed) await once(other, 'close');
+  });
+
+  it('by a listener does not keep the program alive for a rank that is stopped', async () => {
+    const port = await freePort();
+    const all = listenerExchange({ rank: 0, size: 2, host: HOST, port })(bytesOf(0));
+    const stopped = connect({ port, host: HOST, allowHalfOpen: true }).pause();
+    await once(stopped, 'connect');
+    stopped.unref();
+    for (const bytes of [Buffer.from('gaudi-ucx/coll 1'), bytesOf(1)]) sendFrame(stopped, bytes);
+    expect(await all).toHaveLength(2);
+    while (process.getActiveResourcesInfo().includes('TCPSocketWrap')) await new Promise(setImmediate);
+    stopped.destroy();
   });
 
   it('by a listener fails where ranks are missing, in time', async () => {

@@ -91,7 +91,8 @@ function gather(options: ListenerExchangeOptions, own: Uint8Array, clock: Clock)
       const all = [own, ...given.map(({ bytes }) => bytes)];
       for (const { socket } of given) {
         if (error === undefined) for (const bytes of all) sendFrame(socket, bytes);
-        socket.end();
+        // A rank that is stopped does not close its end: the program may end before it continues.
+        socket.end(() => socket.unref());
         sockets.delete(socket);
       }
       for (const socket of sockets) socket.destroy();
