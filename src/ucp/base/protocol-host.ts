@@ -71,6 +71,8 @@ export interface ProtocolHost extends RequestOwner {
   start(request: Request, params: RequestParams | undefined, isRefused?: boolean): Status | Request;
   /** The connection that a message names in its first word; undefined also if the message came from another peer. */
   connectionOf(frame: AmFrame): PeerConnection | undefined;
+  /** Ends what transports have completed, between two messages of peers that start copies: the peer of each is told before the copy of the next. */
+  endTransfers(): void;
   /** Called when a peer violates the protocol: its connection ends with EXCEEDS_LIMIT. */
   breaksProtocol(connection: PeerConnection, what: string): void;
 }

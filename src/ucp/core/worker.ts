@@ -201,6 +201,10 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     return count;
   }
 
+  endTransfers(): void {
+    this.#quiet.progress(false);
+  }
+
   /** Copies between device memory and host memory, for an engine that stages by itself. */
   get copier(): DeviceCopier {
     return this.protocols.rendezvous.staging;

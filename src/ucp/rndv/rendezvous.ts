@@ -129,6 +129,7 @@ export class Rendezvous {
     const fragment = hasFragment ? acquirePeerKey(context, connection, keys.subarray(targetBytes)) : undefined;
     const window = { peerRequest, from, byteLength };
     new SendWindow(this.#host, this.staging, [transfer, connection], window, fragment).start();
+    this.#host.endTransfers();
   }
 
   /** A part of a message that this worker receives has been written to where it asked for it. */
@@ -138,6 +139,7 @@ export class Rendezvous {
     if (transfer === undefined) return;
     if (carrier !== undefined) readCarrier(transfer.request, carrier);
     transfer.onWritten(from, byteLength, flags);
+    this.#host.endTransfers();
   }
 
   /** Bytes of a message that this worker receives. */
