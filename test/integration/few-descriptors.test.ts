@@ -1,6 +1,6 @@
 /** The package under a low limit of open files: it loads, and moves data. Exhausting the limit is tested in descriptors.test.ts. */
 
-import { spawnSync } from 'node:child_process';
+import { type SpawnSyncReturns, spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { builtSpecifier, ROOT } from '../fixtures/built.ts';
@@ -31,17 +31,26 @@ describe('ulimit -n 64', () => {
   });
 });
 
-/** Runs a program under the limit; returns its output. */
+it('a limit of address space that the HBM of emulated cards exceeds is reported with the settings that make it less', () => {
+  const program = `import { createEmulatedNode } from ${builtSpecifier(join(ROOT, 'src/emulator/index.ts'))};
+  try { createEmulatedNode(); } catch ({ code, message }) { console.log(code, message); }`;
+  const { status, stdout } = underLimit('-v 40000000', program);
+  expect(status).toBe(0);
+  expect(stdout).toMatch(/^ERR_SYSCALL_ENOMEM .* for the hbm of an emulated card; UCX_GAUDI_EMULATOR_HBM and /);
+});
+
+/** Runs a program with few descriptors; returns its output. */
 function run(program: string): string {
-  const { status, stdout, stderr } = spawnSync(
-    'sh',
-    ['-c', 'ulimit -n 64 && exec "$0" --input-type=module --eval "$1"', process.execPath, program],
-    {
-      encoding: 'utf8',
-      timeout: 30_000,
-      env: { ...process.env, UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '2' },
-    },
-  );
+  const { status, stdout, stderr } = underLimit('-n 64', program);
   expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
   return stdout;
+}
+
+function underLimit(limit: string, program: string): SpawnSyncReturns<string> {
+  const command = `ulimit ${limit} && exec "$0" --input-type=module --eval "$1"`;
+  return spawnSync('sh', ['-c', command, process.execPath, program], {
+    encoding: 'utf8',
+    timeout: 30_000,
+    env: { ...process.env, UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '2' },
+  });
 }

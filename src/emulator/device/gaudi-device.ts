@@ -6,13 +6,16 @@
 import {
   addSeals,
   close as closeFd,
+  Errno,
   ftruncate,
+  isSyscallError,
   MadviseAdvice,
   madvise,
   mapLarge,
   mapSharedWindow,
   memfdCreate,
   SealFlag,
+  SyscallError,
   unmapLarge,
 } from '../../sys/index.ts';
 import { type AsicProfile, dmmuRange } from '../../uapi/index.ts';
@@ -64,7 +67,7 @@ class DeviceMemory {
   constructor(name: string, byteLength: number) {
     this.#mappedBytes = Math.ceil(byteLength / MAPPING_UNIT_BYTES) * MAPPING_UNIT_BYTES;
     this.#fd = memfdCreate(`gaudi-${name}`, { sealing: true });
-    const address = this.#map();
+    const address = this.#map(name);
     // Reduces page faults at first access; a kernel without huge shared pages refuses, which is harmless.
     madvise(address, this.#mappedBytes, MadviseAdvice.HUGEPAGE);
     this.memory = new PhysicalMemory(name, address, byteLength, (offset, length) => {
@@ -80,7 +83,7 @@ class DeviceMemory {
     closeFd(this.#fd);
   }
 
-  #map(): number {
+  #map(name: string): number {
     try {
       ftruncate(this.#fd, this.#mappedBytes);
       // Clients of a node server map parts of the file: if they could shrink it, an access to it would end the server.
@@ -88,7 +91,10 @@ class DeviceMemory {
       return mapLarge(this.#fd, this.#mappedBytes);
     } catch (error) {
       closeFd(this.#fd);
-      throw error;
+      if (!isSyscallError(error) || error.errno !== Errno.ENOMEM) throw error;
+      const what = `${this.#mappedBytes} bytes of address space for the ${name} of an emulated card`;
+      const advice = 'UCX_GAUDI_EMULATOR_HBM and UCX_GAUDI_EMULATOR_CARDS make it less, ulimit -v limits it';
+      throw new SyscallError(error.syscall, error.errno, `${what}; ${advice}`, error);
     }
   }
 }

@@ -3,6 +3,7 @@
  * request and the reply are active messages.
  */
 
+import { isIPv6 } from 'node:net';
 import type { Context } from '../../assembly/context.ts';
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
 import type { MemoryHandle } from '../../ucp/api/operation/memory.ts';
@@ -38,8 +39,9 @@ export function servedAt(text: string): { readonly address: string; readonly por
   return { address, port };
 }
 
-/** The host without its brackets, and the port if the text has one; undefined for another text. */
+/** The host without its brackets, and the port if the text has one, which an address of IPv6 has only behind brackets; undefined for another text. */
 function splitAddress(text: string): { readonly host: string; readonly port?: number } | undefined {
+  if (isIPv6(text)) return { host: text };
   const match = /^(\[[^\]]+\]|[^:[\]]+)(?::(\d{1,5}))?$/.exec(text);
   if (match === null) return undefined;
   const host = match[1]!.replace(/^\[|\]$/g, '');

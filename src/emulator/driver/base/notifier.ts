@@ -32,10 +32,14 @@ export class Notifier {
       if (isSyscallError(error)) return error.errno;
       throw error;
     }
-    if (readlinkSync(`/proc/self/fd/${own}`) !== EVENT_FD_LINK) {
-      close(own);
-      return Errno.EINVAL;
+    let isEventFd = false;
+    try {
+      isEventFd = readlinkSync(`/proc/self/fd/${own}`) === EVENT_FD_LINK;
+    } finally {
+      // Also in a process without /proc.
+      if (!isEventFd) close(own);
     }
+    if (!isEventFd) return Errno.EINVAL;
     this.#fd = own;
     return 0;
   }

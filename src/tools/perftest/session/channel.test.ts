@@ -139,6 +139,7 @@ describe('placeOf', () => {
     expect(placeOf(undefined, '13337', false)).toEqual({ port: 13337, host: '127.0.0.1' });
     expect(placeOf(undefined, '1', true)).toEqual({ port: 1, host: '::1' });
     expect(placeOf('node7', '13337', false)).toEqual({ port: 13337, host: 'node7' });
+    expect(placeOf('[::1]', '13337', false)).toEqual({ port: 13337, host: '::1' });
     expect(placeOf('/run/socket', '13337', false)).toEqual({ path: '/run/socket' });
     expect(placeOf(undefined, './socket', false)).toEqual({ path: './socket' });
   });

@@ -175,7 +175,8 @@ export function placeOf(host: string | undefined, port: string | undefined, isIp
   if (!Number.isInteger(number) || number < 1 || number > PORT_MAX) {
     throw invalidParam('-p', `must be a port from 1 to ${PORT_MAX}, or the path of a socket`, port);
   }
-  return { port: number, host: host ?? (isIpv6 ? '::1' : '127.0.0.1') };
+  // A server prints an address of IPv6 in brackets.
+  return { port: number, host: host?.replace(/^\[(.*)\]$/, '$1') ?? (isIpv6 ? '::1' : '127.0.0.1') };
 }
 
 /** Message with the address of a server, and how other machines reach it. */
