@@ -1,4 +1,4 @@
-/** Check of the platform, before anything else of this folder runs and the FFI is loaded. Modules that load the FFI import it first. */
+/** Checks the platform, and adds the symbols that it may lack, before anything else of this folder runs and the FFI is loaded. Modules that load the FFI import it first. */
 
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -31,3 +31,8 @@ export function checkPlatform({ platform, arch, versions }: PlatformFacts): void
 }
 
 checkPlatform(process);
+
+// Before Node.js 24, contexts of node:vm, in which some test runners load the package, lack them.
+if (Symbol.dispose === undefined) Object.defineProperty(Symbol, 'dispose', { value: Symbol.for('Symbol.dispose') });
+if (Symbol.asyncDispose === undefined)
+  Object.defineProperty(Symbol, 'asyncDispose', { value: Symbol.for('Symbol.asyncDispose') });
