@@ -19,6 +19,8 @@ const CASES: readonly (readonly [Primitive, Case])[] = [
   ['words', { transports: SHM, test: 'tag_lat', bytes: 8 }],
   ['ring', { transports: SHM, test: 'tag_bw', bytes: 8 }],
   ['stores', { transports: SHM, test: 'ucp_put_bw', bytes: 8 }],
+  ['atomics', { transports: SHM, test: 'ucp_fadd', bytes: 8 }],
+  ['fragments', { transports: SHM, test: 'tag_bw', bytes: 4096 }],
   ['copy', { transports: SHM, test: 'ucp_put_bw', bytes: MIB }],
   ['copy', { transports: SHM, test: 'ucp_get', bytes: MIB }],
   ['socket-lat', { transports: TCP, test: 'ucp_put_lat', bytes: 8 }],

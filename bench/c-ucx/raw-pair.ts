@@ -51,6 +51,7 @@ export const PRIMITIVES = [
   'words',
   'ring',
   'stores',
+  'atomics',
   'copy',
   'fragments',
   'socket-lat',
@@ -117,6 +118,9 @@ function run(side: Side, name: Primitive, bytes: number, count: number): void {
       break;
     case 'stores':
       if (isClient) for (let i = 0; i < count; i++) storeTwo(words, i);
+      break;
+    case 'atomics':
+      if (isClient) addOften(new BigInt64Array(window.buffer), count);
       break;
     case 'copy':
       if (isClient) copyOften(window, wire.memory.u8.subarray(0, bytes), count);
@@ -190,6 +194,12 @@ function storeTwo(words: Int32Array, value: number): void {
   words[PING + 1] = value;
 }
 
+function addOften(words: BigInt64Array, count: number): void {
+  let sum = 0n;
+  for (let i = 0; i < count; i++) sum = Atomics.add(words, PING / 2, 1n);
+  words[PONG / 2] = sum;
+}
+
 function copyOften(window: MappedMemory, target: Uint8Array, count: number): void {
   const source = window.u8.subarray(FRAGMENTS_AT, FRAGMENTS_AT + target.byteLength);
   for (let i = 0; i < count; i++) target.set(source);
@@ -197,14 +207,15 @@ function copyOften(window: MappedMemory, target: Uint8Array, count: number): voi
 
 /** Views of the fragments of a message, in memory of this process. */
 function piecesOf({ device }: Side, bytes: number): readonly Uint8Array[] {
-  return Array.from({ length: bytes / FRAGMENT_BYTES }, (_, i) =>
-    device.u8.subarray(i * FRAGMENT_BYTES, (i + 1) * FRAGMENT_BYTES),
-  );
+  const each = Math.min(bytes, FRAGMENT_BYTES);
+  return Array.from({ length: bytes / each }, (_, i) => device.u8.subarray(i * each, (i + 1) * each));
 }
 
-function fragmentsOf({ window }: Side): readonly Uint8Array[] {
+/** The fragments, as long as the message if that is shorter. */
+function fragmentsOf({ window }: Side, bytes: number): readonly Uint8Array[] {
+  const each = Math.min(bytes, FRAGMENT_BYTES);
   return Array.from({ length: FRAGMENTS }, (_, i) =>
-    window.u8.subarray(FRAGMENTS_AT + i * FRAGMENT_BYTES, FRAGMENTS_AT + (i + 1) * FRAGMENT_BYTES),
+    window.u8.subarray(FRAGMENTS_AT + i * FRAGMENT_BYTES, FRAGMENTS_AT + i * FRAGMENT_BYTES + each),
   );
 }
 
@@ -214,7 +225,7 @@ const EMPTIED: number = FILLED + 64;
 
 function fillFragments(side: Side, bytes: number, count: number): void {
   const words = new Int32Array(side.window.buffer);
-  const [pieces, fragments] = [piecesOf(side, bytes), fragmentsOf(side)];
+  const [pieces, fragments] = [piecesOf(side, bytes), fragmentsOf(side, bytes)];
   let filled = Atomics.load(words, FILLED);
   for (let i = 0; i < count; i++) {
     for (const piece of pieces) {
@@ -229,7 +240,7 @@ function fillFragments(side: Side, bytes: number, count: number): void {
 
 function drainFragments(side: Side, bytes: number, count: number): void {
   const words = new Int32Array(side.window.buffer);
-  const [pieces, fragments] = [piecesOf(side, bytes), fragmentsOf(side)];
+  const [pieces, fragments] = [piecesOf(side, bytes), fragmentsOf(side, bytes)];
   let emptied = Atomics.load(words, EMPTIED);
   for (let i = 0; i < count; i++) {
     for (const piece of pieces) {
