@@ -193,9 +193,10 @@ export class PosixEndpoint implements UctEndpoint {
       return this.#refused();
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      // The status does not say that it is /dev/shm that is full.
-      this.#owner.log.warn(`no messages can be sent to a peer: ${error.message}`);
-      return error.status;
+      const { status, message } = error;
+      // This status does not say that it is /dev/shm that is full.
+      if (status === Status.NO_MEMORY) this.#owner.log.warn(`no messages can be sent to a peer: ${message}`);
+      return status;
     }
   }
 
