@@ -37,7 +37,7 @@ const ALL: Readonly<Record<string, Bench>> = {
   'shared-memory': benchSharedMemory,
   'c-ucx-table': () => benchCUcx(TABLE_ONLY),
   'c-ucx-contended': benchContended,
-  'c-ucx-primitives': benchPrimitives,
+  primitives: benchPrimitives,
   'device-memory': benchDeviceMemory,
   lists: benchLists,
   collectives: benchCollectives,

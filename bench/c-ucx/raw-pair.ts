@@ -5,6 +5,7 @@
 
 import { parseArgs } from 'node:util';
 import {
+  AddressFamily,
   close as closeDescriptor,
   Errno,
   type MappedMemory,
@@ -27,7 +28,6 @@ import {
   tcpSend,
   tcpSocket,
 } from '../../src/sys/index.ts';
-import { AddressFamily } from '../../src/sys/socket/inet-address.ts';
 
 /** Fragments of host memory through which device memory is staged: as many, and as large, as UCX_RNDV_FRAG_SIZE and UCX_RNDV_FRAG_ALLOC_COUNT have them. */
 const FRAGMENTS = 16;
@@ -44,6 +44,9 @@ const TAKEN = SLOTS * SLOT_WORDS;
 /** Words of the ping-pong: one for each direction, in lines that no processor fetches together. */
 const PING = TAKEN + 64;
 const PONG = PING + 64;
+/** Words with the number of fragments that were filled, and taken. */
+const FILLED = PONG + 64;
+const EMPTIED = FILLED + 64;
 const REQUEST_WORDS = 4;
 
 /** The primitives, by what a test of perftest does most. */
@@ -218,10 +221,6 @@ function fragmentsOf({ window }: Side, bytes: number): readonly Uint8Array[] {
     window.u8.subarray(FRAGMENTS_AT + i * FRAGMENT_BYTES, FRAGMENTS_AT + i * FRAGMENT_BYTES + each),
   );
 }
-
-/** Word with the number of fragments that were filled. */
-const FILLED: number = PONG + 64;
-const EMPTIED: number = FILLED + 64;
 
 function fillFragments(side: Side, bytes: number, count: number): void {
   const words = new Int32Array(side.window.buffer);

@@ -71,7 +71,7 @@ export interface ProtocolHost extends RequestOwner {
   start(request: Request, params: RequestParams | undefined, isRefused?: boolean): Status | Request;
   /** The connection that a message names in its first word; undefined also if the message came from another peer. */
   connectionOf(frame: AmFrame): PeerConnection | undefined;
-  /** Ends what transports have completed, between two messages of peers that start copies: the peer of each is told before the copy of the next. */
+  /** Ends transfers that are complete. Called in progress, behind a message that has started a copy, so that its peer is told before the next copy begins. */
   endTransfers(): void;
   /** Called when a peer violates the protocol: its connection ends with EXCEEDS_LIMIT. */
   breaksProtocol(connection: PeerConnection, what: string): void;
