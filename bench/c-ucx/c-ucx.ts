@@ -6,6 +6,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
+import { benchDeviceMemory } from '../device-memory.ts';
 import { sizeOf, ucxVersion } from '../perftest-pair.ts';
 import type { Result } from '../timing.ts';
 import {
@@ -28,6 +29,8 @@ export interface Extent {
   readonly rounds: number;
   /** Of the iterations. */
   readonly scale: number;
+  /** Whether the rows of emulated cards are measured, beside host memory and memcpy. */
+  readonly cards: boolean;
   /** Longest message of the tests that are measured at every size; 0 for none of these. */
   readonly curveBytesMax: number;
   /** Folder for the JSON and the page; undefined for none. */
@@ -35,16 +38,23 @@ export interface Extent {
 }
 
 /** What `npm run bench -- c-ucx` measures. */
-export const WHOLE: Extent = { rounds: 3, scale: 1, curveBytesMax: 64 * 2 ** 20, folder: 'dist/bench-results' };
+export const WHOLE: Extent = {
+  rounds: 3,
+  scale: 1,
+  cards: true,
+  curveBytesMax: 64 * 2 ** 20,
+  folder: 'dist/bench-results',
+};
 
-/** The table of targets only. */
-export const TABLE_ONLY: Extent = { ...WHOLE, curveBytesMax: 0, folder: undefined };
+/** The table of targets only; its rows of cards are those of `device-memory`. */
+export const TABLE_ONLY: Extent = { ...WHOLE, cards: false, curveBytesMax: 0, folder: undefined };
 
 /** The table and every size to 16 MiB, in short runs: the shape of the curves in a quarter of an hour, and not their last digits. */
-export const SIZES_ONCE: Extent = { ...WHOLE, rounds: 1, scale: 0.15, curveBytesMax: 16 * 2 ** 20 };
+export const SIZES_ONCE: Extent = { ...WHOLE, rounds: 1, scale: 0.15, cards: false, curveBytesMax: 16 * 2 ** 20 };
 
 /** Measures everything, and gives what has a target as soon as it is known. */
-export async function* benchCUcx({ rounds, scale, curveBytesMax, folder }: Extent = WHOLE): AsyncGenerator<Result> {
+export async function* benchCUcx(extent: Extent = WHOLE): AsyncGenerator<Result> {
+  const { rounds, scale, curveBytesMax, folder } = extent;
   const version = ucxVersion();
   if (version === undefined) {
     console.log('c-ucx: left out, ucx_perftest (Debian package ucx-utils) is not installed');
@@ -56,6 +66,8 @@ export async function* benchCUcx({ rounds, scale, curveBytesMax, folder }: Exten
     table.push(comparison);
     yield resultOf(comparison, target.ratio);
   }
+  const cards = extent.cards ? await benchDeviceMemory(scale) : [];
+  yield* cards;
   const curves: Comparison[] = [];
   for (const transports of curveBytesMax > 0 ? TRANSPORT_SETS : []) {
     for (const test of CURVE_TESTS) {
@@ -69,8 +81,8 @@ export async function* benchCUcx({ rounds, scale, curveBytesMax, folder }: Exten
     const time = new Date();
     const cpu = `${os.cpus().length} x ${os.cpus()[0]?.model}`;
     const facts = { time, cpu, versions: `Node.js ${process.version}, UCX ${version}` };
-    writeFileSync(join(folder, 'c-ucx.json'), `${JSON.stringify({ ...facts, table, curves }, undefined, 1)}\n`);
-    writeFileSync(join(folder, 'c-ucx.html'), comparisonPage(facts, table, curves));
+    writeFileSync(join(folder, 'c-ucx.json'), `${JSON.stringify({ ...facts, table, cards, curves }, undefined, 1)}\n`);
+    writeFileSync(join(folder, 'c-ucx.html'), comparisonPage(facts, table, cards, curves));
     console.log(`c-ucx: figures in ${join(folder, 'c-ucx.json')}, charts in ${join(folder, 'c-ucx.html')}`);
   }
 }

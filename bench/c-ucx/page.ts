@@ -1,7 +1,8 @@
-/** The page of a comparison with C UCX: the table of targets, and curves of both tools over all sizes. Pure text. */
+/** The page of a comparison with C UCX: the table of targets, that of emulated cards, and curves of both tools over all sizes. Pure text. */
 
 import { curveSample, lineChart } from '../../src/tools/perftest/html/chart.ts';
 import { factList, htmlDocument, printBytes, printNumber } from '../../src/tools/perftest/html/document.ts';
+import type { Result } from '../timing.ts';
 import { ALL_TARGETS, isMet } from './cases.ts';
 import type { Comparison } from './measure.ts';
 
@@ -19,6 +20,7 @@ export interface PageFacts {
 export function comparisonPage(
   { time, cpu, versions }: PageFacts,
   table: readonly Comparison[],
+  cards: readonly Result[],
   curves: readonly Comparison[],
 ): string {
   const facts = factList([
@@ -32,7 +34,7 @@ export function comparisonPage(
       curves.filter(({ transports, test }) => `${transports} ${test}` === name),
     ),
   );
-  return htmlDocument(TITLE, [facts, tableOf(table), ...charts].join('\n'));
+  return htmlDocument(TITLE, [facts, tableOf(table), tableOfCards(cards), ...charts].join('\n'));
 }
 
 /** Latency in microseconds, or the rate in MB/s: ours and theirs. */
@@ -77,9 +79,31 @@ function tableOf(table: readonly Comparison[]): string {
     const head = `<th scope="row">${transports} ${test} ${printBytes(bytes)}</th>`;
     return `<tr>${head}${cells.map((cell) => `<td>${cell}</td>`).join('')}</tr>`;
   });
-  const columns = ['test', 'unit', 'gaudi-ucx', 'C UCX', 'ratio', 'target', ''];
+  return htmlTable('Targets', ['test', 'unit', 'gaudi-ucx', 'C UCX', 'ratio', 'target', ''], rows);
+}
+
+/** The rows of emulated cards; nothing without one. */
+function tableOfCards(cards: readonly Result[]): string {
+  if (cards.length === 0) return '';
+  const rows = cards.map(({ name, value, ratio, target, met }) => {
+    const cells = [
+      escaped(value),
+      ratio === undefined ? '' : printNumber(ratio),
+      escaped(target),
+      met ? 'met' : '<strong>missed</strong>',
+    ];
+    return `<tr><th scope="row">${escaped(name)}</th>${cells.map((cell) => `<td>${cell}</td>`).join('')}</tr>`;
+  });
+  return htmlTable('Memory of emulated cards', ['test', 'value', 'ratio', 'target', ''], rows);
+}
+
+function escaped(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
+}
+
+function htmlTable(caption: string, columns: readonly string[], rows: readonly string[]): string {
   return `<div class="wide"><table>
-<caption>Targets</caption>
+<caption>${caption}</caption>
 <thead><tr>${columns.map((column) => `<th scope="col">${column}</th>`).join('')}</tr></thead>
 <tbody>
 ${rows.join('\n')}
