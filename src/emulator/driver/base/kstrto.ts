@@ -1,10 +1,13 @@
 /**
  * Numbers as text that programs write to files of sysfs and debugfs, parsed as the kernel does.
  *
- * Source: kstrtoull of lib/kstrtox.c, Linux 6.12.
+ * Source: kstrtoull and kstrtoll of lib/kstrtox.c, Linux 6.12.
  */
 
 import { Errno } from '../../../sys/index.ts';
+
+const S64_MAX = 2n ** 63n - 1n;
+const S64_MIN: bigint = -(2n ** 63n);
 
 /**
  * Parses a number as kstrtoull does: digits of the base, one newline at the end. Base 0: `0x` for hexadecimal, a leading 0 for octal. The text ends at a
@@ -25,4 +28,14 @@ export function parseNumber(text: string, base: 0 | 10 | 16, max: bigint): bigin
   const prefix = isHex || base === 16 ? '0x' : isOctal ? '0o' : '';
   const value = BigInt(prefix + rest);
   return value > max ? -Errno.ERANGE : value;
+}
+
+/**
+ * Parses a decimal number of 64 bits with a sign as kstrtoll does: digits, one newline at the end.
+ * @returns the number; or -EINVAL for other text, -ERANGE for one that does not fit
+ */
+export function parseSignedNumber(text: string): bigint | number {
+  if (!/^[+-]?\d+\n?$/.test(text)) return -Errno.EINVAL;
+  const value = BigInt(text.trim());
+  return value < S64_MIN || value > S64_MAX ? -Errno.ERANGE : value;
 }

@@ -8,6 +8,7 @@ import { Errno } from '../../../sys/index.ts';
 import type { AsicName } from '../../../uapi/index.ts';
 import { isOperational } from './card-attributes.ts';
 import type { CardPort } from './card-port.ts';
+import { parseSignedNumber } from './kstrto.ts';
 
 /** Sensors that the firmware reports. Temperatures in thousandths of a degree, volts and amperes in thousandths, power in millionths of a watt. */
 const INPUTS: Readonly<Record<AsicName, Readonly<Record<string, number>>>> = {
@@ -17,9 +18,6 @@ const INPUTS: Readonly<Record<AsicName, Readonly<Record<string, number>>>> = {
 };
 /** Limits of temperatures. */
 const LIMITS: Readonly<Record<string, number>> = { max: 95_000, crit: 105_000, max_hyst: 90_000, crit_hyst: 100_000 };
-/** Limits of the numbers that programs write. */
-const S64_MAX = 2n ** 63n - 1n;
-const S64_MIN: bigint = -(2n ** 63n);
 
 /** A file of hwmon. */
 export interface SensorFile {
@@ -30,36 +28,43 @@ export interface SensorFile {
   readonly write?: (text: string) => number;
 }
 
+/** What the firmware serves as a file. */
+interface SensorValue {
+  readonly name: string;
+  readonly read?: () => string;
+  readonly write?: (value: bigint) => void;
+}
+
 /** The files of a card, with their own state. The device is named after the card (hl_hwmon_init); hwmon itself answers that. */
 export function sensorFiles(card: CardPort): readonly SensorFile[] {
   const { name, cardName } = card.profile;
-  const files: SensorFile[] = [{ name: 'name', read: () => cardName }];
-  for (const [sensor, value] of Object.entries(INPUTS[name])) {
-    for (const file of filesOf(sensor, value)) files.push(whileOperational(card, file));
-  }
-  return files;
+  const values = Object.entries(INPUTS[name]).flatMap(([sensor, value]) => valuesOf(sensor, value));
+  return [{ name: 'name', read: () => cardName }, ...values.map((value) => fileOf(card, value))];
 }
 
-/** A file that the firmware serves. The number is parsed before the driver looks at the card (hwmon_attr_store, Linux 6.12). */
-function whileOperational(card: CardPort, { name, read, write }: SensorFile): SensorFile {
-  const file: { name: string; read?: () => string | undefined; write?: (text: string) => number } = { name };
-  if (read !== undefined) file.read = () => (isOperational(card) ? read() : undefined);
-  if (write !== undefined) {
-    file.write = (text) => {
-      const errno = numberErrno(text);
-      if (errno !== 0) return -errno;
-      return isOperational(card) ? write(text) : -Errno.ENODEV;
-    };
-  }
-  return file;
+function fileOf(card: CardPort, { name, read, write }: SensorValue): SensorFile {
+  return {
+    name,
+    ...(read !== undefined && { read: () => (isOperational(card) ? read() : undefined) }),
+    ...(write !== undefined && { write: (text) => store(card, text, write) }),
+  };
 }
 
-function filesOf(sensor: string, value: number): readonly SensorFile[] {
-  const constant = (name: string, number: number): SensorFile => ({
+/** Parses the number before the driver looks at the card (hwmon_attr_store, Linux 6.12). */
+function store(card: CardPort, text: string, write: (value: bigint) => void): number {
+  const value = parseSignedNumber(text);
+  if (typeof value === 'number') return value;
+  if (!isOperational(card)) return -Errno.ENODEV;
+  write(value);
+  return 0;
+}
+
+function valuesOf(sensor: string, value: number): readonly SensorValue[] {
+  const constant = (name: string, number: number): SensorValue => ({
     name: `${sensor}_${name}`,
     read: () => String(number),
   });
-  const history: SensorFile = { name: `${sensor}_reset_history`, write: () => 0 };
+  const history: SensorValue = { name: `${sensor}_reset_history`, write: () => {} };
   if (sensor.startsWith('power')) return [constant('input', value), constant('input_highest', value), history];
   if (!sensor.startsWith('temp')) {
     return [
@@ -78,18 +83,10 @@ function filesOf(sensor: string, value: number): readonly SensorFile[] {
     {
       name: `${sensor}_offset`,
       read: () => String(offset),
-      write: (text) => {
-        offset = BigInt(text.trim());
-        return 0;
+      write: (given) => {
+        offset = given;
       },
     },
     history,
   ];
-}
-
-/** The errno of a number as kstrtol parses it; 0 for one that it takes. */
-function numberErrno(text: string): number {
-  if (!/^[+-]?\d+\n?$/.test(text)) return Errno.EINVAL;
-  const value = BigInt(text.trim());
-  return value < S64_MIN || value > S64_MAX ? Errno.ERANGE : 0;
 }

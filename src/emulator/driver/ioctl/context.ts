@@ -21,7 +21,6 @@ import { SubmissionTable } from '../submission/submission.ts';
 import { SyncStream } from '../submission/sync-stream.ts';
 import { UserCbRanges } from '../submission/user-cb-ranges.ts';
 import { UserInterrupts } from '../submission/user-interrupts.ts';
-import { TraceUnits } from './trace-units.ts';
 
 /** A compute context. */
 export class Context {
@@ -47,7 +46,8 @@ export class Context {
   readonly submissions: SubmissionTable;
   readonly syncStream: SyncStream;
   readonly interrupts: UserInterrupts;
-  readonly traceUnits: TraceUnits;
+  /** The sinks of trace that are enabled, see debug.ts. */
+  readonly traceSinks: Set<number> = new Set();
   /** The chunks of the current submission. */
   readonly chunks: ChunkList = new ChunkList();
   readonly counters: CsCounters = new CsCounters();
@@ -72,7 +72,6 @@ export class Context {
     this.submissions = new SubmissionTable(Math.max(1, card.profile.maxPendingCs));
     this.syncStream = new SyncStream(this);
     this.interrupts = new UserInterrupts(this);
-    this.traceUnits = new TraceUnits(card.profile.name === 'gaudi' ? 'gaudi' : 'gaudi2');
   }
 
   get closed(): boolean {

@@ -1,6 +1,8 @@
 /**
- * The DEBUG ioctl: debug mode and coresight, the trace units of the card. An emulated card produces no trace: the
- * output is zeros.
+ * The DEBUG ioctl: debug mode and coresight, the trace units of the card. An emulated card produces no trace: only the sinks have state, and the output is
+ * zeros.
+ *
+ * Source: gaudi_coresight.c, gaudi2_coresight.c and habanalabs_ioctl.c, Linux 6.12.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
@@ -34,6 +36,34 @@ const PARAMETER_BYTES: ReadonlyMap<number, number> = new Map<number, number>([
 /** Most bytes of output: the largest allocation of kzalloc, with pages of 4 KiB. */
 const MAX_OUTPUT_BYTES = 4 << 20;
 
+/** Units of each op, by generation: the lengths of the tables debug_*_regs. */
+const UNITS: Readonly<Record<'gaudi' | 'gaudi2', ReadonlyMap<number, number>>> = {
+  gaudi: new Map<number, number>([
+    [HL_DEBUG_OP.ETF, 48],
+    [HL_DEBUG_OP.STM, 46],
+    [HL_DEBUG_OP.FUNNEL, 76],
+    [HL_DEBUG_OP.BMON, 121],
+    [HL_DEBUG_OP.SPMU, 40],
+  ]),
+  gaudi2: new Map<number, number>([
+    [HL_DEBUG_OP.ETF, 141],
+    [HL_DEBUG_OP.STM, 139],
+    [HL_DEBUG_OP.FUNNEL, 141],
+    [HL_DEBUG_OP.BMON, 385],
+    [HL_DEBUG_OP.SPMU, 137],
+  ]),
+};
+
+/** SPMU_MAX_COUNTERS. */
+const SPMU_COUNTERS = 6;
+/** The least number of event types on gaudi (gaudi_config_spmu). */
+const GAUDI_SPMU_MIN_EVENTS = 3;
+/** Words of an SPMU's output after its counters: the overflow and the cycle count. */
+const SPMU_EXTRA_WORDS = 2;
+
+/** The one sink that is not an ETF, in {@link Context.traceSinks}. */
+const ETR = -1;
+
 /** The ioctl. */
 export function debugIoctl(context: Context, block: ArgumentBlock): number {
   const { words } = block;
@@ -47,10 +77,11 @@ export function debugIoctl(context: Context, block: ArgumentBlock): number {
   return debugCoresight(context, words, byteLength);
 }
 
-function setMode({ card, traceUnits }: Context, enable: boolean): number {
+function setMode({ card, traceSinks }: Context, enable: boolean): number {
   if (card.debugMode === enable) return -Errno.EFAULT;
   card.debugMode = enable;
-  if (!enable) traceUnits.halt();
+  // gaudi_halt_coresight, gaudi2_halt_coresight.
+  if (!enable) traceSinks.clear();
   return 0;
 }
 
@@ -70,14 +101,62 @@ function debugCoresight(context: Context, words: Uint32Array, byteLength: number
   const outputAddress = readNumber(words, ARGS.output_ptr);
   const outputBytes = outputAddress === 0 ? 0 : words[ARGS.output_size]!;
   if (outputBytes > MAX_OUTPUT_BYTES) return -Errno.ENOMEM;
-  const enable = words[ARGS.enable] !== 0;
-  const result = context.traceUnits.configure({
+  const result = configure(context, {
     op: words[ARGS.op]!,
     unit: words[ARGS.reg_idx]!,
-    enable,
+    enable: words[ARGS.enable] !== 0,
     input,
     outputBytes,
   });
   if (result !== 0 || outputBytes === 0) return result;
   return userMemory.write(outputAddress, new Uint8Array(outputBytes)) ? 0 : -Errno.EFAULT;
+}
+
+/** Arguments of an op, copied from the caller. */
+interface TraceRequest {
+  readonly op: number;
+  readonly unit: number;
+  readonly enable: boolean;
+  /** Undefined if the caller gave none. */
+  readonly input: DataView | undefined;
+  /** Bytes of the output; 0 if the caller wants none. */
+  readonly outputBytes: number;
+}
+
+/** What the driver checks before it programs a unit (gaudi_debug_coresight, gaudi2_debug_coresight). Returns 0 or a negative errno. */
+function configure({ card, traceSinks }: Context, request: TraceRequest): number {
+  const { op, unit, enable, input } = request;
+  const isGaudi = card.profile.name === 'gaudi';
+  const units = UNITS[isGaudi ? 'gaudi' : 'gaudi2'].get(op);
+  if (units !== undefined && unit >= units) return -Errno.EINVAL;
+  if (op === HL_DEBUG_OP.ETR) return configureSink(traceSinks, ETR, enable, hasBuffer(input));
+  if (op === HL_DEBUG_OP.ETF) return configureSink(traceSinks, unit, enable, input !== undefined);
+  if (op === HL_DEBUG_OP.SPMU) return configureSpmu(isGaudi, request);
+  const needsInput = op === HL_DEBUG_OP.STM || op === HL_DEBUG_OP.BMON;
+  return needsInput && enable && input === undefined ? -Errno.EINVAL : 0;
+}
+
+/** A sink that is already in the state is left as it is, whatever the parameters. */
+function configureSink(sinks: Set<number>, sink: number, enable: boolean, hasParameters: boolean): number {
+  if (sinks.has(sink) === enable) return 0;
+  if (enable && !hasParameters) return -Errno.EINVAL;
+  if (enable) sinks.add(sink);
+  else sinks.delete(sink);
+  return 0;
+}
+
+function configureSpmu(isGaudi: boolean, { enable, input, outputBytes }: TraceRequest): number {
+  if (enable) {
+    if (input === undefined) return -Errno.EINVAL;
+    const events = input.getUint32(HL_DEBUG_PARAMS_SPMU.words.event_types_num * 4, true);
+    return events > SPMU_COUNTERS || (isGaudi && events < GAUDI_SPMU_MIN_EVENTS) ? -Errno.EINVAL : 0;
+  }
+  // gaudi reads the counters whenever it stops a unit, and needs a place for them.
+  const outputWords = Math.floor(outputBytes / 8);
+  if (isGaudi && outputWords <= SPMU_EXTRA_WORDS) return -Errno.EINVAL;
+  return outputWords > SPMU_EXTRA_WORDS + SPMU_COUNTERS ? -Errno.EINVAL : 0;
+}
+
+function hasBuffer(input: DataView | undefined): boolean {
+  return input !== undefined && input.getBigUint64(HL_DEBUG_PARAMS_ETR.words.buffer_size * 4, true) !== 0n;
 }
