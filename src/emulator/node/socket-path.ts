@@ -4,9 +4,8 @@
 
 import { existsSync, lstatSync, mkdirSync, type Stats } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
-import { Errno, PATH_BYTES_MAX, SyscallError } from '../../sys/index.ts';
+import { Errno, errnoOf, PATH_BYTES_MAX, SyscallError } from '../../sys/index.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
-import { asError } from '../../ucs/type/error.ts';
 
 const FOLDER = 'gaudi-ucx';
 const SOCKET = 'node.sock';
@@ -34,10 +33,6 @@ export function prepareFolder(socketPath: string): void {
     throw new SyscallError('mkdir', errnoOf(error), folder, error);
   }
   checkFolder(socketPath);
-}
-
-function errnoOf(error: unknown): number {
-  return Math.abs(asError(error).errno ?? Errno.EIO);
 }
 
 /** Creates a folder and those above it, one at a time: `recursive` of Node.js 20 does not end where mkdir fails with ENOENT in a folder that exists. */

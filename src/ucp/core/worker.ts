@@ -202,7 +202,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
   }
 
   endTransfers(): void {
-    this.#quiet.progress(false);
+    if (this.activity.busy) this.#quiet.progress(false);
   }
 
   /** Copies between device memory and host memory, for an engine that stages by itself. */
