@@ -7,16 +7,16 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MAIN, refusal, useCommandLine } from '../fixtures/command-line.ts';
 
-const { folder, run, output } = useCommandLine();
+const { folder, run, output, runHere, outputHere } = useCommandLine();
 
 describe('info', { timeout: 60_000 }, () => {
-  it('-v prints the version', () => {
-    expect(output(['info', '-v'])).toMatch(/^# Library version: \d+\.\d+\.\d+\n# UCX library: .+\n$/);
+  it('-v prints the version', async () => {
+    expect(await outputHere(['info', '-v'])).toMatch(/^# Library version: \d+\.\d+\.\d+\n# UCX library: .+\n$/);
     expect(output(['--version'])).toMatch(/^\d+\.\d+\.\d+\n$/);
   });
 
-  it('-s prints every card with its fields', () => {
-    const text = output(['info', '-s']);
+  it('-s prints every card with its fields', async () => {
+    const text = await outputHere(['info', '-s']);
     expect(text).toMatch(/2 Gaudi cards \(emulated node\)/);
     const cards = text.split(/^# card \d+:/m).slice(1);
     expect(cards).toHaveLength(2);
@@ -47,8 +47,8 @@ describe('info', { timeout: 60_000 }, () => {
     expect(text).not.toMatch(/undefined|NaN|\[object/);
   });
 
-  it('-d prints memory domains, transports and devices as ucx_info does', () => {
-    const text = output(['info', '-d'], { UCX_NET_DEVICES: 'lo' });
+  it('-d prints memory domains, transports and devices as ucx_info does', async () => {
+    const text = await outputHere(['info', '-d'], { UCX_NET_DEVICES: 'lo' });
     for (const line of text.trimEnd().split('\n')) expect(line).toMatch(/^#/);
     expect([...text.matchAll(/^# Memory domain: (\S+)$/gm)].map(([, name]) => name)).toEqual([
       'self',
@@ -86,8 +86,8 @@ describe('info', { timeout: 60_000 }, () => {
     expect(text).not.toMatch(/undefined|NaN|\[object/);
   });
 
-  it('-d has the columns and the units of ucx_info', () => {
-    const text = output(['info', '-d'], { UCX_NET_DEVICES: 'lo' });
+  it('-d has the columns and the units of ucx_info', async () => {
+    const text = await outputHere(['info', '-d'], { UCX_NET_DEVICES: 'lo' });
     for (const line of [
       /^# {5}Component: self$/,
       /^# {13}register: unlimited, cost: 0 nsec$/,
@@ -109,18 +109,18 @@ describe('info', { timeout: 60_000 }, () => {
     }
   });
 
-  it('-d -t prints one transport, and --json the same as data', () => {
-    const text = output(['info', '-d', '-t', 'gaudi_cpy']);
+  it('-d -t prints one transport, and --json the same as data', async () => {
+    const text = await outputHere(['info', '-d', '-t', 'gaudi_cpy']);
     expect(text.match(/Transport: /g)).toHaveLength(1);
-    const { devices } = JSON.parse(output(['info', '-d', '-t', 'gaudi_cpy', '--json'])) as {
+    const { devices } = JSON.parse(await outputHere(['info', '-d', '-t', 'gaudi_cpy', '--json'])) as {
       devices: { component: string; devices: { attributes: { resource: { device: string } } }[] }[];
     };
     expect(devices.map(({ component }) => component)).toEqual(['gaudi_copy']);
     expect(devices[0]!.devices.map(({ attributes }) => attributes.resource.device)).toEqual(['gaudi0', 'gaudi1']);
   });
 
-  it('-p -w -e -m print context, worker, endpoint and an allocation', () => {
-    const text = output(['info', '-u', 'tm', '-p', '-w', '-e', '-m', '64k'], { UCX_TLS: 'self,gaudi' });
+  it('-p -w -e -m print context, worker, endpoint and an allocation', async () => {
+    const text = await outputHere(['info', '-u', 'tm', '-p', '-w', '-e', '-m', '64k'], { UCX_TLS: 'self,gaudi' });
     expect(text).toMatch(/^# {6}memory types: host, gaudi$/m);
     expect(text).toMatch(/^# {10}not used: posix.*: excluded by UCX_TLS$/m);
     expect(text).toMatch(/^# {11}address: \d+ bytes$/m);
@@ -128,17 +128,17 @@ describe('info', { timeout: 60_000 }, () => {
     expect(text).toMatch(/^# {9}allocated: 64K of host memory at 0x[0-9a-f]+$/m);
   });
 
-  it('-T prints distances, -M the bandwidth of copies', () => {
+  it('-T prints distances, -M the bandwidth of copies', async () => {
     // Cards, then network devices, then the NUMA node.
-    expect(output(['info', '-T'])).toMatch(/^# card 0 +- +PCI switch +(\S.* +)?0$/m);
-    const { system } = JSON.parse(output(['info', '-T', '--json'])) as {
+    expect(await outputHere(['info', '-T'])).toMatch(/^# card 0 +- +PCI switch +(\S.* +)?0$/m);
+    const { system } = JSON.parse(await outputHere(['info', '-T', '--json'])) as {
       readonly system: {
         readonly networks: readonly object[];
         readonly networkDistances: readonly (readonly string[])[];
       };
     };
     expect(system.networkDistances.map((row) => row.length)).toEqual([system.networks.length, system.networks.length]);
-    expect(output(['info', '-M'])).toMatch(/^# +4096 bytes: \d+\.\d{3} MB\/s$/m);
+    expect(await outputHere(['info', '-M'])).toMatch(/^# +4096 bytes: \d+\.\d{3} MB\/s$/m);
   });
 
   it.each([
@@ -158,14 +158,14 @@ describe('info', { timeout: 60_000 }, () => {
   });
 
   it('-u has the letters that its help lists', async () => {
-    const help = output(['info', '--help']).replace(/\s+/g, ' ');
+    const help = (await outputHere(['info', '--help'])).replace(/\s+/g, ' ');
     const [, letters] = /features of the context: (.*?always on)/.exec(help)!;
     expect([...letters!.matchAll(/\b([a-z])(?= \(| and |:)/g)].map(([letter]) => letter)).toEqual([...'artsmwe']);
-    expect(output(['info', '-w', '-u', 'artsmwe'])).toContain('UCP worker');
+    expect(await outputHere(['info', '-w', '-u', 'artsmwe'])).toContain('UCP worker');
   });
 
-  it('-d without cards prints the reason', () => {
-    const text = output(['info', '-d'], { UCX_GAUDI_DRIVER: 'kernel' });
+  it('-d without cards prints the reason', async () => {
+    const text = await outputHere(['info', '-d'], { UCX_GAUDI_DRIVER: 'kernel' });
     expect(text).toMatch(/Memory domain: gaudi_copy\n#\s+< no supported devices found: .*no cards/);
   });
 
@@ -174,21 +174,25 @@ describe('info', { timeout: 60_000 }, () => {
     text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
   const GIVEN = { UCX_TLS: '^self', UCX_GAUDI_COPY_LATENCY: '3us', UCX_LOG_LEVEL: 'error,cma:warn' };
 
-  it.each([['-c'], ['-f', '-a']])('%s %s prints a configuration that reads back as one', (...args) => {
-    const first = output(['info', ...args], GIVEN);
+  it.each([['-c'], ['-f', '-a']])('%s %s prints a configuration that reads back as one', async (...args) => {
+    const first = await outputHere(['info', ...args], GIVEN);
     for (const line of assignments(first)) expect(line).toMatch(/^UCX_[A-Z0-9_]+=/);
     for (const [name, value] of Object.entries(GIVEN)) expect(assignments(first)).toContain(`${name}=${value}`);
     const directory = mkdtempSync(join(folder, 'conf-'));
     writeFileSync(join(directory, 'ucx.conf'), first);
-    expect(assignments(output(['info', ...args], { UCX_CONFIG_DIR: directory }))).toEqual(assignments(first));
+    expect(assignments(await outputHere(['info', ...args], { UCX_CONFIG_DIR: directory }))).toEqual(assignments(first));
     const env = Object.fromEntries(assignments(first).map((line) => line.split(/=(.*)/s).slice(0, 2)));
-    expect(assignments(output(['info', ...args], env))).toEqual(assignments(first));
+    expect(assignments(await outputHere(['info', ...args], env))).toEqual(assignments(first));
   });
 
-  it('-c prints the lines alone, -f their meaning and source as well', () => {
-    const plain = output(['info', '-c'], GIVEN);
+  it('-c prints the lines alone, -f their meaning and source as well', async () => {
+    const plain = await outputHere(['info', '-c'], GIVEN);
     expect(plain.trimEnd().split('\n')).toEqual(assignments(plain));
-    const decorated = output(['info', '-f'], { ...GIVEN, UCT_GAUDI_COPY_ENABLE_DMABUF: 'n', UCX_LOG_LEVEL: 'error' });
+    const decorated = await outputHere(['info', '-f'], {
+      ...GIVEN,
+      UCT_GAUDI_COPY_ENABLE_DMABUF: 'n',
+      UCX_LOG_LEVEL: 'error',
+    });
     for (const line of plain.trimEnd().split('\n')) {
       const [name] = line.split('=');
       const block = decorated.split('\n\n').find((part) => part.includes(`\n${name}=`));
@@ -203,17 +207,17 @@ describe('info', { timeout: 60_000 }, () => {
     expect(decorated).toMatch(/# source: {4}default\n#\nUCX_GAUDI_COPY_OVERHEAD=/);
   });
 
-  it('-a prints deprecated names', () => {
+  it('-a prints deprecated names', async () => {
     const line = '# UCT_GAUDI_COPY_ENABLE_DMABUF (deprecated: use UCX_GAUDI_COPY_DMABUF)\n';
-    expect(output(['info', '-a'])).toContain(line);
-    expect(output(['info', '-c'])).not.toContain(line);
+    expect(await outputHere(['info', '-a'])).toContain(line);
+    expect(await outputHere(['info', '-c'])).not.toContain(line);
   });
 
-  it('-C comments defaults out, -F filters by name', () => {
-    const lines = output(['info', '-c', '-C', '-F', '_TLS'], GIVEN);
+  it('-C comments defaults out, -F filters by name', async () => {
+    const lines = await outputHere(['info', '-c', '-C', '-F', '_TLS'], GIVEN);
     expect(lines).toBe('UCX_TLS=^self\n');
-    expect(output(['info', '-c', '-C', '-F', 'PROGRESS_SPIN'], GIVEN)).toMatch(/^# UCX_PROGRESS_SPIN=.+\n$/);
-    expect(assignments(output(['info', '-c', '-C'], GIVEN)).sort()).toEqual(
+    expect(await outputHere(['info', '-c', '-C', '-F', 'PROGRESS_SPIN'], GIVEN)).toMatch(/^# UCX_PROGRESS_SPIN=.+\n$/);
+    expect(assignments(await outputHere(['info', '-c', '-C'], GIVEN)).sort()).toEqual(
       [
         ...Object.entries(GIVEN).map(([name, value]) => `${name}=${value}`),
         'UCX_GAUDI_DRIVER=emulator',
@@ -222,8 +226,12 @@ describe('info', { timeout: 60_000 }, () => {
     );
   });
 
-  it('-d prints what the configuration excludes', () => {
-    const text = output(['info', '-d'], { UCX_TLS: '^cma', UCX_ACC_DEVICES: 'gaudi1', UCX_NET_DEVICES: 'lo' });
+  it('-d prints what the configuration excludes', async () => {
+    const text = await outputHere(['info', '-d'], {
+      UCX_TLS: '^cma',
+      UCX_ACC_DEVICES: 'gaudi1',
+      UCX_NET_DEVICES: 'lo',
+    });
     const parts = text.split(/^#\s+Transport: /m).slice(1);
     const excluded = parts.map((part) => {
       const [, device] = /Device: (\S+)/.exec(part)!;
@@ -243,43 +251,43 @@ describe('info', { timeout: 60_000 }, () => {
     ]);
   });
 
-  it('prints all requested parts', () => {
-    const text = output(['info', '-v', '-d', '-c', '-s']);
+  it('prints all requested parts', async () => {
+    const text = await outputHere(['info', '-v', '-d', '-c', '-s']);
     for (const part of [/Library version/, /Gaudi cards/, /Memory domain: self/, /UCX_TLS=all/]) {
       expect(text).toMatch(part);
     }
   });
 
-  it('warns about an unused variable, with the nearest name, and continues', () => {
-    const { code, out, err } = run(['info', '-v'], { UCX_TLSS: 'self' });
+  it('warns about an unused variable, with the nearest name, and continues', async () => {
+    const { code, out, err } = await runHere(['info', '-v'], { UCX_TLSS: 'self' });
     expect({ code, out }).toEqual({ code: 0, out: expect.stringContaining('Library version') as string });
     expect(err).toMatch(
       / ucp UCX {2}WARN {2}unused environment variable: UCX_TLSS \(maybe: UCX_TLS\?\) \(set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning\)\n$/,
     );
   });
 
-  it('logs into UCX_LOG_FILE', () => {
+  it('logs into UCX_LOG_FILE', async () => {
     const file = join(folder, 'log-%p-%e');
-    output(['info', '-d'], { UCX_LOG_FILE: file, UCX_LOG_LEVEL: 'error,gaudi*:debug' });
+    await outputHere(['info', '-d'], { UCX_LOG_FILE: file, UCX_LOG_LEVEL: 'error,gaudi*:debug' });
     const [name] = readdirSync(folder).filter((entry) => /^log-\d+-node$/.test(entry));
     const lines = readFileSync(join(folder, name!), 'utf8').trimEnd().split('\n');
     for (const line of lines) expect(line).toMatch(/^\[\d+\.\d{6}\] \[[^:]+:\d+:0\] +gaudi\S+ UCX {2}DEBUG \S/);
-    const { code, err } = run(['info', '-v'], { UCX_LOG_FILE: join(folder, 'missing', 'log') });
+    const { code, err } = await runHere(['info', '-v'], { UCX_LOG_FILE: join(folder, 'missing', 'log') });
     expect({ code, err }).toEqual({
       code: 1,
       err: expect.stringMatching(/UCX_LOG_FILE.*missing.*ERR_LOG_FILE/) as string,
     });
   });
 
-  it('names a bad variable, and exits with 1', () => {
-    const { code, out, err } = run(['info', '-d'], { UCX_GAUDI_COPY_BW: 'fast' });
+  it('names a bad variable, and exits with 1', async () => {
+    const { code, out, err } = await runHere(['info', '-d'], { UCX_GAUDI_COPY_BW: 'fast' });
     expect({ code, out }).toEqual({ code: 1, out: '' });
     expect(err).toMatch(/UCX_GAUDI_COPY_BW.*fast.*ERR_CONFIG_VALUE/);
     expect(err).not.toMatch(/\n\s+at /);
   });
 
-  it('names a bad mapping table', () => {
-    const { out, err } = run(['info', '-d'], { GAUDI_MAPPING_TABLE: '[{"index":0}]' });
+  it('names a bad mapping table', async () => {
+    const { out, err } = await runHere(['info', '-d'], { GAUDI_MAPPING_TABLE: '[{"index":0}]' });
     expect(out + err).toMatch(/GAUDI_MAPPING_TABLE entry 0/);
     expect(err).not.toMatch(/\n\s+at /);
   });

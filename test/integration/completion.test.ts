@@ -26,8 +26,8 @@ function output(program: string, args: readonly string[]): string {
 
 const fileOf = (shell: string): string => join(cli.folder, `completion.${shell}`);
 
-beforeAll(() => {
-  for (const shell of SHELLS) writeFileSync(fileOf(shell), cli.output(['completion', shell]));
+beforeAll(async () => {
+  for (const shell of SHELLS) writeFileSync(fileOf(shell), await cli.outputHere(['completion', shell]));
 });
 
 describe('completion', () => {

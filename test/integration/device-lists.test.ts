@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { ROOT } from '../fixtures/built.ts';
 import { useCommandLine } from '../fixtures/command-line.ts';
 
-const { run, output } = useCommandLine();
+const { run, output, runHere, outputHere } = useCommandLine();
 const FILE = join(ROOT, 'package.json');
 const FOUR = { UCX_GAUDI_EMULATOR_CARDS: '4' };
 
@@ -19,13 +19,13 @@ interface Explained {
 }
 
 /** The module id of an emulated card. */
-function moduleOf(card: number): string {
-  return [...output(['info', '-s'], FOUR).matchAll(/^#\s+module id: (\d)$/gm)][card]![1]!;
+async function moduleOf(card: number): Promise<string> {
+  return [...(await outputHere(['info', '-s'], FOUR)).matchAll(/^#\s+module id: (\d)$/gm)][card]![1]!;
 }
 
-function winnerOf(args: readonly string[], env: Readonly<Record<string, string>>): string | undefined {
+async function winnerOf(args: readonly string[], env: Readonly<Record<string, string>>): Promise<string | undefined> {
   const { sizes } = JSON.parse(
-    output(['explain', '--size', '64K', '--json', ...args], { ...FOUR, ...env }),
+    await outputHere(['explain', '--size', '64K', '--json', ...args], { ...FOUR, ...env }),
   ) as Explained;
   return sizes[0]!.winner?.transport;
 }
@@ -36,13 +36,13 @@ describe('a list of cards', { timeout: 120_000 }, () => {
     ['UCX_ACC_DEVICES', '^gaudi0,gaudi2,gaudi3', 1],
     ['HABANA_VISIBLE_DEVICES', '2', 2],
     ['HABANA_VISIBLE_MODULES', 'module', 1],
-  ])('in %s counts in explain, info -d and demo (%s)', (variable, text, card) => {
-    const env = { [variable]: text === 'module' ? moduleOf(card) : text };
-    expect(winnerOf(['--remote', 'gaudi'], env)).toBe(`gaudi_cpy/gaudi${card}`);
-    expect(winnerOf(['--remote', `gaudi:${card}`], env)).toBe(`gaudi_cpy/gaudi${card}`);
-    const other = run(['explain', '--remote', 'gaudi:0', '--size', '8'], { ...FOUR, ...env });
+  ])('in %s counts in explain, info -d and demo (%s)', async (variable, text, card) => {
+    const env = { [variable]: text === 'module' ? await moduleOf(card) : text };
+    expect(await winnerOf(['--remote', 'gaudi'], env)).toBe(`gaudi_cpy/gaudi${card}`);
+    expect(await winnerOf(['--remote', `gaudi:${card}`], env)).toBe(`gaudi_cpy/gaudi${card}`);
+    const other = await runHere(['explain', '--remote', 'gaudi:0', '--size', '8'], { ...FOUR, ...env });
     expect(other).toEqual({ code: 1, out: '', err: expect.stringContaining(`0 is no open card (they are ${card})`) });
-    const blocks = output(['info', '-d'], { ...FOUR, ...env }).split(/^#\s+Transport: /m);
+    const blocks = (await outputHere(['info', '-d'], { ...FOUR, ...env })).split(/^#\s+Transport: /m);
     const used = blocks.filter((block) => /^gaudi_/.test(block) && !/excluded by/.test(block));
     expect(used.map((block) => /Device: (.*)$/m.exec(block)?.[1])).toEqual([`gaudi${card}`, `gaudi${card}`]);
     const { oneCard, exchange } = JSON.parse(output(['demo', FILE, '--json'], { ...FOUR, ...env })) as Demo;
@@ -75,9 +75,9 @@ describe('a list of cards', { timeout: 120_000 }, () => {
     expect(out.err).toContain('those that may be used are gaudi1, gaudi3, got "gaudi:0"');
   });
 
-  it('hides no card in info -s and top', () => {
+  it('hides no card in info -s and top', async () => {
     const env = { ...FOUR, UCX_ACC_DEVICES: 'gaudi1' };
-    expect(output(['info', '-s'], env).match(/^# card \d:/gm)).toHaveLength(4);
-    expect(output(['top', '--once'], env).match(/^ +\d +\d operational /gm)).toHaveLength(4);
+    expect((await outputHere(['info', '-s'], env)).match(/^# card \d:/gm)).toHaveLength(4);
+    expect((await outputHere(['top', '--once'], env)).match(/^ +\d +\d operational /gm)).toHaveLength(4);
   });
 });

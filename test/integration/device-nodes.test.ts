@@ -15,12 +15,15 @@ import { TestNodeServer } from '../fixtures/node-server.ts';
 import { deviceNodesSkipReason, environment, run } from '../fixtures/run-command.ts';
 
 const FIXTURES = join(ROOT, 'test/fixtures/device-nodes');
-const PYTHON = join(FIXTURES, 'checks.py');
+const CHECKS = join(FIXTURES, 'checks.py');
 const FUZZ_SEED = process.env['GAUDI_UCX_FUZZ_SEED'] ?? '20240';
 const FUZZ_CALLS = process.env['GAUDI_UCX_TEST_FULL'] === '1' ? '1000000' : '10000';
 
+/** The interpreter itself: `python3` may be a script of a version manager, which takes longer to choose one than the checks. */
+const PYTHON = spawnSync('python3', ['-c', 'import sys; print(sys.executable)'], { encoding: 'utf8' }).stdout?.trim();
+
 function skipReason(): string | undefined {
-  if (spawnSync('python3', ['--version']).status !== 0) return 'no python3';
+  if (PYTHON === undefined) return 'no python3';
   return deviceNodesSkipReason() ?? compilerSkipReason();
 }
 
@@ -47,7 +50,7 @@ function servers(): readonly string[] {
 const python = (
   args: readonly string[],
   options: readonly string[] = ['--socket', shared.socketPath],
-): readonly [number | null, string, string] => run([...options, '--', 'python3', PYTHON, ...args]);
+): readonly [number | null, string, string] => run([...options, '--', PYTHON!, CHECKS, ...args]);
 const DONE = [0, 'done\n', ''];
 
 /** A node with two cards, for all tests that need no other one. */
@@ -96,7 +99,7 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
     reader.stdin!.end();
     expect((await exit)[0]).toBe(0);
     // The program has no children that it did not start.
-    expect(run(['--', 'python3', '-c', 'import os\ntry: os.wait()\nexcept ChildProcessError: print("none")'])).toEqual([
+    expect(run(['--', PYTHON!, '-c', 'import os\ntry: os.wait()\nexcept ChildProcessError: print("none")'])).toEqual([
       0,
       'none\n',
       '',
@@ -222,7 +225,7 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
       writeFileSync(resets, '1\n');
       expect(readFileSync(`${resets}_cnt`, 'utf8')).toBe('1\n');
       expect(() => writeFileSync(resets, 'x')).toThrow('EINVAL');
-      const { stdout, stderr } = spawnSync('python3', [PYTHON, 'refused', place], { encoding: 'utf8' });
+      const { stdout, stderr } = spawnSync(PYTHON!, [CHECKS, 'refused', place], { encoding: 'utf8' });
       expect([stdout, stderr]).toEqual(['done\n', '']);
       expect(readFileSync(`${socket}.log`, 'utf8')).toContain(
         'gives descriptors only to programs that gaudi-ucx run has started',

@@ -3,54 +3,23 @@
  * fault.
  */
 
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import type { TopModel } from '../../src/tools/model/top-model.ts';
 import { builtSpecifier, ROOT } from '../fixtures/built.ts';
-import { MAIN, refusal } from '../fixtures/command-line.ts';
+import { MAIN, refusal, useCommandLine } from '../fixtures/command-line.ts';
 
-let folder = '';
-let socket = '';
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-hardware-'));
-  socket = join(folder, 'gaudi-ucx/node.sock');
+/** A folder of sockets of its own, in which programs find the server by themselves. */
+const cli = useCommandLine((folder) => ({ XDG_RUNTIME_DIR: folder }));
+const { folder } = cli;
+const socket = join(folder, 'gaudi-ucx/node.sock');
+
+afterEach(async () => {
+  if (existsSync(socket)) await cli.runHere(['node', 'down']);
 });
-afterEach(() => {
-  if (existsSync(socket)) run('node', 'down');
-});
-afterAll(() => rmSync(folder, { recursive: true }));
-
-function environment(more: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
-  const clean = Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name));
-  return { ...Object.fromEntries(clean), HOME: folder, XDG_RUNTIME_DIR: folder, ...more };
-}
-
-interface Run {
-  readonly code: number | null;
-  readonly out: string;
-  readonly err: string;
-}
-
-function runWith(env: Readonly<Record<string, string>>, ...args: string[]): Run {
-  const options = { cwd: ROOT, encoding: 'utf8', env: environment(env), timeout: 30_000 } as const;
-  const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], options);
-  return { code: status, out: stdout, err: stderr };
-}
-
-function run(...args: string[]): Run {
-  return runWith({}, ...args);
-}
-
-/** The output of a command that must succeed. */
-function output(...args: string[]): string {
-  const { code, out, err } = run(...args);
-  expect({ code, err }).toEqual({ code: 0, err: '' });
-  return out;
-}
 
 /** A program that has card 0 of the node server, and moves bytes on command. */
 async function cardHolder(): Promise<{ readonly child: ChildProcess; tell(line: string): Promise<void> }> {
@@ -76,7 +45,7 @@ async function cardHolder(): Promise<{ readonly child: ChildProcess; tell(line: 
   );
   const child = spawn(process.execPath, [file], {
     cwd: ROOT,
-    env: environment({}),
+    env: cli.environment(),
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   const heard = async (wanted: string): Promise<void> => {
@@ -97,24 +66,24 @@ async function cardHolder(): Promise<{ readonly child: ChildProcess; tell(line: 
 }
 
 describe('info --blocks', { timeout: 120_000 }, () => {
-  it('lists the blocks of a card with their sizes', () => {
-    const text = output('info', '--blocks');
+  it('lists the blocks of a card with their sizes', async () => {
+    const text = await cli.outputHere(['info', '--blocks']);
     expect(text).toMatch(/^# card 0 \(emulated\): HL225 at 0000:19:00\.0$/m);
     expect(text).toMatch(/^# NIC0_UMR0_0 \.\. NIC11_UMR1_14 +360 +4\.0 KiB +12 registers$/m);
     expect(text).toMatch(/^# DCORE1_SYNC_MNGR_OBJS \.\. DCORE3_SYNC_MNGR_OBJS +3 +80\.0 KiB +20480 registers$/m);
   });
 
-  it('shows the registers of a block, those that are 0 on request', () => {
-    expect(output('info', '--blocks', 'pcie_dec0_cmd')).toMatch(
+  it('shows the registers of a block, those that are 0 on request', async () => {
+    expect(await cli.outputHere(['info', '--blocks', 'pcie_dec0_cmd'])).toMatch(
       /block PCIE_DEC0_CMD\n#\n.*\n# 31 of 31 are 0 \(-a shows them\)$/m,
     );
-    const text = output('info', '--blocks', 'PCIE_DEC0_CMD', '-a', '--card', '3');
+    const text = await cli.outputHere(['info', '--blocks', 'PCIE_DEC0_CMD', '-a', '--card', '3']);
     expect(text).toMatch(/^# card 3 /);
     expect(text).toMatch(/^# 0x0010c +SWREG67 +0x00000000$/m);
   });
 
-  it('prints why a driver refuses', () => {
-    const { out } = runWith({ UCX_GAUDI_EMULATOR_ASIC: 'gaudi' }, 'info', '--blocks');
+  it('prints why a driver refuses', async () => {
+    const { out } = await cli.runHere(['info', '--blocks'], { UCX_GAUDI_EMULATOR_ASIC: 'gaudi' });
     expect(out).toMatch(/^# registers +1 +- +.*EPERM/m);
   });
 
@@ -124,16 +93,26 @@ describe('info --blocks', { timeout: 120_000 }, () => {
     [{}, ['--card', '9'], 2, /argument card must be a card/],
     [{}, ['--card', 'x'], 2, /argument card must be a card/],
     [{ UCX_GAUDI_DRIVER: 'kernel' }, [], 2, /argument card must be a card/],
-  ])('with %o %o is refused with exit code %i', (env, args, expected, message) => {
-    const { code, out, err } = runWith(env as Record<string, string>, 'info', '--blocks', ...args);
+  ])('with %o %o is refused with exit code %i', async (env, args, expected, message) => {
+    const { code, out, err } = await cli.runHere(['info', '--blocks', ...args], env as Record<string, string>);
     expect({ code, out }).toEqual({ code: expected, out: '' });
     expect(err).toMatch(message);
   });
 });
 
 describe('explain', { timeout: 120_000 }, () => {
-  it('shows the chosen protocol and a reason for every other candidate', () => {
-    const text = output('explain', '--op', 'put', '--local', 'host', '--remote', 'gaudi:1', '--size', '4K..1G');
+  it('shows the chosen protocol and a reason for every other candidate', async () => {
+    const text = await cli.outputHere([
+      'explain',
+      '--op',
+      'put',
+      '--local',
+      'host',
+      '--remote',
+      'gaudi:1',
+      '--size',
+      '4K..1G',
+    ]);
     expect(text).toMatch(/^put: local host memory, remote gaudi:1 memory, cards emulated\n/);
     expect(text).toMatch(
       /^4\.0 KiB \.\. 1\.0 GiB {2}put\/zcopy {2}gaudi_cpy\/gaudi1 {2}\S+ us \.\. \S+ ms {2}.* MB\/s$/m,
@@ -142,34 +121,46 @@ describe('explain', { timeout: 120_000 }, () => {
     for (const line of text.split('\n')) expect(line.length).toBeLessThanOrEqual(100);
   });
 
-  it('names what the configuration excludes', () => {
-    const { out } = runWith({ UCX_TLS: '^gaudi_ipc' }, 'explain', '--remote', 'gaudi', '--size', '8', '--json');
+  it('names what the configuration excludes', async () => {
+    const { out } = await cli.runHere(['explain', '--remote', 'gaudi', '--size', '8', '--json'], {
+      UCX_TLS: '^gaudi_ipc',
+    });
     const report = JSON.parse(out) as { sizes: { losers: { transport: string; reason: string }[] }[] };
     const reasons = report.sizes[0]!.losers.filter(({ transport }) => transport.startsWith('gaudi_ipc'));
     expect(reasons.map(({ reason }) => reason)).toContain('excluded by UCX_TLS');
   });
 
-  it.each(['get', 'am', 'tag', 'stream', 'atomic'])('explains %s', (op) => {
-    expect(output('explain', '--op', op, '--local', 'host', '--size', '8')).toMatch(
+  it.each(['get', 'am', 'tag', 'stream', 'atomic'])('explains %s', async (op) => {
+    expect(await cli.outputHere(['explain', '--op', op, '--local', 'host', '--size', '8'])).toMatch(
       new RegExp(`^${op}: .*\\nengine native .*\\n.*\\n\\n8 B  \\w+/`),
     );
   });
 
   it('uses host memory of another process of this machine', () => {
-    const text = output('explain', '--peer', 'process', '--size', '8');
+    const text = cli.output(['explain', '--peer', 'process', '--size', '8']);
     expect(text).toMatch(/^put: local host memory, remote host memory of another process/);
     expect(text).toMatch(/^8 B {2}put\/short {2}posix\/memory /m);
     expect(text).toMatch(/not self\/memory: is for the worker itself only/);
   });
 
   it('divides the cards of a node server with another process', () => {
-    output('node', 'up', '--cards', '2');
-    const text = output('explain', '--peer', 'process', '--local', 'gaudi', '--remote', 'gaudi:1', '--size', '1M');
+    cli.output(['node', 'up', '--cards', '2']);
+    const text = cli.output([
+      'explain',
+      '--peer',
+      'process',
+      '--local',
+      'gaudi',
+      '--remote',
+      'gaudi:1',
+      '--size',
+      '1M',
+    ]);
     expect(text).toMatch(/^1\.0 MiB {2}put\/zcopy {2}gaudi_ipc\/gaudi0 .*\n {4}3 of 3 links up$/m);
-    const refused = run('explain', '--peer', 'process', '--local', 'gaudi:1', '--remote', 'gaudi:1');
+    const refused = cli.run(['explain', '--peer', 'process', '--local', 'gaudi:1', '--remote', 'gaudi:1']);
     expect(refused.code).toBe(2);
     expect(refused.err).toMatch(/argument local must be another card/);
-    const none = run('explain', '--peer', 'process', '--remote', 'gaudi:7');
+    const none = cli.run(['explain', '--peer', 'process', '--remote', 'gaudi:7']);
     expect(none.err).toMatch(/needs a card; those that may be used are gaudi0, gaudi1, got "gaudi:7"/);
   });
 
@@ -184,41 +175,43 @@ describe('explain', { timeout: 120_000 }, () => {
     expect(err).toMatch(/^Try 'gaudi-ucx explain --help'\.\n/);
   });
 
-  it('reports a card that does not exist', () => {
-    const { code, err } = run('explain', '--remote', 'gaudi:9');
+  it('reports a card that does not exist', async () => {
+    const { code, err } = await cli.runHere(['explain', '--remote', 'gaudi:9']);
     expect(code).toBe(1);
     expect(err).toMatch(/ERR_/);
   });
 });
 
 describe('links of a running node', { timeout: 180_000 }, () => {
-  it('go down and up, and show in info, status, top and explain', () => {
-    output('node', 'up', '--cards', '2');
-    expect(output('info', '-s')).toMatch(/NIC ports: 24 \(21 scale-up, 3 scale-out\), 0 links down, 18 without a card/);
-    const port = /to card 1: 3 of 3 links up: ports (\d+)/.exec(output('info', '-s'))![1]!;
-    output('node', 'fault', '0', 'link-down', '--port', port);
-    expect(output('info', '-s')).toMatch(new RegExp(`to card 1: 2 of 3 links up: ports ${port} down,`));
-    expect(output('node', 'status')).toMatch(new RegExp(`^0 .* ${port}$`, 'm'));
-    expect(output('explain', '--local', 'gaudi:0', '--remote', 'gaudi:1', '--size', '1M')).toMatch(
+  it('go down and up, and show in info, status, top and explain', async () => {
+    cli.output(['node', 'up', '--cards', '2']);
+    expect(await cli.outputHere(['info', '-s'])).toMatch(
+      /NIC ports: 24 \(21 scale-up, 3 scale-out\), 0 links down, 18 without a card/,
+    );
+    const port = /to card 1: 3 of 3 links up: ports (\d+)/.exec(await cli.outputHere(['info', '-s']))![1]!;
+    await cli.outputHere(['node', 'fault', '0', 'link-down', '--port', port]);
+    expect(await cli.outputHere(['info', '-s'])).toMatch(new RegExp(`to card 1: 2 of 3 links up: ports ${port} down,`));
+    expect(await cli.outputHere(['node', 'status'])).toMatch(new RegExp(`^0 .* ${port}$`, 'm'));
+    expect(await cli.outputHere(['explain', '--local', 'gaudi:0', '--remote', 'gaudi:1', '--size', '1M'])).toMatch(
       /^1\.0 MiB {2}put\/zcopy {2}gaudi_ipc\/gaudi0 .*\n {4}2 of 3 links up$/m,
     );
-    output('node', 'fault', '1', 'link-down', '--peer', '0');
-    expect(output('explain', '--local', 'gaudi:0', '--remote', 'gaudi:1', '--size', '1M')).toMatch(
+    await cli.outputHere(['node', 'fault', '1', 'link-down', '--peer', '0']);
+    expect(await cli.outputHere(['explain', '--local', 'gaudi:0', '--remote', 'gaudi:1', '--size', '1M'])).toMatch(
       /not gaudi_ipc\/gaudi0: does not get through to the remote memory: 0 of 3 links up/,
     );
-    expect(output('top', '--once', '--interval', '10ms')).toMatch(/^from 0 +- +0!$/m);
-    output('node', 'fault', '1', 'link-up', '--peer', '0');
-    expect(output('info', '-s')).toMatch(/to card 1: 3 of 3 links up/);
-    expect(run('node', 'fault', '0', 'link-down', '--port', '2').err).toMatch(
+    expect(await cli.outputHere(['top', '--once', '--interval', '10ms'])).toMatch(/^from 0 +- +0!$/m);
+    await cli.outputHere(['node', 'fault', '1', 'link-up', '--peer', '0']);
+    expect(await cli.outputHere(['info', '-s'])).toMatch(/to card 1: 3 of 3 links up/);
+    expect((await cli.runHere(['node', 'fault', '0', 'link-down', '--port', '2'])).err).toMatch(
       /argument port must be a port with a link/,
     );
-    expect(run('node', 'fault', '0', 'link-down').err).toMatch(/argument link must be named/);
+    expect((await cli.runHere(['node', 'fault', '0', 'link-down'])).err).toMatch(/argument link must be named/);
   });
 });
 
 describe('cards that do not work', { timeout: 120_000 }, () => {
-  it('stay visible, with the same state in every command', () => {
-    output('node', 'up', '--cards', '6');
+  it('stay visible, with the same state in every command', async () => {
+    cli.output(['node', 'up', '--cards', '6']);
     for (const [card, ...fault] of [
       ['0', 'malfunction'],
       ['1', 'unplug'],
@@ -226,7 +219,7 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
       ['3', 'status', '--status', 'IN_RESET'],
       ['4', 'hard-reset'],
     ] as const) {
-      expect(output('node', 'fault', card, ...fault)).toMatch(new RegExp(`^card ${card}: .+\\n$`));
+      expect(await cli.outputHere(['node', 'fault', card, ...fault])).toMatch(new RegExp(`^card ${card}: .+\\n$`));
     }
     const expected = ['disabled', 'removed', 'needs reset', 'in reset', 'operational', 'operational'];
     interface States {
@@ -236,13 +229,13 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
       const { system, cards = system!.cards } = JSON.parse(text) as Partial<States> & { readonly system?: States };
       return cards.map(({ state, status }) => state ?? status);
     };
-    expect(states(output('info', '-s', '--json'))).toEqual(expected);
-    expect(states(output('top', '--once', '--json', '--interval', '10ms'))).toEqual(expected);
-    expect(states(output('node', 'status', '--json'))).toEqual(expected);
-    const text = output('info', '-s');
+    expect(states(await cli.outputHere(['info', '-s', '--json']))).toEqual(expected);
+    expect(states(await cli.outputHere(['top', '--once', '--json', '--interval', '10ms']))).toEqual(expected);
+    expect(states(await cli.outputHere(['node', 'status', '--json']))).toEqual(expected);
+    const text = await cli.outputHere(['info', '-s']);
     expect(text).toMatch(/^# card 0: [^#]*(#[^#]*)*status: disabled \(permission denied: .*EPERM\)$/m);
     expect(text).toMatch(/^# card 1\n#\s+bus id: 0000:1a:00\.0\n#\s+status: removed$/m);
-    const lines = output('top', '--once', '--interval', '10ms').split('\n');
+    const lines = (await cli.outputHere(['top', '--once', '--interval', '10ms'])).split('\n');
     for (const [minor, state] of expected.entries()) {
       expect(lines.find((line) => line.startsWith(`   ${minor} `))).toContain(state);
     }
@@ -251,10 +244,10 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
     );
   });
 
-  it('are passed over by perftest, which names them if no other card is left', () => {
-    output('node', 'up', '--cards', '3');
-    output('node', 'fault', '0', 'malfunction');
-    output('node', 'fault', '1', 'unplug');
+  it('are passed over by perftest, which names them if no other card is left', async () => {
+    cli.output(['node', 'up', '--cards', '3']);
+    await cli.outputHere(['node', 'fault', '0', 'malfunction']);
+    await cli.outputHere(['node', 'fault', '1', 'unplug']);
     const test = [
       'perftest',
       '-l',
@@ -272,43 +265,47 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
       '-X',
     ];
     // The driver does not list the removed card: the third one is gaudi1.
-    expect(output(...test)).toContain('gaudi_cpy/gaudi1');
-    output('node', 'fault', '2', 'malfunction');
-    const { code, out, err } = run(...test);
+    expect(cli.output([...test])).toContain('gaudi_cpy/gaudi1');
+    await cli.outputHere(['node', 'fault', '2', 'malfunction']);
+    const { code, out, err } = cli.run([...test]);
     expect({ code, out }).toEqual({ code: 1, out: '' });
     expect(err).toMatch(/^gaudi-ucx: .*card 0 \(0000:19:00\.0\).*EPERM.*card 2 .*EPERM.*\(ERR_UNSUPPORTED\)\n$/);
   });
 
   it('are named with the process that uses them, and a remedy', async () => {
-    output('node', 'up', '--cards', '1');
+    cli.output(['node', 'up', '--cards', '1']);
     const { child } = await cardHolder();
-    const { code, err } = run('perftest', '-l', '-t', 'tag_lat', '-m', 'gaudi');
+    const { code, err } = cli.run(['perftest', '-l', '-t', 'tag_lat', '-m', 'gaudi']);
     expect(code).toBe(1);
     // A long command line is cut.
     const command = `${process.execPath} ${join(folder, 'holder.mjs')}`.slice(0, 70);
     expect(err).toContain(`process ${child.pid} has it open: ${command}`);
     expect(err).toContain('choose others by UCX_ACC_DEVICES or GAUDI_MAPPING_TABLE');
-    expect(output('top', '--once', '--interval', '10ms')).toMatch(new RegExp(`operational .* ${child.pid}$`, 'm'));
+    expect(await cli.outputHere(['top', '--once', '--interval', '10ms'])).toMatch(
+      new RegExp(`operational .* ${child.pid}$`, 'm'),
+    );
     const ended = once(child, 'exit');
     child.stdin!.end('end\n');
     expect((await ended)[0]).toBe(0);
   });
 
-  it('without a node server belong to this process, which top reports', () => {
-    expect(output('top', '--once', '--interval', '10ms')).toMatch(/^this process's own emulated node: /m);
-    output('node', 'up', '--cards', '1');
-    expect(output('top', '--once', '--interval', '10ms')).not.toContain('own emulated node');
-    expect(output('node', 'status')).not.toMatch(/^client/m);
+  it('without a node server belong to this process, which top reports', async () => {
+    expect(await cli.outputHere(['top', '--once', '--interval', '10ms'])).toMatch(
+      /^this process's own emulated node: /m,
+    );
+    cli.output(['node', 'up', '--cards', '1']);
+    expect(await cli.outputHere(['top', '--once', '--interval', '10ms'])).not.toContain('own emulated node');
+    expect(await cli.outputHere(['node', 'status'])).not.toMatch(/^client/m);
   });
 });
 
 describe('top', { timeout: 120_000 }, () => {
   it('shows a card in use, and its traffic, without opening it', async () => {
-    output('node', 'up', '--cards', '2');
+    cli.output(['node', 'up', '--cards', '2']);
     const { child, tell } = await cardHolder();
     const live = spawn(process.execPath, [MAIN, 'top', '--json', '--interval', '50ms'], {
       cwd: ROOT,
-      env: environment({}),
+      env: cli.environment(),
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     let text = '';
@@ -338,10 +335,10 @@ describe('top', { timeout: 120_000 }, () => {
   });
 
   it('ends with an error when the server of the node ends', async () => {
-    output('node', 'up', '--cards', '1');
+    cli.output(['node', 'up', '--cards', '1']);
     const live = spawn(process.execPath, [MAIN, 'top', '--json', '--interval', '50ms'], {
       cwd: ROOT,
-      env: environment({}),
+      env: cli.environment(),
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     let err = '';
@@ -351,13 +348,13 @@ describe('top', { timeout: 120_000 }, () => {
     await once(live.stdout, 'data');
     const ended = once(live, 'close');
     live.stdout.resume();
-    output('node', 'down');
+    await cli.outputHere(['node', 'down']);
     expect((await ended)[0]).toBe(1);
     expect(err).toMatch(/^gaudi-ucx: the emulated node is gone: .* \(ERR_NODE_UNREACHABLE\)\n$/);
   });
 
-  it('prints at most 80 by 24 characters', () => {
-    const lines = output('top', '--once', '--interval', '10ms').trimEnd().split('\n');
+  it('prints at most 80 by 24 characters', async () => {
+    const lines = (await cli.outputHere(['top', '--once', '--interval', '10ms'])).trimEnd().split('\n');
     expect(lines.length).toBeLessThanOrEqual(24);
     for (const line of lines) expect(line.length).toBeLessThanOrEqual(80);
     expect(lines[0]).toMatch(/^gaudi-ucx top: 8 cards \(emulated\)/);

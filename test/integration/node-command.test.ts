@@ -2,76 +2,54 @@
 
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { processExists } from '../../src/sys/index.ts';
 import { builtSpecifier, ROOT } from '../fixtures/built.ts';
-import { MAIN, refusal } from '../fixtures/command-line.ts';
+import { MAIN, refusal, useCommandLine } from '../fixtures/command-line.ts';
 
 const MODE_BITS = 0o777;
 
-let folder = '';
-let socket = '';
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-cli-'));
-  socket = join(folder, 'gaudi-ucx/node.sock');
+/** A folder of sockets of its own, in which programs find the server by themselves. */
+const cli = useCommandLine((folder) => ({ XDG_RUNTIME_DIR: folder }));
+const { folder } = cli;
+const socket = join(folder, 'gaudi-ucx/node.sock');
+
+afterEach(async () => {
+  if (existsSync(socket)) await cli.runHere(['node', 'down']);
 });
-afterEach(() => {
-  if (existsSync(socket)) node('down');
-});
-afterAll(() => rmSync(folder, { recursive: true }));
 
-interface Run {
-  readonly code: number | null;
-  readonly out: string;
-  readonly err: string;
-}
-
-function run(args: readonly string[], env: Readonly<Record<string, string>> = {}): Run {
-  const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name)));
-  const { status, stdout, stderr } = spawnSync(process.execPath, args, {
-    cwd: ROOT,
-    encoding: 'utf8',
-    env: { ...clean, HOME: folder, XDG_RUNTIME_DIR: folder, ...env },
-    timeout: 30_000,
-  });
-  return { code: status, out: stdout, err: stderr };
-}
-
-function node(...args: string[]): Run {
-  return run([MAIN, 'node', ...args]);
-}
-
-function status(): {
+async function status(): Promise<{
   pid: number;
   cards: { status: string; dramBytes: number; faultsWaiting: number }[];
   links: string;
-} {
-  return JSON.parse(node('status', '--json').out);
+}> {
+  return JSON.parse((await cli.runHere(['node', 'status', '--json'])).out);
 }
 
 describe('gaudi-ucx node', { timeout: 120_000 }, () => {
-  it('starts a server for this user alone, shows it, and ends it', () => {
-    const started = node('up', '--cards', '3', '--asic', 'gaudi2', '--hbm', '8448MiB', '--links', '^0-1');
+  it('starts a server for this user alone, shows it, and ends it', async () => {
+    const started = cli.run(['node', 'up', '--cards', '3', '--asic', 'gaudi2', '--hbm', '8448MiB', '--links', '^0-1']);
     expect(started).toMatchObject({ code: 0, err: '' });
     expect(started.out).toMatch(/^node server up: 3 x gaudi2, links \^0-1, socket \S+node\.sock, pid \d+\n$/);
     expect(statSync(socket).mode & MODE_BITS).toBe(0o600);
     expect(statSync(join(folder, 'gaudi-ucx')).mode & MODE_BITS).toBe(0o700);
-    const { pid, cards, links } = status();
+    const { pid, cards, links } = await status();
     expect(links).toBe('^0-1');
     expect(cards.map(({ dramBytes }) => dramBytes)).toEqual([8448, 8448, 8448].map((mib) => mib * 2 ** 20));
     expect(processExists(pid)).toBe(true);
-    expect(node('status').out).toMatch(/^node server \d+ at .*: 3 x gaudi2, links \^0-1\ncard /);
-    const second = node('up');
+    expect((await cli.runHere(['node', 'status'])).out).toMatch(
+      /^node server \d+ at .*: 3 x gaudi2, links \^0-1\ncard /,
+    );
+    const second = cli.run(['node', 'up']);
     expect(second).toMatchObject({ code: 1, out: '' });
     expect(second.err).toMatch(/a node server runs at .* already/);
     // The running server is not affected.
-    expect(status().pid).toBe(pid);
-    expect(node('down')).toEqual({ code: 0, out: `node server ${pid} has ended\n`, err: '' });
+    expect((await status()).pid).toBe(pid);
+    expect(await cli.runHere(['node', 'down'])).toEqual({ code: 0, out: `node server ${pid} has ended\n`, err: '' });
     expect(existsSync(socket)).toBe(false);
-    const gone = node('status');
+    const gone = await cli.runHere(['node', 'status']);
     expect(gone.code).toBe(1);
     expect(gone.err).toMatch(/no node server at .*ERR_NODE_UNREACHABLE/);
   });
@@ -79,15 +57,17 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
   it('reads a file, which options override', () => {
     const file = join(folder, 'node.json');
     writeFileSync(file, JSON.stringify({ cards: 2, asic: 'gaudi', links: 'full' }));
-    expect(node('up', '--config', file, '--cards', '1').out).toMatch(/1 x gaudi, links full/);
+    expect(cli.run(['node', 'up', '--config', file, '--cards', '1']).out).toMatch(/1 x gaudi, links full/);
   });
 
-  it('gives each client RDMA devices, over which HBM goes from process to process', () => {
-    expect(node('up', '--cards', '2', '--nics', '1').out).toMatch(/: 2 x gaudi2, links full, RDMA devices 1, socket/);
-    expect(node('status').out).toMatch(/links full, RDMA devices 1\n/);
+  it('gives each client RDMA devices, over which HBM goes from process to process', async () => {
+    expect(cli.run(['node', 'up', '--cards', '2', '--nics', '1']).out).toMatch(
+      /: 2 x gaudi2, links full, RDMA devices 1, socket/,
+    );
+    expect((await cli.runHere(['node', 'status'])).out).toMatch(/links full, RDMA devices 1\n/);
     const env = { UCX_TLS: 'rc,gaudi_cpy,self' };
     const args = ['explain', '--peer', 'process', '--local', 'gaudi', '--remote', 'gaudi', '--size', '1M'];
-    const { code, out, err } = run([MAIN, ...args], env);
+    const { code, out, err } = cli.run(args, env);
     expect({ code, err }).toEqual({ code: 0, err: '' });
     expect(out).toMatch(/^1\.0 MiB +put\/zcopy +rc\/hca0:1 .*\n +dma-buf, PCI switch/m);
   });
@@ -107,13 +87,13 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(existsSync(socket)).toBe(false);
   });
 
-  it('replaces the socket of a server that was killed', () => {
-    expect(node('up', '--cards', '1').code).toBe(0);
-    process.kill(status().pid, 'SIGKILL');
+  it('replaces the socket of a server that was killed', async () => {
+    expect(cli.run(['node', 'up', '--cards', '1']).code).toBe(0);
+    process.kill((await status()).pid, 'SIGKILL');
     expect(existsSync(socket)).toBe(true);
     // Clients without a running server use an in-process node instead.
-    expect(run([MAIN, 'info', '-s'], { UCX_GAUDI_EMULATOR_CARDS: '5' }).out).toMatch(/5 Gaudi cards/);
-    expect(node('up', '--cards', '2').out).toMatch(/2 x gaudi2/);
+    expect((await cli.runHere(['info', '-s'], { UCX_GAUDI_EMULATOR_CARDS: '5' })).out).toMatch(/5 Gaudi cards/);
+    expect(cli.run(['node', 'up', '--cards', '2']).out).toMatch(/2 x gaudi2/);
   });
 
   it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)(
@@ -133,66 +113,77 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
   it('does not replace other files by its socket', () => {
     const file = join(folder, 'node.json');
     writeFileSync(file, '{}');
-    expect(node('up', '--socket', file)).toMatchObject({ code: 2, err: expect.stringContaining('must name a socket') });
+    expect(cli.run(['node', 'up', '--socket', file])).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('must name a socket'),
+    });
     expect(readFileSync(file, 'utf8')).toBe('{}');
   });
 
-  it('does not trust a folder that other users can access', () => {
-    expect(node('up', '--cards', '1').code).toBe(0);
+  it('does not trust a folder that other users can access', async () => {
+    expect(cli.run(['node', 'up', '--cards', '1']).code).toBe(0);
     chmodSync(join(folder, 'gaudi-ucx'), 0o777);
-    expect(node('status').err).toMatch(/must be a folder of this user with mode 0700/);
+    expect((await cli.runHere(['node', 'status'])).err).toMatch(/must be a folder of this user with mode 0700/);
     chmodSync(join(folder, 'gaudi-ucx'), 0o700);
-    expect(node('status').code).toBe(0);
+    expect((await cli.runHere(['node', 'status'])).code).toBe(0);
   });
 
   it('names the folder that it cannot create', () => {
-    const { code, err } = run([MAIN, 'node', 'up'], { XDG_RUNTIME_DIR: '/proc/none' });
+    const { code, err } = cli.run(['node', 'up'], { XDG_RUNTIME_DIR: '/proc/none' });
     expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/mkdir.*ENOENT.*\/proc\/none/) });
   });
 
   it.each([
     ['relative', 'none'],
     ['too long', `/tmp/${'x'.repeat(83)}`],
-  ])('ignores a %s XDG_RUNTIME_DIR', (_, runtimeDirectory) => {
-    const { err } = run([MAIN, 'node', 'status'], { XDG_RUNTIME_DIR: runtimeDirectory });
+  ])('ignores a %s XDG_RUNTIME_DIR', async (_, runtimeDirectory) => {
+    const { err } = await cli.runHere(['node', 'status'], { XDG_RUNTIME_DIR: runtimeDirectory });
     expect(err).toMatch(/ \/tmp\/gaudi-ucx-\d+\/node\.sock/);
   });
 
-  it('is not looked for where XDG_RUNTIME_DIR cannot be entered, and doctor says so', () => {
+  it('is not looked for where XDG_RUNTIME_DIR cannot be entered, and doctor says so', async () => {
     const file = join(folder, 'no-folder');
     writeFileSync(file, '');
     const env = { XDG_RUNTIME_DIR: file };
-    expect(run([MAIN, 'info', '-s'], env)).toMatchObject({ code: 0, out: expect.stringContaining('emulated') });
-    expect(run([MAIN, 'inspect'], env)).toMatchObject({ code: 0, err: '' });
-    expect(run([MAIN, 'doctor'], env).out).toMatch(/^failure +socket folder .*no-folder: mkdir: ENOTDIR/m);
+    expect(await cli.runHere(['info', '-s'], env)).toMatchObject({ code: 0, out: expect.stringContaining('emulated') });
+    expect(await cli.runHere(['inspect'], env)).toMatchObject({ code: 0, err: '' });
+    expect((await cli.runHere(['doctor'], env)).out).toMatch(/^failure +socket folder .*no-folder: mkdir: ENOTDIR/m);
     const reason = `no node server at ${file}/gaudi-ucx/node.sock: lstat: ENOTDIR`;
-    expect(run([MAIN, 'node', 'status'], env)).toMatchObject({ code: 1, err: expect.stringContaining(reason) });
+    expect(await cli.runHere(['node', 'status'], env)).toMatchObject({ code: 1, err: expect.stringContaining(reason) });
   });
 
   it('that does not start gives the reason, and leaves no log that it has made', () => {
     const log = `${socket}.log`;
     rmSync(log, { force: true });
-    expect(node('up', '--config', '/nonexistent')).toMatchObject({ code: 1, err: expect.stringContaining('ENOENT') });
-    expect(node('up', '--cards', '9')).toMatchObject({ code: 2, err: expect.stringContaining('cards must be') });
+    expect(cli.run(['node', 'up', '--config', '/nonexistent'])).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('ENOENT'),
+    });
+    expect(cli.run(['node', 'up', '--cards', '9'])).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('cards must be'),
+    });
     expect(existsSync(log)).toBe(false);
-    expect(node('up', '--cards', '1').code).toBe(0);
-    expect(node('up').code).toBe(1);
+    expect(cli.run(['node', 'up', '--cards', '1']).code).toBe(0);
+    expect(cli.run(['node', 'up']).code).toBe(1);
     expect(existsSync(log)).toBe(true);
   });
 
-  it('injects faults', () => {
-    expect(node('up', '--cards', '2').code).toBe(0);
-    expect(node('fault', '1', 'ioctl', '--ioctl', 'memory', '--errno', 'ENOMEM', '--nth', '2').code).toBe(0);
-    expect(node('fault', '0', 'status', '--status', 'needs_reset').code).toBe(0);
-    expect(status().cards.map((card) => [card.status, card.faultsWaiting])).toEqual([
+  it('injects faults', async () => {
+    expect(cli.run(['node', 'up', '--cards', '2']).code).toBe(0);
+    expect(
+      (await cli.runHere(['node', 'fault', '1', 'ioctl', '--ioctl', 'memory', '--errno', 'ENOMEM', '--nth', '2'])).code,
+    ).toBe(0);
+    expect((await cli.runHere(['node', 'fault', '0', 'status', '--status', 'needs_reset'])).code).toBe(0);
+    expect((await status()).cards.map((card) => [card.status, card.faultsWaiting])).toEqual([
       ['needs reset', 0],
       ['operational', 1],
     ]);
-    expect(node('fault', '0', 'recover').code).toBe(0);
-    expect(status().cards[0]!.status).toBe('operational');
-    expect(node('fault', '0', 'nonsense').err).toMatch(/kind must be one of/);
-    expect(node('fault', '7', 'unplug').err).toMatch(/ENOENT/);
-    expect(node('fault', '0', 'hang', '--delay', 'soon').err).toMatch(/delay must be a time/);
+    expect((await cli.runHere(['node', 'fault', '0', 'recover'])).code).toBe(0);
+    expect((await status()).cards[0]!.status).toBe('operational');
+    expect((await cli.runHere(['node', 'fault', '0', 'nonsense'])).err).toMatch(/kind must be one of/);
+    expect((await cli.runHere(['node', 'fault', '7', 'unplug'])).err).toMatch(/ENOENT/);
+    expect((await cli.runHere(['node', 'fault', '0', 'hang', '--delay', 'soon'])).err).toMatch(/delay must be a time/);
   });
 });
 
@@ -219,22 +210,23 @@ describe('a program', { timeout: 60_000 }, () => {
   it.each([
     ['finds the server by itself', (): Record<string, string> => ({})],
     ['names its socket', (): Record<string, string> => ({ UCX_GAUDI_DRIVER: `emulator:${socket}` })],
-  ])('puts and gets on a server that it %s', (_how, env) => {
-    expect(node('up', '--cards', '3').code).toBe(0);
+  ])('puts and gets on a server that it %s', async (_how, env) => {
+    expect(cli.run(['node', 'up', '--cards', '3']).code).toBe(0);
     const file = join(folder, 'program.mjs');
     writeFileSync(file, body);
-    expect(run([file], env())).toEqual({ code: 0, out: '3 true\n', err: '' });
-    expect(status().cards).toHaveLength(3);
+    const options = { cwd: ROOT, encoding: 'utf8', env: cli.environment(env()) } as const;
+    expect(spawnSync(process.execPath, [file], options)).toMatchObject({ status: 0, stdout: '3 true\n', stderr: '' });
+    expect((await status()).cards).toHaveLength(3);
   });
 
-  it('that names a missing server fails with that reason', () => {
-    const { code, err } = run([MAIN, 'info', '-s'], { UCX_GAUDI_DRIVER: `emulator:${folder}/none.sock` });
+  it('that names a missing server fails with that reason', async () => {
+    const { code, err } = await cli.runHere(['info', '-s'], { UCX_GAUDI_DRIVER: `emulator:${folder}/none.sock` });
     expect(code).toBe(1);
     expect(err).toMatch(/no node server at .*none\.sock.*ERR_NODE_UNREACHABLE/);
   });
 
-  it.each(['emulator:', 'emulator:relative/path'])('refuses UCX_GAUDI_DRIVER=%s', (value) => {
-    const { code, err } = run([MAIN, 'info', '-s'], { UCX_GAUDI_DRIVER: value });
+  it.each(['emulator:', 'emulator:relative/path'])('refuses UCX_GAUDI_DRIVER=%s', async (value) => {
+    const { code, err } = await cli.runHere(['info', '-s'], { UCX_GAUDI_DRIVER: value });
     expect(code).toBe(1);
     expect(err).toMatch(/UCX_GAUDI_DRIVER.*emulator:<absolute path/);
   });

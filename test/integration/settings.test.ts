@@ -7,7 +7,7 @@ import { useCommandLine } from '../fixtures/command-line.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import { installedLibucp } from '../fixtures/libucp.ts';
 
-const { run } = useCommandLine();
+const { run, runHere } = useCommandLine();
 
 /** The settings from the guide to the C implementation. */
 const EXPORTED =
@@ -71,8 +71,11 @@ describe('the documented settings', () => {
     ]);
   });
 
-  it('name the cards of an emulated node of the process', () => {
-    const { code, out, err } = run(['info', '-s'], { GAUDI_MAPPING_TABLE: TABLE, UCX_GAUDI_EMULATOR_CARDS: '8' });
+  it('name the cards of an emulated node of the process', async () => {
+    const { code, out, err } = await runHere(['info', '-s'], {
+      GAUDI_MAPPING_TABLE: TABLE,
+      UCX_GAUDI_EMULATOR_CARDS: '8',
+    });
     expect({ code, err }).toEqual({ code: 0, err: '' });
     const cards = [...out.matchAll(/bus id: (\S+)[\s\S]*?module id: (\d)/g)].map(
       ([, bus, module]) => `${bus} ${module}`,
@@ -81,11 +84,11 @@ describe('the documented settings', () => {
       expect.arrayContaining(['0000:33:00.0 2', '0000:4d:00.0 0', '0000:4e:00.0 1', '0000:34:00.0 3']),
     );
     expect(new Set(cards).size).toBe(8);
-    expect(run(['info', '-d'], { GAUDI_MAPPING_TABLE: TABLE, UCX_GAUDI_EMULATOR_CARDS: '4' }).code).toBe(0);
+    expect((await runHere(['info', '-d'], { GAUDI_MAPPING_TABLE: TABLE, UCX_GAUDI_EMULATOR_CARDS: '4' })).code).toBe(0);
   });
 
-  it('are refused if the node has fewer cards than the table', () => {
-    const { out, err } = run(['info', '-d'], { GAUDI_MAPPING_TABLE: TABLE, UCX_GAUDI_EMULATOR_CARDS: '2' });
+  it('are refused if the node has fewer cards than the table', async () => {
+    const { out, err } = await runHere(['info', '-d'], { GAUDI_MAPPING_TABLE: TABLE, UCX_GAUDI_EMULATOR_CARDS: '2' });
     expect(out + err).toMatch(/GAUDI_MAPPING_TABLE entry [0-3] bus_id \S+ is no card of this machine/);
   });
 });

@@ -21,12 +21,14 @@ describe('gaudi-ucx smi', { timeout: 60_000 }, () => {
   it('shows the process that has a card, and the memory that it uses', async () => {
     await using context = await Context.create({ config: { ACC_DEVICES: 'gaudi1' }, env });
     context.memMap({ allocate: 2 ** 20, memoryType: 'gaudi' });
-    const table = cli.output(['smi'], env);
+    const table = await cli.outputHere(['smi'], env);
     expect(table).toMatch(/\| {3}0 {8}N\/A {3}N\/A {4}N\/A {38}N\/A/);
     expect(table).toMatch(new RegExp(`\\| {3}1 +${process.pid} {3}C {6}\\S`));
-    const [free, used] = cli.output(['smi', '-Q', 'memory.used', '-f', 'csv,noheader,nounits'], env).trim().split('\n');
+    const [free, used] = (await cli.outputHere(['smi', '-Q', 'memory.used', '-f', 'csv,noheader,nounits'], env))
+      .trim()
+      .split('\n');
     expect([free, Number(used) > 0]).toEqual(['0', true]);
-    const cards = JSON.parse(cli.output(['smi', '--json', '-i', '1a:00.0'], env));
+    const cards = JSON.parse(await cli.outputHere(['smi', '--json', '-i', '1a:00.0'], env));
     expect(cards).toMatchObject([{ minor: 1, pid: process.pid, busId: '0000:1a:00.0', state: 'operational' }]);
   });
 
@@ -44,8 +46,8 @@ describe('gaudi-ucx smi', { timeout: 60_000 }, () => {
     expect(out).toMatch(/^(AIP 0: HL225 .*\nAIP 1: HL225 .*\n){3,}$/);
   });
 
-  it('refuses a bus id that no card has', () => {
-    const { code, out, err } = cli.run(['smi', '-i', '0000:ff:00.0'], env);
+  it('refuses a bus id that no card has', async () => {
+    const { code, out, err } = await cli.runHere(['smi', '-i', '0000:ff:00.0'], env);
     expect({ code, out }).toEqual({ code: 2, out: '' });
     expect(err).toMatch(/-i must be one of 0000:19:00.0, 0000:1a:00.0/);
   });

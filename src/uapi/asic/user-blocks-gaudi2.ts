@@ -50,7 +50,7 @@ function array(name: string, offset: number, count: number, first = 0): BlockReg
   }));
 }
 
-const SYNC_OBJECTS: readonly BlockRegister[] = [
+const syncObjects = (): BlockRegister[] => [
   ...array('SOB_OBJ', 0, 8192),
   ...array('MON_PAY_ADDRL', 0x8000, 2048),
   ...array('MON_PAY_ADDRH', 0xa000, 2048),
@@ -59,7 +59,7 @@ const SYNC_OBJECTS: readonly BlockRegister[] = [
   ...array('MON_CONFIG', 0x10000, 2048),
   ...array('MON_STATUS', 0x12000, 2048),
 ];
-const COMPLETION_QUEUES: readonly BlockRegister[] = [
+const completionQueues = (): BlockRegister[] => [
   ...array('CQ_BASE_ADDR_L', 0x50, 64),
   ...array('CQ_BASE_ADDR_H', 0x150, 64),
   ...array('CQ_SIZE_LOG2', 0x250, 64),
@@ -70,7 +70,7 @@ const COMPLETION_QUEUES: readonly BlockRegister[] = [
   ...array('CQ_INC_MODE', 0x850, 64),
 ];
 /** Two doorbells of four words, then two completion queues. */
-const UMR: readonly BlockRegister[] = [
+const umr = (): BlockRegister[] => [
   ...[0, 1].flatMap((half) =>
     ['FIRST32', 'SECOND32', 'THIRD32', 'FOURTH32'].map((word, index) => ({
       name: `UNSECURE_DOORBELL${half}_UNSECURE_DB_${word}`,
@@ -82,29 +82,36 @@ const UMR: readonly BlockRegister[] = [
     { name: `COMPLETION_QUEUE_CI_${half}_CQ_CONSUMER_INDEX`, offset: 0x104 + half * 0x80 },
   ]),
 ];
-const DECODER: readonly BlockRegister[] = [...array('SWREG', 0, 27), ...array('SWREG', 0x100, 4, 64)].map(
-  (register) => ({
+const decoder = (): BlockRegister[] =>
+  [...array('SWREG', 0, 27), ...array('SWREG', 0x100, 4, 64)].map((register) => ({
     ...register,
     name: register.name.replace('_', ''),
-  }),
-);
-const ACP_ENGINE: readonly BlockRegister[] = [
+  }));
+const acpEngine = (): BlockRegister[] => [
   ...array('ACP_DBG_PRIO_OUT_CNT', 0x41c, 4),
   ...array('ACP_DBG_PRIO_RD_CNT', 0x42c, 4),
   { name: 'ACP_DBG_REG', offset: 0x43c },
 ];
 /** Closely coupled memory of an ARC: data, no registers. */
-const MEMORY: readonly BlockRegister[] = [];
+const memory = (): BlockRegister[] => [];
 
-function block(name: string, offset: number, size: number, registers: readonly BlockRegister[]): UserBlock {
-  return { name, address: GAUDI2_CFG_BASE + BigInt(offset), size, registers };
+/** A block whose registers are listed when they are read: 20,000 in all, which few processes look at. */
+function block(name: string, offset: number, size: number, registersOf: () => readonly BlockRegister[]): UserBlock {
+  return {
+    name,
+    address: GAUDI2_CFG_BASE + BigInt(offset),
+    size,
+    get registers() {
+      return registersOf();
+    },
+  };
 }
 
 /** The memories of the ARCs: two banks for each of the four schedulers, one for each QMAN. */
 function memoriesOfArcs(): UserBlock[] {
-  const dccm = (name: string, offset: number): UserBlock => block(name, offset, DCCM_BYTES, MEMORY);
+  const dccm = (name: string, offset: number): UserBlock => block(name, offset, DCCM_BYTES, memory);
   const schedulers = [0, 1, 2, 3].map((arc) =>
-    block(`ARC_FARM_ARC${arc}_DCCM`, ARC_FARM_ARC0_DCCM0 + arc * ARC_FARM_STRIDE, 2 * DCCM_BYTES, MEMORY),
+    block(`ARC_FARM_ARC${arc}_DCCM`, ARC_FARM_ARC0_DCCM0 + arc * ARC_FARM_STRIDE, 2 * DCCM_BYTES, memory),
   );
   const dcores = DCORES.flatMap((dcore) => {
     const shift = dcore * GAUDI2_DCORE_STRIDE;
@@ -141,14 +148,14 @@ function portsOfNics(): { readonly nic: number; readonly port: number; readonly 
 function schedulerEngines(): UserBlock[] {
   return [
     ...[0, 1, 2, 3].map((arc) =>
-      block(`ARC_FARM_ARC${arc}_ACP_ENG`, ARC_FARM_ARC0_ACP_ENG + arc * ARC_FARM_STRIDE, BLOCK_BYTES, ACP_ENGINE),
+      block(`ARC_FARM_ARC${arc}_ACP_ENG`, ARC_FARM_ARC0_ACP_ENG + arc * ARC_FARM_STRIDE, BLOCK_BYTES, acpEngine),
     ),
     ...DCORES.map((dcore) =>
       block(
         `DCORE${dcore}_MME_QM_ARC_ACP_ENG`,
         DCORE0_MME_QM_ARC_ACP_ENG + dcore * GAUDI2_DCORE_STRIDE,
         BLOCK_BYTES,
-        ACP_ENGINE,
+        acpEngine,
       ),
     ),
   ];
@@ -158,7 +165,7 @@ function schedulerEngines(): UserBlock[] {
 function nicDoorbells(): UserBlock[] {
   return portsOfNics().flatMap(({ nic, port, shift }) =>
     Array.from({ length: UMR_BLOCKS_PER_PORT }, (_, index) =>
-      block(`NIC${nic}_UMR${port}_${index}`, NIC0_UMR0_0 + shift + index * UMR_STRIDE, BLOCK_BYTES, UMR),
+      block(`NIC${nic}_UMR${port}_${index}`, NIC0_UMR0_0 + shift + index * UMR_STRIDE, BLOCK_BYTES, umr),
     ),
   );
 }
@@ -172,11 +179,11 @@ function decoders(): UserBlock[] {
           `DCORE${dcore}_DEC${index}_CMD`,
           DCORE0_DEC0_CMD + dcore * GAUDI2_DCORE_STRIDE + index * ENGINE_STRIDE,
           BLOCK_BYTES,
-          DECODER,
+          decoder,
         ),
       ),
     ),
-    ...pair.map((index) => block(`PCIE_DEC${index}_CMD`, PCIE_DEC0_CMD + index * ENGINE_STRIDE, BLOCK_BYTES, DECODER)),
+    ...pair.map((index) => block(`PCIE_DEC${index}_CMD`, PCIE_DEC0_CMD + index * ENGINE_STRIDE, BLOCK_BYTES, decoder)),
   ];
 }
 
@@ -185,8 +192,8 @@ function syncManagers(): UserBlock[] {
   return [1, 2, 3].flatMap((dcore) => {
     const shift = dcore * GAUDI2_DCORE_STRIDE;
     return [
-      block(`DCORE${dcore}_SYNC_MNGR_OBJS`, DCORE0_SYNC_MNGR_OBJS + shift, SM_OBJS_BYTES, SYNC_OBJECTS),
-      block(`DCORE${dcore}_SYNC_MNGR_GLBL`, DCORE0_SYNC_MNGR_GLBL + shift, BLOCK_BYTES, COMPLETION_QUEUES),
+      block(`DCORE${dcore}_SYNC_MNGR_OBJS`, DCORE0_SYNC_MNGR_OBJS + shift, SM_OBJS_BYTES, syncObjects),
+      block(`DCORE${dcore}_SYNC_MNGR_GLBL`, DCORE0_SYNC_MNGR_GLBL + shift, BLOCK_BYTES, completionQueues),
     ];
   });
 }
