@@ -80,6 +80,8 @@ class MessageFixture extends UctFixture {
       this.endpoint.close();
       this.sender.close();
       this.receiver.close();
+      // Vitest keeps this fixture until the end of the run.
+      Object.assign(this, { endpoint: undefined, sender: undefined, receiver: undefined, arrived: [] });
     });
   }
 
