@@ -464,6 +464,8 @@ export class Requests extends OperationParameters implements RequestOwner {
     request.callback = undefined;
     request.userData = undefined;
     request.error = undefined;
+    // A request in the pool keeps no memory of the program.
+    request.deferEnd = undefined;
     if (this.#pool.put(request)) return;
     this.#all[request.index] = undefined;
     this.#freeIndices.push(request.index);

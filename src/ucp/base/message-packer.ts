@@ -6,26 +6,48 @@ import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, AmPacker } from '../../uct/api/iface.ts';
 import { gather, hostBytes } from '../api/memory/local-bytes.ts';
-import type { Lane } from '../lane/lane.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { Connection } from './request/request.ts';
 
 /** Writes a header, and a payload from host memory or pieces. A single instance: a packer runs only during the call that it is passed to. */
 class MessagePacker implements AmPacker {
-  header: Int32Array = new Int32Array(0);
-  bytes: Uint8Array | undefined = undefined;
-  pieces: readonly LocalPiece[] | undefined = undefined;
-  offset = 0;
-  byteLength = 0;
+  #header: Int32Array = new Int32Array(0);
+  #bytes: Uint8Array | undefined = undefined;
+  #pieces: readonly LocalPiece[] | undefined = undefined;
+  #offset = 0;
+  #byteLength = 0;
+
+  /** Holds one message, with bytes or pieces of its payload, until {@link release}. */
+  hold(
+    header: Int32Array,
+    bytes: Uint8Array | undefined,
+    pieces: readonly LocalPiece[] | undefined,
+    offset: number,
+    byteLength: number,
+  ): this {
+    this.#header = header;
+    this.#bytes = bytes;
+    this.#pieces = pieces;
+    this.#offset = offset;
+    this.#byteLength = byteLength;
+    return this;
+  }
+
+  /** The memory of the caller must not live longer because it was sent. */
+  release(): void {
+    this.#bytes = undefined;
+    this.#pieces = undefined;
+  }
 
   pack(frame: AmFrame): number {
-    const { header, bytes, pieces, offset, byteLength } = this;
+    const header = this.#header;
+    const byteLength = this.#byteLength;
     const first = frame.offset >> 2;
     for (let i = 0; i < header.length; i++) frame.words[first + i] = header[i]!;
     const headerBytes = header.length * 4;
     const at = frame.offset + headerBytes;
-    if (pieces !== undefined) gather(pieces, offset, byteLength, frame.bytes, at);
-    else if (bytes !== undefined) copyBytes(frame.bytes, at, bytes, offset, byteLength);
+    if (this.#pieces !== undefined) gather(this.#pieces, this.#offset, byteLength, frame.bytes, at);
+    else if (this.#bytes !== undefined) copyBytes(frame.bytes, at, this.#bytes, this.#offset, byteLength);
     return headerBytes + byteLength;
   }
 }
@@ -57,12 +79,11 @@ export function sendMessage(
     return status;
   }
   if (total > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
-  PACKER.header = header;
-  PACKER.bytes = payload;
-  PACKER.pieces = undefined;
-  PACKER.offset = payloadOffset;
-  PACKER.byteLength = payloadLength;
-  return sendPacked(connection, amLane, messageId);
+  const status = amLane.endpoint.amBcopy(
+    messageId,
+    PACKER.hold(header, payload, undefined, payloadOffset, payloadLength),
+  );
+  return afterPacked(connection, status, messageId, header, payloadLength);
 }
 
 /**
@@ -99,12 +120,8 @@ export function sendPieces(
   }
   if (connection.isLoopback) amLane.activity.busy = true;
   if (header.length * 4 + byteLength > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
-  PACKER.header = header;
-  PACKER.bytes = undefined;
-  PACKER.pieces = pieces;
-  PACKER.offset = offset;
-  PACKER.byteLength = byteLength;
-  return sendPacked(connection, amLane, messageId);
+  const status = amLane.endpoint.amBcopy(messageId, PACKER.hold(header, undefined, pieces, offset, byteLength));
+  return afterPacked(connection, status, messageId, header, byteLength);
 }
 
 /**
@@ -121,21 +138,20 @@ export function sendAfterPuts(
   const { endpoint } = connection.amLane ?? {};
   if (endpoint?.amAfterPuts === undefined) return Status.UNSUPPORTED;
   if (header.length * 4 + payload.length > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
-  PACKER.header = header;
-  PACKER.bytes = payload;
-  PACKER.pieces = undefined;
-  PACKER.offset = 0;
-  PACKER.byteLength = payload.length;
-  const status = endpoint.amAfterPuts(messageId, failedId, PACKER, puts);
-  if (connection.trace !== undefined && status !== Status.NO_RESOURCE)
-    connection.trace.sent(connection.id, messageId, header, payload.byteLength);
-  return status;
+  const packer = PACKER.hold(header, payload, undefined, 0, payload.length);
+  const status = endpoint.amAfterPuts(messageId, failedId, packer, puts);
+  return afterPacked(connection, status, messageId, header, payload.byteLength);
 }
 
-/** Sends the contents of the packer. */
-function sendPacked(connection: Connection, { endpoint }: Lane, messageId: number): Status {
-  const status = endpoint.amBcopy(messageId, PACKER);
-  if (connection.trace !== undefined && status !== Status.NO_RESOURCE)
-    connection.trace.sent(connection.id, messageId, PACKER.header, PACKER.byteLength);
+/** Ends the use of the packer by a message. Returns its status. */
+function afterPacked(
+  { id, trace }: Connection,
+  status: Status,
+  messageId: number,
+  header: Int32Array,
+  payloadLength: number,
+): Status {
+  PACKER.release();
+  if (trace !== undefined && status !== Status.NO_RESOURCE) trace.sent(id, messageId, header, payloadLength);
   return status;
 }

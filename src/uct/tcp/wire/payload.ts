@@ -22,7 +22,6 @@ export class Payload {
     this.isLost = isLost;
     this.#count = 0;
     this.#piece = 0;
-    this.#memories.length = 0;
   }
 
   /** Adds a piece of memory. */
@@ -62,13 +61,16 @@ export class Payload {
     return this.#lengths[this.#piece]!;
   }
 
-  /** Advances by the bytes that were written at {@link address}. */
+  /** Advances by the bytes that were written at {@link address}. The memory of a whole body is not kept: it belongs to the program. */
   advance(byteLength: number): void {
     this.left -= byteLength;
-    if (this.isLost) return;
-    this.#offsets[this.#piece]! += byteLength;
-    this.#lengths[this.#piece]! -= byteLength;
-    if (this.#lengths[this.#piece] === 0) this.#piece += 1;
+    if (this.left === 0) {
+      this.#memories.length = 0;
+    } else if (!this.isLost) {
+      this.#offsets[this.#piece]! += byteLength;
+      this.#lengths[this.#piece]! -= byteLength;
+      if (this.#lengths[this.#piece] === 0) this.#piece += 1;
+    }
   }
 
   /** Copies bytes that were received elsewhere, at most {@link left}. */
