@@ -57,7 +57,8 @@ async function runBetween(hosts: TwoHosts, devices: readonly string[]): Promise<
   }
 }
 
-describe('HBM on one host and HBM on another', { timeout: 120_000 }, () => {
+// At the same time: most of them wait for time-outs.
+describe('HBM on one host and HBM on another', { timeout: 120_000, concurrent: true }, () => {
   it.skipIf(withoutHosts !== undefined)('exchange bytes by every operation, until the cable is pulled', async () => {
     await runBetween(TwoHosts.joined(), ['gxeth0', 'gxeth1']);
   });
