@@ -146,7 +146,8 @@ export function isProcessAlive(pid: number, startTime?: number): boolean {
 /**
  * A descriptor of a process: readable once it has ended, even if its pid is reused. Close-on-exec.
  * @returns the fd, which the caller owns
- * @throws SyscallError ESRCH; ENOSYS before Linux 5.3; EMFILE
+ * @throws SyscallError ESRCH; EINVAL or, on newer kernels, ENOENT for the id of a thread that is not the first of its process; ENOSYS before Linux
+ * 5.3; EMFILE
  */
 export function pidfdOpen(pid: number): number {
   const fd = noteDescriptor(pidfdOpenCall(SYS_PIDFD_OPEN, pid, 0));

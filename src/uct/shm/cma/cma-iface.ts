@@ -127,13 +127,21 @@ export class CmaIface implements ClosableIface {
   }
 }
 
+/** Why a number names no process: it is not in use, or that of a thread, for which Linux 6.18 has another errno than older versions. */
+const NO_PROCESS: Readonly<Record<number, string>> = {
+  [Errno.ESRCH]: 'its process has ended',
+  [Errno.EINVAL]: 'its pid is that of a thread',
+  [Errno.ENOENT]: 'its pid is that of a thread',
+};
+
 /** Opens a descriptor of exactly this process. */
 function openPidfd(peer: ProcessIdentity): number {
   let fd: number;
   try {
     fd = pidfdOpen(peer.pid);
   } catch (error) {
-    if (isSyscallError(error, Errno.ESRCH)) throw unreachable(CMA_NAME, 'its process has ended');
+    const reason = isSyscallError(error) ? NO_PROCESS[error.errno] : undefined;
+    if (reason !== undefined) throw unreachable(CMA_NAME, reason);
     throw error;
   }
   // Checked after the descriptor was opened, because the pid may have been reused before.

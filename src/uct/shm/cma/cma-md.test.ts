@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readdirSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../../../../test/fixtures/own-segments.ts';
@@ -41,6 +42,20 @@ describe('access to a process', () => {
     child.stdin!.end();
     await once(child, 'exit');
     expect(iface.unreachableReason(address)).toBe('its process has ended');
+    iface.close();
+  });
+});
+
+describe('an address', () => {
+  it('with the id of a thread is refused', () => {
+    const thread = readdirSync('/proc/self/task')
+      .map(Number)
+      .find((tid) => tid !== process.pid)!;
+    const iface = md.openIface(md.resources[0]!);
+    const address = iface.address.slice();
+    const identity = { ...ownIdentity(), pid: thread, startTime: processStartTime(thread)! };
+    packIdentity(identity, address, NODE_ADDRESS_BYTES);
+    expect(() => iface.connect(address)).toThrow(/its pid is that of a thread.*/);
     iface.close();
   });
 });
