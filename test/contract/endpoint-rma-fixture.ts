@@ -38,6 +38,10 @@ export class RmaFixture extends UctFixture {
       this.#iface?.close();
       this.#target?.close();
       expect(this.#iface?.outstanding).toBe(0);
+      // Vitest keeps this fixture until the end of the run.
+      this.#endpoint = undefined;
+      this.#iface = undefined;
+      this.#target = undefined;
     });
   }
 

@@ -4,11 +4,10 @@
  * ends too, and the process, the workers and the connection stay usable.
  */
 
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { MessageChannel } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { type LocalMemory, type MemoryHandle, type Request, Status } from '../../src/index.ts';
+import { collectGarbage } from '../fixtures/collect-garbage.ts';
 import {
   connectionKind,
   driveIdle,
@@ -24,9 +23,6 @@ import {
   usePairs,
 } from '../fixtures/pair.ts';
 
-setFlagsFromString('--expose-gc');
-/** Frees the memory of unreferenced buffers. */
-const collect = runInNewContext('gc') as () => void;
 /** The operation is a request even if it ends at once. */
 const KEEP = { noImmediateCompletion: true };
 /** Within a frame, in several frames, and by rendezvous. */
@@ -110,7 +106,7 @@ describe.each(KINDS)('memory that is lost under operations over $name', (kind) =
     const isLong = bytes.byteLength === SIZES.at(-1);
     WAYS[way]!.lose(bytes.buffer as ArrayBuffer);
     // Only if a card accesses the lost memory: a collection is slow.
-    if (kind.hasGaudi && isLong) collect();
+    if (kind.hasGaudi && isLong) collectGarbage();
     then();
     await driveUntil(pair, () => request.isCompleted);
     const { status } = request;

@@ -1,13 +1,9 @@
 /** Memory of the program that an operation has used, over every kind of connection: once the operation has ended, the library keeps no reference to it. */
 
 import { setImmediate } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
+import { collectGarbage } from '../fixtures/collect-garbage.ts';
 import { CONNECTION_KINDS, keyFor, type Pair, serving, unmap, usePairs } from '../fixtures/pair.ts';
-
-setFlagsFromString('--expose-gc');
-const collectGarbage = runInNewContext('gc') as () => void;
 
 /** Short, packed, zero copy or rendezvous. */
 const SIZES = [40, 3000, 400_000];

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { processExists } from '../../src/sys/index.ts';
 import { SEGMENT_FOLDER } from '../../src/uct/base/key/segment.ts';
 import { ROOT } from '../fixtures/built.ts';
-import { MAIN, refusal } from '../fixtures/command-line.ts';
+import { MAIN, refusal, withoutSettings } from '../fixtures/command-line.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 
 const COLUMNS = 80;
@@ -37,10 +37,9 @@ class Demo {
   err = '';
 
   constructor(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
-    const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name)));
     this.child = spawn(process.execPath, [MAIN, 'demo', ...args], {
       cwd: ROOT,
-      env: { ...clean, HOME: folder, TMPDIR: temporary, UCX_GAUDI_DRIVER: 'emulator', ...env },
+      env: { ...withoutSettings(), HOME: folder, TMPDIR: temporary, UCX_GAUDI_DRIVER: 'emulator', ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.child.stdout!.on('data', (data: Buffer) => {

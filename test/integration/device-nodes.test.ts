@@ -20,7 +20,8 @@ const FUZZ_SEED = process.env['GAUDI_UCX_FUZZ_SEED'] ?? '20240';
 const FUZZ_CALLS = process.env['GAUDI_UCX_TEST_FULL'] === '1' ? '1000000' : '10000';
 
 /** The interpreter itself: `python3` may be a script of a version manager, which takes longer to choose one than the checks. */
-const PYTHON = spawnSync('python3', ['-c', 'import sys; print(sys.executable)'], { encoding: 'utf8' }).stdout?.trim();
+const { status: found, stdout: printed } = spawnSync('python3', ['-c', 'import sys; print(sys.executable)']);
+const PYTHON = found === 0 ? printed.toString().trim() : undefined;
 
 function skipReason(): string | undefined {
   if (PYTHON === undefined) return 'no python3';

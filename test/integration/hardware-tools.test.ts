@@ -5,21 +5,15 @@
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { TopModel } from '../../src/tools/model/top-model.ts';
 import { builtSpecifier, ROOT } from '../fixtures/built.ts';
-import { MAIN, refusal, useCommandLine } from '../fixtures/command-line.ts';
+import { MAIN, refusal, useNodeCommandLine } from '../fixtures/command-line.ts';
 
-/** A folder of sockets of its own, in which programs find the server by themselves. */
-const cli = useCommandLine((folder) => ({ XDG_RUNTIME_DIR: folder }));
+const cli = useNodeCommandLine();
 const { folder } = cli;
-const socket = join(folder, 'gaudi-ucx/node.sock');
-
-afterEach(async () => {
-  if (existsSync(socket)) await cli.runHere(['node', 'down']);
-});
 
 /** A program that has card 0 of the node server, and moves bytes on command. */
 async function cardHolder(): Promise<{ readonly child: ChildProcess; tell(line: string): Promise<void> }> {
@@ -265,9 +259,9 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
       '-X',
     ];
     // The driver does not list the removed card: the third one is gaudi1.
-    expect(cli.output([...test])).toContain('gaudi_cpy/gaudi1');
+    expect(cli.output(test)).toContain('gaudi_cpy/gaudi1');
     await cli.outputHere(['node', 'fault', '2', 'malfunction']);
-    const { code, out, err } = cli.run([...test]);
+    const { code, out, err } = cli.run(test);
     expect({ code, out }).toEqual({ code: 1, out: '' });
     expect(err).toMatch(/^gaudi-ucx: .*card 0 \(0000:19:00\.0\).*EPERM.*card 2 .*EPERM.*\(ERR_UNSUPPORTED\)\n$/);
   });

@@ -4,21 +4,15 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { processExists } from '../../src/sys/index.ts';
 import { builtSpecifier, ROOT } from '../fixtures/built.ts';
-import { MAIN, refusal, useCommandLine } from '../fixtures/command-line.ts';
+import { MAIN, refusal, useNodeCommandLine } from '../fixtures/command-line.ts';
 
 const MODE_BITS = 0o777;
 
-/** A folder of sockets of its own, in which programs find the server by themselves. */
-const cli = useCommandLine((folder) => ({ XDG_RUNTIME_DIR: folder }));
-const { folder } = cli;
-const socket = join(folder, 'gaudi-ucx/node.sock');
-
-afterEach(async () => {
-  if (existsSync(socket)) await cli.runHere(['node', 'down']);
-});
+const cli = useNodeCommandLine();
+const { folder, socket } = cli;
 
 async function status(): Promise<{
   pid: number;

@@ -8,7 +8,7 @@ import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { BROWSERS, findBrowser } from '../fixtures/browser.ts';
 import { ROOT } from '../fixtures/built.ts';
-import { MAIN } from '../fixtures/command-line.ts';
+import { MAIN, withoutSettings } from '../fixtures/command-line.ts';
 
 const BROWSER_FLAGS = [
   '--headless',
@@ -28,8 +28,7 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
 
 function perftest(args: readonly string[]): { status: number | null; stdout: string; stderr: string } {
-  const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name)));
-  const env = { ...clean, HOME: folder, UCX_TLS: 'self,gaudi_cpy', UCX_GAUDI_DRIVER: 'emulator' };
+  const env = { ...withoutSettings(), HOME: folder, UCX_TLS: 'self,gaudi_cpy', UCX_GAUDI_DRIVER: 'emulator' };
   const flags = [MAIN, 'perftest', ...args];
   return spawnSync(process.execPath, flags, { cwd: ROOT, env, encoding: 'utf8' });
 }

@@ -10,7 +10,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { TESTS } from '../../src/tools/perftest/options/tests.ts';
 import { connectChannel, placeOf } from '../../src/tools/perftest/session/channel.ts';
 import { ROOT } from '../fixtures/built.ts';
-import { MAIN } from '../fixtures/command-line.ts';
+import { MAIN, withoutSettings } from '../fixtures/command-line.ts';
 import { freePort } from '../fixtures/free-port.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 import { findPerftest, startPerftestServer, UcxProgram } from '../fixtures/ucx-programs.ts';
@@ -36,10 +36,9 @@ class Tool {
   #err = '';
 
   constructor(args: readonly string[], env: Environment) {
-    const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name)));
     this.child = spawn(process.execPath, [MAIN, 'perftest', ...args], {
       cwd: ROOT,
-      env: { ...clean, HOME: folder, ...env },
+      env: { ...withoutSettings(), HOME: folder, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.child.stdout!.on('data', (data: Buffer) => {

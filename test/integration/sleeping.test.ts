@@ -1,15 +1,12 @@
 /** Sleeps over every kind of connection leave nothing behind, whatever their number when they are abandoned before their transports wake. */
 
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import { type Request, Status, type Worker } from '../../src/index.ts';
 import { ManualClock } from '../../src/ucs/sys/clock.ts';
+import { collectGarbage } from '../fixtures/collect-garbage.ts';
 import { device, rkeyOf } from '../fixtures/contexts.ts';
 import { driveUntil, PAIR_KINDS, pattern, usePairs } from '../fixtures/pair.ts';
 
-setFlagsFromString('--expose-gc');
-const collectGarbage = runInNewContext('gc') as () => void;
 const fixture = usePairs();
 
 const BYTES = 65_536;

@@ -1,16 +1,12 @@
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { collectGarbage } from '../../../test/fixtures/collect-garbage.ts';
 import { property } from '../../../test/fixtures/property.ts';
 import { close, openFileDescriptors } from '../file/file.ts';
 import { ftruncate, memfdCreate } from '../memory/memfd.ts';
 import { addressOf, isMapped } from '../memory/memory.ts';
 import { Errno } from './errno.ts';
 import { MappedMemory, mapAnonymous, mapFile, mappedMemoryStatistics, signedOffset, viewAt } from './mapped-memory.ts';
-
-setFlagsFromString('--expose-gc');
-const collectGarbage = runInNewContext('gc') as () => void;
 
 function memfdOf(byteLength: number | bigint): number {
   const fd = memfdCreate('mapped-memory-test');

@@ -1,14 +1,10 @@
 import { spawnSync } from 'node:child_process';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import { builtSpecifier } from '../../../test/fixtures/built.ts';
+import { collectGarbage } from '../../../test/fixtures/collect-garbage.ts';
 import { Errno } from '../base/errno.ts';
 import { close, OpenFlag, open, openFileDescriptors, pipe2, read, write } from '../file/file.ts';
 import { pollReadable } from './poll.ts';
-
-setFlagsFromString('--expose-gc');
-const collectGarbage = runInNewContext('gc') as () => void;
 
 /** Runs a module with the given body in a process of its own. */
 function run(body: string): { status: number | null; stdout: string; stderr: string } {

@@ -3,17 +3,13 @@
  * collections never return a registration of other memory, and never leave one behind.
  */
 
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { collectGarbage } from '../../../test/fixtures/collect-garbage.ts';
 import { FakeRegistrar, type Pin } from '../../../test/fixtures/fake-registrar.ts';
 import { Status } from '../type/status.ts';
 import { Rcache } from './rcache.ts';
 import { Protection, type RcacheRegion } from './region.ts';
-
-setFlagsFromString('--expose-gc');
-const collectGarbage = runInNewContext('gc') as () => void;
 
 const PAGE = 4096;
 const RAW_BASE = 0x1000_0000;

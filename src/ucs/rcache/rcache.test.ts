@@ -1,7 +1,6 @@
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { collectGarbage } from '../../../test/fixtures/collect-garbage.ts';
 import { FakeRegistrar, type Pin } from '../../../test/fixtures/fake-registrar.ts';
 import { Status } from '../type/status.ts';
 import type { CollectionWatch, RcacheCounters } from './options.ts';
@@ -276,9 +275,6 @@ describe('Rcache', () => {
 });
 
 describe('Rcache and the garbage collector', () => {
-  setFlagsFromString('--expose-gc');
-  const collectGarbage = runInNewContext('gc') as () => void;
-
   async function collectUntil(done: () => boolean): Promise<boolean> {
     for (let i = 0; i < 100 && !done(); i++) {
       collectGarbage();
