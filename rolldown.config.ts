@@ -1,12 +1,11 @@
 /**
- * How the package, its tests and their programs are bundled: one file for each entry point, thread, program and file of tests, and the parts that they
- * share, all in one folder. Node.js opens the modules of a package all at once: 600 of them take a second and do not fit under `ulimit -n 128`. Types
+ * How the package and the programs of its tests are bundled: one file for each entry point, thread and program, and the parts that they share, all in
+ * one folder. Node.js opens the modules of a package all at once: 600 of them take a second and do not fit under `ulimit -n 128`. Types
  * and checks are the compiler's.
  */
 
 import { defineConfig, type OutputOptions, type RolldownOptions } from 'rolldown';
-import { type Bundle, bundlesOf, testsOf } from './scripts/bundles.ts';
-import { sourceMeta } from './scripts/source-meta.ts';
+import { type Bundle, bundlesOf } from './scripts/bundles.ts';
 
 type Groups = NonNullable<Exclude<OutputOptions['codeSplitting'], boolean | undefined>['groups']>;
 
@@ -26,10 +25,8 @@ const GROUPS: Groups = [
 ];
 /** One part for what many entries share: a program that imports the package opens 13 files instead of 30, which takes 12 ms less of 90. */
 const SHARED: Groups = [{ name: 'shared', test: /src\/(?!tools\/)/, minShareCount: 13, priority: 1 }];
-/** One part for nearly all sources: each of the tests needs many of them, and V8 compiles what runs. Not what does something when it is evaluated. */
-const SOURCES: Groups = [{ name: 'sources', test: /src\/(?!tools\/).*(?<!-program|-thread|\.test)\.ts$/, priority: 1 }];
 
-function bundle({ folder, entries }: Bundle, options: RolldownOptions, groups: Groups): RolldownOptions {
+function bundle({ folder, entries }: Bundle, options: RolldownOptions): RolldownOptions {
   return {
     platform: 'node',
     transform: { target: 'es2023' },
@@ -47,22 +44,14 @@ function bundle({ folder, entries }: Bundle, options: RolldownOptions, groups: G
       // A class that is renamed, because the bundle has another of its name, gets it back, which makes `instanceof` of it slow: those of hot paths
       // have names of their own.
       keepNames: true,
-      codeSplitting: { groups },
+      codeSplitting: { groups: [...GROUPS, ...SHARED] },
     },
   };
 }
 
-const options: RolldownOptions[] = defineConfig([
-  // None of these may come into a bundle; see test/fixtures/built.test.ts.
-  ...bundlesOf('.').map((one) =>
-    bundle(one, { external: ['koffi', 'commander', 'prom-client', 'vitest'] }, [...GROUPS, ...SHARED]),
-  ),
-  // Packages stay outside.
-  bundle(
-    testsOf('.'),
-    { external: (id) => /^[a-z@]/.test(id) && !id.startsWith('@oxc-project/'), plugins: [sourceMeta] },
-    [...GROUPS, ...SOURCES],
-  ),
-]);
+const options: RolldownOptions[] = defineConfig(
+  // No other package may come into a bundle; see test/fixtures/built.test.ts.
+  bundlesOf('.').map((one) => bundle(one, { external: ['koffi', 'commander', 'prom-client', 'vitest'] })),
+);
 
 export default options;

@@ -1,4 +1,4 @@
-/** The bundles of the package, of its tests and of their programs, as data. It bundles nothing itself; see rolldown.config.ts. */
+/** The bundles of the package, and of the programs that tests start, as data; see rolldown.config.ts. */
 
 import { readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -33,20 +33,6 @@ const PACKAGE: Bundle = {
 
 /** Modules that tests start as processes or threads. */
 const PROGRAM = /-(program|thread)\.ts$/;
-const TEST = /\.test\.ts$/;
-
-/** The folder of the bundles of the tests. */
-export const TESTS_FOLDER = 'dist/tests';
-/** What the bundles of the tests share: Node.js imports it, vitest does not transform it. */
-export const BUNDLED_PARTS: RegExp = /\/dist\/tests\/(?!.*\.test\.ts\.js$)/;
-/** What every file of tests begins with. */
-export const SETUP_MODULES: readonly string[] = ['test/fixtures/signal-storm.ts', 'test/fixtures/fail-on-warnings.ts'];
-/** Tests that replace modules of the sources: they run from these, as a bundle has no modules that could be replaced. */
-export const MODULE_TESTS: readonly string[] = [
-  'src/emulator/node-construction.test.ts',
-  'src/hlthunk/memory/arena.test.ts',
-];
-
 /** The modules of a folder of the repository, with paths relative to it. */
 function modulesOf(root: string, folder: string): readonly string[] {
   return readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
@@ -64,15 +50,4 @@ export function bundlesOf(root: string): readonly Bundle[] {
   const modules = [...programs, ...modulesOf(root, 'examples')].map((file) => [basename(file, '.ts'), file] as const);
   const entries = { sys: 'src/sys/index.ts', ...ENGINE_THREAD, ...Object.fromEntries(modules) };
   return [PACKAGE, { folder: 'dist/programs', entries }];
-}
-
-/** The bundles of the tests: an entry for each file of them, whose name is its path, so that words that select files of tests mean the same. */
-export function testsOf(root: string): Bundle {
-  const tests = [...modulesOf(root, 'src'), ...modulesOf(root, 'test')].filter(
-    (file) => TEST.test(file) && !MODULE_TESTS.includes(file),
-  );
-  return {
-    folder: TESTS_FOLDER,
-    entries: Object.fromEntries([...tests, ...SETUP_MODULES].map((file) => [file, file])),
-  };
 }

@@ -1,10 +1,7 @@
-/**
- * Device memory over transports that do not reach it: windows that are read into fragments, written from fragment to fragment, and written to the
- * device, several at a time; and such transfers that end early.
- */
+/** Pipelines of device memory over a network and over shared memory, also ones that end early. */
 
 import { describe, expect, it } from 'vitest';
-import { type Endpoint, type LocalMemory, type Request, Status } from '../../src/index.ts';
+import { type LocalMemory, type Request, Status } from '../../src/index.ts';
 import type { MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
 import { type FakePair, useFakePairs } from '../fixtures/fake-pair.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
@@ -25,47 +22,62 @@ import {
   unmap,
   usePairs,
 } from '../fixtures/pair.ts';
-
-const FRAGMENT = 65_536;
-const SMALL = { UCX_RNDV_FRAG_SIZE: '64k', UCX_RNDV_FRAG_ALLOC_COUNT: '8', UCX_RNDV_THRESH: '1' };
-const SIZES = [1, 8193, FRAGMENT - 1, FRAGMENT, FRAGMENT + 1, 2 * FRAGMENT, 9 * FRAGMENT + 4097];
-
-/** Two ends with endpoints in both directions. */
-interface Ends {
-  readonly one: Side;
-  readonly two: Side;
-  readonly ab: Endpoint;
-  readonly ba: Endpoint;
-}
-
-const WAYS = [
-  ['gaudi', 'gaudi'],
-  ['gaudi', 'registered'],
-  ['gaudi', 'bytes'],
-  ['bytes', 'gaudi'],
-  ['registered', 'gaudi'],
-] as const;
-
-function inUse({ worker }: Side): number {
-  return nativeWorker(worker).protocols.rendezvous.staging.inUse;
-}
+import { FRAGMENT, inUse, pipelineContract, SIZES, SMALL, send, WAYS } from './ucp-pipeline.ts';
 
 function countersOf({ worker }: Side): Readonly<Record<string, number>> {
   return worker.stats().counters;
 }
 
-/** Sends a message, and checks the received bytes. */
-async function send(ends: Ends, from: MemoryKind, to: MemoryKind, byteLength: number): Promise<string | undefined> {
-  const { one, two, ab } = ends;
-  const [source, target] = [memoryOf(one, from, byteLength), memoryOf(two, to, byteLength)];
-  await fill(one, source, pattern(byteLength, byteLength));
-  const [sent] = await Promise.all([ab.tagSend(source, { tag: 1 }), two.worker.tagRecv(target, { tag: 1 })]);
-  await expectContents(two, target, pattern(byteLength, byteLength), `${byteLength} bytes`);
-  expect([inUse(one), inUse(two)]).toEqual([0, 0]);
-  unmap(one, source);
-  unmap(two, target);
-  return sent.protocol;
+/** How a transfer in progress is ended; returns when that is done. */
+const TEARDOWNS: readonly (readonly [string, (pair: FakePair) => Promise<unknown>])[] = [
+  ['the sender closes its endpoint', ({ ab }) => ab.close({ force: true })],
+  ['the receiver closes its endpoint', ({ ba }) => ba.close({ force: true })],
+  ['the worker of the sender closes', ({ one }) => one.worker.close()],
+  ['the worker of the receiver closes', ({ two }) => two.worker.close()],
+  ['the context of the sender closes', ({ one }) => one.context.close()],
+  ['the context of the receiver closes', ({ two }) => two.context.close()],
+];
+
+/** Ends a transfer after some puts; returns how many of its two requests had not ended by then. */
+async function endUnderWay(
+  pair: FakePair,
+  end: (pair: FakePair) => Promise<unknown>,
+  from: MemoryKind,
+  to: MemoryKind,
+  credit: number,
+): Promise<number> {
+  const { network, one, two, ab } = pair;
+  const BYTES = 6 * FRAGMENT + 5;
+  const [source, target] = [memoryOf(one, from, BYTES), memoryOf(two, to, BYTES)];
+  network.isHeld = true;
+  network.credit = credit;
+  const ends = [0, 0];
+  const params = (index: number, side: Side, memory: LocalMemory) => ({
+    noImmediateCompletion: true,
+    callback: (request: Request): void => {
+      ends[index]! += 1;
+      request.free();
+      // Refused while a transport still uses it.
+      unmap(side, memory);
+    },
+  });
+  ab.tagSendNbx(source, 0, BYTES, 1, params(0, one, source));
+  two.worker.tagRecvNbx(target, 0, BYTES, 1, undefined, params(1, two, target));
+  await driveIdle(pair, 100);
+  const open = ends.filter((count) => count === 0).length;
+  const ending = end(pair);
+  network.isHeld = false;
+  await serving({ one: { ...one }, two: { ...two } }, () => ending);
+  await driveIdle(pair, 300);
+  expect(inUse(one)).toBe(0);
+  expect(inUse(two)).toBe(0);
+  // A side that closes ends its own request; the peer's request ends too.
+  expect(ends).toEqual([1, 1]);
+  await Promise.all([one.context.close(), two.context.close()]);
+  return open;
 }
+
+for (const name of ['staging, posix', 'staging, cma and posix', 'staging, tcp']) pipelineContract(name);
 
 describe('a pipeline over a network', () => {
   const fixture = useFakePairs();
@@ -209,25 +221,6 @@ describe('a pipeline over a network', () => {
   });
 });
 
-describe.each(['staging, posix', 'staging, cma and posix', 'staging, tcp'])('a pipeline over %s', (name) => {
-  const fixture = usePairs();
-
-  it('writes from fragment to fragment', async () => {
-    const pair = await fixture.pair(connectionKind(name), SMALL);
-    const protocols = new Set<string>();
-    for (const [from, to] of WAYS) {
-      for (const byteLength of SIZES) protocols.add(`${from} ${to} ${await send(pair, from, to, byteLength)}`);
-    }
-    const reachesAll = name !== 'staging, posix';
-    const expected = WAYS.map(([from, to]) => {
-      // Shared memory has keys of allocated memory only.
-      const isReachable = to === 'gaudi' || reachesAll;
-      return `${from} ${to} ${isReachable ? 'tag/rndv/put-pipeline' : 'tag/rndv/am'}`;
-    });
-    expect([...protocols]).toEqual(expected);
-  });
-});
-
 describe('a pipeline over shared memory', () => {
   const fixture = usePairs();
 
@@ -250,16 +243,6 @@ describe('a pipeline over shared memory', () => {
     },
   );
 });
-
-/** How a transfer in progress is ended; returns when that is done. */
-const TEARDOWNS: readonly (readonly [string, (pair: FakePair) => Promise<unknown>])[] = [
-  ['the sender closes its endpoint', ({ ab }) => ab.close({ force: true })],
-  ['the receiver closes its endpoint', ({ ba }) => ba.close({ force: true })],
-  ['the worker of the sender closes', ({ one }) => one.worker.close()],
-  ['the worker of the receiver closes', ({ two }) => two.worker.close()],
-  ['the context of the sender closes', ({ one }) => one.context.close()],
-  ['the context of the receiver closes', ({ two }) => two.context.close()],
-];
 
 describe('a pipeline that ends early', () => {
   const fixture = useFakePairs();
@@ -366,42 +349,3 @@ describe('a pipeline that ends early', () => {
     }
   });
 });
-
-/** Ends a transfer after some puts; returns how many of its two requests had not ended by then. */
-async function endUnderWay(
-  pair: FakePair,
-  end: (pair: FakePair) => Promise<unknown>,
-  from: MemoryKind,
-  to: MemoryKind,
-  credit: number,
-): Promise<number> {
-  const { network, one, two, ab } = pair;
-  const BYTES = 6 * FRAGMENT + 5;
-  const [source, target] = [memoryOf(one, from, BYTES), memoryOf(two, to, BYTES)];
-  network.isHeld = true;
-  network.credit = credit;
-  const ends = [0, 0];
-  const params = (index: number, side: Side, memory: LocalMemory) => ({
-    noImmediateCompletion: true,
-    callback: (request: Request): void => {
-      ends[index]! += 1;
-      request.free();
-      // Refused while a transport still uses it.
-      unmap(side, memory);
-    },
-  });
-  ab.tagSendNbx(source, 0, BYTES, 1, params(0, one, source));
-  two.worker.tagRecvNbx(target, 0, BYTES, 1, undefined, params(1, two, target));
-  await driveIdle(pair, 100);
-  const open = ends.filter((count) => count === 0).length;
-  const ending = end(pair);
-  network.isHeld = false;
-  await serving({ one: { ...one }, two: { ...two } }, () => ending);
-  await driveIdle(pair, 300);
-  expect(inUse(one)).toBe(0);
-  expect(inUse(two)).toBe(0);
-  // A side that closes ends its own request; the peer's request ends too.
-  expect(ends).toEqual([1, 1]);
-  await Promise.all([one.context.close(), two.context.close()]);
-  return open;
-}

@@ -6,10 +6,18 @@
 import { crc32 } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { type Endpoint, Status } from '../../src/index.ts';
-import { both, DIRECTIONS, EncryptedProcesses, moveAll, ordered, roundTrip } from '../fixtures/encrypted-ends.ts';
 import { IS_FULL } from '../fixtures/extent.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { expectSame, type MemoryKind, pattern } from '../fixtures/pair.ts';
+import {
+  both,
+  ConnectedProcesses,
+  DIRECTIONS,
+  ENCRYPTED,
+  moveAll,
+  ordered,
+  roundTrip,
+} from '../fixtures/process-ends.ts';
 
 const BYTES = 2 ** 20;
 const KINDS: readonly MemoryKind[] = ['bytes', 'registered', 'allocated', 'gaudi'];
@@ -27,7 +35,7 @@ const SIZES: readonly number[] = IS_FULL ? [1, 8, 300, 8240, 65_537, 524_288, 2_
 
 describe('two processes with encryption', { timeout: 60_000 }, () => {
   expectNoLeaks();
-  const processes = new EncryptedProcesses();
+  const processes = new ConnectedProcesses(ENCRYPTED);
 
   it('exchange messages, put, get and count, with all bytes compared', async () => {
     await processes.open(async (context, worker, peer) => {

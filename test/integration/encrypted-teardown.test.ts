@@ -5,9 +5,9 @@
 
 import { describe, expect, it } from 'vitest';
 import { Status } from '../../src/index.ts';
-import { connect, EncryptedProcesses, moveAll } from '../fixtures/encrypted-ends.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { expectSame, pattern } from '../fixtures/pair.ts';
+import { ConnectedProcesses, connect, ENCRYPTED, moveAll } from '../fixtures/process-ends.ts';
 import { type End, type EndAnswer, type EndOperation, OwnEnd } from '../fixtures/ucp-end.ts';
 
 const BYTES = 2 ** 20;
@@ -22,7 +22,7 @@ async function errorsOf(end: End): Promise<readonly Status[]> {
 
 describe('an encrypted connection', { timeout: 60_000 }, () => {
   expectNoLeaks();
-  const processes = new EncryptedProcesses();
+  const processes = new ConnectedProcesses(ENCRYPTED);
 
   it.each([
     ['in order', false],

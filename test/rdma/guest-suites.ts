@@ -13,7 +13,6 @@ import {
   type TestSuite,
 } from 'vitest/node';
 
-import { BUNDLED_PARTS, TESTS_FOLDER } from '../../scripts/bundles.ts';
 import { DEVICES } from './guest.ts';
 
 /** The repository: this module runs from the output of the compiler. */
@@ -21,7 +20,7 @@ const ROOT = join(import.meta.dirname, '../../..');
 /** Titles of the suites that use the devices. */
 const ON_DEVICES = /ib on |over 'RDMA'/;
 const SUITES =
-  '{memory-domain,endpoint-{atomics,messages,rma},ucp-{active-message,atomic,list,protection,put-get,stream,tag}}.test.ts.js';
+  '{memory-domain,endpoint-{atomics,messages,rma},ucp-{active-message,atomic,list,protection,put-get,stream,tag}}.test.ts';
 /** Time for a case. It only ends what hangs: the longest takes 20 s on an idle machine, and several times as long on a busy one. */
 const CASE_MS = 120_000;
 const CACHE = '/tmp/vite';
@@ -73,7 +72,7 @@ const vitest = await startVitest(
     root: ROOT,
     config: false,
     watch: false,
-    include: [join(TESTS_FOLDER, 'test/contract', SUITES)],
+    include: [`test/contract/${SUITES}`],
     testNamePattern: ON_DEVICES,
     env: { UCX_GAUDI_DRIVER: 'emulator' },
     pool: 'forks',
@@ -82,7 +81,6 @@ const vitest = await startVitest(
     testTimeout: CASE_MS,
     hookTimeout: CASE_MS,
     reporters: [new LineReporter()],
-    server: { deps: { external: [BUNDLED_PARTS] } },
   },
   { cacheDir: CACHE },
 );

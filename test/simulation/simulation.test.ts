@@ -6,35 +6,13 @@
 
 import { describe, expect, it } from 'vitest';
 import { extent } from '../fixtures/extent.ts';
-import { type Outcome, simulate } from './simulation.ts';
+import { expectGood, run } from './schedules.ts';
 
 const SCHEDULES = extent('SIMULATION_SCHEDULES', 750, 20_000);
 const SEED = process.env['SIMULATION_SEED'];
 /** Schedules of one case: a failing one does not prevent the others. */
 const BATCH = 250;
 const TIMEOUT_MS = 600_000;
-
-/** Uncaught errors since the last check. */
-const uncaught: string[] = [];
-process.on('uncaughtException', (error) => uncaught.push(`uncaught: ${error.stack}`));
-process.on('unhandledRejection', (error) => uncaught.push(`unhandled: ${String(error)}`));
-
-async function run(seed: number): Promise<Outcome> {
-  const outcome = await simulate(seed);
-  const thrown = uncaught.splice(0)[0];
-  return thrown === undefined ? outcome : { ...outcome, failure: thrown };
-}
-
-/** Runs a schedule twice: it must succeed, and be the same. */
-async function expectGood(seed: number): Promise<void> {
-  const { digest, failure, events } = await run(seed);
-  if (failure !== undefined) {
-    const replay = `SIMULATION_SEED=${seed} npx vitest run test/simulation`;
-    expect.fail(`schedule ${seed}: ${failure}\nreplay: ${replay}\nlast events:\n  ${events.join('\n  ')}`);
-  }
-  const second = await run(seed);
-  expect([seed, second.digest, second.failure]).toEqual([seed, digest, undefined]);
-}
 
 describe('a schedule', () => {
   it('differs for every seed', async () => {

@@ -1,0 +1,18 @@
+/** One representative of each contract for HBM: the emulated driver, the transport gaudi_copy, and the operations of ucp between two cards. */
+
+import { createEmulatedNode } from '../../src/emulator/index.ts';
+import { driverFileContract } from '../contract/driver-file.ts';
+import { endpointRmaContract } from '../contract/endpoint-rma.ts';
+import { memoryDomainContract } from '../contract/memory-domain.ts';
+import { ownMemoryContract } from '../contract/ucp-own-memory.ts';
+import { pipelineContract } from '../contract/ucp-pipeline.ts';
+import { openGaudiCopy } from '../contract/uct-implementations.ts';
+import { connectionKind } from '../fixtures/pair.ts';
+import { ucpContracts } from './ucp-contracts.ts';
+
+driverFileContract('emulated gaudi2', 'gaudi2', () => createEmulatedNode({ cards: 1, dmaThreads: 0 }));
+memoryDomainContract('gaudi_copy', (log) => openGaudiCopy(log));
+endpointRmaContract('gaudi_copy', (log) => openGaudiCopy(log));
+ownMemoryContract('native');
+pipelineContract('staging, posix');
+ucpContracts(connectionKind('all transports'));

@@ -1,0 +1,28 @@
+/** The contracts of the operations of ucp, for one kind of connection. */
+
+import { activeMessageContract } from '../contract/ucp-active-message.ts';
+import { atomicContract } from '../contract/ucp-atomic.ts';
+import { callbackContract } from '../contract/ucp-callbacks.ts';
+import { lostMemoryContract } from '../contract/ucp-detached.ts';
+import { forcedCloseContract } from '../contract/ucp-forced-close.ts';
+import { listContract, notificationContract } from '../contract/ucp-list.ts';
+import { protectionContract } from '../contract/ucp-protection.ts';
+import { putGetContract } from '../contract/ucp-put-get.ts';
+import { streamContract } from '../contract/ucp-stream.ts';
+import { tagMatchingContract } from '../contract/ucp-tag.ts';
+import type { ConnectionKind } from '../fixtures/pair.ts';
+
+/** Declares them. */
+export function ucpContracts(kind: ConnectionKind): void {
+  putGetContract(kind);
+  atomicContract(kind);
+  activeMessageContract(kind);
+  tagMatchingContract(kind);
+  streamContract(kind);
+  listContract(kind);
+  notificationContract(kind);
+  protectionContract(kind);
+  callbackContract(kind);
+  lostMemoryContract(kind);
+  forcedCloseContract(kind);
+}
