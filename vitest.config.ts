@@ -2,11 +2,13 @@
 
 import { defineConfig, type TestProjectInlineConfiguration, type ViteUserConfig } from 'vitest/config';
 import { buildIfStale } from './test/run/build.ts';
+import { beginRun } from './test/run/leftovers.ts';
 import { RunReporter } from './test/run/run-reporter.ts';
 
 /** Tests that need a process of their own: they force many garbage collections, or replace modules. */
 const ALONE = 'src/**/*.alone.test.ts';
 
+beginRun();
 buildIfStale();
 // Node.js 20 reads the certificates that this names at every start, which takes 0.03 s; no test makes a connection that needs them.
 delete process.env['NODE_EXTRA_CA_CERTS'];

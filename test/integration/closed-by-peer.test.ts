@@ -47,7 +47,7 @@ describe.each(CONNECTIONS)('a peer over the engine %s and %s', { timeout: 60_000
     return { endpoint, told };
   }
 
-  it.skipIf(isMissing)('that closes its context has closed the endpoint', async () => {
+  it.skipIf(isMissing)('that closes its context has closed the endpoint (needs libucp)', async () => {
     const { endpoint, told } = await connect();
     const stream = endpoint.stream().next();
     await peer.close();
@@ -56,7 +56,7 @@ describe.each(CONNECTIONS)('a peer over the engine %s and %s', { timeout: 60_000
     expect(await stream).toEqual({ done: true, value: undefined });
   });
 
-  it.skipIf(isMissing)('that is killed has not', async () => {
+  it.skipIf(isMissing)('that is killed has not (needs libucp)', async () => {
     const { endpoint, told } = await connect();
     const stream = endpoint.stream().next();
     const lost = expect(stream).rejects.toMatchObject({ name: 'UcxError' });

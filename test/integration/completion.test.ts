@@ -57,14 +57,14 @@ _gaudi_ucx && printf '%s\\n' "\${COMPREPLY[@]}"`;
     expect(offered(`gaudi-ucx perftest -b ${cli.folder}/completion.z`)).toEqual([fileOf('zsh')]);
   });
 
-  it.skipIf(!isInstalled('zsh'))('of zsh is a valid script with the same words (zsh installed)', () => {
+  it.skipIf(!isInstalled('zsh'))('of zsh is a valid script with the same words (needs zsh)', () => {
     output('zsh', ['-f', '-n', fileOf('zsh')]);
     const script = `autoload -Uz compinit; compinit -D; source ${fileOf('zsh')}; print $_comps[gaudi-ucx]; whence -w _gaudi_ucx_node_up`;
     expect(output('zsh', ['-f', '-c', script])).toBe('_gaudi_ucx\n_gaudi_ucx_node_up: function\n');
     expect(readFileSync(fileOf('zsh'), 'utf8')).toContain("(pairwise one-to-many many-to-one all-to-all)'");
   });
 
-  it.skipIf(!isInstalled('fish'))('of fish offers the same (fish installed)', () => {
+  it.skipIf(!isInstalled('fish'))('of fish offers the same (needs fish)', () => {
     const ask = (line: string): string[] =>
       output('fish', ['--no-config', '-c', `source ${fileOf('fish')}; complete -C '${line}'`])
         .split('\n')
@@ -94,7 +94,7 @@ describe('manual pages', () => {
     expect(files).toEqual(['gaudi-ucx.1', ...pages].sort());
   });
 
-  it.skipIf(!isInstalled('man'))('have every option, and no warning of the formatter (man installed)', () => {
+  it.skipIf(!isInstalled('man'))('have every option, and no warning of the formatter (needs man)', () => {
     const text = output('man', ['--warnings', '-l', join(MAN, 'gaudi-ucx-perftest.1')]);
     for (const words of ['-t <test>', '--kv <cache>', 'EXIT STATUS', 'SEE ALSO', '[options] [host]']) {
       expect(text).toContain(words);
@@ -102,7 +102,7 @@ describe('manual pages', () => {
     for (const file of files) output('man', ['--warnings', '-l', join(MAN, file)]);
   });
 
-  it.skipIf(spawnSync('mandoc').error !== undefined)('pass mandoc -Tlint (mandoc installed)', () => {
+  it.skipIf(spawnSync('mandoc').error !== undefined)('pass mandoc -Tlint (needs mandoc)', () => {
     for (const file of files) {
       const { stdout } = spawnSync('mandoc', ['-Tlint', '-W', 'warning', join(MAN, file)], { encoding: 'utf8' });
       // They have no date, so that a build can be repeated.

@@ -15,7 +15,7 @@ const PUT_GET = built(join(ROOT, 'examples/put-get.ts'));
 const reason = deviceNodesSkipReason();
 if (reason !== undefined) console.log(`this package on device nodes skipped: ${reason}`);
 
-describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' : ` (${reason})`}`, () => {
+describe.skipIf(reason !== undefined)('device nodes (needs root and /dev/fuse)', () => {
   let shared: TestNodeServer;
   let place = '';
   const onShared = (args: readonly string[]): readonly [number | null, string, string] =>

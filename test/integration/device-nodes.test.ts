@@ -63,7 +63,7 @@ const onShared = (
   input = '',
 ): readonly [number | null, string, string] => run(['--socket', shared.socketPath, ...args], env, input);
 
-describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' : ` (${reason})`}`, () => {
+describe.skipIf(reason !== undefined)('device nodes (needs root, /dev/fuse, python3 and cc)', () => {
   const folder = new CompilerFolder();
   const copy = reason === undefined ? folder.program('copy', readFileSync(join(FIXTURES, 'copy.c'), 'utf8')) : '';
   beforeAll(async () => {
@@ -125,7 +125,7 @@ describe.skipIf(reason !== undefined)(`device nodes${reason === undefined ? '' :
   });
 
   // The kernel registers files behind device nodes for the first user namespace only.
-  it.skipIf(!hasUserNamespaces)('are not helped by a user namespace (if the machine permits one)', () => {
+  it.skipIf(!hasUserNamespaces)('are not helped by a user namespace (needs user namespaces)', () => {
     const inside = spawnSync('unshare', ['-Ur', process.execPath, MAIN, 'run', '--', 'true'], {
       encoding: 'utf8',
       env: environment(),

@@ -195,7 +195,7 @@ describe('without room for files', { timeout: 60_000 }, () => {
   it.skipIf(!isRoot).each([
     ['the folder', 1],
     ['the socket', 2],
-  ])('of %s, UCX_INSPECT=try warns once, and y fails (needs root, for a full file system)', (_what, inodes) => {
+  ])('of %s, UCX_INSPECT=try warns once, and y fails (needs root)', (_what, inodes) => {
     // In a mount namespace of its own: other tests compare the mounts of the machine.
     const { out } = run(
       `const library = await import(${LIBRARY});

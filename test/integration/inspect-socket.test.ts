@@ -75,7 +75,7 @@ describe.each([
 ] as const)('the snapshot of a process over the engine %s', (engine, isThere) => {
   const fixture = useContexts(engine);
 
-  it.skipIf(!isThere)('has its contexts, workers, endpoints, memory, and pending requests', async () => {
+  it.skipIf(!isThere)('has its contexts, workers, endpoints, memory, and pending requests (needs libucp)', async () => {
     const env = { XDG_RUNTIME_DIR: runtimeDirectory };
     const { context, worker, endpoint } = await fixture.open({ context: { env } });
     const memory = context.memMap({ allocate: 4096, memoryType: 'gaudi' });
@@ -248,7 +248,7 @@ describe('the socket', () => {
     }
   });
 
-  it.skipIf(!canBeOther)('refuses other users (needs root, to be one, who may execute this Node.js)', async () => {
+  it.skipIf(!canBeOther)('refuses other users (needs root, and a Node.js that others may execute)', async () => {
     await fixture.open({ context: { env: env() } });
     const path = ownSocketPath(runtimeDirectory);
     const connect = `require('net').connect(${JSON.stringify(path)}).on('error', ({ code }) => console.log(code))`;
@@ -370,7 +370,7 @@ describe.each([
     [{ PRINT_TRANSPORT_TABLES: 'n', LOG_LEVEL: 'info' }, 0],
     [{ LOG_LEVEL: 'info' }, 1],
     [{}, 0],
-  ])('%j prints %i table with what is used and what is not', async (config, count) => {
+  ])('%j prints %i table with what is used and what is not (needs libucp)', async (config, count) => {
     await fixture.open({ context: { config: { TLS: 'tcp,self,gaudi_cpy', ACC_DEVICES: 'gaudi1', ...config } } });
     const lines = fixture.records.map(({ message }) => message);
     expect(lines.filter((line) => line.startsWith(`transports and devices of the engine ${engine} `))).toHaveLength(

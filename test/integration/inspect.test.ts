@@ -11,7 +11,7 @@ describe.each([
   ['native', true],
   ['libucx', installedLibucp().libucp !== undefined],
 ] as const)('util.inspect over the engine %s', (engine, isThere) => {
-  it.skipIf(!isThere)('shows one useful line', async () => {
+  it.skipIf(!isThere)('shows one useful line (needs libucp)', async () => {
     const context = await Context.create({ engine, env: { ...process.env, ...ENV } });
     const worker = context.worker({ clientId: 0x1234n });
     const endpoint = worker.endpoint(worker.address());

@@ -68,34 +68,37 @@ function sumOf({ counters, children }: StatsNode, name: string): number {
 describe.each(ENGINES)('over the engine %s', (engine, isThere) => {
   const fixture = useContexts(engine);
 
-  it.skipIf(!isThere)('every operation of the program has one event, and its parts have none', async () => {
-    const stack = await fixture.open();
-    const events: OperationEnd[] = [];
-    const listen = (event: OperationEnd): void => void events.push(event);
-    await doAll(stack);
-    operationEnd.subscribe(listen);
-    try {
+  it.skipIf(!isThere)(
+    'every operation of the program has one event, and its parts have none (needs libucp)',
+    async () => {
+      const stack = await fixture.open();
+      const events: OperationEnd[] = [];
+      const listen = (event: OperationEnd): void => void events.push(event);
       await doAll(stack);
-    } finally {
-      operationEnd.unsubscribe(listen);
-    }
-    // A put that is awaited flushes its lane; how often is up to the engine.
-    const told = events.filter(({ protocol }) => protocol !== 'flush');
-    expect(told.map(factsOf).sort()).toEqual(EXPECTED);
-    for (const { protocol, startNs, endNs, transport } of told) {
-      expect(endNs).toBeGreaterThanOrEqual(startNs);
-      if (!protocol.endsWith('recv')) expect(transport).toBeTypeOf('string');
-    }
-    // Device memory is moved by the transports of the node over both engines.
-    const ofCards = told.filter(({ byteLength }) => byteLength === MIB || byteLength === 1000);
-    expect(ofCards.map(({ transport, device }) => `${transport}/${device}`)).toEqual([
-      'gaudi_cpy/gaudi0',
-      'gaudi_cpy/gaudi0',
-    ]);
-    expect(new Set(told.map(({ worker }) => worker)).size).toBe(1);
-  });
+      operationEnd.subscribe(listen);
+      try {
+        await doAll(stack);
+      } finally {
+        operationEnd.unsubscribe(listen);
+      }
+      // A put that is awaited flushes its lane; how often is up to the engine.
+      const told = events.filter(({ protocol }) => protocol !== 'flush');
+      expect(told.map(factsOf).sort()).toEqual(EXPECTED);
+      for (const { protocol, startNs, endNs, transport } of told) {
+        expect(endNs).toBeGreaterThanOrEqual(startNs);
+        if (!protocol.endsWith('recv')) expect(transport).toBeTypeOf('string');
+      }
+      // Device memory is moved by the transports of the node over both engines.
+      const ofCards = told.filter(({ byteLength }) => byteLength === MIB || byteLength === 1000);
+      expect(ofCards.map(({ transport, device }) => `${transport}/${device}`)).toEqual([
+        'gaudi_cpy/gaudi0',
+        'gaudi_cpy/gaudi0',
+      ]);
+      expect(new Set(told.map(({ worker }) => worker)).size).toBe(1);
+    },
+  );
 
-  it.skipIf(!isThere)('a failure has an event with its status', async () => {
+  it.skipIf(!isThere)('a failure has an event with its status (needs libucp)', async () => {
     const { worker } = await fixture.open();
     const events: OperationEnd[] = [];
     const listen = (event: OperationEnd): void => void events.push(event);
@@ -110,7 +113,7 @@ describe.each(ENGINES)('over the engine %s', (engine, isThere) => {
     expect(worker.stats().counters).toMatchObject({ failures: 1, tag_rx: 0 });
   });
 
-  it.skipIf(!isThere)('the tree of counters has every operation and byte once', async () => {
+  it.skipIf(!isThere)('the tree of counters has every operation and byte once (needs libucp)', async () => {
     const stack = await fixture.open();
     const { context } = stack;
     const before = context.stats();
@@ -133,7 +136,7 @@ describe.each(ENGINES)('over the engine %s', (engine, isThere) => {
     expect(sumOf(context.stats(), 'stream_tx')).toBe(total);
   });
 
-  it.skipIf(!isThere)('the profile has their spans', async () => {
+  it.skipIf(!isThere)('the profile has their spans (needs libucp)', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-profile-'));
     const file = join(folder, 'profile');
     const stack = await fixture.open({ context: { config: { PROFILE_MODE: 'log', PROFILE_FILE: file } } });
@@ -184,27 +187,30 @@ describe('UCX_STATS_DEST', () => {
     return nodes;
   }
 
-  it.skipIf(!isThere)('writes the same tree over both engines, with the same counters of devices', async () => {
-    const native = await written('native', 'self,gaudi');
-    // libucp needs a transport that detects the end of the peer.
-    const libucx = await written('libucx', 'tcp,self,gaudi');
-    expect([...libucx.keys()]).toEqual([...native.keys()]);
-    const documented = documentedCounters();
-    for (const [path, counters] of native) {
-      const names = Object.keys(counters);
-      const others = Object.keys(libucx.get(path)!);
-      if (!path.endsWith('ucp_worker closed')) expect(others, path).toEqual(names);
-      else {
-        const only = (own: readonly string[], those: readonly string[]) =>
-          own.filter((name) => !those.includes(name)).sort();
-        const sets = [names.filter((name) => others.includes(name)).sort(), only(names, others), only(others, names)];
-        expect(sets).toEqual(documented);
+  it.skipIf(!isThere)(
+    'writes the same tree over both engines, with the same counters of devices (needs libucp)',
+    async () => {
+      const native = await written('native', 'self,gaudi');
+      // libucp needs a transport that detects the end of the peer.
+      const libucx = await written('libucx', 'tcp,self,gaudi');
+      expect([...libucx.keys()]).toEqual([...native.keys()]);
+      const documented = documentedCounters();
+      for (const [path, counters] of native) {
+        const names = Object.keys(counters);
+        const others = Object.keys(libucx.get(path)!);
+        if (!path.endsWith('ucp_worker closed')) expect(others, path).toEqual(names);
+        else {
+          const only = (own: readonly string[], those: readonly string[]) =>
+            own.filter((name) => !those.includes(name)).sort();
+          const sets = [names.filter((name) => others.includes(name)).sort(), only(names, others), only(others, names)];
+          expect(sets).toEqual(documented);
+        }
       }
-    }
-    const transfers = [...native.keys()].filter((path) => path.includes('gaudi_dma '));
-    expect(transfers).toHaveLength(2);
-    for (const path of transfers) expect(libucx.get(path), path).toEqual(native.get(path));
-  });
+      const transfers = [...native.keys()].filter((path) => path.includes('gaudi_dma '));
+      expect(transfers).toHaveLength(2);
+      for (const path of transfers) expect(libucx.get(path), path).toEqual(native.get(path));
+    },
+  );
 });
 
 describe('what carried an operation over libucp', () => {
@@ -215,40 +221,43 @@ describe('what carried an operation over libucp', () => {
   const open = (mode: string) =>
     fixture.open({ context: { env: { UCX_TLS: 'tcp,self', UCX_NET_DEVICES: 'lo', UCX_PROTO_ENABLE: mode } } });
 
-  it.skipIf(!isThere).each(MODES)('is in the events of all sends, with UCX_PROTO_ENABLE=%s', async (mode) => {
-    const { context, worker, endpoint } = await open(mode);
-    const rkey = endpoint.unpackRkey(context.packRkey(context.memMap({ allocate: 4096 })));
-    const events: OperationEnd[] = [];
-    const listen = (event: OperationEnd): void => void events.push(event);
-    operationEnd.subscribe(listen);
-    try {
-      await Promise.all([
-        endpoint.tagSend(new Uint8Array(8), { tag: 1 }),
-        worker.tagRecv(new Uint8Array(8), { tag: 1 }),
-      ]);
-      worker.setAmHandler(3, () => {});
-      await endpoint.amSend(3, new Uint8Array(8));
-      await endpoint.put(new Uint8Array(8), rkey);
-      // More at once than are polled.
-      const many = Array.from({ length: 50 }, (_, tag) => endpoint.tagSend(new Uint8Array(100_000), { tag }));
-      for (let tag = 0; tag < 50; tag++) await worker.tagRecv(new Uint8Array(100_000), { tag });
-      await Promise.all(many);
-    } finally {
-      operationEnd.unsubscribe(listen);
-    }
-    // Of receives, and of offers without UCX_PROTO_ENABLE, libucp does not say what carried them.
-    const told = events.filter(({ protocol, transport }) => /^(tag|am)\//.test(protocol) && transport !== 'libucp');
-    if (mode === 'y') expect(told).toHaveLength(52);
-    else expect(told.length).toBeGreaterThanOrEqual(2);
-    for (const { transport, device } of told) expect(`${transport}/${device}`).toBe('tcp/lo');
-    const puts = events.filter(({ protocol }) => protocol === 'put/libucp');
-    expect(puts).toHaveLength(1);
-    expect(puts[0]!.transport).toBe(mode === 'y' ? 'tcp' : 'libucp');
-    rkey.release();
-  });
+  it.skipIf(!isThere).each(MODES)(
+    'is in the events of all sends, with UCX_PROTO_ENABLE=%s (needs libucp)',
+    async (mode) => {
+      const { context, worker, endpoint } = await open(mode);
+      const rkey = endpoint.unpackRkey(context.packRkey(context.memMap({ allocate: 4096 })));
+      const events: OperationEnd[] = [];
+      const listen = (event: OperationEnd): void => void events.push(event);
+      operationEnd.subscribe(listen);
+      try {
+        await Promise.all([
+          endpoint.tagSend(new Uint8Array(8), { tag: 1 }),
+          worker.tagRecv(new Uint8Array(8), { tag: 1 }),
+        ]);
+        worker.setAmHandler(3, () => {});
+        await endpoint.amSend(3, new Uint8Array(8));
+        await endpoint.put(new Uint8Array(8), rkey);
+        // More at once than are polled.
+        const many = Array.from({ length: 50 }, (_, tag) => endpoint.tagSend(new Uint8Array(100_000), { tag }));
+        for (let tag = 0; tag < 50; tag++) await worker.tagRecv(new Uint8Array(100_000), { tag });
+        await Promise.all(many);
+      } finally {
+        operationEnd.unsubscribe(listen);
+      }
+      // Of receives, and of offers without UCX_PROTO_ENABLE, libucp does not say what carried them.
+      const told = events.filter(({ protocol, transport }) => /^(tag|am)\//.test(protocol) && transport !== 'libucp');
+      if (mode === 'y') expect(told).toHaveLength(52);
+      else expect(told.length).toBeGreaterThanOrEqual(2);
+      for (const { transport, device } of told) expect(`${transport}/${device}`).toBe('tcp/lo');
+      const puts = events.filter(({ protocol }) => protocol === 'put/libucp');
+      expect(puts).toHaveLength(1);
+      expect(puts[0]!.transport).toBe(mode === 'y' ? 'tcp' : 'libucp');
+      rkey.release();
+    },
+  );
 
   it.skipIf(!isThere).each(MODES)(
-    'is in a result until its endpoint closes, with UCX_PROTO_ENABLE=%s',
+    'is in a result until its endpoint closes, with UCX_PROTO_ENABLE=%s (needs libucp)',
     async (mode) => {
       const { worker } = await open(mode);
       const carriers: (string | undefined)[] = [];
@@ -270,7 +279,7 @@ describe('what carried an operation over libucp', () => {
     },
   );
 
-  it.skipIf(!isThere)('is not asked of sends whose endpoint is dropped', async () => {
+  it.skipIf(!isThere)('is not asked of sends whose endpoint is dropped (needs libucp)', async () => {
     // With UCX_PROTO_ENABLE, libucp ends the process when it drops an endpoint with pending sends (1.13).
     const { context, worker } = await open('n');
     const peer = context.worker();

@@ -256,7 +256,7 @@ const TIMEOUT = { timeout: 10_000 };
 const reason = process.getuid!() !== 0 ? 'not root' : existsSync('/dev/fuse') ? compilerSkipReason() : 'no /dev/fuse';
 if (reason !== undefined) console.log(`traces of device nodes skipped: ${reason}`);
 
-describe.skipIf(reason !== undefined)(`traces of device nodes${reason === undefined ? '' : ` (${reason})`}`, () => {
+describe.skipIf(reason !== undefined)('traces of device nodes (needs root, /dev/fuse and cc)', () => {
   it('of two runs of a C program are equal; those of another differ', async () => {
     using compiler = new CompilerFolder();
     const source = readFileSync(join(ROOT, 'test/fixtures/device-nodes/copy.c'), 'utf8');

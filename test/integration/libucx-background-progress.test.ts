@@ -35,7 +35,7 @@ async function connect(): Promise<Pair> {
   return { server, accepted, endpoint: await connecting, failed };
 }
 
-describe.skipIf(skipReason !== undefined)('a worker without progress of the program', () => {
+describe.skipIf(skipReason !== undefined)('a worker without progress of the program (needs libucp)', () => {
   it('accepts a client, and reports that it closes', async () => {
     const { accepted, endpoint, failed } = await connect();
     await endpoint.close();

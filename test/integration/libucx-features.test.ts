@@ -80,31 +80,34 @@ async function message({ endpoint, worker }: Stack): Promise<void> {
   expect([value!.header, eagerData(value!)]).toEqual([Uint8Array.of(2), Uint8Array.of(1)]);
 }
 
-describe.skipIf(skipReason !== undefined)('atomic operations of libucp at an endpoint with error handling', () => {
-  /** The previous word, or the code of the refusal; with UCX_PROTO_ENABLE. */
-  async function answerOf(protocols: string | undefined): Promise<unknown> {
-    const stack = await open(protocols === undefined ? {} : { env: { UCX_PROTO_ENABLE: protocols } });
-    const watched = stack.worker.endpoint(stack.worker.address(), { errorHandling: 'peer' });
-    const rkey = watched.unpackRkey(stack.context.packRkey(stack.context.memMap({ allocate: BYTES })));
-    try {
-      return await watched.atomic('add', 5, rkey);
-    } catch (error) {
-      return (error as { code: string }).code;
-    } finally {
-      rkey.release();
+describe.skipIf(skipReason !== undefined)(
+  'atomic operations of libucp at an endpoint with error handling (needs libucp)',
+  () => {
+    /** The previous word, or the code of the refusal; with UCX_PROTO_ENABLE. */
+    async function answerOf(protocols: string | undefined): Promise<unknown> {
+      const stack = await open(protocols === undefined ? {} : { env: { UCX_PROTO_ENABLE: protocols } });
+      const watched = stack.worker.endpoint(stack.worker.address(), { errorHandling: 'peer' });
+      const rkey = watched.unpackRkey(stack.context.packRkey(stack.context.memMap({ allocate: BYTES })));
+      try {
+        return await watched.atomic('add', 5, rkey);
+      } catch (error) {
+        return (error as { code: string }).code;
+      } finally {
+        rkey.release();
+      }
     }
-  }
 
-  it('work, or are refused before libucp hangs', async () => {
-    expect(await answerOf(undefined)).toBe(atomicEndpoints().errorHandling === 'none' ? 'ERR_UNSUPPORTED' : 0n);
-  });
+    it('work, or are refused before libucp hangs', async () => {
+      expect(await answerOf(undefined)).toBe(atomicEndpoints().errorHandling === 'none' ? 'ERR_UNSUPPORTED' : 0n);
+    });
 
-  it('work with the older protocols', async () => {
-    expect(await answerOf('n')).toBe(0n);
-  });
-});
+    it('work with the older protocols', async () => {
+      expect(await answerOf('n')).toBe(0n);
+    });
+  },
+);
 
-describe.skipIf(skipReason !== undefined)('a context over libucp with', () => {
+describe.skipIf(skipReason !== undefined)('a context over libucp with (needs libucp)', () => {
   it.each(FEATURES.map((feature) => [feature] as const))('the feature %s alone has its operations', async (feature) => {
     const stack = await open({ features: [feature] });
     for (const [needed, name, run] of OPERATIONS) {
@@ -149,7 +152,7 @@ describe('the option features', () => {
   });
 });
 
-describe.skipIf(skipReason !== undefined)('bytes of other programs', () => {
+describe.skipIf(skipReason !== undefined)('bytes of other programs (needs libucp)', () => {
   it('are addresses and keys, with which those of this library begin', async () => {
     const { context, worker } = await open();
     const memory = context.memMap({ allocate: BYTES });

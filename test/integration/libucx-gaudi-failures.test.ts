@@ -34,7 +34,6 @@ import { UcpPeer } from '../fixtures/ucp-peer.ts';
 
 const { skipReason } = installedLibucp();
 if (skipReason !== undefined) console.log(`skipped: ${skipReason}`);
-const when = skipReason ?? 'installed';
 const FRAGMENT = 65_536;
 const ENV = { UCX_RNDV_FRAG_SIZE: '64k', UCX_RNDV_FRAG_ALLOC_COUNT: '6' };
 const KEEP = { noImmediateCompletion: true };
@@ -56,7 +55,7 @@ function kindOf(tls: string): ConnectionKind {
   return { name: tls, isLoopback: false, tls, hasGaudi: true, connectsLate: true, engine: 'libucx' };
 }
 
-describe.skipIf(skipReason !== undefined)(`peers that send false messages (${when})`, () => {
+describe.skipIf(skipReason !== undefined)(`peers that send false messages (needs libucp)`, () => {
   const fixture = usePairs(kindOf('tcp,self,gaudi_cpy'));
 
   it('access no memory without a key, and do not affect others', async () => {
@@ -162,7 +161,7 @@ describe.skipIf(skipReason !== undefined)(`peers that send false messages (${whe
   });
 });
 
-describe.skipIf(skipReason !== undefined)(`peers that are killed (${when})`, () => {
+describe.skipIf(skipReason !== undefined)(`peers that are killed (needs libucp)`, () => {
   const fixture = usePairs(kindOf('tcp,self,gaudi_cpy'));
   const peers: UcpPeer[] = [];
   afterEach(async () => {
@@ -204,7 +203,7 @@ describe.skipIf(skipReason !== undefined)(`peers that are killed (${when})`, () 
   });
 });
 
-describe.skipIf(skipReason !== undefined)(`cards that fail (${when})`, () => {
+describe.skipIf(skipReason !== undefined)(`cards that fail (needs libucp)`, () => {
   const fixture = usePairs(kindOf('tcp,self,gaudi_cpy'));
 
   /** A pair whose node may log that its engines have failed. */
@@ -284,7 +283,7 @@ describe.skipIf(skipReason !== undefined)(`cards that fail (${when})`, () => {
   });
 });
 
-describe.skipIf(skipReason !== undefined)(`an ArrayBuffer that is detached under a message (${when})`, () => {
+describe.skipIf(skipReason !== undefined)(`an ArrayBuffer that is detached under a message (needs libucp)`, () => {
   const fixture = usePairs(kindOf('tcp,self,gaudi_cpy'));
   const byteLength = 4 * FRAGMENT;
 
@@ -318,7 +317,7 @@ describe.skipIf(skipReason !== undefined)(`an ArrayBuffer that is detached under
   });
 });
 
-describe.skipIf(skipReason !== undefined)(`the explanation (${when})`, () => {
+describe.skipIf(skipReason !== undefined)(`the explanation (needs libucp)`, () => {
   const fixture = usePairs(kindOf('all'));
 
   it('names the path, why others were rejected, and the engine', async () => {

@@ -68,7 +68,7 @@ const MEMORY_PAIRS: readonly (readonly [MemoryKind, Exclude<MemoryKind, 'bytes'>
   ['allocated', 'gaudi'],
 ];
 
-const TITLE = `memory of cards over libucp, $name (${skipReason ?? 'installed'})`;
+const TITLE = 'memory of cards over libucp, $name (needs libucp)';
 
 describe.skipIf(skipReason !== undefined).each(kindsOfExtent(KINDS))(TITLE, (kind) => {
   const fixture = usePairs(kind);

@@ -89,7 +89,7 @@ const EXCHANGES: readonly ClientServerOptions[] = [
   { mode: 'am', size: 1000, buffers: 3 },
 ];
 
-describe.skipIf(example.reason !== undefined)('ucp_client_server', () => {
+describe.skipIf(example.reason !== undefined)('ucp_client_server (needs libucx-dev)', () => {
   it.each(EXCHANGES)('as server receives $mode messages of $size bytes', async (options) => {
     const { iterations = 1, size, buffers = 1 } = options;
     const { program, port } = await startClientServerServer(example.path!, options);
@@ -170,7 +170,7 @@ const ITERATIONS = 20;
 const nameOf = ({ test, size, config }: PerftestCase): string =>
   `${test} of ${size} bytes over ${(config ?? OVER_TCP).TLS}`;
 
-describe.skipIf(perftest.reason !== undefined)('ucx_perftest', () => {
+describe.skipIf(perftest.reason !== undefined)('ucx_perftest (needs ucx_perftest)', () => {
   it.each(PERFTESTS.map((each) => [nameOf(each), each] as const))('as server: %s', async (_name, each) => {
     const { test, size, args, config = OVER_TCP } = each;
     const parameters = perftestParameters(test, {

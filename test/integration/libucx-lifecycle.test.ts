@@ -74,7 +74,7 @@ describe('the choice of the engine', () => {
   });
 
   it.skipIf(libucp === undefined)(
-    'is libucx by option, by variable and by auto, with its version and the reason',
+    'is libucx by option, by variable and by auto, with its version and the reason (needs libucp)',
     async () => {
       const asked = [
         { engine: 'libucx' },
@@ -95,15 +95,18 @@ describe('the choice of the engine', () => {
     },
   );
 
-  it.skipIf(libucp === undefined)('refuses values that libucp refuses, by the name of the variable', async () => {
-    const node = fixture.node();
-    const env = { UCX_RNDV_SCHEME: 'never_heard_of' };
-    const error = await failureOf(() => Context.create(fixture.quiet({ engine: 'libucx', node, env })));
-    expect(error).toMatchObject({ code: 'ERR_CONFIG_VALUE', message: expect.stringContaining('UCX_RNDV_SCHEME') });
-  });
+  it.skipIf(libucp === undefined)(
+    'refuses values that libucp refuses, by the name of the variable (needs libucp)',
+    async () => {
+      const node = fixture.node();
+      const env = { UCX_RNDV_SCHEME: 'never_heard_of' };
+      const error = await failureOf(() => Context.create(fixture.quiet({ engine: 'libucx', node, env })));
+      expect(error).toMatchObject({ code: 'ERR_CONFIG_VALUE', message: expect.stringContaining('UCX_RNDV_SCHEME') });
+    },
+  );
 });
 
-describe.skipIf(libucp === undefined)('a context over libucp', () => {
+describe.skipIf(libucp === undefined)('a context over libucp (needs libucp)', () => {
   expectNoLeaks({ 'shared segments of libucp': sharedSegments });
   const fixture = useContexts();
 
@@ -316,57 +319,61 @@ describe.skipIf(libucp === undefined)('a context over libucp', () => {
   });
 });
 
-describe.skipIf(libucp === undefined)('peers of the engine libucx in other processes', { timeout: 60_000 }, () => {
-  const peers: UcpPeer[] = [];
-  const fixture = useContexts();
-  afterEach(async () => {
-    for (const peer of peers.splice(0)) await peer.kill();
-  });
+describe.skipIf(libucp === undefined)(
+  'peers of the engine libucx in other processes (needs libucp)',
+  { timeout: 60_000 },
+  () => {
+    const peers: UcpPeer[] = [];
+    const fixture = useContexts();
+    afterEach(async () => {
+      for (const peer of peers.splice(0)) await peer.kill();
+    });
 
-  const start = async (tls: string): Promise<UcpPeer> => {
-    const peer = await UcpPeer.start('', 0, tls, { UCX_ENGINE: 'libucx' });
-    peers.push(peer);
-    return peer;
-  };
+    const start = async (tls: string): Promise<UcpPeer> => {
+      const peer = await UcpPeer.start('', 0, tls, { UCX_ENGINE: 'libucx' });
+      peers.push(peer);
+      return peer;
+    };
 
-  it.each(['tcp,self', 'posix,cma,self'])('exchange messages and memory over %s', async (tls) => {
-    const { context, worker } = await fixture.open({ context: { engine: 'libucx', env: { UCX_TLS: tls } } });
-    const peer = await start(tls);
-    const endpoint = worker.endpoint(peer.address);
-    const connected = peer.ask({ do: 'connect', address: Buffer.from(worker.address()).toString('hex') });
-    await endpoint.tagSend(Uint8Array.of(1), { tag: 1 });
-    await worker.tagRecv(new Uint8Array(1), { tag: 1 });
-    await connected;
-    const bytes = pattern(1_000_000, 7);
-    await peer.ask({ do: 'serve' });
-    for (const name of ['allocated', 'registered']) {
-      const rkey = endpoint.unpackRkey(peer.keys[name]!);
-      await endpoint.put(bytes, rkey, { remoteOffset: 11 });
-      const back = context.memMap({ allocate: bytes.byteLength });
-      await endpoint.get(back, rkey, { remoteOffset: 11 });
-      expectSame(back.bytes!, bytes, name);
-      rkey.release();
-    }
-    await peer.close();
-  });
+    it.each(['tcp,self', 'posix,cma,self'])('exchange messages and memory over %s', async (tls) => {
+      const { context, worker } = await fixture.open({ context: { engine: 'libucx', env: { UCX_TLS: tls } } });
+      const peer = await start(tls);
+      const endpoint = worker.endpoint(peer.address);
+      const connected = peer.ask({ do: 'connect', address: Buffer.from(worker.address()).toString('hex') });
+      await endpoint.tagSend(Uint8Array.of(1), { tag: 1 });
+      await worker.tagRecv(new Uint8Array(1), { tag: 1 });
+      await connected;
+      const bytes = pattern(1_000_000, 7);
+      await peer.ask({ do: 'serve' });
+      for (const name of ['allocated', 'registered']) {
+        const rkey = endpoint.unpackRkey(peer.keys[name]!);
+        await endpoint.put(bytes, rkey, { remoteOffset: 11 });
+        const back = context.memMap({ allocate: bytes.byteLength });
+        await endpoint.get(back, rkey, { remoteOffset: 11 });
+        expectSame(back.bytes!, bytes, name);
+        rkey.release();
+      }
+      await peer.close();
+    });
 
-  it('are reported when they are killed, and pending operations end', async () => {
-    const { worker } = await fixture.open({ context: { engine: 'libucx', env: OVER_TCP } });
-    const peer = await start('tcp,self');
-    const told: Status[] = [];
-    const endpoint = worker.endpoint(peer.address, { onError: (_endpoint, status) => told.push(status) });
-    const connected = peer.ask({ do: 'connect', address: Buffer.from(worker.address()).toString('hex') });
-    await endpoint.tagSend(Uint8Array.of(1), { tag: 1 });
-    await worker.tagRecv(new Uint8Array(1), { tag: 1 });
-    await connected;
-    const long = endpoint.tagSendSync(new Uint8Array(8 * 2 ** 20), { tag: 77 });
-    const outcome = failureOf(() => long);
-    await peer.kill();
-    const { status } = await outcome;
-    expect([Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT, Status.CANCELED]).toContain(status as Status);
-    expect(told).toHaveLength(1);
-    expect(endpoint.status).toBe(told[0]);
-    expect(endpoint.tagSendNbx(new Uint8Array(1), 0, 1, 1)).toBe(told[0]);
-    await endpoint.close();
-  });
-});
+    it('are reported when they are killed, and pending operations end', async () => {
+      const { worker } = await fixture.open({ context: { engine: 'libucx', env: OVER_TCP } });
+      const peer = await start('tcp,self');
+      const told: Status[] = [];
+      const endpoint = worker.endpoint(peer.address, { onError: (_endpoint, status) => told.push(status) });
+      const connected = peer.ask({ do: 'connect', address: Buffer.from(worker.address()).toString('hex') });
+      await endpoint.tagSend(Uint8Array.of(1), { tag: 1 });
+      await worker.tagRecv(new Uint8Array(1), { tag: 1 });
+      await connected;
+      const long = endpoint.tagSendSync(new Uint8Array(8 * 2 ** 20), { tag: 77 });
+      const outcome = failureOf(() => long);
+      await peer.kill();
+      const { status } = await outcome;
+      expect([Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT, Status.CANCELED]).toContain(status as Status);
+      expect(told).toHaveLength(1);
+      expect(endpoint.status).toBe(told[0]);
+      expect(endpoint.tagSendNbx(new Uint8Array(1), 0, 1, 1)).toBe(told[0]);
+      await endpoint.close();
+    });
+  },
+);

@@ -28,60 +28,70 @@ function sendWithoutReply(endpoint: Endpoint, id: number): void {
   expect(libucp!.functions.ucp_am_send_nbx(handle, id, 0, 0, 0, 0, param.address)).toBe(0);
 }
 
-describe.skipIf(skipReason !== undefined)('active messages over libucp without a handler', { timeout: 60_000 }, () => {
-  it('are dropped, short and long, and their senders get OK', () => {
-    // A process, which libucp must not end.
-    const { status, signal, stdout, stderr } = spawnSync(process.execPath, [PROGRAM], {
-      encoding: 'utf8',
-      // The C library fills the memory that libucp allocates.
-      env: environment({ MALLOC_PERTURB_: '170' }),
-      timeout: 30_000,
+describe.skipIf(skipReason !== undefined)(
+  'active messages over libucp without a handler (needs libucp)',
+  { timeout: 60_000 },
+  () => {
+    it('are dropped, short and long, and their senders get OK', () => {
+      // A process, which libucp must not end.
+      const { status, signal, stdout, stderr } = spawnSync(process.execPath, [PROGRAM], {
+        encoding: 'utf8',
+        // The C library fills the memory that libucp allocates.
+        env: environment({ MALLOC_PERTURB_: '170' }),
+        timeout: 30_000,
+      });
+      expect([status, signal], stderr).toEqual([0, null]);
+      expect(stdout).toBe('[]\n');
     });
-    expect([status, signal], stderr).toEqual([0, null]);
-    expect(stdout).toBe('[]\n');
-  });
-});
+  },
+);
 
-describe.skipIf(skipReason !== undefined)('ids of active messages that belong to the engine over libucp', () => {
-  it.each(OWN_IDS)('%i can be neither received nor sent by a program', async (id) => {
-    const stack = await open();
-    const { context, endpoint, worker } = stack;
-    const rkey = rkeyOf(stack, context.memMap({ allocate: 8 }));
-    const notify = { notify: Uint8Array.of(1), notifyId: id };
-    const bytes = new Uint8Array(8);
-    const calls: readonly (() => unknown)[] = [
-      () => worker.setAmHandler(id, () => {}),
-      () => endpoint.amSend(id, bytes),
-      () => endpoint.amSendNbx(id, undefined, bytes, 0, 8),
-      () => endpoint.put(bytes, rkey, notify),
-      () => endpoint.putNbx(bytes, 0, 8, rkey, 0, notify),
-      () => endpoint.putList([{ local: bytes, rkey, byteLength: 8 }], notify),
-    ];
-    const rule = expect.stringContaining('but not 65532, 65533, 65534');
-    for (const call of calls) expect(await failureOf(call)).toMatchObject({ code: 'ERR_INVALID_PARAM', message: rule });
-  });
+describe.skipIf(skipReason !== undefined)(
+  'ids of active messages that belong to the engine over libucp (needs libucp)',
+  () => {
+    it.each(OWN_IDS)('%i can be neither received nor sent by a program', async (id) => {
+      const stack = await open();
+      const { context, endpoint, worker } = stack;
+      const rkey = rkeyOf(stack, context.memMap({ allocate: 8 }));
+      const notify = { notify: Uint8Array.of(1), notifyId: id };
+      const bytes = new Uint8Array(8);
+      const calls: readonly (() => unknown)[] = [
+        () => worker.setAmHandler(id, () => {}),
+        () => endpoint.amSend(id, bytes),
+        () => endpoint.amSendNbx(id, undefined, bytes, 0, 8),
+        () => endpoint.put(bytes, rkey, notify),
+        () => endpoint.putNbx(bytes, 0, 8, rkey, 0, notify),
+        () => endpoint.putList([{ local: bytes, rkey, byteLength: 8 }], notify),
+      ];
+      const rule = expect.stringContaining('but not 65532, 65533, 65534');
+      for (const call of calls)
+        expect(await failureOf(call)).toMatchObject({ code: 'ERR_INVALID_PARAM', message: rule });
+    });
 
-  it('are dropped from programs that request no reply endpoint, or if they have no meaning', async () => {
-    const { endpoint, worker } = await open();
-    const notifications = worker.notifications();
-    // Connects.
-    await endpoint.amSend(1, new Uint8Array(1));
-    for (const id of OWN_IDS) sendWithoutReply(endpoint, id);
-    const header = new Uint8Array(40).fill(255);
-    const data = { memory: new Uint8Array(2 ** 20), offset: 0, byteLength: 2 ** 20 };
-    const sent = (endpoint as EngineEndpoint).sendOwn(65_534, header, data, { noImmediateCompletion: true }) as Request;
-    await endpoint.notify(Uint8Array.of(1));
-    expect((await notifications.next()).value!.bytes).toEqual(Uint8Array.of(1));
-    while (!sent.isCompleted) {
-      worker.progress();
-      await new Promise(setImmediate);
-    }
-    expect(sent.status).toBe(Status.OK);
-    sent.free();
-  });
-});
+    it('are dropped from programs that request no reply endpoint, or if they have no meaning', async () => {
+      const { endpoint, worker } = await open();
+      const notifications = worker.notifications();
+      // Connects.
+      await endpoint.amSend(1, new Uint8Array(1));
+      for (const id of OWN_IDS) sendWithoutReply(endpoint, id);
+      const header = new Uint8Array(40).fill(255);
+      const data = { memory: new Uint8Array(2 ** 20), offset: 0, byteLength: 2 ** 20 };
+      const sent = (endpoint as EngineEndpoint).sendOwn(65_534, header, data, {
+        noImmediateCompletion: true,
+      }) as Request;
+      await endpoint.notify(Uint8Array.of(1));
+      expect((await notifications.next()).value!.bytes).toEqual(Uint8Array.of(1));
+      while (!sent.isCompleted) {
+        worker.progress();
+        await new Promise(setImmediate);
+      }
+      expect(sent.status).toBe(Status.OK);
+      sent.free();
+    });
+  },
+);
 
-describe.skipIf(skipReason !== undefined)('a retained long active message over libucp', () => {
+describe.skipIf(skipReason !== undefined)('a retained long active message over libucp (needs libucp)', () => {
   it.each(['tcp,self', 'posix,self'])('is not received from a sender that has closed, over %s', async (tls) => {
     const config = { TLS: tls };
     const two = await contexts.open({ context: { engine: 'libucx', config } });

@@ -37,7 +37,7 @@ function given(config: Config, names: readonly string[]): Record<string, string>
   return found;
 }
 
-describe.skipIf(libucp === undefined)('libucp', () => {
+describe.skipIf(libucp === undefined)('libucp (needs libucp)', () => {
   it('is given the variables that it has, of all that the environment sets', () => {
     const defaults = configOf({}).entries.map(({ name, text }) => [name, text] as const);
     const all = Object.fromEntries(defaults.filter(([, text]) => text !== ''));
@@ -73,7 +73,7 @@ describe.skipIf(libucp === undefined)('libucp', () => {
   });
 });
 
-describe.skipIf(libucp === undefined)('a program over libucp', { timeout: 60_000 }, () => {
+describe.skipIf(libucp === undefined)('a program over libucp (needs libucp)', { timeout: 60_000 }, () => {
   const { run } = useCommandLine();
 
   it('gets no warning of libucp about names of this library', () => {

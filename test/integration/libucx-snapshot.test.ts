@@ -39,7 +39,7 @@ function requestOf(started: Status | Request): Request {
   return started;
 }
 
-describe.skipIf(libucp === undefined)('the snapshot over libucp', () => {
+describe.skipIf(libucp === undefined)('the snapshot over libucp (needs libucp)', () => {
   const fixture = useContexts('libucx');
   const open = () => fixture.open({ context: { config: { TLS: 'tcp,self,gaudi', NET_DEVICES: 'lo' } } });
 

@@ -22,7 +22,7 @@ function run(scenario: string): readonly string[] {
   return JSON.parse(stdout.split('\n').find((line) => line.startsWith('["'))!);
 }
 
-describe.skipIf(skipReason !== undefined)('over libucp', { timeout: 60_000 }, () => {
+describe.skipIf(skipReason !== undefined)('over libucp (needs libucp)', { timeout: 60_000 }, () => {
   it.each(['tag', 'am'])(
     'a worker closes while a receive (%s) waits for the rest of its message, on a closed endpoint',
     (kind) => {

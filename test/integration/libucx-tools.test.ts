@@ -38,7 +38,7 @@ describe('without libucp', { timeout: 60_000 }, () => {
   });
 });
 
-describe.skipIf(libucp === undefined)('info', { timeout: 60_000 }, () => {
+describe.skipIf(libucp === undefined)('info (needs libucp)', { timeout: 60_000 }, () => {
   it('-v prints version and file', () => {
     const [, version, file] = output(['info', '-v'], {}).match(/^# UCX library: (\S+) \((.*)\)$/m)!;
     expect(version).toBe(libucp!.version);
@@ -66,7 +66,7 @@ describe.skipIf(libucp === undefined)('info', { timeout: 60_000 }, () => {
   });
 });
 
-describe.skipIf(libucp === undefined)('explain', { timeout: 60_000 }, () => {
+describe.skipIf(libucp === undefined)('explain (needs libucp)', { timeout: 60_000 }, () => {
   it('prints the engine and the reason', () => {
     const args = ['explain', '--size', '8'];
     const over = `engine libucx ${libucp!.version}`;
@@ -84,7 +84,7 @@ describe.skipIf(libucp === undefined)('explain', { timeout: 60_000 }, () => {
   });
 });
 
-describe.skipIf(libucp === undefined)('perftest', { timeout: 60_000 }, () => {
+describe.skipIf(libucp === undefined)('perftest (needs libucp)', { timeout: 60_000 }, () => {
   /** Runs tests in turn, both sides in one process, and returns the rows of their results. */
   const results = (tests: readonly string[], options: readonly string[], env: Readonly<Record<string, string>>) => {
     const file = join(folder, 'batch');

@@ -38,7 +38,7 @@ const SENDER = `
   await context.close();
 `;
 
-describe.skipIf(skip !== undefined)('a peer', { timeout: 60_000 }, () => {
+describe.skipIf(skip !== undefined)('a peer (needs root and unshare)', { timeout: 60_000 }, () => {
   let folder = '';
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-namespace-'));

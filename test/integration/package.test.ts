@@ -208,7 +208,7 @@ describe('the package', { timeout: 60_000 }, () => {
     expect({ stdout, stderr }).toEqual({ stdout: 'the same bytes came back\n', stderr: '' });
   });
 
-  it.runIf(RELEASE !== undefined)(`is tried with TypeScript ${RELEASE}`, () => {
+  it.runIf(RELEASE !== undefined)(`is tried with TypeScript ${RELEASE} (needs GAUDI_UCX_TEST_TYPESCRIPT)`, () => {
     expect(spawnSync('tsc', ['--version'], { encoding: 'utf8' }).stdout.trim()).toBe(`Version ${RELEASE}`);
   });
 

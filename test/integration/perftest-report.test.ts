@@ -6,9 +6,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { BROWSERS, findBrowser } from '../fixtures/browser.ts';
+import { findBrowser } from '../fixtures/browser.ts';
 import { ROOT } from '../fixtures/built.ts';
 import { MAIN, withoutSettings } from '../fixtures/command-line.ts';
+import { requires } from '../fixtures/requires.ts';
 
 const BROWSER_FLAGS = [
   '--headless',
@@ -80,7 +81,7 @@ function look(browser: string, page: string, width: number): unknown {
 describe('perftest --report', { timeout: 120_000 }, () => {
   const args = ['-l', '-f', '-t', 'ucp_put_bw,tag_lat', '-s', '8..64k', '-n', '50', '-w', '0'];
 
-  it('writes a page that a browser renders as intended', (context) => {
+  it('writes a page that a browser renders as intended', () => {
     const path = join(folder, 'report.html');
     const { status, stdout, stderr } = perftest([...args, '-m', 'gaudi', '--report', path]);
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
@@ -88,11 +89,7 @@ describe('perftest --report', { timeout: 120_000 }, () => {
     const page = readFileSync(path, 'utf8');
     expect(page).toContain('Emulated cards took part');
     const browser = findBrowser();
-    if (browser === undefined) {
-      console.log(`the page of perftest --report not looked at: no ${BROWSERS.join(', ')} on this machine`);
-      context.skip();
-      return;
-    }
+    requires(browser !== undefined, 'chromium');
     const curvesOf = (name: string): unknown[] => [[`${name} gaudi to gaudi`, 14]];
     for (const width of [360, 600, 1000]) {
       expect(look(browser, page, width)).toEqual({

@@ -349,19 +349,22 @@ describe('perftest between two processes', TIMEOUT, () => {
     expect(await open.end).toMatchObject({ code: 0 });
   });
 
-  it.skipIf(ucxPerftest.path === undefined)('detects ucx_perftest by its first bytes', async () => {
-    const port = String(await freePort());
-    const server = new Tool(['-p', port], HOST);
-    await server.prints('Listening on');
-    new UcxProgram(ucxPerftest.path!, ['127.0.0.1', '-p', port, '-t', 'tag_lat', '-n', '10']);
-    const { code, err } = await server.end;
-    expect({ code, err }).toEqual({
-      code: 1,
-      err: expect.stringMatching(/ucx_perftest of UCX speaks another protocol/),
-    });
-  });
+  it.skipIf(ucxPerftest.path === undefined)(
+    'detects ucx_perftest by its first bytes (needs ucx_perftest)',
+    async () => {
+      const port = String(await freePort());
+      const server = new Tool(['-p', port], HOST);
+      await server.prints('Listening on');
+      new UcxProgram(ucxPerftest.path!, ['127.0.0.1', '-p', port, '-t', 'tag_lat', '-n', '10']);
+      const { code, err } = await server.end;
+      expect({ code, err }).toEqual({
+        code: 1,
+        err: expect.stringMatching(/ucx_perftest of UCX speaks another protocol/),
+      });
+    },
+  );
 
-  it.skipIf(ucxPerftest.path === undefined)('detects ucx_perftest by its silence', async () => {
+  it.skipIf(ucxPerftest.path === undefined)('detects ucx_perftest by its silence (needs ucx_perftest)', async () => {
     const { port } = await startPerftestServer(ucxPerftest.path!);
     const channel = await connectChannel(placeOf('127.0.0.1', String(port), false));
     await expect(channel.hello(2, 100)).rejects.toMatchObject({

@@ -17,7 +17,7 @@ const WORK: readonly (readonly [label: string, args: readonly string[], env: Rea
 const hasScript = spawnSync('script', ['--version'], { stdio: 'ignore' }).error === undefined;
 
 describe('a long test', { timeout: 60_000 }, () => {
-  it.skipIf(!hasScript)('has a progress bar on a terminal, which the result replaces (script installed)', () => {
+  it.skipIf(!hasScript)('has a progress bar on a terminal, which the result replaces (needs script)', () => {
     const command = [process.execPath, MAIN, ...LONG].join(' ');
     const { stdout, status } = spawnSync('script', ['-qec', command, '/dev/null'], {
       encoding: 'utf8',
@@ -32,7 +32,7 @@ describe('a long test', { timeout: 60_000 }, () => {
   });
 
   it.skipIf(!hasScript).each(WORK)(
-    'has a progress bar as threads, ranks or cards: %s (script installed)',
+    'has a progress bar as threads, ranks or cards: %s (needs script)',
     (label, args, env) => {
       const command = [process.execPath, MAIN, ...args].join(' ');
       const { stdout, status } = spawnSync('script', ['-qec', command, '/dev/null'], {
@@ -47,7 +47,7 @@ describe('a long test', { timeout: 60_000 }, () => {
     },
   );
 
-  it.skipIf(!hasScript)('has a progress bar as the loading of a checkpoint (script installed)', () => {
+  it.skipIf(!hasScript)('has a progress bar as the loading of a checkpoint (needs script)', () => {
     const command = `${process.execPath} ${built(join(ROOT, 'examples/checkpoint-load.ts'))}`;
     const { stdout, status } = spawnSync('script', ['-qec', command, '/dev/null'], { encoding: 'utf8' });
     expect(status, stdout).toBe(0);

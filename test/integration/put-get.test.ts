@@ -216,7 +216,7 @@ describe('memory at large offsets of a 96 GiB card', () => {
     }
   });
 
-  const title = 'copies more than 4 GiB within the card (8 GiB of memory: full runs only)';
+  const title = 'copies more than 4 GiB within the card (needs a full run: 8 GiB of memory)';
   it.skipIf(!IS_FULL)(title, { timeout: 120_000 }, async () => {
     const stack = await fixture.open({ node: { cards: 1, dmaThreads: 1 } });
     const byteLength = 2 ** 32 + 4096;

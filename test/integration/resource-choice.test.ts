@@ -50,7 +50,7 @@ describe('UCX_NET_DEVICES', () => {
   );
 
   it.skipIf(other === undefined).each([['^lo'], [`lo,${other?.[0]}`]])(
-    'may name the loopback device: %s',
+    'may name the loopback device: %s (needs a network device besides lo)',
     async (list) => {
       // Without the warning that it is not available.
       const { context } = await fixture.open({ context: { config: { TLS: 'self,tcp', NET_DEVICES: list } } });

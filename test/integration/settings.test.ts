@@ -114,7 +114,7 @@ describe('unused names', () => {
 
   const { libucp, skipReason } = installedLibucp();
   it.skipIf(skipReason !== undefined)(
-    `cause warnings over libucp too, except for those that it reads (${skipReason})`,
+    `cause warnings over libucp too, except for those that it reads (${skipReason}) (needs libucp)`,
     async () => {
       const theirs = {
         UCX_IB_NUM_PATHS: '1',
@@ -132,7 +132,7 @@ describe('unused names', () => {
   );
 
   it.skipIf(skipReason !== undefined)(
-    `accept libucp's own values, and report those that it does not support (${skipReason})`,
+    `accept libucp's own values, and report those that it does not support (${skipReason}) (needs libucp)`,
     async () => {
       expect(await warningsOf({ UCX_RNDV_SCHEME: 'rkey_ptr', UCX_ZCOPY_THRESH: '4k' }, 'libucx')).toEqual([]);
       // Values by reach exist in later versions: the error names libucp.

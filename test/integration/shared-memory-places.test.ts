@@ -36,7 +36,7 @@ function run(mount: string, tls: string, between = ''): { result: Record<string,
   return { result: JSON.parse(stdout), warnings: stderr.split('\n').filter((line) => line !== '') };
 }
 
-describe.skipIf(skip !== undefined)('a /dev/shm without room', { timeout: 30_000 }, () => {
+describe.skipIf(skip !== undefined)('a /dev/shm without room (needs root and unshare)', { timeout: 30_000 }, () => {
   it.each([
     ['full', FULL, 'ENOSPC'],
     ['read-only', READ_ONLY, 'EROFS'],

@@ -20,7 +20,7 @@ function top(doing: string, term: string, args: readonly string[]): string {
   return stdout + stderr;
 }
 
-describe.skipIf(reason !== undefined)('top on a terminal', { timeout: 60_000 }, () => {
+describe.skipIf(reason !== undefined)('top on a terminal (needs python3)', { timeout: 60_000 }, () => {
   it('gives it back while the job is stopped', () => {
     expect(top('stop', 'xterm', ['--interval', '60m']).split('\n')).toEqual([
       'raw mode True',

@@ -59,12 +59,15 @@ async function runBetween(hosts: TwoHosts, devices: readonly string[]): Promise<
 
 // At the same time: most of them wait for time-outs.
 describe('HBM on one host and HBM on another', { timeout: 120_000, concurrent: true }, () => {
-  it.skipIf(withoutHosts !== undefined)('exchange bytes by every operation, until the cable is pulled', async () => {
-    await runBetween(TwoHosts.joined(), ['gxeth0', 'gxeth1']);
-  });
+  it.skipIf(withoutHosts !== undefined)(
+    'exchange bytes by every operation, until the cable is pulled (needs root and iproute2)',
+    async () => {
+      await runBetween(TwoHosts.joined(), ['gxeth0', 'gxeth1']);
+    },
+  );
 
   it.skipIf(withoutHosts !== undefined)(
-    'receive a KV cache layer by layer: examples/kv-cache-transfer.ts',
+    'receive a KV cache layer by layer: examples/kv-cache-transfer.ts (needs root and iproute2)',
     async () => {
       const hosts = TwoHosts.joined();
       const start = (host: 0 | 1, args: readonly string[]): ChildProcess => {
@@ -88,15 +91,21 @@ describe('HBM on one host and HBM on another', { timeout: 120_000, concurrent: t
     },
   );
 
-  it.skipIf(withoutNetem !== undefined)('do so over a network that delays and loses packets (netem)', async () => {
-    const hosts = TwoHosts.joined();
-    hosts.impair(['delay', '2ms', '1ms', 'loss', '0.5%', 'rate', '400mbit']);
-    await runBetween(hosts, ['gxeth0', 'gxeth1']);
-  });
+  it.skipIf(withoutNetem !== undefined)(
+    'do so over a network that delays and loses packets (netem) (needs root, iproute2 and netem)',
+    async () => {
+      const hosts = TwoHosts.joined();
+      hosts.impair(['delay', '2ms', '1ms', 'loss', '0.5%', 'rate', '400mbit']);
+      await runBetween(hosts, ['gxeth0', 'gxeth1']);
+    },
+  );
 
-  it.skipIf(withoutWire !== undefined)('do so over a wire that delays and loses packets', async () => {
-    await runBetween(await TwoHosts.wired({ delayMs: 2, loss: 0.005, megabitPerSecond: 400, seed: 5 }), ['gxtun0']);
-  });
+  it.skipIf(withoutWire !== undefined)(
+    'do so over a wire that delays and loses packets (needs root, iproute2 and /dev/net/tun)',
+    async () => {
+      await runBetween(await TwoHosts.wired({ delayMs: 2, loss: 0.005, megabitPerSecond: 400, seed: 5 }), ['gxtun0']);
+    },
+  );
 });
 
 describe('a process of examples/kv-cache-transfer.ts whose peer leaves', { timeout: 60_000 }, () => {

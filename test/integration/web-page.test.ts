@@ -8,14 +8,13 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { readPageFiles } from '../../src/tools/web/page-files.ts';
 import { WebServer } from '../../src/tools/web/web-server.ts';
 import { systemClock } from '../../src/ucs/sys/clock.ts';
-import { BROWSERS, findBrowser } from '../fixtures/browser.ts';
+import { findBrowser } from '../fixtures/browser.ts';
 import { ROOT } from '../fixtures/built.ts';
 import { MAIN, useCommandLine } from '../fixtures/command-line.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 import { webModelAt } from '../fixtures/web-models.ts';
 
 const executablePath = findBrowser();
-const SKIP = `the page of gaudi-ucx web not looked at: no ${BROWSERS.join(', ')} on this machine`;
 const TIME = Date.UTC(2026, 10, 23, 12);
 const MOMENTS = 60;
 /** Parts of the pixels that may differ: fonts of machines do. */
@@ -43,7 +42,7 @@ async function openPage(url: string, options: BrowserContextOptions = {}, isTime
   return page;
 }
 
-describe.skipIf(executablePath === undefined)(`the page (${executablePath ?? SKIP})`, { timeout: 120_000 }, () => {
+describe.skipIf(executablePath === undefined)('the page (needs chromium)', { timeout: 120_000 }, () => {
   beforeAll(async () => {
     browser = await chromium.launch({ executablePath: executablePath!, args: ['--no-sandbox'] });
   });

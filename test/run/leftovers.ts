@@ -11,14 +11,14 @@ import { join } from 'node:path';
 const MARK = 'TMPDIR';
 /** Time for processes that have been killed, or that end with their parent. */
 const ENDING_MS = 5000;
-/** Set during a run: a run inside a test, and the second project, use the folder that there is. */
+/** Set during a run: a run inside a test uses the folder that there is. */
 const RUN = 'GAUDI_UCX_TEST_RUN';
 const SHARED_MEMORY = '/dev/shm';
 /** Files in /dev/shm: the process that created them is the third part. */
 const SEGMENT = /^gaudi_ucx\.\d+\.(\d+)\./;
 
-/** Folders of processes, which are removed with that of the run. */
-const OF_PROCESS = /^process-\d+$/;
+/** Folders of processes and of vitest, which are removed with that of the run. */
+const EXPECTED = /^process-\d+$|^[\w-]{21}$/;
 
 /** A folder for files that are needed as long as this process of tests runs. */
 export function processFolder(): string {
@@ -50,13 +50,10 @@ export function mountsBelow(folder: string): readonly string[] {
   return lines.map((line) => line.split(' ')[4] ?? '').filter((point) => point.startsWith(folder));
 }
 
-/** Files in shared memory whose process has ended. */
-function abandonedSegments(): readonly string[] {
-  const running = new Set(readdirSync('/proc'));
-  return readdirSync(SHARED_MEMORY).filter((name) => {
-    const [, pid] = SEGMENT.exec(name) ?? [];
-    return pid !== undefined && !running.has(pid);
-  });
+/** Files in shared memory that these processes have created. */
+export function segmentsOf(pids: Iterable<number>): readonly string[] {
+  const creators = new Set([...pids].map(String));
+  return readdirSync(SHARED_MEMORY).filter((name) => creators.has(SEGMENT.exec(name)?.[1] ?? ''));
 }
 
 /** Waits without the event loop, which an interrupted process does not return to. */
@@ -76,7 +73,8 @@ function remaining(folder: string, ms: number): ReadonlyMap<number, string> {
 
 /** Ends what a run has left, and removes its files. */
 function cleanUp(folder: string): void {
-  for (const pid of processesOf(folder).keys()) {
+  const pids = [...processesOf(folder).keys()];
+  for (const pid of pids) {
     try {
       process.kill(pid, 'SIGKILL');
     } catch {
@@ -84,7 +82,7 @@ function cleanUp(folder: string): void {
     }
   }
   remaining(folder, ENDING_MS);
-  for (const name of abandonedSegments()) rmSync(join(SHARED_MEMORY, name), { force: true });
+  for (const name of segmentsOf(pids)) rmSync(join(SHARED_MEMORY, name), { force: true });
   rmSync(folder, { recursive: true, force: true });
 }
 
@@ -94,8 +92,8 @@ let folder = '';
 
 const onSignal = (): void => cleanUp(folder);
 
-/** Begins a run; each project of vitest calls it. */
-export function setup(): void {
+/** Begins a run: makes its folder. The configuration of vitest calls it, before vitest makes a temporary folder of its own. */
+export function beginRun(): void {
   if (process.env[RUN] !== undefined) return;
   folder = mkdtempSync(join(tmpdir(), 'gux-'));
   // As /tmp is: tests run as other users too.
@@ -105,7 +103,7 @@ export function setup(): void {
   for (const signal of SIGNALS) process.prependOnceListener(signal, onSignal);
 }
 
-/** Ends it. @throws if something is left */
+/** Ends the run; vitest calls it for each project. @throws if something is left */
 export function teardown(): void {
   if (folder === '') return;
   for (const signal of SIGNALS) process.off(signal, onSignal);
@@ -115,7 +113,7 @@ export function teardown(): void {
     ...others.map(([pid, command]) => `process ${pid}: ${command}`),
     ...mountsBelow(folder).map((point) => `mount ${point}`),
     ...readdirSync(folder)
-      .filter((name) => !OF_PROCESS.test(name))
+      .filter((name) => !EXPECTED.test(name))
       .map((name) => `file ${join(folder, name)}`),
   ];
   cleanUp(folder);

@@ -65,7 +65,7 @@ const reason = skipReason();
 if (reason !== undefined) console.info(`the interface of libucp not compiled: ${reason}`);
 
 describe('the interface of libucp', () => {
-  it.skipIf(reason !== undefined)('is that of the installed header', () => {
+  it.skipIf(reason !== undefined)('is that of the installed header (needs cc and libucx-dev)', () => {
     const version = compiled(['UCP_API_MAJOR', 'UCP_API_MINOR', 'sizeof(ucs_status_t)']);
     const minor = version['UCP_API_MINOR'] ?? 0;
     expect(version).toEqual({ UCP_API_MAJOR: abi.UCP_API_MAJOR, UCP_API_MINOR: minor, 'sizeof(ucs_status_t)': 1 });
@@ -75,7 +75,7 @@ describe('the interface of libucp', () => {
     expect(ours).toEqual(compiled(Object.keys(ours)));
   });
 
-  it.skipIf(reason !== undefined)('has room for the structs of the installed header', () => {
+  it.skipIf(reason !== undefined)('has room for the structs of the installed header (needs cc and libucx-dev)', () => {
     const minor = compiled(['UCP_API_MINOR'])['UCP_API_MINOR'] ?? 0;
     const known = structs.filter(({ cName }) => minor >= since(cName));
     const sizes = compiled(known.map(({ cName }) => `sizeof(${cName})`));

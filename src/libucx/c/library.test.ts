@@ -57,14 +57,14 @@ describe('a library that cannot be libucp', () => {
     refuses('libm.so.6', UNUSABLE, /^the UCX library libm\.so\.6 is another library: it has no ucp_get_version$/);
   });
 
-  it.skipIf(compilerReason !== undefined)('is too old, or of another major version', () => {
+  it.skipIf(compilerReason !== undefined)('is too old, or of another major version (needs cc)', () => {
     const old = compileFakeLibucp(folder, 'old.so', { version: [1, 12, 1] });
     refuses(old, VERSION, /is UCX 1\.12\.1; it must be 1\.13 or newer, and 1\.x/);
     const next = compileFakeLibucp(folder, 'next.so', { version: [2, 0, 0], without: Object.keys(FUNCTIONS) });
     refuses(next, VERSION, /is UCX 2\.0\.0; it must be 1\.13 or newer, and 1\.x/);
   });
 
-  it.skipIf(compilerReason !== undefined)('lacks functions, which are reported by name', () => {
+  it.skipIf(compilerReason !== undefined)('lacks functions, which are reported by name (needs cc)', () => {
     const path = compileFakeLibucp(folder, 'lacking.so', {
       version: [1, 17, 0],
       without: ['ucp_put_nbx', 'ucp_stream_recv_data_nb'],
@@ -74,7 +74,7 @@ describe('a library that cannot be libucp', () => {
 });
 
 describe('a library that is libucp', () => {
-  it.skipIf(compilerReason !== undefined)('reports its version and its memory types', () => {
+  it.skipIf(compilerReason !== undefined)('reports its version and its memory types (needs cc)', () => {
     const path = compileFakeLibucp(folder, 'new.so', {
       version: [1, 22, 3],
       memoryTypes: ['host', 'cuda', 'gaudi'],
@@ -91,7 +91,7 @@ describe('a library that is libucp', () => {
     expect(fake.functions.ucp_worker_progress(0)).toBe(0);
   });
 
-  it.skipIf(libucp === undefined)('is the installed one', () => {
+  it.skipIf(libucp === undefined)('is the installed one (needs libucp)', () => {
     expect(libucp!.version).toBe(libucp!.functions.ucp_get_version_string());
     expect(libucp!.memoryTypes.slice(0, 3)).toEqual(['host', 'cuda', 'cuda-managed']);
     expect(libucp!.memoryTypes).not.toContain('unknown');
@@ -118,7 +118,7 @@ describe('the functions of libucp', () => {
     return Number(block.view.getBigUint64(offset, true));
   }
 
-  it.skipIf(libucp === undefined)('send a message to the same worker, with all bits of its tag', () => {
+  it.skipIf(libucp === undefined)('send a message to the same worker, with all bits of its tag (needs libucp)', () => {
     const { functions } = libucp!;
     const out = struct(8);
     const done = (status: number) => expect(functions.ucs_status_string(status)).toBe('Success');
@@ -216,7 +216,7 @@ describe('loading libucp', () => {
   }
 
   it.skipIf(libucp === undefined)(
-    'leaves signals, output, environment and the code of libc as they were',
+    'leaves signals, output, environment and the code of libc as they were (needs libucp)',
     { timeout: 60_000 },
     () => {
       // This variable belongs to this package; libucp does not know it.
@@ -231,7 +231,7 @@ describe('loading libucp', () => {
     },
   );
 
-  it.skipIf(libucp === undefined)('honours variables set by the user', { timeout: 60_000 }, () => {
+  it.skipIf(libucp === undefined)('honours variables set by the user (needs libucp)', { timeout: 60_000 }, () => {
     const { before, after, environment } = answerOf({ UCX_HANDLE_ERRORS: 'bt' });
     expect(environment).toMatchObject({ UCX_HANDLE_ERRORS: 'bt', UCX_DEBUG_SIGNO: null });
     const changed = after.flatMap((handler, index) => (handler === before[index] ? [] : [index + 1]));

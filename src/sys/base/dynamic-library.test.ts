@@ -62,7 +62,7 @@ describe('DynamicLibrary', () => {
     );
   });
 
-  it.skipIf(reason !== undefined)('reports the name of a missing dependency', () => {
+  it.skipIf(reason !== undefined)('reports the name of a missing dependency (needs cc)', () => {
     const needed = folder.library('libneeded.so', 'int needed(void) { return 1; }');
     const needing = folder.library('libneeding.so', 'int needed(void); int f(void) { return needed(); }', [needed]);
     rmSync(needed);
@@ -74,13 +74,13 @@ describe('DynamicLibrary', () => {
     );
   });
 
-  it.skipIf(reason !== undefined)('reads data', () => {
+  it.skipIf(reason !== undefined)('reads data (needs cc)', () => {
     const path = folder.library('libdata.so', 'const char *words[] = {"one", "two"}; const char text[] = "three";');
     const library = new DynamicLibrary([path]);
     expect(textAt(library.symbolAddress('text'))).toBe('three');
   });
 
-  it.skipIf(reason !== undefined)('stays loaded when the thread that opened it has ended', async () => {
+  it.skipIf(reason !== undefined)('stays loaded when the thread that opened it has ended (needs cc)', async () => {
     // The library would count from 0 again if it had been unloaded.
     const path = folder.library('libcounter.so', 'static int n; int count(void) { return ++n; }');
     const module = builtSpecifier(new URL('./dynamic-library.ts', import.meta.url));

@@ -67,7 +67,7 @@ describe('NativeCallback', () => {
     ]);
   });
 
-  it.skipIf(reason !== undefined)('passes six parameters, and the fallback', async () => {
+  it.skipIf(reason !== undefined)('passes six parameters, and the fallback (needs cc)', async () => {
     const path = folder.library(
       'libsix.so',
       `long six(long (*f)(long, long, long, long, long, long)) { return f(1, -2, 3, 4, 5, 1L << 60); }

@@ -140,7 +140,7 @@ describe('readConfigFiles', () => {
   });
 
   it.skipIf(process.geteuid?.() !== 0)(
-    'skips a folder that this user must not search, and reports a file there that it must not read',
+    'skips a folder that this user must not search, and reports a file there that it must not read (needs root)',
     () => {
       const path = join(folder, 'ucx.conf');
       writeFileSync(path, 'UCX_A=1', { mode: 0o600 });

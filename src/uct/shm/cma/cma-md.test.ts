@@ -31,7 +31,7 @@ describe('access to a process', () => {
   });
 
   // Its keys are in shared memory that this user does not trust.
-  it.skipIf(process.geteuid?.() !== 0)('of another user is refused to the superuser as well', async () => {
+  it.skipIf(process.geteuid?.() !== 0)('of another user is refused to the superuser as well (needs root)', async () => {
     const child = spawn('cat', { uid: 65_534, stdio: ['pipe', 'ignore', 'ignore'] });
     const pid = child.pid!;
     const iface = md.openIface(md.resources[0]!);
