@@ -154,7 +154,7 @@ async function expectReleased(observer: { status(): NodeStatus }, before: unknow
   expect([...files, ...(sharedMemory?.filesOfTheLiving() ?? [])]).toEqual([]);
 }
 
-describe(`${PROCESSES} processes (seed ${SEED})`, () => {
+describe(`${PROCESSES} processes (GAUDI_UCX_CHAOS_SEED=${SEED})`, () => {
   const seconds = SECONDS / Object.keys(KINDS).length;
   it.each(Object.keys(KINDS))(
     `over %s, killed, stopped and short of descriptors and shared memory for ${seconds} s, leave a node that has leaked nothing and works`,
