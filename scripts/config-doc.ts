@@ -7,11 +7,19 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CONFIG_TABLES } from '../src/assembly/program/config-tables.ts';
+import { type FieldUse, fieldUseOf } from '../src/libucx/c/field-use.ts';
 import { type AnyConfigTable, type ConfigEntry, loadConfig } from '../src/ucs/config/config.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 export const CONFIG_PAGE: string = join(ROOT, 'docs/CONFIG.md');
 const BEGIN = '<!-- variables: begin, made by scripts/config-doc.ts -->';
+/** The column of the engine libucx. */
+const USES: Readonly<Record<FieldUse, string>> = {
+  read: 'yes',
+  passed: 'passed to libucp',
+  none: 'no effect',
+  refused: 'refused',
+};
 const END = '<!-- variables: end -->';
 
 /** The page with new tables. */
@@ -25,13 +33,13 @@ export function configPage(): string {
 
 function tableText(table: AnyConfigTable): string {
   const rows = loadConfig([table]).entries.map(rowOf);
-  return `| Variable | Default | Meaning |\n| --- | --- | --- |\n${rows.join('\n')}\n`;
+  return `| Variable | Default | Meaning | Engine libucx |\n| --- | --- | --- | --- |\n${rows.join('\n')}\n`;
 }
 
 function rowOf({ name, field, inherits }: ConfigEntry): string {
   const value = field.default === '' ? '(empty)' : `\`${field.default}\``;
   const meaning = field.doc.replaceAll('|', '\\|').replaceAll('<', '\\<');
-  return `| \`${name}\` | ${value} | ${meaning}${note('Deprecated', field.deprecatedAliases)}${note('Inherits', inherits)} |`;
+  return `| \`${name}\` | ${value} | ${meaning}${note('Deprecated', field.deprecatedAliases)}${note('Inherits', inherits)} | ${USES[fieldUseOf(name.replace('UCX_', ''))!]} |`;
 }
 
 function note(title: string, names: readonly string[] = []): string {

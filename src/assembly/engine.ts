@@ -2,6 +2,7 @@
 
 import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
 import { type Libucp, openLibucp } from '../libucx/c/library.ts';
+import { refuseUnkept, unkeptSettings } from '../libucx/c/ucp-configuration.ts';
 import type { Engine } from '../ucp/api/engine.ts';
 import { invalidParam, isUcxError } from '../ucs/type/error.ts';
 import { ENGINE_CHOICES, ENGINE_CONFIG_TABLE, type EngineChoice } from './program/config.ts';
@@ -16,9 +17,10 @@ export interface ChosenEngine {
 }
 
 /**
- * Selects the engine.
+ * Selects the engine. `auto` takes libucx where it is installed, unless a setting was given that only the native engine honours.
  * @param option choice of the program; undefined to use UCX_ENGINE
- * @throws UcxError ERR_INVALID_PARAM; ERR_LIBUCX_NOT_FOUND, ERR_LIBUCX_UNUSABLE, ERR_LIBUCX_VERSION if libucx is requested by name
+ * @throws UcxError ERR_INVALID_PARAM; ERR_LIBUCX_NOT_FOUND, ERR_LIBUCX_UNUSABLE, ERR_LIBUCX_VERSION if libucx is requested by name;
+ *   ERR_UNSUPPORTED if it is and a security setting was given that it cannot keep
  */
 export function chooseEngine({ config }: Program, option: EngineChoice | undefined): ChosenEngine {
   if (option !== undefined && !ENGINE_CHOICES.includes(option)) {
@@ -27,8 +29,13 @@ export function chooseEngine({ config }: Program, option: EngineChoice | undefin
   const choice = option ?? config.get(ENGINE_CONFIG_TABLE).ENGINE;
   const by = option === undefined ? `UCX_ENGINE=${choice}` : `engine: '${choice}'`;
   if (choice === 'native') return native(by);
+  const unkept = unkeptSettings(config);
+  if (choice === 'auto' && unkept.length > 0) {
+    return native(`${by}, and the engine libucx does not honour ${unkept.join(', ')}`);
+  }
   try {
     const libucp = openLibucp(config.get(LIBUCX_CONFIG_TABLE));
+    refuseUnkept(config);
     const reason = choice === 'auto' ? `${by}, and ${libucp.path} is UCX ${libucp.version}` : by;
     return { engine: { name: 'libucx', version: libucp.version, reason }, libucp };
   } catch (error) {

@@ -9,6 +9,7 @@ import { GLOBAL_CONFIG_TABLE } from '../../ucs/debug/global-config.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import { statusError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { fieldUseOf } from './field-use.ts';
 import { OutValue } from './fields.ts';
 import type { LibucpFunctions } from './functions.ts';
 import type { Libucp } from './library.ts';
@@ -19,46 +20,6 @@ const OWN_TRANSPORT = /^\\?gaudi(_copy|_cpy|_ipc|_?\*)?$/;
 const OWN_DEVICE = /^gaudi/;
 /** Variables for which libucp requires a value per memory type, such as `host:512k`; this library also accepts a single one for host memory. */
 const BY_MEMORY_TYPE: readonly string[] = ['RNDV_FRAG_SIZE', 'RNDV_FRAG_ALLOC_COUNT'];
-
-/** Fields of this library that libucp has too, with the same meaning. Others are not passed to it. */
-const SHARED: ReadonlySet<string> = new Set([
-  'TLS',
-  'NET_DEVICES',
-  'SHM_DEVICES',
-  'ACC_DEVICES',
-  'SELF_DEVICES',
-  'WARN_INVALID_CONFIG',
-  'RNDV_THRESH',
-  'RNDV_SCHEME',
-  'BCOPY_THRESH',
-  'ZCOPY_THRESH',
-  'RNDV_FRAG_SIZE',
-  'RNDV_FRAG_ALLOC_COUNT',
-  'MAX_RNDV_RAILS',
-  'MAX_RMA_RAILS',
-  'MIN_RMA_CHUNK_SIZE',
-  'SINGLE_NET_DEVICE',
-  'MULTI_LANE_MAX_RATIO',
-  'KEEPALIVE_INTERVAL',
-  'PROTO_INFO',
-  'POSIX_FIFO_SIZE',
-  'POSIX_FIFO_ELEM_SIZE',
-  'POSIX_SEG_SIZE',
-  'POSIX_BW',
-  'POSIX_DIR',
-  'TCP_AF_PRIO',
-  'TCP_EP_BIND_SRC_ADDR',
-  'TCP_TX_SEG_SIZE',
-  'TCP_RX_SEG_SIZE',
-  'TCP_MAX_POLL',
-  'TCP_NODELAY',
-  'TCP_SNDBUF',
-  'TCP_RCVBUF',
-  'TCP_PORT_RANGE',
-  'TCP_KEEPIDLE',
-  'TCP_KEEPINTVL',
-  'TCP_KEEPCNT',
-]);
 
 /** Variables that libucs reads once from the C environment, while it is loaded: they cannot be changed later. */
 const READ_AT_LOAD =
@@ -138,20 +99,65 @@ export class UcpConfiguration {
 }
 
 /**
- * Warns about variables that neither this library nor libucp reads, unless UCX_WARN_UNUSED_ENV_VARS disables it. libucp has loaded its transports once there is
- * a context.
+ * Refuses settings that must not be ignored.
+ * @throws UcxError ERR_UNSUPPORTED with the variable
+ */
+export function refuseUnkept(config: Config): void {
+  const entry = config.entries.find(({ name, text, field }) => {
+    return fieldUseOf(ownName(name)) === 'refused' && text !== field.default;
+  });
+  if (entry === undefined) return;
+  const { name, text, source } = entry;
+  throw new UcxError({
+    code: 'ERR_UNSUPPORTED',
+    status: Status.UNSUPPORTED,
+    message: `the engine libucx cannot keep ${name}=${text} (${source}): use the engine native, or unset ${name}`,
+    details: { name, value: text, source },
+  });
+}
+
+/** Settings of a program that this engine does not honour, as `NAME=value`. */
+export function unkeptSettings(config: Config): readonly string[] {
+  return config.entries
+    .filter(({ name, source, text, field }) => {
+      const use = fieldUseOf(ownName(name));
+      return (use === 'none' && source !== 'default') || (use === 'refused' && text !== field.default);
+    })
+    .map(({ name, text }) => `${name}=${text}`);
+}
+
+/**
+ * Warns about settings without effect: variables that neither this library nor libucp reads, and fields that only the native engine reads. Unless
+ * UCX_WARN_UNUSED_ENV_VARS disables it. libucp has loaded its transports once there is a context.
  */
 export function warnOfUnused({ variables, version }: Libucp, config: Config, log: Log): void {
-  const shared = config.entries.filter(({ source, name }) => source !== 'default' && SHARED.has(ownName(name)));
-  if (config.unused.length + shared.length === 0 || !config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
+  if (!config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
+  for (const setting of unkeptSettings(config)) log.warn(`${setting} has no effect over the engine libucx`);
+  const passed = config.entries.filter(
+    ({ source, name }) => source !== 'default' && fieldUseOf(ownName(name)) === 'passed',
+  );
+  if (config.unused.length + passed.length === 0) return;
   const theirs = variables();
-  for (const { name } of shared) {
-    if (theirs?.has(name) === false) log.warn(`UCX ${version} has no ${name}: it has no effect over libucp`);
+  for (const { name } of passed) {
+    if (theirs !== undefined && !readsVariable(theirs, name)) {
+      log.warn(`UCX ${version} has no ${name}: it has no effect over libucp`);
+    }
   }
   for (const { variable, warningBeside } of config.unused) {
     const name = ucpName(variable);
     if (name === undefined || (theirs !== undefined && !theirs.has(name))) log.warn(warningBeside(theirs ?? []));
   }
+}
+
+/** Prefixes of tables of libucp whose fields several transports inherit. */
+const INHERITED = /^UCX_(IB|RC)_/;
+
+/** Whether libucp reads a variable, also by a transport that inherits it: UCX_RC_TIMEOUT sets UCX_RC_VERBS_TIMEOUT. */
+export function readsVariable(theirs: ReadonlySet<string>, name: string): boolean {
+  if (theirs.has(name)) return true;
+  if (!INHERITED.test(name)) return false;
+  const field = name.replace(INHERITED, '_');
+  return [...theirs].some((variable) => variable.startsWith('UCX_RC_') && variable.endsWith(field));
 }
 
 /** The name of a variable as a field of this library. */
@@ -173,7 +179,7 @@ function settingsOf(config: Config): Map<string, string> {
   }
   for (const { name, text, source } of config.entries) {
     const own = ownName(name);
-    if (source !== 'default' && SHARED.has(own)) settings.set(name, readable(own, text));
+    if (source !== 'default' && fieldUseOf(own) === 'passed') settings.set(name, readable(own, text));
   }
   return settings;
 }
