@@ -3,9 +3,11 @@
  * An interrupted run is cleaned up at once.
  */
 
+import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { SCAVENGE } from '../fixtures/own-shared-memory.ts';
 
 /** Variable by which the processes of a run are found, however they were started. */
 const MARK = 'TMPDIR';
@@ -73,8 +75,7 @@ function remaining(folder: string, ms: number): ReadonlyMap<number, string> {
 
 /** Ends what a run has left, and removes its files. */
 function cleanUp(folder: string): void {
-  const pids = [...processesOf(folder).keys()];
-  for (const pid of pids) {
+  for (const pid of processesOf(folder).keys()) {
     try {
       process.kill(pid, 'SIGKILL');
     } catch {
@@ -82,7 +83,8 @@ function cleanUp(folder: string): void {
     }
   }
   remaining(folder, ENDING_MS);
-  for (const name of segmentsOf(pids)) rmSync(join(SHARED_MEMORY, name), { force: true });
+  // As every program of this package does when it starts.
+  spawnSync(process.execPath, ['--input-type=module', '--eval', SCAVENGE], { stdio: 'inherit' });
   rmSync(folder, { recursive: true, force: true });
 }
 
