@@ -1,6 +1,7 @@
 /** The page of `gaudi-ucx web` in a real browser: what it draws, faults by click and by key, the token, light and dark, wide and narrow. */
 
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
@@ -9,9 +10,10 @@ import { readPageFiles } from '../../src/tools/web/page-files.ts';
 import { WebServer } from '../../src/tools/web/web-server.ts';
 import { systemClock } from '../../src/ucs/sys/clock.ts';
 import { findBrowser } from '../fixtures/browser.ts';
-import { ROOT } from '../fixtures/built.ts';
+import { built, ROOT } from '../fixtures/built.ts';
 import { MAIN, useCommandLine } from '../fixtures/command-line.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
+import { cellsOf, ELEMENTS, unlikeElements } from '../fixtures/page-checks.ts';
 import { webModelAt } from '../fixtures/web-models.ts';
 
 const executablePath = findBrowser();
@@ -90,7 +92,53 @@ describe.skipIf(executablePath === undefined)('the page (needs chromium)', { tim
       });
       const path = join(ROOT, `docs/images/web-${colorScheme}.png`);
       if (process.env['UPDATE_GOLDEN'] === '1' || !existsSync(path)) writeFileSync(path, picture);
-      expect(await differentShare(page, readFileSync(path), picture)).toBeLessThan(DIFFERENT_MAX);
+      const golden = readFileSync(path);
+      expect(await differentShare(page, golden, picture)).toBeLessThan(DIFFERENT_MAX);
+      expect(await unlikeElements(page, golden)).toEqual([]);
+      // Whatever is hidden is missed.
+      for (const selector of ELEMENTS) {
+        const setOpacity = (value: string): Promise<unknown> =>
+          page.evaluate(`document.querySelector('${selector}').style.opacity = '${value}'`);
+        await setOpacity('0');
+        expect((await unlikeElements(page, golden)).join('\n')).toContain(selector);
+        await setOpacity('');
+      }
+      await page.context().close();
+    });
+
+    it('shows every figure of the model, card by card, link by link, process by process', async () => {
+      const page = await openAt({}, 1);
+      for (const moment of [2, 9]) {
+        const model = webModelAt(moment);
+        await showNext(page, model);
+        const { cards, links } = model.top;
+        const gigabytes = (bytes: number | undefined): string => ((bytes ?? Number.NaN) / 1e9).toFixed(2);
+        const gibibytes = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
+        const shown = await cellsOf(page, '#card-table');
+        expect(shown.map((row) => [row[0], row[1], row[2], row[3], row[4], row[5], row[10], row[11], row[12]])).toEqual(
+          cards.map(
+            ({ minor, busId, status, pid, hbmUsedBytes, hbmBytes, busyPercent, hostToDevice, deviceToHost }) => [
+              `${minor}`,
+              busId,
+              status,
+              `${pid}`,
+              gibibytes(hbmUsedBytes),
+              gibibytes(hbmBytes),
+              `${busyPercent} %`,
+              gigabytes(hostToDevice),
+              gigabytes(deviceToHost),
+            ],
+          ),
+        );
+        const matrix = await cellsOf(page, '#link-table');
+        for (const { from, to, up, bytesPerSecond } of links) {
+          expect(matrix[from]![to + 1], `${from} to ${to}`).toBe(up === 0 ? 'down' : gigabytes(bytesPerSecond));
+        }
+        const programs = await cellsOf(page, '#process-table');
+        expect(programs.map((row) => row.slice(0, 4))).toEqual(
+          model.processes.map(({ pid, workers, endpoints, pending }) => [pid, workers, endpoints, pending].map(String)),
+        );
+      }
       await page.context().close();
     });
 
@@ -174,6 +222,32 @@ describe.skipIf(executablePath === undefined)('the page (needs chromium)', { tim
       const links = top.links.filter((link: { from: number; to: number }) => link.from < link.to);
       expect(await page.locator('.link[visibility=visible]').count()).toBe(links.length);
       expect(await page.locator('#connection').textContent()).toBe('live');
+      await page.context().close();
+    });
+
+    it('draws the traffic of a program, as top reports it', async () => {
+      const page = await openPage(url);
+      await page.waitForSelector('body[data-shown]');
+      const program = spawn(process.execPath, [built(join(ROOT, 'test/fixtures/card-traffic-program.ts'))], {
+        env: { ...process.env, ...env },
+        stdio: ['pipe', 'pipe', 'inherit'],
+      });
+      const ended = once(program, 'close');
+      await once(program.stdout, 'data');
+      const top = JSON.parse(cli.output(['top', '--once', '--json', '--interval', '500ms'], env));
+      const { hostToDevice, deviceToHost, hbmUsedBytes, pid } = top.cards[1];
+      expect(pid).toBe(program.pid);
+      expect(Math.min(hostToDevice, deviceToHost)).toBeGreaterThan(0);
+      const isMoving = ([, , , owner, , , , , , , busy, to, from]: readonly string[]): boolean =>
+        owner === `${program.pid}` && Number.parseInt(busy!, 10) > 0 && Number(to) > 0 && Number(from) > 0;
+      await expect.poll(async () => isMoving((await cellsOf(page, '#card-table'))[1]!)).toBe(true);
+      const rows = await cellsOf(page, '#card-table');
+      expect(rows[1]![4]).toBe(`${(hbmUsedBytes / 2 ** 20).toFixed(1)} MiB`);
+      // Only that card moves.
+      for (const index of [0, 2, 3]) expect(rows[index]!.slice(10, 13)).toEqual(['0 %', '0.00', '0.00']);
+      expect((await cellsOf(page, '#process-table')).map(([shown]) => shown)).toEqual([`${program.pid}`]);
+      program.stdin.end();
+      expect(await ended).toEqual([0, null]);
       await page.context().close();
     });
 
