@@ -14,8 +14,8 @@ interface Tool {
 
 const TOOLS: Readonly<Record<string, Tool>> = {
   node: {
-    // `engines` of package.json promises these versions, from the oldest that the tools of the build run on.
-    releases: { 20: '20.20.2', 22: '22.23.3', 24: '24.21.0' },
+    // `engines` of package.json promises these versions; the oldest of each line come first.
+    releases: { '20.19': '20.19.0', 20: '20.20.2', '22.12': '22.12.0', 22: '22.23.3', 24: '24.21.0' },
     packageOf: (release) => `node-linux-${process.arch}@${release}`,
     tests: [],
   },
