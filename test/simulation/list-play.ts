@@ -21,6 +21,8 @@ interface Notice {
   readonly written: readonly WrittenCell[];
   entry: Entry | undefined;
   hasArrived: boolean;
+  /** A later notification that has come before it: only one of a list that fails may be missing. */
+  overtakenBy: number | undefined;
 }
 
 /** The lists of one schedule. */
@@ -55,7 +57,7 @@ export class ListPlay {
       spaces.push(space);
     }
     const notifies = written.length === 0 || world.isOneOf(2);
-    const notice: Notice = { id, end, written, entry: undefined, hasArrived: false };
+    const notice: Notice = { id, end, written, entry: undefined, hasArrived: false, overtakenBy: undefined };
     if (notifies) this.#notices.set(id, notice);
     const list = written.map(({ rkey, offset, byteLength }, i) => {
       const { single, offset: localOffset } = spaces[i]!;
@@ -81,7 +83,10 @@ export class ListPlay {
 
   /** Checks that what has ended well on connections that live has arrived. */
   check(): void {
-    for (const { id, end, entry, hasArrived } of this.#notices.values()) {
+    for (const { id, end, entry, hasArrived, overtakenBy } of this.#notices.values()) {
+      if (overtakenBy !== undefined && entry?.status === Status.OK) {
+        this.#world.fail(`notification ${overtakenBy} came before ${id}`);
+      }
       const isSure = entry?.status === Status.OK && end.isReliable && end.peerPlayer.isActive;
       if (isSure && !hasArrived) this.#world.fail(`the notification of list ${id} of ${end} was lost`);
     }
@@ -95,11 +100,10 @@ export class ListPlay {
     else if (notice.hasArrived) world.fail(`notification ${id} came twice`);
     else {
       notice.hasArrived = true;
+      if (notice.overtakenBy !== undefined) world.fail(`notification ${notice.overtakenBy} came before ${id}`);
       for (const other of this.#notices.values()) {
         if (other.id >= id || other.end !== notice.end || other.hasArrived) continue;
-        if (other.entry?.status === undefined || other.entry.status === Status.OK) {
-          world.fail(`notification ${id} came before ${other.id}`);
-        }
+        other.overtakenBy ??= id;
       }
       for (const cell of notice.written) cell.expectWritten();
     }

@@ -172,6 +172,7 @@ export class SimulatedMd implements MemoryDomain, MemoryOwner {
     const own = this.#own(memory);
     if (own.isAllocated !== isAllocated) throw invalidParam('memory', 'must be given back as it was got', own.address);
     if (own.inFlight > 0 && !force) throw statusError(Status.BUSY, 'give back memory in use');
+    if (own.inFlight > 0) this.#place.network.complaints.push('memory was given back while a transport uses it');
     own.live = false;
     this.live.delete(own);
     this.#keys.revoke(own);

@@ -34,6 +34,12 @@ describe('a schedule', () => {
     [72965, 'a transport hands out what has arrived in parts'],
     [325752953, 'a short put fails on a lane that carries the answer to a get of the peer'],
     [10545017, 'a transport reads memory for a lost peer until it notices that'],
+    [2576, 'memory is unmapped while its bytes wait to be written for a get of the peer'],
+    [5956, 'a list fails at the peer, and the notification of a later list comes'],
+    [524489351, 'lists are in flight when their endpoint is closed by force, and progress is made meanwhile'],
+    [1111517011, 'the same, and registrations of its memory are left'],
+    [1565299036, 'the same, and its memory is unmapped at its end'],
+    [2006130601, 'the same, by the close of a worker'],
   ])('%i ends well: %s', (seed) => expectGood(seed));
 });
 

@@ -289,16 +289,20 @@ export class PeerConnection implements Connection {
   }
 
   /**
-   * Ends one of several requests. A request whose memory transports still use ends when they no longer use it, and is waited for until then.
+   * Ends one of several requests. A request whose memory transports still use ends when they no longer use it, and is waited for until then; it is told so
+   * once, however often its connection is given up.
    */
   #abandon(request: Request, status: Status): void {
+    if (request.isAbandoned) return;
     if (request.requestId !== 0) this.forget(request);
     const { abandon, transfer } = request;
     request.onAbandoned(status);
     // The request may have ended, and the object may belong to another operation.
     const isSame = request.abandon === abandon && request.transfer === transfer;
     const goesOn = abandon !== undefined && isSame && !request.isCompleted;
-    if (goesOn && !(request instanceof FlushRequest)) this.expect(request);
+    if (!goesOn || request instanceof FlushRequest) return;
+    request.isAbandoned = true;
+    this.expect(request);
   }
 
   /** Ends the requests that wait for the peer, in transports too, and those that have not been sent; messages to the peer are still sent, and flushes end. */

@@ -95,9 +95,12 @@ function startRma(request: RmaRequest): Status {
   const { endpoint, activity } = lane;
   activity.busy = true;
   if (bytes === undefined) {
-    return operation === Operation.PUT
-      ? endpoint.putZcopy(iov, remoteOffset, rkey, request)
-      : endpoint.getZcopy(iov, remoteOffset, rkey, request);
+    const status =
+      operation === Operation.PUT
+        ? endpoint.putZcopy(iov, remoteOffset, rkey, request)
+        : endpoint.getZcopy(iov, remoteOffset, rkey, request);
+    // Unmapped while the request waited for resources.
+    return status === Status.INVALID_PARAM && !iov[0].memory.live ? Status.INVALID_ADDR : status;
   }
   return operation === Operation.PUT
     ? endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, rkey, request)

@@ -157,6 +157,8 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
   requestId = 0;
   /** Whether only the peer can end it; a flush waits for it. */
   isRemote = false;
+  /** Whether it was abandoned while transports used its memory: it ends when they no longer do. */
+  isAbandoned = false;
   /** Its side of a rendezvous: see {@link joinRendezvous}. */
   transfer: RequestTransfer | undefined = undefined;
 
@@ -250,6 +252,7 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
     this.abandon = undefined;
     this.requestId = 0;
     this.isRemote = false;
+    this.isAbandoned = false;
     this.byteLength = 0;
     this.done = 0;
     this.protocolName = '';
