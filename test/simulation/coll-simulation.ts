@@ -127,6 +127,9 @@ class CollSimulation {
         await this.#death;
         if (player.host.isDead) return;
         await this.#renew(run);
+        const living = team?.lostRanks.filter((lost) => lost !== this.#dead) ?? [];
+        if (team?.failure !== undefined && living.length > 0)
+          world.fail(`rank ${rank}: the ranks ${living} live, and count as lost`);
       }
       await team?.close();
       run.isDone = true;

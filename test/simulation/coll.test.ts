@@ -38,10 +38,21 @@ describe('a team', () => {
 
 describe('a rank that dies', () => {
   it.each([
+    [6, 1228959110, 7, 475, 'while the team is renewed, and a late offer comes behind the end of the old team'],
+    [3, 12, 5, 7, 'while it is greeted, and the old team ends before the greeting'],
+    [4, 14, 5, 36, 'while the others leave, which a late message of the old team keeps from ending'],
+    [5, 1, 5, 14, 'before its greeting, which another rank learns first'],
+    [4, 2, 6, 577, 'at the end, when others have left the team already'],
+  ])('of %i with seed %i, %i operations, in turn %i: %s', async (size, seed, operations, deathTurn) => {
+    await expectGood({ seed, size, operations, deathTurn });
+  });
+
+  it.each([
     [2, 11],
     [3, 12],
     [5, 13],
     [4, 14],
+    [6, 15],
   ])(
     'is named by all others, of %i, at every step',
     async (size, seed) => {

@@ -17,7 +17,7 @@ const GRACE_NS = 20e6;
 function openFailing(): {
   readonly core: TeamCore;
   readonly clock: ManualClock;
-  receive(kind: Kind, text?: string): void;
+  receive(kind: Kind, text?: string, status?: Status): void;
 } {
   const clock = new ManualClock();
   const owner = { memMap: () => expect.fail('maps memory'), memUnmap: () => {} };
@@ -45,11 +45,12 @@ function openFailing(): {
   const core = new TeamCore({ ...parts, scratch: new Scratch(owner) } as unknown as TeamParts);
   core.begin(planCall(call, 'barrier', { send: undefined, recv: undefined }, {}), undefined);
   ends[0]!(Status.CONNECTION_RESET, undefined);
-  const receive = (kind: Kind, text = ''): void => {
+  const receive = (kind: Kind, text = '', told?: Status): void => {
     const rest = new TextEncoder().encode(text);
     const place = { sequence: 0, from: 1, slice: 0, round: 0 };
     const fields = { ...place, signature: NO_OPERATION, byteLength: 0, offset: 1 };
-    const header: Header = { ...fields, kind, team: 1, status: Status.CANCELED };
+    const status = told ?? (kind === Kind.FAILURE ? Status.CANCELED : Status.OK);
+    const header: Header = { ...fields, kind, team: 1, status };
     const bytes = writeHeader(new Uint8Array(HEADER_BYTES + rest.byteLength), header, rest);
     core.onMessage(header, { header: bytes, isView: true } as Message);
   };
@@ -69,6 +70,14 @@ describe('a message to a rank that cannot be sent', () => {
     expect(core.failure).toBeUndefined();
     clock.advance(GRACE_NS);
     expect(core.failure).toMatchObject({ message: expect.stringMatching(/^rank 1 has closed the team/) });
+    expect(core.lostRanks).toEqual([1]);
+  });
+
+  it('fails it for the reason for which the rank has left, which is not lost then', () => {
+    const { core, receive } = openFailing();
+    receive(Kind.LEAVE, 'rank 2 is lost', Status.CONNECTION_RESET);
+    expect(core.failure).toMatchObject({ message: expect.stringMatching(/^rank 2 is lost/) });
+    expect(core.lostRanks).toEqual([]);
   });
 
   it('fails it because the rank is lost, if it says nothing', () => {

@@ -7,6 +7,7 @@ import type { Request, RequestParams } from '../../ucp/api/operation/request.ts'
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { closedError, statusError, type UcxError } from '../../ucs/type/error.ts';
 import { Status, statusOf } from '../../ucs/type/status.ts';
+import { Departures } from './departures.ts';
 import type { Loss, Members } from './members.ts';
 import { untilConnected, untilTold } from './membership.ts';
 import { CollRequest } from './run/coll-request.ts';
@@ -83,8 +84,9 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   readonly #marks: Map<Operation, number> = new Map();
   readonly #packed: Uint8Array = new Uint8Array(AM_HEADER_BYTES_MAX);
   readonly #graces: Set<Timer> = new Set();
-  /** Ranks that have left this team; {@link Members} knows whose connection has ended. */
-  readonly #left: Map<number, Loss> = new Map();
+  readonly #departures: Departures;
+  /** Endpoints over which greetings are being sent. */
+  readonly #greetings: Set<Endpoint> = new Set();
   readonly #onLost = (member: number, loss: Loss): void => this.#memberLost(member, loss);
   #next = 0;
   #checkNs = CHECK_NS;
@@ -95,6 +97,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     this.id = parts.id;
     this.rank = parts.rank;
     this.amId = parts.amId;
+    this.#departures = new Departures(parts.members, parts.memberOf);
   }
 
   /** Receives messages from now on, until {@link leave}. @throws UcxError of TeamService.add */
@@ -117,9 +120,9 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     return this.#operations.size;
   }
 
-  /** Ranks that are lost. */
+  /** See Team.lostRanks. */
   get lostRanks(): number[] {
-    return [...this.parts.memberOf.keys()].filter((rank) => this.isLost(rank));
+    return this.#departures.lostRanks;
   }
 
   /**
@@ -130,11 +133,9 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     if (this.isClosed) throw closedError('team');
     if (this.parts.worker.closed) throw closedError('worker of the team');
     if (this.failure !== undefined) throw teamFailed(this.failure);
-    const { lostRanks } = this;
-    if (lostRanks.length > 0) {
-      // Ranks leave a team after it has lost one.
-      const gone = lostRanks.find((rank) => this.#loss(rank)?.isClosed === false);
-      const error = this.#lossError(gone ?? lostRanks[0]!);
+    const gone = this.#departures.first;
+    if (gone !== undefined) {
+      const error = this.#departures.errorOf(gone);
       this.failed(error);
       throw teamFailed(error);
     }
@@ -182,7 +183,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   }
 
   isLost(rank: number): boolean {
-    return this.#loss(rank) !== undefined;
+    return this.#departures.loss(rank) !== undefined;
   }
 
   issue(owner: IssueOwner, start: StartNbx, end: EndNbx): void {
@@ -206,7 +207,7 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
       if (this.#operations.get(operation.sequence) !== operation) return;
       const isReleased = status === Status.INVALID_ADDR && !this.isLost(rank);
       if (isReleased) this.failed(rankFailed(rank, status, 'has released the memory of its part'));
-      else this.failed(this.#lossError(rank, this.#loss(rank) ?? { status, isClosed: false }));
+      else this.failed(this.#departures.errorOf(rank, this.#departures.loss(rank) ?? { status, isClosed: false }));
     });
   }
 
@@ -234,13 +235,9 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
       discard(message);
       return;
     }
-    if (kind === Kind.GREETING || kind === Kind.CHOICE) {
-      this.parts.members.greeted(this.parts.memberOf[from]!, message.replyEndpoint, kind === Kind.CHOICE);
-      discard(message);
-      return;
-    }
-    if (kind === Kind.LEAVE) {
-      this.#onLeave(from);
+    if (kind === Kind.GREETING || kind === Kind.CHOICE || kind === Kind.LEAVE) {
+      if (kind === Kind.LEAVE) this.#onLeave(header, restOf(message.header));
+      else this.parts.members.greeted(this.parts.memberOf[from]!, message.replyEndpoint, kind === Kind.CHOICE);
       discard(message);
       return;
     }
@@ -271,18 +268,24 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     this.#disarm();
     this.keys.close();
     const untold = new Set<Endpoint>();
+    const { failure } = this;
     const header = this.#header(Kind.LEAVE, this.#next, NO_OPERATION);
+    if (failure !== undefined) Object.assign(header, reasonOf(failure, this.rank));
+    const text = failure && textOf(failure);
     for (let rank = 0; rank < size; rank++) {
       const endpoints = rank === this.rank || this.isLost(rank) ? [] : members.endpointsTo(memberOf[rank]!);
       for (const endpoint of endpoints) {
         untold.add(endpoint);
         const end: EndNbx = () => untold.delete(endpoint);
-        this.#sendOver(endpoint, header, undefined, () => this.issue(this, (params) => endpoint.flushNbx(params), end));
+        this.#sendOver(endpoint, header, text, () => this.issue(this, (params) => endpoint.flushNbx(params), end));
       }
     }
     const isGivenUp = (): boolean => this.failure !== undefined || members.missing.length > 0;
-    await untilTold(this.parts, () => untold.size === 0, isGivenUp);
+    // A member that has died may have taken the last message, and not a greeting.
+    const isTold = (): boolean => untold.size === 0 && (this.#greetings.size === 0 || !isGivenUp());
+    await untilTold(this.parts, isTold, isGivenUp);
     this.hasFailed = true;
+    if (isGivenUp()) for (const endpoint of this.#greetings) untold.add(endpoint);
     for (const endpoint of untold) members.giveUp(endpoint);
     members.unlisten(this.#onLost);
     members.leave();
@@ -299,14 +302,18 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
       (error) => this.failed(error),
     );
     const [lost] = this.lostRanks;
-    if (!hasEnded() && lost !== undefined) this.failed(this.#lossError(lost));
+    if (!hasEnded() && lost !== undefined) this.failed(this.#departures.errorOf(lost));
     if (this.failure !== undefined) throw this.failure;
   }
 
   /** Sends a greeting to a rank. */
   greet(endpoint: Endpoint, isChosen: boolean): void {
     const kind = isChosen ? Kind.CHOICE : Kind.GREETING;
-    this.#sendOver(endpoint, this.#header(kind, this.#next, NO_OPERATION));
+    this.#greetings.add(endpoint);
+    this.#sendOver(endpoint, this.#header(kind, this.#next, NO_OPERATION), undefined, () => {
+      this.#greetings.delete(endpoint);
+      this.parts.worker.promises.wake();
+    });
   }
 
   /** @returns false if the team has failed before */
@@ -373,17 +380,20 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     this.#adopt(reportedBy(from, offset, statusOf(status), new TextDecoder().decode(text)));
   }
 
-  #onLeave(rank: number): void {
-    if (this.#left.has(rank)) return;
-    const loss = { status: Status.CONNECTION_RESET, isClosed: true };
-    this.#left.set(rank, loss);
-    this.#memberLost(this.parts.memberOf[rank]!, loss);
+  #onLeave(header: Header, text: Uint8Array): void {
+    const { from, status } = header;
+    const hasFailed = status !== Status.OK;
+    const loss = this.#departures.left(from, hasFailed, this.failure);
+    if (loss === undefined) return;
+    // The rank that has found the failure may be slower to tell it.
+    if (hasFailed) this.#reported(header, text);
+    this.#memberLost(this.parts.memberOf[from]!, loss);
   }
 
   #memberLost(member: number, loss: Loss): void {
     const rank = this.parts.memberOf.indexOf(member);
     if (rank < 0) return;
-    const error = this.#lossError(rank, loss);
+    const error = this.#departures.errorOf(rank, loss);
     this.#later(() => {
       for (const operation of [...this.#operations.values()]) operation.rankLost(rank, error);
       this.parts.issuer.restart();
@@ -396,15 +406,6 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
       run();
     });
     this.#graces.add(timer);
-  }
-
-  #loss(rank: number): Loss | undefined {
-    return this.#left.get(rank) ?? this.parts.members.loss(this.parts.memberOf[rank]!);
-  }
-
-  #lossError(rank: number, loss: Loss | undefined = this.#loss(rank)): UcxError {
-    const why = loss?.isClosed === true ? 'has closed the team' : 'is lost';
-    return rankFailed(rank, loss?.status ?? Status.CONNECTION_RESET, why);
   }
 
   #cancel(operation: Operation): boolean {

@@ -71,7 +71,7 @@ export class Team implements AsyncDisposable {
     return this.#core.failure;
   }
 
-  /** Ranks whose connection has ended: the others can make a new team. */
+  /** Ranks whose connection has ended, or that closed the team before it failed: the others can make a new team. */
   get lostRanks(): readonly number[] {
     return this.#core.lostRanks;
   }

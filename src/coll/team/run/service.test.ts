@@ -24,7 +24,8 @@ it('gives a team its messages, also those that came before it, and drops those t
   const setAmHandler = (_: number, set: AmCallback | undefined): void => {
     handler = set;
   };
-  const service = TeamService.join({ closed: false, setAmHandler }, COLL_AM_ID);
+  const worker = { closed: false, setAmHandler };
+  const service = TeamService.join(worker, COLL_AM_ID);
   const arrive = (kind: Kind): void => {
     const header = writeHeader(new Uint8Array(HEADER_BYTES), { ...HEADER, kind });
     const message = { header, isView: true, enqueue: () => ({ ...message, isView: false }) };
@@ -44,5 +45,13 @@ it('gives a team its messages, also those that came before it, and drops those t
   service.remove(team);
   arrive(Kind.READY);
   expect(received).toEqual([Kind.LEAVE, Kind.READY, Kind.DATA]);
+  service.leave();
+  expect(handler).toBeUndefined();
+  // Between two teams: a late message of the first is not one of a team to come.
+  expect(TeamService.join(worker, COLL_AM_ID)).toBe(service);
+  arrive(Kind.READY);
+  service.add(team);
+  expect(received).toEqual([Kind.LEAVE, Kind.READY, Kind.DATA]);
+  service.remove(team);
   service.leave();
 });

@@ -47,7 +47,6 @@ export class TeamService {
   private constructor(worker: HandlerWorker, amId: number) {
     this.#worker = worker;
     this.#amId = amId;
-    worker.setAmHandler(amId, (message) => this.#onMessage(message));
   }
 
   /**
@@ -65,16 +64,16 @@ export class TeamService {
       service = new TeamService(worker, amId);
       services.set(amId, service);
     }
+    if (service.#users === 0) worker.setAmHandler(amId, (message) => service.#onMessage(message));
     service.#users += 1;
     return service;
   }
 
-  /** Removes a user; the last one removes the handler. */
+  /** Removes a user; the last one removes the handler. The closed teams stay known: ranks that have not learned of the end of a team still send to it. */
   leave(): void {
     this.#users -= 1;
     if (this.#users > 0) return;
     for (const { message } of this.#early.splice(0)) discard(message);
-    TeamService.#services.get(this.#worker)?.delete(this.#amId);
     if (!this.#worker.closed) this.#worker.setAmHandler(this.#amId, undefined);
   }
 

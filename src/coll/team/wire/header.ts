@@ -27,7 +27,7 @@ export const Kind = {
   GREETING: 6,
   /** The lower rank has chosen the endpoint over which this message comes. */
   CHOICE: 7,
-  /** The sender has left the team. */
+  /** The sender has left the team; if the team had failed, the reason as in FAILURE. */
   LEAVE: 8,
 } as const;
 /** One of {@link Kind}. */
@@ -70,7 +70,7 @@ export interface Header {
   status: number;
   /** Bytes of the part. */
   byteLength: number;
-  /** First byte of the memory behind the key; for FAILURE the rank that failed. */
+  /** First byte of the memory behind the key; for FAILURE and LEAVE the rank that failed. */
   offset: number;
 }
 
