@@ -1,6 +1,6 @@
 /** The messages and streams of an endpoint over libucp: sending, and the stream that it receives. It moves no memory of the peer. */
 
-import { AM_HEADER_BYTES_MAX } from '../../ucp/api/active-message.ts';
+import { checkAmHeader } from '../../ucp/api/active-message.ts';
 import { ClosableEndpoint } from '../../ucp/api/awaited/closable-endpoint.ts';
 import type { AmSendParams, Request, RequestParams, StreamRecvParams } from '../../ucp/api/operation/request.ts';
 import { type Tag, tagLow } from '../../ucp/api/operation/tag.ts';
@@ -212,9 +212,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint {
  */
 function checkMessage(id: number, header: Uint8Array | undefined, params: AmSendParams | undefined): void {
   checkProgramId(id);
-  if (header !== undefined && (!(header instanceof Uint8Array) || header.byteLength > AM_HEADER_BYTES_MAX)) {
-    throw invalidParam('header', `must be a Uint8Array of at most ${AM_HEADER_BYTES_MAX} bytes`, header);
-  }
+  if (header !== undefined) checkAmHeader(header);
   const { protocol } = params ?? {};
   if (protocol !== undefined && protocol !== 'eager' && protocol !== 'rendezvous') {
     throw invalidParam('protocol', 'must be eager or rendezvous', protocol);

@@ -4,6 +4,7 @@
  */
 
 import { crc32 } from 'node:zlib';
+import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
@@ -78,7 +79,7 @@ export function rawBytes(packed: Uint8Array, kind: EnvelopeKind): Envelope {
 }
 
 function checkBytes(packed: Uint8Array, kind: EnvelopeKind): Uint8Array {
-  if (!(packed instanceof Uint8Array)) throw malformed(kind, 'is no Uint8Array');
+  if (!isBytes(packed)) throw malformed(kind, 'is no Uint8Array');
   const { byteLength } = packed;
   if (byteLength > BYTES_MAX) throw malformed(kind, `has ${byteLength} bytes`);
   return packed;

@@ -11,6 +11,7 @@ import {
   piecesOf,
 } from '../../ucp/api/memory/local-bytes.ts';
 import { OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
+import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { isResizable } from '../../ucs/type/resizable.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
@@ -127,7 +128,7 @@ export class Buffers {
   plainAddress(local: LocalBuffer, offset: number, byteLength: number): number {
     const isRange = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
     if (!isRange) return -1;
-    if (local instanceof Uint8Array) {
+    if (isBytes(local)) {
       if (offset + byteLength > local.length || isResizable(local.buffer)) return -1;
       return local.length === 0 ? 0 : addressOf(local) + offset;
     }

@@ -6,7 +6,7 @@ import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import { AM_HEADER_BYTES_MAX, AM_IDS, checkAmId } from '../api/active-message.ts';
+import { AM_HEADER_BYTES_MAX, AM_IDS, checkAmHeader, checkAmId } from '../api/active-message.ts';
 import type { MessageHandler } from '../api/awaited/message-queue.ts';
 import { type MessageOwner, ReceivedMessage } from '../api/awaited/received-message.ts';
 import {
@@ -290,9 +290,7 @@ export class ActiveMessages {
     pieces: readonly LocalPiece[],
     params: AmSendParams | undefined,
   ): Status | Request {
-    if (!(header instanceof Uint8Array) || header.byteLength > AM_HEADER_BYTES_MAX) {
-      throw invalidParam('header', `must be a Uint8Array of at most ${AM_HEADER_BYTES_MAX} bytes`, header);
-    }
+    checkAmHeader(header);
     const wish = params?.protocol;
     if (wish !== undefined && wish !== 'eager' && wish !== 'rendezvous') {
       throw invalidParam('protocol', 'must be eager or rendezvous', wish);

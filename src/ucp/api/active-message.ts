@@ -1,5 +1,6 @@
 /** The interface of active messages: ids, headers, eager messages and rendezvous messages. Types and checks only. */
 
+import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { Status } from '../../ucs/type/status.ts';
 import type { Endpoint } from './endpoint.ts';
@@ -18,6 +19,13 @@ export function checkAmId(id: number, argument = 'id'): void {
 
 /** Longest header, so that header and key fit into one message. */
 export const AM_HEADER_BYTES_MAX = 4096;
+
+/** Checks the header of an active message. @throws UcxError ERR_INVALID_PARAM */
+export function checkAmHeader(header: Uint8Array): void {
+  if (!isBytes(header)) throw invalidParam('header', 'must be a Uint8Array', header);
+  if (header.byteLength <= AM_HEADER_BYTES_MAX) return;
+  throw invalidParam('header', `must have at most ${AM_HEADER_BYTES_MAX} bytes`, header.byteLength);
+}
 
 /** Options of receiving the data of a message. */
 export interface MessageDataOptions {

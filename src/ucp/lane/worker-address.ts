@@ -7,6 +7,7 @@
  */
 
 import { crc32 } from 'node:zlib';
+import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
@@ -71,7 +72,7 @@ export function packWorkerAddress({ id, entries }: WorkerAddress): Uint8Array {
  * @throws UcxError ERR_ADDRESS_MALFORMED (INVALID_PARAM) that says what is wrong
  */
 export function unpackWorkerAddress(packed: Uint8Array): WorkerAddress {
-  if (!(packed instanceof Uint8Array)) throw malformed('is no Uint8Array');
+  if (!isBytes(packed)) throw malformed('is no Uint8Array');
   const { byteLength } = packed;
   if (byteLength < HEADER_BYTES + CHECKSUM_BYTES) throw malformed(`has only ${byteLength} bytes`);
   if (byteLength > WORKER_ADDRESS_BYTES_MAX) throw malformed(`has ${byteLength} bytes`);

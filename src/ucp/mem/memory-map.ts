@@ -5,6 +5,7 @@
 
 import { type MemoryChange, memoryMap, memoryUnmap } from '../../ucs/debug/diagnostics.ts';
 import type { Log } from '../../ucs/debug/log.ts';
+import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
@@ -211,7 +212,7 @@ export class MemoryMap {
   }
 
   #mapBuffer(buffer: Uint8Array, access: number): MemoryHandle {
-    if (!(buffer instanceof Uint8Array)) throw invalidParam('buffer', 'must be a Uint8Array or Buffer', buffer);
+    if (!isBytes(buffer)) throw invalidParam('buffer', 'must be a Uint8Array or Buffer', buffer);
     return this.#register('buffer', buffer, { bytes: buffer, access });
   }
 

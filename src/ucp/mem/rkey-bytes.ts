@@ -7,6 +7,7 @@
  */
 
 import { crc32 } from 'node:zlib';
+import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { type MemoryType, memoryTypeAt } from '../../ucs/memory/memory-type.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -69,7 +70,7 @@ export function packRkey(fields: RkeyFields): Uint8Array {
  * @throws UcxError ERR_RKEY_MALFORMED (INVALID_PARAM) that says what is wrong
  */
 export function unpackRkey(packed: Uint8Array): RkeyFields {
-  if (!(packed instanceof Uint8Array)) throw malformed('is no Uint8Array');
+  if (!isBytes(packed)) throw malformed('is no Uint8Array');
   if (packed.byteLength < HEADER_BYTES + CHECKSUM_BYTES) throw malformed(`has only ${packed.byteLength} bytes`);
   const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
   const end = packed.byteLength - CHECKSUM_BYTES;

@@ -3,6 +3,7 @@
  * executes is in rma-sw/; puts and gets of the protocols themselves are in internal-rma.ts.
  */
 
+import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { checkLocal } from '../api/memory/local-bytes.ts';
 import { checkRemote } from '../api/memory/owned-remote-key.ts';
@@ -109,7 +110,7 @@ export class RmaProtocol {
 
   /** Bytes of host memory, mapped or not; undefined for other memory, and for mapped memory of another context or without every local access. */
   #plainBytes(local: LocalMemory): Uint8Array | undefined {
-    if (local instanceof Uint8Array) return local;
+    if (isBytes(local)) return local;
     return local instanceof MemoryHandle && (local.owner as object) === this.#host.context
       ? local.plainBytes
       : undefined;

@@ -1,5 +1,6 @@
 /** Addresses of interfaces that are reachable in one context only: random, unique bytes. */
 
+import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -19,7 +20,7 @@ export function identityText(bytes: Uint8Array): string {
 
 /** Whether two addresses have the same bytes; false if the first is not a Uint8Array. */
 export function sameAddress(left: Uint8Array, right: Uint8Array): boolean {
-  if (!(left instanceof Uint8Array)) return false;
+  if (!isBytes(left)) return false;
   return left.byteLength === right.byteLength && left.every((byte, i) => byte === right[i]);
 }
 

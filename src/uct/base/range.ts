@@ -1,6 +1,7 @@
 /** Checks of addresses and ranges from callers: integers, not negative, inside the limits. */
 
 import { hasBytes } from '../../ucs/memory/has-bytes.ts';
+import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 
 const ADDRESS_END: bigint = 2n ** 64n;
@@ -12,7 +13,7 @@ export function isInside(offset: number, byteLength: number, limit: number): boo
 
 /** Whether `[offset, offset + byteLength)` is inside a byte array, which may have been detached; false for fractions, NaN and what is no array. */
 export function isInBytes(offset: number, byteLength: number, bytes: Uint8Array | undefined): boolean {
-  return isRange(offset, byteLength) && bytes instanceof Uint8Array && hasBytes(bytes, offset + byteLength);
+  return isRange(offset, byteLength) && isBytes(bytes) && hasBytes(bytes, offset + byteLength);
 }
 
 /** Whether both are integers of 0 or more. Few bytecodes, because V8 limits those that it compiles into one function: numbers of 32 bits come first. */
@@ -57,7 +58,7 @@ export function checkByteLength(byteLength: number): void {
 
 /** @throws UcxError ERR_INVALID_PARAM if there is no room for a key of `keyBytes` */
 export function checkKeyTarget(target: Uint8Array, offset: number, keyBytes: number): void {
-  if (!(target instanceof Uint8Array)) throw invalidParam('target', 'must be a Uint8Array', target);
+  if (!isBytes(target)) throw invalidParam('target', 'must be a Uint8Array', target);
   if (isInside(offset, keyBytes, target.byteLength)) return;
   throw invalidParam(
     'offset',

@@ -3,6 +3,7 @@
 import { OwnedMemory } from '../../../ucp/api/memory/owned-memory.ts';
 import { GET_ACCESSES, PUT_ACCESSES } from '../../../ucp/api/memory/protection.ts';
 import type { LocalMemory } from '../../../ucp/api/operation/memory.ts';
+import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import { ALGORITHMS } from '../../choice/algorithms.ts';
@@ -223,7 +224,7 @@ function offsetIn(name: string, offset: number | undefined, { byteLength }: Loca
 }
 
 function checkIsMemory(name: string, memory: LocalMemory | undefined): asserts memory is LocalMemory {
-  if (memory instanceof Uint8Array || OwnedMemory.isGenuine(memory)) return;
+  if (isBytes(memory) || OwnedMemory.isGenuine(memory)) return;
   throw invalidParam(name, 'must be a Uint8Array or a memory handle', memory);
 }
 

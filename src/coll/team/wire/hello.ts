@@ -1,5 +1,6 @@
 /** The data that ranks exchange when a team is created, as bytes. It is input of other processes: every field is checked. */
 
+import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 
 const VERSION = 1;
@@ -50,7 +51,7 @@ export function readHellos(answers: readonly Uint8Array[], own: Hello): readonly
 
 function readHello(bytes: Uint8Array): Hello {
   const rule = 'must return what the ranks have given, of this version';
-  if (!(bytes instanceof Uint8Array) || bytes.byteLength > BYTES_MAX) throw invalidParam('exchange', rule, bytes);
+  if (!isBytes(bytes) || bytes.byteLength > BYTES_MAX) throw invalidParam('exchange', rule, bytes);
   let fields: Record<string, unknown>;
   try {
     fields = JSON.parse(new TextDecoder().decode(bytes)) as Record<string, unknown>;

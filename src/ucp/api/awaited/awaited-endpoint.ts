@@ -3,6 +3,7 @@
  * what has to be flushed.
  */
 
+import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import type { Status } from '../../../ucs/type/status.ts';
@@ -160,7 +161,7 @@ export abstract class AwaitedEndpoint {
 
   /** Checks the argument. An engine whose data are copies has nothing else to do. */
   streamDataRelease(data: Uint8Array): void {
-    if (!(data instanceof Uint8Array)) throw invalidParam('data', 'must be a Uint8Array', data);
+    if (!isBytes(data)) throw invalidParam('data', 'must be a Uint8Array', data);
   }
 
   stream(options: SendOptions = {}): AsyncGenerator<Uint8Array, void, void> {

@@ -3,7 +3,7 @@
 import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import type { TransferOptions, TransferResult } from '../endpoint.ts';
-import { bytesFrom, isList } from '../memory/local-bytes.ts';
+import { byteLengthOf, bytesFrom, isList } from '../memory/local-bytes.ts';
 import type { LocalBuffer, RemoteKey } from '../operation/memory.ts';
 import type { Tag } from '../operation/tag.ts';
 import type { Outcome } from './promise-tier.ts';
@@ -15,11 +15,12 @@ export function lengthOf(local: LocalBuffer): number {
   if (typeof local !== 'object' || local === null) {
     throw invalidParam('local', 'must be a Uint8Array, a memory handle or a list of pieces', local);
   }
-  if (!isList(local)) return local.byteLength;
+  if (!isList(local)) return byteLengthOf(local);
   return local.reduce((sum, piece) => {
     const { memory, offset = 0, byteLength } = piece ?? {};
-    // An invalid one may be a bigint, which would not be added.
-    return sum + Number(byteLength === undefined ? bytesFrom(memory?.byteLength ?? 0, offset) : byteLength);
+    // An invalid one may be a bigint or a symbol, which cannot be added.
+    const bytes = byteLength === undefined ? bytesFrom(byteLengthOf(memory), offset) : byteLength;
+    return typeof bytes === 'number' ? sum + bytes : sum;
   }, 0);
 }
 

@@ -1,5 +1,6 @@
 /** The blocks of a list: checked, expanded, and merged where they are adjacent. It moves nothing, and does not know which transport will. */
 
+import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError, UcxError } from '../../../ucs/type/error.ts';
 import { checkAmId } from '../active-message.ts';
@@ -107,9 +108,9 @@ export function checkListParams(
 
 /** @throws UcxError ERR_INVALID_PARAM */
 export function checkNotification(bytes: Uint8Array): void {
-  if (bytes instanceof Uint8Array && bytes.byteLength <= NOTIFICATION_BYTES_MAX) return;
-  const got = bytes instanceof Uint8Array ? bytes.byteLength : bytes;
-  throw invalidParam('notify', `must be a Uint8Array of at most ${NOTIFICATION_BYTES_MAX} bytes`, got);
+  if (isBytes(bytes) && bytes.byteLength <= NOTIFICATION_BYTES_MAX) return;
+  if (!isBytes(bytes)) throw invalidParam('notify', 'must be a Uint8Array', bytes);
+  throw invalidParam('notify', `must have at most ${NOTIFICATION_BYTES_MAX} bytes`, bytes.byteLength);
 }
 
 /** A copy of the notification, because the caller may change its bytes; undefined for none. */

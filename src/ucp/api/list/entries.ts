@@ -1,6 +1,7 @@
-/** Entries of lists, made from other forms of local memory. It checks nothing. */
+/** Entries of lists, made from other forms of local memory. Their check is that of lists. */
 
-import { bytesFrom, isList } from '../memory/local-bytes.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
+import { byteLengthOf, bytesFrom, isList } from '../memory/local-bytes.ts';
 import type { TransferEntry } from '../operation/list.ts';
 import type { LocalBuffer, RemoteKey } from '../operation/memory.ts';
 
@@ -13,13 +14,18 @@ export function entriesOf(
   remoteOffset: number,
 ): readonly TransferEntry[] {
   if (!isList(local)) return [{ local, localOffset, byteLength, rkey, remoteOffset }];
+  if (localOffset !== 0)
+    throw invalidParam('localOffset', 'must be 0 with a list of pieces, which have their own', localOffset);
+  if (!Number.isSafeInteger(remoteOffset) || remoteOffset < 0) {
+    throw invalidParam('remoteOffset', 'must be an integer of 0 or more', remoteOffset);
+  }
   let at = remoteOffset;
   return local.map((piece) => {
     const { memory, offset = 0, byteLength: own } = piece ?? {};
-    const bytes = own === undefined ? bytesFrom(memory?.byteLength ?? 0, offset) : own;
+    const bytes = own === undefined ? bytesFrom(byteLengthOf(memory), offset) : own;
     const entry = { local: memory, localOffset: offset, byteLength: bytes, rkey, remoteOffset: at };
-    // An invalid one may be a bigint, which would not be added.
-    at += Number(bytes);
+    // An invalid one may be a bigint or a symbol, which cannot be added.
+    if (typeof bytes === 'number') at += bytes;
     return entry;
   });
 }

@@ -2,6 +2,7 @@
 
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import { hasBytes } from '../../../ucs/memory/has-bytes.ts';
+import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import { IOV_MAX, type IovPiece, type LocalMemory } from '../operation/memory.ts';
 import { OwnedMemory } from './owned-memory.ts';
@@ -18,6 +19,11 @@ export interface Piece<M extends LocalMemory = LocalMemory> {
   readonly byteLength: number;
   /** Offset of the piece in the message. */
   readonly start: number;
+}
+
+/** The length of memory that is not checked yet: 0 for a value that is not memory. */
+export function byteLengthOf(memory: unknown): number {
+  return isBytes(memory) || OwnedMemory.isGenuine(memory) ? memory.byteLength : 0;
 }
 
 /** The bytes of memory from an offset that is not checked yet: 0 if it is no number, which would not be subtracted if it were a bigint. */
@@ -37,7 +43,7 @@ export function checkLocal(
   access: number,
 ): void {
   const areWhole = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
-  if (areWhole && local instanceof Uint8Array && hasBytes(local, offset + byteLength)) return;
+  if (areWhole && isBytes(local) && hasBytes(local, offset + byteLength)) return;
   checkEach(owner, local, offset, byteLength);
   if (OwnedMemory.isGenuine(local)) local.requireAccess(access, 'local');
 }
@@ -45,8 +51,7 @@ export function checkLocal(
 /** Checks every rule separately, for mapped memory and for the message of an error. */
 function checkEach(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
   const isHandle = OwnedMemory.isGenuine(local);
-  if (!isHandle && !(local instanceof Uint8Array))
-    throw invalidParam('local', 'must be a Uint8Array or a memory handle', local);
+  if (!isHandle && !isBytes(local)) throw invalidParam('local', 'must be a Uint8Array or a memory handle', local);
   if (isHandle && !local.mapped) throw closedError('memory handle of the local side');
   if (isHandle && local.owner !== owner)
     throw invalidParam('local', 'must be mapped by the context of the endpoint', local.address);
@@ -83,7 +88,7 @@ export function checkPieces<M extends LocalMemory>(
     if (typeof given !== 'object' || given === null) throw invalidParam('iov', 'must hold pieces', given);
     const { memory, offset = 0 } = given;
     if (typeof offset !== 'number') throw invalidParam('iov', 'must have offsets that are numbers', offset);
-    const { byteLength = (memory?.byteLength ?? 0) - offset } = given;
+    const { byteLength = byteLengthOf(memory) - offset } = given;
     checkLocal(owner, memory, offset, byteLength, access);
     const piece = { memory, offset, byteLength, start };
     start += byteLength;

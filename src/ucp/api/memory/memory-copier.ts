@@ -4,6 +4,7 @@
  */
 
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
+import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import type { Context } from '../context.ts';
@@ -36,7 +37,7 @@ export class MemoryCopier {
 
   /** See MemoryHandle.write. */
   async write(memory: MemoryHandle, bytes: Uint8Array, start: number): Promise<void> {
-    if (!(bytes instanceof Uint8Array)) throw invalidParam('bytes', 'must be a Uint8Array', bytes);
+    if (!isBytes(bytes)) throw invalidParam('bytes', 'must be a Uint8Array', bytes);
     const { offset, byteLength } = rangeOf(memory, start, bytes.byteLength);
     if (memory.bytes !== undefined) copyBytes(memory.bytes, offset, bytes, 0, byteLength);
     else await this.#move('put', bytes, memory, { byteLength, remoteOffset: offset });
@@ -45,7 +46,7 @@ export class MemoryCopier {
   /** See MemoryHandle.read. */
   async read(memory: MemoryHandle, target: Uint8Array | undefined, options: MemoryRange): Promise<Uint8Array> {
     checkOptions(options, 'options', ['offset', 'length']);
-    if (target !== undefined && !(target instanceof Uint8Array)) {
+    if (target !== undefined && !isBytes(target)) {
       throw invalidParam('target', 'must be a Uint8Array', target);
     }
     const { offset, byteLength } = rangeOf(

@@ -1,5 +1,6 @@
 /** Requirements for host buffers to be registered, for every memory domain. */
 
+import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { isResizable } from '../../../ucs/type/resizable.ts';
 import type { RegistrationSource } from '../../api/memory-domain.ts';
@@ -21,7 +22,7 @@ export function hostBytesOf(source: RegistrationSource): Uint8Array {
  * pool, because registering the pool would expose its other Buffers
  */
 export function checkHostBuffer(argument: string, buffer: unknown): asserts buffer is Uint8Array {
-  if (!(buffer instanceof Uint8Array)) throw invalidParam(argument, 'must be a Uint8Array or Buffer', buffer);
+  if (!isBytes(buffer)) throw invalidParam(argument, 'must be a Uint8Array or Buffer', buffer);
   if (isResizable(buffer.buffer)) {
     throw invalidParam(argument, 'must not lie in a resizable ArrayBuffer: its memory can go away', buffer);
   }

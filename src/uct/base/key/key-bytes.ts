@@ -3,6 +3,7 @@
  * them.
  */
 
+import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { systemRandomBytes } from '../../../ucs/sys/random.ts';
 
 /** Bytes of the secret in a key. */
@@ -47,7 +48,7 @@ export function packKey(key: KeyFields, target: Uint8Array, offset: number): voi
 
 /** Reads a key; undefined if it is too short or of another version. */
 export function unpackKey(packed: Uint8Array): KeyFields | undefined {
-  if (!(packed instanceof Uint8Array) || packed.byteLength !== KEY_BYTES) return undefined;
+  if (!isBytes(packed) || packed.byteLength !== KEY_BYTES) return undefined;
   const view = new DataView(packed.buffer, packed.byteOffset, KEY_BYTES);
   if (view.getUint32(AT_VERSION, true) !== VERSION) return undefined;
   return {

@@ -1,5 +1,6 @@
 /** Layout of rkey tables and of keys that refer to them. Written by rkey-table.ts, read by rkey-table-reader.ts. */
 
+import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { SECRET_BYTES } from './key-bytes.ts';
 import { SEGMENT_NAME_BYTES } from './segment.ts';
 
@@ -75,7 +76,7 @@ export function packTableKey(key: TableKeyFields, target: Uint8Array, offset: nu
 
 /** Reads a key; undefined if it is not of this version. */
 export function unpackTableKey(packed: Uint8Array): TableKeyFields | undefined {
-  if (!(packed instanceof Uint8Array) || packed.byteLength !== RKEY_TABLE_KEY_BYTES) return undefined;
+  if (!isBytes(packed) || packed.byteLength !== RKEY_TABLE_KEY_BYTES) return undefined;
   const view = new DataView(packed.buffer, packed.byteOffset, RKEY_TABLE_KEY_BYTES);
   const slot = view.getUint32(AT_SLOT, true);
   const generation = view.getInt32(AT_GENERATION, true);
