@@ -17,7 +17,7 @@ import {
 } from '../../uapi/index.ts';
 import { closedError, type UcxError } from '../../ucs/type/error.ts';
 import { invalidArgument } from './argument-error.ts';
-import { ioctlError } from './gaudi-error.ts';
+import { GaudiErrorCode, gaudiError, ioctlError } from './gaudi-error.ts';
 
 /** Field values of the MEMORY ioctl. */
 export type MemoryInput = Parameters<typeof HL_MEM_ARGS.in.encode>[0];
@@ -79,6 +79,7 @@ export class CardFile {
   readonly rawAllocations: Map<bigint, number> = new Map();
   readonly #arguments: ScratchBlock;
   readonly #mappings = new Set<DriverMapping>();
+  #resetReason: string | undefined = undefined;
   #closed = false;
 
   /** Takes ownership of `file`. */
@@ -98,6 +99,33 @@ export class CardFile {
   /** True after `close()`. */
   get closed(): boolean {
     return this.#closed;
+  }
+
+  /** Why the file and the memory of the card are lost: its driver resets the card, or the node has gone; undefined while they work. */
+  get lostReason(): string | undefined {
+    return this.file.lostReason ?? this.#resetReason;
+  }
+
+  /**
+   * Notes that the driver resets the card, at the latest when this file is closed: everything in its memory is lost. Until then the driver still accepts
+   * submissions (hl_device_cond_reset, Linux 6.12), so this must be remembered here.
+   */
+  markReset(): void {
+    this.#resetReason ??= 'the driver resets the card: its memory is lost until the card is closed and opened again';
+  }
+
+  /**
+   * Refuses new uses of a card whose memory is lost.
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY
+   */
+  checkUsable(): void {
+    const { lostReason } = this;
+    if (lostReason !== undefined) throw this.lostError(lostReason);
+  }
+
+  /** The error for uses of the card after a reset. */
+  lostError(reason: string): UcxError {
+    return gaudiError(GaudiErrorCode.DEVICE_BUSY, `${this.name}: ${reason}`, { minor: this.minor, busId: this.busId });
   }
 
   /** Throws ERR_CLOSED after {@link close}. */
@@ -196,7 +224,7 @@ export class CardFile {
 
   /** The error for a negative errno of this card. */
   error(result: number, what: string, cause?: unknown): UcxError {
-    const { lostReason } = this.file;
+    const { lostReason } = this;
     const why = lostReason === undefined ? '' : ` (${lostReason})`;
     return ioctlError(result, `${what} of ${this.name}${why}`, { minor: this.minor, busId: this.busId }, cause);
   }

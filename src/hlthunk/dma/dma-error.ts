@@ -17,7 +17,7 @@ export interface DmaFailure {
 
 /** ERR_GAUDI_TIMEOUT, ERR_GAUDI_CHANNEL_FAILED for a canceled transfer, otherwise ERR_GAUDI_DMA_FAILED. */
 export function dmaError(card: CardFile, { status, errno, fault }: DmaFailure): UcxError {
-  const reason = card.file.lostReason ?? (errno === 0 ? undefined : reasonOf(errno));
+  const reason = card.lostReason ?? (errno === 0 ? undefined : reasonOf(errno));
   const why = reason === undefined ? '' : `: ${reason}`;
   const what = `a transfer of ${card.name} ended with ${statusName(status)}${why}`;
   const details = { status: statusName(status), minor: card.minor, busId: card.busId, fault };

@@ -360,6 +360,7 @@ export class DeviceDma implements DmaQueueDevice {
 
   /** Marks the transfers that the fault may have spoiled, before any other listener is notified. */
   #faulted(fault: DeviceFault): void {
+    if (this.#card.lostReason !== undefined) for (const queue of this.#queues) queue.lose();
     if (!doubtsData(fault)) return;
     const flights = this.#queues.map((queue) => ({ engineId: queue.engineId, requests: queue.inFlight() }));
     const isForeign = (address: bigint, byteLength: number): boolean => this.#imports.touches(address, byteLength);
@@ -378,6 +379,7 @@ export class DeviceDma implements DmaQueueDevice {
 
   #open(queueIndex: number): DmaQueue {
     this.#card.checkOpen();
+    this.#card.checkUsable();
     if (this.#submissionsMax === 0) {
       throw gaudiError(
         GaudiErrorCode.INVALID_PARAMS,

@@ -212,7 +212,8 @@ export class DmaQueue {
   progress(): number {
     if (this.#flying.length === 0 && this.#waiting.length === 0) return 0;
     const completed = this.#ring.completed;
-    if (completed === this.#retired) return this.#fruitless();
+    if (completed === this.#retired)
+      return this.busy || this.failure === Status.OK ? this.#fruitless() : this.#endWaiting();
     this.#polls = 0;
     this.device.checkFaults();
     this.#completed = completed;
@@ -234,6 +235,16 @@ export class DmaQueue {
    */
   watch(timeoutNs: number): void {
     if (this.#submitted !== this.#retired) this.#wait.start(this.oldestSeq, timeoutNs);
+  }
+
+  /**
+   * Fails later requests, because the driver resets the card. Those in flight end, with a failure, when the card has executed them or the driver has aborted
+   * them: until then it may access their memory.
+   */
+  lose(): void {
+    if (this.failure !== Status.OK) return;
+    this.failure = Status.IO_ERROR;
+    for (let i = 0; i < this.#flying.length; i++) this.#flying.at(i)!.outcome = Status.IO_ERROR;
   }
 
   /** Ends every request with `status`, when the device is closed. */
@@ -283,10 +294,18 @@ export class DmaQueue {
   /** Submits batches of waiting requests while there are slots. */
   submitWaiting(): void {
     while (this.#waiting.length > 0 && this.#slotFree && this.device.takeSubmission()) {
-      if (this.#submitBatch()) continue;
+      // Faults are read before a submission.
+      if (this.failure === Status.OK && this.#submitBatch()) continue;
       this.device.returnSubmission();
       return;
     }
+  }
+
+  /** Fails the requests that a lost queue cannot submit. */
+  #endWaiting(): number {
+    const ended = this.#waiting.length;
+    this.#endAll(this.#waiting, this.failure);
+    return ended;
   }
 
   /** Writes one batch into the next slot and submits it; returns false if the driver has no room, or has failed the queue. */
@@ -397,8 +416,8 @@ export class DmaQueue {
   }
 
   #waitEnded(result: number): void {
-    // A queue that has failed meanwhile keeps its reason.
-    if (result < 0 && !isTransient(result) && this.failure === Status.OK) this.#fail(result);
+    // A queue that has ended its batches meanwhile keeps its reason.
+    if (result < 0 && !isTransient(result) && this.busy) this.#fail(result);
     this.device.wake();
   }
 

@@ -35,6 +35,8 @@ export type NotifierEvent = keyof typeof HL_NOTIFIER_EVENT;
 
 /** Maximum number of reports that wait for callbacks; beyond it the oldest is dropped, which shows as a gap in the sequence. */
 const UNTOLD_MAX = 64;
+/** Events after which the open file is useless. */
+const RESETS: number = HL_NOTIFIER_EVENT.DEVICE_RESET | HL_NOTIFIER_EVENT.DEVICE_UNAVAILABLE;
 
 /** Events, with the driver's records that belong to them: it records the first of each kind only, so later events have none. */
 export interface DeviceFault {
@@ -209,6 +211,7 @@ export class DeviceEvents implements CardTarget {
     this.#lastFault = fault;
     if (fault.csTimeout !== undefined) this.#timedOutSeq = Number(fault.csTimeout.seq);
     this.#received |= mask;
+    if ((mask & RESETS) !== 0) this.card.markReset();
     this.#onFault(fault);
     this.#report(fault);
     if (this.#callbacks.size === 0) return;

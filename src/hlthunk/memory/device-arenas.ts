@@ -112,7 +112,8 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
 
   /**
    * Allocates device memory; its contents are undefined.
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_OUT_OF_MEMORY with the requested bytes, the free bytes and the largest free piece
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_OUT_OF_MEMORY with the requested bytes, the free bytes and the largest free piece;
+   *   ERR_GAUDI_DEVICE_BUSY after a reset of the card
    */
   allocate(byteLength: number, options: BlockOptions = {}): DeviceBlock {
     const block = this.#allocate(byteLength, options);
@@ -122,6 +123,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
 
   #allocate(byteLength: number, options: BlockOptions): DeviceBlock {
     if (this.#closed) throw closedError(this.#card.name);
+    this.#card.checkUsable();
     checkLength('byteLength', byteLength);
     checkObject('options', options, ['alignment', 'dedicated']);
     const alignment = Math.max(BLOCK_GRANULE_BYTES, checkAlignment(options.alignment ?? BLOCK_GRANULE_BYTES));

@@ -70,6 +70,7 @@ export function exportBlock(block: DeviceBlock): DmabufExport {
     throw invalidArgument('block', 'must be device memory', block);
   }
   if (!block.live) throw invalidArgument('block', 'must be live', block.address);
+  block.card.checkUsable();
   const fd = block.arena.exportFd((memory) => exportArena(block, memory));
   forgetDescriptor(fd);
   return { fd, offset: block.offset };
@@ -179,6 +180,7 @@ export class DmabufImports {
    */
   register(fd: number, byteLength: number, offset = 0): ImportedMapping {
     this.#card.checkOpen();
+    this.#card.checkUsable();
     checkLength('byteLength', byteLength);
     if (!Number.isSafeInteger(offset) || offset < 0 || !Number.isSafeInteger(offset + byteLength)) {
       throw invalidArgument('offset', 'must be an integer of at least 0 that stays below 2^53 with byteLength', offset);

@@ -4,6 +4,7 @@ import type { ForeignMemory } from '../../sys/index.ts';
 import { isList, type PieceOf } from '../../ucp/api/memory/local-bytes.ts';
 import { type NativeMemory, OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
 import type { MemoryHandle } from '../../ucp/api/operation/memory.ts';
+import type { UcxError } from '../../ucs/type/error.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 
 /** Mapped memory. */
@@ -40,6 +41,15 @@ export class UcpMemory extends OwnedMemory {
     this.allocation = parts.allocation;
     this.exportId = parts.exportId;
     this.ucpAddress = this.memh === 0 ? 0 : Number(node.address);
+  }
+
+  /** False also for memory that its card has lost, as the transports of the node notice. */
+  override get mapped(): boolean {
+    return super.mapped && this.node.mapped;
+  }
+
+  override unmappedError(name?: string): UcxError {
+    return super.mapped ? this.native.unmappedError(name) : super.unmappedError(name);
   }
 
   protected override get native(): NativeMemory {

@@ -75,7 +75,7 @@ export class MemoryMap {
 
   /** See Context.memUnmap. */
   unmap(handle: MemoryHandle): void {
-    const memory = this.check(handle);
+    const memory = this.#own(handle);
     if (memory.inFlight > 0) {
       const place = `0x${memory.address.toString(16)}`;
       throw statusError(Status.BUSY, `unmap memory at ${place} that ${memory.inFlight} operations use`);
@@ -95,7 +95,7 @@ export class MemoryMap {
   /** See Context.memoryUnmapped. */
   unmapped(address: number | bigint, byteLength: number): void {
     this.#node.memoryUnmapped(address, byteLength);
-    for (const memory of this.#handles) if (!memory.node.mapped) this.#forget(memory);
+    for (const memory of this.#handles) if (memory.bytes !== undefined && !memory.mapped) this.#forget(memory);
   }
 
   /** See Context.packRkey. */
@@ -123,10 +123,17 @@ export class MemoryMap {
 
   /** Returns the handle, if it is mapped and belongs to this context. @throws UcxError ERR_INVALID_PARAM */
   check(handle: MemoryHandle): UcpMemory {
+    const memory = this.#own(handle);
+    if (!memory.mapped) throw memory.unmappedError();
+    return memory;
+  }
+
+  /** Returns the handle of this context, also if its card has lost the memory. */
+  #own(handle: MemoryHandle): UcpMemory {
     if (!(OwnedMemory.isGenuine(handle) && handle instanceof UcpMemory) || handle.owner !== this.#owner) {
       throw invalidParam('handle', 'must be memory that this context has mapped', handle);
     }
-    if (!handle.mapped) throw invalidParam('handle', 'must be mapped', handle.address);
+    if (!this.#handles.has(handle)) throw invalidParam('handle', 'must be mapped', handle.address);
     return handle;
   }
 

@@ -15,6 +15,7 @@ import type {
   Component,
   DmabufExport,
   HostRange,
+  LostDevice,
   MemoryAdvice,
   MemoryDomain,
   RegistrationCache,
@@ -137,7 +138,8 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     const { hostRange, hostDmabufs } = params;
     this.#hostDmabufs = hostDmabufs;
     this.#memoryTypes = new MemoryTypes(config.MEMTYPE_CACHE !== 'no', () => this.mds.map(({ md }) => md), hostDmabufs);
-    this.resources = new Resources({ ...params, memoryTypes: this.#memoryTypes.cache });
+    const onDeviceLost = (device: LostDevice): void => this.#memory.loseDevice(device);
+    this.resources = new Resources({ ...params, memoryTypes: this.#memoryTypes.cache, onDeviceLost });
     this.#memory = new MemoryMap({
       owner: this,
       resources: this.resources,

@@ -17,6 +17,7 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
   declare readonly owner: MemoryOwner;
   /** The part of each memory domain, by its index. */
   readonly mdMemory: readonly (MdMemory | undefined)[];
+  readonly #parts: (MdMemory | undefined)[];
   /** Why memory domains that could have a part have none, by their index. */
   readonly refusals: ReadonlyMap<number, string>;
   /** Row of a plan table: 0 is host memory that is not mapped, 1 mapped host memory; every device has two, for its memory and for fragments of it. */
@@ -39,7 +40,8 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
     refusals: ReadonlyMap<number, string> = NONE,
   ) {
     super(owner, memory, bytes, access);
-    this.mdMemory = mdMemory;
+    this.#parts = [...mdMemory];
+    this.mdMemory = this.#parts;
     this.refusals = refusals;
     this.limitation = memory.limitation;
     this.plainBytes = (access & LOCAL_ACCESS) === LOCAL_ACCESS ? bytes : undefined;
@@ -49,6 +51,11 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
   override retire(): void {
     super.retire();
     this.plainBytes = undefined;
+  }
+
+  /** Forgets the part of a memory domain, which is about to be deregistered. */
+  dropPart(index: number): void {
+    this.#parts[index] = undefined;
   }
 
   protected override get native(): MemoryHandle {

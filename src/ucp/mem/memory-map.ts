@@ -16,6 +16,7 @@ import type { MdMemory } from '../../uct/api/memory.ts';
 import {
   type AllocateOptions,
   type HostRange,
+  type LostDevice,
   MdFlag,
   MemAccess,
   type MemoryAdvice,
@@ -177,6 +178,21 @@ export class MemoryMap {
     }
   }
 
+  /** Revokes all access to the memory of a device that has lost it. It stays registered with the device until it is unmapped. */
+  loseDevice({ sysDevice, error }: LostDevice): void {
+    for (const handle of this.#handles) {
+      if (handle.sysDevice !== sysDevice) continue;
+      handle.lose(error);
+      for (const [index, part] of handle.mdMemory.entries()) {
+        const { md } = this.#resources.mds[index]!;
+        // Another device has registered its dma-buf, and peers may access the memory through that device.
+        if (part === undefined || hasMemoryType(md.attributes.registerMemoryTypes, handle.memoryType)) continue;
+        handle.dropPart(index);
+        md.memDereg(part, { force: true });
+      }
+    }
+  }
+
   /** See Context.packRkey. */
   packRkey(handle: MemoryHandle): Uint8Array {
     return this.packedRkeyOf(handle).slice();
@@ -185,6 +201,7 @@ export class MemoryMap {
   /** The kept key itself: not to be changed. */
   packedRkeyOf(handle: MemoryHandle): Uint8Array {
     this.#check(handle);
+    if (!handle.mapped) throw handle.unmappedError();
     if ((handle.access & REMOTE_ACCESS) === 0) throw noRemoteAccess(handle);
     const { clock } = this.#options;
     // Reading the clock costs more than the rest of this call: only a key that may get more parts needs it.
@@ -201,6 +218,7 @@ export class MemoryMap {
   packOwnRkey(handle: MemoryHandle): Uint8Array {
     if ((handle.access & REMOTE_ACCESS) === REMOTE_ACCESS) return this.packRkey(handle);
     this.#check(handle);
+    if (!handle.mapped) throw handle.unmappedError();
     return this.#pack(handle, MemAccess.ALL).packed;
   }
 

@@ -12,7 +12,13 @@ import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { ConnectionManager } from '../../uct/api/connection-manager.ts';
 import type { IfaceResource } from '../../uct/api/iface.ts';
-import { type Component, type ComponentServices, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
+import {
+  type Component,
+  type ComponentServices,
+  type LostDevice,
+  MdFlag,
+  type MemoryDomain,
+} from '../../uct/api/memory-domain.ts';
 import { UCP_CONFIG_TABLE } from './config.ts';
 import { type Rejection, ResourceFilter } from './resource-filter.ts';
 
@@ -38,12 +44,14 @@ export interface ResourcesOptions {
   readonly clock: Clock;
   /** The cache that memory domains add device memory to; undefined if it is disabled. */
   readonly memoryTypes: MemoryTypeCache | undefined;
+  /** Called for a device whose memory is lost. */
+  readonly onDeviceLost: (device: LostDevice) => void;
 }
 
 /** The opened resources of a context. */
 export class Resources {
   readonly mds: readonly OpenMd[];
-  readonly rejections: readonly Rejection[];
+  readonly #notOpened: readonly Rejection[];
   readonly #managers: readonly (() => ConnectionManager)[];
 
   /**
@@ -66,14 +74,19 @@ export class Resources {
       throw error;
     }
     this.mds = mds;
-    // Memory domains that share their devices name the same ones.
-    const leftOut = new Map(mds.flatMap(({ md }) => (md.leftOut ?? []).map((device) => [device.name, device])));
     const absences = absent.map(({ name, reason }) => ({ name, reason }));
-    this.rejections = [...filter.rejections, ...absences, ...leftOut.values()];
+    this.#notOpened = [...filter.rejections, ...absences];
     this.#managers = options.components.flatMap((component) => {
       const open = component.openConnectionManager?.bind(component);
       return open === undefined ? [] : [() => open(servicesOf(component, options, filter))];
     });
+  }
+
+  /** What the context does not use, with the reason; devices that were lost since it was opened among it. */
+  get rejections(): readonly Rejection[] {
+    // Memory domains that share their devices name the same ones.
+    const leftOut = new Map(this.mds.flatMap(({ md }) => (md.leftOut ?? []).map((device) => [device.name, device])));
+    return [...this.#notOpened, ...leftOut.values()];
   }
 
   /**
@@ -139,7 +152,7 @@ function openComponent(
 
 function servicesOf(
   component: Component,
-  { config, clock, log, memoryTypes }: ResourcesOptions,
+  { config, clock, log, memoryTypes, onDeviceLost }: ResourcesOptions,
   filter: ResourceFilter,
 ): ComponentServices {
   return {
@@ -147,6 +160,7 @@ function servicesOf(
     clock,
     log: log.child(component.name),
     isDeviceAllowed: filter.admitsDevice,
+    onDeviceLost,
     ...(memoryTypes === undefined ? {} : { memoryTypes }),
   };
 }

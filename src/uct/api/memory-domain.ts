@@ -11,6 +11,7 @@ import type { MemoryTypeCache } from '../../ucs/memory/memory-type-cache.ts';
 import type { RcacheCounters } from '../../ucs/rcache/options.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import type { UcxError } from '../../ucs/type/error.ts';
 import type { ConnectionManager } from './connection-manager.ts';
 import type { DeviceType, Iface, IfaceResource } from './iface.ts';
 import type { MdMemory, RemoteKey } from './memory.ts';
@@ -322,6 +323,18 @@ export interface ComponentServices {
   readonly isDeviceAllowed?: (type: DeviceType, device: string) => boolean;
   /** Known memory other than host memory. Its allocator adds it before its address is used. */
   readonly memoryTypes?: MemoryTypeCache;
+  /** Called once for a device whose memory is lost while it is open, such as a card that is reset; uses of the memory fail from then on. */
+  readonly onDeviceLost?: (device: LostDevice) => void;
+}
+
+/** A device whose memory is lost. */
+export interface LostDevice {
+  /** Name of the device for users. */
+  readonly name: string;
+  /** System device of the memory. */
+  readonly sysDevice: number;
+  /** The error for uses of the memory. */
+  readonly error: UcxError;
 }
 
 /** A family of memory domains and transports that is registered as a unit. */

@@ -5,7 +5,7 @@ import { GET_ACCESSES, PUT_ACCESSES } from '../../../ucp/api/memory/protection.t
 import type { LocalMemory } from '../../../ucp/api/operation/memory.ts';
 import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { checkOptions } from '../../../ucs/type/check-options.ts';
-import { closedError, invalidParam } from '../../../ucs/type/error.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
 import { ALGORITHMS } from '../../choice/algorithms.ts';
 import { checkAlgorithm, chooseAlgorithm } from '../../choice/choice.ts';
 import type { CostModel } from '../../choice/cost.ts';
@@ -238,7 +238,7 @@ function bound(
 ): Bound {
   checkIsMemory(name, memory);
   if (OwnedMemory.isGenuine(memory)) {
-    if (!memory.mapped) throw closedError(`memory handle ${name}`);
+    if (!memory.mapped) throw memory.unmappedError(`memory handle ${name}`);
     if (memory.owner !== owner) throw invalidParam(name, 'must be mapped by the context of the worker', memory.address);
     memory.requireAccess(access, name);
   }

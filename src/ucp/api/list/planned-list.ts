@@ -3,6 +3,7 @@
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import { holdsBytes, hostBytes } from '../memory/local-bytes.ts';
+import { OwnedMemory } from '../memory/owned-memory.ts';
 import type { PreparedList } from '../operation/list.ts';
 import type { LocalMemory, RemoteKey } from '../operation/memory.ts';
 import { entryError, type ListBlock } from './check-list.ts';
@@ -75,8 +76,8 @@ export class PlannedList<B extends ListBlock = ListBlock> implements PreparedLis
     for (const { rkey, entry } of this.#keys) if (rkey.released) throw entryError(entry, closedError('remote key'));
     for (const used of this.#memories) {
       const { local, entry } = used;
-      if (!(local instanceof Uint8Array) && !local.mapped) {
-        throw entryError(entry, closedError('memory handle of the local side'));
+      if (OwnedMemory.isGenuine(local) && !local.mapped) {
+        throw entryError(entry, local.unmappedError('memory handle of the local side'));
       }
       if (isIntact(used)) continue;
       const rule = 'must keep the length that it was prepared with: its ArrayBuffer was detached or shortened';

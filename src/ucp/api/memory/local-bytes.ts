@@ -3,7 +3,7 @@
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import { hasBytes } from '../../../ucs/memory/has-bytes.ts';
 import { isBytes } from '../../../ucs/memory/is-bytes.ts';
-import { closedError, invalidParam } from '../../../ucs/type/error.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
 import { IOV_MAX, type IovPiece, type LocalMemory } from '../operation/memory.ts';
 import { OwnedMemory } from './owned-memory.ts';
 
@@ -52,7 +52,7 @@ export function checkLocal(
 function checkEach(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
   const isHandle = OwnedMemory.isGenuine(local);
   if (!isHandle && !isBytes(local)) throw invalidParam('local', 'must be a Uint8Array or a memory handle', local);
-  if (isHandle && !local.mapped) throw closedError('memory handle of the local side');
+  if (isHandle && !local.mapped) throw local.unmappedError('memory handle of the local side');
   if (isHandle && local.owner !== owner)
     throw invalidParam('local', 'must be mapped by the context of the endpoint', local.address);
   const end = local.byteLength;

@@ -1,7 +1,7 @@
 /** Mapped memory, the part that all engines share: owner, address and length, and whether it is still mapped. Engines add their registrations. */
 
 import { type MemoryType, memoryTypeName } from '../../../ucs/memory/memory-type.ts';
-import { closedError, invalidParam } from '../../../ucs/type/error.ts';
+import { closedError, invalidParam, type UcxError } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
 import { MemAccess } from '../../../uct/api/memory-domain.ts';
 import type { MemoryHandle, MemoryProtection, MemoryRange } from '../operation/memory.ts';
@@ -37,6 +37,7 @@ export abstract class OwnedMemory implements MemoryHandle {
   /** What it may be used for: bits of MemAccess. */
   readonly access: number;
   #mapped = true;
+  #lost: UcxError | undefined = undefined;
 
   constructor(owner: object, extent: MemoryExtent, bytes: Uint8Array | undefined, access: number) {
     this.owner = owner;
@@ -54,7 +55,17 @@ export abstract class OwnedMemory implements MemoryHandle {
   }
 
   get mapped(): boolean {
-    return this.#mapped;
+    return this.#mapped && this.#lost === undefined;
+  }
+
+  /** The error for a use of memory that is not mapped. @param name of the handle in the message */
+  unmappedError(name = 'memory handle'): UcxError {
+    return this.#lost ?? closedError(name);
+  }
+
+  /** Marks the memory as lost, with the error for its uses; for the context. It can still be unmapped. */
+  lose(error: UcxError): void {
+    this.#lost ??= error;
   }
 
   get protection(): readonly MemoryProtection[] {
@@ -62,7 +73,7 @@ export abstract class OwnedMemory implements MemoryHandle {
   }
 
   view(): Uint8Array | undefined {
-    if (!this.#mapped) throw closedError('memory handle');
+    if (!this.mapped) throw this.unmappedError();
     return this.bytes;
   }
 
@@ -83,7 +94,7 @@ export abstract class OwnedMemory implements MemoryHandle {
       if (!OwnedMemory.isGenuine(other) || other.owner !== this.owner) {
         throw invalidParam('other', 'must be mapped by the same context', other);
       }
-      if (!other.mapped) throw closedError('memory handle');
+      if (!other.mapped) throw other.unmappedError();
       other.requireAccess(MemAccess.LOCAL_WRITE);
       return copier.copy(memory, other.native, targetOffset, options);
     });
@@ -93,7 +104,7 @@ export abstract class OwnedMemory implements MemoryHandle {
   protected abstract get native(): NativeMemory;
 
   async #copied<T>(access: number, run: (memory: NativeMemory, copier: MemoryCopier) => Promise<T>): Promise<T> {
-    if (!this.#mapped) throw closedError('memory handle');
+    if (!this.mapped) throw this.unmappedError();
     this.requireAccess(access);
     const { native } = this;
     return await run(native, native.owner.copier);

@@ -99,7 +99,7 @@ export interface MemoryHandle {
   readonly bytes: Uint8Array | undefined;
   /** What the memory may be used for. */
   readonly protection: readonly MemoryProtection[];
-  /** False after memUnmap. */
+  /** False after memUnmap, and for memory of a card that its driver resets: the contents are lost, and uses throw ERR_GAUDI_DEVICE_BUSY with the reason. */
   readonly mapped: boolean;
   /**
    * The bytes of host memory.

@@ -17,7 +17,14 @@ import { openHostCache } from '../../base/host/host-cache.ts';
 import { type CardChoice, checkCardChoice } from './card/card-choice.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './card/config.ts';
 import { checkDemands } from './card/demands.ts';
-import { borrowedCards, closeGaudiCards, type GaudiCard, openGaudiCards } from './card/gaudi-cards.ts';
+import {
+  borrowedCards,
+  cardName,
+  closeGaudiCards,
+  type GaudiCard,
+  openGaudiCards,
+  watchResets,
+} from './card/gaudi-cards.ts';
 import { detectScaleOut } from './card/scale-out.ts';
 import { HostPages } from './memory/gaudi-memory.ts';
 
@@ -42,6 +49,8 @@ export interface OpenGaudi {
   readonly registries: object[];
   /** False if every registration ends with its use (UCX_GAUDI_COPY_RCACHE=n). */
   readonly caching: boolean;
+  /** Ends watching for resets of the cards. */
+  readonly unwatch: () => void;
 }
 
 /** The cards of a context, for the components that share them. */
@@ -106,7 +115,8 @@ export class GaudiResources {
   release(): void {
     this.#users -= 1;
     if (this.#users > 0 || this.#open === undefined) return;
-    const { cards, rcache } = this.#open;
+    const { cards, rcache, unwatch } = this.#open;
+    unwatch();
     this.abort();
     this.#open = undefined;
     rcache.close();
@@ -116,6 +126,7 @@ export class GaudiResources {
   #openAll(services: ComponentServices): OpenGaudi {
     const { log, clock, config, isDeviceAllowed } = services;
     const values = config.get(GAUDI_COPY_CONFIG_TABLE);
+    for (const { card } of this.#devices ?? []) card.checkUsable();
     const isWanted = isDeviceAllowed && ((name: string): boolean => isDeviceAllowed(DeviceType.ACC, name));
     const leftOut: LeftOut[] = [];
     const onLeftOut = (name: string, { message: reason }: UcxError): number => leftOut.push({ name, reason });
@@ -128,7 +139,8 @@ export class GaudiResources {
       checkDemands(cards, values);
       detectScaleOut(cards, this.node, values.NIC_SCALE_OUT, log);
       const rcache = openCache(cards.length, values, services);
-      return { cards, rcache, leftOut, registries: [], caching: values.RCACHE !== 'no' };
+      const unwatch = watchAll(cards, services, leftOut);
+      return { cards, rcache, leftOut, registries: [], caching: values.RCACHE !== 'no', unwatch };
     } catch (error) {
       closeGaudiCards(cards);
       throw error;
@@ -139,6 +151,20 @@ export class GaudiResources {
 /** @throws UcxError ERR_INVALID_PARAM if the value is not the resources of a context */
 export function checkResources(shared: GaudiResources): void {
   if (!GaudiResources.isGenuine(shared)) throw invalidParam('shared', 'must be GaudiResources', shared);
+}
+
+/** Watches the cards for resets: a card that is reset is left out from then on. Returns a function that ends it. */
+function watchAll(cards: readonly GaudiCard[], { onDeviceLost }: ComponentServices, leftOut: LeftOut[]): () => void {
+  const watches = cards.map((card) =>
+    watchResets(card, (error) => {
+      const device = { name: cardName(card.index), sysDevice: card.index, error };
+      leftOut.push({ name: device.name, reason: error.message });
+      onDeviceLost?.(device);
+    }),
+  );
+  return () => {
+    for (const unwatch of watches) unwatch();
+  };
 }
 
 /** Creates the cache of registrations in this number of cards. */

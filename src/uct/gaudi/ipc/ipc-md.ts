@@ -31,6 +31,7 @@ import { RkeyTableReader } from '../../base/key/rkey-table-reader.ts';
 import { OpenIfaces } from '../../base/open-ifaces.ts';
 import { checkAddress, checkKeyTarget } from '../../base/range.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../base/card/config.ts';
+import { type GaudiCard, watchResets } from '../base/card/gaudi-cards.ts';
 import { registerCostOf } from '../base/card/register-cost.ts';
 import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
 import { HostRegistry } from '../base/host-registry.ts';
@@ -52,6 +53,8 @@ import { OwnedKeys } from './owner/owned-keys.ts';
 
 /** Calls of progress between two checks for requests of peers. */
 const CALLS_PER_SERVICE = 64;
+/** Calls of progress between two checks for resets of the cards, which are a system call for each card. */
+const CALLS_PER_EVENTS: number = 64 * CALLS_PER_SERVICE;
 
 /** The memory domain. */
 export class IpcMd implements MemoryDomain, LocalOwner {
@@ -79,6 +82,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   /** The traffic of each card, which outlives the interfaces. */
   readonly #channels: readonly Map<number, Channel>[];
   readonly #serve: () => void;
+  readonly #unwatch: readonly (() => void)[];
   #service: ChannelService | undefined = undefined;
   #calls = 0;
   #closed = false;
@@ -102,6 +106,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     if (imports) this.memRegDmabuf = (region) => this.#import(region);
     this.attributes = this.#attributesOf(imports);
     this.#serve = () => this.#serveSometimes();
+    this.#unwatch = cards.map((card) => watchResets(card, () => this.#loseCard(card)));
   }
 
   memAlloc(): MdMemory {
@@ -188,6 +193,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
       throw invalidParam('memory', `must be device memory: others reach no host memory by ${GAUDI_IPC_NAME}`, 'host');
     }
     const own = this.#own(memory);
+    own.card.device.card.checkUsable();
     checkKeyTarget(target, offset, RKEY_TABLE_KEY_BYTES);
     this.#keys.pack(own, this.#openService().tag, target, offset);
   }
@@ -226,6 +232,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     if (this.#closed) return;
     this.#closed = true;
     this.#ifaces.close();
+    for (const unwatch of this.#unwatch) unwatch();
     for (const memory of this.#registered) this.#end(memory, true);
     this.#keys.close();
     this.#closeService();
@@ -291,10 +298,28 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     this.#service = undefined;
   }
 
+  /** The memory of a card is lost: revokes its keys, and notifies the processes that have imported it. */
+  #loseCard(card: GaudiCard): void {
+    for (const memory of this.#registered) {
+      if (memory.card !== card) continue;
+      this.#keys.revoke(memory);
+      this.#retire(memory.source.generation);
+    }
+  }
+
   /** For programs that call progress in a loop without returning to the event loop. */
   #serveSometimes(): void {
     this.#calls = (this.#calls + 1) | 0;
-    if (this.#calls % CALLS_PER_SERVICE === 0) this.#service?.progress();
+    if (this.#service === undefined || this.#calls % CALLS_PER_SERVICE !== 0) return;
+    this.#service.progress();
+    if (this.#calls % CALLS_PER_EVENTS === 0) this.#readEvents();
+  }
+
+  #readEvents(): void {
+    for (const card of this.#gaudi.cards) {
+      const { device } = card;
+      if (!device.closed && device.events.poll() && device.card.lostReason !== undefined) this.#loseCard(card);
+    }
   }
 
   #own(memory: MdMemory): IpcMemory {

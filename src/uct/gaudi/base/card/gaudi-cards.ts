@@ -93,6 +93,22 @@ export function closeGaudiCards(cards: readonly GaudiCard[]): void {
   }
 }
 
+/**
+ * Calls `onLost` once when the driver reports that it resets the card: its memory is lost until the card is closed and opened again.
+ * @returns a function that ends watching
+ */
+export function watchResets({ device }: GaudiCard, onLost: (error: UcxError) => void): () => void {
+  const { card, events } = device;
+  if (!events.supported) return () => {};
+  const subscription = events.register(() => {
+    const { lostReason } = card;
+    if (lostReason === undefined) return;
+    subscription.close();
+    onLost(card.lostError(lostReason));
+  });
+  return () => subscription.close();
+}
+
 /** The error of a card that another program has open, with advice for the user. */
 function withAdvice({ code, status, message, details, cause }: UcxError): UcxError {
   const advice = 'choose others by UCX_ACC_DEVICES or GAUDI_MAPPING_TABLE';
