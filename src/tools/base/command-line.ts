@@ -85,11 +85,12 @@ function errorText({ message, code }: { readonly message: string; readonly code:
 }
 
 /**
- * Reports a failure to write standard output in one line. A closed pipe, as after head, is not a failure: the output ends, and the
+ * Watches the output of the program. Standard error that is broken or full loses its text, and nothing else changes. Reports a failure to write standard output in one line. A closed pipe, as after head, is not a failure: the output ends, and the
  * program finishes its work before it exits.
  */
 export function watchOutput(): void {
   let isReported = false;
+  process.stderr.on('error', () => {});
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE' || isReported) return;
     isReported = true;

@@ -23,7 +23,10 @@ describe('openLogSink', () => {
     const write = vi.spyOn(process[stream], 'write').mockReturnValue(true);
     try {
       openLogSink({ file, ...UNBOUNDED })(LogLevel.INFO, 'posix', 'three rings');
-      expect(write).toHaveBeenCalledWith(expect.stringMatching(/ posix UCX {2}INFO {2}three rings\n$/));
+      expect(write).toHaveBeenCalledWith(
+        expect.stringMatching(/ posix UCX {2}INFO {2}three rings\n$/),
+        expect.any(Function),
+      );
     } finally {
       write.mockRestore();
     }
@@ -76,7 +79,10 @@ describe('openLogSink', () => {
     const write = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
     try {
       sink(LogLevel.ERROR, 'ucp', 'still told');
-      expect(write).toHaveBeenCalledWith(expect.stringMatching(/ ucp UCX {2}ERROR still told\n$/));
+      expect(write).toHaveBeenCalledWith(
+        expect.stringMatching(/ ucp UCX {2}ERROR still told\n$/),
+        expect.any(Function),
+      );
     } finally {
       write.mockRestore();
     }

@@ -47,6 +47,7 @@ describe('standardErrorSink', () => {
       standardErrorSink(LogLevel.WARN, 'ucp', 'no such variable');
       expect(write).toHaveBeenCalledWith(
         expect.stringMatching(/^\[\d{10}\.\d{6}\] \[[^:]+:\d+:\d+\] {14}ucp UCX {2}WARN {2}no such variable\n$/),
+        expect.any(Function),
       );
     } finally {
       write.mockRestore();

@@ -9,6 +9,7 @@ import { hostname } from 'node:os';
 import { threadId } from 'node:worker_threads';
 import { matchesItem } from '../config/list.ts';
 import { wallClockMs } from '../sys/clock.ts';
+import { writeStandard } from './standard-stream.ts';
 
 /** The levels of UCX in order of severity (`ucs_log_level_t`). */
 export const LogLevel = {
@@ -147,12 +148,12 @@ class ComponentLog implements Log {
 
 /** Writes records to standard error, in the form of {@link recordLine}. */
 export const standardErrorSink: LogSink = (level, component, message) => {
-  process.stderr.write(recordLine(level, component, message));
+  writeStandard(process.stderr, recordLine(level, component, message));
 };
 
 /** Writes records to standard output, in the form of {@link recordLine}. */
 export const standardOutputSink: LogSink = (level, component, message) => {
-  process.stdout.write(recordLine(level, component, message));
+  writeStandard(process.stdout, recordLine(level, component, message));
 };
 
 const SOURCE = `[${hostname().split('.', 1)[0]}:${process.pid}:${threadId}]`;

@@ -62,6 +62,8 @@ class FileOutput implements StatsOutput {
   readonly #format: StatsFormat | 'bin';
   readonly #log: Log;
   readonly #isOwn: boolean;
+  /** The failure of the last write. */
+  #failure: string | undefined = undefined;
 
   constructor(fd: number, format: StatsFormat | 'bin', log: Log, isOwn: boolean) {
     this.#fd = fd;
@@ -77,8 +79,12 @@ class FileOutput implements StatsOutput {
         this.#fd,
         this.#format === 'bin' ? jsonLines(root) : Buffer.from(statsText(root, this.#format, heading())),
       );
+      this.#failure = undefined;
     } catch (error) {
-      this.#log.warn(`statistics could not be written: ${asError(error).message}`);
+      const { message } = asError(error);
+      // A full disk is reported once, and not at every tick of a timer.
+      if (message !== this.#failure) this.#log.warn(`statistics could not be written: ${message}`);
+      this.#failure = message;
     }
   }
 

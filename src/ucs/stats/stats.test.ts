@@ -176,6 +176,14 @@ describe('a reporter', () => {
     expect(lines(path)).toEqual(['count: 1', 'count: 2', 'count: 3', 'count: 4']);
   });
 
+  it('reports a destination that takes nothing once, and not at every tick', () => {
+    const clock = new ManualClock();
+    const reporter = open({ UCX_STATS_DEST: 'file:/dev/full', UCX_STATS_TRIGGER: 'timer:1s' }, clock);
+    for (count = 1; count <= 5; count++) clock.advance(1e9);
+    reporter.close();
+    expect(warnings.splice(0)).toEqual([expect.stringMatching(/statistics could not be written: ENOSPC/)]);
+  });
+
   it('writes at a signal until it is closed', async () => {
     const path = join(folder, 'stats');
     const others = process.listenerCount('SIGUSR2');
