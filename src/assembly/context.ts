@@ -6,7 +6,7 @@ import type { DriverNode } from '../driver/port.ts';
 import { Device } from '../hlthunk/index.ts';
 import type { Libucp } from '../libucx/c/library.ts';
 import type { Context as LibucxContext } from '../libucx/core/context.ts';
-import { closeAbandonedDescriptors, EventFd, Udmabuf } from '../sys/index.ts';
+import { EventFd, releaseAbandonedMappings, Udmabuf } from '../sys/index.ts';
 import type { Context as ApiContext } from '../ucp/api/context.ts';
 import type { Engine } from '../ucp/api/engine.ts';
 import { checkFeatures, type Feature } from '../ucp/api/features.ts';
@@ -102,7 +102,7 @@ async function create(options: ContextOptions = {}): Promise<Context> {
   checkDriver(options);
   const features = checkFeatures(options.features);
   const program = readProgram(withDriver(options, options.driver));
-  closeAbandonedDescriptors();
+  releaseAbandonedMappings();
   const { engine, libucp } = chooseEngine(program, options.engine);
   if (libucp === undefined) {
     warnOfUnused(program);

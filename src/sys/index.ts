@@ -25,12 +25,8 @@ export {
 } from './base/native-callback.ts';
 export { allocateScratch, ScratchBlock, type ScratchStatistics, scratchStatistics } from './base/scratch.ts';
 export { isSyscallError, SyscallError, statusOfErrno } from './base/syscall-error.ts';
-export {
-  closeAbandonedDescriptors,
-  forgetDescriptor,
-  isThreadAlive,
-  noteDescriptor,
-} from './base/thread-descriptors.ts';
+export { forgetDescriptor, noteDescriptor } from './base/thread-descriptors.ts';
+export { isThreadAlive, releaseAbandonedMappings } from './base/thread-mappings.ts';
 export { EventAlarm } from './event/event-alarm.ts';
 export { EventFd } from './event/event-fd.ts';
 export { EVENTS_MAX, EventSet, ReadyFor } from './event/event-set.ts';

@@ -4,14 +4,15 @@
  *
  * A view cannot be detached, and accessing one after `munmap` is a SIGSEGV. So `close()` maps private zero pages over the range (the
  * *graveyard*): stale views read zeros and reach no memory. The addresses are released when the ArrayBuffer has been collected.
- * A mapping that is never closed is never unmapped, not even when its worker thread ends: a leak that
- * {@link mappedMemoryStatistics} shows, instead of a crash of code that kept only the address.
+ * A mapping that is never closed is never unmapped while its thread lives: a leak that {@link mappedMemoryStatistics} shows, instead of a crash
+ * of code that kept only the address. What an ended worker thread leaves is released later (thread-mappings.ts).
  */
 
 import { IntervalMap } from '../../ucs/datastruct/interval-map.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { errno, mmap, munmap, viewOfMemory } from './libc.ts';
 import { SyscallError } from './syscall-error.ts';
+import { forgetMapping, MappingKind, noteMapping } from './thread-mappings.ts';
 
 /** Bytes in a page of x86-64. */
 export const PAGE_SIZE = 4096;
@@ -72,9 +73,12 @@ export function mappedMemoryStatistics(): MappedMemoryStatistics {
 interface Grave {
   readonly address: number;
   readonly byteLength: number;
+  /** Its entry among the mappings of threads. */
+  readonly entry: number;
 }
 
 const graveyard = new FinalizationRegistry<Grave>((grave) => {
+  forgetMapping(grave.entry);
   munmap(grave.address, grave.byteLength);
   counters.graveyardMappings--;
 });
@@ -91,10 +95,12 @@ export class MappedMemory implements Disposable {
   /** The mapping as 32-bit words, whole words only. */
   readonly words: Uint32Array;
   readonly view: DataView;
+  readonly #entry: number;
   #closed = false;
 
   /** Takes ownership of an existing mapping of at most {@link VIEW_LENGTH_MAX} bytes. */
-  constructor(address: number, byteLength: number) {
+  constructor(address: number, byteLength: number, kind: MappingKind = MappingKind.SHARED) {
+    this.#entry = noteMapping(address, byteLength, kind);
     this.address = address;
     this.byteLength = byteLength;
     this.buffer = viewOfMemory(address, byteLength);
@@ -119,7 +125,7 @@ export class MappedMemory implements Disposable {
     const flags = MapFlag.PRIVATE | MapFlag.ANONYMOUS | MapFlag.FIXED | MapFlag.NORESERVE;
     // A failure (ENOMEM at the limit of mappings) leaves the memory in place: still safe for views, and unmapped with them.
     mmap(this.address, this.byteLength, PROT_READ_WRITE, flags, -1, 0);
-    graveyard.register(this.buffer, { address: this.address, byteLength: this.byteLength });
+    graveyard.register(this.buffer, { address: this.address, byteLength: this.byteLength, entry: this.#entry });
     live.delete(this.address);
     countMapping(this.byteLength, -1);
     counters.graveyardMappings++;
@@ -138,6 +144,8 @@ export interface AnonymousOptions {
   readonly shared?: boolean;
   /** Do not count the pages against the overcommit limit. */
   readonly noReserve?: boolean;
+  /** What may have its address when its thread has ended. Default SHARED: peers. */
+  readonly kind?: MappingKind;
 }
 
 /**
@@ -150,7 +158,7 @@ export function mapAnonymous(byteLength: number, options: AnonymousOptions = {})
   let flags: number = MapFlag.ANONYMOUS | (options.shared === true ? MapFlag.SHARED : MapFlag.PRIVATE);
   if (options.populate === true) flags |= MapFlag.POPULATE;
   if (options.noReserve === true) flags |= MapFlag.NORESERVE;
-  return new MappedMemory(mapOrThrow(byteLength, flags, -1, 0), byteLength);
+  return new MappedMemory(mapOrThrow(byteLength, flags, -1, 0), byteLength, options.kind);
 }
 
 /** Options of {@link mapFile}. */

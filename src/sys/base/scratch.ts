@@ -7,11 +7,14 @@
  */
 
 import { invalidParam } from '../../ucs/type/error.ts';
-import { type MappedMemory, mapAnonymous } from './mapped-memory.ts';
+import { type AnonymousOptions, type MappedMemory, mapAnonymous } from './mapped-memory.ts';
+import { MappingKind } from './thread-mappings.ts';
 
 const CHUNK_BYTES = 65536;
 const SLOT_BYTES_MIN = 64;
 const BLOCK_BYTES_MAX = 2 ** 30;
+/** No peer has the address of a block. */
+const LOCAL: AnonymousOptions = { kind: MappingKind.LOCAL };
 
 /** A slot in a chunk. */
 interface Slot {
@@ -94,7 +97,7 @@ export function allocateScratch(byteLength: number): ScratchBlock {
     throw invalidParam('byteLength', 'must be an integer from 1 to 2^30', byteLength);
   }
   if (byteLength > CHUNK_BYTES) {
-    return new ScratchBlock({ memory: mapAnonymous(Math.ceil(byteLength / 4) * 4), offset: 0 }, 0, byteLength);
+    return new ScratchBlock({ memory: mapAnonymous(Math.ceil(byteLength / 4) * 4, LOCAL), offset: 0 }, 0, byteLength);
   }
   let slotBytes = SLOT_BYTES_MIN;
   while (slotBytes < byteLength) slotBytes *= 2;
@@ -115,7 +118,7 @@ function slotsOf(slotBytes: number): Slot[] {
 
 /** Maps a chunk and puts its slots on the free list, except the first, which it returns. */
 function addChunk(slots: Slot[], slotBytes: number): Slot {
-  const memory = mapAnonymous(CHUNK_BYTES);
+  const memory = mapAnonymous(CHUNK_BYTES, LOCAL);
   counters.arenaBytes += CHUNK_BYTES;
   // Highest first, so that pop() returns the slots in address order.
   for (let offset = CHUNK_BYTES - slotBytes; offset > 0; offset -= slotBytes) slots.push({ memory, offset });

@@ -15,10 +15,13 @@ import {
   VIEW_LENGTH_MAX,
 } from '../base/mapped-memory.ts';
 import { SyscallError } from '../base/syscall-error.ts';
+import { forgetMapping, MappingKind, noteMapping } from '../base/thread-mappings.ts';
 
 /** Bytes in a page of a WebAssembly.Memory. */
 const WASM_PAGE_SIZE = 65536;
 const LARGE_LENGTH_MAX = 2 ** 46;
+/** The large mappings of this thread by their address, with their entries among the mappings of threads. */
+const largeMappings = new Map<number, number>();
 
 /** The only class of WebAssembly used here; the compiler declares it only with the browser types. */
 interface WasmMemoryConstructor {
@@ -84,6 +87,7 @@ export function mapLarge(fd: number, byteLength: number, fileOffset: number | bi
   );
   if (address === -1) throw new SyscallError('mmap', errno(), `${byteLength} bytes of fd ${fd} at ${fileOffset}`);
   countMapping(byteLength, 1);
+  largeMappings.set(address, noteMapping(address, byteLength, MappingKind.LOCAL));
   return address;
 }
 
@@ -94,6 +98,8 @@ export function mapLarge(fd: number, byteLength: number, fileOffset: number | bi
  * @throws SyscallError EINVAL for an address that is not such a mapping
  */
 export function unmapLarge(address: number, byteLength: number): void {
+  forgetMapping(largeMappings.get(address) ?? 0);
+  largeMappings.delete(address);
   if (munmap(address, byteLength) !== 0) {
     throw new SyscallError('munmap', errno(), `${byteLength} bytes at 0x${address.toString(16)}`);
   }

@@ -8,7 +8,6 @@
 
 import { readdirSync } from 'node:fs';
 import {
-  closeAbandonedDescriptors,
   close as closeFd,
   Errno,
   FileKind,
@@ -180,12 +179,10 @@ export function segmentPath(packedName: Uint8Array, folder: string = SEGMENT_FOL
 }
 
 /**
- * Removes the files that ended processes and threads of this process have left, and closes the descriptors of such threads, by which their peers detect
- * their end. Keeps files of other users, and of other pid namespaces, where this process cannot determine whether a process runs.
+ * Removes the files that ended processes and threads of this process have left. Keeps files of other users, and of other pid namespaces, where this process cannot determine whether a process runs.
  * @returns number of removed files
  */
 export function scavenge(folder: string = SEGMENT_FOLDER): number {
-  closeAbandonedDescriptors();
   let removed = sweepLeftFiles();
   for (const name of namesIn(folder)) {
     const match = FILE_NAME.exec(name);
