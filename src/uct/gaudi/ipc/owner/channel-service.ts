@@ -2,8 +2,8 @@
  * The owner's side of sharing device memory: a node-local socket at which peers request the dma-buf of a key. It checks the user of the peer; the memory
  * domain checks the key. It runs on the event loop, and in progress for programs that block their event loop.
  *
- * The socket is in the folder of the rkey tables, with a name of the same form. A process that can access the tables can connect, and the socket of a killed
- * process is removed with its tables.
+ * The socket is in the folder of the rkey tables, with a name of the same form. A process that can access the tables can connect, whatever its network
+ * namespace is, and the socket of a process is removed with its tables: when it exits, or, if it was killed, by the next process.
  */
 
 import { chmodSync } from 'node:fs';
@@ -25,6 +25,7 @@ import type { Log } from '../../../../ucs/debug/log.ts';
 import type { Clock } from '../../../../ucs/sys/clock.ts';
 import { effectiveUserId } from '../../../../ucs/sys/user-id.ts';
 import { isUcxError, type UcxError } from '../../../../ucs/type/error.ts';
+import { ownFile, unlinkIfThere } from '../../../base/key/owned-files.ts';
 import {
   ownIdentity,
   PROCESS_IDENTITY_BYTES,
@@ -97,11 +98,12 @@ export class ChannelService {
     scavenge();
     const path = servicePath(ownIdentity(), this.tag);
     this.#listener = listenUnix(path, SocketType.SEQPACKET);
+    ownFile(path);
     try {
       chmodSync(path, 0o600);
       this.#subscription = pollReadable(this.#listener.fd, () => this.progress());
     } catch (error) {
-      this.#listener.close();
+      this.#stopListening();
       throw error;
     }
     this.#subscription.unref();
@@ -129,10 +131,15 @@ export class ChannelService {
     if (this.#closed) return;
     this.#closed = true;
     this.#subscription.close();
-    this.#listener.close();
+    this.#stopListening();
     this.#tellAll(closingMessage());
     this.#awaitPeers();
     for (const peer of this.#peers) this.#drop(peer);
+  }
+
+  #stopListening(): void {
+    unlinkIfThere(this.#listener.path);
+    this.#listener.close();
   }
 
   #accept(): void {
