@@ -101,6 +101,11 @@ async function explainToProcess(request: ExplainRequest): Promise<ExplainReport>
   const { remote } = request;
   const cards = usableCards();
   const sysDevice = remote.memoryType === MemoryType.HOST ? undefined : cardOfPeer(request, cards);
+  // First, so that a wrong setting is not called a failure of the peer, which has the same.
+  await using context = await Context.create({
+    ...engineOption(request),
+    config: deviceList(cards, ({ index }) => index !== sysDevice),
+  });
   const peer = await ExplainPeer.start({
     memoryType: remote.memoryType,
     sysDevice,
@@ -109,13 +114,10 @@ async function explainToProcess(request: ExplainRequest): Promise<ExplainReport>
     ...engineOption(request),
   });
   try {
-    await using context = await Context.create({
-      ...engineOption(request),
-      config: deviceList(cards, ({ index }) => index !== sysDevice),
-    });
     const endpoint = context.worker().endpoint(peer.address);
     return reportOf(request, context, endpoint, peer.key);
   } finally {
+    await context.close();
     await peer.end();
   }
 }

@@ -8,10 +8,14 @@ import { timeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { boundAddress } from '../base/bound-address.ts';
 import { readArguments } from '../base/command-line.ts';
+import { isLoopback, LOOPBACK_NAMES, namesLoopback } from './loopback-host.ts';
 import { type MetricsFormat, OPENMETRICS, PROMETHEUS, scrape } from './scrape.ts';
 
 const PORT = '9400';
 const PORT_MAX = 65_535;
+const PATH = '/metrics';
+/** Base of the paths of requests. */
+const BASE = 'http://127.0.0.1';
 const TIMEOUT_NS_MIN = 10e6;
 const TIMEOUT_NS_MAX = 60e9;
 /** Maximum number of connections; Prometheus uses one. */
@@ -75,6 +79,11 @@ async function serve(
     return started;
   };
   const server = createServer((request, response) => {
+    const refusal = refusalOf(request, boundAddress(server).address);
+    if (refusal !== undefined) {
+      refuse(response, refusal);
+      return;
+    }
     answer(request, response, shared).catch((error: Error) => {
       log.error(`a scrape failed: ${error.message}`);
       response.writeHead(500).end();
@@ -93,19 +102,33 @@ async function serve(
   server.closeAllConnections();
 }
 
+/** A refused request: HTTP status and reason. */
+interface Refusal {
+  readonly status: 400 | 403 | 404 | 405;
+  readonly reason: string;
+}
+
+/** Why a request is refused; undefined for one of the metrics. @param address of the server */
+function refusalOf({ url = '', method, headers }: IncomingMessage, address: string): Refusal | undefined {
+  if (isLoopback(address) && !namesLoopback(headers.host, address)) {
+    return { status: 403, reason: `this server is reached as ${LOOPBACK_NAMES.join(', ')} only: see --address` };
+  }
+  if (method !== 'GET' && method !== 'HEAD') return { status: 405, reason: `metrics have no method ${method}` };
+  if (!URL.canParse(url, BASE)) return { status: 400, reason: 'the request has no valid path' };
+  const { pathname } = new URL(url, BASE);
+  return pathname === PATH ? undefined : { status: 404, reason: `there is no ${pathname}: the metrics are ${PATH}` };
+}
+
+function refuse(response: ServerResponse, { status, reason }: Refusal): void {
+  if (status === 405) response.setHeader('allow', 'GET, HEAD');
+  response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8' }).end(`${reason}\n`);
+}
+
 async function answer(
-  { url, method, headers }: IncomingMessage,
+  { method, headers }: IncomingMessage,
   response: ServerResponse,
   read: (format: MetricsFormat) => Promise<string>,
 ): Promise<void> {
-  if (method !== 'GET' && method !== 'HEAD') {
-    response.writeHead(405, { allow: 'GET, HEAD' }).end();
-    return;
-  }
-  if (url !== '/metrics') {
-    response.writeHead(404).end();
-    return;
-  }
   const format = headers.accept?.includes('application/openmetrics-text') === true ? OPENMETRICS : PROMETHEUS;
   const text = await read(format);
   response.writeHead(200, { 'content-type': format }).end(method === 'HEAD' ? undefined : text);

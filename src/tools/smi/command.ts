@@ -5,6 +5,7 @@ import { openNode } from '../../assembly/open-node.ts';
 import { packageVersion } from '../../assembly/program/package.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
+import { GaudiErrorCode, gaudiError } from '../../hlthunk/index.ts';
 import { wallClockMs } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { readArguments } from '../base/command-line.ts';
@@ -145,16 +146,22 @@ async function show(print: Printer, device: string | undefined, seconds: number 
 
 function cardsOf(node: DriverNode, device: string | undefined): SmiCard[] {
   const cards = readSmiCards(node);
+  if (cards.length === 0) {
+    const why = node.whyNoCards === undefined ? '' : `: ${node.whyNoCards()}`;
+    throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `the ${node.kind} node has no cards${why}`);
+  }
   if (device === undefined) return cards;
   const chosen = cards.filter(
     ({ busId }) => busId === device.toLowerCase() || busId === `0000:${device.toLowerCase()}`,
   );
   if (chosen.length === 0) {
-    throw invalidParam('-i', `must be one of ${cards.map(({ busId }) => busId).join(', ') || 'no cards'}`, device);
+    throw invalidParam('-i', `must be one of ${cards.map(({ busId }) => busId).join(', ')}`, device);
   }
   return chosen;
 }
 
+/** The time as date(1) prints it, without the comma of the form of HTTP: it is a field of CSV. */
 function timeText(): string {
-  return new Date(wallClockMs()).toUTCString();
+  const [day, date, month, year, time] = new Date(wallClockMs()).toUTCString().replace(',', '').split(' ');
+  return `${day} ${month} ${date} ${time} UTC ${year}`;
 }

@@ -16,7 +16,7 @@ import { smiTable } from './smi-table.ts';
 import { affinityTable, linkMatrix } from './topology-text.ts';
 
 const GOLDEN = join(dirname(fileURLToPath(import.meta.url)), 'golden');
-const TIME = 'Mon, 23 Nov 2026 12:00:00 GMT';
+const TIME = 'Mon Nov 23 12:00:00 UTC 2026';
 
 /** All outputs for a node, one behind the other. */
 function allOutputs(node: DriverNode, sysRoot: string): string {

@@ -35,7 +35,8 @@ describe('UCX_TLS', () => {
     const admitted = TRANSPORTS.filter((transport) => filter.admitsTransport(transport)).map(({ name }) => name);
     expect(admitted.join(' ')).toBe(expected);
     const refused = TRANSPORTS.map(({ name }) => name).filter((name) => !admitted.includes(name));
-    expect(filter.rejections).toEqual(refused.map((name) => ({ name, reason: 'excluded by UCX_TLS' })));
+    const reason = TLS === '' ? 'excluded by UCX_TLS, which is empty' : 'excluded by UCX_TLS';
+    expect(filter.rejections).toEqual(refused.map((name) => ({ name, reason })));
   });
 
   it('warns about names that no transport has, with the nearest', () => {
@@ -72,7 +73,12 @@ describe('UCX_*_DEVICES', () => {
     const admitted = CARDS.filter((card) => filter.admitsDevice(DeviceType.ACC, card));
     expect(admitted.join(' ')).toBe(expected);
     const refused = CARDS.filter((card) => !admitted.includes(card));
-    expect(filter.rejections).toEqual(refused.map((name) => ({ name, reason: 'excluded by UCX_ACC_DEVICES' })));
+    expect(filter.rejections).toEqual(
+      refused.map((name) => ({
+        name,
+        reason: `excluded by UCX_ACC_DEVICES${ACC_DEVICES === '' ? ', which is empty' : ''}`,
+      })),
+    );
   });
 
   it.each([

@@ -73,7 +73,7 @@ export class ResourceFilter {
     const isNamed = items.some((item) => namesTransport(item, transport));
     if (mode === 'all' || isNamed === (mode === 'allow')) return true;
     this.#hasRefusedTransports = true;
-    this.#reject(transport.name, 'UCX_TLS');
+    this.#reject(transport.name, excludedBy('UCX_TLS', this.#transports));
     return false;
   }
 
@@ -81,19 +81,21 @@ export class ResourceFilter {
   readonly admitsDevice = (type: DeviceType, device: string): boolean => {
     this.#knownDevices[type].add(device);
     if (isAllowed(this.#devices[type], device)) return true;
-    this.#reject(device, DEVICE_VARIABLES[type]);
+    this.#reject(device, excludedBy(DEVICE_VARIABLES[type], this.#devices[type]));
     return false;
   };
 
   /** Why a resource is not wanted; undefined when it is. */
   exclusionOf({ transport, aliases, deviceType, device }: IfaceResource): string | undefined {
-    if (!this.admitsTransport({ name: transport, aliases })) return excludedBy('UCX_TLS');
-    return this.admitsDevice(deviceType, device) ? undefined : excludedBy(DEVICE_VARIABLES[deviceType]);
+    if (!this.admitsTransport({ name: transport, aliases })) return excludedBy('UCX_TLS', this.#transports);
+    if (this.admitsDevice(deviceType, device)) return undefined;
+    return excludedBy(DEVICE_VARIABLES[deviceType], this.#devices[deviceType]);
   }
 
   /** For each transport in UCX_TLS that only the UCX library has, a sentence that names what would provide it. */
   hints(): string[] {
     if (!this.namesTransports) return [];
+    if (this.#transports.items.length === 0) return ['UCX_TLS is empty: unset it for all transports'];
     return this.#transports.items.flatMap((item) => hintOf(item) ?? []);
   }
 
@@ -116,14 +118,14 @@ export class ResourceFilter {
     return notAvailable(`${type} device`, items, known);
   }
 
-  #reject(name: string, variable: string): void {
-    const reason = excludedBy(variable);
+  #reject(name: string, reason: string): void {
     this.#rejections.set(`${name} ${reason}`, { name, reason });
   }
 }
 
-function excludedBy(variable: string): string {
-  return `excluded by ${variable}`;
+function excludedBy(variable: string, { mode, items }: AllowList): string {
+  const isEmpty = mode === 'allow' && items.length === 0;
+  return isEmpty ? `excluded by ${variable}, which is empty` : `excluded by ${variable}`;
 }
 
 /** Transports of UCX that no component has, and their aliases. */

@@ -6,6 +6,7 @@
 import os from 'node:os';
 import type { Device, DriverNode } from '../../../hlthunk/index.ts';
 import { isMapped } from '../../../sys/index.ts';
+import type { Log } from '../../../ucs/debug/log.ts';
 import type { Rcache } from '../../../ucs/rcache/rcache.ts';
 import { checkMethods, checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam, type UcxError } from '../../../ucs/type/error.ts';
@@ -14,7 +15,7 @@ import { DeviceType } from '../../api/iface.ts';
 import type { ComponentServices, LeftOut } from '../../api/memory-domain.ts';
 import { checkServices } from '../../base/check-services.ts';
 import { openHostCache } from '../../base/host/host-cache.ts';
-import { type CardChoice, checkCardChoice } from './card/card-choice.ts';
+import { type CardChoice, checkCardChoice, missingCards } from './card/card-choice.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './card/config.ts';
 import { checkDemands } from './card/demands.ts';
 import {
@@ -61,6 +62,7 @@ export class GaudiResources {
   readonly #devices: readonly Device[] | undefined;
   #open: OpenGaudi | undefined;
   #users = 0;
+  #isWarned = false;
 
   /**
    * Does not open cards yet.
@@ -123,12 +125,21 @@ export class GaudiResources {
     closeGaudiCards(cards);
   }
 
+  /** Warns once: every memory domain of a context tries to open the cards. */
+  #warnOfMissing(log: Log): void {
+    if (this.#devices !== undefined || this.#isWarned) return;
+    this.#isWarned = true;
+    const missing = missingCards(this.#choice, this.node.cards());
+    if (missing !== undefined) log.warn(missing);
+  }
+
   #openAll(services: ComponentServices): OpenGaudi {
     const { log, clock, config, isDeviceAllowed } = services;
     const values = config.get(GAUDI_COPY_CONFIG_TABLE);
     for (const { card } of this.#devices ?? []) card.checkUsable();
     const isWanted = isDeviceAllowed && ((name: string): boolean => isDeviceAllowed(DeviceType.ACC, name));
     const leftOut: LeftOut[] = [];
+    this.#warnOfMissing(log);
     const onLeftOut = (name: string, { message: reason }: UcxError): number => leftOut.push({ name, reason });
     const cards =
       this.#devices === undefined

@@ -62,6 +62,26 @@ export function chosenCards(choice: CardChoice, entries: readonly CardEntry[]): 
   return indices === undefined ? all : all.filter(({ index }) => indices.has(index));
 }
 
+/**
+ * What the selection names and this machine does not have, as a sentence for users; undefined if there is nothing. A mapping table is refused for that.
+ * @throws UcxError as {@link chosenCards}
+ */
+export function missingCards(choice: CardChoice, entries: readonly CardEntry[]): string | undefined {
+  if (choice.mappingTable !== undefined || entries.length === 0) return undefined;
+  const modules = listOf('HABANA_VISIBLE_MODULES', choice.visibleModules);
+  const name = modules === undefined ? 'HABANA_VISIBLE_DEVICES' : 'HABANA_VISIBLE_MODULES';
+  const numbers = modules ?? listOf(name, choice.visibleDevices) ?? new Set();
+  const known = modules === undefined ? entries.map((_, index) => index) : moduleIds(entries);
+  const missing = [...numbers].filter((number) => !known.includes(number));
+  if (missing.length === 0) return undefined;
+  const kind = modules === undefined ? 'indices' : 'modules';
+  return `${name}=${[...numbers].join(',')} names cards that do not exist: ${missing.join(', ')}; the ${kind} of this machine are ${known.join(', ')}`;
+}
+
+function moduleIds(entries: readonly CardEntry[]): number[] {
+  return entries.flatMap(({ moduleId }) => moduleId ?? []).sort((one, other) => one - other);
+}
+
 /** The numbers of a list; undefined if it selects all. */
 function listOf(name: string, value: string | undefined): ReadonlySet<number> | undefined {
   const text = value?.replaceAll(' ', '');

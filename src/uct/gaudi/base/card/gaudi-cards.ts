@@ -7,7 +7,7 @@ import { type Device, type DriverNode, GaudiErrorCode, gaudiError, open } from '
 import type { Log } from '../../../../ucs/debug/log.ts';
 import type { Clock } from '../../../../ucs/sys/clock.ts';
 import { isUcxError, UcxError } from '../../../../ucs/type/error.ts';
-import { type CardChoice, chosenCards } from './card-choice.ts';
+import { type CardChoice, chosenCards, missingCards } from './card-choice.ts';
 import { Landings } from './landings.ts';
 import type { MappedCard } from './mapping-table.ts';
 
@@ -70,8 +70,12 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
     }
   }
   if (opened.length > 0) return opened;
+  const missing = missingCards(choice, entries);
   const reason = entries.length === 0 && node.whyNoCards !== undefined ? ` (${node.whyNoCards()})` : '';
-  const why = entries.length === 0 ? `has no cards${reason}` : 'has no cards but those that the configuration excludes';
+  const why =
+    entries.length === 0
+      ? `has no cards${reason}`
+      : `has no cards but those that ${missing === undefined ? 'the configuration' : `the environment (${missing})`} excludes`;
   if (refusal?.code === GaudiErrorCode.DEVICE_BUSY) throw withAdvice(refusal);
   throw refusal ?? gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `the ${node.kind} node ${why}`);
 }
