@@ -93,7 +93,10 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.streams = new StreamReceives();
     this.node = context.node.worker();
     this.node.observation.isTold = false;
-    this.requests = new Requests(this.functions, this.handle, context, () => this.promises.requestFreed());
+    this.requests = new Requests(this.functions, this.handle, context, {
+      onFreed: () => this.promises.requestFreed(),
+      onDue: () => this.signal(),
+    });
     this.endpoints = new EndpointTable(this);
     this.arrivals = new Arrivals(this.functions, this.handle, this, this.endpoints, this.requests.operations);
     if ((context.features & UCP_FEATURE.AM) !== 0) this.arrivals.open();

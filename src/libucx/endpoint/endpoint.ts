@@ -31,7 +31,7 @@ import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import { checkSides, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
 import { CLOSE_AM_ID } from '../request/arrivals.ts';
 import { addressIn, checkKept, isHost } from '../request/buffers.ts';
-import { RequestKind } from '../request/request.ts';
+import { ofEndpoint, RequestKind } from '../request/request.ts';
 import { BorrowedHandle } from './borrowed-handle.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
 import { explainOver } from './explain.ts';
@@ -186,7 +186,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
       return this.worker.devices.atomic(this, call, rkey, remoteOffset, params);
     }
     const isOpen = (): boolean => !this.isForced && this.failure === Status.OK;
-    return startAtomic(this.worker, this.handle, call, [rkey, remoteOffset], { params, isOpen });
+    return ofEndpoint(this, startAtomic(this.worker, this.handle, call, [rkey, remoteOffset], { params, isOpen }));
   }
 
   flushNbx(params?: RequestParams): Status | Request {
@@ -209,6 +209,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     const { requests } = this.worker;
     const request = requests.begin(RequestKind.SEND, 'flush');
     if (request === undefined) return Status.NO_RESOURCE;
+    request.endpoint = this;
     return requests.started(request, this.functions.ucp_ep_flush_nbx(this.handle, requests.param), params);
   }
 
@@ -255,7 +256,8 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   /** Whether libucp has freed its endpoint, or is about to. */
   get #hasNoHandle(): boolean {
-    return this.#borrowed !== undefined && (this.failure !== Status.OK || this.#borrowed.isFreed);
+    if (this.#borrowed !== undefined) return this.failure !== Status.OK || this.#borrowed.isFreed;
+    return this.#isHandleClosed;
   }
 
   protected override checkHandle(): void {
@@ -273,8 +275,18 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     this.worker.devices.endpointGone(this, this.failure);
     if (this.#borrowed !== undefined) this.receivedStream.detach(this.#borrowed.isFreed);
     this.receivedStream.fail(this.failure);
+    this.worker.requests.overdue.expect(this, this.failure);
     this.onceFailed?.(status);
     if (!this.closed) this.errorHandling.report(this, this.failure, this.worker);
+  }
+
+  dropHandle(): boolean {
+    // A borrowed handle is freed by libucp; without peer error handling it cannot close by force.
+    if (this.#isHandleClosed || this.#borrowed !== undefined || !this.#isWatched) return false;
+    this.receivedStream.detach(false);
+    const closing = this.#closeUcp();
+    if (typeof closing !== 'number') this.worker.teardown.freeEventually(closing);
+    return this.#isHandleClosed;
   }
 
   #rma(
@@ -339,7 +351,8 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     const remote = rkey.remoteAddress + remoteOffset;
     const operation = isPut ? this.functions.ucp_put_nbx : this.functions.ucp_get_nbx;
     const moved = operation(this.handle, address, byteLength, remote, rkey.handle, requests.plainParamFor(local));
-    return requests.follow(RequestKind.SEND, moved, isPut ? 'put/libucp' : 'get/libucp', local, byteLength, params);
+    const protocol = isPut ? 'put/libucp' : 'get/libucp';
+    return ofEndpoint(this, requests.follow(RequestKind.SEND, moved, protocol, local, byteLength, params));
   }
 
   /** Starts a put or get with a request of its own, between memories that libucp knows. */
@@ -355,6 +368,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     const { requests, buffers } = this.worker;
     const request = buffers.beginKnown(isPut ? 'put/libucp' : 'get/libucp', local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
+    request.endpoint = this;
     const { address } = buffers;
     const remote = rkey.remoteAddress + remoteOffset;
     const operation = isPut ? this.functions.ucp_put_nbx : this.functions.ucp_get_nbx;
@@ -418,13 +432,16 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   #closeUcp(): Status | Request {
     const { requests } = this.worker;
-    this.#isHandleClosed = true;
+    // Closed before its requests were overdue.
+    if (this.#isHandleClosed) return Status.OK;
     requests.endpointLost();
     // libucp frees it, with the connection or with the worker.
     if (this.#borrowed !== undefined) return Status.OK;
     const request = requests.begin(RequestKind.SEND, 'close');
     if (request === undefined) return Status.NO_RESOURCE;
+    this.#isHandleClosed = true;
     const isForced = this.isForced || this.failure !== Status.OK;
+    if (isForced) requests.overdue.expect(this, Status.CANCELED);
     if (isForced && this.#isWatched) requests.setFlags(UCP_EP_CLOSE_FLAG.FORCE);
     return requests.started(request, this.functions.ucp_ep_close_nbx(this.handle, requests.param), {
       noImmediateCompletion: true,

@@ -14,13 +14,13 @@ import type { LocalRange } from '../engine/engine.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { EndpointStream } from '../messages/stream-receives.ts';
 import { checkProgramId } from '../request/arrivals.ts';
-import { RequestKind, type UcpRequest } from '../request/request.ts';
+import { ofEndpoint, type RequestEndpoint, RequestKind, type UcpRequest } from '../request/request.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
 
 const NO_DATA: LocalRange = { memory: new Uint8Array(0), offset: 0, byteLength: 0 };
 
 /** The messages of an endpoint. */
-export abstract class MessageEndpoint extends ClosableEndpoint {
+export abstract class MessageEndpoint extends ClosableEndpoint implements RequestEndpoint {
   /** The handle of libucp. */
   readonly handle: number;
   protected readonly worker: EndpointWorker;
@@ -36,6 +36,9 @@ export abstract class MessageEndpoint extends ClosableEndpoint {
     this.handle = handle;
     this.receivedStream = new EndpointStream(worker, worker.streams, handle);
   }
+
+  abstract readonly isBorrowed: boolean;
+  abstract dropHandle(): boolean;
 
   /** Fails an endpoint whose handle libucp has freed: called before each use of the handle. */
   protected abstract checkHandle(): void;
@@ -62,7 +65,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint {
       if (address >= 0) {
         const param = requests.plainParamFor(local);
         const sent = this.functions.ucp_tag_send_nbx(this.handle, address, byteLength, tag, param);
-        return requests.follow(RequestKind.SEND, sent, 'tag/libucp', local, byteLength, params);
+        return ofEndpoint(this, requests.follow(RequestKind.SEND, sent, 'tag/libucp', local, byteLength, params));
       }
     }
     const request = this.#initSend('tag/libucp', local, localOffset, byteLength);
@@ -186,6 +189,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint {
       return refusal;
     }
     request.sender = this;
+    request.endpoint = this;
     return request;
   }
 

@@ -10,7 +10,7 @@ import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import type { Descriptor } from '../request/arrivals.ts';
 import { cutList } from '../request/buffers.ts';
-import { RequestKind } from '../request/request.ts';
+import { type RequestEndpoint, RequestKind } from '../request/request.ts';
 
 /**
  * See AmMessageBase.receiveNbx. @returns also the status with which the sender's endpoint has failed: its data cannot be received any more
@@ -33,7 +33,7 @@ export function receiveMessageData(
   const { waiting } = message;
   if (waiting === undefined) return devices.copyOut(message, local, localOffset, params, access);
   const memory = isList(local) ? cutList(local, message.byteLength) : local;
-  const sender = message.sender as EngineEndpoint | undefined;
+  const sender = message.sender as (EngineEndpoint & RequestEndpoint) | undefined;
   if (sender !== undefined && sender.status !== Status.OK) {
     buffers.check(memory, localOffset, message.byteLength, access);
     // libucp would wait for the sender, which has gone, until the endpoint is closed here.
@@ -44,6 +44,7 @@ export function receiveMessageData(
   }
   const request = buffers.begin(RequestKind.AM_RECV, 'am/libucp', memory, localOffset, message.byteLength, access);
   if (request === undefined) return Status.NO_RESOURCE;
+  request.endpoint = sender;
   message.isReceived = true;
   message.waiting = undefined;
   const { address, count } = buffers;

@@ -56,6 +56,16 @@ export interface RequestOwner {
   innerDepth: number;
 }
 
+/** The endpoint of an operation. */
+export interface RequestEndpoint {
+  /** Status with which it has failed. */
+  readonly status: Status;
+  /** Whether libucp has made it for a peer, and frees it without a report. */
+  readonly isBorrowed: boolean;
+  /** Closes its handle of libucp by force, which ends its operations. @returns false if that is not possible, or has been done */
+  dropHandle(): boolean;
+}
+
 /** The sender of a message, whose connection fails if the message cannot be completed. */
 export interface MessageSender {
   onFailed(status: Status): void;
@@ -99,6 +109,8 @@ export class UcpRequest implements ApiRequest {
   isCanceled = false;
   /** The sending endpoint of a message: it fails if the message cannot be read. */
   sender: MessageSender | undefined = undefined;
+  /** The endpoint of an operation that libucp executes: its requests end with it. */
+  endpoint: RequestEndpoint | undefined = undefined;
   /** Local memory, which must be neither collected nor unmapped before the end. */
   pinned: LocalBuffer | undefined = undefined;
   /** Memory that libucp reads or writes until the end: lists, headers, words of atomic operations. */
@@ -186,6 +198,7 @@ export class UcpRequest implements ApiRequest {
     this.isCanceled = false;
     this.refusal = Status.OK;
     this.sender = undefined;
+    this.endpoint = undefined;
     this.settle = undefined;
     this.deferEnd = undefined;
     this.abandon = undefined;
@@ -243,4 +256,10 @@ export class UcpRequest implements ApiRequest {
       owner.innerDepth = depth;
     }
   }
+}
+
+/** Records the endpoint of an operation that may have ended. */
+export function ofEndpoint(endpoint: RequestEndpoint, started: Status | ApiRequest): Status | ApiRequest {
+  if (typeof started !== 'number') (started as UcpRequest).endpoint = endpoint;
+  return started;
 }

@@ -3,7 +3,7 @@
  * report the others. Callbacks of the application never run inside calls of C.
  */
 
-import { allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
+import { allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
 import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import { CoarseClock } from '../../ucp/api/snapshot/coarse-clock.ts';
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
@@ -16,8 +16,10 @@ import { UCP_TAG_RECV_INFO } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { type Carrier, RequestQuery } from '../c/request-query.ts';
 import { type LocalBuffer, pin } from '../mem/memory-handle.ts';
+import { EndCallbacks } from './end-callbacks.ts';
 import { OperationCounters } from './operation-counters.ts';
 import { OperationParameters } from './operation-parameters.ts';
+import { OverdueRequests } from './overdue-requests.ts';
 import { ALONE, RequestKind, type RequestOwner, RequestState, TRANSPORT, UcpRequest } from './request.ts';
 
 /** Maximum number of requests that are polled in progress: 16 ns each, compared to 70 ns for a callback. */
@@ -26,6 +28,8 @@ const POLLED_MAX = 4;
 const FOLLOWED_MAX = 32;
 /** Number of ended requests of libucp that are freed together, when there is nothing else to do. */
 const SPENT_MAX = 16;
+/** Statuses of operations whose peer cannot be reached any more. */
+const LOST: readonly Status[] = [Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT];
 /** Mask for the number of progress calls: the polled requests are tested at every 64th one, even without a report of libucp. */
 const QUIET_CALLS_MASK = 63;
 
@@ -43,6 +47,7 @@ export class Requests extends OperationParameters implements RequestOwner {
   /** Requests in use at most. */
   readonly max: number;
   readonly #onFreed: () => void;
+  readonly overdue: OverdueRequests;
   /** The handle of libucp's worker. */
   readonly #worker: number;
   readonly #functions: LibucpFunctions;
@@ -51,7 +56,7 @@ export class Requests extends OperationParameters implements RequestOwner {
   readonly #all: (UcpRequest | undefined)[] = [];
   /** Indices of requests that the pool has not kept. */
   readonly #freeIndices: number[] = [];
-  readonly #callbacks: readonly NativeCallback[];
+  readonly #callbacks: EndCallbacks;
   /** Addresses of the callbacks, by the kind of the request. */
   readonly #callbackOf: readonly number[];
   readonly #polled: UcpRequest[] = [];
@@ -68,12 +73,13 @@ export class Requests extends OperationParameters implements RequestOwner {
    * @param worker the handle of libucp
    * @param services the clock; the maximum number of requests in use, beyond which operations return NO_RESOURCE: see UCX_REQUESTS_MAX
    * @param onFreed called when a request was freed
+   * @param onDue called when there is work for {@link progress} that libucp does not report
    */
   constructor(
     functions: LibucpFunctions,
     worker: number,
     { clock, requestsMax }: { readonly clock: Clock; readonly requestsMax: number },
-    onFreed: () => void,
+    { onFreed, onDue }: { readonly onFreed: () => void; readonly onDue: () => void },
   ) {
     super();
     this.operations = new OperationCounters(clock);
@@ -82,6 +88,7 @@ export class Requests extends OperationParameters implements RequestOwner {
     this.#worker = worker;
     this.#onFreed = onFreed;
     this.#functions = functions;
+    this.overdue = new OverdueRequests(functions, this.#all, clock, onDue);
     this.#pool = new ObjectPool(requestsMax, () => {
       const index = this.#freeIndices.pop() ?? this.#all.length;
       const request = new UcpRequest(this, index);
@@ -93,30 +100,19 @@ export class Requests extends OperationParameters implements RequestOwner {
     this.#infoBlock = info;
     this.#infoWords = info.words;
     this.#query = new RequestQuery(functions);
-    const send = new NativeCallback({
-      result: 'void',
-      parameters: ['uint64_t', 'int8_t', 'uint64_t'],
-      call: (handle: number, status: Status, index: number) => this.#onEnd(handle, index, status),
-    });
-    const tagReceive = new NativeCallback({
-      result: 'void',
-      parameters: ['uint64_t', 'int8_t', 'uint64_t', 'uint64_t'],
-      call: (handle: number, status: Status, received: number, index: number) => {
+    this.#callbacks = new EndCallbacks({
+      onEnd: (handle, index, status) => this.#onEnd(handle, index, status),
+      onTagEnd: (handle, index, status, received) => {
         memcpy(this.info, received, UCP_TAG_RECV_INFO.size);
         this.takeTagInfo(this.#all[index]!);
         this.#onEnd(handle, index, status);
       },
-    });
-    const receive = new NativeCallback({
-      result: 'void',
-      parameters: ['uint64_t', 'int8_t', 'uint64_t', 'uint64_t'],
-      call: (handle: number, status: Status, byteLength: number, index: number) => {
-        this.#all[index]!.receivedBytes = byteLength;
+      onReceiveEnd: (handle, index, status, byteLength) => {
+        if (!this.overdue.has(handle)) this.#all[index]!.receivedBytes = byteLength;
         this.#onEnd(handle, index, status);
       },
     });
-    this.#callbacks = [send, tagReceive, receive];
-    this.#callbackOf = [send.address, tagReceive.address, receive.address];
+    this.#callbackOf = this.#callbacks.addresses;
   }
 
   /** Requests by index, in use or not; undefined for indices without one. */
@@ -290,7 +286,11 @@ export class Requests extends OperationParameters implements RequestOwner {
   progress(events: number): number {
     let count = 0;
     this.#progressCalls = (this.#progressCalls + 1) & QUIET_CALLS_MASK;
-    if (this.#progressCalls === 0) this.coarse.look();
+    if (this.#progressCalls === 0) {
+      this.coarse.look();
+      this.overdue.poll();
+    }
+    if (this.overdue.isDue) this.overdue.progress(this.#endOverdue);
     if (this.#polled.length > 0 && (events > 0 || this.#progressCalls === 0)) {
       count += this.#polled.length === 1 && this.#ended.length === 0 ? this.#endOnly(this.#polled[0]!) : this.#poll();
     }
@@ -302,7 +302,7 @@ export class Requests extends OperationParameters implements RequestOwner {
   /** Checks for ended operations before sleeping. */
   checkEnded(): boolean {
     if (this.#polled.length > 0) this.#poll();
-    return this.#ended.length > 0;
+    return this.#ended.length > 0 || this.overdue.isDue;
   }
 
   /** Polls the polled requests now: also a call that starts an operation may have ended others. */
@@ -331,6 +331,10 @@ export class Requests extends OperationParameters implements RequestOwner {
     if (status === Status.INPROGRESS) return 0;
     this.#polled.pop();
     request.spent = request.handle;
+    if (status < 0) {
+      this.#note(request, status);
+      return 0;
+    }
     request.handle = 0;
     this.#inProgress -= 1;
     if (request.deferEnd?.(request, status) !== true) request.end(status);
@@ -346,6 +350,10 @@ export class Requests extends OperationParameters implements RequestOwner {
 
   /** A callback of C. */
   #onEnd(handle: number, index: number, status: Status): void {
+    if (this.overdue.ended(handle)) {
+      this.#spent.push(handle);
+      return;
+    }
     const request = this.#all[index]!;
     request.spent = handle;
     this.#note(request, status);
@@ -353,12 +361,25 @@ export class Requests extends OperationParameters implements RequestOwner {
 
   /** Records the end of an operation: its callback runs when libucp has returned. */
   #note(request: UcpRequest, status: Status): void {
+    const { endpoint } = request;
     request.state = RequestState.ENDED;
     request.handle = 0;
     this.#inProgress -= 1;
     request.outcome = status;
     this.#ended.push(request);
+    if (status >= 0 || endpoint === undefined) return;
+    // After a failure, closing by force cancels.
+    if (endpoint.status !== Status.OK && !request.isCanceled) request.outcome = endpoint.status;
+    // The only report of the failure.
+    else if (endpoint.isBorrowed && LOST.includes(status)) this.overdue.expect(endpoint, status);
   }
+
+  /** Ends a request that libucp has not ended in time. */
+  readonly #endOverdue = (request: UcpRequest, status: Status): void => {
+    const at = this.#polled.indexOf(request);
+    if (at >= 0) this.#polled.splice(at, 1);
+    this.#note(request, status);
+  };
 
   #freeSpent(): void {
     for (let pointer = this.#spent.pop(); pointer !== undefined; pointer = this.#spent.pop()) {
@@ -425,7 +446,7 @@ export class Requests extends OperationParameters implements RequestOwner {
     this.#polled.length = 0;
     for (const request of abandoned) this.#note(request, Status.CANCELED);
     const sends = abandoned.filter(({ kind }) => kind === RequestKind.SEND).length;
-    return { sends, others: abandoned.length - sends };
+    return { sends: sends + this.overdue.size, others: abandoned.length - sends };
   }
 
   /** See Request.free. */
@@ -445,7 +466,8 @@ export class Requests extends OperationParameters implements RequestOwner {
 
   /** Releases the callbacks; libucp has no request any more. */
   close(): void {
-    for (const callback of this.#callbacks) callback.close();
+    this.overdue.close();
+    this.#callbacks.close();
     this.#infoBlock.free();
     this.#query.close();
     this.freeParam();

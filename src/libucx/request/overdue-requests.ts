@@ -1,0 +1,126 @@
+/**
+ * Requests of failed endpoints that libucp does not end. It ends them when all lanes of their endpoint are flushed, and a lane of shared memory never is if its
+ * queue was full when the peer died (1.13: uct_mm_ep_flush returns NO_RESOURCE). They are ended here after a time limit, and what they use is kept until libucp
+ * ends them after all, or the worker closes.
+ */
+
+import type { ScratchBlock } from '../../sys/index.ts';
+import type { Clock, Timer } from '../../ucs/sys/clock.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { LibucpFunctions } from '../c/functions.ts';
+import { type LocalBuffer, unpin } from '../mem/memory-handle.ts';
+import type { RequestEndpoint, UcpRequest } from './request.ts';
+
+/** Time in which libucp ends the requests of a failed endpoint itself: it waits for its lanes, so that no device uses their memory any more. */
+const TIME_LIMIT_NS = 1e9;
+
+/** What an ended request leaves to libucp. */
+interface Left {
+  readonly pinned: LocalBuffer | undefined;
+  readonly blocks: readonly (ScratchBlock | undefined)[];
+}
+
+/** The requests of a worker, by index; undefined for indices without one. */
+type Indexed = readonly (UcpRequest | undefined)[];
+
+/** The requests of one worker that libucp has not ended in time. */
+export class OverdueRequests {
+  readonly #functions: LibucpFunctions;
+  readonly #all: Indexed;
+  readonly #clock: Clock;
+  readonly #onDue: () => void;
+  /** Time limits that have not passed. */
+  readonly #timers: Map<RequestEndpoint, Timer> = new Map();
+  /** Endpoints whose time limit has passed, and the status with which their requests end. */
+  readonly #due: Map<RequestEndpoint, Status> = new Map();
+  /** By the request of libucp. */
+  readonly #left: Map<number, Left> = new Map();
+
+  /** @param onDue called when {@link isDue} becomes true */
+  constructor(functions: LibucpFunctions, all: Indexed, clock: Clock, onDue: () => void) {
+    this.#functions = functions;
+    this.#all = all;
+    this.#clock = clock;
+    this.#onDue = onDue;
+  }
+
+  /** True if there is work for {@link progress}. */
+  get isDue(): boolean {
+    return this.#due.size > 0;
+  }
+
+  /** Number of operations that have ended here, and not for libucp. */
+  get size(): number {
+    return this.#left.size;
+  }
+
+  /** Called when an endpoint has failed, or is being closed by force. @param status with which its requests end if it has none of its own */
+  expect(endpoint: RequestEndpoint, status: Status): void {
+    if (this.#timers.has(endpoint) || this.#pendingOf(endpoint).length === 0) return;
+    const timer = this.#clock.setTimer(TIME_LIMIT_NS, () => {
+      this.#timers.delete(endpoint);
+      this.#due.set(endpoint, endpoint.status === Status.OK ? status : endpoint.status);
+      this.#onDue();
+    });
+    this.#timers.set(endpoint, timer);
+  }
+
+  /** Ends what libucp has not ended in time. @param end called for each request, whose memory is kept */
+  progress(end: (request: UcpRequest, status: Status) => void): void {
+    for (const [endpoint, status] of this.#due) {
+      this.#due.delete(endpoint);
+      if (endpoint.dropHandle()) {
+        this.expect(endpoint, status);
+        continue;
+      }
+      for (const request of this.#pendingOf(endpoint)) {
+        this.#keep(request);
+        end(request, status);
+      }
+    }
+  }
+
+  /** Whether an operation has ended here. @param handle of libucp */
+  has(handle: number): boolean {
+    return this.#left.has(handle);
+  }
+
+  /** Called when libucp has ended an operation. @returns true for one that had ended here: its request of libucp can be freed */
+  ended(handle: number): boolean {
+    const left = this.#left.get(handle);
+    if (left === undefined) return false;
+    this.#left.delete(handle);
+    if (left.pinned !== undefined) unpin(left.pinned);
+    for (const block of left.blocks) block?.free();
+    return true;
+  }
+
+  /** Releases what libucp has ended. */
+  poll(): void {
+    for (const handle of this.#left.keys()) {
+      if (this.#functions.ucp_request_check_status(handle) === Status.INPROGRESS) continue;
+      this.ended(handle);
+      this.#functions.ucp_request_free(handle);
+    }
+  }
+
+  /** Stops; libucp makes no progress any more. */
+  close(): void {
+    for (const timer of this.#timers.values()) timer.cancel();
+    this.#timers.clear();
+    for (const handle of this.#left.keys()) this.ended(handle);
+  }
+
+  #pendingOf(endpoint: RequestEndpoint): readonly UcpRequest[] {
+    return this.#all.filter((request): request is UcpRequest => request?.endpoint === endpoint && request.handle !== 0);
+  }
+
+  /** Takes over what a request uses, which ends without libucp. */
+  #keep(request: UcpRequest): void {
+    const { handle, pinned, scratch, header } = request;
+    this.#left.set(handle, { pinned, blocks: [scratch, header] });
+    request.pinned = undefined;
+    request.scratch = undefined;
+    request.header = undefined;
+  }
+}
