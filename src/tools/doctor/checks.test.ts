@@ -19,7 +19,7 @@ const GOOD: Facts = {
   capabilities: 0n,
   memlockBytes: Number.POSITIVE_INFINITY,
   openFilesMax: 4096,
-  sharedMemory: { totalBytes: 2 ** 33, freeBytes: 2 ** 32 },
+  sharedMemory: { folder: '/dev/shm', totalBytes: 2 ** 33, freeBytes: 2 ** 32, connectionBytes: 2 ** 20 },
   ptraceScope: 0,
   isInitialUserNamespace: true,
   ownNamespaces: [],
@@ -51,7 +51,11 @@ describe('the doctor', () => {
   it.each<[string, Partial<Facts>, string]>([
     ['a low limit of locked memory', { memlockBytes: 65_536 }, 'warning locked memory'],
     ['few descriptors', { openFilesMax: 256 }, 'warning open files'],
-    ['the /dev/shm of docker', { sharedMemory: { totalBytes: 2 ** 26, freeBytes: 2 ** 25 } }, 'warning shared memory'],
+    [
+      'the /dev/shm of docker',
+      { sharedMemory: { ...GOOD.sharedMemory!, freeBytes: 2 ** 25 } },
+      'warning shared memory',
+    ],
     ['no /dev/shm', { sharedMemory: undefined }, 'failure shared memory'],
     ['Yama', { ptraceScope: 1 }, 'warning memory of peers'],
     ['Yama that refuses the superuser too', { capabilities: 1n << 19n, ptraceScope: 3 }, 'warning memory of peers'],
@@ -69,6 +73,11 @@ describe('the doctor', () => {
     ['namespaces that cannot be seen', { ownNamespaces: undefined }, 'note namespaces'],
   ])('finds %s', (_what, facts, problem) => {
     expect(problems(facts).filter((each) => each !== 'note cards')).toEqual([problem]);
+  });
+
+  it('counts the connections that fit into the shared memory', () => {
+    const found = runChecks(GOOD).find(({ name }) => name === 'shared memory')?.found;
+    expect(found).toBe('/dev/shm: 4.0 GiB of 8.0 GiB free, 4096 connections of 1.0 MiB fit');
   });
 
   it('distinguishes emulated cards from real ones that cannot be used', () => {

@@ -82,11 +82,13 @@ function sharedMemory({ sharedMemory: memory }: Facts): Check {
   const name = 'shared memory';
   const remedy =
     'posix allocates there: mount a larger one, --shm-size=1g of docker, or an emptyDir with medium Memory of kubernetes';
-  if (memory === undefined) return { name, state: 'failure', found: '/dev/shm does not exist', remedy };
-  const found = `/dev/shm: ${formatBytes(memory.freeBytes)} of ${formatBytes(memory.totalBytes)} free`;
-  return memory.freeBytes >= SHARED_MEMORY_MIN
-    ? { name, state: 'ok', found }
-    : { name, state: 'warning', found, remedy };
+  if (memory === undefined) {
+    return { name, state: 'failure', found: '/dev/shm, or the folder of UCX_POSIX_DIR, does not exist', remedy };
+  }
+  const { folder, freeBytes, totalBytes, connectionBytes } = memory;
+  const fit = `${Math.floor(freeBytes / connectionBytes)} connections of ${formatBytes(connectionBytes)} fit`;
+  const found = `${folder}: ${formatBytes(freeBytes)} of ${formatBytes(totalBytes)} free, ${fit}`;
+  return freeBytes >= SHARED_MEMORY_MIN ? { name, state: 'ok', found } : { name, state: 'warning', found, remedy };
 }
 
 function ptrace({ ptraceScope, capabilities }: Facts): Check {

@@ -8,6 +8,7 @@ import { inspectSockets, ownSocketPath } from '../../assembly/inspect/inspect-so
 import { openNode } from '../../assembly/open-node.ts';
 import { TCP_CONFIG_TABLE } from '../../assembly/program/config-tables.ts';
 import type { Program } from '../../assembly/program/program.ts';
+import { type SharedMemorySpace, sharedMemorySpace } from '../../assembly/program/shared-memory.ts';
 import { findUcxLibrary } from '../../assembly/ucx-library.ts';
 import {
   isInitialUserNamespace,
@@ -61,7 +62,7 @@ export interface Facts {
   /** Bytes, Infinity for no limit; undefined if it is not known. */
   readonly memlockBytes: number | undefined;
   readonly openFilesMax: number | undefined;
-  readonly sharedMemory: { readonly totalBytes: number; readonly freeBytes: number } | undefined;
+  readonly sharedMemory: (SharedMemorySpace & { readonly totalBytes: number; readonly freeBytes: number }) | undefined;
   /** Value of Yama's ptrace_scope; undefined without Yama. */
   readonly ptraceScope: number | undefined;
   readonly isInitialUserNamespace: boolean;
@@ -100,7 +101,7 @@ export async function readFacts(program: Program): Promise<Facts> {
     capabilities: BigInt(`0x${/^CapEff:\s*([\da-f]+)/m.exec(textOf('/proc/self/status') ?? '')?.[1] ?? '0'}`),
     memlockBytes: limitOf(limits, 'Max locked memory'),
     openFilesMax: limitOf(limits, 'Max open files'),
-    sharedMemory: sharedMemory(),
+    sharedMemory: sharedMemory(program),
     ptraceScope: ptraceScope === undefined ? undefined : Number(ptraceScope),
     isInitialUserNamespace: isInitialUserNamespace(),
     ownNamespaces: ownNamespaces(),
@@ -136,10 +137,11 @@ function limitOf(limits: string, name: string): number | undefined {
   return value === 'unlimited' ? Number.POSITIVE_INFINITY : Number(value);
 }
 
-function sharedMemory(): Facts['sharedMemory'] {
+function sharedMemory({ config }: Program): Facts['sharedMemory'] {
+  const space = sharedMemorySpace(config);
   try {
-    const { blocks, bavail, bsize } = statfsSync('/dev/shm');
-    return { totalBytes: blocks * bsize, freeBytes: bavail * bsize };
+    const { blocks, bavail, bsize } = statfsSync(space.folder);
+    return { ...space, totalBytes: blocks * bsize, freeBytes: bavail * bsize };
   } catch {
     return undefined;
   }

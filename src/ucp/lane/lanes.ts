@@ -50,38 +50,48 @@ export function connectLanes(
   const lanes: Lane[] = [];
   const unreachable = [...unused];
   let isIntraNode = false;
-  // Networks last: within a node they are not needed.
-  const near = ifaces.filter(({ iface }) => !isNetwork(iface));
-  const networks = ifaces.filter(({ iface }) => isNetwork(iface));
-  try {
-    for (const { iface, md } of [...near, ...networks]) {
-      const found = isNetwork(iface) && lanes.some(carriesMessages) ? NOT_NEEDED : reachableEntry(iface, entries);
-      if (typeof found === 'string') unreachable.push({ name: nameOf(iface.attributes), reason: found });
-      else {
-        lanes.push({
-          iface,
-          md,
-          endpoint: iface.connect(found.address),
-          activity: isListening(iface) ? UNSEEN : activity,
-        });
-        isIntraNode ||= !isNetwork(iface) || iface.sharesNode?.(found.address) === true;
-      }
+  const connect = ({ iface, md }: OpenIface): void => {
+    const found = reachableEntry(iface, entries);
+    if (typeof found === 'string') {
+      unreachable.push({ name: nameOf(iface.attributes), reason: found });
+      return;
     }
+    const endpoint = iface.connect(found.address);
+    lanes.push({ iface, md, endpoint, activity: isListening(iface) ? UNSEEN : activity });
+    isIntraNode ||= !isNetwork(iface) || iface.sharesNode?.(found.address) === true;
+  };
+  let am: Lane | undefined;
+  try {
+    for (const open of ifaces) if (!isNetwork(open.iface)) connect(open);
+    am = openMessageLane(lanes, unreachable);
+    // Within a node networks are not needed.
+    for (const open of ifaces.filter(({ iface }) => isNetwork(iface))) {
+      if (am === undefined) connect(open);
+      else unreachable.push({ name: nameOf(open.iface.attributes), reason: NOT_NEEDED });
+    }
+    am ??= openMessageLane(lanes, unreachable);
   } catch (error) {
     for (const { endpoint } of lanes) endpoint.close();
     throw error;
   }
   if (lanes.length === 0) throw noLane(unreachable);
-  return { lanes, am: messageLane(lanes), unreachable, isIntraNode };
+  return { lanes, am, unreachable, isIntraNode };
+}
+
+/** Chooses the lane that carries messages, and drops those that lack the resources for them. */
+function openMessageLane(lanes: Lane[], unreachable: Rejection[]): Lane | undefined {
+  for (;;) {
+    const lane = messageLane(lanes);
+    const reason = lane?.endpoint.openMessages?.();
+    if (lane === undefined || reason === undefined) return lane;
+    unreachable.push({ name: nameOf(lane.iface.attributes), reason });
+    lane.endpoint.close();
+    lanes.splice(lanes.indexOf(lane), 1);
+  }
 }
 
 function isNetwork({ attributes }: Iface): boolean {
   return attributes.resource.deviceType === DeviceType.NET;
-}
-
-/** True for a lane within the node that carries messages. */
-function carriesMessages({ iface }: Lane): boolean {
-  return !isNetwork(iface) && (iface.attributes.flags & MESSAGES) === MESSAGES;
 }
 
 /** The identities of the interfaces of a worker with these addresses: the sources of its messages. */

@@ -10,6 +10,9 @@ const NO_PLACE: readonly string[] = ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'ENO
   (name) => `ERR_SYSCALL_${name}`,
 );
 
+/** Domains of which it was told: each worker of a context would repeat it. */
+const told = new WeakSet<OpenMd>();
+
 /**
  * Opens an interface for every resource. One that finds no place for its files is left out with a warning, as long as there are others.
  * @throws the error of opening an interface; no interface is left open
@@ -25,7 +28,10 @@ export function openIfaces(mds: readonly OpenMd[], log: Log): readonly OpenIface
         } catch (error) {
           if (!isUcxError(error) || !NO_PLACE.includes(error.code)) throw error;
           refusal ??= error;
-          log.warn(`${resource.transport} is not used by a worker: ${error.message}`);
+          const what = `${resource.transport} is not used by a worker: ${error.message}`;
+          if (told.has(md)) log.debug(what);
+          else log.warn(what);
+          told.add(md);
         }
       }
     }

@@ -299,6 +299,12 @@ export interface UctEndpoint {
    */
   fence(): Status;
   /**
+   * Obtains what messages need before the first one, which does it otherwise. Absent if they need nothing.
+   * @returns undefined if messages can be sent; else the reason, as text for users: the peer is to be reached by another transport
+   * @throws SyscallError EMFILE, ENFILE or ENOMEM if this process lacks the resources
+   */
+  openMessages?(): string | undefined;
+  /**
    * Sends an active message (uct_ep_am_short): a header of words followed by a payload, together at most `am.shortBytesMax`.
    * @param headerWords number of words of `header` to send, an even number
    * @param payload undefined for none

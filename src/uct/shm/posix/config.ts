@@ -14,7 +14,7 @@ import {
 import { UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { SEGMENT_FOLDER } from '../../base/key/segment.ts';
-import type { RingGeometry } from './ring/ring-layout.ts';
+import { type RingGeometry, ringBytes } from './ring/ring-layout.ts';
 
 /** The values of the table. */
 export interface PosixConfig {
@@ -110,4 +110,9 @@ export function ringGeometry(config: PosixConfig): RingGeometry {
     });
   }
   return { elements: FIFO_SIZE, elementBytes: FIFO_ELEM_SIZE, segmentBytes: SEG_SIZE, segments: SEG_COUNT };
+}
+
+/** Bytes in the folder of a connection within the machine: a ring in each direction. Throws like {@link ringGeometry}. */
+export function connectionBytes(config: PosixConfig): number {
+  return 2 * ringBytes(ringGeometry(config));
 }

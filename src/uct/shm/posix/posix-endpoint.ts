@@ -2,12 +2,12 @@
  * An endpoint of posix: loads and stores on memory of peers that is attached to this process, and messages through a ring that the first message creates.
  */
 
-import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import { moveBytes, storeWords } from '../../../ucs/memory/copy-bytes.ts';
-import { isUcxError } from '../../../ucs/type/error.ts';
+import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status, statusOf } from '../../../ucs/type/status.ts';
 import type { AmPacker, AtomicCall, UctEndpoint } from '../../api/iface.ts';
 import { checkIov, type HostIovEntry } from '../../base/host/host-iov.ts';
+import { isLackOfResources } from '../../base/key/segment.ts';
 import { fitsMessage, isInBytes, isInside } from '../../base/range.ts';
 import { Transfer, type TransferCounters } from '../../base/transfer-counters.ts';
 import type { Peer } from './peer.ts';
@@ -24,11 +24,12 @@ const REFUSALS_PER_CHECK = 256;
 export interface EndpointOwner {
   readonly geometry: RingGeometry;
   readonly counters: TransferCounters;
-  readonly log: LimitedLog;
   /** Packed name of the directory. */
   readonly directoryName: Uint8Array;
   /** Folder of its files, and of those of its peers. */
   readonly folder: string;
+  /** Called when the ring of an endpoint cannot be created, and warns of the first. @returns the reason, as text for users */
+  onShortage(error: UcxError): string;
   /** Notes that the endpoint has found no room. */
   blockOnSend(endpoint: PosixEndpoint): void;
   forget(endpoint: PosixEndpoint): void;
@@ -43,6 +44,8 @@ export class PosixEndpoint implements UctEndpoint {
   readonly #counters: TransferCounters;
   readonly #messageBytesMax: number;
   #ring: RingWriter | undefined = undefined;
+  /** The ring before it is announced. */
+  #newRing: RingWriter | undefined = undefined;
   /** The reason why the peer no longer receives; OK while it does. */
   #failure: Status = Status.OK;
   #refusals = 0;
@@ -174,30 +177,42 @@ export class PosixEndpoint implements UctEndpoint {
     const ring = this.#ring?.segment;
     if (this.#peer.retire()) ring?.leaveTo(this.#peer.goneProbe());
     ring?.close();
+    this.#newRing?.segment.close();
     this.#peer.close();
     this.#failure = Status.CANCELED;
     this.#owner.forget(this);
   }
 
-  /** Creates the ring and announces it to the receiver, before the first message. */
+  openMessages(): string | undefined {
+    try {
+      this.#newRing ??= this.#makeRing();
+      return undefined;
+    } catch (error) {
+      if (!isUcxError(error) || isLackOfResources(error)) throw error;
+      return this.#owner.onShortage(error);
+    }
+  }
+
+  /** Announces the ring to the receiver, before the first message. */
   #announce(): Status {
     if (this.#failure !== Status.OK) return this.#failure;
+    let ring: RingWriter;
     try {
-      const ring = new RingWriter(this.#owner.geometry, this.#owner.directoryName, this.#owner.folder);
-      const status = this.#peer.announce(ring.segment.packedName);
-      if (status === Status.OK) {
-        this.#ring = ring;
-        return Status.OK;
-      }
-      ring.segment.close();
-      return this.#refused();
+      ring = this.#newRing ?? this.#makeRing();
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      const { status, message } = error;
-      // This status does not say that it is /dev/shm that is full.
-      if (status === Status.NO_MEMORY) this.#owner.log.warn(`no messages can be sent to a peer: ${message}`);
-      return status;
+      if (!isLackOfResources(error)) this.#owner.onShortage(error);
+      return error.status;
     }
+    this.#newRing = ring;
+    if (this.#peer.announce(ring.segment.packedName) !== Status.OK) return this.#refused();
+    this.#newRing = undefined;
+    this.#ring = ring;
+    return Status.OK;
+  }
+
+  #makeRing(): RingWriter {
+    return new RingWriter(this.#owner.geometry, this.#owner.directoryName, this.#owner.folder);
   }
 
   #isGone(): boolean {

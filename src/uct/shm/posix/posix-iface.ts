@@ -2,7 +2,7 @@
 
 import { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
-import { closedError, isUcxError } from '../../../ucs/type/error.ts';
+import { closedError, isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import {
   type AmHandler,
   type IfaceAttributes,
@@ -41,8 +41,8 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   readonly directoryName: Uint8Array;
   readonly folder: string;
   readonly counters: TransferCounters = new TransferCounters();
-  readonly log: LimitedLog;
   readonly outstanding = 0;
+  readonly onShortage: (error: UcxError) => string;
   readonly #directory: Directory;
   readonly #pipe: WakePipe;
   readonly #sleeper: Sleeper;
@@ -51,15 +51,23 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   #handler: AmHandler | undefined = undefined;
   #closed = false;
 
-  /** Throws SyscallError if /dev/shm is full. */
-  constructor(resource: IfaceResource, services: Pick<ComponentServices, 'config' | 'clock' | 'log'>) {
+  /**
+   * Throws SyscallError if /dev/shm is full.
+   * @param onShortage see {@link EndpointOwner}
+   */
+  constructor(
+    resource: IfaceResource,
+    services: Pick<ComponentServices, 'config' | 'clock' | 'log'>,
+    onShortage: (error: UcxError) => string,
+  ) {
+    this.onShortage = onShortage;
     const config = services.config.get(POSIX_CONFIG_TABLE);
     this.geometry = ringGeometry(config);
     this.folder = config.DIR;
     this.attributes = attributesOf(resource, config, messageBytesMax(this.geometry));
     const { clock } = services;
-    this.log = new LimitedLog(services.log, clock);
-    const directory = new Directory(this.log, clock, this.counters, this.folder);
+    const log = new LimitedLog(services.log, clock);
+    const directory = new Directory(log, clock, this.counters, this.folder);
     this.#directory = directory;
     this.#sleeper = new Sleeper(clock, () => directory.setSleeping(false));
     this.#pipe = openPipe(directory, () => this.#sleeper.wake());

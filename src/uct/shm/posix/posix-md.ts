@@ -1,5 +1,6 @@
 /** The memory domain of posix: host memory in its own segments, which peers on this node attach. */
 
+import { statfsSync } from 'node:fs';
 import { VIEW_LENGTH_MAX } from '../../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
 import { checkOptions } from '../../../ucs/type/check-options.ts';
@@ -60,6 +61,8 @@ export class PosixMd extends TableDomain {
   /** Segments of peers. One that its owner has freed is unmapped when its last key is released. */
   readonly #segments: SegmentCache;
   readonly #folder: string;
+  /** Whether it was told that a ring found no space: each connection would repeat it. */
+  #hasWarned = false;
 
   /** @throws UcxError NO_DEVICE if /dev/shm cannot be used, ERR_CONFIG_VALUE */
   constructor(services: ComponentServices) {
@@ -107,8 +110,19 @@ export class PosixMd extends TableDomain {
   }
 
   protected makeIface(): PosixIface {
-    return new PosixIface(RESOURCE, this.#services);
+    return new PosixIface(RESOURCE, this.#services, this.#onShortage);
   }
+
+  readonly #onShortage = (error: UcxError): string => {
+    const { log, config } = this.#services;
+    const bytes = ringBytes(ringGeometry(config.get(POSIX_CONFIG_TABLE)));
+    const reason = `no space for a ring of ${kibibytes(bytes)} in ${this.#folder}, which has ${freeIn(this.#folder)} free: ${error.message}`;
+    const remedy =
+      'enlarge it, set UCX_POSIX_DIR to another folder, or lower UCX_POSIX_SEG_COUNT or UCX_POSIX_SEG_SIZE';
+    if (!this.#hasWarned) log.warn(`posix does not carry the messages of every connection: ${reason}; ${remedy}`);
+    this.#hasWarned = true;
+    return reason;
+  };
 
   #attach(published: PublishedKey): PosixKey {
     const { payload, byteLength } = published;
@@ -132,6 +146,20 @@ export class PosixMd extends TableDomain {
 function refusal(code: string, rule: string, cause?: unknown): UcxError {
   const message = `remote key of ${POSIX_NAME} ${rule}`;
   return new UcxError({ code, status: Status.INVALID_ADDR, message, details: { md: POSIX_NAME }, cause });
+}
+
+function kibibytes(bytes: number): string {
+  return `${Math.floor(bytes / 1024)} KiB`;
+}
+
+function freeIn(folder: string): string {
+  try {
+    const { bavail, bsize } = statfsSync(folder);
+    return kibibytes(bavail * bsize);
+  } catch {
+    // The reason of the failure has been given: the folder is not accessible any more.
+    return 'an unknown number of bytes';
+  }
 }
 
 /** Creates a segment as large as a worker with one peer needs, so that a missing, full, read-only or inaccessible folder is reported now. */
