@@ -154,7 +154,6 @@ export {
   tcpIsEstablished,
   tcpListen,
   tcpLocalAddress,
-  tcpReceivedMs,
   tcpRecv,
   tcpRemoteAddress,
   tcpSend,

@@ -19,7 +19,6 @@ import {
   tcpError,
   tcpListen,
   tcpLocalAddress,
-  tcpReceivedMs,
   tcpRecv,
   tcpRemoteAddress,
   tcpSend,
@@ -76,7 +75,6 @@ describe.each(['127.0.0.1', '::1'])('a connection over %s', (address) => {
       expect(pieces.receive(server)).toBe(-Errno.EAGAIN);
       expect(memory.u8.subarray(4096)).toEqual(memory.u8.subarray(0, 4096));
       expect(tcpRecv(server, memory.address, 1)).toBe(-Errno.EAGAIN);
-      expect(tcpReceivedMs(server)).toBeLessThan(60_000);
       tcpShutdown(client);
       let end = tcpRecv(server, memory.address, 1);
       while (end === -Errno.EAGAIN) end = tcpRecv(server, memory.address, 1);

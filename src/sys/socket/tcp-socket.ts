@@ -51,7 +51,6 @@ const TCP_INFO = 11;
 /** Offsets in struct tcp_info, and the size of its part that every kernel has. */
 const TCP_ESTABLISHED = 1;
 const TCPI_UNACKED = 24;
-const TCPI_LAST_DATA_RECV = 52;
 const TCPI_LAST_ACK_RECV = 56;
 const TCP_INFO_BYTES = 104;
 
@@ -211,11 +210,6 @@ function socketOption(fd: number, level: number, name: number): number {
     throw new SyscallError('getsockopt', errno(), `option ${level}/${name} of fd ${fd}`);
   }
   return view.getInt32(VALUE, true);
-}
-
-/** Milliseconds since the last data of the peer arrived (tcpi_last_data_recv); before any data, since the connection was made. */
-export function tcpReceivedMs(fd: number): number {
-  return readInfo(fd).getUint32(VALUE + TCPI_LAST_DATA_RECV, true);
 }
 
 /**

@@ -5,7 +5,7 @@
 
 import { type EndpointChange, endpointFail } from '../../ucs/debug/diagnostics.ts';
 import { UcxError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
+import { isFailure, Status } from '../../ucs/type/status.ts';
 import { DeviceType, type UctEndpoint } from '../../uct/api/iface.ts';
 import { NotifyOrder } from '../api/list/notify-order.ts';
 import type { SocketAddresses } from '../api/socket-address.ts';
@@ -342,11 +342,17 @@ export class PeerConnection implements Connection {
       // A start may end the connection, and with it everything that is queued.
       if (queue.head !== head) continue;
       queue.shift();
+      started += 1;
       if (queue === this.#posted) {
         this.#postedCount -= 1;
-        if (head instanceof PostedMessage && head.messageId === MessageId.WIREUP) this.#hellos -= 1;
+        const isHello = head instanceof PostedMessage && head.messageId === MessageId.WIREUP;
+        if (isHello) this.#hellos -= 1;
+        // Whatever the error handling of the endpoint: without it there is no connection, and the peer answers nothing.
+        if (isHello && isFailure(status)) {
+          this.isUnreported = true;
+          this.fail(status);
+        }
       }
-      started += 1;
       if (status !== Status.INPROGRESS) head.end(status);
     }
     return started;

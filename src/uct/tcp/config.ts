@@ -185,7 +185,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'PEER_TIMEOUT',
       type: boundedTimeType,
       default: '10s',
-      doc: 'Time without any message of a peer after which UCX_KEEPALIVE_INTERVAL regards its process or node as failed. A process sends three heartbeats in this time while its event loop runs: one that computes for longer is regarded as failed.',
+      doc: 'Time without a complete message of a peer, or 4 KiB of a long one, after which UCX_KEEPALIVE_INTERVAL regards its process or node as failed. A process sends three heartbeats in this time while its event loop runs: one that computes for longer is regarded as failed.',
     },
     {
       name: 'MAX_BW',

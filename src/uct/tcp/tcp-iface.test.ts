@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { CountingCompletion } from '../../../test/contract/uct-fixture.ts';
-import { amFrame, signalFrame } from '../../../test/fixtures/tcp-frames.ts';
+import { amFrame, putFrame, signalFrame } from '../../../test/fixtures/tcp-frames.ts';
 import {
   helloBytes,
   helloTo,
@@ -12,6 +12,7 @@ import {
   TcpInterfaces,
   type TcpSide,
 } from '../../../test/fixtures/tcp-interfaces.ts';
+import { tcpUnreadBytes } from '../../sys/index.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../api/iface.ts';
@@ -367,6 +368,51 @@ describe('keepalive', () => {
     expect(performance.now() - begin).toBeGreaterThan(50);
     expect(endpoint.check()).toBe(Status.ENDPOINT_TIMEOUT);
     await net.until([one], () => one.failed.length === 1);
+  });
+
+  /** A peer with heartbeats, whose link is up, and the endpoint to it. */
+  async function beating(one: TcpSide): Promise<{ readonly peer: RawPeer; readonly endpoint: TcpEndpoint }> {
+    const peer = await net.greeted(one);
+    const endpoint = one.iface.connect(await net.listener(() => undefined)) as TcpEndpoint;
+    peer.write(signalFrame(FrameType.HEARTBEAT, 1000));
+    peer.write(amFrame(1, new Uint8Array(8)));
+    await net.until([one], () => one.messages.length === 1);
+    expect(endpoint.check()).toBe(Status.OK);
+    return { peer, endpoint };
+  }
+
+  /** Sends bytes, and waits until the interface has read them. */
+  async function sendRead(one: TcpSide, peer: RawPeer, { link }: TcpEndpoint, bytes: Uint8Array): Promise<void> {
+    peer.write(bytes);
+    await net.until([one], () => peer.socket.writableLength === 0 && tcpUnreadBytes(link.fd) === 0);
+  }
+
+  it('detects a process that sends bytes without end, and never a complete frame', async () => {
+    const clock = new ManualClock(1e9);
+    const one = net.open({ PEER_TIMEOUT: '3s' }, clock);
+    const { peer, endpoint } = await beating(one);
+    const dribble = amFrame(1, new Uint8Array(64));
+    for (let at = 0; at < 5; at++) {
+      await sendRead(one, peer, endpoint, dribble.subarray(at, at + 1));
+      clock.advance(1e9);
+    }
+    expect(endpoint.check()).toBe(Status.ENDPOINT_TIMEOUT);
+  });
+
+  it('does not fail a peer whose long body comes slowly', async () => {
+    const clock = new ManualClock(1e9);
+    const one = net.open({ PEER_TIMEOUT: '3s' }, clock);
+    const { peer, endpoint } = await beating(one);
+    const memory = one.md.memReg(new Uint8Array(2 ** 17));
+    const put = putFrame([...keyOf(one.md, memory).words], 0, new Uint8Array(2 ** 17).fill(7));
+    for (let at = 0; at < 10; at++) {
+      await sendRead(one, peer, endpoint, put.subarray(at * 8192, (at + 1) * 8192));
+      clock.advance(1e9);
+      expect(endpoint.check()).toBe(Status.OK);
+    }
+    peer.write(put.subarray(10 * 8192));
+    await net.until([one], () => memory.bytes.every((byte) => byte === 7));
+    one.md.memDereg(memory);
   });
 
   it('does not fail peers whose heartbeats were not read yet', async () => {

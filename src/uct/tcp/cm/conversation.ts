@@ -55,6 +55,11 @@ export class Conversation {
     }
   }
 
+  /** Whether frames can be exchanged. */
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
   /** Whether anything was received. */
   get hasReceived(): boolean {
     return this.#channel.hasReceived;

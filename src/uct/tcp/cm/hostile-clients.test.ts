@@ -9,7 +9,7 @@ import { WARNINGS_MAX } from '../../../ucs/debug/limited-log.ts';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { ConnectionManager, SocketAddress } from '../../api/connection-manager.ts';
-import { FRAME_HEADER_BYTES, FrameType, NONCE_BYTES, packFrame } from './frame.ts';
+import { FRAME_HEADER_BYTES, type Frame, FrameReader, FrameType, NONCE_BYTES, packFrame } from './frame.ts';
 import { tcpConnectionManager } from './tcp-connection-manager.ts';
 
 const sockets: (Socket | Server)[] = [];
@@ -85,6 +85,19 @@ async function requestOf(raw: Raw): Promise<Uint8Array> {
   return packFrame(FrameType.REQUEST, Status.OK, Buffer.concat([nonce, new Uint8Array(100)]));
 }
 
+/** The frame behind the hello of the listener. */
+async function rejectionOf(raw: Raw): Promise<Frame> {
+  const reader = new FrameReader();
+  let at = FRAME_HEADER_BYTES + NONCE_BYTES;
+  await fixture.until(() => {
+    const bytes = raw.bytes().subarray(at, at + reader.missing);
+    at += bytes.byteLength;
+    if (bytes.byteLength > 0) reader.take(bytes);
+    return reader.frame !== undefined;
+  });
+  return reader.frame!;
+}
+
 function changed(at: number, value: number): Uint8Array {
   const bytes = request.slice();
   bytes[at] = value;
@@ -107,12 +120,16 @@ describe('a client', () => {
       /a request of another connection/,
     ],
     ['that confirms', packFrame(FrameType.CONFIRM, Status.OK), /began with a frame of type 4/],
-  ])('%s is dropped', async (_, bytes, reason) => {
+  ])('%s is dropped, and gets the reason', async (_, bytes, reason) => {
     fixture.log.allow(reason);
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     const raw = await rawClient(listener.address);
     raw.socket.write(bytes);
+    const rejection = await rejectionOf(raw);
+    expect(rejection).toMatchObject({ type: FrameType.REJECT, status: Status.INVALID_PARAM });
+    expect(Buffer.from(rejection.payload).toString()).toMatch(reason);
+    raw.socket.end();
     await fixture.until(raw.isEnded);
     expect(requests).toEqual([]);
     expect(fixture.log.records.filter(({ message }) => reason.test(message))).toHaveLength(1);
@@ -160,6 +177,8 @@ describe('a client', () => {
     }
     await fixture.idle();
     expect(raw.isEnded()).toBe(false);
+    clock.advance(1e9);
+    expect(await rejectionOf(raw)).toMatchObject({ type: FrameType.REJECT, status: Status.TIMED_OUT });
     clock.advance(1e9);
     await fixture.until(raw.isEnded);
     expect(counters(manager)).toMatchObject({ clients_dropped: 1 });
@@ -238,6 +257,8 @@ describe('a client', () => {
     for (let i = 0; i < WARNINGS_MAX + 5; i++) {
       const raw = await rawClient(listener.address);
       raw.socket.write(new Uint8Array(64).fill(1));
+      await rejectionOf(raw);
+      raw.socket.end();
       await fixture.until(raw.isEnded);
     }
     expect(fixture.log.records.filter(({ message }) => /begin as one/.test(message))).toHaveLength(WARNINGS_MAX);

@@ -265,7 +265,10 @@ export class ServerClient implements ClientRequest, Watched {
     if (this.#state === State.ACCEPTED) {
       return this.#settle(status === Status.TIMED_OUT ? status : Status.CONNECTION_RESET);
     }
-    this.close();
+    const isAnswerable = this.#state === State.AWAITING_REQUEST || this.#state === State.WAITING;
+    if (isAnswerable && status !== Status.CONNECTION_RESET && this.#conversation.isOpen) {
+      this.#reject(status, `the request to connect is invalid: ${reason}`);
+    } else this.close();
     return 0;
   }
 

@@ -286,6 +286,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
       return this.status;
     }
     const { peerTimeoutMs, nowMs } = this.#owner;
+    this.#look(nowMs);
     const silenceMs = this.#liveness.silenceMs(this.fd, nowMs, peerTimeoutMs);
     if (silenceMs > 0) this.fail(Status.ENDPOINT_TIMEOUT, `no sign of life for ${silenceMs} ms`);
     return this.status;
@@ -295,7 +296,9 @@ export class TcpLink implements FrameSink, Watched, Batching {
   heartbeat(intervalMs: number): void {
     this.endBatch();
     if (!this.isUp) return;
-    this.#liveness.ask(this.fd, this.#owner.nowMs);
+    const { nowMs } = this.#owner;
+    this.#look(nowMs);
+    this.#liveness.ask(this.fd, nowMs);
     // Queued frames also show that this process runs.
     if (!this.transmitter.isBlocked) this.check(this.transmitter.signal(FrameType.HEARTBEAT, intervalMs));
   }
@@ -313,6 +316,10 @@ export class TcpLink implements FrameSink, Watched, Batching {
   revive(): boolean {
     if (this.departure === 'self' && this.state === 'waiting') this.departure = 'none';
     return !this.#hasLeft;
+  }
+
+  #look(nowMs: number): void {
+    this.#liveness.look(this.#receiver?.signsOfLife ?? 0, nowMs);
   }
 
   #sendBye(): void {

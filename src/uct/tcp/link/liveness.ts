@@ -1,6 +1,6 @@
-/** Whether the peer of a connection works: its process by its heartbeats, its node by the acknowledgements that the kernel receives. It does not end the connection. */
+/** Whether the peer of a connection works: its process by its frames, its node by the acknowledgements that the kernel receives. It does not end the connection. */
 
-import { tcpAckedMs, tcpReceivedMs, tcpUnreadBytes } from '../../../sys/index.ts';
+import { tcpAckedMs, tcpUnreadBytes } from '../../../sys/index.ts';
 
 /** Number of heartbeat intervals without a heartbeat after which the peer counts as failed. A heartbeat may be late or lost. */
 export const INTERVALS = 3;
@@ -11,6 +11,9 @@ export class Liveness {
   heartbeatMs = 0;
   /** Time since which the node of the peer has had data to acknowledge. */
   #askedMs = 0;
+  /** Number of signs of life at the last look, and when it was found to have changed. */
+  #signs = 0;
+  #seenMs = 0;
 
   /** Call before data is sent that the node of the peer must acknowledge. */
   ask(fd: number, nowMs: number): void {
@@ -18,11 +21,18 @@ export class Liveness {
     if (tcpAckedMs(fd) === 0) this.#askedMs = nowMs;
   }
 
-  /** Time in milliseconds without a sign of life, if it is too long; 0 while the peer works. */
+  /** Takes note of what has been received: call it from time to time. @param signs see Receiver.signsOfLife */
+  look(signs: number, nowMs: number): void {
+    if (signs === this.#signs) return;
+    this.#signs = signs;
+    this.#seenMs = nowMs;
+  }
+
+  /** Time in milliseconds without a sign of life, if it is too long; 0 while the peer works. Call {@link look} before. */
   silenceMs(fd: number, nowMs: number, peerTimeoutMs: number): number {
     const processMs = Math.max(peerTimeoutMs, this.heartbeatMs * INTERVALS);
     // Unread data is not silence of the peer: this process has not read it.
-    if (this.heartbeatMs > 0 && tcpReceivedMs(fd) > processMs && tcpUnreadBytes(fd) === 0) return processMs;
+    if (this.heartbeatMs > 0 && nowMs - this.#seenMs > processMs && tcpUnreadBytes(fd) === 0) return processMs;
     return tcpAckedMs(fd) > peerTimeoutMs && nowMs - this.#askedMs > peerTimeoutMs ? peerTimeoutMs : 0;
   }
 }

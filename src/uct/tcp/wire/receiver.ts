@@ -33,6 +33,9 @@ const BULK_BYTES_MIN = 65_536;
 /** Bytes to read if headers with long bodies are expected: those of a PUT_RUN. */
 const HEADER_READ_BYTES = PUT_RUN_HEADER_BYTES;
 
+/** Received bytes of a body that show as much life as a frame: the frames behind a long body come late on a slow network. */
+const BODY_BYTES_PER_SIGN = 4096;
+
 /** Stands for the headers of a connection that has received no run. */
 const NO_RUN = new Int32Array(0);
 /** The end of the shared memory, where padding goes. */
@@ -80,6 +83,10 @@ export class Receiver {
   end: ReceiveEnd | undefined = undefined;
   /** Error number of `failed`. */
   failure = 0;
+  /** Number of complete frames. */
+  #frames = 0;
+  /** Number of bytes of bodies. */
+  #bodyBytes = 0;
   /** Description of the violation by the peer, for `violation`. */
   violation = '';
   readonly #fd: number;
@@ -113,6 +120,11 @@ export class Receiver {
     this.#sink = sink;
   }
 
+  /** Signs of life of the peer until now: complete frames, and slices of bodies. Bytes of an incomplete frame or record are none. */
+  get signsOfLife(): number {
+    return this.#frames + Math.floor(this.#bodyBytes / BODY_BYTES_PER_SIGN);
+  }
+
   /** Whether puts of a run are still to come. */
   get isInRun(): boolean {
     return this.#missing > 0 || this.#runNext < this.#runCount;
@@ -140,6 +152,7 @@ export class Receiver {
         return total;
       }
       total += received;
+      if (isDirect) this.#bodyBytes += received;
       // Answers do not wait for the data behind their requests.
       if (transmitter.queued !== queued) return total;
       // A record that is shorter than the buffer does not mean that there is no more data.
@@ -308,6 +321,7 @@ export class Receiver {
       const word = at >> 2;
       if (this.#expectsEnd) {
         this.#expectsEnd = false;
+        this.#frames += 1;
         this.#sink.onPayloadEnd(statusOf(words, word));
         at += END_BYTES;
         continue;
@@ -318,11 +332,13 @@ export class Receiver {
       if (type === FrameType.AM || type === FrameType.AM_ZCOPY || type === FrameType.AM_AFTER_PUTS) {
         const next = this.#message(at, end, type);
         if (next === 0) break;
+        this.#frames += 1;
         at = next;
       } else {
         const headerBytes = headerBytesOf(type);
         if (headerBytes === 0) return this.#violate(`a frame of type ${type}`, end);
         if (end - at < headerBytes) break;
+        this.#frames += 1;
         if (!this.#control(type, word)) return end;
         at += headerBytes;
       }
@@ -450,6 +466,7 @@ export class Receiver {
     const { payload } = this.#sink;
     const bytes = Math.min(payload.left, end - at);
     payload.take(this.#buffers.rx.u8, at, bytes);
+    this.#bodyBytes += bytes;
     if (payload.left === 0) this.#endPayload();
     return bytes;
   }
