@@ -48,6 +48,11 @@ export class MemoryMap {
   readonly #owner: MemoryOwner;
   readonly #node: Context;
   readonly #handles: Set<UcpMemory> = new Set();
+  /**
+   * Host memory that was unmapped, and of which peers have keys: libucp does not check the address of a put or get over tcp or cma, so that nothing else may
+   * use the addresses. What libucp has allocated is replaced by zero pages that exist as long as this.
+   */
+  readonly #revoked: Set<ArrayBufferLike> = new Set();
   /** Device memory by its export id. */
   readonly #exported: Map<number, UcpMemory> = new Map();
 
@@ -137,9 +142,10 @@ export class MemoryMap {
     return handle;
   }
 
-  /** Unmaps all memory; the context of the node is closed afterwards. */
+  /** Unmaps all memory; the context of the node is closed afterwards. No worker of libucp serves peers any more. */
   close(): void {
     for (const memory of this.#handles) this.#forget(memory);
+    this.#revoked.clear();
   }
 
   /** Allocates host memory by libucp: its shared-memory transports reach it without a copy. */
@@ -214,6 +220,8 @@ export class MemoryMap {
   }
 
   #forget(memory: UcpMemory): void {
+    const bytes = memory.allocation?.u8 ?? memory.bytes;
+    if (memory.packed !== undefined && bytes !== undefined) this.#revoked.add(bytes.buffer);
     memory.retire();
     this.#handles.delete(memory);
     this.#exported.delete(memory.exportId);
