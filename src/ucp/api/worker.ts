@@ -135,12 +135,15 @@ export interface Worker extends AsyncDisposable {
   wait(options?: { readonly signal?: AbortSignal }): Promise<void>;
 
   /**
-   * Makes {@link eventFd} readable at the next event (ucp_worker_arm). An event that has already occurred counts; spurious events are possible.
-   * Call progress until it returns 0 before.
+   * Makes {@link eventFd} unreadable, and readable at the next event (ucp_worker_arm). An event that has already occurred counts: the descriptor is then readable
+   * in the next turn of the event loop. Spurious events are possible. Call progress until it returns 0 before.
    */
   arm(): Status;
 
-  /** A descriptor that {@link arm} makes readable, for event loops (ucp_worker_get_efd). It belongs to the worker. */
+  /**
+   * A descriptor for event loops that {@link arm} prepares (ucp_worker_get_efd). It belongs to the worker, and becomes readable while the event loop of Node.js
+   * runs.
+   */
   readonly eventFd: number;
 
   /** Makes the event happen, and ends {@link wait} (ucp_worker_signal). */

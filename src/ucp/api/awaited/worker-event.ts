@@ -10,6 +10,8 @@ import { SLEEP_NS_MAX, type Sleeper } from './progress-driver.ts';
 export interface SignalFd {
   readonly fd: number;
   signal(): void;
+  /** Makes the descriptor unreadable. @returns the number of signals before */
+  tryRead(): number;
   close(): void;
 }
 
@@ -60,6 +62,8 @@ export class WorkerEvent {
   /** See Worker.arm. */
   arm(): Status {
     this.#signal ??= this.#newSignal();
+    // Before the check for news: a loop that polls the descriptor sleeps until the next event.
+    this.#signal.tryRead();
     // Armed again, because operations may have been started since.
     this.#armed = true;
     this.#worker.sleepOn(this.#onEvent);
