@@ -20,6 +20,7 @@ import type { EmulatedFile, PrimaryFile } from './driver/ioctl/file.ts';
 import type { MmapFile } from './driver/memory/mmap-file.ts';
 import { OWN_PROCESS } from './driver/memory/user-memory.ts';
 import type { Fault } from './faults/fault-plan.ts';
+import { readFault } from './faults/read-fault.ts';
 import { EmulatedVerbs } from './rdma/emulated-verbs.ts';
 import { cardMemory, dmabufOf, NO_DMABUFS, refuseDmabuf } from './rdma/memory/card-memory.ts';
 import type { IoctlTracer } from './trace/ioctl-tracer.ts';
@@ -166,8 +167,9 @@ export class EmulatedNode implements DriverNode {
    * Injects a fault: plans it, or causes it at once.
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED; SyscallError ENOENT for an unknown minor
    */
-  inject(minor: number, fault: Fault): void {
+  inject(minor: number, given: Fault): void {
     if (this.#closed) throw closedError('EmulatedNode');
+    const fault = readFault(given);
     const card = this.card(minor);
     if (fault.kind === 'hard-reset') card.hardReset('injected fault');
     else if (fault.kind === 'unplug') card.remove();

@@ -6,7 +6,7 @@ import { type AsicName, type AsicProfile, GAUDI_PROFILE, GAUDI2_PROFILE, GAUDI3_
 import { createLog, type Log, LogLevel, standardErrorSink } from '../../ucs/debug/log.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { createRandom, type Random } from '../../ucs/sys/random.ts';
-import { checkOptions } from '../../ucs/type/check-options.ts';
+import { checkMethods, checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { type CardIdentity, placesOf } from './card-places.ts';
 import { type CardPair, checkLinks } from './links.ts';
@@ -144,6 +144,7 @@ const USER_PAGES_MIN = 4;
  */
 export function resolveNodeOptions(options: EmulatedNodeOptions, dmaThreads = 1): NodeConfig {
   checkOptions(options, 'options', NODE_OPTIONS);
+  if (options.log !== undefined) checkMethods('log', options.log, ['error', 'warn', 'info', 'debug', 'child']);
   const asic = options.asic ?? 'gaudi2';
   const profile = PROFILES[asic];
   if (profile === undefined) throw invalidParam('asic', 'must be gaudi, gaudi2 or gaudi3', asic);

@@ -20,14 +20,14 @@ describe('readFault', () => {
   ])('takes %o', (fault) => {
     expect(FAULT_KINDS).toContain(fault.kind);
     expect(readFault(fault)).toEqual(fault);
-    // Unknown fields are dropped.
-    expect(readFault({ ...fault, more: 1 })).toEqual(fault);
+    expect(readFault({ ...fault, more: undefined })).toEqual(fault);
+    expect(() => readFault({ ...fault, more: 1 })).toThrow(`argument fault of kind ${fault.kind} has no more`);
   });
 
   it.each([
-    [undefined, 'kind'],
-    [null, 'kind'],
-    [7, 'kind'],
+    [undefined, 'fault'],
+    [null, 'fault'],
+    [7, 'fault'],
     [{}, 'kind'],
     [{ kind: 'toString' }, 'kind'],
     [{ kind: 'ioctl', errno: 5 }, 'ioctl'],

@@ -36,7 +36,16 @@ const MINOR_MAX = 255;
  * @throws UcxError ERR_INVALID_PARAM that names the field
  */
 export function readFault(value: unknown): Fault {
-  const fields = (typeof value === 'object' && value !== null ? value : {}) as Fields;
+  if (typeof value !== 'object' || value === null) throw invalidParam('fault', 'must be an object', value);
+  const fields = value as Fields;
+  const fault = faultOf(fields);
+  const given = Object.keys(fields).filter((name) => fields[name] !== undefined);
+  const unknown = given.find((name) => !(name in fault));
+  if (unknown !== undefined) throw invalidParam('fault', `of kind ${fault.kind} has no ${unknown}`, unknown);
+  return fault;
+}
+
+function faultOf(fields: Fields): Fault {
   const kind = oneOf(fields, 'kind', FAULT_KINDS);
   const nth = optionalInteger(fields, 'nth', 1, Number.MAX_SAFE_INTEGER);
   switch (kind) {

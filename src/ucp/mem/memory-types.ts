@@ -117,9 +117,13 @@ function deviceOf(device: number): number | undefined {
   return device === NO_DEVICE ? undefined : device;
 }
 
+const RANGE_FIELDS: readonly string[] = ['address', 'byteLength', 'sysDevice'];
+
 /** The address of a checked range. */
 function checkRange(memory: AddressedMemory): bigint {
-  checkOptions(memory, 'memory');
+  // Handles have more fields.
+  const isPlain = Object.getPrototypeOf(memory ?? 0) === Object.prototype;
+  checkOptions(memory, 'memory', isPlain ? RANGE_FIELDS : undefined);
   const { address, byteLength, sysDevice } = memory;
   const isWhole = typeof address === 'bigint' || Number.isSafeInteger(address);
   if (!isWhole || address < 0 || address >= ADDRESS_END) {

@@ -1,7 +1,7 @@
 /** Entries of lists, made from other forms of local memory. Their check is that of lists. */
 
 import { invalidParam } from '../../../ucs/type/error.ts';
-import { byteLengthOf, bytesFrom, isList } from '../memory/local-bytes.ts';
+import { byteLengthOf, bytesFrom, checkPieceFields, isList } from '../memory/local-bytes.ts';
 import type { TransferEntry } from '../operation/list.ts';
 import type { LocalBuffer, RemoteKey } from '../operation/memory.ts';
 
@@ -21,7 +21,8 @@ export function entriesOf(
   }
   let at = remoteOffset;
   return local.map((piece) => {
-    const { memory, offset = 0, byteLength: own } = piece ?? {};
+    checkPieceFields(piece);
+    const { memory, offset = 0, byteLength: own } = piece;
     const bytes = own === undefined ? bytesFrom(byteLengthOf(memory), offset) : own;
     const entry = { local: memory, localOffset: offset, byteLength: bytes, rkey, remoteOffset: at };
     // An invalid one may be a bigint or a symbol, which cannot be added.

@@ -3,9 +3,12 @@
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import { hasBytes } from '../../../ucs/memory/has-bytes.ts';
 import { isBytes } from '../../../ucs/memory/is-bytes.ts';
+import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { IOV_MAX, type IovPiece, type LocalMemory } from '../operation/memory.ts';
 import { OwnedMemory } from './owned-memory.ts';
+
+const PIECE_FIELDS: readonly string[] = ['memory', 'offset', 'byteLength'];
 
 /** One piece of local memory, with the handle type of an engine. */
 export interface PieceOf<M extends LocalMemory> extends IovPiece {
@@ -73,6 +76,12 @@ function checkEach(owner: object, local: LocalMemory, offset: number, byteLength
   }
 }
 
+/** Checks the fields of a piece: a misspelt offset would move other bytes. @throws UcxError ERR_INVALID_PARAM */
+export function checkPieceFields(piece: IovPiece): void {
+  if (typeof piece !== 'object' || piece === null) throw invalidParam('iov', 'must hold pieces', piece);
+  checkOptions(piece, 'iov', PIECE_FIELDS);
+}
+
 /**
  * Checks a list and computes the offset of every piece.
  * @throws UcxError ERR_INVALID_PARAM for more than {@link IOV_MAX} pieces or an invalid piece
@@ -85,7 +94,7 @@ export function checkPieces<M extends LocalMemory>(
   if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} pieces`, iov.length);
   let start = 0;
   return iov.map((given) => {
-    if (typeof given !== 'object' || given === null) throw invalidParam('iov', 'must hold pieces', given);
+    checkPieceFields(given);
     const { memory, offset = 0 } = given;
     if (typeof offset !== 'number') throw invalidParam('iov', 'must have offsets that are numbers', offset);
     const { byteLength = byteLengthOf(memory) - offset } = given;
