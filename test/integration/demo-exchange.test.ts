@@ -102,7 +102,7 @@ describe('demo between nodes', { timeout: 120_000 }, () => {
     const demo = new Demo([file, '--nodes', '2']);
     expect([await demo.ended, demo.err]).toEqual([0, '']);
     expect(demo.out).toContain('2 nodes with an emulated Gaudi card each');
-    expect(demo.out).toContain('HBM -> NIC -> NIC -> HBM');
+    expect(demo.out).toMatch(/, HBM to HBM over rc\/hca0:1$/m);
     expect(demo.out).toContain(`sha-256 of it  ${createHash('sha256').update(bytes).digest('hex')}`);
     const rounds = roundsOf(demo.out);
     expect(rounds.slice(0, 2)).toEqual([
@@ -117,6 +117,13 @@ describe('demo between nodes', { timeout: 120_000 }, () => {
     expect(demo.out).toMatch(/^emulated: /m);
     for (const line of demo.out.replaceAll(file, 'file').split('\n')) expect(line.length).toBeLessThanOrEqual(COLUMNS);
     expectNothingLeft([demo.child.pid!]);
+  });
+
+  it('names the transport that carried the bytes, not the one of another node', async () => {
+    const demo = new Demo([file, '--nodes', '2', '--bytes', '64K'], { UCX_TLS: 'tcp,self,gaudi_cpy' });
+    expect([await demo.ended, demo.err]).toEqual([0, '']);
+    expect(demo.out).toMatch(/, HBM to HBM over tcp\/\w+$/m);
+    expect(demo.out).not.toContain('rc/');
   });
 
   it('as JSON, with three nodes', async () => {

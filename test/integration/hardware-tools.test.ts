@@ -242,6 +242,9 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
     cli.output(['node', 'up', '--cards', '3']);
     await cli.outputHere(['node', 'fault', '0', 'malfunction']);
     await cli.outputHere(['node', 'fault', '1', 'unplug']);
+    expect(await cli.outputHere(['node', 'fault', '0', 'recover'])).toBe('card 0: its state is now "Operational"\n');
+    expect(await cli.outputHere(['node', 'fault', '1', 'recover'])).toBe('card 1: stays removed\n');
+    await cli.outputHere(['node', 'fault', '0', 'malfunction']);
     const test = [
       'perftest',
       '-l',

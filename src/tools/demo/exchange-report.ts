@@ -66,10 +66,11 @@ export function describeExchange(result: ExchangeResult): string {
   ].join('\n');
 }
 
-function preamble({ unit, file, byteLength, cards, emulated }: ExchangeResult): string[] {
+function preamble({ unit, file, byteLength, cards, emulated, rounds }: ExchangeResult): string[] {
   const card = emulated ? 'an emulated Gaudi card' : 'a Gaudi card';
+  const transports = [...new Set(rounds.flatMap(({ transport }) => transport ?? []))].join(', ');
   const [who, path] =
-    unit === 'card' ? ['processes', 'all with all, HBM to HBM'] : ['nodes', 'HBM -> NIC -> NIC -> HBM'];
+    unit === 'card' ? ['processes', 'all with all, HBM to HBM'] : ['nodes', `HBM to HBM over ${transports}`];
   return [
     `${file}: ${cards.length} ${who} with ${card} each`,
     `exchange slices of its first ${byteLength} bytes, ${path}`,

@@ -102,8 +102,13 @@ export function nodeCommand(): Command {
     .option(SOCKET, SOCKET_HELP)
     .action((card: string, kind: string, options: FaultOptions, command: Command) => {
       const [minor, fault] = readArguments(command, () => [integerOf('card', card), faultOf(kind, options)] as const);
-      readArguments(command, () => withServer(options, (server) => server.inject(minor, fault)));
-      process.stdout.write(options.json === true ? `${JSON.stringify(fault)}\n` : `${faultSentence(minor, fault)}\n`);
+      const sentence = readArguments(command, () =>
+        withServer(options, (server) => {
+          server.inject(minor, fault);
+          return faultSentence(server, minor, fault);
+        }),
+      );
+      process.stdout.write(options.json === true ? `${JSON.stringify(fault)}\n` : `${sentence}\n`);
     });
   return node;
 }

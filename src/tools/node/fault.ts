@@ -7,6 +7,11 @@ import { timeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { formatTime } from '../base/text-table.ts';
 
+/** What the driver says about cards. */
+interface Attributes {
+  attribute(minor: number, name: string): string | undefined;
+}
+
 const STATUSES: Readonly<Record<string, number>> = HL_DEVICE_STATUS;
 const ERRNOS: Readonly<Record<string, number>> = Errno;
 /** Options of a fault, as text. */
@@ -39,8 +44,11 @@ export function faultOf(kind: string, given: FaultArguments): Fault {
   return readFault(fields);
 }
 
-/** A sentence that describes a fault. */
-export function faultSentence(minor: number, fault: Fault): string {
+/**
+ * A sentence that describes a fault.
+ * @param node after the fault: what cannot be known from the fault is read there
+ */
+export function faultSentence(node: Attributes, minor: number, fault: Fault): string {
   const card = `card ${minor}`;
   switch (fault.kind) {
     case 'ioctl':
@@ -68,8 +76,10 @@ export function faultSentence(minor: number, fault: Fault): string {
       return `${card}: is removed`;
     case 'malfunction':
       return `${card}: has failed for good`;
-    default:
-      return `${card}: works again`;
+    default: {
+      const state = node.attribute(minor, 'status')?.trim();
+      return state === undefined ? `${card}: stays removed` : `${card}: its state is now "${state}"`;
+    }
   }
 }
 

@@ -119,5 +119,5 @@ function injectFault({ inject, node }: WebNode, request: unknown): string {
     if (isUcxError(error) || !(error instanceof Error)) throw error;
     throw invalidParam('fault', `must be possible now: ${error.message}`, fields['kind']);
   }
-  return faultSentence(card, fault);
+  return faultSentence(node, card, fault);
 }
