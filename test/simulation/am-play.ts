@@ -7,6 +7,7 @@
 import type { AmMessage } from '../../src/ucp/api/active-message.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import { eagerData } from '../fixtures/eager-data.ts';
+import type { Entry } from './ledger.ts';
 import type { End } from './link.ts';
 import { LocalSpace } from './local-memory.ts';
 import { differenceOf, ID_BYTES, idOf, payload } from './payload.ts';
@@ -28,6 +29,7 @@ interface Message {
   readonly from: End;
   readonly byteLength: number;
   readonly order: number;
+  entry: Entry | undefined;
   status: Status | undefined;
   hasCome: boolean;
 }
@@ -67,7 +69,15 @@ export class AmPlay {
   send(end: End, byteLength: number): void {
     const world = this.#world;
     const id = world.newId();
-    const message: Message = { id, from: end, byteLength, order: end.sent++, status: undefined, hasCome: false };
+    const message: Message = {
+      id,
+      from: end,
+      byteLength,
+      order: end.sent++,
+      entry: undefined,
+      status: undefined,
+      hasCome: false,
+    };
     this.#messages.set(id, message);
     const space = new LocalSpace(world, end.player, byteLength, true);
     space.fill(payload(id, byteLength));
@@ -83,7 +93,7 @@ export class AmPlay {
       message.status = status;
       space.spend();
     };
-    world.start({ name, player: end.player, end, onEnd }, (params) => {
+    message.entry = world.start({ name, player: end.player, end, isWithdrawable: true, onEnd }, (params) => {
       const { local, offset, length } = space;
       if (isPlain) return end.endpoint.amSendNbx(PLAIN, undefined, local, offset, length, params);
       const all = wish === 0 && byteLength > 0 ? { ...params, protocol: 'rendezvous' as const } : params;
@@ -180,7 +190,8 @@ export class AmPlay {
       const isGone =
         from.isClosing || !from.player.isActive || from.isSevered || from.peer?.isClosing === true || from.hasStale;
       const isLost = isBreak || status === Status.CANCELED || status === Status.INVALID_ADDR;
-      return isRemote && isGone && isLost;
+      const isWithdrawn = status === Status.CANCELED && message.entry?.mayBeWithdrawn === true;
+      return isRemote && ((isGone && isLost) || isWithdrawn);
     };
     const onEnd = (status: Status): void => {
       if (status === Status.OK) {

@@ -25,6 +25,8 @@ export interface EntryOptions {
   readonly needsRequest?: boolean;
   /** The caller must be called at once, because the order of ends matters. */
   readonly isOrdered?: boolean;
+  /** The peer may be asked to forget it, after which it may end with CANCELED. */
+  readonly isWithdrawable?: boolean;
   readonly onEnd: (status: Status, request: Request | undefined) => void;
 }
 
@@ -36,6 +38,8 @@ export class Entry {
   request: Request | undefined = undefined;
   status: Status | undefined = undefined;
   wasCancelled = false;
+  /** It may still be cancelled by its peer. */
+  mayBeWithdrawn = false;
   isPolled = false;
   keepsRequest = false;
 
@@ -122,8 +126,11 @@ export class Ledger {
     entry.wasCancelled = true;
     const wasTaken = request.cancel();
     this.#owner.note(`${this.#owner.nowNs()} cancel ${entry}: ${wasTaken}`);
-    if (!wasTaken) entry.wasCancelled = false;
-    else if (request.status !== Status.CANCELED && entry.status !== Status.CANCELED) {
+    if (!wasTaken) {
+      entry.wasCancelled = false;
+      entry.mayBeWithdrawn = entry.options.isWithdrawable === true;
+    }
+    if (wasTaken && request.status !== Status.CANCELED && entry.status !== Status.CANCELED) {
       this.#owner.fail(`${entry} was cancelled and has status ${statusName(request.status)}`);
     }
     return wasTaken;
@@ -173,7 +180,7 @@ function isExcused(entry: Entry, status: Status): boolean {
     case Status.OK:
       return true;
     case Status.CANCELED:
-      if (entry.wasCancelled || player.isClosing || end?.isClosing === true) return true;
+      if (entry.wasCancelled || entry.mayBeWithdrawn || player.isClosing || end?.isClosing === true) return true;
       return end?.mayBreak === true || excuses?.(status) === true;
     case Status.INVALID_ADDR:
       // A peer that cancels an operation unmaps its memory, which may be detected later.

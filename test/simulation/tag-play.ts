@@ -82,7 +82,7 @@ export class TagPlay {
       if (status === Status.OK && isSync && space.isHost) this.#checkSync(message);
       space.spend();
     };
-    world.start({ name, player: end.player, end, onEnd }, (params) => {
+    world.start({ name, player: end.player, end, isWithdrawable: true, onEnd }, (params) => {
       const { endpoint } = end;
       const { local, offset, length } = space;
       return isSync

@@ -41,6 +41,10 @@ import { MessageId } from '../wire/message.ts';
 
 /** Where the data of a long message waits. */
 export interface WaitingData {
+  /** True once its sender has taken it back: it is not received any more. */
+  isWithdrawn: boolean;
+  /** True once the program has received or discarded it. */
+  isTaken: boolean;
   readonly peerRequest: number;
   readonly packedKey: Uint8Array | undefined;
   readonly keyOffset: number;
@@ -228,7 +232,8 @@ export class ActiveMessages {
     view.dataOffset = keyAt;
     view.byteLength = byteLength;
     const packedKey = keyBytes > 0 ? bytes.slice(keyAt, keyAt + keyBytes) : undefined;
-    view.waiting = { peerRequest, packedKey, keyOffset };
+    const waiting = { peerRequest, packedKey, keyOffset, isWithdrawn: false, isTaken: false };
+    view.waiting = waiting;
     view.cost = 0;
     if (!connection.inbound.keepOffer()) {
       this.#host.breaksProtocol(connection, 'it offers more messages than a worker has requests');
@@ -239,13 +244,22 @@ export class ActiveMessages {
     if (!view.isQueued) connection.inbound.releaseOffer();
     // A handler that does not want the data releases the sender.
     if (!view.isTaken && !view.isReceived) postReply(connection, peerRequest, Status.OK);
+    else if (!view.isReceived && !waiting.isTaken) connection.offers.set(peerRequest, waiting);
+  }
+
+  /** Forgets a message of a peer that the program has kept and not received: receiving it fails with CANCELED. False if there is none with this number. */
+  forget({ offers }: PeerConnection, request: number): boolean {
+    const waiting = offers.get(request);
+    if (waiting === undefined) return false;
+    waiting.isWithdrawn = true;
+    offers.delete(request);
+    return true;
   }
 
   /** Tells the sender of a rendezvous that its data is not wanted. */
   release({ sender, waiting }: PeerMessage): void {
-    if (sender !== undefined && waiting !== undefined) {
-      postReply(sender, waiting.peerRequest, Status.OK);
-    }
+    if (sender === undefined || waiting === undefined) return;
+    if (takes(sender, waiting)) postReply(sender, waiting.peerRequest, Status.OK);
   }
 
   /** Puts the data of a message into local memory: see AmMessageBase.receiveNbx. */
@@ -271,6 +285,7 @@ export class ActiveMessages {
     const { waiting, sender } = message;
     request.starter = () => {
       if (waiting !== undefined && sender !== undefined) {
+        if (!takes(sender, waiting)) return Status.CANCELED;
         this.#rendezvous.receive(request, sender, waiting.peerRequest, request.pieces, waiting);
       } else {
         const { source, dataOffset } = message;
@@ -396,6 +411,13 @@ export class ActiveMessages {
       view.isOver = true;
     }
   }
+}
+
+/** Takes the data of a message; false if its sender has taken it back. */
+function takes({ offers }: PeerConnection, waiting: WaitingData): boolean {
+  waiting.isTaken = true;
+  offers.delete(waiting.peerRequest);
+  return !waiting.isWithdrawn;
 }
 
 /** The payload of an eager message: header and padding, then the data. */

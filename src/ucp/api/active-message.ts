@@ -51,8 +51,8 @@ export interface AmMessageBase {
 
   /**
    * Receives the data into new memory. In a handler, call it before the handler returns; the promise may be awaited later.
-   * @throws UcxError ERR_INVALID_PARAM the second time; ERR_NO_MEMORY if the process has not enough memory; the failure of the transfer;
-   *   AbortError
+   * @throws UcxError ERR_INVALID_PARAM the second time; ERR_NO_MEMORY if the process has not enough memory; ERR_CANCELED if the
+   *   sender has withdrawn the message; the failure of the transfer; AbortError
    */
   bytes(options?: MessageDataOptions): Promise<Uint8Array>;
 

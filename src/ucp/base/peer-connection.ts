@@ -63,6 +63,8 @@ export class PeerConnection implements Connection {
   readonly rendezvousThreshold: number;
   readonly zcopyThreshold: number | undefined;
   readonly waiting: Map<number, Request> = new Map();
+  /** Messages of the peer that the program has kept, and whose data it has not received, by the number of the request of the peer. */
+  readonly offers: Map<number, { isWithdrawn: boolean }> = new Map();
   readonly rkeys: RkeyCache = new RkeyCache();
   readonly notifications: NotifyOrder = new NotifyOrder();
   readonly credit: OutboundCredit = new OutboundCredit();

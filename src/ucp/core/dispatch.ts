@@ -2,6 +2,7 @@
  * The protocols of one worker, and the dispatch of messages to them.
  */
 
+import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { ActiveMessages, type WaitingData } from '../am/active-message.ts';
 import { AtomicProtocol } from '../amo/atomics.ts';
@@ -12,12 +13,13 @@ import { RmaLists } from '../rma/list/lists.ts';
 import { RmaProtocol } from '../rma/put-get.ts';
 import { EmulatedRma } from '../rma-sw/emulated.ts';
 import { Rendezvous } from '../rndv/rendezvous.ts';
-import { readCarrier } from '../rndv/reply.ts';
+import { postReply, readCarrier } from '../rndv/reply.ts';
 import { Streams } from '../stream/stream.ts';
 import { TagProtocol } from '../tag/tag.ts';
 import { CreditCode, readCredit } from '../wire/credit.ts';
 import { HEADER_BYTES, MessageId } from '../wire/message.ts';
 import { readReply } from '../wire/reply.ts';
+import { readWithdraw } from '../wire/withdraw.ts';
 import type { Connections } from '../wireup/connections.ts';
 
 /** The protocols. */
@@ -58,6 +60,7 @@ export class Protocols {
     this.#amHandlers[MessageId.ATOMIC] = (frame) => this.atomics.onAtomic(frame);
     this.#amHandlers[MessageId.CREDIT] = (frame) => this.#onCredit(frame);
     this.#amHandlers[MessageId.AM_VOID] = (frame) => this.am.onEager(frame, true);
+    this.#amHandlers[MessageId.WITHDRAW] = (frame) => this.#onWithdraw(frame);
     this.#amHandlers[MessageId.WIREUP] = (frame) => this.#connections.onMessage(frame);
     this.#amHandlers[MessageId.CLOSE] = (frame) => this.#connections.onClose(frame);
   }
@@ -106,6 +109,15 @@ export class Protocols {
       connection.credit.take(returnedBytes, windowBytes, code === CreditCode.HELD);
       this.streams.creditCame(connection);
     }
+  }
+
+  /** The peer takes back a message. One that was matched meanwhile, or that the program has taken, ends by itself. */
+  #onWithdraw(frame: AmFrame): void {
+    const connection = this.#host.connectionOf(frame);
+    if (connection === undefined) return;
+    const request = readWithdraw(frame);
+    if (!this.tag.forget(connection, request) && !this.am.forget(connection, request)) return;
+    postReply(connection, request, Status.CANCELED);
   }
 
   #onReply(frame: AmFrame): void {

@@ -330,10 +330,14 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
 
   /** Withdraws a request; false when it is too late: those that a transport or a peer works on end by themselves. */
   #withdraw(request: Request): boolean {
-    const { tag, streams } = this.protocols;
+    const { tag, streams, rendezvous } = this.protocols;
     if (request instanceof ReceiveRequest) return tag.cancel(request) || streams.cancel(request);
     if (request instanceof ConnectRequest) return this.sockets.cancel(request);
-    if (request instanceof SendRequest && !request.queued) return streams.canCancelSend(request);
+    if (request instanceof SendRequest && !request.queued) {
+      if (streams.canCancelSend(request)) return true;
+      rendezvous.withdraw(request);
+      return false;
+    }
     // A flush that a lane has already accepted ends by itself, and a message that was sent in part is completed.
     if (!request.queued || request.count > 1 || request.done > 0) return false;
     return request.connection?.unqueue(request) === true;

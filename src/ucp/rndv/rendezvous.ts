@@ -20,8 +20,10 @@ import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { isReadScheme } from '../resources/config.ts';
 import { Staging } from '../staging/staging.ts';
+import { MessageId } from '../wire/message.ts';
 import { RTR_BYTES, readRtr } from '../wire/rtr.ts';
 import { readAtp, readData } from '../wire/window.ts';
+import { writeWithdraw } from '../wire/withdraw.ts';
 import { type OwnKey, ownKey } from './own-key.ts';
 import { ReceiveTransfer } from './receive-transfer.ts';
 import { moveRemote, transfersOf } from './remote-move.ts';
@@ -72,6 +74,18 @@ export class Rendezvous {
     }
     if (request.requestId === 0) connection.expect(request);
     return true;
+  }
+
+  /**
+   * Asks the peer to forget a message that it was offered, or whose match it has to report, unless it has taken it: the request ends with CANCELED then, and not
+   * before, because the peer may read its memory until it knows.
+   */
+  withdraw(request: SendRequest): void {
+    const { connection, transfer, requestId } = request;
+    if (connection === undefined || requestId === 0 || request.isWithdrawn || request.isAbandoned) return;
+    if (transfer !== undefined && !(transfer instanceof SendTransfer && transfer.isUnanswered)) return;
+    request.isWithdrawn = true;
+    connection.post(MessageId.WITHDRAW, writeWithdraw(connection.remoteId, requestId));
   }
 
   /** Receives `pieces` from the peer's request, then answers it and ends `request`. */

@@ -70,6 +70,11 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
     this.isHost = areHost(pieces);
   }
 
+  /** Whether the receiver has not asked for anything yet, as far as is known here. */
+  get isUnanswered(): boolean {
+    return this.state === SendState.OFFERED && this.asked === 0;
+  }
+
   /** Nothing more is started. */
   get isEnding(): boolean {
     return this.state >= SendState.ENDING;

@@ -110,6 +110,11 @@ export class TagMatcher<C = unknown> {
     return this.#unexpected.find(low, high, maskLow, maskHigh);
   }
 
+  /** The first message that a function accepts; it stays. */
+  find(accepts: (message: UnexpectedMessage<C>) => boolean): UnexpectedMessage<C> | undefined {
+    return this.#unexpected.first(accepts);
+  }
+
   /** Removes a message that {@link peek} found, and returns its credit to the window of its sender. */
   remove(message: UnexpectedMessage<C>): void {
     this.#unexpected.remove(message, bucketOf(message.tagLow, message.tagHigh));

@@ -186,6 +186,17 @@ export class TagProtocol {
     return this.matcher.cancel(request);
   }
 
+  /** Forgets a message of a peer that waits for its receive; false if there is none with this number. */
+  forget(peer: Connection, request: number): boolean {
+    const message = this.matcher.find(({ content }) => {
+      const number = content.kind === 'eager' ? content.replyTo : content.peerRequest;
+      return content.connection === peer && number === request;
+    });
+    if (message === undefined) return false;
+    this.matcher.remove(message);
+    return true;
+  }
+
   onEager(frame: AmFrame, sync: boolean): void {
     const { bytes } = frame;
     const { request: replyTo, tagLow: low, tagHigh: high, start, byteLength: length } = readTag(frame);

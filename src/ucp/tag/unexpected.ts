@@ -113,6 +113,13 @@ export class UnexpectedList<C> {
     return undefined;
   }
 
+  /** The first message that a function accepts. */
+  first(accepts: (message: UnexpectedMessage<C>) => boolean): UnexpectedMessage<C> | undefined {
+    let message = this.#first;
+    while (message !== undefined && !accepts(message)) message = message.next;
+    return message;
+  }
+
   /** All messages in order, or the first `countMax`. */
   all(countMax: number = Number.POSITIVE_INFINITY): UnexpectedMessage<C>[] {
     const messages: UnexpectedMessage<C>[] = [];

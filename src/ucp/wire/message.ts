@@ -10,6 +10,7 @@ import { STREAM_BYTES } from './stream.ts';
 import { TAG_BYTES, TAG_RTS_BYTES } from './tag.ts';
 import { ATP_BYTES, DATA_BYTES } from './window.ts';
 import { CLOSE_BYTES, WIREUP_BYTES } from './wireup.ts';
+import { WITHDRAW_BYTES } from './withdraw.ts';
 
 /** Ids of active messages. A change in their meaning is a new version of the worker address. */
 export const MessageId = {
@@ -32,6 +33,7 @@ export const MessageId = {
   CREDIT: 16,
   /** An AM behind puts that have failed: it only uses its credit. */
   AM_VOID: 17,
+  WITHDRAW: 18,
 } as const;
 
 /** Bytes of the header of each id: shorter messages are invalid. */
@@ -54,4 +56,5 @@ export const HEADER_BYTES: readonly number[] = [
   ATP_BYTES,
   CREDIT_BYTES,
   AM_BYTES,
+  WITHDRAW_BYTES,
 ];

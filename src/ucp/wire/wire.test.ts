@@ -18,6 +18,7 @@ import { readStream, STREAM_ASKED, writeStream } from './stream.ts';
 import { readTag, readTagRts, writeTag, writeTagRts } from './tag.ts';
 import { ATP_IN_TARGET, readAtp, readData, writeAtp, writeData } from './window.ts';
 import { readWireup, WireupCode, writeClose, writeWireup } from './wireup.ts';
+import { readWithdraw, writeWithdraw } from './withdraw.ts';
 
 const word = fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 });
 const length = fc.oneof(fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER }), fc.constantFrom(0, 2 ** 31, 2 ** 32));
@@ -71,6 +72,11 @@ const rmaKind = kind({
 });
 
 const KINDS: Record<keyof typeof MessageId, Kind<object>> = {
+  WITHDRAW: kind({
+    fields: fc.record({ request: word }),
+    write: (to, { request }) => writeWithdraw(to, request),
+    read: (frame) => ({ request: readWithdraw(frame) }),
+  }),
   WIREUP: kind({
     fields: fc.record({ code: word, from: word, number: word, windowBytes: length }),
     write: writeWireup,

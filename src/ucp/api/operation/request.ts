@@ -84,8 +84,10 @@ export interface Request {
    */
   free(): void;
   /**
-   * Ends the operation with CANCELED if no transport has started it yet (ucp_request_cancel).
-   * @returns false if it is too late: the request ends by itself
+   * Ends the operation with CANCELED if no transport has started it yet (ucp_request_cancel). A long or synchronous message whose receiver has not taken it is
+   * withdrawn: the peer is asked to forget it, and the request ends with CANCELED when its worker has, in its progress. The receiver does not find a withdrawn
+   * tagged message any more; receiving the data of an active message that it has kept fails with ERR_CANCELED. libucp withdraws no messages.
+   * @returns false if the request ends by itself: it is too late, or the message is being withdrawn
    */
   cancel(): boolean;
 }

@@ -49,6 +49,8 @@ export class SendRequest extends Request {
   key: MessageKey | undefined = undefined;
   /** Whether transports have got all that is sent: it ends when they do not use its memory any more. */
   isPassedOn = false;
+  /** Whether the peer was asked to forget it. */
+  isWithdrawn = false;
 
   override get protocol(): string {
     return `${this.operation}/${this.protocolName}`;
@@ -57,6 +59,7 @@ export class SendRequest extends Request {
   override begin(connection: Connection | undefined, lane: Lane | undefined): void {
     super.begin(connection, lane);
     this.isPassedOn = false;
+    this.isWithdrawn = false;
   }
 
   start(): Status {
