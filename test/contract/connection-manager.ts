@@ -117,6 +117,7 @@ function describeAddresses(fixture: Fixture): void {
     ['0.0.0.0', '127.0.0.5'],
     ['::1', '::1'],
     ['::', '::1'],
+    ['::', '127.0.0.1'],
   ])('listens on %s for %s', async (address, to) => {
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager, { address });

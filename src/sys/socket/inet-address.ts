@@ -22,6 +22,8 @@ const AT_PORT = 2;
 const AT_ADDRESS4 = 4;
 const AT_ADDRESS6 = 8;
 const AT_SCOPE = 24;
+/** Bytes before the IPv4 address in an IPv4-mapped one. */
+const MAPPED_PREFIX_BYTES = 12;
 const TEXT_BYTES = 64;
 const PORT_MAX = 65_535;
 
@@ -62,12 +64,18 @@ export function packSockaddr({ address, port }: InetAddress, { u8, view, address
   return SOCKADDR_BYTES_MAX;
 }
 
-/** Reads a struct sockaddr that the kernel wrote to the start of a block; undefined for another family. */
+/** Whether a numeric IPv6 address stands for all addresses of the machine. */
+export function isUnspecified(address: string): boolean {
+  return addressBytes(address).every((byte) => byte === 0);
+}
+
+/** Reads a struct sockaddr that the kernel wrote to the start of a block; undefined for another family. An IPv4 peer of an IPv6 socket has its own address. */
 export function unpackSockaddr({ view, address: at }: ScratchBlock): InetAddress | undefined {
   const family = view.getUint16(0, true);
   const port = view.getUint16(AT_PORT, false);
   if (family === AddressFamily.INET) return { address: textOf(family, at + AT_ADDRESS4), port };
   if (family !== AddressFamily.INET6) return undefined;
+  if (isMapped(view)) return { address: textOf(AddressFamily.INET, at + AT_ADDRESS6 + MAPPED_PREFIX_BYTES), port };
   const scope = view.getUint32(AT_SCOPE, true);
   const text = textOf(family, at + AT_ADDRESS6);
   return { address: scope === 0 ? text : `${text}%${zoneOf(scope)}`, port };
@@ -100,6 +108,12 @@ export function addressText(bytes: Uint8Array): string | undefined {
 /** Address and port as text: `127.0.0.1:7`, `[::1]:7`. */
 export function printAddress({ address, port }: InetAddress): string {
   return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
+}
+
+/** Whether a struct sockaddr_in6 has an IPv4-mapped address, ::ffff:0:0/96 (RFC 4291). */
+function isMapped(view: DataView): boolean {
+  const [high, middle, prefix] = [0, 4, 8].map((at) => view.getUint32(AT_ADDRESS6 + at, false));
+  return high === 0 && middle === 0 && prefix === 0xffff;
 }
 
 function textOf(family: number, at: number): string {

@@ -35,6 +35,7 @@ import {
   AddressFamily,
   familyOf,
   type InetAddress,
+  isUnspecified,
   packSockaddr,
   printAddress,
   unpackSockaddr,
@@ -122,7 +123,7 @@ export function tcpConnect(fd: number, address: InetAddress): boolean {
 }
 
 /**
- * Makes a listening socket; IPv6 sockets do not accept IPv4.
+ * Makes a listening socket. Of IPv6 sockets, that of all addresses (`::`) accepts IPv4, too.
  * @param address port 0 for any free port
  * @throws SyscallError EADDRINUSE, EADDRNOTAVAIL, EACCES, EMFILE; UcxError ERR_INVALID_PARAM
  */
@@ -131,7 +132,8 @@ export function tcpListen(address: InetAddress, backlog: number): number {
   const fd = tcpSocket(family);
   try {
     setSocketOption(fd, SocketOption.REUSEADDR, 1);
-    if (family === AddressFamily.INET6) setSocketOption(fd, SocketOption.V6ONLY, 1);
+    if (family === AddressFamily.INET6)
+      setSocketOption(fd, SocketOption.V6ONLY, isUnspecified(address.address) ? 0 : 1);
     tcpBind(fd, address);
     if (listen(fd, backlog) !== 0) throw new SyscallError('listen', errno(), printAddress(address));
     return fd;

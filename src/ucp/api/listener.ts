@@ -18,7 +18,7 @@ const BACKLOG_MAX = 65_535;
 
 /** Options of a listener. */
 export interface ListenerOptions {
-  /** Numeric address. Default `127.0.0.1`; `0.0.0.0` or `::` for every device. */
+  /** Numeric address. Default `127.0.0.1`; `0.0.0.0` for every device, `::` for both families (over libucp, IPv6 only). */
   readonly address?: string;
   /** Default 0: a free port. */
   readonly port?: number;

@@ -9,6 +9,8 @@ import { addAbortListener } from './abort-listeners.ts';
 
 const PORT_MAX = 65_535;
 const HOST_LENGTH_MAX = 253;
+/** fe80::/10. The kernel refuses such an address without an interface (EINVAL). */
+const LINK_LOCAL = /^fe[89ab][0-9a-f]:/i;
 
 /** Both addresses of the connection by which client and listener found each other. */
 export interface SocketAddresses {
@@ -24,6 +26,9 @@ export interface SocketAddresses {
 export function checkSocketAddress({ address, port }: SocketAddress, portMin: 0 | 1): void {
   if (typeof address !== 'string' || isIP(address) === 0) {
     throw invalidParam('address', 'must be a numeric IPv4 or IPv6 address', address);
+  }
+  if (LINK_LOCAL.test(address) && !address.includes('%')) {
+    throw invalidParam('address', 'must name its interface, as in fe80::1%eth0, because it is link-local', address);
   }
   if (!Number.isInteger(port) || port < portMin || port > PORT_MAX) {
     throw invalidParam('port', `must be an integer from ${portMin} to ${PORT_MAX}`, port);

@@ -41,7 +41,7 @@ describe('invalidParam', () => {
     ['x y', 'got "x y"'],
     [255n, 'got 255 (0xff)'],
     [undefined, 'got undefined'],
-    [new Uint8Array(2), 'got Uint8Array'],
+    [new Uint8Array(2), 'got Uint8Array of 2 bytes'],
     [Object.create(null), 'got object'],
   ])('names argument, rule and value: %s', (value, text) => {
     const error = invalidParam('length', 'must be even', value);
