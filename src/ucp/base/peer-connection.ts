@@ -327,6 +327,16 @@ export class PeerConnection implements Connection {
     for (const flush of this.#flushes) if (flush.failure === Status.OK) flush.failure = status;
   }
 
+  /**
+   * Closes the lanes of a connection that the peer has closed, or whose peer has ended, if no request uses them: the program may keep its endpoint, with their
+   * descriptors and mappings, for as long as it runs.
+   */
+  releaseLanes(): void {
+    if (this.failure === Status.OK || this.waiting.size > 0 || !this.isDrained) return;
+    const isOver = this.closedByPeer || this.lanes.every(({ endpoint }) => endpoint.check() !== Status.OK);
+    if (isOver) for (const { endpoint } of this.lanes) endpoint.close();
+  }
+
   /** Closes the lanes. */
   close(): void {
     this.#hasLeft = true;

@@ -115,7 +115,10 @@ export class WorkerEndpoints implements ConnectionEvents, EndpointMaker, Keepali
     const endpoint = this.#endpoints.get(connection);
     // A connection without an endpoint is closed by the worker.
     if (endpoint === undefined) connections.close(connection);
-    else endpoint.onFailed();
+    else {
+      endpoint.onFailed();
+      connection.releaseLanes();
+    }
     promises.wake();
   }
 }
