@@ -100,6 +100,7 @@ export class PeerConnection implements Connection {
   #keptFailure: Status = Status.OK;
   /** Whether no close message is due: the peer was told that this half has ended, never learned of it, or has ended the other half itself. */
   #hasLeft = false;
+  #areLanesClosed = false;
 
   constructor(owner: ConnectionOwner, id: number, { lanes, am, unreachable, isIntraNode }: ConnectedLanes) {
     this.#owner = owner;
@@ -334,7 +335,7 @@ export class PeerConnection implements Connection {
   releaseLanes(): void {
     if (this.failure === Status.OK || this.waiting.size > 0 || !this.isDrained) return;
     const isOver = this.closedByPeer || this.lanes.every(({ endpoint }) => endpoint.check() !== Status.OK);
-    if (isOver) for (const { endpoint } of this.lanes) endpoint.close();
+    if (isOver) this.#closeLanes();
   }
 
   /** Closes the lanes. */
@@ -343,6 +344,12 @@ export class PeerConnection implements Connection {
     this.fail(Status.CANCELED);
     this.rkeys.close();
     this.inbound.close();
+    this.#closeLanes();
+  }
+
+  #closeLanes(): void {
+    if (this.#areLanesClosed) return;
+    this.#areLanesClosed = true;
     for (const { endpoint } of this.lanes) endpoint.close();
   }
 
