@@ -39,6 +39,8 @@ describe('a schedule', () => {
     [524489351, 'lists are in flight when their endpoint is closed by force, and progress is made meanwhile'],
     [1111517011, 'the same, and registrations of its memory are left'],
     [1565299036, 'the same, and its memory is unmapped at its end'],
+    [1623541893, 'a stream of device memory begins when the one before it is ended by a forced close'],
+    [1995824576, 'the same, of one piece'],
     [2006130601, 'the same, by the close of a worker'],
   ])('%i ends well: %s', (seed) => expectGood(seed));
 });

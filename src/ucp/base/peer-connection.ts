@@ -281,14 +281,15 @@ export class PeerConnection implements Connection {
     if (status !== Status.CANCELED && endpointFail.hasSubscribers && this.#owner.observation.isTold)
       endpointFail.publish(changeOf(this, status));
     this.#failFlushes(status);
-    const ended = [...this.waiting.values()];
+    const waiting = [...this.waiting.values()];
+    const ended: Request[] = [];
     for (const queue of [this.#posted, this.#pending]) {
       for (let head = queue.shift(); head !== undefined; head = queue.shift())
         if (head.requestId === 0) ended.push(head);
     }
     this.#postedCount = 0;
     this.sendClose();
-    for (const request of ended) this.#abandon(request, status);
+    this.#abandonAll(waiting, ended, status);
   }
 
   /**
@@ -308,18 +309,27 @@ export class PeerConnection implements Connection {
     this.expect(request);
   }
 
+  /** Ends requests that wait for the peer, and those that have not been sent. The end of one may start another that was waiting, which does not wait then. */
+  #abandonAll(waiting: readonly Request[], unsent: readonly Request[], status: Status): void {
+    for (const request of waiting) {
+      if (this.waiting.get(request.requestId) === request) this.#abandon(request, status);
+    }
+    for (const request of unsent) this.#abandon(request, status);
+  }
+
   /** Ends the requests that wait for the peer, in transports too, and those that have not been sent; messages to the peer are still sent, and flushes end. */
   cancelWaiting(status: Status): void {
     this.#givenUp = status;
     this.#failFlushes(status);
-    const ended = [...this.waiting.values()];
+    const waiting = [...this.waiting.values()];
+    const ended: Request[] = [];
     const take = (request: Request): void => {
       if (request.requestId === 0) ended.push(request);
     };
     this.#pending.sift((request) => request instanceof FlushRequest, take);
     // Removes parts of transfers that no transport works on yet, but not messages to the peer.
     this.#postedCount -= this.#posted.sift((request) => request instanceof PostedMessage, take);
-    for (const request of ended) this.#abandon(request, status);
+    this.#abandonAll(waiting, ended, status);
     for (const { endpoint } of [...this.lanes]) endpoint.cancel?.();
   }
 
