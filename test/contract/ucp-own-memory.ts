@@ -125,9 +125,10 @@ export function ownMemoryContract(engine: EngineName): void {
       expect(() => context.memMap({ allocate: 1, memoryType: 'unknown' as never })).toThrow(
         expect.objectContaining({ code: 'ERR_INVALID_PARAM' }),
       );
-      const event = { event: 'allocated', address: 0x7000_0000_0000, byteLength: 4096 } as const;
+      const range = { address: 0x7000_0000_0000, byteLength: 4096 };
+      const event = { event: 'allocated', ...range } as const;
       context.memoryTypeEvent({ ...event, memoryType: 'cuda' });
-      expect(context.memQuery(event).memoryType).toBe(MemoryType.CUDA);
+      expect(context.memQuery(range).memoryType).toBe(MemoryType.CUDA);
     });
   });
 }

@@ -92,6 +92,13 @@ describe.each([
       expect(added(`${duration}_sum`, { protocol: 'put/zcopy' })).toBeGreaterThan(0);
       expect(metricValue(after, 'ucx_mapped_bytes', { context: '1', memory_type: 'gaudi' })).toBe(memory.byteLength);
       expect(after.match(/^ucx_context_info\{/gm)).toHaveLength(2);
+      const failures = async (context: string): Promise<number> =>
+        metricValue(await registry.metrics(), 'ucx_operation_failures_total', { context });
+      expect([await failures('1'), await failures('2')]).toEqual([0, 0]);
+      const tag = 1;
+      const received = stack.worker.tagRecv(new Uint8Array(8), { tag });
+      await Promise.all([stack.endpoint.tagSend(new Uint8Array(16), { tag }), expect(received).rejects.toThrow()]);
+      expect([await failures('1'), await failures('2')]).toEqual([1, 0]);
       rkey.release();
       await fixture.close();
       const last = await registry.metrics();

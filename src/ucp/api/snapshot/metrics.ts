@@ -219,8 +219,11 @@ const ADDERS: Readonly<Record<string, Adder>> = {
     sums.add('ucx_no_resource_total', place, counters['no_res'] ?? 0);
   },
   ucp_worker(sums, counters, labels) {
+    // Of all operations, whether latencies are measured or not.
+    sums.add('ucx_operation_failures_total', labels, counters['failures'] ?? 0);
     for (const [event, value] of Object.entries(counters)) {
-      if (!WORKER_LEVELS.has(event)) sums.add('ucx_protocol_events_total', { ...labels, event }, value);
+      if (event !== 'failures' && !WORKER_LEVELS.has(event))
+        sums.add('ucx_protocol_events_total', { ...labels, event }, value);
     }
   },
   ucs_rcache: addCache,
@@ -235,9 +238,8 @@ const ADDERS: Readonly<Record<string, Adder>> = {
 
 function addLatencies(sums: Sums, { latencies, labels }: LatencySource): void {
   const family = 'ucx_operation_duration_seconds';
-  for (const { protocol, transport, size, failures, buckets, count, sumNs } of latencies) {
+  for (const { protocol, transport, size, buckets, count, sumNs } of latencies) {
     const kind = { ...labels, protocol, transport, size };
-    sums.add('ucx_operation_failures_total', kind, failures);
     let below = 0;
     for (const [index, inBucket] of buckets.entries()) {
       below += inBucket;
