@@ -97,6 +97,10 @@ describe.skipIf(skip !== undefined)('a peer (needs root and unshare)', { timeout
       const result = await send(address, ['unshare', '--mount', 'sh', '-c', mount, 'sh']);
       expect(result['code']).toBe('ERR_UNREACHABLE');
       expect(result['message']).toMatch(/posix.*another \/dev\/shm.*mount namespace or container/);
+      // Its keys are published there.
+      expect(result['message']).toMatch(
+        /cma\/memory: the peer has another \/dev\/shm, where the keys of memory are published/,
+      );
     });
   });
 });
