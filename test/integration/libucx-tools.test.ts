@@ -45,6 +45,12 @@ describe.skipIf(libucp === undefined)('info (needs libucp)', { timeout: 60_000 }
     expect(existsSync(file!)).toBe(true);
   });
 
+  it('-d --json is JSON, also if libucp warns', () => {
+    const { code, out, err } = run(['info', '-d', '--json'], { UCX_TLS: 'tcp,self,nosuch' });
+    expect({ code, isWarned: /transport 'nosuch' is not available/.test(err) }).toEqual({ code: 0, isWarned: true });
+    expect(JSON.parse(out)).toHaveProperty('devices');
+  });
+
   it('-d lists its transports and devices after the native ones, as the configuration allows them', () => {
     const text = output(['info', '-d'], { UCX_TLS: 'tcp,self', UCX_NET_DEVICES: 'lo' });
     for (const line of text.trimEnd().split('\n')) expect(line).toMatch(/^#/);

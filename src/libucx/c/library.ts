@@ -33,13 +33,15 @@ const MEMORY_TYPE_UNKNOWN = 'unknown';
 const MEMORY_TYPES_MAX = 30;
 
 /**
- * Variables that libucs reads once, while it is loaded, with values for a Node.js process: no signal handlers, because Node.js handles fatal signals, and no
- * warnings about variables `UCX_...` of this package. Values set by the user have precedence.
+ * Variables that libucs reads once, while it is loaded, with values for a Node.js process: no signal handlers, because Node.js handles fatal signals, no
+ * warnings about variables `UCX_...` of this package, and messages on standard error, because standard output has the results of programs. Values set by the user
+ * have precedence.
  */
 const ENVIRONMENT_AT_LOAD: Readonly<Record<string, string>> = {
   UCX_HANDLE_ERRORS: 'none',
   UCX_DEBUG_SIGNO: '0',
   UCX_WARN_UNUSED_ENV_VARS: 'n',
+  UCX_LOG_FILE: 'stderr',
   // libucm would overwrite instructions of mmap, munmap and brk in the C library while threads of Node.js run them: observed to crash (1.13). Without it libucp
   // has no registration cache; mapping registers memory.
   UCX_MEM_EVENTS: 'n',
