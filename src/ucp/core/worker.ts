@@ -181,7 +181,10 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
 
   listener(options: ListenerOptions = {}): Listener {
     this.checkOpen();
-    return this.sockets.listen(options);
+    const listener = this.sockets.listen(options);
+    // A sleep that began earlier does not watch its socket.
+    this.signal();
+    return listener;
   }
 
   connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request {
