@@ -182,4 +182,23 @@ describe('addresses', () => {
     expect(() => tcpListen({ address: 'fe80::1%nowhere0', port: 0 }, 1)).toThrow(/zone/);
     expect(() => tcpListen({ address: '192.0.2.1', port: 0 }, 1)).toThrow(/EADDRNOTAVAIL/);
   });
+
+  it('accepts both families on ::, with the addresses of their own', () => {
+    const listener = tcpListen({ address: '::', port: 0 }, 2);
+    const { port } = tcpLocalAddress(listener);
+    for (const [family, address] of [
+      [AddressFamily.INET, '127.0.0.1'],
+      [AddressFamily.INET6, '::1'],
+    ] as const) {
+      const client = tcpSocket(family);
+      tcpConnect(client, { address, port });
+      let accepted = tcpAccept(listener);
+      while (accepted === -Errno.EAGAIN) accepted = tcpAccept(listener);
+      expect(tcpRemoteAddress(accepted).address).toBe(address);
+      expect(tcpLocalAddress(accepted).address).toBe(address);
+      tcpClose(client);
+      tcpClose(accepted);
+    }
+    tcpClose(listener);
+  });
 });

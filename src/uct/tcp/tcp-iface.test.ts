@@ -39,6 +39,16 @@ async function connected(net: TcpInterfaces): Promise<{ one: TcpSide; two: TcpSi
   return { one, two, endpoint };
 }
 
+describe('a range of ports', () => {
+  const net = new TcpInterfaces();
+
+  it('that is used up is named', () => {
+    const { port } = unpackTcpAddress(net.open().iface.address)!;
+    const { iface } = net.open({ PORT_RANGE: `${port}-${port}` });
+    expect(() => iface.address).toThrow(new RegExp(`every port of UCX_TCP_PORT_RANGE=${port}-${port} is in use`));
+  });
+});
+
 describe('a connection that ends', () => {
   const net = new TcpInterfaces();
 

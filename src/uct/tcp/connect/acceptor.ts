@@ -1,6 +1,14 @@
 /** The listening socket of an interface: its port, and its behaviour when this process has no descriptors left. */
 
-import { Errno, isSyscallError, tcpAccept, tcpClose, tcpListen, tcpLocalAddress } from '../../../sys/index.ts';
+import {
+  Errno,
+  isSyscallError,
+  SyscallError,
+  tcpAccept,
+  tcpClose,
+  tcpListen,
+  tcpLocalAddress,
+} from '../../../sys/index.ts';
 import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import { ReserveDescriptor } from '../../base/reserve-descriptor.ts';
 import type { PortRange } from '../config.ts';
@@ -75,7 +83,10 @@ function listenIn(address: string, [first, last]: PortRange, backlog: number): n
     try {
       return tcpListen({ address, port }, backlog);
     } catch (error) {
-      if (!isSyscallError(error, Errno.EADDRINUSE) || port >= last) throw error;
+      if (!isSyscallError(error, Errno.EADDRINUSE)) throw error;
+      if (port < last) continue;
+      const what = first === 0 ? address : `${address}: every port of UCX_TCP_PORT_RANGE=${first}-${last} is in use`;
+      throw new SyscallError('bind', Errno.EADDRINUSE, what);
     }
   }
 }
