@@ -43,9 +43,10 @@ export class UcpConfiguration {
   /** Variables and their values. */
   readonly #settings: ReadonlyMap<string, string>;
 
-  constructor(functions: LibucpFunctions, config: Config) {
+  /** @param overrides variables of libucp that precede the configuration */
+  constructor(functions: LibucpFunctions, config: Config, overrides: Readonly<Record<string, string>> = {}) {
     this.#functions = functions;
-    this.#settings = settingsOf(config);
+    this.#settings = new Map([...settingsOf(config), ...Object.entries(overrides)]);
   }
 
   /** Whether a switch is on that libucp turns on by default. Configuration files of libucp itself are not considered. */

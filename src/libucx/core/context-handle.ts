@@ -28,12 +28,15 @@ export function initContext(functions: LibucpFunctions, configuration: UcpConfig
   return context.value;
 }
 
+/** What libucp would warn about is what the text shows; and the program may use the other engine. */
+const SILENT: Readonly<Record<string, string>> = { UCX_WARN_INVALID_CONFIG: 'n' };
+
 /**
  * The text that libucp prints about a context with this configuration: its components, memory domains, transports and devices.
  * @throws UcxError ERR_CONFIG_VALUE; of ucp_init, such as NO_DEVICE
  */
 export function printedContext({ functions }: Libucp, config: Config): string {
-  const context = initContext(functions, new UcpConfiguration(functions, config), featureBits(FEATURES));
+  const context = initContext(functions, new UcpConfiguration(functions, config, SILENT), featureBits(FEATURES));
   try {
     return textWrittenBy((stream) => functions.ucp_context_print_info(context, stream));
   } finally {

@@ -4,6 +4,7 @@ import { addressOf, allocateScratch } from '../../sys/index.ts';
 import {
   bytesOf,
   checkLocal,
+  checkPieceFields,
   cut,
   isList,
   type Piece,
@@ -195,11 +196,16 @@ export function addressIn(local: LocalMemory, offset: number): number {
 export function cutList(list: readonly PieceOf<LocalMemory>[], byteLength: number): readonly PieceOf<LocalMemory>[] {
   let start = 0;
   const pieces = list.map((piece) => {
+    checkPieceFields(piece);
     const { memory, offset = 0 } = piece;
     const bytes = piece.byteLength ?? memory.byteLength - offset;
     const placed = { memory, offset, byteLength: bytes, start };
     start += bytes;
     return placed;
   });
-  return cut(pieces, byteLength);
+  return cut(pieces, byteLength).map((piece) => ({
+    memory: piece.memory,
+    offset: piece.offset,
+    byteLength: piece.byteLength,
+  }));
 }
