@@ -120,15 +120,18 @@ export class AmPlay {
     return player.isActive && this.#kept.some((kept) => kept.player === player);
   }
 
-  check(): void {
+  /** Messages and answers that were sent, will certainly arrive, and have not arrived yet. */
+  missing(): string[] {
+    const missing: string[] = [];
     for (const { id, from, status, hasCome } of this.#messages.values()) {
       const isSure = status === Status.OK && from.isReliable && from.peerPlayer.isActive;
-      if (isSure && !hasCome) this.#world.fail(`m${id} of ${from} never came`);
+      if (isSure && !hasCome) missing.push(`m${id} of ${from} never came`);
     }
     for (const [id, { count, from, to }] of this.#answers) {
       const isSure = to.isReliable && to.peerPlayer.isActive && from?.isReliable !== false;
-      if (count === 0 && isSure) this.#world.fail(`answer ${id} never came to ${to}`);
+      if (isSure && count === 0) missing.push(`answer ${id} never came to ${to}`);
     }
+    return missing;
   }
 
   /** Handlers must not throw: failures are recorded. */
@@ -178,6 +181,7 @@ export class AmPlay {
     if ((this.#lastFrom.get(from) ?? -1) > order) world.fail(`m${id} of ${from} was overtaken`);
     this.#lastFrom.set(from, order);
     message.hasCome = true;
+    world.ledger.lastEndNs = world.nowNs();
   }
 
   #receive(player: Player, view: AmMessage, message: Message): void {
@@ -244,6 +248,7 @@ export class AmPlay {
     if (answer === undefined) return;
     if (answer.to.player !== player) this.#world.fail(`answer ${id} came to ${player}`);
     answer.count += 1;
+    this.#world.ledger.lastEndNs = this.#world.nowNs();
     if (answer.count > 1) this.#world.fail(`answer ${id} came twice`);
   }
 

@@ -67,7 +67,7 @@ export class Ledger {
   readonly open: Set<Entry> = new Set();
   readonly #owner: LedgerOwner;
   readonly #kept: { readonly request: Request; readonly player: Player }[] = [];
-  /** Time at which the last of them ended. */
+  /** Time at which the last of them ended, or the last message or notification arrived. */
   lastEndNs = 0;
   #count = 0;
 

@@ -42,6 +42,7 @@ describe('a schedule', () => {
     [1623541893, 'a stream of device memory begins when the one before it is ended by a forced close'],
     [1995824576, 'the same, of one piece'],
     [2006130601, 'the same, by the close of a worker'],
+    [58419817, 'an eager answer is in flight when all operations have ended'],
   ])('%i ends well: %s', (seed) => expectGood(seed));
 });
 
