@@ -24,6 +24,7 @@ import { MessageId } from '../wire/message.ts';
 import { RTR_BYTES, readRtr } from '../wire/rtr.ts';
 import { readAtp, readData } from '../wire/window.ts';
 import { writeWithdraw } from '../wire/withdraw.ts';
+import { joinPieces } from './one-range.ts';
 import { type OwnKey, ownKey } from './own-key.ts';
 import { ReceiveTransfer } from './receive-transfer.ts';
 import { moveRemote, transfersOf } from './remote-move.ts';
@@ -65,7 +66,8 @@ export class Rendezvous {
   offerKeyed(request: SendRequest, connection: Connection, headerBytes: number): boolean {
     if (request.requestId === 0 && !connection.canOffer) return false;
     if (request.transfer === undefined) {
-      const { pieces, byteLength } = request;
+      const { pieces: given, byteLength } = request;
+      const pieces = areMapped(given) ? joinPieces(given) : given;
       const isReadable = byteLength > 0 && isReadScheme(this.#host.context.scheme);
       const roomBytes = connection.amBcopyMax - headerBytes;
       const key = isReadable ? this.#keyFor(connection, pieces, roomBytes, MemAccess.REMOTE_GET) : undefined;
@@ -88,12 +90,12 @@ export class Rendezvous {
     connection.post(MessageId.WITHDRAW, writeWithdraw(connection.remoteId, requestId));
   }
 
-  /** Receives `pieces` from the peer's request, then answers it and ends `request`. */
+  /** Receives into `given` from the peer's request, then answers it and ends `request`. */
   receive(
     request: Request,
     connection: Connection,
     peerRequest: number,
-    pieces: readonly LocalPiece[],
+    given: readonly LocalPiece[],
     data: RemoteData,
   ): void {
     request.connection = connection;
@@ -101,16 +103,17 @@ export class Rendezvous {
       request.end(connection.failure);
       return;
     }
-    if (bytesOf(pieces) === 0) {
+    if (bytesOf(given) === 0) {
       postReply(connection, peerRequest, Status.OK);
       request.end(Status.OK);
       return;
     }
-    if (!areMapped(pieces)) {
+    if (!areMapped(given)) {
       postReply(connection, peerRequest, Status.INVALID_ADDR);
       request.end(Status.INVALID_ADDR);
       return;
     }
+    const pieces = joinPieces(given);
     if (this.#readRemote(request, connection, peerRequest, pieces, data)) return;
     const key = this.#keyToWrite(connection, pieces);
     new ReceiveTransfer(this.#host, this.staging, { request, connection, peerRequest, pieces }, key).start();

@@ -309,7 +309,7 @@ export class TagProtocol {
     request.tagLow = low;
     request.tagHigh = high;
     const total = request.byteLength;
-    // A list has no key by which the peer could read it.
+    // A list goes with its data as long as it fits into a frame: reading many short pieces one by one takes longer.
     const memory = pieces.length === 1 ? pieces[0]?.memory : undefined;
     const fits = TAG_BYTES + total <= connection.amBcopyMax && this.#isEager(connection, memory, total);
     if (total === 0 || (isHost && fits)) {
