@@ -11,8 +11,11 @@ import type { LibucpFunctions } from '../c/functions.ts';
 import { type LocalBuffer, unpin } from '../mem/memory-handle.ts';
 import type { RequestEndpoint, UcpRequest } from './request.ts';
 
-/** Time in which libucp ends the requests of a failed endpoint itself: it waits for its lanes, so that no device uses their memory any more. */
-const TIME_LIMIT_NS = 1e9;
+/**
+ * Time in which libucp ends the requests of a failed endpoint itself: it waits for its lanes, so that no device uses their memory any more. Those of an
+ * endpoint that is closed by force take a second (1.13).
+ */
+const TIME_LIMIT_NS = 2e9;
 
 /** What an ended request leaves to libucp. */
 interface Left {
