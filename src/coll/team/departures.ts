@@ -1,11 +1,11 @@
-/** Which ranks of a team are gone: those whose connection has ended, and those that have left the team. */
+/** The departed ranks of a team: those whose connection has ended, and those that have left the team. */
 
 import type { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Loss, Members } from './members.ts';
 import { rankFailed } from './wire/errors.ts';
 
-/** The ranks that are gone. */
+/** The departed ranks of one team. */
 export class Departures {
   readonly #members: Pick<Members, 'loss'>;
   readonly #memberOf: readonly number[];
@@ -20,7 +20,7 @@ export class Departures {
     this.#memberOf = memberOf;
   }
 
-  /** Why a rank is gone; undefined for one that is not. */
+  /** Why a rank has departed; undefined if it has not. */
   loss(rank: number): Loss | undefined {
     return this.#left.get(rank) ?? this.#members.loss(this.#memberOf[rank]!);
   }
@@ -30,13 +30,13 @@ export class Departures {
     return [...this.#memberOf.keys()].filter((rank) => this.loss(rank) !== undefined && !this.#withdrawn.has(rank));
   }
 
-  /** The rank that is gone first: ranks leave a team after it has lost one. */
+  /** The rank that departed first: ranks leave a team after it has lost one. */
   get first(): number | undefined {
     const { lostRanks } = this;
     return lostRanks.find((rank) => this.loss(rank)?.isClosed === false) ?? lostRanks[0];
   }
 
-  /** The error for a rank that is gone. */
+  /** The error for a departed rank. */
   errorOf(rank: number, loss: Loss | undefined = this.loss(rank)): UcxError {
     const why = loss?.isClosed === true ? 'has closed the team' : 'is lost';
     return rankFailed(rank, loss?.status ?? Status.CONNECTION_RESET, why);
@@ -46,7 +46,7 @@ export class Departures {
    * A rank has left.
    * @param hasFailed whether it says that the team had failed
    * @param failure of the team as this rank knows it: it may name the rank that leaves
-   * @returns why it is gone; undefined if that was known
+   * @returns why it has departed; undefined if that was known
    */
   left(rank: number, hasFailed: boolean, failure: UcxError | undefined): Loss | undefined {
     if (this.#left.has(rank)) return undefined;
