@@ -100,6 +100,7 @@ describe('the reporter of a run', () => {
       ['a', 'needs libucp'],
       ['b (needs libucp)', undefined],
       ['c (needs root)', undefined],
+      ['e (needs root)', 'needs zsh'],
       ['d', undefined],
     ] as const) {
       reporter.onTestCaseResult(caseOf(name, { state: 'skipped', note }));
@@ -108,6 +109,7 @@ describe('the reporter of a run', () => {
     expect(lines).toEqual([
       '2 tests skipped: they need libucp\n',
       '1 tests skipped: they need root\n',
+      '1 tests skipped: they need zsh\n',
       '1 tests skipped: they need another machine or engine\n',
     ]);
   });

@@ -81,7 +81,7 @@ export class RunReporter implements Reporter {
     const result = test.result();
     if (result.state === 'failed') this.#failures.push(repetitionOf(test));
     if (result.state !== 'skipped') return;
-    const [, needed = 'another machine or engine'] = NEEDS.exec(`${test.fullName} (${result.note ?? ''})`) ?? [];
+    const [, needed = 'another machine or engine'] = NEEDS.exec(result.note ?? '') ?? NEEDS.exec(test.fullName) ?? [];
     this.#skipped.set(needed, (this.#skipped.get(needed) ?? 0) + 1);
   }
 
