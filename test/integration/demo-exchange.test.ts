@@ -8,10 +8,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { processExists } from '../../src/sys/index.ts';
-import { SEGMENT_FOLDER } from '../../src/uct/base/key/segment.ts';
 import { ROOT } from '../fixtures/built.ts';
 import { MAIN, refusal, withoutSettings } from '../fixtures/command-line.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
+import { segmentsOf } from '../run/leftovers.ts';
 
 const COLUMNS = 80;
 const ROUNDS = ['put', 'get', 'tag'];
@@ -64,7 +64,9 @@ class Demo {
     let workers: number[] = [];
     await until(() => {
       workers = this.workers();
-      return workers.length === count && workers.every((pid) => segmentsOf(pid).some((name) => name.endsWith('.ipc')));
+      return (
+        workers.length === count && workers.every((pid) => segmentsOf([pid]).some((name) => name.endsWith('.ipc')))
+      );
     });
     return workers;
   }
@@ -82,12 +84,8 @@ function commandOf(pid: number): string {
   }
 }
 
-function segmentsOf(pid: number): string[] {
-  return readdirSync(SEGMENT_FOLDER).filter((name) => name.startsWith('gaudi_ucx.') && name.split('.')[2] === `${pid}`);
-}
-
 function expectNothingLeft(pids: readonly number[]): void {
-  for (const pid of pids) expect([processExists(pid), segmentsOf(pid)]).toEqual([false, []]);
+  for (const pid of pids) expect([processExists(pid), segmentsOf([pid])]).toEqual([false, []]);
   expect(readdirSync(temporary).filter((name) => name.startsWith('gaudi-ucx'))).toEqual([]);
 }
 
@@ -267,7 +265,7 @@ describe('demo between cards', { timeout: 120_000 }, () => {
     demo.child.kill('SIGKILL');
     await demo.ended;
     await until(() => workers.every((pid) => !processExists(pid)));
-    expect(workers.flatMap(segmentsOf)).toEqual([]);
+    expect(segmentsOf(workers)).toEqual([]);
     // No process is left to remove the folder of the socket.
     for (const name of readdirSync(temporary)) rmSync(join(temporary, name), { recursive: true });
   });
