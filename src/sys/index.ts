@@ -51,6 +51,7 @@ export {
   pread,
   pwrite,
   read,
+  readlink,
   setCloexec,
   tryLockFile,
   write,
@@ -106,7 +107,14 @@ export { type FileRange, mapShareable, ShareableMemory, shareableRange } from '.
 export { mapLarge, mapSharedWindow, type SharedWindow, unmapLarge } from './memory/shared-window.ts';
 export { getEnvironment, setEnvironment } from './process/environment.ts';
 export { execute } from './process/execute.ts';
-export { bootId, deviceOfPath, isInitialUserNamespace, networkNamespace, pidNamespace } from './process/namespace.ts';
+export {
+  bootId,
+  deviceOfPath,
+  folderIdentity,
+  isInitialUserNamespace,
+  networkNamespace,
+  pidNamespace,
+} from './process/namespace.ts';
 export {
   allowMemoryAccess,
   clockMonotonicRawNs,

@@ -44,7 +44,7 @@ function word(random: Random): number {
 function ring(random: Random): { readonly words: Int32Array; readonly bytes: Uint8Array } {
   const words = new Int32Array(ringBytes(GEOMETRY) / 4);
   const bytes = new Uint8Array(words.buffer);
-  writeRingHeader(words, bytes, GEOMETRY, new Uint8Array(16));
+  writeRingHeader(words, bytes, GEOMETRY, { directoryName: new Uint8Array(16), wakeFd: 0 });
   const sent = random.below(GEOMETRY.elements + 1);
   for (let i = 0; i < sent; i++) {
     const at = (RING_HEADER_BYTES + i * GEOMETRY.elementBytes) / 4;

@@ -12,7 +12,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { connectEmulatedNode, type NodeStatus } from '../../src/emulator/index.ts';
 import { Context, MemoryType } from '../../src/index.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
-import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/key/segment.ts';
+import { scavenge } from '../../src/uct/base/key/segment.ts';
+import { SEGMENT_FOLDER } from '../../src/uct/base/key/segment-name.ts';
 import { ENDED, ROUNDS } from '../fixtures/chaos-files.ts';
 import type { ChaosAnswer, ChaosRequest, PlantedFault } from '../fixtures/chaos-program.ts';
 import { Child } from '../fixtures/child.ts';

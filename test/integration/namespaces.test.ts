@@ -11,6 +11,15 @@ import { builtSpecifier, ROOT } from '../fixtures/built.ts';
 const ENTRY = builtSpecifier(join(ROOT, 'src/index.ts'));
 const MESSAGE_BYTES = 100_000;
 
+type Settings = Readonly<Record<string, string>>;
+
+/** Without tcp: a peer in another namespace is reached by shared memory, or not at all. */
+const SHARED_MEMORY: Settings = { TLS: 'posix,cma,self' };
+const WITH_TCP: Settings = { TLS: 'posix,cma,tcp,self' };
+const IN_PID_NAMESPACE = ['unshare', '--pid', '--fork', '--mount-proc'];
+const IN_MOUNT = ['unshare', '--mount', 'sh', '-c', 'mount -t tmpfs none /dev/shm && exec "$@"', 'sh'];
+const WHOLE = new Uint8Array(MESSAGE_BYTES).fill(7);
+
 /** Why this user cannot create namespaces; undefined if it can. */
 function reasonToSkip(): string | undefined {
   const made = spawnSync('unshare', ['--mount', '--pid', '--fork', '--mount-proc', 'true'], { encoding: 'utf8' });
@@ -23,7 +32,7 @@ if (skip !== undefined) console.info(`skipped: namespaces cannot be made here ($
 
 /** Sends a message to the worker whose address is its argument; prints the result as JSON. */
 const SENDER = `
-  const context = await Context.create({ config: { TLS: 'posix,cma,self' } });
+  const context = await Context.create({ config: JSON.parse(process.argv[3]) });
   const worker = context.worker();
   let result;
   try {
@@ -46,9 +55,13 @@ describe.skipIf(skip !== undefined)('a peer (needs root and unshare)', { timeout
   });
   afterAll(() => rmSync(folder, { recursive: true }));
 
-  async function send(address: Uint8Array, launcher: readonly string[]): Promise<Record<string, unknown>> {
+  async function send(
+    address: Uint8Array,
+    config: Settings,
+    launcher: readonly string[],
+  ): Promise<Record<string, unknown>> {
     const program = [process.execPath, join(folder, 'sender.mjs')];
-    const [command, ...args] = [...launcher, ...program, Buffer.from(address).toString('hex')];
+    const [command, ...args] = [...launcher, ...program, Buffer.from(address).toString('hex'), JSON.stringify(config)];
     const child = spawn(command!, args, { cwd: ROOT, stdio: ['ignore', 'pipe', 'pipe'] });
     let out = '';
     let err = '';
@@ -64,9 +77,10 @@ describe.skipIf(skip !== undefined)('a peer (needs root and unshare)', { timeout
   }
 
   async function withReceiver(
+    config: Settings,
     run: (address: Uint8Array, received: Promise<Uint8Array>) => Promise<void>,
   ): Promise<void> {
-    const context = await Context.create({ env: {}, configDirectories: [], config: { TLS: 'posix,cma,self' } });
+    const context = await Context.create({ env: {}, configDirectories: [], config });
     const worker = context.worker();
     const stop = new AbortController();
     const target = new Uint8Array(MESSAGE_BYTES);
@@ -80,27 +94,45 @@ describe.skipIf(skip !== undefined)('a peer (needs root and unshare)', { timeout
     }
   }
 
-  it('in another PID namespace is reached over posix, and not over cma', async () => {
-    await withReceiver(async (address, received) => {
-      const result = await send(address, ['unshare', '--pid', '--fork', '--mount-proc']);
+  it('in another PID namespace is reached over posix with UCX_POSIX_USE_PROC_LINK=n, and not over cma', async () => {
+    const config = { ...SHARED_MEMORY, POSIX_USE_PROC_LINK: 'n' };
+    await withReceiver(config, async (address, received) => {
+      const result = await send(address, config, IN_PID_NAMESPACE);
       expect(result).toMatchObject({
         transports: ['posix/memory'],
         sent: { transport: 'posix', protocol: 'tag/rndv/am' },
       });
-      expect(await received).toEqual(new Uint8Array(MESSAGE_BYTES).fill(7));
+      expect(await received).toEqual(WHOLE);
     });
   });
 
-  it('with another /dev/shm is refused at once with the reason', async () => {
-    await withReceiver(async (address) => {
-      const mount = 'mount -t tmpfs none /dev/shm && exec "$@"';
-      const result = await send(address, ['unshare', '--mount', 'sh', '-c', mount, 'sh']);
+  // The setting of the peer, then that of the sender.
+  it.each([
+    ['y', 'y'],
+    ['y', 'n'],
+    ['n', 'y'],
+  ])('in another PID namespace is not reached with %s and %s, and told why', async (there, here) => {
+    await withReceiver({ ...SHARED_MEMORY, POSIX_USE_PROC_LINK: there }, async (address) => {
+      const result = await send(address, { ...SHARED_MEMORY, POSIX_USE_PROC_LINK: here }, IN_PID_NAMESPACE);
+      expect(result['code']).toBe('ERR_UNREACHABLE');
+      expect(result['message']).toMatch(/posix.*another pid namespace.*set UCX_POSIX_USE_PROC_LINK=n for both/);
+    });
+  });
+
+  it('with another /dev/shm is reached by tcp for messages, and by cma for their data', async () => {
+    await withReceiver(WITH_TCP, async (address, received) => {
+      const result = await send(address, WITH_TCP, IN_MOUNT);
+      expect(result).toMatchObject({ sent: { transport: 'cma', protocol: 'tag/rndv/get' } });
+      expect(result['transports']).toEqual(expect.arrayContaining(['cma/memory', expect.stringMatching(/^tcp/)]));
+      expect(await received).toEqual(WHOLE);
+    });
+  });
+
+  it('with another /dev/shm is refused at once with the reason by posix', async () => {
+    await withReceiver(SHARED_MEMORY, async (address) => {
+      const result = await send(address, SHARED_MEMORY, IN_MOUNT);
       expect(result['code']).toBe('ERR_UNREACHABLE');
       expect(result['message']).toMatch(/posix.*another \/dev\/shm.*mount namespace or container/);
-      // Its keys are published there.
-      expect(result['message']).toMatch(
-        /cma\/memory: the peer has another \/dev\/shm, where the keys of memory are published/,
-      );
     });
   });
 });

@@ -57,6 +57,7 @@ const PASSED: readonly string[] = [
   'KEEPALIVE_INTERVAL',
   'PROTO_INFO',
   'POSIX_DIR',
+  'POSIX_USE_PROC_LINK',
   'POSIX_FIFO_SIZE',
   'POSIX_FIFO_ELEM_SIZE',
   'POSIX_SEG_SIZE',

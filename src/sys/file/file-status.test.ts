@@ -1,9 +1,9 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Errno } from '../base/errno.ts';
-import { bootId, deviceOfPath, pidNamespace } from '../process/namespace.ts';
+import { bootId, deviceOfPath, folderIdentity, pidNamespace } from '../process/namespace.ts';
 import { close, OpenFlag, open } from './file.ts';
 import { FileKind, fileStatus, mkfifo, reserveFile } from './file-status.ts';
 
@@ -44,5 +44,13 @@ describe('the namespace of a process', () => {
     expect(pidNamespace()).toBeGreaterThan(0);
     expect(deviceOfPath(folder)).toBe(deviceOfPath(join(folder, '.')));
     expect(deviceOfPath(join(folder, 'none'))).toBeUndefined();
+  });
+
+  it('distinguishes folders of one file system, whatever their paths are', () => {
+    mkdirSync(join(folder, 'inner'));
+    symlinkSync(folder, join(folder, 'inner', 'outer'));
+    expect(folderIdentity(join(folder, 'inner', 'outer'))).toBe(folderIdentity(folder));
+    expect(folderIdentity(join(folder, 'inner'))).not.toBe(folderIdentity(folder));
+    expect(folderIdentity(join(folder, 'none'))).toBeUndefined();
   });
 });

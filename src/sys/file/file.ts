@@ -114,6 +114,15 @@ export function setCloexec(fd: number, cloexec: boolean): void {
   fcntl(fd, F_SETFD, cloexec ? FD_CLOEXEC : 0);
 }
 
+/** The target of a symbolic link. Throws SyscallError as readlink(2). */
+export function readlink(path: string): string {
+  try {
+    return fs.readlinkSync(path);
+  } catch (error) {
+    throw new SyscallError('readlink', errnoOf(error), path, error);
+  }
+}
+
 /** The identity of the file behind a descriptor. Throws SyscallError EBADF. */
 export function fstat(fd: number): FileIdentity {
   try {

@@ -47,6 +47,12 @@ export function deviceOfPath(path: string): bigint | undefined {
   return fs.statSync(path, { bigint: true, throwIfNoEntry: false })?.dev;
 }
 
+/** Identifies a folder for all processes of the machine, whatever its path is: 64 bits of device and inode. Undefined if it does not exist. */
+export function folderIdentity(path: string): bigint | undefined {
+  const found = fs.statSync(path, { bigint: true, throwIfNoEntry: false });
+  return found === undefined ? undefined : BigInt.asUintN(64, (found.dev << 32n) ^ found.ino);
+}
+
 function fromProc<T>(path: string, read: () => T): T {
   try {
     return read();

@@ -113,7 +113,7 @@ function namespaces({ ownNamespaces, isInitialUserNamespace, processesElsewhere 
   const found = parts.length === 0 ? 'those of the machine' : parts.join('; ');
   if (processesElsewhere > 0) {
     const remedy =
-      'cma and gaudi_ipc need one pid namespace, posix one /dev/shm: --pid and --ipc of docker, shareProcessNamespace of kubernetes';
+      'cma, gaudi_ipc and posix need one pid namespace, the last two one /dev/shm: --pid and --ipc of docker, shareProcessNamespace of kubernetes; UCX_POSIX_USE_PROC_LINK=n makes posix work without the first';
     return {
       name,
       state: 'warning',

@@ -2,7 +2,7 @@
 
 import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { SECRET_BYTES } from './key-bytes.ts';
-import { SEGMENT_NAME_BYTES } from './segment.ts';
+import { SEGMENT_NAME_BYTES } from './segment-name.ts';
 
 /** Slots of an rkey table. */
 export const TABLE_SLOTS = 1024;

@@ -21,7 +21,7 @@ import {
   TableWord,
   tableTag,
 } from './rkey-table-layout.ts';
-import { Segment } from './segment.ts';
+import { Segment, type SegmentOptions } from './segment.ts';
 
 /** Maximum number of rkey tables of one memory domain. If all slots are used, publishing fails with NO_RESOURCE. */
 const TABLES_MAX = 64;
@@ -45,15 +45,17 @@ interface Entry {
 /** The published keys of one memory domain. */
 export class RkeyTable<M extends MdMemory> {
   readonly #mdName: string;
-  /** Folder of the rkey tables; undefined for the default. */
-  readonly #folder: string | undefined;
+  readonly #options: SegmentOptions;
   readonly #tables: Segment[] = [];
   readonly #free: Slot[] = [];
   readonly #published: Map<M, Entry> = new Map();
 
-  /** @param mdName at most 16 ASCII characters; rkey tables of other memory domains are not accepted */
-  constructor(mdName: string, folder?: string) {
-    this.#folder = folder;
+  /**
+   * @param mdName at most 16 ASCII characters; rkey tables of other memory domains are not accepted
+   * @param options how the tables are shared
+   */
+  constructor(mdName: string, options: SegmentOptions = {}) {
+    this.#options = options;
     this.#mdName = mdName;
   }
 
@@ -132,7 +134,7 @@ export class RkeyTable<M extends MdMemory> {
     if (this.#tables.length === TABLES_MAX) {
       throw statusError(Status.NO_RESOURCE, `publish more than ${PUBLISHED_KEYS_MAX} keys of ${this.#mdName}`);
     }
-    const table = Segment.create(TABLE_BYTES, this.#folder);
+    const table = Segment.create(TABLE_BYTES, this.#options);
     table.words[TableWord.SLOTS] = TABLE_SLOTS;
     table.bytes.set(tableTag(this.#mdName), TableWord.TAG * 4);
     this.#tables.push(table);

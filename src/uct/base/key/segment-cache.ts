@@ -1,6 +1,7 @@
 /** Attached segments of peers: each is attached once while it is in use, and a limited number of idle ones stays attached. */
 
-import { SEGMENT_FOLDER, Segment } from './segment.ts';
+import { Segment } from './segment.ts';
+import { SEGMENT_FOLDER } from './segment-name.ts';
 
 interface Entry {
   readonly segment: Segment;

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, statSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, fstatSync, mkdtempSync, rmSync, statSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
@@ -8,14 +8,16 @@ import { gettid } from '../../../sys/index.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { hasEnded, isOwn, ownIdentity, packIdentity } from './process-identity.ts';
-import { SEGMENT_FOLDER, SEGMENT_NAME_BYTES, Segment, scavenge, segmentPath } from './segment.ts';
+import { Segment, scavenge } from './segment.ts';
 import { SegmentCache } from './segment-cache.ts';
+import { descriptorOf, SEGMENT_FOLDER, SEGMENT_NAME_BYTES, segmentPath, setDescriptor } from './segment-name.ts';
 
 expectNoLeaks(SEGMENT_PROBES);
 
 function nameOf(pid: number, startTime: number, tag = 7, tid: number = gettid()): Uint8Array {
   const name = new Uint8Array(SEGMENT_NAME_BYTES).fill(tag);
   new DataView(name.buffer).setUint32(SEGMENT_NAME_BYTES - 4, tid, true);
+  setDescriptor(name, 0);
   packIdentity({ ...ownIdentity(), pid, startTime }, name, 0);
   return name;
 }
@@ -33,7 +35,10 @@ function refusal(call: () => unknown): { code: string; status: Status; message: 
 describe('a segment', () => {
   it('is shared by its creator and all processes that attach it', () => {
     const mine = Segment.create(10_000);
-    const other = Segment.attach(mine.packedName);
+    // A Buffer, as addresses from other processes are: its slices share its memory.
+    const name = Buffer.from(mine.packedName);
+    const other = Segment.attach(name);
+    expect(name.equals(mine.packedName)).toBe(true);
     expect(other.byteLength).toBe(10_000);
     mine.bytes[9_999] = 17;
     expect(other.bytes[9_999]).toBe(17);
@@ -47,18 +52,47 @@ describe('a segment', () => {
     mine.close();
   });
 
-  it('is a file for this user only, and is removed by its creator', () => {
+  it('has no path: it ends with the descriptor of its creator, by which peers open it', () => {
     const segment = Segment.create(1);
-    expect(statSync(segment.path).mode & 0o777).toBe(0o600);
+    const fd = descriptorOf(segment.packedName);
+    expect(fstatSync(fd)).toMatchObject({ nlink: 0, size: 1 });
+    expect(fstatSync(fd).mode & 0o777).toBe(0o600);
     const other = Segment.attach(segment.packedName);
     segment.close();
-    expect(existsSync(segment.path)).toBe(false);
     other.bytes[0] = 1;
     expect(refusal(() => Segment.attach(segment.packedName))).toMatchObject({
       code: 'ERR_SHM_SEGMENT',
       status: Status.SHMEM_SEGMENT,
       message: expect.stringContaining('ENOENT'),
     });
+    other.close();
+  });
+
+  it('is not taken for another file with the same descriptor', () => {
+    const segments = [Segment.create(1), Segment.create(1)] as const;
+    const confused = segments[0].packedName.slice();
+    setDescriptor(confused, descriptorOf(segments[1].packedName));
+    expect(refusal(() => Segment.attach(confused)).message).toMatch(/ENOENT.*gaudi_ucx.* \(deleted\), not gaudi_ucx/);
+    setDescriptor(confused, 1);
+    expect(refusal(() => Segment.attach(confused)).code).toBe('ERR_SHM_SEGMENT');
+    for (const segment of segments) segment.close();
+  });
+
+  it('without a path cannot be attached from another pid namespace', () => {
+    const name = nameOf(process.pid, 1);
+    setDescriptor(name, 5);
+    new DataView(name.buffer).setUint32(0, 4, true);
+    expect(refusal(() => Segment.attach(name)).message).toMatch(/another pid namespace.*UCX_POSIX_USE_PROC_LINK=n/);
+  });
+
+  it('with a path is a file for this user only, and is removed by its creator', () => {
+    const segment = Segment.create(1, { keepsPath: true });
+    expect(statSync(segment.path).mode & 0o777).toBe(0o600);
+    const other = Segment.attach(segment.packedName);
+    segment.close();
+    expect(existsSync(segment.path)).toBe(false);
+    other.bytes[0] = 1;
+    expect(refusal(() => Segment.attach(segment.packedName)).message).toContain('ENOENT');
     other.close();
   });
 
@@ -92,7 +126,7 @@ describe('scavenging', () => {
     // A folder of its own: other processes scavenge the common one at any time.
     const folder = mkdtempSync(`${SEGMENT_FOLDER}/gaudi-ucx-scavenged-`);
     const dead = spawnSync(process.execPath, ['-e', '']).pid;
-    const live = Segment.create(8, folder);
+    const live = Segment.create(8, { folder, keepsPath: true });
     const { startTime } = ownIdentity();
     const left = [nameOf(dead, 1), nameOf(process.pid, startTime + 1)].map((name) => segmentPath(name, folder));
     const kept = [

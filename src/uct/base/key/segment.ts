@@ -1,9 +1,8 @@
 /**
- * Named shared memory: files in /dev/shm that only this user can access, with random names. A name is sent in addresses and keys as fixed-size bytes. The
- * creator defines the contents of a segment.
+ * Shared memory that only this user can access. Its packed name (segment-name.ts) is sent in addresses and keys. The creator defines the contents.
  *
- * The file belongs to the thread that created it and is removed by `close()`. Files of killed processes and of terminated threads are removed by
- * {@link scavenge}.
+ * A segment belongs to the thread that created it and ends with `close()`. The kernel releases those without a path when their process ends; files of killed
+ * processes and of terminated threads are removed by {@link scavenge}.
  */
 
 import { readdirSync } from 'node:fs';
@@ -12,7 +11,6 @@ import {
   Errno,
   FileKind,
   fileStatus,
-  gettid,
   isSyscallError,
   isThreadAlive,
   type MappedMemory,
@@ -23,33 +21,32 @@ import {
   type SyscallError,
   VIEW_LENGTH_MAX,
 } from '../../../sys/index.ts';
-import { systemRandomBytes } from '../../../ucs/sys/random.ts';
 import { effectiveUserId } from '../../../ucs/sys/user-id.ts';
 import { invalidParam, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { leaveFile, ownFile, sweepLeftFiles, unlinkIfThere } from './owned-files.ts';
+import { hasEnded, isOwn, ownIdentity, type ProcessIdentity, unpackIdentity } from './process-identity.ts';
 import {
-  hasEnded,
-  isOwn,
-  ownIdentity,
-  PROCESS_IDENTITY_BYTES,
-  type ProcessIdentity,
-  packIdentity,
-  unpackIdentity,
-} from './process-identity.ts';
+  creatorOf,
+  descriptorOf,
+  newName,
+  openShared,
+  SEGMENT_FOLDER,
+  SEGMENT_NAME_BYTES,
+  segmentPath,
+  setDescriptor,
+} from './segment-name.ts';
 
-/** The default folder of segments. */
-export const SEGMENT_FOLDER = '/dev/shm';
-/** Bytes of a packed name: the identity of the creator and a random tag. */
-export const SEGMENT_NAME_BYTES = 32;
+/** What makes shared memory usable between pid namespaces. */
+export const PATH_REMEDY = 'set UCX_POSIX_USE_PROC_LINK=n for both';
 
-const PREFIX = 'gaudi_ucx';
-/** Random bytes of a name; the id of the creating thread follows. */
-const RANDOM_BYTES = 12;
-/** Bytes of the part of a name that distinguishes the names of one process. */
-export const TAG_BYTES: number = SEGMENT_NAME_BYTES - PROCESS_IDENTITY_BYTES;
-/** Names of segments, and of files beside them with the same name and a suffix. */
-const FILE_NAME = /^gaudi_ucx\.(\d{1,10})\.(\d{1,10})\.(\d{1,16})\.([0-9a-f]{32})(?:\.[a-z]+)?$/;
+/** How a new segment is shared. */
+export interface SegmentOptions {
+  /** Folder of its file, which must be passed to {@link Segment.attach} too. */
+  readonly folder?: string;
+  /** Whether peers open it by its path, which also those of other pid namespaces can: the file is left behind by a killed process. Default false. */
+  readonly keepsPath?: boolean;
+}
 
 /** A mapped segment. */
 export class Segment {
@@ -65,9 +62,12 @@ export class Segment {
   readonly words: Int32Array;
   readonly #folder: string;
   readonly #memory: MappedMemory;
+  /** The descriptor that peers open; 0 if there is none. */
+  readonly #fd: number;
   #ownsFile: boolean;
 
   private constructor(folder: string, packedName: Uint8Array, memory: MappedMemory, created: boolean) {
+    this.#fd = created ? descriptorOf(packedName) : 0;
     this.#folder = folder;
     this.packedName = packedName;
     this.owner = unpackIdentity(packedName, 0);
@@ -76,33 +76,35 @@ export class Segment {
     this.bytes = memory.u8;
     this.words = new Int32Array(memory.buffer, 0, Math.floor(memory.byteLength / 4));
     this.#memory = memory;
-    this.#ownsFile = created;
+    this.#ownsFile = created && this.#fd === 0;
   }
 
   /**
    * Creates a segment of zeros, and allocates all of its memory.
    * @param byteLength 1 to 4 GiB
-   * @param folder folder of its file, which must be passed to {@link attach} too
    * @throws UcxError ERR_INVALID_PARAM; SyscallError ENOSPC if /dev/shm is full, ENOENT or EACCES if the folder does not exist or is not accessible, EMFILE
    */
-  static create(byteLength: number, folder: string = SEGMENT_FOLDER): Segment {
+  static create(byteLength: number, { folder = SEGMENT_FOLDER, keepsPath = false }: SegmentOptions = {}): Segment {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0 || byteLength > VIEW_LENGTH_MAX) {
       throw invalidParam('byteLength', `must be an integer from 1 to ${VIEW_LENGTH_MAX}`, byteLength);
     }
-    const packedName = new Uint8Array(SEGMENT_NAME_BYTES);
-    packIdentity(ownIdentity(), packedName, 0);
-    packedName.set(newTag(), PROCESS_IDENTITY_BYTES);
+    const packedName = newName();
     const path = segmentPath(packedName, folder);
     const fd = open(path, OpenFlag.RDWR | OpenFlag.CREAT | OpenFlag.EXCL | OpenFlag.NOFOLLOW, 0o600);
-    ownFile(path);
     try {
+      if (keepsPath) ownFile(path);
+      else {
+        unlinkIfThere(path);
+        setDescriptor(packedName, fd);
+      }
       reserveFile(fd, byteLength, path);
-      return new Segment(folder, packedName, mapFile(fd, byteLength, 0), true);
+      const segment = new Segment(folder, packedName, mapFile(fd, byteLength, 0), true);
+      if (keepsPath) closeFd(fd);
+      return segment;
     } catch (error) {
       unlinkIfThere(path);
-      throw error;
-    } finally {
       closeFd(fd);
+      throw error;
     }
   }
 
@@ -117,10 +119,10 @@ export class Segment {
     if (packedName.byteLength !== SEGMENT_NAME_BYTES) {
       throw segmentError(`a name has ${SEGMENT_NAME_BYTES} bytes, got ${packedName.byteLength}`);
     }
-    const name = packedName.slice();
+    const name = new Uint8Array(packedName);
     const path = segmentPath(name, folder);
     try {
-      const fd = open(path, OpenFlag.RDWR | OpenFlag.NOFOLLOW | OpenFlag.NONBLOCK);
+      const fd = openSegment(name, path);
       try {
         return new Segment(folder, name, mapFile(fd, checkedLength(fd, path, byteLengthMin), 0), false);
       } finally {
@@ -136,7 +138,7 @@ export class Segment {
     return this.#memory.closed;
   }
 
-  /** Path of the file, and prefix of the paths of files that belong to it. */
+  /** Path of the file, or where it was before it became a descriptor; prefix of the paths of files that belong to it. */
   get path(): string {
     return segmentPath(this.packedName, this.#folder);
   }
@@ -150,10 +152,11 @@ export class Segment {
     leaveFile(this.path, isPeerGone);
   }
 
-  /** Unmaps it; views of it then read zeros. The creator removes the file; processes that have attached it keep the memory. Idempotent. */
+  /** Unmaps it; views of it then read zeros. The creator closes or removes the file; processes that have attached it keep the memory. Idempotent. */
   close(): void {
     if (this.#memory.closed) return;
     this.#memory.close();
+    if (this.#fd !== 0) closeFd(this.#fd);
     if (this.#ownsFile) unlinkIfThere(this.path);
   }
 }
@@ -163,21 +166,6 @@ export function isLackOfResources(error: unknown): error is SyscallError {
   return [Errno.EMFILE, Errno.ENFILE, Errno.ENOMEM].some((code) => isSyscallError(error, code));
 }
 
-/** A random tag for a new name, which contains the id of this thread. */
-export function newTag(): Uint8Array {
-  const tag = new Uint8Array(TAG_BYTES);
-  tag.set(systemRandomBytes(RANDOM_BYTES));
-  new DataView(tag.buffer).setUint32(RANDOM_BYTES, gettid(), true);
-  return tag;
-}
-
-/** Path of the file for a packed name with any content. */
-export function segmentPath(packedName: Uint8Array, folder: string = SEGMENT_FOLDER): string {
-  const { pidNamespace, pid, startTime } = unpackIdentity(packedName, 0);
-  const tag = Buffer.from(packedName.subarray(PROCESS_IDENTITY_BYTES, SEGMENT_NAME_BYTES)).toString('hex');
-  return `${folder}/${PREFIX}.${pidNamespace}.${pid}.${startTime}.${tag}`;
-}
-
 /**
  * Removes the files that ended processes and threads of this process have left. Keeps files of other users, and of other pid namespaces, where this process cannot determine whether a process runs.
  * @returns number of removed files
@@ -185,29 +173,23 @@ export function segmentPath(packedName: Uint8Array, folder: string = SEGMENT_FOL
 export function scavenge(folder: string = SEGMENT_FOLDER): number {
   let removed = sweepLeftFiles();
   for (const name of namesIn(folder)) {
-    const match = FILE_NAME.exec(name);
-    if (match === null) continue;
-    const [pidNamespace, pid, startTime] = [Number(match[1]), Number(match[2]), Number(match[3])];
-    const owner = { pidNamespace, pid, startTime };
-    const isLeft = isOwn(owner) ? !isThreadAlive(threadOf(Buffer.from(match[4]!, 'hex'))) : hasEnded(owner);
+    const creator = creatorOf(name);
+    if (creator === undefined) continue;
+    const { owner, thread } = creator;
+    const isLeft = isOwn(owner) ? !isThreadAlive(thread) : hasEnded(owner);
     if (isLeft && unlinkIfThere(`${folder}/${name}`)) removed += 1;
   }
   return removed;
 }
 
-/**
- * Whether the thread that has made a segment was certainly terminated: its process may go on, with its descriptors open. False for a thread of another pid
- * namespace, whose state is unknown.
- */
-export function hasMakerEnded(packedName: Uint8Array): boolean {
+/** Opens the file of a segment of any process. */
+function openSegment(packedName: Uint8Array, path: string): number {
+  const fd = descriptorOf(packedName);
   const { pidNamespace, pid } = unpackIdentity(packedName, 0);
-  if (pidNamespace !== ownIdentity().pidNamespace) return false;
-  return !isThreadAlive(threadOf(packedName.subarray(PROCESS_IDENTITY_BYTES)), pid);
-}
-
-/** The id of the thread in a tag. */
-function threadOf(tag: Uint8Array): number {
-  return new DataView(tag.buffer, tag.byteOffset).getUint32(RANDOM_BYTES, true);
+  if (fd !== 0 && pidNamespace !== ownIdentity().pidNamespace) {
+    throw segmentError(`its process is in another pid namespace (a container): ${PATH_REMEDY}`);
+  }
+  return openShared({ path, pid, fd }, OpenFlag.RDWR | OpenFlag.NONBLOCK);
 }
 
 function namesIn(folder: string): readonly string[] {

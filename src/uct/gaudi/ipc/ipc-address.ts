@@ -5,7 +5,7 @@
 
 import { createHash } from 'node:crypto';
 import type { DriverNode } from '../../../hlthunk/index.ts';
-import { bootId, deviceOfPath } from '../../../sys/index.ts';
+import { bootId, folderIdentity } from '../../../sys/index.ts';
 import {
   hasEnded,
   isOwn,
@@ -14,7 +14,7 @@ import {
   packIdentity,
   unpackIdentity,
 } from '../../base/key/process-identity.ts';
-import { SEGMENT_FOLDER } from '../../base/key/segment.ts';
+import { SEGMENT_FOLDER } from '../../base/key/segment-name.ts';
 
 /** Bytes of an address: version, digests of the machine and of the node, the folder of shared files, the process. */
 export const IPC_ADDRESS_BYTES = 48;
@@ -34,7 +34,7 @@ export function ipcAddress(node: DriverNode): Uint8Array {
   view.setUint32(AT_VERSION, VERSION, true);
   address.set(bootId().subarray(0, DIGEST_BYTES), AT_MACHINE);
   address.set(nodeDigest(node), AT_NODE);
-  view.setBigUint64(AT_FOLDER, deviceOfPath(SEGMENT_FOLDER) ?? 0n, true);
+  view.setBigUint64(AT_FOLDER, folderIdentity(SEGMENT_FOLDER) ?? 0n, true);
   packIdentity(ownIdentity(), address, AT_PROCESS);
   return address;
 }

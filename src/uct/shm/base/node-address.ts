@@ -1,21 +1,21 @@
-/** The part of an interface address that identifies the machine and the /dev/shm of an interface. Addresses from peers are validated. */
+/** The part of an interface address that identifies the machine, and the folder of shared memory of an interface. Addresses from peers are validated. */
 
-import { bootId, deviceOfPath } from '../../../sys/index.ts';
-import { SEGMENT_FOLDER } from '../../base/key/segment.ts';
+import { bootId, folderIdentity } from '../../../sys/index.ts';
+import { SEGMENT_FOLDER } from '../../base/key/segment-name.ts';
 
-/** Bytes of the part: kind, boot id, device of /dev/shm. */
+/** Bytes of the part: kind, boot id, identity of the folder. */
 export const NODE_ADDRESS_BYTES = 28;
 
 const AT_BOOT = 4;
 const BOOT_BYTES = 16;
-const AT_DEVICE = 20;
+const AT_FOLDER = 20;
 
 /** Writes the node of this process to the start of `target`. @param folder folder of its shared memory */
 export function packNode(kind: number, target: Uint8Array, folder: string = SEGMENT_FOLDER): void {
   const view = new DataView(target.buffer, target.byteOffset, NODE_ADDRESS_BYTES);
   view.setUint32(0, kind, true);
   target.set(bootId(), AT_BOOT);
-  view.setBigUint64(AT_DEVICE, shmDevice(folder), true);
+  view.setBigUint64(AT_FOLDER, folderIdentity(folder) ?? 0n, true);
 }
 
 /**
@@ -36,11 +36,9 @@ export function otherNodeReason(kind: number, byteLength: number, address: Uint8
   return undefined;
 }
 
-/** Whether the shared memory of the peer is on the same device as the folder of this process. The address must have passed {@link otherNodeReason}. */
-export function hasSameShm(address: Uint8Array, folder: string = SEGMENT_FOLDER): boolean {
-  return new DataView(address.buffer, address.byteOffset).getBigUint64(AT_DEVICE, true) === shmDevice(folder);
-}
-
-function shmDevice(folder: string): bigint {
-  return deviceOfPath(folder) ?? 0n;
+/** Whether the peer has the same folder of shared memory. The address must have passed {@link otherNodeReason}. */
+export function hasSameFolder(address: Uint8Array, folder: string): boolean {
+  return (
+    new DataView(address.buffer, address.byteOffset).getBigUint64(AT_FOLDER, true) === (folderIdentity(folder) ?? 0n)
+  );
 }

@@ -4,6 +4,7 @@ import { HostDomain } from '../../base/host/host-domain.ts';
 import type { HostMemory } from '../../base/host/host-memory.ts';
 import { RkeyTable } from '../../base/key/rkey-table.ts';
 import { RkeyTableReader } from '../../base/key/rkey-table-reader.ts';
+import type { SegmentOptions } from '../../base/key/segment.ts';
 
 /** Base of such a memory domain. */
 export abstract class TableDomain extends HostDomain {
@@ -12,12 +13,12 @@ export abstract class TableDomain extends HostDomain {
 
   /**
    * @param registersPackable whether registered memory can have keys
-   * @param folder folder of the rkey tables, also of those of peers
+   * @param options how rkey tables are shared
    */
-  constructor(name: string, registersPackable: boolean, folder?: string) {
+  constructor(name: string, registersPackable: boolean, options: SegmentOptions = {}) {
     super(name, registersPackable);
-    this.#table = new RkeyTable(name, folder);
-    this.reader = new RkeyTableReader(name, folder);
+    this.#table = new RkeyTable(name, options);
+    this.reader = new RkeyTableReader(name, options.folder);
   }
 
   /** The payload of `memory` in the slot of its key. */

@@ -23,10 +23,9 @@ import {
   packIdentity,
   unpackIdentity,
 } from '../../base/key/process-identity.ts';
-import { SEGMENT_FOLDER } from '../../base/key/segment.ts';
 import type { ClosableIface } from '../../base/open-ifaces.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
-import { hasSameShm, NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
+import { NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
 import { CmaEndpoint } from './cma-endpoint.ts';
 import { CMA_NAME } from './cma-key.ts';
 import { CMA_CONFIG_TABLE, type CmaConfig } from './config.ts';
@@ -61,9 +60,6 @@ export class CmaIface implements ClosableIface {
   unreachableReason(address: Uint8Array): string | undefined {
     const elsewhere = otherNodeReason(ADDRESS_KIND, ADDRESS_BYTES, address);
     if (elsewhere !== undefined) return elsewhere;
-    if (!hasSameShm(address)) {
-      return `the peer has another ${SEGMENT_FOLDER}, where the keys of memory are published: another mount namespace or container`;
-    }
     const peer = unpackIdentity(address, NODE_ADDRESS_BYTES);
     if (peer.pidNamespace !== ownIdentity().pidNamespace) {
       return 'the peer is in another pid namespace (a container): its process cannot be named from here';

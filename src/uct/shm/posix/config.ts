@@ -4,6 +4,7 @@ import { isAbsolute } from 'node:path';
 import type { ConfigTable } from '../../../ucs/config/config.ts';
 import {
   bandwidthType,
+  boolType,
   type ConfigType,
   memorySizeType,
   restricted,
@@ -13,12 +14,14 @@ import {
 } from '../../../ucs/config/value.ts';
 import { UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { SEGMENT_FOLDER } from '../../base/key/segment.ts';
+import type { SegmentOptions } from '../../base/key/segment.ts';
+import { SEGMENT_FOLDER } from '../../base/key/segment-name.ts';
 import { type RingGeometry, ringBytes } from './ring/ring-layout.ts';
 
 /** The values of the table. */
 export interface PosixConfig {
   readonly DIR: string;
+  readonly USE_PROC_LINK: boolean;
   readonly FIFO_SIZE: number;
   readonly FIFO_ELEM_SIZE: number;
   readonly SEG_SIZE: number;
@@ -48,6 +51,12 @@ export const POSIX_CONFIG_TABLE: ConfigTable<PosixConfig> = {
       type: restricted(stringType, 'an absolute path', isAbsolute),
       default: SEGMENT_FOLDER,
       doc: 'Folder of the files of shared memory, preferably of a file system in memory. Processes that use posix with each other need the same one; explanations name a peer with another folder.',
+    },
+    {
+      name: 'USE_PROC_LINK',
+      type: boolType,
+      default: 'y',
+      doc: 'Whether peers open shared memory by the descriptor of its owner (/proc/PID/fd/N): the kernel then releases it however the owner ends. With n, by its path in UCX_POSIX_DIR, as processes of different pid namespaces (containers) need, all with the same value; killed processes then leave files, which the next process removes.',
     },
     {
       name: 'FIFO_SIZE',
@@ -110,6 +119,11 @@ export function ringGeometry(config: PosixConfig): RingGeometry {
     });
   }
   return { elements: FIFO_SIZE, elementBytes: FIFO_ELEM_SIZE, segmentBytes: SEG_SIZE, segments: SEG_COUNT };
+}
+
+/** How segments of long life are created; rings have a path until their receiver has attached them. */
+export function segmentOptions({ DIR, USE_PROC_LINK }: PosixConfig): Required<SegmentOptions> {
+  return { folder: DIR, keepsPath: !USE_PROC_LINK };
 }
 
 /** Bytes in the folder of a connection within the machine: a ring in each direction. Throws like {@link ringGeometry}. */

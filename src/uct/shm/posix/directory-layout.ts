@@ -8,17 +8,21 @@
  * a message, then the bit of that word in DOORBELL_SUMMARY, the one word that the receiver polls for all of them.
  */
 
+import { unpackIdentity } from '../../base/key/process-identity.ts';
+import { type SharedFile, segmentPath } from '../../base/key/segment-name.ts';
+
 /** Maximum number of senders to one interface at a time; further ones get NO_RESOURCE until a slot is free. */
 export const SLOTS = 1024;
 const SLOT_WORDS = 16;
 const HEADER_WORDS = 96;
 /** Bytes of a directory. */
 export const DIRECTORY_BYTES: number = (HEADER_WORDS + SLOTS * SLOT_WORDS) * 4;
-export const DIRECTORY_VERSION = 2;
+export const DIRECTORY_VERSION = 3;
 
-/** Words of the header, in cache lines by writer. SCARCE: 1 if a sender found no free slot. */
+/** Words of the header, in cache lines by writer. WAKE_FD: descriptor of the wake-up pipe; 0 if it has a path. SCARCE: 1 if a sender found no free slot. */
 export const DirectoryWord = {
   VERSION: 0,
+  WAKE_FD: 1,
   CHANGES: 16,
   SCARCE: 17,
   ATTENTION: 32,
@@ -61,7 +65,16 @@ function lowestBit(bits: number): number {
   return 31 - Math.clz32(bits & -bits);
 }
 
-/** Path of the pipe that wakes the owner of a directory. */
+/**
+ * The pipe that wakes the owner of a directory.
+ * @param folder folder of the directory
+ * @param fd see WAKE_FD
+ */
+export function wakeFile(directoryName: Uint8Array, folder: string, fd: number): SharedFile {
+  return { path: wakePath(segmentPath(directoryName, folder)), pid: unpackIdentity(directoryName, 0).pid, fd };
+}
+
+/** Path of the pipe beside a directory. */
 export function wakePath(directoryPath: string): string {
   return `${directoryPath}.wake`;
 }

@@ -8,7 +8,8 @@ import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import type { AmHandler } from '../../api/iface.ts';
 import { unlinkIfThere } from '../../base/key/owned-files.ts';
-import { isLackOfResources, SEGMENT_NAME_BYTES, Segment, segmentPath } from '../../base/key/segment.ts';
+import { isLackOfResources, Segment, type SegmentOptions } from '../../base/key/segment.ts';
+import { SEGMENT_NAME_BYTES, segmentPath } from '../../base/key/segment-name.ts';
 import type { TransferCounters } from '../../base/transfer-counters.ts';
 import {
   Attention,
@@ -54,12 +55,12 @@ export class Directory {
   readonly #folder: string;
 
   /** Throws SyscallError ENOSPC if /dev/shm is full. */
-  constructor(log: LimitedLog, clock: Clock, counters: TransferCounters, folder: string) {
-    this.#folder = folder;
+  constructor(log: LimitedLog, clock: Clock, counters: TransferCounters, options: Required<SegmentOptions>) {
+    this.#folder = options.folder;
     this.#log = log;
     this.#clock = clock;
     this.#counters = counters;
-    this.segment = Segment.create(DIRECTORY_BYTES, folder);
+    this.segment = Segment.create(DIRECTORY_BYTES, options);
     this.#words = this.segment.words;
     this.#words[DirectoryWord.VERSION] = DIRECTORY_VERSION;
   }

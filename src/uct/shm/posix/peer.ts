@@ -2,7 +2,8 @@
 
 import { getpid, isSyscallError } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { hasMakerEnded, Segment, segmentError } from '../../base/key/segment.ts';
+import { Segment, segmentError } from '../../base/key/segment.ts';
+import { hasMakerEnded, type SharedFile } from '../../base/key/segment-name.ts';
 import {
   Attention,
   DIRECTORY_BYTES,
@@ -13,7 +14,7 @@ import {
   SlotState,
   SlotWord,
   slotAt,
-  wakePath,
+  wakeFile,
 } from './directory-layout.ts';
 import { WakeLine } from './wake-pipe.ts';
 
@@ -22,12 +23,14 @@ export class Peer {
   readonly #directory: Segment;
   readonly #words: Int32Array;
   readonly #line: WakeLine;
+  readonly #folder: string;
   /** The slot of the announced ring; negative if there is none. */
   #slot = -1;
   /** Index of its word POLLED. */
   #polledAt = 0;
 
-  private constructor(directory: Segment, line: WakeLine) {
+  private constructor(directory: Segment, line: WakeLine, folder: string) {
+    this.#folder = folder;
     this.#directory = directory;
     this.#words = directory.words;
     this.#line = line;
@@ -42,9 +45,9 @@ export class Peer {
     try {
       if (directory.words[DirectoryWord.VERSION] !== DIRECTORY_VERSION)
         throw segmentError('its directory has another version');
-      const line = WakeLine.open(wakePath(directory.path));
+      const line = WakeLine.open(wakeFileOf(directory, folder));
       if (line === undefined) throw segmentError('its process has ended');
-      return new Peer(directory, line);
+      return new Peer(directory, line, folder);
     } catch (error) {
       directory.close();
       throw error;
@@ -119,10 +122,10 @@ export class Peer {
 
   /** Returns a function that reports whether the interface has ended, also after {@link close}. Opens the pipe for each call. */
   goneProbe(): () => boolean {
-    const path = wakePath(this.#directory.path);
+    const file = wakeFileOf(this.#directory, this.#folder);
     return () => {
       try {
-        const line = WakeLine.open(path);
+        const line = WakeLine.open(file);
         line?.close();
         return line === undefined;
       } catch (error) {
@@ -149,4 +152,9 @@ export class Peer {
     if (Atomics.compareExchange(this.#words, DirectoryWord.ATTENTION, SLEEPING, AWAKE) === SLEEPING)
       this.#line.signal();
   }
+}
+
+/** The pipe of a directory. */
+function wakeFileOf({ packedName, words }: Segment, folder: string): SharedFile {
+  return wakeFile(packedName, folder, words[DirectoryWord.WAKE_FD]!);
 }

@@ -12,7 +12,7 @@ import { fitsMessage, isInBytes, isInside } from '../../base/range.ts';
 import { Transfer, type TransferCounters } from '../../base/transfer-counters.ts';
 import type { Peer } from './peer.ts';
 import { POSIX_NAME, type PosixKey } from './posix-key.ts';
-import { messageBytesMax, type RingGeometry } from './ring/ring-layout.ts';
+import { messageBytesMax, type RingGeometry, type RingSender } from './ring/ring-layout.ts';
 import { RingWriter } from './ring/ring-writer.ts';
 
 /** Offsets below it are small integers in V8. */
@@ -24,8 +24,8 @@ const REFUSALS_PER_CHECK = 256;
 export interface EndpointOwner {
   readonly geometry: RingGeometry;
   readonly counters: TransferCounters;
-  /** Packed name of the directory. */
-  readonly directoryName: Uint8Array;
+  /** The interface as the sender of messages. */
+  readonly sender: RingSender;
   /** Folder of its files, and of those of its peers. */
   readonly folder: string;
   /** Called when the ring of an endpoint cannot be created, and warns of the first. @returns the reason, as text for users */
@@ -212,7 +212,7 @@ export class PosixEndpoint implements UctEndpoint {
   }
 
   #makeRing(): RingWriter {
-    return new RingWriter(this.#owner.geometry, this.#owner.directoryName, this.#owner.folder);
+    return new RingWriter(this.#owner.geometry, this.#owner.sender, this.#owner.folder);
   }
 
   #isGone(): boolean {

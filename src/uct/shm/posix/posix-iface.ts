@@ -14,17 +14,19 @@ import type { ComponentServices } from '../../api/memory-domain.ts';
 import { checkHandler } from '../../base/check-services.ts';
 import { hostIfaceAttributes } from '../../base/host/host-attributes.ts';
 import { identityText, unreachable } from '../../base/iface-address.ts';
-import { isLackOfResources, SEGMENT_NAME_BYTES } from '../../base/key/segment.ts';
+import { ownIdentity, unpackIdentity } from '../../base/key/process-identity.ts';
+import { isLackOfResources, PATH_REMEDY } from '../../base/key/segment.ts';
+import { SEGMENT_NAME_BYTES } from '../../base/key/segment-name.ts';
 import type { ClosableIface } from '../../base/open-ifaces.ts';
 import { checkTimeout, Sleeper } from '../../base/sleeper.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
-import { hasSameShm, NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
-import { POSIX_CONFIG_TABLE, type PosixConfig, ringGeometry } from './config.ts';
+import { hasSameFolder, NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
+import { POSIX_CONFIG_TABLE, type PosixConfig, ringGeometry, segmentOptions } from './config.ts';
 import { Directory } from './directory.ts';
-import { wakePath } from './directory-layout.ts';
+import { DirectoryWord, wakePath } from './directory-layout.ts';
 import { Peer } from './peer.ts';
 import { type EndpointOwner, PosixEndpoint } from './posix-endpoint.ts';
-import { messageBytesMax, type RingGeometry } from './ring/ring-layout.ts';
+import { messageBytesMax, type RingGeometry, type RingSender } from './ring/ring-layout.ts';
 import { WakePipe } from './wake-pipe.ts';
 
 /** First bytes of addresses of this version. */
@@ -38,7 +40,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   readonly attributes: IfaceAttributes;
   readonly address: Uint8Array;
   readonly geometry: RingGeometry;
-  readonly directoryName: Uint8Array;
+  readonly sender: RingSender;
   readonly folder: string;
   readonly counters: TransferCounters = new TransferCounters();
   readonly outstanding = 0;
@@ -67,14 +69,14 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     this.attributes = attributesOf(resource, config, messageBytesMax(this.geometry));
     const { clock } = services;
     const log = new LimitedLog(services.log, clock);
-    const directory = new Directory(log, clock, this.counters, this.folder);
+    const directory = new Directory(log, clock, this.counters, segmentOptions(config));
     this.#directory = directory;
     this.#sleeper = new Sleeper(clock, () => directory.setSleeping(false));
-    this.#pipe = openPipe(directory, () => this.#sleeper.wake());
-    this.directoryName = directory.segment.packedName;
+    this.#pipe = openPipe(directory, !config.USE_PROC_LINK, () => this.#sleeper.wake());
+    this.sender = { directoryName: directory.segment.packedName, wakeFd: this.#pipe.sharedFd };
     this.address = new Uint8Array(ADDRESS_BYTES);
     packNode(ADDRESS_KIND, this.address, this.folder);
-    this.address.set(this.directoryName, NODE_ADDRESS_BYTES);
+    this.address.set(this.sender.directoryName, NODE_ADDRESS_BYTES);
   }
 
   get closed(): boolean {
@@ -84,7 +86,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   unreachableReason(address: Uint8Array): string | undefined {
     const elsewhere = otherNodeReason(ADDRESS_KIND, ADDRESS_BYTES, address);
     if (elsewhere !== undefined) return elsewhere;
-    const peer = peerAt(address, this.folder);
+    const peer = this.#peerAt(address);
     if (typeof peer === 'string') return peer;
     peer.close();
     return undefined;
@@ -99,7 +101,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     if (this.#closed) throw closedError('interface posix');
     const elsewhere = otherNodeReason(ADDRESS_KIND, ADDRESS_BYTES, address);
     if (elsewhere !== undefined) throw unreachable('posix', elsewhere);
-    const peer = peerAt(address, this.folder);
+    const peer = this.#peerAt(address);
     if (typeof peer === 'string') throw unreachable('posix', peer);
     const endpoint = new PosixEndpoint(this, peer);
     this.#endpoints.add(endpoint);
@@ -160,6 +162,29 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     this.#pipe.close();
   }
 
+  /**
+   * Attaches the interface with this address on this machine; returns the reason if it cannot be reached.
+   * @throws SyscallError EMFILE, ENFILE, ENOMEM of this process
+   */
+  #peerAt(address: Uint8Array): Peer | string {
+    const { folder } = this;
+    const name = address.subarray(NODE_ADDRESS_BYTES);
+    // Rings have paths.
+    if (!hasSameFolder(address, folder)) {
+      return `the peer has another ${folder}: another mount namespace or container, or another UCX_POSIX_DIR`;
+    }
+    const { pidNamespace } = ownIdentity();
+    if (this.sender.wakeFd !== 0 && unpackIdentity(name, 0).pidNamespace !== pidNamespace) {
+      return `the peer is in another pid namespace (a container): ${PATH_REMEDY}`;
+    }
+    try {
+      return Peer.attach(name, folder);
+    } catch (error) {
+      if (!isUcxError(error) || isLackOfResources(error)) throw error;
+      return `the peer has ended, or is of another user (${error.message})`;
+    }
+  }
+
   /** Maximum sleep for endpoints without room: 0 if one of them has room now. */
   #roomWithin(timeoutNs: number): number {
     let limitNs = Math.min(timeoutNs, this.#directory.retryNs);
@@ -176,28 +201,15 @@ export class PosixIface implements ClosableIface, EndpointOwner {
 }
 
 /** Creates the pipe of a directory. If that fails, closes the directory. */
-function openPipe(directory: Directory, onWake: () => void): WakePipe {
+function openPipe(directory: Directory, keepsPath: boolean, onWake: () => void): WakePipe {
+  const { path, words } = directory.segment;
   try {
-    return new WakePipe(wakePath(directory.segment.path), onWake);
+    const pipe = new WakePipe(wakePath(path), keepsPath, onWake);
+    words[DirectoryWord.WAKE_FD] = pipe.sharedFd;
+    return pipe;
   } catch (error) {
     directory.close();
     throw error;
-  }
-}
-
-/**
- * Attaches the interface with this address on this machine; returns the reason if it cannot be reached.
- * @throws SyscallError EMFILE, ENFILE, ENOMEM of this process
- */
-function peerAt(address: Uint8Array, folder: string): Peer | string {
-  try {
-    return Peer.attach(address.subarray(NODE_ADDRESS_BYTES), folder);
-  } catch (error) {
-    if (!isUcxError(error) || isLackOfResources(error)) throw error;
-    if (hasSameShm(address, folder)) {
-      return `the peer has ended, or is of another user, or has another UCX_POSIX_DIR (${error.message})`;
-    }
-    return `the peer has another ${folder}: another mount namespace or container, or another UCX_POSIX_DIR (${error.message})`;
   }
 }
 

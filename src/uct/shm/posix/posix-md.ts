@@ -13,11 +13,12 @@ import type { HostMemory } from '../../base/host/host-memory.ts';
 import { ALLOCATE_OPTIONS, checkAccess } from '../../base/host/memory-options.ts';
 import { RKEY_TABLE_KEY_BYTES } from '../../base/key/rkey-table-layout.ts';
 import type { PublishedKey } from '../../base/key/rkey-table-reader.ts';
-import { isLackOfResources, SEGMENT_NAME_BYTES, Segment, scavenge } from '../../base/key/segment.ts';
+import { isLackOfResources, Segment, type SegmentOptions, scavenge } from '../../base/key/segment.ts';
 import { SegmentCache } from '../../base/key/segment-cache.ts';
+import { SEGMENT_NAME_BYTES } from '../../base/key/segment-name.ts';
 import { isInside } from '../../base/range.ts';
 import { TableDomain } from '../base/table-domain.ts';
-import { POSIX_CONFIG_TABLE, ringGeometry } from './config.ts';
+import { POSIX_CONFIG_TABLE, ringGeometry, segmentOptions } from './config.ts';
 import { DIRECTORY_BYTES } from './directory-layout.ts';
 import { PosixIface } from './posix-iface.ts';
 import { POSIX_NAME, PosixKey } from './posix-key.ts';
@@ -61,15 +62,17 @@ export class PosixMd extends TableDomain {
   /** Segments of peers. One that its owner has freed is unmapped when its last key is released. */
   readonly #segments: SegmentCache;
   readonly #folder: string;
+  readonly #segmentOptions: SegmentOptions;
   /** Whether it was told that a ring found no space: each connection would repeat it. */
   #hasWarned = false;
 
   /** @throws UcxError NO_DEVICE if /dev/shm cannot be used, ERR_CONFIG_VALUE */
   constructor(services: ComponentServices) {
     const config = services.config.get(POSIX_CONFIG_TABLE);
-    super(POSIX_NAME, false, config.DIR);
+    super(POSIX_NAME, false, segmentOptions(config));
     this.#services = services;
     this.#folder = config.DIR;
+    this.#segmentOptions = segmentOptions(config);
     this.#segments = new SegmentCache(0, config.DIR);
     checkFolder(DIRECTORY_BYTES + ringBytes(ringGeometry(config)), config.DIR);
     const removed = scavenge(config.DIR);
@@ -83,7 +86,7 @@ export class PosixMd extends TableDomain {
       throw invalidParam('memoryType', 'must be host in memory domain posix', options.memoryType);
     }
     const access = checkAccess(options.access);
-    const segment = Segment.create(byteLength, this.#folder);
+    const segment = Segment.create(byteLength, this.#segmentOptions);
     return this.own({ bytes: segment.bytes, allocation: segment, packable: true, access });
   }
 
@@ -165,7 +168,7 @@ function freeIn(folder: string): string {
 /** Creates a segment as large as a worker with one peer needs, so that a missing, full, read-only or inaccessible folder is reported now. */
 function checkFolder(byteLength: number, folder: string): void {
   try {
-    Segment.create(byteLength, folder).close();
+    Segment.create(byteLength, { folder }).close();
   } catch (error) {
     if (!isUcxError(error)) throw error;
     throw new UcxError({

@@ -2,9 +2,10 @@
 
 import { existsSync } from 'node:fs';
 import { unlinkIfThere } from '../../base/key/owned-files.ts';
-import { isLackOfResources, Segment, segmentError, segmentPath } from '../../base/key/segment.ts';
+import { isLackOfResources, Segment, segmentError } from '../../base/key/segment.ts';
+import { segmentPath } from '../../base/key/segment-name.ts';
 import type { TransferCounters } from '../../base/transfer-counters.ts';
-import { wakePath } from './directory-layout.ts';
+import { wakeFile } from './directory-layout.ts';
 import { RING_HEADER_BYTES, readRingGeometry, senderOf } from './ring/ring-layout.ts';
 import { RingReader } from './ring/ring-reader.ts';
 import { WakeLine } from './wake-pipe.ts';
@@ -38,7 +39,8 @@ export class Sender {
     try {
       const geometry = readRingGeometry(segment.words, segment.byteLength);
       if (geometry === undefined) throw segmentError(`${path} is no ring of this version`);
-      const line = WakeLine.open(wakePath(segmentPath(senderOf(segment.bytes), folder)));
+      const { directoryName, wakeFd } = senderOf(segment.words, segment.bytes);
+      const line = WakeLine.open(wakeFile(directoryName, folder, wakeFd));
       unlinkIfThere(path);
       return new Sender(slot, new RingReader(segment, geometry, counters), line);
     } catch (error) {

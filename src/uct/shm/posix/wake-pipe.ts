@@ -1,5 +1,5 @@
 /**
- * The named pipe beside a directory that wakes a sleeping interface. The owner waits for it in the event loop; a peer writes one byte. The pipe also shows
+ * The pipe beside a directory that wakes a sleeping interface. The owner waits for it in the event loop; a peer writes one byte. The pipe also shows
  * peers whether the owner still runs, whatever its pid namespace.
  */
 
@@ -20,6 +20,7 @@ import {
   write,
 } from '../../../sys/index.ts';
 import { ownFile, unlinkIfThere } from '../../base/key/owned-files.ts';
+import { openShared, type SharedFile } from '../../base/key/segment-name.ts';
 
 /** Bytes read at a time: more than peers write, because each writes one byte for a sleep. */
 const DRAIN_BYTES = 256;
@@ -29,6 +30,7 @@ const ONE = new Uint8Array(1);
 /** The owner's end. */
 export class WakePipe {
   readonly #path: string;
+  readonly #keepsPath: boolean;
   readonly #fd: number;
   readonly #drained: Uint8Array = new Uint8Array(DRAIN_BYTES);
   readonly #subscription: PollSubscription;
@@ -36,17 +38,20 @@ export class WakePipe {
 
   /**
    * Creates the pipe, and reserves everything that sleeping on it needs.
+   * @param keepsPath whether peers open it by its path, and not by its descriptor
    * @param onWake called from the event loop when a peer wakes the owner; does not keep the process running
    * @throws SyscallError
    */
-  constructor(path: string, onWake: () => void) {
+  constructor(path: string, keepsPath: boolean, onWake: () => void) {
     mkfifo(path);
     ownFile(path);
     this.#path = path;
+    this.#keepsPath = keepsPath;
     let fd = -1;
     try {
       // Opened for writing too, because a pipe without writers is always readable.
       fd = open(path, OpenFlag.RDWR | OpenFlag.NONBLOCK | OpenFlag.NOFOLLOW);
+      if (!keepsPath) unlinkIfThere(path);
       this.#subscription = pollReadable(fd, () => {
         while (read(fd, this.#drained) === DRAIN_BYTES);
         onWake();
@@ -60,13 +65,18 @@ export class WakePipe {
     this.#subscription.unref();
   }
 
+  /** The descriptor by which peers open it; 0 if they open its path. */
+  get sharedFd(): number {
+    return this.#keepsPath ? 0 : this.#fd;
+  }
+
   /** Removes the pipe. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
     this.#subscription.close();
     closeFd(this.#fd);
-    unlinkIfThere(this.#path);
+    if (this.#keepsPath) unlinkIfThere(this.#path);
   }
 }
 
@@ -79,11 +89,11 @@ export class WakeLine {
     this.#fd = fd;
   }
 
-  /** Opens the pipe at `path`; undefined if it no longer has an owner. Throws SyscallError EACCES, EMFILE. */
-  static open(path: string): WakeLine | undefined {
+  /** Opens the pipe; undefined if it no longer has an owner. Throws SyscallError EACCES, EMFILE. */
+  static open(file: SharedFile): WakeLine | undefined {
     let fd: number;
     try {
-      fd = open(path, OpenFlag.WRONLY | OpenFlag.NONBLOCK | OpenFlag.NOFOLLOW);
+      fd = openShared(file, OpenFlag.WRONLY | OpenFlag.NONBLOCK);
     } catch (error) {
       // ENXIO: a pipe without a reader.
       if (isSyscallError(error, Errno.ENXIO) || isSyscallError(error, Errno.ENOENT)) return undefined;

@@ -4,7 +4,7 @@
  */
 
 import { highOf, joinWords } from '../../../../ucs/type/int64.ts';
-import { TAG_BYTES } from '../../../base/key/segment.ts';
+import { TAG_BYTES } from '../../../base/key/segment-name.ts';
 
 /** Bytes of the tag in the name of a channel service. */
 export const SERVICE_TAG_BYTES: number = TAG_BYTES;

@@ -32,7 +32,8 @@ import {
   type ProcessIdentity,
   packIdentity,
 } from '../../../base/key/process-identity.ts';
-import { newTag, SEGMENT_NAME_BYTES, scavenge, segmentPath } from '../../../base/key/segment.ts';
+import { scavenge } from '../../../base/key/segment.ts';
+import { newTag, SEGMENT_NAME_BYTES, segmentPath } from '../../../base/key/segment-name.ts';
 import {
   CHANNEL_MESSAGE_BYTES_MAX,
   ChannelMessage,

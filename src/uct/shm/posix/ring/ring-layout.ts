@@ -5,7 +5,7 @@
  * last, with Atomics, and is polled by the receiver: one cache line carries a small message.
  */
 
-import { SEGMENT_NAME_BYTES } from '../../../base/key/segment.ts';
+import { SEGMENT_NAME_BYTES } from '../../../base/key/segment-name.ts';
 
 /** The geometry of a ring. */
 export interface RingGeometry {
@@ -20,8 +20,8 @@ export interface RingGeometry {
 }
 
 /**
- * Words of the header, in cache lines by writer. SENDER: packed name of the sender's directory, beside which its wake-up pipe is. TAIL: messages that the
- * receiver has processed. WANT: 1 while the sender sleeps until TAIL changes.
+ * Words of the header, in cache lines by writer. WAKE_FD: descriptor of the sender's wake-up pipe; 0 if the pipe has a path. SENDER: packed name of the
+ * sender's directory. TAIL: messages that the receiver has processed. WANT: 1 while the sender sleeps until TAIL changes.
  */
 export const RingWord = {
   VERSION: 0,
@@ -29,10 +29,19 @@ export const RingWord = {
   ELEMENT_BYTES: 2,
   SEGMENTS: 3,
   SEGMENT_BYTES: 4,
+  WAKE_FD: 5,
   SENDER: 8,
   TAIL: 16,
   WANT: 32,
 } as const;
+
+/** The sender of the messages in a ring. */
+export interface RingSender {
+  /** Packed name of its directory. */
+  readonly directoryName: Uint8Array;
+  /** Descriptor of its wake-up pipe; 0 if the pipe has a path. */
+  readonly wakeFd: number;
+}
 
 /** Words of an element. INFO: the id of the message in bits 0 to 7, then {@link IN_SEGMENT}. */
 export const ElementWord = { SEQUENCE: 0, INFO: 1, LENGTH: 2, SEGMENT: 3, DATA: 4 } as const;
@@ -43,7 +52,7 @@ export const ID_MASK = 0x1f;
 /** Bytes of an element before its message. */
 export const ELEMENT_HEADER_BYTES = 16;
 export const RING_HEADER_BYTES = 256;
-export const RING_VERSION = 2;
+export const RING_VERSION = 3;
 
 /** A message takes at most this part of the segments, so that a ring has room for several of the longest. */
 const SEGMENTS_PER_MESSAGE_SHIFT = 3;
@@ -73,14 +82,15 @@ export function writeRingHeader(
   words: Int32Array,
   bytes: Uint8Array,
   geometry: RingGeometry,
-  sender: Uint8Array,
+  { directoryName, wakeFd }: RingSender,
 ): void {
   words[RingWord.VERSION] = RING_VERSION;
   words[RingWord.ELEMENTS] = geometry.elements;
   words[RingWord.ELEMENT_BYTES] = geometry.elementBytes;
   words[RingWord.SEGMENTS] = geometry.segments;
   words[RingWord.SEGMENT_BYTES] = geometry.segmentBytes;
-  bytes.set(sender, RingWord.SENDER * 4);
+  words[RingWord.WAKE_FD] = wakeFd;
+  bytes.set(directoryName, RingWord.SENDER * 4);
 }
 
 /** The geometry of a ring that another process created; undefined if it is invalid, or does not fit into the segment. */
@@ -98,9 +108,10 @@ export function readRingGeometry(words: Int32Array, byteLength: number): RingGeo
   return isGood && ringBytes(geometry) <= byteLength ? geometry : undefined;
 }
 
-/** The packed name of the sender's directory. */
-export function senderOf(bytes: Uint8Array): Uint8Array {
-  return bytes.slice(RingWord.SENDER * 4, RingWord.SENDER * 4 + SEGMENT_NAME_BYTES);
+/** The sender in the header of a ring that another process created: any values. */
+export function senderOf(words: Int32Array, bytes: Uint8Array): RingSender {
+  const directoryName = bytes.slice(RingWord.SENDER * 4, RingWord.SENDER * 4 + SEGMENT_NAME_BYTES);
+  return { directoryName, wakeFd: words[RingWord.WAKE_FD]! };
 }
 
 function isPower(value: number): boolean {

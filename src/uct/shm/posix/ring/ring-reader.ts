@@ -49,7 +49,8 @@ export class RingReader {
     this.segment = segment;
     this.#counters = counters;
     this.#words = segment.words;
-    this.#frame = new RingFrame(segment.bytes, segment.words, identityText(senderOf(segment.bytes)));
+    const { directoryName } = senderOf(segment.words, segment.bytes);
+    this.#frame = new RingFrame(segment.bytes, segment.words, identityText(directoryName));
     this.#mask = geometry.elements - 1;
     this.#elementWords = geometry.elementBytes / 4;
     this.#inlineBytesMax = geometry.elementBytes - ELEMENT_HEADER_BYTES;

@@ -4,6 +4,7 @@ import { copyBytes, storeWords } from '../../../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../../../ucs/type/status.ts';
 import type { AmPacker } from '../../../api/iface.ts';
 import { Segment } from '../../../base/key/segment.ts';
+import { SEGMENT_FOLDER } from '../../../base/key/segment-name.ts';
 import { isInside } from '../../../base/range.ts';
 import { RingFrame } from './ring-frame.ts';
 import {
@@ -13,6 +14,7 @@ import {
   messageSegmentsMax,
   RING_HEADER_BYTES,
   type RingGeometry,
+  type RingSender,
   RingWord,
   ringBytes,
   segmentsAt,
@@ -42,12 +44,12 @@ export class RingWriter {
 
   /**
    * Creates the ring.
-   * @param sender packed name of the directory of the own interface
-   * @param folder folder of its file
+   * @param sender the directory of the own interface, and its pipe
+   * @param folder folder of its file, which the receiver removes
    * @throws SyscallError ENOSPC if /dev/shm is full
    */
-  constructor(geometry: RingGeometry, sender: Uint8Array, folder?: string) {
-    this.segment = Segment.create(ringBytes(geometry), folder);
+  constructor(geometry: RingGeometry, sender: RingSender, folder: string = SEGMENT_FOLDER) {
+    this.segment = Segment.create(ringBytes(geometry), { folder, keepsPath: true });
     this.#words = this.segment.words;
     this.#bytes = this.segment.bytes;
     this.#frame = new RingFrame(this.#bytes, this.#words, '');

@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Status } from '../../../../ucs/type/status.ts';
-import { SEGMENT_NAME_BYTES } from '../../../base/key/segment.ts';
+import { SEGMENT_NAME_BYTES } from '../../../base/key/segment-name.ts';
 import { TransferCounters } from '../../../base/transfer-counters.ts';
 import { RingFrame } from './ring-frame.ts';
 import { messageBytesMax, type RingGeometry, readRingGeometry } from './ring-layout.ts';
@@ -31,7 +31,7 @@ class Pair implements Disposable {
   readonly received: Uint8Array[] = [];
 
   constructor(geometry: RingGeometry) {
-    this.writer = new RingWriter(geometry, new Uint8Array(SEGMENT_NAME_BYTES));
+    this.writer = new RingWriter(geometry, { directoryName: new Uint8Array(SEGMENT_NAME_BYTES), wakeFd: 0 });
     const { segment } = this.writer;
     expect(readRingGeometry(segment.words, segment.bytes.byteLength)).toEqual(geometry);
     this.reader = new RingReader(segment, geometry, new TransferCounters());
