@@ -58,6 +58,24 @@ export function memoryDomainKeyCases(setup: MdSetup): void {
     }
   });
 
+  it('of host memory that is registered again are revoked alone', (test) => {
+    const { md } = fixture;
+    if (!fixture.has(MdFlag.PUBLISHES_KEYS)) return test.skip('needs MdFlag.PUBLISHES_KEYS');
+    for (const { memory, end } of everyKind().filter((kind) => kind.memory.memoryType === MemoryType.HOST)) {
+      const again = md.memReg(memory);
+      const keys = [memory, again].map((each) => md.rkeyUnpack(packedKey(md, each)));
+      expect(packedKey(md, again)).not.toEqual(packedKey(md, memory));
+      expect(keys.map(({ byteLength, live }) => [byteLength, live])).toEqual([
+        [BYTES, true],
+        [BYTES, true],
+      ]);
+      md.memDereg(again, { force: true });
+      expect(keys.map(({ live }) => live)).toEqual([true, false]);
+      end();
+      for (const key of keys) key.release();
+    }
+  });
+
   it('are packed at an offset and touch nothing else', () => {
     const { md } = fixture;
     const bytes = md.attributes.rkeyPackedBytes;

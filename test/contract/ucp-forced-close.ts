@@ -4,12 +4,16 @@ import { describe, expect, it } from 'vitest';
 import { type Endpoint, type MemoryHandle, type Request, Status } from '../../src/index.ts';
 import {
   type ConnectionKind,
+  driveUntil,
+  expectContents,
   expectSame,
+  fill,
   keyFor,
   mappedOf,
   type Pair,
   pattern,
   serving,
+  unmap,
   usePairs,
 } from '../fixtures/pair.ts';
 
@@ -19,6 +23,10 @@ const BLOCK = 65_536;
 /** More than the queue of a connection takes. */
 const BLOCKS = 200;
 const KEEP = { noImmediateCompletion: true };
+
+/** Goes by rendezvous over every transport. */
+const OFFER_BYTES = 2 ** 20;
+const MEMORIES = ['registered', 'allocated', 'gaudi'] as const;
 
 /** Requests in flight on an endpoint of `one`, and the memory that they use there. */
 interface InFlight {
@@ -90,6 +98,58 @@ export function forcedCloseContract(kind: ConnectionKind): void {
       rkey.release();
       await serving(pair, () => other.close());
     });
+
+    // A device keeps its keys for all peers, and the queue pair of the peer until it has read that the endpoint was closed.
+    const revocable = kind.name === 'RDMA' ? [] : MEMORIES.filter((memory) => memory !== 'gaudi' || kind.hasGaudi);
+
+    it.each(revocable)('a message from %s memory that was offered is not read after the close', async (memoryKind) => {
+      const pair = await fixture.pair(kind);
+      const { one, two, ab } = pair;
+      const memory = mappedOf(one, memoryKind, OFFER_BYTES);
+      const other = mappedOf(one, memoryKind, OFFER_BYTES);
+      await fill(one, memory, pattern(OFFER_BYTES, 1));
+      await fill(one, other, pattern(OFFER_BYTES, 2));
+      const offer = (source: MemoryHandle, tag: number): Request =>
+        ab.tagSendNbx(source, 0, OFFER_BYTES, tag, KEEP) as Request;
+      const withdrawn = offer(memory, 1);
+      const answered = offer(other, 2);
+      await driveUntil(pair, () => two.worker.tagProbe(1) !== undefined && two.worker.tagProbe(2) !== undefined);
+      const target = new Uint8Array(OFFER_BYTES);
+      const whole = two.worker.tagRecvNbx(target, 0, OFFER_BYTES, 2, undefined, KEEP) as Request;
+      await driveUntil(pair, () => whole.isCompleted && answered.isCompleted);
+      expectSame(target, pattern(OFFER_BYTES, 2));
+      await ab.close({ force: true });
+      expect(withdrawn.status).toBe(Status.CANCELED);
+      await fill(one, memory, pattern(OFFER_BYTES, 3));
+      // It has not read that the endpoint was closed.
+      const received = two.worker.tagRecvNbx(target, 0, OFFER_BYTES, 1, undefined, KEEP) as Request;
+      await driveUntil(pair, () => received.isCompleted);
+      expect(received.status).not.toBe(Status.OK);
+      for (const request of [withdrawn, answered, whole, received]) request.free();
+      unmap(one, memory, other);
+    });
+
+    it.each(revocable)(
+      'a receive into %s memory that has matched is not written after the close',
+      async (memoryKind) => {
+        const pair = await fixture.pair(kind);
+        const { one, ab, ba } = pair;
+        const memory = mappedOf(one, memoryKind, OFFER_BYTES);
+        await fill(one, memory, new Uint8Array(OFFER_BYTES));
+        const sent = ba.tagSendNbx(pattern(OFFER_BYTES, 1), 0, OFFER_BYTES, 1, KEEP) as Request;
+        await driveUntil(pair, () => one.worker.tagProbe(1) !== undefined);
+        const received = one.worker.tagRecvNbx(memory, 0, OFFER_BYTES, 1, undefined, KEEP) as Request;
+        await ab.close({ force: true });
+        // A transport that reads the memory of the peer needs no help of the peer.
+        const expected = received.status === Status.OK ? 1 : 2;
+        if (expected === 2) expect(received.status).toBe(Status.CANCELED);
+        if (expected === 2) await fill(one, memory, pattern(OFFER_BYTES, 2));
+        await driveUntil(pair, () => sent.isCompleted);
+        await expectContents(one, memory, pattern(OFFER_BYTES, expected));
+        for (const request of [received, sent]) request.free();
+        unmap(one, memory);
+      },
+    );
 
     it('closing the worker ends what is in flight', async () => {
       const pair = await fixture.pair(kind);

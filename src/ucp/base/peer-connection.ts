@@ -16,6 +16,7 @@ import type { Lane } from '../lane/lane.ts';
 import type { DistanceOf } from '../lane/lane-distance.ts';
 import { type ConnectedLanes, nameOf } from '../lane/lanes.ts';
 import type { Thresholds } from '../lane/thresholds.ts';
+import { MessageKeys } from '../mem/message-keys.ts';
 import { RkeyCache } from '../mem/rkey-cache.ts';
 import type { ProtocolInfo } from '../proto/protocol-info.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
@@ -66,6 +67,7 @@ export class PeerConnection implements Connection {
   /** Messages of the peer that the program has kept, and whose data it has not received, by the number of the request of the peer. */
   readonly offers: Map<number, { isWithdrawn: boolean }> = new Map();
   readonly rkeys: RkeyCache = new RkeyCache();
+  readonly messageKeys: MessageKeys = new MessageKeys();
   readonly notifications: NotifyOrder = new NotifyOrder();
   readonly credit: OutboundCredit = new OutboundCredit();
   readonly inbound: InboundWindow;
@@ -275,6 +277,8 @@ export class PeerConnection implements Connection {
   fail(status: Status): void {
     if (this.failure !== Status.OK) return;
     this.failure = status;
+    // Before the requests end: the peer may not know that they do.
+    this.messageKeys.revoke();
     // While the hello is not sent, the peer has no half of the connection.
     if (this.#hellos > 0 && this.remoteId === NO_ENDPOINT) this.#hasLeft = true;
     this.#hellos = 0;
@@ -320,6 +324,7 @@ export class PeerConnection implements Connection {
   /** Ends the requests that wait for the peer, in transports too, and those that have not been sent; messages to the peer are still sent, and flushes end. */
   cancelWaiting(status: Status): void {
     this.#givenUp = status;
+    this.messageKeys.revoke();
     this.#failFlushes(status);
     const waiting = [...this.waiting.values()];
     const ended: Request[] = [];

@@ -10,6 +10,7 @@ import type { RailLimits } from '../lane/rails.ts';
 import type { ExportedMemory } from '../mem/exported-memory.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
+import type { MessageKey } from '../mem/message-keys.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { RendezvousScheme } from '../resources/config.ts';
 import type { OpenMd } from '../resources/resources.ts';
@@ -48,6 +49,8 @@ export interface ProtocolContext {
   permits(bytes: Uint8Array, access: number): boolean;
   /** Registrars of host bytes that are not mapped, for one operation; by the index of the memory domain. */
   readonly registrars: readonly OperationRegistrar[];
+  /** Makes a key of memory for the messages of one connection. */
+  makeMessageKey(handle: MemoryHandle): MessageKey;
   /** The packed key of memory that peers may access. The same bytes for every call: not to be changed. */
   packedRkeyOf(handle: MemoryHandle): Uint8Array;
   /** Packs a key of any memory, for endpoints of this process to itself: it permits everything. */

@@ -46,6 +46,7 @@ import { type ExportedMemory, MEMORY_KEY_NAME } from '../mem/exported-memory.ts'
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import { MemoryMap, type OperationRegistrar } from '../mem/memory-map.ts';
 import { MemoryTypes } from '../mem/memory-types.ts';
+import type { MessageKey } from '../mem/message-keys.ts';
 import { RemoteKey } from '../mem/remote-key.ts';
 import { unpackRkey } from '../mem/rkey-bytes.ts';
 import type { ProtocolInfoMode } from '../proto/protocol-info.ts';
@@ -238,6 +239,11 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   /** The kept key itself, not to be changed; for protocols. */
   packedRkeyOf(handle: MemoryHandle): Uint8Array {
     return this.#memory.packedRkeyOf(handle);
+  }
+
+  /** See MemoryMap.makeMessageKey; for protocols. */
+  makeMessageKey(handle: MemoryHandle): MessageKey {
+    return this.#memory.makeMessageKey(handle);
   }
 
   /** A key for endpoints to workers of this context; for protocols. */

@@ -12,6 +12,11 @@ import type { MemoryPlace } from '../proto/selection.ts';
 const LOCAL_ACCESS = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;
 const NONE: ReadonlyMap<number, string> = new Map();
 
+/** A key that ends with the memory, or before. */
+export interface RevocableKey {
+  revoke(): void;
+}
+
 /** Mapped memory. */
 export class MemoryHandle extends OwnedMemory implements MemoryPlace {
   declare readonly owner: MemoryOwner;
@@ -28,6 +33,8 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
   plainBytes: Uint8Array | undefined;
   /** The packed remote key, made at its first use. */
   packed: Uint8Array | undefined = undefined;
+  /** The keys of it that connections have. */
+  readonly messageKeys: Set<RevocableKey> = new Set();
   /** Time at which the key is packed again. */
   packAgainNs: number = Number.POSITIVE_INFINITY;
 
@@ -51,6 +58,12 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
   override retire(): void {
     super.retire();
     this.plainBytes = undefined;
+    this.revokeMessageKeys();
+  }
+
+  /** Peers cannot use it for messages any more. */
+  revokeMessageKeys(): void {
+    for (const key of this.messageKeys) key.revoke();
   }
 
   /** Forgets the part of a memory domain, which is about to be deregistered. */

@@ -32,6 +32,7 @@ import { logRefusals, registerByDmabuf } from './dmabuf-registration.ts';
 import { ExportedMemory, MEMORY_KEY_NAME } from './exported-memory.ts';
 import { MemoryHandle } from './memory-handle.ts';
 import type { MemoryTypes } from './memory-types.ts';
+import { type MessageKey, makeMessageKey } from './message-keys.ts';
 import { packRkey, type RkeyPart } from './rkey-bytes.ts';
 import { packPart } from './rkey-part.ts';
 
@@ -140,6 +141,7 @@ export class MemoryMap {
         `unmap memory at 0x${handle.address.toString(16)} that ${used.inFlight} transfers use`,
       );
     }
+    handle.revokeMessageKeys();
     this.#deregister(handle, allocator, isFreed);
     if (allocator !== undefined) allocator.md.memFree(handle.mdMemory[allocator.index]!);
     hostMemory?.close();
@@ -183,6 +185,7 @@ export class MemoryMap {
     for (const handle of this.#handles) {
       if (handle.sysDevice !== sysDevice) continue;
       handle.lose(error);
+      handle.revokeMessageKeys();
       for (const [index, part] of handle.mdMemory.entries()) {
         const { md } = this.#resources.mds[index]!;
         // Another device has registered its dma-buf, and peers may access the memory through that device.
@@ -212,6 +215,15 @@ export class MemoryMap {
       handle.packAgainNs = isWhole ? Number.POSITIVE_INFINITY : clock.nowNs() + PARTIAL_KEY_NS;
     }
     return handle.packed;
+  }
+
+  /** A key for the messages of one connection; it is revoked with the memory. */
+  makeMessageKey(handle: MemoryHandle): MessageKey {
+    this.#check(handle);
+    if (!handle.mapped) throw handle.unmappedError();
+    const { mds } = this.#resources;
+    const allocator = this.#allocators.get(handle)?.index;
+    return makeMessageKey({ mds, log: this.#options.log, allocator }, handle);
   }
 
   /** A key for endpoints of this context to itself, which permits everything. */

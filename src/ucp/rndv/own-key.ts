@@ -1,6 +1,6 @@
 /**
- * The remote key of memory that is sent or received: the key of mapped memory, or of a registration for one message, with the memory domains whose keys the
- * peer can use.
+ * The remote key of memory that is sent or received: a key of mapped memory for the messages of one connection, or of a registration for one message, with the
+ * memory domains whose keys the peer can use.
  */
 
 import { memoryTypeBit } from '../../ucs/memory/memory-type.ts';
@@ -49,7 +49,7 @@ export function ownKey(
   const { memory, offset } = piece;
   if (memory instanceof MemoryHandle) {
     if ((memory.access & access) !== access || !isOfUse(connection, memory)) return undefined;
-    return { packed: context.packedRkeyOf(memory), offset, release: keepMapped };
+    return mappedKey(context, connection, memory, offset);
   }
   if (isResizable(memory.buffer)) return undefined;
   const handle = context.handleOf(memory);
@@ -57,13 +57,21 @@ export function ownKey(
   if (!context.permits(memory, access)) return undefined;
   if (handle !== undefined && isOfUse(connection, handle)) {
     const start = memory.byteOffset - handle.bytes!.byteOffset;
-    return { packed: context.packedRkeyOf(handle), offset: start + offset, release: keepMapped };
+    return mappedKey(context, connection, handle, start + offset);
   }
   return transientKey(context, connection, { bytes: memory, offset }, access);
 }
 
-/** The key of mapped memory is not released. */
-function keepMapped(): void {}
+/** The key of mapped memory that the connection keeps. */
+function mappedKey(context: ProtocolContext, connection: Connection, handle: MemoryHandle, offset: number): OwnKey {
+  const key = connection.messageKeys.acquire(handle, (missing) => context.makeMessageKey(missing));
+  let isReleased = false;
+  const release = (): void => {
+    if (!isReleased) key.uses -= 1;
+    isReleased = true;
+  };
+  return { packed: key.packed, offset, release };
+}
 
 /** Whether the key of mapped memory has a part for a lane of the connection. */
 function isOfUse({ lanes }: Connection, memory: MemoryHandle): boolean {

@@ -227,7 +227,9 @@ export class Rendezvous {
     }
     this.#host.counters.count(WorkerCounter.RNDV_GET_ZCOPY);
     nameProtocol(request, 'rndv/get');
-    moveRemote(this.#host, request, move, transfers, (status) => {
+    moveRemote(this.#host, request, move, transfers, (moved) => {
+      // The sender may have taken the key back during the read, and changed the memory.
+      const status = moved === Status.OK && !rkey.live ? Status.INVALID_ADDR : moved;
       connection.rkeys.release(rkey, status < 0);
       postReply(connection, peerRequest, status, 0, 0, request);
       request.end(status);

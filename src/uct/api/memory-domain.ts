@@ -41,6 +41,8 @@ export const MdFlag = {
    * driver maps, as for some dma-bufs, has none (VM_PFNMAP).
    */
   PINS_PAGES: 0x200,
+  /** Peers use remote keys without this process, also after an endpoint was closed: until the memory is deregistered. Registering memory again gives another key. */
+  PUBLISHES_KEYS: 0x400,
 } as const;
 
 /**

@@ -25,7 +25,7 @@ export class TcpMd extends HostDomain {
   readonly attributes: MdAttributes = {
     name: TCP_NAME,
     component: TCP_NAME,
-    flags: MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE,
+    flags: MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE | MdFlag.PUBLISHES_KEYS,
     registerMemoryTypes: HOST,
     allocateMemoryTypes: HOST,
     accessMemoryTypes: HOST,

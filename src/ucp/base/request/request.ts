@@ -19,6 +19,7 @@ import type { InboundWindow } from '../../credit/inbound-window.ts';
 import type { OutboundCredit } from '../../credit/outbound-credit.ts';
 import type { Lane } from '../../lane/lane.ts';
 import type { DistanceOf } from '../../lane/lane-distance.ts';
+import type { MessageKeys } from '../../mem/message-keys.ts';
 import type { RkeyCache } from '../../mem/rkey-cache.ts';
 import type { ProtocolInfo } from '../../proto/protocol-info.ts';
 import type { Rejection } from '../../resources/resource-filter.ts';
@@ -92,6 +93,8 @@ export interface Connection {
   readonly canOffer: boolean;
   /** Keys that messages of the peer have brought. */
   readonly rkeys: RkeyCache;
+  /** Keys of own memory for messages to and from the peer. */
+  readonly messageKeys: MessageKeys;
   /** The order of notifications. */
   readonly notifications: NotifyOrder;
   /** Bytes that this end may send before the peer asks for them, and those that the peer may send. */

@@ -62,7 +62,11 @@ export abstract class HostDomain implements MemoryDomain {
   memReg(source: RegistrationSource, options?: RegisterOptions): HostMemory {
     this.checkOpen();
     const access = registeredAccess(options);
-    return this.own({ bytes: hostBytesOf(source), allocation: undefined, packable: this.#registersPackable, access });
+    // Memory of this domain gets another key.
+    const known = source instanceof HostMemory ? this.#own(source) : undefined;
+    const bytes = known?.bytes ?? hostBytesOf(source);
+    const packable = known?.packable ?? this.#registersPackable;
+    return this.own({ bytes, allocation: undefined, packable, access });
   }
 
   memDereg(memory: MdMemory, options: { readonly force?: boolean } = {}): void {

@@ -339,7 +339,13 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     const host = memoryTypeBit(MemoryType.HOST);
     const gaudi = memoryTypeBit(MemoryType.GAUDI);
     const base =
-      MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE | MdFlag.PINS_PAGES;
+      MdFlag.REG |
+      MdFlag.NEED_MEMH |
+      MdFlag.NEED_RKEY |
+      MdFlag.INVALIDATE |
+      MdFlag.ADVISE |
+      MdFlag.PINS_PAGES |
+      MdFlag.PUBLISHES_KEYS;
     return {
       name: GAUDI_IPC_NAME,
       component: GAUDI_IPC_NAME,

@@ -38,7 +38,8 @@ export class CmaMd extends TableDomain {
   readonly attributes: MdAttributes = {
     name: CMA_NAME,
     component: CMA_NAME,
-    flags: MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE | MdFlag.PINS_PAGES,
+    flags:
+      MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE | MdFlag.PINS_PAGES | MdFlag.PUBLISHES_KEYS,
     registerMemoryTypes: HOST,
     allocateMemoryTypes: 0,
     accessMemoryTypes: HOST,

@@ -8,8 +8,15 @@ import { invalidParam, isUcxError, UcxError } from '../../../ucs/type/error.ts';
 import { joinWords } from '../../../ucs/type/int64.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
-import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../../api/memory-domain.ts';
-import type { HostMemory } from '../../base/host/host-memory.ts';
+import {
+  type AllocateOptions,
+  type ComponentServices,
+  type MdAttributes,
+  MdFlag,
+  type RegisterOptions,
+  type RegistrationSource,
+} from '../../api/memory-domain.ts';
+import { HostMemory } from '../../base/host/host-memory.ts';
 import { ALLOCATE_OPTIONS, checkAccess } from '../../base/host/memory-options.ts';
 import { RKEY_TABLE_KEY_BYTES } from '../../base/key/rkey-table-layout.ts';
 import type { PublishedKey } from '../../base/key/rkey-table-reader.ts';
@@ -46,7 +53,14 @@ export class PosixMd extends TableDomain {
   readonly attributes: MdAttributes = {
     name: POSIX_NAME,
     component: POSIX_NAME,
-    flags: MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.RKEY_PTR | MdFlag.ADVISE,
+    flags:
+      MdFlag.ALLOC |
+      MdFlag.REG |
+      MdFlag.NEED_RKEY |
+      MdFlag.INVALIDATE |
+      MdFlag.RKEY_PTR |
+      MdFlag.ADVISE |
+      MdFlag.PUBLISHES_KEYS,
     registerMemoryTypes: HOST,
     allocateMemoryTypes: HOST,
     accessMemoryTypes: HOST,
@@ -61,6 +75,8 @@ export class PosixMd extends TableDomain {
   readonly #services: ComponentServices;
   /** Segments of peers. One that its owner has freed is unmapped when its last key is released. */
   readonly #segments: SegmentCache;
+  /** The segment of memory with keys. */
+  readonly #segmentOf: WeakMap<HostMemory, Segment> = new WeakMap();
   readonly #folder: string;
   readonly #segmentOptions: SegmentOptions;
   /** Whether it was told that a ring found no space: each connection would repeat it. */
@@ -87,7 +103,16 @@ export class PosixMd extends TableDomain {
     }
     const access = checkAccess(options.access);
     const segment = Segment.create(byteLength, this.#segmentOptions);
-    return this.own({ bytes: segment.bytes, allocation: segment, packable: true, access });
+    const memory = this.own({ bytes: segment.bytes, allocation: segment, packable: true, access });
+    this.#segmentOf.set(memory, segment);
+    return memory;
+  }
+
+  override memReg(source: RegistrationSource, options?: RegisterOptions): HostMemory {
+    const memory = super.memReg(source, options);
+    const segment = source instanceof HostMemory ? this.#segmentOf.get(source) : undefined;
+    if (segment !== undefined) this.#segmentOf.set(memory, segment);
+    return memory;
   }
 
   rkeyUnpack(packed: Uint8Array): PosixKey {
@@ -106,9 +131,9 @@ export class PosixMd extends TableDomain {
     this.#segments.close();
   }
 
-  protected payloadOf({ allocation }: HostMemory): Int32Array {
+  protected payloadOf(memory: HostMemory): Int32Array {
     const payload = new Int32Array(PAYLOAD_WORDS);
-    new Uint8Array(payload.buffer).set((allocation as Segment).packedName);
+    new Uint8Array(payload.buffer).set(this.#segmentOf.get(memory)!.packedName);
     return payload;
   }
 

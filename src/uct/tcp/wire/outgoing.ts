@@ -135,15 +135,15 @@ export class Outgoing {
   }
 
   /**
-   * Checks for memory that was detached before it was sent. The frame keeps its length, because its beginning may have been sent. Its end then
+   * Checks for memory that was detached or deregistered before it was sent. The frame keeps its length, because its beginning may have been sent. Its end then
    * contains the failure. A put has no end: it fails with the operation of its sender.
    */
   checkMemory(): void {
     for (let i = this.piece; i < this.count; i++) {
       const memory = this.memories[i];
-      if (memory === undefined || this.addresses[i]! + this.lengths[i]! <= memory.location + memory.byteLength)
-        continue;
-      this.#lose(i, memory);
+      if (memory === undefined) continue;
+      const isThere = this.addresses[i]! + this.lengths[i]! <= memory.location + memory.byteLength;
+      if (!memory.live || !isThere) this.#lose(i, memory);
     }
   }
 
