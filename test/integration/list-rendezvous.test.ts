@@ -1,4 +1,4 @@
-/** Long messages whose pieces follow each other in one memory: the peer reads or writes that memory in place, as for one piece. */
+/** Long messages of several pieces: the peer reads or writes their memory in place, as for one piece, whether they follow each other or are apart. */
 
 import { describe, expect, it } from 'vitest';
 import {
@@ -113,11 +113,10 @@ describe('a rendezvous of lists over posix', () => {
     ['pieces', 'pieces', 'get'],
     ['views', 'views', 'get'],
     ['pieces', 'pieces apart', 'get'],
-    ['pieces apart', 'one piece', 'put'],
-    ['pieces apart', 'pieces', 'put'],
-    ['pieces apart', 'views', 'put'],
-    // Several keys, which no message carries.
-    ['pieces apart', 'pieces apart', 'am'],
+    ['pieces apart', 'one piece', 'get'],
+    ['pieces apart', 'pieces', 'get'],
+    ['pieces apart', 'views', 'get'],
+    ['pieces apart', 'pieces apart', 'get'],
   ] as const)('moves %s to %s by rndv/%s', async (from, to, protocol) => {
     const pair = await fixture.pair(connectionKind('posix'));
     const { one, two } = pair;
@@ -147,6 +146,66 @@ describe('a rendezvous of lists over posix', () => {
     expect(sent.protocol).toBe('tag/eager/bcopy');
     expectSame(target, pattern(40_000, 3));
     unmap(pair.one, memory);
+  });
+
+  // How the pieces of the two ends are mapped; each is a memory of its own.
+  it.each([
+    ['posix', 'allocated', 'allocated', 'get'],
+    ['posix', 'allocated', 'bytes', 'get'],
+    ['posix', 'bytes', 'allocated', 'put'],
+    ['posix', 'bytes', 'bytes', 'am'],
+    ['cma and posix', 'bytes', 'bytes', 'get'],
+    ['tcp', 'registered', 'allocated', 'get'],
+    ['all transports', 'gaudi', 'gaudi', 'get'],
+    ['RDMA', 'registered', 'bytes', 'get'],
+  ] as const)('moves several memories over %s: from %s to %s by rndv/%s', async (name, from, to, protocol) => {
+    const pair = await fixture.pair(connectionKind(name));
+    const { one, two, ab } = pair;
+    const sizes = SIZES.filter((size) => size > 0);
+    const bytes = pattern(TOTAL, 8);
+    const sources = sizes.map((size) => memoryOf(one, from, size));
+    // Cut at other places.
+    const targets = [...sizes].reverse().map((size) => memoryOf(two, to, size));
+    let at = 0;
+    for (const [i, source] of sources.entries()) {
+      await fill(one, source, bytes.subarray(at, at + sizes[i]!));
+      at += sizes[i]!;
+    }
+    const [sent] = await serving(pair, () =>
+      Promise.all([
+        ab.tagSend(
+          sources.map((memory) => ({ memory })),
+          { tag: 1 },
+        ),
+        two.worker.tagRecv(
+          targets.map((memory) => ({ memory })),
+          { tag: 1 },
+        ),
+      ]),
+    );
+    expect(sent.protocol).toBe(`tag/rndv/${protocol}`);
+    at = 0;
+    for (const target of targets) {
+      await expectContents(two, target, bytes.subarray(at, at + target.byteLength));
+      at += target.byteLength;
+    }
+    unmap(one, ...sources);
+    unmap(two, ...targets);
+  });
+
+  it('of more pieces than a list of keys takes goes through fragments', async () => {
+    const pair = await fixture.pair(connectionKind('posix'));
+    const { one, two, ab } = pair;
+    const memory = mappedOf(one, 'allocated', 130 * 2000);
+    memory.bytes!.set(pattern(130 * 2000, 2));
+    const pieces = Array.from({ length: 65 }, (_, i) => ({ memory, offset: i * 4000, byteLength: 2000 }));
+    const target = new Uint8Array(65 * 2000);
+    const [sent] = await Promise.all([ab.tagSend(pieces, { tag: 1 }), two.worker.tagRecv(target, { tag: 1 })]);
+    expect(sent.protocol).toBe('tag/rndv/am');
+    for (const [i, { offset }] of pieces.entries()) {
+      expectSame(target.subarray(i * 2000, (i + 1) * 2000), memory.bytes!.subarray(offset, offset + 2000));
+    }
+    unmap(one, memory);
   });
 
   it.each([
@@ -212,8 +271,8 @@ describe('a rendezvous of lists over posix', () => {
   it('nothing is written to pieces whose receive has ended with its worker', async () => {
     const pair = await fixture.pair(connectionKind('posix'));
     const { one, two, ab } = pair;
-    const source = messageOf(one, 'pieces apart');
-    store(source, pattern(TOTAL, 4));
+    // Not mapped: the receiver has to ask for it.
+    const source = { local: [{ memory: pattern(TOTAL, 4) }] };
     const target = messageOf(two, 'pieces');
     const receive = two.worker.tagRecvNbx(target.local, 0, 0, 1, undefined, KEEP) as Request;
     const send = ab.tagSendNbx(source.local, 0, 0, 1, KEEP) as Request;
@@ -229,6 +288,5 @@ describe('a rendezvous of lists over posix', () => {
     while (!send.isCompleted) one.worker.progress();
     expect(send.status).not.toBe(Status.OK);
     send.free();
-    unmap(one, source.memory);
   });
 });

@@ -14,11 +14,12 @@ import { HOST_PLACE, hasKeyPart, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import { packRkey } from '../mem/rkey-bytes.ts';
 import { packPart } from '../mem/rkey-part.ts';
+import { KEY_LIST, KEY_LIST_MAX, packKeyList } from '../wire/key-list.ts';
 
-/** The key of one piece of memory. */
+/** The key of memory of a message: of one piece, or a list. */
 export interface OwnKey {
   readonly packed: Uint8Array;
-  /** Byte of the memory behind the key at which the piece begins. */
+  /** Byte of the memory behind the key at which the piece begins; KEY_LIST for a list. */
   readonly offset: number;
   /** Undoes the registration. */
   release(): void;
@@ -40,7 +41,7 @@ const KEYLESS: WeakSet<MemoryDomain> = new WeakSet();
  * The key of a piece; undefined where no lane of the connection could use one, the memory is not mapped for the access, or can go away (a resizable ArrayBuffer).
  * @param access of the peer: bits of MemAccess
  */
-export function ownKey(
+function ownKey(
   context: ProtocolContext,
   connection: Connection,
   piece: LocalPiece,
@@ -60,6 +61,38 @@ export function ownKey(
     return mappedKey(context, connection, handle, start + offset);
   }
   return transientKey(context, connection, { bytes: memory, offset }, access);
+}
+
+/** The key of a message: undefined where that of one of its pieces is, and for too many pieces. See {@link ownKey}. */
+export function keyOfPieces(
+  context: ProtocolContext,
+  connection: Connection,
+  pieces: readonly LocalPiece[],
+  access: number,
+): OwnKey | undefined {
+  const parts = pieces.filter(({ byteLength }) => byteLength > 0);
+  const [only] = parts;
+  if (only !== undefined && parts.length === 1) return ownKey(context, connection, only, access);
+  if (parts.length > KEY_LIST_MAX) return undefined;
+  const keys: OwnKey[] = [];
+  const release = (): void => {
+    for (const key of keys) key.release();
+  };
+  try {
+    for (const piece of parts) {
+      const key = ownKey(context, connection, piece, access);
+      if (key === undefined) {
+        release();
+        return undefined;
+      }
+      keys.push(key);
+    }
+  } catch (error) {
+    release();
+    throw error;
+  }
+  const ranges = keys.map(({ packed, offset }, i) => ({ packed, offset, byteLength: parts[i]!.byteLength }));
+  return { packed: packKeyList(ranges), offset: KEY_LIST, release };
 }
 
 /** The key of mapped memory that the connection keeps. */

@@ -44,13 +44,13 @@ export function transfersOf(host: ProtocolHost, move: RemoteMove): readonly RmaP
 /**
  * Moves the bytes, divided between the network devices if there are enough of them.
  * @param by the request that is served: its lane and error are set
- * @param transfers the result of {@link transfersOf} for the move
+ * @param transfers the results of {@link transfersOf} for the move
  * @param done called when the bytes are there, or with the first failure: then no lane works on them any more
  */
 export function moveRemote(
   host: ProtocolHost,
   by: Request,
-  { operation, connection }: RemoteMove,
+  { operation, connection }: Pick<RemoteMove, 'operation' | 'connection'>,
   transfers: readonly RmaPlace[],
   done: (status: Status) => void,
 ): void {

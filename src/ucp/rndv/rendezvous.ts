@@ -11,12 +11,11 @@ import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { areMapped, bytesOf } from '../api/memory/local-bytes.ts';
-import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { SendRequest } from '../base/request/message-request.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
-import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { isReadScheme } from '../resources/config.ts';
 import { Staging } from '../staging/staging.ts';
@@ -25,9 +24,10 @@ import { RTR_BYTES, readRtr } from '../wire/rtr.ts';
 import { readAtp, readData } from '../wire/window.ts';
 import { writeWithdraw } from '../wire/withdraw.ts';
 import { joinPieces } from './one-range.ts';
-import { type OwnKey, ownKey } from './own-key.ts';
+import { keyOfPieces, type OwnKey } from './own-key.ts';
 import { ReceiveTransfer } from './receive-transfer.ts';
-import { moveRemote, transfersOf } from './remote-move.ts';
+import { moveRemote } from './remote-move.ts';
+import { acquirePeerKey, acquireRanges, rangeTransfers, releaseRanges } from './remote-ranges.ts';
 import { nameProtocol, postReply, readCarrier } from './reply.ts';
 import { SendTransfer } from './send-transfer.ts';
 import { SendWindow } from './send-window.ts';
@@ -136,8 +136,8 @@ export class Rendezvous {
     const { context } = this.#host;
     const isWriter = context.scheme !== 'am' && keys !== undefined;
     if (from === 0 && targetBytes > 0 && isWriter) {
-      transfer.target = acquirePeerKey(context, connection, keys.subarray(0, targetBytes));
-      transfer.targetOffset = targetOffset;
+      const target = { packed: keys.subarray(0, targetBytes), offset: targetOffset };
+      transfer.target = acquireRanges(context, connection, target, transfer.byteLength);
       if (context.scheme !== 'put_ppln' && this.#writeAll(transfer, connection, peerRequest)) return;
       transfer.dropUselessTarget(connection);
     }
@@ -175,11 +175,10 @@ export class Rendezvous {
 
   /** Writes the receiver's memory at once if lanes can: true when the transfer has started or ended. */
   #writeAll(transfer: SendTransfer, connection: Connection, peerRequest: number): boolean {
-    const { request, target, targetOffset, pieces, byteLength } = transfer;
+    const { request, target, pieces, byteLength } = transfer;
     if (target === undefined) return false;
     const operation = Operation.PUT;
-    const write = { operation, connection, pieces, from: 0, byteLength, rkey: target, offset: targetOffset };
-    const transfers = transfersOf(this.#host, write);
+    const transfers = rangeTransfers(this.#host, [operation, connection], pieces, target);
     if (transfers === undefined) return false;
     // The receiver may have asked for more windows already: they are ignored. Flushes and closes wait for the end.
     connection.renew(request);
@@ -187,7 +186,7 @@ export class Rendezvous {
     this.#host.counters.count(WorkerCounter.RNDV_PUT_ZCOPY);
     nameProtocol(request, 'rndv/put');
     transfer.count += 1;
-    moveRemote(this.#host, request, write, transfers, (status) => {
+    moveRemote(this.#host, request, { operation, connection }, transfers, (status) => {
       transfer.endBoth(connection, peerRequest, status);
       transfer.complete(Status.OK);
     });
@@ -209,44 +208,37 @@ export class Rendezvous {
     { packedKey, keyOffset }: RemoteData,
   ): boolean {
     if (packedKey === undefined || !isReadScheme(this.#host.context.scheme)) return false;
-    const rkey = acquirePeerKey(this.#host.context, connection, packedKey);
-    if (rkey === undefined) return false;
-    const move = {
-      operation: Operation.GET,
-      connection,
-      pieces,
-      from: 0,
-      byteLength: bytesOf(pieces),
-      rkey,
-      offset: keyOffset,
-    };
-    const transfers = transfersOf(this.#host, move);
+    const sent = { packed: packedKey, offset: keyOffset };
+    const ranges = acquireRanges(this.#host.context, connection, sent, bytesOf(pieces));
+    if (ranges === undefined) return false;
+    const operation = Operation.GET;
+    const transfers = rangeTransfers(this.#host, [operation, connection], pieces, ranges);
     if (transfers === undefined) {
-      connection.rkeys.release(rkey);
+      releaseRanges(connection, ranges);
       return false;
     }
     this.#host.counters.count(WorkerCounter.RNDV_GET_ZCOPY);
     nameProtocol(request, 'rndv/get');
-    moveRemote(this.#host, request, move, transfers, (moved) => {
+    moveRemote(this.#host, request, { operation, connection }, transfers, (moved) => {
       // The sender may have taken the key back during the read, and changed the memory.
-      const status = moved === Status.OK && !rkey.live ? Status.INVALID_ADDR : moved;
-      connection.rkeys.release(rkey, status < 0);
+      const isStale = ranges.some(({ rkey }) => !rkey.live);
+      const status = moved === Status.OK && isStale ? Status.INVALID_ADDR : moved;
+      releaseRanges(connection, ranges, status < 0);
       postReply(connection, peerRequest, status, 0, 0, request);
       request.end(status);
     });
     return true;
   }
 
-  /** The key of a message of one piece, for an access of the peer; undefined if there is none, or no room for it. */
+  /** The key of a message, for an access of the peer; undefined if there is none, or no room for it. */
   #keyFor(
     connection: Connection,
     pieces: readonly LocalPiece[],
     roomBytes: number,
     access: number,
   ): OwnKey | undefined {
-    const [piece] = pieces;
-    if (pieces.length !== 1 || piece === undefined || !areMapped(pieces)) return undefined;
-    const key = ownKey(this.#host.context, connection, piece, access);
+    if (!areMapped(pieces)) return undefined;
+    const key = keyOfPieces(this.#host.context, connection, pieces, access);
     if (key === undefined || key.packed.byteLength <= roomBytes) return key;
     key.release();
     return undefined;
@@ -261,15 +253,5 @@ export class Rendezvous {
       if (!isUcxError(error)) throw error;
       return undefined;
     }
-  }
-}
-
-/** A key of the peer, kept or unpacked now, for lanes only; `connection.rkeys.release` gives it back. Undefined for one that no lane can use. */
-function acquirePeerKey(context: ProtocolContext, connection: Connection, packed: Uint8Array): RemoteKey | undefined {
-  try {
-    return connection.rkeys.acquire(packed, (kept) => context.unpackRkey(kept, connection, { messages: false }));
-  } catch {
-    // Without a usable key, the bytes still come in messages.
-    return undefined;
   }
 }

@@ -15,9 +15,9 @@ import { areHost, bytesOf } from '../api/memory/local-bytes.ts';
 import { CountedCompletion } from '../api/operation/counted-completion.ts';
 import type { Connection, Request, RequestTransfer } from '../base/request/request.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
-import type { RemoteKey } from '../mem/remote-key.ts';
 import type { WindowPipeline } from '../staging/window-pipeline.ts';
 import type { OwnKey } from './own-key.ts';
+import { type RemoteRange, releaseRanges } from './remote-ranges.ts';
 import { postReply } from './reply.ts';
 
 /** The states of a message: see the diagram above. */
@@ -49,9 +49,8 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
   readonly isHost: boolean;
   /** First byte that the receiver has not asked for. */
   asked = 0;
-  /** The memory of the receiver if it has given a key of it, and the byte of it at which the message begins. */
-  target: RemoteKey | undefined = undefined;
-  targetOffset = 0;
+  /** The memory of the receiver, if it has given keys of it. */
+  target: readonly RemoteRange[] | undefined = undefined;
   /** Fragments that are waited for. */
   waiting = 0;
   /** Windows in flight that go through fragments. */
@@ -80,11 +79,15 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
     return this.state >= SendState.ENDING;
   }
 
-  /** Releases the key of the target if no lane has a part of it: the number of kept keys is bounded. */
-  dropUselessTarget({ rkeys }: Connection): void {
-    const { target } = this;
-    if (target === undefined || target.parts.some((part) => part !== undefined)) return;
-    rkeys.release(target);
+  /** The one range of the target, to which windows are written; undefined for several. */
+  get window(): RemoteRange | undefined {
+    return this.target?.length === 1 ? this.target[0] : undefined;
+  }
+
+  /** Releases the keys of the target if no window is written there: the number of kept keys is bounded. */
+  dropUselessTarget(connection: Connection): void {
+    if (this.target === undefined || this.window?.rkey.parts.some((part) => part !== undefined) === true) return;
+    releaseRanges(connection, this.target);
     this.target = undefined;
   }
 
@@ -139,7 +142,7 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
     this.state = SendState.ENDED;
     this.#stopWindows();
     this.key?.release();
-    if (this.target !== undefined) this.request.connection!.rkeys.release(this.target, this.failure < 0);
+    if (this.target !== undefined) releaseRanges(this.request.connection!, this.target, this.failure < 0);
     this.target = undefined;
   }
 }

@@ -86,9 +86,9 @@ export class SendWindow implements WindowSteps<MemoryHandle> {
     this.#asked = asked;
     this.#fragmentKey = fragmentKey;
     const { from, byteLength } = asked;
-    const { target, targetOffset } = transfer;
+    const { window: target } = transfer;
     const destinations: Destination[] = [];
-    if (target !== undefined) destinations.push({ rkey: target, offset: targetOffset + from, isTarget: true });
+    if (target !== undefined) destinations.push({ rkey: target.rkey, offset: target.offset + from, isTarget: true });
     if (fragmentKey !== undefined) destinations.push({ rkey: fragmentKey, offset: 0, isTarget: false });
     this.#destinations = destinations;
     const { fragmentBytes: windowBytes, windowsMax: depth } = staging;

@@ -16,7 +16,7 @@
  *   4, 5  bytes of the data
  *   6     request of the sender
  *   7     0
- *   8, 9  byte of the memory of the key at which the data begins
+ *   8, 9  byte of the memory of the key at which the data begins; KEY_LIST for a key list
  *         payload: user header, padded to 8 bytes, and remote key of the data, or nothing
  */
 

@@ -12,8 +12,8 @@
  *   1     request of the sender
  *   2, 3  tag
  *   4, 5  bytes of the message
- *   6, 7  byte of the memory of the key at which the message begins
- *         payload: remote key of the message, or nothing
+ *   6, 7  byte of the memory of the key at which the message begins; KEY_LIST for a key list
+ *         payload: remote key of the message, key list, or nothing
  */
 
 import { highOf, joinBig, joinWords } from '../../ucs/type/int64.ts';
