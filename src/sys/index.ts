@@ -105,7 +105,7 @@ export {
 export { textWrittenBy } from './memory/memory-stream.ts';
 export { type FileRange, mapShareable, ShareableMemory, shareableRange } from './memory/shareable-memory.ts';
 export { mapLarge, mapSharedWindow, type SharedWindow, unmapLarge } from './memory/shared-window.ts';
-export { getEnvironment, setEnvironment } from './process/environment.ts';
+export { getEnvironment, setEnvironment, withEnvironmentLock } from './process/environment.ts';
 export { execute } from './process/execute.ts';
 export {
   bootId,

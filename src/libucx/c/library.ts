@@ -11,6 +11,7 @@ import {
   textAt,
   textWrittenBy,
   viewAt,
+  withEnvironmentLock,
 } from '../../sys/index.ts';
 import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -75,7 +76,7 @@ const loaded = new Map<string, Libucp>();
 export function openLibucp({ PATH: path }: Pick<LibucxConfig, 'PATH'>): Libucp {
   let libucp = loaded.get(path);
   if (libucp === undefined) {
-    libucp = bind(load(path));
+    libucp = bind(withEnvironmentLock(() => load(path)));
     loaded.set(path, libucp);
   }
   return libucp;

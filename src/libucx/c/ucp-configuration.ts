@@ -3,7 +3,7 @@
  * while libucp reads it, because ucp_config_modify does not reach the transports in every version and warns about variables of others.
  */
 
-import { getEnvironment, setEnvironment } from '../../sys/index.ts';
+import { getEnvironment, setEnvironment, withEnvironmentLock } from '../../sys/index.ts';
 import type { Config } from '../../ucs/config/config.ts';
 import { GLOBAL_CONFIG_TABLE } from '../../ucs/debug/global-config.ts';
 import type { Log } from '../../ucs/debug/log.ts';
@@ -51,7 +51,7 @@ export class UcpConfiguration {
 
   /** Whether a switch is on that libucp turns on by default. Configuration files of libucp itself are not considered. */
   isOn(name: string): boolean {
-    return !OFF.test(this.#settings.get(name) ?? getEnvironment(name) ?? '');
+    return !OFF.test(this.#settings.get(name) ?? withEnvironmentLock(() => getEnvironment(name)) ?? '');
   }
 
   /** Runs code that reads the configuration of transports: creating contexts and workers. */
@@ -173,7 +173,7 @@ function ucpName(variable: string): string | undefined {
 }
 
 function settingsOf(config: Config): Map<string, string> {
-  const settings = new Map(DEFAULTS.filter(([name]) => getEnvironment(name) === undefined));
+  const settings = new Map(withEnvironmentLock(() => DEFAULTS.filter(([name]) => getEnvironment(name) === undefined)));
   for (const { variable, text } of config.unused) {
     const name = ucpName(variable);
     if (name !== undefined && !READ_AT_LOAD.test(name.slice(PREFIX.length))) settings.set(name, text);
@@ -185,8 +185,12 @@ function settingsOf(config: Config): Map<string, string> {
   return settings;
 }
 
-/** Runs code with variables in the C environment, and restores the previous values. */
+/** Runs code with variables in the C environment, and restores the previous values. Contexts of other threads wait meanwhile. */
 function withEnvironment<T>(settings: ReadonlyMap<string, string | undefined>, run: () => T): T {
+  return withEnvironmentLock(() => withVariables(settings, run));
+}
+
+function withVariables<T>(settings: ReadonlyMap<string, string | undefined>, run: () => T): T {
   const before = [...settings.keys()].map((name) => [name, getEnvironment(name)] as const);
   for (const [name, value] of settings) setEnvironment(name, value);
   try {

@@ -148,6 +148,17 @@ export function tryLockFile(fd: number): boolean {
   throw new SyscallError('flock', code, `fd ${fd}`);
 }
 
+/**
+ * Takes the exclusive lock of an open file: waits until no other open file holds it.
+ * @throws SyscallError EBADF, ENOLCK
+ */
+export function lockFile(fd: number): void {
+  let result: number;
+  do result = flock(fd, LOCK_EX);
+  while (isInterrupted(result));
+  if (result !== 0) throw new SyscallError('flock', errno(), `fd ${fd}`);
+}
+
 let fdPair: ScratchBlock | undefined;
 let pollRecord: ScratchBlock | undefined;
 

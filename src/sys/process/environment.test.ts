@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
 import { builtSpecifier } from '../../../test/fixtures/built.ts';
+import { CompilerFolder } from '../../../test/fixtures/c-library.ts';
 import { getEnvironment, setEnvironment } from './environment.ts';
 
 const NAME = 'GAUDI_UCX_ENVIRONMENT_TEST';
@@ -27,6 +28,27 @@ describe('the environment of C', () => {
       console.log(first + ', ' + process.env.${NAME});`;
     const options = ['--input-type=module', '-e', program];
     expect(execFileSync(process.execPath, options, { encoding: 'utf8' })).toBe('of Node.js, of C\n');
+  });
+
+  it('is changed by one thread at a time', () => {
+    const module = builtSpecifier(new URL('./environment.ts', import.meta.url));
+    const program = `
+      import { getEnvironment, setEnvironment, withEnvironmentLock } from ${module};
+      import { isMainThread, threadId, Worker } from 'node:worker_threads';
+      const change = () => {
+        setEnvironment('${NAME}', String(threadId));
+        for (let i = 0; i < 20; i++) withEnvironmentLock(() => getEnvironment('${NAME}'));
+        const found = getEnvironment('${NAME}');
+        setEnvironment('${NAME}', undefined);
+        return found === String(threadId);
+      };
+      if (isMainThread) for (let i = 0; i < 3; i++) new Worker(new URL(import.meta.url));
+      let wrong = 0;
+      for (let i = 0; i < 300; i++) if (!withEnvironmentLock(change)) wrong += 1;
+      console.log(wrong);`;
+    using folder = new CompilerFolder();
+    const path = folder.file('threads.mjs', program);
+    expect(execFileSync(process.execPath, [path], { encoding: 'utf8' })).toBe('0\n'.repeat(4));
   });
 
   it.each(['', 'A=B', 'A\0B'])('rejects the name %j', (name) => {

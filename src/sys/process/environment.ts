@@ -7,6 +7,39 @@ import { isMainThread } from 'node:worker_threads';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { errno, getenv, setenv, unsetenv } from '../base/libc.ts';
 import { SyscallError } from '../base/syscall-error.ts';
+import { close, lockFile, OpenFlag, open } from '../file/file.ts';
+
+/** A file that each process has one of. */
+const LOCK_PATH = '/proc/self/status';
+/** Number of calls of {@link withEnvironmentLock} that this thread is in. */
+let depth = 0;
+
+/**
+ * Runs code that changes the environment of C for a while, or reads it: one thread of the process at a time. The lock is of the kernel, so that it ends with
+ * its thread.
+ * @throws SyscallError if /proc is not mounted, or there are no descriptors
+ */
+export function withEnvironmentLock<T>(run: () => T): T {
+  const fd = depth === 0 ? lockEnvironment() : undefined;
+  depth += 1;
+  try {
+    return run();
+  } finally {
+    depth -= 1;
+    if (fd !== undefined) close(fd);
+  }
+}
+
+function lockEnvironment(): number {
+  const fd = open(LOCK_PATH, OpenFlag.RDONLY);
+  try {
+    lockFile(fd);
+    return fd;
+  } catch (error) {
+    close(fd);
+    throw error;
+  }
+}
 
 /** The value of a variable; undefined if it is not set. */
 export function getEnvironment(name: string): string | undefined {
