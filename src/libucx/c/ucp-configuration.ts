@@ -13,6 +13,7 @@ import { fieldUseOf } from './field-use.ts';
 import { OutValue } from './fields.ts';
 import type { LibucpFunctions } from './functions.ts';
 import type { Libucp } from './library.ts';
+import type { HiddenTransport } from './worker-address.ts';
 
 const PREFIX = 'UCX_';
 /** Names in UCX_TLS of transports of this library only, and names of cards in UCX_ACC_DEVICES: libucp would warn about them. */
@@ -32,9 +33,9 @@ const OFF = /^(n|no|off|0)$/i;
 const OWN_PROTO_INFO = /^auto$/i;
 
 /** Defaults of this engine that differ from libucp: shared memory that detects the end of the peer, as that of the native engine does. */
-const DEFAULTS: readonly (readonly [name: string, value: string])[] = [
-  ['UCX_POSIX_ERROR_HANDLING', 'y'],
-  ['UCX_SYSV_ERROR_HANDLING', 'y'],
+const DEFAULTS: readonly (readonly [name: string, value: string, transport: HiddenTransport])[] = [
+  ['UCX_POSIX_ERROR_HANDLING', 'y', 'posix'],
+  ['UCX_SYSV_ERROR_HANDLING', 'y', 'sysv'],
 ];
 
 /** The configuration of one context. */
@@ -42,16 +43,27 @@ export class UcpConfiguration {
   readonly #functions: LibucpFunctions;
   /** Variables and their values. */
   readonly #settings: ReadonlyMap<string, string>;
+  readonly #ownDetection: readonly HiddenTransport[];
 
   /** @param overrides variables of libucp that precede the configuration */
   constructor(functions: LibucpFunctions, config: Config, overrides: Readonly<Record<string, string>> = {}) {
     this.#functions = functions;
-    this.#settings = new Map([...settingsOf(config), ...Object.entries(overrides)]);
+    const given = new Map([...settingsOf(config), ...Object.entries(overrides)]);
+    const added = withEnvironmentLock(() =>
+      DEFAULTS.filter(([name]) => !given.has(name) && getEnvironment(name) === undefined),
+    );
+    this.#settings = new Map([...added.map(([name, value]) => [name, value] as const), ...given]);
+    this.#ownDetection = added.map(([, , transport]) => transport);
   }
 
   /** Whether a switch is on that libucp turns on by default. Configuration files of libucp itself are not considered. */
   isOn(name: string): boolean {
     return !OFF.test(this.#settings.get(name) ?? withEnvironmentLock(() => getEnvironment(name)) ?? '');
+  }
+
+  /** Transports that detect the end of the peer only because this engine has set that: another UCX program cannot answer on them with error handling. */
+  get ownDetection(): readonly HiddenTransport[] {
+    return this.#ownDetection;
   }
 
   /** Runs code that reads the configuration of transports: creating contexts and workers. */
@@ -173,7 +185,7 @@ function ucpName(variable: string): string | undefined {
 }
 
 function settingsOf(config: Config): Map<string, string> {
-  const settings = new Map(withEnvironmentLock(() => DEFAULTS.filter(([name]) => getEnvironment(name) === undefined)));
+  const settings = new Map<string, string>();
   for (const { variable, text } of config.unused) {
     const name = ucpName(variable);
     if (name !== undefined && !READ_AT_LOAD.test(name.slice(PREFIX.length))) settings.set(name, text);

@@ -24,11 +24,12 @@ import { UCP_FEATURE } from '../c/abi.ts';
 import { fenceBlocks, requireFeature } from '../c/features.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { DeviceTransfers } from '../device/transfers.ts';
-import { connectToAddress } from '../endpoint/create.ts';
+import { connectToAddress, connectToForeign } from '../endpoint/create.ts';
 import { Endpoint } from '../endpoint/endpoint.ts';
 import type { EndpointWorker } from '../endpoint/endpoint-worker.ts';
 import { SocketEndpoints } from '../endpoint/sockets.ts';
 import { EndpointTable } from '../endpoint/table.ts';
+import { UnprovenPeers } from '../endpoint/unproven-peers.ts';
 import type { EngineContext, EngineEndpoint } from '../engine/engine.ts';
 import { Teardown } from '../engine/teardown.ts';
 import { packEnvelope, rawBytes, unpackEnvelope } from '../mem/envelope.ts';
@@ -58,6 +59,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   readonly streams: StreamReceives;
   readonly teardown: Teardown = new Teardown(this);
   readonly endpoints: EndpointTable;
+  readonly unproven: UnprovenPeers;
   /** Operations on memory of cards. */
   readonly devices: DeviceTransfers;
   /** Memory for the header of the message that is being sent. */
@@ -98,6 +100,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
       onDue: () => this.signal(),
     });
     this.endpoints = new EndpointTable(this);
+    this.unproven = new UnprovenPeers(this.functions, this.requests.plainParam, context.clock, () => this.signal());
     this.arrivals = new Arrivals(this.functions, this.handle, this, this.endpoints, this.requests.operations);
     if ((context.features & UCP_FEATURE.AM) !== 0) this.arrivals.open();
     this.devices = new DeviceTransfers(this);
@@ -124,9 +127,8 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   endpoint(address: Uint8Array, options: AddressEndpointOptions = {}): EngineEndpoint {
     this.checkOpen();
     checkErrorHandling(options, ['rawAddress']);
-    const { ucx, own } = checkRawAddress(options)
-      ? rawBytes(address, 'worker address')
-      : unpackEnvelope(address, 'worker address');
+    if (checkRawAddress(options)) return connectToForeign(this, rawBytes(address, 'worker address').ucx, options);
+    const { ucx, own } = unpackEnvelope(address, 'worker address');
     return connectToAddress(this, ucx, own, options);
   }
 
@@ -147,6 +149,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     let count = events + this.requests.progress(events) + this.streams.progress(events);
     if (this.arrivals.hasWaiting) count += this.arrivals.dispatch();
     if (this.endpoints.isDue) count += this.endpoints.progress();
+    if (this.unproven.isDue) count += this.unproven.progress();
     if (this.#sockets.isDue) count += this.#sockets.progress();
     if (this.isNodeBusy) count += this.node.progress();
     if (this.devices.isDue) count += this.devices.progress();
@@ -273,7 +276,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.#sleepers.add(wake);
     if (this.isNodeBusy) this.#joinNode();
     const hasArrived = this.arrivals.hasWaiting || this.streams.checkReady();
-    const isNew = this.requests.checkEnded() || hasArrived || this.endpoints.isDue;
+    const isNew = this.requests.checkEnded() || hasArrived || this.endpoints.isDue || this.unproven.isDue;
     const isDue = isNew || this.#sockets.isDue || this.devices.isDue;
     // Armed or not: events since the last progress are handled first.
     if (isDue || functions.ucp_worker_arm(this.handle) !== Status.OK) setImmediate(() => this.#wakeSleepers());
@@ -316,7 +319,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   #abandon(): void {
     this.devices.abort();
     const { sends, others } = this.requests.abandonAll();
-    if (sends + others === 0) return;
+    if (sends + others + this.unproven.size === 0) return;
     this.#isAbandoned = true;
     this.context.log.debug(`libucp has not ended ${sends} operations of closed endpoints, and ${others} receives`);
   }
@@ -350,6 +353,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.event.close();
     this.arrivals.drop();
     this.#alarm.close();
+    this.unproven.close();
     await this.#destroy();
     this.arrivals.close();
     this.streams.close();

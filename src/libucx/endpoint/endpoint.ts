@@ -71,6 +71,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   /** Whether the handle of libucp is being closed: it may not be used any more. */
   #isHandleClosed = false;
   closedByPeer: boolean | undefined = undefined;
+  cause: unknown = undefined;
 
   /** @param handle of libucp, whose failure is reported to the worker */
   constructor(
@@ -267,9 +268,10 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   }
 
   /** Records a failure; called by the worker. The peer has sent a close message, or libucp has reported the failure. */
-  onFailed(status: Status, closedByPeer = false): void {
+  onFailed(status: Status, closedByPeer = false, cause: unknown = undefined): void {
     if (this.failure === Status.OK) {
       this.failure = status;
+      this.cause = cause;
       if (closedByPeer || this.#tellsEnd) this.closedByPeer = closedByPeer;
     }
     this.worker.devices.endpointGone(this, this.failure);

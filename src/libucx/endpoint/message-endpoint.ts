@@ -38,6 +38,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   }
 
   abstract readonly isBorrowed: boolean;
+  abstract readonly cause: unknown;
   abstract dropHandle(): boolean;
 
   /** Fails an endpoint whose handle libucp has freed: called before each use of the handle. */

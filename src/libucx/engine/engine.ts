@@ -78,8 +78,8 @@ export interface EngineEndpoint extends ApiEndpoint, KeyOwner {
   moveKnown(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request;
   /** Starts a put or get of a checked list: only what may have changed since is checked. @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
   moveBlock(isPut: boolean, block: ListBlock, params: RequestParams | undefined): Status | Request;
-  /** Called when libucp has reported a failure. */
-  onFailed(status: Status): void;
+  /** Called when libucp has reported a failure. @param cause what is known about it, for the errors of its operations */
+  onFailed(status: Status, closedByPeer?: boolean, cause?: unknown): void;
 }
 
 /** Received bytes of a message or a stream, in memory of this program. */

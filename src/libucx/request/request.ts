@@ -60,6 +60,8 @@ export interface RequestOwner {
 export interface RequestEndpoint {
   /** Status with which it has failed. */
   readonly status: Status;
+  /** What is known about its failure, for the errors of its requests. */
+  readonly cause: unknown;
   /** Whether libucp has made it for a peer, and frees it without a report. */
   readonly isBorrowed: boolean;
   /** Closes its handle of libucp by force, which ends its operations. @returns false if that is not possible, or has been done */

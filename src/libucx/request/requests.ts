@@ -369,7 +369,10 @@ export class Requests extends OperationParameters implements RequestOwner {
     this.#ended.push(request);
     if (status >= 0 || endpoint === undefined) return;
     // After a failure, closing by force cancels.
-    if (endpoint.status !== Status.OK && !request.isCanceled) request.outcome = endpoint.status;
+    if (endpoint.status !== Status.OK && !request.isCanceled) {
+      request.outcome = endpoint.status;
+      request.error = endpoint.cause;
+    }
     // The only report of the failure.
     else if (endpoint.isBorrowed && LOST.includes(status)) this.overdue.expect(endpoint, status);
   }

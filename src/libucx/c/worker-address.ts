@@ -1,0 +1,144 @@
+/**
+ * Worker addresses that libucp packs (UCX: src/ucp/wireup/address.c, versions 1 and 2), as far as this engine must know them: the names of the transports in
+ * them. libucp omits a transport whose name it does not know.
+ */
+
+/** Low four bits of the first byte. */
+const VERSION_MASK = 0x0f;
+const VERSION = { V1: 0, V2: 1 } as const;
+/** Flags of the header. */
+const HAS_NAME = 1;
+const HAS_UUID = 2;
+const HAS_CLIENT_ID = 4;
+/** Highest bit: the last device, interface or endpoint of its list; in the first byte of a device, a device without interfaces. */
+const LAST = 0x80;
+/** In the second byte of a device: these bytes follow. */
+const HAS_PATHS = 0x40;
+const HAS_SYSTEM_DEVICE = 0x20;
+/** In the length of the address of an interface: addresses of endpoints follow. */
+const HAS_ENDPOINTS = 0x40;
+/** In place of the first byte of a device: no devices. */
+const NO_DEVICES = 0xff;
+const DEVICE_LENGTH_MASK = 0x1f;
+const INTERFACE_LENGTH_MASK = 0x3f;
+/** Bytes of the attributes of an interface, by version; version 1 may have an index after them. */
+const ATTRIBUTES_BYTES = { V1: [16, 17], V2: [8, 9] } as const;
+
+/** Names of transports in addresses: checksums (ucs_crc16_string). */
+const CHECKSUMS = { posix: 0xd3a7, sysv: 0x538d } as const;
+/** The checksum of an empty name, which no transport has. */
+const NO_TRANSPORT = 0;
+
+/** A transport that can be hidden. */
+export type HiddenTransport = keyof typeof CHECKSUMS;
+
+/**
+ * A worker address without some transports.
+ * @returns undefined if it has none of them, or its layout is not known
+ */
+export function withoutTransports(address: Uint8Array, names: readonly HiddenTransport[]): Uint8Array | undefined {
+  const hidden: readonly number[] = names.map((name) => CHECKSUMS[name]);
+  const copy = Uint8Array.from(address);
+  const view = new DataView(copy.buffer);
+  const found = (transportOffsets(address) ?? []).filter((offset) => hidden.includes(view.getUint16(offset, true)));
+  for (const offset of found) view.setUint16(offset, NO_TRANSPORT, true);
+  return found.length > 0 ? copy : undefined;
+}
+
+/** Where the names of the transports are. Undefined for a layout that is not known. */
+function transportOffsets(address: Uint8Array): readonly number[] | undefined {
+  const version = at(address, 0) & VERSION_MASK;
+  const sizes = version === VERSION.V1 ? ATTRIBUTES_BYTES.V1 : version === VERSION.V2 ? ATTRIBUTES_BYTES.V2 : [];
+  for (const attributesBytes of sizes) {
+    const offsets = new AddressReader(address, version === VERSION.V2, attributesBytes).read();
+    if (offsets !== undefined) return offsets;
+  }
+  return undefined;
+}
+
+function at(bytes: Uint8Array, offset: number): number {
+  return bytes[offset] ?? Number.NaN;
+}
+
+/** Reads one address with one size of attributes. */
+class AddressReader {
+  readonly #bytes: Uint8Array;
+  readonly #isV2: boolean;
+  readonly #attributesBytes: number;
+  readonly #offsets: number[] = [];
+  #at = 0;
+
+  constructor(bytes: Uint8Array, isV2: boolean, attributesBytes: number) {
+    this.#bytes = bytes;
+    this.#isV2 = isV2;
+    this.#attributesBytes = attributesBytes;
+  }
+
+  /** @returns undefined unless the address ends where its layout says */
+  read(): readonly number[] | undefined {
+    this.#readHeader();
+    for (let isLast = false; !isLast && this.#isWithin; ) isLast = this.#readDevice();
+    const rest = this.#bytes.subarray(this.#at);
+    return this.#isWithin && rest.every((byte) => byte === 0) ? this.#offsets : undefined;
+  }
+
+  get #isWithin(): boolean {
+    return this.#at <= this.#bytes.byteLength;
+  }
+
+  #readHeader(): void {
+    const first = this.#byte();
+    const flags = this.#isV2 ? this.#byte() : first >> 4;
+    if ((flags & HAS_UUID) !== 0) this.#at += 8;
+    if ((flags & HAS_CLIENT_ID) !== 0) this.#at += 8;
+    if ((flags & HAS_NAME) !== 0) this.#skip(this.#byte());
+  }
+
+  /** @returns whether it is the last */
+  #readDevice(): boolean {
+    const first = this.#byte();
+    if (first === NO_DEVICES) return true;
+    const isEmpty = (first & LAST) !== 0;
+    if (this.#isV2 && (first & ~LAST) === 0x7f) this.#at += 1;
+    const flags = this.#peek();
+    const byteLength = this.#length(DEVICE_LENGTH_MASK);
+    if ((flags & HAS_PATHS) !== 0) this.#at += 1;
+    if ((flags & HAS_SYSTEM_DEVICE) !== 0) this.#at += 1;
+    this.#skip(byteLength);
+    for (let isLast = isEmpty; !isLast && this.#isWithin; ) isLast = this.#readInterface();
+    return (flags & LAST) !== 0;
+  }
+
+  #readInterface(): boolean {
+    this.#offsets.push(this.#at);
+    this.#at += 2 + this.#attributesBytes;
+    const flags = this.#peek();
+    this.#skip(this.#length(INTERFACE_LENGTH_MASK));
+    const hasEndpoints = (flags & HAS_ENDPOINTS) !== 0;
+    for (let isLast = !hasEndpoints; !isLast && this.#isWithin; ) {
+      this.#skip(this.#byte());
+      isLast = (this.#byte() & LAST) !== 0;
+    }
+    return (flags & LAST) !== 0;
+  }
+
+  /** A length within a byte; in version 2 its largest value says that it follows. */
+  #length(mask: number): number {
+    const length = this.#byte() & mask;
+    return this.#isV2 && length === mask ? this.#byte() : length;
+  }
+
+  #peek(): number {
+    return at(this.#bytes, this.#at);
+  }
+
+  #byte(): number {
+    const value = this.#peek();
+    this.#at += 1;
+    return value;
+  }
+
+  #skip(byteLength: number): void {
+    this.#at += byteLength;
+  }
+}
