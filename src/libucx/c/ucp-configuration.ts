@@ -48,7 +48,8 @@ export class UcpConfiguration {
   /** @param overrides variables of libucp that precede the configuration */
   constructor(functions: LibucpFunctions, config: Config, overrides: Readonly<Record<string, string>> = {}) {
     this.#functions = functions;
-    const given = new Map([...settingsOf(config), ...Object.entries(overrides)]);
+    const changed = Object.entries(overrides).map(([name, text]) => [name, readable(ownName(name), text)] as const);
+    const given = new Map([...settingsOf(config), ...changed]);
     const added = withEnvironmentLock(() =>
       DEFAULTS.filter(([name]) => !given.has(name) && getEnvironment(name) === undefined),
     );

@@ -32,6 +32,7 @@ import { UCP_ATTR_FIELD, UCP_CONTEXT_ATTR } from '../c/abi.ts';
 import { featureBits } from '../c/features.ts';
 import { Fields } from '../c/fields.ts';
 import type { Libucp } from '../c/library.ts';
+import { posixShortage, tlsWithoutPosix } from '../c/shared-memory-space.ts';
 import { UcpConfiguration, warnOfUnused } from '../c/ucp-configuration.ts';
 import type { EngineContext } from '../engine/engine.ts';
 import { accessAfterProbe, type DeviceAccess, deviceAccess } from '../mem/device-access.ts';
@@ -95,7 +96,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     this.requestsMax = params.requestsMax;
     this.node = params.node;
     this.#onClosing = params.onClosing ?? (() => {});
-    this.configuration = new UcpConfiguration(this.libucp.functions, params.config);
+    this.configuration = new UcpConfiguration(this.libucp.functions, params.config, this.#withoutFullPosix());
     this.handle = initContext(this.libucp.functions, this.configuration, this.features);
     warnOfUnused(this.libucp, params.config, params.log);
     this.#access = this.#accessOf(this.libucp);
@@ -204,6 +205,21 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
       this.#access,
       await probeOn(this.node, (memory) => probeDevice(this, memoryType, memory)),
     );
+  }
+
+  /** What libucp needs that is missing on this machine: the cause if it cannot create a worker. */
+  get shortage(): Error | undefined {
+    const reason = posixShortage(this.config);
+    return reason === undefined ? undefined : new Error(reason);
+  }
+
+  /** Variables that leave out posix if it has no space: no worker could be created. */
+  #withoutFullPosix(): Readonly<Record<string, string>> {
+    const tls = tlsWithoutPosix(this.config);
+    const reason = tls === undefined ? undefined : posixShortage(this.config);
+    if (tls === undefined || reason === undefined) return {};
+    this.log.warn(`libucp does not use posix: ${reason}`);
+    return { UCX_TLS: tls };
   }
 
   /** Records that a worker of libucp could not be destroyed; then its context cannot be destroyed either. */

@@ -1,7 +1,8 @@
 /** The handle of a worker of libucp: creating it, its address, its descriptor. Its use is in worker.ts. */
 
 import { addressOf, memcpy } from '../../sys/index.ts';
-import { checkStatus } from '../../ucs/type/error.ts';
+import { checkStatus, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import {
   UCP_WORKER_ATTR,
   UCP_WORKER_ATTR_FIELD,
@@ -16,9 +17,10 @@ import type { EngineContext } from '../engine/engine.ts';
 
 /** Creates a worker of libucp. @throws UcxError of ucp_worker_create */
 export function createWorker(
-  { libucp, handle, configuration }: Pick<EngineContext, 'libucp' | 'handle' | 'configuration'>,
+  context: Pick<EngineContext, 'libucp' | 'handle' | 'configuration'> & { readonly shortage?: Error | undefined },
   clientId: bigint,
 ): number {
+  const { libucp, handle, configuration } = context;
   const { THREAD_MODE, CLIENT_ID, FLAGS } = UCP_WORKER_PARAM_FIELD;
   using params = new Fields(UCP_WORKER_PARAMS);
   using worker = new OutValue();
@@ -26,7 +28,8 @@ export function createWorker(
   params.setU32('thread_mode', UCS_THREAD_MODE.SINGLE).setU64('client_id', clientId);
   params.setU64('flags', UCP_WORKER_FLAG.IGNORE_REQUEST_LEAK);
   const create = (): number => libucp.functions.ucp_worker_create(handle, params.address, worker.address);
-  checkStatus(configuration.run(create), 'ucp_worker_create');
+  const status = configuration.run(create);
+  if (status !== Status.OK) throw statusError(status, 'ucp_worker_create', context.shortage);
   return worker.value;
 }
 

@@ -46,6 +46,8 @@ export interface EngineContext {
   readonly configuration: UcpConfiguration;
   /** The handle of libucp. */
   readonly handle: number;
+  /** What libucp needs that is missing on this machine: the cause if it cannot create a worker. */
+  readonly shortage: Error | undefined;
   forget(worker: object): void;
   /** Called when a worker of libucp could not be destroyed; then its context cannot be destroyed either. */
   onWorkerLeaked(): void;
