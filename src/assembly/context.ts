@@ -49,8 +49,6 @@ import {
 } from './program/program.ts';
 import { distancesOf } from './topology.ts';
 
-/** Transports that libucp replaces, and those of cards. */
-const LIBUCP_TRANSPORTS = ['posix', 'cma', 'tcp'];
 const CARD_TRANSPORTS: readonly string[] = ['gaudi', 'gaudi_copy', 'gaudi_cpy', 'gaudi_ipc'];
 
 /** Options of a context. */
@@ -80,13 +78,11 @@ export function components(node: DriverNode, { env, config }: Pick<Program, 'env
   return componentsOn(new GaudiResources({ node, ...cardChoiceOf(env) }), openVerbs(node, config));
 }
 
-/** @param verbs RDMA devices; undefined for none */
-function componentsOn(gaudi: GaudiResources, verbs: VerbsPort | undefined): Component[] {
+/** @param verbs RDMA devices; undefined for none @param isBesideLibucp without the transports that libucp replaces */
+function componentsOn(gaudi: GaudiResources, verbs: VerbsPort | undefined, isBesideLibucp = false): Component[] {
   return [
     selfComponent(),
-    posixComponent(),
-    cmaComponent(),
-    tcpComponent(),
+    ...(isBesideLibucp ? [] : [posixComponent(), cmaComponent(), tcpComponent()]),
     ...(verbs === undefined ? [] : [ibComponent(verbs)]),
     gaudiCopyComponent(gaudi),
     gaudiIpcComponent(gaudi),
@@ -134,12 +130,12 @@ function observeContext(program: Program, context: ListedContext & { stats(): St
   }
 }
 
-/** Opens a context of the native engine. @param observe for a context that the program does not see: the instrumentation alone */
+/** Opens a context of the native engine. @param isBesideLibucp for one that the program does not see */
 async function openNative(
   program: Program,
   options: Pick<ContextOptions, 'node' | 'devices'>,
   engine: Engine,
-  observe: typeof observeContext = observeContext,
+  isBesideLibucp = false,
 ): Promise<NativeContext<Device>> {
   const devices = checkDevices(options);
   const given = options.node === undefined ? devices?.[0]?.node : options.node;
@@ -152,7 +148,7 @@ async function openNative(
     context = new NativeContext({
       ...program,
       engine,
-      components: componentsOn(gaudi, openVerbs(node, program.config)),
+      components: componentsOn(gaudi, openVerbs(node, program.config), isBesideLibucp),
       distanceOf: distancesOf(gaudi, { node, config: program.config }),
       deviceOf: (index) => deviceOf(gaudi, index),
       emulated: node.emulated,
@@ -162,7 +158,7 @@ async function openNative(
       onClosing: () => instrumentation?.close(),
       onClose: release,
     });
-    instrumentation = observe(program, context);
+    instrumentation = isBesideLibucp ? openInstrumentation(program, context) : observeContext(program, context);
     return context;
   } catch (error) {
     if (context === undefined) release();
@@ -188,7 +184,7 @@ async function openLibucx(
   for (const devices of ['NET_DEVICES', 'SHM_DEVICES', 'SELF_DEVICES']) source.modify(devices, 'all');
   // Most programs do without it, and V8 parses what is imported.
   const { Context: LibucxContext } = await import('../libucx/core/context.ts');
-  const node = await openNative({ ...program, config: source.values, source }, options, engine, openInstrumentation);
+  const node = await openNative({ ...program, config: source.values, source }, options, engine, true);
   let context: LibucxContext<Device> | undefined;
   let instrumentation: Instrumentation | undefined;
   try {
@@ -244,16 +240,17 @@ function deviceOf({ cards }: GaudiResources, index: number): Device {
 export type Context = ApiContext<Device>;
 export const Context: { readonly create: typeof create } = { create };
 
-/** UCX_TLS of the native context beside libucp, derived from the common one. */
+/** UCX_TLS of the native context beside libucp, derived from the common one: what it says of the transports of cards. */
 function nodeTls(text: string): string {
-  const names = text.split(',').map((name) => name.trim());
-  if (names.includes('all')) return `^${LIBUCP_TRANSPORTS.join(',')}`;
-  if (!text.startsWith('^')) return ['self', ...names.filter((name) => CARD_TRANSPORTS.includes(name))].join(',');
-  const excluded = text
-    .slice(1)
+  const isNegated = text.startsWith('^');
+  const names = text
+    .slice(isNegated ? 1 : 0)
     .split(',')
     .map((name) => name.trim());
-  return `^${[...new Set([...excluded.filter((name) => CARD_TRANSPORTS.includes(name)), ...LIBUCP_TRANSPORTS])].join(',')}`;
+  if (names.includes('all')) return 'all';
+  const ofCards = names.filter((name) => CARD_TRANSPORTS.includes(name));
+  if (!isNegated) return ['self', ...ofCards].join(',');
+  return ofCards.length === 0 ? 'all' : `^${ofCards.join(',')}`;
 }
 
 /**

@@ -23,12 +23,18 @@ const LIBRARIES = [
 ] as const;
 
 /** The inputs of the explanation of an operation between two memories, over one of the libraries. */
-function made(library: (typeof LIBRARIES)[number], localSide: Side, remoteSide: Side) {
+function made(
+  library: (typeof LIBRARIES)[number],
+  localSide: Side,
+  remoteSide: Side,
+  unavailable: readonly object[] = [],
+) {
   const access = deviceAccess(library);
   const context = {
     access,
     engine: { name: 'libucx', version: library.version, reason: 'a test' },
     fragments: { countMax: 4, fragmentBytes: 65_536 },
+    node: { query: () => ({ unavailable }) },
   } as unknown as EngineContext;
   const isDevice = remoteSide === 'gaudi';
   // The key of device memory is one for libucp only if both libraries know such memory.
@@ -94,4 +100,14 @@ describe('an explanation over libucp', () => {
       expect(lanes).toBe(decision === 'libucp' || decision === 'datatype');
     },
   );
+
+  it.each([
+    [[], 'does not reach the peer'],
+    [[{ name: 'gaudi_ipc', reason: 'excluded by UCX_TLS' }], 'excluded by UCX_TLS'],
+    [[{ name: 'tcp', reason: 'excluded by UCX_TLS' }], 'does not reach the peer'],
+  ])('says why gaudi_ipc is not used: unavailable are %j', (unavailable, reason) => {
+    const { context, endpoint, local, rkey } = made(LIBRARIES[0], 'gaudi', 'gaudi', unavailable);
+    const { rejected } = explainOver(context, endpoint, 'put', local, rkey);
+    expect(rejected).toContainEqual({ transport: 'gaudi_ipc', protocol: undefined, reason });
+  });
 });

@@ -137,10 +137,12 @@ function byNode(question: Question, operation: 'put' | 'get'): ExplainedChoice {
   };
 }
 
-function notByNode({ endpoint, operation, local, rkey }: Question): RejectedProtocol {
+function notByNode({ context, endpoint, operation, local, rkey }: Question): RejectedProtocol {
   const out = (reason: string): RejectedProtocol => ({ transport: NODE_TRANSPORT, protocol: undefined, reason });
   if (rkey.exportId === 0) return out('does not reach host memory of other processes');
-  if (endpoint.nodeEndpoint === undefined) return out('does not reach the peer, or UCX_TLS excludes it');
+  const missing = context.node.query().unavailable.find(({ name }) => name.startsWith(NODE_TRANSPORT));
+  if (missing !== undefined) return out(missing.reason);
+  if (endpoint.nodeEndpoint === undefined) return out('does not reach the peer');
   const said = explainByNode(endpoint, operation, local, rkey)?.rejected ?? [];
   return out(said.find(({ transport }) => transport.startsWith(NODE_TRANSPORT))?.reason ?? 'does not reach the memory');
 }
