@@ -39,7 +39,7 @@ import { StreamReceives } from '../messages/stream-receives.ts';
 import { TagReceives } from '../messages/tag-receives.ts';
 import { Arrivals, type Descriptor, NOTIFICATION_AM_ID } from '../request/arrivals.ts';
 import { Buffers } from '../request/buffers.ts';
-import { RequestKind } from '../request/request.ts';
+import { ALONE, RequestKind } from '../request/request.ts';
 import { Requests } from '../request/requests.ts';
 import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
 import { workerSnapshot } from './worker-snapshot.ts';
@@ -85,7 +85,9 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
       options,
       context,
       () => new EventFd(),
-      () => undefined,
+      // Only the transports of cards report causes: libucp does not.
+      (status, request) =>
+        request?.protocol?.endsWith(ALONE) === true ? undefined : this.node.causeOf(status, undefined),
     );
     this.context = context;
     this.functions = context.libucp.functions;

@@ -114,7 +114,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
       options,
       context,
       () => context.newSignal(),
-      (status, request) => this.#causeOf(status, request),
+      (status, request) => this.causeOf(status, request),
     );
     this.context = context;
     this.warnings = new LimitedLog(context.log, context.clock);
@@ -400,10 +400,10 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
   }
 
   /** The cause of a failure, as a transport knows it. */
-  #causeOf(status: Status, request: ApiRequest | undefined): unknown {
+  causeOf(status: Status, request: ApiRequest | undefined): unknown {
     if (status === Status.INVALID_ADDR) return staleKeyError();
     // A flush covers all transports, and messages of device memory are staged by a card: they may have failed on any of them.
-    const isOfCard = status === Status.NO_DEVICE || status === Status.IO_ERROR;
+    const isOfCard = status === Status.NO_DEVICE || status === Status.IO_ERROR || status === Status.BUSY;
     const lane = request instanceof Request ? request.lane : undefined;
     const own = lane === undefined ? [] : [lane.iface];
     const asked = own.length === 0 || isOfCard ? [...own, ...this.ifaces] : own;
