@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -236,6 +237,19 @@ describe('loading libucp', () => {
     expect(environment).toMatchObject({ UCX_HANDLE_ERRORS: 'bt', UCX_DEBUG_SIGNO: null });
     const changed = after.flatMap((handler, index) => (handler === before[index] ? [] : [index + 1]));
     expect(changed).toContain(constants.signals.SIGSEGV);
+  });
+
+  it.skipIf(libucp === undefined)('hides variables of this library (needs libucp)', { timeout: 60_000 }, () => {
+    using folder = new CompilerFolder();
+    const file = join(folder.path, 'profile');
+    const { before, after, environment } = answerOf({
+      UCX_DEBUG_SIGNO: 'SIGUSR2',
+      UCX_PROFILE_MODE: 'accum,log',
+      UCX_PROFILE_FILE: file,
+    });
+    expect(environment).toMatchObject({ UCX_DEBUG_SIGNO: 'SIGUSR2' });
+    expect(after).toEqual(before);
+    expect(existsSync(file)).toBe(false);
   });
 
   it('does not leave variables behind when it fails', () => {

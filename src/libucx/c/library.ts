@@ -36,7 +36,7 @@ const MEMORY_TYPES_MAX = 30;
 /**
  * Variables that libucs reads once, while it is loaded, with values for a Node.js process: no signal handlers, because Node.js handles fatal signals, no
  * warnings about variables `UCX_...` of this package, and messages on standard error, because standard output has the results of programs. Values set by the user
- * have precedence.
+ * have precedence, except those of {@link OWN_AT_LOAD}.
  */
 const ENVIRONMENT_AT_LOAD: Readonly<Record<string, string>> = {
   UCX_HANDLE_ERRORS: 'none',
@@ -47,6 +47,17 @@ const ENVIRONMENT_AT_LOAD: Readonly<Record<string, string>> = {
   // has no registration cache; mapping registers memory.
   UCX_MEM_EVENTS: 'n',
 };
+
+/** Variables of this library that libucs would act on, too: it would write its own profile and statistics to the same files, and handle the same signal. */
+const OWN_AT_LOAD: readonly string[] = [
+  'UCX_PROFILE_MODE',
+  'UCX_PROFILE_FILE',
+  'UCX_PROFILE_LOG_SIZE',
+  'UCX_STATS_DEST',
+  'UCX_STATS_TRIGGER',
+  'UCX_STATS_FILTER',
+  'UCX_DEBUG_SIGNO',
+];
 
 /** A loaded library. */
 export interface Libucp {
@@ -83,8 +94,11 @@ export function openLibucp({ PATH: path }: Pick<LibucxConfig, 'PATH'>): Libucp {
 }
 
 function load(path: string): DynamicLibrary {
-  const ours = Object.entries(ENVIRONMENT_AT_LOAD).filter(([name]) => getEnvironment(name) === undefined);
-  for (const [name, value] of ours) setEnvironment(name, value);
+  const given = new Map(
+    [...OWN_AT_LOAD, ...Object.keys(ENVIRONMENT_AT_LOAD)].map((name) => [name, getEnvironment(name)]),
+  );
+  for (const [name, value] of Object.entries(ENVIRONMENT_AT_LOAD)) setEnvironment(name, given.get(name) ?? value);
+  for (const name of OWN_AT_LOAD) setEnvironment(name, ENVIRONMENT_AT_LOAD[name]);
   try {
     return new DynamicLibrary([path]);
   } catch (error) {
@@ -100,7 +114,7 @@ function load(path: string): DynamicLibrary {
     );
   } finally {
     // Later code, and child processes, must see only the variables that the user has set.
-    for (const [name] of ours) setEnvironment(name, undefined);
+    for (const [name, value] of given) setEnvironment(name, value);
   }
 }
 

@@ -4,8 +4,10 @@
  */
 
 import { nextWorkerNumber, type OperationEnd, operationEnd } from '../../ucs/debug/diagnostics.ts';
+import { type Log, LogLevel } from '../../ucs/debug/log.ts';
 import { type Counters, namedCounters } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { statusName } from '../../ucs/type/status.ts';
 
 /** Names by index: those of the native engine where it has the counter. */
 const NAMES = [
@@ -95,9 +97,12 @@ export class OperationCounters {
   readonly #values: Float64Array = new Float64Array(NAMES.length);
   readonly #clock: Clock;
   readonly #worker: number = nextWorkerNumber();
+  /** Log for a line of each operation (UCX_LOG_LEVEL=data); undefined when disabled. */
+  readonly #trace: Log | undefined;
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, log: Log) {
     this.#clock = clock;
+    this.#trace = log.level < LogLevel.DATA ? undefined : log;
   }
 
   /** The start of an operation for its event; -1 if nothing subscribes to events. */
@@ -129,6 +134,7 @@ export class OperationCounters {
     const counters = countersOf(protocol);
     if (counters === undefined) return;
     const values = this.#values;
+    this.#trace?.data(`${isReceive ? 'RX' : 'TX'}: ${protocol} [length ${byteLength}] ${statusName(status)}`);
     if (status < 0) {
       values[FAILURES]! += 1;
       return;
@@ -140,6 +146,7 @@ export class OperationCounters {
 
   /** Counts an active message that has arrived at its handler. */
   countMessage(): void {
+    this.#trace?.data('RX: am/libucp');
     this.#values[AM_RX]! += 1;
   }
 

@@ -8,6 +8,7 @@ import type { Request, RequestParams } from '../../ucp/api/operation/request.ts'
 import { CoarseClock } from '../../ucp/api/snapshot/coarse-clock.ts';
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
 import { operationEnd } from '../../ucs/debug/diagnostics.ts';
+import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
@@ -71,18 +72,18 @@ export class Requests extends OperationParameters implements RequestOwner {
 
   /**
    * @param worker the handle of libucp
-   * @param services the clock; the maximum number of requests in use, beyond which operations return NO_RESOURCE: see UCX_REQUESTS_MAX
+   * @param services the clock; the log for a trace; the maximum number of requests in use, beyond which operations return NO_RESOURCE: see UCX_REQUESTS_MAX
    * @param onFreed called when a request was freed
    * @param onDue called when there is work for {@link progress} that libucp does not report
    */
   constructor(
     functions: LibucpFunctions,
     worker: number,
-    { clock, requestsMax }: { readonly clock: Clock; readonly requestsMax: number },
+    { clock, log, requestsMax }: { readonly clock: Clock; readonly log: Log; readonly requestsMax: number },
     { onFreed, onDue }: { readonly onFreed: () => void; readonly onDue: () => void },
   ) {
     super();
-    this.operations = new OperationCounters(clock);
+    this.operations = new OperationCounters(clock, log);
     this.coarse = new CoarseClock(clock);
     this.max = requestsMax;
     this.#worker = worker;
