@@ -37,6 +37,8 @@ if (skipReason !== undefined) console.log(`skipped: ${skipReason}`);
 const FRAGMENT = 65_536;
 const ENV = { UCX_RNDV_FRAG_SIZE: '64k', UCX_RNDV_FRAG_ALLOC_COUNT: '6' };
 const KEEP = { noImmediateCompletion: true };
+/** A request id that operations of the tests do not get: the answers to lies come back on the endpoint of the liar. */
+const LIE_ID = 0x7fff_0000;
 
 /** Sends a message of the engine, which programs cannot send. */
 function lie(endpoint: Endpoint, header: Uint8Array | undefined, byteLength: number): Request {
@@ -66,9 +68,9 @@ describe.skipIf(skipReason !== undefined)(`peers that send false messages (needs
     await fill(two, memory, bytes);
     const { exportId } = memory as unknown as { exportId: number };
     const rma = (id: number, key: number, remoteOffset: number, byteLength: number): Uint8Array =>
-      packMessage(writeRma(firstWord(id), { request: 1, remoteOffset, byteLength }), key);
+      packMessage(writeRma(firstWord(id), { request: LIE_ID, remoteOffset, byteLength }), key);
     const word = (remoteOffset: number, wordBytes: number, operation: number = AtomicOperation.ADD): Uint8Array => {
-      const fields = { request: 1, remoteOffset, operation, wordBytes, value: 1n, compare: 0n };
+      const fields = { request: LIE_ID, remoteOffset, operation, wordBytes, value: 1n, compare: 0n };
       return packMessage(writeAtomic(firstWord(MessageId.ATOMIC), fields), exportId);
     };
     const lies: [Uint8Array, number][] = [
@@ -306,7 +308,8 @@ describe.skipIf(skipReason !== undefined)(`an ArrayBuffer that is detached under
   });
 
   it('in a list with memory of a card ends the send with INVALID_ADDR, and the connection', async () => {
-    const pair = await fixture.pair(kindOf('tcp,self,gaudi_cpy'), ENV);
+    // By rendezvous, so that libucp reads the list when the receiver is known: 1.22 reads shorter ones in the call.
+    const pair = await fixture.pair(kindOf('tcp,self,gaudi_cpy'), { ...ENV, UCX_RNDV_THRESH: '1k' });
     fixture.allow(/memory of a message could not be read/);
     const { one, two, ab } = pair;
     const sent = losing(one, (list) => ab.tagSendNbx(list, 0, 0, 5, KEEP));
