@@ -79,7 +79,7 @@ export class EmulatedNode implements DriverNode {
   }
 
   ownerOf(minor: number): number | undefined {
-    const owner = this.#cards[minor]?.context?.userMemory.owner;
+    const owner = this.#at(minor)?.context?.userMemory.owner;
     return owner === OWN_PROCESS ? process.pid : owner;
   }
 
@@ -110,8 +110,8 @@ export class EmulatedNode implements DriverNode {
   }
 
   attribute(minor: number, name: string): string | undefined {
-    const card = this.#closed ? undefined : this.#cards[minor];
-    return card === undefined ? undefined : readCardAttribute(card, name);
+    const card = this.#closed ? undefined : this.#at(minor);
+    return card === undefined || typeof name !== 'string' ? undefined : readCardAttribute(card, name);
   }
 
   /**
@@ -123,7 +123,7 @@ export class EmulatedNode implements DriverNode {
   }
 
   links(minor: number): readonly PortLink[] | undefined {
-    const card = this.#closed ? undefined : this.#cards[minor];
+    const card = this.#closed ? undefined : this.#at(minor);
     if (card === undefined || card.removed || !this.config.reportNicPorts) return undefined;
     return card.links.of(minor);
   }
@@ -158,7 +158,7 @@ export class EmulatedNode implements DriverNode {
    * @throws SyscallError ENOENT for an unknown minor
    */
   card(minor: number): Card {
-    const card = this.#cards[minor];
+    const card = this.#at(minor);
     if (card === undefined) throw noSuchCard(minor);
     return card;
   }
@@ -222,6 +222,11 @@ export class EmulatedNode implements DriverNode {
     return file;
   }
 
+  /** The card with a minor; undefined for any other value. */
+  #at(minor: number): Card | undefined {
+    return typeof minor === 'number' ? this.#cards[minor] : undefined;
+  }
+
   #present(minor: number): Card {
     if (this.#closed) throw noSuchCard(minor);
     return this.card(minor);
@@ -237,5 +242,6 @@ export function createEmulatedNode(options: EmulatedNodeOptions = {}): EmulatedN
 }
 
 function noSuchCard(minor: number): SyscallError {
-  return new SyscallError('open', Errno.ENOENT, `/dev/accel/accel${minor} of the emulated node`);
+  const name = typeof minor === 'number' ? minor : '?';
+  return new SyscallError('open', Errno.ENOENT, `/dev/accel/accel${name} of the emulated node`);
 }

@@ -1,4 +1,4 @@
-/** Misspelt fields of pieces, ranges and faults are refused, and nothing is moved: over both engines. */
+/** Misspelt fields of pieces, ranges, parameters and faults are refused, and nothing is moved: over both engines. */
 
 import { describe, expect, it } from 'vitest';
 import type { IovPiece } from '../../src/index.ts';
@@ -9,6 +9,41 @@ const BYTES = 16;
 
 describe.each(ENGINES)('over %s', (engine) => {
   const fixture = useContexts(engine);
+
+  it('a misspelt parameter of an nbx operation, or of close, is refused with the nearest name', async () => {
+    const { context, endpoint, worker } = await fixture.open();
+    const memory = context.memMap({ allocate: BYTES });
+    const rkey = endpoint.unpackRkey(context.packRkey(memory));
+    const bytes = new Uint8Array(BYTES).fill(1);
+    const entry = { local: bytes, rkey, byteLength: 8 };
+    const calls: Readonly<Record<string, (params: never) => unknown>> = {
+      putNbx: (params) => endpoint.putNbx(bytes, 0, 8, rkey, 0, params),
+      getNbx: (params) => endpoint.getNbx(bytes, 0, 8, rkey, 0, params),
+      putListNbx: (params) => endpoint.putListNbx([entry], params),
+      getListNbx: (params) => endpoint.getListNbx([entry], params),
+      notifyNbx: (params) => endpoint.notifyNbx(bytes, params),
+      atomicNbx: (params) => endpoint.atomicNbx('add', 1, rkey, 0, params),
+      tagSendNbx: (params) => endpoint.tagSendNbx(bytes, 0, 8, 1, params),
+      tagSendSyncNbx: (params) => endpoint.tagSendSyncNbx(bytes, 0, 8, 1, params),
+      amSendNbx: (params) => endpoint.amSendNbx(1, undefined, bytes, 0, 8, params),
+      streamSendNbx: (params) => endpoint.streamSendNbx(bytes, 0, 8, params),
+      streamRecvNbx: (params) => endpoint.streamRecvNbx(bytes, 0, 8, params),
+      flushNbx: (params) => endpoint.flushNbx(params),
+      tagRecvNbx: (params) => worker.tagRecvNbx(bytes, 0, 8, 1, 1, params),
+      workerFlushNbx: (params) => worker.flushNbx(params),
+    };
+    for (const [name, run] of Object.entries(calls)) {
+      const { code, message } = await failureOf(() => run({ calback: () => {} } as never));
+      expect([name, code, message]).toEqual([name, 'ERR_INVALID_PARAM', expect.stringContaining('callback?')]);
+    }
+    const { code, message } = await failureOf(() => endpoint.close({ forse: true } as never));
+    expect([code, message]).toEqual(['ERR_INVALID_PARAM', expect.stringContaining('did you mean force?')]);
+    expect(endpoint.closed).toBe(false);
+    expect(memory.bytes).toEqual(new Uint8Array(BYTES));
+    expect(worker.requestsInUse).toBe(0);
+    rkey.release();
+    context.memUnmap(memory);
+  });
 
   it('a misspelt field is refused', async () => {
     const { node, context, endpoint, worker } = await fixture.open();

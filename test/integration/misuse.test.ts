@@ -1,131 +1,25 @@
 /** Every public method with bad values in place of each argument: errors are typed, nothing leaks, and the library stays usable. */
 
-import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
-import { type ConnectionRequest, Context, type EngineName, MemoryType, type Request } from '../../src/index.ts';
-import { close as closeDescriptor } from '../../src/sys/index.ts';
+import { type AmMessage, type ConnectionRequest, Context, type EngineName, type Request } from '../../src/index.ts';
 import { systemClock } from '../../src/ucs/sys/clock.ts';
-import { ROOT } from '../fixtures/built.ts';
 import { device, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
-import { type Calls, Misuse, methodsOf, methodsOfInterface } from '../fixtures/misuse.ts';
+import { type Calls, Misuse, uncovered } from '../fixtures/misuse.ts';
 import { ENGINES, expectSame, pattern } from '../fixtures/pair.ts';
-
-const BYTES = 64;
-const ABORTED = { signal: AbortSignal.abort() };
-const NOWHERE = { address: '127.0.0.1', port: 1 };
-
-interface Closable {
-  close(options?: { readonly force?: boolean }): unknown;
-}
-
-/** Frees a request that a call has returned. */
-function free(result: unknown): void {
-  if (typeof result !== 'object' || result === null) return;
-  const request = result as Request;
-  request.cancel();
-  if (request.isCompleted) request.free();
-  else request.callback = () => request.free();
-}
-
-const close = (made: unknown): unknown => (made as Closable | undefined)?.close({ force: true });
-
-/** Valid calls of everything that has arguments. */
-function callsOf({ context, worker }: Stack, parts: Parts): Readonly<Record<string, Calls>> {
-  const { bytes, host, hbm, rkey } = parts;
-  const list = [{ local: host, rkey, byteLength: 8 }];
-  return {
-    context: {
-      worker: { args: () => [{}], undo: close },
-      memMap: {
-        args: () => [{ allocate: 64, protection: ['local-read'] }],
-        undo: (made) => context.memUnmap(made as never),
-      },
-      memUnmap: { args: () => [context.memMap({ allocate: 64 })] },
-      memAdvise: { args: () => [host, 'willneed', {}] },
-      memQuery: { args: () => [{ address: host.address, byteLength: 1 }] },
-      exportDmabuf: {
-        args: () => [{ address: hbm.address, byteLength: 1, sysDevice: 0 }],
-        undo: (exported) => closeDescriptor((exported as { fd: number }).fd),
-      },
-      memoryUnmapped: { args: () => [4096, 4096] },
-      memoryTypeEvent: {
-        args: () => [{ event: 'freed', address: 2n ** 60n, byteLength: 1, memoryType: MemoryType.GAUDI, sysDevice: 0 }],
-      },
-      packRkey: { args: () => [hbm] },
-      device: { args: () => [0] },
-      metrics: { args: () => [{ registerMetric: () => {}, getSingleMetric: () => undefined }] },
-    },
-    worker: {
-      endpoint: { args: () => [worker.address(), {}], undo: close },
-      listener: { args: () => [{}], undo: close },
-      connectNbx: { args: () => [NOWHERE, {}], undo: free },
-      connect: { args: () => [{ ...NOWHERE, ...ABORTED }] },
-      wait: { args: () => [ABORTED] },
-      serve: { args: () => [ABORTED.signal] },
-      tagRecvNbx: { args: () => [bytes, 0, BYTES, 1, 1, {}], undo: free },
-      tagProbe: { args: () => [1, 1, false] },
-      tagMessageRecvNbx: { args: () => [bytes, 0, BYTES, { senderTag: 1n, byteLength: 1 }, {}], undo: free },
-      tagRecv: { args: () => [bytes, { tag: 99, ...ABORTED }] },
-      setAmHandler: { args: () => [9, undefined] },
-      messages: { args: () => [10, {}], undo: (queue) => (queue as { return(): unknown }).return() },
-      notifications: { args: () => [{}], undo: (loop) => (loop as { return(): unknown }).return() },
-      setNotificationHandler: { args: () => [undefined] },
-      flushNbx: { args: () => [{}], undo: free },
-      flush: { args: () => [ABORTED] },
-    },
-    endpoint: {
-      putNbx: { args: () => [bytes, 0, 8, rkey, 0, { notify: bytes, notifyId: 11 }], undo: free },
-      getNbx: { args: () => [bytes, 0, 8, rkey, 0, {}], undo: free },
-      atomicNbx: { args: () => ['add', 1, rkey, 0, {}], undo: free },
-      tagSendNbx: { args: () => [bytes, 0, 8, 77, {}], undo: free },
-      tagSendSyncNbx: { args: () => [bytes, 0, 8, 78, {}], undo: free },
-      amSendNbx: { args: () => [11, undefined, bytes, 0, 8, {}], undo: free },
-      streamSendNbx: { args: () => [bytes, 0, 8, {}], undo: free },
-      streamRecvNbx: { args: () => [bytes, 0, 8, {}], undo: free },
-      streamDataRelease: { args: () => [bytes] },
-      prepareList: { args: () => ['put', [{ local: host, rkey, byteLength: 8 }], {}] },
-      putListNbx: { args: () => [list, { notify: bytes, notifyId: 11 }], undo: free },
-      getListNbx: { args: () => [list, {}], undo: free },
-      notifyNbx: { args: () => [bytes, {}], undo: free },
-      putList: { args: () => [list, { notify: bytes, notifyId: 11 }] },
-      getList: { args: () => [list, {}] },
-      notify: { args: () => [bytes, {}] },
-      flushNbx: { args: () => [{}], undo: free },
-      unpackRkey: { args: () => [context.packRkey(host), {}], undo: (key) => (key as { release(): void }).release() },
-      explain: { args: () => ['put', bytes, rkey] },
-      put: { args: () => [bytes, rkey, { notify: bytes, notifyId: 11 }] },
-      get: { args: () => [bytes, rkey, {}] },
-      atomic: { args: () => ['add', 1, rkey, {}] },
-      tagSend: { args: () => [bytes, {}] },
-      tagSendSync: { args: () => [bytes, ABORTED] },
-      amSend: { args: () => [11, bytes, {}] },
-      streamSend: { args: () => [bytes, {}] },
-      streamRecv: { args: () => [bytes, ABORTED] },
-      stream: { args: () => [ABORTED] },
-      flush: { args: () => [{}] },
-      close: { args: () => [{}], each: () => endpointOf(worker) },
-    },
-  };
-
-  function endpointOf(of: Stack['worker']): object {
-    return of.endpoint(of.address());
-  }
-}
-
-interface Parts {
-  readonly bytes: Uint8Array;
-  readonly host: ReturnType<Context['memMap']>;
-  readonly hbm: ReturnType<Context['memMap']>;
-  readonly rkey: ReturnType<typeof rkeyOf>;
-}
-
-/** Methods without arguments. */
-const WITHOUT_ARGUMENTS: Readonly<Record<string, readonly string[]>> = {
-  context: ['query', 'snapshot', 'stats', 'close'],
-  worker: ['address', 'progress', 'arm', 'signal', 'stats', 'fence', 'close'],
-  endpoint: ['query', 'streamRecvData', 'fence'],
-};
+import { publicCalls } from '../fixtures/public-calls.ts';
+import {
+  abortsSoon,
+  BYTES,
+  close,
+  EXEMPT,
+  exportedCalls,
+  free,
+  NOWHERE,
+  returnedCalls,
+  type StackParts,
+  stackCalls,
+} from '../fixtures/ucp-calls.ts';
 
 /** Puts and gets, and messages of every kind, between an endpoint and itself. */
 async function expectWorks({ context, worker, endpoint }: Stack): Promise<void> {
@@ -142,8 +36,24 @@ async function expectWorks({ context, worker, endpoint }: Stack): Promise<void> 
   context.memUnmap(memory);
 }
 
+const DECLARED = publicCalls('src/index.ts');
+const REQUEST_CALLS: Calls = { accept: { args: () => [{}] }, reject: { args: () => [0, ''] } };
+/** More than the calls of messages with bad values. */
+const MESSAGES = 1000;
+
 describe.each(ENGINES)('over %s', (engine: EngineName) => {
   const fixture = useContexts(engine);
+
+  /** A stack, with memory and a handler for the calls. */
+  async function setUp(): Promise<{ readonly stack: Stack; readonly parts: StackParts }> {
+    // Effects of misuse on the connection are reported by errors, and logged as well.
+    fixture.allow(/./);
+    const stack = await fixture.open();
+    const hbm = device(stack, BYTES);
+    const host = stack.context.memMap({ allocate: BYTES });
+    stack.worker.setAmHandler(11, () => {});
+    return { stack, parts: { bytes: new Uint8Array(BYTES), host, hbm, rkey: rkeyOf(stack, host) } };
+  }
 
   it('a protection is a list of one or more names', async () => {
     const { context } = await fixture.open();
@@ -266,24 +176,66 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
   });
 
   it.each(['context', 'worker', 'endpoint'] as const)('every argument of the %s is checked', async (name) => {
-    // Effects of misuse on the connection are reported by errors, and logged as well.
-    fixture.allow(/./);
-    const stack = await fixture.open();
-    const bytes = new Uint8Array(BYTES);
-    const hbm = device(stack, BYTES);
-    const host = stack.context.memMap({ allocate: BYTES });
-    const rkey = rkeyOf(stack, host);
-    stack.worker.setAmHandler(11, () => {});
-    const calls = callsOf(stack, { bytes, host, hbm, rkey })[name]!;
-    const known = [...Object.keys(calls), ...WITHOUT_ARGUMENTS[name]!].sort();
-    expect(methodsOfInterface(join(ROOT, `src/ucp/api/${name}.ts`), name)).toEqual(known);
-    const misuse = new Misuse(host, hbm, rkey, stack.endpoint);
-    await misuse.tryMethods(name, stack[name], calls);
+    const { stack, parts } = await setUp();
+    const misuse = new Misuse(parts.host, parts.hbm, parts.rkey, stack.endpoint);
+    const type = `${name[0]!.toUpperCase()}${name.slice(1)}`;
+    await misuse.tryMethods(name, stack[name], stackCalls(stack, parts)[name]!, DECLARED.get(type));
     await expectWorks(stack);
     await stack.context.close();
     await misuse.settled();
     expect(misuse.surprises).toEqual([]);
+    expect(misuse.accepted).toEqual([]);
     expect(misuse.calls).toBeGreaterThan(100);
+  });
+
+  it('every public call has a case', async () => {
+    const { stack, parts } = await setUp();
+    const { context, worker, endpoint } = stackCalls(stack, parts);
+    const listener = stack.worker.listener();
+    const request = stack.worker.tagRecvNbx(parts.bytes, 0, BYTES, 0x7777) as Request;
+    const others = [
+      ...returnedCalls(stack, { ...parts, listener, request, nextMessage: () => expect.fail() }),
+      ...exportedCalls(),
+    ];
+    const walked = {
+      ...Object.fromEntries(others.map(({ type, calls }) => [type, calls])),
+      ...{ Context: context!, Worker: worker!, Endpoint: endpoint!, ConnectionRequest: REQUEST_CALLS },
+      // The test below has its arguments.
+      'typeof Context': { create: { args: () => [] } },
+    };
+    expect(uncovered(DECLARED, walked, EXEMPT)).toEqual([]);
+    const { memQuery: _, ...withoutOne } = context!;
+    expect(uncovered(DECLARED, { ...walked, Context: withoutOne }, { ...EXEMPT, 'Worker.gone': '' })).toEqual([
+      'Context.memQuery has no misuse case',
+      'Worker.gone is not public',
+    ]);
+    await listener.close();
+    free(request);
+  });
+
+  it('every argument of what they return is checked', async () => {
+    const { stack, parts } = await setUp();
+    const { worker, endpoint } = stack;
+    const messages: AmMessage[] = [];
+    worker.setAmHandler(12, (message) => messages.push(message.retain()));
+    for (let sent = 0; sent < MESSAGES; sent++) await endpoint.amSend(12, new Uint8Array(BYTES));
+    await endpoint.flush();
+    while (messages.length < MESSAGES) worker.progress();
+    const listener = worker.listener();
+    const request = worker.tagRecvNbx(parts.bytes, 0, BYTES, 0x7777) as Request;
+    const misuse = new Misuse(parts.host, parts.hbm, parts.rkey, stack.endpoint, messages[0]!);
+    const nextMessage = (): AmMessage => messages.pop()!;
+    for (const { type, object, calls } of returnedCalls(stack, { ...parts, nextMessage, listener, request })) {
+      await misuse.tryMethods(type, object, calls, DECLARED.get(type));
+    }
+    // Before the promises settle, because some wait for a request.
+    await listener.close();
+    free(request);
+    await misuse.settled();
+    expect(misuse.surprises).toEqual([]);
+    expect(misuse.accepted).toEqual([]);
+    for (const message of messages) message.release();
+    await expectWorks(stack);
   });
 
   it('every argument of Context.create is checked', async () => {
@@ -303,9 +255,10 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
         clock: systemClock,
       },
     ];
-    await misuse.tryMethods('Context', Context, { create: { args, undo: close } });
+    await misuse.tryMethods('Context', Context, { create: { args, undo: close } }, DECLARED.get('typeof Context'));
     await misuse.settled();
     expect(misuse.surprises).toEqual([]);
+    expect(misuse.accepted).toEqual([]);
   });
 
   it('every argument of a listener, its requests and their endpoints is checked', async () => {
@@ -317,15 +270,14 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
     const served = client.worker.serve(serving.signal);
     const misuse = new Misuse(listener);
     const abused = stack.worker.listener();
-    await misuse.tryMethods('listener', abused, { next: { args: () => [ABORTED] } });
+    await misuse.tryMethods('listener', abused, { next: { args: () => [abortsSoon()] } });
     await abused.close();
     const ask = async (): Promise<ConnectionRequest> => {
       void client.worker.connect({ address: '127.0.0.1', port: listener.port }).catch(() => {});
       return (await listener.next())!;
     };
     const request = await ask();
-    expect(methodsOf(request).filter((method) => !['accept', 'reject', 'query'].includes(method))).toEqual([]);
-    await misuse.tryMethods('request', request, { accept: { args: () => [{}] }, reject: { args: () => [0, ''] } });
+    await misuse.tryMethods('request', request, REQUEST_CALLS, DECLARED.get('ConnectionRequest'));
     await expectWorks(stack);
     await listener.close();
     serving.abort();
@@ -334,5 +286,16 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
     await stack.context.close();
     await misuse.settled();
     expect(misuse.surprises).toEqual([]);
+    expect(misuse.accepted).toEqual([]);
   });
+});
+
+it('every argument of functions, constructors and Config is checked', async () => {
+  const misuse = new Misuse();
+  for (const { type, object, calls } of exportedCalls()) {
+    await misuse.tryMethods(type, object, calls, DECLARED.get(type));
+  }
+  await misuse.settled();
+  expect(misuse.surprises).toEqual([]);
+  expect(misuse.accepted).toEqual([]);
 });

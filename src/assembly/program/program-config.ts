@@ -8,7 +8,7 @@ import { type Config, type ConfigEntry, loadConfig, optionName, unknownOption } 
 import { type ConfigFile, configDirectories, readConfigFiles } from '../../ucs/config/file.ts';
 import { type ConfigPrintOptions, printConfig } from '../../ucs/config/print.ts';
 import { machineFact } from '../../ucs/sys/machine-facts.ts';
-import { checkOptions } from '../../ucs/type/check-options.ts';
+import { checkFlag, checkOptions, checkString } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { CONFIG_TABLES } from './config-tables.ts';
 import { PACKAGE_FOLDER } from './package.ts';
@@ -125,12 +125,19 @@ export class ProgramConfig {
 
   /** The configuration as text that can be read as a `ucx.conf` (ucp_config_print). */
   print(options?: ConfigPrintOptions): string {
-    if (options !== undefined) checkOptions(options, 'options', PRINT_OPTIONS);
+    if (options !== undefined) checkPrintOptions(options);
     return printConfig(this.entries, options);
   }
 }
 
 const PRINT_OPTIONS = ['decorated', 'hidden', 'commentDefaults', 'filter'];
+
+function checkPrintOptions(options: ConfigPrintOptions): void {
+  checkOptions(options, 'options', PRINT_OPTIONS);
+  const { filter, ...flags } = options;
+  if (filter !== undefined) checkString('filter', filter);
+  for (const [name, flag] of Object.entries(flags)) checkFlag(name, flag);
+}
 
 function checkSources(sources: ConfigReadOptions): void {
   checkOptions(sources, 'sources', CONFIG_SOURCES);

@@ -1,5 +1,6 @@
 /** Chooses the algorithm of a collective operation by estimates, and explains the choice. */
 
+import { checkPositive } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { ALGORITHMS, type Algorithm } from './algorithms.ts';
 import type { CostModel } from './cost.ts';
@@ -33,7 +34,7 @@ export interface CollectiveExplanation {
   readonly collective: Collective;
   /** The algorithms by size: of one block, or of the whole vector for broadcast, reduce and allReduce. */
   readonly chosen: readonly CollectiveRange[];
-  /** All candidates for a size, the chosen one first. */
+  /** All candidates for a size, 1 or more, the chosen one first. @throws UcxError ERR_INVALID_PARAM */
   at(bytes: number): readonly CollectiveCandidate[];
   /** The table of sizes, the rejected algorithms, and how memory of cards is treated. */
   toString(): string;
@@ -71,8 +72,10 @@ export function explainCollective(collective: Collective, places: Places, costs:
   if (!COLLECTIVES.includes(collective)) {
     throw invalidParam('collective', `must be one of ${COLLECTIVES.join(', ')}`, collective);
   }
-  const at = (bytes: number): readonly CollectiveCandidate[] =>
-    candidatesAt(collective, shapeOf(places, bytes, true), costs);
+  const at = (bytes: number): readonly CollectiveCandidate[] => {
+    checkPositive('bytes', bytes);
+    return candidatesAt(collective, shapeOf(places, bytes, true), costs);
+  };
   const chosen = rangesOf((bytes) => bestAt(collective, shapeOf(places, bytes, true), costs));
   return { collective, chosen, at, toString: () => textOf(collective, places, chosen, at) };
 }

@@ -22,9 +22,9 @@ const BYTES: Readonly<Record<Dtype, number>> = {
   float64: 8,
 };
 
-/** Bytes of an element. */
+/** Bytes of an element. @throws UcxError ERR_INVALID_PARAM */
 export function dtypeBytes(dtype: Dtype): number {
-  return BYTES[dtype];
+  return BYTES[checkDtype(dtype)];
 }
 
 /**

@@ -4,7 +4,9 @@
  */
 
 import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
-import { type Dtype, dtypeBytes, type ReduceOp } from './dtype.ts';
+import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { checkReduceOp, type Dtype, dtypeBytes, type ReduceOp } from './dtype.ts';
 import { bfloat16Bits, float16Bits, float16Table } from './half.ts';
 import { maxInt64, minInt64, multiplyInt64, sumInt64 } from './int64-reduce.ts';
 
@@ -134,6 +136,10 @@ export function reduceBytes(
   left: Uint8Array = into,
 ): void {
   const mask = dtypeBytes(dtype) - 1;
+  checkReduceOp(op);
+  checkElements('into', into, into, mask);
+  checkElements('right', right, into, mask);
+  checkElements('left', left, into, mask);
   const alignment = dtype === 'int64' ? 3 : mask;
   if (((into.byteOffset | left.byteOffset | right.byteOffset) & alignment) === 0) {
     reduceAligned(dtype, op, into, left, right);
@@ -147,6 +153,13 @@ export function reduceBytes(
     copyBytes(other, 0, right, at, byteLength);
     reduceAligned(dtype, op, one, one, other);
     copyBytes(into, at, one, 0, byteLength);
+  }
+}
+
+/** Checks that an operand has the bytes of the results, and that these are whole elements. @param mask bytes of an element - 1 */
+function checkElements(argument: string, bytes: Uint8Array, into: Uint8Array, mask: number): void {
+  if (!isBytes(bytes) || bytes.byteLength !== into.byteLength || (bytes.byteLength & mask) !== 0) {
+    throw invalidParam(argument, 'must be a Uint8Array of whole elements, as long as the others', bytes);
   }
 }
 

@@ -1,7 +1,8 @@
 /** Exchange among processes that one parent has forked, over their channels to it. */
 
 import type { ChildProcess } from 'node:child_process';
-import { statusError } from '../../ucs/type/error.ts';
+import { checkMethods } from '../../ucs/type/check-options.ts';
+import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Exchange } from './exchange.ts';
 
@@ -29,8 +30,11 @@ export interface ParentChannel {
  * Serves the exchanges of forked children, one after the other. An exchange does not wait for children that have ended, have closed their channels, or have not started, so that the
  * others can make a new team; if the others expect more ranks, they detect that some are missing.
  * @param children all ranks, in any order
+ * @throws UcxError ERR_INVALID_PARAM
  */
 export function serveForked(children: readonly ChildProcess[]): void {
+  if (!Array.isArray(children)) throw invalidParam('children', 'must be a list of child processes', children);
+  for (const child of children) checkMethods('children', child, ['on', 'send']);
   const running = new Set(children.filter(({ pid, connected }) => pid !== undefined && connected));
   const given = new Map<ChildProcess, string>();
   const answer = (): void => {
@@ -59,8 +63,10 @@ export function serveForked(children: readonly ChildProcess[]): void {
 /**
  * The exchange of a forked child whose parent calls {@link serveForked}.
  * @param channel `process` of the child
+ * @throws UcxError ERR_INVALID_PARAM
  */
 export function forkedExchange(channel: ParentChannel): Exchange {
+  checkMethods('channel', channel, ['on', 'off']);
   return (bytes) =>
     new Promise((resolve, reject) => {
       const end = (): void => {

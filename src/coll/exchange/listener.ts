@@ -5,6 +5,7 @@
 
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { type Clock, systemClock, type Timer } from '../../ucs/sys/clock.ts';
+import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Exchange } from './exchange.ts';
@@ -46,6 +47,7 @@ const RETRY_NS = 20e6;
  * @throws UcxError ERR_INVALID_PARAM; its promise rejects with ERR_TIMED_OUT if ranks are missing, and with the error of the socket where it cannot listen
  */
 export function listenerExchange(options: ListenerExchangeOptions): Exchange {
+  checkOptions(options, 'options', ['rank', 'size', 'host', 'port', 'timeoutMs']);
   const { rank, size, host, port, timeoutMs = TIMEOUT_MS } = options;
   checkRank(rank, size);
   if (typeof host !== 'string' || host === '') throw invalidParam('host', 'must be an address or a name', host);
@@ -62,9 +64,10 @@ export function listenerExchange(options: ListenerExchangeOptions): Exchange {
  * @throws UcxError ERR_INVALID_PARAM that names the variable
  */
 export function launchedRank(env: Readonly<Record<string, string | undefined>>): LaunchedRank {
+  checkOptions(env, 'env');
   const numberIn = (name: string): number => {
     const text = env[name];
-    if (text === undefined || !/^\d{1,9}$/.test(text)) {
+    if (typeof text !== 'string' || !/^\d{1,9}$/.test(text)) {
       throw invalidParam(name, 'must be set by the launcher, to a number', text);
     }
     return Number(text);

@@ -111,7 +111,7 @@ export async function createTeamAt(worker: Worker, options: TeamOptions, clock: 
 }
 
 function checkTeamOptions(worker: Worker, options: TeamOptions): TeamOptions {
-  if (!(worker instanceof AwaitedWorker)) throw invalidParam('worker', 'must be a worker', worker);
+  if (!AwaitedWorker.isGenuine(worker)) throw invalidParam('worker', 'must be a worker', worker);
   checkOptions(options, 'options', NAMES);
   const { rank, size, exchange, node, amId = COLL_AM_ID, timeoutMs = 0 } = options;
   checkRank(rank, size);

@@ -46,6 +46,9 @@ const NUMA_NODE_MAX = 1023;
  * @throws UcxError ERR_INVALID_PARAM for more identities than cards, invalid identities, and duplicate bus ids or module ids
  */
 export function placesOf(count: number, identities: readonly CardIdentity[]): readonly CardPlace[] {
+  if (!Number.isInteger(count) || count < 0 || count > PCI_PATHS.length) {
+    throw invalidParam('count', `must be an integer from 0 to ${PCI_PATHS.length}`, count);
+  }
   if (!Array.isArray(identities) || identities.length > count) {
     throw invalidParam('identities', `must be at most one for each of the ${count} cards`, identities);
   }

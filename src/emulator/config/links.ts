@@ -2,6 +2,7 @@
  * Initial scale-up links of a node, as options and text: all to all, except named pairs. The links themselves are in link-table.ts.
  */
 
+import { checkString } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 
 /** Two cards by minor. */
@@ -15,10 +16,14 @@ const PAIR = /^(\d{1,2})-(\d{1,2})$/;
  * @throws UcxError ERR_INVALID_PARAM for a card that does not exist, or a pair of a card with itself
  */
 export function checkLinks(absentLinks: readonly CardPair[], cards: number): void {
+  if (!Array.isArray(absentLinks)) throw invalidParam('absentLinks', 'must be a list of pairs', absentLinks);
   for (const pair of absentLinks) {
-    const known = pair.length === 2 && pair.every((minor) => Number.isInteger(minor) && minor >= 0 && minor < cards);
+    const known =
+      Array.isArray(pair) &&
+      pair.length === 2 &&
+      pair.every((minor) => Number.isInteger(minor) && minor >= 0 && minor < cards);
     if (!known || pair[0] === pair[1]) {
-      throw invalidParam('absentLinks', `must be pairs of two different cards from 0 to ${cards - 1}`, pair.join('-'));
+      throw invalidParam('absentLinks', `must be pairs of two different cards from 0 to ${cards - 1}`, pair);
     }
   }
 }
@@ -29,6 +34,7 @@ export function checkLinks(absentLinks: readonly CardPair[], cards: number): voi
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function parseLinks(text: string): CardPair[] {
+  checkString('links', text);
   if (text === 'full') return [];
   if (!text.startsWith('^')) throw invalidParam('links', SYNTAX, text);
   return text

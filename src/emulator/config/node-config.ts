@@ -6,7 +6,7 @@ import { type AsicName, type AsicProfile, GAUDI_PROFILE, GAUDI2_PROFILE, GAUDI3_
 import { createLog, type Log, LogLevel, standardErrorSink } from '../../ucs/debug/log.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { createRandom, type Random } from '../../ucs/sys/random.ts';
-import { checkMethods, checkOptions } from '../../ucs/type/check-options.ts';
+import { checkFlag, checkMethods, checkNoNulls, checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { type CardIdentity, placesOf } from './card-places.ts';
 import { type CardPair, checkLinks } from './links.ts';
@@ -144,9 +144,11 @@ const USER_PAGES_MIN = 4;
  */
 export function resolveNodeOptions(options: EmulatedNodeOptions, dmaThreads = 1): NodeConfig {
   checkOptions(options, 'options', NODE_OPTIONS);
+  checkNoNulls(options);
+  checkCollaborators(options);
   if (options.log !== undefined) checkMethods('log', options.log, ['error', 'warn', 'info', 'debug', 'child']);
   const asic = options.asic ?? 'gaudi2';
-  const profile = PROFILES[asic];
+  const profile = typeof asic === 'string' ? PROFILES[asic] : undefined;
   if (profile === undefined) throw invalidParam('asic', 'must be gaudi, gaudi2 or gaudi3', asic);
   const config: NodeConfig = {
     profile,
@@ -175,11 +177,25 @@ export function resolveNodeOptions(options: EmulatedNodeOptions, dmaThreads = 1)
   checkInteger('dmaSpinNs', config.dmaSpinNs, 0, 1e9);
   checkInteger('inlineBytesMax', config.inlineBytesMax, 0, 2 ** 30);
   checkInteger('csTimeoutSeconds', config.csTimeoutSeconds, 1, 86_400);
+  for (const name of FLAGS) checkFlag(name, config[name]);
   checkHbm(config);
   checkLinks(config.absentLinks, config.cards);
   placesOf(config.cards, config.identities);
   return config;
 }
+
+function checkCollaborators({ ioctlFamily, clock, random, onAllocation }: EmulatedNodeOptions): void {
+  if (ioctlFamily !== undefined && ioctlFamily !== 'habanalabs' && ioctlFamily !== 'drm') {
+    throw invalidParam('ioctlFamily', 'must be habanalabs or drm', ioctlFamily);
+  }
+  if (clock !== undefined) checkMethods('clock', clock, ['nowNs', 'setTimer']);
+  if (random !== undefined) checkMethods('random', random, ['nextU32', 'below']);
+  if (onAllocation !== undefined && typeof onAllocation !== 'function') {
+    throw invalidParam('onAllocation', 'must be a function', onAllocation);
+  }
+}
+
+const FLAGS = ['nicDmabufs', 'nicSockets', 'importDmabuf', 'reportNicPorts'] as const;
 
 function checkInteger(argument: string, value: number, min: number, max: number): void {
   if (!Number.isInteger(value) || value < min || value > max) {

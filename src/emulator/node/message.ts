@@ -24,6 +24,8 @@ export interface Refusal {
   readonly syscall?: string;
   readonly errno?: number;
   readonly code?: string;
+  /** The argument that was refused. */
+  readonly argument?: string;
 }
 
 /** The peer violates the protocol: the connection ends. Never seen by users. */
@@ -85,12 +87,17 @@ export function refusalOf(error: unknown): Refusal | undefined {
     const { syscall, errno, message } = error;
     return { syscall, errno, message };
   }
-  return isUcxError(error) ? { code: error.code, message: error.message } : undefined;
+  if (!isUcxError(error)) return undefined;
+  const { code, message } = error;
+  const argument = error.details['argument'];
+  return { code, message, ...(typeof argument === 'string' && { argument }) };
 }
 
 /** The error object of a refusal, in the client. */
 export function errorOf(refusal: Refusal): UcxError {
-  const { syscall, errno, code, message } = refusal;
+  const { syscall, errno, code, message, argument } = refusal;
   if (syscall !== undefined && errno !== undefined) return new SyscallError(syscall, errno, `node server: ${message}`);
-  return new UcxError({ code: code ?? 'ERR_NODE_REFUSED', status: Status.REJECTED, message });
+  const status = code === 'ERR_INVALID_PARAM' ? Status.INVALID_PARAM : Status.REJECTED;
+  const details = argument === undefined ? {} : { argument };
+  return new UcxError({ code: code ?? 'ERR_NODE_REFUSED', status, message, details });
 }

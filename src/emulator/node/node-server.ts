@@ -22,7 +22,7 @@ import { UnauthenticatedPeers } from '../../ucs/datastruct/unauthenticated-peers
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
-import { checkOptions } from '../../ucs/type/check-options.ts';
+import { checkOptions, checkString } from '../../ucs/type/check-options.ts';
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { printLinks } from '../config/links.ts';
@@ -76,7 +76,7 @@ export class NodeServer {
   readonly #listener: UnixListener;
   readonly #accepting: PollSubscription;
   readonly #loop: ServiceLoop;
-  readonly #scratch: ScratchBlock = allocateScratch(8);
+  readonly #scratch: ScratchBlock;
   readonly #clients: Set<ServedClient> = new Set();
   /** Clients that have not sent a hello, by process. */
   readonly #unauthenticatedPeers: UnauthenticatedPeers<ServedClient> = new UnauthenticatedPeers(
@@ -97,6 +97,10 @@ export class NodeServer {
    */
   constructor(options: NodeServerOptions) {
     checkOptions(options, 'options', ['node', 'socketPath', 'devices', 'trace']);
+    const { devices, trace, node } = options;
+    if (node !== undefined) checkOptions(node, 'node');
+    if (devices !== undefined) checkString('devices', devices);
+    if (trace !== undefined) checkString('trace', trace);
     const config = resolveNodeOptions({ inlineBytesMax: INLINE_BYTES_MAX, ...options.node });
     this.socketPath = options.socketPath;
     this.#log = new LimitedLog(config.log.child('server'), config.clock);
@@ -111,6 +115,7 @@ export class NodeServer {
       throw error;
     }
     this.node = new EmulatedNode(config);
+    this.#scratch = allocateScratch(8);
     this.#loop = new ServiceLoop(config.clock, {
       poll: () => this.#poll(),
       setSleeping: (on) => this.#setSleeping(on),
@@ -134,6 +139,7 @@ export class NodeServer {
       this.#devices.close();
       this.node.close();
       this.node.tracer?.close();
+      this.#scratch.free();
       closeSync(this.#lockFd);
       throw error;
     }

@@ -7,9 +7,11 @@ import type { AbsentCard, CardEntry, DriverFile, DriverNode, NodeTransfers, Port
 import { Errno, isSyscallError } from '../../sys/index.ts';
 import { DRM_IOCTLS, HABANALABS_IOCTLS } from '../../uapi/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
-import { isUcxError } from '../../ucs/type/error.ts';
+import { checkString } from '../../ucs/type/check-options.ts';
+import { invalidParam, isUcxError } from '../../ucs/type/error.ts';
 import type { MemoryRun } from '../driver/base/dmabuf.ts';
 import type { Fault } from '../faults/fault-plan.ts';
+import { readFault } from '../faults/read-fault.ts';
 import { EmulatedVerbs } from '../rdma/emulated-verbs.ts';
 import { type Connection, connectToServer } from './connection.ts';
 import { type AttachedRuns, RemoteDmabufs } from './dmabuf/remote-dmabufs.ts';
@@ -68,7 +70,7 @@ export class RemoteNode implements DriverNode {
   }
 
   ownerOf(minor: number): number | undefined {
-    return this.#ask({ op: 'ownerOf', minor }, 'pid');
+    return this.#ask({ op: 'ownerOf', minor: sent(minor) }, 'pid');
   }
 
   open(minor: number): DriverFile {
@@ -80,11 +82,14 @@ export class RemoteNode implements DriverNode {
   }
 
   attribute(minor: number, name: string): string | undefined {
-    return this.#ask({ op: 'attribute', minor, name }, 'value');
+    return this.#ask(
+      { op: 'attribute', minor: sent(minor), name: typeof name === 'string' && name.length <= NAME_MAX ? name : '' },
+      'value',
+    );
   }
 
   links(minor: number): readonly PortLink[] | undefined {
-    return this.#ask({ op: 'links', minor }, 'links');
+    return this.#ask({ op: 'links', minor: sent(minor) }, 'links');
   }
 
   transfers(): NodeTransfers | undefined {
@@ -96,7 +101,7 @@ export class RemoteNode implements DriverNode {
    * @throws UcxError ERR_INVALID_PARAM for an invalid fault; SyscallError ENOENT for an unknown minor, ENODEV
    */
   inject(minor: number, fault: Fault): void {
-    this.#connection.request({ op: 'fault', minor, fault });
+    this.#connection.request({ op: 'fault', minor: sent(minor), fault: readFault(fault) });
   }
 
   /**
@@ -106,6 +111,8 @@ export class RemoteNode implements DriverNode {
    * @throws SyscallError ENODEV if the server has ended
    */
   serveDevices(fuse: number, device: string): void {
+    checkDescriptor('fuse', fuse);
+    checkString('device', device);
     this.#connection.request({ op: 'devices', device }, fuse);
   }
 
@@ -115,6 +122,7 @@ export class RemoteNode implements DriverNode {
    * @throws SyscallError ENODEV if the server has ended
    */
   supervise(listener: number): void {
+    checkDescriptor('listener', listener);
     this.#connection.request({ op: 'supervise' }, listener);
   }
 
@@ -140,9 +148,8 @@ export class RemoteNode implements DriverNode {
   }
 
   #open(minor: number, control: boolean): DriverFile {
-    // Numbers that no server can have cannot be encoded in its messages.
     const id = this.#nextFile++;
-    const request = { op: 'open', minor: Number.isInteger(minor) && minor >= 0 ? minor : -1, control, file: id };
+    const request = { op: 'open', minor: sent(minor), control, file: id };
     const forget = (): void => {
       if (this.#connection.alive) this.#connection.request({ op: 'close', file: id });
     };
@@ -190,6 +197,7 @@ export class RemoteNode implements DriverNode {
  * @throws UcxError ERR_NODE_UNREACHABLE if no server listens there; ERR_NODE_REFUSED
  */
 export function connectEmulatedNode(socketPath: string): RemoteNode {
+  checkString('socketPath', socketPath);
   return new RemoteNode(connectToServer(socketPath));
 }
 
@@ -201,4 +209,19 @@ export function findEmulatedNode(socketPath: string): RemoteNode | undefined {
     if (isUcxError(error) && error.code === 'ERR_NODE_UNREACHABLE') return undefined;
     throw error;
   }
+}
+
+/** Longest name of an attribute that a server accepts. */
+const NAME_MAX = 256;
+
+/** A message without its descriptor would end the connection. @throws UcxError ERR_INVALID_PARAM */
+function checkDescriptor(argument: string, fd: number): void {
+  if (!Number.isInteger(fd) || fd < 0 || fd > 0x7fff_ffff) {
+    throw invalidParam(argument, 'must be a file descriptor', fd);
+  }
+}
+
+/** A minor as a message has it, -1 for one of no card: a server ends the connection of a client that sends other values than integers of 32 bits. */
+function sent(minor: number): number {
+  return Number.isInteger(minor) && minor >= 0 && minor <= 0xffff_ffff ? minor : -1;
 }

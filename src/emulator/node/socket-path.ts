@@ -6,6 +6,7 @@ import { existsSync, lstatSync, mkdirSync, type Stats } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
 import { Errno, errnoOf, PATH_BYTES_MAX, SyscallError } from '../../sys/index.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
+import { checkString } from '../../ucs/type/check-options.ts';
 
 const FOLDER = 'gaudi-ucx';
 const SOCKET = 'node.sock';
@@ -16,6 +17,7 @@ const OTHERS = 0o077;
  * @param runtimeDirectory value of XDG_RUNTIME_DIR; a relative path is ignored, as the XDG specification demands, and so is one too long for a socket
  */
 export function defaultSocketPath(runtimeDirectory: string | undefined): string {
+  if (runtimeDirectory !== undefined) checkString('runtimeDirectory', runtimeDirectory);
   const path = join(runtimeDirectory ?? '', FOLDER, SOCKET);
   const isUsable = isAbsolute(path) && Buffer.byteLength(path) <= PATH_BYTES_MAX;
   return isUsable ? path : join('/tmp', `${FOLDER}-${userId()}`, SOCKET);
@@ -26,6 +28,7 @@ export function defaultSocketPath(runtimeDirectory: string | undefined): string 
  * @throws SyscallError EACCES, ENOTDIR, ENOENT below a file system without new folders, such as /proc; EPERM for a folder of the default path that others may enter or that another user owns
  */
 export function prepareFolder(socketPath: string): void {
+  checkString('socketPath', socketPath);
   const folder = dirname(socketPath);
   try {
     createFolder(folder);

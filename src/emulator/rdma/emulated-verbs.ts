@@ -2,6 +2,7 @@
 
 import { Errno, SyscallError } from '../../sys/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { checkString } from '../../ucs/type/check-options.ts';
 import type { VerbsContext, VerbsDeviceEntry, VerbsPort } from '../../verbs/port.ts';
 import { nicPlacesOf } from '../config/card-places.ts';
 import type { DmabufAccess } from './memory/dma-memory.ts';
@@ -61,6 +62,7 @@ export class EmulatedVerbs implements VerbsPort {
    * @throws SyscallError ENODEV; EMFILE
    */
   device(name: string): RdmaDevice {
+    checkString('name', name);
     if (!this.devices().some((entry) => entry.name === name)) {
       throw new SyscallError('ibv_open_device', Errno.ENODEV, `${name} (emulated)`);
     }

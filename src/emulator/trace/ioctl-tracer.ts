@@ -2,7 +2,7 @@
 
 import { constants, createWriteStream, openSync } from 'node:fs';
 import type { Writable } from 'node:stream';
-import { processOfThread } from '../../sys/index.ts';
+import { errnoOf, processOfThread, SyscallError } from '../../sys/index.ts';
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { decodeIoctl, formatRecord } from './ioctl-record.ts';
@@ -82,5 +82,11 @@ export class IoctlTracer {
 /** Opens the output nonblocking: a pipe without a reader is rejected, and a full pipe ends the trace instead of blocking. */
 function openOutput(path: string): Writable {
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NONBLOCK;
-  return createWriteStream(path, { fd: openSync(path, flags, FILE_MODE) });
+  let fd: number;
+  try {
+    fd = openSync(path, flags, FILE_MODE);
+  } catch (error) {
+    throw new SyscallError('open', errnoOf(error), path, error);
+  }
+  return createWriteStream(path, { fd });
 }

@@ -1,6 +1,7 @@
 /** Comparison of two traces, independent of the values of handles, addresses, descriptors and times. It records nothing. */
 
 import { HL_MEM } from '../../uapi/index.ts';
+import { checkString } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { IoctlRecord, RecordedFields } from './ioctl-record.ts';
 
@@ -63,6 +64,8 @@ export interface TraceDifference {
  * @throws UcxError ERR_INVALID_PARAM for a line that is not one of a trace
  */
 export function diffTraces(first: string, second: string): TraceDifference | undefined {
+  checkString('first', first);
+  checkString('second', second);
   const left = normalizeTrace(first);
   const right = normalizeTrace(second);
   for (let i = 0; i < Math.max(left.length, right.length); i++) {

@@ -17,6 +17,7 @@ import type { WorkerSnapshot } from '../../ucp/api/snapshot.ts';
 import type { Worker as ApiWorker, ConnectNbxOptions, TagMessage, WorkerOptions } from '../../ucp/api/worker.ts';
 import type { CopyingWorker } from '../../ucp/staging/device-copier.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
+import { checkFlag } from '../../ucs/type/check-options.ts';
 import { checkStatus, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
@@ -188,6 +189,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
 
   tagProbe(tag: Tag, mask: Tag = TAG_MASK_FULL, remove = false): TagMessage | undefined {
     this.#require(UCP_FEATURE.TAG);
+    checkFlag('remove', remove);
     return this.#tags.probe(tag, mask, remove);
   }
 

@@ -16,6 +16,7 @@ import { isList } from '../../ucp/api/memory/local-bytes.ts';
 import { checkRemoteWord } from '../../ucp/api/memory/owned-remote-key.ts';
 import { accessesOf, GET_ACCESSES, PUT_ACCESSES } from '../../ucp/api/memory/protection.ts';
 import { checkRawMemory } from '../../ucp/api/memory/raw-bytes.ts';
+import { PARAM_FIELDS } from '../../ucp/api/operation/check-params.ts';
 import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/operation/list.ts';
 import type { RemoteKey } from '../../ucp/api/operation/memory.ts';
 import type { AtomicName, AtomicParams, PutParams, Request, RequestParams } from '../../ucp/api/operation/request.ts';
@@ -151,12 +152,12 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   }
 
   putListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request {
-    this.require(UCP_FEATURE.RMA, params);
+    this.require(UCP_FEATURE.RMA, params, PARAM_FIELDS.list);
     return this.#lists.start('put', list, params);
   }
 
   getListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request {
-    this.require(UCP_FEATURE.RMA, params);
+    this.require(UCP_FEATURE.RMA, params, PARAM_FIELDS.list);
     return this.#lists.start('get', list, params);
   }
 
@@ -174,7 +175,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   ): Status | Request {
     const call = new WordOperation();
     call.set(operation, value, params);
-    this.require(call.wordBytes === 4 ? UCP_FEATURE.AMO32 : UCP_FEATURE.AMO64, params);
+    this.require(call.wordBytes === 4 ? UCP_FEATURE.AMO32 : UCP_FEATURE.AMO64, params, PARAM_FIELDS.atomic);
     checkRemoteWord<UcpRemoteKey>(this, rkey, remoteOffset, call.wordBytes);
     if (this.failure !== Status.OK) return this.failure;
     if (rkey.exportId === 0) this.#hasAtomics ||= requireAtomics(this.worker.context, this.handle, this.#isWatched);
@@ -300,7 +301,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     remoteOffset: number,
     params: RequestParams | undefined,
   ): Status | Request {
-    this.require(UCP_FEATURE.RMA, params);
+    this.require(UCP_FEATURE.RMA, params, isPut ? PARAM_FIELDS.put : undefined);
     const accesses = isPut ? PUT_ACCESSES : GET_ACCESSES;
     checkSides(this.worker.context, this, accesses, local, localOffset, rkey, remoteOffset, byteLength);
     if (byteLength === 0) return Status.OK;

@@ -4,6 +4,7 @@ import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../ucp/api/end
 import type { ChosenProtocol, ExplainedChoice, Explanation, RejectedProtocol } from '../../ucp/api/explanation.ts';
 import { explainedBy, explanationText } from '../../ucp/api/explanation.ts';
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import { checkPositive } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { choosePath, DevicePath, explainByNode } from '../device/paths.ts';
 import type { EngineContext, EngineEndpoint } from '../engine/engine.ts';
@@ -173,6 +174,7 @@ function explained(question: Question, { protocol, note, rejected }: Answer): Ex
   return {
     ...choice,
     at: (bytes) => {
+      checkPositive('bytes', bytes);
       const isTaken = chosen.some(({ bytesMin, bytesMax }) => bytesMin <= bytes && bytes <= bytesMax);
       return { bytes, winner: isTaken ? { ...row, bandwidth: undefined } : undefined, losers: rejected };
     },

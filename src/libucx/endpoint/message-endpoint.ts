@@ -2,8 +2,10 @@
 
 import { checkAmHeader } from '../../ucp/api/active-message.ts';
 import { ClosableEndpoint } from '../../ucp/api/awaited/closable-endpoint.ts';
+import { PARAM_FIELDS } from '../../ucp/api/operation/check-params.ts';
 import type { AmSendParams, Request, RequestParams, StreamRecvParams } from '../../ucp/api/operation/request.ts';
 import { type Tag, tagLow } from '../../ucp/api/operation/tag.ts';
+import { checkFlag } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
@@ -100,7 +102,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     byteLength: number,
     params?: AmSendParams,
   ): Status | Request {
-    this.require(UCP_FEATURE.AM, params);
+    this.require(UCP_FEATURE.AM, params, PARAM_FIELDS.am);
     checkMessage(id, header, params);
     const request = this.#initSend('am/libucp', local, localOffset, byteLength);
     if (typeof request === 'number') return request;
@@ -159,7 +161,8 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     byteLength: number,
     params?: StreamRecvParams,
   ): Status | Request {
-    this.require(UCP_FEATURE.STREAM, params);
+    this.require(UCP_FEATURE.STREAM, params, PARAM_FIELDS.streamRecv);
+    checkFlag('params.waitAll', params?.waitAll);
     return this.receivedStream.receive(local, localOffset, byteLength, params);
   }
 
@@ -199,14 +202,14 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     this.checkHandle();
   }
 
-  protected override check(params: RequestParams | undefined): void {
-    super.check(params);
+  protected override check(params: RequestParams | undefined, names?: readonly string[]): void {
+    super.check(params, names);
     this.checkHandle();
   }
 
   /** Checks that an operation is possible: the endpoint is open, the context has its feature, its parameters are valid. */
-  protected require(feature: number, params?: RequestParams): void {
-    this.check(params);
+  protected require(feature: number, params?: RequestParams, names?: readonly string[]): void {
+    this.check(params, names);
     requireFeature(this.worker.context.features, feature);
   }
 }

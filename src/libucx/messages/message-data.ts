@@ -27,7 +27,7 @@ export function receiveMessageData(
 ): Status | Request {
   const { arrivals, buffers, devices, functions, handle, requests } = worker;
   const room = isList(local) ? lengthOf(local) : byteLength;
-  if (room < message.byteLength) {
+  if (!Number.isSafeInteger(room) || room < message.byteLength) {
     throw invalidParam('byteLength', `must be at least the ${message.byteLength} bytes of the message`, room);
   }
   const { waiting } = message;

@@ -8,6 +8,7 @@
  */
 
 import type { ScratchBlock } from '../../sys/index.ts';
+import { checkCallback } from '../../ucp/api/operation/check-params.ts';
 import type { Request as ApiRequest, RequestCallback } from '../../ucp/api/operation/request.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -82,7 +83,7 @@ export class UcpRequest implements ApiRequest {
   state: RequestState = RequestState.FREE;
   status: Status = Status.OK;
   error: unknown = undefined;
-  callback: RequestCallback | undefined = undefined;
+  #callback: RequestCallback | undefined = undefined;
   userData: unknown = undefined;
   byteLength = 0;
   receivedBytes = 0;
@@ -134,6 +135,15 @@ export class UcpRequest implements ApiRequest {
   constructor(owner: RequestOwner, index: number) {
     this.#owner = owner;
     this.index = index;
+  }
+
+  get callback(): RequestCallback | undefined {
+    return this.#callback;
+  }
+
+  set callback(callback: RequestCallback | undefined) {
+    checkCallback('callback', callback);
+    this.#callback = callback;
   }
 
   get isCompleted(): boolean {

@@ -110,7 +110,7 @@ export class ActiveMessages {
         connection,
         lane,
         id,
-        header ?? NO_BYTES,
+        header === undefined ? NO_BYTES : header,
         checkPieces(context, local, MemAccess.LOCAL_READ),
         params,
       );
@@ -142,7 +142,7 @@ export class ActiveMessages {
       }
     }
     const pieces = [{ memory: local, offset: localOffset, byteLength, start: 0 }];
-    return this.#start(connection, lane, id, header ?? NO_BYTES, pieces, params);
+    return this.#start(connection, lane, id, header === undefined ? NO_BYTES : header, pieces, params);
   }
 
   /** Sends a notification: a message of the library, without data. */

@@ -71,7 +71,7 @@ export interface ExplainedChoice {
   readonly remote: string;
   readonly chosen: readonly ChosenProtocol[];
   readonly rejected: readonly RejectedProtocol[];
-  /** The choice for a number of bytes, 1 or more, with an estimate or a reason for every candidate. */
+  /** The choice for a number of bytes, 1 or more, with an estimate or a reason for every candidate. @throws UcxError ERR_INVALID_PARAM */
   at(bytes: number): SizeExplanation;
   /** The table as UCX prints it with UCX_PROTO_INFO=y, the rejections below it, and the engine. */
   toString(): string;

@@ -3,6 +3,7 @@
  * folders of the protocols.
  */
 
+import { checkFlag } from '../../ucs/type/check-options.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { resolveTransfer, resultOf } from '../api/awaited/awaited-options.ts';
 import { ClosableEndpoint } from '../api/awaited/closable-endpoint.ts';
@@ -23,6 +24,7 @@ import { checkListOptions, checkListParams, checkNotification } from '../api/lis
 import { entriesOf } from '../api/list/entries.ts';
 import { isList } from '../api/memory/local-bytes.ts';
 import { checkRawMemory, otherPrograms } from '../api/memory/raw-bytes.ts';
+import { PARAM_FIELDS } from '../api/operation/check-params.ts';
 import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../api/operation/list.ts';
 import type {
   AmSendParams,
@@ -113,7 +115,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     remoteOffset: number,
     params?: PutParams,
   ): Status | Request {
-    this.check(params);
+    this.check(params, PARAM_FIELDS.put);
     if (isList(local) || params?.notify !== undefined || params?.notifyId !== undefined) {
       return this.putListNbx(entriesOf(local, localOffset, byteLength, rkey, remoteOffset), params);
     }
@@ -165,7 +167,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     remoteOffset: number,
     params?: AtomicParams,
   ): Status | Request {
-    this.check(params);
+    this.check(params, PARAM_FIELDS.atomic);
     return this.#worker.protocols.atomics.start(this.#connection, operation, value, rkey, remoteOffset, params);
   }
 
@@ -199,7 +201,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     byteLength: number,
     params?: AmSendParams,
   ): Status | Request {
-    this.check(params);
+    this.check(params, PARAM_FIELDS.am);
     return this.#worker.protocols.am.send(this.#connection, id, header, local, localOffset, byteLength, params);
   }
 
@@ -214,7 +216,8 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     byteLength: number,
     params?: StreamRecvParams,
   ): Status | Request {
-    this.check(params);
+    this.check(params, PARAM_FIELDS.streamRecv);
+    checkFlag('params.waitAll', params?.waitAll);
     return this.#worker.protocols.streams.receive(this.#connection, local, localOffset, byteLength, params);
   }
 
@@ -255,7 +258,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     list: readonly TransferEntry[] | PreparedList,
     params: ListParams | undefined,
   ): Status | Request {
-    this.check(params);
+    this.check(params, PARAM_FIELDS.list);
     if (params !== undefined) checkListParams(operation, params, list);
     return this.#worker.protocols.lists.start(this.#connection, operation, list, params);
   }

@@ -7,6 +7,7 @@ import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { checkFlag } from '../../ucs/type/check-options.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, Iface } from '../../uct/api/iface.ts';
 import { NOTIFICATION_ID, type PeerMessage, type WaitingData } from '../am/active-message.ts';
@@ -242,6 +243,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
 
   tagProbe(tag: Tag, mask?: Tag, remove = false): TagMessage | undefined {
     this.checkOpen();
+    checkFlag('remove', remove);
     return this.protocols.tag.probe(tag, mask, remove);
   }
 

@@ -2,7 +2,7 @@
  * The explanation for one size: the chosen candidate, the cost of the others, and why they were not chosen. Pure: data in, data out.
  */
 
-import { invalidParam } from '../../ucs/type/error.ts';
+import { checkPositive } from '../../ucs/type/check-options.ts';
 import type { RejectedProtocol, SizeExplanation, SizeLoser, SizeWinner } from '../api/explanation.ts';
 
 /** A protocol on a transport for a range of sizes, with the names that users see. */
@@ -40,7 +40,7 @@ const NS_PER_S = 1e9;
 
 /** Explains the choice for `bytes`. @throws UcxError ERR_INVALID_PARAM unless it is an integer of 1 or more */
 export function explainSize({ candidates, steps, rejected }: Choice, bytes: number): SizeExplanation {
-  if (!Number.isSafeInteger(bytes) || bytes < 1) throw invalidParam('bytes', 'must be an integer of 1 or more', bytes);
+  checkPositive('bytes', bytes);
   const step = steps.find(({ bytesMax }) => bytes <= bytesMax);
   const best = step !== undefined && bytes >= step.candidate.bytesMin ? step.candidate : undefined;
   const losers: SizeLoser[] = candidates

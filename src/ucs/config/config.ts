@@ -8,6 +8,7 @@
  * everything.
  */
 
+import { checkString } from '../type/check-options.ts';
 import { describeValue, invalidParam, UcxError } from '../type/error.ts';
 import { nearestName } from '../type/nearest-name.ts';
 import { Status } from '../type/status.ts';
@@ -134,8 +135,12 @@ export function loadConfig(tables: readonly AnyConfigTable[], sources: ConfigSou
   return new Loader(tables, sources).load();
 }
 
-/** The variable that an option stands for: itself, or with `UCX_` in front. */
+/**
+ * The variable that an option stands for: itself, or with `UCX_` in front.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
 export function optionName(name: string): string {
+  checkString('name', name);
   return /^UC[XT]_/.test(name) ? name : `UCX_${name}`;
 }
 

@@ -83,9 +83,9 @@ export function memoryTypeAt(number: number): MemoryType | undefined {
   return KNOWN_TYPES[number];
 }
 
-/** The name of a memory type; `"unknown"` for any other integer. */
+/** The name of a memory type; `"unknown"` for any other value. */
 export function memoryTypeName(type: number): string {
-  return MEMORY_TYPE_NAMES[type] ?? 'unknown';
+  return (typeof type === 'number' ? MEMORY_TYPE_NAMES[type] : undefined) ?? 'unknown';
 }
 
 /** The bit of a memory type in a mask of memory types (`UCS_BIT(mem_type)`). */

@@ -1,4 +1,4 @@
-/** Checks option objects and implementations of interfaces. It does not check the values of options. */
+/** Checks option objects, implementations of interfaces, and simple values. */
 
 import { invalidParam } from './error.ts';
 import { nearestName } from './nearest-name.ts';
@@ -13,6 +13,27 @@ export function checkOptions(options: object, argument = 'options', names?: read
   if (typeof options !== 'object' || options === null) throw invalidParam(argument, 'must be an object', options);
   const unknown = names === undefined ? undefined : unknownOption(options, names);
   if (unknown !== undefined) throw invalidParam(argument, unknown.rule, unknown.name);
+}
+
+/** Checks that options are left out rather than null, which is no default. @throws UcxError ERR_INVALID_PARAM */
+export function checkNoNulls(options: object): void {
+  const name = Object.keys(options).find((key) => options[key as keyof typeof options] === null);
+  if (name !== undefined) throw invalidParam(name, 'must be left out for its default', null);
+}
+
+/** Checks an optional flag. @throws UcxError ERR_INVALID_PARAM */
+export function checkFlag(argument: string, value: boolean | undefined): void {
+  if (value !== undefined && typeof value !== 'boolean') throw invalidParam(argument, 'must be a boolean', value);
+}
+
+/** Checks a string. @throws UcxError ERR_INVALID_PARAM */
+export function checkString(argument: string, value: string): void {
+  if (typeof value !== 'string') throw invalidParam(argument, 'must be a string', value);
+}
+
+/** Checks a size or a number of things. @throws UcxError ERR_INVALID_PARAM */
+export function checkPositive(argument: string, value: number): void {
+  if (!Number.isSafeInteger(value) || value < 1) throw invalidParam(argument, 'must be an integer of 1 or more', value);
 }
 
 /** The first option that is not among the names, and the rule that it breaks: with the nearest name that exists, or all of them. */

@@ -110,15 +110,16 @@ export function statusOf(value: number): Status {
   return value as Status;
 }
 
-/** The name of a status value, or `UNKNOWN(<value>)` for any other integer. */
+/** The name of a status value, or `UNKNOWN(<value>)` for any other number, `UNKNOWN` for another value. */
 export function statusName(status: number): string {
-  return NAME_OF_VALUE.get(status) ?? `UNKNOWN(${status})`;
+  return NAME_OF_VALUE.get(status) ?? (typeof status === 'number' ? `UNKNOWN(${status})` : 'UNKNOWN');
 }
 
 /** The text UCX prints for a status value (`ucs_status_string`). */
 export function statusString(status: number): string {
   const name = NAME_OF_VALUE.get(status);
-  return name === undefined ? `Unknown error ${status}` : TEXT[name];
+  if (name !== undefined) return TEXT[name];
+  return typeof status === 'number' ? `Unknown error ${status}` : 'Unknown error';
 }
 
 /** Whether an operation failed because the process lacks memory or descriptors; a later attempt may succeed. */

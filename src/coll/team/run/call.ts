@@ -4,7 +4,7 @@ import { OwnedMemory } from '../../../ucp/api/memory/owned-memory.ts';
 import { GET_ACCESSES, PUT_ACCESSES } from '../../../ucp/api/memory/protection.ts';
 import type { LocalMemory } from '../../../ucp/api/operation/memory.ts';
 import { isBytes } from '../../../ucs/memory/is-bytes.ts';
-import { checkOptions } from '../../../ucs/type/check-options.ts';
+import { checkNoNulls, checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { ALGORITHMS } from '../../choice/algorithms.ts';
 import { checkAlgorithm, chooseAlgorithm } from '../../choice/choice.ts';
@@ -73,6 +73,8 @@ export function planCall(
   options: CallOptions,
 ): OperationCall {
   checkOptions(options, 'options', optionsOf(collective));
+  checkNoNulls(options);
+  for (const name of OFFSETS) checkOffset(name, options[name]);
   const dtype = checkDtype(options.dtype ?? 'uint8');
   const op = REDUCES.has(collective) ? checkReduceOp(options.op ?? 'sum') : undefined;
   const root = rankOf('root', ROOTED.has(collective) ? (options.root ?? 0) : 0, team.group.size);
@@ -100,6 +102,15 @@ export function planCall(
   };
   const signature = { collective, dtype, op, root, count: layout.count, algorithm: ALGORITHMS.indexOf(algorithm) };
   return { signature, plan: new Plan(algorithm, problem, use), source, target };
+}
+
+const OFFSETS = ['sendOffset', 'recvOffset'] as const;
+
+/** An offset is checked even if this rank has no such memory. */
+function checkOffset(name: string, offset: number | undefined): void {
+  if (offset !== undefined && !(Number.isSafeInteger(offset) && offset >= 0)) {
+    throw invalidParam(name, 'must be an integer of 0 or more', offset);
+  }
 }
 
 function optionsOf(collective: Collective): readonly string[] {

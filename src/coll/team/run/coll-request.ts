@@ -1,5 +1,6 @@
 /** The request of a collective operation, as the API has requests. It is not pooled: an operation has many messages, and one of these. */
 
+import { checkCallback } from '../../../ucp/api/operation/check-params.ts';
 import type { Request, RequestCallback, RequestParams } from '../../../ucp/api/operation/request.ts';
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -16,7 +17,6 @@ export interface CollRequestOwner {
 export class CollRequest implements Request {
   status: Status = Status.INPROGRESS;
   error: unknown = undefined;
-  callback: RequestCallback | undefined;
   readonly userData: unknown;
   readonly byteLength: number;
   readonly protocol: string;
@@ -26,14 +26,24 @@ export class CollRequest implements Request {
   readonly transport: undefined = undefined;
   readonly device: undefined = undefined;
   readonly #owner: CollRequestOwner;
+  #callback: RequestCallback | undefined;
   #isFree = false;
 
   constructor(params: RequestParams | undefined, byteLength: number, protocol: string, owner: CollRequestOwner) {
-    this.callback = params?.callback;
+    this.#callback = params?.callback;
     this.userData = params?.userData;
     this.byteLength = byteLength;
     this.protocol = protocol;
     this.#owner = owner;
+  }
+
+  get callback(): RequestCallback | undefined {
+    return this.#callback;
+  }
+
+  set callback(callback: RequestCallback | undefined) {
+    checkCallback('callback', callback);
+    this.#callback = callback;
   }
 
   get isCompleted(): boolean {
@@ -45,7 +55,7 @@ export class CollRequest implements Request {
     this.status = status;
     this.error = error;
     try {
-      this.callback?.(this, status);
+      this.#callback?.(this, status);
     } catch (thrown) {
       this.#owner.onThrown(thrown);
     }

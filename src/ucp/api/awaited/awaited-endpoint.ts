@@ -28,7 +28,7 @@ import type {
 } from '../operation/request.ts';
 import type { Tag } from '../operation/tag.ts';
 import { lengthOf, resultOf, tagOf } from './awaited-options.ts';
-import type { Outcome, PromiseTier, StartOperation } from './promise-tier.ts';
+import { type Outcome, type PromiseTier, type StartOperation, signalOf } from './promise-tier.ts';
 import { streamChunks } from './stream-chunks.ts';
 
 const TAG_OPTIONS = ['tag', 'signal'];
@@ -165,7 +165,7 @@ export abstract class AwaitedEndpoint {
   }
 
   stream(options: SendOptions = {}): AsyncGenerator<Uint8Array, void, void> {
-    checkOptions(options, 'options', ['signal']);
+    signalOf(options);
     return streamChunks(this, options);
   }
 

@@ -99,6 +99,11 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
   /** Closes the worker; called once. */
   protected abstract shutDown(): Promise<void>;
 
+  /** Whether a value is a worker, and not only an object with its prototype. */
+  static isGenuine(value: unknown): value is AwaitedWorker {
+    return typeof value === 'object' && value !== null && #closing in value;
+  }
+
   get closed(): boolean {
     return this.isClosed;
   }

@@ -2,6 +2,7 @@
  * The parts of an endpoint that all engines share, except for awaited messages: awaited put and get, error handling, and closing. It moves no bytes.
  */
 
+import { checkFlag, checkOptions } from '../../../ucs/type/check-options.ts';
 import { closedError } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
 import { Status, statusName } from '../../../ucs/type/status.ts';
@@ -68,15 +69,21 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     const { notify, notifyId, signal, ...range } = options;
     const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, range);
     const entries = entriesOf(local, localOffset, byteLength, rkey, remoteOffset);
-    if (name === 'get') return this.getList(entries, { ...(signal && { signal }) });
-    const told = { ...(notify && { notify }), ...(notifyId !== undefined && { notifyId }) };
-    return this.putList(entries, { ...(signal && { signal }), ...told });
+    const aborted = signal === undefined ? {} : { signal };
+    if (name === 'get') return this.getList(entries, aborted);
+    const told = { ...(notify !== undefined && { notify }), ...(notifyId !== undefined && { notifyId }) };
+    return this.putList(entries, { ...aborted, ...told });
   }
 
-  close(options?: CloseOptions): Promise<void> {
+  close(options: CloseOptions = {}): Promise<void> {
+    try {
+      checkOptions(options, 'options', ['force']);
+      checkFlag('force', options.force);
+    } catch (error) {
+      return Promise.reject(error);
+    }
     this.#closed = true;
-    // Closing never fails, not even for invalid options.
-    if (options?.force === true) {
+    if (options.force === true) {
       this.isForced = true;
       this.onForced();
     }
@@ -93,10 +100,10 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     if (this.#closed) throw closedError('endpoint');
   }
 
-  /** Checks the parameters of nbx operations. @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
-  protected check(params: RequestParams | undefined): void {
+  /** Checks the parameters of nbx operations. @param names those of the operation, if it has more than a request has @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
+  protected check(params: RequestParams | undefined, names?: readonly string[]): void {
     if (this.#closed) throw closedError('endpoint');
-    checkParams(params);
+    checkParams(params, names);
   }
 }
 

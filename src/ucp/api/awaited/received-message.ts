@@ -7,6 +7,7 @@ import { invalidParam, statusError, type UcxError } from '../../../ucs/type/erro
 import { Status } from '../../../ucs/type/status.ts';
 import type { MessageDataOptions } from '../active-message.ts';
 import type { Endpoint } from '../endpoint.ts';
+import { checkParams } from '../operation/check-params.ts';
 import type { LocalBuffer } from '../operation/memory.ts';
 import type { Request, RequestParams } from '../operation/request.ts';
 import { signalOf } from './promise-tier.ts';
@@ -140,6 +141,7 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
    */
   receiveNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
     this.#checkFirst();
+    checkParams(params);
     return this.#owner.receiveData(this, local, localOffset, byteLength, params);
   }
 

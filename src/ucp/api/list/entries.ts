@@ -13,7 +13,12 @@ export function entriesOf(
   rkey: RemoteKey,
   remoteOffset: number,
 ): readonly TransferEntry[] {
-  if (!isList(local)) return [{ local, localOffset, byteLength, rkey, remoteOffset }];
+  if (!isList(local)) {
+    // An entry may leave them out.
+    if (localOffset === undefined) throw invalidParam('localOffset', 'must be an integer of 0 or more', localOffset);
+    if (remoteOffset === undefined) throw invalidParam('remoteOffset', 'must be an integer of 0 or more', remoteOffset);
+    return [{ local, localOffset, byteLength, rkey, remoteOffset }];
+  }
   if (localOffset !== 0)
     throw invalidParam('localOffset', 'must be 0 with a list of pieces, which have their own', localOffset);
   if (!Number.isSafeInteger(remoteOffset) || remoteOffset < 0) {

@@ -1,10 +1,10 @@
 /** Checks the parameters of requests, and the names of the parameters of memMap, whose values are checked where memory is mapped. */
 
 import { withMemoryType } from '../../../ucs/memory/memory-type.ts';
-import { checkOptions } from '../../../ucs/type/check-options.ts';
+import { checkFlag, checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import type { MapParams, MemMapParams } from './memory.ts';
-import type { RequestParams } from './request.ts';
+import type { RequestCallback, RequestParams } from './request.ts';
 
 const MAP_OPTIONS = {
   buffer: ['buffer', 'protection'],
@@ -21,18 +21,41 @@ export function checkMapParams(params: MemMapParams): MapParams {
   checkOptions(params, 'params');
   const kind = (['buffer', 'address', 'dmabuf', 'allocate'] as const).find((name) => name in params);
   if (kind !== undefined) checkOptions(params, 'params', MAP_OPTIONS[kind]);
+  const sysDevice: unknown = (params as { readonly sysDevice?: unknown }).sysDevice;
+  if (sysDevice !== undefined && !(Number.isSafeInteger(sysDevice) && (sysDevice as number) >= 0)) {
+    throw invalidParam('sysDevice', 'must be an integer of 0 or more', sysDevice);
+  }
   return withMemoryType(params);
 }
 
+const REQUEST_FIELDS = ['noImmediateCompletion', 'callback', 'userData'] as const;
+const PUT_FIELDS = [...REQUEST_FIELDS, 'notify', 'notifyId'] as const;
+
+/** The parameters of the operations that have more than a request has. */
+export const PARAM_FIELDS: Readonly<Record<'put' | 'list' | 'atomic' | 'am' | 'streamRecv', readonly string[]>> = {
+  put: PUT_FIELDS,
+  list: [...PUT_FIELDS, 'strict', 'flush', 'blocks'],
+  atomic: [...REQUEST_FIELDS, 'bits', 'compare'],
+  am: [...REQUEST_FIELDS, 'protocol'],
+  streamRecv: [...REQUEST_FIELDS, 'waitAll'],
+};
+
 /**
- * Checks the parameters of a request.
+ * Checks the parameters of a request. Allocates nothing.
+ * @param names the parameters of the operation
  * @throws UcxError ERR_INVALID_PARAM
  */
-export function checkParams(params: RequestParams | undefined): void {
+export function checkParams(params: RequestParams | undefined, names: readonly string[] = REQUEST_FIELDS): void {
   if (params === undefined) return;
-  checkOptions(params, 'params');
-  const { callback } = params;
+  checkOptions(params, 'params', names);
+  const { noImmediateCompletion, callback } = params;
+  checkFlag('params.noImmediateCompletion', noImmediateCompletion);
+  checkCallback('params.callback', callback);
+}
+
+/** Checks the callback of a request. @throws UcxError ERR_INVALID_PARAM */
+export function checkCallback(argument: string, callback: RequestCallback | undefined): void {
   if (callback !== undefined && typeof callback !== 'function') {
-    throw invalidParam('params.callback', 'must be a function', callback);
+    throw invalidParam(argument, 'must be a function', callback);
   }
 }

@@ -55,6 +55,7 @@ export class WordOperation implements AtomicCall {
     }
     // A compare value of other operations is ignored.
     if (operation === AtomicOperation.CSWAP) this.#setCompare(params?.compare);
+    else if (params?.compare !== undefined) word64('compare', params.compare);
   }
 
   #setCompare(compare: number | bigint | undefined): void {

@@ -13,6 +13,7 @@ import { Status } from '../../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import type { UctEndpoint } from '../../../uct/api/iface.ts';
 import type { NotifyOrder } from '../../api/list/notify-order.ts';
+import { checkCallback } from '../../api/operation/check-params.ts';
 import { CountedCompletion } from '../../api/operation/counted-completion.ts';
 import type { Request as ApiRequest, RequestCallback } from '../../api/operation/request.ts';
 import type { InboundWindow } from '../../credit/inbound-window.ts';
@@ -143,7 +144,7 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
   slot = -1;
   /** For the application. */
   userData: unknown = undefined;
-  callback: RequestCallback | undefined = undefined;
+  #callback: RequestCallback | undefined = undefined;
   /** The exception of a start out of the queue; the status of the request is then that of this error. */
   error: unknown = undefined;
 
@@ -195,6 +196,15 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
 
   get isCompleted(): boolean {
     return this.status !== Status.INPROGRESS;
+  }
+
+  get callback(): RequestCallback | undefined {
+    return this.#callback;
+  }
+
+  set callback(callback: RequestCallback | undefined) {
+    checkCallback('callback', callback);
+    this.#callback = callback;
   }
 
   /** True while it waits for resources: it can be cancelled without a trace. */
@@ -309,9 +319,10 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
 
   /** Calls the callback of the application, whose error does not concern the caller. */
   runCallback(status: Status): void {
-    if (this.callback === undefined) return;
+    const callback = this.#callback;
+    if (callback === undefined) return;
     try {
-      this.callback(this, status);
+      callback(this, status);
     } catch (error) {
       this.#owner.onThrown(error);
     }
