@@ -16,6 +16,8 @@ import { deviceNodesSkipReason, environment, run } from '../fixtures/run-command
 
 const FIXTURES = join(ROOT, 'test/fixtures/device-nodes');
 const CHECKS = join(FIXTURES, 'checks.py');
+/** Gaudi3 submits nothing through the driver. */
+const GENERATIONS = ['gaudi', 'gaudi2', 'gaudi3'] as const;
 const FUZZ_SEED = process.env['GAUDI_UCX_FUZZ_SEED'] ?? '20240';
 const FUZZ_CALLS = process.env['GAUDI_UCX_TEST_FULL'] === '1' ? '1000000' : '10000';
 
@@ -167,30 +169,56 @@ describe.skipIf(reason !== undefined)('device nodes (needs root, /dev/fuse, pyth
     expect(python(['debugfs', ...addresses], ['--cards', '1', '--asic', 'gaudi'])).toEqual(DONE);
   });
 
-  it('answer random requests with errors of the driver', () => {
-    expect(python(['fuzz', FUZZ_SEED, FUZZ_CALLS])).toEqual(DONE);
-    const isFull = process.env['GAUDI_UCX_TEST_FULL'] === '1';
-    if (isFull) expect(python(['fuzz', FUZZ_SEED, FUZZ_CALLS], ['--cards', '1', '--asic', 'gaudi'])).toEqual(DONE);
-  }, 1_200_000);
+  it.each(GENERATIONS)('of %s take submissions, requests and descriptors of a program in Python', (asic) => {
+    const options = ['--cards', '2', '--asic', asic];
+    expect(python(['copies', asic], options)).toEqual(DONE);
+    expect(python(['buffers,shared_buffers,arguments'], options)).toEqual(DONE);
+    // Gaudi has no allocated HBM that could be exported.
+    if (asic !== 'gaudi') expect(python(['descriptors'], options)).toEqual(DONE);
+    // Gaudi and gaudi3 have no user interrupts, which these wait for.
+    if (asic === 'gaudi2') expect(python(['waits,signals,closing,killed'], options)).toEqual(DONE);
+  });
 
-  it('release everything of a program that is killed, and fail when the server is', async () => {
-    const server = await TestNodeServer.start({ cards: 1 });
-    const child: ChildProcess = spawn(
-      process.execPath,
-      [MAIN, 'run', '--socket', server.socketPath, '--', copy, '0000:19:00.0', 'hold'],
-      {
-        stdio: ['ignore', 'pipe', 'inherit'],
-      },
-    );
+  it.each(GENERATIONS)(
+    'of %s answer random requests with errors of the driver',
+    (asic) => {
+      expect(python(['fuzz', FUZZ_SEED, FUZZ_CALLS], ['--cards', '1', '--asic', asic])).toEqual(DONE);
+    },
+    1_200_000,
+  );
+
+  it.each([
+    ['gaudi2', 'C', [copy, '0000:19:00.0', 'work'], 'equal\n'],
+    ['gaudi2', 'Python', [PYTHON!, CHECKS, 'works', 'gaudi2'], 'working\n'],
+    ['gaudi', 'Python', [PYTHON!, CHECKS, 'works', 'gaudi'], 'working\n'],
+  ] as const)('of %s release everything of a program in %s that is killed at work', async (asic, _, program, begun) => {
+    const server = await TestNodeServer.start({ asic, cards: 1 });
+    const args = [MAIN, 'run', '--socket', server.socketPath, '--', ...program];
+    const child: ChildProcess = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
     const [text] = await once(child.stdout!, 'data');
-    expect(String(text)).toBe('equal\n');
+    expect(String(text)).toBe(begun);
     const node = connectEmulatedNode(server.socketPath);
-    expect(node.status().cards[0]).toMatchObject({ owner: child.pid });
+    const moved = (): number => {
+      const { hostToDevice, deviceToHost } = node.transfers()!.cards[0]!;
+      return hostToDevice.bytes + deviceToHost.bytes;
+    };
+    const before = moved();
+    await vi.waitFor(() => expect(moved()).toBeGreaterThan(before));
+    const { owner } = node.status().cards[0]!;
+    expect(owner).not.toBeNull();
     const exit = once(child, 'exit');
-    child.kill('SIGKILL');
+    process.kill(owner!, 'SIGKILL');
     await exit;
     await vi.waitFor(() => expect(node.status().cards[0]).toMatchObject({ owner: null, dramUsedBytes: 0 }));
+    // The card works for the next program.
+    expect(python(['copies', asic], ['--socket', server.socketPath])).toEqual(DONE);
     node.close();
+    await server.stop();
+    expect(server.errors).toBe('');
+  });
+
+  it('fail when the server is killed', async () => {
+    const server = await TestNodeServer.start({ cards: 1 });
     expect(python(['server_ends', String(server.pid)], ['--socket', server.socketPath])).toEqual(DONE);
     await vi.waitFor(() => expect(server.exited).toBe(true));
     await server.stop();
