@@ -1,5 +1,5 @@
 /**
- * Every alignment of both sides: puts, gets and messages of sizes around every threshold, from and into memory of every kind, touch no adjacent byte.
+ * Every alignment of both sides: puts, gets and messages of sizes around every threshold and around fragments, from and into memory of every kind, touch no adjacent byte.
  */
 
 import * as fc from 'fast-check';
@@ -24,9 +24,13 @@ import {
 const RUNS = extent('GAUDI_UCX_ALIGNMENT_RUNS', 150, 3000);
 const OFFSETS = 64;
 const AROUND = 2;
-/** Besides the limits of the transports: words, cache lines, pages, fragments. */
+/** Besides the limits of the transports: words, cache lines, pages. */
 const SIZES = [1, 8, 64, 4096, 65_536];
 const SIZE_MAX = 300_000;
+/** Of UCX_RNDV_FRAG_SIZE: the default, and one of which many are moved in little time. */
+const FRAGMENTS = [2 ** 19, 2 ** 16] as const;
+/** Around one fragment and several, the last of them short. */
+const FRAGMENT_COUNTS = [1, 2, 3, 3.5];
 const TIMEOUT_MS = 600_000;
 
 const OPERATIONS = ['put', 'get', 'tag', 'am', 'stream'] as const;
@@ -86,10 +90,30 @@ async function move(
 describe.each(CONNECTION_KINDS)('over $name', (kind) => {
   const fixture = usePairs(kind);
 
-  it('every alignment moves its bytes and no others', { timeout: TIMEOUT_MS }, async () => {
+  it('sizes around thresholds, at every alignment, move their bytes and no others', {
+    timeout: TIMEOUT_MS,
+  }, async () => {
     const pair = await fixture.pair(kind);
+    await check(pair, thresholds(pair), RUNS);
+  });
+
+  it.each(FRAGMENTS)(
+    'sizes around fragments of %i bytes, at every alignment, too',
+    { timeout: TIMEOUT_MS },
+    async (bytes) => {
+      const pair = await fixture.pair(kind, { UCX_RNDV_FRAG_SIZE: String(bytes) });
+      // As many bytes for each size of fragments.
+      const runs = Math.ceil((RUNS * FRAGMENTS[1]) / (2 * bytes));
+      await check(
+        pair,
+        FRAGMENT_COUNTS.map((count) => count * bytes),
+        runs,
+      );
+    },
+  );
+
+  async function check(pair: Pair, sizes: readonly number[], runs: number): Promise<void> {
     const { one, two } = pair;
-    const sizes = thresholds(pair);
     const local = memoryKinds(kind);
     // Keys exist for mapped memory only.
     const mapped = local.filter((each) => each !== 'bytes');
@@ -121,7 +145,7 @@ describe.each(CONNECTION_KINDS)('over $name', (kind) => {
       unmap(one, source);
       unmap(two, target);
     });
-    await fc.assert(property, { numRuns: RUNS, seed: 20_240 });
+    await fc.assert(property, { numRuns: runs, seed: 20_240 });
     two.worker.setAmHandler(3, undefined);
-  });
+  }
 });
