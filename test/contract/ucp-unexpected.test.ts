@@ -82,11 +82,12 @@ describe('more offers than a peer keeps', () => {
       ended += 1;
       request.free();
     };
-    const params = { callback, noImmediateCompletion: true, protocol: 'rendezvous' } as const;
+    const params = { callback, noImmediateCompletion: true } as const;
+    const offered = { ...params, protocol: 'rendezvous' } as const;
     const isActive = what === 'active messages';
     await using messages = two.worker.messages(AM_ID);
     for (let i = 0; i < count; i++) {
-      if (isActive) ab.amSendNbx(AM_ID, undefined, bytes, 0, bytes.byteLength, params);
+      if (isActive) ab.amSendNbx(AM_ID, undefined, bytes, 0, bytes.byteLength, offered);
       else ab.tagSendSyncNbx(bytes, 0, bytes.byteLength, 7n, params);
     }
     await driveIdle(pair, 300);

@@ -218,8 +218,10 @@ export function twoFloodsContract(name: string): void {
       for (const flood of floods) flood.pump();
       await driveIdle(pair);
       for (const flood of floods) flood.isStopped = true;
+      expect(one.worker.requestsInUse + two.worker.requestsInUse).toBeGreaterThan(0);
       await serving(pair, () => Promise.all([ab.close({ force: true }), ba.close({ force: true })]));
       await driveUntil(pair, () => one.worker.requestsInUse + two.worker.requestsInUse === 0);
+      expect([ab.closed, ba.closed]).toEqual([true, true]);
     });
 
     it('of streams alone end with a graceful close, which drops arriving bytes', async () => {

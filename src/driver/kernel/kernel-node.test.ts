@@ -203,7 +203,7 @@ describe('this machine', () => {
     expect(node.attribute(255, 'status')).toBeUndefined();
   });
 
-  it.runIf(node.cards().length > 0)('returns INFO on the control node of every card (needs a card)', () => {
-    for (const card of node.cards()) node.openControl(card.minor).close();
+  it.runIf(node.cards().length > 0)('opens the control node of every card (needs a card)', () => {
+    for (const { minor } of node.cards()) expect(() => node.openControl(minor).close()).not.toThrow();
   });
 });

@@ -220,7 +220,9 @@ describe('IbIface', () => {
     const { context } = ibIface(near).port.device;
     if (!(context instanceof RdmaContext)) return expect.fail('an emulated device');
     context.onEvent({ type: AsyncEventType.PORT_ERR, element: 1 });
-    await until(() => log.records.some(({ message }) => message === 'hca0:1: port error'));
+    const reports = (): unknown[] => log.records.filter(({ message }) => message === 'hca0:1: port error');
+    await until(() => reports().length > 0);
+    expect(reports()).toHaveLength(1);
   });
 
   it.each(['request', 'answer'])('survives that there is no path for the %s to connect', async (message) => {

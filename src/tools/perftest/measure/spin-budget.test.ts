@@ -27,10 +27,17 @@ describe('a spin budget', () => {
   });
 
   it('does not yield in short waits, and starts anew after each', () => {
-    const budget = new SpinBudget(() => expect.unreachable());
+    let yields = 0;
+    const budget = new SpinBudget(() => {
+      yields += 1;
+    });
     for (let wait = 0; wait < 100; wait++) {
       for (let poll = 0; poll < 1023; poll++) budget.spend();
       budget.renew();
     }
+    expect(yields).toBe(0);
+    // One more poll than a short wait has.
+    for (let poll = 0; poll < 1024; poll++) budget.spend();
+    expect(yields).toBe(1);
   });
 });

@@ -45,9 +45,14 @@ export const PARAM_FIELDS: Readonly<Record<'put' | 'list' | 'atomic' | 'am' | 's
  * @param names the parameters of the operation
  * @throws UcxError ERR_INVALID_PARAM
  */
-export function checkParams(params: RequestParams | undefined, names: readonly string[] = REQUEST_FIELDS): void {
+export function checkParams(params: RequestParams | undefined, names?: readonly string[]): void {
   if (params === undefined) return;
-  checkOptions(params, 'params', names);
+  checkOptions(params, 'params');
+  for (const name in params) {
+    // Comparisons with constants take a tenth of the time of a search.
+    if (name === 'callback' || name === 'noImmediateCompletion' || name === 'userData') continue;
+    if (names?.includes(name) !== true) checkOptions(params, 'params', names ?? REQUEST_FIELDS);
+  }
   const { noImmediateCompletion, callback } = params;
   checkFlag('params.noImmediateCompletion', noImmediateCompletion);
   checkCallback('params.callback', callback);
