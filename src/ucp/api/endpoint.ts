@@ -378,6 +378,7 @@ export interface Endpoint extends AsyncDisposable {
   /**
    * Closes the endpoint: waits until earlier operations have ended; with `force`, operations that only the peer
    * could end are ended with CANCELED. Idempotent; failures of earlier operations are not reported here.
+   * @throws UcxError ERR_INVALID_PARAM for invalid options: the endpoint then stays open
    */
   close(options?: CloseOptions): Promise<void>;
 }
