@@ -1,5 +1,7 @@
-/** The cards that the configuration allows a program to use. It opens none: only opening a card shows whether it is free. */
+/** The cards of a node: their names for all tools, and those that the configuration allows a program to use. It opens none: only opening a card shows whether it is free. */
 
+import type { NamedCard } from '../driver/card-names.ts';
+import { namedCards } from '../driver/card-names.ts';
 import type { CardEntry, DriverNode } from '../driver/port.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
 import { ResourceFilter } from '../ucp/resources/resource-filter.ts';
@@ -23,8 +25,21 @@ export interface AllowedCard {
  */
 export function allowedCards({ config, env }: Program, node: DriverNode): AllowedCard[] {
   const { admitsDevice } = new ResourceFilter(config.get(UCP_CONFIG_TABLE));
-  const cards = chosenCards(cardChoiceOf(env), node.cards());
+  const cards = chosenCards(cardChoiceOf(env), node);
   return cards
-    .map(({ index, card }) => ({ name: cardName(index), index, card }))
+    .flatMap(({ index, entry }) => (entry === undefined ? [] : [{ name: cardName(index), index, card: entry }]))
     .filter(({ name }) => admitsDevice(DeviceType.ACC, name));
+}
+
+/**
+ * All cards of a node, also removed ones, under the indices that a program has for them: those of GAUDI_MAPPING_TABLE, else the order of their bus ids.
+ * @throws UcxError ERR_GAUDI_MAPPING_TABLE
+ */
+export function cardsOf(node: DriverNode, { env }: Pick<Program, 'env'>): NamedCard[] {
+  const { mappingTable } = cardChoiceOf(env);
+  const all = namedCards(node);
+  if (mappingTable === undefined) return all;
+  const mapped = chosenCards({ mappingTable }, node);
+  const others = all.filter(({ busId }) => mapped.every((card) => card.busId !== busId));
+  return [...mapped, ...others.map((card) => ({ ...card, index: undefined }))];
 }

@@ -80,10 +80,10 @@ const file: DriverFile = {
   close: () => undefined,
 };
 
-let card = new CardFile(file, 0, '0000:00:00.0');
+let card = new CardFile(file, { index: 0, minor: 0, busId: '0000:00:00.0' });
 afterEach(() => {
   card.close();
-  card = new CardFile(file, 0, '0000:00:00.0');
+  card = new CardFile(file, { index: 0, minor: 0, busId: '0000:00:00.0' });
 });
 const mapping = (): ReturnType<DriverFile['mmap']> => file.mmap(4096, 0n);
 const counters = (): CommandBuffer => new CommandBuffer(card, COMMANDS_HANDLE, 4096, mapping(), undefined);

@@ -3,7 +3,8 @@
  * only. The driver is not selected here: hlthunk.ts, the entry of the package, does that when it opens cards.
  */
 
-export type { CardEntry, DriverNode } from '../driver/port.ts';
+export { cardLabel, type NamedCard, namedCards } from '../driver/card-names.ts';
+export type { AbsentCard, CardEntry, DriverNode } from '../driver/port.ts';
 export { highWord, joinBig as packAddress, lowWord } from '../ucs/type/int64.ts';
 export type { CamelRecord } from './base/camel-record.ts';
 export type { CardFile, CardTarget } from './base/card-file.ts';

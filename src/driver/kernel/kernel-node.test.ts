@@ -1,4 +1,4 @@
-import { chmodSync } from 'node:fs';
+import { chmodSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { FakeMachine, type Layout } from '../../../test/fixtures/driver/fake-machine.ts';
@@ -117,8 +117,8 @@ describe('opening', () => {
     using machine = new FakeMachine();
     const node = new KernelNode({ ...machine });
     expect(() => node.open(7)).toThrow(errno(Errno.ENOENT));
-    expect(() => node.open(7)).toThrow(/no primary node of card 7: .*accel\/accel7, .*hl7$/);
-    expect(() => node.openControl(7)).toThrow(/no control node of card 7: .*accel_controlD7, .*hl_controlD7$/);
+    expect(() => node.open(7)).toThrow(/no primary node of accel7: .*accel\/accel7, .*hl7$/);
+    expect(() => node.openControl(7)).toThrow(/no control node of accel7: .*accel_controlD7, .*hl_controlD7$/);
   });
 
   it.each([-1, 256, 1.5, Number.NaN, '0' as unknown as number])('rejects the minor %j', (minor) => {
@@ -154,7 +154,7 @@ describe('attributes and life', () => {
     expect(node.attribute(0, 'cpld_ver')).toBeUndefined();
     expect(node.cards()).toHaveLength(1);
     expect(lines).toEqual([
-      'attribute cpld_ver of card 0 cannot be read: errno 21',
+      'attribute cpld_ver of accel0 cannot be read: errno 21',
       expect.stringMatching(/accel9 is skipped: no pci_addr in sysfs: not a habanalabs card$/),
     ]);
   });
@@ -165,6 +165,18 @@ describe('attributes and life', () => {
     expect(node.cards()).toEqual([]);
     machine.addCard({ ...CARD, layout: 'accel' });
     expect(node.cards()).toHaveLength(1);
+  });
+
+  it('remembers cards that were removed since it was opened, with their minors', () => {
+    using machine = new FakeMachine();
+    machine.addCard({ ...CARD, layout: 'accel' });
+    const node = new KernelNode({ ...machine });
+    expect([node.cards().length, node.absentCards()]).toEqual([1, []]);
+    rmSync(join(machine.devRoot, 'accel'), { recursive: true });
+    expect([node.cards(), node.absentCards()]).toEqual([[], [{ minor: 0, busId: CARD.busId, state: 'removed' }]]);
+    machine.addCard({ ...CARD, layout: 'accel' });
+    expect(node.absentCards()).toEqual([]);
+    node.close();
   });
 
   it('closes its files when it is closed, and throws afterwards', () => {

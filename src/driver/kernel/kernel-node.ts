@@ -57,6 +57,8 @@ export class KernelNode implements DriverNode {
   readonly #clock: Clock;
   readonly #log: Log | undefined;
   readonly #files = new Set<KernelFile>();
+  /** Minors of all cards that had a device node since this node was opened, by bus id. */
+  readonly #seen = new Map<string, number>();
   #closed = false;
 
   constructor(options: KernelNodeOptions = {}) {
@@ -79,12 +81,18 @@ export class KernelNode implements DriverNode {
     if (this.#closed) throw closedError('kernel driver node');
     const { cards, skipped } = discoverCards(this.#calls, this.#roots);
     for (const { path, reason } of skipped) this.#log?.diag(`${path} is skipped: ${reason}`);
+    for (const { busId, minor } of cards) this.#seen.set(busId, minor);
     return cards;
   }
 
   absentCards(): readonly AbsentCard[] {
     if (this.#closed) throw closedError('kernel driver node');
-    return findAbsentCards(this.#calls, this.#roots, this.cards());
+    const present = this.cards();
+    const onBus = findAbsentCards(this.#calls, this.#roots, present);
+    const removed = [...this.#seen].flatMap(([busId, minor]) =>
+      present.some((card) => card.busId === busId) ? [] : [{ minor, busId, state: 'removed' }],
+    );
+    return [...removed, ...onBus.filter(({ busId }) => !this.#seen.has(busId))];
   }
 
   whyNoCards(): string {
@@ -98,19 +106,19 @@ export class KernelNode implements DriverNode {
 
   open(minor: number): DriverFile {
     checkMinor(minor);
-    return this.#openFirst(primaryPaths(this.#roots, minor), `primary node of card ${minor}`);
+    return this.#openFirst(primaryPaths(this.#roots, minor), `primary node of accel${minor}`);
   }
 
   openControl(minor: number): DriverFile {
     checkMinor(minor);
-    return this.#openFirst(controlPaths(this.#roots, minor), `control node of card ${minor}`);
+    return this.#openFirst(controlPaths(this.#roots, minor), `control node of accel${minor}`);
   }
 
   attribute(minor: number, name: string): string | undefined {
     if (this.#closed) throw closedError('kernel driver node');
     const result = readCardAttribute(this.#calls, this.#roots, minor, name);
     if (result.text !== undefined) return result.text;
-    if (result.errno !== 0) this.#log?.diag(`attribute ${name} of card ${minor} cannot be read: errno ${result.errno}`);
+    if (result.errno !== 0) this.#log?.diag(`attribute ${name} of accel${minor} cannot be read: errno ${result.errno}`);
     return undefined;
   }
 

@@ -37,6 +37,8 @@ export interface Link {
   readonly kind: 'link';
   readonly ino: number;
   readonly target: string;
+  /** The card that must be present; undefined for a link that stays. */
+  readonly minor: number | undefined;
 }
 
 /** A file with a text. */
@@ -93,10 +95,11 @@ export class DeviceTree {
     return found?.kind === 'device' ? found : undefined;
   }
 
-  /** A file of a folder; undefined if there is none, and for device nodes of cards that were removed. */
+  /** A file of a folder; undefined if there is none. A removed card stays on the PCI bus, without its device nodes and without a driver. */
   lookup(folder: Folder, name: string): TreeNode | undefined {
     const found = folder.children.get(name);
-    return found?.kind === 'device' && this.#node.card(found.minor).removed ? undefined : found;
+    const minor = found?.kind === 'device' || found?.kind === 'link' ? found.minor : undefined;
+    return minor !== undefined && this.#node.card(minor).removed ? undefined : found;
   }
 
   #addCard(place: CardPlace): void {
@@ -113,9 +116,9 @@ export class DeviceTree {
     // The debugfs files are in the first folder since Linux 6.7, in the second before.
     this.#debugFiles(`sys/kernel/debug/accel/${busId}`, minor);
     this.#debugFiles(`sys/kernel/debug/habanalabs/hl${minor}`, minor);
-    this.#link(`${device}/driver`, `${up}bus/pci/drivers/habanalabs`);
+    this.#link(`${device}/driver`, `${up}bus/pci/drivers/habanalabs`, minor);
     this.#link(`sys/bus/pci/devices/${busId}`, `../../../devices/${pciPath}`);
-    this.#link(`sys/bus/pci/drivers/habanalabs/${busId}`, `../../../../devices/${pciPath}`);
+    this.#link(`sys/bus/pci/drivers/habanalabs/${busId}`, `../../../../devices/${pciPath}`, minor);
     // The library derives the control node from the primary one: an even minor, and the next one.
     const primary = 2 * minor;
     const names = [
@@ -194,8 +197,9 @@ export class DeviceTree {
     );
   }
 
-  #link(path: string, target: string): void {
-    this.#put(path, { kind: 'link', ino: this.#nextIno++, target });
+  /** @param minor the card that must be present */
+  #link(path: string, target: string, minor?: number): void {
+    this.#put(path, { kind: 'link', ino: this.#nextIno++, target, minor });
   }
 
   /** Adds a file, with the folders that lead to it. */

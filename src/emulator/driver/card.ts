@@ -173,7 +173,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
    */
   open(owner: number = OWN_PROCESS, mmapFile?: MmapFile): PrimaryFile {
     const errno = this.#openErrno();
-    if (errno !== 0) throw new SyscallError('open', errno, `card ${this.place.minor} (${this.place.busId})`);
+    if (errno !== 0) throw new SyscallError('open', errno, `accel${this.place.minor} (${this.place.busId})`);
     this.records.clear();
     const file = new PrimaryFile(this, new Context(this, owner, mmapFile), () => this.#release());
     this.#file = file;
@@ -186,7 +186,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   openControl(owner: number = OWN_PROCESS): ControlFile {
     const failed = this.#status === HL_DEVICE_STATUS.MALFUNCTION;
     if (this.removed || failed) {
-      throw new SyscallError('open', failed ? Errno.EPERM : Errno.ENODEV, `control node of card ${this.place.minor}`);
+      throw new SyscallError('open', failed ? Errno.EPERM : Errno.ENODEV, `control node of accel${this.place.minor}`);
     }
     return new ControlFile(this, owner);
   }

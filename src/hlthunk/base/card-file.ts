@@ -3,6 +3,7 @@
  * typed error that names the card. It does not interpret the calls; the data path has its own argument blocks.
  */
 
+import { cardLabel, type NamedCard } from '../../driver/card-names.ts';
 import type { DriverFile, DriverMapping } from '../../driver/port.ts';
 import { allocateScratch, isSyscallError, PAGE_SIZE, type ScratchBlock } from '../../sys/index.ts';
 import {
@@ -69,7 +70,7 @@ export class CardFile {
   readonly minor: number;
   /** PCI address, such as `0000:3b:00.0`. */
   readonly busId: string;
-  /** Name for messages: `card 0 (0000:3b:00.0)`. */
+  /** Name for messages: `card 0 (accel2, 0000:33:00.0)`. */
   readonly name: string;
   /** True once commands have been submitted outside the DMA queues: their faults may be reported at any time. */
   submitsCommands = false;
@@ -83,11 +84,11 @@ export class CardFile {
   #closed = false;
 
   /** Takes ownership of `file`. */
-  constructor(file: DriverFile, minor: number, busId: string) {
+  constructor(file: DriverFile, card: Pick<NamedCard, 'index' | 'busId'> & { readonly minor: number }) {
     this.file = file;
-    this.minor = minor;
-    this.busId = busId;
-    this.name = `card ${minor} (${busId})`;
+    this.minor = card.minor;
+    this.busId = card.busId;
+    this.name = cardLabel(card);
     this.#arguments = allocateScratch(ARGUMENT_BYTES);
   }
 

@@ -1,7 +1,14 @@
 /** Options for opening a device, and their check. The card is selected in open.ts. */
 
 import type { Log } from '../../ucs/debug/log.ts';
-import { checkInteger, checkLength, checkMethods, checkObject, invalidArgument } from '../base/argument-error.ts';
+import {
+  checkInteger,
+  checkLength,
+  checkMethods,
+  checkObject,
+  checkWord32,
+  invalidArgument,
+} from '../base/argument-error.ts';
 import type { DeviceDmaOptions } from '../dma/dma.ts';
 import { DMA_PACKET_BYTES_MAX } from '../dma/queue.ts';
 
@@ -18,6 +25,8 @@ export interface DeviceOptions {
   readonly arenaBytes?: number;
   /** Whether the node is closed with the device. If the device cannot be opened, the node stays open. Default false. */
   readonly ownsNode?: boolean;
+  /** Logical index of the card in messages. Default: its place among the cards of the node, also removed ones, in the order of their bus ids. */
+  readonly index?: number;
 }
 
 /**
@@ -25,9 +34,10 @@ export interface DeviceOptions {
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS
  */
 export function checkDeviceOptions(options: DeviceOptions): void {
-  checkObject('options', options, ['log', 'dma', 'arenaBytes', 'ownsNode']);
-  const { log, dma, arenaBytes } = options;
+  checkObject('options', options, ['log', 'dma', 'arenaBytes', 'ownsNode', 'index']);
+  const { log, dma, arenaBytes, index } = options;
   if (log !== undefined) checkMethods('log', log, ['error', 'warn', 'diag', 'debug', 'child']);
+  if (index !== undefined) checkWord32('index', index);
   if (arenaBytes !== undefined) checkLength('arenaBytes', arenaBytes);
   if (dma !== undefined) checkDmaOptions(dma);
 }

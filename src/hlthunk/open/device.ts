@@ -7,6 +7,7 @@
  * in the driver can defer that: see {@link Device.released}.
  */
 
+import { indexOf } from '../../driver/card-names.ts';
 import type { CardEntry, DriverFile, DriverNode } from '../../driver/port.ts';
 import type { AsicProfile } from '../../uapi/index.ts';
 import { createLog, LogLevel, standardErrorSink } from '../../ucs/debug/log.ts';
@@ -74,7 +75,7 @@ export class Device implements CardTarget, Disposable {
     this.node = node;
     this.#ownsNode = options.ownsNode === true;
     const log = options.log ?? createLog('hlthunk', LogLevel.WARN, standardErrorSink);
-    this.card = new CardFile(file, entry.minor, entry.busId);
+    this.card = new CardFile(file, { index: options.index ?? indexOf(node, entry), ...entry });
     const clock = options.dma?.clock;
     try {
       this.info = readInfo(this.card);
@@ -201,8 +202,9 @@ export class ControlDevice implements CardTarget, Disposable {
   /** PCI address, such as `0000:3b:00.0`. */
   readonly busId: string;
 
-  constructor(file: DriverFile, entry: CardEntry) {
-    this.card = new CardFile(file, entry.minor, entry.busId);
+  /** @param index logical index of the card in messages */
+  constructor(file: DriverFile, entry: CardEntry, index?: number) {
+    this.card = new CardFile(file, { index, ...entry });
     this.minor = entry.minor;
     this.busId = entry.busId;
   }

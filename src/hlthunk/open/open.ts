@@ -3,6 +3,7 @@
  * ENOENT is reported. Device state is in device.ts.
  */
 
+import { cardLabel, indexOf, type NamedCard, namedCards } from '../../driver/card-names.ts';
 import type { CardEntry, DriverFile, DriverNode } from '../../driver/port.ts';
 import { Errno, isSyscallError, processCommand } from '../../sys/index.ts';
 import type { AsicName } from '../../uapi/index.ts';
@@ -43,7 +44,7 @@ export function open(node: DriverNode, selection: CardSelection = {}, options: D
       if (selection.name !== undefined && asicOf(node, entry) !== selection.name) continue;
       return new Device(
         node,
-        openFile(node, entry, () => node.open(entry.minor)),
+        openFile(node, entry, () => node.open(entry.minor), options.index),
         entry,
         options,
       );
@@ -85,10 +86,7 @@ export function openControl(node: DriverNode, minor: number): ControlDevice {
   checkWord32('minor', minor);
   const entry = node.cards().find((card) => card.minor === minor);
   if (entry === undefined) throw notFound(node, `minor ${minor}`);
-  return new ControlDevice(
-    openFile(node, entry, () => node.openControl(minor)),
-    entry,
-  );
+  return controlOf(node, entry);
 }
 
 /**
@@ -210,10 +208,7 @@ function asicOf(node: DriverNode, entry: CardEntry): AsicName {
 }
 
 function withControl<T>(node: DriverNode, entry: CardEntry, ask: (control: ControlDevice) => T): T {
-  const control = new ControlDevice(
-    openFile(node, entry, () => node.openControl(entry.minor)),
-    entry,
-  );
+  const control = controlOf(node, entry);
   try {
     return ask(control);
   } finally {
@@ -221,8 +216,13 @@ function withControl<T>(node: DriverNode, entry: CardEntry, ask: (control: Contr
   }
 }
 
-/** Opens a node of a card; an errno becomes an error that names the card. */
-function openFile(node: DriverNode, entry: CardEntry, openNode: () => DriverFile): DriverFile {
+function controlOf(node: DriverNode, entry: CardEntry): ControlDevice {
+  const file = openFile(node, entry, () => node.openControl(entry.minor));
+  return new ControlDevice(file, entry, indexOf(node, entry));
+}
+
+/** Opens a node of a card; an errno becomes an error that names the card, under its index if that is given. */
+function openFile(node: DriverNode, entry: CardEntry, openNode: () => DriverFile, index?: number): DriverFile {
   try {
     return openNode();
   } catch (error) {
@@ -231,7 +231,7 @@ function openFile(node: DriverNode, entry: CardEntry, openNode: () => DriverFile
     const code = gaudiErrorOfErrno(error.errno);
     // The driver returns EPERM for a card in a bad state, the file system EACCES for the user.
     const hint = error.errno === Errno.EBUSY ? ` (${ownerText(node, minor)})` : '';
-    const what = `open of card ${minor} (${busId}) at ${path}: ${error.errnoName}${hint}`;
+    const what = `open of ${cardLabel({ index: index ?? indexOf(node, entry), minor, busId })} at ${path}: ${error.errnoName}${hint}`;
     throw gaudiError(code, what, { minor, busId, path, errno: error.errnoName }, error);
   }
 }
@@ -246,9 +246,13 @@ function ownerText(node: DriverNode, minor: number): string {
 }
 
 function notFound(node: DriverNode, wanted: string): UcxError {
-  const cards = node.cards();
-  const list = cards.length === 0 ? 'no cards' : cards.map((card) => `${card.minor} (${card.busId})`).join(', ');
+  const cards = namedCards(node);
+  const list = cards.length === 0 ? 'no cards' : cards.map(nameWithState).join(', ');
   return gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `${wanted}; the node has ${list}`, { wanted });
+}
+
+function nameWithState(card: NamedCard): string {
+  return `${cardLabel(card)}${card.absence === undefined ? '' : `: ${card.absence}`}`;
 }
 
 function describe(selection: CardSelection): string {

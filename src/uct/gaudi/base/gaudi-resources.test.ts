@@ -80,6 +80,27 @@ describe('the cards of a context', () => {
     node.close();
   });
 
+  it.each([0, 1])('keep their names while card %i is removed', (gone) => {
+    const testLog = createTestLog();
+    const node = createEmulatedNode({ cards: 2, dmaThreads: 0 });
+    const buses = node.cards().map(({ busId }) => busId);
+    node.inject(gone, { kind: 'unplug' });
+    const resources = new GaudiResources({ node, mappingTable: undefined });
+    testLog.allow(new RegExp(`^gaudi${gone} is left out: .*card ${gone} \\(accel${gone}, ${buses[gone]}\\): removed$`));
+    const { cards, leftOut } = resources.acquire(servicesWith({}, testLog));
+    expect(cards.map(({ index, device }) => [index, device.card.name])).toEqual([
+      [1 - gone, `card ${1 - gone} (accel${1 - gone}, ${buses[1 - gone]})`],
+    ]);
+    expect(leftOut.map(({ name }) => name)).toEqual([`gaudi${gone}`]);
+    resources.release();
+    const isDeviceAllowed = (_type: unknown, name: string): boolean => name === `gaudi${gone}`;
+    const removed = { code: 'ERR_GAUDI_DEVICE_NOT_FOUND', message: expect.stringMatching(/\): removed$/) };
+    expect(() => resources.acquire({ ...servicesWith({}, testLog), isDeviceAllowed })).toThrow(
+      expect.objectContaining(removed),
+    );
+    node.close();
+  });
+
   const wanted: [asic: 'gaudi' | 'gaudi2', field: string, values: string[]][] = [
     ['gaudi2', 'DMABUF', ['y', 'n', 'try', 'auto']],
     ['gaudi2', 'MAPPED_DMABUF', ['y', 'n', 'try', 'auto']],

@@ -129,7 +129,7 @@ export class GaudiResources {
   #warnOfMissing(log: Log): void {
     if (this.#devices !== undefined || this.#isWarned) return;
     this.#isWarned = true;
-    const missing = missingCards(this.#choice, this.node.cards());
+    const missing = missingCards(this.#choice, this.node);
     if (missing !== undefined) log.warn(missing);
   }
 

@@ -12,7 +12,7 @@ const CARDS: readonly CardEntry[] = [0, 1, 2].map((minor) => ({
 }));
 
 const indices = (choice: Partial<CardChoice>): number[] =>
-  chosenCards({ mappingTable: undefined, ...choice }, CARDS).map(({ index }) => index);
+  chosenCards({ mappingTable: undefined, ...choice }, { cards: () => CARDS }).map(({ index }) => index);
 
 describe('the cards of a program', () => {
   it.each([

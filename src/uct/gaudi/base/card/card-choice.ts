@@ -10,9 +10,9 @@
  * The last two do not change the logical indices: they only select cards. UCX_ACC_DEVICES then selects among these by name.
  */
 
-import type { CardEntry } from '../../../../hlthunk/index.ts';
+import { type DriverNode, namedCards } from '../../../../hlthunk/index.ts';
 import { invalidParam } from '../../../../ucs/type/error.ts';
-import { detectedCards, type MappedCard, parseMappingTable } from './mapping-table.ts';
+import { type MappedCard, parseMappingTable } from './mapping-table.ts';
 
 /** The values of the variables; undefined if not set. */
 export interface CardChoice {
@@ -23,6 +23,9 @@ export interface CardChoice {
   /** Value of HABANA_VISIBLE_DEVICES. */
   readonly visibleDevices?: string | undefined;
 }
+
+/** The node of the cards. */
+type Cards = Pick<DriverNode, 'cards' | 'absentCards'>;
 
 const NUMBERS = /^\d{1,3}(,\d{1,3})*$/;
 
@@ -47,16 +50,16 @@ export function checkCardChoice(choice: CardChoice): void {
 }
 
 /**
- * The selected cards by logical index.
+ * The selected cards by logical index, also removed ones.
  * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_INVALID_PARAM for an invalid list
  */
-export function chosenCards(choice: CardChoice, entries: readonly CardEntry[]): MappedCard[] {
+export function chosenCards(choice: CardChoice, node: Cards): MappedCard[] {
   const { mappingTable, visibleModules, visibleDevices } = choice;
-  if (mappingTable !== undefined) return parseMappingTable(mappingTable, entries);
-  const all = detectedCards(entries);
+  if (mappingTable !== undefined) return parseMappingTable(mappingTable, namedCards(node));
+  const all = indexed(node);
   const modules = listOf('HABANA_VISIBLE_MODULES', visibleModules);
   if (modules !== undefined) {
-    return all.filter(({ card }) => card.moduleId !== undefined && modules.has(card.moduleId));
+    return all.filter(({ entry }) => entry?.moduleId !== undefined && modules.has(entry.moduleId));
   }
   const indices = listOf('HABANA_VISIBLE_DEVICES', visibleDevices);
   return indices === undefined ? all : all.filter(({ index }) => indices.has(index));
@@ -66,20 +69,26 @@ export function chosenCards(choice: CardChoice, entries: readonly CardEntry[]): 
  * What the selection names and this machine does not have, as a sentence for users; undefined if there is nothing. A mapping table is refused for that.
  * @throws UcxError as {@link chosenCards}
  */
-export function missingCards(choice: CardChoice, entries: readonly CardEntry[]): string | undefined {
-  if (choice.mappingTable !== undefined || entries.length === 0) return undefined;
+export function missingCards(choice: CardChoice, node: Cards): string | undefined {
+  const all = indexed(node);
+  if (choice.mappingTable !== undefined || all.length === 0) return undefined;
   const modules = listOf('HABANA_VISIBLE_MODULES', choice.visibleModules);
   const name = modules === undefined ? 'HABANA_VISIBLE_DEVICES' : 'HABANA_VISIBLE_MODULES';
   const numbers = modules ?? listOf(name, choice.visibleDevices) ?? new Set();
-  const known = modules === undefined ? entries.map((_, index) => index) : moduleIds(entries);
+  const known = modules === undefined ? all.map(({ index }) => index) : moduleIds(all);
   const missing = [...numbers].filter((number) => !known.includes(number));
   if (missing.length === 0) return undefined;
   const kind = modules === undefined ? 'indices' : 'modules';
   return `${name}=${[...numbers].join(',')} names cards that do not exist: ${missing.join(', ')}; the ${kind} of this machine are ${known.join(', ')}`;
 }
 
-function moduleIds(entries: readonly CardEntry[]): number[] {
-  return entries.flatMap(({ moduleId }) => moduleId ?? []).sort((one, other) => one - other);
+/** All cards that have an index. */
+function indexed(node: Cards): MappedCard[] {
+  return namedCards(node).flatMap((card) => (card.index === undefined ? [] : [{ ...card, index: card.index }]));
+}
+
+function moduleIds(cards: readonly MappedCard[]): number[] {
+  return cards.flatMap(({ entry }) => entry?.moduleId ?? []).sort((one, other) => one - other);
 }
 
 /** The numbers of a list; undefined if it selects all. */

@@ -3,7 +3,14 @@
  * the first transfer.
  */
 
-import { type Device, type DriverNode, GaudiErrorCode, gaudiError, open } from '../../../../hlthunk/index.ts';
+import {
+  cardLabel,
+  type Device,
+  type DriverNode,
+  GaudiErrorCode,
+  gaudiError,
+  open,
+} from '../../../../hlthunk/index.ts';
 import type { Log } from '../../../../ucs/debug/log.ts';
 import type { Clock } from '../../../../ucs/sys/clock.ts';
 import { isUcxError, UcxError } from '../../../../ucs/type/error.ts';
@@ -50,9 +57,9 @@ export function cardName(index: number): string {
  */
 export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
   const { node, choice, log, clock, isWanted, onLeftOut } = options;
-  const entries = node.cards();
+  const isEmpty = node.cards().length === 0;
   if (node.lostReason !== undefined) throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, node.lostReason);
-  const all = chosenCards(choice, entries);
+  const all = chosenCards(choice, node);
   const mapped = isWanted === undefined ? all : all.filter(({ index }) => isWanted(cardName(index)));
   const opened: GaudiCard[] = [];
   let refusal: UcxError | undefined;
@@ -70,12 +77,11 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
     }
   }
   if (opened.length > 0) return opened;
-  const missing = missingCards(choice, entries);
-  const reason = entries.length === 0 && node.whyNoCards !== undefined ? ` (${node.whyNoCards()})` : '';
-  const why =
-    entries.length === 0
-      ? `has no cards${reason}`
-      : `has no cards but those that ${missing === undefined ? 'the configuration' : `the environment (${missing})`} excludes`;
+  const missing = missingCards(choice, node);
+  const reason = isEmpty && node.whyNoCards !== undefined ? ` (${node.whyNoCards()})` : '';
+  const why = isEmpty
+    ? `has no cards${reason}`
+    : `has no cards but those that ${missing === undefined ? 'the configuration' : `the environment (${missing})`} excludes`;
   if (refusal?.code === GaudiErrorCode.DEVICE_BUSY) throw withAdvice(refusal);
   throw refusal ?? gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `the ${node.kind} node ${why}`);
 }
@@ -119,9 +125,14 @@ function withAdvice({ code, status, message, details, cause }: UcxError): UcxErr
   return new UcxError({ code, status, message: `${message}; ${advice}`, details, cause });
 }
 
-function openCard(node: DriverNode, { index, card }: MappedCard, log: Log, clock: Clock): GaudiCard {
-  const device = open(node, { busId: card.busId }, { log: log.child(cardName(index)), dma: { clock } });
-  log.debug(`card ${index}: ${card.busId}, module ${card.moduleId ?? 'unknown'}`);
+function openCard(node: DriverNode, card: MappedCard, log: Log, clock: Clock): GaudiCard {
+  const { index, busId, entry, absence } = card;
+  if (absence !== undefined) {
+    const details = { minor: card.minor, busId };
+    throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `${cardLabel(card)}: ${absence}`, details);
+  }
+  const device = open(node, { busId }, { index, log: log.child(cardName(index)), dma: { clock } });
+  log.debug(`${cardLabel(card)}, module ${entry?.moduleId ?? 'unknown'}`);
   return gaudiCard(index, device, true);
 }
 

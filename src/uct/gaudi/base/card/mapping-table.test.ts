@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import type { CardEntry } from '../../../../hlthunk/index.ts';
+import { namedCards } from '../../../../hlthunk/index.ts';
 import { isUcxError, type UcxError } from '../../../../ucs/type/error.ts';
 import { Status } from '../../../../ucs/type/status.ts';
-import { detectedCards, LOGICAL_INDEX_MAX, parseMappingTable } from './mapping-table.ts';
+import { LOGICAL_INDEX_MAX, parseMappingTable } from './mapping-table.ts';
 
-function card(minor: number, busId: string, moduleId: number | undefined): CardEntry {
+function card(minor: number, busId: string, moduleId: number | undefined) {
   return { minor, busId, moduleId, numaNode: 0, path: `/dev/accel/accel${minor}` };
 }
 
@@ -12,7 +12,7 @@ const CARDS = [card(0, '0000:b3:00.0', 6), card(1, '0000:19:00.0', 3), card(2, '
 
 function parse(table: unknown): string[] {
   const json = typeof table === 'string' ? table : JSON.stringify(table);
-  return parseMappingTable(json, CARDS).map(({ index, card: { minor } }) => `${index}:${minor}`);
+  return parseMappingTable(json, namedCards({ cards: () => CARDS })).map(({ index, minor }) => `${index}:${minor}`);
 }
 
 function refusal(table: unknown): UcxError {
@@ -24,17 +24,6 @@ function refusal(table: unknown): UcxError {
   }
   throw new Error('the table was accepted');
 }
-
-describe('detectedCards', () => {
-  it('orders by bus id, for any minors', () => {
-    expect(detectedCards(CARDS).map(({ index, card: { minor } }) => [index, minor])).toEqual([
-      [0, 1],
-      [1, 0],
-      [2, 2],
-    ]);
-    expect(detectedCards([])).toEqual([]);
-  });
-});
 
 describe('parseMappingTable', () => {
   it('accepts the output of hl-smi in any order, and sorts it by index', () => {

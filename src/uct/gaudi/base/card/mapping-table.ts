@@ -3,41 +3,34 @@
  * `[{"index":0,"module_id":2,"bus_id":"0000:33:00.0"}, ...]`. Parses and checks it; opens no card.
  */
 
-import type { CardEntry } from '../../../../hlthunk/index.ts';
+import type { NamedCard } from '../../../../hlthunk/index.ts';
 import { asError, isUcxError, UcxError } from '../../../../ucs/type/error.ts';
 import { Status } from '../../../../ucs/type/status.ts';
 
 /** A card and its logical index. */
-export interface MappedCard {
+export interface MappedCard extends NamedCard {
   readonly index: number;
-  readonly card: CardEntry;
 }
 
 /** Logical indices are below this number, because hl-thunk checks this number of minors. */
 export const LOGICAL_INDEX_MAX = 255;
 
-/** Without a table: all cards in the order of their bus addresses, which is the order of hl-smi. */
-export function detectedCards(cards: readonly CardEntry[]): MappedCard[] {
-  const sorted = [...cards].sort((left, right) => (left.busId < right.busId ? -1 : 1));
-  return sorted.map((card, index) => ({ index, card }));
-}
-
 /**
  * Reads the table.
  * @param json value of the variable
- * @param cards the cards of this machine
+ * @param cards the cards of this machine, also removed ones
  * @returns the mapped cards by index
  * @throws UcxError ERR_GAUDI_MAPPING_TABLE (INVALID_PARAM) that names the entry: bad JSON, a missing or wrong field, an unknown bus id, a module id of
  * another card, an index or a card that occurs twice
  */
-export function parseMappingTable(json: string, cards: readonly CardEntry[]): MappedCard[] {
+export function parseMappingTable(json: string, cards: readonly NamedCard[]): MappedCard[] {
   const entries = parseArray(json);
   const mapped = entries.map((entry, position) => mapEntry(entry, position, cards));
-  for (const [position, { index, card }] of mapped.entries()) {
+  for (const [position, { index, busId }] of mapped.entries()) {
     const sameIndex = mapped.findIndex((other) => other.index === index);
     if (sameIndex !== position) throw tableError(position, `index ${index} is already that of entry ${sameIndex}`);
-    const sameCard = mapped.findIndex((other) => other.card === card);
-    if (sameCard !== position) throw tableError(position, `bus_id ${card.busId} is already that of entry ${sameCard}`);
+    const sameCard = mapped.findIndex((other) => other.busId === busId);
+    if (sameCard !== position) throw tableError(position, `bus_id ${busId} is already that of entry ${sameCard}`);
   }
   return mapped.sort((left, right) => left.index - right.index);
 }
@@ -83,17 +76,18 @@ function fieldsOf(
   return { index, busId: fullBusId(busId), moduleId };
 }
 
-function mapEntry(entry: unknown, position: number, cards: readonly CardEntry[]): MappedCard {
+function mapEntry(entry: unknown, position: number, cards: readonly NamedCard[]): MappedCard {
   const { index, busId, moduleId } = fieldsOf(entry, position);
   const card = cards.find((candidate) => candidate.busId === busId);
   if (card === undefined) {
     const known = cards.map((candidate) => candidate.busId).join(', ') || 'none';
     throw tableError(position, `bus_id ${busId} is no card of this machine (it has: ${known})`);
   }
-  if (moduleId !== undefined && card.moduleId !== undefined && card.moduleId !== moduleId) {
-    throw tableError(position, `module_id ${moduleId} is not that of ${busId}, which is ${card.moduleId}`);
+  const known = card.entry?.moduleId;
+  if (moduleId !== undefined && known !== undefined && known !== moduleId) {
+    throw tableError(position, `module_id ${moduleId} is not that of ${busId}, which is ${known}`);
   }
-  return { index, card };
+  return { ...card, index };
 }
 
 /** An integer, which may be a string, as in the output of some scripts; undefined if the field is missing. */

@@ -1,0 +1,51 @@
+/**
+ * The name of a card in all messages and tools: its logical index, its device node and its bus id. An index belongs to a bus id and stays reserved for it while
+ * the card is removed.
+ */
+
+import type { CardEntry, DriverNode } from './port.ts';
+
+/** A card of a node, also a removed one. */
+export interface NamedCard {
+  /** Logical index, as in the device name `gaudi0`; undefined for a card that GAUDI_MAPPING_TABLE leaves out, and for one that no driver has ever had. */
+  readonly index: number | undefined;
+  /** Its number in /dev/accel/accelN, or its former one; undefined if it has never had one. */
+  readonly minor: number | undefined;
+  /** PCI address, such as `0000:3b:00.0`. */
+  readonly busId: string;
+  /** Undefined for a card without a device node. */
+  readonly entry: CardEntry | undefined;
+  /** The reason why there is no device node, such as `removed`; undefined if there is one. */
+  readonly absence: string | undefined;
+}
+
+/** The node of the cards. */
+type Cards = Pick<DriverNode, 'cards' | 'absentCards'>;
+
+/** State of a card that has a driver but no device node: a container without the device, or another driver. */
+const NOT_OF_THIS_NODE = 'no device node';
+
+/** All cards of a node by logical index: the order of the bus ids, which is that of hl-smi. Cards without an index are last. */
+export function namedCards(node: Cards): NamedCard[] {
+  const present = node.cards().map((entry) => ({ minor: entry.minor, busId: entry.busId, entry, absence: undefined }));
+  const absent = node.absentCards?.() ?? [];
+  const removed = absent.map(({ minor, busId, state }) => ({ minor, busId, entry: undefined, absence: state }));
+  const sorted = [...present, ...removed].sort((left, right) => (left.busId < right.busId ? -1 : 1));
+  const counted = sorted.filter(({ absence }) => absence !== NOT_OF_THIS_NODE);
+  const others = sorted.filter(({ absence }) => absence === NOT_OF_THIS_NODE);
+  return [
+    ...counted.map((card, index) => ({ ...card, index })),
+    ...others.map((card) => ({ ...card, index: undefined })),
+  ];
+}
+
+/** The logical index of a card of a node. */
+export function indexOf(node: Cards, { busId }: Pick<NamedCard, 'busId'>): number | undefined {
+  return namedCards(node).find((card) => card.busId === busId)?.index;
+}
+
+/** The name of a card: `card 0 (accel2, 0000:33:00.0)`. */
+export function cardLabel({ index, minor, busId }: Pick<NamedCard, 'index' | 'minor' | 'busId'>): string {
+  const device = minor === undefined ? '' : `accel${minor}, `;
+  return `card${index === undefined ? '' : ` ${index}`} (${device}${busId})`;
+}
