@@ -1,14 +1,16 @@
 /** The cards of a node: their names for all tools, and those that the configuration allows a program to use. It opens none: only opening a card shows whether it is free. */
 
-import type { NamedCard } from '../driver/card-names.ts';
-import { namedCards } from '../driver/card-names.ts';
+import { cardLabel, type NamedCard, namedCards } from '../driver/card-names.ts';
 import type { CardEntry, DriverNode } from '../driver/port.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
 import { ResourceFilter } from '../ucp/resources/resource-filter.ts';
 import { DeviceType } from '../uct/api/iface.ts';
 import { cardChoiceOf, chosenCards } from '../uct/gaudi/base/card/card-choice.ts';
 import { cardName } from '../uct/gaudi/base/card/gaudi-cards.ts';
+import type { MappedCard } from '../uct/gaudi/base/card/mapping-table.ts';
 import type { Program } from './program/program.ts';
+
+export { cardLabel } from '../driver/card-names.ts';
 
 /** A card that may be used. */
 export interface AllowedCard {
@@ -23,12 +25,22 @@ export interface AllowedCard {
  * Returns the cards, in the order of their logical indices.
  * @throws UcxError ERR_GAUDI_MAPPING_TABLE, ERR_INVALID_PARAM
  */
-export function allowedCards({ config, env }: Program, node: DriverNode): AllowedCard[] {
+export function allowedCards(program: Program, node: DriverNode): AllowedCard[] {
+  return admittedCards(program, node).flatMap(({ index, entry }) =>
+    entry === undefined ? [] : [{ name: cardName(index), index, card: entry }],
+  );
+}
+
+/** The cards that a program could use if they were not removed, each with its state, as text. Throws like {@link allowedCards}. */
+export function removedCards(program: Program, node: DriverNode): string[] {
+  return admittedCards(program, node).flatMap((card) =>
+    card.absence === undefined ? [] : [`${cardLabel(card)}: ${card.absence}`],
+  );
+}
+
+function admittedCards({ config, env }: Program, node: DriverNode): MappedCard[] {
   const { admitsDevice } = new ResourceFilter(config.get(UCP_CONFIG_TABLE));
-  const cards = chosenCards(cardChoiceOf(env), node);
-  return cards
-    .flatMap(({ index, entry }) => (entry === undefined ? [] : [{ name: cardName(index), index, card: entry }]))
-    .filter(({ name }) => admitsDevice(DeviceType.ACC, name));
+  return chosenCards(cardChoiceOf(env), node).filter(({ index }) => admitsDevice(DeviceType.ACC, cardName(index)));
 }
 
 /**

@@ -3,6 +3,7 @@
  * the kernel and the configuration.
  */
 
+import { cardLabel, type NamedCard, namedCards } from '../driver/card-names.ts';
 import { discoverNetworkDevices, type NetworkDevice } from '../driver/kernel/network-devices.ts';
 import type { CardEntry, DriverNode } from '../driver/port.ts';
 import type { DistanceOf } from '../ucp/lane/lane-distance.ts';
@@ -17,11 +18,13 @@ export type { NetworkDevice } from '../driver/kernel/network-devices.ts';
 /** A card with its location. */
 export interface PlacedCard extends SystemDevice {
   readonly entry: CardEntry;
+  /** Logical index; undefined for a card that GAUDI_MAPPING_TABLE leaves out. */
+  readonly index: number | undefined;
 }
 
 /** The cards, and the chosen network devices. */
 export interface Topology {
-  /** In the order of the minors, with names such as `card 0`. */
+  /** By logical index, with names such as `card 0 (accel2, 0000:33:00.0)`. Removed cards are not among them. */
   readonly cards: readonly PlacedCard[];
   readonly networks: readonly NetworkDevice[];
   /** UCX_GAUDI_COPY_NIC_SCALE_OUT: whether the ports that lead out of the server are considered. */
@@ -34,14 +37,18 @@ export interface Topology {
 export interface TopologySources {
   readonly node: DriverNode;
   readonly config: Config;
+  /** The cards of the node. Default: in the order of their bus ids. */
+  readonly cards?: readonly NamedCard[];
   /** Mount point of sysfs; default: the machine's own. Emulated cards have no location there: their distance to its devices is unknown. */
   readonly sysRoot?: string;
 }
 
 /** Reads the topology. */
-export function readTopology({ node, config, sysRoot }: TopologySources): Topology {
-  const cards = node.cards().map((entry) => {
-    return { name: `card ${entry.minor}`, pciPath: entry.pciPath, numaNode: entry.numaNode, entry };
+export function readTopology({ node, config, sysRoot, cards: named = namedCards(node) }: TopologySources): Topology {
+  const cards = named.flatMap((card) => {
+    const { entry, index } = card;
+    if (entry === undefined) return [];
+    return [{ name: cardLabel(card), pciPath: entry.pciPath, numaNode: entry.numaNode, entry, index }];
   });
   const found = discoverNetworkDevices(sysRoot ?? '/sys');
   const isElsewhere = node.kind === 'emulator' && sysRoot === undefined;

@@ -32,9 +32,6 @@ describe('the names of cards', () => {
   });
 
   it('do not count the cards of other containers', () => {
-    expect(names(CARDS, [{ minor: undefined, busId: '0000:01:00.0', state: 'no device node' }])).toEqual([
-      ...all,
-      'card (0000:01:00.0)',
-    ]);
+    expect(names(CARDS, [{ minor: undefined, busId: '0000:01:00.0', state: 'no device node' }])).toEqual(all);
   });
 });

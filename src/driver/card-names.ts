@@ -5,9 +5,9 @@
 
 import type { CardEntry, DriverNode } from './port.ts';
 
-/** A card of a node, also a removed one. */
+/** A card of a node, also a removed one. A card whose device node another container has, or that another driver has, is not of the node. */
 export interface NamedCard {
-  /** Logical index, as in the device name `gaudi0`; undefined for a card that GAUDI_MAPPING_TABLE leaves out, and for one that no driver has ever had. */
+  /** Logical index, as in the device name `gaudi0`; undefined for a card that GAUDI_MAPPING_TABLE leaves out. */
   readonly index: number | undefined;
   /** Its number in /dev/accel/accelN, or its former one; undefined if it has never had one. */
   readonly minor: number | undefined;
@@ -25,18 +25,13 @@ type Cards = Pick<DriverNode, 'cards' | 'absentCards'>;
 /** State of a card that has a driver but no device node: a container without the device, or another driver. */
 const NOT_OF_THIS_NODE = 'no device node';
 
-/** All cards of a node by logical index: the order of the bus ids, which is that of hl-smi. Cards without an index are last. */
-export function namedCards(node: Cards): NamedCard[] {
+/** All cards of a node by logical index: the order of the bus ids, which is that of hl-smi. */
+export function namedCards(node: Cards): (NamedCard & { readonly index: number })[] {
   const present = node.cards().map((entry) => ({ minor: entry.minor, busId: entry.busId, entry, absence: undefined }));
-  const absent = node.absentCards?.() ?? [];
+  const absent = (node.absentCards?.() ?? []).filter(({ state }) => state !== NOT_OF_THIS_NODE);
   const removed = absent.map(({ minor, busId, state }) => ({ minor, busId, entry: undefined, absence: state }));
   const sorted = [...present, ...removed].sort((left, right) => (left.busId < right.busId ? -1 : 1));
-  const counted = sorted.filter(({ absence }) => absence !== NOT_OF_THIS_NODE);
-  const others = sorted.filter(({ absence }) => absence === NOT_OF_THIS_NODE);
-  return [
-    ...counted.map((card, index) => ({ ...card, index })),
-    ...others.map((card) => ({ ...card, index: undefined })),
-  ];
+  return sorted.map((card, index) => ({ ...card, index }));
 }
 
 /** The logical index of a card of a node. */

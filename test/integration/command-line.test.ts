@@ -18,7 +18,7 @@ describe('info', { timeout: 60_000 }, () => {
   it('-s prints every card with its fields', async () => {
     const text = await outputHere(['info', '-s']);
     expect(text).toMatch(/2 Gaudi cards \(emulated node\)/);
-    const cards = text.split(/^# card \d+:/m).slice(1);
+    const cards = text.split(/^# card \d+ \(accel\d+, [\d:.a-f]+\):/m).slice(1);
     expect(cards).toHaveLength(2);
     for (const card of cards) {
       const [lines] = card.split('\n#\n');

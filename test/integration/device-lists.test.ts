@@ -77,7 +77,7 @@ describe('a list of cards', { timeout: 120_000 }, () => {
 
   it('hides no card in info -s and top', async () => {
     const env = { ...FOUR, UCX_ACC_DEVICES: 'gaudi1' };
-    expect((await outputHere(['info', '-s'], env)).match(/^# card \d:/gm)).toHaveLength(4);
+    expect((await outputHere(['info', '-s'], env)).match(/^# card \d \(accel\d, /gm)).toHaveLength(4);
     expect((await outputHere(['top', '--once'], env)).match(/^ +\d +\d operational /gm)).toHaveLength(4);
   });
 });

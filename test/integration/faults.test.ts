@@ -27,9 +27,9 @@ function hang(node: EmulatedNode, minor = 0): void {
 }
 
 /** A program that opens the node again can transfer bytes. */
-async function expectWorks(node: EmulatedNode): Promise<void> {
+async function expectWorks(node: EmulatedNode, card = 0): Promise<void> {
   const stack = await fixture.openOn(node, { config: { TLS: 'gaudi' } });
-  const remote = device(stack, 65536);
+  const remote = device(stack, 65536, card);
   const rkey = rkeyOf(stack, remote);
   const bytes = new Uint8Array(65536).fill(0x3c);
   const target = new Uint8Array(65536);
@@ -121,7 +121,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
     await stack.context.close();
     expect(stack.worker.requestsInUse).toBe(0);
     stack.node.card(0).faults.clear();
-    await expectWorks(stack.node);
+    await expectWorks(stack.node, kind === 'unplug' ? 1 : 0);
   });
 
   it('a card that breaks between operations fails the next ones', async () => {
@@ -240,7 +240,7 @@ describe('a transfer that fails', () => {
     stack.node.inject(1, { kind });
     const error = await failureOf(() => stack.endpoint.put(source, rkey));
     expect(error).toMatchObject({ code: 'ERR_IO_ERROR', cause: { code: 'ERR_GAUDI_DMA_FAILED', details: { busId } } });
-    expect(error.message).toContain(`a transfer of card 1 (${busId}) ended with IO_ERROR: ${reason}`);
+    expect(error.message).toContain(`a transfer of card 1 (accel1, ${busId}) ended with IO_ERROR: ${reason}`);
   });
 });
 

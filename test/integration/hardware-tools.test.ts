@@ -62,7 +62,7 @@ async function cardHolder(): Promise<{ readonly child: ChildProcess; tell(line: 
 describe('info --blocks', { timeout: 120_000 }, () => {
   it('lists the blocks of a card with their sizes', async () => {
     const text = await cli.outputHere(['info', '--blocks']);
-    expect(text).toMatch(/^# card 0 \(emulated\): HL225 at 0000:19:00\.0$/m);
+    expect(text).toMatch(/^# card 0 \(accel0, 0000:19:00\.0\), emulated: HL225$/m);
     expect(text).toMatch(/^# NIC0_UMR0_0 \.\. NIC11_UMR1_14 +360 +4\.0 KiB +12 registers$/m);
     expect(text).toMatch(/^# DCORE1_SYNC_MNGR_OBJS \.\. DCORE3_SYNC_MNGR_OBJS +3 +80\.0 KiB +20480 registers$/m);
   });
@@ -84,9 +84,9 @@ describe('info --blocks', { timeout: 120_000 }, () => {
   it.each([
     [{ UCX_GAUDI_COPY_HW_BLOCK_ACCESS: 'n' }, [], 1, /UCX_GAUDI_COPY_HW_BLOCK_ACCESS=n/],
     [{}, ['NOTHING'], 2, /argument name must be a register block of gaudi2/],
-    [{}, ['--card', '9'], 2, /argument card must be a card/],
-    [{}, ['--card', 'x'], 2, /argument card must be a card/],
-    [{ UCX_GAUDI_DRIVER: 'kernel' }, [], 2, /argument card must be a card/],
+    [{}, ['--card', '9'], 2, /argument card must be the index/],
+    [{}, ['--card', 'x'], 2, /argument card must be the index/],
+    [{ UCX_GAUDI_DRIVER: 'kernel' }, [], 2, /argument card must be the index/],
   ])('with %o %o is refused with exit code %i', async (env, args, expected, message) => {
     const { code, out, err } = await cli.runHere(['info', '--blocks', ...args], env as Record<string, string>);
     expect({ code, out }).toEqual({ code: expected, out: '' });
@@ -213,7 +213,9 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
       ['3', 'status', '--status', 'IN_RESET'],
       ['4', 'hard-reset'],
     ] as const) {
-      expect(await cli.outputHere(['node', 'fault', card, ...fault])).toMatch(new RegExp(`^card ${card}: .+\\n$`));
+      expect(await cli.outputHere(['node', 'fault', card, ...fault])).toMatch(
+        new RegExp(`^card ${card} \\(accel${card}, 0000:[^)]+\\): .+\\n$`),
+      );
     }
     const expected = ['disabled', 'removed', 'needs reset', 'in reset', 'operational', 'operational'];
     interface States {
@@ -227,8 +229,10 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
     expect(states(await cli.outputHere(['top', '--once', '--json', '--interval', '10ms']))).toEqual(expected);
     expect(states(await cli.outputHere(['node', 'status', '--json']))).toEqual(expected);
     const text = await cli.outputHere(['info', '-s']);
-    expect(text).toMatch(/^# card 0: [^#]*(#[^#]*)*status: disabled \(permission denied: .*EPERM\)$/m);
-    expect(text).toMatch(/^# card 1\n#\s+bus id: 0000:1a:00\.0\n#\s+status: removed$/m);
+    expect(text).toMatch(
+      /^# card 0 \(accel0, 0000:19:00\.0\): [^#]*(#[^#]*)*status: disabled \(permission denied: .*EPERM\)$/m,
+    );
+    expect(text).toMatch(/^# card 1 \(accel1, 0000:1a:00\.0\)\n#\s+bus id: 0000:1a:00\.0\n#\s+status: removed$/m);
     const lines = (await cli.outputHere(['top', '--once', '--interval', '10ms'])).split('\n');
     for (const [minor, state] of expected.entries()) {
       expect(lines.find((line) => line.startsWith(`   ${minor} `))).toContain(state);
@@ -238,12 +242,52 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
     );
   });
 
+  it('that is removed keeps its name, and no other card takes it', async () => {
+    cli.output(['node', 'up', '--cards', '3']);
+    const label = 'card 0 (accel0, 0000:19:00.0)';
+    expect(await cli.outputHere(['node', 'fault', '0000:19:00.0', 'unplug'])).toBe(`${label}: is removed\n`);
+    const smi = await cli.outputHere(['smi', '-Q', 'index,bus_id,name', '-f', 'csv,noheader']);
+    expect(smi).toBe('0, 0000:19:00.0, N/A\n1, 0000:1a:00.0, HL225\n2, 0000:33:00.0, HL225\n');
+    expect(await cli.outputHere(['smi'])).toMatch(/^\| +0 .*0000:19:00\.0 .*\| removed/m);
+    const doctor = await cli.runHere(['doctor']);
+    expect(doctor.out).toContain(`${label} is removed`);
+    expect(await cli.outputHere(['info', '-s'])).toMatch(
+      /^# card 0 \(accel0, 0000:19:00\.0\)\n.*\n#\s+status: removed$/m,
+    );
+    expect(cli.run(['info', '-d']).out).toMatch(/gaudi0 is left out: .*: card 0 \(accel0, 0000:19:00\.0\): removed/);
+    expect(await cli.outputHere(['metrics', '--once'])).toContain(
+      'habanalabs_device_up{card="0",device="0",bus_id="0000:19:00.0",emulated="true",state="removed"} 0',
+    );
+    expect(await cli.outputHere(['node', 'status'])).toMatch(/^0 +accel0 +0000:19:00\.0 .* removed /m);
+    const test = [
+      'perftest',
+      '-l',
+      '-t',
+      'ucp_put_bw',
+      '-m',
+      'host,gaudi',
+      '-s',
+      '64k',
+      '-n',
+      '10',
+      '-w',
+      '0',
+      '-f',
+      '-X',
+    ];
+    const only = (name: string) => cli.run(test, { UCX_ACC_DEVICES: name });
+    expect(only('gaudi1').out).toContain('gaudi_cpy/gaudi1');
+    expect(only('gaudi0').err).toContain(`${label}: removed`);
+  });
+
   it('are passed over by perftest, which names them if no other card is left', async () => {
     cli.output(['node', 'up', '--cards', '3']);
     await cli.outputHere(['node', 'fault', '0', 'malfunction']);
     await cli.outputHere(['node', 'fault', '1', 'unplug']);
-    expect(await cli.outputHere(['node', 'fault', '0', 'recover'])).toBe('card 0: its state is now "Operational"\n');
-    expect(await cli.outputHere(['node', 'fault', '1', 'recover'])).toBe('card 1: stays removed\n');
+    expect(await cli.outputHere(['node', 'fault', '0', 'recover'])).toMatch(
+      /^card 0 \(.*\): its state is now "Operational"\n$/,
+    );
+    expect(await cli.outputHere(['node', 'fault', '1', 'recover'])).toMatch(/^card 1 \(.*\): stays removed\n$/);
     await cli.outputHere(['node', 'fault', '0', 'malfunction']);
     const test = [
       'perftest',
@@ -261,12 +305,14 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
       '-f',
       '-X',
     ];
-    // The driver does not list the removed card: the third one is gaudi1.
-    expect(cli.output(test)).toContain('gaudi_cpy/gaudi1');
+    // The removed card keeps its name.
+    expect(cli.output(test)).toContain('gaudi_cpy/gaudi2');
     await cli.outputHere(['node', 'fault', '2', 'malfunction']);
     const { code, out, err } = cli.run(test);
     expect({ code, out }).toEqual({ code: 1, out: '' });
-    expect(err).toMatch(/^gaudi-ucx: .*card 0 \(0000:19:00\.0\).*EPERM.*card 2 .*EPERM.*\(ERR_UNSUPPORTED\)\n$/);
+    expect(err).toMatch(
+      /^gaudi-ucx: .*card 1 .*: removed; .*card 0 \(accel0, 0000:19:00\.0\).*EPERM.*card 2 .*EPERM.*\(ERR_UNSUPPORTED\)\n$/,
+    );
   });
 
   it('are named with the process that uses them, and a remedy', async () => {

@@ -51,7 +51,7 @@ export function snapshotText(snapshot: ProcessSnapshot, names: WorkerNames = wor
 function contextLines(process: ProcessSnapshot, context: NumberedContext, names: WorkerNames): string[] {
   const { engine, emulated, resources, cards, memory, caches, workers } = context;
   const mapped = memory.map(({ memoryType, sysDevice, mappings, byteLength }) => {
-    const place = sysDevice === undefined ? memoryType : `${memoryType} of card ${sysDevice}`;
+    const place = sysDevice === undefined ? memoryType : `${memoryType} of ${labelOf(cards, sysDevice)}`;
     return `${place} ${byteLength} bytes in ${plural(mappings, 'mapping')}`;
   });
   const cached = caches.map(
@@ -67,12 +67,17 @@ function contextLines(process: ProcessSnapshot, context: NumberedContext, names:
   ];
 }
 
-function cardLine({ name, submissionsInFlight, transfers }: CardSnapshot): string {
+/** The name of the card that is a system device. */
+function labelOf(cards: readonly CardSnapshot[], sysDevice: number): string {
+  return cards.find(({ name }) => name === `gaudi${sysDevice}`)?.label ?? `card ${sysDevice}`;
+}
+
+function cardLine({ label, submissionsInFlight, transfers }: CardSnapshot): string {
   const done = transfers.map(({ direction, inFlight, operations, byteLength, errors }) => {
     const failed = errors === 0 ? '' : `, ${errors} failed`;
     return `${direction} ${operations} transfers of ${byteLength} bytes${failed}, ${inFlight} in flight`;
   });
-  return `card ${name}: ${submissionsInFlight} submissions in flight${done.length === 0 ? '' : `; ${done.join('; ')}`}`;
+  return `${label}: ${submissionsInFlight} submissions in flight${done.length === 0 ? '' : `; ${done.join('; ')}`}`;
 }
 
 function workerLines(worker: WorkerSnapshot, name: string, names: WorkerNames): string[] {

@@ -4,14 +4,14 @@ import { describe, expect, it } from 'vitest';
 import { runChecks } from './checks.ts';
 import type { Facts, NodeFacts } from './facts.ts';
 
-const card = { minor: 0, busId: '0000:19:00.0', state: 'operational', reason: undefined, owner: undefined };
+const card = { name: 'card 0 (accel0, 0000:19:00.0)', state: 'operational', reason: undefined, owner: undefined };
 const node: Extract<NodeFacts, { readonly cards: unknown }> = {
   kind: 'kernel',
   emulated: false,
   isOwn: false,
   driverVersion: '1.20',
   abi: 'drm',
-  cards: [card, { ...card, minor: 1 }],
+  cards: [card, { ...card, name: 'card 1 (accel1, 0000:1a:00.0)' }],
   whyNoCards: undefined,
 };
 /** A machine without a problem. */
@@ -113,6 +113,10 @@ describe('the doctor', () => {
       { ...card, minor: 1 },
     ];
     const found = runChecks({ ...GOOD, node: { ...node, cards } }).find(({ name }) => name === 'cards');
-    expect(found).toEqual({ name: 'cards', state: 'ok', found: 'card 0 is used by process 4711 (python3)' });
+    expect(found).toEqual({
+      name: 'cards',
+      state: 'ok',
+      found: 'card 0 (accel0, 0000:19:00.0) is used by process 4711 (python3)',
+    });
   });
 });

@@ -147,7 +147,7 @@ function driver({ node, moduleVersion }: Facts): Check {
   if (node.kind === 'kernel') {
     const ioctls = node.abi === undefined ? '' : `, ${ABIS[node.abi]}`;
     const found = `habanalabs${about}, ${node.cards.length} cards${ioctls}`;
-    if (node.cards.length > 0) return { name, state: 'ok', found };
+    if (node.cards.length > 0 && node.whyNoCards === undefined) return { name, state: 'ok', found };
     return {
       name,
       state: 'failure',
@@ -173,10 +173,8 @@ function cards({ node }: Facts): Check {
   const broken = node.cards.filter(({ state }) => state !== OPERATIONAL);
   const busy = node.cards.filter(({ owner }) => owner !== undefined);
   const found = [
-    ...broken.map(
-      ({ minor, state, reason }) => `card ${minor} is ${state}${reason === undefined ? '' : `: ${reason}`}`,
-    ),
-    ...busy.map(({ minor, owner }) => `card ${minor} is used by process ${owner}`),
+    ...broken.map(({ name: card, state, reason }) => `${card} is ${state}${reason === undefined ? '' : `: ${reason}`}`),
+    ...busy.map(({ name: card, owner }) => `${card} is used by process ${owner}`),
   ];
   if (broken.length > 0) {
     return {

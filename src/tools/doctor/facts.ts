@@ -3,6 +3,7 @@
 import { lstatSync, readFileSync, readlinkSync, statfsSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { dirname } from 'node:path';
+import { cardLabel, cardsOf } from '../../assembly/allowed-cards.ts';
 import { inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
 import { inspectSockets, ownSocketPath } from '../../assembly/inspect/inspect-sockets.ts';
 import { openNode } from '../../assembly/open-node.ts';
@@ -27,8 +28,8 @@ const TIMEOUT_NS = 500e6;
 
 /** A card of the node. */
 export interface CardFacts {
-  readonly minor: number;
-  readonly busId: string;
+  /** `card 0 (accel2, 0000:33:00.0)`. */
+  readonly name: string;
   readonly state: string;
   /** Reason why the card does not answer. */
   readonly reason: string | undefined;
@@ -177,12 +178,16 @@ function nodeFacts(program: Program): NodeFacts {
     const node = openNode(program);
     try {
       let abi: IoctlFamily | undefined;
-      const cards = node.cards().map(({ minor, busId }): CardFacts => {
+      const cards = cardsOf(node, program).map((card): CardFacts => {
+        const { entry, absence = 'removed' } = card;
+        const name = cardLabel(card);
+        if (entry === undefined) return { name, state: absence, reason: undefined, owner: undefined };
+        const { minor } = entry;
         const pid = node.ownerOf?.(minor);
-        const { state, reason, card } = askCard(node, minor, (control) => control.card.file.numbers.INFO);
-        if (card !== undefined) abi = ioctlType(card) === DRM_IOCTL_TYPE ? 'drm' : 'habanalabs';
+        const { state, reason, card: numbers } = askCard(node, minor, (control) => control.card.file.numbers.INFO);
+        if (numbers !== undefined) abi = ioctlType(numbers) === DRM_IOCTL_TYPE ? 'drm' : 'habanalabs';
         const owner = pid === undefined ? undefined : `${pid} (${processCommand(pid, COMMAND_LENGTH_MAX) ?? 'ended'})`;
-        return { minor, busId, state, reason, owner };
+        return { name, state, reason, owner };
       });
       return {
         kind: node.kind,
@@ -191,7 +196,7 @@ function nodeFacts(program: Program): NodeFacts {
         driverVersion: node.driverVersion,
         abi,
         cards,
-        whyNoCards: cards.length === 0 ? node.whyNoCards?.() : undefined,
+        whyNoCards: node.cards().length === 0 ? node.whyNoCards?.() : undefined,
       };
     } finally {
       node.close();

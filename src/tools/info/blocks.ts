@@ -1,22 +1,24 @@
 /** `info --blocks`: register blocks that the driver of a card maps for users, and the registers of one block. Read only. */
 
+import { cardsOf } from '../../assembly/allowed-cards.ts';
 import { openNode } from '../../assembly/open-node.ts';
 import type { Program } from '../../assembly/program/program.ts';
-import { open, type RegisterValue } from '../../hlthunk/index.ts';
-import { invalidParam } from '../../ucs/type/error.ts';
+import { cardLabel, open, type RegisterValue } from '../../hlthunk/index.ts';
 import { type RegisterBlock, RegisterBlocks } from '../../uct/index.ts';
 import { formatBytes, formatTable } from '../base/text-table.ts';
+import { cardNamed } from '../node/card-argument.ts';
 
 /** The requested hardware blocks. */
 export interface BlocksOptions {
   /** Name of a block; undefined for the list of all. */
   readonly block: string | undefined;
-  /** Card by minor. */
-  readonly minor: number;
+  /** Card by index, device node or bus id. */
+  readonly card: string;
 }
 
 /** The data: the blocks of a card, or the registers of one of them. */
 export interface BlocksReport {
+  readonly index: number | undefined;
   readonly minor: number;
   readonly busId: string;
   readonly cardName: string;
@@ -26,25 +28,22 @@ export interface BlocksReport {
   readonly registers?: readonly RegisterValue[];
 }
 
-/** Throws ERR_INVALID_PARAM if the card is not a number. */
 export function blocksOptions(blocks: string | true, card: string): BlocksOptions {
-  if (!/^\d{1,3}$/.test(card)) throw invalidParam('card', 'must be a card by minor', card);
-  return { block: typeof blocks === 'string' ? blocks : undefined, minor: Number(card) };
+  return { block: typeof blocks === 'string' ? blocks : undefined, card };
 }
 
 /**
  * Reads the blocks. Opens the compute context of the card, which no other process may have open.
  * @throws UcxError ERR_GAUDI_DEVICE_BUSY; ERR_GAUDI_PERMISSION_DENIED if UCX_GAUDI_COPY_HW_BLOCK_ACCESS forbids it; ERR_INVALID_PARAM
  */
-export function readBlocks(program: Program, { block, minor }: BlocksOptions): BlocksReport {
+export function readBlocks(program: Program, { block, card: name }: BlocksOptions): BlocksReport {
   const node = openNode(program);
   try {
-    const card = node.cards().find((entry) => entry.minor === minor);
-    if (card === undefined) throw invalidParam('card', 'must be a card of this node by minor', minor);
-    using device = open(node, { busId: card.busId }, { log: program.log.child(`card${minor}`) });
+    const { index, busId } = cardNamed(cardsOf(node, program), 'card', name);
+    using device = open(node, { busId }, { ...(index !== undefined && { index }), log: program.log.child('info') });
     const blocks = new RegisterBlocks(device, program.config);
     const { cardName } = device.info;
-    const report = { minor, busId: card.busId, cardName, emulated: node.emulated };
+    const report = { index, minor: device.minor, busId, cardName, emulated: node.emulated };
     if (block === undefined) return { ...report, blocks: blocks.list() };
     return { ...report, block: block.toUpperCase(), registers: blocks.read(block) };
   } finally {
@@ -54,9 +53,9 @@ export function readBlocks(program: Program, { block, minor }: BlocksOptions): B
 
 /** Formats a report. @param all whether registers that are 0 are printed too */
 export function blocksText(report: BlocksReport, all: boolean): string {
-  const { minor, busId, cardName, emulated, blocks, block, registers = [] } = report;
+  const { cardName, emulated, blocks, block, registers = [] } = report;
   const source = emulated ? 'emulated' : 'habanalabs kernel driver';
-  const title = `# card ${minor} (${source}): ${cardName} at ${busId}`;
+  const title = `# ${cardLabel(report)}, ${source}: ${cardName}`;
   if (blocks !== undefined) return [title, '#', listOf(blocks)].join('\n');
   return [`${title}, block ${block}`, '#', registersOf(registers, all)].join('\n');
 }

@@ -79,7 +79,7 @@ export function infoCommand(): Command {
       'features of the context: letters of a (atomics), r (rma), t (tag), s (stream), m (am); w and e: always on',
     )
     .option('--blocks [name]', 'register blocks of a card, or the registers of one of them (takes the card)')
-    .option('--card <minor>', 'with --blocks: the card', '0')
+    .option('--card <card>', 'with --blocks: the card, by index, device node or bus id', '0')
     .option('--json', 'as JSON');
   for (const letter of Object.keys(ELSEWHERE)) command.addOption(new Option(`-${letter} [value]`).hideHelp());
   return command.action(run);

@@ -4,7 +4,7 @@ import { CONNECTIONS_MAX } from '../../ucp/wireup/connections.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { memoryTypeBit, memoryTypeName, memoryTypesOfMask } from '../../ucs/memory/memory-type.ts';
 import { type IfaceAttributes, IfaceFlag, type RmaLimits } from '../../uct/api/iface.ts';
-import { type MdAttributes, MdFlag } from '../../uct/api/memory-domain.ts';
+import { type LeftOut, type MdAttributes, MdFlag } from '../../uct/api/memory-domain.ts';
 
 const MEGABYTE = 1e6;
 /** Columns of the names before the colon, as in ucx_info. */
@@ -21,7 +21,13 @@ export interface DeviceReport {
 
 /** A component: its memory domains, or the reason why it has none. */
 export type DomainReport =
-  | { readonly component: string; readonly md: MdAttributes; readonly devices: readonly DeviceReport[] }
+  | {
+      readonly component: string;
+      readonly md: MdAttributes;
+      readonly devices: readonly DeviceReport[];
+      /** Devices that could not be opened, such as removed cards, and why. */
+      readonly leftOut: readonly LeftOut[];
+    }
   | { readonly component: string; readonly md?: undefined; readonly reason: string };
 
 /** Formats one component. Devices that differ by name only share a block with all names and their number. */
@@ -30,7 +36,8 @@ export function domainText(report: DomainReport): string {
     const reason = `#   < no supported devices found: ${report.reason} >`;
     return ['#', `# Memory domain: ${report.component}`, reason, '#'].join('\n');
   }
-  return [...mdLines(report.md), '#', ...blocksOf(report.devices).flat()].join('\n');
+  const leftOut = report.leftOut.map(({ name, reason }) => `#${' '.repeat(13)}${name} is left out: ${reason}`);
+  return [...mdLines(report.md), ...leftOut, '#', ...blocksOf(report.devices).flat()].join('\n');
 }
 
 function mdLines(md: MdAttributes): string[] {

@@ -1,5 +1,6 @@
 /** Data and text of `gaudi-ucx info`. command.ts selects the parts; each part has a file of its own. */
 
+import { cardsOf } from '../../assembly/allowed-cards.ts';
 import { components } from '../../assembly/context.ts';
 import { openNode } from '../../assembly/open-node.ts';
 import { packageVersion } from '../../assembly/program/package.ts';
@@ -74,9 +75,10 @@ function readMachine(
   if (!wantsSystem && !options.devices) return { system: undefined, devices: undefined, hasScaleOut: false };
   const node = openNode(program);
   try {
-    const topology = wantsSystem ? readTopology({ node, ...program }) : undefined;
+    const cards = cardsOf(node, program);
+    const topology = wantsSystem ? readTopology({ node, config: program.config, cards }) : undefined;
     return {
-      system: topology && readSystem({ node, topology }),
+      system: topology && readSystem({ node, topology, cards }),
       devices: options.devices ? readDevices(program, node, options.transport) : undefined,
       hasScaleOut: topology !== undefined && topology.scaleOut !== 'no',
     };
@@ -98,7 +100,7 @@ function readDevices(program: Program, node: DriverNode, transport: string | und
           iface.close();
           return { attributes, exclusion: filter.exclusionOf(resource) };
         });
-        return { component: component.name, md: md.attributes, devices };
+        return { component: component.name, md: md.attributes, devices, leftOut: md.leftOut ?? [] };
       } finally {
         md.close();
       }

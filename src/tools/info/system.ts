@@ -3,10 +3,12 @@
 import type { NetworkDevice, PlacedCard, Topology } from '../../assembly/topology.ts';
 import {
   type ControlDevice,
+  cardLabel,
   type DriverNode,
   getHwIpInfo,
   getNicPorts,
   linksBetween,
+  type NamedCard,
   type NicPort,
 } from '../../hlthunk/index.ts';
 import {
@@ -23,6 +25,8 @@ import { askCard } from '../node/card-state.ts';
 export interface SystemSources {
   readonly node: DriverNode;
   readonly topology: Topology;
+  /** All cards of the node, by logical index. */
+  readonly cards: readonly NamedCard[];
 }
 
 /** A card as it describes itself. */
@@ -40,6 +44,8 @@ interface CardDescription {
 
 /** A card of the machine. */
 export interface CardReport {
+  /** Logical index; undefined for a card that the node or GAUDI_MAPPING_TABLE does not have. */
+  readonly index?: number | undefined;
   /** Undefined for a card that has never had a device node. */
   readonly minor: number | undefined;
   readonly busId: string;
@@ -72,36 +78,40 @@ export interface SystemReport {
 }
 
 /** Reads the machine. Uses control nodes only, so cards that are in use are shown too. */
-export function readSystem({ node, topology }: SystemSources): SystemReport {
+export function readSystem({ node, topology, cards: all }: SystemSources): SystemReport {
   const { cards, networks } = topology;
-  const present = cards.map((placed, index) => reportOf(node, topology, placed, index));
+  const present = cards.map((placed, position) => reportOf(node, topology, placed, position));
+  const absent = (node.absentCards?.() ?? []).map((card) => {
+    return { index: all.find(({ busId }) => busId === card.busId)?.index, ...card };
+  });
   return {
     emulated: node.emulated,
     whyNoCards: cards.length === 0 ? node.whyNoCards?.() : undefined,
-    cards: [...present, ...(node.absentCards?.() ?? [])].sort(byMinor),
+    cards: [...present, ...absent].sort(byIndex),
     distances: cards.map((card) => cards.map((other) => (other === card ? '-' : distanceBetween(card, other).kind))),
     networkDistances: cards.map((card) => networks.map((network) => distanceBetween(card, network).kind)),
     networks,
   };
 }
 
-/** Those that have never had a device node last. */
-function byMinor(left: CardReport, right: CardReport): number {
-  const [one, other] = [left.minor ?? Number.POSITIVE_INFINITY, right.minor ?? Number.POSITIVE_INFINITY];
+/** Those without an index last. */
+function byIndex(left: CardReport, right: CardReport): number {
+  const [one, other] = [left.index ?? Number.POSITIVE_INFINITY, right.index ?? Number.POSITIVE_INFINITY];
   return one === other ? 0 : one - other;
 }
 
-function reportOf(node: DriverNode, topology: Topology, placed: PlacedCard, index: number): CardReport {
+function reportOf(node: DriverNode, topology: Topology, placed: PlacedCard, position: number): CardReport {
   const { minor, busId, path, pciPath, numaNode } = placed.entry;
   const siblings = siblingsOf<SystemDevice>(placed, [...topology.cards, ...topology.networks]);
   return {
+    index: placed.index,
     minor,
     busId,
     path,
     pciPath,
     numaNode: numaNode < 0 ? undefined : numaNode,
     siblings: siblings.map(({ name }) => name),
-    network: choiceText(topology.choices[index]),
+    network: choiceText(topology.choices[position]),
     ...askCard(node, minor, (control) => descriptionOf(node, control)),
   };
 }
@@ -140,7 +150,7 @@ export function systemText(report: SystemReport, hasScaleOut: boolean): string {
 
 function cardLines(report: CardReport, { cards }: SystemReport, hasScaleOut: boolean): string[] {
   const { minor, busId, path, pciPath, numaNode, siblings, state, reason, network, card } = report;
-  const title = minor === undefined ? `# card at ${busId}` : `# card ${minor}${path === undefined ? '' : `: ${path}`}`;
+  const title = `# ${cardLabel({ index: report.index, minor, busId })}${path === undefined ? '' : `: ${path}`}`;
   const fields: (readonly [string, string | undefined])[] = [
     ['name', card?.name],
     ['bus id', busId],
@@ -166,11 +176,13 @@ function portFields(
   hasScaleOut: boolean,
 ): (readonly [string, string])[] {
   if (ports === undefined) return [['NIC ports', 'not reported by this driver']];
-  const links = cards.flatMap(({ minor, busId }): (readonly [string, string])[] => {
+  const links = cards.flatMap(({ index, minor, busId }): (readonly [string, string])[] => {
     const between = minor === self || minor === undefined ? undefined : linksBetween(ports, busId);
     if (between === undefined || between.total === 0) return [];
     const numbers = ports.filter(({ peer }) => peer?.busId === busId).map(portText);
-    return [[`to card ${minor}`, `${between.up} of ${between.total} links up: ports ${numbers.join(', ')}`]];
+    return [
+      [`to card ${index ?? `at ${busId}`}`, `${between.up} of ${between.total} links up: ports ${numbers.join(', ')}`],
+    ];
   });
   const external = ports.filter((port) => port.external).map(portText);
   const scaleOut = external.length === 0 ? 'no ports' : `ports ${external.join(', ')}`;
@@ -197,7 +209,7 @@ function portText({ port, linkUp, netdev }: NicPort): string {
 export function distanceLines({ cards, networks, distances, networkDistances }: SystemReport): string[] {
   if (distances.length === 0 || distances.length + networks.length < 2) return [];
   const present = cards.filter(({ path }) => path !== undefined);
-  const names = present.map(({ minor }) => `card ${minor}`);
+  const names = present.map(({ index, busId }) => `card ${index ?? busId}`);
   const rows = distances.map((row, index) => {
     const numaNode = present[index]?.numaNode;
     return [

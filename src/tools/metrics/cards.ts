@@ -18,6 +18,8 @@ import {
   getPower,
   getResetCount,
   getTotalEnergyConsumption,
+  type NamedCard,
+  namedCards,
 } from '../../hlthunk/index.ts';
 import type { MetricFamily, MetricLabels, MetricValue } from '../../ucp/api/snapshot/metrics.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
@@ -72,10 +74,13 @@ const METRICS: Readonly<Record<CardMetric, readonly ['gauge' | 'counter', string
   habanalabs_nic_port_status: ['gauge', 'Link of a NIC port: 1 is up, 0 is down'],
 };
 
-/** Metric families, including those without values. */
-export function cardFamilies(node: DriverNode | undefined): MetricFamily[] {
+/** Metric families, including those without values. @param cards by logical index */
+export function cardFamilies(
+  node: DriverNode | undefined,
+  cards: readonly NamedCard[] = node === undefined ? [] : namedCards(node),
+): MetricFamily[] {
   const values = new Map<CardMetric, MetricValue[]>();
-  for (const [name, value] of node === undefined ? [] : cardValues(node)) {
+  for (const [name, value] of node === undefined ? [] : cardValues(node, cards)) {
     const list = values.get(name) ?? [];
     values.set(name, list);
     list.push(value);
@@ -86,11 +91,17 @@ export function cardFamilies(node: DriverNode | undefined): MetricFamily[] {
   });
 }
 
-/** The values of all cards, with their names. */
-function cardValues(node: DriverNode): (readonly [CardMetric, MetricValue])[] {
-  return node.cards().flatMap(({ minor, busId }) => {
-    const { state, card } = askCard(node, minor, (control) => readCard(node, control));
-    const labels = { device: String(minor), bus_id: busId, emulated: String(node.emulated) };
+/** The values of all cards, with their names; of a removed one, that it is. */
+function cardValues(node: DriverNode, cards: readonly NamedCard[]): (readonly [CardMetric, MetricValue])[] {
+  return cards.flatMap(({ index, minor, busId, entry, absence = 'removed' }) => {
+    const answer = entry && askCard(node, entry.minor, (control) => readCard(node, control));
+    const { state, card } = answer ?? { state: absence, card: undefined };
+    const labels = {
+      ...(index !== undefined && { card: String(index) }),
+      ...(minor !== undefined && { device: String(minor) }),
+      bus_id: busId,
+      emulated: String(node.emulated),
+    };
     const up = ['habanalabs_device_up', state === OPERATIONAL ? 1 : 0, { state }] as const;
     return [up, ...(card?.values ?? [])].map(([name, value, more]) => {
       return [name, { labels: { ...labels, ...more }, value }] as const;

@@ -1,6 +1,7 @@
 /** One scrape: queries the processes of the user and the cards, and formats their metrics by prom-client. */
 
 import { type OpenMetricsContentType, type PrometheusContentType, Registry } from 'prom-client';
+import { cardsOf } from '../../assembly/allowed-cards.ts';
 import { type InspectAnswer, type InspectQuery, inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
 import { openNode } from '../../assembly/open-node.ts';
 import type { Program } from '../../assembly/program/program.ts';
@@ -70,7 +71,7 @@ function readCards(program: Program): MetricFamily[] {
   try {
     node = openNode(program);
     const isOwn = node.emulated && node.kind === 'emulator' && node.serverPid === undefined;
-    return cardFamilies(isOwn ? undefined : node);
+    return isOwn ? cardFamilies(undefined) : cardFamilies(node, cardsOf(node, program));
   } catch (error) {
     // The node server has ended meanwhile.
     if (!isUcxError(error)) throw error;

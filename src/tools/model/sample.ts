@@ -24,6 +24,8 @@ import {
   getUndefinedOpcodeInfo,
   type HwIpInfo,
   linksBetween,
+  type NamedCard,
+  namedCards,
   openControl,
 } from '../../hlthunk/index.ts';
 import { processCommand } from '../../sys/index.ts';
@@ -33,7 +35,10 @@ import { OPERATIONAL, stateOf, stateOfRefusal } from '../node/card-state.ts';
 
 /** One card at one moment. */
 export interface CardSample {
-  readonly minor: number;
+  /** Logical index; undefined for a card that GAUDI_MAPPING_TABLE leaves out. */
+  readonly index: number | undefined;
+  /** Undefined for a card that has lost its device node with its driver. */
+  readonly minor: number | undefined;
   readonly busId: string;
   readonly moduleId: number | undefined;
   /** Status by the driver, or the reason why the card does not answer, as in `info -s` and `node status`. */
@@ -66,7 +71,7 @@ export interface CardSample {
   /** Bytes per second over PCIe, from the firmware: into the card and out of it. */
   readonly pciReceive: number;
   readonly pciTransmit: number;
-  /** By the minor of the card at the far end; undefined without links, and if the driver does not report them. */
+  /** In the order of the cards of the sample, by the card at the far end; undefined without links, and if the driver does not report them. */
   readonly links: readonly (CardLinks | undefined)[];
 }
 
@@ -93,12 +98,13 @@ export class TopSampler {
   readonly #node: DriverNode;
   readonly #nowNs: () => number;
   readonly #devices: Map<number, { readonly control: ControlDevice; readonly info: HwIpInfo }> = new Map();
-  /** Bus ids of all cards seen so far, by minor: a removed card stays visible. */
-  readonly #known: Map<number, string> = new Map();
+  readonly #cards: () => readonly NamedCard[];
 
-  constructor(node: DriverNode, nowNs: () => number) {
+  /** @param cards of the node, by logical index */
+  constructor(node: DriverNode, nowNs: () => number, cards: () => readonly NamedCard[] = () => namedCards(node)) {
     this.#node = node;
     this.#nowNs = nowNs;
+    this.#cards = cards;
   }
 
   /**
@@ -107,15 +113,11 @@ export class TopSampler {
    */
   sample(): NodeSample {
     const node = this.#node;
-    const entries = node.cards();
-    for (const { minor, busId } of [...entries, ...(node.absentCards?.() ?? [])]) {
-      if (minor !== undefined) this.#known.set(minor, busId);
-    }
-    const known = [...this.#known].sort(([left], [right]) => left - right);
-    const buses = known.map(([, busId]) => busId);
-    const cards = known.map(([minor, busId]) => {
-      const entry = entries.find((present) => present.minor === minor);
-      return entry === undefined ? silentCard(minor, busId, undefined, 'removed') : this.#read(entry, buses);
+    const known = this.#cards();
+    const buses = known.map(({ busId }) => busId);
+    const cards = known.map((card) => {
+      const { entry, absence = 'removed' } = card;
+      return entry === undefined ? silentCard(card, undefined, absence) : this.#read(card, entry, buses);
     });
     // Queried last: if the node answers, it was present during all queries above.
     const transfers = node.transfers?.();
@@ -130,14 +132,14 @@ export class TopSampler {
     };
   }
 
-  #read({ minor, busId, moduleId }: CardEntry, buses: readonly string[]): CardSample {
+  #read(card: NamedCard, { minor, moduleId }: CardEntry, buses: readonly string[]): CardSample {
     try {
       const { control, info } = this.#open(minor);
-      return readCard(this.#node, control, info, buses);
+      return { ...readCard(this.#node, control, info, buses), index: card.index };
     } catch (error) {
       if (!isUcxError(error)) throw error;
       this.#forget(minor);
-      return silentCard(minor, busId, moduleId, stateOfRefusal(this.#node, minor, error));
+      return silentCard(card, moduleId, stateOfRefusal(this.#node, minor, error));
     }
   }
 
@@ -174,7 +176,12 @@ function nodeGone(): UcxError {
   });
 }
 
-function readCard(node: DriverNode, control: ControlDevice, info: HwIpInfo, buses: readonly string[]): CardSample {
+function readCard(
+  node: DriverNode,
+  control: ControlDevice,
+  info: HwIpInfo,
+  buses: readonly string[],
+): Omit<CardSample, 'index'> {
   const status = stateOf(control);
   const isOperational = status === OPERATIONAL;
   const freeBytes = Number(getDramUsage(control).dramFreeMem);
@@ -247,8 +254,9 @@ function enginesOf(mask: readonly bigint[]): number[] {
   return engines;
 }
 
-function silentCard(minor: number, busId: string, moduleId: number | undefined, status: string): CardSample {
+function silentCard({ index, minor, busId }: NamedCard, moduleId: number | undefined, status: string): CardSample {
   return {
+    index,
     minor,
     busId,
     moduleId,

@@ -2,11 +2,17 @@
  * Model of `gaudi-ucx top`: rates between two samples of a node. A line of `--json` has this shape, so fields are added and never removed.
  */
 
+import { cardLabel } from '../../hlthunk/index.ts';
 import type { CardSample, NodeSample } from './sample.ts';
 
 /** One card. Rates are bytes per second between the two samples. */
 export interface TopCard {
-  readonly minor: number;
+  /** Its name for users: `card 0 (accel2, 0000:33:00.0)`. */
+  readonly label: string;
+  /** Logical index; undefined for a card that GAUDI_MAPPING_TABLE leaves out. */
+  readonly index: number | undefined;
+  /** Number in /dev/accel/accelN; undefined for a card that has lost its device node with its driver. */
+  readonly minor: number | undefined;
   readonly busId: string;
   readonly moduleId: number | undefined;
   readonly status: string;
@@ -39,7 +45,7 @@ export interface TopCard {
   readonly faults: readonly string[];
 }
 
-/** The links from one card to another. */
+/** The links from one card to another, by their minors. */
 export interface TopLink {
   readonly from: number;
   readonly to: number;
@@ -88,11 +94,13 @@ type Rate = (now: number | undefined, before: number | undefined) => number;
 function cardOf(card: CardSample, earlier: NodeSample | undefined, sample: NodeSample, rate: Rate): TopCard {
   const find = (of: NodeSample | undefined) => of?.transfers?.cards.find(({ minor }) => minor === card.minor);
   const [now, before] = [find(sample), find(earlier)];
-  const { minor, busId, moduleId, status, inUse, hbmUsedBytes, hbmBytes, busyEngines, clockMhz } = card;
+  const { index, minor, busId, moduleId, status, inUse, hbmUsedBytes, hbmBytes, busyEngines, clockMhz } = card;
   const isCounted = now !== undefined;
   const busyThreads = rate(now?.busyNs, before?.busyNs) / NS_PER_S;
   const busyShare = Math.min(1, busyThreads / (sample.transfers?.engineThreads ?? 1));
   return {
+    label: cardLabel(card),
+    index,
     minor,
     busId,
     moduleId,
@@ -123,7 +131,7 @@ function linksOf(earlier: NodeSample | undefined, sample: NodeSample, rate: Rate
   return sample.cards.flatMap(({ minor: from, links }) =>
     links.flatMap((link, index) => {
       const to = sample.cards[index]?.minor;
-      if (link === undefined || to === undefined) return [];
+      if (link === undefined || from === undefined || to === undefined) return [];
       const before = earlier?.transfers?.linkBytes[from]?.[to];
       const bytesPerSecond = bytes === undefined ? undefined : rate(bytes[from]?.[to], before);
       return [{ from, to, up: link.up, total: link.total, bytesPerSecond }];

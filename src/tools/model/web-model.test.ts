@@ -91,6 +91,7 @@ describe('links', () => {
 
 describe('tables', () => {
   const card = {
+    index: 1,
     minor: 1,
     busId: '0000:1a:00.0',
     status: 'operational',
@@ -110,7 +111,8 @@ describe('tables', () => {
 
   it('show cards with the arenas of all processes', () => {
     expect(cardRows(model)[1]!.map(({ text }) => text)).toEqual([
-      '1',
+      'card 1',
+      'accel1',
       '0000:1a:00.0',
       'operational',
       '2',
@@ -148,7 +150,7 @@ describe('tables', () => {
 
   it('name links that are down in words', () => {
     expect(linkRows(model.top)[1]!.map(({ text, kind }) => [text, kind])).toEqual([
-      ['1', undefined],
+      ['card 1', undefined],
       ['down', 'down'],
     ]);
   });

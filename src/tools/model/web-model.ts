@@ -15,7 +15,7 @@ const GROUPS_MAX = 8;
 
 /** Device memory of one card in one process. */
 export interface ArenaUse {
-  /** Minor of the card. */
+  /** Logical index of the card in the process. */
   readonly card: number;
   readonly arenas: number;
   readonly arenaBytes: number;

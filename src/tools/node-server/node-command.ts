@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process';
 import { closeSync, existsSync, fstatSync, openSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
+import { cardsOf } from '../../assembly/allowed-cards.ts';
 import {
   connectNodeServer,
   type NodeServer,
@@ -18,7 +19,8 @@ import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { EXIT_USAGE, readArguments } from '../base/command-line.ts';
 import { formatBytes, formatTable } from '../base/text-table.ts';
-import { type FaultArguments, faultOf, faultSentence, integerOf } from '../node/fault.ts';
+import { cardNamed } from '../node/card-argument.ts';
+import { type FaultArguments, faultOf, faultSentence } from '../node/fault.ts';
 import { addNodeOptions, describeNode, type NodeOptions } from '../node/node-options.ts';
 import { webNodeOf } from '../web/web-node.ts';
 import { WEB_PORT, webPortOf } from '../web/web-port.ts';
@@ -85,7 +87,7 @@ export function nodeCommand(): Command {
   node
     .command('fault')
     .description('inject a fault into a card')
-    .argument('<card>', 'card by minor')
+    .argument('<card>', 'card by index, device node (accel2) or bus id')
     .argument(
       '<kind>',
       'ioctl, open, completion, hang, exhausted, status, hard-reset, unplug, malfunction, recover, engine-failure, link-down, link-up',
@@ -101,11 +103,15 @@ export function nodeCommand(): Command {
     .option('--json', 'as JSON')
     .option(SOCKET, SOCKET_HELP)
     .action((card: string, kind: string, options: FaultOptions, command: Command) => {
-      const [minor, fault] = readArguments(command, () => [integerOf('card', card), faultOf(kind, options)] as const);
-      const sentence = readArguments(command, () =>
+      const checked = readArguments(command, () => faultOf(kind, { ...options, ...(options.peer && { peer: '0' }) }));
+      const { fault, sentence } = readArguments(command, () =>
         withServer(options, (server) => {
-          server.inject(minor, fault);
-          return faultSentence(server, minor, fault);
+          const cards = cardsOf(server, startProgram());
+          const minorOf = (argument: string, text: string): number => cardNamed(cards, argument, text).minor!;
+          const minor = minorOf('card', card);
+          const named = options.peer === undefined ? checked : { ...checked, peer: minorOf('peer', options.peer) };
+          server.inject(minor, named);
+          return { fault: named, sentence: faultSentence(server, cards, minor, named) };
         }),
       );
       process.stdout.write(options.json === true ? `${JSON.stringify(fault)}\n` : `${sentence}\n`);
@@ -243,8 +249,11 @@ function withoutSelf(status: NodeStatus): NodeStatus {
 
 function describe(status: NodeStatus): string {
   const { pid, socket, upSeconds, cards, clients } = status;
-  const rows = cards.map((card) => [
-    String(card.minor),
+  const sorted = [...cards].sort((left, right) => (left.busId < right.busId ? -1 : 1));
+  const indices = new Map(sorted.map(({ busId }, index) => [busId, index]));
+  const rows = sorted.map((card) => [
+    String(indices.get(card.busId) ?? '-'),
+    `accel${card.minor}`,
     card.busId,
     String(card.moduleId),
     card.status,
@@ -256,6 +265,7 @@ function describe(status: NodeStatus): string {
   ]);
   const header = [
     'card',
+    'device',
     'bus id',
     'module',
     'status',

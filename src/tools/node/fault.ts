@@ -1,11 +1,13 @@
 /** Faults of `gaudi-ucx node fault`: parses its arguments and describes a fault in a sentence. The emulator injects the faults. */
 
 import { type Fault, readFault } from '../../assembly/node-server.ts';
+import type { NamedCard } from '../../hlthunk/index.ts';
 import { Errno, errnoName } from '../../sys/index.ts';
 import { HL_DEVICE_STATUS, HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
 import { timeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { formatTime } from '../base/text-table.ts';
+import { labelOfMinor } from './card-argument.ts';
 
 /** What the driver says about cards. */
 interface Attributes {
@@ -47,9 +49,10 @@ export function faultOf(kind: string, given: FaultArguments): Fault {
 /**
  * A sentence that describes a fault.
  * @param node after the fault: what cannot be known from the fault is read there
+ * @param cards of the node, with the names for the sentence
  */
-export function faultSentence(node: Attributes, minor: number, fault: Fault): string {
-  const card = `card ${minor}`;
+export function faultSentence(node: Attributes, cards: readonly NamedCard[], minor: number, fault: Fault): string {
+  const card = labelOfMinor(cards, minor);
   switch (fault.kind) {
     case 'ioctl':
       return `${card}: ${nthOf(fault.nth, `${fault.ioctl} ioctl`)} fails with ${errnoName(fault.errno)}`;
@@ -65,7 +68,10 @@ export function faultSentence(node: Attributes, minor: number, fault: Fault): st
       return `${card}: its state is now "${HL_DEVICE_STATUS_TEXT.get(fault.status)}"`;
     case 'link-down':
     case 'link-up': {
-      const links = fault.port === undefined ? `the links to card ${fault.peer}` : `the link of port ${fault.port}`;
+      const links =
+        fault.port === undefined
+          ? `the links to ${labelOfMinor(cards, fault.peer!)}`
+          : `the link of port ${fault.port}`;
       return `${card}: ${links} ${fault.port === undefined ? 'are' : 'is'} ${fault.kind.slice('link-'.length)}`;
     }
     case 'engine-failure':

@@ -1,6 +1,7 @@
 /** Command `gaudi-ucx smi`: the options of hl-smi, and repeated output. */
 
 import { Command, Option } from 'commander';
+import { cardsOf } from '../../assembly/allowed-cards.ts';
 import { openNode } from '../../assembly/open-node.ts';
 import { packageVersion } from '../../assembly/program/package.ts';
 import { startProgram } from '../../assembly/program/program.ts';
@@ -135,7 +136,7 @@ async function show(print: Printer, device: string | undefined, seconds: number 
   process.stdout.on('error', stop);
   try {
     do {
-      process.stdout.write(`${print(cardsOf(node, device), node)}\n`);
+      process.stdout.write(`${print(chosenCards(readSmiCards(node, cardsOf(node, program)), node, device), node)}\n`);
     } while (seconds !== undefined && (await pause(program.clock, seconds * NS_PER_S, end.signal)));
   } finally {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, stop);
@@ -144,8 +145,7 @@ async function show(print: Printer, device: string | undefined, seconds: number 
   }
 }
 
-function cardsOf(node: DriverNode, device: string | undefined): SmiCard[] {
-  const cards = readSmiCards(node);
+function chosenCards(cards: SmiCard[], node: DriverNode, device: string | undefined): SmiCard[] {
   if (cards.length === 0) {
     const why = node.whyNoCards === undefined ? '' : `: ${node.whyNoCards()}`;
     throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `the ${node.kind} node has no cards${why}`);

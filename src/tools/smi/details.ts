@@ -1,7 +1,7 @@
 /** The output of `smi -q`, in the sections of hl-smi, and of `smi -L`. */
 
 import { linkText, sideText } from './ports.ts';
-import { UNKNOWN, valueText } from './queries.ts';
+import { indexText, UNKNOWN, valueText } from './queries.ts';
 import type { SmiCard } from './smi-card.ts';
 
 type Field = readonly [name: string, value: string | number | undefined];
@@ -58,7 +58,7 @@ export function detailLines(cards: readonly SmiCard[], names: readonly string[],
     field(0, ['Attached AIPs', cards.length]),
   ];
   for (const card of cards) {
-    lines.push(`[${card.index}] AIP (accel${card.minor}) ${card.busId}`);
+    lines.push(`[${indexText(card)}] AIP ${card.minor === undefined ? '' : `(accel${card.minor}) `}${card.busId}`);
     for (const name of names) {
       const [title, fields] = SECTIONS[name]!;
       lines.push(`${' '.repeat(8)}${title}`, ...fields(card).map((each) => field(16, each)));
@@ -69,8 +69,9 @@ export function detailLines(cards: readonly SmiCard[], names: readonly string[],
 
 /** The lines of `-L`. */
 export function listLines(cards: readonly SmiCard[]): string[] {
-  return cards.map(({ index, name, busId, moduleId, state }) => {
-    return `AIP ${index}: ${name ?? UNKNOWN} (bus id: ${busId}, module id: ${moduleId ?? UNKNOWN}, uuid: ${UNKNOWN}, ${state})`;
+  return cards.map((card) => {
+    const { name, busId, moduleId, state } = card;
+    return `AIP ${indexText(card)}: ${name ?? UNKNOWN} (bus id: ${busId}, module id: ${moduleId ?? UNKNOWN}, uuid: ${UNKNOWN}, ${state})`;
   });
 }
 

@@ -6,6 +6,11 @@ import type { SmiCard } from './smi-card.ts';
 /** Text of unknown values. */
 export const UNKNOWN = 'N/A';
 
+/** The logical index of a card. */
+export function indexText({ index }: Pick<SmiCard, 'index'>): string {
+  return index === undefined ? UNKNOWN : String(index);
+}
+
 /** Bytes of a MiB, the unit of memory. */
 const MIB = 2 ** 20;
 const NS_PER_US = 1000;

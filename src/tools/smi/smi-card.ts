@@ -15,7 +15,9 @@ import {
   getPower,
   getResetCount,
   linksBetween,
+  type NamedCard,
   type NicPort,
+  namedCards,
 } from '../../hlthunk/index.ts';
 import { processCommand } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
@@ -23,9 +25,10 @@ import { askCard } from '../node/card-state.ts';
 
 /** A card. */
 export interface SmiCard {
-  /** Index in the table: the place among the cards, from 0. */
-  readonly index: number;
-  readonly minor: number;
+  /** Logical index; undefined for a card that GAUDI_MAPPING_TABLE leaves out. */
+  readonly index: number | undefined;
+  /** Undefined for a card that has lost its device node with its driver. */
+  readonly minor: number | undefined;
   readonly busId: string;
   readonly state: string;
   readonly name: string | undefined;
@@ -65,13 +68,43 @@ const MICROWATT_PER_WATT = 1e6;
 const MILLIWATT_PER_WATT = 1e3;
 const COMMAND_LENGTH_MAX = 200;
 
-/** Reads all cards of a node, in the order of their minors. */
-export function readSmiCards(node: DriverNode): SmiCard[] {
-  const entries = node.cards();
-  return entries.map((entry, index) => cardOf(node, entries, entry, index));
+/** Reads all cards of a node, also removed ones. @param cards by logical index */
+export function readSmiCards(node: DriverNode, cards: readonly NamedCard[] = namedCards(node)): SmiCard[] {
+  return cards.map((card) => {
+    const { index, minor, busId, entry, absence } = card;
+    if (entry === undefined) return { ...UNKNOWN_CARD, index, minor, busId, state: absence ?? 'removed' };
+    return cardOf(node, cards, entry, index);
+  });
 }
 
-function cardOf(node: DriverNode, entries: readonly CardEntry[], entry: CardEntry, index: number): SmiCard {
+/** A card that does not answer, without its names. */
+const UNKNOWN_CARD: Omit<SmiCard, 'index' | 'minor' | 'busId' | 'state'> = {
+  name: undefined,
+  moduleId: undefined,
+  numaNode: undefined,
+  driverVersion: undefined,
+  firmware: undefined,
+  preboot: undefined,
+  temperature: undefined,
+  power: undefined,
+  powerMax: undefined,
+  memoryBytes: undefined,
+  memoryUsedBytes: undefined,
+  utilization: undefined,
+  clockMhz: undefined,
+  clockMaxMhz: undefined,
+  powerThrottleNs: undefined,
+  thermalThrottleNs: undefined,
+  hasPendingRows: undefined,
+  hardResets: undefined,
+  computeResets: undefined,
+  ports: undefined,
+  links: [],
+  pid: undefined,
+  command: undefined,
+};
+
+function cardOf(node: DriverNode, all: readonly NamedCard[], entry: CardEntry, index: number | undefined): SmiCard {
   const { minor, busId, numaNode } = entry;
   const pid = node.ownerOf?.(minor);
   const { state, card } = askCard(node, minor, (control) => answersOf(node, control));
@@ -101,7 +134,7 @@ function cardOf(node: DriverNode, entries: readonly CardEntry[], entry: CardEntr
     hardResets: card?.hardResets ?? numberOf(node.attribute(minor, 'hard_reset_cnt')),
     computeResets: card?.computeResets,
     ports: card?.ports,
-    links: entries.map((other) => (other === entry ? undefined : linksTo(card?.ports, other.busId))),
+    links: all.map((other) => (other.busId === busId ? undefined : linksTo(card?.ports, other.busId))),
     pid,
     command: pid === undefined ? undefined : processCommand(pid, COMMAND_LENGTH_MAX),
   };

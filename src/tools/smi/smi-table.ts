@@ -1,6 +1,6 @@
 /** The table of `gaudi-ucx smi`, with the columns of hl-smi. */
 
-import { UNKNOWN } from './queries.ts';
+import { indexText, UNKNOWN } from './queries.ts';
 import type { SmiCard } from './smi-card.ts';
 
 const WIDTH = 77;
@@ -66,7 +66,7 @@ function cardLines({
       : `${Math.round((100 * memoryUsedBytes) / memoryBytes)}%`;
   const state = card.state === 'operational' ? '' : card.state;
   return [
-    `| ${String(index).padStart(3)}  ${(name ?? UNKNOWN).slice(0, 19).padEnd(20)}${UNKNOWN}  | ${busId.padEnd(12)}     ${UNKNOWN} | ${state.slice(0, 16).padEnd(16)}${UNKNOWN.padStart(4)} |`,
+    `| ${indexText({ index }).padStart(3)}  ${(name ?? UNKNOWN).slice(0, 19).padEnd(20)}${UNKNOWN}  | ${busId.padEnd(12)}     ${UNKNOWN} | ${state.slice(0, 16).padEnd(16)}${UNKNOWN.padStart(4)} |`,
     `| ${UNKNOWN}  ${heat.padStart(4)}   ${UNKNOWN} ${watt(power).padStart(5)} / ${watt(powerMax).padEnd(6)}| ${memory.padStart(20)} | ${busy.padStart(8)} ${share.padStart(11)} |`,
     RULE,
   ];
@@ -77,7 +77,7 @@ function processLine({ index, pid, command, memoryUsedBytes }: SmiCard): string 
   const type = pid === undefined ? UNKNOWN : 'C';
   const usage = pid === undefined || memoryUsedBytes === undefined ? UNKNOWN : mib(memoryUsedBytes);
   const name = (command ?? UNKNOWN).slice(0, NAME_LENGTH_MAX);
-  return `| ${String(index).padStart(3)}  ${id.padStart(9)}   ${type.padEnd(4)}   ${name.padEnd(NAME_LENGTH_MAX)} ${usage.padEnd(10)} |`;
+  return `| ${indexText({ index }).padStart(3)}  ${id.padStart(9)}   ${type.padEnd(4)}   ${name.padEnd(NAME_LENGTH_MAX)} ${usage.padEnd(10)} |`;
 }
 
 function mib(bytes: number): string {

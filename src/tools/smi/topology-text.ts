@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { asError } from '../../ucs/type/error.ts';
 import { formatTable } from '../base/text-table.ts';
-import { UNKNOWN } from './queries.ts';
+import { indexText, UNKNOWN } from './queries.ts';
 import type { SmiCard } from './smi-card.ts';
 
 /** Columns of affinity to print. */
@@ -15,11 +15,12 @@ export interface TopologyColumns {
 
 /** Matrix of links between cards: number of links that are up, and number of all links. */
 export function linkMatrix(cards: readonly SmiCard[]): string {
-  const head = ['', ...cards.map(({ index }) => `AIP${index}`)];
-  const rows = cards.map(({ index, links }) => [
-    `AIP${index}`,
-    ...links.map((link, column) => {
-      if (column === index) return 'X';
+  const head = ['', ...cards.map((card) => `AIP${indexText(card)}`)];
+  const rows = cards.map((card, row) => [
+    `AIP${indexText(card)}`,
+    ...cards.map((_, column) => {
+      const link = card.links[column];
+      if (column === row) return 'X';
       return link === undefined ? UNKNOWN : `${link.up}/${link.total}`;
     }),
   ]);

@@ -18,7 +18,14 @@ const GIB = 2 ** 30;
 const UNITS = ['', 'K', 'M', 'G', 'T'];
 
 const COLUMNS: readonly Column[] = [
-  { title: 'card', width: 4, isText: false, rank: 0, cell: ({ minor }) => String(minor) },
+  { title: 'card', width: 4, isText: false, rank: 0, cell: ({ index }) => String(index ?? '-') },
+  {
+    title: 'device',
+    width: 8,
+    isText: true,
+    rank: 8,
+    cell: ({ minor }) => (minor === undefined ? '-' : `accel${minor}`),
+  },
   { title: 'mod', width: 3, isText: false, rank: 3, cell: ({ moduleId }) => String(moduleId ?? '-') },
   { title: 'bus id', width: 12, isText: true, rank: 7, cell: ({ busId }) => busId },
   { title: 'status', width: 12, isText: true, rank: 0, cell: ({ status }) => status },

@@ -1,6 +1,7 @@
 /** Command `gaudi-ucx top`: live view of memory, engines, throughput, links and errors of the cards of a node. It opens control nodes only. */
 
 import { Command } from 'commander';
+import { cardsOf } from '../../assembly/allowed-cards.ts';
 import { openNode } from '../../assembly/open-node.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import { timeType } from '../../ucs/config/value.ts';
@@ -37,7 +38,11 @@ async function run(options: Options, command: Command): Promise<void> {
   const intervalNs = readArguments(command, () => intervalOf(options.interval));
   const program = startProgram();
   const node = openNode(program);
-  const sampler = new TopSampler(node, () => program.clock.nowNs());
+  const sampler = new TopSampler(
+    node,
+    () => program.clock.nowNs(),
+    () => cardsOf(node, program),
+  );
   try {
     const view = new View(sampler, program.clock, intervalNs);
     const isLive = hasScreen(program.env['TERM']) && options.once !== true && options.json !== true;

@@ -101,7 +101,7 @@ function sorted(cards: readonly TopCard[], order: SortOrder): readonly TopCard[]
     if (order === 'errors') return errorsOf(card);
     return card.hostToDevice + card.deviceToHost + (card.deviceToDevice ?? 0);
   };
-  return [...cards].sort((left, right) => weight(right) - weight(left) || left.minor - right.minor);
+  return [...cards].sort((left, right) => weight(right) - weight(left) || cards.indexOf(left) - cards.indexOf(right));
 }
 
 /** The matrix of links: number of links that are up, an exclamation mark if some are down, and their traffic. */
@@ -109,10 +109,10 @@ function linkLines({ cards, links }: TopModel): Line[] {
   if (cards.length === 0) return [plain('no cards: the node has none, or is gone')];
   if (links.length === 0) return [plain('links: not reported by this driver')];
   const total = Math.max(...links.map((link) => link.total));
-  const header = `${`up of ${total}, B/s`.padEnd(LABEL + 1)}${cards.map(({ minor }) => `to ${minor}`.padStart(CELL)).join('')}`;
-  const rows = cards.map(({ minor: from }) => {
+  const header = `${`up of ${total}, B/s`.padEnd(LABEL + 1)}${cards.map(({ index }) => `to ${index ?? '-'}`.padStart(CELL)).join('')}`;
+  const rows = cards.map(({ index, minor: from }) => {
     const found = cards.map(({ minor: to }) => links.find((link) => link.from === from && link.to === to));
-    const text = `${`from ${from}`.padEnd(LABEL + 1)}${found.map((link) => linkCell(link).padStart(CELL)).join('')}`;
+    const text = `${`from ${index ?? '-'}`.padEnd(LABEL + 1)}${found.map((link) => linkCell(link).padStart(CELL)).join('')}`;
     return { text, isError: found.some((link) => link !== undefined && link.up < link.total) };
   });
   return [plain(header), ...rows];
@@ -128,20 +128,26 @@ function linkCell(link: TopLink | undefined): string {
 function enginesLine({ cards }: TopModel): string {
   const busy = cards.filter(({ busyEngines }) => busyEngines.length > 0);
   if (busy.length === 0) return 'engines busy: none';
-  return `engines busy: ${busy.map(({ minor, busyEngines }) => `card ${minor}: ${busyEngines.join(',')}`).join('; ')}`;
+  return `engines busy: ${busy.map((card) => `${nameOf(card)}: ${card.busyEngines.join(',')}`).join('; ')}`;
+}
+
+/** The name of a card whose device node and bus id are in the table. */
+function nameOf({ index, busId }: TopCard): string {
+  return `card ${index ?? busId}`;
 }
 
 function errorsLine({ cards }: TopModel): Line {
   const faulty = cards.filter((card) => errorsOf(card) > 0);
   if (faulty.length === 0) return plain('errors: none');
-  const words = faulty.map(({ minor, status, hardResets, refusedSubmissions, faults }) => {
+  const words = faulty.map((card) => {
+    const { status, hardResets, refusedSubmissions, faults } = card;
     const parts = [
       ...(status === OPERATIONAL ? [] : [status]),
       ...(hardResets === 0 ? [] : [`${hardResets} hard ${hardResets === 1 ? 'reset' : 'resets'}`]),
       ...(refusedSubmissions === 0 ? [] : [`${refusedSubmissions} refused`]),
       ...faults,
     ];
-    return `card ${minor}: ${parts.join(', ')}`;
+    return `${nameOf(card)}: ${parts.join(', ')}`;
   });
   return { text: `errors: ${words.join('; ')}`, isError: true };
 }

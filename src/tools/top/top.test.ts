@@ -168,6 +168,8 @@ function widest(): TopModel {
     driverVersion: undefined,
     seconds: 1,
     cards: minors.map((minor) => ({
+      label: `card ${minor} (accel${minor}, 0000:${(0x19 + minor).toString(16)}:00.0)`,
+      index: minor,
       minor,
       busId: '0000:19:00.0',
       moduleId: 7 - minor,
@@ -226,7 +228,9 @@ describe('the picture', () => {
     const titles = (columns: number): string => renderTop(widest(), '', { columns, rows: 24 })[2]!;
     expect(titles(70)).toBe('card mod status        HBM used GiB busy h2d B/s d2h B/s   err     pid');
     expect(titles(200).split(/ +/)).toEqual(
-      'card mod bus id status HBM used GiB busy MHz C W h2d B/s d2h B/s d2d B/s err pid firmware process'.split(' '),
+      'card device mod bus id status HBM used GiB busy MHz C W h2d B/s d2h B/s d2d B/s err pid firmware process'.split(
+        ' ',
+      ),
     );
     const wide = renderTop(widest(), '', { columns: 200, rows: 24 })[3]!;
     expect(wide).toMatch(
@@ -257,9 +261,9 @@ describe('the picture', () => {
     const [first] = widest().cards;
     const base = { ...first!, faults: [], refusedSubmissions: 0, deviceToDevice: undefined, deviceToHost: 0 };
     const cards = [
-      { ...base, minor: 0, hbmUsedBytes: 5, busyPercent: 2, hostToDevice: 9, hardResets: 0 },
-      { ...base, minor: 1, hbmUsedBytes: 4, busyPercent: 3, hostToDevice: 1, hardResets: 7 },
-      { ...base, minor: 2, hbmUsedBytes: 6, busyPercent: 1, hostToDevice: 5, hardResets: 3 },
+      { ...base, index: 0, hbmUsedBytes: 5, busyPercent: 2, hostToDevice: 9, hardResets: 0 },
+      { ...base, index: 1, hbmUsedBytes: 4, busyPercent: 3, hostToDevice: 1, hardResets: 7 },
+      { ...base, index: 2, hbmUsedBytes: 6, busyPercent: 1, hostToDevice: 5, hardResets: 3 },
     ];
     const lines = renderTop({ ...widest(), cards, links: [] }, '', SMALLEST_SCREEN, { ...PLAIN_VIEW, sort });
     expect(lines.slice(3, 6).map((line) => Number(line.slice(0, 4)))).toEqual(expected);

@@ -3,6 +3,7 @@
 import { inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
 import { readFault } from '../../assembly/node-server.ts';
 import type { Program } from '../../assembly/program/program.ts';
+import { namedCards } from '../../driver/card-names.ts';
 import { LATENCY_BOUNDS_NS } from '../../ucs/stats/latency-histograms.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { invalidParam, isUcxError } from '../../ucs/type/error.ts';
@@ -108,7 +109,8 @@ function injectFault({ inject, node }: WebNode, request: unknown): string {
   if (inject === undefined) throw invalidParam('fault', 'must be of an emulated node', 'real cards');
   if (typeof request !== 'object' || request === null) throw invalidParam('request', 'must be an object', request);
   const { card, ...fields }: Readonly<Record<string, unknown>> = { ...request };
-  const known = [...node.cards(), ...(node.absentCards?.() ?? [])].map(({ minor }) => minor);
+  const cards = namedCards(node);
+  const known = cards.map(({ minor }) => minor);
   if (typeof card !== 'number' || !known.includes(card)) {
     throw invalidParam('card', `must be one of ${known.join(', ')}`, card);
   }
@@ -119,5 +121,5 @@ function injectFault({ inject, node }: WebNode, request: unknown): string {
     if (isUcxError(error) || !(error instanceof Error)) throw error;
     throw invalidParam('fault', `must be possible now: ${error.message}`, fields['kind']);
   }
-  return faultSentence(node, card, fault);
+  return faultSentence(node, cards, card, fault);
 }

@@ -201,6 +201,8 @@ export interface CardTransfersSnapshot {
 export interface CardSnapshot {
   /** Such as `gaudi0`. */
   readonly name: string;
+  /** Such as `card 0 (accel2, 0000:33:00.0)`. */
+  readonly label: string;
   /** Command submissions that have not ended. */
   readonly submissionsInFlight: number;
   /** Its arenas of device memory, the first 128: their maps have 128 cells together at most. */

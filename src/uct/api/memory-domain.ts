@@ -174,6 +174,14 @@ export interface DeviceMemoryMap {
   readonly usedPercent: readonly number[];
 }
 
+/** Device memory of a card. */
+export interface DeviceMemoryMaps {
+  /** Name of the card for users: `card 0 (accel2, 0000:33:00.0)`. */
+  readonly label: string;
+  /** Its arenas, in the order of their allocation. */
+  readonly arenas: readonly DeviceMemoryMap[];
+}
+
 /** Attributes of memory from memQuery and detectMemoryType (uct_md_mem_attr). */
 export interface MemoryAttributes {
   /** Kind of the memory. */
@@ -300,8 +308,8 @@ export interface MemoryDomain {
   openIface(resource: IfaceResource): Iface;
   /** Statistics and current state: a node of class `uct_md`. */
   stats(): StatsNode;
-  /** Where the blocks of device memory are, for each card by its name; absent if the MD allocates none. Cells are bounded. */
-  deviceMemoryMaps?(): ReadonlyMap<string, readonly DeviceMemoryMap[]>;
+  /** The cards by their names, and where their blocks of memory are; absent if the MD allocates none. Cells are bounded. */
+  deviceMemoryMaps?(): ReadonlyMap<string, DeviceMemoryMaps>;
   /** Devices of the MD that could not be opened, such as cards in use by others; absent if it has no devices. */
   readonly leftOut?: readonly LeftOut[];
   /**

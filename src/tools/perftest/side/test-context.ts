@@ -3,7 +3,7 @@
  * node. UCX_TLS chooses the transports.
  */
 
-import { allowedCards } from '../../../assembly/allowed-cards.ts';
+import { allowedCards, removedCards } from '../../../assembly/allowed-cards.ts';
 import { Context, type ContextOptions } from '../../../assembly/context.ts';
 import { openNode } from '../../../assembly/open-node.ts';
 import { startProgram } from '../../../assembly/program/program.ts';
@@ -100,6 +100,7 @@ async function openWithCard(
   const node = openNode(program);
   const reasons: string[] = [];
   try {
+    reasons.push(...removedCards(program, node));
     const names = allowedCards(program, node).map(({ name }) => name);
     for (const name of [...names.filter((each) => each === preferred), ...names.filter((each) => each !== preferred)]) {
       const context = await openCard(node, name, reasons);

@@ -1,6 +1,8 @@
 /** Controls of the page: faults of the emulated node, and the exchange of the demonstration. */
 
+import type { TopCard } from '../../model/top-model.ts';
 import type { WebModel } from '../../model/web-model.ts';
+import { cardText } from './data/format.ts';
 import { isDown, type Pair } from './data/links.ts';
 import { byId, setText } from './dom.ts';
 
@@ -48,12 +50,11 @@ export class Controls {
 
   /** Shows the actions that are available. */
   show({ top, canInject, exchange }: WebModel): void {
-    const minors = top.cards.map(({ minor }) => minor);
-    showOptions(this.#card, minors, 0);
-    showOptions(this.#peer, minors, 1);
+    showOptions(this.#card, top.cards, 0);
+    showOptions(this.#peer, top.cards, 1);
     for (const control of [...this.#buttons, this.#card, this.#peer]) control.disabled = !canInject;
     if (!canInject) setText(this.#result, 'Faults can be injected into emulated cards only.');
-    this.#exchange.disabled = exchange.state === 'running' || minors.length < 2;
+    this.#exchange.disabled = exchange.state === 'running' || top.cards.length < 2;
     setText(byId('exchange-state'), exchange.state);
     const output = byId<HTMLTextAreaElement>('exchange-output');
     if (output.value === exchange.output) return;
@@ -62,7 +63,8 @@ export class Controls {
   }
 
   /** Chooses a card for the next fault. */
-  selectCard(minor: number): void {
+  selectCard(minor: number | undefined): void {
+    if (minor === undefined) return;
     this.#card.value = String(minor);
     this.#card.focus();
   }
@@ -86,9 +88,10 @@ export class Controls {
   }
 }
 
-function showOptions(select: HTMLSelectElement, minors: readonly number[], first: number): void {
-  if (select.options.length === minors.length) return;
+function showOptions(select: HTMLSelectElement, cards: readonly TopCard[], first: number): void {
+  if (select.options.length === cards.length) return;
   const chosen = select.value;
-  select.replaceChildren(...minors.map((minor) => new Option(`card ${minor}`, String(minor))));
-  select.value = chosen === '' ? String(minors[first] ?? minors[0] ?? '') : chosen;
+  const options = cards.map((card) => new Option(cardText(card), String(card.minor ?? '')));
+  select.replaceChildren(...options);
+  select.value = chosen === '' ? ((options[first] ?? options[0])?.value ?? '') : chosen;
 }

@@ -1,7 +1,7 @@
 /** The node as a picture: cards around their links. Links are lit by traffic, and dashed where they are down. */
 
 import type { TopCard, TopModel } from '../../model/top-model.ts';
-import { rateText } from './data/format.ts';
+import { cardOfMinor, cardText, rateText } from './data/format.ts';
 import { isDown, type Pair, pairsOf } from './data/links.ts';
 import { setAttribute, setText, svgElement } from './dom.ts';
 
@@ -15,7 +15,7 @@ const OPERATIONAL = 'operational';
 
 /** Actions of a click. */
 export interface PictureActions {
-  selectCard(minor: number): void;
+  selectCard(minor: number | undefined): void;
   toggleLink(pair: Pair): void;
 }
 
@@ -38,9 +38,10 @@ export class NodePicture {
   readonly #cards: SVGGElement;
   readonly #actions: PictureActions;
   readonly #linkShapes = new Map<string, LinkShape>();
-  readonly #cardShapes = new Map<number, CardShape>();
+  /** By bus id. */
+  readonly #cardShapes = new Map<string, CardShape>();
   #pairs: readonly Pair[] = [];
-  #minors = '';
+  #shown = '';
 
   constructor(parent: HTMLElement, actions: PictureActions) {
     this.#actions = actions;
@@ -58,13 +59,18 @@ export class NodePicture {
 
   /** Shows a model. */
   show({ cards, links }: TopModel, canInject: boolean): void {
-    const minors = cards.map(({ minor }) => minor).join(',');
-    if (minors !== this.#minors) this.#place(cards);
-    this.#minors = minors;
+    const buses = cards.map(({ busId, minor }) => `${busId} ${minor}`).join(',');
+    if (buses !== this.#shown) this.#place(cards);
+    this.#shown = buses;
     this.#pairs = pairsOf(links);
     for (const card of cards) this.#showCard(card);
-    for (const pair of this.#pairs) this.#showLink(pair, canInject);
-    const down = this.#pairs.filter(isDown).map(({ a, b }) => `${a} to ${b}`);
+    for (const [name, shape] of this.#linkShapes) {
+      const pair = this.#pairs.find(({ a, b }) => `${a}-${b}` === name);
+      // A removed card has no links.
+      if (pair === undefined) hideLink(shape);
+      else this.#showLink(pair, shape, { cards, canInject });
+    }
+    const down = this.#pairs.filter(isDown).map(({ a, b }) => `${cardOfMinor(cards, a)} to ${cardOfMinor(cards, b)}`);
     setText(this.#title, `${cards.length} cards; links down: ${down.join(', ') || 'none'}`);
   }
 
@@ -74,34 +80,36 @@ export class NodePicture {
     this.#cards.replaceChildren();
     this.#linkShapes.clear();
     this.#cardShapes.clear();
-    for (const { minor } of cards) {
-      const { x, y } = placeOf(minor, cards);
+    for (const card of cards) {
+      const { x, y } = placeOf(cards.indexOf(card), cards.length);
       const group = svgElement('g', {
         class: 'card',
         transform: `translate(${x} ${y})`,
         tabindex: 0,
         role: 'button',
-        'data-card': minor,
+        'data-card': card.index ?? card.busId,
       });
       const box = { x: -CARD.width / 2, y: -CARD.height / 2, width: CARD.width, height: CARD.height, rx: 6 };
       const fill = svgElement('rect', { ...box, class: 'fill' });
       const title = svgElement('text', { y: -4 });
-      title.textContent = `card ${minor}`;
+      title.textContent = cardText(card);
       const text = svgElement('text', { y: 13, class: 'small' });
       group.append(svgElement('rect', { ...box, class: 'body' }), fill, title, text);
-      const select = (): void => this.#actions.selectCard(minor);
+      const select = (): void => this.#actions.selectCard(card.minor);
       group.addEventListener('click', select);
       group.addEventListener('keydown', (event) => onKey(event, select));
       this.#cards.append(group);
-      this.#cardShapes.set(minor, { group, fill, text });
+      this.#cardShapes.set(card.busId, { group, fill, text });
     }
-    for (const [index, { minor: a }] of cards.entries()) {
-      for (const { minor: b } of cards.slice(index + 1)) this.#addLink(a, b, cards);
+    for (const [index, one] of cards.entries()) {
+      for (const other of cards.slice(index + 1)) this.#addLink(one, other, cards);
     }
   }
 
-  #addLink(a: number, b: number, cards: readonly TopCard[]): void {
-    const [from, to] = [placeOf(a, cards), placeOf(b, cards)];
+  #addLink(one: TopCard, other: TopCard, cards: readonly TopCard[]): void {
+    const [from, to] = [one, other].map((card) => placeOf(cards.indexOf(card), cards.length));
+    if (one.minor === undefined || other.minor === undefined || from === undefined || to === undefined) return;
+    const [a, b] = [Math.min(one.minor, other.minor), Math.max(one.minor, other.minor)];
     const place = { x1: from.x, y1: from.y, x2: to.x, y2: to.y };
     const line = svgElement('line', { ...place, class: 'link', 'data-link': `${a}-${b}`, visibility: 'hidden' });
     const hit = svgElement('line', { ...place, class: 'hit' });
@@ -115,8 +123,9 @@ export class NodePicture {
     this.#linkShapes.set(`${a}-${b}`, { line, hit });
   }
 
-  #showCard({ minor, status, hbmUsedBytes, hbmBytes, hostToDevice, deviceToHost, inUse }: TopCard): void {
-    const { group, fill, text } = this.#cardShapes.get(minor)!;
+  #showCard(card: TopCard): void {
+    const { busId, status, hbmUsedBytes, hbmBytes, hostToDevice, deviceToHost, inUse } = card;
+    const { group, fill, text } = this.#cardShapes.get(busId)!;
     const share = hbmBytes === 0 ? 0 : hbmUsedBytes / hbmBytes;
     setAttribute(fill, 'height', String(CARD.height * share));
     setAttribute(fill, 'y', String(CARD.height / 2 - CARD.height * share));
@@ -127,20 +136,19 @@ export class NodePicture {
     setAttribute(
       group,
       'aria-label',
-      `card ${minor}: ${status}, ${inUse ? 'in use' : 'free'}, ${percent} % of HBM used`,
+      `${card.label}: ${status}, ${inUse ? 'in use' : 'free'}, ${percent} % of HBM used`,
     );
   }
 
-  #showLink(pair: Pair, canInject: boolean): void {
+  #showLink(pair: Pair, { line, hit }: LinkShape, { cards, canInject }: LinkContext): void {
     const { a, b, up, total, bytesPerSecond } = pair;
-    const { line, hit } = this.#linkShapes.get(`${a}-${b}`)!;
     setAttribute(line, 'visibility', total > 0 ? 'visible' : 'hidden');
     const state = isDown(pair) ? 'down' : bytesPerSecond > 0 ? 'busy' : 'idle';
     setAttribute(line, 'class', `link ${state}`);
     setAttribute(line, 'data-state', state);
     const share = Math.min(1, Math.sqrt(bytesPerSecond / FULL_RATE));
     line.style.strokeWidth = state === 'busy' ? String(1.5 + WIDTH_MAX * share) : '';
-    const links = `links of card ${a} and card ${b}: ${up} of ${total} up, ${rateText(bytesPerSecond)} GB/s`;
+    const links = `links of ${cardOfMinor(cards, a)} and ${cardOfMinor(cards, b)}: ${up} of ${total} up, ${rateText(bytesPerSecond)} GB/s`;
     if (canInject && total > 0) {
       setAttribute(hit, 'tabindex', '0');
       setAttribute(hit, 'role', 'button');
@@ -151,10 +159,24 @@ export class NodePicture {
   }
 }
 
-function placeOf(minor: number, cards: readonly TopCard[]): { readonly x: number; readonly y: number } {
-  const index = cards.findIndex((card) => card.minor === minor);
-  const angle = (2 * Math.PI * index) / cards.length - Math.PI / 2;
-  const radius = cards.length === 1 ? 0 : RADIUS;
+/** Surroundings of a link. */
+interface LinkContext {
+  readonly cards: readonly TopCard[];
+  readonly canInject: boolean;
+}
+
+/** Hides a link whose card is removed: it lights up again with the card. */
+function hideLink({ line, hit }: LinkShape): void {
+  setAttribute(line, 'visibility', 'hidden');
+  setAttribute(line, 'class', 'link');
+  line.removeAttribute('data-state');
+  hit.removeAttribute('tabindex');
+  hit.removeAttribute('role');
+}
+
+function placeOf(index: number, count: number): { readonly x: number; readonly y: number } {
+  const angle = (2 * Math.PI * index) / count - Math.PI / 2;
+  const radius = count === 1 ? 0 : RADIUS;
   return { x: SIZE / 2 + radius * Math.cos(angle), y: SIZE / 2 + radius * Math.sin(angle) };
 }
 

@@ -1,6 +1,6 @@
 /** The gaudi_copy memory domain: HBM of the cards, host memory registered with them, and their attributes. */
 
-import { DeviceBlock, exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
+import { cardLabel, DeviceBlock, exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
 import { MemoryTypeCache } from '../../../ucs/memory/memory-type-cache.ts';
 import type { Rcache } from '../../../ucs/rcache/rcache.ts';
@@ -13,7 +13,7 @@ import type { MdMemory } from '../../api/memory.ts';
 import {
   type AllocateOptions,
   type ComponentServices,
-  type DeviceMemoryMap,
+  type DeviceMemoryMaps,
   type DmabufExport,
   type DmabufRegion,
   type LeftOut,
@@ -35,7 +35,7 @@ import { OpenIfaces } from '../../base/open-ifaces.ts';
 import { checkAddress, checkByteLength, checkKeyTarget, checkSysDevice } from '../../base/range.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from '../base/card/config.ts';
 import { exportRefusal } from '../base/card/demands.ts';
-import type { GaudiCard } from '../base/card/gaudi-cards.ts';
+import { cardName, type GaudiCard } from '../base/card/gaudi-cards.ts';
 import { registerCostOf } from '../base/card/register-cost.ts';
 import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
 import { gaudiStats } from '../base/gaudi-stats.ts';
@@ -235,8 +235,13 @@ export class CopyMd implements MemoryDomain {
     return statsNode('uct_md', GAUDI_COPY_NAME, counters, gaudiStats(this.#gaudi));
   }
 
-  deviceMemoryMaps(): ReadonlyMap<string, readonly DeviceMemoryMap[]> {
-    return new Map(this.#gaudi.cards.map(({ index, device }) => [`gaudi${index}`, device.memory.maps()]));
+  deviceMemoryMaps(): ReadonlyMap<string, DeviceMemoryMaps> {
+    return new Map(
+      this.#gaudi.cards.map(({ index, device }) => {
+        const { minor, busId, memory } = device;
+        return [cardName(index), { label: cardLabel({ index, minor, busId }), arenas: memory.maps() }];
+      }),
+    );
   }
 
   get leftOut(): readonly LeftOut[] {

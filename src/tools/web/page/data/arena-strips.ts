@@ -19,9 +19,9 @@ export interface Strip {
 
 /** A strip for each card with arenas, for all processes together. */
 export function arenaStrips({ top, processes }: WebModel): Strip[] {
-  return top.cards.flatMap(({ minor }) => {
-    const uses = processes.flatMap(({ arenas }) => arenas).filter(({ card }) => card === minor);
-    return uses.length === 0 ? [] : [stripOf(minor, uses)];
+  return top.cards.flatMap(({ index }) => {
+    const uses = processes.flatMap(({ arenas }) => arenas).filter(({ card }) => card === index);
+    return uses.length === 0 || index === undefined ? [] : [stripOf(index, uses)];
   });
 }
 

@@ -1,4 +1,6 @@
-/** Numbers as text. */
+/** Numbers and names as text. */
+
+import type { TopCard } from '../../../model/top-model.ts';
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
 
@@ -22,4 +24,15 @@ export function rateText(bytesPerSecond: number): string {
 export function millisecondsText(ms: number): string {
   if (ms < 1) return `${(ms * 1000).toFixed(0)} us`;
   return ms < 1000 ? `${ms.toFixed(1)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
+
+/** `card 0`; the bus id of a card without an index. */
+export function cardText({ index, busId }: Pick<TopCard, 'index' | 'busId'>): string {
+  return index === undefined ? busId : `card ${index}`;
+}
+
+/** The name of the card with a minor. */
+export function cardOfMinor(cards: readonly TopCard[], minor: number): string {
+  const card = cards.find((each) => each.minor === minor);
+  return card === undefined ? `accel${minor}` : cardText(card);
 }

@@ -3,7 +3,7 @@
 import type { TopModel } from '../../../model/top-model.ts';
 import type { ArenaUse, WebModel, WebProcess } from '../../../model/web-model.ts';
 import type { Cell } from './cell.ts';
-import { bytesText, millisecondsText, rateText } from './format.ts';
+import { bytesText, cardText, millisecondsText, rateText } from './format.ts';
 import { isDown } from './links.ts';
 
 const OPERATIONAL = 'operational';
@@ -12,6 +12,7 @@ const OPERATIONAL = 'operational';
 export function cardRows({ top, processes }: WebModel): Cell[][] {
   const head = [
     'card',
+    'device',
     'bus id',
     'status',
     'process',
@@ -27,9 +28,10 @@ export function cardRows({ top, processes }: WebModel): Cell[][] {
     'faults',
   ];
   const rows = top.cards.map((card): Cell[] => {
-    const use = sumOf(processes.flatMap(({ arenas }) => arenas).filter(({ card: minor }) => minor === card.minor));
+    const use = sumOf(processes.flatMap(({ arenas }) => arenas).filter((each) => each.card === card.index));
     return [
-      { text: String(card.minor), isHead: true },
+      { text: cardText(card), isHead: true },
+      { text: card.minor === undefined ? '-' : `accel${card.minor}` },
       { text: card.busId },
       { text: card.status, kind: card.status === OPERATIONAL ? '' : 'down' },
       { text: card.pid === undefined ? '-' : String(card.pid), title: card.command ?? '' },
@@ -69,13 +71,13 @@ function sumOf(uses: readonly ArenaUse[]): ArenaUse | undefined {
 
 /** The matrix: from each card to each other one. */
 export function linkRows({ cards, links }: TopModel): Cell[][] {
-  const head: Cell[] = [{ text: 'from \\ to' }, ...cards.map(({ minor }) => ({ text: String(minor) }))];
-  const rows = cards.map(({ minor: from }): Cell[] => [
-    { text: String(from), isHead: true },
-    ...cards.map(({ minor: to }): Cell => {
-      const link = links.find((each) => each.from === from && each.to === to);
+  const head: Cell[] = [{ text: 'from \\ to' }, ...cards.map((card) => ({ text: cardText(card) }))];
+  const rows = cards.map((from): Cell[] => [
+    { text: cardText(from), isHead: true },
+    ...cards.map((to): Cell => {
+      const link = links.find((each) => each.from === from.minor && each.to === to.minor);
       if (link === undefined) return { text: from === to ? '·' : '-' };
-      const title = `card ${from} to card ${to}: ${link.up} of ${link.total} links up`;
+      const title = `${cardText(from)} to ${cardText(to)}: ${link.up} of ${link.total} links up`;
       if (isDown(link)) return { text: 'down', kind: 'down', title };
       const rate = link.bytesPerSecond ?? 0;
       return { text: link.bytesPerSecond === undefined ? '?' : rateText(rate), kind: rate > 0 ? 'busy' : '', title };

@@ -56,7 +56,7 @@ export function checkCardChoice(choice: CardChoice): void {
 export function chosenCards(choice: CardChoice, node: Cards): MappedCard[] {
   const { mappingTable, visibleModules, visibleDevices } = choice;
   if (mappingTable !== undefined) return parseMappingTable(mappingTable, namedCards(node));
-  const all = indexed(node);
+  const all = namedCards(node);
   const modules = listOf('HABANA_VISIBLE_MODULES', visibleModules);
   if (modules !== undefined) {
     return all.filter(({ entry }) => entry?.moduleId !== undefined && modules.has(entry.moduleId));
@@ -70,7 +70,7 @@ export function chosenCards(choice: CardChoice, node: Cards): MappedCard[] {
  * @throws UcxError as {@link chosenCards}
  */
 export function missingCards(choice: CardChoice, node: Cards): string | undefined {
-  const all = indexed(node);
+  const all = namedCards(node);
   if (choice.mappingTable !== undefined || all.length === 0) return undefined;
   const modules = listOf('HABANA_VISIBLE_MODULES', choice.visibleModules);
   const name = modules === undefined ? 'HABANA_VISIBLE_DEVICES' : 'HABANA_VISIBLE_MODULES';
@@ -80,11 +80,6 @@ export function missingCards(choice: CardChoice, node: Cards): string | undefine
   if (missing.length === 0) return undefined;
   const kind = modules === undefined ? 'indices' : 'modules';
   return `${name}=${[...numbers].join(',')} names cards that do not exist: ${missing.join(', ')}; the ${kind} of this machine are ${known.join(', ')}`;
-}
-
-/** All cards that have an index. */
-function indexed(node: Cards): MappedCard[] {
-  return namedCards(node).flatMap((card) => (card.index === undefined ? [] : [{ ...card, index: card.index }]));
 }
 
 function moduleIds(cards: readonly MappedCard[]): number[] {
