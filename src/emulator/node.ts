@@ -14,6 +14,7 @@ import { DmaEngines, hasEngineThread } from './device/engine/dma-engines.ts';
 import { LinkTraffic } from './device/memory/traffic.ts';
 import { readCardAttribute } from './driver/base/card-attributes.ts';
 import { DmabufRegistry, type ExportedDmabuf } from './driver/base/dmabuf.ts';
+import { readSensor } from './driver/base/sensors.ts';
 import { Card } from './driver/card.ts';
 import type { DebugFs } from './driver/debugfs/debugfs.ts';
 import type { EmulatedFile, PrimaryFile } from './driver/ioctl/file.ts';
@@ -26,6 +27,8 @@ import { cardMemory, dmabufOf, NO_DMABUFS, refuseDmabuf } from './rdma/memory/ca
 import type { IoctlTracer } from './trace/ioctl-tracer.ts';
 
 const IDENTITY_BYTES = 16;
+
+const MILLIDEGREES_PER_DEGREE = 1000;
 
 /** A node of emulated cards. */
 export class EmulatedNode implements DriverNode {
@@ -112,6 +115,12 @@ export class EmulatedNode implements DriverNode {
   attribute(minor: number, name: string): string | undefined {
     const card = this.#closed ? undefined : this.#at(minor);
     return card === undefined || typeof name !== 'string' ? undefined : readCardAttribute(card, name);
+  }
+
+  temperature(minor: number): number | undefined {
+    const card = this.#closed ? undefined : this.#cards[minor];
+    const millidegrees = card && readSensor(card, 'temp1_input');
+    return millidegrees === undefined ? undefined : millidegrees / MILLIDEGREES_PER_DEGREE;
   }
 
   /**

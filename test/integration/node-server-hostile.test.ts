@@ -167,6 +167,7 @@ describe('a client of a node server', () => {
       'munmap',
       'cards',
       'attribute',
+      'temperature',
       'status',
       'fault',
       'nonsense',

@@ -8,7 +8,6 @@ import { Errno } from '../../sys/index.ts';
 import { PCI_VENDOR_HABANALABS } from '../../uapi/index.ts';
 import type { CardPlace } from '../config/card-places.ts';
 import { cardAttributes, PCI_REVISION, readCardAttribute, writeCardAttribute } from '../driver/base/card-attributes.ts';
-import { sensorFiles } from '../driver/base/sensors.ts';
 import type { EmulatedNode } from '../node.ts';
 
 /** Major of the device numbers: that of accel devices (ACCEL_MAJOR of drm/drm_accel.h, Linux 6.12). */
@@ -188,7 +187,7 @@ export class DeviceTree {
 
   #sensors(device: string, pciPath: string, { minor }: CardPlace): void {
     const folder = `${device}/hwmon/hwmon${HWMON_FIRST + minor}`;
-    for (const { name, read, write } of sensorFiles(this.#node.card(minor)))
+    for (const { name, read, write } of this.#node.card(minor).sensors)
       this.#text(`${folder}/${name}`, read && (() => (this.#node.card(minor).removed ? undefined : read())), write);
     this.#link(`${folder}/device`, '../..');
     this.#link(

@@ -21,12 +21,13 @@ import { GaudiDevice } from '../device/gaudi-device.ts';
 import { CardTraffic, type LinkTraffic } from '../device/memory/traffic.ts';
 import { FaultPlan } from '../faults/fault-plan.ts';
 import { CardLimits } from './base/card-limits.ts';
-import type { CardPort, OpenRecord } from './base/card-port.ts';
+import type { CardPort, OpenRecord, SensorFile } from './base/card-port.ts';
 import { CsCounters } from './base/cs-counters.ts';
 import type { DmabufRegistry } from './base/dmabuf.ts';
 import { ErrorRecords, type FaultReporter } from './base/error-records.ts';
 import { severityOf } from './base/hardware-events.ts';
 import type { Notifier } from './base/notifier.ts';
+import { sensorFiles } from './base/sensors.ts';
 import type { UserMapping } from './base/user-mapping.ts';
 import { Waiters } from './base/waiters.ts';
 import { DebugFs, type DebugFsCard } from './debugfs/debugfs.ts';
@@ -85,6 +86,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
   /** The debugfs files of the card. */
   readonly debugFs: DebugFs;
   readonly limits: CardLimits;
+  readonly sensors: readonly SensorFile[];
   readonly #log: Log;
   /** Rejected submissions of closed contexts. */
   readonly #closedDrops: CsCounters = new CsCounters();
@@ -130,6 +132,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
     });
     this.waiters = new Waiters(engines, config.clock, () => this.service());
     this.debugFs = new DebugFs(this);
+    this.sensors = sensorFiles(this);
   }
 
   get status(): HlDeviceStatus {

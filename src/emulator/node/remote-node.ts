@@ -88,6 +88,10 @@ export class RemoteNode implements DriverNode {
     );
   }
 
+  temperature(minor: number): number | undefined {
+    return this.#ask({ op: 'temperature', minor }, 'value');
+  }
+
   links(minor: number): readonly PortLink[] | undefined {
     return this.#ask({ op: 'links', minor: sent(minor) }, 'links');
   }

@@ -271,6 +271,8 @@ export class ServedClient {
         return { fields: { pid: node.ownerOf(minorOf(message)) } };
       case 'attribute':
         return { fields: { value: node.attribute(minorOf(message), textField(message, 'name', NAME_MAX)) } };
+      case 'temperature':
+        return { fields: { value: node.temperature(minorOf(message)) } };
       case 'links':
         return { fields: { links: node.links(minorOf(message)) } };
       case 'transfers':

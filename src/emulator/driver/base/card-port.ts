@@ -24,6 +24,15 @@ export interface OpenRecord {
   lastPeriodNs: number;
 }
 
+/** A file of hwmon. */
+export interface SensorFile {
+  readonly name: string;
+  /** Undefined for a write-only file. Returns undefined while the card does not work: ENODEV. */
+  readonly read?: () => string | undefined;
+  /** Returns 0, or a negative errno: EINVAL for text that is no number, ERANGE for a number of more than 64 bits, ENODEV while the card does not work. */
+  readonly write?: (text: string) => number;
+}
+
 /** A card. */
 export interface CardPort {
   readonly place: CardPlace;
@@ -40,6 +49,8 @@ export interface CardPort {
   readonly openRecord: OpenRecord;
   /** The clock and the power limit, which programs may lower. */
   readonly limits: CardLimits;
+  /** The files of hwmon: the only source of temperature and power. */
+  readonly sensors: readonly SensorFile[];
   readonly status: HlDeviceStatus;
   /** Whether the primary node is open. */
   readonly hasContext: boolean;

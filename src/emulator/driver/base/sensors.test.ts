@@ -2,9 +2,10 @@
 
 import { afterEach, describe, expect, it } from 'vitest';
 import { EmulatedCard } from '../../../../test/contract/emulated-card.ts';
+import { getPower, openControl } from '../../../hlthunk/index.ts';
 import { Errno } from '../../../sys/index.ts';
 import { HL_DEVICE_STATUS } from '../../../uapi/index.ts';
-import { type SensorFile, sensorFiles } from './sensors.ts';
+import type { SensorFile } from './card-port.ts';
 
 describe.each(['gaudi', 'gaudi2'] as const)('the sensors of %s', (asic) => {
   let emulated: EmulatedCard;
@@ -12,7 +13,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('the sensors of %s', (asic) => {
 
   function open(): (name: string) => SensorFile {
     emulated = new EmulatedCard({ asic });
-    const files = sensorFiles(emulated.node.card(0));
+    const files = emulated.node.card(0).sensors;
     return (name) => files.find((file) => file.name === name)!;
   }
 
@@ -29,6 +30,21 @@ describe.each(['gaudi', 'gaudi2'] as const)('the sensors of %s', (asic) => {
     for (const text of ['9223372036854775808', '-9223372036854775809'])
       expect(offset.write?.(text)).toBe(-Errno.ERANGE);
     for (const text of ['', '0x10', '1 2']) expect(offset.write?.(text)).toBe(-Errno.EINVAL);
+  });
+
+  it('are the source of all other values', () => {
+    const file = open();
+    using control = openControl(emulated.node, 0);
+    expect(Number(getPower(control)) * 1000).toBe(Number(file('power1_input').read?.()));
+    expect(emulated.node.temperature(0)! * 1000).toBe(Number(file('temp1_input').read?.()));
+    emulated.node
+      .card(0)
+      .sensors.find(({ name }) => name === 'temp1_offset')
+      ?.write?.('7000');
+    expect(emulated.node.temperature(0)).toBe(Number(file('temp1_input').read?.()) / 1000);
+    expect(emulated.node.temperature(0)).toBe(asic === 'gaudi' ? 45 : 43);
+    emulated.node.inject(0, { kind: 'unplug' });
+    expect(emulated.node.temperature(0)).toBeUndefined();
   });
 
   it('do not answer while the card does not work, but check the number first', () => {

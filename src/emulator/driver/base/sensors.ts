@@ -7,7 +7,7 @@
 import { Errno } from '../../../sys/index.ts';
 import type { AsicName } from '../../../uapi/index.ts';
 import { isOperational } from './card-attributes.ts';
-import type { CardPort } from './card-port.ts';
+import type { CardPort, SensorFile } from './card-port.ts';
 import { parseSignedNumber } from './kstrto.ts';
 
 /** Sensors that the firmware reports. Temperatures in thousandths of a degree, volts and amperes in thousandths, power in millionths of a watt. */
@@ -18,15 +18,6 @@ const INPUTS: Readonly<Record<AsicName, Readonly<Record<string, number>>>> = {
 };
 /** Limits of temperatures. */
 const LIMITS: Readonly<Record<string, number>> = { max: 95_000, crit: 105_000, max_hyst: 90_000, crit_hyst: 100_000 };
-
-/** A file of hwmon. */
-export interface SensorFile {
-  readonly name: string;
-  /** Undefined for a write-only file. Returns undefined while the card does not work: ENODEV. */
-  readonly read?: () => string | undefined;
-  /** Returns 0, or a negative errno: EINVAL for text that is no number, ERANGE for a number of more than 64 bits, ENODEV while the card does not work. */
-  readonly write?: (text: string) => number;
-}
 
 /** What the firmware serves as a file. */
 interface SensorValue {
@@ -40,6 +31,12 @@ export function sensorFiles(card: CardPort): readonly SensorFile[] {
   const { name, cardName } = card.profile;
   const values = Object.entries(INPUTS[name]).flatMap(([sensor, value]) => valuesOf(sensor, value));
   return [{ name: 'name', read: () => cardName }, ...values.map((value) => fileOf(card, value))];
+}
+
+/** The number in a file of hwmon; undefined while the card does not work. @param name such as `temp1_input` */
+export function readSensor(card: CardPort, name: string): number | undefined {
+  const text = card.removed ? undefined : card.sensors.find((file) => file.name === name)?.read?.();
+  return text === undefined ? undefined : Number(text);
 }
 
 function fileOf(card: CardPort, { name, read, write }: SensorValue): SensorFile {

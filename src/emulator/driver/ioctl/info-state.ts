@@ -24,14 +24,15 @@ import {
 } from '../../../uapi/index.ts';
 import type { CardPort } from '../base/card-port.ts';
 import { CsCounters } from '../base/cs-counters.ts';
+import { readSensor } from '../base/sensors.ts';
 import { always, encode, type InfoOps, type InfoRequest, operational } from './info-op.ts';
 
 const ARGS = HL_INFO_ARGS.words;
 const NS_PER_MS = 1e6;
 /** Words of the mask of busy engines. */
 const BUSY_MASK_WORDS = 4;
-/** Power of an idle card in milliwatts. */
-const IDLE_POWER_MW = 90_000n;
+/** Hwmon has millionths of a watt, the ioctl thousandths. */
+const MICROWATT_PER_MILLIWATT = 1000;
 
 function eventCounts(numOfEvents: number, counts: ReadonlyMap<number, number>): Uint8Array | number {
   if (numOfEvents === 0) return 0;
@@ -148,7 +149,13 @@ export const STATE_OPS: InfoOps = [
   [HL_INFO_OP.PCI_COUNTERS, operational(() => encode(HL_INFO_PCI_COUNTERS, {}))],
   [HL_INFO_OP.CLK_THROTTLE_REASON, always(() => encode(HL_INFO_CLK_THROTTLE, {}))],
   [HL_INFO_OP.TOTAL_ENERGY, operational(() => encode(HL_INFO_ENERGY, {}))],
-  [HL_INFO_OP.POWER, operational(() => encode(HL_POWER_INFO, { power: IDLE_POWER_MW }))],
+  [
+    HL_INFO_OP.POWER,
+    operational(({ card }) => {
+      const milliwatt = Math.round((readSensor(card, 'power1_input') ?? 0) / MICROWATT_PER_MILLIWATT);
+      return encode(HL_POWER_INFO, { power: BigInt(milliwatt) });
+    }),
+  ],
   [HL_INFO_OP.OPEN_STATS, always(openStats)],
   [HL_INFO_OP.ENGINE_STATUS, operational(engineStatus)],
 ];
