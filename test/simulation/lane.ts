@@ -90,7 +90,6 @@ export function attributesOf(lane: LaneOptions): IfaceAttributes {
       hostToHost: isCard ? 0 : BANDWIDTH,
     },
     priority: 0,
-    devicePaths: 1,
     deviceAddressBytes: 0,
     ifaceAddressBytes: ADDRESS_BYTES,
     endpointAddressBytes: 0,

@@ -1,6 +1,5 @@
 /** `info -d`: memory domains, transports, devices and capabilities, in the layout and the units of ucx_info -d. */
 
-import { CONNECTIONS_MAX } from '../../ucp/wireup/connections.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { memoryTypeBit, memoryTypeName, memoryTypesOfMask } from '../../ucs/memory/memory-type.ts';
 import { type IfaceAttributes, IfaceFlag, type RmaLimits } from '../../uct/api/iface.ts';
@@ -17,6 +16,8 @@ export interface DeviceReport {
   readonly attributes: IfaceAttributes;
   /** Reason why the configuration excludes it; undefined if it does not. */
   readonly exclusion: string | undefined;
+  /** Where the device is: its PCI address; undefined if it has none, or none is known. */
+  readonly place: string | undefined;
 }
 
 /** A component: its memory domains, or the reason why it has none. */
@@ -88,7 +89,7 @@ function blocksOf(devices: readonly DeviceReport[]): string[][] {
   return [...groups.values()].map((group) => {
     const { transport, deviceType } = group[0]!.attributes.resource;
     const names = group.map(({ attributes: { resource } }) => resource.device);
-    const systemDevices = group.map(({ attributes: { resource } }) => systemDeviceText(resource));
+    const systemDevices = group.map(systemDeviceText);
     return [
       field(RESOURCE_WIDTH, 'Transport', transport),
       field(RESOURCE_WIDTH, 'Device', names.length === 1 ? names[0]! : `${names.join(', ')} (${names.length} equal)`),
@@ -99,8 +100,10 @@ function blocksOf(devices: readonly DeviceReport[]): string[][] {
   });
 }
 
-function systemDeviceText({ device, sysDevice }: IfaceAttributes['resource']): string {
-  return sysDevice === undefined ? '<unknown>' : `${device} (${sysDevice})`;
+/** `gaudi0 (0, 0000:19:00.0)`; a network device has no index. */
+function systemDeviceText({ attributes: { resource }, place }: DeviceReport): string {
+  const facts = [resource.sysDevice, place].filter((each) => each !== undefined);
+  return facts.length === 0 ? '<unknown>' : `${resource.device} (${facts.join(', ')})`;
 }
 
 function capabilityLines({ attributes, exclusion }: DeviceReport): string[] {
@@ -116,9 +119,7 @@ function capabilityLines({ attributes, exclusion }: DeviceReport): string[] {
     ...atomicFields(flags),
     ...(limitation === undefined ? [] : [['limitation', limitation] as const]),
     ['connection', (flags & IfaceFlag.CONNECT_TO_IFACE) !== 0 ? 'to iface' : 'none'],
-    ['device priority', `${attributes.priority}`],
-    ['device num paths', `${attributes.devicePaths}`],
-    ['max eps', `${CONNECTIONS_MAX}`],
+    ...queueFields(attributes),
     ['device address', `${attributes.deviceAddressBytes} bytes`],
     ['iface address', `${attributes.ifaceAddressBytes} bytes`],
     ['ep address', `${attributes.endpointAddressBytes} bytes`],
@@ -152,6 +153,17 @@ function messageFields({ am, flags }: IfaceAttributes): (readonly [string, strin
   if ((flags & IfaceFlag.AM_BCOPY) !== 0) fields.push(['am_bcopy', limit(am.bcopyBytesMax)]);
   if ((flags & IfaceFlag.AM_ZCOPY) !== 0) fields.push(['am_zcopy', limit(am.zcopyBytesMax!)]);
   return fields;
+}
+
+function queueFields({ queues }: IfaceAttributes): (readonly [string, string])[] {
+  if (queues === undefined) return [];
+  return [
+    ['send queue', `${queues.sendLength} requests`],
+    ['receive queue', `${queues.receiveLength} requests`],
+    ['inline', `<= ${memorySizeType.print(queues.inlineBytes)}`],
+    ['max sge', `${queues.sgeMax}`],
+    ['max regions', `${queues.regionsMax}`],
+  ];
 }
 
 /** The atomic operations: a transport has all of them for a width, or none. */

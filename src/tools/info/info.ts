@@ -5,13 +5,15 @@ import { components } from '../../assembly/context.ts';
 import { openNode } from '../../assembly/open-node.ts';
 import { packageVersion } from '../../assembly/program/package.ts';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
-import { readTopology } from '../../assembly/topology.ts';
+import { readTopology, type Topology } from '../../assembly/topology.ts';
 import { findUcxLibrary, type UcxLibrary } from '../../assembly/ucx-library.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import { UCP_CONFIG_TABLE } from '../../ucp/resources/config.ts';
 import { ResourceFilter } from '../../ucp/resources/resource-filter.ts';
 import { type ConfigPrintOptions, printConfig } from '../../ucs/config/print.ts';
+import { addressOfPath, printPciAddress } from '../../ucs/sys/topology.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
+import type { IfaceResource } from '../../uct/api/iface.ts';
 import { type DomainReport, domainText } from './devices.ts';
 import { distanceLines, networkLines, readSystem, type SystemReport, systemText } from './system.ts';
 
@@ -89,6 +91,7 @@ function readMachine(
 
 function readDevices(program: Program, node: DriverNode, transport: string | undefined): DomainReport[] {
   const filter = new ResourceFilter(program.config.get(UCP_CONFIG_TABLE));
+  const placeOf = placesIn(readTopology({ node, config: program.config, cards: cardsOf(node, program) }));
   const reports = components(node, program).map((component): DomainReport => {
     try {
       const md = component.openMd({ ...program, log: program.log.child(component.name) });
@@ -98,7 +101,7 @@ function readDevices(program: Program, node: DriverNode, transport: string | und
           const iface = md.openIface(resource);
           const { attributes } = iface;
           iface.close();
-          return { attributes, exclusion: filter.exclusionOf(resource) };
+          return { attributes, exclusion: filter.exclusionOf(resource), place: placeOf(resource) };
         });
         return { component: component.name, md: md.attributes, devices, leftOut: md.leftOut ?? [] };
       } finally {
@@ -112,6 +115,15 @@ function readDevices(program: Program, node: DriverNode, transport: string | und
   return transport === undefined
     ? reports
     : reports.filter((report) => report.md !== undefined && report.devices.length > 0);
+}
+
+/** Finds the PCI address of the device of a resource: a card, a network device, or a port of one. */
+function placesIn({ cards, networks }: Topology): (resource: IfaceResource) => string | undefined {
+  return ({ device, sysDevice }) => {
+    if (sysDevice !== undefined) return cards.find(({ index }) => index === sysDevice)?.entry.busId;
+    const pciPath = networks.find(({ name }) => name === device || name === device.replace(/:\d+$/, ''))?.pciPath;
+    return pciPath === undefined ? undefined : printPciAddress(addressOfPath(pciPath));
+  };
 }
 
 /** The line for `info -v`. */

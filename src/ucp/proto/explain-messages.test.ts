@@ -28,7 +28,6 @@ function lane(transport: string, flags: number, latencyNs: number, hasRemoteKey 
       hostToHost: 10e9,
     },
     priority: 0,
-    devicePaths: 1,
     deviceAddressBytes: 0,
     ifaceAddressBytes: 0,
     endpointAddressBytes: 0,

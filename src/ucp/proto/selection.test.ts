@@ -80,7 +80,6 @@ function lane(shape: Partial<LaneShape> = {}): LaneCapabilities {
       hostToHost: bandwidth,
     },
     priority: 0,
-    devicePaths: 1,
     deviceAddressBytes: 0,
     ifaceAddressBytes: 0,
     endpointAddressBytes: 0,

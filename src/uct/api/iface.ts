@@ -112,6 +112,20 @@ export interface IfacePerformance {
   readonly hostToHost: number;
 }
 
+/** Queues of an interface over queue pairs, as configured and as the device allows. */
+export interface QueueLimits {
+  /** Work requests of the send queue of a connection. */
+  readonly sendLength: number;
+  /** Work requests of the receive queue that the connections share. */
+  readonly receiveLength: number;
+  /** Bytes that are sent inside a work request. */
+  readonly inlineBytes: number;
+  /** Ranges of memory of a work request. */
+  readonly sgeMax: number;
+  /** Memory regions of the device. */
+  readonly regionsMax: number;
+}
+
 /** Attributes of an interface (uct_iface_attr). */
 export interface IfaceAttributes {
   /** Transport and device. */
@@ -136,8 +150,8 @@ export interface IfaceAttributes {
   readonly performance: IfacePerformance;
   /** Decides between interfaces with equal estimates: the highest is used. */
   readonly priority: number;
-  /** Number of paths of the device that lanes may use at the same time. */
-  readonly devicePaths: number;
+  /** Queues and limits of the device, for a transport over queue pairs. */
+  readonly queues?: QueueLimits | undefined;
   /** Length of the device address in bytes. */
   readonly deviceAddressBytes: number;
   /** Length of the interface address in bytes. */

@@ -1,7 +1,7 @@
 /** Attributes of the interface on a port, for the cost model. Data only. */
 
 import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
-import { type IfaceAttributes, IfaceFlag, ZCOPY_TRACKING_NS } from '../api/iface.ts';
+import { type IfaceAttributes, IfaceFlag, type QueueLimits, ZCOPY_TRACKING_NS } from '../api/iface.ts';
 import type { IbConfig } from './base/config.ts';
 import type { IbPort } from './base/ib-device.ts';
 import { IB_IOV_MAX } from './wire/connection.ts';
@@ -14,7 +14,11 @@ const LATENCY_NS = 1000;
 const OVERHEAD_NS = 75;
 
 /** The attributes. */
-export function ibAttributes({ resource, attributes, device }: IbPort, { SEG_SIZE }: IbConfig): IfaceAttributes {
+export function ibAttributes(
+  { resource, attributes, device }: IbPort,
+  { SEG_SIZE }: IbConfig,
+  queues: QueueLimits,
+): IfaceAttributes {
   const memoryTypes = memoryTypeBit(MemoryType.HOST) | memoryTypeBit(MemoryType.GAUDI);
   const limits = {
     shortBytesMax: SEG_SIZE,
@@ -55,7 +59,7 @@ export function ibAttributes({ resource, attributes, device }: IbPort, { SEG_SIZ
       hostToHost: speed,
     },
     priority: 0,
-    devicePaths: 1,
+    queues,
     deviceAddressBytes: 0,
     ifaceAddressBytes: IB_ADDRESS_BYTES,
     endpointAddressBytes: 0,

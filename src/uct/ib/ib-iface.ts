@@ -120,11 +120,8 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     this.ib = services.config.get(IB_CONFIG_TABLE);
     this.rc = services.config.get(RC_CONFIG_TABLE);
     this.warnings = new LimitedLog(services.log, services.clock);
-    this.attributes = ibAttributes(port, this.ib);
     this.segBytes = this.ib.SEG_SIZE;
     this.deviceIndex = device.index;
-    this.zcopyBytesMax = this.attributes.put.zcopyBytesMax;
-    this.iovMax = this.attributes.put.iovMax;
     const opened = this.#opened;
     try {
       const queues = opened.keep(new IfaceQueues(port, this.rc, this.segBytes));
@@ -137,6 +134,9 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
       this.tx = queues.tx;
       this.receiver = queues.receiver;
       this.inlineBytes = queues.inlineBytes;
+      this.attributes = ibAttributes(port, this.ib, queues.limits);
+      this.zcopyBytesMax = this.attributes.put.zcopyBytesMax;
+      this.iovMax = this.attributes.put.iovMax;
       this.datagrams = opened.keep(new Datagrams(port, this.ib));
       this.#datagramEvents = opened.keep(
         new DatagramEvents(this.datagrams, (message) => this.#connector.onMessage(message)),

@@ -1,6 +1,7 @@
 /** The completion queues and buffers of an interface of ib: opened together or not at all. What goes through them is in ib-iface.ts. */
 
 import type { CompletionChannel, CompletionQueue } from '../../verbs/port.ts';
+import type { QueueLimits } from '../api/iface.ts';
 import { Buffers } from './base/buffers.ts';
 import type { RcConfig } from './base/config.ts';
 import { CqReader } from './base/cq-reader.ts';
@@ -26,12 +27,13 @@ export class IfaceQueues {
   readonly tx: Buffers;
   readonly receiver: Receiver;
   readonly inlineBytes: number;
+  readonly limits: QueueLimits;
   readonly #opened: Opened = new Opened();
 
   /** @throws SyscallError */
   constructor(port: IbPort, rc: RcConfig, segBytes: number) {
     const { device } = port;
-    const { maxCqe, maxSrqWr } = device.attributes;
+    const { maxCqe, maxSrqWr, maxSge, maxMr, maxQpWr } = device.attributes;
     const opened = this.#opened;
     try {
       this.channel = opened.keep(device.context.createCompletionChannel());
@@ -45,6 +47,13 @@ export class IfaceQueues {
       this.receiver = opened.keep(new Receiver(device, receives, segBytes));
       const { sendCq, receiveCq, receiver } = this;
       this.inlineBytes = inlineBytesOf({ port, rc, sendCq, receiveCq, srq: receiver.srq });
+      this.limits = {
+        sendLength: Math.min(rc.TX_QUEUE_LEN, maxQpWr),
+        receiveLength: receives,
+        inlineBytes: this.inlineBytes,
+        sgeMax: maxSge,
+        regionsMax: maxMr,
+      };
     } catch (error) {
       opened.close();
       throw error;

@@ -59,7 +59,6 @@ export function hostIfaceAttributes(params: HostIfaceParams): IfaceAttributes {
       hostToHost: bandwidth,
     },
     priority: 0,
-    devicePaths: 1,
     deviceAddressBytes: 0,
     ifaceAddressBytes,
     endpointAddressBytes: 0,

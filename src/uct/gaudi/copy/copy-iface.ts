@@ -119,7 +119,6 @@ function attributesOf({ resource, config, card }: CopyIfaceOptions, iovMax: numb
       hostToHost: 0,
     },
     priority: 0,
-    devicePaths: 1,
     deviceAddressBytes: 0,
     ifaceAddressBytes: UNIQUE_ADDRESS_BYTES + 1,
     endpointAddressBytes: 0,

@@ -192,7 +192,6 @@ function attributesOf({ resource, config, card }: IpcIfaceOptions): IfaceAttribu
       hostToHost: 0,
     },
     priority: 0,
-    devicePaths: 1,
     deviceAddressBytes: 0,
     ifaceAddressBytes: IPC_ADDRESS_BYTES,
     endpointAddressBytes: 0,
