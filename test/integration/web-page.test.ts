@@ -115,10 +115,11 @@ describe.skipIf(executablePath === undefined)('the page (needs chromium)', { tim
         const gigabytes = (bytes: number | undefined): string => ((bytes ?? Number.NaN) / 1e9).toFixed(2);
         const gibibytes = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
         const shown = await cellsOf(page, '#card-table');
-        expect(shown.map((row) => [row[0], row[1], row[2], row[3], row[4], row[5], row[10], row[11], row[12]])).toEqual(
+        expect(shown.map((row) => [...row.slice(0, 7), ...row.slice(11, 14)])).toEqual(
           cards.map(
             ({ minor, busId, status, pid, hbmUsedBytes, hbmBytes, busyPercent, hostToDevice, deviceToHost }) => [
-              `${minor}`,
+              `card ${minor}`,
+              `accel${minor}`,
               busId,
               status,
               `${pid}`,
@@ -146,7 +147,7 @@ describe.skipIf(executablePath === undefined)('the page (needs chromium)', { tim
       const page = await openAt({ viewport: { width: 400, height: 800 } }, 3);
       const widths = '[document.documentElement.scrollWidth, document.documentElement.clientWidth]';
       expect(await page.evaluate(widths)).toEqual([400, 400]);
-      expect(await page.locator('#picture title').first().textContent()).toBe('8 cards; links down: 1 to 2');
+      expect(await page.locator('#picture title').first().textContent()).toBe('8 cards; links down: card 1 to card 2');
       expect(await page.locator('#rate-chart').getAttribute('aria-label')).toMatch(
         /^host to cards [\d.]+ GB\/s, cards to host/,
       );
@@ -157,8 +158,77 @@ describe.skipIf(executablePath === undefined)('the page (needs chromium)', { tim
       );
       expect(await strips.nth(1).locator('.used').getAttribute('d')).toMatch(/^M0 24v-24h/);
       expect(await page.locator('[data-card="6"]').getAttribute('aria-label')).toMatch(
-        /^card 6: in reset, in use, \d+ % of HBM/,
+        /^card 6 \(accel6, 0000:1f:00\.0\): in reset, in use, \d+ % of HBM/,
       );
+      await page.context().close();
+    });
+
+    it('keeps its sections where they are when programs start and end', async () => {
+      const page = await openAt({}, 1);
+      const places = `[...document.querySelectorAll('section:not(#processes), #arena-strips div, #rate-chart')].map((each) => {
+        const { x, y, width, height } = each.getBoundingClientRect();
+        return [each.id, x, y, width, height].join(' ');
+      })`;
+      await showNext(page, webModelAt(2, 0));
+      const before = await page.evaluate(places);
+      await showNext(page, webModelAt(3, 8));
+      expect(await page.evaluate(places)).toEqual(before);
+      await page.context().close();
+    });
+
+    it('has no light on links of a card that was removed', async () => {
+      const page = await openAt({}, 1);
+      const model = webModelAt(9);
+      const cards = model.top.cards.map((card) => (card.minor === 4 ? { ...card, status: 'removed' } : card));
+      const links = model.top.links.filter(({ from, to }) => from !== 4 && to !== 4);
+      const lit = page.locator('.link.busy[visibility=visible]');
+      await showNext(page, model);
+      expect(await lit.and(page.locator('[data-link*="4"]')).count()).toBeGreaterThan(0);
+      await showNext(page, { ...model, top: { ...model.top, cards, links } });
+      expect(await page.locator('[data-link*="4"][visibility=visible]').count()).toBe(0);
+      expect(await lit.count()).toBeGreaterThan(0);
+      await showNext(page, model);
+      expect(await page.locator('[data-link*="4"][visibility=visible]').count()).toBe(7);
+      await page.context().close();
+    });
+
+    it('is understood without help: current values, sizes, whole heads and commands, the stage of the exchange', async () => {
+      const page = await openAt({}, 2);
+      const model = webModelAt(3);
+      const stage = { text: 'card 2 -> card 5', done: 20, total: 66 };
+      await showNext(page, { ...model, exchange: { ...model.exchange, stage } });
+      const { cards } = model.top;
+      const toCards = cards.reduce((sum, { hostToDevice }) => sum + hostToDevice, 0) / 1e9;
+      await expect
+        .poll(() => page.locator('#rate-chart .u-legend').textContent())
+        .toContain(`${toCards.toPrecision(3)} GB/s`);
+      expect(await page.locator('#latency-chart .u-legend').textContent()).toMatch(/p50\W*[\d.]+ us/);
+      expect(await page.locator('#arena-strips .size').first().textContent()).toBe('512.0 MiB of 1.0 GiB');
+      expect(await page.locator('#arena-strips .scale span').allInnerTexts()).toEqual(['0 B', '512.0 MiB', '1.0 GiB']);
+      expect(await page.locator('#exchange-state').textContent()).toBe('running: card 2 -> card 5');
+      expect(await page.locator('#exchange-progress').getAttribute('max')).toBe('66');
+      const heads = await page.locator('#card-table thead th').allInnerTexts();
+      expect(heads.map((text) => text.replaceAll('\n', ' '))).toEqual(
+        expect.arrayContaining(['process id', 'HBM in all', 'GB/s to card', 'GB/s from card']),
+      );
+      const cut = `[...document.querySelectorAll('td, th')].filter((each) => each.scrollWidth > each.clientWidth + 1).length`;
+      expect(await page.evaluate(cut)).toBe(0);
+      await page.context().close();
+    });
+
+    it('lets a reader skip the picture, and shows every value in a narrow window', async () => {
+      const page = await openAt({ viewport: { width: 400, height: 800 } }, 2);
+      await page.keyboard.press('Tab');
+      expect(await page.evaluate('document.activeElement.textContent')).toBe('Skip the picture and its links');
+      await page.keyboard.press('Enter');
+      expect(await page.evaluate('document.activeElement.id')).toBe('cards');
+      await page.keyboard.press('Tab');
+      expect(await page.evaluate(`document.activeElement.closest('#picture, #faults')`)).toBeNull();
+      const outside = `[...document.querySelectorAll('td, tbody th')].filter((each) => {
+        const { left, right } = each.getBoundingClientRect();
+        return right > innerWidth || left < 0;
+      }).length`;
+      expect(await page.evaluate(outside)).toBe(0);
       await page.context().close();
     });
 
@@ -217,7 +287,7 @@ describe.skipIf(executablePath === undefined)('the page (needs chromium)', { tim
       const rows = await page.locator('#card-table tbody tr').allTextContents();
       expect(rows).toHaveLength(top.cards.length);
       for (const [index, { minor, busId, status }] of top.cards.entries()) {
-        expect(rows[index]).toMatch(new RegExp(`^${minor}${busId}${status}-0 B95\\.3 GiB`));
+        expect(rows[index]).toMatch(new RegExp(`^card ${minor}accel${minor}${busId}${status}-0 B95\\.3 GiB`));
       }
       const links = top.links.filter((link: { from: number; to: number }) => link.from < link.to);
       expect(await page.locator('.link[visibility=visible]').count()).toBe(links.length);
@@ -238,13 +308,13 @@ describe.skipIf(executablePath === undefined)('the page (needs chromium)', { tim
       const { hostToDevice, deviceToHost, hbmUsedBytes, pid } = top.cards[1];
       expect(pid).toBe(program.pid);
       expect(Math.min(hostToDevice, deviceToHost)).toBeGreaterThan(0);
-      const isMoving = ([, , , owner, , , , , , , busy, to, from]: readonly string[]): boolean =>
+      const isMoving = ([, , , , owner, , , , , , , busy, to, from]: readonly string[]): boolean =>
         owner === `${program.pid}` && Number.parseInt(busy!, 10) > 0 && Number(to) > 0 && Number(from) > 0;
       await expect.poll(async () => isMoving((await cellsOf(page, '#card-table'))[1]!)).toBe(true);
       const rows = await cellsOf(page, '#card-table');
-      expect(rows[1]![4]).toBe(`${(hbmUsedBytes / 2 ** 20).toFixed(1)} MiB`);
+      expect(rows[1]![5]).toBe(`${(hbmUsedBytes / 2 ** 20).toFixed(1)} MiB`);
       // Only that card moves.
-      for (const index of [0, 2, 3]) expect(rows[index]!.slice(10, 13)).toEqual(['0 %', '0.00', '0.00']);
+      for (const index of [0, 2, 3]) expect(rows[index]!.slice(11, 14)).toEqual(['0 %', '0.00', '0.00']);
       expect((await cellsOf(page, '#process-table')).map(([shown]) => shown)).toEqual([`${program.pid}`]);
       program.stdin.end();
       expect(await ended).toEqual([0, null]);
@@ -259,7 +329,9 @@ describe.skipIf(executablePath === undefined)('the page (needs chromium)', { tim
       await page.waitForSelector('[data-link="0-1"][data-state="down"]');
       const stroke = await page.evaluate(`getComputedStyle(document.querySelector('[data-link="0-1"]')).stroke`);
       expect(stroke).toBe('rgb(184, 64, 10)');
-      expect(await page.locator('#fault-result').textContent()).toBe('card 0: the links to card 1 are down');
+      expect(await page.locator('#fault-result').textContent()).toBe(
+        'card 0 (accel0, 0000:19:00.0): the links to card 1 (accel1, 0000:1a:00.0) are down',
+      );
       const top = JSON.parse(cli.output(['top', '--once', '--json', '--interval', '100ms'], env));
       expect(top.links.find(({ from, to }: { from: number; to: number }) => from === 0 && to === 1).up).toBe(0);
       expect(await page.locator('#link-table tbody tr').first().textContent()).toContain('down');
@@ -269,6 +341,17 @@ describe.skipIf(executablePath === undefined)('the page (needs chromium)', { tim
       await page.locator('[data-card="2"]').focus();
       await page.keyboard.press('Enter');
       expect(await page.locator('#fault-card').inputValue()).toBe('2');
+      const port = /to card 1: 3 of 3 links up: ports (\d+)/.exec(cli.output(['info', '-s'], env))![1]!;
+      await page.locator('#fault-card').selectOption('0');
+      await page.locator('#fault-port').fill(port);
+      await page.getByRole('button', { name: 'NIC port down' }).click();
+      await expect
+        .poll(() => page.locator('#fault-result').textContent())
+        .toMatch(/^card 0 .*: the link of port \d+ is down$/);
+      await expect.poll(() => page.locator('.link[data-state="part"]').count()).toBe(1);
+      await page.getByRole('button', { name: 'NIC port up' }).click();
+      await expect.poll(() => page.locator('.link[data-state="part"]').count()).toBe(0);
+      await page.locator('#fault-card').selectOption('2');
       await page.getByRole('button', { name: 'Malfunction' }).click();
       await page.waitForSelector('[data-card="2"].broken');
       await page.getByRole('button', { name: 'Recover' }).click();

@@ -1,4 +1,4 @@
-/** Progress bar on a terminal; prints nothing if the output is not a terminal. */
+/** Progress bar on a terminal; prints nothing if the output is not a terminal, or a line for each stage if they are wanted. */
 
 const WIDTH = 32;
 
@@ -12,18 +12,26 @@ export interface BarStream {
 export class ProgressBar {
   readonly #stream: BarStream;
   readonly #total: number;
+  readonly #isLines: boolean;
   /** Percentage that is shown; -1 if no bar is shown. */
   #shown = -1;
 
-  /** @param total final value of {@link update} */
-  constructor(stream: BarStream, total: number) {
+  /**
+   * @param total final value of {@link update}
+   * @param isLines whether an output that is not a terminal gets a line for each stage
+   */
+  constructor(stream: BarStream, total: number, isLines = false) {
     this.#stream = stream;
+    this.#isLines = isLines;
     this.#total = total;
   }
 
   /** Draws the bar if its percentage has changed. */
   update(label: string, done: number): void {
-    if (this.#stream.isTTY !== true) return;
+    if (this.#stream.isTTY !== true) {
+      if (this.#isLines) this.#stream.write(`stage ${done} of ${this.#total}: ${label}\n`);
+      return;
+    }
     const filled = Math.round((done / this.#total) * WIDTH);
     const percent = Math.round((done / this.#total) * 100);
     if (percent === this.#shown && done !== this.#total) return;

@@ -13,12 +13,15 @@ import { describeOneCard, runOneCard } from './one-card.ts';
 
 const COUNT_MIN = 2;
 const COUNT_MAX = 8;
+const REPETITIONS_MAX = 10_000;
 const ONE_CARD = 'one card: no other to exchange anything with';
 
 interface DemoOptions {
   readonly cards?: string;
   readonly nodes?: string;
   readonly bytes: string;
+  readonly repetitions: string;
+  readonly stages?: boolean;
   readonly json?: boolean;
 }
 
@@ -33,13 +36,16 @@ export function demoCommand(): Command {
       `exchange between emulated nodes with a card and an RDMA device each instead, ${COUNT_MIN} to ${COUNT_MAX}`,
     )
     .option('--bytes <size>', 'bytes of the file that the cards exchange at most', '16M')
+    .option('--repetitions <number>', `puts of each pair that are measured, 1 to ${REPETITIONS_MAX}`, '4')
+    .option('--stages', 'a line for each stage of the exchange, if the output is not a terminal')
     .option('--json', 'as JSON')
     .action(async (file: string, options: DemoOptions, command: Command) => {
       const output = process.stdout;
-      const [cards, nodes, bytesMax] = readArguments(command, () => [
+      const [cards, nodes, bytesMax, repetitions] = readArguments(command, () => [
         countOf('cards', options.cards),
         nodesOf(options),
         bytesOf(options.bytes),
+        repetitionsOf(options.repetitions),
       ]);
       const isText = options.json !== true;
       labelsEmulation();
@@ -47,7 +53,9 @@ export function demoCommand(): Command {
       const oneCard = nodes === undefined ? await runOneCard({ file, output: barOutput }) : undefined;
       if (isText && oneCard !== undefined) output.write(`${describeOneCard(oneCard)}\n\n`);
       const byteLength = Math.min((await stat(file)).size, bytesMax);
-      const exchange = await runExchange({ file: resolve(file), byteLength, cards, nodes, output: barOutput });
+      const stages = options.stages === true;
+      const part = { file: resolve(file), byteLength, cards, nodes, repetitions, stages };
+      const exchange = await runExchange({ ...part, output: barOutput });
       if (isText) output.write(`${exchange === undefined ? ONE_CARD : describeExchange(exchange)}\n`);
       else output.write(`${JSON.stringify({ oneCard, exchange }, undefined, 2)}\n`);
       const isShared = exchange?.rounds.every(({ different }) => different.length === 0) ?? true;
@@ -65,6 +73,12 @@ function countOf(name: string, text: string | undefined): number | undefined {
   const value = Number(text);
   if (Number.isInteger(value) && value >= COUNT_MIN && value <= COUNT_MAX) return value;
   throw invalidParam(name, `must be an integer from ${COUNT_MIN} to ${COUNT_MAX}`, text);
+}
+
+function repetitionsOf(text: string): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value >= 1 && value <= REPETITIONS_MAX) return value;
+  throw invalidParam('repetitions', `must be an integer from 1 to ${REPETITIONS_MAX}`, text);
 }
 
 function bytesOf(text: string): number {

@@ -17,9 +17,8 @@ import type { ExchangeResult, MatrixRow, RoundResult } from './exchange-report.t
 import { readFully } from './read-fully.ts';
 
 const ROUNDS: readonly Round[] = ['put', 'get', 'tag'];
-/** Bytes of one measured put, and number of puts in a measurement. */
+/** Bytes of one measured put. */
 const MEASURED_BYTES = 8 * 2 ** 20;
-const REPETITIONS = 4;
 
 /** Options of the exchange. */
 export interface ExchangeOptions {
@@ -33,6 +32,10 @@ export interface ExchangeOptions {
   readonly nodes: number | undefined;
   /** Stream of the progress bar, which is shown on a terminal only. */
   readonly output: NodeJS.WriteStream;
+  /** Whether an output that is not a terminal gets a line for each stage. */
+  readonly stages: boolean;
+  /** Puts of each pair that are measured. */
+  readonly repetitions: number;
 }
 
 /**
@@ -75,7 +78,7 @@ async function openCards(limit: number | undefined): Promise<ExchangePlace> {
 async function runCrew(options: ExchangeOptions, place: ExchangePlace, signal: AbortSignal): Promise<ExchangeResult> {
   const { parties } = place;
   const crew = new Crew(parties);
-  const bar = new ProgressBar(options.output, ROUNDS.length + parties.length ** 2);
+  const bar = new ProgressBar(options.output, ROUNDS.length + parties.length ** 2, options.stages);
   signal.addEventListener('abort', () => crew.stop(signal.reason as Error));
   try {
     return await exchange(options, crew, bar, place);
@@ -88,7 +91,7 @@ async function runCrew(options: ExchangeOptions, place: ExchangePlace, signal: A
 }
 
 async function exchange(
-  { file, byteLength }: ExchangeOptions,
+  { file, byteLength, repetitions }: ExchangeOptions,
   crew: Crew,
   bar: ProgressBar,
   { unit, emulated, parties }: ExchangePlace,
@@ -104,7 +107,7 @@ async function exchange(
     bar.update(`all ${unit}s: ${round}`, index);
     rounds.push(await runRound(crew, round, expected, indices));
   }
-  const matrix = await measure(crew, parties, bar);
+  const matrix = await measure(crew, parties, bar, repetitions);
   const measuredBytes = MEASURED_BYTES;
   return { unit, file, byteLength, cards: indices, emulated, expected, rounds, matrix, measuredBytes };
 }
@@ -126,15 +129,20 @@ function sumOf(answers: readonly RoundAnswer[]): number {
 }
 
 /** Measures one pair at a time, so that pairs do not share bandwidth. */
-async function measure(crew: Crew, parties: readonly Party[], bar: ProgressBar): Promise<MatrixRow[]> {
+async function measure(
+  crew: Crew,
+  parties: readonly Party[],
+  bar: ProgressBar,
+  repetitions: number,
+): Promise<MatrixRow[]> {
   const count = parties.length;
   const matrix: MatrixRow[] = [];
   for (let from = 0; from < count; from++) {
     const rates: number[] = [];
     for (let to = 0; to < count; to++) {
       bar.update(`${parties[from]!.name} -> ${parties[to]!.name}`, ROUNDS.length + from * count + to);
-      const ns = await crew.ask<'measure'>(from, { kind: 'measure', to, repetitions: REPETITIONS });
-      rates.push((MEASURED_BYTES * REPETITIONS) / ns);
+      const ns = await crew.ask<'measure'>(from, { kind: 'measure', to, repetitions });
+      rates.push((MEASURED_BYTES * repetitions) / ns);
     }
     matrix.push(rates);
   }

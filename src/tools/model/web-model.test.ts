@@ -7,7 +7,7 @@ import { arenaStrips } from '../web/page/data/arena-strips.ts';
 import { bytesText, millisecondsText } from '../web/page/data/format.ts';
 import { isDown, pairsOf } from '../web/page/data/links.ts';
 import { percentileUs } from '../web/page/data/percentiles.ts';
-import { cardRows, fragmentation, linkRows, processRows } from '../web/page/data/tables.ts';
+import { cardRows, fragmentation, linkRows, processRows, programText } from '../web/page/data/tables.ts';
 import { type WebModel, webLatencies, webProcesses } from './web-model.ts';
 
 const COUNTERS = { arenas: 2, arena_bytes: 1000, blocks: 3, block_bytes: 600, largest_free_bytes: 100 };
@@ -133,19 +133,58 @@ describe('tables', () => {
   });
 
   it('draw arenas as strips, and tell them in words', () => {
-    const [strip, ...rest] = arenaStrips(model);
+    const {
+      strips: [strip, ...rest],
+      ticks,
+    } = arenaStrips(model);
+    expect(ticks).toEqual(['0 B', '500 B', '1000 B']);
     expect(rest).toEqual([]);
     expect(strip).toEqual({
       label: 'card 1',
+      size: '600 B of 1000 B',
       used: 'M0 24v-24h250v24zM500 24v-12h250v12zM750 24v-0.24h250v0.24z',
       borders: 'M0 0h750v24h-750zM750 0h250v24h-250z',
       text: 'card 1: 2 arenas of 1000 B together, 3 blocks of 600 B, largest free range 100 B',
     });
-    const [many] = arenaStrips({
+    const {
+      strips: [many],
+    } = arenaStrips({
       ...model,
       processes: [{ ...model.processes[0]!, arenas: [{ ...model.processes[0]!.arenas[0]!, arenas: 200 }] }],
     });
     expect(many!.text).toContain('200 arenas of 1000 B together, 2 of them drawn, ');
+  });
+
+  it('draw arenas of all cards on one scale, and cards without any too', () => {
+    const other = { ...card, index: 2, minor: 2, busId: '0000:33:00.0' };
+    const third = { ...card, index: 3, minor: 3, busId: '0000:34:00.0' };
+    const half = { ...model.processes[0]!.arenas[0]!, card: 2 };
+    const halves = { ...half, maps: [{ byteLength: 500, blocks: 1, usedPercent: [100] }] };
+    const { strips, ticks } = arenaStrips({
+      ...model,
+      top: { ...model.top, cards: [card, other, third] },
+      processes: [{ ...model.processes[0]!, arenas: [...model.processes[0]!.arenas, halves] }],
+    } as unknown as WebModel);
+    expect(strips.map(({ label, size }) => [label, size])).toEqual([
+      ['card 1', '600 B of 1000 B'],
+      ['card 2', '600 B of 1000 B'],
+      ['card 3', 'no arenas'],
+    ]);
+    expect(strips[1]!.borders).toBe('M0 0h500v24h-500z');
+    expect(ticks.at(-1)).toBe('1000 B');
+    expect(arenaStrips({ ...model, processes: [] }).ticks).toEqual([]);
+  });
+
+  it('cut the folders of a command, not its end', () => {
+    expect(programText('/usr/bin/node /opt/work/train.js --rank 3')).toBe('node train.js --rank 3');
+    expect(programText('python3 -m train')).toBe('python3 -m train');
+    expect(programText('')).toBe('');
+  });
+
+  it('show how many links of a pair are up where some are down', () => {
+    const link = { from: 1, to: 2, up: 2, total: 3, bytesPerSecond: 0 };
+    const cards = [card, { ...card, index: 2, minor: 2 }];
+    expect(linkRows({ ...model.top, cards, links: [link] } as never)[1]![2]).toMatchObject({ text: '0.00 (2/3)' });
   });
 
   it('name links that are down in words', () => {

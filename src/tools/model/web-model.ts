@@ -55,11 +55,20 @@ export interface WebLatencies {
   readonly buckets: readonly number[];
 }
 
+/** A stage of the exchange. */
+export interface ExchangeStage {
+  readonly text: string;
+  readonly done: number;
+  readonly total: number;
+}
+
 /** The demo's exchange between all cards. */
 export interface WebExchange {
   readonly state: 'idle' | 'running' | 'done' | 'failed';
   /** Its last lines. */
   readonly output: string;
+  /** What it does now, and how far it is; undefined before the first one. */
+  readonly stage?: ExchangeStage | undefined;
 }
 
 /** The complete model. */

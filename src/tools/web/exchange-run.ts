@@ -5,6 +5,10 @@ import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { WebExchange } from '../model/web-model.ts';
 
+/** Puts of each pair: with eight cards the exchange takes long enough to watch it. */
+const REPETITIONS = 64;
+/** A line of a stage; see ProgressBar. */
+const STAGE = /^stage (\d+) of (\d+): (.*)\n/gm;
 /** Maximum number of characters of output; older ones are dropped. */
 const OUTPUT_LENGTH_MAX = 4000;
 
@@ -31,14 +35,18 @@ export class ExchangeRun {
       UCX_STATS_LATENCY: 'y',
       ...(this.#driver !== undefined && { UCX_GAUDI_DRIVER: this.#driver }),
     };
-    const child = spawn(process.execPath, [...process.execArgv, process.argv[1]!, 'demo'], {
-      env,
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
+    const child = spawn(
+      process.execPath,
+      [...process.execArgv, process.argv[1]!, 'demo', '--stages', '--repetitions', String(REPETITIONS)],
+      {
+        env,
+        stdio: ['ignore', 'pipe', 'pipe'],
+      },
+    );
     this.#child = child;
     this.#shown = { state: 'running', output: '' };
     const take = (bytes: Buffer): void => {
-      this.#shown = { ...this.#shown, output: `${this.#shown.output}${bytes}`.slice(-OUTPUT_LENGTH_MAX) };
+      this.#shown = withOutput(this.#shown, String(bytes));
     };
     child.stdout.on('data', take);
     child.stderr.on('data', take);
@@ -57,4 +65,12 @@ export class ExchangeRun {
   close(): void {
     this.#child?.kill('SIGTERM');
   }
+}
+
+/** Adds output. Lines of stages, which come whole, are not kept: the last one is the stage. */
+export function withOutput(shown: WebExchange, text: string): WebExchange {
+  const [, done, total, stage] = [...text.matchAll(STAGE)].at(-1) ?? [];
+  const output = `${shown.output}${text.replaceAll(STAGE, '')}`.slice(-OUTPUT_LENGTH_MAX);
+  if (stage === undefined) return { ...shown, output };
+  return { ...shown, output, stage: { text: stage, done: Number(done), total: Number(total) } };
 }

@@ -49,8 +49,14 @@ export class LineChart {
     append(this.#seconds, seconds);
     for (const [index, column] of this.#columns.entries()) append(column, values[index] ?? null);
     this.#plot.setData([this.#seconds, ...this.#columns]);
+    this.#showLast();
     const text = this.#lines.map(({ label }, index) => `${label} ${textOf(values[index], this.#unit)}`).join(', ');
     setAttribute(this.#parent, 'aria-label', text);
+  }
+
+  /** The legend has the current values, unless the pointer is on a moment. */
+  #showLast(): void {
+    if (typeof this.#plot.cursor.idx !== 'number') this.#plot.setLegend({ idx: this.#seconds.length - 1 }, false);
   }
 
   #make(): uPlot {
@@ -71,7 +77,7 @@ export class LineChart {
     const options: uPlot.Options = {
       width: this.#parent.clientWidth,
       height: HEIGHT,
-      cursor: { drag: { setScale: false } },
+      cursor: { drag: { setScale: false }, points: { show: false } },
       scales: {
         y: this.#isLogarithmic
           ? { distr: 3, range: (_plot, _min, max) => [0.1, Math.max(max, 1) * 10] }
@@ -85,6 +91,7 @@ export class LineChart {
             label,
             stroke: color(name),
             width: 2,
+            points: { show: false },
             value: (_plot, value) => textOf(value, this.#unit),
             ...(dash && { dash: [...dash] }),
           };
@@ -101,7 +108,8 @@ function append<T>(column: T[], value: T): void {
 }
 
 function textOf(value: number | null | undefined, unit: string): string {
-  return value === null || value === undefined ? '-' : `${value.toPrecision(3)} ${unit}`;
+  if (value === null || value === undefined) return '-';
+  return `${value < 1000 ? value.toPrecision(3) : Math.round(value)} ${unit}`;
 }
 
 /** Of the values of a logarithmic axis, the lines that are drawn. */

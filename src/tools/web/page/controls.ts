@@ -9,10 +9,12 @@ import { byId, setText } from './dom.ts';
 /** Header with the token; see web-server.ts. */
 const TOKEN_HEADER = 'x-gaudi-ucx-token';
 
-/** A fault that a button injects; `needsPeer` for faults of links. */
-const BUTTONS: readonly { readonly text: string; readonly fault: object; readonly needsPeer?: boolean }[] = [
-  { text: 'Links down', fault: { kind: 'link-down' }, needsPeer: true },
-  { text: 'Links up', fault: { kind: 'link-up' }, needsPeer: true },
+/** A fault that a button injects, and the field that it needs beside the card. */
+const BUTTONS: readonly { readonly text: string; readonly fault: object; readonly needs?: 'peer' | 'port' }[] = [
+  { text: 'Links down', fault: { kind: 'link-down' }, needs: 'peer' },
+  { text: 'Links up', fault: { kind: 'link-up' }, needs: 'peer' },
+  { text: 'NIC port down', fault: { kind: 'link-down' }, needs: 'port' },
+  { text: 'NIC port up', fault: { kind: 'link-up' }, needs: 'port' },
   { text: 'Reset', fault: { kind: 'hard-reset' } },
   { text: 'Hang next submission', fault: { kind: 'hang' } },
   { text: 'Lose next completion', fault: { kind: 'completion' } },
@@ -27,6 +29,7 @@ export class Controls {
   readonly #token: string;
   readonly #card = byId<HTMLSelectElement>('fault-card');
   readonly #peer = byId<HTMLSelectElement>('fault-peer');
+  readonly #port = byId<HTMLInputElement>('fault-port');
   readonly #result = byId('fault-result');
   readonly #buttons: readonly HTMLButtonElement[];
   readonly #exchange = byId<HTMLButtonElement>('exchange-start');
@@ -34,13 +37,14 @@ export class Controls {
   constructor(token: string) {
     this.#token = token;
     byId('fault-form').addEventListener('submit', (event) => event.preventDefault());
-    this.#buttons = BUTTONS.map(({ text, fault, needsPeer }) => {
+    this.#buttons = BUTTONS.map(({ text, fault, needs }) => {
       const button = document.createElement('button');
       button.type = 'button';
       button.textContent = text;
       button.addEventListener('click', () => {
-        const peer = needsPeer === true ? { peer: Number(this.#peer.value) } : {};
-        void this.#post('/fault', { card: Number(this.#card.value), ...fault, ...peer });
+        const value =
+          needs === undefined ? {} : { [needs]: Number((needs === 'peer' ? this.#peer : this.#port).value) };
+        void this.#post('/fault', { card: Number(this.#card.value), ...fault, ...value });
       });
       return button;
     });
@@ -52,10 +56,14 @@ export class Controls {
   show({ top, canInject, exchange }: WebModel): void {
     showOptions(this.#card, top.cards, 0);
     showOptions(this.#peer, top.cards, 1);
-    for (const control of [...this.#buttons, this.#card, this.#peer]) control.disabled = !canInject;
+    for (const control of [...this.#buttons, this.#card, this.#peer, this.#port]) control.disabled = !canInject;
     if (!canInject) setText(this.#result, 'Faults can be injected into emulated cards only.');
     this.#exchange.disabled = exchange.state === 'running' || top.cards.length < 2;
-    setText(byId('exchange-state'), exchange.state);
+    const { state, stage } = exchange;
+    setText(byId('exchange-state'), state === 'running' && stage !== undefined ? `running: ${stage.text}` : state);
+    const progress = byId<HTMLProgressElement>('exchange-progress');
+    progress.max = stage?.total ?? 1;
+    progress.value = state === 'done' ? progress.max : (stage?.done ?? 0);
     const output = byId<HTMLTextAreaElement>('exchange-output');
     if (output.value === exchange.output) return;
     output.value = exchange.output;

@@ -1,6 +1,6 @@
 /** Elements of the page: finds, creates and updates them. Unchanged elements are not touched, so that selections stay. */
 
-import { STRIP, type Strip } from './data/arena-strips.ts';
+import { STRIP, type Strips } from './data/arena-strips.ts';
 import type { Cell } from './data/cell.ts';
 
 const SVG = 'http://www.w3.org/2000/svg';
@@ -37,11 +37,17 @@ export function showTable(table: HTMLTableElement, caption: string, rows: readon
   const head = table.tHead ?? table.createTHead();
   const body = table.tBodies[0] ?? table.createTBody();
   const [first = [], ...rest] = rows;
-  showRows(head, [first.map((cell) => ({ ...cell, isHead: true }))], 'col');
-  showRows(body, rest, 'row');
+  const heads = first.map(({ text }) => text);
+  showRows(head, [first.map((cell) => ({ ...cell, isHead: true }))], { scope: 'col', heads: [] });
+  showRows(body, rest, { scope: 'row', heads });
 }
 
-function showRows(section: HTMLTableSectionElement, rows: readonly (readonly Cell[])[], scope: string): void {
+/** @param heads of the columns, which a narrow window shows beside each value */
+function showRows(
+  section: HTMLTableSectionElement,
+  rows: readonly (readonly Cell[])[],
+  { scope, heads }: { readonly scope: string; readonly heads: readonly string[] },
+): void {
   while (section.rows.length > rows.length) section.deleteRow(-1);
   for (const [index, cells] of rows.entries()) {
     const row = section.rows[index] ?? section.insertRow();
@@ -56,28 +62,37 @@ function showRows(section: HTMLTableSectionElement, rows: readonly (readonly Cel
       setText(cell, text);
       setAttribute(cell, 'class', kind);
       setAttribute(cell, 'title', title);
+      if (heads[column] !== undefined) setAttribute(cell, 'data-head', heads[column]);
     }
   }
 }
 
-/** Strips below one another, each with its label: elements that are there are kept. */
+/** Strips below one another, each with its label and its size, above their scale: elements that are there are kept. */
 export class StripList {
   readonly #parent: Element;
+  readonly #scale: HTMLElement;
+  readonly #marks: readonly Element[] = [0, 1, 2].map(() => document.createElement('span'));
   readonly #rows: StripRow[] = [];
 
   constructor(parent: Element) {
     this.#parent = parent;
+    this.#scale = document.createElement('p');
+    this.#scale.className = 'scale';
+    this.#scale.append(...this.#marks);
+    parent.append(this.#scale);
   }
 
-  show(strips: readonly Strip[]): void {
+  show({ strips, ticks }: Strips): void {
     while (this.#rows.length > strips.length) this.#rows.pop()?.row.remove();
-    for (const [index, { label, used, borders, text }] of strips.entries()) {
+    for (const [index, { label, used, borders, size, text }] of strips.entries()) {
       const shapes = this.#rows[index] ?? this.#add();
       setText(shapes.label, label);
+      setText(shapes.size, size);
       setAttribute(shapes.drawing, 'aria-label', text);
       setAttribute(shapes.used, 'd', used);
       setAttribute(shapes.borders, 'd', borders);
     }
+    for (const [index, mark] of this.#marks.entries()) setText(mark, ticks[index] ?? '');
   }
 
   #add(): StripRow {
@@ -88,10 +103,12 @@ export class StripList {
       drawing: svgElement('svg', { viewBox, preserveAspectRatio: 'none', role: 'img' }),
       used: svgElement('path', { class: 'used' }),
       borders: svgElement('path', { class: 'border' }),
+      size: document.createElement('span'),
     };
+    shapes.size.className = 'size';
     shapes.drawing.append(shapes.used, shapes.borders);
-    shapes.row.append(shapes.label, shapes.drawing);
-    this.#parent.append(shapes.row);
+    shapes.row.append(shapes.label, shapes.drawing, shapes.size);
+    this.#parent.insertBefore(shapes.row, this.#scale);
     this.#rows.push(shapes);
     return shapes;
   }
@@ -103,4 +120,5 @@ interface StripRow {
   readonly drawing: Element;
   readonly used: Element;
   readonly borders: Element;
+  readonly size: Element;
 }

@@ -143,7 +143,7 @@ export class NodePicture {
   #showLink(pair: Pair, { line, hit }: LinkShape, { cards, canInject }: LinkContext): void {
     const { a, b, up, total, bytesPerSecond } = pair;
     setAttribute(line, 'visibility', total > 0 ? 'visible' : 'hidden');
-    const state = isDown(pair) ? 'down' : bytesPerSecond > 0 ? 'busy' : 'idle';
+    const state = isDown(pair) ? 'down' : up < total ? 'part' : bytesPerSecond > 0 ? 'busy' : 'idle';
     setAttribute(line, 'class', `link ${state}`);
     setAttribute(line, 'data-state', state);
     const share = Math.min(1, Math.sqrt(bytesPerSecond / FULL_RATE));

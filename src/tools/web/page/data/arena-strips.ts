@@ -1,7 +1,7 @@
 /** Arenas of each card as a strip: its shapes, and a description in words. */
 
 import type { ArenaUse, WebModel } from '../../../model/web-model.ts';
-import { bytesText } from './format.ts';
+import { bytesText, cardText } from './format.ts';
 
 /** The coordinates of a strip: its arenas side by side, as wide as they are long. */
 export const STRIP: { readonly width: number; readonly height: number } = { width: 1000, height: 24 };
@@ -13,27 +13,42 @@ export interface Strip {
   readonly used: string;
   /** SVG path of the borders of the arenas. */
   readonly borders: string;
+  /** Its bytes in blocks, and those of its arenas. */
+  readonly size: string;
   /** The strip in words. */
   readonly text: string;
 }
 
-/** A strip for each card with arenas, for all processes together. */
-export function arenaStrips({ top, processes }: WebModel): Strip[] {
-  return top.cards.flatMap(({ index }) => {
-    const uses = processes.flatMap(({ arenas }) => arenas).filter(({ card }) => card === index);
-    return uses.length === 0 || index === undefined ? [] : [stripOf(index, uses)];
-  });
+/** Strips of one scale. */
+export interface Strips {
+  readonly strips: readonly Strip[];
+  /** Bytes at the left end, the middle and the right end. */
+  readonly ticks: readonly string[];
 }
 
-function stripOf(card: number, uses: readonly ArenaUse[]): Strip {
-  const maps = uses.flatMap((use) => use.maps);
-  const total = maps.reduce((sum, { byteLength }) => sum + byteLength, 0);
+/** A strip for each card, for all processes together: also for cards without arenas, so that nothing moves when a program starts. */
+export function arenaStrips({ top, processes }: WebModel): Strips {
+  const all = processes.flatMap(({ arenas }) => arenas);
+  const cards = top.cards.map((card) => ({ card, uses: all.filter((use) => use.card === card.index) }));
+  const longest = Math.max(0, ...cards.map(({ uses }) => drawnBytes(uses)));
+  return {
+    strips: cards.map(({ card, uses }) => stripOf(cardText(card), uses, longest)),
+    ticks: longest === 0 ? [] : [0, longest / 2, longest].map(bytesText),
+  };
+}
+
+function drawnBytes(uses: readonly ArenaUse[]): number {
+  return sumOf(uses.flatMap(({ maps }) => maps).map(({ byteLength }) => byteLength));
+}
+
+/** @param longest bytes of the whole width */
+function stripOf(label: string, uses: readonly ArenaUse[], longest: number): Strip {
   const { width, height } = STRIP;
   let used = '';
   let borders = '';
   let x = 0;
-  for (const { byteLength, usedPercent } of maps) {
-    const arenaWidth = (width * byteLength) / total;
+  for (const { byteLength, usedPercent } of uses.flatMap((use) => use.maps)) {
+    const arenaWidth = (width * byteLength) / longest;
     borders += `M${rounded(x)} 0h${rounded(arenaWidth)}v${height}h-${rounded(arenaWidth)}z`;
     const cellWidth = arenaWidth / usedPercent.length;
     for (const [cell, percent] of usedPercent.entries()) {
@@ -43,16 +58,23 @@ function stripOf(card: number, uses: readonly ArenaUse[]): Strip {
     }
     x += arenaWidth;
   }
-  return { label: `card ${card}`, used, borders, text: textOf(card, uses) };
+  const inBlocks = sumOf(uses.map(({ blockBytes }) => blockBytes));
+  const inArenas = sumOf(uses.map(({ arenaBytes }) => arenaBytes));
+  const size = uses.length === 0 ? 'no arenas' : `${bytesText(inBlocks)} of ${bytesText(inArenas)}`;
+  return { label, used, borders, size, text: uses.length === 0 ? `${label}: no arenas` : textOf(label, uses) };
 }
 
-function textOf(card: number, uses: readonly ArenaUse[]): string {
+function sumOf(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0);
+}
+
+function textOf(label: string, uses: readonly ArenaUse[]): string {
   const sum = (partOf: (use: ArenaUse) => number): number => uses.reduce((total, use) => total + partOf(use), 0);
   const [arenas, arenaBytes] = [sum((use) => use.arenas), sum((use) => use.arenaBytes)];
   const shown = sum(({ maps }) => maps.length);
   const largestFree = Math.max(...uses.map(({ largestFreeBytes }) => largestFreeBytes));
   return [
-    `card ${card}: ${arenas} arenas of ${bytesText(arenaBytes)} together`,
+    `${label}: ${arenas} arenas of ${bytesText(arenaBytes)} together`,
     ...(shown < arenas ? [`${shown} of them drawn`] : []),
     `${sum((use) => use.blocks)} blocks of ${bytesText(sum((use) => use.blockBytes))}`,
     `largest free range ${bytesText(largestFree)}`,

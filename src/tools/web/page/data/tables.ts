@@ -15,16 +15,16 @@ export function cardRows({ top, processes }: WebModel): Cell[][] {
     'device',
     'bus id',
     'status',
-    'process',
+    'process id',
     'HBM used',
-    'of',
+    'HBM in all',
     'arenas',
     'blocks',
-    'in blocks',
-    'fragmented',
-    'busy',
-    'to GB/s',
-    'from GB/s',
+    'bytes in blocks',
+    'free bytes fragmented',
+    'engines busy',
+    'GB/s to card',
+    'GB/s from card',
     'faults',
   ];
   const rows = top.cards.map((card): Cell[] => {
@@ -79,6 +79,8 @@ export function linkRows({ cards, links }: TopModel): Cell[][] {
       if (link === undefined) return { text: from === to ? '·' : '-' };
       const title = `${cardText(from)} to ${cardText(to)}: ${link.up} of ${link.total} links up`;
       if (isDown(link)) return { text: 'down', kind: 'down', title };
+      if (link.up < link.total)
+        return { text: `${rateText(link.bytesPerSecond ?? 0)} (${link.up}/${link.total})`, kind: 'down', title };
       const rate = link.bytesPerSecond ?? 0;
       return { text: link.bytesPerSecond === undefined ? '?' : rateText(rate), kind: rate > 0 ? 'busy' : '', title };
     }),
@@ -86,10 +88,17 @@ export function linkRows({ cards, links }: TopModel): Cell[][] {
   return [head, ...rows];
 }
 
+/** A command line without the folders of its program and its script: `node train.js --rank 3`. */
+export function programText(command: string): string {
+  const [program = '', script = '', ...rest] = command.split(' ');
+  const name = (path: string): string => (path.startsWith('/') ? path.slice(path.lastIndexOf('/') + 1) : path);
+  return [name(program), name(script), ...rest].join(' ').trim();
+}
+
 /** A row for each process. */
 export function processRows(processes: readonly WebProcess[]): Cell[][] {
   const head: Cell[] = [
-    ...['pid', 'workers', 'endpoints', 'pending', 'oldest'].map((text) => ({ text })),
+    ...['process id', 'workers', 'endpoints', 'pending requests', 'oldest request'].map((text) => ({ text })),
     { text: 'waits for', kind: 'text' },
     { text: 'command', kind: 'text' },
   ];
@@ -103,7 +112,7 @@ export function processRows(processes: readonly WebProcess[]): Cell[][] {
       { text: String(pending), kind: pending > 0 ? 'busy' : '' },
       { text: groups[0] === undefined ? '-' : millisecondsText(groups[0].oldestMs) },
       { text: failure ?? (waits === '' ? '-' : waits), kind: failure === undefined ? 'text' : 'text down' },
-      { text: command, kind: 'text command', title: command },
+      { text: programText(command), kind: 'text command', title: command },
     ];
   });
   return [head, ...rows];
