@@ -32,8 +32,12 @@ describe('commands', { timeout: 240_000 }, () => {
   const GATE = ['npm install && npm run demo', 'npm install && npm test'];
   const run = all.filter(({ text, exception }) => exception === undefined && !GATE.includes(text.trim()));
 
-  it('of the README are those of the gate', () => {
-    expect(all.filter(({ page }) => page === 'README.md').map(({ text }) => text.trim())).toEqual(GATE);
+  it('of the README are those of the gate, a program under run, and coll', () => {
+    const shown = all.filter(({ page }) => page === 'README.md').map(({ text }) => text.trim());
+    expect(shown.filter((text) => GATE.includes(text))).toEqual(GATE);
+    expect(shown.join('\n')).toMatch(/^npx gaudi-ucx run .*-- python3 /m);
+    expect(shown.join('\n')).toMatch(/^npx gaudi-ucx coll /m);
+    expect(shown).toHaveLength(GATE.length + 1);
   });
 
   it('occur in one page only', () => {
