@@ -188,8 +188,8 @@ describe('processes with a card each', { timeout: 60_000 }, () => {
   it('leave no files behind', async () => {
     const { there } = await owner(8);
     const filesOf = (): string[] => readdirSync(SEGMENT_FOLDER).filter((name) => name.split('.')[2] === `${there.pid}`);
-    expect(filesOf()).toHaveLength(2);
-    expect(filesOf().filter((name) => name.endsWith('.ipc'))).toHaveLength(1);
+    // The socket; the table of keys has no path.
+    expect(filesOf()).toEqual([expect.stringMatching(/\.ipc$/)]);
     await there.kill();
     scavenge();
     expect(filesOf()).toEqual([]);

@@ -251,7 +251,7 @@ describe('UCX_POSIX_DIR', () => {
 
   it('contains all files: rings, allocated memory, keys', async () => {
     const UCX_POSIX_DIR = folder();
-    const both = await pair(connectionKind('posix'), { UCX_POSIX_DIR });
+    const both = await pair(connectionKind('posix'), { UCX_POSIX_DIR, UCX_POSIX_USE_PROC_LINK: 'n' });
     expect(await sent(both, 100)).toContain('eager');
     const remote = mappedOf(both.two, 'allocated', 4096);
     const key = keyFor(both.ab, both.two, remote);
