@@ -20,6 +20,7 @@ const LAST_LINES: Readonly<Record<string, RegExp>> = {
   'collectives.ts': /^the sum of 4 gradients is in the HBM of every rank$/,
   'hlthunk-dma.ts': /^the same bytes came back$/,
   'kv-cache-transfer.ts': /^192 of 192 blocks are in the HBM of the decode process as they were$/,
+  'memory-expert.ts': /^toy,rc,self: the same bytes by tag\/rndv\/get over rc$/,
   'put-get.ts': /^the same bytes came back$/,
   'two-processes.ts': /^the answer, over posix\/memory: hello, line 1, line 2, line 3; the bytes are in the HBM$/,
 };

@@ -49,6 +49,8 @@ import {
 } from './program/program.ts';
 import { distancesOf } from './topology.ts';
 
+/** Names of the components of this library. */
+const OWN_COMPONENTS: readonly string[] = ['self', 'posix', 'cma', 'tcp', 'ib', 'gaudi_copy', 'gaudi_ipc'];
 const CARD_TRANSPORTS: readonly string[] = ['gaudi', 'gaudi_copy', 'gaudi_cpy', 'gaudi_ipc'];
 
 /** Options of a context. */
@@ -69,9 +71,14 @@ export interface ContextOptions extends ProgramOptions {
    * caller closes them, after the context; closing the context waits for its own transfers on them.
    */
   readonly devices?: readonly Device[];
+  /**
+   * Components of the program beside those of this library: memory experts, and transports. They take part in detection, registration, selection and staging
+   * like the others; UCX_TLS names their transports. The native engine only. See docs/guide/extending.md.
+   */
+  readonly components?: readonly Component[];
 }
 
-const CONTEXT_OPTIONS = [...PROGRAM_OPTIONS, 'engine', 'features', 'driver', 'node', 'devices'] as const;
+const CONTEXT_OPTIONS = [...PROGRAM_OPTIONS, 'engine', 'features', 'driver', 'node', 'devices', 'components'] as const;
 
 /** The transport components of this library on a node. */
 export function components(node: DriverNode, { env, config }: Pick<Program, 'env' | 'config'>): Component[] {
@@ -99,7 +106,8 @@ async function create(options: ContextOptions = {}): Promise<Context> {
   const features = checkFeatures(options.features);
   const program = readProgram(withDriver(options, options.driver));
   releaseAbandonedMappings();
-  const { engine, libucp } = chooseEngine(program, options.engine);
+  const added = checkComponents(options.components);
+  const { engine, libucp } = chooseEngine(program, options.engine, added.length > 0);
   if (libucp === undefined) {
     warnOfUnused(program);
     return openNative(program, options, engine);
@@ -133,7 +141,7 @@ function observeContext(program: Program, context: ListedContext & { stats(): St
 /** Opens a context of the native engine. @param isBesideLibucp for one that the program does not see */
 async function openNative(
   program: Program,
-  options: Pick<ContextOptions, 'node' | 'devices'>,
+  options: Pick<ContextOptions, 'node' | 'devices' | 'components'>,
   engine: Engine,
   isBesideLibucp = false,
 ): Promise<NativeContext<Device>> {
@@ -148,7 +156,10 @@ async function openNative(
     context = new NativeContext({
       ...program,
       engine,
-      components: componentsOn(gaudi, openVerbs(node, program.config), isBesideLibucp),
+      components: [
+        ...componentsOn(gaudi, openVerbs(node, program.config), isBesideLibucp),
+        ...checkComponents(options.components),
+      ],
       distanceOf: distancesOf(gaudi, { node, config: program.config }),
       deviceOf: (index) => deviceOf(gaudi, index),
       emulated: node.emulated,
@@ -229,6 +240,26 @@ function checkDevices({ devices, node }: Pick<ContextOptions, 'node' | 'devices'
     if (devices.indexOf(device) !== index) throw invalidParam(name, 'must be given once', device.busId);
   }
   return [...devices];
+}
+
+/**
+ * The components that a program adds.
+ * @throws UcxError ERR_INVALID_PARAM unless it is a list of components with names of their own
+ */
+function checkComponents(components: readonly Component[] = []): readonly Component[] {
+  if (!Array.isArray(components)) throw invalidParam('components', 'must be a list of components', components);
+  const names = new Set(OWN_COMPONENTS);
+  for (const [index, component] of components.entries()) {
+    const name = `components[${index}]`;
+    const isComponent = typeof component?.openMd === 'function' && Array.isArray(component.transports);
+    if (!isComponent) throw invalidParam(name, 'must be a component: a name, transports and openMd', component);
+    if (typeof component.name !== 'string' || component.name === '') {
+      throw invalidParam(`${name}.name`, 'must be a string that is not empty', component.name);
+    }
+    if (names.has(component.name)) throw invalidParam(`${name}.name`, 'must be unique', component.name);
+    names.add(component.name);
+  }
+  return [...components];
 }
 
 function deviceOf({ cards }: GaudiResources, index: number): Device {

@@ -4,7 +4,8 @@ import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
 import { type Libucp, openLibucp } from '../libucx/c/library.ts';
 import { refuseUnkept, unkeptSettings } from '../libucx/c/ucp-configuration.ts';
 import type { Engine } from '../ucp/api/engine.ts';
-import { invalidParam, isUcxError } from '../ucs/type/error.ts';
+import { invalidParam, isUcxError, UcxError } from '../ucs/type/error.ts';
+import { Status } from '../ucs/type/status.ts';
 import { ENGINE_CHOICES, ENGINE_CONFIG_TABLE, type EngineChoice } from './program/config.ts';
 import { packageVersion } from './program/package.ts';
 import type { Program } from './program/program.ts';
@@ -19,16 +20,29 @@ export interface ChosenEngine {
 /**
  * Selects the engine. `auto` takes libucx where it is installed, unless a setting was given that only the native engine honours.
  * @param option choice of the program; undefined to use UCX_ENGINE
+ * @param hasComponents whether the program adds components, which the native engine alone takes
  * @throws UcxError ERR_INVALID_PARAM; ERR_LIBUCX_NOT_FOUND, ERR_LIBUCX_UNUSABLE, ERR_LIBUCX_VERSION if libucx is requested by name;
  *   ERR_UNSUPPORTED if it is and a security setting was given that it cannot keep
  */
-export function chooseEngine({ config }: Program, option: EngineChoice | undefined): ChosenEngine {
+export function chooseEngine(
+  { config }: Program,
+  option: EngineChoice | undefined,
+  hasComponents = false,
+): ChosenEngine {
   if (option !== undefined && !ENGINE_CHOICES.includes(option)) {
     throw invalidParam('engine', `must be one of ${ENGINE_CHOICES.join(', ')}`, option);
   }
   const choice = option ?? config.get(ENGINE_CONFIG_TABLE).ENGINE;
   const by = option === undefined ? `UCX_ENGINE=${choice}` : `engine: '${choice}'`;
   if (choice === 'native') return native(by);
+  if (hasComponents) {
+    if (choice === 'auto') return native(`${by}, and the engine libucx takes no components of the program`);
+    throw new UcxError({
+      code: 'ERR_UNSUPPORTED',
+      status: Status.UNSUPPORTED,
+      message: `the engine libucx takes no components of the program, because libucp moves the data: use the engine native (${by})`,
+    });
+  }
   const unkept = unkeptSettings(config);
   if (choice === 'auto' && unkept.length > 0) {
     return native(`${by}, and the engine libucx does not honour ${unkept.join(', ')}`);

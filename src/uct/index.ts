@@ -1,5 +1,7 @@
 /** The package entry `gaudi-ucx/uct`: memory domains and transports without the protocol layer above them. Re-exports only. */
 
+export { memoryTypeBit } from '../ucs/memory/memory-type.ts';
+export { type Counters, type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
 export * from './api/connection-manager.ts';
 export * from './api/iface.ts';
 export * from './api/memory.ts';

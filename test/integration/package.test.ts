@@ -47,7 +47,7 @@ const OPTIONS = {
 /** An example as a program of its own. */
 function example(file: string): string {
   const text = readFileSync(join(ROOT, 'examples', file), 'utf8');
-  return text.replace(/'\.\.\/src\/(?:index|(\w+))\.ts'/g, (_match, entry?: string) =>
+  return text.replace(/'\.\.\/src\/(?:index|(\w+)(?:\/index)?)\.ts'/g, (_match, entry?: string) =>
     entry === undefined ? "'gaudi-ucx'" : `'gaudi-ucx/${entry}'`,
   );
 }
@@ -102,13 +102,16 @@ await Promise.all(teams.map((team) => team.close()));
     '42 42',
   ],
   './uct': [
-    `import { createEmulatedNode } from 'gaudi-ucx/emulator';
-import { type Component, GaudiResources, gaudiCopyComponent, selfComponent } from 'gaudi-ucx/uct';
-const node = createEmulatedNode({ cards: 1 });
-const components: Component[] = [selfComponent(), gaudiCopyComponent(new GaudiResources({ node, mappingTable: undefined }))];
+    example('memory-expert.ts').replace(
+      /$/,
+      `
+import { type Component as Own, GaudiResources, gaudiCopyComponent, selfComponent } from 'gaudi-ucx/uct';
+const own = createEmulatedNode({ cards: 1 });
+const components: Own[] = [selfComponent(), gaudiCopyComponent(new GaudiResources({ node: own, mappingTable: undefined }))];
+own.close();
 console.log(components.map(({ name }) => name).join(' '));
-node.close();
 `,
+    ),
     'self gaudi_copy',
   ],
 };

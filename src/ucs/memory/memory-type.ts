@@ -36,6 +36,9 @@ export const MemoryType = {
 /** One of the values of {@link MemoryType}. */
 export type MemoryType = (typeof MemoryType)[keyof typeof MemoryType];
 
+/** All types but host memory, as a mask: a network device reaches memory of each by its dma-buf. */
+export const DEVICE_MEMORY_TYPES: number = ((1 << MemoryType.UNKNOWN) - 1) & ~(1 << MemoryType.HOST);
+
 /** The spelling of the memory types in configuration values and tool output, indexed by type (`ucs_memory_type_names`). */
 export const MEMORY_TYPE_NAMES = [
   'host',

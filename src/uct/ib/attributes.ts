@@ -1,6 +1,6 @@
 /** Attributes of the interface on a port, for the cost model. Data only. */
 
-import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
+import { DEVICE_MEMORY_TYPES, MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import { type IfaceAttributes, IfaceFlag, type QueueLimits, ZCOPY_TRACKING_NS } from '../api/iface.ts';
 import type { IbConfig } from './base/config.ts';
 import type { IbPort } from './base/ib-device.ts';
@@ -19,7 +19,7 @@ export function ibAttributes(
   { SEG_SIZE }: IbConfig,
   queues: QueueLimits,
 ): IfaceAttributes {
-  const memoryTypes = memoryTypeBit(MemoryType.HOST) | memoryTypeBit(MemoryType.GAUDI);
+  const memoryTypes = memoryTypeBit(MemoryType.HOST) | DEVICE_MEMORY_TYPES;
   const limits = {
     shortBytesMax: SEG_SIZE,
     zcopyBytesMin: 0,

@@ -10,7 +10,7 @@ import {
   VIEW_LENGTH_MAX,
 } from '../../sys/index.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
-import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
+import { DEVICE_MEMORY_TYPES, hasMemoryType, MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../ucs/type/error.ts';
@@ -51,7 +51,6 @@ import { IbIface } from './ib-iface.ts';
 
 const HOST: number = memoryTypeBit(MemoryType.HOST);
 const HOST_PLACE = { memoryType: MemoryType.HOST, sysDevice: undefined };
-const GAUDI: number = memoryTypeBit(MemoryType.GAUDI);
 
 /** The memory domain. */
 export class IbMd implements MemoryDomain {
@@ -106,7 +105,7 @@ export class IbMd implements MemoryDomain {
         MdFlag.REG_DMABUF |
         MdFlag.PINS_PAGES,
       registerMemoryTypes: HOST,
-      registerDmabufMemoryTypes: GAUDI,
+      registerDmabufMemoryTypes: DEVICE_MEMORY_TYPES,
       allocateMemoryTypes: HOST,
       accessMemoryTypes: HOST,
       detectMemoryTypes: 0,
@@ -177,8 +176,12 @@ export class IbMd implements MemoryDomain {
     if (!isInside(0, byteLength, this.attributes.registerBytesMax) || byteLength === 0) {
       throw invalidParam('byteLength', `must be an integer from 1 to ${this.attributes.registerBytesMax}`, byteLength);
     }
-    if (memoryType !== MemoryType.GAUDI) {
-      throw invalidParam('memoryType', 'must be gaudi: host memory is registered directly', memoryType);
+    if (!hasMemoryType(DEVICE_MEMORY_TYPES, memoryType)) {
+      throw invalidParam(
+        'memoryType',
+        'must be a type of device memory: host memory is registered directly',
+        memoryType,
+      );
     }
     checkSysDevice(sysDevice);
     checkAddress(address);

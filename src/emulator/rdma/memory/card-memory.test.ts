@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { DriverClient } from '../../../../test/contract/driver-client.ts';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { fillPattern } from '../../../../test/fixtures/pattern.ts';
-import { close, Errno, mapAnonymous } from '../../../sys/index.ts';
+import { addSeals, close, Errno, ftruncate, mapAnonymous, memfdCreate, SealFlag } from '../../../sys/index.ts';
 import { AccessFlag } from '../../../verbs/abi.ts';
 import { createEmulatedNode } from '../../index.ts';
 import type { RdmaContext } from '../rdma-context.ts';
@@ -62,6 +62,28 @@ describe('memory of a card behind a dma-buf', () => {
     const errno = how === 'close' ? Errno.EINVAL : Errno.ENODEV;
     expect(() => context.dmabufs.attach(fd, 0, BYTES)).toThrow(expect.objectContaining({ errno }));
     memory.release();
+    done();
+  });
+});
+
+describe('memory of a foreign device', () => {
+  expectNoLeaks();
+
+  it('is a memfd that cannot shrink, and a range of it', () => {
+    const { context, host, done } = setUp();
+    const fd = memfdCreate('foreign', { sealing: true });
+    ftruncate(fd, BYTES);
+    const refused = expect.objectContaining({ errno: Errno.EINVAL });
+    expect(() => context.dmabufs.attach(fd, 0, BYTES)).toThrow(refused);
+    addSeals(fd, SealFlag.SHRINK);
+    expect(() => context.dmabufs.attach(fd, 4096, BYTES)).toThrow(refused);
+    const [whole, part] = [context.dmabufs.attach(fd, 0, BYTES), context.dmabufs.attach(fd, 5000, 3000)];
+    close(fd);
+    fillPattern(host.u8, 5);
+    expect(part.write(0, host.address, 3000)).toBe(true);
+    expect(whole.read(5000, host.address + 8192, 3000)).toBe(true);
+    expect(Buffer.compare(host.u8.subarray(0, 3000), host.u8.subarray(8192, 11_192))).toBe(0);
+    for (const memory of [whole, part]) memory.release();
     done();
   });
 });

@@ -1,6 +1,23 @@
-/** Memory of the cards of an emulated node, as its RDMA devices access it: attached dma-bufs, read and written across the PCIe fabric of the node. */
+/**
+ * Device memory behind dma-bufs, as the RDMA devices of an emulated node access it: of its cards, read and written across the PCIe fabric of the node, and of
+ * devices that the node does not have, which is a memfd that cannot shrink, as udmabuf requires it.
+ */
 
-import { close, dup, Errno, SyscallError } from '../../../sys/index.ts';
+import {
+  close,
+  dup,
+  Errno,
+  fileStatus,
+  getSeals,
+  isSyscallError,
+  type MappedMemory,
+  mapFile,
+  memcpy,
+  PAGE_SIZE,
+  SealFlag,
+  SyscallError,
+  VIEW_LENGTH_MAX,
+} from '../../../sys/index.ts';
 import { type DmabufRegistry, type ExportedDmabuf, forEachRun } from '../../driver/base/dmabuf.ts';
 import { type DmabufAccess, type DmaMemory, readPhysical, writePhysical } from './dma-memory.ts';
 
@@ -47,6 +64,45 @@ class CardDmaMemory implements DmaMemory {
   }
 }
 
+/** Memory of a device outside of the node. */
+class ForeignDmaMemory implements DmaMemory {
+  readonly byteLength: number;
+  readonly #mapped: MappedMemory;
+  readonly #start: number;
+
+  constructor(fd: number, offset: number, byteLength: number) {
+    const skipped = offset % PAGE_SIZE;
+    this.byteLength = byteLength;
+    this.#mapped = mapFile(fd, skipped + byteLength, offset - skipped);
+    this.#start = this.#mapped.address + skipped;
+  }
+
+  read(offset: number, target: number, byteLength: number): boolean {
+    memcpy(target, this.#start + offset, byteLength);
+    return true;
+  }
+
+  write(offset: number, source: number, byteLength: number): boolean {
+    memcpy(this.#start + offset, source, byteLength);
+    return true;
+  }
+
+  release(): void {
+    this.#mapped.close();
+  }
+}
+
+/** Whether a descriptor stands for the dma-buf of a foreign device, for a range that is inside it. */
+function isForeign(fd: number, offset: number, byteLength: number): boolean {
+  try {
+    const isWhole = (getSeals(fd) & SealFlag.SHRINK) !== 0 && byteLength <= VIEW_LENGTH_MAX;
+    return isWhole && offset + byteLength <= fileStatus(fd).byteLength;
+  } catch (error) {
+    if (isSyscallError(error)) return false;
+    throw error;
+  }
+}
+
 /**
  * The dma-buf of a descriptor, for a range of it.
  * @throws SyscallError EBADF; EINVAL for a foreign descriptor or a range that is not inside the dma-buf; ENODEV after a reset or removal of the card
@@ -60,10 +116,11 @@ export function dmabufOf(dmabufs: DmabufRegistry, fd: number, offset: number, by
   throw refusal(Errno.EINVAL, `${range} are not inside the dma-buf of ${dmabuf.byteLength} bytes`);
 }
 
-/** The dma-bufs of the cards in this process. */
+/** The dma-bufs of the cards in this process, and of foreign devices. */
 export function cardMemory(dmabufs: DmabufRegistry): DmabufAccess {
   return {
     attach(fd, offset, byteLength) {
+      if (isForeign(fd, offset, byteLength)) return new ForeignDmaMemory(fd, offset, byteLength);
       return new CardDmaMemory(dmabufOf(dmabufs, fd, offset, byteLength), dup(fd), offset, byteLength);
     },
   };
