@@ -70,6 +70,14 @@ describe.skipIf(skip !== undefined)('a /dev/shm without room (needs root and uns
     expect(warnings).toEqual([expect.stringMatching(SHORTAGE)]);
   });
 
+  it('that has space for the ring of the client alone ends its connection, if nothing else reaches it', () => {
+    const mount = 'mount -t tmpfs -o size=1M none /dev/shm && export UCX_TLS=posix,self';
+    const { status, stderr } = inMount(mount, [CONNECTIONS, '1']);
+    expect(status).toBe(0);
+    expect(stderr).toMatch(/a request to connect is ignored: .*no space for a ring of 548 KiB/);
+    expect(stderr).toMatch(/ERR_CONNECTION_RESET/);
+  });
+
   it.each([
     // Of both processes, each of which has a worker: neither has space for the ring of the other, or only one of them.
     ['1 MiB', '1M', 1],

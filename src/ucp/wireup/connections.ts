@@ -291,10 +291,12 @@ export class Connections {
   #onRequest(frame: AmFrame, { from: remoteId, number, windowBytes }: WireupFields): void {
     const address = this.#addressIn(frame);
     if (address === undefined) return;
-    this.#serve({ packed: addressIn(frame), address, number, remoteId, windowBytes });
+    const isIgnored = !this.#serve({ packed: addressIn(frame), address, number, remoteId, windowBytes });
+    if (isIgnored) frame.reject?.();
   }
 
-  #serve(request: PeerRequest): void {
+  /** @returns false for a request that is not answered, because the peer cannot be reached */
+  #serve(request: PeerRequest): boolean {
     const { packed, address, number, remoteId, windowBytes } = request;
     const known = this.#peers.find(packed);
     const own = known?.own.get(number) ?? known?.passive.get(number);
@@ -302,20 +304,23 @@ export class Connections {
       this.#established(own, remoteId, windowBytes);
       // The peer takes this worker for another one, by a wrong address, and counts its connections from the start.
       if (own.remoteId !== remoteId) this.#refuse(address, remoteId);
-      return;
+      return true;
     }
     if (this.#unclaimed + this.#deferred.count >= UNCLAIMED_MAX) {
       this.#warn(`${UNCLAIMED_MAX} connections of peers wait to be used`);
       this.#refuse(address, remoteId);
-      return;
+      return true;
     }
     const connection = this.#accept(address);
     const refusal = connection instanceof PeerConnection ? this.#answer(connection, request, known) : connection;
-    if (refusal === undefined) return;
+    if (refusal === undefined) return true;
     if (isLackOfResources(refusal.status)) {
       this.#owner.warnings.warn(`a request to connect waits: ${refusal.message}`);
       this.#deferred.add(request);
-    } else this.#warn(refusal.message);
+      return true;
+    }
+    this.#warn(refusal.message);
+    return false;
   }
 
   /** Answers a peer that asks to connect, and lists its connection; or drops the connection and returns why it cannot answer. */

@@ -247,6 +247,11 @@ export interface AmFrame {
    * takes longer than copying 2 KiB. Absent where messages have no fixed places.
    */
   part?(start: number, byteLength: number): Uint8Array;
+  /**
+   * Takes no more messages of the endpoint that has sent this one, whose check then returns CONNECTION_RESET: for a peer that cannot be answered. Absent where
+   * peers that have sent a message can be reached.
+   */
+  reject?(): void;
 }
 
 /**

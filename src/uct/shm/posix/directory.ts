@@ -141,11 +141,10 @@ export class Directory {
         sender.wake();
       }
       total += count;
-      if (count > 0) sender.isActive = true;
-      else if (sender.ring.closing) {
+      if (sender.ring.isRejected || (count === 0 && sender.ring.closing)) {
         this.#release(sender);
         i -= 1;
-      }
+      } else if (count > 0) sender.isActive = true;
     }
     return total;
   }
@@ -243,16 +242,21 @@ export class Directory {
     this.#dropPolled(sender);
     this.#bySlot[sender.slot] = undefined;
     sender.close();
-    if (sender.ring.corrupt) this.#refuse(sender.slot, 'it holds what is no message');
+    if (sender.ring.isRejected) this.#turnAway(sender.slot);
+    else if (sender.ring.corrupt) this.#refuse(sender.slot, 'it holds what is no message');
     else this.#free(sender.slot);
   }
 
   /** Notifies the sender that its ring is not read; the slot is free once the sender has closed. */
-  #refuse(slot: number, reason: string): void {
+  #turnAway(slot: number): void {
     const at = slotAt(slot) + SlotWord.STATE;
     // A sender that has already closed is not notified.
     const state = Atomics.compareExchange(this.#words, at, SlotState.READY, SlotState.REFUSED);
     if (state !== SlotState.READY) this.#free(slot);
+  }
+
+  #refuse(slot: number, reason: string): void {
+    this.#turnAway(slot);
     this.#log.warn(`the messages of a sender are not read: ${reason}`);
   }
 

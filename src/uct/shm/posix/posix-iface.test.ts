@@ -151,6 +151,28 @@ describe('an interface', () => {
     ring.close();
   });
 
+  it('ends the endpoint of a sender that its handler rejects, after its message, and no other', () => {
+    const [first, second] = [receiver.connect(receiver.address), receiver.connect(receiver.address)];
+    expect([send(first), send(first), send(second)]).toEqual([Status.OK, Status.OK, Status.OK]);
+    let rejected = 0;
+    receiver.setAmHandler((_, frame) => {
+      received += 1;
+      if (received > 1) return;
+      frame.reject!();
+      rejected += 1;
+    });
+    while (receiver.progress() > 0);
+    expect([received, rejected]).toEqual([2, 1]);
+    expect([first.check(), second.check()].sort()).toEqual([Status.CONNECTION_RESET, Status.OK]);
+    first.close();
+    second.close();
+    receiver.progress();
+    const third = receiver.connect(receiver.address);
+    expect(send(third)).toBe(Status.OK);
+    while (receiver.progress() > 0);
+    expect(received).toBe(3);
+  });
+
   it('does nothing if progress is called by a handler', () => {
     const inner: number[] = [];
     receiver.setAmHandler(() => inner.push(receiver.progress()));

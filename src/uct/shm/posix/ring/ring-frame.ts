@@ -11,6 +11,8 @@ export class RingFrame implements AmFrame {
   readonly source: string;
   /** The element or segment with the beginning of the message. */
   slot = 0;
+  /** Whether the sender was rejected. */
+  isRejected = false;
   /** The last part of a message in each slot, and its first byte. */
   readonly #parts: (Uint8Array | undefined)[] = [];
   readonly #starts: number[] = [];
@@ -19,6 +21,10 @@ export class RingFrame implements AmFrame {
     this.bytes = bytes;
     this.words = words;
     this.source = source;
+  }
+
+  reject(): void {
+    this.isRejected = true;
   }
 
   part(start: number, byteLength: number): Uint8Array {

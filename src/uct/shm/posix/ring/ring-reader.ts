@@ -67,6 +67,11 @@ export class RingReader {
     return Atomics.load(this.#words, element) === ((this.#head + 1) | 0);
   }
 
+  /** Whether a handler has rejected the sender. */
+  get isRejected(): boolean {
+    return this.#frame.isRejected;
+  }
+
   /**
    * Delivers messages, up to a limit.
    * @returns how many; negative, -1 minus the number, if the sender sleeps until there is room and must be woken
@@ -84,6 +89,10 @@ export class RingReader {
       this.#head = head = next;
       this.#counters.received(this.#frame.byteLength);
       handler(words[element + ElementWord.INFO]! & ID_MASK, this.#frame);
+      if (this.#frame.isRejected) {
+        this.closing = true;
+        break;
+      }
     }
     const count = (head - first) | 0;
     const unreleased = (head - this.#published) | 0;
