@@ -28,28 +28,28 @@ describe('the cards of a context', () => {
   const refusals: [string, string, EmulatedNodeOptions, Readonly<Record<string, string>>, object][] = [
     [
       'ports are required that the driver does not report',
-      'ERR_GAUDI_DEVICE_NOT_FOUND',
+      'ERR_UNSUPPORTED',
       { reportNicPorts: false },
       { GAUDI_COPY_NIC_SCALE_OUT: 'y' },
       {},
     ],
     [
       'dma-bufs of mapped memory are required of gaudi',
-      'ERR_GAUDI_DEVICE_NOT_FOUND',
+      'ERR_UNSUPPORTED',
       { asic: 'gaudi' },
       { GAUDI_COPY_MAPPED_DMABUF: 'y' },
       {},
     ],
     [
       'dma-bufs are required and forbidden',
-      'ERR_GAUDI_DEVICE_NOT_FOUND',
+      'ERR_UNSUPPORTED',
       {},
       { GAUDI_COPY_DMABUF: 'y', GAUDI_COPY_MAPPED_DMABUF: 'n' },
       {},
     ],
     [
       'register blocks are required that the driver does not map',
-      'ERR_GAUDI_DEVICE_NOT_FOUND',
+      'ERR_UNSUPPORTED',
       { asic: 'gaudi' },
       { GAUDI_COPY_HW_BLOCK_ACCESS: 'y' },
       {},

@@ -1,8 +1,9 @@
 /** Required capabilities of the cards (UCX_GAUDI_COPY_*=y): checked when the cards are opened, so that a missing one is reported at once. */
 
-import { type Device, exportBlock, GaudiErrorCode, gaudiError, getHwBlock } from '../../../../hlthunk/index.ts';
+import { type Device, exportBlock, getHwBlock } from '../../../../hlthunk/index.ts';
 import { close as closeFd } from '../../../../sys/index.ts';
-import { isUcxError } from '../../../../ucs/type/error.ts';
+import { isUcxError, UcxError } from '../../../../ucs/type/error.ts';
+import { Status } from '../../../../ucs/type/status.ts';
 import type { GaudiCopyConfig } from './config.ts';
 import { cardName, type GaudiCard } from './gaudi-cards.ts';
 
@@ -21,22 +22,22 @@ export function exportRefusal({ DMABUF, MAPPED_DMABUF }: GaudiCopyConfig, { info
 
 /**
  * Checks the cards.
- * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND that names the card, the setting and the missing capability
+ * @throws UcxError ERR_UNSUPPORTED that names the card, the setting and the missing capability
  */
 export function checkDemands(cards: readonly GaudiCard[], config: GaudiCopyConfig): void {
   for (const { index, device } of cards) {
     const { profile } = device.info;
     if (config.MAPPED_DMABUF === 'yes' && !profile.capabilities.dramMmu) {
-      throw missing(index, 'MAPPED_DMABUF', `${profile.name} exports physical memory only`);
+      throw unmetDemand(index, 'MAPPED_DMABUF', `${profile.name} exports physical memory only`);
     }
     if (config.DMABUF === 'yes') {
       const why = exportRefusal(config, device) ?? refusalOf(() => exportProbe(device));
-      if (why !== undefined) throw missing(index, 'DMABUF', why);
+      if (why !== undefined) throw unmetDemand(index, 'DMABUF', why);
     }
     if (config.HW_BLOCK_ACCESS === 'yes') {
       const [block] = profile.userBlocks;
       const why = refusalOf(() => getHwBlock(device, block?.address ?? profile.cfg.start));
-      if (why !== undefined) throw missing(index, 'HW_BLOCK_ACCESS', why);
+      if (why !== undefined) throw unmetDemand(index, 'HW_BLOCK_ACCESS', why);
     }
   }
 }
@@ -60,10 +61,12 @@ function refusalOf(attempt: () => unknown): string | undefined {
   }
 }
 
-function missing(index: number, field: string, why: string): Error {
-  return gaudiError(
-    GaudiErrorCode.DEVICE_NOT_FOUND,
-    `${cardName(index)} cannot do what UCX_GAUDI_COPY_${field}=y demands: ${why}`,
-    { index, field },
-  );
+/** The error for a demand. Not NO_DEVICE, with which a memory domain says that the machine has no cards: a context would go on without them. */
+export function unmetDemand(index: number, field: string, why: string): UcxError {
+  return new UcxError({
+    code: 'ERR_UNSUPPORTED',
+    status: Status.UNSUPPORTED,
+    message: `${cardName(index)} cannot do what UCX_GAUDI_COPY_${field}=y demands: ${why}`,
+    details: { index, field },
+  });
 }
