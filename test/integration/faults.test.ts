@@ -229,7 +229,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
 describe('a transfer that fails', () => {
   it.each([
     ['unplug', 'the card was removed, or its driver is gone'],
-    ['malfunction', 'the card is in reset, or has failed'],
+    ['malfunction', 'the card has failed (malfunction)'],
   ] as const)('after %s names the card and says that %s', async (kind, reason) => {
     fixture.allow(/./);
     const stack = await fixture.open();
@@ -291,8 +291,8 @@ describe('cards that cannot be opened', () => {
   it.each([
     [Errno.EBUSY, 'ERR_GAUDI_DEVICE_BUSY', Status.BUSY],
     [Errno.ENODEV, 'ERR_GAUDI_DEVICE_NOT_FOUND', Status.NO_DEVICE],
-    [Errno.EPERM, 'ERR_GAUDI_PERMISSION_DENIED', Status.REJECTED],
-    [Errno.EACCES, 'ERR_GAUDI_PERMISSION_DENIED', Status.REJECTED],
+    [Errno.EPERM, 'ERR_GAUDI_PERMISSION_DENIED', Status.IO_ERROR],
+    [Errno.EACCES, 'ERR_GAUDI_PERMISSION_DENIED', Status.IO_ERROR],
   ])('errno %s is %s', async (errno, code, status) => {
     fixture.allow(/./);
     const node = fixture.node({ cards: 1 });

@@ -5,10 +5,13 @@
 
 import { cardLabel, type NamedCard } from '../../driver/card-names.ts';
 import type { DriverFile, DriverMapping } from '../../driver/port.ts';
-import { allocateScratch, isSyscallError, PAGE_SIZE, type ScratchBlock } from '../../sys/index.ts';
+import { allocateScratch, Errno, isSyscallError, PAGE_SIZE, type ScratchBlock } from '../../sys/index.ts';
 import {
   HL_CB_ARGS,
+  HL_DEVICE_STATUS,
   HL_INFO_ARGS,
+  HL_INFO_DEVICE_STATUS,
+  HL_INFO_OP,
   HL_MEM_ARGS,
   HL_WAIT_CS_ARGS,
   type HlInfoOp,
@@ -16,9 +19,10 @@ import {
   type StructFields,
   type StructValues,
 } from '../../uapi/index.ts';
-import { closedError, type UcxError } from '../../ucs/type/error.ts';
+import { closedError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { invalidArgument } from './argument-error.ts';
-import { GaudiErrorCode, gaudiError, ioctlError } from './gaudi-error.ts';
+import { GaudiErrorCode, gaudiError, ioctlError, MALFUNCTION_TEXT } from './gaudi-error.ts';
 
 /** Field values of the MEMORY ioctl. */
 export type MemoryInput = Parameters<typeof HL_MEM_ARGS.in.encode>[0];
@@ -124,6 +128,21 @@ export class CardFile {
     if (lostReason !== undefined) throw this.lostError(lostReason);
   }
 
+  /**
+   * Why the driver answers EBUSY: a card that has failed returns it like one in reset, for good. undefined while the card works or is in reset.
+   * Asks the driver (DEVICE_STATUS works in every state of a card).
+   */
+  malfunction(): string | undefined {
+    const answer = allocateScratch(HL_INFO_DEVICE_STATUS.size);
+    try {
+      if (this.#closed || this.tryInfo(HL_INFO_OP.DEVICE_STATUS, answer) < 0) return undefined;
+      const { status } = HL_INFO_DEVICE_STATUS.decode(answer.view);
+      return status === HL_DEVICE_STATUS.MALFUNCTION ? MALFUNCTION_TEXT : undefined;
+    } finally {
+      answer.free();
+    }
+  }
+
   /** The error for uses of the card after a reset. */
   lostError(reason: string): UcxError {
     return gaudiError(GaudiErrorCode.DEVICE_BUSY, `${this.name}: ${reason}`, { minor: this.minor, busId: this.busId });
@@ -225,9 +244,19 @@ export class CardFile {
 
   /** The error for a negative errno of this card. */
   error(result: number, what: string, cause?: unknown): UcxError {
-    const { lostReason } = this;
+    const { lostReason, minor, busId } = this;
+    const failed = result === -Errno.EBUSY ? this.malfunction() : undefined;
+    if (failed !== undefined) {
+      return new UcxError({
+        code: GaudiErrorCode.DMA_FAILED,
+        status: Status.IO_ERROR,
+        message: `${what} of ${this.name}: ${failed}`,
+        details: { minor, busId, errno: 'EBUSY' },
+        cause,
+      });
+    }
     const why = lostReason === undefined ? '' : ` (${lostReason})`;
-    return ioctlError(result, `${what} of ${this.name}${why}`, { minor: this.minor, busId: this.busId }, cause);
+    return ioctlError(result, `${what} of ${this.name}${why}`, { minor, busId }, cause);
   }
 
   /** Removes the mappings, which hold the file, and closes it. Idempotent. */

@@ -16,7 +16,7 @@ export const GaudiErrorCode = {
   INVALID_PARAMS: 'ERR_GAUDI_INVALID_PARAMS',
   /** Another process has the compute context, or the card is in reset (EBUSY, EAGAIN). */
   DEVICE_BUSY: 'ERR_GAUDI_DEVICE_BUSY',
-  /** A transfer was aborted, or the card reported an error (EIO and undocumented errno values). */
+  /** A transfer was aborted, or the card reported an error (EIO and undocumented errno values) or has failed for good. */
   DMA_FAILED: 'ERR_GAUDI_DMA_FAILED',
   /** A submission, or the answer of a peer, exceeded its time limit (ETIMEDOUT). */
   TIMEOUT: 'ERR_GAUDI_TIMEOUT',
@@ -40,6 +40,10 @@ const TEXT: Readonly<Record<GaudiErrorCode, string>> = {
   ERR_GAUDI_CHANNEL_FAILED: 'channel failed',
 };
 
+/** The reason of a card that has failed: the driver has given it up. */
+export const MALFUNCTION_TEXT =
+  'the card has failed (malfunction): it works again when its driver was loaded again or the server was restarted';
+
 const STATUS: Readonly<Record<GaudiErrorCode, Status>> = {
   ERR_GAUDI_DEVICE_NOT_FOUND: Status.NO_DEVICE,
   ERR_GAUDI_OUT_OF_MEMORY: Status.NO_MEMORY,
@@ -47,7 +51,7 @@ const STATUS: Readonly<Record<GaudiErrorCode, Status>> = {
   ERR_GAUDI_DEVICE_BUSY: Status.BUSY,
   ERR_GAUDI_DMA_FAILED: Status.IO_ERROR,
   ERR_GAUDI_TIMEOUT: Status.TIMED_OUT,
-  ERR_GAUDI_PERMISSION_DENIED: Status.REJECTED,
+  ERR_GAUDI_PERMISSION_DENIED: Status.IO_ERROR,
   ERR_GAUDI_CHANNEL_FAILED: Status.UNREACHABLE,
 };
 
@@ -78,7 +82,7 @@ function checkedCode(code: GaudiErrorCode): GaudiErrorCode {
   throw invalidParam('code', 'must be one of GaudiErrorCode', code);
 }
 
-/** The text of a code, which begins every message. */
+/** The text of a code, which begins the messages of {@link gaudiError}. */
 export function gaudiErrorText(code: GaudiErrorCode): string {
   return TEXT[checkedCode(code)];
 }

@@ -17,7 +17,7 @@ export interface DmaFailure {
 
 /** ERR_GAUDI_TIMEOUT, ERR_GAUDI_CHANNEL_FAILED for a canceled transfer, otherwise ERR_GAUDI_DMA_FAILED. */
 export function dmaError(card: CardFile, { status, errno, fault }: DmaFailure): UcxError {
-  const reason = card.lostReason ?? (errno === 0 ? undefined : reasonOf(errno));
+  const reason = card.lostReason ?? (errno === 0 ? undefined : reasonOf(card, errno));
   const why = reason === undefined ? '' : `: ${reason}`;
   const what = `a transfer of ${card.name} ended with ${statusName(status)}${why}`;
   const details = { status: statusName(status), minor: card.minor, busId: card.busId, fault };
@@ -25,8 +25,8 @@ export function dmaError(card: CardFile, { status, errno, fault }: DmaFailure): 
 }
 
 /** Why the driver has failed a queue, by its errno: EBUSY means that the card is not operational. */
-function reasonOf(errno: number): string {
-  return errno === Errno.EBUSY ? 'the card is in reset, or has failed' : errnoMeaning(errno);
+function reasonOf(card: CardFile, errno: number): string {
+  return errno === Errno.EBUSY ? (card.malfunction() ?? 'the card is in reset') : errnoMeaning(errno);
 }
 
 function codeOf(status: Status): GaudiErrorCode {

@@ -6,11 +6,11 @@
 import { cardLabel, indexOf, type NamedCard, namedCards } from '../../driver/card-names.ts';
 import type { CardEntry, DriverFile, DriverNode } from '../../driver/port.ts';
 import { Errno, isSyscallError, processCommand } from '../../sys/index.ts';
-import type { AsicName } from '../../uapi/index.ts';
+import { type AsicName, HL_DEVICE_STATUS, HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
 import { isUcxError, type UcxError } from '../../ucs/type/error.ts';
 import { checkMethods, checkObject, checkText, checkWord32, invalidArgument } from '../base/argument-error.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
-import { GaudiErrorCode, gaudiError, gaudiErrorOfErrno } from '../base/gaudi-error.ts';
+import { GaudiErrorCode, gaudiError, gaudiErrorOfErrno, MALFUNCTION_TEXT } from '../base/gaudi-error.ts';
 import { asicProfileOf, getHwIpInfo } from '../info/device-info.ts';
 import { ControlDevice, Device } from './device.ts';
 import { checkDeviceOptions, type DeviceOptions } from './device-options.ts';
@@ -230,10 +230,18 @@ function openFile(node: DriverNode, entry: CardEntry, openNode: () => DriverFile
     const { minor, busId, path } = entry;
     const code = gaudiErrorOfErrno(error.errno);
     // The driver returns EPERM for a card in a bad state, the file system EACCES for the user.
-    const hint = error.errno === Errno.EBUSY ? ` (${ownerText(node, minor)})` : '';
+    const hint = openHint(node, minor, error.errno);
     const what = `open of ${cardLabel({ index: index ?? indexOf(node, entry), minor, busId })} at ${path}: ${error.errnoName}${hint}`;
     throw gaudiError(code, what, { minor, busId, path, errno: error.errnoName }, error);
   }
+}
+
+/** What an errno of open does not say: the process that has the card open; that the card has failed. */
+function openHint(node: DriverNode, minor: number, errno: number): string {
+  if (errno === Errno.EBUSY) return ` (${ownerText(node, minor)})`;
+  const failed = HL_DEVICE_STATUS_TEXT.get(HL_DEVICE_STATUS.MALFUNCTION);
+  const hasFailed = errno === Errno.EPERM && node.attribute(minor, 'status')?.toLowerCase() === failed;
+  return hasFailed ? `: ${MALFUNCTION_TEXT}` : '';
 }
 
 /** The process that has the compute context of a card, for an error message. */

@@ -249,7 +249,7 @@ describe('the error codes of the Gaudi layer', () => {
     ['DEVICE_BUSY', 'BUSY'],
     ['DMA_FAILED', 'IO_ERROR'],
     ['TIMEOUT', 'TIMED_OUT'],
-    ['PERMISSION_DENIED', 'REJECTED'],
+    ['PERMISSION_DENIED', 'IO_ERROR'],
     ['CHANNEL_FAILED', 'UNREACHABLE'],
   ] as const)('%s is status %s', (code, status) => {
     expect(gaudiErrorStatus(GaudiErrorCode[code])).toBe(Status[status]);
