@@ -61,7 +61,9 @@ export class HostRegistry {
     const { rcache, caching } = this.#gaudi;
     const { region } = memory;
     rcache.release(region);
-    if (!invalidate && caching) return;
+    // V8 reports the end of a buffer. Of memory that is known by its address only the last user does: kept, it would stay pinned when its owner frees it.
+    const isKept = region.buffer === undefined ? region.references > 0 : caching;
+    if (!invalidate && isKept) return;
     if (region.buffer !== undefined) rcache.invalidate(memory.bytes.buffer);
     else if (region.valid) {
       rcache.unmapped(region.start, region.byteLength);
