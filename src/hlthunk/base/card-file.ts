@@ -43,11 +43,16 @@ export interface RawMemoryOwner {
   readonly pageBytes: number;
   /** @param byteLength bytes that the driver allocated */
   rawMapped(address: bigint, byteLength: number, handle: bigint): void;
+}
+
+/** Memory with device addresses that the device tracks as objects: memoryUnmap ends it by its address like the method of the object. */
+export interface AddressOwner {
   /**
-   * Called before device memory or a raw mapping of host memory is unmapped.
-   * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses it
+   * Unmaps the memory that was mapped at an address.
+   * @returns false if none of this owner was
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses it; what the driver refuses
    */
-  rawUnmapping(address: bigint): void;
+  unmapAt(address: bigint): boolean;
 }
 
 /** An object with an open file of a card: a device or a control node. */
@@ -80,6 +85,8 @@ export class CardFile {
   submitsCommands = false;
   /** Set for a device; a control node has no memory. */
   rawMemoryOwner: RawMemoryOwner | undefined = undefined;
+  /** The owners of mapped memory; none for a control node. */
+  readonly addressOwners: AddressOwner[] = [];
   /** Sizes in bytes of the raw allocations, by handle. */
   readonly rawAllocations: Map<bigint, number> = new Map();
   readonly #arguments: ScratchBlock;

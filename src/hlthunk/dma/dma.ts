@@ -242,6 +242,7 @@ export class DeviceDma implements DmaQueueDevice {
   /** Makes progress on transfers in flight, then returns the status of a request: INPROGRESS, OK or a failure. */
   dmaPoll(request: DmaRequest): Status {
     this.#checkRequest(request);
+    if (!request.live) throw invalidArgument('request', 'has been freed', request.batch);
     if (request.status === Status.INPROGRESS) this.progress();
     return request.status;
   }

@@ -6,9 +6,11 @@
  * are smaller, or as many pages as a large block needs.
  */
 
+import { Errno } from '../../sys/index.ts';
+import { HL_MEM_OP } from '../../uapi/index.ts';
 import { closedError, type UcxError } from '../../ucs/type/error.ts';
 import { checkLength, checkMethods, checkObject, checkWord64, invalidArgument } from '../base/argument-error.ts';
-import type { CardFile, RawMemoryOwner } from '../base/card-file.ts';
+import type { AddressOwner, CardFile, RawMemoryOwner } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
 import { Arena, BLOCK_GRANULE_BYTES, type BlockOwner, DeviceBlock } from './arena.ts';
 import type { ArenaMemory, ArenaSource } from './arena-source.ts';
@@ -63,7 +65,7 @@ export interface MemoryWatcher {
 }
 
 /** The device memory of one open card. */
-export class DeviceArenas implements BlockOwner, RawMemoryOwner {
+export class DeviceArenas implements AddressOwner, BlockOwner, RawMemoryOwner {
   readonly #card: CardFile;
   readonly #source: ArenaSource;
   readonly #arenaBytes: number;
@@ -79,6 +81,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     this.#source = source;
     this.#arenaBytes = roundUp(arenaBytes, source.pageBytes);
     card.rawMemoryOwner = this;
+    card.addressOwners.push(this);
   }
 
   /** Bytes of a page of the driver: the minimum cost of a dedicated block. */
@@ -160,13 +163,25 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     for (const watcher of this.#watchers) watcher.onAllocated(block);
   }
 
-  rawUnmapping(address: bigint): void {
+  unmapAt(address: bigint): boolean {
     const block = this.#raw.get(address);
-    if (block === undefined) return;
+    if (block === undefined) {
+      if (!this.#arenas.some(({ memory }) => memory.address === address)) return false;
+      throw invalidArgument('address', 'must be of a mapping: blocks of device.memory end by free', address);
+    }
     checkUnused(block, this.#card, 'address');
     this.#raw.delete(address);
     this.#end(block);
     block.arena.closeExport();
+    const result = this.#card.tryMemory({ unmap_device_virt_addr: address, op: HL_MEM_OP.UNMAP });
+    if (result === 0) return true;
+    const { byteLength, handle } = block.arena.memory;
+    this.rawMapped(address, byteLength, handle);
+    const holder =
+      result === -Errno.EINVAL
+        ? ': a dma-buf of the memory is open in this process or in one that has imported it; close it and repeat the call'
+        : '';
+    throw this.#card.error(result, `memoryUnmap of 0x${address.toString(16)}${holder}`);
   }
 
   /** See {@link DeviceBlock.free}. */

@@ -95,8 +95,9 @@ export function mapHandle(target: CardTarget, handle: bigint, hint = 0n): bigint
 }
 
 /**
- * Ends a mapping of {@link deviceMemoryMap}, or a raw mapping of host memory. Registrations of the memory end with it, and peers that have imported the memory
- * are notified to release it; while a peer holds its dma-buf, the driver rejects the call, which can be repeated.
+ * Ends a mapping of {@link deviceMemoryMap}; a host mapping and an import of a dma-buf end as by their `unmap`. Registrations of device memory end with it, and
+ * peers that have imported the memory are notified to release it. While a dma-buf of it is open, the driver rejects the call, which can be repeated: the memory
+ * stays mapped, and can be used and registered again.
  * @param address exactly the result of the mapping
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for another address, and for memory that is exported as a dma-buf; ERR_GAUDI_DEVICE_BUSY while a
  *   transfer uses it
@@ -104,6 +105,6 @@ export function mapHandle(target: CardTarget, handle: bigint, hint = 0n): bigint
 export function memoryUnmap(target: CardTarget, address: bigint): void {
   checkWord64('address', address);
   const card = cardOf(target);
-  card.rawMemoryOwner?.rawUnmapping(address);
+  if (card.addressOwners.some((owner) => owner.unmapAt(address))) return;
   card.memory({ unmap_device_virt_addr: address, op: HL_MEM_OP.UNMAP }, `memoryUnmap of 0x${address.toString(16)}`);
 }

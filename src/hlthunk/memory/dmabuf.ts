@@ -9,7 +9,7 @@ import { Errno, forgetDescriptor, OpenFlag } from '../../sys/index.ts';
 import { HABANALABS_IOCTLS, HL_MEM_OP } from '../../uapi/index.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { checkInteger, checkLength, checkWord32, checkWord64, invalidArgument } from '../base/argument-error.ts';
-import { type CardFile, type CardTarget, cardOf } from '../base/card-file.ts';
+import { type AddressOwner, type CardFile, type CardTarget, cardOf } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError, isDeviceGone } from '../base/gaudi-error.ts';
 import { DeviceBlock } from './arena.ts';
 import type { ArenaMemory } from './arena-source.ts';
@@ -140,13 +140,14 @@ export class ImportedMapping extends DmaMemory {
 }
 
 /** The imports of one open card. */
-export class DmabufImports {
+export class DmabufImports implements AddressOwner {
   readonly #card: CardFile;
   readonly #mappings = new Set<ImportedMapping>();
   #canImport: boolean | undefined;
 
   constructor(card: CardFile) {
     this.#card = card;
+    card.addressOwners.push(this);
   }
 
   /** Live imports. */
@@ -211,6 +212,12 @@ export class DmabufImports {
     if (result < 0 && !isDeviceGone(result)) throw this.#card.error(result, 'unmap of an import');
     mapping.live = false;
     this.#mappings.delete(mapping);
+  }
+
+  unmapAt(address: bigint): boolean {
+    const mapping = [...this.#mappings].find(({ baseAddress }) => baseAddress === address);
+    if (mapping !== undefined) this.unmap(mapping);
+    return mapping !== undefined;
   }
 
   /** Marks every import as ended: closing the file ends them. */

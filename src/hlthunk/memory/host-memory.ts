@@ -6,7 +6,7 @@
 import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { checkHostAddress, checkLength, checkObject, checkWord64 } from '../base/argument-error.ts';
-import type { CardFile } from '../base/card-file.ts';
+import type { AddressOwner, CardFile } from '../base/card-file.ts';
 import { isDeviceGone } from '../base/gaudi-error.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';
 
@@ -51,13 +51,14 @@ export class HostMapping extends DmaMemory {
 }
 
 /** The host mappings of one device. */
-export class HostMemory {
+export class HostMemory implements AddressOwner {
   readonly #card: CardFile;
   readonly #mappings = new Set<HostMapping>();
   #pinnedBytes = 0;
 
   constructor(card: CardFile) {
     this.#card = card;
+    card.addressOwners.push(this);
   }
 
   /** Bytes in live mappings, as requested. */
@@ -108,6 +109,12 @@ export class HostMemory {
     // A card that was removed or is in reset has dropped its mappings, or does so when the file is closed.
     if (result < 0 && !isDeviceGone(result)) throw this.#card.error(result, 'memoryUnmap');
     this.#forget(mapping);
+  }
+
+  unmapAt(address: bigint): boolean {
+    const mapping = [...this.#mappings].find((candidate) => candidate.address === address);
+    if (mapping !== undefined) this.unmap(mapping);
+    return mapping !== undefined;
   }
 
   /** Marks every mapping as ended: closing the file unpins them all. */
