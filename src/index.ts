@@ -10,7 +10,13 @@ export {
   type Environment,
   ProgramConfig as Config,
 } from './assembly/program/program-config.ts';
-export { GaudiErrorCode, gaudiErrorStatus, gaudiErrorText } from './hlthunk/index.ts';
+export {
+  GaudiErrorCode,
+  GaudiErrorNumber,
+  gaudiErrorNumber,
+  gaudiErrorStatus,
+  gaudiErrorText,
+} from './hlthunk/index.ts';
 export {
   AM_HEADER_BYTES_MAX,
   AM_IDS,

@@ -11,7 +11,9 @@ export type { CardFile, CardTarget } from './base/card-file.ts';
 export { type DeviceRange, highAt, lowAt } from './base/device-address.ts';
 export {
   GaudiErrorCode,
+  GaudiErrorNumber,
   gaudiError,
+  gaudiErrorNumber,
   gaudiErrorOfErrno,
   gaudiErrorStatus,
   gaudiErrorText,

@@ -76,19 +76,51 @@ const CODE_OF_ERRNO: ReadonlyMap<number, GaudiErrorCode> = new Map([
   [Errno.EACCES, GaudiErrorCode.PERMISSION_DENIED],
 ]);
 
+/** The numbers of the codes, as C programs return them. */
+export const GaudiErrorNumber = {
+  /** See {@link GaudiErrorCode.DEVICE_NOT_FOUND}. */
+  DEVICE_NOT_FOUND: -1,
+  /** See {@link GaudiErrorCode.OUT_OF_MEMORY}. */
+  OUT_OF_MEMORY: -2,
+  /** See {@link GaudiErrorCode.INVALID_PARAMS}. */
+  INVALID_PARAMS: -3,
+  /** See {@link GaudiErrorCode.DEVICE_BUSY}. */
+  DEVICE_BUSY: -4,
+  /** See {@link GaudiErrorCode.DMA_FAILED}. */
+  DMA_FAILED: -5,
+  /** See {@link GaudiErrorCode.TIMEOUT}. */
+  TIMEOUT: -6,
+  /** See {@link GaudiErrorCode.PERMISSION_DENIED}. */
+  PERMISSION_DENIED: -7,
+  /** See {@link GaudiErrorCode.CHANNEL_FAILED}. */
+  CHANNEL_FAILED: -8,
+} as const;
+
+/** One of the values of {@link GaudiErrorNumber}. */
+export type GaudiErrorNumber = (typeof GaudiErrorNumber)[keyof typeof GaudiErrorNumber];
+
+/** The codes by their numbers, which are their positions from -1 on. */
+const CODES: readonly GaudiErrorCode[] = Object.values(GaudiErrorCode);
+
 /** @throws UcxError ERR_INVALID_PARAM */
-function checkedCode(code: GaudiErrorCode): GaudiErrorCode {
-  if (typeof code === 'string' && Object.hasOwn(TEXT, code)) return code;
-  throw invalidParam('code', 'must be one of GaudiErrorCode', code);
+function checkedCode(code: GaudiErrorCode | GaudiErrorNumber): GaudiErrorCode {
+  const named = typeof code === 'number' ? CODES[-code - 1] : code;
+  if (typeof named === 'string' && Object.hasOwn(TEXT, named)) return named;
+  throw invalidParam('code', 'must be one of GaudiErrorCode, or a number of GaudiErrorNumber', code);
 }
 
-/** The text of a code, which begins the messages of {@link gaudiError}. */
-export function gaudiErrorText(code: GaudiErrorCode): string {
+/** The text of a code or its number, which begins the messages of {@link gaudiError}. */
+export function gaudiErrorText(code: GaudiErrorCode | GaudiErrorNumber): string {
   return TEXT[checkedCode(code)];
 }
 
-/** The status of a code on the data path. */
-export function gaudiErrorStatus(code: GaudiErrorCode): Status {
+/** The number of a code. */
+export function gaudiErrorNumber(code: GaudiErrorCode): GaudiErrorNumber {
+  return (-1 - CODES.indexOf(checkedCode(code))) as GaudiErrorNumber;
+}
+
+/** The status of a code or its number on the data path. */
+export function gaudiErrorStatus(code: GaudiErrorCode | GaudiErrorNumber): Status {
   return STATUS[checkedCode(code)];
 }
 
