@@ -39,7 +39,12 @@ function tableText(table: AnyConfigTable): string {
 function rowOf({ name, field, inherits }: ConfigEntry): string {
   const value = field.default === '' ? '(empty)' : `\`${field.default}\``;
   const meaning = field.doc.replaceAll('|', '\\|').replaceAll('<', '\\<');
-  return `| \`${name}\` | ${value} | ${meaning}${note('Deprecated', field.deprecatedAliases)}${note('Inherits', inherits)} | ${USES[fieldUseOf(name.replace('UCX_', ''))!]} |`;
+  return `| \`${name}\` | ${value} | ${meaning}${aliasNotes(field.deprecatedAliases)}${note('Inherits', inherits)} | ${USES[fieldUseOf(name.replace('UCX_', ''))!]} |`;
+}
+
+function aliasNotes(names: readonly string[] = []): string {
+  const [documented, deprecated] = [true, false].map((is) => names.filter((name) => name.startsWith('UCT_') === is));
+  return `${note('Also', documented)}${note('Deprecated', deprecated)}`;
 }
 
 function note(title: string, names: readonly string[] = []): string {

@@ -41,7 +41,6 @@ describe.each<EngineName>(['native', 'libucx'])('the demands on cards, engine %s
 
     it.each(ROWS)('%s, %s: only y demands it', async (asic, field) => {
       const why = UNABLE[`${asic} ${field}`];
-      fixture.allow(/is deprecated/);
       for (const value of VALUES) {
         for (const name of [`UCX_GAUDI_COPY_${field}`, `UCT_GAUDI_COPY_ENABLE_${field}`]) {
           const message = await failure(asic, { [name]: value });

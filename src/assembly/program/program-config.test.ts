@@ -28,11 +28,11 @@ describe('Config', () => {
     expect(config.entries.find(({ name }) => name === 'UCX_TLS')).toMatchObject({ source: 'option' });
     config.modify('UCT_GAUDI_COPY_ENABLE_RCACHE', 'n');
     expect(config.get('GAUDI_COPY_RCACHE')).toBe('n');
-    expect(config.values.warnings).toEqual([expect.stringContaining('(option) is deprecated')]);
+    expect(config.values.notes).toEqual([expect.stringContaining('(option) sets UCX_GAUDI_COPY_RCACHE')]);
     const alias = 'UCT_GAUDI_COPY_ENABLE_RCACHE';
     expect(config.modify('GAUDI_COPY_RCACHE', 'y').modify(alias, 'n').get('GAUDI_COPY_RCACHE')).toBe('n');
     expect(config.modify(alias, 'try').modify('GAUDI_COPY_RCACHE', 'y').get(alias)).toBe('y');
-    expect(config.values.warnings).toEqual([]);
+    expect(config.values.notes).toEqual([]);
     const region = (name: string): string => config.get(`${name}RCACHE_MAX_REGIONS`);
     config.modify('GAUDI_COPY_RCACHE_MAX_REGIONS', '5').modify('RCACHE_MAX_REGIONS', '7');
     expect([region('GAUDI_COPY_'), region('')]).toEqual(['7', '7']);

@@ -65,6 +65,7 @@ export function readProgram(options: ProgramOptions = {}): Program {
   const sink = logSink ?? openLogSink({ file: LOG_FILE, sizeMax: LOG_FILE_SIZE, rotate: LOG_FILE_ROTATE });
   const log = createLog('ucp', LOG_LEVEL, sink);
   for (const warning of config.warnings) log.warn(warning);
+  for (const note of config.notes) log.info(note);
   for (const section of config.skipped) log.debug(section);
   return { config, source, log, clock: clock ?? systemClock, env };
 }

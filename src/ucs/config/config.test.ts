@@ -23,7 +23,7 @@ const COPY: ConfigTable<CopyValues> = {
       type: ternaryType,
       default: 'try',
       doc: 'Use a cache.',
-      deprecatedAliases: ['UCT_GAUDI_COPY_ENABLE_RCACHE'],
+      deprecatedAliases: ['UCT_GAUDI_COPY_ENABLE_RCACHE', 'UCX_GAUDI_COPY_ENABLE_RCACHE'],
     },
     { name: 'DMABUF', type: boolType, default: 'y', doc: 'Export.', hidden: true },
   ],
@@ -160,19 +160,23 @@ describe('loadConfig', () => {
     ]);
   });
 
-  it('accepts deprecated names, weaker than the new one, and says so', () => {
+  it('accepts older names, weaker than the new one, and notes them without a warning', () => {
     const env = { UCT_GAUDI_COPY_ENABLE_RCACHE: 'n' };
     const config = loadConfig([COPY], { env });
     expect(config.get(COPY).RCACHE).toBe('no');
-    expect(config.warnings).toEqual([
-      'UCT_GAUDI_COPY_ENABLE_RCACHE (environment) is deprecated, use UCX_GAUDI_COPY_RCACHE instead',
-    ]);
+    expect(config.notes).toEqual(['UCT_GAUDI_COPY_ENABLE_RCACHE (environment) sets UCX_GAUDI_COPY_RCACHE']);
+    expect(config.warnings).toEqual([]);
     const both = loadConfig([COPY], { env: { ...env, UCX_GAUDI_COPY_RCACHE: 'y' } });
     expect(both.get(COPY).RCACHE).toBe('yes');
-    expect(both.warnings).toHaveLength(1);
+    expect(both.notes).toHaveLength(1);
     const option = loadConfig([COPY], { env: { UCX_GAUDI_COPY_RCACHE: 'y' }, overrides: env });
     expect(option.get(COPY).RCACHE).toBe('no');
-    expect(option.warnings).toEqual([expect.stringContaining('UCT_GAUDI_COPY_ENABLE_RCACHE (option) is deprecated')]);
+    expect(option.notes).toEqual([expect.stringContaining('UCT_GAUDI_COPY_ENABLE_RCACHE (option) sets')]);
+    const deprecated = loadConfig([COPY], { env: { UCX_GAUDI_COPY_ENABLE_RCACHE: 'n' } });
+    expect(deprecated.notes).toEqual([]);
+    expect(deprecated.warnings).toEqual([
+      'UCX_GAUDI_COPY_ENABLE_RCACHE (environment) is deprecated, use UCX_GAUDI_COPY_RCACHE instead',
+    ]);
   });
 
   it('rejects options that name no field', () => {

@@ -24,7 +24,7 @@ export interface ConfigField<N extends string, T> {
   readonly default: string;
   /** What the field does, in sentences, with units. */
   readonly doc: string;
-  /** Whole names of variables that set the field too, with a warning: `UCT_GAUDI_COPY_ENABLE_RCACHE`. */
+  /** Whole names of variables that set the field too: those of UCT_ with a note, others with a warning. */
   readonly deprecatedAliases?: readonly string[];
   /** True for fields that `info -c` shows only on request. */
   readonly hidden?: boolean;
@@ -104,6 +104,8 @@ export interface Config {
   readonly entries: readonly ConfigEntry[];
   /** Uses of deprecated names: one sentence each, to be logged once as a warning. */
   readonly warnings: readonly string[];
+  /** Uses of the older names that documents of the cards give (`UCT_`): one sentence each, for the log at info level. */
+  readonly notes: readonly string[];
   /** Sections of files that do not apply to this machine: one sentence each, for diagnosing a missing value. */
   readonly skipped: readonly string[];
   /** Variables that no field reads, to be reported unless UCX_WARN_UNUSED_ENV_VARS is off. */
@@ -121,7 +123,7 @@ export interface UnusedVariable {
   warningBeside(others: Iterable<string>): string;
 }
 
-/** Prefix of the variables of older programs, all of which are deprecated. */
+/** Prefix of the variables of older programs and documents. */
 const OLDER_PREFIX = 'UCT_';
 /** Variables that are read before the configuration exists. */
 const READ_ELSEWHERE = ['UCX_CONFIG_DIR'];
@@ -193,6 +195,7 @@ class Loader {
   readonly #names = new Set<string>();
   readonly #entries: ConfigEntry[] = [];
   readonly #warnings: string[] = [];
+  readonly #notes: string[] = [];
   readonly #skipped: string[] = [];
 
   constructor(tables: readonly AnyConfigTable[], sources: ConfigSources) {
@@ -225,6 +228,7 @@ class Loader {
       },
       entries: this.#entries,
       warnings: this.#warnings,
+      notes: this.#notes,
       skipped: this.#skipped,
       unused: this.#unused(),
     };
@@ -293,7 +297,8 @@ class Loader {
       this.#deprecated.set(alias, name);
       const found = settings.get(alias);
       if (found === undefined) continue;
-      this.#warnings.push(`${alias} (${found.source}) is deprecated, use ${name} instead`);
+      if (alias.startsWith(OLDER_PREFIX)) this.#notes.push(`${alias} (${found.source}) sets ${name}`);
+      else this.#warnings.push(`${alias} (${found.source}) is deprecated, use ${name} instead`);
       setting = found;
     }
     return setting;

@@ -51,5 +51,7 @@ function decoration({ field, source, name, setBy, inherits }: ConfigEntry): stri
 }
 
 function deprecatedNames({ field, name }: ConfigEntry): string[] {
-  return (field.deprecatedAliases ?? []).map((alias) => `# ${alias} (deprecated: use ${name})`);
+  return (field.deprecatedAliases ?? []).map((alias) =>
+    alias.startsWith('UCT_') ? `# ${alias} (sets ${name})` : `# ${alias} (deprecated: use ${name})`,
+  );
 }
