@@ -86,11 +86,11 @@ describe('UCX_TLS', () => {
     },
   );
 
-  it.each(['^gaudi_cpy', 'self'])('%s: device memory is rejected with the reason', async (TLS) => {
+  it.each(['^gaudi_cpy', 'self', 'gaudi_ipc'])('%s: device memory is rejected with the reason', async (TLS) => {
     const { context } = await fixture.open({ context: { config: { TLS } } });
     const error = await failureOf(() => context.memMap({ allocate: 4096, memoryType: MemoryType.GAUDI }));
     expect(error).toMatchObject({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED });
-    expect(error.message).toMatch(/gaudi memory.*gaudi_cpy.*excluded by UCX_TLS/);
+    expect(error.message).toMatch(/gaudi memory.*gaudi_cpy.*excluded by UCX_TLS.*; let UCX_TLS admit gaudi_cpy$/);
   });
 
   it('gaudi_cpy alone: host to host is rejected with every lane and its reason', async () => {

@@ -112,3 +112,16 @@ describe('UCX_*_DEVICES', () => {
     expect(filter.unavailable()).toEqual([]);
   });
 });
+
+describe('a name in the list of another variable', () => {
+  it.each([
+    ['gaudi0', "; 'gaudi0' is a device for UCX_ACC_DEVICES"],
+    ['gaudi_copy', "; 'gaudi_copy' is a transport: name it in UCX_TLS, its devices in UCX_ACC_DEVICES"],
+  ])('UCX_NET_DEVICES=%s', (NET_DEVICES, hint) => {
+    const filter = filterOf({ NET_DEVICES });
+    filter.admitsDevice(DeviceType.NET, 'eth0');
+    const gaudi = { transport: 'gaudi_cpy', aliases: ['gaudi', 'gaudi_copy'], device: 'gaudi0' };
+    filter.exclusionOf({ ...gaudi, deviceType: DeviceType.ACC } as never);
+    expect(filter.unavailable()).toEqual([expect.stringContaining(hint)]);
+  });
+});

@@ -35,6 +35,8 @@ const DEVICE_VARIABLES: Readonly<Record<DeviceType, string>> = {
 export class ResourceFilter {
   readonly #transports: AllowList;
   readonly #devices: Readonly<Record<DeviceType, AllowList>>;
+  /** Types of the devices of transports, by name. */
+  readonly #deviceTypes: Map<string, DeviceType> = new Map();
   readonly #knownTransports: Map<string, NamedTransport> = new Map();
   readonly #knownDevices: Readonly<Record<DeviceType, Set<string>>>;
   readonly #rejections: Map<string, Rejection> = new Map();
@@ -87,6 +89,7 @@ export class ResourceFilter {
 
   /** Why a resource is not wanted; undefined when it is. */
   exclusionOf({ transport, aliases, deviceType, device }: IfaceResource): string | undefined {
+    this.#deviceTypes.set(transport, deviceType);
     if (!this.admitsTransport({ name: transport, aliases })) return excludedBy('UCX_TLS', this.#transports);
     if (this.admitsDevice(deviceType, device)) return undefined;
     return excludedBy(DEVICE_VARIABLES[deviceType], this.#devices[deviceType]);
@@ -115,7 +118,19 @@ export class ResourceFilter {
     // Devices of unused transports were not looked for.
     if (known.length === 0 && this.#hasRefusedTransports) return [];
     const items = this.#devices[type].items.filter((item) => !known.some((name) => matchesItem(item, name)));
-    return notAvailable(`${type} device`, items, known);
+    const warnings = notAvailable(`${type} device`, items, known);
+    return warnings.map((warning, position) => `${warning}${this.#otherVariable(items[position]!, type)}`);
+  }
+
+  /** For the device of another type, and for a transport, in a list of devices: the variable that it belongs to. */
+  #otherVariable(item: string, type: DeviceType): string {
+    const other = Object.values(DeviceType).find((each) => each !== type && this.#knownDevices[each].has(item));
+    if (other !== undefined) return `; '${item}' is a device for ${DEVICE_VARIABLES[other]}`;
+    const transport = [...this.#knownTransports.values()].find((each) => namesTransport(item, each));
+    if (transport === undefined) return '';
+    const devices = this.#deviceTypes.get(transport.name);
+    const also = devices === undefined ? '' : `, its devices in ${DEVICE_VARIABLES[devices]}`;
+    return `; '${item}' is a transport: name it in UCX_TLS${also}`;
   }
 
   #reject(name: string, reason: string): void {

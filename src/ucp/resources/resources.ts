@@ -116,9 +116,17 @@ export class Resources {
     throw new UcxError({
       code: 'ERR_UNSUPPORTED',
       status: Status.UNSUPPORTED,
-      message: `no memory domain allocates ${memoryTypeName(type)} memory (${reasons})`,
+      message: `no memory domain allocates ${memoryTypeName(type)} memory (${reasons})${this.#advice(type)}`,
       details: { memoryType: memoryTypeName(type), reasons },
     });
+  }
+
+  /** The transport of a memory type that UCX_TLS leaves out. */
+  #advice(type: MemoryType): string {
+    const excluded = this.#notOpened.find(
+      ({ name, reason }) => name.startsWith(`${memoryTypeName(type)}_`) && reason.endsWith('UCX_TLS'),
+    );
+    return excluded === undefined ? '' : `; let UCX_TLS admit ${excluded.name}`;
   }
 
   close(): void {

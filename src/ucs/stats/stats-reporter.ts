@@ -1,9 +1,10 @@
 /** Writes the statistics of one context when its trigger fires, and at the end. It counts nothing. */
 
-import { isAllowed } from '../config/list.ts';
+import { isAllowed, matchesItem } from '../config/list.ts';
 import type { Log } from '../debug/log.ts';
 import type { Clock } from '../sys/clock.ts';
 import { atExit } from '../sys/process-events.ts';
+import { nearestName } from '../type/nearest-name.ts';
 import type { StatsConfig } from './stats-config.ts';
 import { filterStats, type StatsNode } from './stats-node.ts';
 import { openStatsOutput, type StatsOutput } from './stats-output.ts';
@@ -24,12 +25,14 @@ export class StatsReporter {
   readonly #config: StatsConfig;
   readonly #read: () => StatsNode;
   readonly #stop: () => void;
+  readonly #log: Log;
   #closed = false;
 
   /** @throws UcxError ERR_STATS_FILE */
   constructor({ config, read, clock, log }: StatsReporterOptions) {
     this.#config = config;
     this.#read = read;
+    this.#log = log;
     this.#output = openStatsOutput(config.STATS_DEST, config.STATS_FORMAT, log);
     if (this.#output === undefined) {
       this.#stop = () => {};
@@ -47,7 +50,22 @@ export class StatsReporter {
 
   /** Writes the current statistics. */
   report(): void {
-    this.#output?.write(filterStats(this.#read(), (counter) => isAllowed(this.#config.STATS_FILTER, counter)));
+    if (this.#output === undefined) return;
+    this.#output.write(filterStats(this.#read(), (counter) => isAllowed(this.#config.STATS_FILTER, counter)));
+  }
+
+  /** Warns of names in UCX_STATS_FILTER that no counter has. At the end, because counters come with the objects that they belong to. */
+  #checkFilter(): void {
+    const known = new Set<string>();
+    filterStats(this.#read(), (counter) => known.add(counter).size > 0);
+    for (const item of this.#config.STATS_FILTER.items) {
+      if ([...known].some((counter) => matchesItem(item, counter))) continue;
+      const nearest = nearestName(item, known);
+      const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
+      this.#log.warn(
+        `UCX_STATS_FILTER: no counter matches '${item}'${hint}; there are: ${[...known].sort().join(', ')}`,
+      );
+    }
   }
 
   /** Writes the last report and stops. Idempotent. */
@@ -56,6 +74,7 @@ export class StatsReporter {
     this.#closed = true;
     this.#stop();
     this.report();
+    if (this.#output !== undefined) this.#checkFilter();
     this.#output?.close();
   }
 }

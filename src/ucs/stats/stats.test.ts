@@ -205,6 +205,13 @@ describe('a reporter', () => {
     expect(lines(path)).toEqual([]);
   });
 
+  it('warns of names in the filter that no counter has, with the nearest one', () => {
+    open({ UCX_STATS_DEST: `file:${join(folder, 'stats')}`, UCX_STATS_FILTER: 'coumt,other' }).close();
+    expect(warnings.splice(0)).toEqual([
+      "UCX_STATS_FILTER: no counter matches 'coumt' (maybe: count?); there are: count, other",
+    ]);
+  });
+
   it('expands the process in the name of its file', () => {
     open({ UCX_STATS_DEST: `file:${folder}/stats_%p` }).close();
     expect(lines(join(folder, `stats_${process.pid}`))).toEqual(['count: 0']);
