@@ -5,7 +5,7 @@
 
 import type { Request } from '../../ucp/api/operation/request.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
-import type { UcpRequest } from '../request/request.ts';
+import { UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
 import type { StepStart } from './staged/staging.ts';
 
@@ -41,8 +41,10 @@ export class InnerOperation extends DeviceOperation {
     );
   }
 
-  #take({ transport, device, protocol, atomicResult }: Request): void {
+  #take(ended: Request): void {
     const { request } = this;
+    const { transport, device, protocol, atomicResult } = ended;
+    request.isOfNode = !(ended instanceof UcpRequest) || ended.isOfNode;
     request.transport = transport;
     request.device = device;
     request.protocol = protocol;

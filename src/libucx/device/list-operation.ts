@@ -9,7 +9,7 @@ import { Parts } from '../../ucp/api/operation/counted-completion.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint, ListPlan } from '../engine/engine.ts';
-import type { UcpRequest } from '../request/request.ts';
+import { UcpRequest } from '../request/request.ts';
 import { partsOf } from './flush.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
 
@@ -19,6 +19,7 @@ const BLOCKS_IN_FLIGHT_MAX = 256;
 /** The operation. */
 export class ListOperation extends DeviceOperation implements FlushedList {
   declare readonly endpoint: EngineEndpoint;
+  declare readonly request: UcpRequest;
   isDue = false;
   listStart: ListStart | undefined = undefined;
   readonly #plan: ListPlan;
@@ -42,6 +43,7 @@ export class ListOperation extends DeviceOperation implements FlushedList {
   }
 
   protected override begin(): void {
+    this.request.isOfNode = this.#count > 0;
     this.#move();
   }
 
@@ -76,7 +78,8 @@ export class ListOperation extends DeviceOperation implements FlushedList {
     this.#inFlight += 1;
     return this.run(
       (params) => this.endpoint.moveBlock(list.operation === 'put', block, params),
-      (status, error) => {
+      (status, error, ended) => {
+        if (!(ended instanceof UcpRequest && ended.isOfNode)) this.request.isOfNode = false;
         this.#fail(status, error, block.entry);
         this.#inFlight -= 1;
         this.#move();

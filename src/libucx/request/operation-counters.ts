@@ -1,6 +1,7 @@
 /**
  * The operations of a worker over libucp for the program: counters by operation, and the events of ended operations. Parts of other operations are not
- * counted. libucp does not disclose how it moves bytes, so there are no counters of protocols.
+ * counted, and transfers by the transports of the node are counted by their interfaces. libucp does not disclose how it moves bytes, so there are no counters
+ * of protocols.
  */
 
 import { nextWorkerNumber, type OperationEnd, operationEnd } from '../../ucs/debug/diagnostics.ts';
@@ -87,6 +88,8 @@ export interface EndedOperation {
   readonly transport: string | undefined;
   readonly device: string | undefined;
   readonly isReceive: boolean;
+  /** Whether the transports of the node moved all bytes: their interfaces have counted it. */
+  readonly isOfNode: boolean;
   readonly movedBytes: number;
   /** -1 if nothing observed its start. */
   readonly startNs: number;
@@ -114,7 +117,8 @@ export class OperationCounters {
   ended(operation: EndedOperation, status: number): void {
     const { protocol, isReceive, movedBytes, startNs } = operation;
     if (protocol === CLOSE) return;
-    this.count(protocol, isReceive, movedBytes, status);
+    if (operation.isOfNode && status >= 0) this.#traceEnd(protocol, isReceive, movedBytes, status);
+    else this.count(protocol, isReceive, movedBytes, status);
     if (startNs < 0) return;
     const { transport, device } = operation;
     operationEnd.publish({
@@ -134,7 +138,7 @@ export class OperationCounters {
     const counters = countersOf(protocol);
     if (counters === undefined) return;
     const values = this.#values;
-    this.#trace?.data(`${isReceive ? 'RX' : 'TX'}: ${protocol} [length ${byteLength}] ${statusName(status)}`);
+    this.#traceEnd(protocol, isReceive, byteLength, status);
     if (status < 0) {
       values[FAILURES]! += 1;
       return;
@@ -142,6 +146,10 @@ export class OperationCounters {
     const counter = isReceive ? counters[1] : counters[0];
     values[counter === NONE ? counters[isReceive ? 0 : 1] : counter]! += 1;
     values[isReceive || counters[0] === NONE ? BYTES_RX : BYTES_TX]! += byteLength;
+  }
+
+  #traceEnd(protocol: string, isReceive: boolean, byteLength: number, status: number): void {
+    this.#trace?.data(`${isReceive ? 'RX' : 'TX'}: ${protocol} [length ${byteLength}] ${statusName(status)}`);
   }
 
   /** Counts an active message that has arrived at its handler. */

@@ -97,6 +97,8 @@ export class UcpRequest implements ApiRequest {
   startNs = -1;
   /** Whether it is a part of an operation of the program. */
   isInner = false;
+  /** Whether the transports of the node moved all its bytes: their interfaces have counted it. */
+  isOfNode = false;
   protocol = '';
   /** The request of libucp; 0 if there is none. */
   handle = 0;
@@ -196,6 +198,7 @@ export class UcpRequest implements ApiRequest {
     this.state = state;
     this.protocol = protocol;
     this.isInner = this.#owner.innerDepth > 0;
+    this.isOfNode = false;
     this.startNs = this.isInner ? -1 : this.#owner.operations.startNs();
     this.status = Status.INPROGRESS;
     this.error = undefined;
