@@ -1,6 +1,6 @@
 /**
- * Remote keys of the engine over libucp: a key of libucp for host memory, a key of the transports of the node for memory of cards on the same machine, and
- * the export id by which the owner finds memory of a card.
+ * Remote keys of the engine over libucp: a key of libucp for host memory, a key of the transports of the node, for memory of cards on the same machine and
+ * for host memory of the same process, and the export id by which the owner finds memory of a card.
  */
 
 import { addressOf, allocateScratch, memcpy } from '../../sys/index.ts';
@@ -17,7 +17,7 @@ import type { LibucpFunctions } from '../c/functions.ts';
 import { malformed, packEnvelope, rawBytes, unpackEnvelope } from './envelope.ts';
 import type { LocalMemory, UcpMemory } from './memory-handle.ts';
 
-/** u8 memory type, u8 denied accesses, 6 bytes of zeros, u64 address, u64 length, u64 export id of device memory; then the key of the node. */
+/** u8 memory type, u8 denied accesses, 6 bytes of zeros, u64 address, u64 length, u64 export id of device memory; then the key of the node, which host memory has if there are cards. */
 const FIELDS_BYTES = 32;
 
 /** The fields of a key. */
@@ -40,8 +40,8 @@ export function packRemoteKey(
   [memory, access]: readonly [UcpMemory, number],
   node: Context,
 ): Uint8Array {
-  const isHost = memory.exportId === 0;
-  const nodeKey = isHost ? new Uint8Array(0) : node.packRkey(memory.node);
+  const hasNodeKey = memory.exportId !== 0 || node.query().memoryTypes.includes(MemoryType.GAUDI);
+  const nodeKey = hasNodeKey ? node.packRkey(memory.node) : new Uint8Array(0);
   const own = new Uint8Array(FIELDS_BYTES + nodeKey.byteLength);
   const view = new DataView(own.buffer);
   view.setUint8(0, memory.memoryType);
@@ -71,7 +71,7 @@ export function packUcx(functions: LibucpFunctions, context: number, memh: numbe
  */
 export function readRemoteKey(packed: Uint8Array, raw: RawRemoteMemory | undefined): KeyFields {
   if (raw === undefined) return parse(packed);
-  const { ucx, own } = rawBytes(packed, 'remote key');
+  const { ucx } = rawBytes(packed, 'remote key');
   const { address, byteLength } = raw;
   return {
     memoryType: MemoryType.HOST,
@@ -80,7 +80,7 @@ export function readRemoteKey(packed: Uint8Array, raw: RawRemoteMemory | undefin
     access: REMOTE_ACCESS,
     exportId: 0,
     ucx,
-    node: own,
+    node: new Uint8Array(0),
   };
 }
 
@@ -132,8 +132,9 @@ export class UcpRemoteKey extends OwnedRemoteKey {
   readonly remoteAddress: number;
   /** Export id of device memory; 0 for host memory. */
   readonly exportId: number;
-  /** The key for the transports of the node, for device memory that they reach. */
-  readonly node: RemoteKey | undefined;
+  /** The packed key for the transports of the node until it is unpacked; for host memory when it is first asked for. */
+  #packedNode: Uint8Array;
+  #node: RemoteKey | undefined;
   /** Always undefined: libucp would unmap them while they are read. */
   readonly bytes: undefined = undefined;
   /** Cached queries of the transports of the node: queried operations and kinds of local memory, and supported ones; see device/paths.ts. */
@@ -149,20 +150,32 @@ export class UcpRemoteKey extends OwnedRemoteKey {
     this.remoteAddress = Number(fields.address);
     const isKnown = fields.exportId === 0 || (owner.isDirect && fields.ucx.byteLength > 0);
     this.handle = isKnown ? unpackUcx(functions, owner.handle, fields.ucx) : 0;
-    this.node = fields.exportId === 0 ? undefined : owner.unpackNodeKey(fields.node);
+    // Copied: the program may reuse the bytes that it has passed.
+    this.#packedNode = fields.node.slice();
+    if (fields.exportId !== 0) this.#node = this.node;
+  }
+
+  /** The key for the transports of the node; undefined if they do not reach the memory. */
+  get node(): RemoteKey | undefined {
+    if (this.#packedNode.byteLength > 0) {
+      const packed = this.#packedNode;
+      this.#packedNode = new Uint8Array(0);
+      this.#node = this.owner.unpackNodeKey(packed);
+    }
+    return this.#node;
   }
 
   get sysDevice(): number | undefined {
-    return this.node?.sysDevice;
+    return this.#node?.sysDevice;
   }
 
   get live(): boolean {
-    return this.node?.live ?? true;
+    return this.#node?.live ?? true;
   }
 
   protected override releaseParts(): void {
     if (this.handle !== 0) this.#functions.ucp_rkey_destroy(this.handle);
-    this.node?.release();
+    this.#node?.release();
     this.owner.forgetKey(this);
   }
 }
