@@ -18,6 +18,7 @@ import {
 } from '../../src/ucp/wireup/connect-data.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import { FRAME_BYTES_MAX, FrameReader, FrameType, packFrame } from '../../src/uct/tcp/cm/frame.ts';
+import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 import { messageFrame } from '../fixtures/message-frame.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
@@ -64,7 +65,7 @@ function feed(reader: FrameReader, bytes: Uint8Array, random: Random): number {
 describe('fuzzed', () => {
   const fixture = usePairs();
 
-  it('frames are refused or read', { timeout: TIMEOUT_MS }, () => {
+  function checkFrames(open: () => FrameReader): void {
     const random = createRandom(SEED);
     let read = 0;
     for (let round = 0; round < ROUNDS; round++) {
@@ -75,7 +76,7 @@ describe('fuzzed', () => {
       const isChanged = random.below(4) > 0;
       const changed = isChanged ? mutated(random, frame) : frame;
       const bytes = random.below(2) === 0 ? sealed(changed) : changed;
-      const reader = new FrameReader();
+      const reader = open();
       const wanted = feed(reader, bytes, random);
       expect(wanted).toBeLessThanOrEqual(FRAME_BYTES_MAX);
       expect(reader.missing).toBeLessThanOrEqual(FRAME_BYTES_MAX);
@@ -90,15 +91,35 @@ describe('fuzzed', () => {
       }
     }
     expect(read).toBeGreaterThan(ROUNDS / 10);
+  }
+
+  it('frames are refused or read', { timeout: TIMEOUT_MS }, () => checkFrames(() => new FrameReader()));
+
+  it('frames of a reader that cuts them, or does not tell its fault, are noticed', async () => {
+    class CuttingReader extends FrameReader {
+      override get frame() {
+        const frame = super.frame;
+        return frame && { ...frame, payload: frame.payload.subarray(1) };
+      }
+    }
+    class SilentReader extends FrameReader {
+      override get fault() {
+        return undefined;
+      }
+    }
+    await catches(checkFrames, () => new CuttingReader(), /deeply equal/);
+    await catches(checkFrames, () => new SilentReader(), /length of 1/);
   });
 
-  it('requests and acceptances are refused or read', { timeout: TIMEOUT_MS }, async () => {
+  type Unpack = (bytes: Uint8Array) => { readonly workerAddress: Uint8Array };
+
+  async function checkData([unpackRequest, unpackAcceptance]: readonly [Unpack, Unpack]): Promise<void> {
     const { one } = await fixture.pair(connectionKind('posix'));
     const random = createRandom(SEED);
     const workerAddress = one.worker.address();
     const shapes = [
-      [packConnectData({ clientId: 5n, workerAddress }), unpackConnectData],
-      [packAcceptData({ connectionId: 65_537, windowBytes: 4096, workerAddress }), unpackAcceptData],
+      [packConnectData({ clientId: 5n, workerAddress }), unpackRequest],
+      [packAcceptData({ connectionId: 65_537, windowBytes: 4096, workerAddress }), unpackAcceptance],
     ] as const;
     for (let round = 0; round < ROUNDS; round++) {
       const [packed, unpack] = shapes[round % 2]!;
@@ -111,6 +132,17 @@ describe('fuzzed', () => {
         if (!isOwn) throw error;
       }
     }
+  }
+
+  it('requests and acceptances are refused or read', { timeout: TIMEOUT_MS }, () =>
+    checkData([unpackConnectData, unpackAcceptData]),
+  );
+
+  it('requests read without their checksum, and acceptances read beyond their end, are noticed', async () => {
+    const withoutChecksum: Unpack = (bytes) => ({ workerAddress: bytes.subarray(16) });
+    const beyondEnd: Unpack = (bytes) => ({ ...unpackAcceptData(bytes), first: new DataView(bytes.buffer, 1 << 20) });
+    await catches(checkData, [withoutChecksum, unpackAcceptData], /deeply equal/);
+    await catches(checkData, [unpackConnectData, beyondEnd], /outside the bounds/);
   });
 
   it('attaching to an unaccepted connection, or as another worker, has no effect', {

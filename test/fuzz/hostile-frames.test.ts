@@ -10,6 +10,7 @@ import { writeAm, writeAmRts } from '../../src/ucp/wire/am.ts';
 import { MessageId } from '../../src/ucp/wire/message.ts';
 import { writeGetReady } from '../../src/ucp/wire/rma.ts';
 import { writeTagRts } from '../../src/ucp/wire/tag.ts';
+import { catches } from '../fixtures/catches.ts';
 import { messageFrame } from '../fixtures/message-frame.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import { connectionKind, driveUntil, mappedOf, type Pair, usePairs } from '../fixtures/pair.ts';
@@ -38,8 +39,7 @@ async function connected(pair: Pair, side: Pair['one']): Promise<PeerConnection>
 }
 
 describe('frames of a hostile peer', () => {
-  it.each([HUGE, HUGE - 6, 4097, -1])('with a header of %i bytes reach no handler', async (headerBytes) => {
-    const pair = await fixture.pair(connectionKind('posix'));
+  async function expectNoHandler(pair: Pair, headerBytes: number): Promise<void> {
     const connection = await connected(pair, pair.two);
     const { id } = connection;
     let calls = 0;
@@ -51,6 +51,15 @@ describe('frames of a hostile peer', () => {
     inject(pair.two, connection, MessageId.AM, writeAm(id, 5, headerBytes), new Uint8Array(8));
     inject(pair.two, connection, MessageId.AM_RTS, writeAmRts(id, rts), new Uint8Array(8));
     expect(calls).toBe(0);
+  }
+
+  it.each([HUGE, HUGE - 6, 4097, -1])('with a header of %i bytes reach no handler', async (headerBytes) => {
+    await expectNoHandler(await fixture.pair(connectionKind('posix')), headerBytes);
+  });
+
+  it('with a valid header are noticed by that check, because they reach one', async () => {
+    const pair = await fixture.pair(connectionKind('posix'));
+    await catches((headerBytes: number) => expectNoHandler(pair, headerBytes), 4, /to be \+?0/);
   });
 
   it('that answer a get with an invalid status end it with IO_ERROR', async () => {

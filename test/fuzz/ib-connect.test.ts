@@ -14,6 +14,7 @@ import {
 } from '../../src/uct/ib/wire/connect-message.ts';
 import type { IbAddress } from '../../src/uct/ib/wire/ib-address.ts';
 import { openIb } from '../contract/uct-implementations.ts';
+import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { createTestLog } from '../fixtures/test-log.ts';
@@ -45,7 +46,7 @@ function messageFrom(random: Random, sender: IbAddress, receiver: IbAddress): Co
 describe('fuzzed connect messages of ib', () => {
   expectNoLeaks();
 
-  it('that are not valid are not read, others as they were written', { timeout: TIMEOUT_MS }, () => {
+  function checkMessages(unpack: typeof unpackConnect): void {
     const random = createRandom(SEED);
     const address = { lid: 1, qpNum: 5, qkey: 6, gid: random.bytes(16), id: random.bytes(16) } as IbAddress;
     let valid = 0;
@@ -55,7 +56,7 @@ describe('fuzzed connect messages of ib', () => {
       const bytes = random.below(8) === 0 ? random.bytes(random.below(CONNECT_BYTES * 2)) : packed;
       for (let changes = random.below(3); changes > 0; changes--)
         bytes[random.below(bytes.byteLength + 1)]! ^= 1 << random.below(8);
-      const message = unpackConnect(bytes);
+      const message = unpack(bytes);
       if (message === undefined) continue;
       valid += 1;
       const again = new Uint8Array(CONNECT_BYTES);
@@ -63,6 +64,19 @@ describe('fuzzed connect messages of ib', () => {
       expect(Buffer.compare(again, bytes)).toBe(0);
     }
     expect(valid).toBeGreaterThan(ROUNDS / 10);
+  }
+
+  it('that are not valid are not read, others as they were written', { timeout: TIMEOUT_MS }, () =>
+    checkMessages(unpackConnect),
+  );
+
+  it('that are read with a wrong field, or not at all, are noticed', async () => {
+    const withoutPsn: typeof unpackConnect = (bytes) => {
+      const message = unpackConnect(bytes);
+      return message && { ...message, psn: 0 };
+    };
+    await catches(checkMessages, withoutPsn, /to be \+?0/);
+    await catches(checkMessages, () => undefined, /greater than/);
   });
 
   it('are refused or make connections, and a peer can still connect', { timeout: TIMEOUT_MS }, async () => {

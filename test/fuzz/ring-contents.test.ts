@@ -16,6 +16,7 @@ import {
   writeRingHeader,
 } from '../../src/uct/shm/posix/ring/ring-layout.ts';
 import { RingReader } from '../../src/uct/shm/posix/ring/ring-reader.ts';
+import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 
 const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
@@ -58,12 +59,12 @@ function ring(random: Random): { readonly words: Int32Array; readonly bytes: Uin
 }
 
 describe('any contents of a ring', () => {
-  it('give frames inside it, or end it', { timeout: TIMEOUT_MS }, () => {
+  function checkFrames(Reader: typeof RingReader): void {
     const random = createRandom(SEED);
     const outcomes = { frames: 0, corrupt: 0 };
     for (let round = 0; round < ROUNDS; round++) {
       const { words, bytes } = ring(random);
-      const reader = new RingReader({ words, bytes } as Segment, GEOMETRY, new TransferCounters());
+      const reader = new Reader({ words, bytes } as Segment, GEOMETRY, new TransferCounters());
       for (let change = random.below(4); change > 0; change--) {
         words[RING_HEADER_BYTES / 4 + random.below(words.length - RING_HEADER_BYTES / 4)] = word(random);
       }
@@ -86,9 +87,9 @@ describe('any contents of a ring', () => {
     }
     expect(outcomes.frames).toBeGreaterThan(ROUNDS);
     expect(outcomes.corrupt).toBeGreaterThan(ROUNDS / 100);
-  });
+  }
 
-  it('give a consistent geometry, or none', { timeout: TIMEOUT_MS }, () => {
+  function checkGeometries(read: typeof readRingGeometry): void {
     const random = createRandom(SEED);
     let good = 0;
     for (let round = 0; round < ROUNDS; round++) {
@@ -96,12 +97,26 @@ describe('any contents of a ring', () => {
       for (let change = 1 + random.below(2); change > 0; change--) {
         words[RingWord.VERSION + random.below(6)] = word(random);
       }
-      const geometry = readRingGeometry(words, bytes.byteLength);
+      const geometry = read(words, bytes.byteLength);
       if (geometry === undefined) continue;
       good += 1;
       const isSane = geometry.segments <= geometry.elements && segmentsAt(geometry) < bytes.byteLength;
       if (!isSane || ringBytes(geometry) > bytes.byteLength) expect.fail(`round ${round}: ${JSON.stringify(geometry)}`);
     }
     expect(good).toBeGreaterThan(0);
+  }
+
+  it('give frames inside it, or end it', { timeout: TIMEOUT_MS }, () => checkFrames(RingReader));
+
+  it('give a consistent geometry, or none', { timeout: TIMEOUT_MS }, () => checkGeometries(readRingGeometry));
+
+  it('are noticed if a reader hands out bytes behind it, or believes any geometry', async () => {
+    class ReaderBeyondEnd extends RingReader {
+      override poll(handler: Parameters<RingReader['poll']>[0]): number {
+        return super.poll((id, message) => handler(id, { ...message, offset: ringBytes(GEOMETRY) }));
+      }
+    }
+    await catches(checkFrames, ReaderBeyondEnd, /round \d+: id \d+, \d+ bytes at/);
+    await catches(checkGeometries, () => ({ ...GEOMETRY, elements: 1 << 20 }), /round \d+: \{"elements"/);
   });
 });

@@ -19,6 +19,7 @@ import {
   PUT_HEADER_BYTES,
   PUT_RUN_MAX,
 } from '../../src/uct/tcp/wire/frame.ts';
+import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 import { amFrame, framesOfEachType, getFrame, putFrame, signalFrame } from '../fixtures/tcp-frames.ts';
 import { helloTo, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../fixtures/tcp-interfaces.ts';
@@ -121,6 +122,16 @@ describe('hostile peers of tcp', () => {
     }
     return found;
   }
+
+  it('that write beside the named memory, or are disconnected without the reason, are noticed', async () => {
+    const check = (peer: RawPeer): Promise<void> => expectClosed(peer, [], /speaks version 9/);
+    await catches(check, { isClosed: true, write: () => {} } as unknown as RawPeer, /has \/speaks version 9\//);
+    for (const at of [MARGIN_BYTES - 1, MARGIN_BYTES + NAMED_BYTES]) {
+      const whole = target.whole.slice();
+      whole[at]! ^= 1;
+      await catches(expectCanaries, { ...target, whole }, /to be true/);
+    }
+  });
 
   describe('that send a hello', () => {
     const full = (): Uint8Array => helloTo(side);

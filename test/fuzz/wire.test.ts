@@ -7,6 +7,7 @@ import { crc32 } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { isUcxError, type RemoteKey, Status } from '../../src/index.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
+import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 import {
   connectionKind,
@@ -53,6 +54,33 @@ function decoded<T>(bytes: Uint8Array, decode: () => T, codes: RegExp): T | unde
   }
 }
 
+/** A get into a target of these bytes, at this offset. */
+type Get = (target: Uint8Array, localOffset: number, byteLength: number) => Promise<unknown>;
+
+/** Fails if a get by a mutated key throws an error of the language, or writes outside of its target. */
+async function expectOnlyTarget(get: Get, byteLength: number, bytes: Uint8Array): Promise<void> {
+  const target = new Uint8Array(128).fill(0xcc);
+  const failure = await get(target, 32, byteLength).then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  if (failure !== undefined && !isUcxError(failure))
+    expect.fail(`${String(failure)} for ${Buffer.from(bytes).toString('hex')}`);
+  expectSame(target.subarray(0, 32), new Uint8Array(32).fill(0xcc), 'before the target');
+  expectSame(target.subarray(32 + byteLength), new Uint8Array(96 - byteLength).fill(0xcc), 'behind the target');
+}
+
+it('a decoder and a get that trust a mutated key are noticed', async () => {
+  const bytes = new Uint8Array(8);
+  const beyondEnd = (): unknown => new DataView(bytes.buffer).getUint32(6);
+  await catches((decode: () => unknown) => decoded(bytes, decode, /MALFORMED/), beyondEnd, /RangeError.* for 0000/s);
+  const check = (get: Get): Promise<void> => expectOnlyTarget(get, 64, bytes);
+  const tooMuch: Get = async (target, at, byteLength) => target.fill(1, at, at + byteLength + 1);
+  await catches(check, tooMuch, /behind the target/);
+  await catches(check, async (target, at) => target.fill(1, at - 1), /before the target/);
+  await catches(check, async () => beyondEnd(), /RangeError.* for 0000/);
+});
+
 describe('fuzzed', () => {
   const fixture = usePairs();
 
@@ -96,16 +124,10 @@ describe('fuzzed', () => {
           const bytes = mutated(random, packed);
           const rkey: RemoteKey | undefined = decoded(bytes, () => ab.unpackRkey(bytes), codes);
           if (rkey === undefined) continue;
-          const target = new Uint8Array(128).fill(0xcc);
           const byteLength = Math.min(64, rkey.byteLength);
-          const failure = await ab.get(target, rkey, { localOffset: 32, byteLength, remoteOffset: 0 }).then(
-            () => undefined,
-            (error: unknown) => error,
-          );
-          if (failure !== undefined && !isUcxError(failure))
-            expect.fail(`${String(failure)} for ${Buffer.from(bytes).toString('hex')}`);
-          expectSame(target.subarray(0, 32), new Uint8Array(32).fill(0xcc), 'before the target');
-          expectSame(target.subarray(32 + byteLength), new Uint8Array(96 - byteLength).fill(0xcc), 'behind the target');
+          const get: Get = (target, localOffset, length) =>
+            ab.get(target, rkey, { localOffset, byteLength: length, remoteOffset: 0 });
+          await expectOnlyTarget(get, byteLength, bytes);
           rkey.release();
         }
       });

@@ -5,8 +5,14 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ExplainReport } from '../../src/tools/explain/report.ts';
+import { catches } from '../fixtures/catches.ts';
 import { MAIN, useCommandLine } from '../fixtures/command-line.ts';
 import { environment } from '../fixtures/run-command.ts';
+
+function expectSameWinners(report: ExplainReport, expected: ExplainReport): void {
+  const winners = ({ sizes }: ExplainReport) => sizes.map(({ winner }) => `${winner?.protocol} ${winner?.transport}`);
+  expect(winners(report)).toEqual(winners(expected));
+}
 
 describe('explain --peer', { timeout: 60_000 }, () => {
   const cli = useCommandLine();
@@ -35,10 +41,15 @@ describe('explain --peer', { timeout: 60_000 }, () => {
     for (const op of ['put', 'tag']) {
       const [report, expected] = [explain(places[index]!, '--op', op), explain('process', '--op', op)];
       expect(report).toMatchObject({ operation: op, local: 'host', remote: 'host', otherProcess: true });
-      const winners = ({ sizes }: ExplainReport) =>
-        sizes.map(({ winner }) => `${winner?.protocol} ${winner?.transport}`);
-      expect(winners(report)).toEqual(winners(expected));
+      expectSameWinners(report, expected);
     }
+  });
+
+  it('notices an explanation that is the same for every size', async () => {
+    const expected = explain('process', '--op', 'tag');
+    const [first] = expected.sizes;
+    const constant = { ...expected, sizes: expected.sizes.map((each) => ({ ...each, winner: first!.winner })) };
+    await catches((report: ExplainReport) => expectSameWinners(report, expected), constant, /deeply equal/);
   });
 
   it('says why a peer cannot be reached', async () => {

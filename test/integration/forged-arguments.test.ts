@@ -2,6 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { Status } from '../../src/index.ts';
+import { catches } from '../fixtures/catches.ts';
 import { connectionKind, ENGINES, keyFor, mappedOf, type Pair, usePairs } from '../fixtures/pair.ts';
 
 const BYTES = 64;
@@ -22,6 +23,15 @@ async function expectRefused(argument: string, run: () => unknown): Promise<void
     message: expect.stringContaining(`argument ${argument} `),
   });
 }
+
+it('a call that accepts such an argument, or fails with an error of JavaScript, is noticed', async () => {
+  const check = (run: () => unknown): Promise<void> => expectRefused('local', run);
+  const fail = (): never => {
+    throw new TypeError('x');
+  };
+  await catches(check, () => Status.OK, /resolved.*instead of rejecting/);
+  await catches(check, fail, /to match object/);
+});
 
 describe.each(ENGINES)('over %s', (engine) => {
   const fixture = usePairs();

@@ -4,6 +4,7 @@
 
 import * as fc from 'fast-check';
 import { describe, it } from 'vitest';
+import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import {
@@ -94,7 +95,7 @@ describe.each(CONNECTION_KINDS)('over $name', (kind) => {
     timeout: TIMEOUT_MS,
   }, async () => {
     const pair = await fixture.pair(kind);
-    await check(pair, thresholds(pair), RUNS);
+    await check(pair, thresholds(pair), RUNS, move);
   });
 
   it.each(FRAGMENTS)(
@@ -108,11 +109,19 @@ describe.each(CONNECTION_KINDS)('over $name', (kind) => {
         pair,
         FRAGMENT_COUNTS.map((count) => count * bytes),
         runs,
+        move,
       );
     },
   );
 
-  async function check(pair: Pair, sizes: readonly number[], runs: number): Promise<void> {
+  it.each([-1, 1])('a move of %i byte too many is noticed', async (more) => {
+    const pair = await fixture.pair(kind);
+    const broken: typeof move = (to, operation, source, target, byteLength) =>
+      move(to, operation, source, target, byteLength + more);
+    await catches((moving: typeof move) => check(pair, [4096], 1, moving), broken, /the target/);
+  });
+
+  async function check(pair: Pair, sizes: readonly number[], runs: number, moving: typeof move): Promise<void> {
     const { one, two } = pair;
     const local = memoryKinds(kind);
     // Keys exist for mapped memory only.
@@ -137,7 +146,7 @@ describe.each(CONNECTION_KINDS)('over $name', (kind) => {
       await serving(pair, async () => {
         await fill(one, source, sent);
         await fill(two, target, before);
-        await move(pair, operation, { memory: source, offset: here }, { memory: target, offset: there }, byteLength);
+        await moving(pair, operation, { memory: source, offset: here }, { memory: target, offset: there }, byteLength);
         before.set(sent.subarray(here, here + byteLength), there);
         expectSame(await contents(two, target), before, 'the target');
         expectSame(await contents(one, source), sent, 'the source');

@@ -8,6 +8,7 @@ import { CreditBudget } from '../../src/ucp/credit/credit-budget.ts';
 import { InboundWindow } from '../../src/ucp/credit/inbound-window.ts';
 import { TagMatcher } from '../../src/ucp/tag/matching.ts';
 import { UnexpectedMessage } from '../../src/ucp/tag/unexpected.ts';
+import { catches } from '../fixtures/catches.ts';
 import { connectionKind, driveIdle, type Pair, usePairs } from '../fixtures/pair.ts';
 
 /** Few tags, so that they match often; words with the top bit set among them. */
@@ -81,11 +82,11 @@ interface Receive {
 const WINDOW = new InboundWindow(new CreditBudget(0), () => false);
 
 describe('TagMatcher', () => {
-  it('matches like two lists', async () => {
+  async function check(Matcher: new () => TagMatcher<number>): Promise<void> {
     await fc.assert(
       fc.asyncProperty(fc.array(stepArbitrary, { maxLength: 400 }), async (steps) => {
         const model = new Model();
-        const matcher = new TagMatcher();
+        const matcher = new Matcher();
         const receives = new Map<number, Receive>();
         for (const [id, step] of steps.entries()) {
           if (step.do === 'cancel') {
@@ -129,6 +130,23 @@ describe('TagMatcher', () => {
       }),
       { numRuns: 1000 },
     );
+  }
+
+  it('matches like two lists', () => check(TagMatcher));
+
+  it('is noticed if it ignores masks, or takes the last message', async () => {
+    class WithoutMasks extends TagMatcher<number> {
+      override peek(tagLow: number, tagHigh: number): ReturnType<TagMatcher<number>['peek']> {
+        return super.peek(tagLow, tagHigh, -1, -1);
+      }
+    }
+    class Forgetful extends TagMatcher<number> {
+      override cancel(): boolean {
+        return true;
+      }
+    }
+    await catches(check, WithoutMasks, /Property failed/);
+    await catches(check, Forgetful, /Property failed/);
   });
 
   it('reuses requests as the pool does', () => {
@@ -157,6 +175,19 @@ describe('tag matching between two workers', () => {
       }),
       { numRuns: 80, interruptAfterTimeLimit: 3000 },
     );
+  });
+
+  it.each(['posix', 'all transports'])('is noticed if a sender changes tags, over %s', async (name) => {
+    const pair = await fixture.pair(connectionKind(name));
+    const ab = {
+      tagSendNbx: (...[bytes, from, length, , params]) => pair.ab.tagSendNbx(bytes, from, length, 7n, params),
+    } as Pair['ab'];
+    const steps: Step[] = [
+      { do: 'post', tag: 1n, mask: 0xffff_ffff_ffff_ffffn },
+      { do: 'arrive', tag: 1n, mask: 0n },
+    ];
+    await catches((broken: Pair) => replay(broken, steps), { ...pair, ab }, /deeply equal/);
+    await drain(pair);
   });
 });
 
@@ -210,6 +241,13 @@ async function replay(pair: Pair, steps: readonly Step[]): Promise<void> {
   for (let id = steps.length; model.find(0n, 0n, true) !== undefined; id++) receive(id, 0n, 0n);
   await driveIdle(pair, 30);
   expect([one.worker.requestsInUse, two.worker.requestsInUse, wrong]).toEqual([0, 0, []]);
+}
+
+/** Receives all messages that are left. */
+async function drain(pair: Pair): Promise<void> {
+  while (pair.two.worker.tagProbe(0n, 0n) !== undefined)
+    await pair.two.worker.tagRecv(new Uint8Array(20_000), { tag: 0n, mask: 0n });
+  await driveIdle(pair, 30);
 }
 
 const byId = ([left]: readonly [number, number], [right]: readonly [number, number]): number => left - right;

@@ -1,6 +1,8 @@
 /** Collective operations of 2 to 9 ranks over simulated transports with reordering and delay, also when a rank dies at any step: see docs/TESTING.md. */
 
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { LocalCopies } from '../../src/coll/team/run/memory.ts';
+import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 import { type CollOptions, type CollOutcome, simulateTeam } from './coll-simulation.ts';
 
@@ -36,6 +38,20 @@ describe('a team', () => {
     },
     TIMEOUT_MS,
   );
+});
+
+describe('a planted fault', () => {
+  afterEach(() => {
+    vi.restoreAllMocks();
+  });
+
+  it('in the copies of a rank is noticed', async () => {
+    const check = async (copyHost: LocalCopies['copyHost']): Promise<void> => {
+      vi.spyOn(LocalCopies.prototype, 'copyHost').mockImplementation(copyHost);
+      for (let seed = 1; seed <= 8; seed++) await expectGood({ seed, size: 1 + seed, operations: 10 });
+    };
+    await catches(check, () => {}, /^COLL_SEED=\d+ /);
+  });
 });
 
 describe('a rank that dies', () => {

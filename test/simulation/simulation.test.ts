@@ -4,7 +4,9 @@
  * replays it.
  */
 
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { TagMatcher } from '../../src/ucp/tag/matching.ts';
+import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 import { expectGood, run } from './schedules.ts';
 
@@ -13,6 +15,8 @@ const FIRST = Number(SEED ?? process.env['SIMULATION_FIRST'] ?? 1);
 const LAST = FIRST + (SEED === undefined ? extent('SIMULATION_SCHEDULES', 750, 20_000) : 1) - 1;
 /** Schedules of one case: a failing one does not prevent the others. */
 const BATCH = 250;
+/** Schedules in which a planted fault must be noticed; the first takes half a minute to give up operations that cannot end. */
+const PLANTED_SEEDS = Array.from({ length: 30 }, (_, i) => i + 2);
 const TIMEOUT_MS = 600_000;
 
 describe('a schedule', () => {
@@ -45,6 +49,33 @@ describe('a schedule', () => {
     [2006130601, 'the same, by the close of a worker'],
     [58419817, 'an eager answer is in flight when all operations have ended'],
   ])('%i ends well: %s', (seed) => expectGood(seed));
+});
+
+describe('a schedule with a planted fault', () => {
+  afterEach(() => {
+    vi.restoreAllMocks();
+  });
+  const check = async (plant: () => void): Promise<void> => {
+    plant();
+    for (const seed of PLANTED_SEEDS) await expectGood(seed);
+  };
+
+  it('of receives that ignore their masks is noticed', async () => {
+    const { peek } = TagMatcher.prototype;
+    const plant = (): void => {
+      vi.spyOn(TagMatcher.prototype, 'peek').mockImplementation(function (this: TagMatcher, low, high) {
+        return peek.call(this, low, high, -1, -1);
+      });
+    };
+    await catches(check, plant, /^schedule \d+: /);
+  });
+
+  it('of cancels without effect is noticed', async () => {
+    const plant = (): void => {
+      vi.spyOn(TagMatcher.prototype, 'cancel').mockReturnValue(true);
+    };
+    await catches(check, plant, /^schedule \d+: /);
+  });
 });
 
 describe('every schedule succeeds', () => {
