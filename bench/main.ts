@@ -13,7 +13,7 @@ import { benchDeviceMemory } from './device-memory.ts';
 import { benchDeviceNodes } from './device-nodes.ts';
 import { benchEndpoints } from './endpoints.ts';
 import { benchEngines } from './engines.ts';
-import { benchGarbage } from './garbage.ts';
+import { benchGarbage, benchGarbageOfTransports } from './garbage.ts';
 import { benchInstrumentation } from './instrumentation.ts';
 import { benchIoctl } from './ioctl.ts';
 import { benchLists } from './lists.ts';
@@ -47,6 +47,7 @@ const ALL: Readonly<Record<string, Bench>> = {
   scale: benchScale,
   'small-put': benchSmallPut,
   garbage: benchGarbage,
+  'garbage-of-transports': benchGarbageOfTransports,
   instrumentation: benchInstrumentation,
   'copy-bandwidth': benchCopyBandwidth,
   'registration-claims': benchRegistrationClaims,
