@@ -3,6 +3,8 @@
  * the card is removed.
  */
 
+import { checkOptions, checkString } from '../ucs/type/check-options.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import type { CardEntry, DriverNode } from './port.ts';
 
 /** A card of a node, also a removed one. A card whose device node another container has, or that another driver has, is not of the node. */
@@ -25,8 +27,12 @@ type Cards = Pick<DriverNode, 'cards' | 'absentCards'>;
 /** State of a card that has a driver but no device node: a container without the device, or another driver. */
 const NOT_OF_THIS_NODE = 'no device node';
 
-/** All cards of a node by logical index: the order of the bus ids, which is that of hl-smi. */
+/**
+ * All cards of a node by logical index: the order of the bus ids, which is that of hl-smi.
+ * @throws UcxError ERR_INVALID_PARAM unless it is a node
+ */
 export function namedCards(node: Cards): (NamedCard & { readonly index: number })[] {
+  if (typeof node?.cards !== 'function') throw invalidParam('node', 'must be a driver node', node);
   const present = node.cards().map((entry) => ({ minor: entry.minor, busId: entry.busId, entry, absence: undefined }));
   const absent = (node.absentCards?.() ?? []).filter(({ state }) => state !== NOT_OF_THIS_NODE);
   const removed = absent.map(({ minor, busId, state }) => ({ minor, busId, entry: undefined, absence: state }));
@@ -39,8 +45,18 @@ export function indexOf(node: Cards, { busId }: Pick<NamedCard, 'busId'>): numbe
   return namedCards(node).find((card) => card.busId === busId)?.index;
 }
 
-/** The name of a card: `card 0 (accel2, 0000:33:00.0)`. */
-export function cardLabel({ index, minor, busId }: Pick<NamedCard, 'index' | 'minor' | 'busId'>): string {
+/** The name of a card: `card 0 (accel2, 0000:33:00.0)`. @throws UcxError ERR_INVALID_PARAM */
+export function cardLabel(card: Pick<NamedCard, 'index' | 'minor' | 'busId'>): string {
+  checkOptions(card, 'card');
+  const { index, minor, busId } = card;
+  checkString('card.busId', busId);
+  checkNumber('card.index', index);
+  checkNumber('card.minor', minor);
   const device = minor === undefined ? '' : `accel${minor}, `;
   return `card${index === undefined ? '' : ` ${index}`} (${device}${busId})`;
+}
+
+function checkNumber(argument: string, value: number | undefined): void {
+  if (value === undefined || (Number.isSafeInteger(value) && value >= 0)) return;
+  throw invalidParam(argument, 'must be an integer of 0 or more', value);
 }
