@@ -118,7 +118,7 @@ export class EmulatedNode implements DriverNode {
   }
 
   temperature(minor: number): number | undefined {
-    const card = this.#closed ? undefined : this.#cards[minor];
+    const card = this.#closed ? undefined : this.#at(minor);
     const millidegrees = card && readSensor(card, 'temp1_input');
     return millidegrees === undefined ? undefined : millidegrees / MILLIDEGREES_PER_DEGREE;
   }

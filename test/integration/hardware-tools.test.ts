@@ -230,7 +230,7 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
     expect(states(await cli.outputHere(['node', 'status', '--json']))).toEqual(expected);
     const text = await cli.outputHere(['info', '-s']);
     expect(text).toMatch(
-      /^# card 0 \(accel0, 0000:19:00\.0\): [^#]*(#[^#]*)*status: disabled \(permission denied: .*EPERM\)$/m,
+      /^# card 0 \(accel0, 0000:19:00\.0\): [^#]*(#[^#]*)*status: disabled \(permission denied: .*EPERM: the card has failed \(malfunction\).*\)$/m,
     );
     expect(text).toMatch(/^# card 1 \(accel1, 0000:1a:00\.0\)\n#\s+bus id: 0000:1a:00\.0\n#\s+status: removed$/m);
     const lines = (await cli.outputHere(['top', '--once', '--interval', '10ms'])).split('\n');

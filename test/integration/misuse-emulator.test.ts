@@ -53,6 +53,7 @@ const DRIVER_CALLS: Calls = {
   openControl: { args: () => [0], undo: close },
   attribute: { args: () => [0, 'module_id'], total: TOTAL },
   links: { args: () => [0], total: TOTAL },
+  temperature: { args: () => [0], total: TOTAL },
   inject: { args: () => [0, { kind: 'link-up', port: 0 }] },
 };
 

@@ -89,7 +89,7 @@ export class RemoteNode implements DriverNode {
   }
 
   temperature(minor: number): number | undefined {
-    return this.#ask({ op: 'temperature', minor }, 'value');
+    return this.#ask({ op: 'temperature', minor: sent(minor) }, 'value');
   }
 
   links(minor: number): readonly PortLink[] | undefined {

@@ -166,7 +166,8 @@ export class UcpRemoteKey extends OwnedRemoteKey {
   }
 
   get sysDevice(): number | undefined {
-    return this.#node?.sysDevice;
+    // An object that inherits from a key is no key.
+    return #node in this ? this.#node?.sysDevice : undefined;
   }
 
   get live(): boolean {
