@@ -29,15 +29,19 @@ const EXEMPT = {
   '.enterPrivateTree': 'it replaces the mount namespace of the thread',
 };
 
+/** Where a text in the place of a path makes its files. */
 let folder: string;
+const home = process.cwd();
 let server: TestNodeServer;
 
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'misuse-'));
+  process.chdir(folder);
   server = await TestNodeServer.start({ cards: 2, dmaThreads: 0 });
 });
 afterAll(async () => {
   await server.stop();
+  process.chdir(home);
   rmSync(folder, { recursive: true });
 });
 expectNoLeaks();
