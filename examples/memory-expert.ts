@@ -229,7 +229,7 @@ function isInside({ memory }: ToyKey, offset: number, byteLength: number): boole
   return memory.live && offset >= 0 && offset + byteLength <= memory.byteLength;
 }
 
-/** The transport: it reaches the memory of its own context only, which is enough for staging. */
+/** The transport. It copies within its own context only, which is enough for staging. */
 class ToyIface implements Iface {
   readonly attributes: IfaceAttributes;
   readonly address: Uint8Array;
@@ -342,7 +342,7 @@ class ToyMd implements MemoryDomain {
   memAlloc(byteLength: number, { memoryType }: AllocateOptions): ToyMemory {
     if (memoryType !== MemoryType.ROCM) throw failure(Status.INVALID_PARAM, 'allocates memory of its device only');
     const memory = this.#add({ offset: this.#device.allocate(byteLength), byteLength });
-    // The cache of the context is asked before its memory domains: it must know the memory before anybody has its address.
+    // A context looks in this cache first. So the memory must be in it before a program has its address.
     this.#services.memoryTypes?.insert(SYS_DEVICE, memory.address, byteLength, MemoryType.ROCM);
     return memory;
   }
@@ -413,7 +413,7 @@ class ToyMd implements MemoryDomain {
     const id = Number(new DataView(packed.buffer, packed.byteOffset).getBigUint64(16, true));
     const memory = isOwn ? this.#live.get(id) : undefined;
     if (memory === undefined)
-      throw failure(Status.INVALID_ADDR, 'the key is of another process, or its memory is gone');
+      throw failure(Status.INVALID_ADDR, 'the key belongs to another process, or its memory was freed');
     return new ToyKey(memory);
   }
 

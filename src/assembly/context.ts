@@ -158,7 +158,7 @@ async function openNative(
       engine,
       components: [
         ...componentsOn(gaudi, openVerbs(node, program.config), isBesideLibucp),
-        ...checkComponents(options.components),
+        ...(options.components ?? []),
       ],
       distanceOf: distancesOf(gaudi, { node, config: program.config }),
       deviceOf: (index) => deviceOf(gaudi, index),

@@ -14,6 +14,8 @@ import { MAIN, refusal, useNodeCommandLine } from '../fixtures/command-line.ts';
 
 const cli = useNodeCommandLine();
 const { folder } = cli;
+/** Puts between host memory and the HBM of one card. */
+const PUT_TO_CARD = 'perftest -l -t ucp_put_bw -m host,gaudi -s 64k -n 10 -w 0 -f -X'.split(' ');
 
 /** A program that has card 0 of the node server, and moves bytes on command. */
 async function cardHolder(): Promise<{ readonly child: ChildProcess; tell(line: string): Promise<void> }> {
@@ -259,23 +261,7 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
       'habanalabs_device_up{card="0",device="0",bus_id="0000:19:00.0",emulated="true",state="removed"} 0',
     );
     expect(await cli.outputHere(['node', 'status'])).toMatch(/^0 +accel0 +0000:19:00\.0 .* removed /m);
-    const test = [
-      'perftest',
-      '-l',
-      '-t',
-      'ucp_put_bw',
-      '-m',
-      'host,gaudi',
-      '-s',
-      '64k',
-      '-n',
-      '10',
-      '-w',
-      '0',
-      '-f',
-      '-X',
-    ];
-    const only = (name: string) => cli.run(test, { UCX_ACC_DEVICES: name });
+    const only = (name: string) => cli.run(PUT_TO_CARD, { UCX_ACC_DEVICES: name });
     expect(only('gaudi1').out).toContain('gaudi_cpy/gaudi1');
     expect(only('gaudi0').err).toContain(`${label}: removed`);
   });
@@ -289,26 +275,10 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
     );
     expect(await cli.outputHere(['node', 'fault', '1', 'recover'])).toMatch(/^card 1 \(.*\): stays removed\n$/);
     await cli.outputHere(['node', 'fault', '0', 'malfunction']);
-    const test = [
-      'perftest',
-      '-l',
-      '-t',
-      'ucp_put_bw',
-      '-m',
-      'host,gaudi',
-      '-s',
-      '64k',
-      '-n',
-      '10',
-      '-w',
-      '0',
-      '-f',
-      '-X',
-    ];
     // The removed card keeps its name.
-    expect(cli.output(test)).toContain('gaudi_cpy/gaudi2');
+    expect(cli.output(PUT_TO_CARD)).toContain('gaudi_cpy/gaudi2');
     await cli.outputHere(['node', 'fault', '2', 'malfunction']);
-    const { code, out, err } = cli.run(test);
+    const { code, out, err } = cli.run(PUT_TO_CARD);
     expect({ code, out }).toEqual({ code: 1, out: '' });
     expect(err).toMatch(
       /^gaudi-ucx: .*card 1 .*: removed; .*card 0 \(accel0, 0000:19:00\.0\).*EPERM.*card 2 .*EPERM.*\(ERR_UNSUPPORTED\)\n$/,

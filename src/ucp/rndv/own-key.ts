@@ -14,7 +14,7 @@ import { HOST_PLACE, hasKeyPart, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import { packRkey } from '../mem/rkey-bytes.ts';
 import { packPart } from '../mem/rkey-part.ts';
-import { KEY_LIST, KEY_LIST_MAX, packKeyList } from '../wire/key-list.ts';
+import { KEY_LIST, KEY_LIST_MAX, packKeyList } from './key-list.ts';
 
 /** The key of memory of a message: of one piece, or a list. */
 export interface OwnKey {

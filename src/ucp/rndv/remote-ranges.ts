@@ -6,7 +6,7 @@ import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { Operation } from '../proto/selection.ts';
 import type { RmaPlace } from '../rma/internal-rma.ts';
-import { KEY_LIST, type KeyRange, unpackKeyList } from '../wire/key-list.ts';
+import { KEY_LIST, type KeyRange, unpackKeyList } from './key-list.ts';
 import { transfersOf } from './remote-move.ts';
 
 /** A range, whose key is kept by the connection. */
