@@ -22,7 +22,7 @@ const ANSWER = 300;
 const PLAIN_BYTES_MAX = 64;
 
 /** Memory for unexpected messages that may be exhausted. */
-export const SCARCE_BYTES: number = 2 ** 20;
+const SCARCE_BYTES = 2 ** 20;
 
 interface Message {
   readonly id: number;

@@ -47,6 +47,8 @@ describe('a schedule', () => {
     [1623541893, 'a stream of device memory begins when the one before it is ended by a forced close'],
     [1995824576, 'the same, of one piece'],
     [2006130601, 'the same, by the close of a worker'],
+    [783197738, 'a stream of many messages waits for little credit, and receives wait for it'],
+    [783212034, 'the same, in both directions'],
     [58419817, 'an eager answer is in flight when all operations have ended'],
   ])('%i ends well: %s', (seed) => expectGood(seed));
 });

@@ -4,7 +4,7 @@
  * are brought to their end, and nothing may be left.
  */
 
-import { AmPlay, SCARCE_BYTES } from './am-play.ts';
+import { AmPlay } from './am-play.ts';
 import { AtomicPlay } from './atomic-play.ts';
 import type { End } from './link.ts';
 import { ListPlay } from './list-play.ts';
@@ -30,8 +30,6 @@ export interface Outcome {
 const QUIET_TURNS = 24;
 /** The most helps. */
 const HELPS_MAX = 250;
-/** The same with so little credit that a stream needs one help for each message. */
-const SCARCE_HELPS_MAX = 5000;
 /** Turns between two checks whether everything has ended. */
 const LOOK_TURNS = 6;
 const QUIET_NS = 1e6;
@@ -225,7 +223,6 @@ class Simulation {
     let open = -1;
     let quietTurns = 0;
     let helps = 0;
-    const helpsMax = world.variation.unexpectedBytesMax > SCARCE_BYTES ? HELPS_MAX : SCARCE_HELPS_MAX;
     for (;;) {
       await this.#turnAll();
       if (world.failures.length > 0) return;
@@ -243,9 +240,9 @@ class Simulation {
         if (quietTurns < QUIET_TURNS || quietNs < QUIET_NS) continue;
         // Time may pass in one step: only operations that no help can end are stuck.
         helps += 1;
-        if (helps > helpsMax || !this.#help()) {
+        if (helps > HELPS_MAX || !this.#help()) {
           const isHopeless = quietNs > this.#limitNs && quietTurns > QUIET_TURNS * 4;
-          if (!isHopeless && helps <= helpsMax) continue;
+          if (!isHopeless && helps <= HELPS_MAX) continue;
           world.fail(`not ended: ${unfinished.join('; ')}`);
           return;
         }
@@ -305,8 +302,8 @@ class Simulation {
       const isWanted = this.#stream.missing(end) > 0 || this.#stream.isHeldUp(end.peer);
       if (isWanted && !this.#stream.isWaiting(end)) this.#stream.receive(end, world.variation.bytesMax * 2, false);
       else if (this.#stream.isWaiting(end) && end.isReliable) {
-        if (this.#stream.isWhole(end.peer)) this.#stream.send(end.peer, world.variation.bytesMax);
-        else this.#loss.close(end, true);
+        if (!this.#stream.isWhole(end.peer)) this.#loss.close(end, true);
+        else if (this.#stream.isStarved(end)) this.#stream.send(end.peer, world.variation.bytesMax);
       }
     }
     return world.trace.digest !== before;

@@ -26,8 +26,8 @@ interface Flow {
   isBroken: boolean;
   /** Sends that have not ended. */
   sending: number;
-  /** Pending receives, in order. */
-  readonly waiting: Set<object>;
+  /** The most bytes of each pending receive, in order. */
+  readonly waiting: Map<object, number>;
 }
 
 /** The streams of one schedule. */
@@ -72,9 +72,9 @@ export class StreamPlay {
     const flow = this.#flowOf(end.peer!);
     const space = new LocalSpace(world, end.player, byteLength, true);
     const token = {};
-    flow.waiting.add(token);
+    flow.waiting.set(token, byteLength);
     const onEnd = (status: Status, request: Request | undefined): void => {
-      const [first] = flow.waiting;
+      const [first] = flow.waiting.keys();
       if (status === Status.OK && first !== token) world.fail(`a stream receive of ${end} overtook another`);
       flow.waiting.delete(token);
       if (status === Status.OK) this.#arrived(end, flow, space, request!.receivedBytes, waitAll);
@@ -115,6 +115,14 @@ export class StreamPlay {
     return end.peer !== undefined && this.#flowOf(end.peer).waiting.size > 0;
   }
 
+  /** Whether receives wait for more bytes than were sent: bytes that wait for credit need time, and no others behind them. */
+  isStarved(end: End): boolean {
+    if (end.peer === undefined) return false;
+    let wanted = 0;
+    for (const byteLength of this.#flowOf(end.peer).waiting.values()) wanted += byteLength;
+    return wanted > this.missing(end);
+  }
+
   /** Whether the bytes sent from an end are known. */
   isWhole(end: End): boolean {
     return !this.#flowOf(end).isBroken;
@@ -151,7 +159,7 @@ export class StreamPlay {
   #flowOf(sender: End): Flow {
     let flow = this.#flows.get(sender);
     if (flow === undefined) {
-      flow = { id: 1_000_000 + sender.id, parts: [], sent: 0, isBroken: false, sending: 0, waiting: new Set() };
+      flow = { id: 1_000_000 + sender.id, parts: [], sent: 0, isBroken: false, sending: 0, waiting: new Map() };
       this.#flows.set(sender, flow);
     }
     return flow;
