@@ -101,6 +101,7 @@ describe.each([
     expect(contexts[0]!.cards).toContainEqual({
       name: 'gaudi0',
       label: 'card 0 (accel0, 0000:19:00.0)',
+      moduleId: expect.any(Number),
       submissionsInFlight: 0,
       arenas: [{ byteLength: expect.any(Number), blocks: expect.any(Number), usedPercent: expect.any(Array) }],
       transfers: [{ direction: 'host_to_device', inFlight: 0, operations: 1, byteLength: 4096, errors: 0 }],

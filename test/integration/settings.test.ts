@@ -75,6 +75,30 @@ describe('the documented settings', () => {
     expect((await runHere(['info', '-d'], { GAUDI_MAPPING_TABLE: TABLE, UCX_GAUDI_EMULATOR_CARDS: '4' })).code).toBe(0);
   });
 
+  it('are shown by every tool: the index of the table beside bus id and module', async () => {
+    const env = { GAUDI_MAPPING_TABLE: TABLE, UCX_GAUDI_EMULATOR_CARDS: '5' };
+    const placesOf = (cards: readonly { index?: number; busId: string; moduleId?: number }[]): unknown =>
+      cards.filter(({ index }) => index !== undefined).map(({ index, busId, moduleId }) => [index, moduleId, busId]);
+    const entries = JSON.parse(TABLE) as { index: number; module_id: number; bus_id: string }[];
+    const expected = entries.map((entry) => [entry.index, entry.module_id, entry.bus_id]);
+    const { system } = JSON.parse((await runHere(['info', '-s', '--json'], env)).out) as {
+      system: { cards: { index?: number; busId: string; card: { moduleId: number } }[] };
+    };
+    expect(placesOf(system.cards.map((report) => ({ ...report, ...report.card })))).toEqual(expected);
+    expect(placesOf(JSON.parse((await runHere(['top', '--json', '--once'], env)).out).cards)).toEqual(expected);
+    const { out } = await runHere(['smi', '-Q', 'index,module_id,bus_id', '-f', 'csv,noheader'], env);
+    expect(out.trim().split('\n').slice(0, 4)).toEqual(expected.map((place) => place.join(', ')));
+    const context = await Context.create({
+      env: { ...env, UCX_GAUDI_DRIVER: 'emulator' },
+      configDirectories: [],
+      logSink: () => undefined,
+    });
+    expect(context.snapshot().cards.map(({ name, label, moduleId }) => [name, label.split(', ')[1], moduleId])).toEqual(
+      entries.map((entry) => [`gaudi${entry.index}`, `${entry.bus_id})`, entry.module_id]),
+    );
+    await context.close();
+  });
+
   it('are refused if the node has fewer cards than the table', async () => {
     const { out, err } = await runHere(['info', '-d'], { GAUDI_MAPPING_TABLE: TABLE, UCX_GAUDI_EMULATOR_CARDS: '2' });
     expect(out + err).toMatch(/GAUDI_MAPPING_TABLE entry [0-3] bus_id \S+ is no card of this machine/);

@@ -72,12 +72,13 @@ function labelOf(cards: readonly CardSnapshot[], sysDevice: number): string {
   return cards.find(({ name }) => name === `gaudi${sysDevice}`)?.label ?? `card ${sysDevice}`;
 }
 
-function cardLine({ label, submissionsInFlight, transfers }: CardSnapshot): string {
+function cardLine({ label, moduleId, submissionsInFlight, transfers }: CardSnapshot): string {
   const done = transfers.map(({ direction, inFlight, operations, byteLength, errors }) => {
     const failed = errors === 0 ? '' : `, ${errors} failed`;
     return `${direction} ${operations} transfers of ${byteLength} bytes${failed}, ${inFlight} in flight`;
   });
-  return `${label}: ${submissionsInFlight} submissions in flight${done.length === 0 ? '' : `; ${done.join('; ')}`}`;
+  const module = moduleId === undefined ? '' : `, module ${moduleId}`;
+  return `${label}${module}: ${submissionsInFlight} submissions in flight${done.length === 0 ? '' : `; ${done.join('; ')}`}`;
 }
 
 function workerLines(worker: WorkerSnapshot, name: string, names: WorkerNames): string[] {

@@ -109,13 +109,19 @@ function linkLines({ cards, links }: TopModel): Line[] {
   if (cards.length === 0) return [plain('no cards: the node has none, or is gone')];
   if (links.length === 0) return [plain('links: not reported by this driver')];
   const total = Math.max(...links.map((link) => link.total));
-  const header = `${`up of ${total}, B/s`.padEnd(LABEL + 1)}${cards.map(({ index }) => `to ${index ?? '-'}`.padStart(CELL)).join('')}`;
-  const rows = cards.map(({ index, minor: from }) => {
+  const header = `${`up of ${total}, B/s`.padEnd(LABEL + 1)}${cards.map((card) => `to ${shortNameOf(card)}`.padStart(CELL)).join('')}`;
+  const rows = cards.map((card) => {
+    const { minor: from } = card;
     const found = cards.map(({ minor: to }) => links.find((link) => link.from === from && link.to === to));
-    const text = `${`from ${index ?? '-'}`.padEnd(LABEL + 1)}${found.map((link) => linkCell(link).padStart(CELL)).join('')}`;
+    const text = `${`from ${shortNameOf(card)}`.padEnd(LABEL + 1)}${found.map((link) => linkCell(link).padStart(CELL)).join('')}`;
     return { text, isError: found.some((link) => link !== undefined && link.up < link.total) };
   });
   return [plain(header), ...rows];
+}
+
+/** The index of a card; for one that GAUDI_MAPPING_TABLE leaves out its module, which is in the table of the cards. */
+function shortNameOf({ index, moduleId }: TopCard): string {
+  return index === undefined ? `m${moduleId ?? '?'}` : String(index);
 }
 
 function linkCell(link: TopLink | undefined): string {

@@ -280,6 +280,15 @@ describe('the picture', () => {
     expect(renderTop({ ...own, cards: [sound] }, '', SMALLEST_SCREEN, live)[3]).toMatch(/^ {3}0 /);
   });
 
+  it('names cards without an index by their modules in the matrix of links', () => {
+    const model = widest();
+    const cards = model.cards.map((card, at) => (at === 0 ? card : { ...card, index: undefined }));
+    const text = renderTop({ ...model, cards }, '', { columns: 200, rows: 60 }).join('\n');
+    const modules = cards.slice(1).map(({ moduleId }) => `m${moduleId}`);
+    for (const name of modules) expect(text).toContain(`from ${name} `);
+    expect(text).toMatch(new RegExp(`to 0 +${modules.map((name) => `to ${name}`).join(' +')}`));
+  });
+
   it('names missing values', () => {
     const empty: TopModel = { ...widest(), emulated: false, driverVersion: '1.22.1', seconds: 0, cards: [], links: [] };
     expect(renderTop(empty, '', SMALLEST_SCREEN).join('\n')).toMatch(

@@ -203,6 +203,8 @@ export interface CardSnapshot {
   readonly name: string;
   /** Such as `card 0 (accel2, 0000:33:00.0)`. */
   readonly label: string;
+  /** Its module on the base board, if known. */
+  readonly moduleId?: number | undefined;
   /** Command submissions that have not ended. */
   readonly submissionsInFlight: number;
   /** Its arenas of device memory, the first 128: their maps have 128 cells together at most. */

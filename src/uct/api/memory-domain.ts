@@ -178,6 +178,8 @@ export interface DeviceMemoryMap {
 export interface DeviceMemoryMaps {
   /** Name of the card for users: `card 0 (accel2, 0000:33:00.0)`. */
   readonly label: string;
+  /** Its module on the base board; undefined for other accelerators. */
+  readonly moduleId?: number;
   /** Its arenas, in the order of their allocation. */
   readonly arenas: readonly DeviceMemoryMap[];
 }

@@ -20,6 +20,7 @@ function cardOf({ name, counters, children }: StatsNode, memory: DeviceMemoryMap
   return {
     name,
     label: memory?.label ?? name,
+    moduleId: memory?.moduleId,
     arenas: memory?.arenas ?? [],
     submissionsInFlight: counters['cs_in_flight'] ?? 0,
     transfers: children.map((direction) => ({

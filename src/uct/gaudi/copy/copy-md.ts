@@ -238,8 +238,8 @@ export class CopyMd implements MemoryDomain {
   deviceMemoryMaps(): ReadonlyMap<string, DeviceMemoryMaps> {
     return new Map(
       this.#gaudi.cards.map(({ index, device }) => {
-        const { minor, busId, memory } = device;
-        return [cardName(index), { label: cardLabel({ index, minor, busId }), arenas: memory.maps() }];
+        const { minor, busId, moduleId, memory } = device;
+        return [cardName(index), { label: cardLabel({ index, minor, busId }), moduleId, arenas: memory.maps() }];
       }),
     );
   }
