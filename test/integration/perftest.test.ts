@@ -411,6 +411,15 @@ describe('perftest in one process', TIMEOUT, () => {
     expect(await server.end).toMatchObject({ code: 130, err: 'gaudi-ucx: interrupted\n' });
   });
 
+  it('says once why no card can be used', async () => {
+    const env = { UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '8', UCX_TLS: 'gaudi_ipc' };
+    const { code, err } = await new Tool(['-l', '-t', 'ucp_put_bw', '-m', 'host,gaudi'], env).end;
+    expect(code).not.toBe(0);
+    expect(err).toMatch(
+      /^gaudi-ucx: gaudi memory is not supported: gaudi_cpy: excluded by UCX_TLS \(ERR_UNSUPPORTED\)$/m,
+    );
+  });
+
   it('reports bad options before it connects', async () => {
     const tools = [
       new Tool(['localhost', '-t', 'tag_lat', '-M', 'multi'], HOST),

@@ -98,9 +98,10 @@ async function openWithCard(
 ): Promise<{ readonly context: Context; readonly node: DriverNode | undefined }> {
   const program = startProgram();
   const node = openNode(program);
-  const reasons: string[] = [];
+  // One that holds for every card is named once.
+  const reasons = new Set<string>();
   try {
-    reasons.push(...removedCards(program, node));
+    for (const reason of removedCards(program, node)) reasons.add(reason);
     const names = allowedCards(program, node).map(({ name }) => name);
     for (const name of [...names.filter((each) => each === preferred), ...names.filter((each) => each !== preferred)]) {
       const context = await openCard(node, name, reasons);
@@ -111,7 +112,7 @@ async function openWithCard(
     throw error;
   }
   node.close();
-  throw unsupported('gaudi memory', reasons.length > 0 ? reasons.join('; ') : 'there is no card');
+  throw unsupported('gaudi memory', reasons.size > 0 ? [...reasons].join('; ') : 'there is no card');
 }
 
 /** Errors of opening a card that another process has, or that does not work. */
@@ -122,18 +123,20 @@ const CARD_CODES: ReadonlySet<string> = new Set([
 ]);
 
 /** A context with one card; undefined, with the reason added to `reasons`, if the card cannot be opened. */
-async function openCard(node: DriverNode, name: string, reasons: string[]): Promise<Context | undefined> {
+async function openCard(node: DriverNode, name: string, reasons: Set<string>): Promise<Context | undefined> {
   try {
     const context = await Context.create({ node, config: { ACC_DEVICES: name } });
     const { memoryTypes, unavailable } = context.query();
     if (memoryTypes.includes(MemoryType.GAUDI)) return context;
-    const refused = unavailable.filter((resource) => resource.name.startsWith('gaudi'));
-    reasons.push(...refused.map((resource) => `${resource.name}: ${resource.reason}`));
+    for (const resource of unavailable) {
+      const isOtherCard = /^gaudi\d+$/.test(resource.name) && resource.name !== name;
+      if (resource.name.startsWith('gaudi') && !isOtherCard) reasons.add(`${resource.name}: ${resource.reason}`);
+    }
     await context.close();
   } catch (error) {
     // Another process has the card, or it does not work; errors that are not about the card are thrown.
     if (!isUcxError(error) || !CARD_CODES.has(error.code)) throw error;
-    reasons.push(error.message);
+    reasons.add(error.message);
   }
   return undefined;
 }
