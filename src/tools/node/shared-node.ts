@@ -42,11 +42,16 @@ function serveNode(program: Program, count: number | undefined): SharedNode {
 }
 
 /** Environment of a process that uses one card only. @param driver value of UCX_GAUDI_DRIVER */
-export function cardEnvironment(
-  { name, index, card: { busId, moduleId } }: AllowedCard,
-  driver: string,
-): NodeJS.ProcessEnv {
+export function cardEnvironment(card: AllowedCard, driver: string): NodeJS.ProcessEnv {
+  return { ...process.env, UCX_GAUDI_DRIVER: driver, ...cardSettings(card) };
+}
+
+/** Settings of a program that needs one card, and uses no other. */
+export function cardSettings({
+  name,
+  index,
+  card: { busId, moduleId },
+}: AllowedCard): Readonly<Record<string, string>> {
   const entry = { index, ...(moduleId === undefined ? {} : { module_id: moduleId }), bus_id: busId };
-  const table = JSON.stringify([entry]);
-  return { ...process.env, UCX_GAUDI_DRIVER: driver, UCX_ACC_DEVICES: name, GAUDI_MAPPING_TABLE: table };
+  return { UCX_ACC_DEVICES: name, GAUDI_MAPPING_TABLE: JSON.stringify([entry]) };
 }

@@ -36,6 +36,9 @@ interface Absence extends Rejection {
   readonly isWarned: boolean;
 }
 
+/** Devices that are missing, that others use, or that do not work: a program without a demand for them starts without them. */
+const LACKS: ReadonlySet<Status> = new Set([Status.NO_DEVICE, Status.BUSY, Status.IO_ERROR]);
+
 /** Parameters of opening the resources. */
 export interface ResourcesOptions {
   readonly components: readonly Component[];
@@ -68,7 +71,7 @@ export class Resources {
       if (config.WARN_INVALID_CONFIG) for (const warning of filter.unavailable()) options.log.warn(warning);
       if (mds.length === 0 && filter.namesTransports && absent.length > 0) throw absent[0]!.error;
       if (mds.length === 0) throw noTransport([...filter.rejections, ...absent], filter.hints());
-      for (const { name, reason, isWarned } of absent) if (isWarned) options.log.warn(`${name} is not used: ${reason}`);
+      for (const warning of warningsOf(absent)) options.log.warn(warning);
     } catch (error) {
       for (const { md } of mds) md.close();
       throw error;
@@ -149,13 +152,25 @@ function openComponent(
     if (resources.length > 0) mds.push({ index: mds.length, md, resources });
     else md.close();
   } catch (error) {
-    const { name, absenceWarning } = component;
+    const { name, absenceWarning, isRequired = false } = component;
     // A machine without such devices is no failure, unless the user asked for them by name and nothing else does their work.
-    const mayBeAbsent = !filter.namesTransports || absenceWarning !== undefined;
-    if (!isUcxError(error) || error.status !== Status.NO_DEVICE || !mayBeAbsent) throw error;
-    const isWarned = absenceWarning === 'always' || filter.namesTransports;
+    const mayBeAbsent = !isRequired && (!filter.namesTransports || absenceWarning !== undefined);
+    if (!isUcxError(error) || !LACKS.has(error.status) || !mayBeAbsent) throw error;
+    const isWarned = absenceWarning === 'always' || filter.namesTransports || error.status !== Status.NO_DEVICE;
     absent.push({ name, reason: error.message, error, isWarned });
   }
+}
+
+/** Warnings about components that are not used; those that share their devices share a warning. */
+function warningsOf(absent: readonly Absence[]): string[] {
+  const names = new Map<string, string[]>();
+  for (const { name, reason, isWarned } of absent) {
+    if (isWarned) names.set(reason, [...(names.get(reason) ?? []), name]);
+  }
+  return [...names].map(
+    ([reason, [first, ...rest]]) =>
+      `${[first, ...rest].join(' and ')} ${rest.length > 0 ? 'are' : 'is'} not used: ${reason}`,
+  );
 }
 
 function servicesOf(

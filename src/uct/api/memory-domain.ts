@@ -362,9 +362,12 @@ export interface Component {
    * Otherwise a warning: `named` only if users have named them, `always` on every machine.
    */
   readonly absenceWarning?: 'named' | 'always';
+  /** Whether the program has asked for its devices beside UCX_TLS: without them no context is created. By default it is created without the component. */
+  readonly isRequired?: boolean;
   /**
    * Opens the memory domain of this machine.
-   * @throws UcxError NO_DEVICE if the machine has no devices for it, and the errors of opening its devices
+   * @throws UcxError NO_DEVICE if the machine has no devices for it; BUSY or IO_ERROR if none of them can be opened; other errors, with which no
+   * context is created
    */
   openMd(services: ComponentServices): MemoryDomain;
   /** Creates a connection manager; absent if the component has none (UCT_MD_FLAG_SOCKADDR). */

@@ -3,7 +3,7 @@
  * node. UCX_TLS chooses the transports.
  */
 
-import { allowedCards, removedCards } from '../../../assembly/allowed-cards.ts';
+import { type AllowedCard, allowedCards, removedCards } from '../../../assembly/allowed-cards.ts';
 import { Context, type ContextOptions } from '../../../assembly/context.ts';
 import { openNode } from '../../../assembly/open-node.ts';
 import { startProgram } from '../../../assembly/program/program.ts';
@@ -11,6 +11,7 @@ import type { DriverNode } from '../../../driver/port.ts';
 import type { MemoryHandle } from '../../../ucp/api/operation/memory.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { invalidParam, isUcxError } from '../../../ucs/type/error.ts';
+import { cardSettings } from '../../node/shared-node.ts';
 import { type MemoryName, messageExtent, type TestSpec, unsupported } from '../options/spec.ts';
 import { isAtomic } from '../options/tests.ts';
 
@@ -102,9 +103,9 @@ async function openWithCard(
   const reasons = new Set<string>();
   try {
     for (const reason of removedCards(program, node)) reasons.add(reason);
-    const names = allowedCards(program, node).map(({ name }) => name);
-    for (const name of [...names.filter((each) => each === preferred), ...names.filter((each) => each !== preferred)]) {
-      const context = await openCard(node, name, reasons);
+    const isPreferred = ({ name }: AllowedCard): number => (name === preferred ? 0 : 1);
+    for (const card of allowedCards(program, node).sort((one, other) => isPreferred(one) - isPreferred(other))) {
+      const context = await openCard(node, card, reasons);
       if (context !== undefined) return { context, node };
     }
   } catch (error) {
@@ -123,13 +124,13 @@ const CARD_CODES: ReadonlySet<string> = new Set([
 ]);
 
 /** A context with one card; undefined, with the reason added to `reasons`, if the card cannot be opened. */
-async function openCard(node: DriverNode, name: string, reasons: Set<string>): Promise<Context | undefined> {
+async function openCard(node: DriverNode, card: AllowedCard, reasons: Set<string>): Promise<Context | undefined> {
   try {
-    const context = await Context.create({ node, config: { ACC_DEVICES: name } });
+    const context = await Context.create({ node, env: { ...process.env, ...cardSettings(card) } });
     const { memoryTypes, unavailable } = context.query();
     if (memoryTypes.includes(MemoryType.GAUDI)) return context;
     for (const resource of unavailable) {
-      const isOtherCard = /^gaudi\d+$/.test(resource.name) && resource.name !== name;
+      const isOtherCard = /^gaudi\d+$/.test(resource.name) && resource.name !== card.name;
       if (resource.name.startsWith('gaudi') && !isOtherCard) reasons.add(`${resource.name}: ${resource.reason}`);
     }
     await context.close();

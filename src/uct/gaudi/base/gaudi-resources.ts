@@ -82,6 +82,11 @@ export class GaudiResources {
     return typeof value === 'object' && value !== null && #users in value;
   }
 
+  /** Whether the program has named its cards: by GAUDI_MAPPING_TABLE, or as devices that it has opened. */
+  get isRequired(): boolean {
+    return this.#devices !== undefined || this.#choice.mappingTable !== undefined;
+  }
+
   /** The open cards; none while no component uses them. */
   get cards(): readonly GaudiCard[] {
     return this.#open?.cards ?? [];

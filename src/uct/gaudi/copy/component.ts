@@ -19,6 +19,7 @@ export function gaudiCopyComponent(shared: GaudiResources): Component {
     name: GAUDI_COPY_NAME,
     transports: [{ name: GAUDI_COPY_TRANSPORT, aliases: GAUDI_COPY_ALIASES }],
     configTable: GAUDI_COPY_CONFIG_TABLE,
+    isRequired: shared.isRequired,
     openMd: (services) => {
       checkServices(services);
       return new CopyMd(shared, services);

@@ -19,6 +19,7 @@ export function gaudiIpcComponent(shared: GaudiResources): Component {
     name: GAUDI_IPC_NAME,
     transports: [{ name: GAUDI_IPC_NAME, aliases: GAUDI_IPC_ALIASES }],
     configTable: GAUDI_IPC_CONFIG_TABLE,
+    isRequired: shared.isRequired,
     openMd: (services) => {
       checkServices(services);
       return new IpcMd(shared, services);
