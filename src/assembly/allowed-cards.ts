@@ -31,6 +31,16 @@ export function allowedCards(program: Program, node: DriverNode): AllowedCard[] 
   );
 }
 
+/** Settings of a program that needs one card, and uses no other. */
+export function cardSettings({
+  name,
+  index,
+  card: { busId, moduleId },
+}: AllowedCard): Readonly<Record<string, string>> {
+  const entry = { index, ...(moduleId === undefined ? {} : { module_id: moduleId }), bus_id: busId };
+  return { UCX_ACC_DEVICES: name, GAUDI_MAPPING_TABLE: JSON.stringify([entry]) };
+}
+
 /** The cards that a program could use if they were not removed, each with its state, as text. Throws like {@link allowedCards}. */
 export function removedCards(program: Program, node: DriverNode): string[] {
   return admittedCards(program, node).flatMap((card) =>

@@ -1,7 +1,7 @@
 /** A node that several processes can use: that of the kernel driver, a node server, or an emulated node of this process, served through a socket; and the
  * environment of a process that uses one of its cards. It opens no card. */
 
-import { type AllowedCard, allowedCards } from '../../assembly/allowed-cards.ts';
+import { type AllowedCard, allowedCards, cardSettings } from '../../assembly/allowed-cards.ts';
 import { openNode } from '../../assembly/open-node.ts';
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
@@ -44,14 +44,4 @@ function serveNode(program: Program, count: number | undefined): SharedNode {
 /** Environment of a process that uses one card only. @param driver value of UCX_GAUDI_DRIVER */
 export function cardEnvironment(card: AllowedCard, driver: string): NodeJS.ProcessEnv {
   return { ...process.env, UCX_GAUDI_DRIVER: driver, ...cardSettings(card) };
-}
-
-/** Settings of a program that needs one card, and uses no other. */
-export function cardSettings({
-  name,
-  index,
-  card: { busId, moduleId },
-}: AllowedCard): Readonly<Record<string, string>> {
-  const entry = { index, ...(moduleId === undefined ? {} : { module_id: moduleId }), bus_id: busId };
-  return { UCX_ACC_DEVICES: name, GAUDI_MAPPING_TABLE: JSON.stringify([entry]) };
 }

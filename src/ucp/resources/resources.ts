@@ -152,11 +152,11 @@ function openComponent(
     if (resources.length > 0) mds.push({ index: mds.length, md, resources });
     else md.close();
   } catch (error) {
-    const { name, absenceWarning, isRequired = false } = component;
+    const { name, isRequired = false, isReplaceable = false, isAbsenceWarned = false } = component;
     // A machine without such devices is no failure, unless the user asked for them by name and nothing else does their work.
-    const mayBeAbsent = !isRequired && (!filter.namesTransports || absenceWarning !== undefined);
+    const mayBeAbsent = !isRequired && (!filter.namesTransports || isReplaceable);
     if (!isUcxError(error) || !LACKS.has(error.status) || !mayBeAbsent) throw error;
-    const isWarned = absenceWarning === 'always' || filter.namesTransports || error.status !== Status.NO_DEVICE;
+    const isWarned = isAbsenceWarned || filter.namesTransports || error.status !== Status.NO_DEVICE;
     absent.push({ name, reason: error.message, error, isWarned });
   }
 }

@@ -357,11 +357,10 @@ export interface Component {
   readonly transports: readonly { readonly name: string; readonly aliases: readonly string[] }[];
   /** The configuration table of the component. */
   readonly configTable: AnyConfigTable | undefined;
-  /**
-   * Effect of missing devices if users have named its transports together with others. Undefined: an error, because no other transport replaces them.
-   * Otherwise a warning: `named` only if users have named them, `always` on every machine.
-   */
-  readonly absenceWarning?: 'named' | 'always';
+  /** Whether other transports can do its work: missing devices are then no error if users have named its transports together with others. */
+  readonly isReplaceable?: boolean;
+  /** Whether missing devices are a warning although users have not named its transports. */
+  readonly isAbsenceWarned?: boolean;
   /** Whether the program has asked for its devices beside UCX_TLS: without them no context is created. By default it is created without the component. */
   readonly isRequired?: boolean;
   /**

@@ -14,7 +14,7 @@ export function ibComponent(verbs: VerbsPort): Component {
     name: IB_NAME,
     transports: [{ name: RC_NAME, aliases: ['rc_verbs', 'rc_v', 'ib'] }],
     configTable: IB_CONFIG_TABLE as AnyConfigTable,
-    absenceWarning: 'named',
+    isReplaceable: true,
     openMd: (services) => {
       checkServices(services);
       return new IbMd(verbs, services);

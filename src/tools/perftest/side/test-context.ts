@@ -3,7 +3,7 @@
  * node. UCX_TLS chooses the transports.
  */
 
-import { type AllowedCard, allowedCards, removedCards } from '../../../assembly/allowed-cards.ts';
+import { type AllowedCard, allowedCards, cardSettings, removedCards } from '../../../assembly/allowed-cards.ts';
 import { Context, type ContextOptions } from '../../../assembly/context.ts';
 import { openNode } from '../../../assembly/open-node.ts';
 import { startProgram } from '../../../assembly/program/program.ts';
@@ -11,7 +11,6 @@ import type { DriverNode } from '../../../driver/port.ts';
 import type { MemoryHandle } from '../../../ucp/api/operation/memory.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { invalidParam, isUcxError } from '../../../ucs/type/error.ts';
-import { cardSettings } from '../../node/shared-node.ts';
 import { type MemoryName, messageExtent, type TestSpec, unsupported } from '../options/spec.ts';
 import { isAtomic } from '../options/tests.ts';
 

@@ -87,6 +87,11 @@ export class GaudiResources {
     return this.#devices !== undefined || this.#choice.mappingTable !== undefined;
   }
 
+  /** Whether the node has no cards at all, which is not what the program has chosen. */
+  get isWithoutCards(): boolean {
+    return this.#devices === undefined && this.node.lostReason === undefined && this.node.cards().length === 0;
+  }
+
   /** The open cards; none while no component uses them. */
   get cards(): readonly GaudiCard[] {
     return this.#open?.cards ?? [];

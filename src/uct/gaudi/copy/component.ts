@@ -20,6 +20,9 @@ export function gaudiCopyComponent(shared: GaudiResources): Component {
     transports: [{ name: GAUDI_COPY_TRANSPORT, aliases: GAUDI_COPY_ALIASES }],
     configTable: GAUDI_COPY_CONFIG_TABLE,
     isRequired: shared.isRequired,
+    get isAbsenceWarned() {
+      return shared.isWithoutCards;
+    },
     openMd: (services) => {
       checkServices(services);
       return new CopyMd(shared, services);

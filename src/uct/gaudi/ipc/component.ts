@@ -20,6 +20,9 @@ export function gaudiIpcComponent(shared: GaudiResources): Component {
     transports: [{ name: GAUDI_IPC_NAME, aliases: GAUDI_IPC_ALIASES }],
     configTable: GAUDI_IPC_CONFIG_TABLE,
     isRequired: shared.isRequired,
+    get isAbsenceWarned() {
+      return shared.isWithoutCards;
+    },
     openMd: (services) => {
       checkServices(services);
       return new IpcMd(shared, services);

@@ -11,7 +11,7 @@ export function cmaComponent(): Component {
   return {
     name: CMA_NAME,
     transports: [{ name: CMA_NAME, aliases: CMA_ALIASES }],
-    absenceWarning: 'named',
+    isReplaceable: true,
     configTable: CMA_CONFIG_TABLE,
     openMd: (services) => {
       checkServices(services);

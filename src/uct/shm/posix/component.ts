@@ -11,7 +11,8 @@ export function posixComponent(): Component {
   return {
     name: POSIX_NAME,
     transports: [{ name: POSIX_NAME, aliases: POSIX_ALIASES }],
-    absenceWarning: 'always',
+    isReplaceable: true,
+    isAbsenceWarned: true,
     configTable: POSIX_CONFIG_TABLE,
     openMd: (services) => {
       checkServices(services);
