@@ -2,8 +2,11 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Context } from '../../src/index.ts';
+import { ROOT } from '../fixtures/built.ts';
 import { MAIN, refusal, useCommandLine } from '../fixtures/command-line.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 
@@ -46,6 +49,14 @@ describe('gaudi-ucx smi', { timeout: 60_000 }, () => {
     expect(out).toMatch(/^(AIP 0: HL225 .*\nAIP 1: HL225 .*\n){3,}$/);
   });
 
+  it('has the versions of hl-smi: of the program, and of the firmware', async () => {
+    const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+    expect(await cli.outputHere(['smi', '-v'], env)).toBe(`${version}\n`);
+    expect(await cli.outputHere(['smi', '--fw-versions', '-i', '1a:00.0'], env)).toMatch(
+      /^AIP 1 \(bus id: 0000:1a:00\.0\): firmware gaudi-ucx-emulator-fw\S+, preboot .*\n$/,
+    );
+  });
+
   it('refuses a bus id that no card has', async () => {
     const { code, out, err } = await cli.runHere(['smi', '-i', '0000:ff:00.0'], env);
     expect({ code, out }).toEqual({ code: 2, out: '' });
@@ -58,6 +69,8 @@ describe('gaudi-ucx smi', { timeout: 60_000 }, () => {
     [['-d', 'ENGINE'], /-d must be one of PRODUCT/],
     [['-l', '0'], /-l must be seconds from 0.1/],
     [['-Q', 'index', '-f', 'json'], /-f must be csv/],
+    [['-f', 'bogus'], /-f must be given with -Q/],
+    [['-i', '0000:19:00.0', 'topo'], /topo takes only -c and -N/],
   ])('refuses %j', async (args, message) => {
     const { code, out, err } = await refusal(['smi', ...args]);
     expect({ code, out }).toEqual({ code: 2, out: '' });

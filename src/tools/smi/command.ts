@@ -12,7 +12,7 @@ import { invalidParam } from '../../ucs/type/error.ts';
 import { readArguments } from '../base/command-line.ts';
 import { pause } from '../base/pause.ts';
 import { suggestingOption } from '../base/suggesting-option.ts';
-import { detailLines, listLines, SECTION_NAMES } from './details.ts';
+import { detailLines, firmwareLines, listLines, SECTION_NAMES } from './details.ts';
 import { PORT_VIEWS, portLines, readPorts, readPortView } from './ports.ts';
 import { QUERY_NAMES, queryLines, readFormat, readQueries } from './queries.ts';
 import { readSmiCards, type SmiCard } from './smi-card.ts';
@@ -34,6 +34,7 @@ interface Options {
   readonly device?: string;
   readonly loop?: string | true;
   readonly json?: boolean;
+  readonly fwVersions?: boolean;
 }
 
 /** Makes the text of one reading. */
@@ -69,17 +70,32 @@ export function smiCommand(): Command {
     .option('-i, --device <pci addr>', 'one card only')
     .option('-l, --loop [seconds]', `again after so many seconds (${LOOP_SECONDS_DEFAULT}), until it is interrupted`)
     .addOption(new Option('--json', 'as JSON: all values, undefined ones left out'))
+    .option('--fw-versions', 'the firmware of the cards')
+    .version(packageVersion(), '-v, --version', 'the version of this package')
     .action(run);
   smi
     .command('topo')
     .description('links between cards; with -c and -N the processors and the memory near to each card')
     .option('-c, --cpu', 'processors near to each card')
     .option('-N, --numa', 'NUMA node of each card')
-    .action(async ({ cpu = false, numa = false }: { readonly cpu?: boolean; readonly numa?: boolean }) => {
+    .action(async ({ cpu = false, numa = false }: TopologyOptions, topo: Command) => {
+      readArguments(topo, () => checkAlone(smi.opts<Options>()));
       const print: Printer = (cards) => (cpu || numa ? affinityTable(cards, { cpu, numa }, '/sys') : linkMatrix(cards));
       await show(print, undefined, undefined);
     });
   return smi;
+}
+
+interface TopologyOptions {
+  readonly cpu?: boolean;
+  readonly numa?: boolean;
+}
+
+/** `topo` shows all cards, once. @throws UcxError ERR_INVALID_PARAM if there are options of other views */
+function checkAlone(options: Options): void {
+  const [given] = Object.keys(options);
+  if (given !== undefined)
+    throw invalidParam('topo', 'takes only -c and -N, behind it: it shows all cards, once', given);
 }
 
 async function run(options: Options, command: Command): Promise<void> {
@@ -91,10 +107,17 @@ async function run(options: Options, command: Command): Promise<void> {
 }
 
 /** Reads the options. @throws UcxError ERR_INVALID_PARAM */
-function printerOf({ listAips, query, display, queryAip, format = 'csv', n, P, json }: Options): Printer {
+function printerOf(options: Options): Printer {
+  const { listAips, query, display, queryAip, format, n, P, json, fwVersions } = options;
   const isDetailed = query === true || display !== undefined;
-  const asked = [listAips, isDetailed, queryAip !== undefined, n !== undefined, json].filter((each) => each);
-  if (asked.length > 1) throw invalidParam('-L, -q, -Q, -n, --json', 'must not be given together', asked.length);
+  const asked = [listAips, isDetailed, queryAip !== undefined, n !== undefined, json, fwVersions].filter(
+    (each) => each,
+  );
+  if (asked.length > 1) {
+    throw invalidParam('-L, -q, -Q, -n, --json, --fw-versions', 'must not be given together', asked.length);
+  }
+  if (format !== undefined && queryAip === undefined) throw invalidParam('-f', 'must be given with -Q', format);
+  if (fwVersions === true) return (cards) => firmwareLines(cards).join('\n');
   if (json === true) return (cards) => JSON.stringify(cards, undefined, 2);
   if (P !== undefined && n === undefined) throw invalidParam('-P', 'must be given with -n', P);
   if (n !== undefined) {
@@ -103,7 +126,7 @@ function printerOf({ listAips, query, display, queryAip, format = 'csv', n, P, j
   }
   if (listAips === true) return (cards) => listLines(cards).join('\n');
   if (queryAip !== undefined) {
-    const [names, form] = [readQueries(queryAip), readFormat(format)];
+    const [names, form] = [readQueries(queryAip), readFormat(format ?? 'csv')];
     return (cards) => queryLines(cards, names, form, timeText()).join('\n');
   }
   if (isDetailed) {

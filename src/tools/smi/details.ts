@@ -75,6 +75,14 @@ export function listLines(cards: readonly SmiCard[]): string[] {
   });
 }
 
+/** The lines of `--fw-versions`. */
+export function firmwareLines(cards: readonly SmiCard[]): string[] {
+  return cards.map((card) => {
+    const { busId, firmware, preboot } = card;
+    return `AIP ${indexText(card)} (bus id: ${busId}): firmware ${firmware ?? UNKNOWN}, preboot ${preboot ?? UNKNOWN}`;
+  });
+}
+
 function portsOf({ ports }: SmiCard): Field[] {
   if (ports === undefined) return [['Ports', undefined]];
   return ports.map((each) => {
