@@ -5,7 +5,7 @@
  * `GAUDI_UCX_CHAOS_SECONDS` sets the duration, `GAUDI_UCX_CHAOS_SEED` repeats the same choices.
  */
 
-import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -14,7 +14,7 @@ import { Context, MemoryType } from '../../src/index.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import { scavenge } from '../../src/uct/base/key/segment.ts';
 import { SEGMENT_FOLDER } from '../../src/uct/base/key/segment-name.ts';
-import { ENDED, ROUNDS } from '../fixtures/chaos-files.ts';
+import { ENDED, ROUNDS, SHORTAGES } from '../fixtures/chaos-files.ts';
 import type { ChaosAnswer, ChaosRequest, PlantedFault } from '../fixtures/chaos-program.ts';
 import { Child } from '../fixtures/child.ts';
 import { extent } from '../fixtures/extent.ts';
@@ -131,6 +131,7 @@ async function act(random: Random): Promise<void> {
     await Promise.all(members.map((member) => member.ready));
     const isOfDescriptors = choice === 3;
     const fromMs = Date.now();
+    appendFileSync(join(folder, SHORTAGES), `${fromMs}\n`);
     for (const member of members) {
       const isShort = isOfDescriptors && member.child === child;
       // It may be killed before it answers.
