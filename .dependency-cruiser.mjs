@@ -9,8 +9,8 @@ const LAW = 'docs/ARCHITECTURE.md';
 const TEST_FILE = '[.]test[.]ts$';
 /** Modules that start something: the package entries, the command line and the programs of worker threads and processes. */
 const ENTRIES = [
-  '^src/(index|hlthunk)[.]ts$',
-  '^src/(uct|emulator|coll)/index[.]ts$',
+  '^src/(index|hlthunk|uct)[.]ts$',
+  '^src/(emulator|coll)/index[.]ts$',
   '^src/tools/(main|web/page/main)[.]ts$',
   '-(thread|program)[.]ts$',
 ];

@@ -34,7 +34,7 @@ import {
   type RemoteKey,
   statsNode,
   type UctEndpoint,
-} from '../src/uct/index.ts';
+} from '../src/uct.ts';
 
 const NAME = 'toy_copy';
 const HOST = memoryTypeBit(MemoryType.HOST);

@@ -16,7 +16,7 @@ const PACKAGE: Bundle = {
   folder: 'dist/lib',
   entries: {
     index: 'src/index.ts',
-    uct: 'src/uct/index.ts',
+    uct: 'src/uct.ts',
     hlthunk: 'src/hlthunk.ts',
     emulator: 'src/emulator/index.ts',
     coll: 'src/coll/index.ts',

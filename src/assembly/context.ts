@@ -12,7 +12,6 @@ import type { Engine } from '../ucp/api/engine.ts';
 import { checkFeatures, type Feature } from '../ucp/api/features.ts';
 import { Context as NativeContext } from '../ucp/core/context.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
-import type { Config } from '../ucs/config/config.ts';
 import type { StatsNode } from '../ucs/stats/stats-node.ts';
 import { checkOptions } from '../ucs/type/check-options.ts';
 import { invalidParam } from '../ucs/type/error.ts';
@@ -24,19 +23,16 @@ import { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
 import { cardAt } from '../uct/gaudi/base/memory/device-parts.ts';
 import { gaudiCopyComponent } from '../uct/gaudi/copy/component.ts';
 import { gaudiIpcComponent } from '../uct/gaudi/ipc/component.ts';
-import { IB_CONFIG_TABLE } from '../uct/ib/base/config.ts';
 import { ibComponent } from '../uct/ib/component.ts';
 import { selfComponent } from '../uct/self/component.ts';
 import { cmaComponent } from '../uct/shm/cma/component.ts';
 import { posixComponent } from '../uct/shm/posix/component.ts';
 import { tcpComponent } from '../uct/tcp/component.ts';
-import { Libibverbs } from '../verbs/libibverbs/libibverbs.ts';
-import { loadLibibverbs } from '../verbs/libibverbs/library.ts';
 import type { VerbsPort } from '../verbs/port.ts';
 import { chooseEngine } from './engine.ts';
 import { inspectContext } from './inspect/context-inspection.ts';
 import type { ListedContext } from './inspect/process-snapshot.ts';
-import { openNode } from './open-node.ts';
+import { openNode, openVerbs } from './open-node.ts';
 import type { EngineChoice } from './program/config.ts';
 import { type Instrumentation, openInstrumentation } from './program/instrumentation.ts';
 import {
@@ -282,12 +278,4 @@ function nodeTls(text: string): string {
   const ofCards = names.filter((name) => CARD_TRANSPORTS.includes(name));
   if (!isNegated) return ['self', ...ofCards].join(',');
   return ofCards.length === 0 ? 'all' : `^${ofCards.join(',')}`;
-}
-
-/**
- * The RDMA devices that go with a node, by UCX_IB_DRIVER; undefined for none.
- * @throws UcxError ERR_LIBRARY_NOT_FOUND, ERR_LIBRARY_UNUSABLE, ERR_LIBRARY_SYMBOL of libibverbs
- */
-function openVerbs(node: DriverNode, config: Config): VerbsPort | undefined {
-  return config.get(IB_CONFIG_TABLE).DRIVER === 'verbs' ? new Libibverbs(loadLibibverbs()) : node.verbs;
 }

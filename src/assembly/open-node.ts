@@ -15,16 +15,20 @@ import {
   findEmulatedNode,
   placesOf,
 } from '../emulator/index.ts';
-import type { Config } from '../ucs/config/config.ts';
+import type { ConfigValues } from '../ucs/config/config.ts';
 import type { Log } from '../ucs/debug/log.ts';
 import type { Clock } from '../ucs/sys/clock.ts';
 import { isUcxError } from '../ucs/type/error.ts';
 import { cardsInTable } from '../uct/gaudi/base/card/mapping-table.ts';
+import { IB_CONFIG_TABLE } from '../uct/ib/base/config.ts';
+import { Libibverbs } from '../verbs/libibverbs/libibverbs.ts';
+import { loadLibibverbs } from '../verbs/libibverbs/library.ts';
+import type { VerbsPort } from '../verbs/port.ts';
 import { GAUDI_CONFIG_TABLE } from './program/config.ts';
 
 /** Inputs of the selection. */
 export interface OpenNodeOptions {
-  readonly config: Config;
+  readonly config: ConfigValues;
   readonly log: Log;
   readonly clock: Clock;
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -50,6 +54,14 @@ export function openNode(options: OpenNodeOptions): DriverNode {
   }
   log.debug('no card of the habanalabs driver on this machine: using the emulated node');
   return createOwnNode(options, () => warnOfEmulation(log, kernel));
+}
+
+/**
+ * The RDMA devices that go with a node, by UCX_IB_DRIVER; undefined for none.
+ * @throws UcxError ERR_LIBRARY_NOT_FOUND, ERR_LIBRARY_UNUSABLE, ERR_LIBRARY_SYMBOL of libibverbs
+ */
+export function openVerbs(node: DriverNode, config: ConfigValues): VerbsPort | undefined {
+  return config.get(IB_CONFIG_TABLE).DRIVER === 'verbs' ? new Libibverbs(loadLibibverbs()) : node.verbs;
 }
 
 /** Data of the thread, which the threads that it starts later inherit. */

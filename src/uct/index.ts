@@ -1,4 +1,4 @@
-/** The package entry `gaudi-ucx/uct`: memory domains and transports without the protocol layer above them. Re-exports only. */
+/** The layer of transports, without the components that open them. Re-exports only. */
 
 export { memoryTypeBit } from '../ucs/memory/memory-type.ts';
 export { type Counters, type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
@@ -11,9 +11,3 @@ export { hostRange } from './base/host/host-range.ts';
 export { scavenge } from './base/key/segment.ts';
 export { type RegisterBlock, RegisterBlocks } from './gaudi/base/card/register-blocks.ts';
 export { GaudiResources, type GaudiResourcesOptions } from './gaudi/base/gaudi-resources.ts';
-export { gaudiCopyComponent } from './gaudi/copy/component.ts';
-export { gaudiIpcComponent } from './gaudi/ipc/component.ts';
-export { selfComponent } from './self/component.ts';
-export { cmaComponent } from './shm/cma/component.ts';
-export { posixComponent } from './shm/posix/component.ts';
-export { tcpComponent } from './tcp/component.ts';

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { toyComponent } from '../../examples/memory-expert.ts';
 import { Context, type ContextOptions, isUcxError, MemoryType } from '../../src/index.ts';
 import { openFileDescriptors } from '../../src/sys/index.ts';
-import type { Component } from '../../src/uct/index.ts';
+import type { Component } from '../../src/uct.ts';
 
 function open(options: ContextOptions = {}, config: Record<string, string> = {}): Promise<Context> {
   const settings = { TLS: 'all', ACC_DEVICES: 'toy0', ...config };

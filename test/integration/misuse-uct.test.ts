@@ -12,11 +12,12 @@ import type { MdMemory } from '../../src/uct/api/memory.ts';
 import type { MemoryDomain } from '../../src/uct/api/memory-domain.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../../src/uct/gaudi/base/card/config.ts';
 import { GAUDI_IPC_CONFIG_TABLE } from '../../src/uct/gaudi/ipc/base/config.ts';
-import * as uct from '../../src/uct/index.ts';
+import { IB_CONFIG_TABLE, RC_CONFIG_TABLE } from '../../src/uct/ib/base/config.ts';
 import { CMA_CONFIG_TABLE } from '../../src/uct/shm/cma/config.ts';
 import { POSIX_CONFIG_TABLE } from '../../src/uct/shm/posix/config.ts';
 import { TCP_CM_CONFIG_TABLE } from '../../src/uct/tcp/cm/config.ts';
 import { TCP_CONFIG_TABLE } from '../../src/uct/tcp/config.ts';
+import * as uct from '../../src/uct.ts';
 import { CountingCompletion, finish, keyOf, ownBytes, UctFixture } from '../contract/uct-fixture.ts';
 import { IMPLEMENTATIONS } from '../contract/uct-implementations.ts';
 import { ROOT } from '../fixtures/built.ts';
@@ -91,12 +92,14 @@ describe('components', () => {
     CMA_CONFIG_TABLE,
     TCP_CONFIG_TABLE,
     TCP_CM_CONFIG_TABLE,
+    IB_CONFIG_TABLE,
+    RC_CONFIG_TABLE,
   ];
   const closeMade = (made: unknown): void => (made as { close(): void }).close();
 
   it('checks every argument of components and of their common parts', async () => {
     const log = createTestLog();
-    const node = createEmulatedNode({ cards: 1, dmaThreads: 0, log: log.log });
+    const node = createEmulatedNode({ cards: 1, nics: 1, dmaThreads: 0, log: log.log });
     // Not a plain object, whose contents would be checked when it is read.
     const config = Object.create(loadConfig(tables)) as Config;
     const services = { log: log.log, clock: systemClock, config, isDeviceAllowed: () => true };
@@ -114,6 +117,7 @@ describe('components', () => {
       tcpComponent: { args: () => [] },
       gaudiCopyComponent: { args: () => [shared] },
       gaudiIpcComponent: { args: () => [shared] },
+      ibComponent: { args: () => [node.verbs] },
     };
     expect(functionsOf(uct)).toEqual(Object.keys(calls).sort());
     await misuse.tryMethods('uct', uct, calls);
@@ -124,6 +128,7 @@ describe('components', () => {
       uct.tcpComponent(),
       uct.gaudiCopyComponent(shared),
       uct.gaudiIpcComponent(shared),
+      uct.ibComponent(node.verbs),
     ];
     const opening = { args: () => [services], undo: closeMade };
     for (const component of components) {

@@ -4,7 +4,14 @@
  */
 
 import { join } from 'node:path';
-import { type Config, type ConfigEntry, loadConfig, optionName, unknownOption } from '../../ucs/config/config.ts';
+import {
+  type Config,
+  type ConfigEntry,
+  type ConfigTable,
+  loadConfig,
+  optionName,
+  unknownOption,
+} from '../../ucs/config/config.ts';
 import { type ConfigFile, configDirectories, readConfigFiles } from '../../ucs/config/file.ts';
 import { type ConfigPrintOptions, printConfig } from '../../ucs/config/print.ts';
 import { machineFact } from '../../ucs/sys/machine-facts.ts';
@@ -81,10 +88,17 @@ export class ProgramConfig {
   }
 
   /**
+   * The values of a table, for which a configuration may stand wherever its values are expected.
+   * @throws UcxError ERR_INVALID_PARAM when the table was not loaded
+   */
+  get<V>(table: ConfigTable<V>): Readonly<V>;
+  /**
    * The value of a field as text.
    * @throws UcxError ERR_CONFIG_UNKNOWN with the nearest name
    */
-  get(name: string): string {
+  get(name: string): string;
+  get<V>(name: string | ConfigTable<V>): string | Readonly<V> {
+    if (typeof name === 'object' && name !== null) return this.#values.get(name);
     const variable = optionName(name);
     const entry =
       this.entries.find((each) => each.name === variable) ?? this.entries.find((each) => answers(each, variable));

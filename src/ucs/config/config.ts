@@ -112,6 +112,9 @@ export interface Config {
   readonly unused: readonly UnusedVariable[];
 }
 
+/** The values of a configuration by table. */
+export type ConfigValues = Pick<Config, 'get'>;
+
 /** A variable that no field reads. */
 export interface UnusedVariable {
   /** With its prefix: `UCX_TSL`. */

@@ -4,7 +4,7 @@
  * A memory domain (MD) provides one kind of memory access: the registration for a transport, and the keys for peers.
  */
 
-import type { AnyConfigTable, Config } from '../../ucs/config/config.ts';
+import type { AnyConfigTable, ConfigValues } from '../../ucs/config/config.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { MemoryTypeCache } from '../../ucs/memory/memory-type-cache.ts';
@@ -330,7 +330,7 @@ export interface ComponentServices {
   /** Source of time. */
   readonly clock: Clock;
   /** The configuration of the program, from which the component reads its own table. */
-  readonly config: Config;
+  readonly config: ConfigValues;
   /** Whether the program selects a device: a component opens no others. Absent if all are selected. */
   readonly isDeviceAllowed?: (type: DeviceType, device: string) => boolean;
   /** Known memory other than host memory. Its allocator adds it before its address is used. */

@@ -6,10 +6,14 @@ import type { Component } from '../api/memory-domain.ts';
 import { checkServices } from '../base/check-services.ts';
 import { IB_CONFIG_TABLE } from './base/config.ts';
 import { IB_NAME, RC_NAME } from './base/ib-memory.ts';
-import { IbMd } from './ib-md.ts';
+import { IbMd, noDevice } from './ib-md.ts';
 
-/** The component `ib` over the devices of a port. */
-export function ibComponent(verbs: VerbsPort): Component {
+/**
+ * The component `ib`.
+ * @param verbs the port of the RDMA devices; undefined for a node without any
+ * @param onClose called when the memory domain has been closed
+ */
+export function ibComponent(verbs: VerbsPort | undefined, onClose?: () => void): Component {
   return {
     name: IB_NAME,
     transports: [{ name: RC_NAME, aliases: ['rc_verbs', 'rc_v', 'ib'] }],
@@ -17,7 +21,9 @@ export function ibComponent(verbs: VerbsPort): Component {
     isReplaceable: true,
     openMd: (services) => {
       checkServices(services);
-      return new IbMd(verbs, services);
+      if (verbs === undefined)
+        throw noDevice('the node has no RDMA device; UCX_IB_DRIVER and UCX_GAUDI_EMULATOR_NICS select them');
+      return new IbMd(verbs, services, onClose);
     },
   };
 }

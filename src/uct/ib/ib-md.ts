@@ -67,12 +67,14 @@ export class IbMd implements MemoryDomain {
   /** Log for the events of devices. */
   readonly #log: LimitedLog;
   readonly #ifaces: OpenIfaces<IbIface> = new OpenIfaces();
+  readonly #onClose: () => void;
   #generation = 0;
   #closed = false;
 
   /** @throws UcxError ERR_NO_DEVICE with the reasons if no port can be used */
-  constructor(verbs: VerbsPort, services: ComponentServices) {
+  constructor(verbs: VerbsPort, services: ComponentServices, onClose: () => void = () => {}) {
     this.#services = services;
+    this.#onClose = onClose;
     const { devices, ports, leftOut, excluded } = openDevices(verbs, services);
     if (ports.length === 0) {
       for (const device of devices) device.close();
@@ -275,6 +277,7 @@ export class IbMd implements MemoryDomain {
     }
     this.#registry.rcache.close();
     for (const device of this.#devices) device.close();
+    this.#onClose();
   }
 
   #add(params: Omit<ConstructorParameters<typeof IbMemory>[0], 'generation'>): IbMemory {
@@ -384,5 +387,10 @@ function noPort(verbs: VerbsPort, leftOut: readonly LeftOut[], excluded: readonl
   const reasons = leftOut.map(({ name, reason }) => `${name}: ${reason}`);
   if (excluded.length > 0) reasons.push(`UCX_NET_DEVICES does not name ${excluded.join(', ')}`);
   const message = reasons.length === 0 ? verbs.whyNoDevices() : `no port can be used (${reasons.join('; ')})`;
+  return noDevice(message);
+}
+
+/** The error for a machine without usable RDMA devices. Code ERR_NO_DEVICE. */
+export function noDevice(message: string): UcxError {
   return new UcxError({ code: 'ERR_NO_DEVICE', status: Status.NO_DEVICE, message });
 }

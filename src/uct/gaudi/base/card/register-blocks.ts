@@ -9,7 +9,7 @@ import {
   readHwBlock,
   userBlockOf,
 } from '../../../../hlthunk/index.ts';
-import type { Config } from '../../../../ucs/config/config.ts';
+import type { ConfigValues } from '../../../../ucs/config/config.ts';
 import { isUcxError } from '../../../../ucs/type/error.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
 
@@ -35,7 +35,7 @@ export class RegisterBlocks {
    * @param device an open card; this object becomes invalid when it is closed
    * @throws UcxError ERR_GAUDI_PERMISSION_DENIED if the configuration forbids it
    */
-  constructor(device: Device, config: Config) {
+  constructor(device: Device, config: ConfigValues) {
     if (config.get(GAUDI_COPY_CONFIG_TABLE).HW_BLOCK_ACCESS === 'no') {
       throw gaudiError(
         GaudiErrorCode.PERMISSION_DENIED,

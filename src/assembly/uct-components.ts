@@ -1,0 +1,144 @@
+/** The components of this library for programs without a context: log, clock and configuration have the defaults of a program. */
+
+import type { ConfigValues } from '../ucs/config/config.ts';
+import { checkMethods, checkNoNulls, checkOptions } from '../ucs/type/check-options.ts';
+import type { ConnectionManager } from '../uct/api/connection-manager.ts';
+import type { Component, ComponentServices, MemoryDomain } from '../uct/api/memory-domain.ts';
+import type { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
+import * as copy from '../uct/gaudi/copy/component.ts';
+import * as ipc from '../uct/gaudi/ipc/component.ts';
+import * as ib from '../uct/ib/component.ts';
+import * as self from '../uct/self/component.ts';
+import * as cma from '../uct/shm/cma/component.ts';
+import * as posix from '../uct/shm/posix/component.ts';
+import * as tcp from '../uct/tcp/component.ts';
+import type { VerbsPort } from '../verbs/port.ts';
+import { openNode, openVerbs } from './open-node.ts';
+import { startProgram } from './program/program.ts';
+import { type Environment, ProgramConfig } from './program/program-config.ts';
+
+/** Options of a memory domain or connection manager that a program opens itself; everything has a default. */
+export interface MdOptions extends Partial<Omit<ComponentServices, 'config'>> {
+  /** A configuration, or options by variable name, with or without `UCX_`, which override environment and files. Default: environment and files. */
+  readonly config?: ConfigValues | Readonly<Record<string, string>> | undefined;
+}
+
+const MD_OPTIONS: readonly string[] = [
+  'log',
+  'clock',
+  'config',
+  'isDeviceAllowed',
+  'memoryTypes',
+  'onDeviceLost',
+] satisfies readonly (keyof MdOptions)[];
+
+/** A component of this library. */
+export interface OwnComponent extends Component {
+  /**
+   * Opens the memory domain of this machine.
+   * @throws UcxError NO_DEVICE if the machine has no devices for it, and the errors of opening its devices and of reading the configuration
+   */
+  openMd(options?: MdOptions): MemoryDomain;
+  /** Creates a connection manager; absent if the component has none. */
+  openConnectionManager?(options?: MdOptions): ConnectionManager;
+}
+
+/** The component `self`: loopback. */
+export function selfComponent(): OwnComponent {
+  return withDefaults(self.selfComponent());
+}
+
+/** The component `posix`: shared memory between the processes of a node. */
+export function posixComponent(): OwnComponent {
+  return withDefaults(posix.posixComponent());
+}
+
+/** The component `cma`: copies between the processes of a node by the kernel. */
+export function cmaComponent(): OwnComponent {
+  return withDefaults(cma.cmaComponent());
+}
+
+/** The component `tcp`: sockets, and a connection manager. */
+export function tcpComponent(): OwnComponent {
+  return withDefaults(tcp.tcpComponent());
+}
+
+/**
+ * The component `gaudi_copy`, with the transport `gaudi_cpy`.
+ * @param shared the cards; the same object for every Gaudi component of a program
+ */
+export function gaudiCopyComponent(shared: GaudiResources): OwnComponent {
+  return withDefaults(copy.gaudiCopyComponent(shared));
+}
+
+/**
+ * The component `gaudi_ipc`, with the transport of the same name.
+ * @param shared the cards; the same object for every Gaudi component of a program
+ */
+export function gaudiIpcComponent(shared: GaudiResources): OwnComponent {
+  return withDefaults(ipc.gaudiIpcComponent(shared));
+}
+
+/**
+ * The component `ib`, with the transport `rc`.
+ * @param verbs the RDMA devices, such as `node.verbs` of an open node. Default: those that UCX_IB_DRIVER and UCX_GAUDI_DRIVER select, opened with the memory
+ * domain and closed with it
+ */
+export function ibComponent(verbs?: VerbsPort): OwnComponent {
+  if (verbs !== undefined) {
+    checkMethods('verbs', verbs, ['devices', 'open', 'whyNoDevices']);
+    return withDefaults(ib.ibComponent(verbs));
+  }
+  const component = ib.ibComponent(undefined);
+  return {
+    ...component,
+    openMd: (options) => {
+      const { services, env } = openingOf(component, options);
+      const node = openNode({ ...services, env });
+      try {
+        return ib.ibComponent(openVerbs(node, services.config), () => node.close()).openMd(services);
+      } catch (error) {
+        node.close();
+        throw error;
+      }
+    },
+  };
+}
+
+function withDefaults(component: Component): OwnComponent {
+  const { openConnectionManager } = component;
+  return {
+    ...component,
+    openMd: (options) => component.openMd(openingOf(component, options).services),
+    ...(openConnectionManager && {
+      openConnectionManager: (options) => openConnectionManager(openingOf(component, options).services),
+    }),
+  };
+}
+
+/** The services of a component, and the environment of the program. */
+function openingOf(
+  { name }: Component,
+  options: MdOptions = {},
+): { readonly services: ComponentServices; readonly env: Environment } {
+  checkOptions(options, 'options', MD_OPTIONS);
+  checkNoNulls(options);
+  const { log, clock, config } = options;
+  const values = isValues(config) ? config : undefined;
+  if (values !== undefined && log !== undefined && clock !== undefined) {
+    return { services: { ...options, log, clock, config: values }, env: process.env };
+  }
+  const program = startProgram({
+    ...(config === undefined || isValues(config) ? {} : { config }),
+    ...(clock === undefined ? {} : { clock }),
+  });
+  const defaults = { log: program.log.child(name), clock: program.clock, config: program.config };
+  const given = { ...(log && { log }), ...(values && { config: values }) };
+  return { services: { ...options, ...defaults, ...given }, env: program.env };
+}
+
+/** Whether a configuration is the values of tables, rather than the configuration of a program or options by name. */
+function isValues(config: MdOptions['config']): config is ConfigValues {
+  const isObject = typeof config === 'object' && !(config instanceof ProgramConfig);
+  return isObject && typeof config.get === 'function';
+}
