@@ -103,7 +103,13 @@ export {
   populateWritable,
 } from './memory/memory.ts';
 export { textWrittenBy } from './memory/memory-stream.ts';
-export { type FileRange, mapShareable, ShareableMemory, shareableRange } from './memory/shareable-memory.ts';
+export {
+  type FileRange,
+  mapShareable,
+  ShareableMemory,
+  shareableAt,
+  shareableRange,
+} from './memory/shareable-memory.ts';
 export { mapLarge, mapSharedWindow, type SharedWindow, unmapLarge } from './memory/shared-window.ts';
 export { getEnvironment, setEnvironment, withEnvironmentLock } from './process/environment.ts';
 export { execute } from './process/execute.ts';

@@ -195,7 +195,7 @@ describe('a dma-buf of device memory', () => {
       'host memory of others',
       { address: 4096, byteLength: 1 },
       'ERR_UNSUPPORTED',
-      /host memory \(what lies at 0x1000 is in no memfd/,
+      /host memory \(\[0x1000, \+1\) is not in a memfd of this library/,
     ],
     ['no range', { address: -1, byteLength: 1 }, 'ERR_INVALID_PARAM', /address/],
   ])('is refused of %s', (_what, place, code, message) => {

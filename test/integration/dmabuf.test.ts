@@ -371,14 +371,26 @@ describe.each(ENGINES)('host memory over %s', (engine) => {
     'is not exported without /dev/udmabuf, which is named (needs a machine without /dev/udmabuf)',
     async () => {
       const { context } = await fixture.open();
-      for (const shared of [true, false]) {
-        const { address, byteLength } = context.memMap({ allocate: BYTES, shared });
-        expect(() => context.exportDmabuf({ address, byteLength })).toThrow(
-          expect.objectContaining({ code: 'ERR_UNSUPPORTED', message: expect.stringContaining(DEVICE_REFUSAL!) }),
-        );
-      }
+      const { address, byteLength } = context.memMap({ allocate: BYTES, shared: true });
+      expect(() => context.exportDmabuf({ address, byteLength })).toThrow(
+        expect.objectContaining({ code: 'ERR_UNSUPPORTED', message: expect.stringContaining(DEVICE_REFUSAL!) }),
+      );
     },
   );
+
+  it('that is registered or not shared is not exported, because of its memory, whatever the machine has', async () => {
+    const { context } = await fixture.open();
+    for (const memory of [context.memMap({ buffer: new Uint8Array(BYTES) }), context.memMap({ allocate: BYTES })]) {
+      expect(() => context.exportDmabuf(memory)).toThrow(
+        expect.objectContaining({
+          code: 'ERR_UNSUPPORTED',
+          message: expect.stringMatching(
+            /is not in a memfd of this library, .* memMap\(\{ allocate, shared: true \}\)/,
+          ),
+        }),
+      );
+    }
+  });
 
   it.skipIf(DEVICE_REFUSAL !== undefined)(
     'is exported by the device of this machine (needs /dev/udmabuf)',

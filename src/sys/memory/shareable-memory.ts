@@ -67,12 +67,18 @@ export function mapShareable(byteLength: number): ShareableMemory {
   }
 }
 
-/** The file range of a range of addresses; undefined unless all of its pages belong to one shareable memory. */
-export function shareableRange(address: number, byteLength: number): FileRange | undefined {
+/** The shareable memory with pages that contain a range of addresses; undefined for other memory. */
+export function shareableAt(address: number, byteLength: number): ShareableMemory | undefined {
   for (const memory of open) {
     const offset = address - memory.address;
     const end = Math.ceil(memory.byteLength / PAGE_SIZE) * PAGE_SIZE;
-    if (offset >= 0 && offset + byteLength <= end) return { fd: memory.fd, offset };
+    if (offset >= 0 && offset + byteLength <= end) return memory;
   }
   return undefined;
+}
+
+/** The file range of a range of addresses; undefined unless all of its pages belong to one shareable memory. */
+export function shareableRange(address: number, byteLength: number): FileRange | undefined {
+  const memory = shareableAt(address, byteLength);
+  return memory === undefined ? undefined : { fd: memory.fd, offset: address - memory.address };
 }

@@ -47,6 +47,7 @@ export function runChecks(facts: Facts): readonly Check[] {
     sockets(facts),
     driver(facts),
     cards(facts),
+    hostDmabufs(facts),
     library(facts),
     networks(facts),
     ports(facts),
@@ -198,6 +199,16 @@ function cards({ node }: Facts): Check {
     state: 'ok',
     found: found.length === 0 ? `${node.cards.length} operational, none in use` : found.join('; '),
   };
+}
+
+function hostDmabufs({ udmabuf: { refusal, bytesMax } }: Facts): Check {
+  const name = 'host dma-bufs';
+  if (refusal !== undefined) {
+    const remedy = 'needed to export host memory as a dma-buf only: modprobe udmabuf, and access to it for this user';
+    return { name, state: 'note', found: refusal, remedy };
+  }
+  const limit = bytesMax === undefined ? '' : `, at most ${formatBytes(bytesMax)} each (udmabuf.size_limit_mb)`;
+  return { name, state: 'ok', found: `/dev/udmabuf${limit}` };
 }
 
 function library({ library: { version, reason } }: Facts): Check {

@@ -17,6 +17,7 @@ import {
   pidNamespace,
   processCommand,
   schedGetAffinity,
+  Udmabuf,
 } from '../../sys/index.ts';
 import { DRM_IOCTL_TYPE, ioctlType } from '../../uapi/index.ts';
 import { effectiveUserId } from '../../ucs/sys/user-id.ts';
@@ -76,6 +77,8 @@ export interface Facts {
   /** Version of the kernel module; undefined if it is not loaded. */
   readonly moduleVersion: string | undefined;
   readonly library: { readonly version?: string | undefined; readonly reason?: string | undefined };
+  /** /dev/udmabuf: the reason why it cannot be used, and its largest dma-buf in bytes; each undefined if there is none. */
+  readonly udmabuf: { readonly refusal: string | undefined; readonly bytesMax: number | undefined };
   readonly clockSource: string | undefined;
   readonly processors: number;
   /** Processes of this user with contexts, and their workers. */
@@ -111,6 +114,7 @@ export async function readFacts(program: Program): Promise<Facts> {
     node: nodeFacts(program),
     moduleVersion: textOf('/sys/module/habanalabs/version'),
     library: { version: library.version, reason: library.reason },
+    udmabuf: udmabufFacts(),
     clockSource: textOf('/sys/devices/system/clocksource/clocksource0/current_clocksource'),
     processors: schedGetAffinity(0).length,
     processes: new Set(answers.map(({ pid }) => pid)).size,
@@ -119,6 +123,14 @@ export async function readFacts(program: Program): Promise<Facts> {
       .filter(([, addresses]) => addresses?.some(({ internal }) => !internal) === true)
       .map(([name]) => name),
     ports: portsOf(program),
+  };
+}
+
+function udmabufFacts(): Facts['udmabuf'] {
+  const megabytes = textOf('/sys/module/udmabuf/parameters/size_limit_mb');
+  return {
+    refusal: new Udmabuf().refusal,
+    bytesMax: megabytes === undefined ? undefined : Number(megabytes) * 2 ** 20,
   };
 }
 

@@ -92,7 +92,8 @@ export interface Context<Device = unknown> extends AsyncDisposable {
 
   /**
    * Exports memory as a dma-buf, for another driver or library. Device memory is exported by its memory domain; host memory of
-   * `memMap({ allocate, shared: true })` through /dev/udmabuf; memory of `memMap({ dmabuf })` is the dma-buf that was mapped.
+   * `memMap({ allocate, shared: true })` through /dev/udmabuf, also if it is registered in another context; memory of `memMap({ dmabuf })` is the dma-buf that
+   * was mapped. Other registered host memory (`memMap({ buffer })`) is not in a file that could be shared.
    * @returns a descriptor, which the caller closes, and the offset of the memory in the dma-buf
    * @throws UcxError ERR_INVALID_PARAM, ERR_INVALID_ADDR like {@link memQuery}; ERR_UNSUPPORTED with the reason: other host memory, a missing device
    */

@@ -91,7 +91,6 @@ describe('host memory', () => {
       message: expect.stringContaining('/dev/no-such-device does not exist: load the udmabuf module'),
     });
     expect(() => dmabufs.export(addressIn(bytes), 1)).toThrow(refusal);
-    expect(() => dmabufs.export(4096n, 1)).toThrow(refusal);
     expect(openFileDescriptors()).toBe(before);
   });
 
@@ -110,7 +109,30 @@ describe('host memory', () => {
       );
     }
     memory.close();
-    expect(() => dmabufs.export(address, 1)).toThrow(/in no memfd/);
+    expect(() => dmabufs.export(address, 1)).toThrow(/is not in a memfd of this library/);
+  });
+
+  it('that is registered is exported if another context has it in a memfd, else the reason is the memory, not the device', () => {
+    const udmabuf = new FakeUdmabuf();
+    const [owner, other] = [setUp(udmabuf), setUp(udmabuf)];
+    const { bytes } = owner.allocate(BYTES);
+    const { fd, offset } = other.export(addressIn(bytes, PAGE_SIZE + 3), 100);
+    const mapped = owner.map({ fd, offset, byteLength: 100 });
+    close(fd);
+    bytes.set([1, 2, 3], PAGE_SIZE + 3);
+    expect([...mapped.bytes.subarray(0, 4)]).toEqual([1, 2, 3, 0]);
+    const without = setUp(new Udmabuf('/dev/no-such-device'));
+    const registered = new Uint8Array(PAGE_SIZE);
+    for (const dmabufs of [owner, without]) {
+      expect(() => dmabufs.export(addressIn(registered), 1)).toThrow(
+        expect.objectContaining({
+          code: 'ERR_UNSUPPORTED',
+          message: expect.stringMatching(
+            /\[0x[\da-f]+, \+1\) is not in a memfd of this library, .*: copy the data to memMap\(\{ allocate, shared: true \}\)/,
+          ),
+        }),
+      );
+    }
   });
 
   it('that exceeds the limit of the module is rejected with the name of the limit', () => {

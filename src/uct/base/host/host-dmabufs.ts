@@ -16,6 +16,7 @@ import {
   PAGE_SIZE,
   type ShareableMemory,
   type SyscallError,
+  shareableAt,
   VIEW_LENGTH_MAX,
 } from '../../../sys/index.ts';
 import { invalidParam, statusError, type UcxError } from '../../../ucs/type/error.ts';
@@ -51,8 +52,6 @@ abstract class Memory implements DmabufMemory {
     this.#onClose = onClose;
   }
 
-  /** See {@link HostDmabufs.export}, from the first byte on. */
-  abstract export(device: HostDmabufDevice): DmabufPlace;
   protected abstract release(): void;
 
   close(): void {
@@ -70,11 +69,6 @@ class AllocatedMemory extends Memory {
   constructor(memory: ShareableMemory, onClose: (memory: Memory) => void) {
     super(memory.u8, memory.address, onClose);
     this.#memory = memory;
-  }
-
-  export(device: HostDmabufDevice): DmabufPlace {
-    const { fd, byteLength } = this.#memory;
-    return { fd: device.create(fd, 0, Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE), offset: 0 };
   }
 
   protected release(): void {
@@ -102,6 +96,7 @@ class ForeignMemory extends Memory {
     this.#offset = offset;
   }
 
+  /** See {@link HostDmabufs.export}, from the first byte on. */
   export(): DmabufPlace {
     return { fd: dup(this.#fd), offset: this.#offset };
   }
@@ -144,12 +139,16 @@ export class HostDmabufs implements HostDmabufsApi {
     const start = Number(address);
     for (const memory of this.#live) {
       const skip = start - memory.address;
-      if (skip < 0 || skip + byteLength > memory.bytes.byteLength) continue;
-      return new OwnedDmabuf(this.#export(memory), skip);
+      const isInside = skip >= 0 && skip + byteLength <= memory.bytes.byteLength;
+      if (isInside && memory instanceof ForeignMemory) return new OwnedDmabuf(memory.export(), skip);
+    }
+    // Also memory of another context, or of a device, that the program has registered here.
+    const memory = shareableAt(start, byteLength);
+    if (memory !== undefined && start + byteLength <= memory.address + memory.byteLength) {
+      return new OwnedDmabuf({ fd: this.#create(memory), offset: 0 }, start - memory.address);
     }
     throw refused(
-      this.#device.refusal ??
-        `what lies at 0x${address.toString(16)} is in no memfd that is sealed against shrinking: memMap({ allocate, shared: true }) makes such memory`,
+      `[0x${address.toString(16)}, +${byteLength}) is not in a memfd of this library, and the kernel makes dma-bufs of sealed memfds only: copy the data to memMap({ allocate, shared: true })`,
     );
   }
 
@@ -162,11 +161,11 @@ export class HostDmabufs implements HostDmabufsApi {
     return memory;
   }
 
-  #export(memory: Memory): DmabufPlace {
-    const missing = memory instanceof AllocatedMemory ? this.#device.refusal : undefined;
+  #create({ fd, byteLength }: ShareableMemory): number {
+    const missing = this.#device.refusal;
     if (missing !== undefined) throw refused(missing);
     try {
-      return memory.export(this.#device);
+      return this.#device.create(fd, 0, Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE);
     } catch (error) {
       if (!isSyscallError(error, Errno.EINVAL)) throw error;
       throw refused(
