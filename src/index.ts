@@ -99,6 +99,7 @@ export type {
   CardSnapshot,
   CardTransfersSnapshot,
   ContextSnapshot,
+  DmabufSnapshot,
   EndpointSnapshot,
   LaneSnapshot,
   MemorySnapshot,

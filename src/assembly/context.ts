@@ -161,7 +161,7 @@ async function openNative(
       emulated: node.emulated,
       newSignal: () => new EventFd(),
       hostRange,
-      hostDmabufs: new HostDmabufs(new Udmabuf()),
+      hostDmabufs: new HostDmabufs(new Udmabuf(), program.log.child('dmabuf')),
       onClosing: () => instrumentation?.close(),
       onClose: release,
     });

@@ -128,7 +128,9 @@ export { getHwBlock, HwBlock, type RegisterValue, readHwBlock, userBlockOf } fro
 export {
   IPC_HANDLE_BYTES,
   type IpcHandle,
+  type IpcHandleInfo,
   ipcCloseHandle,
+  ipcInspectHandle,
   ipcOpenHandle,
   ipcWrapArena,
   ipcWrapHandle,

@@ -3,6 +3,7 @@
 import type {
   CardSnapshot,
   ContextSnapshot,
+  DmabufSnapshot,
   EndpointSnapshot,
   RequestSnapshot,
   WorkerSnapshot,
@@ -49,7 +50,7 @@ export function snapshotText(snapshot: ProcessSnapshot, names: WorkerNames = wor
 }
 
 function contextLines(process: ProcessSnapshot, context: NumberedContext, names: WorkerNames): string[] {
-  const { engine, emulated, resources, cards, memory, caches, workers } = context;
+  const { engine, emulated, resources, cards, memory, dmabufs, caches, workers } = context;
   const mapped = memory.map(({ memoryType, sysDevice, mappings, byteLength }) => {
     const place = sysDevice === undefined ? memoryType : `${memoryType} of ${labelOf(cards, sysDevice)}`;
     return `${place} ${byteLength} bytes in ${plural(mappings, 'mapping')}`;
@@ -62,9 +63,21 @@ function contextLines(process: ProcessSnapshot, context: NumberedContext, names:
     `${STEP}transports: ${listOf(resources)}`,
     ...cards.map((card) => `${STEP}${cardLine(card)}`),
     ...(mapped.length === 0 ? [] : [`${STEP}mapped memory: ${mapped.join('; ')}`]),
+    ...dmabufs.flatMap((each) => (isUsed(each) ? [`${STEP}${dmabufLine(each)}`] : [])),
     ...(cached.length === 0 ? [] : [`${STEP}registration caches: ${cached.join('; ')}`]),
     ...workers.flatMap((worker, index) => indented(workerLines(worker, workerName(process, context, index), names))),
   ];
+}
+
+function isUsed({ exports, imports }: DmabufSnapshot): boolean {
+  return exports + imports > 0;
+}
+
+function dmabufLine(dmabufs: DmabufSnapshot): string {
+  const { owner, exports, exportBytes, imports, importBytes, mappings, mappedBytes, descriptors } = dmabufs;
+  const out = `${exports} exported (${exportBytes} bytes)`;
+  const now = `${mappings} mapped (${mappedBytes} bytes)`;
+  return `dma-bufs of ${owner}: ${out}, ${imports} imported (${importBytes} bytes), ${now}, ${plural(descriptors, 'descriptor')} kept open`;
 }
 
 /** The name of the card that is a system device. */

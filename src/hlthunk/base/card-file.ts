@@ -19,6 +19,8 @@ import {
   type StructFields,
   type StructValues,
 } from '../../uapi/index.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import { DmabufCounts } from '../../ucs/stats/dmabuf-counts.ts';
 import { closedError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { invalidArgument } from './argument-error.ts';
@@ -89,17 +91,20 @@ export class CardFile {
   readonly addressOwners: AddressOwner[] = [];
   /** Sizes in bytes of the raw allocations, by handle. */
   readonly rawAllocations: Map<bigint, number> = new Map();
+  /** The dma-bufs of its memory, and those that it has imported. */
+  readonly dmabufs: DmabufCounts;
   readonly #arguments: ScratchBlock;
   readonly #mappings = new Set<DriverMapping>();
   #resetReason: string | undefined = undefined;
   #closed = false;
 
-  /** Takes ownership of `file`. */
-  constructor(file: DriverFile, card: Pick<NamedCard, 'index' | 'busId'> & { readonly minor: number }) {
+  /** Takes ownership of `file`. @param log for exports and imports of dma-bufs; undefined for a control node */
+  constructor(file: DriverFile, card: Pick<NamedCard, 'index' | 'busId'> & { readonly minor: number }, log?: Log) {
     this.file = file;
     this.minor = card.minor;
     this.busId = card.busId;
     this.name = cardLabel(card);
+    this.dmabufs = new DmabufCounts(log);
     this.#arguments = allocateScratch(ARGUMENT_BYTES);
   }
 

@@ -221,7 +221,10 @@ export class Arena {
    * @throws UcxError ERR_GAUDI_OUT_OF_MEMORY without descriptors; what `exportFd` throws
    */
   exportFd(exportFd: (memory: ArenaMemory) => number): number {
-    if (this.#exported < 0) this.#exported = noteDescriptor(exportFd(this.memory));
+    if (this.#exported < 0) {
+      this.#exported = noteDescriptor(exportFd(this.memory));
+      this.card.dmabufs.kept();
+    }
     try {
       return dup(this.#exported);
     } catch (error) {
@@ -232,7 +235,9 @@ export class Arena {
 
   /** Closes the arena's own descriptor of its dma-buf: the driver keeps exported memory until all are closed. Idempotent. */
   closeExport(): void {
-    if (this.#exported >= 0) closeFd(this.#exported);
+    if (this.#exported < 0) return;
+    closeFd(this.#exported);
     this.#exported = -1;
+    this.card.dmabufs.closed();
   }
 }

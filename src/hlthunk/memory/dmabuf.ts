@@ -42,7 +42,7 @@ export function deviceMemoryExportDmabufFd(
   byteLength: number,
   flags: number = EXPORT_FLAGS,
 ): number {
-  return exportFd(target, address, byteLength, 0, flags, 'deviceMemoryExportDmabufFd');
+  return exportForCaller(target, { address, byteLength, offset: 0 }, flags, 'deviceMemoryExportDmabufFd');
 }
 
 /**
@@ -57,7 +57,7 @@ export function deviceMappedMemoryExportDmabufFd(
   offset = 0,
   flags: number = EXPORT_FLAGS,
 ): number {
-  return exportFd(target, address, byteLength, offset, flags, 'deviceMappedMemoryExportDmabufFd');
+  return exportForCaller(target, { address, byteLength, offset }, flags, 'deviceMappedMemoryExportDmabufFd');
 }
 
 /**
@@ -69,11 +69,25 @@ export function exportBlock(block: DeviceBlock): DmabufExport {
   if (!DmaMemory.isGenuine(block) || !(block instanceof DeviceBlock)) {
     throw invalidArgument('block', 'must be device memory', block);
   }
+  return { fd: exportArenaOf(block, block.offset, block.byteLength), offset: block.offset };
+}
+
+/**
+ * Exports the arena of a block for a range of the arena.
+ * @returns a new descriptor, which the caller owns
+ * @throws like {@link exportBlock}
+ */
+export function exportArenaOf(block: DeviceBlock, offset: number, byteLength: number): number {
   if (!block.live) throw invalidArgument('block', 'must be live', block.address);
-  block.card.checkUsable();
-  const fd = block.arena.exportFd((memory) => exportArena(block, memory));
+  const { arena, card } = block;
+  card.checkUsable();
+  const fd = arena.exportFd((memory) => exportArena(block, memory));
   forgetDescriptor(fd);
-  return { fd, offset: block.offset };
+  card.dmabufs.exported(
+    byteLength,
+    `${byteLength} bytes at offset ${offset} of arena ${arena.generation} (${arena.byteLength} bytes) of ${card.name}, fd ${fd}`,
+  );
+  return fd;
 }
 
 /**
@@ -84,7 +98,8 @@ function exportArena(target: CardTarget, memory: ArenaMemory): number {
   const { card } = target;
   const what = 'export of an arena';
   const old = memory.handle !== 0n && card.file.numbers.MEMORY === HABANALABS_IOCTLS.MEMORY;
-  if (!old) return exportFd(target, memory.address, memory.byteLength, 0, EXPORT_FLAGS, what);
+  const { address, byteLength } = memory;
+  if (!old) return exportFd(target, { address, byteLength, offset: 0 }, EXPORT_FLAGS, what);
   const sized = {
     export_dmabuf_fd_mem_size: BigInt(memory.byteLength),
     op: HL_MEM_OP.EXPORT_DMABUF_FD,
@@ -96,14 +111,7 @@ function exportArena(target: CardTarget, memory: ArenaMemory): number {
   return card.memoryAnswer().fd;
 }
 
-function exportFd(
-  target: CardTarget,
-  address: bigint,
-  byteLength: number,
-  offset: number,
-  flags: number,
-  what: string,
-): number {
+function exportFd(target: CardTarget, { address, byteLength, offset }: RawRange, flags: number, what: string): number {
   checkWord64('address', address);
   checkLength('byteLength', byteLength);
   checkInteger('offset', offset);
@@ -118,6 +126,29 @@ function exportFd(
     },
     `${what} of ${byteLength} bytes at 0x${address.toString(16)}`,
   ).fd;
+}
+
+/** The export of a raw call, whose descriptor the caller gets. */
+function exportForCaller(
+  target: CardTarget,
+  { address, byteLength, offset }: RawRange,
+  flags: number,
+  what: string,
+): number {
+  const fd = exportFd(target, { address, byteLength, offset }, flags, what);
+  const { dmabufs, name } = target.card;
+  dmabufs.exported(
+    byteLength,
+    `${byteLength} bytes at offset ${offset} of 0x${address.toString(16)} of ${name}, fd ${fd}`,
+  );
+  return fd;
+}
+
+/** A range of device memory for the ioctl. */
+interface RawRange {
+  readonly address: bigint;
+  readonly byteLength: number;
+  readonly offset: number;
 }
 
 /** Memory of another card, or of another process, in the address space of this card. Made by {@link DmabufImports.register}. */
@@ -201,6 +232,7 @@ export class DmabufImports implements AddressOwner {
     );
     const mapping = new ImportedMapping(this, this.#card, out.device_virt_addr, offset, byteLength);
     this.#mappings.add(mapping);
+    this.#card.dmabufs.imported(byteLength, `fd ${fd} from offset ${offset}, as ${placeOf(mapping)}`);
     return mapping;
   }
 
@@ -210,7 +242,7 @@ export class DmabufImports implements AddressOwner {
     checkUnused(mapping, this.#card, 'mapping');
     const result = this.#card.tryMemory({ unmap_device_virt_addr: mapping.baseAddress, op: HL_MEM_OP.UNMAP });
     if (result < 0 && !isDeviceGone(result)) throw this.#card.error(result, 'unmap of an import');
-    mapping.live = false;
+    this.#end(mapping);
     this.#mappings.delete(mapping);
   }
 
@@ -222,9 +254,18 @@ export class DmabufImports implements AddressOwner {
 
   /** Marks every import as ended: closing the file ends them. */
   close(): void {
-    for (const mapping of this.#mappings) mapping.live = false;
+    for (const mapping of this.#mappings) this.#end(mapping);
     this.#mappings.clear();
   }
+
+  #end(mapping: ImportedMapping): void {
+    mapping.live = false;
+    this.#card.dmabufs.released(mapping.byteLength, placeOf(mapping));
+  }
+}
+
+function placeOf({ card, address, byteLength }: ImportedMapping): string {
+  return `${byteLength} bytes at 0x${address.toString(16)} of ${card.name}`;
 }
 
 /** Returns a checked descriptor. @throws UcxError ERR_GAUDI_INVALID_PARAMS */

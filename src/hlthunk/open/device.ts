@@ -75,7 +75,7 @@ export class Device implements CardTarget, Disposable {
     this.node = node;
     this.#ownsNode = options.ownsNode === true;
     const log = options.log ?? createLog('hlthunk', LogLevel.WARN, standardErrorSink);
-    this.card = new CardFile(file, { index: options.index ?? indexOf(node, entry), ...entry });
+    this.card = new CardFile(file, { index: options.index ?? indexOf(node, entry), ...entry }, log);
     const clock = options.dma?.clock;
     try {
       this.info = readInfo(this.card);

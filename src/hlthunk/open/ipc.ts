@@ -6,12 +6,14 @@
  */
 
 import { dup, isSyscallError } from '../../sys/index.ts';
+import { busIdOf, busNumberOf } from '../../ucs/sys/topology.ts';
 import { checkLength, checkObject, checkWord64, invalidArgument } from '../base/argument-error.ts';
+import type { CardFile } from '../base/card-file.ts';
 import { ioctlError } from '../base/gaudi-error.ts';
 import type { Arena } from '../memory/arena.ts';
 import { DeviceBlock } from '../memory/arena.ts';
 import { DmaMemory, foreignName } from '../memory/dma-memory.ts';
-import { checkFd, exportBlock, ImportedMapping } from '../memory/dmabuf.ts';
+import { checkFd, exportArenaOf, ImportedMapping } from '../memory/dmabuf.ts';
 import { checkDevice, type Device } from './device.ts';
 
 /** Size of a handle in bytes. */
@@ -31,6 +33,20 @@ export interface IpcHandle {
   readonly fd: number;
   /** {@link IPC_HANDLE_BYTES} bytes: the position of the memory in the dma-buf, its length, its card and arena. */
   readonly handle: Uint8Array;
+}
+
+/** What a handle names. */
+export interface IpcHandleInfo {
+  /** PCI address of the card that has the memory, such as `0000:3b:00.0`. */
+  readonly busId: string;
+  /** Offset of the memory in the dma-buf, in bytes. */
+  readonly offset: number;
+  /** Length of the memory in bytes. */
+  readonly byteLength: number;
+  /** Number of the arena in the process that made the handle: memory that is allocated again has another one. */
+  readonly generation: number;
+  /** Length of the arena, which is that of the dma-buf, in bytes. */
+  readonly arenaBytes: number;
 }
 
 /** A range of device addresses. */
@@ -85,7 +101,12 @@ export function ipcWrapImport(device: Device, mapping: ImportedMapping, fd: numb
   if (!mapping.live) throw invalidArgument('mapping', 'must be live', mapping.address);
   const byteLength = Number(mapping.address - mapping.baseAddress) + mapping.byteLength;
   const handle = encode(busId, { generation: mapping.generation, byteLength }, 0, byteLength);
-  return { fd: descriptor(() => dup(checkFd(fd)), 'ipcWrapImport'), handle };
+  const copy = descriptor(() => dup(checkFd(fd)), 'ipcWrapImport');
+  card.dmabufs.exported(
+    byteLength,
+    `${byteLength} bytes of the import ${mapping.generation} of ${card.name}, fd ${copy}`,
+  );
+  return wrapped(card, { fd: copy, handle });
 }
 
 /**
@@ -97,6 +118,18 @@ export function ipcWrapImport(device: Device, mapping: ImportedMapping, fd: numb
  */
 export function ipcOpenHandle(device: Device, fd: number, handle: Uint8Array): ImportedMapping {
   checkDevice(device);
+  const info = ipcInspectHandle(handle);
+  const mapping = device.registerDmabufFd(fd, info.byteLength, info.offset);
+  const { dmabufs, name } = device.card;
+  dmabufs.note(`IPC handle opened: ${describe(info)}, at 0x${mapping.address.toString(16)} of ${name}`);
+  return mapping;
+}
+
+/**
+ * Reads a handle: what it names, without opening it. Its contents are claims of the process that made it; the driver checks them when it is opened.
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for bytes that are not a handle
+ */
+export function ipcInspectHandle(handle: Uint8Array): IpcHandleInfo {
   if (!(handle instanceof Uint8Array) || handle.byteLength !== IPC_HANDLE_BYTES) {
     throw invalidArgument('handle', `must be ${IPC_HANDLE_BYTES} bytes of ipcWrapHandle`, handle);
   }
@@ -109,7 +142,12 @@ export function ipcOpenHandle(device: Device, fd: number, handle: Uint8Array): I
   if (byteLength === 0 || !Number.isSafeInteger(arenaBytes) || offset + byteLength > arenaBytes) {
     throw invalidArgument('handle', `must name a range in its ${arenaBytes} bytes`, `${offset} plus ${byteLength}`);
   }
-  return device.registerDmabufFd(fd, byteLength, offset);
+  const generation = Number(view.getBigUint64(AT_GENERATION, true));
+  return { busId: busIdOf(view.getUint32(AT_DEVICE, true)), offset, byteLength, generation, arenaBytes };
+}
+
+function describe({ busId, offset, byteLength, generation, arenaBytes }: IpcHandleInfo): string {
+  return `${byteLength} bytes at offset ${offset} of arena ${generation} (${arenaBytes} bytes) of the card at ${busId}`;
 }
 
 /**
@@ -120,13 +158,23 @@ export function ipcCloseHandle(mapping: ImportedMapping): void {
   if (!DmaMemory.isGenuine(mapping) || !(mapping instanceof ImportedMapping)) {
     throw invalidArgument('mapping', 'must be of ipcOpenHandle', mapping);
   }
+  const { card, address } = mapping;
   mapping.unmap();
+  card.dmabufs.note(`IPC handle closed: 0x${address.toString(16)} of ${card.name}`);
 }
 
 function wrap(device: Device, block: DeviceBlock, offset: number, byteLength: number): IpcHandle {
   checkBlock(device, block);
   const handle = encode(device.busId, block.arena, offset, byteLength);
-  return { fd: descriptor(() => exportBlock(block).fd, 'ipcWrapHandle'), handle };
+  return wrapped(block.card, {
+    fd: descriptor(() => exportArenaOf(block, offset, byteLength), 'ipcWrapHandle'),
+    handle,
+  });
+}
+
+function wrapped({ dmabufs }: CardFile, made: IpcHandle): IpcHandle {
+  dmabufs.note(`IPC handle wrapped: ${describe(ipcInspectHandle(made.handle))}, fd ${made.fd}`);
+  return made;
 }
 
 /** Returns a new descriptor; an error of the kernel is reported like one of the driver. */
@@ -151,18 +199,10 @@ function encode(busId: string, arena: ArenaExtent, offset: number, byteLength: n
   const handle = new Uint8Array(IPC_HANDLE_BYTES);
   const view = new DataView(handle.buffer);
   view.setUint32(AT_VERSION, VERSION, true);
-  view.setUint32(AT_DEVICE, busNumber(busId), true);
+  view.setUint32(AT_DEVICE, busNumberOf(busId), true);
   view.setBigUint64(AT_OFFSET, BigInt(offset), true);
   view.setBigUint64(AT_LENGTH, BigInt(byteLength), true);
   view.setBigUint64(AT_GENERATION, BigInt(arena.generation), true);
   view.setBigUint64(AT_ARENA_LENGTH, BigInt(arena.byteLength), true);
   return handle;
-}
-
-/** A PCI address as its 32 bits: domain, bus, device and function; `0000:3b:00.0` is 0x3b00. */
-function busNumber(busId: string): number {
-  const [domain = '', bus = '', slot = ''] = busId.split(':');
-  const [device = '', fn = ''] = slot.split('.');
-  const low = (parseInt(bus, 16) << 8) | (parseInt(device, 16) << 3) | parseInt(fn, 16);
-  return ((parseInt(domain, 16) << 16) | low) >>> 0;
 }

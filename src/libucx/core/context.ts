@@ -16,6 +16,7 @@ import type {
   MemoryInfo,
   MemoryTypeEvent,
 } from '../../ucp/api/operation/memory.ts';
+import { dmabufSummary } from '../../ucp/api/snapshot/dmabuf-summary.ts';
 import { cacheSummary, memorySummary } from '../../ucp/api/snapshot/memory-summary.ts';
 import type { ContextSnapshot } from '../../ucp/api/snapshot.ts';
 import type { WorkerOptions } from '../../ucp/api/worker.ts';
@@ -188,6 +189,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
       unavailable,
       cards,
       memory: memorySummary(this.memory.mapped),
+      dmabufs: dmabufSummary(stats),
       caches: cacheSummary(this.registrationCaches),
       workers: [...this.workers].map((worker) => worker.snapshot()),
       stats,

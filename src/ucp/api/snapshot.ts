@@ -183,6 +183,26 @@ export interface CacheSnapshot {
   readonly byteLength: number;
 }
 
+/** The dma-bufs of one owner: a card, the RDMA devices, or host memory. */
+export interface DmabufSnapshot {
+  /** Such as `gaudi0`, `ib` or `host`. */
+  readonly owner: string;
+  /** Descriptors that were made for programs, peers and other drivers. */
+  readonly exports: number;
+  /** Sum of the bytes that they were made for. */
+  readonly exportBytes: number;
+  /** Dma-bufs that were mapped or registered. */
+  readonly imports: number;
+  /** Sum of their mapped bytes. */
+  readonly importBytes: number;
+  /** Those of them that are mapped now. */
+  readonly mappings: number;
+  /** Bytes of these. */
+  readonly mappedBytes: number;
+  /** Descriptors that the library keeps open: one for each exported arena, and one for each mapped dma-buf. */
+  readonly descriptors: number;
+}
+
 /** Transfers of a card in one direction. */
 export interface CardTransfersSnapshot {
   /** Such as `host_to_device`. */
@@ -227,6 +247,8 @@ export interface ContextSnapshot {
   readonly cards: readonly CardSnapshot[];
   /** Memory that the program has mapped. */
   readonly memory: readonly MemorySnapshot[];
+  /** Its dma-bufs, by owner. */
+  readonly dmabufs: readonly DmabufSnapshot[];
   /** Its registration caches. */
   readonly caches: readonly CacheSnapshot[];
   /** Its open workers. */

@@ -34,6 +34,7 @@ import type {
   MemoryTypeEvent,
 } from '../api/operation/memory.ts';
 import { cardSummary } from '../api/snapshot/card-summary.ts';
+import { dmabufSummary } from '../api/snapshot/dmabuf-summary.ts';
 import { cacheSummary, memorySummary } from '../api/snapshot/memory-summary.ts';
 import type { ContextSnapshot } from '../api/snapshot.ts';
 import type { WorkerOptions } from '../api/worker.ts';
@@ -281,7 +282,8 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   }
 
   stats(): StatsNode {
-    return statsNode('ucp_context', '', {}, [...this.resources.mds.map(({ md }) => md.stats()), ...this.workerStats()]);
+    const mds = this.resources.mds.map(({ md }) => md.stats());
+    return statsNode('ucp_context', '', {}, [...mds, this.#hostDmabufs.stats(), ...this.workerStats()]);
   }
 
   snapshot(): ContextSnapshot {
@@ -294,6 +296,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
       unavailable: this.resources.rejections.map(({ name, reason }) => ({ name, reason })),
       cards: cardSummary(stats, mds),
       memory: memorySummary(this.#memory.mapped),
+      dmabufs: dmabufSummary(stats),
       caches: cacheSummary(this.registrationCaches),
       workers: [...this.workers].map((worker) => worker.snapshot()),
       stats,

@@ -4,6 +4,8 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
   addressOfPath,
+  busIdOf,
+  busNumberOf,
   byDistance,
   chooseNetworkDevices,
   distanceBetween,
@@ -50,6 +52,10 @@ describe('PCI addresses', () => {
     'g:h:i.j',
   ])('refuses %j', (text) => {
     expect(() => parsePciAddress(text)).toThrow(/argument address must be a PCI address/);
+  });
+
+  it.each(['0000:3b:00.0', '0001:ff:1f.7', '0000:19:00.0'])('are numbers of 32 bits in keys: %s', (busId) => {
+    expect(busIdOf(busNumberOf(busId))).toBe(busId);
   });
 
   it('are parsed as they are printed', async () => {

@@ -83,6 +83,18 @@ export function printPciAddress({ domain, bus, device, fn }: PciAddress): string
   return `${hex(domain, 4)}:${hex(bus, 2)}:${hex(device, 2)}.${fn}`;
 }
 
+/** A PCI address as 32 bits, for handles and keys: `0000:3b:00.0` is 0x3b00. Only the low 16 bits of the domain fit. */
+export function busNumberOf(busId: string): number {
+  const { domain, bus, device, fn } = parsePciAddress(busId);
+  return ((domain << 16) | (bus << 8) | (device << 3) | fn) >>> 0;
+}
+
+/** The PCI address of a number of {@link busNumberOf}. */
+export function busIdOf(busNumber: number): string {
+  const device = (busNumber >>> 3) & 0x1f;
+  return printPciAddress({ domain: busNumber >>> 16, bus: (busNumber >>> 8) & 0xff, device, fn: busNumber & 7 });
+}
+
 /**
  * The PCI path of a device, from the real path of its sysfs folder: the part after `/sys/devices`, up to the last PCI address. Undefined for a path
  * without one, such as that of a virtual network interface.

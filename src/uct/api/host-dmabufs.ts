@@ -1,5 +1,6 @@
 /** Interface of a context to host memory that is a dma-buf, or can be exported as one. Types only. */
 
+import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { DmabufExport } from './memory-domain.ts';
 
 /** A range of a dma-buf. */
@@ -40,6 +41,8 @@ export interface HostDmabufs {
    * @throws UcxError ERR_UNSUPPORTED, with the reason, for other memory and if no dma-buf can be created; SyscallError EMFILE, ENFILE, ENOMEM
    */
   export(address: bigint, byteLength: number): DmabufExport;
+  /** Counters: a node of class `dmabuf`. */
+  stats(): StatsNode;
   /** Unmaps all remaining memory. */
   close(): void;
 }

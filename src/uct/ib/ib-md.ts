@@ -11,6 +11,7 @@ import {
 } from '../../sys/index.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import { DEVICE_MEMORY_TYPES, hasMemoryType, MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
+import { DmabufCounts } from '../../ucs/stats/dmabuf-counts.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../ucs/type/error.ts';
@@ -68,6 +69,7 @@ export class IbMd implements MemoryDomain {
   readonly #log: LimitedLog;
   readonly #ifaces: OpenIfaces<IbIface> = new OpenIfaces();
   readonly #onClose: () => void;
+  readonly #dmabufs: DmabufCounts;
   #generation = 0;
   #closed = false;
 
@@ -75,6 +77,7 @@ export class IbMd implements MemoryDomain {
   constructor(verbs: VerbsPort, services: ComponentServices, onClose: () => void = () => {}) {
     this.#services = services;
     this.#onClose = onClose;
+    this.#dmabufs = new DmabufCounts(services.log);
     const { devices, ports, leftOut, excluded } = openDevices(verbs, services);
     if (ports.length === 0) {
       for (const device of devices) device.close();
@@ -192,6 +195,7 @@ export class IbMd implements MemoryDomain {
       registerDmabuf(() => pd.regDmabufMr(fd, offset, byteLength, iova, accessFlags(access)), fd),
     );
     const { lkeys } = exposed;
+    this.#dmabufs.imported(byteLength, `fd ${fd} from offset ${offset}, ${byteLength} bytes, by the RDMA devices`);
     const place = { memoryType, sysDevice, address, byteLength, bytes: undefined };
     return this.#add({ ...place, access, iova, lkeys, exposed });
   }
@@ -262,6 +266,7 @@ export class IbMd implements MemoryDomain {
   stats(): StatsNode {
     return statsNode('uct_md', IB_NAME, { memory_handles: this.#live.size }, [
       cacheStats(IB_NAME, this.#registry.rcache),
+      this.#dmabufs.node(IB_NAME),
     ]);
   }
 
@@ -313,6 +318,8 @@ export class IbMd implements MemoryDomain {
     if (cached !== undefined && (invalidate || !this.#registry.isCaching)) this.#registry.invalidate(cached);
     memory.retire(() => {
       memory.hide();
+      if (memory.bytes === undefined)
+        this.#dmabufs.released(memory.byteLength, `${memory.byteLength} bytes of the RDMA devices`);
       readOnly?.close();
       if (cached !== undefined) this.#registry.release(cached);
     });

@@ -3,6 +3,7 @@
  * registry is made here.
  */
 
+import { DMABUF_CLASS } from '../../../ucs/stats/dmabuf-counts.ts';
 import { LATENCY_BOUNDS_NS, type OperationLatencies } from '../../../ucs/stats/latency-histograms.ts';
 import type { Counters, StatsNode } from '../../../ucs/stats/stats-node.ts';
 import { keysOf } from '../../../ucs/type/keys.ts';
@@ -61,6 +62,13 @@ export type MetricName =
   | 'ucx_rcache_events_total'
   | 'ucx_rcache_regions'
   | 'ucx_rcache_bytes'
+  | 'ucx_dmabuf_exports_total'
+  | 'ucx_dmabuf_export_bytes_total'
+  | 'ucx_dmabuf_imports_total'
+  | 'ucx_dmabuf_import_bytes_total'
+  | 'ucx_dmabuf_mappings'
+  | 'ucx_dmabuf_mapped_bytes'
+  | 'ucx_dmabuf_descriptors'
   | 'ucx_dma_operations_total'
   | 'ucx_dma_bytes_total'
   | 'ucx_dma_errors_total'
@@ -85,6 +93,16 @@ export const METRICS: Readonly<Record<MetricName, readonly [MetricFamily['type']
   ucx_rcache_events_total: ['counter', 'Events of registration caches, by the names of the counters of UCX'],
   ucx_rcache_regions: ['gauge', 'Registrations in a cache'],
   ucx_rcache_bytes: ['gauge', 'Bytes of the registrations in a cache'],
+  ucx_dmabuf_exports_total: [
+    'counter',
+    'Descriptors of dma-bufs that were made for others, by the owner of the memory',
+  ],
+  ucx_dmabuf_export_bytes_total: ['counter', 'Bytes that these were made for'],
+  ucx_dmabuf_imports_total: ['counter', 'Dma-bufs of others that were mapped or registered'],
+  ucx_dmabuf_import_bytes_total: ['counter', 'Bytes of these'],
+  ucx_dmabuf_mappings: ['gauge', 'Dma-bufs of others that are mapped'],
+  ucx_dmabuf_mapped_bytes: ['gauge', 'Bytes of these'],
+  ucx_dmabuf_descriptors: ['gauge', 'Descriptors of dma-bufs that are kept open'],
   ucx_dma_operations_total: ['counter', 'Transfers of a card by direction'],
   ucx_dma_bytes_total: ['counter', 'Bytes of these transfers'],
   ucx_dma_errors_total: ['counter', 'Transfers of a card that failed'],
@@ -228,6 +246,12 @@ const ADDERS: Readonly<Record<string, Adder>> = {
   },
   ucs_rcache: addCache,
   gaudi_ipc_cache: addCache,
+  [DMABUF_CLASS](sums, counters, labels, { name: owner }) {
+    for (const [counter, value] of Object.entries(counters)) {
+      const metric = METRIC_NAMES.find((known) => known === `ucx_${counter}_total` || known === `ucx_${counter}`);
+      if (metric !== undefined) sums.add(metric, { ...labels, owner }, value);
+    }
+  },
   gaudi_dma(sums, counters, labels, { name, parent }) {
     const place = { ...labels, card: parent, direction: name };
     sums.add('ucx_dma_operations_total', place, counters['operations'] ?? 0);

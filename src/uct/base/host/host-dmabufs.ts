@@ -19,6 +19,9 @@ import {
   shareableAt,
   VIEW_LENGTH_MAX,
 } from '../../../sys/index.ts';
+import type { Log } from '../../../ucs/debug/log.ts';
+import { DmabufCounts } from '../../../ucs/stats/dmabuf-counts.ts';
+import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import { invalidParam, statusError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { DmabufMemory, DmabufRange, HostDmabufs as HostDmabufsApi } from '../../api/host-dmabufs.ts';
@@ -87,10 +90,10 @@ class ForeignMemory extends Memory {
     memory: MappedMemory,
     fd: number,
     { offset, byteLength }: DmabufRange,
-    onClose: (memory: Memory) => void,
+    onClose: (memory: ForeignMemory) => void,
   ) {
     const skip = offset % PAGE_SIZE;
-    super(memory.u8.subarray(skip, skip + byteLength), memory.address + skip, onClose);
+    super(memory.u8.subarray(skip, skip + byteLength), memory.address + skip, () => onClose(this));
     this.#memory = memory;
     this.#fd = fd;
     this.#offset = offset;
@@ -111,11 +114,18 @@ class ForeignMemory extends Memory {
 export class HostDmabufs implements HostDmabufsApi {
   readonly #device: HostDmabufDevice;
   readonly #live: Set<Memory> = new Set();
+  readonly #counts: DmabufCounts;
   readonly #onClose = (memory: Memory): void => void this.#live.delete(memory);
+  readonly #onForeignClose = (memory: ForeignMemory): void => {
+    this.#live.delete(memory);
+    this.#counts.closed();
+    this.#counts.released(memory.bytes.byteLength, rangeOf(memory));
+  };
 
-  /** @param device creates dma-bufs from memfds */
-  constructor(device: HostDmabufDevice) {
+  /** @param device creates dma-bufs from memfds @param log for exports and imports */
+  constructor(device: HostDmabufDevice, log?: Log) {
     this.#device = device;
+    this.#counts = new DmabufCounts(log);
   }
 
   allocate(byteLength: number): DmabufMemory {
@@ -128,7 +138,11 @@ export class HostDmabufs implements HostDmabufsApi {
     const own = dup(fd);
     try {
       const skip = offset % PAGE_SIZE;
-      return this.#add(new ForeignMemory(mapFile(own, skip + byteLength, offset - skip), own, range, this.#onClose));
+      const mapped = mapFile(own, skip + byteLength, offset - skip);
+      const memory = this.#add(new ForeignMemory(mapped, own, range, this.#onForeignClose));
+      this.#counts.kept();
+      this.#counts.imported(byteLength, `fd ${fd} from offset ${offset}, as ${rangeOf(memory)}`);
+      return memory;
     } catch (error) {
       closeFd(own);
       throw isSyscallError(error) && NOT_MAPPABLE.includes(error.errno) ? notMappable(error) : error;
@@ -140,23 +154,36 @@ export class HostDmabufs implements HostDmabufsApi {
     for (const memory of this.#live) {
       const skip = start - memory.address;
       const isInside = skip >= 0 && skip + byteLength <= memory.bytes.byteLength;
-      if (isInside && memory instanceof ForeignMemory) return new OwnedDmabuf(memory.export(), skip);
+      if (isInside && memory instanceof ForeignMemory) return this.#hand(memory.export(), skip, byteLength);
     }
     // Also memory of another context, or of a device, that the program has registered here.
     const memory = shareableAt(start, byteLength);
     if (memory !== undefined && start + byteLength <= memory.address + memory.byteLength) {
-      return new OwnedDmabuf({ fd: this.#create(memory), offset: 0 }, start - memory.address);
+      return this.#hand({ fd: this.#create(memory), offset: 0 }, start - memory.address, byteLength);
     }
     throw refused(
       `[0x${address.toString(16)}, +${byteLength}) is not in a memfd of this library, and the kernel makes dma-bufs of sealed memfds only: copy the data to memMap({ allocate, shared: true })`,
     );
   }
 
+  stats(): StatsNode {
+    return this.#counts.node('host');
+  }
+
   close(): void {
     for (const memory of this.#live) memory.close();
   }
 
-  #add(memory: Memory): Memory {
+  #hand(place: DmabufPlace, skip: number, byteLength: number): OwnedDmabuf {
+    const exported = new OwnedDmabuf(place, skip);
+    this.#counts.exported(
+      byteLength,
+      `${byteLength} bytes of host memory, fd ${exported.fd} from offset ${exported.offset}`,
+    );
+    return exported;
+  }
+
+  #add<M extends Memory>(memory: M): M {
     this.#live.add(memory);
     return memory;
   }
@@ -202,6 +229,10 @@ export class HostDmabufs implements HostDmabufsApi {
       throw error;
     }
   }
+}
+
+function rangeOf({ address, bytes }: Memory): string {
+  return `${bytes.byteLength} bytes of host memory at 0x${address.toString(16)}`;
 }
 
 function refused(reason: string, cause?: unknown): UcxError {

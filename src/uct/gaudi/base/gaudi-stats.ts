@@ -3,7 +3,7 @@
 import type { DmaCounts } from '../../../hlthunk/index.ts';
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
 import { cacheStats } from '../../base/host/host-cache.ts';
-import type { GaudiCard } from './card/gaudi-cards.ts';
+import { cardName, type GaudiCard } from './card/gaudi-cards.ts';
 import type { OpenGaudi } from './gaudi-resources.ts';
 
 /** The arenas of a card as levels, and its DMA, with one node for each direction that was used. */
@@ -17,7 +17,7 @@ function cardStats({ index, device }: GaudiCard): StatsNode {
   ];
   return statsNode(
     'gaudi_card',
-    `gaudi${index}`,
+    cardName(index),
     {
       cs_in_flight: submissions.inFlight,
       arenas,
@@ -30,7 +30,8 @@ function cardStats({ index, device }: GaudiCard): StatsNode {
   );
 }
 
-/** Every open card, and the registration cache. */
+/** Every open card, with its dma-bufs, and the registration cache. */
 export function gaudiStats({ cards, rcache }: OpenGaudi): StatsNode[] {
-  return [cacheStats('gaudi_host', rcache), ...cards.map(cardStats)];
+  const dmabufs = cards.map(({ index, device }) => device.card.dmabufs.node(cardName(index)));
+  return [cacheStats('gaudi_host', rcache), ...cards.map(cardStats), ...dmabufs];
 }

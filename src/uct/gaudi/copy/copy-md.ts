@@ -76,8 +76,6 @@ export class CopyMd implements MemoryDomain {
   /** The memory types of the context, from this and other memory domains. */
   readonly #memoryTypes: MemoryTypeCache | undefined;
   readonly #ifaces: OpenIfaces<CopyIface> = new OpenIfaces();
-  /** Number of exported descriptors. */
-  #dmabufExports = 0;
   readonly #unwatch: readonly (() => void)[];
   readonly #address: Uint8Array = uniqueAddress();
   #closed = false;
@@ -197,7 +195,6 @@ export class CopyMd implements MemoryDomain {
     const skip = Number(address - allocation.address);
     const exported =
       allocation instanceof DeviceBlock ? exportBlock(allocation) : this.#imports.get(allocation)!.export();
-    this.#dmabufExports += 1;
     return new OwnedDmabuf(exported, skip);
   }
 
@@ -231,8 +228,7 @@ export class CopyMd implements MemoryDomain {
 
   /** Includes the cards and the registration cache, which gaudi_ipc shares. */
   stats(): StatsNode {
-    const counters = { memory_handles: this.#memories.size, dmabuf_exports: this.#dmabufExports };
-    return statsNode('uct_md', GAUDI_COPY_NAME, counters, gaudiStats(this.#gaudi));
+    return statsNode('uct_md', GAUDI_COPY_NAME, { memory_handles: this.#memories.size }, gaudiStats(this.#gaudi));
   }
 
   deviceMemoryMaps(): ReadonlyMap<string, DeviceMemoryMaps> {

@@ -3,6 +3,7 @@
 import { type Device, type DriverNode, getNicPorts, linksBetween } from '../../../hlthunk/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
+import { busIdOf } from '../../../ucs/sys/topology.ts';
 import type { UcxError } from '../../../ucs/type/error.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import {
@@ -23,7 +24,6 @@ import { cardRma, submitLimitation } from '../base/memory/card-rma.ts';
 import { Channel } from './base/channels.ts';
 import type { GaudiIpcConfig } from './base/config.ts';
 import { GAUDI_IPC_NAME } from './base/ipc-names.ts';
-import { busIdOf } from './base/key-payload.ts';
 import type { Imports } from './import/imports.ts';
 import { IpcKey } from './import/ipc-key.ts';
 import { IPC_ADDRESS_BYTES, ipcAddress, processOf, unreachableReasonOf } from './ipc-address.ts';

@@ -12,6 +12,7 @@ import {
 } from '../../../../hlthunk/index.ts';
 import { close as closeFd, dup, Errno, isSyscallError } from '../../../../sys/index.ts';
 import { MemoryType } from '../../../../ucs/memory/memory-type.ts';
+import type { DmabufCounts } from '../../../../ucs/stats/dmabuf-counts.ts';
 import { checkOptions } from '../../../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError, statusError } from '../../../../ucs/type/error.ts';
 import { Status } from '../../../../ucs/type/status.ts';
@@ -43,6 +44,11 @@ export class ImportedDmabuf {
     this.mapping = mapping;
     this.offset = offset;
     this.#fd = fd;
+    this.#dmabufs.kept();
+  }
+
+  get #dmabufs(): DmabufCounts {
+    return this.card.device.card.dmabufs;
   }
 
   /**
@@ -51,7 +57,13 @@ export class ImportedDmabuf {
    * @throws SyscallError EMFILE
    */
   export(): DmabufPlace {
-    return { fd: dup(this.#fd), offset: this.offset };
+    const { mapping, offset } = this;
+    const fd = dup(this.#fd);
+    this.#dmabufs.exported(
+      mapping.byteLength,
+      `${mapping.byteLength} bytes of the import at 0x${mapping.address.toString(16)}, fd ${fd}`,
+    );
+    return { fd, offset };
   }
 
   /** The handle by which gaudi_ipc of a peer opens the dma-buf. Throws like {@link ipcWrapImport}. */
@@ -75,6 +87,7 @@ export class ImportedDmabuf {
     if (mapping.live && !isUsed) mapping.unmap();
     this.#closed = true;
     closeFd(this.#fd);
+    this.#dmabufs.closed();
   }
 }
 

@@ -59,19 +59,6 @@ export function unpackPayload(words: Int32Array, byteLength: number): KeyPayload
   return { arenaGeneration, arenaOffset, arenaBytes, busNumber: words[AT_BUS]! >>> 0, serviceTag };
 }
 
-/** Converts a PCI address to a number: `0000:3b:00.0` is 0x3b00. */
-export function busNumberOf(busId: string): number {
-  const [domain, bus, device, fn] = busId.split(/[:.]/).map((part) => parseInt(part, 16));
-  return (((domain ?? 0) << 16) | ((bus ?? 0) << 8) | ((device ?? 0) << 3) | (fn ?? 0)) >>> 0;
-}
-
-/** Converts a number of {@link busNumberOf} to the PCI address. */
-export function busIdOf(busNumber: number): string {
-  const hex = (value: number, digits: number): string => value.toString(16).padStart(digits, '0');
-  const device = (busNumber >>> 3) & 0x1f;
-  return `${hex(busNumber >>> 16, 4)}:${hex((busNumber >>> 8) & 0xff, 2)}:${hex(device, 2)}.${busNumber & 7}`;
-}
-
 function put64(words: Int32Array, at: number, value: number): void {
   words[at] = value;
   words[at + 1] = highOf(value);

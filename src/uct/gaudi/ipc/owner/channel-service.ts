@@ -69,6 +69,7 @@ export interface ChannelServiceOptions {
 interface Peer {
   readonly socket: UnixSocket;
   readonly subscription: PollSubscription;
+  readonly pid: number;
 }
 
 /** Path of the socket of a service. */
@@ -162,17 +163,17 @@ export class ChannelService {
         this.#warnings.warn(`gaudi_ipc: process ${pid} of user ${uid} is turned away`);
         socket.close();
       } else if (this.#peers.size === CHANNEL_PEERS_MAX) socket.close();
-      else this.#add(socket);
+      else this.#add(socket, pid);
     } catch (error) {
       socket.close();
       throw error;
     }
   }
 
-  #add(socket: UnixSocket): void {
+  #add(socket: UnixSocket, pid: number): void {
     const subscription = pollReadable(socket.fd, () => this.#serve(peer));
     subscription.unref();
-    const peer: Peer = { socket, subscription };
+    const peer: Peer = { socket, subscription, pid };
     this.#peers.add(peer);
   }
 
@@ -205,6 +206,7 @@ export class ChannelService {
     }
     const sent = peer.socket.sendmsg(handleMessage(id, shared.handle), [shared.fd]);
     closeFd(shared.fd);
+    if (sent > 0) this.#options.log.debug(`gaudi_ipc: process ${peer.pid} received the dma-buf of its request ${id}`);
     return sent > 0;
   }
 
