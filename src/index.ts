@@ -82,6 +82,7 @@ export {
   type MemoryRange,
   type MemoryTypeEvent,
   type RemoteKey,
+  type RemoteKeyPart,
 } from './ucp/api/operation/memory.ts';
 export type {
   AmSendParams,
@@ -138,4 +139,5 @@ export type { Counters, StatsNode } from './ucs/stats/stats-node.ts';
 export { AbortError, isUcxError, UcxError } from './ucs/type/error.ts';
 export { Status, statusName, statusString } from './ucs/type/status.ts';
 export type { SocketAddress } from './uct/api/connection-manager.ts';
+export type { ChannelTraffic, RemoteKeySource } from './uct/api/memory.ts';
 export type { DeviceMemoryMap, MemoryAdvice, RegistrationCache } from './uct/api/memory-domain.ts';

@@ -26,7 +26,7 @@ describe.each([
       /^MemoryHandle \{ memoryType: gaudi, card: 0, byteLength: \d+, address: 0x\w+, state: mapped \}$/,
     );
     expect(inspect(rkey)).toMatch(
-      /^RemoteKey \{ memoryType: gaudi, byteLength: \d+, address: 0x\w+, state: unpacked \}$/,
+      /^RemoteKey \{ memoryType: gaudi, byteLength: \d+, address: 0x\w+, source: offset 0 of arena \d+ of process \d+ on the card at \S+, state: unpacked \}$/,
     );
     rkey.release();
     await context.close();

@@ -50,7 +50,7 @@ export function snapshotText(snapshot: ProcessSnapshot, names: WorkerNames = wor
 }
 
 function contextLines(process: ProcessSnapshot, context: NumberedContext, names: WorkerNames): string[] {
-  const { engine, emulated, resources, cards, memory, dmabufs, caches, workers } = context;
+  const { engine, emulated, resources, cards, memory, dmabufs, channels, caches, workers } = context;
   const mapped = memory.map(({ memoryType, sysDevice, mappings, byteLength }) => {
     const place = sysDevice === undefined ? memoryType : `${memoryType} of ${labelOf(cards, sysDevice)}`;
     return `${place} ${byteLength} bytes in ${plural(mappings, 'mapping')}`;
@@ -63,10 +63,23 @@ function contextLines(process: ProcessSnapshot, context: NumberedContext, names:
     `${STEP}transports: ${listOf(resources)}`,
     ...cards.map((card) => `${STEP}${cardLine(card)}`),
     ...(mapped.length === 0 ? [] : [`${STEP}mapped memory: ${mapped.join('; ')}`]),
+    ...channels.map((channel) => `${STEP}${channelLine(channel)}`),
     ...dmabufs.flatMap((each) => (isUsed(each) ? [`${STEP}${dmabufLine(each)}`] : [])),
     ...(cached.length === 0 ? [] : [`${STEP}registration caches: ${cached.join('; ')}`]),
     ...workers.flatMap((worker, index) => indented(workerLines(worker, workerName(process, context, index), names))),
   ];
+}
+
+function channelLine({
+  id,
+  local,
+  remote,
+  puts,
+  gets,
+  bytesPut,
+  bytesGot,
+}: ContextSnapshot['channels'][number]): string {
+  return `channel ${id} from ${local} to the card at ${remote}: ${plural(puts, 'put')} of ${bytesPut} bytes, ${plural(gets, 'get')} of ${bytesGot} bytes`;
 }
 
 function isUsed({ exports, imports }: DmabufSnapshot): boolean {

@@ -181,7 +181,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   /** Contains the properties that libucp discloses, and the transports of the node. */
   snapshot(): ContextSnapshot {
     const stats = this.stats();
-    const { resources, unavailable, cards } = this.node.snapshot();
+    const { resources, unavailable, cards, channels } = this.node.snapshot();
     return {
       engine: this.engine,
       emulated: this.emulated,
@@ -190,6 +190,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
       cards,
       memory: memorySummary(this.memory.mapped),
       dmabufs: dmabufSummary(stats),
+      channels,
       caches: cacheSummary(this.registrationCaches),
       workers: [...this.workers].map((worker) => worker.snapshot()),
       stats,

@@ -9,7 +9,7 @@ import type { RawRemoteMemory } from '../../ucp/api/endpoint.ts';
 import { checkLocal } from '../../ucp/api/memory/local-bytes.ts';
 import { checkRemote, OwnedRemoteKey } from '../../ucp/api/memory/owned-remote-key.ts';
 import { type Accesses, accessWithout, deniedOf, REMOTE_ACCESS } from '../../ucp/api/memory/protection.ts';
-import type { RemoteKey } from '../../ucp/api/operation/memory.ts';
+import type { RemoteKey, RemoteKeyPart } from '../../ucp/api/operation/memory.ts';
 import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { checkStatus } from '../../ucs/type/error.ts';
 import { OutValue } from '../c/fields.ts';
@@ -172,6 +172,12 @@ export class UcpRemoteKey extends OwnedRemoteKey {
 
   get live(): boolean {
     return this.#node?.live ?? true;
+  }
+
+  protected override describeParts(): readonly RemoteKeyPart[] {
+    const { byteLength, live } = this;
+    const own = this.handle === 0 ? [] : [{ md: 'libucp', byteLength, live, source: undefined }];
+    return [...own, ...(this.#node?.describe() ?? [])];
   }
 
   protected override releaseParts(): void {

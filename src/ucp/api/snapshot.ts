@@ -4,6 +4,7 @@
  */
 
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
+import type { ChannelTraffic } from '../../uct/api/memory.ts';
 import type { DeviceMemoryMap } from '../../uct/api/memory-domain.ts';
 import type { Engine } from './engine.ts';
 
@@ -249,6 +250,8 @@ export interface ContextSnapshot {
   readonly memory: readonly MemorySnapshot[];
   /** Its dma-bufs, by owner. */
   readonly dmabufs: readonly DmabufSnapshot[];
+  /** The channels between its cards and those of the memory that it accessed. */
+  readonly channels: readonly ChannelTraffic[];
   /** Its registration caches. */
   readonly caches: readonly CacheSnapshot[];
   /** Its open workers. */

@@ -297,6 +297,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
       cards: cardSummary(stats, mds),
       memory: memorySummary(this.#memory.mapped),
       dmabufs: dmabufSummary(stats),
+      channels: mds.flatMap(({ md }) => (md.channels ?? []).map((each) => ({ ...each }))),
       caches: cacheSummary(this.registrationCaches),
       workers: [...this.workers].map((worker) => worker.snapshot()),
       stats,

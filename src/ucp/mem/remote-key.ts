@@ -8,6 +8,7 @@ import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import { OwnedRemoteKey } from '../api/memory/owned-remote-key.ts';
 import { REMOTE_ACCESS } from '../api/memory/protection.ts';
+import type { RemoteKeyPart } from '../api/operation/memory.ts';
 import type { MemoryPlace, Operation, Plan } from '../proto/selection.ts';
 import type { RkeyFields } from './rkey-bytes.ts';
 
@@ -71,6 +72,14 @@ export class RemoteKey extends OwnedRemoteKey implements MemoryPlace {
   get bytes(): Uint8Array | undefined {
     if ((this.access & REMOTE_ACCESS) !== REMOTE_ACCESS) return undefined;
     return this.parts.find((part) => part?.bytes !== undefined)?.bytes;
+  }
+
+  protected override describeParts(): readonly RemoteKeyPart[] {
+    return this.parts.flatMap((part) => {
+      if (part === undefined) return [];
+      const { mdName: md, byteLength, live = true } = part;
+      return [{ md, byteLength, live, source: part.describe?.() }];
+    });
   }
 
   protected override releaseParts(): void {

@@ -14,7 +14,7 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
 import type { ConnectionManager } from './connection-manager.ts';
 import type { DeviceType, Iface, IfaceResource } from './iface.ts';
-import type { MdMemory, RemoteKey } from './memory.ts';
+import type { ChannelTraffic, MdMemory, RemoteKey } from './memory.ts';
 
 /** Capabilities of a memory domain as bits (UCT_MD_FLAG_*). A flag is set if and only if the operation works. */
 export const MdFlag = {
@@ -312,6 +312,8 @@ export interface MemoryDomain {
   stats(): StatsNode;
   /** The cards by their names, and where their blocks of memory are; absent if the MD allocates none. Cells are bounded. */
   deviceMemoryMaps?(): ReadonlyMap<string, DeviceMemoryMaps>;
+  /** The channels between cards; absent if it has none. */
+  readonly channels?: readonly ChannelTraffic[];
   /** Devices of the MD that could not be opened, such as cards in use by others; absent if it has no devices. */
   readonly leftOut?: readonly LeftOut[];
   /**

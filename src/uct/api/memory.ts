@@ -47,6 +47,42 @@ export interface RemoteKey {
   readonly bytes?: Uint8Array | undefined;
   /** False once the owner has released the memory, if the transport can detect that without communication. */
   readonly live?: boolean;
+  /** The source of the memory, as far as the key tells; absent for memory domains whose keys tell no more than the properties above. */
+  describe?(): RemoteKeySource | undefined;
   /** Releases the resources of unpacking. Idempotent. */
   release(): void;
+}
+
+/** The source of remote device memory. */
+export interface RemoteKeySource {
+  /** PCI address of the card that has the memory. */
+  readonly busId: string;
+  /** The process that owns it. */
+  readonly pid: number;
+  /** Offset in its arena, which is what a dma-buf exports, in bytes. */
+  readonly offset: number;
+  /** Number of the arena in that process: memory that is allocated again has another one. */
+  readonly generation: number;
+  /** Length of the arena in bytes. */
+  readonly arenaBytes: number;
+  /** Ids of the channels that transfers with the key have used, as in {@link ChannelTraffic}. */
+  readonly channels: readonly number[];
+}
+
+/** A channel: the traffic of a card with the memory of another card. It is created at the first transfer between the two. */
+export interface ChannelTraffic {
+  /** Number of the channel in its context, from 0 on. */
+  readonly id: number;
+  /** The card of this process that runs the transfers, such as `gaudi0`. */
+  readonly local: string;
+  /** PCI address of the card with the remote memory. */
+  readonly remote: string;
+  /** Transfers to the remote memory. */
+  readonly puts: number;
+  /** Transfers from it. */
+  readonly gets: number;
+  /** Bytes of the puts. */
+  readonly bytesPut: number;
+  /** Bytes of the gets. */
+  readonly bytesGot: number;
 }

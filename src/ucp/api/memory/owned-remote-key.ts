@@ -4,7 +4,7 @@ import { type MemoryType, memoryTypeName } from '../../../ucs/memory/memory-type
 import { closedError, invalidParam } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
-import type { MemoryProtection, RemoteKey } from '../operation/memory.ts';
+import type { MemoryProtection, RemoteKey, RemoteKeyPart } from '../operation/memory.ts';
 import { ATOMIC_ACCESS, protectionOf, refusedAccess, withAtomics } from './protection.ts';
 
 /** Address and length of the memory behind a key, and what peers may do with it. */
@@ -54,23 +54,40 @@ export abstract class OwnedRemoteKey implements RemoteKey {
     return this.#released;
   }
 
+  describe(): readonly RemoteKeyPart[] {
+    return this.#released ? [] : this.describeParts();
+  }
+
   release(): void {
     if (this.#released) return;
     this.#released = true;
     this.releaseParts();
   }
 
+  /** The parts of a key that is not released. */
+  protected abstract describeParts(): readonly RemoteKeyPart[];
   /** Releases the keys of the engine; called once. */
   protected abstract releaseParts(): void;
 }
 
-showAs(OwnedRemoteKey, 'RemoteKey', ({ memoryType, byteLength, address, released, access }) => ({
-  memoryType: memoryTypeName(memoryType),
-  byteLength,
-  address: `0x${address.toString(16)}`,
-  protection: access === ATOMIC_ACCESS ? undefined : protectionOf(access).join(', '),
-  state: released ? 'released' : 'unpacked',
-}));
+showAs(OwnedRemoteKey, 'RemoteKey', (key) => {
+  const { memoryType, byteLength, address, released, access } = key;
+  return {
+    memoryType: memoryTypeName(memoryType),
+    byteLength,
+    address: `0x${address.toString(16)}`,
+    source: OwnedRemoteKey.isGenuine(key) ? sourceText(key.describe()) : undefined,
+    protection: access === ATOMIC_ACCESS ? undefined : protectionOf(access).join(', '),
+    state: released ? 'released' : 'unpacked',
+  };
+});
+
+/** The first source that a key tells. */
+function sourceText(parts: readonly RemoteKeyPart[]): string | undefined {
+  const source = parts.find((part) => part.source !== undefined)?.source;
+  if (source === undefined) return undefined;
+  return `offset ${source.offset} of arena ${source.generation} of process ${source.pid} on the card at ${source.busId}`;
+}
 
 /**
  * Checks the remote side of an operation: the key, its owner, the range, and the access. `K` is the key class of the owner.

@@ -1,6 +1,7 @@
 /** Memory as parameters of the operations: mapped memory, host bytes, lists of pieces, remote keys. Types only. */
 
 import type { MemoryType, MemoryTypeName, WithMemoryType } from '../../../ucs/memory/memory-type.ts';
+import type { RemoteKeySource } from '../../../uct/api/memory.ts';
 
 /**
  * One access that mapped memory permits (UCP_MEM_MAP_PROT_*). `local-read`: it can be sent, and is the source of puts. `local-write`: it can be received into,
@@ -183,8 +184,22 @@ export interface RemoteKey {
   readonly released: boolean;
   /** False if a transport has detected that the memory was released. */
   readonly live: boolean;
+  /** What the key names, for each memory domain that reaches the memory: empty for a key that was released. */
+  describe(): readonly RemoteKeyPart[];
   /** Releases the key, which cannot be used afterwards. Idempotent. */
   release(): void;
+}
+
+/** The part of a remote key for one memory domain. */
+export interface RemoteKeyPart {
+  /** Name of the memory domain; `libucp` for the part that libucp unpacked, which tells nothing about itself. */
+  readonly md: string;
+  /** Length of the memory in bytes. */
+  readonly byteLength: number;
+  /** False if the memory domain has detected that the memory was released. */
+  readonly live: boolean;
+  /** Card, process, arena and channels of device memory; undefined where the part does not tell. */
+  readonly source: RemoteKeySource | undefined;
 }
 
 /** The range of mapped memory that advice applies to. */

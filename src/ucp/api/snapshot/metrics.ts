@@ -69,6 +69,8 @@ export type MetricName =
   | 'ucx_dmabuf_mappings'
   | 'ucx_dmabuf_mapped_bytes'
   | 'ucx_dmabuf_descriptors'
+  | 'ucx_channel_operations_total'
+  | 'ucx_channel_bytes_total'
   | 'ucx_dma_operations_total'
   | 'ucx_dma_bytes_total'
   | 'ucx_dma_errors_total'
@@ -103,6 +105,8 @@ export const METRICS: Readonly<Record<MetricName, readonly [MetricFamily['type']
   ucx_dmabuf_mappings: ['gauge', 'Dma-bufs of others that are mapped'],
   ucx_dmabuf_mapped_bytes: ['gauge', 'Bytes of these'],
   ucx_dmabuf_descriptors: ['gauge', 'Descriptors of dma-bufs that are kept open'],
+  ucx_channel_operations_total: ['counter', 'Transfers of a card with the memory of another card, by channel'],
+  ucx_channel_bytes_total: ['counter', 'Bytes of these transfers'],
   ucx_dma_operations_total: ['counter', 'Transfers of a card by direction'],
   ucx_dma_bytes_total: ['counter', 'Bytes of these transfers'],
   ucx_dma_errors_total: ['counter', 'Transfers of a card that failed'],
@@ -159,12 +163,19 @@ export function metricFamilies(
 }
 
 function addContext(sums: Sums, { snapshot, labels }: ContextSource): void {
-  const { engine, emulated, memory, workers, stats } = snapshot;
+  const { engine, emulated, memory, channels, workers, stats } = snapshot;
   const { name, version } = engine;
   sums.add('ucx_context_info', { ...labels, engine: name, version, cards: emulated ? 'emulated' : 'real' }, 1);
   for (const { memoryType, sysDevice, byteLength } of memory) {
     const card = sysDevice === undefined ? {} : { card: String(sysDevice) };
     sums.add('ucx_mapped_bytes', { ...labels, memory_type: memoryType, ...card }, byteLength);
+  }
+  for (const { id, local, remote, puts, gets, bytesPut, bytesGot } of channels) {
+    const channel = { ...labels, channel: String(id), local, remote };
+    sums.add('ucx_channel_operations_total', { ...channel, operation: 'put' }, puts);
+    sums.add('ucx_channel_operations_total', { ...channel, operation: 'get' }, gets);
+    sums.add('ucx_channel_bytes_total', { ...channel, operation: 'put' }, bytesPut);
+    sums.add('ucx_channel_bytes_total', { ...channel, operation: 'get' }, bytesGot);
   }
   for (const { endpointStates, requests, unexpected } of workers) {
     for (const [state, count] of Object.entries(endpointStates)) sums.add('ucx_endpoints', { ...labels, state }, count);

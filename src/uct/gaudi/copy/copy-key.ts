@@ -1,8 +1,8 @@
 /** Names of gaudi_copy, and its remote keys: references to the memory, since both sides are this process. */
 
 import type { MemoryType } from '../../../ucs/memory/memory-type.ts';
-import type { RemoteKey } from '../../api/memory.ts';
-import type { CardMemory } from '../base/memory/gaudi-memory.ts';
+import type { RemoteKey, RemoteKeySource } from '../../api/memory.ts';
+import { BlockMemory, type CardMemory, GaudiMemory } from '../base/memory/gaudi-memory.ts';
 
 /** Name of component and memory domain. */
 export const GAUDI_COPY_NAME = 'gaudi_copy';
@@ -28,6 +28,18 @@ export class CopyKey implements RemoteKey {
   /** False once the memory was freed or deregistered. */
   get live(): boolean {
     return this.memory.live;
+  }
+
+  describe(): RemoteKeySource | undefined {
+    const { memory } = this;
+    if (!GaudiMemory.isGenuine(memory)) return undefined;
+    const { busId } = memory.card.device;
+    const { generation, byteLength } = memory;
+    const own = { busId, pid: process.pid, channels: [] };
+    if (!(memory instanceof BlockMemory)) return { ...own, offset: 0, generation, arenaBytes: byteLength };
+    const { block, part } = memory;
+    const { generation: ofArena, byteLength: arenaBytes } = block.arena;
+    return { ...own, offset: block.offset + (part?.offset ?? 0), generation: ofArena, arenaBytes };
   }
 
   release(): void {}

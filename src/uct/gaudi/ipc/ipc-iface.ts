@@ -21,7 +21,7 @@ import type { ClosableIface } from '../../base/open-ifaces.ts';
 import type { GaudiCard } from '../base/card/gaudi-cards.ts';
 import { DmaTransfers } from '../base/dma-transfers.ts';
 import { cardRma, submitLimitation } from '../base/memory/card-rma.ts';
-import { Channel } from './base/channels.ts';
+import type { Channel, Channels } from './base/channels.ts';
 import type { GaudiIpcConfig } from './base/config.ts';
 import { GAUDI_IPC_NAME } from './base/ipc-names.ts';
 import type { Imports } from './import/imports.ts';
@@ -40,8 +40,8 @@ export interface IpcIfaceOptions {
   readonly resource: IfaceResource;
   readonly config: GaudiIpcConfig;
   readonly imports: Imports;
-  /** The traffic between the card and others, of all interfaces on it, by the bus number of the other. */
-  readonly channels: Map<number, Channel>;
+  /** The traffic between the cards of the memory domain and others, of all its interfaces. */
+  readonly channels: Channels;
   /** Answers requests of peers for memory of this process. */
   readonly serve: () => void;
 }
@@ -55,7 +55,7 @@ export class IpcIface implements ClosableIface, IpcEndpointHost {
   readonly #node: DriverNode;
   readonly #card: GaudiCard;
   readonly #serve: () => void;
-  readonly #channels: Map<number, Channel>;
+  readonly #channels: Channels;
   #error: UcxError | undefined = undefined;
   #joined: Promise<void> | undefined = undefined;
   #failuresSeen = 0;
@@ -149,13 +149,7 @@ export class IpcIface implements ClosableIface, IpcEndpointHost {
   }
 
   channelOf(key: IpcKey): Channel {
-    const { busNumber } = key.place;
-    let channel = this.#channels.get(busNumber);
-    if (channel === undefined) {
-      channel = new Channel(this.attributes.resource.device, busIdOf(busNumber));
-      this.#channels.set(busNumber, channel);
-    }
-    return channel;
+    return this.#channels.between(this.attributes.resource.device, key.place.busNumber);
   }
 
   explain(error: UcxError | undefined): void {

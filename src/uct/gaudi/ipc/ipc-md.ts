@@ -9,7 +9,7 @@ import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type Iface, type IfaceResource } from '../../api/iface.ts';
-import type { MdMemory } from '../../api/memory.ts';
+import type { ChannelTraffic, MdMemory } from '../../api/memory.ts';
 import {
   type ComponentServices,
   type DeviceRange,
@@ -38,7 +38,7 @@ import { HostRegistry } from '../base/host-registry.ts';
 import { isDeviceRange, partAt } from '../base/memory/device-parts.ts';
 import { BlockMemory, GaudiMemory, RegisteredMemory } from '../base/memory/gaudi-memory.ts';
 import { canImportDmabufs, importDmabuf } from '../base/memory/imported-dmabuf.ts';
-import type { Channel } from './base/channels.ts';
+import { type Channel, Channels } from './base/channels.ts';
 import { GAUDI_IPC_CONFIG_TABLE, type GaudiIpcConfig } from './base/config.ts';
 import { forgedKey } from './base/ipc-errors.ts';
 import { GAUDI_IPC_ALIASES, GAUDI_IPC_NAME } from './base/ipc-names.ts';
@@ -79,8 +79,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   readonly #keys: OwnedKeys = new OwnedKeys();
   readonly #reader: RkeyTableReader = new RkeyTableReader(GAUDI_IPC_NAME);
   readonly #ifaces: OpenIfaces<IpcIface> = new OpenIfaces();
-  /** The traffic of each card, which outlives the interfaces. */
-  readonly #channels: readonly Map<number, Channel>[];
+  readonly #channels: Channels = new Channels();
   readonly #serve: () => void;
   readonly #unwatch: readonly (() => void)[];
   #service: ChannelService | undefined = undefined;
@@ -100,7 +99,6 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     const { cards } = this.#gaudi;
     this.#host = new HostRegistry(GAUDI_IPC_NAME, false, this.#gaudi);
     this.imports = new Imports({ cards, config: this.#config, log, clock });
-    this.#channels = cards.map(() => new Map());
     this.resources = cards.map(({ index }) => resourceOf(index));
     const imports = canImportDmabufs(cards);
     if (imports) this.memRegDmabuf = (region) => this.#import(region);
@@ -216,8 +214,12 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     const card = this.#gaudi.cards[position];
     if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource);
     const [config, imports, serve] = [this.#config, this.imports, this.#serve];
-    const options = { card, position, resource, config, imports, serve, channels: this.#channels[position]! };
+    const options = { card, position, resource, config, imports, serve, channels: this.#channels };
     return this.#ifaces.add(new IpcIface({ node: this.#shared.node, ...options }));
+  }
+
+  get channels(): readonly ChannelTraffic[] {
+    return this.#channels.all;
   }
 
   get leftOut(): readonly LeftOut[] {
@@ -247,7 +249,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     const levels = { regions: cache.numRegions, bytes: cache.totalSize };
     return statsNode('uct_md', GAUDI_IPC_NAME, { memory_handles: this.#registered.size }, [
       statsNode('gaudi_ipc_cache', '', { ...cache.counters, ...levels }),
-      ...this.#channels.flatMap((channels) => [...channels.values()].map(channelStats)),
+      ...this.#channels.all.map(channelStats),
     ]);
   }
 

@@ -1,8 +1,9 @@
 /** A remote key of gaudi_ipc: the published key, and for each local card the import for transfers. */
 
 import { MemoryType } from '../../../../ucs/memory/memory-type.ts';
+import { busIdOf } from '../../../../ucs/sys/topology.ts';
 import type { UcxError } from '../../../../ucs/type/error.ts';
-import type { RemoteKey } from '../../../api/memory.ts';
+import type { RemoteKey, RemoteKeySource } from '../../../api/memory.ts';
 import type { ProcessIdentity } from '../../../base/key/process-identity.ts';
 import type { PublishedKey } from '../../../base/key/rkey-table-reader.ts';
 import type { Channel } from '../base/channels.ts';
@@ -76,6 +77,18 @@ export class IpcKey implements RemoteKey {
     const failure = this.#failure;
     this.#failure = undefined;
     return failure;
+  }
+
+  describe(): RemoteKeySource {
+    const { busNumber, arenaOffset, arenaGeneration, arenaBytes } = this.place;
+    return {
+      busId: busIdOf(busNumber),
+      pid: this.owner.pid,
+      offset: arenaOffset,
+      generation: arenaGeneration,
+      arenaBytes,
+      channels: this.channels.flatMap((channel) => (channel === undefined ? [] : [channel.id])),
+    };
   }
 
   release(): void {
