@@ -124,6 +124,14 @@ export {
   registerDmabufFd,
 } from './open/device-calls.ts';
 export type { DeviceOptions } from './open/device-options.ts';
+export {
+  HANDLE_MESSAGE_BYTES_MAX,
+  type HandleMessage,
+  type HandleTransferOptions,
+  type ReceivedHandle,
+  receiveHandle,
+  sendHandle,
+} from './open/handle-socket.ts';
 export { getHwBlock, HwBlock, type RegisterValue, readHwBlock, userBlockOf } from './open/hw-block.ts';
 export {
   IPC_HANDLE_BYTES,

@@ -1,0 +1,251 @@
+/**
+ * Sends a descriptor and the bytes that belong to it to another process of the same user: SCM_RIGHTS over a Unix socket, for which Node.js has no call. Each
+ * call transfers one handle; for keys of registered memory gaudi_ipc has a channel service of its own.
+ */
+
+import { chmodSync } from 'node:fs';
+import { isAbsolute } from 'node:path';
+import {
+  close as closeFd,
+  connectUnix,
+  Errno,
+  EventSet,
+  errnoText,
+  forgetDescriptor,
+  isSyscallError,
+  listenUnix,
+  PATH_BYTES_MAX,
+  type PollSubscription,
+  pollReadable,
+  ReadyFor,
+  SocketType,
+  type UnixListener,
+  type UnixSocket,
+} from '../../sys/index.ts';
+import { effectiveUserId } from '../../ucs/sys/user-id.ts';
+import { AbortError, type UcxError } from '../../ucs/type/error.ts';
+import { checkObject, invalidArgument } from '../base/argument-error.ts';
+import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+import { checkFd } from '../memory/dmabuf.ts';
+
+/** Maximum number of bytes that go with a descriptor. */
+export const HANDLE_MESSAGE_BYTES_MAX = 4096;
+
+const VERSION = 1;
+const ACCEPTED = Uint8Array.of(VERSION);
+/** Senders that may be connected at once; others get an error. */
+const SENDERS_MAX = 16;
+
+/** A descriptor and the bytes that describe what it is, such as those of ipcWrapHandle. */
+export interface HandleMessage {
+  /** The descriptor; a sender keeps its own. */
+  readonly fd: number;
+  /** At most {@link HANDLE_MESSAGE_BYTES_MAX} bytes. */
+  readonly handle: Uint8Array;
+}
+
+/** A received descriptor, which the caller owns and closes. */
+export interface ReceivedHandle extends HandleMessage {
+  /** The process that sent it, as the kernel says: a process of the same user. */
+  readonly pid: number;
+}
+
+/** Options of {@link sendHandle} and {@link receiveHandle}. */
+export interface HandleTransferOptions {
+  /** Ends the wait, for example `AbortSignal.timeout(5000)`: the promise rejects with an AbortError. Default: no limit. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Sends a descriptor to the process that waits at a path in {@link receiveHandle}.
+ * @param path of the socket, absolute
+ * @returns a promise that resolves when the other process has the descriptor
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_CHANNEL_FAILED if no process waits at the path, it belongs to another user, or it ends or turns the
+ * message away; AbortError
+ */
+export async function sendHandle(
+  path: string,
+  message: HandleMessage,
+  options: HandleTransferOptions = {},
+): Promise<void> {
+  checkPath(path);
+  checkObject('message', message, ['fd', 'handle']);
+  const fd = checkFd(message.fd);
+  const { handle } = message;
+  if (!(handle instanceof Uint8Array) || handle.byteLength > HANDLE_MESSAGE_BYTES_MAX) {
+    throw invalidArgument('handle', `must be at most ${HANDLE_MESSAGE_BYTES_MAX} bytes`, handle);
+  }
+  const signal = signalOf(options);
+  const socket = connect(path);
+  try {
+    const { uid, pid } = socket.peerCredentials();
+    if (uid !== effectiveUserId()) throw failed(`${path} belongs to process ${pid} of user ${uid}`);
+    const bytes = new Uint8Array(1 + handle.byteLength);
+    bytes[0] = VERSION;
+    bytes.set(handle, 1);
+    const sent = socket.sendmsg(bytes, [fd]);
+    if (sent === -Errno.EBADF) throw invalidArgument('fd', 'must be an open descriptor', fd);
+    if (sent < 0) throw failed(`${path}: ${errnoText(-sent)}`);
+    const answer = new Uint8Array(1);
+    await until(socket.fd, signal, () => {
+      const fds: number[] = [];
+      const received = socket.recvmsg(answer, fds);
+      for (const each of fds) closeFd(each);
+      if (received === -Errno.EAGAIN) return undefined;
+      if (received <= 0 || answer[0] !== VERSION) throw failed(`the process at ${path} did not take the descriptor`);
+      return true;
+    });
+  } finally {
+    socket.close();
+  }
+}
+
+/**
+ * Waits for one descriptor of another process of the same user. The socket exists when the call returns, so a sender may be told its path then; it is removed
+ * when the promise settles. Processes of other users, and messages that {@link sendHandle} does not send, are turned away.
+ * @param path of the socket, absolute, which must not exist: in a folder of this user, because who can enter the folder can connect
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_CHANNEL_FAILED if the path exists or cannot be made; AbortError
+ */
+export async function receiveHandle(path: string, options: HandleTransferOptions = {}): Promise<ReceivedHandle> {
+  checkPath(path);
+  const signal = signalOf(options);
+  const receiver = new Receiver(path);
+  try {
+    return await until(receiver.fd, signal, () => receiver.take());
+  } finally {
+    receiver.close();
+  }
+}
+
+/** The listening socket, and the senders that are connected to it. */
+class Receiver {
+  readonly #events: EventSet = new EventSet();
+  readonly #listener: UnixListener;
+  readonly #senders: Set<UnixSocket> = new Set();
+  readonly #buffer: Uint8Array = new Uint8Array(1 + HANDLE_MESSAGE_BYTES_MAX);
+
+  constructor(path: string) {
+    try {
+      this.#listener = listen(path);
+    } catch (error) {
+      this.#events.close();
+      throw error;
+    }
+    this.#events.add(this.#listener.fd, ReadyFor.READ, 0);
+  }
+
+  /** Readable when {@link take} has something to do. */
+  get fd(): number {
+    return this.#events.fd;
+  }
+
+  /** The descriptor of the first sender that is ready; undefined if none is. */
+  take(): ReceivedHandle | undefined {
+    for (let socket = this.#listener.accept(); socket !== undefined; socket = this.#listener.accept()) {
+      const isAdmitted = this.#senders.size < SENDERS_MAX && socket.peerCredentials().uid === effectiveUserId();
+      if (!isAdmitted) {
+        socket.close();
+        continue;
+      }
+      this.#senders.add(socket);
+      this.#events.add(socket.fd, ReadyFor.READ, 0);
+    }
+    for (const socket of this.#senders) {
+      const received = this.#read(socket);
+      if (received !== undefined) return received;
+    }
+    return undefined;
+  }
+
+  close(): void {
+    for (const socket of this.#senders) socket.close();
+    this.#listener.close();
+    this.#events.close();
+  }
+
+  #read(socket: UnixSocket): ReceivedHandle | undefined {
+    const fds: number[] = [];
+    const length = socket.recvmsg(this.#buffer, fds);
+    if (length === -Errno.EAGAIN) return undefined;
+    const [fd] = fds;
+    if (length >= 1 && this.#buffer[0] === VERSION && fd !== undefined && fds.length === 1) {
+      // A sender that has ended meanwhile has sent all the same.
+      socket.sendmsg(ACCEPTED);
+      forgetDescriptor(fd);
+      return { fd, handle: this.#buffer.slice(1, length), pid: socket.peerCredentials().pid };
+    }
+    for (const each of fds) closeFd(each);
+    this.#events.remove(socket.fd);
+    this.#senders.delete(socket);
+    socket.close();
+    return undefined;
+  }
+}
+
+/** Calls `step` now and whenever the descriptor becomes readable, until it returns a value or throws, or the signal fires. */
+function until<T>(fd: number, signal: AbortSignal | undefined, step: () => T | undefined): Promise<T> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted === true) {
+      reject(new AbortError(signal));
+      return;
+    }
+    const end = (settle: () => void): void => {
+      subscription.close();
+      signal?.removeEventListener('abort', onAbort);
+      settle();
+    };
+    const onAbort = (): void => end(() => reject(new AbortError(signal!)));
+    const subscription: PollSubscription = pollReadable(fd, () => {
+      try {
+        const result = step();
+        if (result !== undefined) end(() => resolve(result));
+      } catch (error) {
+        end(() => reject(error));
+      }
+    });
+    signal?.addEventListener('abort', onAbort);
+  });
+}
+
+function listen(path: string): UnixListener {
+  let listener: UnixListener;
+  try {
+    listener = listenUnix(path, SocketType.SEQPACKET);
+  } catch (error) {
+    if (!isSyscallError(error)) throw error;
+    const hint =
+      error.errno === Errno.EADDRINUSE ? '; remove what an ended process has left, or take another path' : '';
+    throw failed(`cannot wait at ${path}: ${errnoText(error.errno)}${hint}`, error);
+  }
+  chmodSync(path, 0o600);
+  return listener;
+}
+
+function connect(path: string): UnixSocket {
+  try {
+    return connectUnix(path, SocketType.SEQPACKET);
+  } catch (error) {
+    if (!isSyscallError(error)) throw error;
+    throw failed(`no process waits at ${path}: ${errnoText(error.errno)}; call receiveHandle there first`, error);
+  }
+}
+
+function failed(what: string, cause?: unknown): UcxError {
+  return gaudiError(GaudiErrorCode.CHANNEL_FAILED, what, undefined, cause);
+}
+
+function checkPath(path: string): void {
+  const isPath = typeof path === 'string' && isAbsolute(path) && !path.includes('\0');
+  if (!isPath || Buffer.byteLength(path) > PATH_BYTES_MAX) {
+    throw invalidArgument('path', `must be an absolute path of at most ${PATH_BYTES_MAX} bytes`, path);
+  }
+}
+
+function signalOf(options: HandleTransferOptions): AbortSignal | undefined {
+  checkObject('options', options, ['signal']);
+  const { signal } = options;
+  if (signal !== undefined && !(signal instanceof AbortSignal)) {
+    throw invalidArgument('signal', 'must be an AbortSignal', signal);
+  }
+  return signal;
+}
