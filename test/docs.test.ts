@@ -18,11 +18,14 @@ const LAST_LINES: Readonly<Record<string, RegExp>> = {
   'any-ucx-program.ts': /^hello over (libucx|native)$/,
   'checkpoint-load.ts': /^64 of 64 shards on 8 cards are as in the file$/,
   'collectives.ts': /^the sum of 4 gradients is in the HBM of every rank$/,
+  'dma-buf.ts': /^nothing is left$/,
+  'gaudi-ipc.ts': /^both processes have released the memory$/,
   'hlthunk-dma.ts': /^the same bytes came back$/,
   'kv-cache-transfer.ts': /^192 of 192 blocks are in the HBM of the decode process as they were$/,
   'memory-expert.ts': /^toy,rc,self: the same bytes by tag\/rndv\/get over rc$/,
   'put-get.ts': /^the same bytes came back$/,
   'two-processes.ts': /^the answer, over posix\/memory: hello, line 1, line 2, line 3; the bytes are in the HBM$/,
+  'uct.ts': /^the same bytes arrived$/,
 };
 
 /** An example as in a page: with the name of the package, and without its file comment. */
@@ -99,6 +102,19 @@ describe('docs/guide/hl-thunk.md', () => {
     );
     const additions = ['isUcxError', 'openDriverNode'];
     expect(calls.filter((name) => !named.includes(name) && !additions.includes(name))).toEqual([]);
+  });
+});
+
+describe.each(['dma-buf', 'gaudi-ipc', 'uct'])('docs/guide/%s.md', (name) => {
+  const guide = readFileSync(join(ROOT, `docs/guide/${name}.md`), 'utf8');
+  const linesOf = (text: string): string[] => text.split('\n').map((line) => line.trim());
+
+  it('links to its program, and shows lines of it only', () => {
+    expect(guide).toContain(`[examples/${name}.ts](../../examples/${name}.ts)`);
+    const program = new Set(linesOf(readFileSync(join(EXAMPLES, `${name}.ts`), 'utf8')));
+    const shown = [...guide.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].flatMap(([, block]) => linesOf(block!));
+    expect(shown.length).toBeGreaterThan(5);
+    expect(shown.filter((line) => !program.has(line) && line !== '')).toEqual([]);
   });
 });
 

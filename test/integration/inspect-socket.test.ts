@@ -90,7 +90,7 @@ describe.each([
     const [answer] = await inspect();
     expect(answer).toMatchObject({ pid: process.pid, failure: undefined });
     const { contexts, ...head } = answer!.snapshot!;
-    expect(head).toMatchObject({ format: 1, pid: process.pid, version: '0.1.0', nodeVersion: process.version });
+    expect(head).toMatchObject({ format: 2, pid: process.pid, version: '0.1.0', nodeVersion: process.version });
     expect(contexts).toHaveLength(1);
     expect(contexts[0]).toMatchObject({
       engine: { name: engine },

@@ -22,7 +22,7 @@ function seenOf(context: Context, clientId: bigint): WorkerSnapshot {
 /** The lines that show a context. */
 function linesOf(context: Context): string {
   const { contexts: _, ...head } = {
-    format: 1,
+    format: 2,
     version: '',
     host: '',
     pid: 1,

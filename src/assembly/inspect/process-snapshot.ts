@@ -9,7 +9,7 @@ import { wallClockMs } from '../../ucs/sys/clock.ts';
 import { packageVersion } from '../program/package.ts';
 
 /** Version of the format: another one is not read. */
-export const SNAPSHOT_FORMAT = 1;
+export const SNAPSHOT_FORMAT = 2;
 /** Characters of the command line. */
 const COMMAND_LENGTH_MAX = 500;
 
