@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { FakeUdmabuf } from '../../../../test/fixtures/fake-udmabuf.ts';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
+import { createTestLog } from '../../../../test/fixtures/test-log.ts';
 import {
   addressOf,
   close,
@@ -110,6 +111,29 @@ describe('host memory', () => {
     }
     memory.close();
     expect(() => dmabufs.export(address, 1)).toThrow(/is not in a memfd of this library/);
+  });
+
+  it('is counted and logged when it is exported, mapped and released', () => {
+    const udmabuf = new FakeUdmabuf();
+    const log = createTestLog();
+    const [owner, other] = [setUp(udmabuf), new HostDmabufs(udmabuf, log.log)];
+    opened.push(other);
+    const { fd, offset } = owner.export(addressIn(owner.allocate(BYTES).bytes), 100);
+    const mapped = other.map({ fd, offset, byteLength: 100 });
+    close(fd);
+    close(other.export(addressIn(mapped.bytes), 10).fd);
+    const during = other.stats().counters;
+    const total = { dmabuf_exports: 1, dmabuf_export_bytes: 10, dmabuf_imports: 1, dmabuf_import_bytes: 100 };
+    expect(during).toEqual({ ...total, dmabuf_mappings: 1, dmabuf_mapped_bytes: 100, dmabuf_descriptors: 1 });
+    mapped.close();
+    mapped.close();
+    const after = other.stats().counters;
+    expect(after).toEqual({ ...total, dmabuf_mappings: 0, dmabuf_mapped_bytes: 0, dmabuf_descriptors: 0 });
+    expect(log.records.map(({ message }) => message.replace(/0x[\da-f]+|fd \d+/g, 'X'))).toEqual([
+      'dma-buf imported: X from offset 0, as 100 bytes of host memory at X',
+      'dma-buf exported: 10 bytes of host memory, X from offset 0',
+      'dma-buf released: 100 bytes of host memory at X',
+    ]);
   });
 
   it('that is registered is exported if another context has it in a memfd, else the reason is the memory, not the device', () => {
