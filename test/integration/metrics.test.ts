@@ -167,6 +167,10 @@ describe('the exporter', () => {
       expect(metricValue(text, 'habanalabs_memory_total_bytes', { device: '0', emulated: 'true' })).toBeGreaterThan(
         1e9,
       );
+      // Each of two cards has three ports to the other one and three out of the server; eighteen have no cable.
+      expect(text.match(/^habanalabs_nic_port_connected\{.*\} 0$/gm)).toHaveLength(2 * 18);
+      expect(text.match(/^habanalabs_nic_port_status\{.*\} 1$/gm)).toHaveLength(2 * 6);
+      expect(text).not.toMatch(/^habanalabs_nic_port_status\{.*\} 0$/m);
       const checked = spawnSync('promtool', ['check', 'metrics'], { input: text, encoding: 'utf8' });
       expect(checked.stderr.trim()).toBe(KNOWN_NAME);
       const open = await fetch(at, { headers: { accept: 'application/openmetrics-text' } });

@@ -132,9 +132,9 @@ describe('info', () => {
     expect(hlthunk.getNicPorts(device, info)).toBeUndefined();
     const known = { ...info, reserved4: 0b1011n, reserved5: 0b1000n };
     expect(hlthunk.getNicPorts(device, known)).toEqual([
-      { port: 0, external: false, linkUp: undefined },
-      { port: 1, external: false, linkUp: undefined },
-      { port: 3, external: true, linkUp: undefined },
+      { port: 0, external: false, linkUp: undefined, connected: undefined },
+      { port: 1, external: false, linkUp: undefined, connected: undefined },
+      { port: 3, external: true, linkUp: undefined, connected: true },
     ]);
   });
 });

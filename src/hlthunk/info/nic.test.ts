@@ -53,6 +53,8 @@ describe('NIC ports', () => {
     // Module 1 of a board of eight, of which this node has two cards.
     const absent = ports.filter(({ peer, external }) => !external && peer?.busId === undefined);
     expect(absent).toHaveLength(18);
+    expect(ports.filter(({ connected }) => connected === false)).toEqual(absent);
+    expect(ports.filter(({ connected }) => connected === true)).toHaveLength(3 + 3);
   });
 
   it('have interfaces if the node names them, and count a link of unknown state as up', () => {

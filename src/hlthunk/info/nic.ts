@@ -42,6 +42,8 @@ export interface NicPort {
   readonly linkUp: boolean | undefined;
   /** Undefined for a port that leads out of the server, and if neither the node nor the wiring of the server determines it. */
   readonly peer: NicPeer | undefined;
+  /** False for a port that is wired to a place without a card; undefined if its far end is not known. A port that leads out of the server counts as connected. */
+  readonly connected: boolean | undefined;
   /** Network interface of the port, if any. */
   readonly netdev: string | undefined;
 }
@@ -94,7 +96,8 @@ export function getNicPorts(
     const wired = far && { busId: cards.find(({ moduleId }) => moduleId === far.moduleId)?.busId, port: far.port };
     const external = (masks.externalPorts & bit) !== 0n;
     const peer = external ? undefined : (link?.peer ?? wired);
-    ports.push({ port, external, linkUp: link?.up, peer, netdev: link?.netdev });
+    const connected = external ? true : peer && peer.busId !== undefined;
+    ports.push({ port, external, linkUp: link?.up, peer, connected, netdev: link?.netdev });
   }
   return ports;
 }

@@ -192,8 +192,8 @@ function portFields(
 function portsText(ports: readonly NicPort[]): string {
   const external = ports.filter((port) => port.external).length;
   // A port that is wired to an empty slot has no link.
-  const unwired = ports.filter((port) => !port.external && port.peer?.busId === undefined).length;
-  const wired = ports.filter((port) => port.external || port.peer?.busId !== undefined);
+  const unwired = ports.filter(({ connected }) => connected !== true).length;
+  const wired = ports.filter(({ connected }) => connected === true);
   const states = ports.some(({ linkUp }) => linkUp !== undefined)
     ? `${wired.filter(({ linkUp }) => linkUp === false).length} links down`
     : 'link states not reported';

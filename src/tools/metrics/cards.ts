@@ -19,6 +19,7 @@ import {
   getResetCount,
   getTotalEnergyConsumption,
   type NamedCard,
+  type NicPort,
   namedCards,
 } from '../../hlthunk/index.ts';
 import type { MetricFamily, MetricLabels, MetricValue } from '../../ucp/api/snapshot/metrics.ts';
@@ -52,6 +53,7 @@ type CardMetric =
   | 'habanalabs_pending_rows_with_single_bit_ecc_errors'
   | 'habanalabs_hard_resets_total'
   | 'habanalabs_compute_resets_total'
+  | 'habanalabs_nic_port_connected'
   | 'habanalabs_nic_port_status';
 
 const METRICS: Readonly<Record<CardMetric, readonly ['gauge' | 'counter', string]>> = {
@@ -71,7 +73,8 @@ const METRICS: Readonly<Record<CardMetric, readonly ['gauge' | 'counter', string
   habanalabs_pending_rows_with_single_bit_ecc_errors: ['gauge', 'Rows of HBM replaced after single-bit ECC errors'],
   habanalabs_hard_resets_total: ['counter', 'Hard resets since the driver was loaded'],
   habanalabs_compute_resets_total: ['counter', 'Compute resets since the driver was loaded'],
-  habanalabs_nic_port_status: ['gauge', 'Link of a NIC port: 1 is up, 0 is down'],
+  habanalabs_nic_port_connected: ['gauge', 'Whether a NIC port leads to a card, or out of the server: 1, else 0'],
+  habanalabs_nic_port_status: ['gauge', 'Link of a NIC port that is connected: 1 is up, 0 is down'],
 };
 
 /** Metric families, including those without values. @param cards by logical index */
@@ -125,14 +128,21 @@ function readCard(node: DriverNode, control: ControlDevice): CardReading {
       ['habanalabs_hard_resets_total', resets.hardResetCnt],
       ['habanalabs_compute_resets_total', resets.softResetCnt],
       ...(temperature === undefined ? [] : ([['habanalabs_temperature_onchip', temperature]] as const)),
-      ...ports.flatMap(({ port, external, linkUp }) => {
-        if (linkUp === undefined) return [];
-        const place = { port: String(port), external: String(external) };
-        return [['habanalabs_nic_port_status', linkUp ? 1 : 0, place]] as const;
-      }),
+      ...ports.flatMap(portValues),
       ...(stateOf(control) === OPERATIONAL ? firmwareValues(control) : []),
     ],
   };
+}
+
+/** The values of a port: what is not known has none, and a port without a cable has no link that could be down. */
+function portValues({ port, external, linkUp, connected }: NicPort): CardReading['values'] {
+  const place = { port: String(port), external: String(external) };
+  return [
+    ...(connected === undefined ? [] : ([['habanalabs_nic_port_connected', connected ? 1 : 0, place]] as const)),
+    ...(linkUp === undefined || connected === false
+      ? []
+      : ([['habanalabs_nic_port_status', linkUp ? 1 : 0, place]] as const)),
+  ];
 }
 
 /** Values of the firmware. A card refuses values that it lacks; a card in reset refuses all. */
