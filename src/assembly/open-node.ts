@@ -2,6 +2,7 @@
  * The one place that selects the driver: cards of this machine through the kernel, or an emulated node, which a program never uses without a notice.
  */
 
+import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
 import { KernelNode } from '../driver/kernel/kernel-node.ts';
@@ -49,10 +50,11 @@ export function openNode(options: OpenNodeOptions): DriverNode {
   const socket = defaultSocketPath(env['XDG_RUNTIME_DIR']);
   const server = findEmulatedNode(socket);
   if (server !== undefined) {
-    log.debug(`no card of the habanalabs driver on this machine: using the node server at ${socket}`);
+    log.info(`no card of the habanalabs driver on this machine: using the node server at ${socket}`);
     return server;
   }
-  log.debug('no card of the habanalabs driver on this machine: using the emulated node');
+  if (existsSync(socket)) log.warn(`the node server at ${socket} is gone: this process emulates a node of its own`);
+  else log.info('no card of the habanalabs driver on this machine: using an emulated node of this process');
   return createOwnNode(options, () => warnOfEmulation(log, kernel));
 }
 

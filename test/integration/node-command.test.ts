@@ -85,8 +85,10 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(cli.run(['node', 'up', '--cards', '1']).code).toBe(0);
     process.kill((await status()).pid, 'SIGKILL');
     expect(existsSync(socket)).toBe(true);
-    // Clients without a running server use an in-process node instead.
-    expect((await cli.runHere(['info', '-s'], { UCX_GAUDI_EMULATOR_CARDS: '5' })).out).toMatch(/5 Gaudi cards/);
+    // Clients without a running server use a node of their own instead, and say so.
+    const { out, err } = await cli.runHere(['info', '-s'], { UCX_GAUDI_EMULATOR_CARDS: '5' });
+    expect(out).toMatch(/5 Gaudi cards/);
+    expect(err).toMatch(/WARN {2}the node server at \S+node\.sock is gone: this process emulates a node of its own\n$/);
     expect(cli.run(['node', 'up', '--cards', '2']).out).toMatch(/2 x gaudi2/);
   });
 
