@@ -81,6 +81,13 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(existsSync(socket)).toBe(false);
   });
 
+  it('is refused where a server runs already, with one code', () => {
+    expect(cli.run(['node', 'up', '--cards', '1']).code).toBe(0);
+    const { code, err } = cli.run(['node', 'up', '--cards', '1']);
+    expect(code).toBe(1);
+    expect(err).toMatch(/has not started: a node server runs at \S+ already \(ERR_NODE_START\)\n$/);
+  });
+
   it('replaces the socket of a server that was killed', async () => {
     expect(cli.run(['node', 'up', '--cards', '1']).code).toBe(0);
     process.kill((await status()).pid, 'SIGKILL');

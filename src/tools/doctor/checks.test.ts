@@ -52,6 +52,12 @@ describe('the doctor', () => {
   it.each<[string, Partial<Facts>, string]>([
     ['a low limit of locked memory', { memlockBytes: 65_536 }, 'warning locked memory'],
     ['few descriptors', { openFilesMax: 256 }, 'warning open files'],
+    ['fewer descriptors than a context needs', { openFilesMax: 64 }, 'failure open files'],
+    [
+      'a /dev/shm without room for a connection',
+      { sharedMemory: { ...GOOD.sharedMemory!, totalBytes: 2 ** 20, freeBytes: 2 ** 20 - 4096 } },
+      'failure shared memory',
+    ],
     [
       'the /dev/shm of docker',
       { sharedMemory: { ...GOOD.sharedMemory!, freeBytes: 2 ** 25 } },

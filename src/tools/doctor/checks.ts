@@ -20,6 +20,8 @@ const MIB = 2 ** 20;
 const MEMLOCK_MIN = 64 * MIB;
 const SHARED_MEMORY_MIN = 64 * MIB;
 const OPEN_FILES_MIN = 1024;
+/** A context of eight emulated cards with two workers takes 90 descriptors. */
+const OPEN_FILES_LEAST = 128;
 const FAST_CLOCKS: readonly string[] = ['tsc', 'kvm-clock', 'arch_sys_counter', 'hyperv_clocksource_tsc_page'];
 /** The families of ioctls of the driver. */
 const ABIS: Readonly<Record<IoctlFamily, string>> = {
@@ -73,7 +75,7 @@ function openFiles({ openFilesMax }: Facts): Check {
   if (openFilesMax >= OPEN_FILES_MIN) return { name, state: 'ok', found };
   return {
     name,
-    state: 'warning',
+    state: openFilesMax < OPEN_FILES_LEAST ? 'failure' : 'warning',
     found,
     remedy: `every connection and card needs some: ulimit -n ${OPEN_FILES_MIN} or more`,
   };
@@ -89,7 +91,8 @@ function sharedMemory({ sharedMemory: memory }: Facts): Check {
   const { folder, freeBytes, totalBytes, connectionBytes } = memory;
   const fit = `${Math.floor(freeBytes / connectionBytes)} connections of ${formatBytes(connectionBytes)} fit`;
   const found = `${folder}: ${formatBytes(freeBytes)} of ${formatBytes(totalBytes)} free, ${fit}`;
-  return freeBytes >= SHARED_MEMORY_MIN ? { name, state: 'ok', found } : { name, state: 'warning', found, remedy };
+  if (freeBytes >= SHARED_MEMORY_MIN) return { name, state: 'ok', found };
+  return { name, state: freeBytes < connectionBytes ? 'failure' : 'warning', found, remedy };
 }
 
 function ptrace({ ptraceScope, capabilities }: Facts): Check {

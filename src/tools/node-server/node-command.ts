@@ -227,7 +227,8 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
   });
   if (typeof answer !== 'string') {
     const [reason = ''] = readFileSync(logPath).subarray(written).toString().trim().split('\n').slice(-1);
-    const text = reason.replace(/^gaudi-ucx: /, '');
+    // The error of this program ends with a code of its own.
+    const text = reason.replace(/^gaudi-ucx: /, '').replace(/ \(ERR_\w+\)$/, '');
     // The log of a server that has started meanwhile stays: it has a socket.
     if (isNew && !existsSync(socket)) rmSync(logPath, { force: true });
     if (answer === EXIT_USAGE) command.error(text);
