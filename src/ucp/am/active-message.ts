@@ -385,9 +385,13 @@ export class ActiveMessages {
     return status === Status.OK ? Status.INPROGRESS : status;
   };
 
-  /** The view for a message; undefined for an id without a handler. */
+  /** The view for a message; undefined for an id without a handler, which is a warning. */
   #take(connection: PeerConnection, id: number): PeerMessage | undefined {
-    if (this.#handlers[id] === undefined) return undefined;
+    if (this.#handlers[id] === undefined) {
+      if (id !== NOTIFICATION_ID)
+        this.#host.warnings.warn(`an active message was dropped: its id ${id} has no handler`);
+      return undefined;
+    }
     const view = this.#view;
     view.id = id;
     view.sender = connection;

@@ -2,6 +2,7 @@
  * The interface that protocols use of their worker. Types only: the worker implements it and passes itself.
  */
 
+import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import type { RequestParams } from '../api/operation/request.ts';
@@ -63,6 +64,8 @@ export interface ProtocolContext {
 export interface ProtocolHost extends RequestOwner {
   readonly context: ProtocolContext;
   readonly counters: WorkerCounters;
+  /** Warnings about what peers send, of which few are written. */
+  readonly warnings: Pick<LimitedLog, 'warn'>;
   /** Puts and gets of the protocol itself that have not ended: closing waits for them. */
   internalTransfers: number;
   /** Bytes of the longest message that any transport delivers. */

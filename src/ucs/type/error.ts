@@ -94,14 +94,21 @@ export function statusError(status: number, what: string, cause?: unknown): UcxE
   });
 }
 
-/** The rejection of an operation whose AbortSignal fired. As in Node's own functions, it has name and code of an abort and the reason as cause. */
+/** Name of the reason of AbortSignal.timeout. */
+const TIMEOUT_NAME = 'TimeoutError';
+
+/**
+ * The rejection of an operation whose AbortSignal fired. As in Node's own functions, it has the code of an abort and the reason as cause. Its name is that of an
+ * abort, or for AbortSignal.timeout that of its reason.
+ */
 export class AbortError extends Error {
   /** The code of cancelled operations in Node.js. */
   readonly code: string = 'ABORT_ERR';
 
   constructor(signal: AbortSignal) {
-    super('the operation was aborted', { cause: signal.reason });
-    this.name = 'AbortError';
+    const isTimeout = (signal.reason as Partial<Error> | undefined)?.name === TIMEOUT_NAME;
+    super(isTimeout ? 'the operation has timed out' : 'the operation was aborted', { cause: signal.reason });
+    this.name = isTimeout ? TIMEOUT_NAME : 'AbortError';
   }
 }
 

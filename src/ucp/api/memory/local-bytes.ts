@@ -24,9 +24,26 @@ export interface Piece<M extends LocalMemory = LocalMemory> {
   readonly start: number;
 }
 
-/** The length of memory that is not checked yet: 0 for a value that is not memory. */
+/**
+ * The length of memory that is not checked yet: 0 for a value that is not memory.
+ * @throws UcxError ERR_INVALID_PARAM for bytes that were detached, which would be a transfer of nothing
+ */
 export function byteLengthOf(memory: unknown): number {
-  return isBytes(memory) || OwnedMemory.isGenuine(memory) ? memory.byteLength : 0;
+  if (OwnedMemory.isGenuine(memory)) return memory.byteLength;
+  if (!isBytes(memory)) return 0;
+  const { byteLength } = memory;
+  if (byteLength === 0 && isLost(memory)) throw invalidParam('local', 'must not be detached or shortened', memory);
+  return byteLength;
+}
+
+/** Whether an array of length 0 has lost its bytes: methods of arrays throw then. */
+function isLost(bytes: Uint8Array): boolean {
+  try {
+    bytes.at(0);
+    return false;
+  } catch {
+    return true;
+  }
 }
 
 /** The bytes of memory from an offset that is not checked yet: 0 if it is no number, which would not be subtracted if it were a bigint. */
