@@ -131,12 +131,7 @@ export const GUIDE_PROMISES: readonly GuidePromise[] = [
     'test/integration/explain-peer.test.ts',
     'libucp does not disclose its estimates: explain has the path and the reasons',
   ),
-  native(
-    'tuning',
-    'memory of a dma-buf can be mapped',
-    'test/contract/ucp-dmabuf.test.ts',
-    'ucp_mem_map has no field for a dma-buf',
-  ),
+  both('tuning', 'memory of a dma-buf can be mapped', 'test/integration/dmabuf.test.ts'),
   both(
     'tuning',
     'a program that sleeps is woken',

@@ -1,7 +1,7 @@
 /** Foreign memory by its dma-buf: HBM of another context that a card imports, used by every kind of operation, exported further, and revoked. */
 
 import { closeSync } from 'node:fs';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { EmulatedNode } from '../../src/emulator/index.ts';
 import { Context, type MemoryHandle, MemoryType, Status } from '../../src/index.ts';
 import {
@@ -14,6 +14,7 @@ import {
   Udmabuf,
 } from '../../src/sys/index.ts';
 import { failureOf, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
+import { FakeUdmabuf } from '../fixtures/fake-udmabuf.ts';
 import { asProcesses } from '../fixtures/ipc-fixture.ts';
 import { withoutDescriptors } from '../fixtures/no-descriptors.ts';
 import { contents, ENGINES, expectContents, expectSame, fill, keyFor, pattern, serving } from '../fixtures/pair.ts';
@@ -33,12 +34,19 @@ interface Owner {
   export(skip?: number): { readonly fd: number; readonly offset: number };
 }
 
-describe.each(['gaudi2', 'gaudi'] as const)('HBM of another context on %s', (asic) => {
-  const fixture = useContexts('native');
+/** The environment of a context with one card. */
+function cardEnv(node: EmulatedNode, card: number, tls: string): Readonly<Record<string, string>> {
+  const table = [{ index: 0, bus_id: node.cards()[card]!.busId }];
+  return { UCX_TLS: tls, GAUDI_MAPPING_TABLE: JSON.stringify(table) };
+}
+
+const CARDS = ENGINES.flatMap((engine) => (['gaudi2', 'gaudi'] as const).map((asic) => [asic, engine] as const));
+
+describe.each(CARDS)('HBM of another context on %s over %s', (asic, engine) => {
+  const fixture = useContexts(engine);
 
   function onCard(node: EmulatedNode, card: number, tls = 'all'): Promise<End> {
-    const GAUDI_MAPPING_TABLE = JSON.stringify([{ index: 0, bus_id: node.cards()[card]!.busId }]);
-    return fixture.openOn(node, { env: { UCX_TLS: tls, GAUDI_MAPPING_TABLE } });
+    return fixture.openOn(node, { env: cardEnv(node, card, tls) });
   }
 
   async function owner(node: EmulatedNode, card = 1): Promise<Owner> {
@@ -110,7 +118,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('HBM of another context on %s', (asi
   it.each([
     ['in this process', () => {}, 'all', /^gaudi_ipc/],
     ['by socket', asProcesses, 'all', /^gaudi_ipc/],
-    ['staged', () => {}, 'tcp,self,gaudi_cpy', /^tcp/],
+    ['staged', () => {}, 'tcp,self,gaudi_cpy', /^(tcp|libucp)/],
   ])('is reached by a third context through its keys, %s', async (_how, share, tls, transport) => {
     const node = fixture.node({ asic, cards: 3 });
     const [from, here] = [await owner(node), await onCard(node, 0, tls)];
@@ -249,8 +257,8 @@ describe.each(['gaudi2', 'gaudi'] as const)('HBM of another context on %s', (asi
   });
 });
 
-describe('memMap({ dmabuf }) refuses', () => {
-  const fixture = useContexts('native');
+describe.each(ENGINES)('memMap({ dmabuf }) over %s refuses', (engine) => {
+  const fixture = useContexts(engine);
 
   /** A context, a dma-buf of HBM, and the resources that must not change. */
   async function setUp(): Promise<{ stack: Stack; fd: number; held: () => unknown; end: () => void }> {
@@ -398,7 +406,7 @@ describe.each(ENGINES)('host memory over %s', (engine) => {
       const { context } = await fixture.open();
       const { address, bytes } = context.memMap({ allocate: BYTES, shared: true });
       const { fd, offset } = context.exportDmabuf({ address: address + 5n, byteLength: 100 });
-      const other = await Context.create({ env: {}, configDirectories: [], engine: 'native' });
+      const other = await Context.create({ env: {}, configDirectories: [], engine });
       const mapped = other.memMap({ dmabuf: { fd, offset, byteLength: 100 } });
       closeSync(fd);
       bytes!.set(pattern(100, 2), 5);
@@ -408,21 +416,49 @@ describe.each(ENGINES)('host memory over %s', (engine) => {
   );
 });
 
-describe.runIf(ENGINES.includes('libucx'))('over libucx (needs libucp)', () => {
-  const fixture = useContexts('libucx');
+describe.each(ENGINES)('host memory of another context over %s', (engine) => {
+  const fixture = useContexts(engine);
+  afterEach(() => void vi.restoreAllMocks());
 
-  it('dma-bufs are refused with the reason', async () => {
-    const { context } = await fixture.open();
-    const { address } = context.memMap({ allocate: 4096, memoryType: GAUDI });
-    const { fd } = context.exportDmabuf({ address, byteLength: 1, sysDevice: 0 });
-    for (const memoryType of [MemoryType.HOST, GAUDI]) {
-      expect(() => context.memMap({ dmabuf: { fd, byteLength: 1 }, memoryType })).toThrow(
-        expect.objectContaining({
-          code: 'ERR_UNSUPPORTED',
-          message: expect.stringMatching(/ucp_mem_map of libucp has no field/),
-        }),
-      );
-    }
+  /** Makes every context export by the substitute of /dev/udmabuf. */
+  function withUdmabuf(): void {
+    const fake = new FakeUdmabuf();
+    vi.spyOn(Udmabuf.prototype, 'refusal', 'get').mockReturnValue(undefined);
+    vi.spyOn(Udmabuf.prototype, 'create').mockImplementation((...args) => fake.create(...args));
+    vi.spyOn(Udmabuf.prototype, 'byteLengthOf').mockImplementation((fd) => fake.byteLengthOf(fd));
+  }
+
+  it.each(['all', 'tcp,self,gaudi_cpy'])('is used like own memory, over %s', async (tls) => {
+    withUdmabuf();
+    const node = fixture.node();
+    const one = await fixture.openOn(node, { env: cardEnv(node, 0, tls) });
+    const two = await fixture.openOn(node, { env: cardEnv(node, 1, tls) });
+    const memory = one.context.memMap({ allocate: SKIP + BYTES, shared: true });
+    const { fd, offset } = one.context.exportDmabuf({ address: memory.address + BigInt(SKIP), byteLength: BYTES });
+    const mapped = two.context.memMap({ dmabuf: { fd, offset, byteLength: BYTES } });
+    const seen = (): Uint8Array => memory.bytes!.slice(SKIP);
+    const ab = one.worker.endpoint(two.worker.address());
+    const rkey = keyFor(ab, two, mapped);
+    await serving({ one, two }, async () => {
+      await ab.put(pattern(BYTES, 1), rkey);
+      await ab.flush();
+      expectSame(seen(), pattern(BYTES, 1));
+      expectSame(mapped.bytes!, pattern(BYTES, 1));
+      const hbm = two.context.memMap({ allocate: BYTES, memoryType: GAUDI });
+      await two.endpoint.put(mapped, rkeyOf(two, hbm));
+      await expectContents(two, hbm, pattern(BYTES, 1));
+      await fill(two, hbm, pattern(BYTES, 2));
+      await two.endpoint.get(mapped, rkeyOf(two, hbm));
+      expectSame(seen(), pattern(BYTES, 2));
+      await Promise.all([ab.tagSend(pattern(BYTES, 3), { tag: 1 }), two.worker.tagRecv(mapped, { tag: 1 })]);
+      expectSame(seen(), pattern(BYTES, 3));
+      // It stays mapped after its owner has unmapped it.
+      one.context.memUnmap(memory);
+      expectSame(mapped.bytes!, pattern(BYTES, 3));
+    });
+    rkey.release();
+    two.context.memUnmap(mapped);
+    expect(() => mapped.view()).toThrow(/unmapped|closed/i);
     closeSync(fd);
   });
 });

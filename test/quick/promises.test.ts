@@ -8,7 +8,7 @@ import { promisesPage } from '../../scripts/promises-doc.ts';
 import { ROOT } from '../fixtures/built.ts';
 
 /** How a test names the engine over libucp: itself, or by the kinds of connections or fixtures that have it. */
-const OVER_LIBUCP = /libucx|installedLibucp|CONNECTION_KINDS|engines\(/;
+const OVER_LIBUCP = /libucx|of ENGINES|each\(ENGINES|ENGINES\.flatMap|installedLibucp|CONNECTION_KINDS|engines\(/;
 
 describe('the promises of the guides', () => {
   it('are those of docs/guide/libucx.md (npx tsx scripts/promises-doc.ts)', () => {

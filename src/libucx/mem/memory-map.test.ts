@@ -1,12 +1,13 @@
 /** Parameters of libucp for memory that is mapped for some accesses only: the rest is tested over libucp itself. */
 
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { viewAt } from '../../sys/index.ts';
+import type { Context } from '../../ucp/api/context.ts';
 import { accessOf } from '../../ucp/api/memory/protection.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_MEM_MAP_PARAM_FIELD, UCP_MEM_MAP_PARAMS } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import { mapByUcp, type UcpMapping } from './memory-map.ts';
+import { MemoryMap, type MemoryOwner, mapByUcp, type UcpMapping } from './memory-map.ts';
 
 /** The field mask and the protection of a call of ucp_mem_map. */
 function told(mapping: Partial<UcpMapping>): { readonly mask: number; readonly prot: number } {
@@ -40,5 +41,24 @@ describe('mapping by libucp', () => {
     for (const mapping of [{}, { access: MemAccess.ALL }]) {
       expect(told(mapping).mask & UCP_MEM_MAP_PARAM_FIELD.PROT).toBe(0);
     }
+  });
+});
+
+describe('a dma-buf of host memory', () => {
+  it('whose pages cannot be pinned is refused with the reason, and unmapped', () => {
+    const ucp_mem_map = vi.fn();
+    const owner = { libucp: { functions: { ucp_mem_map } }, handle: 1 } as never as MemoryOwner;
+    // Nothing can be mapped at the first pages: the kernel pins nothing there.
+    const handle = { address: 4096n, byteLength: 64, bytes: new Uint8Array(64) };
+    const node = { memMap: vi.fn(() => handle), memUnmap: vi.fn() };
+    const memory = new MemoryMap(owner, node as never as Context);
+    expect(() => memory.map({ dmabuf: { fd: 3, byteLength: 64 } })).toThrow(
+      expect.objectContaining({
+        code: 'ERR_UNSUPPORTED',
+        message: expect.stringMatching(/without pages that the kernel can pin.*engine native/),
+      }),
+    );
+    expect(node.memUnmap).toHaveBeenCalledWith(handle);
+    expect(ucp_mem_map).not.toHaveBeenCalled();
   });
 });

@@ -3,7 +3,7 @@
  * detect its type. It moves no bytes.
  */
 
-import { ForeignMemory, VIEW_LENGTH_MAX } from '../../sys/index.ts';
+import { ForeignMemory, isReadable, VIEW_LENGTH_MAX } from '../../sys/index.ts';
 import type { Context } from '../../ucp/api/context.ts';
 import { OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
 import { accessOf, noRemoteAccess, REMOTE_ACCESS } from '../../ucp/api/memory/protection.ts';
@@ -67,7 +67,6 @@ export class MemoryMap {
   map(params: MapParams): UcpMemory {
     const isObject = typeof params === 'object' && params !== null;
     const access = accessOf(isObject ? params.protection : undefined);
-    if (isObject && 'dmabuf' in params) throw noDmabufs();
     const isAllocated = isObject && 'allocate' in params;
     const { memoryType = MemoryType.HOST, shared = false } = isAllocated ? params : {};
     // Memory that can be exported is allocated by the node.
@@ -174,7 +173,7 @@ export class MemoryMap {
     }
   }
 
-  /** Registers existing memory, which the node checks, or memory of a card. */
+  /** Registers existing memory, which the node checks, maps or imports, or memory of a card. */
   #register(params: MapParams, access: number): UcpMemory {
     // The transports of the node get no protection: this engine checks what peers and the program may do.
     const { protection: _protection, ...source } = params ?? {};
@@ -184,6 +183,8 @@ export class MemoryMap {
       return new UcpMemory(this.#owner, node, { memh, allocation: undefined, exportId: this.#newExportId(), access });
     }
     try {
+      // libucp gets an address: it would copy a dma-buf without pages over some transports, and fail over others (cma, RDMA).
+      if ('dmabuf' in source && !isReadable(Number(node.address), 1)) throw noPages();
       const memh = this.#ucpMap({ address: Number(node.address), byteLength: node.byteLength, access });
       return new UcpMemory(this.#owner, node, { memh, allocation: undefined, exportId: 0, access });
     } catch (error) {
@@ -238,9 +239,12 @@ export class MemoryMap {
   }
 }
 
-function noDmabufs(): UcxError {
-  const why = 'ucp_mem_map of libucp has no field for a dma-buf: the native engine maps them';
-  return statusError(Status.UNSUPPORTED, `map a dma-buf over engine libucx (${why})`);
+function noPages(): UcxError {
+  const why = 'its exporter maps it without pages that the kernel can pin, which cma and RDMA of libucp need';
+  return statusError(
+    Status.UNSUPPORTED,
+    `map a dma-buf of host memory over engine libucx (${why}): the engine native copies it`,
+  );
 }
 
 /** Parameters of a mapping by libucp. */

@@ -65,8 +65,7 @@ export interface Context<Device = unknown> extends AsyncDisposable {
    * its exporter revokes it: transfers then fail.
    * @throws UcxError ERR_INVALID_PARAM that names the argument and its rule; ERR_INVALID_ADDR for addresses that are not mapped in this
    *   process; NO_MEMORY; ERR_UNSUPPORTED with the reason if no transport supports the memory type, for dma-bufs if the driver of no card imports
-   *   them,
-   *   and for dma-bufs over libucp, whose ucp_mem_map does not accept them; ERR_GAUDI_DEVICE_NOT_FOUND for a dma-buf of a card to which no link leads
+   *   them, and over libucp for those of host memory without pages that the kernel can pin; ERR_GAUDI_DEVICE_NOT_FOUND for a dma-buf of a card to which no link leads
    */
   memMap(params: MemMapParams): MemoryHandle;
 
