@@ -14,7 +14,7 @@ import { Context as NativeContext } from '../ucp/core/context.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
 import type { StatsNode } from '../ucs/stats/stats-node.ts';
 import { checkOptions } from '../ucs/type/check-options.ts';
-import { invalidParam } from '../ucs/type/error.ts';
+import { invalidParam, isUcxError } from '../ucs/type/error.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
 import { HostDmabufs } from '../uct/base/host/host-dmabufs.ts';
 import { hostRange } from '../uct/base/host/host-range.ts';
@@ -29,7 +29,7 @@ import { cmaComponent } from '../uct/shm/cma/component.ts';
 import { posixComponent } from '../uct/shm/posix/component.ts';
 import { tcpComponent } from '../uct/tcp/component.ts';
 import type { VerbsPort } from '../verbs/port.ts';
-import { chooseEngine } from './engine.ts';
+import { chooseEngine, engineInstead } from './engine.ts';
 import { inspectContext } from './inspect/context-inspection.ts';
 import type { ListedContext } from './inspect/process-snapshot.ts';
 import { openNode, openVerbs } from './open-node.ts';
@@ -108,7 +108,14 @@ async function create(options: ContextOptions = {}): Promise<Context> {
     warnOfUnused(program);
     return openNative(program, options, engine);
   }
-  return openLibucx(program, { ...options, features }, engine, libucp);
+  try {
+    return await openLibucx(program, { ...options, features }, engine, libucp);
+  } catch (error) {
+    const instead = isUcxError(error) ? engineInstead(program, options.engine, error) : undefined;
+    if (instead === undefined) throw error;
+    warnOfUnused(program);
+    return openNative(program, options, instead);
+  }
 }
 
 function checkDriver({ driver, node, devices }: ContextOptions): void {

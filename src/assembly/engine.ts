@@ -4,6 +4,7 @@ import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
 import { type Libucp, openLibucp } from '../libucx/c/library.ts';
 import { refuseUnkept, unkeptSettings } from '../libucx/c/ucp-configuration.ts';
 import type { Engine } from '../ucp/api/engine.ts';
+import type { Config } from '../ucs/config/config.ts';
 import { invalidParam, isUcxError, UcxError } from '../ucs/type/error.ts';
 import { Status } from '../ucs/type/status.ts';
 import { ENGINE_CHOICES, ENGINE_CONFIG_TABLE, type EngineChoice } from './program/config.ts';
@@ -32,8 +33,7 @@ export function chooseEngine(
   if (option !== undefined && !ENGINE_CHOICES.includes(option)) {
     throw invalidParam('engine', `must be one of ${ENGINE_CHOICES.join(', ')}`, option);
   }
-  const choice = option ?? config.get(ENGINE_CONFIG_TABLE).ENGINE;
-  const by = option === undefined ? `UCX_ENGINE=${choice}` : `engine: '${choice}'`;
+  const { choice, by } = choiceOf(config, option);
   if (choice === 'native') return native(by);
   if (hasComponents) {
     if (choice === 'auto') return native(`${by}, and the engine libucx takes no components of the program`);
@@ -56,6 +56,28 @@ export function chooseEngine(
     if (choice === 'libucx' || !isUcxError(error)) throw error;
     return native(`${by}, and ${error.message}`);
   }
+}
+
+/**
+ * The engine that `auto` takes where the settings leave libucp no transport: the native one has others. Undefined for other failures, and if libucx was
+ * requested by name.
+ */
+export function engineInstead(
+  { config }: Program,
+  option: EngineChoice | undefined,
+  error: UcxError,
+): Engine | undefined {
+  const { choice, by } = choiceOf(config, option);
+  if (choice !== 'auto' || error.code !== 'ERR_NO_TRANSPORT') return undefined;
+  return native(`${by}, and ${error.message}`).engine;
+}
+
+function choiceOf(
+  config: Config,
+  option: EngineChoice | undefined,
+): { readonly choice: EngineChoice; readonly by: string } {
+  const choice = option ?? config.get(ENGINE_CONFIG_TABLE).ENGINE;
+  return { choice, by: option === undefined ? `UCX_ENGINE=${choice}` : `engine: '${choice}'` };
 }
 
 function native(reason: string): ChosenEngine {

@@ -33,10 +33,16 @@ const SILENT: Readonly<Record<string, string>> = { UCX_WARN_INVALID_CONFIG: 'n' 
 
 /**
  * The text that libucp prints about a context with this configuration: its components, memory domains, transports and devices.
+ * @param overrides variables of libucp that precede the configuration
  * @throws UcxError ERR_CONFIG_VALUE; of ucp_init, such as NO_DEVICE
  */
-export function printedContext({ functions }: Libucp, config: Config): string {
-  const context = initContext(functions, new UcpConfiguration(functions, config, SILENT), featureBits(FEATURES));
+export function printedContext(
+  { functions }: Libucp,
+  config: Config,
+  overrides: Readonly<Record<string, string>> = {},
+): string {
+  const configuration = new UcpConfiguration(functions, config, { ...SILENT, ...overrides });
+  const context = initContext(functions, configuration, featureBits(FEATURES));
   try {
     return textWrittenBy((stream) => functions.ucp_context_print_info(context, stream));
   } finally {

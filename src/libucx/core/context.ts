@@ -39,8 +39,8 @@ import type { EngineContext } from '../engine/engine.ts';
 import { accessAfterProbe, type DeviceAccess, deviceAccess } from '../mem/device-access.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import { MemoryMap } from '../mem/memory-map.ts';
-import { initContext } from './context-handle.ts';
 import { probeDevice, probeOn } from './device-probe.ts';
+import { openContext } from './open-context.ts';
 import { WORKER_CLASS, Worker } from './worker.ts';
 
 /** Parts of a context. */
@@ -84,7 +84,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   readonly #onClosing: () => void;
   #isLeaked = false;
 
-  /** @throws UcxError ERR_CONFIG_VALUE; errors of ucp_init */
+  /** @throws UcxError ERR_NO_TRANSPORT, ERR_CONFIG_VALUE; errors of ucp_init */
   constructor(params: ContextParams<Device>) {
     super();
     this.libucp = params.libucp;
@@ -98,7 +98,9 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     this.node = params.node;
     this.#onClosing = params.onClosing ?? (() => {});
     this.configuration = new UcpConfiguration(this.libucp.functions, params.config, this.#withoutFullPosix());
-    this.handle = initContext(this.libucp.functions, this.configuration, this.features);
+    const { libucp, config, configuration, features } = this;
+    const unusedOfNode = this.node.emulated ? this.node.query().unavailable.map(({ name }) => name) : [];
+    this.handle = openContext({ libucp, config, configuration, features, unusedOfNode });
     warnOfUnused(this.libucp, params.config, params.log);
     this.#access = this.#accessOf(this.libucp);
     this.memory = new MemoryMap(this, this.node);

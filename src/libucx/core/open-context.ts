@@ -1,0 +1,78 @@
+/**
+ * Opens the context of libucp of a program, and refuses one without a transport over which endpoints can be made, with the transports of this machine that
+ * have messages: libucp says "no such device", or fails every endpoint later.
+ */
+
+import { textWrittenBy } from '../../sys/index.ts';
+import type { Config } from '../../ucs/config/config.ts';
+import { isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { Libucp } from '../c/library.ts';
+import type { UcpConfiguration } from '../c/ucp-configuration.ts';
+import { initContext, printedContext } from './context-handle.ts';
+
+/** Transports of libucp over which alone no endpoint can be made, and why (1.13 to 1.22). */
+const WITHOUT_MESSAGES: Readonly<Record<string, string>> = {
+  self: 'reports no end of a send, which a program that sleeps needs',
+  cma: 'moves only bytes that another transport announces',
+  knem: 'moves only bytes that another transport announces',
+};
+
+/** Settings that leave out transports and devices. */
+const CHOICES: readonly string[] = ['TLS', 'NET_DEVICES', 'SHM_DEVICES', 'ACC_DEVICES', 'SELF_DEVICES'];
+const EVERYTHING = Object.fromEntries(CHOICES.map((name) => [`UCX_${name}`, 'all']));
+
+/** The parts of the context of a program. */
+export interface ContextToOpen {
+  readonly libucp: Libucp;
+  readonly config: Config;
+  readonly configuration: UcpConfiguration;
+  /** Bits. */
+  readonly features: number;
+  /** Transports that the node beside libucp has, and does not use there: those of emulated devices among them. */
+  readonly unusedOfNode: readonly string[];
+}
+
+/** @throws UcxError ERR_NO_TRANSPORT; ERR_CONFIG_VALUE; of ucp_init */
+export function openContext(parts: ContextToOpen): number {
+  const { functions } = parts.libucp;
+  let handle: number;
+  try {
+    handle = initContext(functions, parts.configuration, parts.features);
+  } catch (error) {
+    if (!isUcxError(error) || error.status !== Status.NO_DEVICE) throw error;
+    throw noTransport(parts, [], error);
+  }
+  const opened = transportsIn(textWrittenBy((stream) => functions.ucp_context_print_info(handle, stream)));
+  // None are found in a text of another form.
+  if (opened.length === 0 || opened.some((name) => !(name in WITHOUT_MESSAGES))) return handle;
+  functions.ucp_cleanup(handle);
+  throw noTransport(parts, opened);
+}
+
+/** The transports in what libucp prints about a context: `resource 0 : md 0 dev 0 flags -- tcp/lo`. */
+export function transportsIn(text: string): readonly string[] {
+  const names = [...text.matchAll(/^#\s+resource \d+ .*?(\w+)\/\S+\s*$/gm)].map(([, name]) => name!);
+  return [...new Set(names)];
+}
+
+function noTransport(parts: ContextToOpen, opened: readonly string[], cause?: UcxError): UcxError {
+  const { libucp, config, unusedOfNode } = parts;
+  const choices = config.entries.filter(({ name, source }) => source !== 'default' && CHOICES.includes(name.slice(4)));
+  const chosen = choices.map(({ name, text }) => `${name}=${text}`).join(', ');
+  const reasons = opened.map((name) => `${name} ${WITHOUT_MESSAGES[name]}`);
+  const asked = choices.flatMap(({ text }) => text.split(',').map((name) => name.trim()));
+  const ofNode = unusedOfNode.filter((name) => asked.some((item) => item === name || item.startsWith(`${name}_`)));
+  if (ofNode.length > 0) reasons.push(`libucp cannot use ${ofNode.join(' and ')} of the emulated node`);
+  const usable = transportsIn(printedContext(libucp, config, EVERYTHING)).filter((name) => !(name in WITHOUT_MESSAGES));
+  const why = [chosen, ...reasons].filter((text) => text !== '').join('; ');
+  const has = usable.length === 0 ? 'has none' : `has ${usable.join(', ')}`;
+  const remedy = usable.length === 0 ? 'use the engine native' : `add one to UCX_TLS, or use the engine native`;
+  return new UcxError({
+    code: 'ERR_NO_TRANSPORT',
+    status: Status.NO_DEVICE,
+    message: `no transport of libucp is left that carries messages (${why}); UCX ${libucp.version} ${has} on this machine: ${remedy}`,
+    details: { usable: usable.join(', '), reasons: reasons.join('; ') },
+    cause,
+  });
+}
