@@ -35,6 +35,7 @@ import { Fields } from '../c/fields.ts';
 import type { Libucp } from '../c/library.ts';
 import { posixShortage, tlsWithoutPosix } from '../c/shared-memory-space.ts';
 import { UcpConfiguration, warnOfUnused } from '../c/ucp-configuration.ts';
+import { withMarkedId } from '../endpoint/recognition.ts';
 import type { EngineContext } from '../engine/engine.ts';
 import { accessAfterProbe, type DeviceAccess, deviceAccess } from '../mem/device-access.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
@@ -132,7 +133,8 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   }
 
   protected override newWorker(options: WorkerOptions): Worker {
-    return new Worker(this, options);
+    // Listeners of this engine recognise the worker by it.
+    return new Worker(this, withMarkedId(options));
   }
 
   memMap(params: MemMapParams): MemoryHandle {

@@ -117,6 +117,10 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.#alarm = new EventAlarm(workerEventFd(this.functions, this.handle), () => this.#wakeSleepers());
   }
 
+  get tellsEnds(): boolean {
+    return (this.context.features & UCP_FEATURE.AM) !== 0;
+  }
+
   get requestsInUse(): number {
     return this.requests.inUse;
   }

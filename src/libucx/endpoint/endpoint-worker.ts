@@ -16,6 +16,9 @@ export interface EndpointRegistry {
 
 /** The worker. */
 export interface EndpointWorker extends EngineWorker {
+  readonly clientId: bigint;
+  /** Whether its endpoints can tell peers of this engine that they close. */
+  readonly tellsEnds: boolean;
   readonly devices: DeviceTransfers;
   readonly endpoints: EndpointRegistry;
   readonly streams: StreamReceives;

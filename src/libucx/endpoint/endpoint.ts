@@ -38,6 +38,7 @@ import type { EndpointWorker } from './endpoint-worker.ts';
 import { explainOver } from './explain.ts';
 import { EndpointLists } from './lists.ts';
 import { MessageEndpoint } from './message-endpoint.ts';
+import { Notice } from './recognition.ts';
 
 /** Time limit for the close message of a close by force: without it, the peer detects that the endpoint is closed. */
 const FORCED_CLOSE_MESSAGE_NS = 50e6;
@@ -71,6 +72,11 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   #hasAtomics = false;
   /** Whether the handle of libucp is being closed: it may not be used any more. */
   #isHandleClosed = false;
+  /** Whether the peer is known to be of this engine: both ends then send each other a close message. */
+  #isOfEngine: boolean;
+  #hasGreeted = false;
+  /** Whether the peer has consumed the close message. */
+  #isAcknowledged = false;
   closedByPeer: boolean | undefined = undefined;
   cause: unknown = undefined;
 
@@ -83,6 +89,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   ) {
     super(worker, handle);
     this.#nodeAddress = nodeAddress;
+    this.#isOfEngine = nodeAddress.byteLength > 0;
     this.errorHandling.set(options);
     this.#isWatched = isWatched;
     this.#borrowed = isBorrowed === true ? new BorrowedHandle(handle, worker.handle) : undefined;
@@ -273,7 +280,8 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     if (this.failure === Status.OK) {
       this.failure = status;
       this.cause = cause;
-      if (closedByPeer || this.#tellsEnd) this.closedByPeer = closedByPeer;
+      // A peer that learns that this end closes may close without a message.
+      if (closedByPeer || (this.#tellsEnd && !this.closed)) this.closedByPeer = closedByPeer;
     }
     this.worker.devices.endpointGone(this, this.failure);
     if (this.#borrowed !== undefined) this.receivedStream.detach(this.#borrowed.isFreed);
@@ -404,7 +412,11 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     // On one that has failed, libucp ends some of them only when it is closed (1.13, over shared memory).
     await promises.until(() => this.isForced || this.failure !== Status.OK || this.awaited === 0);
     // libucp would cancel it on a close by force.
-    await this.worker.teardown.closed(this.#sendCloseMessage(), () => this.isForced, FORCED_CLOSE_MESSAGE_NS);
+    const message = this.#sendCloseMessage();
+    await this.worker.teardown.closed(message, () => this.isForced, FORCED_CLOSE_MESSAGE_NS);
+    // By socket addresses libucp tells the peer over another connection, which overtakes messages: the peer then drops them.
+    const isOver = (): boolean => this.#isAcknowledged || this.failure !== Status.OK;
+    if (this.#isBySocket && typeof message !== 'number') await this.worker.teardown.within(isOver);
     if (!this.isForced && this.failure === Status.OK) {
       const flush = this.flushAll({ noImmediateCompletion: true });
       await promises.until(() => this.isForced || typeof flush === 'number' || flush.isCompleted);
@@ -415,7 +427,8 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     this.worker.devices.endpointGone(this, Status.CANCELED);
     const closing = this.#closeUcp();
     await this.worker.teardown.closed(closing, () => this.isForced && !this.#isWatched);
-    if (this.isForced) this.onceDropped?.();
+    // Also libucp's handle of one that has failed was closed by force.
+    if (this.isForced || this.failure !== Status.OK) this.onceDropped?.();
     this.worker.endpoints.forget(this);
     await this.#nodeEndpoint?.close({ force: true });
   }
@@ -428,9 +441,38 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     return this.sendOwn(CLOSE_AM_ID, undefined, undefined, { noImmediateCompletion: true });
   }
 
-  /** Whether both ends send each other a close message. By socket addresses, and with other programs, libucp notifies the peer, without a reason. */
+  /** Whether it was made by a socket address: the peer then makes progress by itself. */
+  get #isBySocket(): boolean {
+    return this.#isOfEngine && this.#nodeAddress.byteLength === 0;
+  }
+
+  /** Whether both ends send each other a close message. Other programs are notified by libucp, without a reason. */
   get #tellsEnd(): boolean {
-    return (this.worker.context.features & UCP_FEATURE.AM) !== 0 && this.#nodeAddress.byteLength > 0;
+    return this.worker.tellsEnds && this.#isOfEngine;
+  }
+
+  greet(): void {
+    if (!this.worker.tellsEnds || this.#hasGreeted || this.closed || this.failure !== Status.OK) return;
+    this.#hasGreeted = true;
+    this.#sendNotice(Notice.GREETING);
+  }
+
+  /** The peer has sent a notice; called by the worker, outside the calls of C. */
+  onNotice(notice: number): void {
+    this.#isOfEngine = true;
+    if (notice === Notice.ACKNOWLEDGEMENT) this.#isAcknowledged = true;
+    else this.greet();
+  }
+
+  /** The peer closes its endpoint; called by the worker, outside the calls of C. */
+  onLeft(): void {
+    if (this.#isBySocket && this.failure === Status.OK) this.#sendNotice(Notice.ACKNOWLEDGEMENT);
+    this.onFailed(Status.CONNECTION_RESET, true);
+  }
+
+  #sendNotice(notice: Notice): void {
+    const sent = this.sendOwn(CLOSE_AM_ID, Uint8Array.of(notice), undefined, { noImmediateCompletion: true });
+    if (typeof sent !== 'number') this.worker.teardown.freeEventually(sent);
   }
 
   #closeUcp(): Status | Request {

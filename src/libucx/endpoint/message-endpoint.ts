@@ -114,7 +114,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     id: number,
     header: Uint8Array | undefined,
     data: LocalRange | undefined,
-    params: RequestParams | undefined,
+    params: AmSendParams | undefined,
   ): Status | Request {
     const { memory, offset, byteLength } = data ?? NO_DATA;
     const request = this.worker.requests.runInner(() => this.#initSend('am/libucp', memory, offset, byteLength, 0));

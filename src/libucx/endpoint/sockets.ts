@@ -38,6 +38,7 @@ import type { UcpRequest } from '../request/request.ts';
 import { BackgroundProgress } from './background-progress.ts';
 import { createEndpoint } from './create.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
+import { isMarked } from './recognition.ts';
 
 /** The id that libucp reports for a client that sent none. */
 const NO_CLIENT_ID = 0n;
@@ -189,7 +190,9 @@ export class SocketEndpoints {
     using address = allocateScratch(SOCKADDR_BYTES_MAX);
     const length = packSockaddr(options, address);
     return createEndpoint(this.#worker, new Uint8Array(0), options, (params) => {
-      const sendsId = options.sendClientId === true ? UCP_EP_PARAMS_FLAGS.SEND_CLIENT_ID : 0;
+      const { clientId } = this.#worker;
+      const isSent = options.sendClientId === true || (this.#worker.tellsEnds && isMarked(clientId));
+      const sendsId = isSent ? UCP_EP_PARAMS_FLAGS.SEND_CLIENT_ID : 0;
       params.setU32('flags', UCP_EP_PARAMS_FLAGS.CLIENT_SERVER | sendsId);
       params.setU64('sockaddr.addr', address.address).setU32('sockaddr.addrlen', length);
       return UCP_EP_PARAM_FIELD.SOCK_ADDR | UCP_EP_PARAM_FIELD.FLAGS;
@@ -237,7 +240,11 @@ export class SocketEndpoints {
       reject: () => socket.reject(request),
     };
     const owner = {
-      accept: (options: EndpointOptions) => this.#accept(socket, request, options),
+      accept: (options: EndpointOptions) => {
+        const endpoint = this.#accept(socket, request, options);
+        if (clientId !== undefined && isMarked(clientId)) endpoint.greet();
+        return endpoint;
+      },
       answered: (answered: ConnectionRequest) => shown.answered(answered),
     };
     shown.requested(new ConnectionRequest(owner, client, clientId));

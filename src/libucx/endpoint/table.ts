@@ -16,6 +16,8 @@ export class EndpointTable implements EndpointRegistry, Senders {
   readonly #endpoints: Map<number, Endpoint> = new Map();
   /** Endpoints that libucp has reported as failed, during a call of C. */
   #failed: [Endpoint, Status, boolean][] = [];
+  /** Notices of the peers of endpoints, during a call of C. */
+  #notices: [Endpoint, number][] = [];
 
   constructor(worker: EndpointWorker) {
     this.#worker = worker;
@@ -36,7 +38,7 @@ export class EndpointTable implements EndpointRegistry, Senders {
 
   /** Whether there is work for {@link progress}. */
   get isDue(): boolean {
-    return this.#failed.length > 0;
+    return this.#failed.length > 0 || this.#notices.length > 0;
   }
 
   adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): Endpoint {
@@ -61,12 +63,23 @@ export class EndpointTable implements EndpointRegistry, Senders {
     this.#noteFailure(ep, Status.CONNECTION_RESET, true);
   }
 
-  /** Reports failures to their endpoints. */
+  noticed(ep: number, notice: number): void {
+    const endpoint = this.#endpoints.get(ep);
+    if (endpoint !== undefined) this.#notices.push([endpoint, notice]);
+  }
+
+  /** Reports notices and failures to their endpoints. */
   progress(): number {
     let count = 0;
+    for (let noticed = this.#notices.shift(); noticed !== undefined; noticed = this.#notices.shift()) {
+      const [endpoint, notice] = noticed;
+      endpoint.onNotice(notice);
+      count += 1;
+    }
     for (let failed = this.#failed.shift(); failed !== undefined; failed = this.#failed.shift()) {
       const [endpoint, status, closedByPeer] = failed;
-      endpoint.onFailed(status, closedByPeer);
+      if (closedByPeer) endpoint.onLeft();
+      else endpoint.onFailed(status);
       // The lanes of a failed endpoint are not queried.
       if (endpointFail.hasSubscribers) endpointFail.publish({ transports: [TRANSPORT], status });
       count += 1;

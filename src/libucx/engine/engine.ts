@@ -8,7 +8,7 @@ import type { Engine } from '../../ucp/api/engine.ts';
 import type { ListBlock } from '../../ucp/api/list/check-list.ts';
 import type { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
 import type { PlannedList } from '../../ucp/api/list/planned-list.ts';
-import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
+import type { AmSendParams, Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import type { CopyingContext, CopyingWorker } from '../../ucp/staging/device-copier.ts';
 import type { FragmentPool } from '../../ucp/staging/fragment-pool.ts';
 import type { Log } from '../../ucs/debug/log.ts';
@@ -74,8 +74,10 @@ export interface EngineEndpoint extends ApiEndpoint, KeyOwner {
     id: number,
     header: Uint8Array | undefined,
     data: LocalRange | undefined,
-    params: RequestParams | undefined,
+    params: AmSendParams | undefined,
   ): Status | Request;
+  /** Tells a peer of this engine, by a message, that this end is of it too. */
+  greet(): void;
   /** Starts a put or get by libucp, to which both memories are known; its arguments are checked. */
   moveKnown(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request;
   /** Starts a put or get of a checked list: only what may have changed since is checked. @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */

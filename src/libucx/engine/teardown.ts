@@ -39,6 +39,13 @@ export class Teardown {
     await this.#worker.promises.until(() => isOver() || clock.nowNs() > closeTimeoutEnds);
   }
 
+  /** Waits for a condition, up to the close timeout of an endpoint, and of the worker. */
+  async within(isOver: () => boolean): Promise<void> {
+    const { clock } = this.#worker.context;
+    const ends = Math.min(this.#closeTimeoutEnds, clock.nowNs() + CLOSE_TIMEOUT_NS);
+    await this.#worker.promises.until(() => isOver() || clock.nowNs() > ends);
+  }
+
   /** Waits for an endpoint to close. If that may hang, only up to a time-out: the peer may never answer. */
   async closed(closing: Status | Request, mayHang: () => boolean, timeoutNs: number = CLOSE_TIMEOUT_NS): Promise<void> {
     if (typeof closing === 'number') return;

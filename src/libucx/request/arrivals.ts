@@ -17,7 +17,10 @@ import type { OperationCounters } from './operation-counters.ts';
 
 /** AM id of requests between workers of this engine for memory of cards. */
 export const STAGING_AM_ID = 65_534;
-/** AM id of close messages between endpoints of this engine: libucp itself does not notify endpoints that were made by worker addresses. */
+/**
+ * AM id of close messages between endpoints of this engine: libucp itself does not notify endpoints that were made by worker addresses. With a header it is a
+ * notice: see endpoint/recognition.ts.
+ */
 export const CLOSE_AM_ID = 65_533;
 
 /** AM id of notifications. */
@@ -63,6 +66,8 @@ export interface Senders {
   endpointOf(ep: number): object;
   /** Called inside a call of C when the peer closes its endpoint. */
   left(ep: number): void;
+  /** Called inside a call of C when the peer sends a notice: see endpoint/recognition.ts. */
+  noticed(ep: number, notice: number): void;
 }
 
 /** The active messages of one worker. */
@@ -212,7 +217,12 @@ export class Arrivals implements MessageHandlers {
     // Endpoints of this engine request a reply endpoint with every message.
     if (!hasSender && OWN_IDS.includes(id)) return Status.OK;
     if (id === CLOSE_AM_ID) {
-      this.#senders.left(sender);
+      if (headerLength === 0) {
+        this.#senders.left(sender);
+      } else {
+        memcpy(this.#param.address, header, 1);
+        this.#senders.noticed(sender, this.#param.u8[0]!);
+      }
       return Status.OK;
     }
     const isLong = (attributes & UCP_AM_RECV_ATTR.FLAG_RNDV) !== 0;

@@ -164,8 +164,8 @@ export interface Endpoint extends AsyncDisposable {
   readonly status: Status;
   /**
    * How the connection has ended: true if the peer announced it, by closing its endpoint, worker or context; false if it did not, for example because
-   * its process was killed. Undefined while the connection exists, and if it is unknown: over libucp it is known only of peers by worker address that
-   * use this library too, with the feature `am`.
+   * its process was killed. Undefined while the connection exists, and if it is unknown: over libucp it is known only of peers that use this
+   * library too, with the feature `am`, and by socket address only if the program of the client has not chosen a `clientId`.
    */
   readonly closedByPeer: boolean | undefined;
   /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */

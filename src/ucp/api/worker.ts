@@ -12,7 +12,7 @@ import type { Tag } from './operation/tag.ts';
 
 /** Options of a worker (ucp_worker_params_t). */
 export interface WorkerOptions {
-  /** Client id, by which listeners identify this worker if it connects with `sendClientId`: 0 to 2^64 - 1. Default: a random number. */
+  /** Client id, by which listeners identify this worker if it connects with `sendClientId`: 0 to 2^64 - 1. Default: a random number, which over libucp is always sent. */
   readonly clientId?: bigint | number;
 }
 
