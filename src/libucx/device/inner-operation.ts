@@ -44,7 +44,8 @@ export class InnerOperation extends DeviceOperation {
   #take(ended: Request): void {
     const { request } = this;
     const { transport, device, protocol, atomicResult } = ended;
-    request.isOfNode = !(ended instanceof UcpRequest) || ended.isOfNode;
+    request.transfers = ended instanceof UcpRequest ? ended.transfers : 0;
+    request.nodeBytes = ended instanceof UcpRequest ? ended.nodeBytes : request.byteLength;
     request.transport = transport;
     request.device = device;
     request.protocol = protocol;

@@ -6,6 +6,7 @@
 import { entryError } from '../../ucp/api/list/check-list.ts';
 import type { FlushedList, ListStart } from '../../ucp/api/list/notify-order.ts';
 import { Parts } from '../../ucp/api/operation/counted-completion.ts';
+import type { Request } from '../../ucp/api/operation/request.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint, ListPlan } from '../engine/engine.ts';
@@ -43,7 +44,8 @@ export class ListOperation extends DeviceOperation implements FlushedList {
   }
 
   protected override begin(): void {
-    this.request.isOfNode = this.#count > 0;
+    // A list without blocks is a notification.
+    this.request.transfers = this.#count > 0 ? 0 : 1;
     this.#move();
   }
 
@@ -79,12 +81,23 @@ export class ListOperation extends DeviceOperation implements FlushedList {
     return this.run(
       (params) => this.endpoint.moveBlock(list.operation === 'put', block, params),
       (status, error, ended) => {
-        if (!(ended instanceof UcpRequest && ended.isOfNode)) this.request.isOfNode = false;
+        this.#countBlock(ended);
         this.#fail(status, error, block.entry);
         this.#inFlight -= 1;
         this.#move();
       },
     );
+  }
+
+  /** Counts the transfer of a block, unless the transports of the node moved it. A block that ended in its call was one of libucp. */
+  #countBlock(ended: Request | undefined): void {
+    const { request } = this;
+    if (!(ended instanceof UcpRequest)) {
+      request.transfers += 1;
+      return;
+    }
+    request.transfers += ended.transfers;
+    request.nodeBytes += ended.nodeBytes;
   }
 
   /** Called once all blocks have ended. */

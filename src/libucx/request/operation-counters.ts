@@ -8,7 +8,7 @@ import { nextWorkerNumber, type OperationEnd, operationEnd } from '../../ucs/deb
 import { type Log, LogLevel } from '../../ucs/debug/log.ts';
 import { type Counters, namedCounters } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
-import { statusName } from '../../ucs/type/status.ts';
+import { Status, statusName } from '../../ucs/type/status.ts';
 
 /** Names by index: those of the native engine where it has the counter. */
 const NAMES = [
@@ -88,8 +88,9 @@ export interface EndedOperation {
   readonly transport: string | undefined;
   readonly device: string | undefined;
   readonly isReceive: boolean;
-  /** Whether the transports of the node moved all bytes: their interfaces have counted it. */
-  readonly isOfNode: boolean;
+  /** Transfers of libucp: those of the node, and their bytes, are counted by its interfaces. */
+  readonly transfers: number;
+  readonly nodeBytes: number;
   readonly movedBytes: number;
   /** -1 if nothing observed its start. */
   readonly startNs: number;
@@ -117,8 +118,9 @@ export class OperationCounters {
   ended(operation: EndedOperation, status: number): void {
     const { protocol, isReceive, movedBytes, startNs } = operation;
     if (protocol === CLOSE) return;
-    if (operation.isOfNode && status >= 0) this.#traceEnd(protocol, isReceive, movedBytes, status);
-    else this.count(protocol, isReceive, movedBytes, status);
+    const { transfers, nodeBytes } = operation;
+    if (status < 0 || (transfers === 1 && nodeBytes === 0)) this.count(protocol, isReceive, movedBytes, status);
+    else this.#countTransfers(operation);
     if (startNs < 0) return;
     const { transport, device } = operation;
     operationEnd.publish({
@@ -137,14 +139,23 @@ export class OperationCounters {
   count(protocol: string, isReceive: boolean, byteLength: number, status: number): void {
     const counters = countersOf(protocol);
     if (counters === undefined) return;
-    const values = this.#values;
     this.#traceEnd(protocol, isReceive, byteLength, status);
-    if (status < 0) {
-      values[FAILURES]! += 1;
-      return;
-    }
+    if (status < 0) this.#values[FAILURES]! += 1;
+    else this.#add(counters, isReceive, byteLength, 1);
+  }
+
+  /** Counts a list, or an operation of the node. */
+  #countTransfers({ protocol, isReceive, movedBytes, transfers, nodeBytes }: EndedOperation): void {
+    const counters = countersOf(protocol);
+    if (counters === undefined) return;
+    this.#traceEnd(protocol, isReceive, movedBytes, Status.OK);
+    if (transfers > 0) this.#add(counters, isReceive, movedBytes - nodeBytes, transfers);
+  }
+
+  #add(counters: Pair, isReceive: boolean, byteLength: number, transfers: number): void {
+    const values = this.#values;
     const counter = isReceive ? counters[1] : counters[0];
-    values[counter === NONE ? counters[isReceive ? 0 : 1] : counter]! += 1;
+    values[counter === NONE ? counters[isReceive ? 0 : 1] : counter]! += transfers;
     values[isReceive || counters[0] === NONE ? BYTES_RX : BYTES_TX]! += byteLength;
   }
 

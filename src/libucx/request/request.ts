@@ -97,8 +97,10 @@ export class UcpRequest implements ApiRequest {
   startNs = -1;
   /** Whether it is a part of an operation of the program. */
   isInner = false;
-  /** Whether the transports of the node moved all its bytes: their interfaces have counted it. */
-  isOfNode = false;
+  /** Transfers of libucp that it consists of: 1, or those of a list. None if the transports of the node moved it: their interfaces have counted it. */
+  transfers = 1;
+  /** Bytes that the transports of the node moved, and their interfaces have counted. */
+  nodeBytes = 0;
   protocol = '';
   /** The request of libucp; 0 if there is none. */
   handle = 0;
@@ -198,7 +200,8 @@ export class UcpRequest implements ApiRequest {
     this.state = state;
     this.protocol = protocol;
     this.isInner = this.#owner.innerDepth > 0;
-    this.isOfNode = false;
+    this.transfers = 1;
+    this.nodeBytes = 0;
     this.startNs = this.isInner ? -1 : this.#owner.operations.startNs();
     this.status = Status.INPROGRESS;
     this.error = undefined;
