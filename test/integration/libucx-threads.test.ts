@@ -22,7 +22,7 @@ async function answerOf<T>(thread: Worker, command?: ThreadCommand): Promise<T> 
 }
 
 it.skipIf(skipReason !== undefined)(
-  `contexts over libucp in ${THREADS} threads (needs libucp)`,
+  'contexts over libucp in several threads (needs libucp)',
   async () => {
     for (let round = 1; round <= RINGS; round++) {
       const ring = Array.from(
