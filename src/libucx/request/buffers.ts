@@ -19,6 +19,7 @@ import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_DATATYPE, UCP_DT_IOV } from '../c/abi.ts';
 import type { DeviceAccess } from '../mem/device-access.ts';
 import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
+import { MessageRegistrations, type RegistrationOwner } from './message-registrations.ts';
 import { RequestKind, TRANSPORT, type UcpRequest } from './request.ts';
 import type { Requests } from './requests.ts';
 
@@ -34,7 +35,7 @@ export interface DeviceDatatypes {
 const LOCAL = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;
 
 /** The context that the memory must belong to. */
-export interface BuffersOwner {
+export interface BuffersOwner extends RegistrationOwner {
   readonly access: DeviceAccess;
 }
 
@@ -46,12 +47,14 @@ export class Buffers {
   readonly #owner: BuffersOwner;
   readonly #requests: Requests;
   readonly #devices: DeviceDatatypes;
+  readonly #registrations: MessageRegistrations;
 
   /** @param owner the context that the memory must belong to */
   constructor(owner: BuffersOwner, requests: Requests, devices: DeviceDatatypes) {
     this.#owner = owner;
     this.#requests = requests;
     this.#devices = devices;
+    this.#registrations = new MessageRegistrations(owner);
   }
 
   /**
@@ -99,6 +102,7 @@ export class Buffers {
       if (isKnown(local)) {
         checkKept(local);
         this.#initKnown(request, local, offset, byteLength);
+        if (this.#needsHandle(local, byteLength)) this.#register(request);
         return;
       }
     }
@@ -125,18 +129,32 @@ export class Buffers {
     this.count = byteLength;
   }
 
-  /** The address of bytes in one piece of host memory; -1 for all other memory, including what {@link begin} rejects with a reason. */
+  #needsHandle(local: LocalMemory, byteLength: number): boolean {
+    const isMapped = !(local instanceof Uint8Array) && local.operationMemh !== 0;
+    return !isMapped && isHost(local) && this.#registrations.needs(byteLength);
+  }
+
+  #register(request: UcpRequest): void {
+    const registration = this.#registrations.register(this.address, this.count);
+    if (registration === undefined) return;
+    this.#requests.setMemh(registration.memh);
+    request.registration = registration;
+  }
+
+  /** The address of bytes in one piece of host memory; -1 for all other memory, for a message that needs a handle, including what {@link begin} rejects with a reason. */
   plainAddress(local: LocalBuffer, offset: number, byteLength: number): number {
     const isRange = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
     if (!isRange) return -1;
     if (isBytes(local)) {
+      if (this.#registrations.needs(byteLength)) return -1;
       if (offset + byteLength > local.length || isResizable(local.buffer)) return -1;
       return local.length === 0 ? 0 : addressOf(local) + offset;
     }
     if (!OwnedMemory.isGenuine(local)) return -1;
     const isPlain = local.mapped && local.bytes?.length === local.byteLength && (local.access & LOCAL) === LOCAL;
     const isUsable = local.owner === this.#owner && isPlain;
-    return isUsable && offset + byteLength <= local.byteLength ? local.ucpAddress + offset : -1;
+    if (!isUsable || this.#needsHandle(local, byteLength)) return -1;
+    return offset + byteLength <= local.byteLength ? local.ucpAddress + offset : -1;
   }
 
   /** Checks local memory that would be sent or received into, and will not be. @throws UcxError ERR_INVALID_PARAM */

@@ -4,11 +4,11 @@
  * ends them after all, or the worker closes.
  */
 
-import type { ScratchBlock } from '../../sys/index.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { type LocalBuffer, unpin } from '../mem/memory-handle.ts';
+import type { Releasable } from './message-registrations.ts';
 import type { RequestEndpoint, UcpRequest } from './request.ts';
 
 /**
@@ -20,7 +20,7 @@ const TIME_LIMIT_NS = 2e9;
 /** What an ended request leaves to libucp. */
 interface Left {
   readonly pinned: LocalBuffer | undefined;
-  readonly blocks: readonly (ScratchBlock | undefined)[];
+  readonly blocks: readonly (Releasable | undefined)[];
 }
 
 /** The requests of a worker, by index; undefined for indices without one. */
@@ -120,10 +120,11 @@ export class OverdueRequests {
 
   /** Takes over what a request uses, which ends without libucp. */
   #keep(request: UcpRequest): void {
-    const { handle, pinned, scratch, header } = request;
-    this.#left.set(handle, { pinned, blocks: [scratch, header] });
+    const { handle, pinned, scratch, header, registration } = request;
+    this.#left.set(handle, { pinned, blocks: [scratch, header, registration] });
     request.pinned = undefined;
     request.scratch = undefined;
     request.header = undefined;
+    request.registration = undefined;
   }
 }

@@ -15,6 +15,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { Carrier } from '../c/request-query.ts';
 import { type LocalBuffer, unpin } from '../mem/memory-handle.ts';
+import type { Releasable } from './message-registrations.ts';
 import type { OperationCounters } from './operation-counters.ts';
 
 /** Transport name that requests report whose lane libucp does not disclose: receives, those that have not succeeded, and those that ended in the call that started them. */
@@ -122,6 +123,8 @@ export class UcpRequest implements ApiRequest {
   pinned: LocalBuffer | undefined = undefined;
   /** Memory that libucp reads or writes until the end: lists, headers, words of atomic operations. */
   scratch: ScratchBlock | undefined = undefined;
+  /** The handle for the memory of a message, used until the end. */
+  registration: Releasable | undefined = undefined;
   /** The header of an active message, used until the end. */
   header: ScratchBlock | undefined = undefined;
   /** Called at the end, before the callback: stores results and releases the resources of the operation. May change the status. */
@@ -239,6 +242,10 @@ export class UcpRequest implements ApiRequest {
     if (this.scratch !== undefined) {
       this.scratch.free();
       this.scratch = undefined;
+    }
+    if (this.registration !== undefined) {
+      this.registration.free();
+      this.registration = undefined;
     }
     if (this.header !== undefined) {
       this.header.free();
