@@ -27,6 +27,7 @@ import { ibComponent } from '../uct/ib/component.ts';
 import { selfComponent } from '../uct/self/component.ts';
 import { cmaComponent } from '../uct/shm/cma/component.ts';
 import { posixComponent } from '../uct/shm/posix/component.ts';
+import { TCP_CM_CONFIG_TABLE } from '../uct/tcp/cm/config.ts';
 import { tcpComponent } from '../uct/tcp/component.ts';
 import type { VerbsPort } from '../verbs/port.ts';
 import { chooseEngine, engineInstead } from './engine.ts';
@@ -211,6 +212,7 @@ async function openLibucx(
       clock: program.clock,
       progressSpinNs: PROGRESS_SPIN,
       requestsMax: REQUESTS_MAX,
+      answerTimeoutNs: program.config.get(TCP_CM_CONFIG_TABLE).ANSWER_TIMEOUT,
       fragmentBytes: RNDV_FRAG_SIZE,
       fragmentCount: RNDV_FRAG_ALLOC_COUNT,
       node,

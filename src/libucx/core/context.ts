@@ -56,6 +56,8 @@ export interface ContextParams<Device> {
   readonly progressSpinNs: number;
   /** See UCX_REQUESTS_MAX. */
   readonly requestsMax: number;
+  /** Time in which a listener must answer (UCX_TCP_CM_ANSWER_TIMEOUT). */
+  readonly answerTimeoutNs: number;
   /** Host memory for staging device memory: bytes of a fragment, and the number of fragments (UCX_RNDV_FRAG_SIZE, UCX_RNDV_FRAG_ALLOC_COUNT). */
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
@@ -75,6 +77,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   readonly clock: Clock;
   readonly progressSpinNs: number;
   readonly requestsMax: number;
+  readonly answerTimeoutNs: number;
   readonly node: CopyingContext<Device>;
   readonly memory: MemoryMap;
   readonly configuration: UcpConfiguration;
@@ -96,6 +99,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     this.clock = params.clock;
     this.progressSpinNs = params.progressSpinNs;
     this.requestsMax = params.requestsMax;
+    this.answerTimeoutNs = params.answerTimeoutNs;
     this.node = params.node;
     this.#onClosing = params.onClosing ?? (() => {});
     this.configuration = new UcpConfiguration(this.libucp.functions, params.config, this.#withoutFullPosix());

@@ -23,4 +23,6 @@ export interface EndpointWorker extends EngineWorker {
   readonly endpoints: EndpointRegistry;
   readonly streams: StreamReceives;
   fence(): void;
+  /** Ends the sleep of the worker, which then makes progress. */
+  signal(): void;
 }

@@ -19,7 +19,8 @@ import { checkListenerOptions, type Driver, Listener, type ListenerOptions } fro
 import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import { printSocketAddress } from '../../ucp/api/socket-address.ts';
 import type { ConnectNbxOptions } from '../../ucp/api/worker.ts';
-import { checkStatus, closedError, statusError } from '../../ucs/type/error.ts';
+import type { Timer } from '../../ucs/sys/clock.ts';
+import { checkStatus, closedError, statusError, type UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { SocketAddress, SocketListener } from '../../uct/api/connection-manager.ts';
 import {
@@ -85,6 +86,8 @@ export class SocketEndpoints {
   readonly #asked: [listener: number, request: number][] = [];
   /** Attempts, with their endpoints. */
   readonly #attempts: Map<UcpRequest, EngineEndpoint> = new Map();
+  /** Attempts whose time to be answered is over. */
+  readonly #expired: (() => void)[] = [];
   readonly #backgroundProgress: BackgroundProgress;
   #nextIndex = 1;
   #closed = false;
@@ -104,14 +107,18 @@ export class SocketEndpoints {
 
   /** True if there is work for progress. */
   get isDue(): boolean {
-    return this.#asked.length > 0;
+    return this.#asked.length > 0 || this.#expired.length > 0;
   }
 
-  /** Passes new clients to their listeners. */
+  /** Passes new clients to their listeners, and ends attempts that were not answered. */
   progress(): number {
     let count = 0;
     for (let asked = this.#asked.shift(); asked !== undefined; asked = this.#asked.shift()) {
       this.#onRequest(...asked);
+      count += 1;
+    }
+    for (let end = this.#expired.shift(); end !== undefined; end = this.#expired.shift()) {
+      end();
       count += 1;
     }
     return count;
@@ -142,7 +149,8 @@ export class SocketEndpoints {
   connect(options: ConnectNbxOptions, params: RequestParams | undefined): Status | Request {
     checkConnectOptions(options);
     if (this.#closed) throw closedError('worker');
-    const { requests } = this.#worker;
+    const { context, requests } = this.#worker;
+    const { answerTimeoutNs } = context;
     const request = requests.beginComposite('connect');
     if (request === undefined) return Status.NO_RESOURCE;
     let endpoint: EngineEndpoint;
@@ -154,7 +162,15 @@ export class SocketEndpoints {
     }
     this.#attempts.set(request, endpoint);
     this.#keepProgressing(endpoint);
-    const end = (status: Status): void => this.#settle(request, endpoint, options, status);
+    const limit = this.#limit(() => {
+      // The request may belong to another attempt by now.
+      if (this.#attempts.get(request) === endpoint) request.error = unanswered(options, answerTimeoutNs);
+      end(Status.TIMED_OUT);
+    });
+    const end = (status: Status): void => {
+      limit?.cancel();
+      this.#settle(request, endpoint, options, status);
+    };
     endpoint.onceFailed = end;
     request.abandon = () => {
       end(Status.CANCELED);
@@ -162,8 +178,11 @@ export class SocketEndpoints {
     };
     // A flush ends when the server has answered and the lanes are established.
     const flush = endpoint.flushUcp({ noImmediateCompletion: true });
-    if (typeof flush === 'number') requests.discard(request);
-    if (typeof flush === 'number') return flush;
+    if (typeof flush === 'number') {
+      limit?.cancel();
+      requests.discard(request);
+      return flush;
+    }
     flush.callback = (ended, status) => {
       ended.free();
       end(status);
@@ -184,6 +203,16 @@ export class SocketEndpoints {
   /** Releases the callbacks, which libucp does not call any more. */
   free(): void {
     this.#callback.close();
+  }
+
+  /** Calls a function of an attempt in progress when the listener had its time to answer: libucp may wait without a limit (1.21, 1.22). */
+  #limit(onExpired: () => void): Timer | undefined {
+    const { clock, answerTimeoutNs } = this.#worker.context;
+    if (answerTimeoutNs === Number.POSITIVE_INFINITY) return undefined;
+    return clock.setTimer(answerTimeoutNs, () => {
+      this.#expired.push(onExpired);
+      this.#worker.signal();
+    });
   }
 
   #create(options: ConnectNbxOptions): EngineEndpoint {
@@ -260,6 +289,11 @@ export class SocketEndpoints {
     this.#keepProgressing(endpoint);
     return endpoint;
   }
+}
+
+function unanswered(listener: SocketAddress, answerTimeoutNs: number): UcxError {
+  const why = `not established in ${answerTimeoutNs / 1e9} s, see UCX_TCP_CM_ANSWER_TIMEOUT`;
+  return statusError(Status.TIMED_OUT, `connect to ${printSocketAddress(listener)} (${why})`);
 }
 
 function listen(worker: EndpointWorker, address: SocketAddress, callback: number, index: number): number {

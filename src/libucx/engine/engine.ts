@@ -34,6 +34,7 @@ export interface EngineContext {
   readonly clock: Clock;
   readonly progressSpinNs: number;
   readonly requestsMax: number;
+  readonly answerTimeoutNs: number;
   /** Whether addresses of cards are passed to libucp. */
   readonly access: DeviceAccess;
   /** Host memory for staging memory of cards. */
