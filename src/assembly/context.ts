@@ -3,7 +3,7 @@
  */
 
 import type { DriverNode } from '../driver/port.ts';
-import { Device } from '../hlthunk/index.ts';
+import type { Device } from '../hlthunk/index.ts';
 import type { Libucp } from '../libucx/c/library.ts';
 import type { Context as LibucxContext } from '../libucx/core/context.ts';
 import { EventFd, releaseAbandonedMappings, Udmabuf } from '../sys/index.ts';
@@ -19,7 +19,7 @@ import type { Component } from '../uct/api/memory-domain.ts';
 import { HostDmabufs } from '../uct/base/host/host-dmabufs.ts';
 import { hostRange } from '../uct/base/host/host-range.ts';
 import { cardChoiceOf } from '../uct/gaudi/base/card/card-choice.ts';
-import { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
+import { checkDevices, GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
 import { cardAt } from '../uct/gaudi/base/memory/device-parts.ts';
 import { gaudiCopyComponent } from '../uct/gaudi/copy/component.ts';
 import { gaudiIpcComponent } from '../uct/gaudi/ipc/component.ts';
@@ -149,7 +149,7 @@ async function openNative(
   engine: Engine,
   isBesideLibucp = false,
 ): Promise<NativeContext<Device>> {
-  const devices = checkDevices(options);
+  const devices = checkDevices(options.devices, options.node);
   const given = options.node === undefined ? devices?.[0]?.node : options.node;
   const node = given === undefined ? openNode(program) : given;
   const release = given === undefined ? (): void => node.close() : (): void => {};
@@ -225,26 +225,6 @@ async function openLibucx(
     await (context ?? node).close();
     throw error;
   }
-}
-
-/**
- * The devices that a program passes to a context.
- * @throws UcxError ERR_INVALID_PARAM unless it is a list of open devices of one node, each of another card
- */
-function checkDevices({ devices, node }: Pick<ContextOptions, 'node' | 'devices'>): readonly Device[] | undefined {
-  if (devices === undefined) return undefined;
-  if (!Array.isArray(devices) || devices.length === 0) {
-    throw invalidParam('devices', 'must be a list of at least one open device of gaudi-ucx/hlthunk', devices);
-  }
-  const home = node ?? devices.at(0)?.node;
-  for (const [index, device] of devices.entries()) {
-    const name = `devices[${index}]`;
-    if (!Device.isGenuine(device)) throw invalidParam(name, 'must be an open device of gaudi-ucx/hlthunk', device);
-    if (device.closed) throw invalidParam(name, 'must be open', device.busId);
-    if (device.node !== home) throw invalidParam(name, 'must be of the same node as the others', device.busId);
-    if (devices.indexOf(device) !== index) throw invalidParam(name, 'must be given once', device.busId);
-  }
-  return [...devices];
 }
 
 /**

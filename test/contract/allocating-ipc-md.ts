@@ -13,6 +13,7 @@ import {
   type MemoryAdvice,
   type MemoryAttributes,
   type MemoryDomain,
+  type RegisterOptions,
   type RegistrationSource,
 } from '../../src/uct/api/memory-domain.ts';
 import type { CopyMd } from '../../src/uct/gaudi/copy/copy-md.ts';
@@ -59,8 +60,8 @@ export class AllocatingIpcMd implements MemoryDomain {
     this.copy.memFree(allocated);
   }
 
-  memReg(source: RegistrationSource): MdMemory {
-    return this.ipc.memReg(source);
+  memReg(source: RegistrationSource, options?: RegisterOptions): MdMemory {
+    return this.ipc.memReg(source, options);
   }
 
   memDereg(memory: MdMemory, options?: { readonly invalidate?: boolean; readonly force?: boolean }): void {

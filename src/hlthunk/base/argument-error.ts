@@ -1,6 +1,6 @@
 /** Argument checks shared by the calls of hl-thunk. Each failure is ERR_GAUDI_INVALID_PARAMS and names the argument, the rule and the value. */
 
-import { missingMethod, unknownOption } from '../../ucs/type/check-options.ts';
+import { missingMethod, nullOption, unknownOption } from '../../ucs/type/check-options.ts';
 import { describeValue, type UcxError } from '../../ucs/type/error.ts';
 import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
 
@@ -54,12 +54,20 @@ export function checkInteger(argument: string, value: number, least = 0): void {
 
 /**
  * Throws unless `value` is an object. Its fields are checked where they are used.
- * @param names of the permitted options; without them any is accepted
+ * @param names of the permitted options, which must not be null; without them any is accepted
  */
 export function checkObject(argument: string, value: object, names?: readonly string[]): void {
   if (typeof value !== 'object' || value === null) throw invalidArgument(argument, 'must be an object', value);
-  const unknown = names === undefined ? undefined : unknownOption(value, names);
+  if (names === undefined) return;
+  const unknown = unknownOption(value, names);
   if (unknown !== undefined) throw invalidArgument(argument, unknown.rule, unknown.name);
+  const isNull = nullOption(value);
+  if (isNull !== undefined) throw invalidArgument(isNull, 'must be left out for its default', null);
+}
+
+/** Throws unless `value` is a boolean, or undefined for its default. */
+export function checkFlag(argument: string, value: boolean | undefined): void {
+  if (value !== undefined && typeof value !== 'boolean') throw invalidArgument(argument, 'must be a boolean', value);
 }
 
 /** Throws unless `value` is a string. */

@@ -3,6 +3,7 @@
  */
 
 import { Errno, errnoName, errnoText } from '../../sys/index.ts';
+import { checkOptions, checkString } from '../../ucs/type/check-options.ts';
 import { type ErrorDetails, invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
@@ -109,13 +110,19 @@ function checkedCode(code: GaudiErrorCode | GaudiErrorNumber): GaudiErrorCode {
   throw invalidParam('code', 'must be one of GaudiErrorCode, or a number of GaudiErrorNumber', code);
 }
 
+/** @throws UcxError ERR_INVALID_PARAM */
+function checkMessage(what: string, details: ErrorDetails | undefined): void {
+  checkString('what', what);
+  if (details !== undefined) checkOptions(details, 'details');
+}
+
 /** The text of a code or its number, which begins the messages of {@link gaudiError}. */
 export function gaudiErrorText(code: GaudiErrorCode | GaudiErrorNumber): string {
   return TEXT[checkedCode(code)];
 }
 
-/** The number of a code. */
-export function gaudiErrorNumber(code: GaudiErrorCode): GaudiErrorNumber {
+/** The number of a code, or of its number. */
+export function gaudiErrorNumber(code: GaudiErrorCode | GaudiErrorNumber): GaudiErrorNumber {
   return (-1 - CODES.indexOf(checkedCode(code))) as GaudiErrorNumber;
 }
 
@@ -126,17 +133,24 @@ export function gaudiErrorStatus(code: GaudiErrorCode | GaudiErrorNumber): Statu
 
 /** The code for a positive errno of the driver; DMA_FAILED for an errno that the driver does not document. */
 export function gaudiErrorOfErrno(errno: number): GaudiErrorCode {
+  if (!Number.isInteger(errno) || errno <= 0) throw invalidParam('errno', 'must be a positive errno', errno);
   return CODE_OF_ERRNO.get(errno) ?? GaudiErrorCode.DMA_FAILED;
 }
 
 /**
  * Builds an error of the Gaudi layer.
+ * @param code or its number
  * @param what the call and the rule or cause, such as "deviceMemoryAlloc: 1024 bytes of card 0"
  */
-export function gaudiError(code: GaudiErrorCode, what: string, details?: ErrorDetails, cause?: unknown): UcxError {
-  if (typeof what !== 'string') throw invalidParam('what', 'must be a text', what);
-  const status = gaudiErrorStatus(code);
-  const init = { code, status, message: `${TEXT[code]}: ${what}`, cause };
+export function gaudiError(
+  code: GaudiErrorCode | GaudiErrorNumber,
+  what: string,
+  details?: ErrorDetails,
+  cause?: unknown,
+): UcxError {
+  const named = checkedCode(code);
+  checkMessage(what, details);
+  const init = { code: named, status: STATUS[named], message: `${TEXT[named]}: ${what}`, cause };
   return new UcxError(details === undefined ? init : { ...init, details });
 }
 
@@ -148,7 +162,7 @@ export function errnoMeaning(errno: number): string {
 /** Builds the error for a negative errno that an ioctl returned. */
 export function ioctlError(result: number, what: string, details?: ErrorDetails, cause?: unknown): UcxError {
   if (!Number.isInteger(result) || result >= 0) throw invalidParam('result', 'must be a negative errno', result);
-  if (typeof what !== 'string') throw invalidParam('what', 'must be a text', what);
+  checkMessage(what, details);
   const errno = -result;
   const text = `${what}: ${errnoName(errno)} (${errnoMeaning(errno)})`;
   return gaudiError(gaudiErrorOfErrno(errno), text, { ...details, errno: errnoName(errno) }, cause);

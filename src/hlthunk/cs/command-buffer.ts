@@ -5,7 +5,7 @@
 
 import type { DriverMapping } from '../../driver/port.ts';
 import { HL_CB_FLAGS, HL_CB_OP, HL_MAX_CB_SIZE } from '../../uapi/index.ts';
-import { checkObject, invalidArgument } from '../base/argument-error.ts';
+import { checkFlag, checkObject, invalidArgument } from '../base/argument-error.ts';
 import { type CardFile, type CardTarget, cardOf } from '../base/card-file.ts';
 
 /** Options of a command buffer. */
@@ -81,6 +81,7 @@ export function requestCommandBuffer(
     throw invalidArgument('byteLength', `must be an integer from 1 to ${HL_MAX_CB_SIZE}`, byteLength);
   }
   checkObject('options', options, ['mapped']);
+  checkFlag('mapped', options.mapped);
   const card = cardOf(target);
   const mapped = options.mapped === true;
   const what = `requestCommandBuffer of ${byteLength} bytes`;

@@ -11,7 +11,7 @@ import { type AsicProfile, engineIdOf, type PacketAsic } from '../../uapi/index.
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
-import { Status } from '../../ucs/type/status.ts';
+import { isStatus, Status } from '../../ucs/type/status.ts';
 import { invalidArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
 import { highAt, lowAt } from '../base/device-address.ts';
@@ -265,7 +265,7 @@ export class DeviceDma implements DmaQueueDevice {
    * for a canceled one, otherwise ERR_GAUDI_DMA_FAILED. It contains the reason for the failure of the queue, if known. Cold.
    */
   errorOf(status: Status): UcxError {
-    if (!Number.isInteger(status)) throw invalidArgument('status', 'must be a status', status);
+    if (!isStatus(status)) throw invalidArgument('status', 'must be a value of Status', status);
     const failed = this.#queues.find(({ failureErrno }) => failureErrno !== 0);
     const fault = this.#events.lastFault?.events.join(', ');
     return dmaError(this.#card, { status, errno: failed?.failureErrno ?? 0, fault });

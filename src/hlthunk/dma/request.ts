@@ -4,6 +4,7 @@
 
 import { throwLater } from '../../ucs/debug/uncaught.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { invalidArgument } from '../base/argument-error.ts';
 import type { DmaMemory } from '../memory/dma-memory.ts';
 
 /** Called when a request has ended; runs inside `progress()`. */
@@ -44,8 +45,6 @@ export class DmaRequest {
   targetOffset = 0;
   /** Byte offset of a short transfer in the data area of the ring. */
   dataOffset = 0;
-  /** Called at the end, for the owner. */
-  onComplete: DmaCallback | undefined = undefined;
   /** Context of the owner for `onComplete`. */
   context: unknown = undefined;
   /** False while the request is in its pool. */
@@ -55,6 +54,7 @@ export class DmaRequest {
   /** See `firstMemory`. */
   secondMemory: DmaMemory | undefined = undefined;
   readonly #owner: DmaRequestOwner;
+  #onComplete: DmaCallback | undefined = undefined;
 
   constructor(owner: DmaRequestOwner) {
     this.#owner = owner;
@@ -63,6 +63,20 @@ export class DmaRequest {
   /** Whether a value is a request made by this class, not an object that imitates one: freed requests return to pools. */
   static isGenuine(value: unknown): value is DmaRequest {
     return typeof value === 'object' && value !== null && #owner in value;
+  }
+
+  /**
+   * Called at the end of the request, for the owner.
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS, when set, if it is neither a function nor undefined
+   */
+  get onComplete(): DmaCallback | undefined {
+    return this.#onComplete;
+  }
+
+  set onComplete(callback: DmaCallback | undefined) {
+    if (callback !== undefined && typeof callback !== 'function')
+      throw invalidArgument('onComplete', 'must be a function', callback);
+    this.#onComplete = callback;
   }
 
   /** The owner of the request. */
@@ -90,7 +104,7 @@ export class DmaRequest {
     this.target = undefined;
     this.targetOffset = 0;
     this.dataOffset = 0;
-    this.onComplete = undefined;
+    this.#onComplete = undefined;
     this.context = undefined;
     this.live = true;
   }

@@ -33,7 +33,7 @@ import {
   type HlDeviceStatus,
   type HlInfoOp,
 } from '../../uapi/index.ts';
-import { checkObject, checkWord32, invalidArgument } from '../base/argument-error.ts';
+import { checkFlag, checkObject, checkWord32, invalidArgument } from '../base/argument-error.ts';
 import { type CamelRecord, camelRecord } from '../base/camel-record.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
@@ -201,6 +201,7 @@ export function getDevMemAllocPageOrders(target: CardTarget): bigint {
 
 /** Counters of all hardware events: since the last hard reset, or (`aggregate`) since the driver was loaded. */
 export function getHwEvents(target: CardTarget, aggregate = false): Uint32Array {
+  checkFlag('aggregate', aggregate);
   const count = getHwIpInfo(target).numOfEvents;
   if (count === 0) return new Uint32Array(0);
   const op = aggregate ? HL_INFO_OP.HW_EVENTS_AGGREGATE : HL_INFO_OP.HW_EVENTS;

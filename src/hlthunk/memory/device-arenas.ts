@@ -9,7 +9,14 @@
 import { Errno } from '../../sys/index.ts';
 import { HL_MEM_OP } from '../../uapi/index.ts';
 import { closedError, type UcxError } from '../../ucs/type/error.ts';
-import { checkLength, checkMethods, checkObject, checkWord64, invalidArgument } from '../base/argument-error.ts';
+import {
+  checkFlag,
+  checkLength,
+  checkMethods,
+  checkObject,
+  checkWord64,
+  invalidArgument,
+} from '../base/argument-error.ts';
 import type { AddressOwner, CardFile, RawMemoryOwner } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
 import { Arena, BLOCK_GRANULE_BYTES, type BlockOwner, DeviceBlock } from './arena.ts';
@@ -129,6 +136,7 @@ export class DeviceArenas implements AddressOwner, BlockOwner, RawMemoryOwner {
     this.#card.checkUsable();
     checkLength('byteLength', byteLength);
     checkObject('options', options, ['alignment', 'dedicated']);
+    checkFlag('dedicated', options.dedicated);
     const alignment = Math.max(BLOCK_GRANULE_BYTES, checkAlignment(options.alignment ?? BLOCK_GRANULE_BYTES));
     const block = options.dedicated === true ? undefined : this.#allocateInArenas(byteLength, alignment);
     return block ?? this.#allocateInNewArena(byteLength, alignment, options.dedicated === true);

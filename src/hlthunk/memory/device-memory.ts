@@ -7,7 +7,14 @@
  */
 
 import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';
-import { checkInteger, checkLength, checkObject, checkWord64, invalidArgument } from '../base/argument-error.ts';
+import {
+  checkFlag,
+  checkInteger,
+  checkLength,
+  checkObject,
+  checkWord64,
+  invalidArgument,
+} from '../base/argument-error.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
 
 /** Options of a device memory allocation. */
@@ -35,6 +42,8 @@ export function deviceMemoryAlloc(
   checkObject('options', options, ['pageSize', 'contiguous', 'shared']);
   const pageSize = options.pageSize ?? 0;
   checkInteger('pageSize', pageSize);
+  checkFlag('contiguous', options.contiguous);
+  checkFlag('shared', options.shared);
   let flags = 0;
   if (options.contiguous === true) flags |= HL_MEM.CONTIGUOUS;
   if (options.shared === true) flags |= HL_MEM.SHARED;

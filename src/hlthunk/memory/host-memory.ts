@@ -5,7 +5,7 @@
 
 import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
-import { checkHostAddress, checkLength, checkObject, checkWord64 } from '../base/argument-error.ts';
+import { checkFlag, checkHostAddress, checkLength, checkObject, checkWord64 } from '../base/argument-error.ts';
 import type { AddressOwner, CardFile } from '../base/card-file.ts';
 import { isDeviceGone } from '../base/gaudi-error.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';
@@ -84,6 +84,7 @@ export class HostMemory implements AddressOwner {
     checkObject('options', options, ['hint', 'forceHint']);
     const hint = options.hint ?? 0n;
     checkWord64('hint', hint);
+    checkFlag('forceHint', options.forceHint);
     const out = this.#card.memory(
       {
         map_host_host_virt_addr: BigInt(address),

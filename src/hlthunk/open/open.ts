@@ -6,7 +6,7 @@
 import { cardLabel, indexOf, type NamedCard, namedCards } from '../../driver/card-names.ts';
 import type { CardEntry, DriverFile, DriverNode } from '../../driver/port.ts';
 import { Errno, isSyscallError, processCommand } from '../../sys/index.ts';
-import { type AsicName, HL_DEVICE_STATUS, HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
+import { ASIC_PROFILES, type AsicName, HL_DEVICE_STATUS, HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
 import { isUcxError, type UcxError } from '../../ucs/type/error.ts';
 import { checkMethods, checkObject, checkText, checkWord32, invalidArgument } from '../base/argument-error.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
@@ -144,7 +144,7 @@ function firstControl(
 /** Number of cards, of one generation or of all (hlthunk_get_device_count). Cards whose control node cannot be opened do not count. */
 export function getDeviceCount(node: DriverNode, name?: AsicName): number {
   checkNode(node);
-  if (name !== undefined) checkText('name', name);
+  checkGeneration(name);
   const cards = node.cards();
   if (name === undefined) return cards.length;
   return cards.filter((entry) => {
@@ -188,7 +188,7 @@ function select(node: DriverNode, selection: CardSelection): readonly CardEntry[
   checkNode(node);
   checkObject('selection', selection, ['name', 'busId', 'minor']);
   const { name, busId, minor } = selection;
-  if (name !== undefined) checkText('name', name);
+  checkGeneration(name);
   if (minor !== undefined) checkWord32('minor', minor);
   if (busId !== undefined) checkText('busId', busId);
   if (busId === '') throw invalidArgument('busId', 'must be a PCI address', '""');
@@ -196,6 +196,12 @@ function select(node: DriverNode, selection: CardSelection): readonly CardEntry[
   return node
     .cards()
     .filter((card) => (full === undefined || card.busId === full) && (minor === undefined || card.minor === minor));
+}
+
+/** Throws unless it is a generation, or undefined for all. */
+function checkGeneration(name: AsicName | undefined): void {
+  if (name === undefined || (typeof name === 'string' && Object.hasOwn(ASIC_PROFILES, name))) return;
+  throw invalidArgument('name', `must be one of ${Object.keys(ASIC_PROFILES).join(', ')}`, name);
 }
 
 /** Throws unless it is a node: of a driver, an emulated node, or a program's own implementation. */

@@ -17,8 +17,13 @@ export function checkOptions(options: object, argument = 'options', names?: read
 
 /** Checks that options are left out rather than null, which is no default. @throws UcxError ERR_INVALID_PARAM */
 export function checkNoNulls(options: object): void {
-  const name = Object.keys(options).find((key) => options[key as keyof typeof options] === null);
+  const name = nullOption(options);
   if (name !== undefined) throw invalidParam(name, 'must be left out for its default', null);
+}
+
+/** The first option that is null. */
+export function nullOption(options: object): string | undefined {
+  return Object.keys(options).find((key) => options[key as keyof typeof options] === null);
 }
 
 /** Checks an optional flag. @throws UcxError ERR_INVALID_PARAM */

@@ -105,6 +105,11 @@ const TEXT: Record<StatusName, string> = {
 
 const NAME_OF_VALUE = new Map<number, StatusName>(keysOf(Status).map((name) => [Status[name], name]));
 
+/** Whether a value is a value of {@link Status}. */
+export function isStatus(value: unknown): value is Status {
+  return NAME_OF_VALUE.has(value as number);
+}
+
 /** A number as a status: a failure where a function returns a count or a failure, or what C or a peer has reported. */
 export function statusOf(value: number): Status {
   return value as Status;

@@ -420,10 +420,17 @@ export interface Iface {
    * @throws UcxError ERR_UNREACHABLE with the reason; NO_RESOURCE at a limit of the peer
    */
   connect(address: Uint8Array): UctEndpoint;
-  /** Current properties of the path to the memory of a key of this memory domain; undefined or absent if there are none. Not on the fast path. */
+  /**
+   * Current properties of the path to the memory of a key of this memory domain; undefined or absent if there are none. Not on the fast path.
+   * @throws UcxError ERR_INVALID_PARAM for another key
+   */
   remotePath?(rkey: RemoteKey): RemotePath | undefined;
-  /** Sets the handler of active messages, of which there is one for each interface. Messages that arrived before are kept for it. */
-  setAmHandler(handler: AmHandler): void;
+  /**
+   * Sets the handler of active messages, of which there is one for each interface; undefined removes it. Messages that arrive without a handler are kept
+   * for the next one.
+   * @throws UcxError ERR_INVALID_PARAM
+   */
+  setAmHandler(handler: AmHandler | undefined): void;
   /** Sets the handler that is notified at once of a failed peer (uct_iface err_handler); absent if only {@link UctEndpoint.check} detects that. */
   setErrorHandler?(handler: EndpointErrorHandler): void;
   /**

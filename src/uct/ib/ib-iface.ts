@@ -7,7 +7,7 @@ import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
-import { closedError, UcxError } from '../../ucs/type/error.ts';
+import { closedError, invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { joinBig, joinWords } from '../../ucs/type/int64.ts';
 import { Status, statusName, statusString } from '../../ucs/type/status.ts';
 import { Wc, WcOpcode, WcStatus, wcStatusText } from '../../verbs/abi.ts';
@@ -22,7 +22,7 @@ import type {
 } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import type { ComponentServices } from '../api/memory-domain.ts';
-import { checkHandler } from '../base/check-services.ts';
+import { checkAmHandler, checkHandler } from '../base/check-services.ts';
 import { completeOne } from '../base/completion.ts';
 import { identityText, unreachable } from '../base/iface-address.ts';
 import { checkTimeout, Sleeper } from '../base/sleeper.ts';
@@ -34,7 +34,7 @@ import { IB_CONFIG_TABLE, type IbConfig, RC_CONFIG_TABLE, type RcConfig } from '
 import type { CqReader } from './base/cq-reader.ts';
 import type { IbPort } from './base/ib-device.ts';
 import { IbKey } from './base/ib-key.ts';
-import { RC_NAME } from './base/ib-memory.ts';
+import { IB_NAME, RC_NAME } from './base/ib-memory.ts';
 import { Opened } from './base/opened.ts';
 import { connectionStatusOfWc, statusOfWc } from './base/wc-status.ts';
 import { type EndpointOwner, IbEndpoint } from './ib-endpoint.ts';
@@ -202,11 +202,12 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   }
 
   remotePath(rkey: RemoteKey): RemotePath | undefined {
-    return rkey instanceof IbKey && rkey.memoryType !== MemoryType.HOST ? DMABUF_PATH : undefined;
+    if (!(rkey instanceof IbKey)) throw invalidParam('rkey', `must be of memory domain ${IB_NAME}`, rkey);
+    return rkey.memoryType === MemoryType.HOST ? undefined : DMABUF_PATH;
   }
 
-  setAmHandler(handler: AmHandler): void {
-    if (handler !== undefined) checkHandler(handler);
+  setAmHandler(handler: AmHandler | undefined): void {
+    checkAmHandler(handler);
     this.#handler = handler;
   }
 

@@ -13,7 +13,6 @@ import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import { DEVICE_MEMORY_TYPES, hasMemoryType, MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import { DmabufCounts } from '../../ucs/stats/dmabuf-counts.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
-import { checkOptions } from '../../ucs/type/check-options.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { MemoryRegion, VerbsPort } from '../../verbs/port.ts';
@@ -39,7 +38,13 @@ import { hostBytesOf } from '../base/host/host-buffer.ts';
 import { cacheStats } from '../base/host/host-cache.ts';
 import { notDetected } from '../base/host/host-domain.ts';
 import { checkAdvice, prefault } from '../base/host/memory-advice.ts';
-import { ALLOCATE_OPTIONS, checkAccess, DEREGISTER_OPTIONS, registeredAccess } from '../base/host/memory-options.ts';
+import {
+  allocatedAccess,
+  checkAccess,
+  checkDeregister,
+  type DeregisterOptions,
+  registeredAccess,
+} from '../base/host/memory-options.ts';
 import { OpenIfaces } from '../base/open-ifaces.ts';
 import { checkAddress, checkByteLength, checkKeyTarget, checkSysDevice, isInside } from '../base/range.ts';
 import { AsyncEvents } from './base/async-events.ts';
@@ -125,11 +130,7 @@ export class IbMd implements MemoryDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): IbMemory {
     this.#checkOpen();
-    checkOptions(options, 'options', ALLOCATE_OPTIONS);
-    if (options.memoryType !== MemoryType.HOST) {
-      throw invalidParam('memoryType', `must be host in memory domain ${IB_NAME}`, options.memoryType);
-    }
-    const access = checkAccess(options.access);
+    const access = allocatedAccess(options, MemoryType.HOST, IB_NAME);
     const mapped: MappedMemory = mapAnonymous(byteLength);
     try {
       const { u8: bytes, address } = mapped;
@@ -200,9 +201,9 @@ export class IbMd implements MemoryDomain {
     return this.#add({ ...place, access, iova, lkeys, exposed });
   }
 
-  memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
+  memDereg(memory: MdMemory, options: DeregisterOptions = {}): void {
     const own = this.#own(memory);
-    checkOptions(options, 'options', DEREGISTER_OPTIONS);
+    checkDeregister(options);
     if (own.free !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
     if (options.force !== true) this.#checkIdle('memDereg', own);
     this.#retire(own, options.invalidate === true);

@@ -18,7 +18,7 @@ import {
   type IovEntry,
   type UctEndpoint,
 } from '../api/iface.ts';
-import { checkHandler } from '../base/check-services.ts';
+import { checkAmHandler } from '../base/check-services.ts';
 import { hostIfaceAttributes } from '../base/host/host-attributes.ts';
 import { IOV_MAX } from '../base/host/host-iov.ts';
 import { identityText, sameAddress, UNIQUE_ADDRESS_BYTES, uniqueAddress, unreachable } from '../base/iface-address.ts';
@@ -187,8 +187,8 @@ export class SelfIface implements Iface {
     return new SelfEndpoint(this.#messages, this.#counters);
   }
 
-  setAmHandler(handler: AmHandler): void {
-    if (handler !== undefined) checkHandler(handler);
+  setAmHandler(handler: AmHandler | undefined): void {
+    checkAmHandler(handler);
     this.#messages.handler = handler;
   }
 

@@ -4,7 +4,6 @@ import { addressOf, mapAnonymous } from '../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
-import { checkOptions } from '../../ucs/type/check-options.ts';
 import { closedError, invalidParam } from '../../ucs/type/error.ts';
 import type { Iface, IfaceResource } from '../api/iface.ts';
 import type { MdMemory } from '../api/memory.ts';
@@ -17,12 +16,18 @@ import {
   type MemoryAdvice,
   type MemoryAttributes,
   type MemoryDomain,
+  type RegisterOptions,
   type RegistrationSource,
 } from '../api/memory-domain.ts';
 import { hostBytesOf } from '../base/host/host-buffer.ts';
 import { notDetected } from '../base/host/host-domain.ts';
 import { checkAdvice, prefault } from '../base/host/memory-advice.ts';
-import { ALLOCATE_OPTIONS, checkAccess } from '../base/host/memory-options.ts';
+import {
+  allocatedAccess,
+  checkDeregister,
+  type DeregisterOptions,
+  registeredAccess,
+} from '../base/host/memory-options.ts';
 import { KEY_BYTES } from '../base/key/key-bytes.ts';
 import { KeyTable } from '../base/key/key-table.ts';
 import { checkKeyTarget } from '../base/range.ts';
@@ -64,11 +69,7 @@ export class SelfMd implements MemoryDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): SelfMemory {
     this.#checkOpen();
-    checkOptions(options, 'options', ALLOCATE_OPTIONS);
-    checkAccess(options.access);
-    if (options.memoryType !== MemoryType.HOST) {
-      throw invalidParam('memoryType', 'must be host in memory domain self', options.memoryType);
-    }
+    allocatedAccess(options, MemoryType.HOST, SELF_MD_NAME);
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0 || byteLength > ALLOCATE_BYTES_MAX) {
       throw invalidParam('byteLength', `must be an integer from 1 to ${ALLOCATE_BYTES_MAX}`, byteLength);
     }
@@ -84,14 +85,16 @@ export class SelfMd implements MemoryDomain {
     own.mapping.close();
   }
 
-  memReg(source: RegistrationSource): SelfMemory {
+  memReg(source: RegistrationSource, options?: RegisterOptions): SelfMemory {
     this.#checkOpen();
+    registeredAccess(options);
     const buffer = hostBytesOf(source);
     return this.#add(new SelfMemory(buffer, BigInt(addressOf(buffer)), ++this.#generation, undefined));
   }
 
-  memDereg(memory: MdMemory): void {
+  memDereg(memory: MdMemory, options: DeregisterOptions = {}): void {
     const own = this.#own(memory);
+    checkDeregister(options);
     if (own.mapping !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
     this.#retire(own);
   }

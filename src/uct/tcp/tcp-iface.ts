@@ -9,7 +9,7 @@ import { closedError, UcxError } from '../../ucs/type/error.ts';
 import { Status, statusName } from '../../ucs/type/status.ts';
 import type { AmHandler, EndpointErrorHandler, IfaceAttributes, IfaceResource, UctEndpoint } from '../api/iface.ts';
 import type { ComponentServices } from '../api/memory-domain.ts';
-import { checkHandler } from '../base/check-services.ts';
+import { checkAmHandler, checkHandler } from '../base/check-services.ts';
 import { identityText, unreachable } from '../base/iface-address.ts';
 import type { ClosableIface } from '../base/open-ifaces.ts';
 import { checkTimeout, Sleeper } from '../base/sleeper.ts';
@@ -174,8 +174,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     return endpoint;
   }
 
-  setAmHandler(handler: AmHandler): void {
-    if (handler !== undefined) checkHandler(handler);
+  setAmHandler(handler: AmHandler | undefined): void {
+    checkAmHandler(handler);
     this.handler = handler;
   }
 

@@ -2,14 +2,13 @@
 
 import { type MappedMemory, mapAnonymous, VIEW_LENGTH_MAX } from '../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
-import { checkOptions } from '../../ucs/type/check-options.ts';
-import { invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { DeviceType, type IfaceResource } from '../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../api/memory-domain.ts';
 import { HostDomain } from '../base/host/host-domain.ts';
 import type { HostMemory } from '../base/host/host-memory.ts';
-import { ALLOCATE_OPTIONS, checkAccess } from '../base/host/memory-options.ts';
+import { allocatedAccess } from '../base/host/memory-options.ts';
 import type { ClosableIface } from '../base/open-ifaces.ts';
 import { listNetworkInterfaces, type NetworkInterface, withFamilies } from './address/network-interfaces.ts';
 import { TCP_CONFIG_TABLE } from './config.ts';
@@ -76,11 +75,7 @@ export class TcpMd extends HostDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): HostMemory {
     this.checkOpen();
-    checkOptions(options, 'options', ALLOCATE_OPTIONS);
-    if (options.memoryType !== MemoryType.HOST) {
-      throw invalidParam('memoryType', `must be host in memory domain ${TCP_NAME}`, options.memoryType);
-    }
-    const access = checkAccess(options.access);
+    const access = allocatedAccess(options, MemoryType.HOST, TCP_NAME);
     const mapped: MappedMemory = mapAnonymous(byteLength);
     return this.own({ bytes: mapped.u8, allocation: mapped, packable: true, access });
   }

@@ -4,7 +4,6 @@
  */
 
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
-import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Iface, IfaceResource } from '../../api/iface.ts';
@@ -24,7 +23,7 @@ import { checkAddress, checkKeyTarget } from '../range.ts';
 import { hostBytesOf } from './host-buffer.ts';
 import { HostMemory } from './host-memory.ts';
 import { checkAdvice, prefault } from './memory-advice.ts';
-import { DEREGISTER_OPTIONS, registeredAccess } from './memory-options.ts';
+import { checkDeregister, type DeregisterOptions, registeredAccess } from './memory-options.ts';
 
 /** Base of such a memory domain. */
 export abstract class HostDomain implements MemoryDomain {
@@ -69,9 +68,9 @@ export abstract class HostDomain implements MemoryDomain {
     return this.own({ bytes, allocation: undefined, packable, access });
   }
 
-  memDereg(memory: MdMemory, options: { readonly force?: boolean } = {}): void {
+  memDereg(memory: MdMemory, options: DeregisterOptions = {}): void {
     const own = this.#own(memory);
-    checkOptions(options, 'options', DEREGISTER_OPTIONS);
+    checkDeregister(options);
     if (own.allocation !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
     if (own.inFlight > 0 && options.force !== true) {
       throw statusError(Status.BUSY, `memDereg: ${own.inFlight} transfers use the memory`);

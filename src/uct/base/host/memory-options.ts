@@ -1,19 +1,44 @@
-/** The options of memory domains: their names, and the check of access flags. Their meaning is documented in uct/api. */
+/** Checks of the options of memory domains. Their meaning is documented in uct/api. */
 
-import { checkOptions } from '../../../ucs/type/check-options.ts';
+import { MEMORY_TYPE_NAMES, type MemoryType } from '../../../ucs/memory/memory-type.ts';
+import { checkFlag, checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { type AllocateOptions, MemAccess, type RegisterOptions } from '../../api/memory-domain.ts';
+import { checkSysDevice } from '../range.ts';
 
-/** Of memAlloc. */
-export const ALLOCATE_OPTIONS: readonly (keyof AllocateOptions)[] = ['memoryType', 'sysDevice', 'shared', 'access'];
+/** Options of memDereg. */
+export interface DeregisterOptions {
+  readonly invalidate?: boolean;
+  readonly force?: boolean;
+}
 
-/** Of memDereg. */
-export const DEREGISTER_OPTIONS: readonly string[] = ['invalidate', 'force'];
+/**
+ * The access flags of an allocation.
+ * @param memoryType the only one that the memory domain allocates
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function allocatedAccess(options: AllocateOptions, memoryType: MemoryType, mdName: string): number {
+  checkOptions(options, 'options', ['memoryType', 'sysDevice', 'shared', 'access']);
+  if (options.memoryType !== memoryType) {
+    const rule = `must be ${MEMORY_TYPE_NAMES[memoryType]} in memory domain ${mdName}`;
+    throw invalidParam('memoryType', rule, options.memoryType);
+  }
+  checkSysDevice(options.sysDevice);
+  checkFlag('shared', options.shared);
+  return checkAccess(options.access);
+}
 
 /** The access flags of a registration. @throws UcxError ERR_INVALID_PARAM */
 export function registeredAccess(options: RegisterOptions = {}): number {
   checkOptions(options, 'options', ['access']);
   return checkAccess(options.access);
+}
+
+/** @throws UcxError ERR_INVALID_PARAM */
+export function checkDeregister(options: DeregisterOptions): void {
+  checkOptions(options, 'options', ['invalidate', 'force']);
+  checkFlag('invalidate', options.invalidate);
+  checkFlag('force', options.force);
 }
 
 /** Checks access flags; all by default. @throws UcxError ERR_INVALID_PARAM */

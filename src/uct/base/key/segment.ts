@@ -22,6 +22,7 @@ import {
   VIEW_LENGTH_MAX,
 } from '../../../sys/index.ts';
 import { effectiveUserId } from '../../../ucs/sys/user-id.ts';
+import { checkString } from '../../../ucs/type/check-options.ts';
 import { invalidParam, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { leaveFile, ownFile, sweepLeftFiles, unlinkIfThere } from './owned-files.ts';
@@ -171,6 +172,7 @@ export function isLackOfResources(error: unknown): error is SyscallError {
  * @returns number of removed files
  */
 export function scavenge(folder: string = SEGMENT_FOLDER): number {
+  checkString('folder', folder);
   let removed = sweepLeftFiles();
   for (const name of namesIn(folder)) {
     const creator = creatorOf(name);

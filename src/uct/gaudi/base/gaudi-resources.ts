@@ -4,7 +4,7 @@
  */
 
 import os from 'node:os';
-import type { Device, DriverNode } from '../../../hlthunk/index.ts';
+import { Device, type DriverNode } from '../../../hlthunk/index.ts';
 import { isMapped } from '../../../sys/index.ts';
 import type { Log } from '../../../ucs/debug/log.ts';
 import type { Rcache } from '../../../ucs/rcache/rcache.ts';
@@ -74,7 +74,7 @@ export class GaudiResources {
     checkCardChoice(options);
     this.node = options.node;
     this.#choice = options;
-    this.#devices = options.devices;
+    this.#devices = checkDevices(options.devices, options.node);
   }
 
   /** Whether a value is an instance of this class, rather than an object of the same shape. */
@@ -167,6 +167,27 @@ export class GaudiResources {
       throw error;
     }
   }
+}
+
+/**
+ * The devices that a program passes.
+ * @param node of the devices; by default that of the first
+ * @throws UcxError ERR_INVALID_PARAM unless it is a list of open devices of one node, each of another card
+ */
+export function checkDevices(devices: readonly Device[] | undefined, node?: DriverNode): readonly Device[] | undefined {
+  if (devices === undefined) return undefined;
+  if (!Array.isArray(devices) || devices.length === 0) {
+    throw invalidParam('devices', 'must be a list of at least one open device of gaudi-ucx/hlthunk', devices);
+  }
+  const home = node ?? devices.at(0)?.node;
+  for (const [index, device] of devices.entries()) {
+    const name = `devices[${index}]`;
+    if (!Device.isGenuine(device)) throw invalidParam(name, 'must be an open device of gaudi-ucx/hlthunk', device);
+    if (device.closed) throw invalidParam(name, 'must be open', device.busId);
+    if (device.node !== home) throw invalidParam(name, 'must be of the same node as the others', device.busId);
+    if (devices.indexOf(device) !== index) throw invalidParam(name, 'must be given once', device.busId);
+  }
+  return [...devices];
 }
 
 /** @throws UcxError ERR_INVALID_PARAM if the value is not the resources of a context */

@@ -6,6 +6,7 @@ import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import type { UcxError } from '../../../ucs/type/error.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import {
+  type AmHandler,
   type IfaceAttributes,
   IfaceFlag,
   type IfaceResource,
@@ -13,6 +14,7 @@ import {
   type UctEndpoint,
   ZCOPY_TRACKING_NS,
 } from '../../api/iface.ts';
+import { checkAmHandler } from '../../base/check-services.ts';
 import { sameAddress, UNIQUE_ADDRESS_BYTES, unreachable } from '../../base/iface-address.ts';
 import type { ClosableIface } from '../../base/open-ifaces.ts';
 import type { GaudiCopyConfig } from '../base/card/config.ts';
@@ -69,7 +71,9 @@ export class CopyIface implements ClosableIface {
   }
 
   /** A card sends no active messages. */
-  setAmHandler(): void {}
+  setAmHandler(handler: AmHandler | undefined): void {
+    checkAmHandler(handler);
+  }
 
   progress(): number {
     if (this.#rcache.unmapsPending > 0) this.#rcache.progress();

@@ -5,7 +5,6 @@ import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
 import { MemoryTypeCache } from '../../../ucs/memory/memory-type-cache.ts';
 import type { Rcache } from '../../../ucs/rcache/rcache.ts';
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
-import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type Iface, type IfaceResource } from '../../api/iface.ts';
@@ -22,12 +21,18 @@ import {
   type MemoryAdvice,
   type MemoryAttributes,
   type MemoryDomain,
+  type RegisterOptions,
   type RegistrationCache,
   type RegistrationSource,
 } from '../../api/memory-domain.ts';
 import { OwnedDmabuf } from '../../base/dmabuf-export.ts';
 import { checkAdvice } from '../../base/host/memory-advice.ts';
-import { ALLOCATE_OPTIONS, checkAccess, DEREGISTER_OPTIONS } from '../../base/host/memory-options.ts';
+import {
+  allocatedAccess,
+  checkDeregister,
+  type DeregisterOptions,
+  registeredAccess,
+} from '../../base/host/memory-options.ts';
 import { uniqueAddress } from '../../base/iface-address.ts';
 import { KEY_BYTES } from '../../base/key/key-bytes.ts';
 import { KeyTable } from '../../base/key/key-table.ts';
@@ -102,11 +107,7 @@ export class CopyMd implements MemoryDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): BlockMemory {
     this.#checkOpen();
-    checkOptions(options, 'options', ALLOCATE_OPTIONS);
-    checkAccess(options.access);
-    if (options.memoryType !== MemoryType.GAUDI) {
-      throw invalidParam('memoryType', 'must be gaudi in memory domain gaudi_copy', options.memoryType);
-    }
+    allocatedAccess(options, MemoryType.GAUDI, GAUDI_COPY_NAME);
     checkByteLength(byteLength);
     checkSysDevice(options.sysDevice);
     const card = cardAt(this.#cards, options.sysDevice ?? this.#cards[0]!.index);
@@ -125,8 +126,9 @@ export class CopyMd implements MemoryDomain {
   }
 
   /** Registers host memory, or memory of a card that the application owns. */
-  memReg(source: RegistrationSource): CardMemory {
+  memReg(source: RegistrationSource, options?: RegisterOptions): CardMemory {
     this.#checkOpen();
+    registeredAccess(options);
     if (!isDeviceRange(source)) return this.#host.register(source);
     const { card, block, part } = partAt(this.#cards, source);
     const memory = new BlockMemory(GAUDI_COPY_NAME, card, block, part);
@@ -134,9 +136,9 @@ export class CopyMd implements MemoryDomain {
     return memory;
   }
 
-  memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
+  memDereg(memory: MdMemory, options: DeregisterOptions = {}): void {
     const own = this.#own(memory);
-    checkOptions(options, 'options', DEREGISTER_OPTIONS);
+    checkDeregister(options);
     if (own instanceof RegisteredMemory) {
       this.#host.deregister(own, options);
       this.#keys.revoke(own);

@@ -4,9 +4,10 @@ import { type Device, type DriverNode, getNicPorts, linksBetween } from '../../.
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import { busIdOf } from '../../../ucs/sys/topology.ts';
-import type { UcxError } from '../../../ucs/type/error.ts';
+import { invalidParam, type UcxError } from '../../../ucs/type/error.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import {
+  type AmHandler,
   type IfaceAttributes,
   IfaceFlag,
   type IfaceResource,
@@ -16,6 +17,7 @@ import {
   ZCOPY_TRACKING_NS,
 } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
+import { checkAmHandler } from '../../base/check-services.ts';
 import { unreachable } from '../../base/iface-address.ts';
 import type { ClosableIface } from '../../base/open-ifaces.ts';
 import type { GaudiCard } from '../base/card/gaudi-cards.ts';
@@ -93,7 +95,7 @@ export class IpcIface implements ClosableIface, IpcEndpointHost {
 
   /** The links to the card with the memory: if some are down, the bandwidth is lower. */
   remotePath(rkey: RemoteKey): RemotePath | undefined {
-    if (!(rkey instanceof IpcKey)) return undefined;
+    if (!(rkey instanceof IpcKey)) throw invalidParam('rkey', `must be of memory domain ${GAUDI_IPC_NAME}`, rkey);
     const { device } = this.#card;
     const busId = busIdOf(rkey.place.busNumber);
     const ports = busId === device.busId ? undefined : getNicPorts(device, device.info, this.#node);
@@ -104,7 +106,9 @@ export class IpcIface implements ClosableIface, IpcEndpointHost {
   }
 
   /** A card sends no active messages. */
-  setAmHandler(): void {}
+  setAmHandler(handler: AmHandler | undefined): void {
+    checkAmHandler(handler);
+  }
 
   progress(): number {
     const ended = this.transfers.progress();

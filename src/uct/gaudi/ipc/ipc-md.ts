@@ -5,7 +5,6 @@
 
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
-import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type Iface, type IfaceResource } from '../../api/iface.ts';
@@ -21,11 +20,12 @@ import {
   type MemoryAdvice,
   type MemoryAttributes,
   type MemoryDomain,
+  type RegisterOptions,
   type RegistrationCache,
   type RegistrationSource,
 } from '../../api/memory-domain.ts';
 import { checkAdvice } from '../../base/host/memory-advice.ts';
-import { DEREGISTER_OPTIONS } from '../../base/host/memory-options.ts';
+import { checkDeregister, type DeregisterOptions, registeredAccess } from '../../base/host/memory-options.ts';
 import { RKEY_TABLE_KEY_BYTES } from '../../base/key/rkey-table-layout.ts';
 import { RkeyTableReader } from '../../base/key/rkey-table-reader.ts';
 import { OpenIfaces } from '../../base/open-ifaces.ts';
@@ -115,8 +115,9 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     throw invalidParam('memory', 'must come from memAlloc', memory);
   }
 
-  memReg(source: RegistrationSource): MdMemory {
+  memReg(source: RegistrationSource, options?: RegisterOptions): MdMemory {
     this.#checkOpen();
+    registeredAccess(options);
     if (!isDeviceRange(source)) return this.#host.register(source);
     return this.#add(this.#registerDevice(source));
   }
@@ -152,8 +153,8 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     return ipcBlock(source, onFree);
   }
 
-  memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
-    checkOptions(options, 'options', DEREGISTER_OPTIONS);
+  memDereg(memory: MdMemory, options: DeregisterOptions = {}): void {
+    checkDeregister(options);
     if (this.#host.has(memory)) this.#host.deregister(memory, options);
     else if (!this.#freed.delete(memory)) this.#end(this.#own(memory), options.force === true);
   }

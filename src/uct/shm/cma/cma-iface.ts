@@ -13,6 +13,7 @@ import {
   type UctEndpoint,
 } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
+import { checkAmHandler } from '../../base/check-services.ts';
 import { hostIfaceAttributes } from '../../base/host/host-attributes.ts';
 import { unreachable } from '../../base/iface-address.ts';
 import {
@@ -24,6 +25,7 @@ import {
   unpackIdentity,
 } from '../../base/key/process-identity.ts';
 import type { ClosableIface } from '../../base/open-ifaces.ts';
+import { checkTimeout } from '../../base/sleeper.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
 import { NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
 import { CmaEndpoint } from './cma-endpoint.ts';
@@ -83,7 +85,9 @@ export class CmaIface implements ClosableIface {
     return endpoint;
   }
 
-  setAmHandler(_handler: AmHandler): void {}
+  setAmHandler(handler: AmHandler | undefined): void {
+    checkAmHandler(handler);
+  }
 
   progress(): number {
     return 0;
@@ -99,7 +103,8 @@ export class CmaIface implements ClosableIface {
     return this.#counters.node(this.attributes.resource);
   }
 
-  wait(): Promise<void> {
+  wait(timeoutNs: number): Promise<void> {
+    checkTimeout(timeoutNs);
     return Promise.resolve();
   }
 

@@ -11,7 +11,7 @@ import {
   type UctEndpoint,
 } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
-import { checkHandler } from '../../base/check-services.ts';
+import { checkAmHandler } from '../../base/check-services.ts';
 import { hostIfaceAttributes } from '../../base/host/host-attributes.ts';
 import { identityText, unreachable } from '../../base/iface-address.ts';
 import { ownIdentity, unpackIdentity } from '../../base/key/process-identity.ts';
@@ -108,8 +108,8 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     return endpoint;
   }
 
-  setAmHandler(handler: AmHandler): void {
-    if (handler !== undefined) checkHandler(handler);
+  setAmHandler(handler: AmHandler | undefined): void {
+    checkAmHandler(handler);
     this.#handler = handler;
   }
 

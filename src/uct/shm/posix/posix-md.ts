@@ -3,8 +3,7 @@
 import { statfsSync } from 'node:fs';
 import { VIEW_LENGTH_MAX } from '../../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
-import { checkOptions } from '../../../ucs/type/check-options.ts';
-import { invalidParam, isUcxError, UcxError } from '../../../ucs/type/error.ts';
+import { isUcxError, UcxError } from '../../../ucs/type/error.ts';
 import { joinWords } from '../../../ucs/type/int64.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
@@ -17,7 +16,7 @@ import {
   type RegistrationSource,
 } from '../../api/memory-domain.ts';
 import { HostMemory } from '../../base/host/host-memory.ts';
-import { ALLOCATE_OPTIONS, checkAccess } from '../../base/host/memory-options.ts';
+import { allocatedAccess } from '../../base/host/memory-options.ts';
 import { RKEY_TABLE_KEY_BYTES } from '../../base/key/rkey-table-layout.ts';
 import type { PublishedKey } from '../../base/key/rkey-table-reader.ts';
 import { isLackOfResources, Segment, type SegmentOptions, scavenge } from '../../base/key/segment.ts';
@@ -97,11 +96,7 @@ export class PosixMd extends TableDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): HostMemory {
     this.checkOpen();
-    checkOptions(options, 'options', ALLOCATE_OPTIONS);
-    if (options.memoryType !== MemoryType.HOST) {
-      throw invalidParam('memoryType', 'must be host in memory domain posix', options.memoryType);
-    }
-    const access = checkAccess(options.access);
+    const access = allocatedAccess(options, MemoryType.HOST, POSIX_NAME);
     const segment = Segment.create(byteLength, this.#segmentOptions);
     const memory = this.own({ bytes: segment.bytes, allocation: segment, packable: true, access });
     this.#segmentOf.set(memory, segment);

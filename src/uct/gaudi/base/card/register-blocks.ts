@@ -1,7 +1,7 @@
 /** The register blocks of an open card, for reading, as far as UCX_GAUDI_COPY_HW_BLOCK_ACCESS permits. No register is written. */
 
 import {
-  type Device,
+  Device,
   GaudiErrorCode,
   gaudiError,
   getHwBlock,
@@ -10,7 +10,8 @@ import {
   userBlockOf,
 } from '../../../../hlthunk/index.ts';
 import type { ConfigValues } from '../../../../ucs/config/config.ts';
-import { isUcxError } from '../../../../ucs/type/error.ts';
+import { checkMethods } from '../../../../ucs/type/check-options.ts';
+import { invalidParam, isUcxError } from '../../../../ucs/type/error.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
 
 /** A block of the generation of a card, and whether the driver maps it. */
@@ -33,9 +34,11 @@ export class RegisterBlocks {
 
   /**
    * @param device an open card; this object becomes invalid when it is closed
-   * @throws UcxError ERR_GAUDI_PERMISSION_DENIED if the configuration forbids it
+   * @throws UcxError ERR_INVALID_PARAM; ERR_GAUDI_PERMISSION_DENIED if the configuration forbids it
    */
   constructor(device: Device, config: ConfigValues) {
+    if (!Device.isGenuine(device)) throw invalidParam('device', 'must be an open card', device);
+    checkMethods('config', config, ['get']);
     if (config.get(GAUDI_COPY_CONFIG_TABLE).HW_BLOCK_ACCESS === 'no') {
       throw gaudiError(
         GaudiErrorCode.PERMISSION_DENIED,
