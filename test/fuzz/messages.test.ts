@@ -16,6 +16,7 @@ import { writeAtp, writeData } from '../../src/ucp/wire/window.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import type { UctEndpoint } from '../../src/uct/api/iface.ts';
 import { openPosix, openTcp } from '../contract/uct-implementations.ts';
+import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 import { type HostileValues, hostileHeader } from '../fixtures/hostile-messages.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
@@ -44,6 +45,12 @@ const PAYLOAD_MAX = 600;
 /** Tag of the real traffic, which no frame has. */
 const TAG = 0x1357_9bdf_0246_8acen;
 const SLOT = 40_000;
+
+/** Frames of a run with a planted fault. */
+const PLANTED_FRAMES = 200;
+
+/** Plants a fault in memory of the victim. */
+type OnProgress = (bytes: Uint8Array) => void;
 
 /** A frame, kept for the message of a failure. */
 interface Frame {
@@ -241,8 +248,11 @@ describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('fra
     ? (['registered', 'allocated', 'gaudi'] as const)
     : (['registered', 'allocated'] as const);
 
-  it('of an unauthenticated peer change nothing for the connections of others', { timeout: TIMEOUT_MS }, async () => {
-    const pair = await fixture.pair(connectionKind(name));
+  /**
+   * Sends frames during real traffic.
+   * @param onProgress called after every progress of the victim, with memory of it: plants a fault
+   */
+  async function expectUnaffected(pair: Pair, frames: number, onProgress: OnProgress): Promise<void> {
     fixture.allow(/address|message|connect|left out/i);
     const { one, two, ab } = pair;
     const random = createRandom(SEED);
@@ -278,11 +288,12 @@ describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('fra
       try {
         two.worker.progress();
         one.worker.progress();
+        onProgress(memories[0]!.memory.bytes!);
       } catch (error) {
         expect.fail(`${String(error)} at or before ${JSON.stringify(last)}`);
       }
     };
-    for (let i = 0; i < FRAMES; i++) {
+    for (let i = 0; i < frames; i++) {
       const { all } = nativeWorker(two.worker).connections;
       last = (random.below(6) === 0 ? windowFrame : frameOf)(random, snippets, all);
       expect(attacker.send(last, drive)).toBe(Status.OK);
@@ -309,12 +320,17 @@ describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('fra
     expect(wrong).toEqual([]);
     for (const [i, { memory, bytes }] of memories.entries()) await expectContents(two, memory, bytes, kinds[i]);
     for (const key of keys) key.release();
+  }
+
+  it('of an unauthenticated peer change nothing for the connections of others', { timeout: TIMEOUT_MS }, async () => {
+    await expectUnaffected(await fixture.pair(connectionKind(name)), FRAMES, () => {});
   });
 
-  it('of the peer, for any connection and request, do not corrupt memory and leave a usable worker', {
-    timeout: TIMEOUT_MS,
-  }, async () => {
-    const pair = await fixture.pair(connectionKind(name));
+  /**
+   * Sends frames over a connection with pending requests of every kind.
+   * @param onProgress called after every progress of the victim, with its receive buffers: plants a fault
+   */
+  async function expectContained(pair: Pair, frames: number, onProgress: OnProgress): Promise<void> {
     fixture.allow(/address|message|connect|peer|left out/i);
     const { one, two } = pair;
     let { ab, ba } = pair;
@@ -347,12 +363,13 @@ describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('fra
       try {
         two.worker.progress();
         one.worker.progress();
+        onProgress(target);
       } catch (error) {
         expect.fail(`${(error as Error).stack} at or before ${JSON.stringify(last)}`);
       }
     };
     let started = 0;
-    for (let i = 0; i < FRAMES; i++) {
+    for (let i = 0; i < frames; i++) {
       const make = random.below(6) === 0 ? windowFrame : frameOf;
       last = make(random, snippets, nativeWorker(two.worker).connections.all);
       // Messages caused by the frames may end the connection while it waits for room.
@@ -384,7 +401,7 @@ describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('fra
       if (i % 4 === 0) drive();
       if (i % 256 === 255) await new Promise(setImmediate);
     }
-    expect([started > FRAMES / 32, seen.size > started]).toEqual([true, true]);
+    expect([started > frames / 32, seen.size > started]).toEqual([true, true]);
     await driveIdle(pair, 100);
     // Only the receive buffers have been written.
     expectSame(target.subarray(0, SLOT), new Uint8Array(SLOT).fill(0xcc), 'before the room');
@@ -408,5 +425,26 @@ describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('fra
     const { staging } = nativeWorker(two.worker).protocols.rendezvous;
     await two.worker.close();
     expect([settledTwice, two.worker.requestsInUse, staging.inUse]).toEqual([0, 0, 0]);
+  }
+
+  it('of the peer, for any connection and request, do not corrupt memory and leave a usable worker', {
+    timeout: TIMEOUT_MS,
+  }, async () => {
+    await expectContained(await fixture.pair(connectionKind(name)), FRAMES, () => {});
+  });
+
+  it('are noticed if they write a byte, or if progress fails', async () => {
+    const write: OnProgress = (bytes) => bytes.fill(0x5a, 0, 1);
+    const fail: OnProgress = () => {
+      throw new RangeError('a planted failure');
+    };
+    const unaffected = async (onProgress: OnProgress): Promise<void> =>
+      expectUnaffected(await fixture.pair(connectionKind(name)), PLANTED_FRAMES, onProgress);
+    await catches(unaffected, write, /byte 0/);
+    await catches(unaffected, fail, /RangeError: a planted failure at or before/);
+    const contained = async (onProgress: OnProgress): Promise<void> =>
+      expectContained(await fixture.pair(connectionKind(name)), PLANTED_FRAMES, onProgress);
+    await catches(contained, write, /before the room/);
+    await catches(contained, fail, /RangeError: a planted failure.* at or before/s);
   });
 });

@@ -2,10 +2,33 @@
 
 import { describe, expect, it } from 'vitest';
 import type { IovPiece } from '../../src/index.ts';
+import { catches } from '../fixtures/catches.ts';
 import { failureOf, useContexts } from '../fixtures/contexts.ts';
 import { ENGINES } from '../fixtures/pair.ts';
 
 const BYTES = 16;
+
+/** Expects that a call with a misspelt parameter is refused, with the name that was meant. */
+async function expectCorrected(
+  run: (params: never) => unknown,
+  name: string,
+  misspelt: object,
+  hint: string,
+): Promise<void> {
+  const { code, message } = await failureOf(() => run(misspelt as never));
+  expect([name, code, message]).toEqual([name, 'ERR_INVALID_PARAM', expect.stringContaining(hint)]);
+}
+
+/** Expects that a call is refused. */
+async function expectRefused(run: () => unknown, index: number): Promise<void> {
+  expect([index, (await failureOf(run)).code]).toEqual([index, 'ERR_INVALID_PARAM']);
+}
+
+/** Expects that no byte of the memory was moved and that no request is in use. */
+function expectUntouched(bytes: Uint8Array | undefined, value: number, requestsInUse: number): void {
+  expect(bytes).toEqual(new Uint8Array(BYTES).fill(value));
+  expect(requestsInUse).toBe(0);
+}
 
 describe.each(ENGINES)('over %s', (engine) => {
   const fixture = useContexts(engine);
@@ -33,14 +56,11 @@ describe.each(ENGINES)('over %s', (engine) => {
       workerFlushNbx: (params) => worker.flushNbx(params),
     };
     for (const [name, run] of Object.entries(calls)) {
-      const { code, message } = await failureOf(() => run({ calback: () => {} } as never));
-      expect([name, code, message]).toEqual([name, 'ERR_INVALID_PARAM', expect.stringContaining('callback?')]);
+      await expectCorrected(run, name, { calback: () => {} }, 'callback?');
     }
-    const { code, message } = await failureOf(() => endpoint.close({ forse: true } as never));
-    expect([code, message]).toEqual(['ERR_INVALID_PARAM', expect.stringContaining('did you mean force?')]);
+    await expectCorrected((options) => endpoint.close(options), 'close', { forse: true }, 'did you mean force?');
     expect(endpoint.closed).toBe(false);
-    expect(memory.bytes).toEqual(new Uint8Array(BYTES));
-    expect(worker.requestsInUse).toBe(0);
+    expectUntouched(memory.bytes, 0, worker.requestsInUse);
     rkey.release();
     context.memUnmap(memory);
   });
@@ -60,10 +80,25 @@ describe.each(ENGINES)('over %s', (engine) => {
       () => node.inject(0, null as never),
       () => node.inject(0, { kind: 'hang', delay: 5 } as never),
     ].entries()) {
-      expect([index, (await failureOf(run)).code]).toEqual([index, 'ERR_INVALID_PARAM']);
+      await expectRefused(run, index);
     }
-    expect(memory.bytes).toEqual(new Uint8Array(BYTES).fill(0xaa));
-    expect(worker.requestsInUse).toBe(0);
+    expectUntouched(memory.bytes, 0xaa, worker.requestsInUse);
+    rkey.release();
+    context.memUnmap(memory);
+  });
+
+  it('a call that ignores a misspelt field, suggests no name or moves bytes is noticed', async () => {
+    const { context, endpoint, worker } = await fixture.open();
+    const memory = context.memMap({ buffer: new Uint8Array(BYTES) });
+    const rkey = endpoint.unpackRkey(context.packRkey(memory));
+    const bytes = new Uint8Array(BYTES).fill(1);
+    const put = (): unknown => endpoint.put(bytes, rkey);
+    const correct = (run: (params: never) => unknown): unknown => expectCorrected(run, 'put', { ofset: 8 }, 'offset?');
+    await catches(correct, put, /nothing failed/);
+    await catches(correct, () => endpoint.put(bytes, rkey, { remoteOffset: -1 }), /deeply equal/);
+    await catches((run: () => unknown) => expectRefused(run, 0), put, /nothing failed/);
+    const moved = memory.bytes;
+    await catches((found: typeof moved) => expectUntouched(found, 0, worker.requestsInUse), moved, /deeply equal/);
     rkey.release();
     context.memUnmap(memory);
   });

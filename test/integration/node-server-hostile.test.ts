@@ -54,6 +54,7 @@ import {
 } from '../../src/uapi/index.ts';
 import { createRandom } from '../../src/ucs/sys/random.ts';
 import { DriverClient } from '../contract/driver-client.ts';
+import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
@@ -127,10 +128,21 @@ function openDescriptors(): number {
   return readdirSync(`/proc/${server.pid}/fd`).length;
 }
 
-function expectServes(): void {
-  const client = new DriverClient(node.open(1));
-  expect(client.allocate(1).result).toBe(0);
+function expectServes(of: RemoteNode = node): void {
+  const client = new DriverClient(of.open(1));
+  const { result } = client.allocate(1);
   client.close();
+  expect(result).toBe(0);
+}
+
+/** Expects that the server does not answer a message, but disconnects. */
+function expectDisconnects(raw: RawNodeClient, message: object, fds: readonly number[] = []): void {
+  expect(raw.ask(message, fds)).toBeUndefined();
+}
+
+/** Expects that the server closes the descriptors of a client that has gone. */
+async function expectClosed(before: number): Promise<void> {
+  await vi.waitFor(() => expect(openDescriptors()).toBe(before));
 }
 
 describe('a client of a node server', () => {
@@ -159,19 +171,10 @@ describe('a client of a node server', () => {
 
   it('is disconnected after malformed requests, which the server survives', { timeout: TIMEOUT_MS }, () => {
     const random = createRandom(11);
-    const ops = [
-      'ioctl',
-      'open',
-      'close',
-      'mmap',
-      'munmap',
-      'cards',
-      'attribute',
-      'temperature',
-      'status',
-      'fault',
-      'nonsense',
-    ].concat(['attachments', 'attach', 'detach']);
+    const ops =
+      'ioctl open close mmap munmap cards attribute temperature status fault nonsense attachments attach detach'.split(
+        ' ',
+      );
     const values = [
       0,
       1,
@@ -189,19 +192,7 @@ describe('a client of a node server', () => {
       true,
       '18446744073709551616',
     ];
-    const names = [
-      'minor',
-      'file',
-      'request',
-      'address',
-      'words',
-      'byteLength',
-      'offset',
-      'mapping',
-      'name',
-      'control',
-      'attachment',
-    ];
+    const names = 'minor file request address words byteLength offset mapping name control attachment'.split(' ');
     const pick = <T>(list: readonly T[]): T => list[random.below(list.length)]!;
     let raw = new RawNodeClient(server.socketPath).greet();
     for (let round = 0; round < MESSAGES; round++) {
@@ -223,7 +214,7 @@ describe('a client of a node server', () => {
 
   it('that sends too many descriptors is disconnected', () => {
     using raw = new RawNodeClient(server.socketPath).greet();
-    expect(raw.ask({ op: 'cards' }, [0, 1, 2])).toBeUndefined();
+    expectDisconnects(raw, { op: 'cards' }, [0, 1, 2]);
     expectServes();
   });
 
@@ -238,9 +229,9 @@ describe('a client of a node server', () => {
       const before = openDescriptors();
       const fds = make();
       using raw = new RawNodeClient(server.socketPath).greet();
-      expect(raw.ask({ op, device: '0:1' }, fds.slice(-1))).toBeUndefined();
+      expectDisconnects(raw, { op, device: '0:1' }, fds.slice(-1));
       for (const fd of fds) close(fd);
-      await vi.waitFor(() => expect(openDescriptors()).toBe(before));
+      await expectClosed(before);
       expectServes();
     },
   );
@@ -249,9 +240,9 @@ describe('a client of a node server', () => {
     const before = openDescriptors();
     using raw = new RawNodeClient(server.socketPath).greet();
     const fuse = memfdCreate('other');
-    expect(raw.ask({ op: 'devices' }, [fuse])).toBeUndefined();
+    expectDisconnects(raw, { op: 'devices' }, [fuse]);
     close(fuse);
-    await vi.waitFor(() => expect(openDescriptors()).toBe(before));
+    await expectClosed(before);
   });
 
   it('cannot shrink its mailbox', () => {
@@ -359,12 +350,12 @@ describe('a client of a node server', () => {
       const fd = memfdCreate('hostile', { sealing: true });
       ftruncate(fd, 65536);
       if (seals !== 0) addSeals(fd, seals);
-      expect(raw.ask(pinMessage(raw.id, 65536), [fd])).toBeUndefined();
+      expectDisconnects(raw, pinMessage(raw.id, 65536), [fd]);
       close(fd);
     }
     using raw = new RawFile();
     const [reading, writing] = pipe2();
-    expect(raw.ask(pinMessage(raw.id, 65536), [reading])).toBeUndefined();
+    expectDisconnects(raw, pinMessage(raw.id, 65536), [reading]);
     for (const fd of [reading, writing]) close(fd);
     expectServes();
   });
@@ -374,7 +365,7 @@ describe('a client of a node server', () => {
     const fd = memfdCreate('short', { sealing: true });
     ftruncate(fd, 4096);
     addSeals(fd, SealFlag.SHRINK);
-    expect(raw.ask(pinMessage(raw.id, 8192), [fd])).toBeUndefined();
+    expectDisconnects(raw, pinMessage(raw.id, 8192), [fd]);
     close(fd);
     expectServes();
   });
@@ -388,6 +379,32 @@ describe('a client of a node server', () => {
     }
     await vi.waitFor(() => expect(node.status().cards.every(({ owner }) => owner === null)).toBe(true));
     expectServes();
+  });
+});
+
+describe('is noticed if the server', () => {
+  it('keeps a client that it has to disconnect', async () => {
+    using raw = new RawNodeClient(server.socketPath).greet();
+    await catches((client: RawNodeClient) => expectDisconnects(client, { op: 'cards' }), raw, /to be undefined/);
+    await catches((client: RawNodeClient) => client.hungUp(), raw, /to include -11/);
+  });
+
+  it('keeps a descriptor', async () => {
+    await vi.waitFor(() => expect(node.status().clients).toHaveLength(1));
+    const before = openDescriptors();
+    using _raw = new RawFile();
+    await catches(expectClosed, before, /expected \d+ to be \d+/);
+  });
+
+  it('does not serve others any more', async () => {
+    node.inject(1, { kind: 'ioctl', ioctl: 'MEMORY', errno: Errno.ENOMEM });
+    await catches(expectServes, node, /expected -12 to be/);
+    expectServes();
+    const other = await TestNodeServer.start({ cards: 2 });
+    const client = connectEmulatedNode(other.socketPath);
+    await other.stop();
+    await catches(expectServes, client, /node server/);
+    client.close();
   });
 });
 

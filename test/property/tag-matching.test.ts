@@ -134,7 +134,7 @@ describe('TagMatcher', () => {
 
   it('matches like two lists', () => check(TagMatcher));
 
-  it('is noticed if it ignores masks, or takes the last message', async () => {
+  it('is noticed if it ignores masks, or does not cancel receives', async () => {
     class WithoutMasks extends TagMatcher<number> {
       override peek(tagLow: number, tagHigh: number): ReturnType<TagMatcher<number>['peek']> {
         return super.peek(tagLow, tagHigh, -1, -1);

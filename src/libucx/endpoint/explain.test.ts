@@ -1,6 +1,7 @@
 /** Explanations over libucp report the chosen path: for host and device memory on both sides, every operation, and libraries that know gaudi memory or not. */
 
 import { describe, expect, it } from 'vitest';
+import { catches } from '../../../test/fixtures/catches.ts';
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../ucp/api/endpoint.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
@@ -71,35 +72,48 @@ function decisionOf(operation: ExplainedOperation, parts: ReturnType<typeof made
 }
 
 describe('an explanation over libucp', () => {
+  function expectDecision(explain: typeof explainOver, each: (typeof cases)[number]): void {
+    const { library, local, remote, operation } = each;
+    const parts = made(library, local, remote);
+    const { context, endpoint, rkey, access } = parts;
+    const { chosen, rejected } = explain(context, endpoint, operation, parts.local, rkey);
+    const { protocol, note = '' } = chosen[0]!;
+    const decision = decisionOf(operation, parts, local, remote);
+    expect(protocol.endsWith('/libucp')).toBe(decision === 'libucp' || decision === 'datatype');
+    expect(note.includes('datatype of its own')).toBe(decision === 'datatype');
+    expect(note.includes('the worker that owns the card')).toBe(decision === 'owner');
+    expect(note.includes('4 fragments of 64 KiB')).toBe(decision !== 'libucp' && operation !== 'atomic');
+    // Addresses are given to libucp exactly where it accesses device memory itself.
+    const isRma = operation === 'put' || operation === 'get';
+    const givesLocal = decision === 'libucp' && local === 'gaudi' && operation !== 'atomic';
+    const givesRemote = decision === 'libucp' && remote === 'gaudi' && isRma;
+    expect(note.includes('device address')).toBe(givesLocal || givesRemote);
+    expect(/device address of the local/.test(note)).toBe(givesLocal);
+    expect(/of the remote memory/.test(note)).toBe(givesRemote);
+    if (givesLocal || givesRemote) expect(access.isDirect).toBe(true);
+    // libucp alone is rejected for the reason of the decision, if it is.
+    const why = rejected.filter(({ transport }) => transport === 'libucp').map(({ reason }) => reason);
+    if (decision === 'libucp') expect(why).toEqual([]);
+    else if (operation !== 'atomic') expect(why).toEqual([access.reason]);
+    const lanes = note.includes('lanes tcp/eth0');
+    expect(lanes).toBe(decision === 'libucp' || decision === 'datatype');
+  }
+
   it.each(cases)(
     '$library.version ($library.usableTypes, emulated $library.emulated): $operation from $local to $remote',
-    (each) => {
-      const { library, local, remote, operation } = each;
-      const parts = made(library, local, remote);
-      const { context, endpoint, rkey, access } = parts;
-      const { chosen, rejected } = explainOver(context, endpoint, operation, parts.local, rkey);
-      const { protocol, note = '' } = chosen[0]!;
-      const decision = decisionOf(operation, parts, local, remote);
-      expect(protocol.endsWith('/libucp')).toBe(decision === 'libucp' || decision === 'datatype');
-      expect(note.includes('datatype of its own')).toBe(decision === 'datatype');
-      expect(note.includes('the worker that owns the card')).toBe(decision === 'owner');
-      expect(note.includes('4 fragments of 64 KiB')).toBe(decision !== 'libucp' && operation !== 'atomic');
-      // Addresses are given to libucp exactly where it accesses device memory itself.
-      const isRma = operation === 'put' || operation === 'get';
-      const givesLocal = decision === 'libucp' && local === 'gaudi' && operation !== 'atomic';
-      const givesRemote = decision === 'libucp' && remote === 'gaudi' && isRma;
-      expect(note.includes('device address')).toBe(givesLocal || givesRemote);
-      expect(/device address of the local/.test(note)).toBe(givesLocal);
-      expect(/of the remote memory/.test(note)).toBe(givesRemote);
-      if (givesLocal || givesRemote) expect(access.isDirect).toBe(true);
-      // libucp alone is rejected for the reason of the decision, if it is.
-      const why = rejected.filter(({ transport }) => transport === 'libucp').map(({ reason }) => reason);
-      if (decision === 'libucp') expect(why).toEqual([]);
-      else if (operation !== 'atomic') expect(why).toEqual([access.reason]);
-      const lanes = note.includes('lanes tcp/eth0');
-      expect(lanes).toBe(decision === 'libucp' || decision === 'datatype');
-    },
+    (each) => expectDecision(explainOver, each),
   );
+
+  it('is noticed if it is the same for every operation, or has no reasons', async () => {
+    const expectAll = (explain: typeof explainOver): void => {
+      for (const each of cases) expectDecision(explain, each);
+    };
+    const constant: typeof explainOver = (context, endpoint, _operation, local, rkey) =>
+      explainOver(context, endpoint, 'tag', local, rkey);
+    await catches(expectAll, constant, /expected (true|false) to be (true|false)/);
+    const silent: typeof explainOver = (...args) => Object.assign(explainOver(...args), { rejected: [] });
+    await catches(expectAll, silent, /deeply equal/);
+  });
 
   it.each([
     [[], 'does not reach the peer'],

@@ -1,6 +1,7 @@
 /** The arguments and the text of `gaudi-ucx explain`. */
 
 import { describe, expect, it } from 'vitest';
+import { catches } from '../../../test/fixtures/catches.ts';
 import type { SizeExplanation } from '../../ucp/api/explanation.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { type ExplainArguments, readExplainArguments } from './options.ts';
@@ -89,14 +90,14 @@ const REPORT: ExplainReport = {
 };
 
 describe('the report', () => {
-  it('has one row for consecutive sizes with the same choice, and one line for devices rejected for the same reason', () => {
+  function expectRows(textOf: typeof explainText): void {
     const losers = [
       out('gaudi_cpy/gaudi0', 'is elsewhere'),
       out('gaudi_cpy/gaudi2', 'is elsewhere'),
       out('tcp', 'is not'),
     ];
     const sizes = [size(1024, 'put/short', []), size(2048, 'put/zcopy', losers), size(4096, 'put/zcopy', losers)];
-    expect(explainText({ ...REPORT, sizes })).toBe(
+    expect(textOf({ ...REPORT, sizes })).toBe(
       [
         'put: local host memory, remote gaudi:1 memory, cards emulated',
         'engine native 1.2.3 (UCX_ENGINE=native)',
@@ -111,6 +112,19 @@ describe('the report', () => {
         '    not tcp: is not',
       ].join('\n'),
     );
+  }
+
+  it('has one row for consecutive sizes with the same choice, and one line for devices rejected for the same reason', () => {
+    expectRows(explainText);
+  });
+
+  it('is noticed if it leaves out the reasons, or joins what is not the same', async () => {
+    const mute: typeof explainText = (report) =>
+      explainText({ ...report, sizes: report.sizes.map((each) => ({ ...each, losers: [] })) });
+    await catches(expectRows, mute, /to be/);
+    const joined: typeof explainText = (report) =>
+      explainText({ ...report, sizes: report.sizes.map((each) => ({ ...each, winner: report.sizes[0]!.winner })) });
+    await catches(expectRows, joined, /to be/);
   });
 
   it('tells reasons at both ends where they change', () => {

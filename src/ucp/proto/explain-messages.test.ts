@@ -1,6 +1,7 @@
 /** How messages and atomic operations are explained: against the rules of am/, tag/, stream/ and amo/. */
 
 import { describe, expect, it } from 'vitest';
+import { catches } from '../../../test/fixtures/catches.ts';
 import { DeviceType, type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
 import { type ExplainedLane, explainAtomics, explainMessages, type MessageChoice } from './explain-messages.ts';
 
@@ -55,8 +56,8 @@ const rowsOf = ({ chosen }: { chosen: readonly { bytesMin: number; bytesMax: num
   chosen.map(({ bytesMin, bytesMax, protocol }) => [bytesMin, bytesMax, protocol]);
 
 describe('messages', () => {
-  it('go eager as long as they fit a frame, with their header', () => {
-    const told = explainMessages('tag', CHOICE);
+  function expectFrames(explain: typeof explainMessages): void {
+    const told = explain('tag', CHOICE);
     expect(rowsOf(told)).toEqual([
       [1, 100, 'tag/eager/short'],
       [101, 8192, 'tag/eager/bcopy'],
@@ -65,6 +66,25 @@ describe('messages', () => {
     expect(Object.fromEntries(told.rejected.map(({ transport, reason }) => [transport, reason]))).toEqual(REASONS);
     expect(told.at(50).winner).toMatchObject({ transport: 'posix/memory', protocol: 'tag/eager/short' });
     expect(told.at(8193).winner?.note).toBe('bytes by messages');
+  }
+
+  it('go eager as long as they fit a frame, with their header', () => {
+    expectFrames(explainMessages);
+  });
+
+  it('are noticed if they forget the header, or why a lane is not chosen', async () => {
+    const withoutHeader: typeof explainMessages = (operation, choice) => {
+      const lanes = choice.lanes.map(({ attributes, hasRemoteKey }) => {
+        const am = { ...attributes.am, shortBytesMax: attributes.am.shortBytesMax + 16 };
+        return { attributes: { ...attributes, am }, hasRemoteKey };
+      });
+      return explainMessages(operation, { ...choice, lanes });
+    };
+    await catches(expectFrames, withoutHeader, /deeply equal/);
+    const silent: typeof explainMessages = (operation, choice) => {
+      return explainMessages(operation, { ...choice, unavailable: [] });
+    };
+    await catches(expectFrames, silent, /deeply equal/);
   });
 
   it('are copied from UCX_BCOPY_THRESH on', () => {
@@ -125,14 +145,14 @@ describe('messages', () => {
 describe('atomic operations', () => {
   const words = IfaceFlag.ATOMIC32 | IfaceFlag.ATOMIC64;
 
-  it('go by the transport with the lowest latency that has them', () => {
+  function expectNearest(explain: typeof explainAtomics): void {
     const lanes = [
       lane('far', words, 100),
       lane('near', words, 10),
       lane('keyless', words, 1, false),
       lane('cma', 0, 1),
     ];
-    const told = explainAtomics({ ...CHOICE, lanes });
+    const told = explain({ ...CHOICE, lanes });
     expect(rowsOf(told)).toEqual([
       [4, 4, 'amo/offload'],
       [8, 8, 'amo/offload'],
@@ -143,6 +163,17 @@ describe('atomic operations', () => {
       { transport: 'keyless/memory', reason: 'the remote key has no part for its memory domain' },
       { transport: 'cma/memory', reason: 'has no atomic operations' },
     ]);
+  }
+
+  it('go by the transport with the lowest latency that has them', () => {
+    expectNearest(explainAtomics);
+  });
+
+  it('are noticed if they take any lane', async () => {
+    const keyless: typeof explainAtomics = (choice) => {
+      return explainAtomics({ ...choice, lanes: choice.lanes.map((each) => ({ ...each, hasRemoteKey: true })) });
+    };
+    await catches(expectNearest, keyless, /deeply equal/);
   });
 
   it('go by messages where no transport has them, word by word', () => {

@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { catches } from '../../../test/fixtures/catches.ts';
 import { type Choice, type ExplainedCandidate, explainSize } from './explain-size.ts';
 
 function candidate(name: string, shape: Partial<ExplainedCandidate> = {}): ExplainedCandidate {
@@ -55,13 +56,28 @@ describe('the explanation for a size', () => {
     });
   });
 
-  it('names every candidate once', async () => {
+  async function expectEveryCandidate(explain: typeof explainSize): Promise<void> {
     await fc.assert(
       fc.property(fc.integer({ min: 1, max: 2 ** 40 }), (bytes) => {
-        const { winner, losers } = explainSize(CHOICE, bytes);
+        const { winner, losers } = explain(CHOICE, bytes);
         expect(losers.length + (winner === undefined ? 0 : 1)).toBe(5);
         for (const { reason } of losers) expect(reason).not.toMatch(/NaN|undefined|Infinity/);
       }),
     );
+  }
+
+  it('names every candidate once', () => expectEveryCandidate(explainSize));
+
+  it('is noticed if it leaves out a candidate, or has a reason with a value that does not exist', async () => {
+    const forgetful: typeof explainSize = (choice, bytes) => {
+      const { losers, ...rest } = explainSize(choice, bytes);
+      return { ...rest, losers: losers.slice(1) };
+    };
+    await catches(expectEveryCandidate, forgetful, /to be 5/);
+    const nonsense: typeof explainSize = (choice, bytes) => {
+      const { losers, ...rest } = explainSize(choice, bytes);
+      return { ...rest, losers: losers.map((loser) => ({ ...loser, reason: `costs ${Number.NaN} times` })) };
+    };
+    await catches(expectEveryCandidate, nonsense, /not to match/);
   });
 });
