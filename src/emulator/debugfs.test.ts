@@ -4,6 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { EmulatedCard } from '../../test/contract/emulated-card.ts';
 import { Errno } from '../sys/index.ts';
 import { fenceCfg, HL_CS_FLAGS, HL_INFO_OP, PacketOpcode, packetCtl, writeFence } from '../uapi/index.ts';
+import { EVENT_INJECTION } from './driver/base/hardware-events.ts';
 import type { EmulatedNodeOptions } from './index.ts';
 
 const MIB = 2 ** 20;
@@ -147,19 +148,12 @@ describe.each(['gaudi', 'gaudi2'] as const)('the debugfs files of %s', (asic) =>
     expect([card.status, card.hardResets]).toEqual([OPERATIONAL, 2]);
   });
 
-  it('the file device changes the state of the card', () => {
+  it('what is in flight continues when a card is enabled again', () => {
     open();
-    expect(card.write('device', 'nonsense')).toBe(-Errno.EINVAL);
-    expect([card.write('device', 'disable'), card.status]).toEqual([7, MALFUNCTION]);
-    expect([card.write('device', 'enable'), card.status]).toEqual([6, OPERATIONAL]);
-    // What is in flight continues.
     const seq = card.blocked();
     card.write('device', 'disable');
     card.write('device', 'enable');
     expect(card.client.wait(seq)).toMatchObject({ result: 0, out: { status: 1 } });
-    expect([card.write('device', 'cpu_timeout'), card.status]).toEqual([11, OPERATIONAL]);
-    card.clock.advance(5e9);
-    expect([card.status, card.hardResets]).toEqual([IN_RESET, 1]);
   });
 
   it('command_buffers lists the buffers, engines the queues in use', () => {
@@ -181,21 +175,44 @@ describe.each(['gaudi', 'gaudi2'] as const)('the debugfs files of %s', (asic) =>
   });
 });
 
-describe('events that programs inject into gaudi', () => {
-  it('an ECC error that is corrected is counted; one that is not resets the card', () => {
-    const card = new DebugCard({ asic: 'gaudi' });
-    const register = card.node.config.profile.cfg.start + 0x80_0040n;
-    card.put(register, '0x26');
-    const { eventCounts, eventTotals } = card.node.card(0);
-    expect([eventCounts.get(38), card.status, card.hardResets]).toEqual([1, OPERATIONAL, 0]);
-    card.put(register, '0x2e');
-    expect([eventTotals.get(46), card.status, card.hardResets]).toEqual([1, IN_RESET, 1]);
-    // A hard reset clears the counts, but not the totals.
-    const count = (op: number): number => {
-      expect(card.client.infoRaw({ op, return_size: 4096 })).toBe(0);
-      return card.client.answer.words[38]!;
-    };
-    expect([count(HL_INFO_OP.HW_EVENTS), count(HL_INFO_OP.HW_EVENTS_AGGREGATE)]).toEqual([0, 1]);
-    card.close();
+describe.each(['gaudi', 'gaudi2', 'gaudi3'] as const)('errors that programs inject into %s by debugfs', (asic) => {
+  let card: DebugCard;
+  afterEach(() => card.close());
+  const injection = EVENT_INJECTION[asic];
+
+  it('the file device changes the state of the card', () => {
+    card = new DebugCard({ asic });
+    expect(card.write('device', 'nonsense')).toBe(-Errno.EINVAL);
+    expect([card.write('device', 'disable'), card.status]).toEqual([7, MALFUNCTION]);
+    expect([card.write('device', 'enable'), card.status]).toEqual([6, OPERATIONAL]);
+    expect([card.write('device', 'cpu_timeout'), card.status]).toEqual([11, OPERATIONAL]);
+    card.clock.advance(5e9);
+    expect([card.status, card.hardResets]).toEqual([IN_RESET, 1]);
   });
+
+  if (injection.refusal === undefined) {
+    it('an ECC error that is corrected is counted; one that is not resets the card', () => {
+      card = new DebugCard({ asic });
+      const register = card.node.config.profile.cfg.start + injection.register;
+      card.put(register, '0x26');
+      const { eventCounts, eventTotals } = card.node.card(0);
+      expect([eventCounts.get(38), card.status, card.hardResets]).toEqual([1, OPERATIONAL, 0]);
+      card.put(register, '0x2e');
+      expect([eventTotals.get(46), card.status, card.hardResets]).toEqual([1, IN_RESET, 1]);
+      // A hard reset clears the counts, but not the totals.
+      const count = (op: number): number => {
+        expect(card.client.infoRaw({ op, return_size: 4096 })).toBe(0);
+        return card.client.answer.words[38]!;
+      };
+      expect([count(HL_INFO_OP.HW_EVENTS), count(HL_INFO_OP.HW_EVENTS_AGGREGATE)]).toEqual([0, 1]);
+    });
+  } else {
+    it(`the register of gaudi raises no event: ${injection.refusal}`, () => {
+      card = new DebugCard({ asic });
+      const { cfg } = card.node.config.profile;
+      const result = card.put(cfg.start + EVENT_INJECTION.gaudi.register!, '0x2e');
+      expect([result, [...card.node.card(0).eventTotals]]).toEqual([4, []]);
+      expect([card.status, card.hardResets]).toEqual([OPERATIONAL, 0]);
+    });
+  }
 });

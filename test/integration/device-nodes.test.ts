@@ -6,8 +6,9 @@ import { mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { EVENT_INJECTION } from '../../src/emulator/driver/base/hardware-events.ts';
 import { connectEmulatedNode } from '../../src/emulator/index.ts';
-import { GAUDI_PROFILE } from '../../src/uapi/asic/asic-profile-gaudi.ts';
+import { ASIC_PROFILES } from '../../src/uapi/index.ts';
 import { ROOT } from '../fixtures/built.ts';
 import { CompilerFolder, compilerSkipReason } from '../fixtures/c-library.ts';
 import { MAIN } from '../fixtures/command-line.ts';
@@ -163,10 +164,12 @@ describe.skipIf(reason !== undefined)('device nodes (needs root, /dev/fuse, pyth
     await vi.waitFor(() => expect(servers()).toEqual([]), { timeout: 10_000 });
   });
 
-  it('come with the files of debugfs and hwmon, through which errors are injected', () => {
-    const { cfg, sram } = GAUDI_PROFILE;
-    const addresses = [cfg.start, sram.start].map((address) => address.toString(16));
-    expect(python(['debugfs', ...addresses], ['--cards', '1', '--asic', 'gaudi'])).toEqual(DONE);
+  it.each(GENERATIONS)('of %s come with the files of debugfs and hwmon, through which errors are injected', (asic) => {
+    const { cfg, sram, cardName } = ASIC_PROFILES[asic];
+    const { register } = EVENT_INJECTION[asic];
+    const event = register === undefined ? 'none' : `0x${(cfg.start + register).toString(16)}`;
+    const checked = ['debugfs', cardName, event, sram.start.toString(16)];
+    expect(python(checked, ['--cards', '1', '--asic', asic])).toEqual(DONE);
   });
 
   it.each(GENERATIONS)('of %s take submissions, requests and descriptors of a program in Python', (asic) => {

@@ -8,7 +8,7 @@
 import { Errno } from '../../../sys/index.ts';
 import { dmmuRange, HL_DEVICE_STATUS, type HlDeviceStatus } from '../../../uapi/index.ts';
 import type { CardPort } from '../base/card-port.ts';
-import { HARDWARE_EVENT_REGISTER } from '../base/hardware-events.ts';
+import { EVENT_INJECTION } from '../base/hardware-events.ts';
 import { parseNumber } from '../base/kstrto.ts';
 import { engineStatusText } from '../ioctl/info-state.ts';
 import { DeviceWindow } from './device-window.ts';
@@ -137,7 +137,7 @@ export class DebugFs {
 
   /** Raises an event after a write to the register with which the hardware reports events: programs inject errors in this way. */
   #afterWrite(value: number): void {
-    const register = HARDWARE_EVENT_REGISTER[this.#card.profile.name];
+    const { register } = EVENT_INJECTION[this.#card.profile.name];
     if (register !== undefined && this.#address === this.#card.profile.cfg.start + register) {
       this.#card.hardwareEvent(value);
     }
