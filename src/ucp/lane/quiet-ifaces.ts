@@ -20,7 +20,8 @@ export class QuietIfaces {
     let count = 0;
     // Reset first: an operation that ends on one interface may start another on an interface that was polled before.
     this.activity.busy = false;
-    for (const iface of this.#ifaces) {
+    for (let i = 0; i < this.#ifaces.length; i++) {
+      const iface = this.#ifaces[i]!;
       if (iface.outstanding === 0 && !isPeriodic) continue;
       count += iface.progress();
       if (iface.outstanding > 0) this.activity.busy = true;

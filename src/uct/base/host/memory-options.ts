@@ -6,6 +6,10 @@ import { invalidParam } from '../../../ucs/type/error.ts';
 import { type AllocateOptions, MemAccess, type RegisterOptions } from '../../api/memory-domain.ts';
 import { checkSysDevice } from '../range.ts';
 
+const ALLOCATE_OPTIONS: readonly (keyof AllocateOptions)[] = ['memoryType', 'sysDevice', 'shared', 'access'];
+const REGISTER_OPTIONS: readonly (keyof RegisterOptions)[] = ['access'];
+const DEREGISTER_OPTIONS: readonly (keyof DeregisterOptions)[] = ['invalidate', 'force'];
+
 /** Options of memDereg. */
 export interface DeregisterOptions {
   readonly invalidate?: boolean;
@@ -18,7 +22,7 @@ export interface DeregisterOptions {
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function allocatedAccess(options: AllocateOptions, memoryType: MemoryType, mdName: string): number {
-  checkOptions(options, 'options', ['memoryType', 'sysDevice', 'shared', 'access']);
+  checkOptions(options, 'options', ALLOCATE_OPTIONS);
   if (options.memoryType !== memoryType) {
     const rule = `must be ${MEMORY_TYPE_NAMES[memoryType]} in memory domain ${mdName}`;
     throw invalidParam('memoryType', rule, options.memoryType);
@@ -30,13 +34,13 @@ export function allocatedAccess(options: AllocateOptions, memoryType: MemoryType
 
 /** The access flags of a registration. @throws UcxError ERR_INVALID_PARAM */
 export function registeredAccess(options: RegisterOptions = {}): number {
-  checkOptions(options, 'options', ['access']);
+  checkOptions(options, 'options', REGISTER_OPTIONS);
   return checkAccess(options.access);
 }
 
 /** @throws UcxError ERR_INVALID_PARAM */
 export function checkDeregister(options: DeregisterOptions): void {
-  checkOptions(options, 'options', ['invalidate', 'force']);
+  checkOptions(options, 'options', DEREGISTER_OPTIONS);
   checkFlag('invalidate', options.invalidate);
   checkFlag('force', options.force);
 }

@@ -247,8 +247,13 @@ export class OutgoingPool {
   }
 
   put(outgoing: Outgoing): void {
-    for (const memory of outgoing.memories) if (memory !== undefined) memory.inFlight -= 1;
-    outgoing.memories.length = 0;
+    const { memories } = outgoing;
+    // Not shortened: it would be allocated again for the next frame.
+    for (let i = 0; i < outgoing.count; i++) {
+      const memory = memories[i];
+      if (memory !== undefined) memory.inFlight -= 1;
+      memories[i] = undefined;
+    }
     outgoing.count = 0;
     outgoing.piece = 0;
     outgoing.offset = 0;

@@ -10,7 +10,8 @@ export class Payload {
   left = 0;
   /** The bytes are discarded: the key was invalid, or the memory has been released since. */
   isLost = false;
-  readonly #memories: (HostMemory | ShortTarget)[] = [];
+  /** Entries from `#count` on are undefined. Never shortened: it would be allocated again for the next body. */
+  readonly #memories: (HostMemory | ShortTarget | undefined)[] = [];
   readonly #offsets: number[] = [];
   readonly #lengths: number[] = [];
   #count = 0;
@@ -65,7 +66,7 @@ export class Payload {
   advance(byteLength: number): void {
     this.left -= byteLength;
     if (this.left === 0) {
-      this.#memories.length = 0;
+      for (let i = 0; i < this.#count; i++) this.#memories[i] = undefined;
     } else if (!this.isLost) {
       this.#offsets[this.#piece]! += byteLength;
       this.#lengths[this.#piece]! -= byteLength;

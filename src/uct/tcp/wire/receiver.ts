@@ -243,11 +243,11 @@ export class Receiver {
 
   /** Reads into the shared memory and delivers the frames in it. */
   #fill(bytesMax: number): number {
-    const { rx } = this.#buffers;
+    const { rx, rxAddress } = this.#buffers;
     const start = this.#start;
     const received =
       this.#records === undefined
-        ? tcpRecv(this.#fd, rx.address + start, bytesMax)
+        ? tcpRecv(this.#fd, start === 0 ? rxAddress.value! : rx.address + start, bytesMax)
         : this.#records.receive(rx.u8, start);
     if (received <= 0) return received;
     this.#consume(this.#hasPartial ? this.#takePartial() : start, start + received);

@@ -35,6 +35,18 @@ class TcpFrame implements AmFrame {
   }
 }
 
+/**
+ * An address that is passed to the kernel often. As a field that also had another type than number, V8 keeps it as an object, and passes that; for a number of
+ * its own it would make one in each call.
+ */
+class Address {
+  value: number | undefined = undefined;
+
+  constructor(value: number) {
+    this.value = value;
+  }
+}
+
 /** The memory. */
 export class TcpBuffers {
   readonly txBytesMax: number;
@@ -42,6 +54,12 @@ export class TcpBuffers {
   readonly tx: MappedMemory;
   readonly txFrame: TcpFrame;
   readonly rx: MappedMemory;
+  /** Address of the first byte of `rx`. */
+  readonly rxAddress: Address;
+  /** Address of `tx`, where an acknowledgement before a frame is. */
+  readonly txAddress: Address;
+  /** Address at which frames are built in `tx`. */
+  readonly txFrameAddress: Address;
   /** Least room for a read: the longest frame, or a record. */
   readonly rxReadBytes: number;
   readonly rxFrame: TcpFrame;
@@ -64,11 +82,14 @@ export class TcpBuffers {
     const frameBytes = TX_START + HEADER_BYTES_MAX + txBytesMax + 8;
     this.tx = mapAnonymous(frameBytes);
     this.txFrame = new TcpFrame(this.tx);
+    this.txAddress = new Address(this.tx.address);
+    this.txFrameAddress = new Address(this.tx.address + TX_START);
     const restBytes = HEADER_BYTES_MAX + rxBytesMax + 8;
     this.rxReadBytes = isEncrypted ? Math.max(restBytes, RECORD_PLAIN_BYTES_MAX) : restBytes;
     // The rest of a frame, and what is read behind it: several frames, of which at most one is incomplete.
     this.rx = mapAnonymous(restBytes + FRAMES_PER_READ * this.rxReadBytes);
     this.rxFrame = new TcpFrame(this.rx);
+    this.rxAddress = new Address(this.rx.address);
     this.pool = new OutgoingPool(frameBytes);
   }
 

@@ -6,7 +6,7 @@
  */
 
 import { Errno, type ScratchBlock, TCP_PIECES_MAX, type TcpPieces, tcpSend } from '../../../sys/index.ts';
-import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
+import { storeWords } from '../../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
 import { completeOne } from '../../base/completion.ts';
@@ -101,8 +101,9 @@ export class Transmitter {
    */
   sendBuilt(byteLength: number): Status {
     if (this.failure !== 0) return Status.IO_ERROR;
-    const { tx, txFrame } = this.#buffers;
+    const { txAddress, txFrameAddress, txFrame } = this.#buffers;
     let start = TX_START;
+    let address = txFrameAddress;
     const isShort = byteLength <= BATCHED_BYTES_MAX;
     if (this.#isBatching && !isShort) {
       const status = this.sendMore();
@@ -115,6 +116,7 @@ export class Transmitter {
     if (isShort) this.#beginBatch();
     if (this.#pendingAcks > 0) {
       start = 0;
+      address = txAddress;
       writeSignal(txFrame.words, 0, FrameType.ACK, this.#pendingAcks);
     }
     if (this.#records !== undefined) {
@@ -123,7 +125,7 @@ export class Transmitter {
       return this.sendMore();
     }
     const total = TX_START + byteLength - start;
-    const sent = tcpSend(this.#fd, tx.address + start, total);
+    const sent = tcpSend(this.#fd, address.value!, total);
     if (sent === total) {
       this.#pendingAcks = 0;
       return Status.OK;
@@ -158,7 +160,7 @@ export class Transmitter {
     const rest = this.#buffers.pool.take(end - from);
     rest.copied = end - from;
     this.#copied += rest.copied;
-    copyBytes(rest.block.u8, 0, this.#buffers.tx.u8, from, end - from);
+    storeWords(rest.words, 0, rest.block.u8, this.#buffers.tx.u8, from, end - from);
     rest.add(rest.block.address, end - from);
     this.#append(rest);
   }
