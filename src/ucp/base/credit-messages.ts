@@ -19,6 +19,7 @@ export class CreditTeller {
   readonly #connection: Connection;
   readonly #owner: RequestOwner;
   #message: SendRequest | undefined;
+  #starter: (() => Status) | undefined;
 
   constructor(connection: Connection, owner: RequestOwner) {
     this.#connection = connection;
@@ -33,7 +34,8 @@ export class CreditTeller {
     const message = this.#message;
     if (message.queued) return true;
     message.begin(connection, undefined);
-    message.starter = () => this.#send(window);
+    this.#starter ??= () => this.#send(window);
+    message.starter = this.#starter;
     connection.run(message);
     return true;
   }

@@ -9,6 +9,7 @@ import { checkIov, type HostIovEntry } from '../base/host/host-iov.ts';
 import { fitsMessage, isInBytes, isInside } from '../base/range.ts';
 import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
 import type { TcpLink } from './link/link.ts';
+import { NO_MEMORY } from './link/pending.ts';
 import {
   AFTER_PUTS_HEADER_BYTES,
   AM_ID_MASK,
@@ -27,13 +28,12 @@ import {
   writeGet,
   writePut,
 } from './wire/frame.ts';
-import { ShortTarget, type TcpIovEntry } from './wire/short-target.ts';
+import type { TcpIovEntry } from './wire/short-target.ts';
 import { type TcpBuffers, TX_START } from './wire/tcp-buffers.ts';
 import { TCP_NAME, TcpKey } from './wire/tcp-key.ts';
 import { QUEUE_MAX } from './wire/transmitter.ts';
 
 const TX_WORD: number = TX_START >> 2;
-const NO_MEMORY: readonly TcpIovEntry[] = [];
 /** Longer puts of a list are frames of their own: a call of the kernel for each costs little beside its bytes. */
 const RUN_BODY_BYTES_MAX = 131_072;
 
@@ -103,14 +103,14 @@ export class TcpEndpoint implements UctEndpoint {
     const { transmitter } = link;
     const openRun = transmitter.openRunOf(this);
     const isInRun = transmitter.isCorked && total <= RUN_BODY_BYTES_MAX;
-    const frames = Math.max(1, Math.ceil(total / FRAME_BODY_BYTES_MAX));
+    const frames = framesOf(total);
     const queued = isInRun && openRun !== undefined ? 0 : frames;
     if (transmitter.length + queued > QUEUE_MAX || link.puts.inFlight + frames > PUTS_MAX) {
       return this.#counters.refused(Status.NO_RESOURCE);
     }
     const { pool } = this.#buffers;
     link.puts.sent += frames;
-    link.puts.expect(frames, completion, copyOf(iov), this);
+    link.puts.expect(frames, completion, iov, this);
     this.#counters.zcopy(Transfer.PUT, total);
     if (isInRun) {
       const run = openRun ?? pool.takeRun();
@@ -146,45 +146,49 @@ export class TcpEndpoint implements UctEndpoint {
     if (byteLength > this.#shortBytesMax || !isInBytes(targetOffset, byteLength, target)) {
       return Status.INVALID_PARAM;
     }
-    const iov = [{ memory: new ShortTarget(target), offset: targetOffset, byteLength }];
-    const status = this.#get(iov, byteLength, remoteOffset, key, completion);
-    if (status === Status.INPROGRESS) this.#counters.short(Transfer.GET, byteLength);
-    return status;
+    const status = this.#beginGet(byteLength, remoteOffset, key, completion);
+    if (status !== Status.OK) return status;
+    const iov = this.link.gets.expectShort(completion, target, targetOffset, byteLength, this);
+    this.#sendGet(iov, byteLength, remoteOffset, key as TcpKey);
+    this.#counters.short(Transfer.GET, byteLength);
+    return Status.INPROGRESS;
   }
 
   getZcopy(iov: readonly HostIovEntry[], remoteOffset: number, key: RemoteKey, completion: Completion): Status {
     const total = checkIov(iov, TCP_NAME);
-    const status = this.#get(copyOf(iov), total, remoteOffset, key, completion);
-    if (status === Status.INPROGRESS) this.#counters.zcopy(Transfer.GET, total);
-    return status;
+    const status = this.#beginGet(total, remoteOffset, key, completion);
+    if (status !== Status.OK) return status;
+    const kept = this.link.gets.expect(framesOf(total), completion, iov, this);
+    this.#sendGet(kept, total, remoteOffset, key as TcpKey);
+    this.#counters.zcopy(Transfer.GET, total);
+    return Status.INPROGRESS;
   }
 
-  #get(
-    iov: readonly TcpIovEntry[],
-    total: number,
-    remoteOffset: number,
-    key: RemoteKey,
-    completion: Completion,
-  ): Status {
+  /** Checks a get, and counts its frames as sent; OK if they are to follow. */
+  #beginGet(total: number, remoteOffset: number, key: RemoteKey, completion: Completion): Status {
     if (!(key instanceof TcpKey) || !isCompletion(completion)) return Status.INVALID_PARAM;
     if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
-    const frames = Math.max(1, Math.ceil(total / FRAME_BODY_BYTES_MAX));
+    const frames = framesOf(total);
     if (link.transmitter.length + frames > QUEUE_MAX || link.gets.inFlight + frames > GETS_MAX) {
       return this.#counters.refused(Status.NO_RESOURCE);
     }
     link.gets.sent += frames;
-    link.gets.expect(frames, completion, iov, this);
-    for (let from = 0, i = 0; i < frames; i++, from += FRAME_BODY_BYTES_MAX) {
+    return Status.OK;
+  }
+
+  #sendGet(iov: readonly TcpIovEntry[], total: number, remoteOffset: number, key: TcpKey): void {
+    const { link } = this;
+    for (let from = 0, left = framesOf(total); left > 0; left--, from += FRAME_BODY_BYTES_MAX) {
       const bytes = Math.min(FRAME_BODY_BYTES_MAX, total - from);
-      link.expectGet({ owner: this, isCancelled: false, iov, from, byteLength: bytes });
+      link.expectGet(iov, from, bytes, this);
       const frame = this.#buffers.pool.takeSmall();
       writeGet(frame.words, 0, key.words, remoteOffset + from, bytes);
       frame.add(frame.block.address, GET_HEADER_BYTES);
+      // If the link fails here, the operation ends through its completion.
       if (link.check(link.transmitter.push(frame)) !== Status.OK) break;
     }
-    return Status.INPROGRESS;
   }
 
   cork(): void {
@@ -345,12 +349,7 @@ function isMessageId(id: number): boolean {
   return (id & AM_ID_MASK) === id;
 }
 
-/** A copy of a checked list for an operation in flight: the list is the caller's again when the call returns. */
-function copyOf(iov: readonly HostIovEntry[]): HostIovEntry[] {
-  const entries: HostIovEntry[] = [];
-  for (let i = 0; i < iov.length; i++) {
-    const { memory, offset, byteLength } = iov[i]!;
-    entries.push({ memory, offset, byteLength });
-  }
-  return entries;
+/** Number of the frames of a put or get. */
+function framesOf(byteLength: number): number {
+  return Math.max(1, Math.ceil(byteLength / FRAME_BODY_BYTES_MAX));
 }

@@ -19,6 +19,7 @@ import {
   tcpRecv,
   tcpUnreadBytes,
 } from '../../../sys/index.ts';
+import { Ring } from '../../../ucs/datastruct/ring.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { AmHandler, Completion } from '../../api/iface.ts';
 import { identityText } from '../../base/iface-address.ts';
@@ -27,6 +28,7 @@ import type { Session } from '../secure/session.ts';
 import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX, getLengthOf, offsetOf, PUTS_MAX, valueIn } from '../wire/frame.ts';
 import { Payload } from '../wire/payload.ts';
 import { type FrameSink, Receiver } from '../wire/receiver.ts';
+import type { TcpIovEntry } from '../wire/short-target.ts';
 import type { TcpBuffers } from '../wire/tcp-buffers.ts';
 import { memoryOfPut, type TcpKeyTable } from '../wire/tcp-key.ts';
 import { Transmitter } from '../wire/transmitter.ts';
@@ -35,7 +37,7 @@ import { Flushes } from './flushes.ts';
 import { GetAnswers } from './get-answers.ts';
 import { Liveness } from './liveness.ts';
 import { endOf, failureOfPeer, remoteName } from './peer.ts';
-import { type PendingGet, PendingOperations } from './pending.ts';
+import { NO_MEMORY, PendingGet, PendingOperations } from './pending.ts';
 import type { Watched } from './ready-set.ts';
 import type { Room } from './room.ts';
 
@@ -105,7 +107,8 @@ export class TcpLink implements FrameSink, Watched, Batching {
   readonly #owner: LinkOwner;
   #receiver: Receiver | undefined = undefined;
   #records: RecordStream | undefined = undefined;
-  #pendingGets: PendingGet[] = [];
+  readonly #pendingGets: Ring<PendingGet> = new Ring(GETS_MAX);
+  readonly #freeGets: PendingGet[] = [];
   readonly #flushes: Flushes;
   /** What is being received: a put, with its status, or data for a get of an endpoint. */
   #isPut = false;
@@ -258,15 +261,24 @@ export class TcpLink implements FrameSink, Watched, Batching {
     return Status.INPROGRESS;
   }
 
-  /** Registers a get that was sent. */
-  expectGet(get: PendingGet): void {
+  /** Registers a frame of a get that is sent, for a part of a list. The caller has checked that at most {@link GETS_MAX} wait. */
+  expectGet(iov: readonly TcpIovEntry[], from: number, byteLength: number, owner: object): void {
+    const get = this.#freeGets.pop() ?? new PendingGet();
+    get.owner = owner;
+    get.isCancelled = false;
+    get.iov = iov;
+    get.from = from;
+    get.byteLength = byteLength;
     this.#pendingGets.push(get);
   }
 
   /** Ends the operations of an endpoint; see UctEndpoint.cancel. What the peer sends for them is discarded. */
   cancel(owner: object): void {
     if (this.payload.left > 0 && !this.#isPut && this.#getOwner === owner) this.payload.isLost = true;
-    for (const get of this.#pendingGets) if (get.owner === owner) get.isCancelled = true;
+    for (let i = 0; i < this.#pendingGets.length; i++) {
+      const get = this.#pendingGets.at(i)!;
+      if (get.owner === owner) get.isCancelled = true;
+    }
     this.transmitter.cancel(owner);
     this.puts.cancel(owner);
     this.gets.cancel(owner);
@@ -347,7 +359,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
     this.#records?.close();
     this.fd = -1;
     this.transmitter.close(status);
-    this.#pendingGets = [];
+    this.#pendingGets.clear();
     this.puts.close(status);
     this.gets.close(status);
     this.#flushes.close(status);
@@ -377,7 +389,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
   }
 
   onGetData(byteLength: number): boolean {
-    const get = this.#pendingGets[0];
+    const get = this.#pendingGets.peek();
     const isComplete = byteLength === get?.byteLength;
     if (get === undefined || !(isComplete || byteLength === 0)) {
       return this.#violated(`an answer of ${byteLength} bytes that no get waits for`);
@@ -388,6 +400,9 @@ export class TcpLink implements FrameSink, Watched, Batching {
     this.#getOwner = get.owner;
     this.payload.begin(byteLength, get.isCancelled);
     if (!get.isCancelled) this.payload.addIov(get.iov, get.from, byteLength);
+    get.owner = undefined;
+    get.iov = NO_MEMORY;
+    this.#freeGets.push(get);
     return true;
   }
 

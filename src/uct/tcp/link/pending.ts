@@ -3,23 +3,69 @@
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
 import { completeOne } from '../../base/completion.ts';
-import type { TcpIovEntry } from '../wire/short-target.ts';
+import type { HostMemory } from '../../base/host/host-memory.ts';
+import { ShortTarget, type TcpIovEntry } from '../wire/short-target.ts';
 
-/** Number of ended operations at the start of the list after which the list is compacted. */
-const COMPACT_AT = 256;
+/** The list of an operation whose memory is not kept. */
+export const NO_MEMORY: readonly TcpIovEntry[] = [];
+/** Memory of an entry that is not in use. */
+const NOTHING: ShortTarget = new ShortTarget();
+/** Number of operations for which there is room at first. */
+const OPERATIONS_MIN = 8;
 
-/** An operation. */
-interface Operation {
+/** An entry of a list, which later operations reuse. */
+interface Entry extends TcpIovEntry {
+  memory: HostMemory | ShortTarget;
+  offset: number;
+  byteLength: number;
+}
+
+/** An operation, which later ones reuse. */
+class Operation {
   /** Numbers of its frames. */
-  readonly first: number;
-  readonly last: number;
+  first = 0;
+  last = 0;
   /** The endpoint that has started it. */
-  readonly owner: object;
+  owner: object | undefined = undefined;
   /** Undefined for one that was cancelled: its frames are answered all the same. */
-  completion: Completion | undefined;
-  /** Local memory, which counts as in flight. */
-  iov: readonly TcpIovEntry[];
-  failure: Status;
+  completion: Completion | undefined = undefined;
+  failure: Status = Status.OK;
+  /** Local memory, which counts as in flight: a copy, because the list is the caller's again when its call returns. */
+  readonly iov: Entry[] = [];
+  /** The memory of a short get. */
+  readonly target: ShortTarget = new ShortTarget();
+
+  setIov(iov: readonly TcpIovEntry[]): void {
+    let count = 0;
+    for (; count < iov.length; count++) {
+      const { memory, offset, byteLength } = iov[count]!;
+      this.setEntry(count, memory, offset, byteLength);
+    }
+    // Not that of the list, which may be an object without a length: then it is empty.
+    this.iov.length = count;
+  }
+
+  setEntry(index: number, memory: HostMemory | ShortTarget, offset: number, byteLength: number): void {
+    memory.inFlight += 1;
+    const entry = this.iov[index];
+    if (entry === undefined) {
+      this.iov[index] = { memory, offset, byteLength };
+      return;
+    }
+    entry.memory = memory;
+    entry.offset = offset;
+    entry.byteLength = byteLength;
+  }
+
+  /** Uses none of its memory any more. */
+  releaseMemory(): void {
+    for (let i = 0; i < this.iov.length; i++) {
+      const entry = this.iov[i]!;
+      entry.memory.inFlight -= 1;
+      entry.memory = NOTHING;
+    }
+    this.target.bytes = NOTHING.bytes;
+  }
 }
 
 /** Counter of operations that have not ended. */
@@ -34,8 +80,10 @@ export class PendingOperations {
   done = 0;
   /** First failure that no completion has reported; a flush reports it. */
   failure: Status = Status.OK;
-  readonly #operations: (Operation | undefined)[] = [];
+  /** A ring, whose length is a power of two: `#count` operations from `#first` on, and those that later ones reuse. */
+  #operations: Operation[] = [];
   #first = 0;
+  #count = 0;
   readonly #counter: OutstandingCounter;
 
   constructor(counter: OutstandingCounter) {
@@ -47,24 +95,66 @@ export class PendingOperations {
     return this.sent - this.done;
   }
 
-  /** Adds the operation of an endpoint that consists of the last `frames` sent frames. */
-  expect(frames: number, completion: Completion, iov: readonly TcpIovEntry[], owner: object): void {
-    for (let i = 0; i < iov.length; i++) iov[i]!.memory.inFlight += 1;
-    const first = this.sent - frames + 1;
-    this.#operations.push({ first, last: this.sent, owner, completion, iov, failure: Status.OK });
+  /**
+   * Adds the operation of an endpoint that consists of the last `frames` sent frames.
+   * @returns the copy of the list that is valid until the last of them is answered
+   */
+  expect(frames: number, completion: Completion, iov: readonly TcpIovEntry[], owner: object): readonly TcpIovEntry[] {
+    const operation = this.#add(frames, completion, owner);
+    operation.setIov(iov);
+    return operation.iov;
+  }
+
+  /** Like {@link expect}, for one frame whose bytes are copied to a buffer of the program. */
+  expectShort(
+    completion: Completion,
+    target: Uint8Array,
+    offset: number,
+    byteLength: number,
+    owner: object,
+  ): readonly TcpIovEntry[] {
+    const operation = this.#add(1, completion, owner);
+    operation.target.bytes = target;
+    operation.setEntry(0, operation.target, offset, byteLength);
+    operation.iov.length = 1;
+    return operation.iov;
+  }
+
+  #add(frames: number, completion: Completion, owner: object): Operation {
+    if (this.#count === this.#operations.length) this.#grow();
+    const operation = this.#at(this.#count);
+    this.#count += 1;
+    operation.first = this.sent - frames + 1;
+    operation.last = this.sent;
+    operation.owner = owner;
+    operation.completion = completion;
+    operation.failure = Status.OK;
     this.#counter.countOutstanding(1);
+    return operation;
+  }
+
+  /** The operation at an index from the first on. */
+  #at(index: number): Operation {
+    return this.#operations[(this.#first + index) & (this.#operations.length - 1)]!;
+  }
+
+  #grow(): void {
+    const { length } = this.#operations;
+    const operations = this.#operations.map((_, index) => this.#at(index));
+    for (let i = Math.max(length, OPERATIONS_MIN); i > 0; i--) operations.push(new Operation());
+    this.#operations = operations;
+    this.#first = 0;
   }
 
   /** Ends the operations of an endpoint with CANCELED, whether the peer has answered or not. */
   cancel(owner: object): void {
     const ended: Completion[] = [];
-    for (let i = this.#first; i < this.#operations.length; i++) {
-      const operation = this.#operations[i]!;
+    for (let i = 0; i < this.#count; i++) {
+      const operation = this.#at(i);
       if (operation.owner !== owner || operation.completion === undefined) continue;
       ended.push(operation.completion);
-      for (const { memory } of operation.iov) memory.inFlight -= 1;
+      operation.releaseMemory();
       operation.completion = undefined;
-      operation.iov = [];
       this.#counter.countOutstanding(-1);
     }
     for (const completion of ended) completeOne(completion, Status.CANCELED);
@@ -75,8 +165,8 @@ export class PendingOperations {
     if (!(count > 0 && count <= this.inFlight)) return false;
     this.done += count;
     if (status < 0) this.#note(status);
-    while (this.#first < this.#operations.length) {
-      const operation = this.#operations[this.#first]!;
+    while (this.#count > 0) {
+      const operation = this.#at(0);
       if (operation.last > this.done) break;
       this.#finish(operation, operation.failure);
     }
@@ -86,8 +176,8 @@ export class PendingOperations {
   /** Ends all operations with `status`. */
   close(status: Status): void {
     this.done = this.sent;
-    while (this.#first < this.#operations.length) {
-      const operation = this.#operations[this.#first]!;
+    while (this.#count > 0) {
+      const operation = this.#at(0);
       this.#finish(operation, operation.failure === Status.OK ? status : operation.failure);
     }
   }
@@ -101,42 +191,37 @@ export class PendingOperations {
 
   /** Records a failure of the operation of the next frame, or of one without a completion. */
   #note(status: Status): void {
-    const operation = this.#operations[this.#first];
+    const operation = this.#count > 0 ? this.#at(0) : undefined;
     if (operation !== undefined && this.done >= operation.first) operation.failure = status;
     else if (this.failure === Status.OK) this.failure = status;
   }
 
-  /** Ends the first operation. Its completion may call anything, and may end all others. */
-  #finish({ completion, iov }: Operation, status: Status): void {
-    this.#shift();
+  /** Ends the first operation. Its completion may call anything, may end all others, and may start one that reuses this one. */
+  #finish(operation: Operation, status: Status): void {
+    this.#first = (this.#first + 1) & (this.#operations.length - 1);
+    this.#count -= 1;
+    const { completion, iov } = operation;
+    operation.owner = undefined;
+    operation.completion = undefined;
     if (completion === undefined) return;
     let isLost = false;
     for (let i = 0; i < iov.length; i++) {
       const { memory, offset, byteLength } = iov[i]!;
-      memory.inFlight -= 1;
       if (offset + byteLength > memory.byteLength) isLost = true;
     }
+    operation.releaseMemory();
     this.#counter.countOutstanding(-1);
     // If memory was detached, the sent bytes were not its bytes, or the received ones are lost.
     completeOne(completion, isLost && status === Status.OK ? Status.INVALID_ADDR : status);
   }
-
-  #shift(): void {
-    this.#operations[this.#first] = undefined;
-    this.#first += 1;
-    if (this.#first === this.#operations.length) this.#operations.length = 0;
-    else if (this.#first >= COMPACT_AT) this.#operations.splice(0, this.#first);
-    else return;
-    this.#first = 0;
-  }
 }
 
-/** A get that the peer has to answer. */
-export interface PendingGet {
-  readonly owner: object;
+/** A frame of a get that the peer has to answer. Later ones reuse it. */
+export class PendingGet {
+  owner: object | undefined = undefined;
   /** Its bytes are discarded. */
-  isCancelled: boolean;
-  readonly iov: readonly TcpIovEntry[];
-  readonly from: number;
-  readonly byteLength: number;
+  isCancelled = false;
+  iov: readonly TcpIovEntry[] = NO_MEMORY;
+  from = 0;
+  byteLength = 0;
 }

@@ -6,7 +6,9 @@ import type { MdMemory } from '../../api/memory.ts';
 import type { HostMemory } from '../../base/host/host-memory.ts';
 import { TCP_NAME } from './tcp-key.ts';
 
-/** The buffer. */
+const NO_BYTES: Uint8Array = new Uint8Array(0);
+
+/** The buffer, which later gets set anew. */
 export class ShortTarget implements MdMemory {
   readonly mdName: string = TCP_NAME;
   readonly memoryType: MemoryType = MemoryType.HOST;
@@ -16,12 +18,8 @@ export class ShortTarget implements MdMemory {
   readonly location = 0;
   readonly generation = 0;
   readonly live = true;
-  readonly bytes: Uint8Array;
+  bytes: Uint8Array = NO_BYTES;
   inFlight = 0;
-
-  constructor(bytes: Uint8Array) {
-    this.bytes = bytes;
-  }
 
   get byteLength(): number {
     return this.bytes.byteLength;
