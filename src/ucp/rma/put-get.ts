@@ -158,8 +158,9 @@ export class RmaProtocol {
     const isShortPut = operation === Operation.PUT && candidate.protocol === Protocol.SHORT;
     if (isShortPut && params?.noImmediateCompletion !== true && !isObserved()) request.starter = startCopiedPut;
     try {
-      const place = { local, localOffset, byteLength, rkey, remoteOffset };
-      const parts = this.#partsOf(operation, connection, candidate, place);
+      const parts = this.#isDivided(connection, candidate)
+        ? this.#partsOf(operation, connection, { local, localOffset, byteLength, rkey, remoteOffset })
+        : NO_PARTS;
       if (parts.length > 1) initDivided(this.#host, request, connection, operation, parts);
       else if (candidate.protocol !== Protocol.SOFTWARE) initLocal(request, local, localOffset, byteLength, context);
       else this.#software.init(request, local, localOffset, byteLength, rkey.memoryKey);
@@ -170,16 +171,14 @@ export class RmaProtocol {
     return this.#host.start(request, params, isRefused);
   }
 
-  /** The parts of a put or get that several network devices share (UCX_MAX_RMA_RAILS); none, or one, for one that is not divided. */
-  #partsOf(
-    operation: Operation,
-    connection: PeerConnection,
-    { protocol }: Candidate,
-    place: RmaPlace,
-  ): readonly RmaPlace[] {
-    const { rmaRails } = this.#host.context;
-    if (!connection.hasRails || rmaRails.railsMax < 2 || protocol !== Protocol.ZCOPY) return NO_PARTS;
-    return carriedPlaces(connection, operation, place, rmaRails) ?? NO_PARTS;
+  /** Whether several network devices may share a put or get (UCX_MAX_RMA_RAILS). */
+  #isDivided({ hasRails }: PeerConnection, { protocol }: Candidate): boolean {
+    return hasRails && this.#host.context.rmaRails.railsMax >= 2 && protocol === Protocol.ZCOPY;
+  }
+
+  /** The parts of a put or get that several network devices share; none, or one, for one that is not divided. */
+  #partsOf(operation: Operation, connection: PeerConnection, place: RmaPlace): readonly RmaPlace[] {
+    return carriedPlaces(connection, operation, place, this.#host.context.rmaRails) ?? NO_PARTS;
   }
 }
 

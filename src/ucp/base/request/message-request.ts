@@ -15,10 +15,8 @@ import {
 } from '../../api/memory/local-bytes.ts';
 import type { Lane } from '../../lane/lane.ts';
 import type { LocalMemory, LocalPiece, MemoryHandle } from '../../mem/memory-handle.ts';
-import { type Connection, notInitialized, Request, type Starter } from './request.ts';
+import { type Connection, NO_PIECES, notInitialized, Request, type Starter } from './request.ts';
 
-/** The list of a request that has no pieces. */
-const NO_PIECES: readonly LocalPiece[] = [];
 const NO_BYTES = new Uint8Array(0);
 /** Longer parts of a message are copied faster through a view that is there already. */
 const PART_BYTES_MIN = 16;

@@ -20,6 +20,7 @@ import type { InboundWindow } from '../../credit/inbound-window.ts';
 import type { OutboundCredit } from '../../credit/outbound-credit.ts';
 import type { Lane } from '../../lane/lane.ts';
 import type { DistanceOf } from '../../lane/lane-distance.ts';
+import type { LocalPiece } from '../../mem/memory-handle.ts';
 import type { MessageKeys } from '../../mem/message-keys.ts';
 import type { RkeyCache } from '../../mem/rkey-cache.ts';
 import type { ProtocolInfo } from '../../proto/protocol-info.ts';
@@ -385,6 +386,9 @@ export class ConnectRequest extends Request {
     return this.starter();
   }
 }
+
+/** The memory of an operation that does not name several pieces. */
+export const NO_PIECES: readonly LocalPiece[] = [];
 
 /** The starter of a request that was not initialized. */
 export function notInitialized(): Status {

@@ -11,7 +11,7 @@ import type { LocalPiece } from '../../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../../mem/memory-map.ts';
 import type { RemoteKey } from '../../mem/remote-key.ts';
 import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../../proto/selection.ts';
-import { type Connection, notInitialized, Request, type Starter } from './request.ts';
+import { type Connection, NO_PIECES, notInitialized, Request, type Starter } from './request.ts';
 
 /** An ended operation must not be kept from ending. */
 const FORCE = { force: true } as const;
@@ -55,7 +55,7 @@ export class RmaRequest extends Request {
   /** Local memory of a zero-copy operation, as the list that transports take. */
   readonly iov: readonly [RequestEntry] = [new RequestEntry()];
   /** Local memory of an operation that the worker of the peer executes. */
-  pieces: readonly LocalPiece[] = [];
+  pieces: readonly LocalPiece[] = NO_PIECES;
   /** True for a get of that kind until the worker of the peer has answered. */
   isAsking = false;
   /** Memory that is registered for this operation only. */
@@ -102,7 +102,7 @@ export class RmaRequest extends Request {
     this.#registrar = undefined;
     this.iov[0].memory = NO_MEMORY;
     this.bytes = undefined;
-    this.pieces = [];
+    this.pieces = NO_PIECES;
   }
 }
 

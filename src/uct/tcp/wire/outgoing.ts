@@ -118,7 +118,9 @@ export class Outgoing {
   /** Adds a piece of registered memory, which counts as in flight until it is sent. */
   addMemory(memory: HostMemory, offset: number, byteLength: number): void {
     memory.inFlight += 1;
-    this.add(memory.location + offset, byteLength, memory);
+    // Not by `add`: V8 would make an object of the address.
+    this.addresses[this.count] = memory.location + offset;
+    this.#added(byteLength, memory);
   }
 
   /** Adds the end of a small frame, whose status is updated if memory is lost before it is sent. */
@@ -127,8 +129,12 @@ export class Outgoing {
     this.add(this.block.address + HEADER_BYTES_MAX, END_BYTES);
   }
 
-  add(address: number, byteLength: number, memory?: HostMemory): void {
+  add(address: number, byteLength: number): void {
     this.addresses[this.count] = address;
+    this.#added(byteLength, undefined);
+  }
+
+  #added(byteLength: number, memory: HostMemory | undefined): void {
     this.lengths[this.count] = byteLength;
     this.memories[this.count] = memory;
     this.count += 1;
