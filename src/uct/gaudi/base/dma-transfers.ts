@@ -17,7 +17,7 @@ import { DIRECTIONS, Direction, IOV_MAX } from './card/dma-limits.ts';
 import type { GaudiCard } from './card/gaudi-cards.ts';
 import type { Landing } from './card/landings.ts';
 import { type CardMemory, GaudiMemory, RegisteredMemory } from './memory/gaudi-memory.ts';
-import { SourceCheck } from './memory/source-check.ts';
+import { mayDetach, SourceCheck } from './memory/source-check.ts';
 
 /** Maximum number of waiting flushes; beyond it NO_RESOURCE. */
 const FLUSHES_MAX = 256;
@@ -108,7 +108,7 @@ export class DmaTransfers {
     shortPuts: ShortPuts,
   ): Status {
     if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
-    if (this.#room < 1) return Status.NO_RESOURCE;
+    if (!this.#hasRoom(1)) return Status.NO_RESOURCE;
     const request = this.dma.putShort(source, sourceOffset, target, targetOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     const tracked = this.#track(request, Direction.HOST_TO_DEVICE, completion ?? shortPuts);
@@ -127,7 +127,7 @@ export class DmaTransfers {
     completion: Completion,
   ): Status {
     if (!isCompletion(completion)) return Status.INVALID_PARAM;
-    if (this.#room < 1) return Status.NO_RESOURCE;
+    if (!this.#hasRoom(1)) return Status.NO_RESOURCE;
     const request = this.dma.getShort(target, targetOffset, source, sourceOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     return this.#track(request, Direction.DEVICE_TO_HOST, completion);
@@ -148,7 +148,7 @@ export class DmaTransfers {
     isPut: boolean,
   ): Status {
     if (!isCompletion(completion)) return Status.INVALID_PARAM;
-    if (this.dma.room < iov.length || this.#room < iov.length) return Status.NO_RESOURCE;
+    if (this.dma.room < iov.length || !this.#hasRoom(iov.length)) return Status.NO_RESOURCE;
     if (!this.#takeLandings(iov, remoteHost, remoteOffset, isPut)) return Status.NO_RESOURCE;
     const check = this.#checkOf(iov, isPut ? undefined : remoteHost, completion, isPut);
     let status: Status = Status.NO_RESOURCE;
@@ -261,11 +261,11 @@ export class DmaTransfers {
     return Status.INPROGRESS;
   }
 
-  /** Number of transfers that may start now, by the limit of the interface. */
-  get #room(): number {
+  /** Whether more transfers may start now, by the limit of the interface. */
+  #hasRoom(transfers: number): boolean {
     let inFlight = 0;
     for (let i = 0; i < DIRECTIONS; i++) inFlight += (this.#started[i]! - this.#ended[i]!) | 0;
-    return this.#transfersMax - inFlight;
+    return inFlight + transfers <= this.#transfersMax;
   }
 
   get #idle(): boolean {
@@ -358,11 +358,10 @@ export class DmaTransfers {
     isPut: boolean,
   ): SourceCheck | undefined {
     if (!isPut && remoteHost === undefined) return undefined;
+    if (!mayDetach(iov, remoteHost)) return undefined;
     const check = this.#checks.pop() ?? new SourceCheck((ended) => this.#checks.push(ended));
-    if (check.begin(iov, remoteHost, completion)) return check;
-    check.reset();
-    this.#checks.push(check);
-    return undefined;
+    check.begin(iov, remoteHost, completion);
+    return check;
   }
 
   #takeLanding(target: RegisteredMemory, offset: number, byteLength: number): Landing | undefined {

@@ -170,7 +170,9 @@ export class RegisteredMemory implements MdMemory {
     this.bytes = bytes;
     this.region = region;
     this.pages = region.registration;
-    this.dmaOffset = location - region.start;
+    const offset = location - region.start;
+    // A difference of addresses is an object of V8, also if it is small, and so are sums with it: one for each transfer.
+    this.dmaOffset = offset === (offset | 0) ? offset | 0 : offset;
     this.byteLength = bytes.byteLength;
     this.generation = region.generation;
   }

@@ -26,17 +26,15 @@ export class SourceCheck implements Completion {
   /**
    * Records the memory that is read.
    * @param remote the source if the list is the destination; undefined if the list is the source
-   * @returns false if none of it can be detached
    */
-  begin(iov: readonly IovEntry[], remote: RegisteredMemory | undefined, completion: Completion): boolean {
+  begin(iov: readonly IovEntry[], remote: RegisteredMemory | undefined, completion: Completion): void {
     if (remote !== undefined) this.#add(remote);
     else for (let i = 0; i < iov.length; i++) this.#add(iov[i]!.memory);
     this.#completion = completion;
-    return this.#length > 0;
   }
 
   #add(memory: unknown): void {
-    if (memory instanceof RegisteredMemory && !memory.staysPut) this.#sources[this.#length++] = memory;
+    if (isDetachable(memory)) this.#sources[this.#length++] = memory;
   }
 
   /** Clears the list: no transfer was started. */
@@ -57,4 +55,15 @@ export class SourceCheck implements Completion {
     this.#onEnd(this);
     if (completion !== undefined) completeOne(completion, status);
   }
+}
+
+/** Whether any of the memory that {@link SourceCheck.begin} records can be detached. */
+export function mayDetach(iov: readonly IovEntry[], remote: RegisteredMemory | undefined): boolean {
+  if (remote !== undefined) return isDetachable(remote);
+  for (let i = 0; i < iov.length; i++) if (isDetachable(iov[i]!.memory)) return true;
+  return false;
+}
+
+function isDetachable(memory: unknown): memory is RegisteredMemory {
+  return memory instanceof RegisteredMemory && !memory.staysPut;
 }
