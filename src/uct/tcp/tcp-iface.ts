@@ -425,8 +425,9 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     // The hot link is polled in every call: its readiness does not have to be checked.
     if (this.#ready.size > (this.#hot === undefined ? 0 : 1)) count += this.#ready.poll();
     for (const link of this.#blocked) {
-      count += link.progress(1);
-      if (link.hasMore) continue;
+      if (link.hasMore) count += link.progress(1);
+      // The only one stays: V8 allocates a set again that has become empty.
+      if (link.hasMore || (link.isUp && this.#blocked.size === 1)) continue;
       this.#blocked.delete(link);
       // A sleep may have enabled notification of room. Once the socket has room, that would end every later sleep.
       if (link.isUp) this.#ready.update(link);
