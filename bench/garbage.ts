@@ -24,6 +24,8 @@ interface Connection {
   readonly isLoopback?: boolean;
   /** Maps the memory that the other end accesses. */
   readonly map: (context: Context) => MemoryHandle;
+  /** Why its operations cannot be without garbage. */
+  readonly impossible?: string;
   /** Without messages and atomic operations, which go over another transport. */
   readonly isRmaOnly?: boolean;
 }
@@ -38,6 +40,7 @@ const OTHERS: readonly Connection[] = [
     options: { config: { TLS: 'cma,posix,self' } },
     map: (context) => context.memMap({ buffer: new Uint8Array(4096) }),
     isRmaOnly: true,
+    impossible: 'addresses of a call of the kernel for each block',
   },
   { name: 'tcp', options: { config: { TLS: 'tcp,self' } }, map: allocate },
   {
@@ -47,7 +50,12 @@ const OTHERS: readonly Connection[] = [
     map: (context) => context.memMap({ allocate: 4096, memoryType: 'gaudi' }),
     isRmaOnly: true,
   },
-  { name: 'libucx', options: { config: { TLS: 'posix,self' }, engine: 'libucx' }, map: allocate },
+  {
+    name: 'libucx',
+    options: { config: { TLS: 'posix,self' }, engine: 'libucx' },
+    map: allocate,
+    impossible: 'calls of C for each operation',
+  },
 ];
 
 /** Over shared memory. Needs --expose-gc. */
@@ -63,7 +71,8 @@ export async function* benchGarbageOfTransports(): AsyncIterable<Result> {
   }
 }
 
-async function garbageOver({ options, isLoopback, map, isRmaOnly }: Connection, extent: Extent): Promise<Result[]> {
+async function garbageOver(connection: Connection, extent: Extent): Promise<Result[]> {
+  const { options, isLoopback, map, isRmaOnly, impossible } = connection;
   await using own = await Context.create(options);
   await using far = isLoopback === true ? undefined : await Context.create(options);
   const other = far ?? own;
@@ -134,6 +143,7 @@ async function garbageOver({ options, isLoopback, map, isRmaOnly }: Connection, 
       ratio: undefined,
       target: `${bytesMax} bytes`,
       met: bytes < bytesMax + NOISE_BYTES,
+      impossible,
     };
   });
 }

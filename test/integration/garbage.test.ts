@@ -13,3 +13,26 @@ it('an operation of 8 bytes leaves no garbage', () => {
   expect([status, stderr], stdout).toEqual([0, '']);
   expect(stdout.match(/^garbage of one /gm)).toHaveLength(11);
 }, 60_000);
+
+/** Operations that make no object, over transports whose operations take calls of the kernel; V8 allocates a few bytes for itself while it compiles. */
+const WITHOUT_OBJECTS = [
+  'put, tcp',
+  'get, tcp',
+  'prepared list, tcp',
+  'active message, tcp',
+  'tagged message, tcp',
+  'stream, tcp',
+  'get, HBM',
+  'prepared list, HBM',
+];
+/** The smallest object of V8, a number. */
+const OBJECT_BYTES = 16;
+
+it('an operation over tcp or of a card makes no object', () => {
+  const { stdout } = spawnSync(process.execPath, ['--expose-gc', BENCH, 'garbage-of-transports'], { encoding: 'utf8' });
+  const bytes = WITHOUT_OBJECTS.map((name) => {
+    const [, found = 'NaN'] = new RegExp(`^garbage of one ${name} +([\\d.]+) bytes`, 'm').exec(stdout) ?? [];
+    return [name, Number(found) < OBJECT_BYTES];
+  });
+  expect(bytes, stdout).toEqual(WITHOUT_OBJECTS.map((name) => [name, true]));
+}, 240_000);
