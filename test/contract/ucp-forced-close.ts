@@ -38,6 +38,7 @@ interface InFlight {
 function start({ kind, one, two }: Pair, endpoint: Endpoint): InFlight {
   const far = mappedOf(two, 'allocated', BYTES);
   const rkey = keyFor(endpoint, two, far);
+  two.worker.setAmHandler(1, () => undefined);
   const near = [mappedOf(one, 'registered', BYTES), ...(kind.hasGaudi ? [mappedOf(one, 'gaudi', BYTES)] : [])];
   const target = mappedOf(one, 'registered', BYTES);
   const started = [
