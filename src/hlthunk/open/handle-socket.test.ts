@@ -66,7 +66,9 @@ describe('a handle', () => {
       message: expect.stringContaining('did not take the descriptor'),
     });
     await expect(receiveHandle(path, { signal: aborted() })).rejects.toMatchObject({ name: 'AbortError' });
-    await expect(receiveHandle(path, { signal: AbortSignal.timeout(1) })).rejects.toMatchObject({ name: 'TimeoutError' });
+    await expect(receiveHandle(path, { signal: AbortSignal.timeout(1) })).rejects.toMatchObject({
+      name: 'TimeoutError',
+    });
   });
 
   it('is awaited in spite of senders that send something else, whose descriptors are closed', async () => {
