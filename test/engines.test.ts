@@ -1,0 +1,116 @@
+/**
+ * Every test of behaviour runs over both engines, or says here why not: another test that shows the same over libucx, or the reason. A test that opens
+ * contexts and has neither fails this one.
+ */
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+
+const FOLDERS = ['contract', 'integration', 'fuzz', 'property'] as const;
+const OPENS_CONTEXTS = /\bContext\.create\(|\buseContexts\(|\busePairs\(/;
+/** What a test has that runs over libucx: the name of the engine, or the lists of connections and engines of test/fixtures/pair.ts. */
+const NAMES_LIBUCX = /libucx|\bENGINES\b|CONNECTION_KINDS|PAIR_KINDS/;
+
+/** Reasons that several tests have. */
+const TRANSPORT = 'transports of the native engine: libucp has its own in their place';
+const MESSAGES =
+  'messages, protocols and wire-up of the native engine: libucp has its own, which are not ours to check';
+const CARDS = 'cards: over libucx they are those of the native context beside it';
+const TOOL = 'a tool that opens no endpoints to peers, or has the engine as a value that it prints';
+const TEAM =
+  'teams stand on operations of ucp, whose contracts run over both engines; their members agree on one engine';
+
+/** Nobody has tried it: a gap. */
+const OPEN = 'not tried over libucx';
+
+/** The tests of one engine: a reason, or the file beside them, in `integration` or `contract`, that shows the same over libucx. */
+const NATIVE_ONLY: Readonly<Record<string, string>> = {
+  'contract/ucp-pipeline.test.ts': MESSAGES,
+  'contract/ucp-unexpected.test.ts': 'UCX_UNEXP_MAX_BYTES: libucp has no such limit (docs/guide/libucx.md)',
+  'fuzz/connect.test.ts': MESSAGES,
+  'fuzz/hostile-frames.test.ts': MESSAGES,
+  'fuzz/messages.test.ts': MESSAGES,
+  'fuzz/wire.test.ts': MESSAGES,
+  'integration/chaos.test.ts':
+    'failures inside libucp have no rule that could excuse or accuse them; see libucx-departed-peers.test.ts',
+  'integration/coll-connections.test.ts': TEAM,
+  'integration/coll-failures.test.ts': TEAM,
+  'integration/coll.test.ts': TEAM,
+  'integration/descriptors.test.ts': OPEN,
+  'integration/ended-threads-memory.test.ts': OPEN,
+  'integration/ended-threads.test.ts': OPEN,
+  'integration/faults.test.ts': 'see libucx-gaudi-failures.test.ts',
+  'integration/few-descriptors.test.ts': OPEN,
+  'integration/first-listener.test.ts': 'how a worker of the native engine sleeps: libucp has a descriptor of its own',
+  'integration/halves.test.ts': MESSAGES,
+  'integration/hardware-tools.test.ts': TOOL,
+  'integration/inspect-limits.test.ts': OPEN,
+  'integration/instrumentation.test.ts': 'see instrumentation-engines.test.ts',
+  'integration/late-puts.test.ts': TRANSPORT,
+  'integration/lifecycle.test.ts': 'see libucx-lifecycle.test.ts',
+  'integration/links.test.ts': CARDS,
+  'integration/list-rendezvous.test.ts': MESSAGES,
+  'integration/listener-native.test.ts': 'see listener.test.ts',
+  'integration/listener-processes.test.ts': TRANSPORT,
+  'integration/lists.test.ts': 'see ucp-list.test.ts',
+  'integration/log-contents.test.ts': OPEN,
+  'integration/many-endpoints.test.ts': TRANSPORT,
+  'integration/memory.test.ts': OPEN,
+  'integration/message-trace.test.ts': 'see libucx-trace.test.ts',
+  'integration/misuse-coll.test.ts': TEAM,
+  'integration/namespaces.test.ts': TRANSPORT,
+  'integration/named-causes.test.ts': TOOL,
+  'integration/node-command.test.ts': TOOL,
+  'integration/node-server.test.ts': CARDS,
+  'integration/own-device-memory.test.ts': CARDS,
+  'integration/package.test.ts': TOOL,
+  'integration/peer-failure.test.ts': 'see libucx-departed-peers.test.ts',
+  'integration/process.test.ts': OPEN,
+  'integration/protocol-names.test.ts': MESSAGES,
+  'integration/protocol-settings.test.ts': MESSAGES,
+  'integration/put-get.test.ts': 'see ucp-put-get.test.ts',
+  'integration/rdma-node-servers.test.ts': TRANSPORT,
+  'integration/rdma-processes.test.ts': TRANSPORT,
+  'integration/rdma.test.ts': TRANSPORT,
+  'integration/rejected-peers.test.ts': 'UCX_TCP_SECURITY, which libucx refuses (libucx-settings.test.ts)',
+  'integration/resource-choice.test.ts': 'see libucx-exclusions.test.ts',
+  'integration/smi-command.test.ts': TOOL,
+  'integration/tcp-failures.test.ts': TRANSPORT,
+  'integration/threads.test.ts': 'see libucx-threads.test.ts',
+  'integration/two-nodes.test.ts': TRANSPORT,
+  'integration/vm-context.test.ts': TOOL,
+  'integration/wireup.test.ts': MESSAGES,
+  'integration/withdraw.test.ts': 'libucp 1.13 cannot withdraw a message (docs/guide/libucx.md)',
+  'property/model.test.ts': CARDS,
+  'property/tag-matching.test.ts': MESSAGES,
+};
+
+const TESTS = FOLDERS.flatMap((folder) =>
+  readdirSync(join(import.meta.dirname, folder))
+    .filter((name) => name.endsWith('.test.ts'))
+    .map((name) => `${folder}/${name}`),
+);
+const textOf = (file: string): string => readFileSync(join(import.meta.dirname, file), 'utf8');
+/** A test of a contract declares it in the file beside it. */
+const isNative = (text: string): boolean => OPENS_CONTEXTS.test(text) && !NAMES_LIBUCX.test(text);
+
+describe('a test that opens contexts', () => {
+  it('runs over both engines, or has a reason', () => {
+    const unexplained = TESTS.filter((file) => isNative(textOf(file)) && NATIVE_ONLY[file] === undefined);
+    expect(unexplained).toEqual([]);
+    expect(isNative('const context = await Context.create({});')).toBe(true);
+    expect(isNative("const context = await Context.create({ engine: 'libucx' });")).toBe(false);
+  });
+
+  it('has no reason that it does not need', () => {
+    expect(Object.keys(NATIVE_ONLY).filter((file) => !TESTS.includes(file) || !isNative(textOf(file)))).toEqual([]);
+  });
+
+  it('names tests that run over libucx', () => {
+    const named = Object.values(NATIVE_ONLY).flatMap((reason) => /[\w-]+\.test\.ts/.exec(reason) ?? []);
+    expect(named.length).toBeGreaterThan(0);
+    const others = named.map((name) => TESTS.find((file) => file.endsWith(`/${name}`)) ?? `no ${name}`);
+    expect(others.filter((file) => file.startsWith('no ') || !NAMES_LIBUCX.test(textOf(file)))).toEqual([]);
+  });
+});
