@@ -227,15 +227,15 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
   });
   if (typeof answer !== 'string') {
     const [reason = ''] = readFileSync(logPath).subarray(written).toString().trim().split('\n').slice(-1);
-    // The error of this program ends with a code of its own.
-    const text = reason.replace(/^gaudi-ucx: /, '').replace(/ \(ERR_\w+\)$/, '');
+    const text = reason.replace(/^gaudi-ucx: /, '');
     // The log of a server that has started meanwhile stays: it has a socket.
     if (isNew && !existsSync(socket)) rmSync(logPath, { force: true });
     if (answer === EXIT_USAGE) command.error(text);
     throw new UcxError({
       code: 'ERR_NODE_START',
       status: Status.IO_ERROR,
-      message: `the server has not started: ${text}`,
+      // The printed error ends with this code, in place of that of the server.
+      message: `the server has not started: ${text.replace(/ \(ERR_\w+\)$/, '')}`,
     });
   }
   child.unref();
