@@ -1,5 +1,6 @@
 /** Calls that did nothing and said so to nobody: they are refused or logged, over both engines. */
 
+import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { failureOf, useContexts } from '../fixtures/contexts.ts';
 import { installedLibucp } from '../fixtures/libucp.ts';
@@ -52,5 +53,29 @@ describe('an active message whose id has no handler', () => {
     for (let i = 0; i < 20; i++) await endpoint.amSend(3, new Uint8Array(byteLength));
     while (worker.progress() > 0);
     expect(fixture.records.filter(({ message }) => message.includes('no handler'))).toHaveLength(10);
+  });
+});
+
+describe.each(ENGINES)('what console.log and JSON show over the engine %s (needs libucp)', (engine, isThere) => {
+  const fixture = useContexts(engine);
+
+  it.skipIf(!isThere)('is the facts of an object, and not its implementation', async () => {
+    const { context, worker, endpoint } = await fixture.open();
+    const memory = context.memMap({ allocate: 4096 });
+    const rkey = endpoint.unpackRkey(context.packRkey(memory));
+    const receive = worker.tagRecvNbx(new Uint8Array(8), 0, 8, 9);
+    if (typeof receive === 'number') expect.fail('nothing was sent');
+    for (const object of [context, worker, endpoint, memory, rkey, receive]) {
+      expect(inspect(object).split('\n')).toHaveLength(1);
+      const text = JSON.stringify(object);
+      expect(text.length, text).toBeLessThan(400);
+      expect(Object.keys(JSON.parse(text)).length).toBeGreaterThan(0);
+    }
+    expect(JSON.parse(JSON.stringify(memory))).toMatchObject({ memoryType: 'host', byteLength: 4096 });
+    expect(inspect(receive)).toMatch(/^Request \{ protocol: tag\/\w+.*, status: INPROGRESS, byteLength: 8/);
+    receive.cancel();
+    while (!receive.isCompleted) worker.progress();
+    receive.free();
+    rkey.release();
   });
 });

@@ -10,6 +10,7 @@
 import type { ScratchBlock } from '../../sys/index.ts';
 import { checkCallback } from '../../ucp/api/operation/check-params.ts';
 import type { Request as ApiRequest, RequestCallback } from '../../ucp/api/operation/request.ts';
+import { showRequests } from '../../ucp/api/operation/show-request.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
@@ -288,3 +289,5 @@ export function ofEndpoint(endpoint: RequestEndpoint, started: Status | ApiReque
   if (typeof started !== 'number') (started as UcpRequest).endpoint = endpoint;
   return started;
 }
+
+showRequests(UcpRequest);

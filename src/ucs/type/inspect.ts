@@ -1,6 +1,5 @@
 /**
- * The representation of API objects in `util.inspect` and `console.log`: one line with the relevant facts, instead of the fields of the
- * implementation.
+ * The representation of API objects in `util.inspect`, `console.log` and JSON: the relevant facts, instead of the fields of the implementation.
  */
 
 /** The method that `util.inspect` of Node.js calls. */
@@ -10,7 +9,8 @@ const INSPECT = Symbol.for('nodejs.util.inspect.custom');
 export type InspectFacts = Readonly<Record<string, string | number | bigint | undefined>>;
 
 /**
- * Makes `util.inspect` show the instances of a class as `Context { engine: native 0.1.0, cards: emulated }`.
+ * Makes `util.inspect` show the instances of a class as `Context { engine: native 0.1.0, cards: emulated }`, and JSON as an object of these facts, in
+ * which a bigint is text.
  * @param factsOf must not throw, whatever the state of the object
  */
 export function showAs<T extends object>(
@@ -18,12 +18,19 @@ export function showAs<T extends object>(
   name: string,
   factsOf: (object: T) => InspectFacts,
 ): void {
+  const knownOf = (object: T): [string, string | number | bigint | undefined][] =>
+    // The prototype has none of the fields.
+    object === type.prototype ? [] : Object.entries(factsOf(object)).filter(([, value]) => value !== undefined);
   Object.defineProperty(type.prototype, INSPECT, {
     value(this: T): string {
-      // The prototype has none of the fields.
-      if (this === type.prototype) return name;
-      const known = Object.entries(factsOf(this)).filter(([, value]) => value !== undefined);
-      return `${name} { ${known.map(([fact, value]) => `${fact}: ${value}`).join(', ')} }`;
+      const facts = knownOf(this).map(([fact, value]) => `${fact}: ${value}`);
+      return facts.length === 0 ? name : `${name} { ${facts.join(', ')} }`;
+    },
+  });
+  Object.defineProperty(type.prototype, 'toJSON', {
+    value(this: T): object {
+      const facts = knownOf(this).map(([fact, value]) => [fact, typeof value === 'bigint' ? String(value) : value]);
+      return Object.fromEntries(facts) as object;
     },
   });
 }

@@ -16,6 +16,7 @@ import type { NotifyOrder } from '../../api/list/notify-order.ts';
 import { checkCallback } from '../../api/operation/check-params.ts';
 import { CountedCompletion } from '../../api/operation/counted-completion.ts';
 import type { Request as ApiRequest, RequestCallback } from '../../api/operation/request.ts';
+import { showRequests } from '../../api/operation/show-request.ts';
 import type { InboundWindow } from '../../credit/inbound-window.ts';
 import type { OutboundCredit } from '../../credit/outbound-credit.ts';
 import type { Lane } from '../../lane/lane.ts';
@@ -386,6 +387,8 @@ export class ConnectRequest extends Request {
     return this.starter();
   }
 }
+
+showRequests(Request);
 
 /** The memory of an operation that does not name several pieces. */
 export const NO_PIECES: readonly LocalPiece[] = [];
