@@ -85,7 +85,7 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(cli.run(['node', 'up', '--cards', '1']).code).toBe(0);
     const { code, err } = cli.run(['node', 'up', '--cards', '1']);
     expect(code).toBe(1);
-    expect(err).toMatch(/has not started: a node server runs at \S+ already \(ERR_NODE_START\)\n$/);
+    expect(err).toMatch(/has not started: a node server runs at \S+ already \(ERR_NODE_RUNNING\)\n$/);
   });
 
   it('replaces the socket of a server that was killed', async () => {

@@ -104,7 +104,7 @@ describe('a process', { timeout: 60_000 }, () => {
       }
       await context.close();
     `);
-    expect({ code, out }).toEqual({ code: 0, out: 'AbortError ABORT_ERR TimeoutError\n' });
+    expect({ code, out }).toEqual({ code: 0, out: 'TimeoutError ABORT_ERR TimeoutError\n' });
   });
 });
 

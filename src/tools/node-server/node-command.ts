@@ -231,11 +231,12 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
     // The log of a server that has started meanwhile stays: it has a socket.
     if (isNew && !existsSync(socket)) rmSync(logPath, { force: true });
     if (answer === EXIT_USAGE) command.error(text);
+    // The code with which the server has ended.
+    const [ending = '', code = 'ERR_NODE_START'] = / \((ERR_\w+)\)$/.exec(text) ?? [];
     throw new UcxError({
-      code: 'ERR_NODE_START',
+      code,
       status: Status.IO_ERROR,
-      // The printed error ends with this code, in place of that of the server.
-      message: `the server has not started: ${text.replace(/ \(ERR_\w+\)$/, '')}`,
+      message: `the server has not started: ${text.slice(0, text.length - ending.length)}`,
     });
   }
   child.unref();
