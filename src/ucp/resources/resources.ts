@@ -36,9 +36,6 @@ interface Absence extends Rejection {
   readonly isWarned: boolean;
 }
 
-/** Devices that are missing, that others use, or that do not work: a program without a demand for them starts without them. */
-const LACKS: ReadonlySet<Status> = new Set([Status.NO_DEVICE, Status.BUSY, Status.IO_ERROR]);
-
 /** Parameters of opening the resources. */
 export interface ResourcesOptions {
   readonly components: readonly Component[];
@@ -152,11 +149,19 @@ function openComponent(
     if (resources.length > 0) mds.push({ index: mds.length, md, resources });
     else md.close();
   } catch (error) {
-    const { name, isRequired = false, isReplaceable = false, isAbsenceWarned = false } = component;
+    const {
+      name,
+      isRequired = false,
+      isReplaceable = false,
+      isAbsenceWarned = false,
+      unusableStatuses = [],
+    } = component;
     // A machine without such devices is no failure, unless the user asked for them by name and nothing else does their work.
     const mayBeAbsent = !isRequired && (!filter.namesTransports || isReplaceable);
-    if (!isUcxError(error) || !LACKS.has(error.status) || !mayBeAbsent) throw error;
-    const isWarned = isAbsenceWarned || filter.namesTransports || error.status !== Status.NO_DEVICE;
+    if (!isUcxError(error) || !mayBeAbsent) throw error;
+    const isUnusable = unusableStatuses.includes(error.status);
+    if (error.status !== Status.NO_DEVICE && !isUnusable) throw error;
+    const isWarned = isAbsenceWarned || filter.namesTransports || isUnusable;
     absent.push({ name, reason: error.message, error, isWarned });
   }
 }

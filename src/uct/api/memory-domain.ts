@@ -12,6 +12,7 @@ import type { RcacheCounters } from '../../ucs/rcache/options.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
+import type { Status } from '../../ucs/type/status.ts';
 import type { ConnectionManager } from './connection-manager.ts';
 import type { DeviceType, Iface, IfaceResource } from './iface.ts';
 import type { ChannelTraffic, MdMemory, RemoteKey } from './memory.ts';
@@ -363,12 +364,13 @@ export interface Component {
   readonly isReplaceable?: boolean;
   /** Whether missing devices are a warning although users have not named its transports. */
   readonly isAbsenceWarned?: boolean;
+  /** Statuses of openMd, besides NO_DEVICE, with which a context is created without the component: its devices are there and cannot be used now. */
+  readonly unusableStatuses?: readonly Status[];
   /** Whether the program has asked for its devices beside UCX_TLS: without them no context is created. By default it is created without the component. */
   readonly isRequired?: boolean;
   /**
    * Opens the memory domain of this machine.
-   * @throws UcxError NO_DEVICE if the machine has no devices for it; BUSY or IO_ERROR if none of them can be opened; other errors, with which no
-   * context is created
+   * @throws UcxError NO_DEVICE if the machine has no devices for it; one of {@link unusableStatuses}; other errors, with which no context is created
    */
   openMd(services: ComponentServices): MemoryDomain;
   /** Creates a connection manager; absent if the component has none (UCT_MD_FLAG_SOCKADDR). */

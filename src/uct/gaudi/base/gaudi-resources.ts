@@ -32,6 +32,9 @@ import { HostPages } from './memory/gaudi-memory.ts';
 /** Longest sleep while waiting for transfers in flight. */
 const DRAIN_NS = 100e6;
 
+/** Statuses of cards that others have open, that have failed, or that this user may not open. */
+export const UNUSABLE_CARDS: readonly Status[] = [Status.BUSY, Status.IO_ERROR];
+
 /** Selection of the driver and the cards. */
 export interface GaudiResourcesOptions extends CardChoice {
   /** The machine: the kernel driver or an emulated node. */

@@ -5,7 +5,7 @@
 import type { Component } from '../../api/memory-domain.ts';
 import { checkServices } from '../../base/check-services.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../base/card/config.ts';
-import { checkResources, type GaudiResources } from '../base/gaudi-resources.ts';
+import { checkResources, type GaudiResources, UNUSABLE_CARDS } from '../base/gaudi-resources.ts';
 import { GAUDI_COPY_ALIASES, GAUDI_COPY_NAME, GAUDI_COPY_TRANSPORT } from './copy-key.ts';
 import { CopyMd } from './copy-md.ts';
 
@@ -19,6 +19,7 @@ export function gaudiCopyComponent(shared: GaudiResources): Component {
     name: GAUDI_COPY_NAME,
     transports: [{ name: GAUDI_COPY_TRANSPORT, aliases: GAUDI_COPY_ALIASES }],
     configTable: GAUDI_COPY_CONFIG_TABLE,
+    unusableStatuses: UNUSABLE_CARDS,
     isRequired: shared.isRequired,
     get isAbsenceWarned() {
       return shared.isWithoutCards;

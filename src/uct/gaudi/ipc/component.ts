@@ -4,7 +4,7 @@
 
 import type { Component } from '../../api/memory-domain.ts';
 import { checkServices } from '../../base/check-services.ts';
-import { checkResources, type GaudiResources } from '../base/gaudi-resources.ts';
+import { checkResources, type GaudiResources, UNUSABLE_CARDS } from '../base/gaudi-resources.ts';
 import { GAUDI_IPC_CONFIG_TABLE } from './base/config.ts';
 import { GAUDI_IPC_ALIASES, GAUDI_IPC_NAME } from './base/ipc-names.ts';
 import { IpcMd } from './ipc-md.ts';
@@ -19,6 +19,7 @@ export function gaudiIpcComponent(shared: GaudiResources): Component {
     name: GAUDI_IPC_NAME,
     transports: [{ name: GAUDI_IPC_NAME, aliases: GAUDI_IPC_ALIASES }],
     configTable: GAUDI_IPC_CONFIG_TABLE,
+    unusableStatuses: UNUSABLE_CARDS,
     isRequired: shared.isRequired,
     get isAbsenceWarned() {
       return shared.isWithoutCards;
