@@ -63,7 +63,8 @@ export const NOTIFICATION_ID: number = AM_IDS;
 export class ActiveMessages {
   readonly #host: ProtocolHost;
   readonly #rendezvous: Rendezvous;
-  readonly #handlers: (MessageHandler | undefined)[] = [];
+  /** Null for an id whose handler was removed: its messages are dropped on purpose. */
+  readonly #handlers: (MessageHandler | null | undefined)[] = [];
   /** The message that is passed to handlers: a single object, because handlers run one after the other. */
   readonly #view: PeerMessage;
   #heldBytes = 0;
@@ -79,7 +80,7 @@ export class ActiveMessages {
     if (handler !== undefined && typeof handler !== 'function') {
       throw invalidParam('handler', 'must be a function, or undefined to remove it', handler);
     }
-    this.#handlers[id] = handler;
+    this.#handlers[id] = handler ?? null;
   }
 
   /** Bytes of messages that wait in queues. */
@@ -88,7 +89,7 @@ export class ActiveMessages {
   }
 
   handlerOf(id: number): MessageHandler | undefined {
-    return this.#handlers[id];
+    return this.#handlers[id] ?? undefined;
   }
 
   /** See Endpoint.amSendNbx. */
@@ -385,13 +386,13 @@ export class ActiveMessages {
     return status === Status.OK ? Status.INPROGRESS : status;
   };
 
-  /** The view for a message; undefined for an id without a handler, which is a warning. */
+  /** The view for a message; undefined for an id without a handler, which is a warning if it has never had one. */
   #take(connection: PeerConnection, id: number): PeerMessage | undefined {
-    if (this.#handlers[id] === undefined) {
-      if (id !== NOTIFICATION_ID)
-        this.#host.warnings.warn(`an active message was dropped: its id ${id} has no handler`);
-      return undefined;
+    const handler = this.#handlers[id];
+    if (handler === undefined && id !== NOTIFICATION_ID) {
+      this.#host.warnings.warn(`an active message was dropped: its id ${id} has no handler`);
     }
+    if (handler === undefined || handler === null) return undefined;
     const view = this.#view;
     view.id = id;
     view.sender = connection;
