@@ -169,7 +169,7 @@ export const GUIDE_PROMISES: readonly GuidePromise[] = [
     'test/integration/dmabuf.test.ts > is accessed by puts and gets of the own card, from host memory and HBM, and sent and received',
   ),
   both(
-    'tuning',
+    'event-loop',
     'a program that sleeps is woken',
     'test/integration/sleeping.test.ts > over %s',
     'test/integration/event-descriptor.test.ts > is unreadable once it is armed',

@@ -19,6 +19,7 @@ const LAST_LINES: Readonly<Record<string, RegExp>> = {
   'checkpoint-load.ts': /^64 of 64 shards on 8 cards are as in the file$/,
   'collectives.ts': /^the sum of 4 gradients is in the HBM of every rank$/,
   'dma-buf.ts': /^nothing is left$/,
+  'event-loop.ts': /^served, waited, polled, watched$/,
   'gaudi-ipc.ts': /^both processes have released the memory$/,
   'hlthunk-dma.ts': /^the same bytes came back$/,
   'kv-cache-transfer.ts': /^192 of 192 blocks are in the HBM of the decode process as they were$/,
@@ -105,7 +106,7 @@ describe('docs/guide/hl-thunk.md', () => {
   });
 });
 
-describe.each(['dma-buf', 'gaudi-ipc', 'uct'])('docs/guide/%s.md', (name) => {
+describe.each(['dma-buf', 'event-loop', 'gaudi-ipc', 'uct'])('docs/guide/%s.md', (name) => {
   const guide = readFileSync(join(ROOT, `docs/guide/${name}.md`), 'utf8');
   const linesOf = (text: string): string[] => text.split('\n').map((line) => line.trim());
 
