@@ -9,9 +9,11 @@ import { crc32 } from 'node:zlib';
 import { Status, statusOf } from '../../../ucs/type/status.ts';
 import { PRIVATE_DATA_BYTES_MAX, REASON_BYTES_MAX } from '../../api/connection-manager.ts';
 import { HELLO_MAGIC } from '../secure/key-exchange.ts';
+import { beginningText, canBegin, MAGIC_BYTES } from '../secure/magic.ts';
 
 const MAGIC = 0x4d435855;
 const VERSION = 2;
+const AT_VERSION = MAGIC_BYTES;
 const AT_CHECKSUM = 12;
 /**
  * Bytes of the random value that a server sends on each connection. A request must repeat it, so a request that was recorded on another connection is
@@ -63,7 +65,7 @@ export function packFrame(type: FrameType, status: Status, payload: Uint8Array =
   const packed = new Uint8Array(FRAME_HEADER_BYTES + payload.byteLength);
   const view = new DataView(packed.buffer);
   view.setUint32(0, MAGIC, true);
-  view.setUint8(4, VERSION);
+  view.setUint8(AT_VERSION, VERSION);
   view.setUint8(5, type);
   view.setInt16(6, status, true);
   view.setUint32(8, payload.byteLength, true);
@@ -98,7 +100,8 @@ export class FrameReader {
   take(bytes: Uint8Array): void {
     this.#bytes.set(bytes, this.#filled);
     this.#filled += bytes.byteLength;
-    if (this.#filled < this.#bytes.byteLength) return;
+    this.#fault = beginningFault(this.#bytes.subarray(0, this.#filled));
+    if (this.#fault !== undefined || this.#filled < this.#bytes.byteLength) return;
     if (this.#filled > FRAME_HEADER_BYTES || !this.#takeHeader()) this.#finish();
   }
 
@@ -127,12 +130,19 @@ export class FrameReader {
   }
 }
 
+/** The fault in the bytes of a frame that have been received so far. */
+function beginningFault(bytes: Uint8Array): string | undefined {
+  if (!canBegin(bytes, MAGIC)) {
+    if (!canBegin(bytes, HELLO_MAGIC))
+      return `begins with ${beginningText(bytes)}: the peer does not use this protocol`;
+    if (bytes.byteLength < MAGIC_BYTES) return undefined;
+    return 'asks for the key of UCX_TCP_KEY_FILE: UCX_TCP_SECURITY is none here';
+  }
+  const version = bytes[AT_VERSION] ?? VERSION;
+  return version === VERSION ? undefined : `has version ${version}, this library speaks ${VERSION}`;
+}
+
 function headerFault(view: DataView): string | undefined {
-  const magic = view.getUint32(0, true);
-  if (magic === HELLO_MAGIC) return 'asks for the key of UCX_TCP_KEY_FILE: UCX_TCP_SECURITY is none here';
-  if (magic !== MAGIC) return 'does not begin as one';
-  const version = view.getUint8(4);
-  if (version !== VERSION) return `has version ${version}, this library speaks ${VERSION}`;
   const type = view.getUint8(5);
   const payloadBytesMax = PAYLOAD_BYTES_MAX[type];
   if (payloadBytesMax === undefined) return `has the unknown type ${type}`;

@@ -106,7 +106,11 @@ function changed(at: number, value: number): Uint8Array {
 
 describe('a client', () => {
   it.each([
-    ['that uses another protocol', Buffer.from('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'), /does not begin as one/],
+    [
+      'that uses another protocol',
+      Buffer.from('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'),
+      /does not use this protocol/,
+    ],
     ['of another version', changed(4, 9), /version 9, this library speaks 2/],
     ['with an unknown frame', changed(5, 99), /unknown type 99/],
     ['with a frame that is too long', changed(10, 1), /has 65652 bytes, more than 16400/],
@@ -202,7 +206,7 @@ describe('a client', () => {
 
   it.each([
     ['sends another message', packFrame(FrameType.REQUEST, Status.OK), Status.CONNECTION_RESET, /to confirm/],
-    ['sends garbage', new Uint8Array(64), Status.CONNECTION_RESET, /does not begin as one/],
+    ['sends garbage', new Uint8Array(64), Status.CONNECTION_RESET, /does not use this protocol/],
     ['sends nothing', new Uint8Array(0), Status.TIMED_OUT, /too long to confirm/],
   ])('that was accepted and %s fails the acceptance', async (_, bytes, status, reason) => {
     fixture.log.allow(reason);
@@ -250,7 +254,7 @@ describe('a client', () => {
   });
 
   it('cannot fill the log', async () => {
-    fixture.log.allow(/does not begin as one/);
+    fixture.log.allow(/does not use this protocol/);
     fixture.log.allow(/5 more warnings/);
     const manager = fixture.open({}, new ManualClock());
     const { listener } = fixture.listen(manager);
@@ -261,7 +265,9 @@ describe('a client', () => {
       raw.socket.end();
       await fixture.until(raw.isEnded);
     }
-    expect(fixture.log.records.filter(({ message }) => /begin as one/.test(message))).toHaveLength(WARNINGS_MAX);
+    expect(fixture.log.records.filter(({ message }) => /does not use this protocol/.test(message))).toHaveLength(
+      WARNINGS_MAX,
+    );
     manager.close();
     expect(fixture.log.records.at(-1)!.message).toMatch(/5 more warnings/);
   });
@@ -349,7 +355,7 @@ describe('too many clients', () => {
 
 describe('a server', () => {
   it.each([
-    ['garbage', Buffer.from('SSH-2.0-OpenSSH_9.6\r\n'), /does not begin as one/],
+    ['garbage', Buffer.from('SSH-2.0-OpenSSH_9.6\r\n'), /does not use this protocol/],
     ['a request', request, /type 1 is no answer/],
     ['an acceptance before the request', packFrame(FrameType.ACCEPT, Status.OK), /type 2 is no answer/],
     ['a second hello', Buffer.concat([hello(), hello()]), /type 5 is no answer/],

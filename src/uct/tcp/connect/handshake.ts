@@ -24,14 +24,7 @@ import type { TcpLink } from '../link/link.ts';
 import { SecureHandshake } from '../secure/secure-handshake.ts';
 import type { Security } from '../secure/security.ts';
 import type { Session } from '../secure/session.ts';
-import {
-  BEGINNING_BYTES,
-  type Hello,
-  objectionToBeginning,
-  PEER_HELLO_BYTES,
-  packHello,
-  unpackHello,
-} from './hello.ts';
+import { type Hello, objectionToBeginning, PEER_HELLO_BYTES, packHello, unpackHello } from './hello.ts';
 
 /** Offset of the incoming hello in the memory; the outgoing one is before it. */
 const INCOMING = 256;
@@ -154,8 +147,7 @@ export class Handshake {
     if (received === 0) return refused('it has hung up', false);
     this.#received += received;
     const begun = this.#block.u8.subarray(INCOMING, INCOMING + this.#received);
-    const isClear = this.session === undefined && begun.byteLength >= BEGINNING_BYTES;
-    const objection = isClear ? objectionToBeginning(begun) : undefined;
+    const objection = this.session === undefined ? objectionToBeginning(begun) : undefined;
     if (objection !== undefined) return refused(objection, true);
     if (this.#received < this.#bytes) return undefined;
     const sealed = this.#block.u8.subarray(INCOMING, INCOMING + this.#bytes);

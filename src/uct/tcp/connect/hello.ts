@@ -9,17 +9,15 @@
 
 import { INTERFACE_ID_BYTES } from '../address/tcp-address.ts';
 import { HELLO_MAGIC } from '../secure/key-exchange.ts';
+import { beginningText, canBegin, MAGIC_BYTES } from '../secure/magic.ts';
 import { TCP_VERSION } from '../wire/frame.ts';
 import { type Claim, PROOF_BYTES, PUBLIC_KEY_BYTES } from './identity.ts';
 
 /** Bytes of a hello. */
 export const PEER_HELLO_BYTES: number = 64 + PUBLIC_KEY_BYTES + PROOF_BYTES;
 
-/** Bytes that show whether a peer uses this version of the protocol. */
-export const BEGINNING_BYTES = 8;
-
 const MAGIC = 0x54584355;
-const AT_VERSION = 4;
+const AT_VERSION = MAGIC_BYTES;
 const AT_STATUS = 6;
 const AT_SENDER = 8;
 const AT_RECEIVER: number = AT_SENDER + INTERFACE_ID_BYTES;
@@ -58,13 +56,15 @@ export function packHello(hello: Hello, target: Uint8Array): void {
   target.set(proof, AT_PROOF);
 }
 
-/** The objection to the first {@link BEGINNING_BYTES} of a hello; undefined if there is none. */
+/** The objection to the bytes of a hello that have been received so far; undefined if there is none. */
 export function objectionToBeginning(bytes: Uint8Array): string | undefined {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, BEGINNING_BYTES);
-  const magic = view.getUint32(0, true);
-  if (magic === HELLO_MAGIC) return 'it authenticates itself and wants that of this end: UCX_TCP_SECURITY is none here';
-  if (magic !== MAGIC) return 'it does not speak this protocol';
-  const version = view.getUint16(AT_VERSION, true);
+  if (!canBegin(bytes, MAGIC)) {
+    if (!canBegin(bytes, HELLO_MAGIC)) return `it does not speak this protocol: it begins with ${beginningText(bytes)}`;
+    if (bytes.byteLength < MAGIC_BYTES) return undefined;
+    return 'it authenticates itself and wants that of this end: UCX_TCP_SECURITY is none here';
+  }
+  if (bytes.byteLength < AT_STATUS) return undefined;
+  const version = new DataView(bytes.buffer, bytes.byteOffset).getUint16(AT_VERSION, true);
   if (version !== TCP_VERSION) return `it speaks version ${version} of this protocol, this library ${TCP_VERSION}`;
   return undefined;
 }

@@ -20,6 +20,7 @@ import {
   randomBytes,
   timingSafeEqual,
 } from 'node:crypto';
+import { canBegin, MAGIC_BYTES } from './magic.ts';
 import { SECURITY_LEVELS, type Security } from './security.ts';
 import { type DirectionKeys, SESSION_KEY_BYTES, Session } from './session.ts';
 
@@ -31,13 +32,12 @@ export const PROOF_BYTES = 32;
 export const HELLO_MAGIC = 0x53584355;
 
 const VERSION = 1;
-const AT_VERSION = 4;
+const AT_VERSION = MAGIC_BYTES;
 const AT_LEVEL = 5;
 const AT_ROLE = 6;
 const AT_ZERO = 7;
 const AT_NONCE = 8;
 const AT_PUBLIC = 32;
-const MAGIC_BYTES = 4;
 const NAME = 'gaudi-ucx tcp security 1';
 /** Prefix of a public key of X25519 in X.509; the key follows (RFC 8410). */
 const SPKI_PREFIX: Buffer = Buffer.from('302a300506032b656e032100', 'hex');
@@ -76,10 +76,9 @@ export class KeyExchange {
    * @param bytes received so far, at most {@link HELLO_BYTES}
    */
   objectionTo(bytes: Uint8Array): string | undefined {
-    if (bytes.byteLength < MAGIC_BYTES) return undefined;
+    if (!canBegin(bytes, HELLO_MAGIC)) return 'it does not authenticate itself: UCX_TCP_SECURITY is none there';
+    if (bytes.byteLength < HELLO_BYTES) return undefined;
     const hello = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    if (hello.readUInt32LE(0) !== HELLO_MAGIC) return 'it does not authenticate itself: UCX_TCP_SECURITY is none there';
-    if (hello.byteLength < HELLO_BYTES) return undefined;
     if (hello[AT_VERSION] !== VERSION) return `it authenticates itself by version ${hello[AT_VERSION]}, not ${VERSION}`;
     const level = SECURITY_LEVELS[hello[AT_LEVEL]!];
     if (level !== this.#security.level) {
