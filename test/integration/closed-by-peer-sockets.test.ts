@@ -94,6 +94,28 @@ describe.each(CONNECTIONS)('a peer over $engine and $tls that $role', { timeout:
   });
 });
 
+describe.each(ENGINES)('a server over the engine %s', { timeout: 60_000 }, (engine) => {
+  const fixture = useContexts(engine);
+
+  it('has closed the connection, also if it does so right after its first message', async () => {
+    const env = { UCX_TLS: 'tcp,self', UCX_KEEPALIVE_INTERVAL: '100ms' };
+    const { worker } = await fixture.open({ node: { cards: 1 }, context: { env } });
+    const server = new Child<SocketEndRequest, SocketEndAnswer>(PROGRAM, ['hasty', engine, 'tcp,self']);
+    const { port } = await server.next();
+    const ended = new AbortController();
+    // The attempt itself fails if the server has closed before it ends.
+    const outcome = new Promise<unknown>((resolve) => {
+      const onError = (endpoint: Endpoint): void => resolve(endpoint.closedByPeer);
+      worker.connect({ address: '127.0.0.1', port: port!, onError }).catch(({ code }) => resolve(code));
+    });
+    void worker.serve(ended.signal).catch(() => undefined);
+    await worker.tagRecv(new Uint8Array(1), { tag: 1 });
+    expect([true, 'ERR_CONNECTION_RESET']).toContain(await outcome);
+    ended.abort();
+    await server.kill();
+  });
+});
+
 const { skipReason } = installedLibucp();
 const example = skipReason === undefined ? compileClientServer() : { reason: skipReason };
 

@@ -416,7 +416,9 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     await this.worker.teardown.closed(message, () => this.isForced, FORCED_CLOSE_MESSAGE_NS);
     // By socket addresses libucp tells the peer over another connection, which overtakes messages: the peer then drops them.
     const isOver = (): boolean => this.#isAcknowledged || this.failure !== Status.OK;
-    if (this.#isBySocket && typeof message !== 'number') await this.worker.teardown.within(isOver);
+    if (this.#isBySocket && typeof message !== 'number') {
+      await this.worker.teardown.within(isOver, () => this.isForced, FORCED_CLOSE_MESSAGE_NS);
+    }
     if (!this.isForced && this.failure === Status.OK) {
       const flush = this.flushAll({ noImmediateCompletion: true });
       await promises.until(() => this.isForced || typeof flush === 'number' || flush.isCompleted);
@@ -443,18 +445,22 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   /** Whether it was made by a socket address: the peer then makes progress by itself. */
   get #isBySocket(): boolean {
-    return this.#isOfEngine && this.#nodeAddress.byteLength === 0;
+    return this.#knowsNotices && this.#nodeAddress.byteLength === 0;
   }
 
   /** Whether both ends send each other a close message. Other programs are notified by libucp, without a reason. */
   get #tellsEnd(): boolean {
-    return this.worker.tellsEnds && this.#isOfEngine;
+    return this.worker.tellsEnds && this.#knowsNotices;
+  }
+
+  /** Whether the peer is of this engine: it has said so, or was recognised by its id and told. */
+  get #knowsNotices(): boolean {
+    return this.#isOfEngine || this.#hasGreeted;
   }
 
   greet(): void {
     if (!this.worker.tellsEnds || this.#hasGreeted || this.closed || this.failure !== Status.OK) return;
-    this.#hasGreeted = true;
-    this.#sendNotice(Notice.GREETING);
+    this.#hasGreeted = this.#sendNotice(Notice.GREETING);
   }
 
   /** The peer has sent a notice; called by the worker, outside the calls of C. */
@@ -470,9 +476,13 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     this.onFailed(Status.CONNECTION_RESET, true);
   }
 
-  #sendNotice(notice: Notice): void {
+  /** @returns whether it was started */
+  #sendNotice(notice: Notice): boolean {
+    // libucp frees the handle of a peer that has no endpoint here without a report.
+    if (this.#borrowed !== undefined || this.#isHandleClosed || this.#hasNoHandle) return false;
     const sent = this.sendOwn(CLOSE_AM_ID, Uint8Array.of(notice), undefined, { noImmediateCompletion: true });
     if (typeof sent !== 'number') this.worker.teardown.freeEventually(sent);
+    return typeof sent !== 'number' || sent === Status.OK;
   }
 
   #closeUcp(): Status | Request {

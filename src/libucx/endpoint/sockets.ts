@@ -180,6 +180,10 @@ export class SocketEndpoints {
     const flush = endpoint.flushUcp({ noImmediateCompletion: true });
     if (typeof flush === 'number') {
       limit?.cancel();
+      // Its later failure must not find a request that belongs to another operation by then.
+      this.#attempts.delete(request);
+      endpoint.onceFailed = undefined;
+      void endpoint.close({ force: true });
       requests.discard(request);
       return flush;
     }

@@ -39,11 +39,13 @@ export class Teardown {
     await this.#worker.promises.until(() => isOver() || clock.nowNs() > closeTimeoutEnds);
   }
 
-  /** Waits for a condition, up to the close timeout of an endpoint, and of the worker. */
-  async within(isOver: () => boolean): Promise<void> {
+  /** Waits for a condition, up to the close timeout of an endpoint, and of the worker; on a forced close up to `forcedNs`. */
+  async within(isOver: () => boolean, isForced: () => boolean, forcedNs: number): Promise<void> {
     const { clock } = this.#worker.context;
-    const ends = Math.min(this.#closeTimeoutEnds, clock.nowNs() + CLOSE_TIMEOUT_NS);
-    await this.#worker.promises.until(() => isOver() || clock.nowNs() > ends);
+    const startedNs = clock.nowNs();
+    const ends = Math.min(this.#closeTimeoutEnds, startedNs + CLOSE_TIMEOUT_NS);
+    const isLate = (): boolean => clock.nowNs() > (isForced() ? Math.min(ends, startedNs + forcedNs) : ends);
+    await this.#worker.promises.until(() => isOver() || isLate());
   }
 
   /** Waits for an endpoint to close. If that may hang, only up to a time-out: the peer may never answer. */
