@@ -37,6 +37,7 @@ describe.each(ENGINES)('if all cards are busy, over the engine %s (needs libucp)
 
   it.skipIf(!isThere).each<[string, (busId: string) => ContextOptions]>([
     ['GAUDI_MAPPING_TABLE', (bus_id) => ({ env: { GAUDI_MAPPING_TABLE: JSON.stringify([{ index: 0, bus_id }]) } })],
+    ['UCX_ACC_DEVICES', () => ({ config: { ACC_DEVICES: 'gaudi1' } })],
     ['UCX_TLS', () => ({ config: { TLS: 'self,tcp,gaudi' } })],
   ])('a program that names them by %s fails with the reason', async (_name, optionsOf) => {
     const node = fixture.node();

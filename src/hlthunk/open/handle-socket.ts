@@ -23,7 +23,7 @@ import {
   type UnixSocket,
 } from '../../sys/index.ts';
 import { effectiveUserId } from '../../ucs/sys/user-id.ts';
-import { AbortError, type UcxError } from '../../ucs/type/error.ts';
+import { AbortError, asError, type UcxError } from '../../ucs/type/error.ts';
 import { checkObject, invalidArgument } from '../base/argument-error.ts';
 import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
 import { checkFd } from '../memory/dmabuf.ts';
@@ -52,7 +52,7 @@ export interface ReceivedHandle extends HandleMessage {
 
 /** Options of {@link sendHandle} and {@link receiveHandle}. */
 export interface HandleTransferOptions {
-  /** Ends the wait, for example `AbortSignal.timeout(5000)`: the promise rejects with an AbortError. Default: no limit. */
+  /** Ends the wait, for example `AbortSignal.timeout(5000)`: the promise rejects with an AbortError, whose name is then that of the reason, TimeoutError. Default: no limit. */
   readonly signal?: AbortSignal;
 }
 
@@ -125,13 +125,16 @@ class Receiver {
   readonly #buffer: Uint8Array = new Uint8Array(1 + HANDLE_MESSAGE_BYTES_MAX);
 
   constructor(path: string) {
+    let listener: UnixListener | undefined;
     try {
-      this.#listener = listen(path);
+      listener = listen(path);
+      this.#events.add(listener.fd, ReadyFor.READ, 0);
     } catch (error) {
+      listener?.close();
       this.#events.close();
       throw error;
     }
-    this.#events.add(this.#listener.fd, ReadyFor.READ, 0);
+    this.#listener = listener;
   }
 
   /** Readable when {@link take} has something to do. */
@@ -217,7 +220,12 @@ function listen(path: string): UnixListener {
       error.errno === Errno.EADDRINUSE ? '; remove what an ended process has left, or take another path' : '';
     throw failed(`cannot wait at ${path}: ${errnoText(error.errno)}${hint}`, error);
   }
-  chmodSync(path, 0o600);
+  try {
+    chmodSync(path, 0o600);
+  } catch (error) {
+    listener.close();
+    throw failed(`cannot protect the socket at ${path}: ${asError(error).message}`, error);
+  }
   return listener;
 }
 

@@ -63,6 +63,11 @@ export class ResourceFilter {
     return this.#transports.mode === 'allow';
   }
 
+  /** True if UCX_ACC_DEVICES lists wanted devices, and not only unwanted ones. */
+  get namesAccelerators(): boolean {
+    return this.#devices[DeviceType.ACC].mode === 'allow';
+  }
+
   /** The resources that were asked about and are not wanted. */
   get rejections(): readonly Rejection[] {
     return [...this.#rejections.values()];

@@ -160,7 +160,7 @@ function openComponent(
     const mayBeAbsent = !isRequired && (!filter.namesTransports || isReplaceable);
     if (!isUcxError(error) || !mayBeAbsent) throw error;
     const isUnusable = unusableStatuses.includes(error.status);
-    if (error.status !== Status.NO_DEVICE && !isUnusable) throw error;
+    if (error.status !== Status.NO_DEVICE && (!isUnusable || filter.namesAccelerators)) throw error;
     const isWarned = isAbsenceWarned || filter.namesTransports || isUnusable;
     absent.push({ name, reason: error.message, error, isWarned });
   }
