@@ -445,22 +445,18 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   /** Whether it was made by a socket address: the peer then makes progress by itself. */
   get #isBySocket(): boolean {
-    return this.#knowsNotices && this.#nodeAddress.byteLength === 0;
+    return this.#isOfEngine && this.#nodeAddress.byteLength === 0;
   }
 
   /** Whether both ends send each other a close message. Other programs are notified by libucp, without a reason. */
   get #tellsEnd(): boolean {
-    return this.worker.tellsEnds && this.#knowsNotices;
-  }
-
-  /** Whether the peer is of this engine: it has said so, or was recognised by its id and told. */
-  get #knowsNotices(): boolean {
-    return this.#isOfEngine || this.#hasGreeted;
+    return this.worker.tellsEnds && this.#isOfEngine;
   }
 
   greet(): void {
     if (!this.worker.tellsEnds || this.#hasGreeted || this.closed || this.failure !== Status.OK) return;
     this.#hasGreeted = this.#sendNotice(Notice.GREETING);
+    this.#isOfEngine ||= this.#hasGreeted;
   }
 
   /** The peer has sent a notice; called by the worker, outside the calls of C. */
@@ -476,7 +472,6 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     this.onFailed(Status.CONNECTION_RESET, true);
   }
 
-  /** @returns whether it was started */
   #sendNotice(notice: Notice): boolean {
     // libucp frees the handle of a peer that has no endpoint here without a report.
     if (this.#borrowed !== undefined || this.#isHandleClosed || this.#hasNoHandle) return false;
