@@ -71,11 +71,6 @@ export class EmulatedNode implements DriverNode {
     });
   }
 
-  /** Starts the threads of the DMA engines, which start with the first transfer otherwise. */
-  startEngines(): void {
-    this.#engines.load();
-  }
-
   cards(): readonly CardEntry[] {
     const present = this.#closed ? [] : this.#cards.filter((card) => !card.removed);
     return present.map(({ place }) => ({ ...place, path: `/dev/accel/accel${place.minor} (emulated)` }));

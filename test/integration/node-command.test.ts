@@ -2,7 +2,7 @@
 
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, cpSync, existsSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { processExists } from '../../src/sys/index.ts';
@@ -79,23 +79,6 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(code).toBe(2);
     expect(err).toMatch(message);
     expect(existsSync(socket)).toBe(false);
-  });
-
-  it('serves transfers although its package was removed while it ran, as an upgrade does', async () => {
-    const copy = join(folder, 'package');
-    cpSync(join(ROOT, 'dist/lib'), join(copy, 'dist/lib'), { recursive: true });
-    cpSync(join(ROOT, 'package.json'), join(copy, 'package.json'));
-    symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'));
-    const args = [join(copy, 'dist/lib/main.js'), 'node', 'up', '--foreground', '--cards', '1', '--dma-threads', '1'];
-    const server = spawn(process.execPath, [...args, '--socket', socket], { stdio: ['ignore', 'pipe', 'inherit'] });
-    const ended = once(server, 'exit');
-    await once(server.stdout, 'data');
-    rmSync(copy, { recursive: true });
-    const transfer = ['perftest', '-l', '-t', 'ucp_put_bw', '-m', 'host,gaudi', '-s', '4M', '-n', '4', '-w', '1', '-v'];
-    expect(cli.run(transfer)).toMatchObject({ code: 0, err: '' });
-    expect((await status()).cards.map((card) => card.status)).toEqual(['operational']);
-    expect(cli.run(['node', 'down']).code).toBe(0);
-    expect(await ended).toEqual([0, null]);
   });
 
   it('is refused where a server runs already, with one code', () => {

@@ -115,8 +115,6 @@ export class NodeServer {
       throw error;
     }
     this.node = new EmulatedNode(config);
-    // What it needs is loaded before its package can be replaced.
-    this.node.startEngines();
     this.#scratch = allocateScratch(8);
     this.#loop = new ServiceLoop(config.clock, {
       poll: () => this.#poll(),

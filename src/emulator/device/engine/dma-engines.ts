@@ -183,7 +183,7 @@ class Engine {
     // the process (koffi 3.3.4: napi_throw in an isolate that is being terminated): so the thread ends by itself before that.
     const forget = atExit(() => {
       this.stop();
-      this.awaitLoaded();
+      this.#awaitLoaded();
     });
     worker.on('exit', forget);
   }
@@ -226,7 +226,7 @@ class Engine {
   }
 
   /** Waits until the thread runs or has ended; the state is its first write after loading its modules. */
-  awaitLoaded(): void {
+  #awaitLoaded(): void {
     Atomics.wait(this.words, CONTROL_STATE, EngineState.STARTING, LOAD_TIMEOUT_MS);
   }
 }
@@ -263,15 +263,6 @@ export class DmaEngines {
   /** Sets the listener for progress and failure. */
   listen(onProgress: () => void): void {
     this.#onProgress = onProgress;
-  }
-
-  /**
-   * Starts the threads now instead of with the first channel, and waits until they have loaded their program. A process that lives long does so, because
-   * its files may be replaced while it runs.
-   */
-  load(): void {
-    if (this.#engines.length === 0) this.#start();
-    if (this.#programs.length === 0) for (const engine of this.#engines) engine.awaitLoaded();
   }
 
   /** Returns a channel for one stream of one queue. Streams beyond the limit share channels and stay ordered. */
