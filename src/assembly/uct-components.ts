@@ -81,13 +81,14 @@ export function gaudiIpcComponent(shared: GaudiResources): OwnComponent {
 
 /**
  * The component `ib`, with the transport `rc`.
- * @param given the RDMA devices, such as `node.verbs` of an open node, which is undefined for a node without any: then no memory domain opens. Without an
- * argument those that UCX_IB_DRIVER and UCX_GAUDI_DRIVER select, opened with the memory domain and closed with it
+ * @param given the RDMA devices, such as `node.verbs` of an open node. Without an argument those that UCX_IB_DRIVER and UCX_GAUDI_DRIVER select, opened with
+ * the memory domain and closed with it
+ * @throws UcxError ERR_INVALID_PARAM, also for an undefined argument: `node.verbs` of a node without RDMA devices
  */
 export function ibComponent(...given: readonly [verbs?: VerbsPort | undefined]): OwnComponent {
   const [verbs] = given;
   if (given.length > 0) {
-    if (verbs !== undefined) checkMethods('verbs', verbs, ['devices', 'open', 'whyNoDevices']);
+    checkMethods('verbs', verbs as VerbsPort, ['devices', 'open', 'whyNoDevices']);
     return withDefaults(ib.ibComponent(verbs));
   }
   const component = ib.ibComponent(undefined);
