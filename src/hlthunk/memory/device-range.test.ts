@@ -1,42 +1,20 @@
 /** Device memory by its address: transfers, permitted ranges, and their end. */
 
 import { describe, expect, it } from 'vitest';
-import { settle, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
-import { fillPattern } from '../../../test/fixtures/pattern.ts';
-import { Status } from '../../ucs/type/status.ts';
-import {
-  type Device,
-  deviceMemoryAlloc,
-  deviceMemoryFree,
-  deviceMemoryMap,
-  GaudiErrorCode,
-  memoryUnmap,
-} from '../index.ts';
+import { expectRoundTrip, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { deviceMemoryAlloc, deviceMemoryFree, deviceMemoryMap, GaudiErrorCode, memoryUnmap } from '../index.ts';
 
 const BYTES = 8192;
 const INVALID = expect.objectContaining({ code: GaudiErrorCode.INVALID_PARAMS });
 const BUSY = expect.objectContaining({ code: GaudiErrorCode.DEVICE_BUSY });
 const fixture = useEmulatedDevice();
 
-/** Copies host memory to an address and back. */
-async function expectRoundTrip(device: Device, address: bigint): Promise<void> {
-  const { memory, mapping } = fixture.pin(device, 2 * BYTES);
-  fillPattern(memory.u8.subarray(0, BYTES), 3);
-  const range = device.deviceMemoryRange(address, BYTES);
-  expect(range.address).toBe(address);
-  expect(await settle(device, device.dma.dmaHostToDeviceAsync(mapping, 0, range, 0, BYTES))).toBe(Status.OK);
-  expect(await settle(device, device.dma.dmaDeviceToHostAsync(range, 0, mapping, BYTES, BYTES))).toBe(Status.OK);
-  expect(Buffer.compare(memory.u8.subarray(0, BYTES), memory.u8.subarray(BYTES))).toBe(0);
-  range.end();
-  mapping.unmap();
-}
-
 describe.each(['gaudi2', 'gaudi'] as const)('a range of %s', (asic) => {
   it('may be SRAM, which has no owner', async () => {
     const device = fixture.setUp({ asic });
     const { sramBaseAddress, sramSize } = device.info;
-    await expectRoundTrip(device, sramBaseAddress);
-    await expectRoundTrip(device, sramBaseAddress + BigInt(sramSize - BYTES));
+    await expectRoundTrip(fixture, device, sramBaseAddress);
+    await expectRoundTrip(fixture, device, sramBaseAddress + BigInt(sramSize - BYTES));
     expect(() => device.deviceMemoryRange(sramBaseAddress + BigInt(sramSize - BYTES), BYTES + 1)).toThrow(INVALID);
     expect(() => device.deviceMemoryRange(sramBaseAddress - 1n, BYTES)).toThrow(INVALID);
   });
@@ -44,7 +22,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('a range of %s', (asic) => {
   it('may lie in a block, and ends with it', async () => {
     const device = fixture.setUp({ asic });
     const block = device.memory.allocate(2 * BYTES);
-    await expectRoundTrip(device, block.address + BigInt(BYTES));
+    await expectRoundTrip(fixture, device, block.address + BigInt(BYTES));
     expect(() => device.deviceMemoryRange(block.address + 1n, 2 * BYTES)).toThrow(INVALID);
     const range = device.deviceMemoryRange(block.address, BYTES);
     range.retain();
@@ -79,7 +57,7 @@ it('may be a mapping of deviceMemoryMap, until it is unmapped', async () => {
   const device = fixture.setUp();
   const handle = deviceMemoryAlloc(device, BYTES);
   const address = deviceMemoryMap(device, handle);
-  await expectRoundTrip(device, address);
+  await expectRoundTrip(fixture, device, address);
   const range = device.deviceMemoryRange(address, BYTES);
   range.retain();
   expect(() => memoryUnmap(device, address)).toThrow(BUSY);
@@ -93,7 +71,7 @@ it('may be a mapping of deviceMemoryMap, until it is unmapped', async () => {
 it('is unallocated physical memory of gaudi', async () => {
   const device = fixture.setUp({ asic: 'gaudi', hbmBytes: 2 ** 30 });
   const { dramBaseAddress, dramSize } = device.info;
-  await expectRoundTrip(device, dramBaseAddress);
+  await expectRoundTrip(fixture, device, dramBaseAddress);
   const last = dramBaseAddress + dramSize - BigInt(BYTES);
   const range = device.deviceMemoryRange(last, BYTES);
   expect(() => device.deviceMemoryRange(last, BYTES)).toThrow(INVALID);
