@@ -128,10 +128,8 @@ async function openCard(node: DriverNode, card: AllowedCard, reasons: Set<string
     const context = await Context.create({ node, env: { ...process.env, ...cardSettings(card) } });
     const { memoryTypes, unavailable } = context.query();
     if (memoryTypes.includes(MemoryType.GAUDI)) return context;
-    for (const resource of unavailable) {
-      const isOtherCard = /^gaudi\d+$/.test(resource.name) && resource.name !== card.name;
-      if (resource.name.startsWith('gaudi') && !isOtherCard) reasons.add(`${resource.name}: ${resource.reason}`);
-    }
+    const refused = unavailable.filter(({ name }) => name.startsWith('gaudi'));
+    for (const { name, reason } of refused) reasons.add(`${name}: ${reason}`);
     await context.close();
   } catch (error) {
     // Another process has the card, or it does not work; errors that are not about the card are thrown.
