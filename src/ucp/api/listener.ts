@@ -4,7 +4,7 @@
  */
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
-import { AbortError, invalidParam } from '../../ucs/type/error.ts';
+import { invalidParam, throwIfAborted } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { SocketAddress, SocketListener } from '../../uct/api/connection-manager.ts';
@@ -61,7 +61,7 @@ export function checkListenerOptions(options: ListenerOptions): CheckedListenerO
   if (signal !== undefined && !(signal instanceof AbortSignal)) {
     throw invalidParam('signal', 'must be an AbortSignal', signal);
   }
-  if (signal?.aborted === true) throw new AbortError(signal);
+  throwIfAborted(signal);
   return {
     address,
     port,
@@ -148,7 +148,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
       throw invalidParam('signal', 'must be an AbortSignal', signal);
     }
     for (;;) {
-      if (signal?.aborted === true) throw new AbortError(signal);
+      throwIfAborted(signal);
       if (this.#closed) return this.#ended();
       const request = this.#queue.shift();
       if (request === undefined) await this.#arrival(signal);
@@ -208,7 +208,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
 
   #ended(): undefined {
     const { signal } = this.#options;
-    if (signal?.aborted === true) throw new AbortError(signal);
+    throwIfAborted(signal);
     return undefined;
   }
 

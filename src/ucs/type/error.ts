@@ -112,6 +112,11 @@ export class AbortError extends Error {
   }
 }
 
+/** @throws AbortError if the signal has fired */
+export function throwIfAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted === true) throw new AbortError(signal);
+}
+
 /**
  * A caught value as an error: a value that is not an Error becomes the message of one. Under test runners that load the package in a context of node:vm,
  * such as jest, the errors of Node.js are of another Error.

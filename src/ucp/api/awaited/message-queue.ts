@@ -1,6 +1,6 @@
 /** Active messages as an async iterable: a handler that queues messages until the loop of the application takes them. */
 
-import { AbortError, invalidParam } from '../../../ucs/type/error.ts';
+import { invalidParam, throwIfAborted } from '../../../ucs/type/error.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import { addAbortListener } from '../abort-listeners.ts';
 import { type AmMessage, checkAmId, type MessageQueue } from '../active-message.ts';
@@ -103,7 +103,7 @@ class KeptMessages implements MessageQueue {
 
   async next(): Promise<IteratorResult<AmMessage, void>> {
     while (this.#arrived.isEmpty && !this.#closed) await this.#arrived.arrival();
-    if (this.#signal?.aborted === true) throw new AbortError(this.#signal);
+    throwIfAborted(this.#signal);
     const value = this.#closed ? undefined : this.#arrived.take();
     return value === undefined ? { done: true, value: undefined } : { done: false, value };
   }

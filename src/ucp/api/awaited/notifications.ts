@@ -1,6 +1,6 @@
 /** The notifications of one worker: kept from their arrival until a loop or a handler takes them, the same for every engine. */
 
-import { AbortError, invalidParam } from '../../../ucs/type/error.ts';
+import { invalidParam, throwIfAborted } from '../../../ucs/type/error.ts';
 import { addAbortListener } from '../abort-listeners.ts';
 import type { Notification, NotificationHandler } from '../worker.ts';
 import { ArrivedMessages, type MessageHandler } from './message-queue.ts';
@@ -46,7 +46,7 @@ export class Notifications {
   async *loop(signal: AbortSignal | undefined): AsyncGenerator<Notification, void, void> {
     using _listener = signal === undefined ? undefined : addAbortListener(signal, () => this.#arrived.wake());
     for (;;) {
-      if (signal?.aborted === true) throw new AbortError(signal);
+      throwIfAborted(signal);
       if (this.#closed) return;
       const notification = this.#take();
       if (notification === undefined) await this.#arrived.arrival();

@@ -1,7 +1,7 @@
 /** The awaited tier on top of the nbx tier: turns requests into promises. progress-driver.ts drives the progress meanwhile. */
 
 import { checkOptions } from '../../../ucs/type/check-options.ts';
-import { AbortError, invalidParam, statusError } from '../../../ucs/type/error.ts';
+import { invalidParam, statusError, throwIfAborted } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { addAbortCallback, removeAbortCallback } from '../abort-listeners.ts';
 import type { Request, RequestParams } from '../operation/request.ts';
@@ -244,8 +244,4 @@ export function signalOf(options: { readonly signal?: AbortSignal }): AbortSigna
   checkOptions(options, 'options', ['signal']);
   if (options.signal !== undefined) checkSignal(options.signal);
   return options.signal;
-}
-
-function throwIfAborted(signal: AbortSignal | undefined): void {
-  if (signal?.aborted === true) throw new AbortError(signal);
 }

@@ -1,7 +1,7 @@
 /** The event of a worker: wait() resolves with it, and the event descriptor becomes readable by it. It does not drive progress. */
 
 import type { Clock } from '../../../ucs/sys/clock.ts';
-import { AbortError } from '../../../ucs/type/error.ts';
+import { throwIfAborted } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { addAbortListener } from '../abort-listeners.ts';
 import { SLEEP_NS_MAX, type Sleeper } from './progress-driver.ts';
@@ -88,8 +88,4 @@ export class WorkerEvent {
     this.#signal?.close();
     this.#signal = undefined;
   }
-}
-
-function throwIfAborted(signal: AbortSignal | undefined): void {
-  if (signal?.aborted === true) throw new AbortError(signal);
 }
