@@ -9,7 +9,7 @@ import type { Result } from './timing.ts';
 /** V8 compiles late on a busy machine: rounds after the first without garbage are not needed. */
 const FAST: Extent = { warmUp: 300_000, operations: 20_000, rounds: 60 };
 /** Of transports that take system calls for each operation. */
-const SLOW: Extent = { warmUp: 10_000, operations: 2000, rounds: 4 };
+const SLOW: Extent = { warmUp: 20_000, operations: 2000, rounds: 12 };
 /** V8's own allocations come in bursts: less than this for each operation is none. */
 const NOISE_BYTES = 2;
 /** A bigint of 64 bits in V8. */

@@ -21,7 +21,7 @@ import type { AtomicRequest } from '../base/request/rma-request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import type { Lane } from '../lane/lane.ts';
 import { MEMORY_KEY_BYTES } from '../mem/exported-memory.ts';
-import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { MemoryHandle, RevocableKey } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { planFor, refusalsOf } from '../rma/plan.ts';
@@ -35,19 +35,23 @@ import { MessageId } from '../wire/message.ts';
 const NO_BYTES = new Uint8Array(0);
 const ATOMIC_OPERATIONS: ReadonlySet<number> = new Set(Object.values(AtomicOperation));
 
-/** An operation on a word of own memory. */
-type LocalOperation = (call: WordOperation, offset: number) => Status;
-
 /** The atomic operations of one worker: those that it starts, and those that it executes for peers. */
 export class AtomicProtocol {
   readonly #host: ProtocolHost;
   readonly #deviceWords: DeviceWords;
+  readonly #wordKeys: WordKeys;
   /** The operation that is being started. */
   readonly #call: WordOperation = new WordOperation();
 
   constructor(host: ProtocolHost, rendezvous: Rendezvous) {
     this.#host = host;
     this.#deviceWords = new DeviceWords(rendezvous.staging);
+    this.#wordKeys = new WordKeys(host);
+  }
+
+  /** Releases what it keeps of own memory. */
+  close(): void {
+    this.#wordKeys.close();
   }
 
   /** See Endpoint.atomicNbx. */
@@ -104,45 +108,76 @@ export class AtomicProtocol {
   }
 
   #serve(connection: Connection, peerRequest: number, memory: MemoryHandle, offset: number, call: WordOperation): void {
-    const end = (status: Status): void => {
-      const low = lowWord(call.result);
-      const high = highWord(call.result);
-      postReply(connection, peerRequest, status, low, high);
-    };
     if (!memory.mapped) {
-      end(Status.INVALID_ADDR);
+      postReply(connection, peerRequest, Status.INVALID_ADDR);
       return;
     }
-    let lane: LocalOperation | undefined;
-    try {
-      lane = this.#localLane(memory, call.wordBytes);
-    } catch (error) {
-      // For example, no descriptors are left for the connection of this worker to itself.
-      if (!isUcxError(error)) throw error;
-      end(error.status);
+    if (memory.memoryType !== MemoryType.HOST && memory.bytes === undefined) {
+      this.#deviceWords.modify(memory, offset, call, (ended) => replyWith(connection, peerRequest, ended, call));
       return;
     }
-    if (lane !== undefined) end(lane(call, offset));
-    else if (memory.bytes !== undefined) end(modifyWord(memory.bytes, offset, call));
-    else this.#deviceWords.modify(memory, offset, call, end);
+    replyWith(connection, peerRequest, this.#modify(memory, offset, call), call);
   }
 
-  /** The operation of a transport on own memory, so that it is atomic with peers that use the transport too. */
-  #localLane(memory: MemoryHandle, wordBytes: number): LocalOperation | undefined {
-    if (memory.memoryType !== MemoryType.HOST) return undefined;
+  /** Modifies a word that this process can access: by a transport, so that it is atomic with peers that use the transport too, or by itself. */
+  #modify(memory: MemoryHandle, offset: number, call: WordOperation): Status {
+    if (memory.memoryType === MemoryType.HOST) {
+      let key: RemoteKey;
+      try {
+        key = this.#wordKeys.keyOf(memory);
+      } catch (error) {
+        // For example, no descriptors are left for the connection of this worker to itself.
+        if (!isUcxError(error)) throw error;
+        return error.status;
+      }
+      const lane = laneFor(this.#host.loopback, key, call.wordBytes);
+      if (lane !== undefined) return lane.endpoint.atomic(call, offset, key.parts[lane.md.index]!, ENDED_IN_CALL);
+    }
+    return modifyWord(memory.bytes!, offset, call);
+  }
+}
+
+/** The keys of own host memory at the connection of a worker to itself: unpacked at the first operation on it, and kept until it is unmapped. */
+class WordKeys {
+  readonly #host: ProtocolHost;
+  readonly #byMemory: Map<MemoryHandle, WordKey> = new Map();
+
+  constructor(host: ProtocolHost) {
+    this.#host = host;
+  }
+
+  /** @throws UcxError of the connection or the transport */
+  keyOf(memory: MemoryHandle): RemoteKey {
+    const known = this.#byMemory.get(memory);
+    if (known !== undefined) return known.rkey;
     const { context, loopback } = this.#host;
     const rkey = context.unpackRkey(context.packedRkeyOf(memory), loopback, { messages: false });
-    const lane = laneFor(loopback, rkey, wordBytes);
-    if (lane === undefined) {
-      rkey.release();
-      return undefined;
-    }
-    return (call, offset) => {
-      const status = lane.endpoint.atomic(call, offset, rkey.parts[lane.md.index]!, ENDED_IN_CALL);
-      rkey.release();
-      return status;
+    const key = {
+      rkey,
+      revoke: () => {
+        memory.messageKeys.delete(key);
+        this.#byMemory.delete(memory);
+        rkey.release();
+      },
     };
+    memory.messageKeys.add(key);
+    this.#byMemory.set(memory, key);
+    return rkey;
   }
+
+  /** Releases the keys, which may hold attached memory. */
+  close(): void {
+    for (const key of [...this.#byMemory.values()]) key.revoke();
+  }
+}
+
+interface WordKey extends RevocableKey {
+  readonly rkey: RemoteKey;
+}
+
+/** Replies with the value of the word before the operation. */
+function replyWith(connection: Connection, peerRequest: number, status: Status, { result }: WordOperation): void {
+  postReply(connection, peerRequest, status, lowWord(result), highWord(result));
 }
 
 /** Asks the worker of the peer, which owns the memory. */
@@ -153,10 +188,7 @@ function askOwner(request: AtomicRequest, connection: Connection): Status {
   if (memoryKey === undefined || connection.am === undefined) throw unreachable(connection, rkey);
   if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
   if (request.requestId === 0) {
-    request.replyHandler = (asked, status, low, high) => {
-      call.result = joinBig(low, high);
-      asked.end(status);
-    };
+    request.replyHandler = endWithWord;
     connection.expect(request);
   }
   const { operation, wordBytes, value, compare } = call;
@@ -164,6 +196,12 @@ function askOwner(request: AtomicRequest, connection: Connection): Status {
   const header = writeAtomic(connection.remoteId, asked);
   const status = sendMessage(connection, MessageId.ATOMIC, header, memoryKey, 0, memoryKey.byteLength);
   return status === Status.OK ? Status.INPROGRESS : status;
+}
+
+/** Ends an operation with the answer of the owner. */
+function endWithWord(request: Request, status: Status, low: number, high: number): void {
+  (request as AtomicRequest).call.result = joinBig(low, high);
+  request.end(status);
 }
 
 /** No transport has atomic operations on the memory of a key, and its worker cannot be asked. */

@@ -388,6 +388,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     for (const iface of this.ifaces) iface.close();
     this.warnings.tellLeft();
     this.protocols.rendezvous.staging.close();
+    this.protocols.atomics.close();
     this.context.forget(this);
   }
 

@@ -43,12 +43,15 @@ export class ExportedMemory {
   /** The memory behind a key that a peer sent, for an access of it; undefined for a key that is malformed, stale or forged, and for other memory. */
   find(bytes: Uint8Array, offset: number, access: number): MemoryHandle | undefined {
     if (offset + MEMORY_KEY_BYTES > bytes.byteLength) return undefined;
-    const view = new DataView(bytes.buffer, bytes.byteOffset + offset, MEMORY_KEY_BYTES);
-    const entry = this.#byId.get(Number(view.getBigUint64(0, true)));
+    // Of an id this large there is no memory: the numbers begin at 1.
+    if (bytes[offset + 6]! !== 0 || bytes[offset + 7]! !== 0) return undefined;
+    let id = 0;
+    for (let i = 5; i >= 0; i--) id = id * 256 + bytes[offset + i]!;
+    const entry = this.#byId.get(id);
     if (entry === undefined) return undefined;
     // In constant time, so that the duration tells a forger nothing about the secret.
     let difference = 0;
-    for (let i = 0; i < MEMORY_KEY_BYTES; i++) difference |= entry.key[i]! ^ view.getUint8(i);
+    for (let i = 0; i < MEMORY_KEY_BYTES; i++) difference |= entry.key[i]! ^ bytes[offset + i]!;
     const { handle } = entry;
     return difference === 0 && handle.mapped && (handle.access & access) === access ? handle : undefined;
   }

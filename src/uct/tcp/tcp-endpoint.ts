@@ -126,7 +126,7 @@ export class TcpEndpoint implements UctEndpoint {
       const frame = pool.takeSmall();
       frame.owner = this;
       writePut(frame.words, 0, key.words, remoteOffset + from, bytes);
-      frame.add(frame.block.address, PUT_HEADER_BYTES);
+      frame.addHeader(PUT_HEADER_BYTES);
       frame.addIov(iov, from, bytes);
       frame.addPadding(bytes, pool.zeros);
       // If the link fails here, the operation ends through its completion.
@@ -185,7 +185,7 @@ export class TcpEndpoint implements UctEndpoint {
       link.expectGet(iov, from, bytes, this);
       const frame = this.#buffers.pool.takeSmall();
       writeGet(frame.words, 0, key.words, remoteOffset + from, bytes);
-      frame.add(frame.block.address, GET_HEADER_BYTES);
+      frame.addHeader(GET_HEADER_BYTES);
       // If the link fails here, the operation ends through its completion.
       if (link.check(link.transmitter.push(frame)) !== Status.OK) break;
     }
@@ -310,7 +310,7 @@ export class TcpEndpoint implements UctEndpoint {
     const frame = this.#buffers.pool.takeSmall();
     writeAm(frame.words, 0, FrameType.AM_ZCOPY, id, total);
     writeAmWords(frame.words, 0, header, headerWords);
-    frame.add(frame.block.address, HEADER_BYTES + headerWords * 4);
+    frame.addHeader(HEADER_BYTES + headerWords * 4);
     frame.addIov(iov, 0, total - headerWords * 4);
     frame.addPadding(total, this.#buffers.pool.zeros);
     frame.addEnd(Status.OK);

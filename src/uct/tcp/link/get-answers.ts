@@ -36,7 +36,7 @@ export class GetAnswers {
     const isGood = memory !== undefined;
     const answer = pool.takeSmall();
     writeSignal(answer.words, 0, FrameType.GET_DATA, isGood ? byteLength : 0);
-    answer.add(answer.block.address, HEADER_BYTES);
+    answer.addHeader(HEADER_BYTES);
     if (isGood && byteLength > 0) answer.addMemory(memory, offsetOf(words, at), byteLength);
     if (isGood) answer.addPadding(byteLength, pool.zeros);
     answer.addEnd(isGood ? Status.OK : Status.INVALID_ADDR);

@@ -75,7 +75,7 @@ export class Outgoing {
   /** Makes it a PUT_RUN without puts. */
   beginRun(): void {
     this.runLength = 0;
-    this.add(this.block.address, HEADER_BYTES);
+    this.addHeader(HEADER_BYTES);
   }
 
   /** Whether it is a PUT_RUN with room for one more put. */
@@ -112,13 +112,14 @@ export class Outgoing {
   /** Adds the padding of a body of this length. */
   addPadding(byteLength: number, zeros: ScratchBlock): void {
     const padding = paddingOf(byteLength);
-    if (padding > 0) this.add(zeros.address, padding);
+    if (padding === 0) return;
+    this.addresses[this.count] = zeros.address;
+    this.#added(padding, undefined);
   }
 
   /** Adds a piece of registered memory, which counts as in flight until it is sent. */
   addMemory(memory: HostMemory, offset: number, byteLength: number): void {
     memory.inFlight += 1;
-    // Not by `add`: V8 would make an object of the address.
     this.addresses[this.count] = memory.location + offset;
     this.#added(byteLength, memory);
   }
@@ -126,14 +127,17 @@ export class Outgoing {
   /** Adds the end of a small frame, whose status is updated if memory is lost before it is sent. */
   addEnd(status: Status): void {
     writeEnd(this.words, END_WORD, status);
-    this.add(this.block.address + HEADER_BYTES_MAX, END_BYTES);
+    this.addresses[this.count] = this.block.address + HEADER_BYTES_MAX;
+    this.#added(END_BYTES, undefined);
   }
 
-  add(address: number, byteLength: number): void {
-    this.addresses[this.count] = address;
+  /** Adds the first bytes of its own memory: the header, or the whole frame. */
+  addHeader(byteLength: number): void {
+    this.addresses[this.count] = this.block.address;
     this.#added(byteLength, undefined);
   }
 
+  /** Completes a piece whose address is written: as an argument V8 would make an object of it. */
   #added(byteLength: number, memory: HostMemory | undefined): void {
     this.lengths[this.count] = byteLength;
     this.memories[this.count] = memory;

@@ -161,7 +161,7 @@ export class Transmitter {
     rest.copied = end - from;
     this.#copied += rest.copied;
     storeWords(rest.words, 0, rest.block.u8, this.#buffers.tx.u8, from, end - from);
-    rest.add(rest.block.address, end - from);
+    rest.addHeader(end - from);
     this.#append(rest);
   }
 
@@ -359,7 +359,7 @@ export class Transmitter {
   #header(type: number, word: number): Outgoing {
     const outgoing = this.#buffers.pool.takeSmall();
     writeSignal(outgoing.words, 0, type, word);
-    outgoing.add(outgoing.block.address, HEADER_BYTES);
+    outgoing.addHeader(HEADER_BYTES);
     return outgoing;
   }
 
