@@ -2,8 +2,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { catches } from '../../test/fixtures/catches.ts';
 import { device, failureOf, rkeyOf, useContexts } from '../../test/fixtures/contexts.ts';
 import { open } from '../hlthunk/index.ts';
+import type { Explanation } from '../ucp/api/explanation.ts';
 import { LogLevel } from '../ucs/debug/log.ts';
 import { MemoryType } from '../ucs/memory/memory-type.ts';
 import { Status } from '../ucs/type/status.ts';
@@ -105,18 +107,24 @@ describe('UCX_TLS', () => {
       expect(error.status).toBe(Status.UNREACHABLE);
       expect(error.message).toMatch(/host.*host.*needs gaudi memory on one side/);
     }
-    const { chosen, rejected } = stack.endpoint.explain('put', new Uint8Array(8), rkey);
-    expect(chosen).toEqual([]);
-    expect(rejected.map(({ transport }) => transport)).toEqual([
-      'gaudi_cpy/gaudi0',
-      'gaudi_cpy/gaudi1',
-      'self',
-      'posix',
-      'cma',
-      'tcp',
-      'gaudi_ipc',
-    ]);
+    const check = ({ chosen, rejected }: Explanation): void => {
+      expect(chosen).toEqual([]);
+      expect(rejected.map(({ transport }) => transport)).toEqual([
+        'gaudi_cpy/gaudi0',
+        'gaudi_cpy/gaudi1',
+        'self',
+        'posix',
+        'cma',
+        'tcp',
+        'gaudi_ipc',
+      ]);
+    };
+    check(stack.endpoint.explain('put', new Uint8Array(8), rkey));
     expect(remote.bytes).toEqual(new Uint8Array(4096));
+    // A planted fault: the explanation of another setting.
+    const other = await fixture.open({ context: { config: { TLS: 'gaudi_cpy,self' } } });
+    const otherKey = rkeyOf(other, other.context.memMap({ allocate: 4096 }));
+    await catches(check, other.endpoint.explain('put', new Uint8Array(8), otherKey), /deeply equal \[\]/);
   });
 
   it('is rejected unless it is a list', async () => {

@@ -4,6 +4,7 @@ import { type SpawnSyncReturns, spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { builtSpecifier, ROOT } from '../fixtures/built.ts';
+import { ENGINES } from '../fixtures/pair.ts';
 
 const PROGRAM = `
   const { Context, MemoryType } = await import(${builtSpecifier(join(ROOT, 'src/index.ts'))});
@@ -26,8 +27,8 @@ describe('ulimit -n 64', () => {
     expect(run(`console.log(Object.keys(await import(${specifier})).length > 0)`)).toBe('true\n');
   });
 
-  it('moves data to a card and back', () => {
-    expect(run(PROGRAM)).toBe('true\n');
+  it.each(ENGINES)('moves data to a card and back over %s', (engine) => {
+    expect(run(PROGRAM, engine)).toBe('true\n');
   });
 });
 
@@ -40,17 +41,17 @@ it('a limit of address space that the HBM of emulated cards exceeds is reported 
 });
 
 /** Runs a program with few descriptors; returns its output. */
-function run(program: string): string {
-  const { status, stdout, stderr } = underLimit('-n 64', program);
+function run(program: string, engine = 'native'): string {
+  const { status, stdout, stderr } = underLimit('-n 64', program, engine);
   expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
   return stdout;
 }
 
-function underLimit(limit: string, program: string): SpawnSyncReturns<string> {
+function underLimit(limit: string, program: string, engine = 'native'): SpawnSyncReturns<string> {
   const command = `ulimit ${limit} && exec "$0" --input-type=module --eval "$1"`;
   return spawnSync('sh', ['-c', command, process.execPath, program], {
     encoding: 'utf8',
     timeout: 30_000,
-    env: { ...process.env, UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '2' },
+    env: { ...process.env, UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '2', UCX_ENGINE: engine },
   });
 }

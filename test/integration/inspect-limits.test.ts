@@ -18,15 +18,17 @@ import { Child } from '../fixtures/child.ts';
 import { MAIN } from '../fixtures/command-line.ts';
 import type { InspectedAnswer, InspectedRequest } from '../fixtures/inspected-program.ts';
 import { withoutDescriptors } from '../fixtures/no-descriptors.ts';
+import { ENGINES } from '../fixtures/pair.ts';
 import { environment } from '../fixtures/run-command.ts';
 import { createTestLog } from '../fixtures/test-log.ts';
 
 const LIBRARY = builtSpecifier(join(ROOT, 'src/index.ts'));
 const CANNOT = 'this process cannot be inspected: ';
-/** Creates a context without cards, with a receive that waits for a message with a tag. */
+/** Creates a context without cards, with a receive that waits for a message with a tag. The transport self of libucp carries no messages. */
 const OPEN = `
   const open = async ({ Context }, tag, config = {}, logSink) => {
-    const context = await Context.create({ configDirectories: [], config: { TLS: 'self', ...config }, logSink });
+    const TLS = process.env.UCX_ENGINE === 'libucx' ? 'tcp,self' : 'self';
+    const context = await Context.create({ configDirectories: [], config: { TLS, ...config }, logSink });
     context.worker().tagRecv(new Uint8Array(8), { tag }).catch(() => {});
     return context;
   };
@@ -69,7 +71,7 @@ function countOf(text: string, pattern: RegExp): number {
   return text.match(pattern)?.length ?? 0;
 }
 
-describe('UCX_DEBUG_SIGNO', { timeout: 60_000 }, () => {
+describe.each(ENGINES)('UCX_DEBUG_SIGNO over %s', { timeout: 60_000 }, (engine) => {
   it('in a worker thread warns, and the main thread logs what is its own', () => {
     const thread = `
       ${OPEN}
@@ -91,7 +93,7 @@ describe('UCX_DEBUG_SIGNO', { timeout: 60_000 }, () => {
       await once(thread, 'exit');
       await context.close();
       console.log('closed');`,
-      { UCX_DEBUG_SIGNO: 'USR2' },
+      { UCX_DEBUG_SIGNO: 'USR2', UCX_ENGINE: engine },
     );
     expect(out).toBe('closed\n');
     expect(countOf(err, /WARN +UCX_DEBUG_SIGNO=SIGUSR2 has no effect in a worker thread/g)).toBe(1);
@@ -120,7 +122,7 @@ describe('UCX_DEBUG_SIGNO', { timeout: 60_000 }, () => {
       await one.close();
       await raise();
       await two.close();`,
-      { UCX_DEBUG_SIGNO: 'USR2' },
+      { UCX_DEBUG_SIGNO: 'USR2', UCX_ENGINE: engine },
     );
     const answers = JSON.parse(out) as InspectAnswer[];
     expect(answers).toHaveLength(2);
@@ -149,6 +151,7 @@ describe('without descriptors', { timeout: 60_000 }, () => {
     expect(readdirSync(join(runtimeDirectory, 'gaudi-ucx'))).toEqual([]);
   });
 
+  // Over libucx: libucx-descriptors.test.ts.
   it('of any number, a context under ulimit -n is created or fails with a typed error', () => {
     const { out } = run(
       `import { closeSync, openSync } from 'node:fs';

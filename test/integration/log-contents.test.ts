@@ -2,9 +2,10 @@
 
 import { afterEach, describe, expect, it } from 'vitest';
 import { createEmulatedNode, type EmulatedNode } from '../../src/emulator/index.ts';
-import { Context, MemoryType } from '../../src/index.ts';
+import { Context, type EngineName, MemoryType } from '../../src/index.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
+import { ENGINES } from '../fixtures/pair.ts';
 
 expectNoLeaks();
 
@@ -35,10 +36,11 @@ afterEach(async () => {
 });
 
 /** A context whose records of every level are appended to `texts`. */
-async function open(texts: string[]): Promise<Context> {
+async function open(texts: string[], engine: EngineName): Promise<Context> {
   node = createEmulatedNode({ cards: 1, dmaThreads: 0 });
   const context = await Context.create({
     node,
+    engine,
     env: {},
     configDirectories: [],
     config: { LOG_LEVEL: 'poll' },
@@ -48,10 +50,10 @@ async function open(texts: string[]): Promise<Context> {
   return context;
 }
 
-describe('at the level poll', () => {
+describe.each(ENGINES)('at the level poll over %s', (engine) => {
   it('no transfer, message or failure logs its bytes', async () => {
     const texts: string[] = [];
-    const context = await open(texts);
+    const context = await open(texts, engine);
     const worker = context.worker();
     const endpoint = worker.endpoint(worker.address());
     for (const memoryType of [MemoryType.HOST, MemoryType.GAUDI]) {
@@ -64,6 +66,8 @@ describe('at the level poll', () => {
       texts.push(endpoint.explain('put', BYTES, rkey).toString());
       texts.push((await failureOf(() => endpoint.put(BYTES, rkey, { remoteOffset: 8 }))).message);
       context.memUnmap(memory);
+      // libucp does not know that host memory of the same process is unmapped.
+      if (engine === 'libucx' && memoryType === MemoryType.HOST) continue;
       texts.push((await failureOf(() => endpoint.put(BYTES, rkey))).message);
     }
     const received = Buffer.alloc(BYTES.byteLength);

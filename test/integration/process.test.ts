@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { builtSpecifier, ROOT } from '../fixtures/built.ts';
+import { ENGINES } from '../fixtures/pair.ts';
 
 const ENTRY = builtSpecifier(join(ROOT, 'src/index.ts'));
 /** A sleep of this length must cost less than a part of it. */
@@ -22,7 +23,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 /** Runs a program with the library; returns its exit code, signal and output. */
 function runProgram(
   body: string,
-  settings: Readonly<Record<string, string | undefined>> = { UCX_GAUDI_DRIVER: 'emulator' },
+  settings: Readonly<Record<string, string | undefined>>,
 ): { code: number | null; signal: string | null; out: string; err: string } {
   const file = join(folder, 'program.mjs');
   writeFileSync(file, `import { Context, MemoryType } from ${ENTRY};\n${body}\n`);
@@ -44,7 +45,9 @@ const SET_UP = `
   const rkey = endpoint.unpackRkey(context.packRkey(hbm));
 `;
 
-describe('a process', { timeout: 60_000 }, () => {
+describe.each(ENGINES)('a process over %s', { timeout: 60_000 }, (engine) => {
+  const run = (body: string) => runProgram(body, { UCX_GAUDI_DRIVER: 'emulator', UCX_ENGINE: engine });
+
   it.each<readonly [string, string]>([
     ['only opens a context', 'await Context.create();'],
     ['opens a context with a worker and an endpoint', SET_UP],
@@ -56,19 +59,19 @@ describe('a process', { timeout: 60_000 }, () => {
     ],
     ['does not wait for a context', 'void Context.create();'],
   ])('that %s ends by itself', (_what, body) => {
-    const result = runProgram(`${body}\nconsole.log('end of program');`);
+    const result = run(`${body}\nconsole.log('end of program');`);
     expect(result).toEqual({ code: 0, signal: null, out: 'end of program\n', err: '' });
   });
 
   it('ends after its awaited operations', () => {
-    const result = runProgram(`${SET_UP}
+    const result = run(`${SET_UP}
       void endpoint.put(new Uint8Array(2 ** 20), rkey).then(() => console.log('arrived'));
     `);
     expect(result).toEqual({ code: 0, signal: null, out: 'arrived\n', err: '' });
   });
 
   it('that is idle uses almost no CPU', () => {
-    const { code, out, err } = runProgram(`${SET_UP}
+    const { code, out, err } = run(`${SET_UP}
       await endpoint.put(new Uint8Array(2 ** 20), rkey);
       await endpoint.get(new Uint8Array(2 ** 20), rkey);
       await new Promise((resolve) => setTimeout(resolve, 200));
@@ -82,7 +85,7 @@ describe('a process', { timeout: 60_000 }, () => {
   });
 
   it('runs timers while it awaits transfers in turn', () => {
-    const { code, out, err } = runProgram(`${SET_UP}
+    const { code, out, err } = run(`${SET_UP}
       let ticks = 0;
       const timer = setInterval(() => { ticks += 1; }, 1);
       const bytes = new Uint8Array(2 ** 20);
@@ -95,7 +98,7 @@ describe('a process', { timeout: 60_000 }, () => {
   });
 
   it('handles a signal that aborts a long series', () => {
-    const { code, out } = runProgram(`${SET_UP}
+    const { code, out } = run(`${SET_UP}
       const signal = AbortSignal.timeout(50);
       try {
         for (;;) await endpoint.put(new Uint8Array(65536), rkey, { signal });

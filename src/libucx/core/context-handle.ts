@@ -5,6 +5,7 @@ import { FEATURES } from '../../ucp/api/features.ts';
 import type { Config } from '../../ucs/config/config.ts';
 import { checkStatus } from '../../ucs/type/error.ts';
 import { UCP_API_MAJOR, UCP_API_MINOR, UCP_PARAM_FIELD, UCP_PARAMS } from '../c/abi.ts';
+import { requireDescriptors } from '../c/descriptors.ts';
 import { featureBits } from '../c/features.ts';
 import { Fields, OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
@@ -14,9 +15,10 @@ import { UcpConfiguration } from '../c/ucp-configuration.ts';
 /**
  * Creates a context of libucp.
  * @param features bits
- * @throws UcxError ERR_CONFIG_VALUE; of ucp_init
+ * @throws UcxError ERR_CONFIG_VALUE; ERR_SYSCALL_EMFILE; of ucp_init
  */
 export function initContext(functions: LibucpFunctions, configuration: UcpConfiguration, features: number): number {
+  requireDescriptors('ucp_init');
   using params = new Fields(UCP_PARAMS);
   using context = new OutValue();
   params.setU64('field_mask', UCP_PARAM_FIELD.FEATURES).setU64('features', features);

@@ -11,15 +11,17 @@ import {
   UCP_WORKER_PARAMS,
   UCS_THREAD_MODE,
 } from '../c/abi.ts';
+import { requireDescriptors } from '../c/descriptors.ts';
 import { Fields, OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import type { EngineContext } from '../engine/engine.ts';
 
-/** Creates a worker of libucp. @throws UcxError of ucp_worker_create */
+/** Creates a worker of libucp. @throws UcxError ERR_SYSCALL_EMFILE; of ucp_worker_create */
 export function createWorker(
   context: Pick<EngineContext, 'libucp' | 'handle' | 'configuration'> & { readonly shortage?: Error | undefined },
   clientId: bigint,
 ): number {
+  requireDescriptors('ucp_worker_create');
   const { libucp, handle, configuration } = context;
   const { THREAD_MODE, CLIENT_ID, FLAGS } = UCP_WORKER_PARAM_FIELD;
   using params = new Fields(UCP_WORKER_PARAMS);

@@ -1,6 +1,7 @@
 /** The snapshot of a worker over libucp: what this library knows of its endpoints and requests. It changes nothing. */
 
 import type { EndpointAttributes } from '../../ucp/api/endpoint.ts';
+import { wantedText } from '../../ucp/api/operation/tag.ts';
 import { countBy } from '../../ucp/api/snapshot/count-by.ts';
 import { PendingRequests } from '../../ucp/api/snapshot/pending-requests.ts';
 import {
@@ -40,7 +41,7 @@ export function workerSnapshot({ handle, clientId, requests, endpoints }: Snapsh
     endpoint: undefined,
     transport: request.transport,
     reason,
-    waitsFor: isStream(request) ? 'bytes of the stream' : WAIT_TEXTS[request.kind],
+    waitsFor: waitTextOf(request),
   }));
   requests.coarse.look();
   const { nowMs } = requests.coarse;
@@ -108,6 +109,12 @@ function isStream({ protocol }: UcpRequest): boolean {
   return protocol === STREAM_RECEIVE;
 }
 
+function waitTextOf(request: UcpRequest): string {
+  const { kind, wantedTag, wantedMask } = request;
+  if (isStream(request)) return 'bytes of the stream';
+  return wantedTag === undefined ? WAIT_TEXTS[kind] : wantedText(wantedTag, wantedMask);
+}
+
 const REASONS: Readonly<Record<RequestKind, WaitReason>> = {
   [RequestKind.SEND]: 'transport',
   [RequestKind.TAG_RECV]: 'message',
@@ -117,7 +124,7 @@ const REASONS: Readonly<Record<RequestKind, WaitReason>> = {
 
 const WAIT_TEXTS: Readonly<Record<RequestKind, string>> = {
   [RequestKind.SEND]: 'libucp',
-  [RequestKind.TAG_RECV]: 'a message that matches',
+  [RequestKind.TAG_RECV]: 'the bytes of a message',
   [RequestKind.AM_RECV]: 'libucp',
   [RequestKind.COMPOSITE]: 'its parts, over libucp and the transports of the node',
 };

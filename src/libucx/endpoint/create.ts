@@ -5,6 +5,7 @@ import type { EndpointOptions } from '../../ucp/api/endpoint.ts';
 import { checkStatus } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_EP_PARAM_FIELD, UCP_EP_PARAMS, UCP_ERR_HANDLING_MODE } from '../c/abi.ts';
+import { requireDescriptors } from '../c/descriptors.ts';
 import { Fields, OutValue } from '../c/fields.ts';
 import { withoutTransports } from '../c/worker-address.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
@@ -73,6 +74,7 @@ export function createEndpoint(
   options: EndpointOptions,
   setPeer: SetPeer | Readonly<Record<'peer' | 'none', SetPeer>>,
 ): EngineEndpoint {
+  requireDescriptors('ucp_ep_create');
   using params = new Fields(UCP_EP_PARAMS);
   using ep = new OutValue();
   const { ERR_HANDLING_MODE, ERR_HANDLER } = UCP_EP_PARAM_FIELD;

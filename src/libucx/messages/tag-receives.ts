@@ -51,11 +51,14 @@ export class TagReceives {
       if (plain >= 0) {
         const param = requests.plainParamFor(local);
         const received = functions.ucp_tag_recv_nbx(handle, plain, byteLength, tag, mask, param);
-        return requests.follow(RequestKind.TAG_RECV, received, 'tag/libucp', local, byteLength, params);
+        const request = requests.follow(RequestKind.TAG_RECV, received, 'tag/libucp', local, byteLength, params);
+        if (typeof request !== 'number') wants(request as UcpRequest, tag, mask);
+        return request;
       }
     }
     const request = this.#begin(local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
+    wants(request, tag, mask);
     const { address, count } = buffers;
     const started = functions.ucp_tag_recv_nbx(handle, address, count, tag, mask, requests.param);
     return requests.receiveStarted(request, started, params);
@@ -99,4 +102,10 @@ export class TagReceives {
     const { buffers } = this.#worker;
     return buffers.begin(RequestKind.TAG_RECV, 'tag/libucp', local, offset, byteLength, MemAccess.LOCAL_WRITE);
   }
+}
+
+/** Notes for snapshots which message a receive waits for: libucp does not tell. */
+function wants(request: UcpRequest, tag: Tag, mask: Tag): void {
+  request.wantedTag = tag;
+  request.wantedMask = mask;
 }

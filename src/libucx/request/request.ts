@@ -11,6 +11,7 @@ import type { ScratchBlock } from '../../sys/index.ts';
 import { checkCallback } from '../../ucp/api/operation/check-params.ts';
 import type { Request as ApiRequest, RequestCallback } from '../../ucp/api/operation/request.ts';
 import { showRequests } from '../../ucp/api/operation/show-request.ts';
+import { TAG_MASK_FULL, type Tag } from '../../ucp/api/operation/tag.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
@@ -114,6 +115,9 @@ export class UcpRequest implements ApiRequest {
   outcome: Status = Status.OK;
   /** The status with which a send is refused before libucp has it: a card cannot read its memory. */
   refusal: Status = Status.OK;
+  /** The tag that a receive waits for, and its mask; undefined for one that has its message. */
+  wantedTag: Tag | undefined = undefined;
+  wantedMask: Tag = TAG_MASK_FULL;
   /** Whether its cancellation was requested. */
   isCanceled = false;
   /** The sending endpoint of a message: it fails if the message cannot be read. */
@@ -217,6 +221,7 @@ export class UcpRequest implements ApiRequest {
     this.#device = undefined;
     this.#isLearned = false;
     this.handle = 0;
+    this.wantedTag = undefined;
     this.isCanceled = false;
     this.refusal = Status.OK;
     this.sender = undefined;

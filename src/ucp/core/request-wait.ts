@@ -1,6 +1,7 @@
 /** What a pending request of the native engine waits for, from its state. It decides nothing. */
 
 import { joinBig } from '../../ucs/type/int64.ts';
+import { wantedText } from '../api/operation/tag.ts';
 import type { WaitReason } from '../api/snapshot.ts';
 import { ReceiveRequest, SendRequest } from '../base/request/message-request.ts';
 import { ConnectRequest, FlushRequest, type Request } from '../base/request/request.ts';
@@ -55,13 +56,6 @@ export function waitTextOf(request: Request, reason: WaitReason, transport: stri
   }
 }
 
-function messageText(request: ReceiveRequest): string {
-  const { tagLow, tagHigh, maskLow, maskHigh } = request;
-  const mask = maskLow === -1 && maskHigh === -1 ? '' : ` in the bits ${wordsText(maskLow, maskHigh)}`;
-  return `a message with tag ${wordsText(tagLow, tagHigh)}${mask}`;
-}
-
-/** `0x12` for the two signed words of a tag. */
-export function wordsText(low: number, high: number): string {
-  return `0x${joinBig(low, high).toString(16)}`;
+function messageText({ tagLow, tagHigh, maskLow, maskHigh }: ReceiveRequest): string {
+  return wantedText(joinBig(tagLow, tagHigh), joinBig(maskLow, maskHigh));
 }

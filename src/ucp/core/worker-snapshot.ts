@@ -2,6 +2,7 @@
 
 import { Status, statusName } from '../../ucs/type/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
+import { tagWordsText } from '../api/operation/tag.ts';
 import type { CoarseClock } from '../api/snapshot/coarse-clock.ts';
 import { countBy } from '../api/snapshot/count-by.ts';
 import { PendingRequests } from '../api/snapshot/pending-requests.ts';
@@ -19,7 +20,7 @@ import type { RequestPool } from '../base/request/request-pool.ts';
 import { nameOf } from '../lane/lanes.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import type { Protocols } from './dispatch.ts';
-import { waitReasonOf, waitTextOf, wordsText } from './request-wait.ts';
+import { waitReasonOf, waitTextOf } from './request-wait.ts';
 
 const SLOT_MASK = 0xffff;
 
@@ -122,7 +123,7 @@ function unexpectedSnapshot({ protocols, context }: SnapshotWorker): UnexpectedS
     amBytes: am_bytes,
     bytesMax: context.unexpectedBytesMax,
     first: protocols.tag.matcher.firstWaiting(SNAPSHOT_MESSAGES_MAX).map(({ tagLow, tagHigh, byteLength }) => ({
-      tag: wordsText(tagLow, tagHigh),
+      tag: tagWordsText(tagLow, tagHigh),
       byteLength,
     })),
   };

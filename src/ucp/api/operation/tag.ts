@@ -1,7 +1,7 @@
 /** Tags as parameters: 64 bits, as a number if that is exact, or a bigint. */
 
 import { invalidParam } from '../../../ucs/type/error.ts';
-import { highOf, highWord, lowWord } from '../../../ucs/type/int64.ts';
+import { highOf, highWord, joinBig, lowWord } from '../../../ucs/type/int64.ts';
 
 /** A tag or a mask: a non-negative safe integer, or a bigint below 2^64. */
 export type Tag = number | bigint;
@@ -22,4 +22,20 @@ export function tagLow(argument: string, tag: Tag): number {
 export function tagHigh(tag: Tag): number {
   if (typeof tag === 'number') return highOf(tag);
   return highWord(tag);
+}
+
+/** `0x12` for a tag. */
+export function tagText(tag: Tag): string {
+  return `0x${tag.toString(16)}`;
+}
+
+/** `0x12` for the two signed words of a tag. */
+export function tagWordsText(low: number, high: number): string {
+  return tagText(joinBig(low, high));
+}
+
+/** What a receive waits for. */
+export function wantedText(tag: Tag, mask: Tag): string {
+  const bits = BigInt(mask) === TAG_MASK_FULL ? '' : ` in the bits ${tagText(mask)}`;
+  return `a message with tag ${tagText(tag)}${bits}`;
 }
