@@ -2,7 +2,7 @@
 
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { packageVersion } from '../src/assembly/program/package.ts';
+import { packageVersion } from '../src/ucs/sys/package.ts';
 import { loadProgram } from '../src/tools/commands.ts';
 import { tableOf } from '../src/tools/completion/table.ts';
 import { manPages } from './man-page.ts';

@@ -4,7 +4,6 @@
  */
 
 export { type OpenDeviceOptions, type OpenNodeOptions, openDevice, openDriverNode } from './assembly/open-device.ts';
-export { packageVersion as getVersion } from './assembly/program/package.ts';
 export * from './hlthunk/index.ts';
 export {
   fenceCfg,
@@ -25,5 +24,6 @@ export {
   writeMsgLong,
   writeNop,
 } from './uapi/index.ts';
+export { packageVersion as getVersion } from './ucs/sys/package.ts';
 export { isUcxError, UcxError } from './ucs/type/error.ts';
 export { Status, statusName, statusString } from './ucs/type/status.ts';

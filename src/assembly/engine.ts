@@ -5,10 +5,10 @@ import { type Libucp, openLibucp } from '../libucx/c/library.ts';
 import { refuseUnkept, unkeptSettings } from '../libucx/c/ucp-configuration.ts';
 import type { Engine } from '../ucp/api/engine.ts';
 import type { Config } from '../ucs/config/config.ts';
+import { packageVersion } from '../ucs/sys/package.ts';
 import { invalidParam, isUcxError, UcxError } from '../ucs/type/error.ts';
 import { Status } from '../ucs/type/status.ts';
 import { ENGINE_CHOICES, ENGINE_CONFIG_TABLE, type EngineChoice } from './program/config.ts';
-import { packageVersion } from './program/package.ts';
 import type { Program } from './program/program.ts';
 
 /** An engine, and its library if any. */

@@ -20,7 +20,7 @@ import { GAUDI_CONFIG_TABLE } from './program/config.ts';
 import type { Program } from './program/program.ts';
 
 export type { CardStatus, ClientStatus, Fault, NodeServer, NodeStatus, RemoteNode } from '../emulator/index.ts';
-export { diffTraces, readFault } from '../emulator/index.ts';
+export { diffTraces, endServer, identifyServer, identityText, isOtherVersion, readFault } from '../emulator/index.ts';
 
 /** Options of a node as texts, from the command line or a file. */
 export interface NodeDescription {

@@ -1,7 +1,7 @@
 /** Commands of `gaudi-ucx`, loaded on demand because most of them need only a part of the package. */
 
 import { Command } from 'commander';
-import { packageVersion } from '../assembly/program/package.ts';
+import { packageVersion } from '../ucs/sys/package.ts';
 import { reportFailure, reportUsage } from './base/command-line.ts';
 
 type Loader = () => Promise<Command>;

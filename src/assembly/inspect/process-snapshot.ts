@@ -6,7 +6,7 @@ import type { ContextSnapshot } from '../../ucp/api/snapshot.ts';
 import type { OperationLatencies } from '../../ucs/stats/latency-histograms.ts';
 import { latencies } from '../../ucs/stats/latency-histograms.ts';
 import { wallClockMs } from '../../ucs/sys/clock.ts';
-import { packageVersion } from '../program/package.ts';
+import { packageVersion } from '../../ucs/sys/package.ts';
 
 /** Version of the format: another one is not read. */
 export const SNAPSHOT_FORMAT = 2;

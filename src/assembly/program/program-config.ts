@@ -15,10 +15,10 @@ import {
 import { type ConfigFile, configDirectories, readConfigFiles } from '../../ucs/config/file.ts';
 import { type ConfigPrintOptions, printConfig } from '../../ucs/config/print.ts';
 import { machineFact } from '../../ucs/sys/machine-facts.ts';
+import { PACKAGE_FOLDER } from '../../ucs/sys/package.ts';
 import { checkFlag, checkOptions, checkString } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { CONFIG_TABLES } from './config-tables.ts';
-import { PACKAGE_FOLDER } from './package.ts';
 
 /** Environment variables in the form of process.env. */
 export type Environment = Readonly<Record<string, string | undefined>>;

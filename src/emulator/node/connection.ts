@@ -22,6 +22,7 @@ import {
   type UnixSocket,
 } from '../../sys/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
+import { packageVersion } from '../../ucs/sys/package.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -30,7 +31,7 @@ import { decodeMessage, encodeMessage, errorOf, type Message, ProtocolError, typ
 import { checkFolder } from './socket-path.ts';
 
 /** Time limit for the greeting of a server that has accepted the connection; later it is treated as absent. */
-const GREETING_NS = 10e9;
+export const GREETING_NS = 10e9;
 /** Maximum number of attempts to connect to a server that closes the connection: if too many connections have sent no hello, it closes the oldest. */
 const CONNECTS_MAX = 8;
 /** Time limit for the shutdown of a server, which finishes transfers first. */
@@ -282,19 +283,37 @@ function connectInTime(path: string): UnixSocket {
   }
 }
 
-/** @throws SyscallError ENODEV if the server closes the connection; UcxError ERR_NODE_REFUSED */
-function greet(socket: UnixSocket, path: string): Connection {
-  let connection: Connection;
+/**
+ * Connects without a greeting, for messages of any version.
+ * @throws UcxError ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED
+ */
+export function connectUngreeted(path: string): Connection {
   try {
-    connection = new Connection(socket, path);
+    checkFolder(path);
+    return connectionOver(connectInTime(path), path);
+  } catch (error) {
+    throw isSyscallError(error) ? unreachable(path, error) : error;
+  }
+}
+
+/** @throws UcxError ERR_NODE_REFUSED for a server of another user */
+function connectionOver(socket: UnixSocket, path: string): Connection {
+  try {
+    return new Connection(socket, path);
   } catch (error) {
     socket.close();
     throw error;
   }
+}
+
+/** @throws SyscallError ENODEV if the server closes the connection; UcxError ERR_NODE_REFUSED */
+function greet(socket: UnixSocket, path: string): Connection {
+  const connection = connectionOver(socket, path);
   // The server reads this word: a proof that it can read memory of its presumed peer process.
   const proof = allocateScratch(4);
   randomFillSync(proof.u8);
-  const hello = { op: 'hello', version: NODE_PROTOCOL_VERSION, address: proof.address, value: proof.words[0] };
+  const version = { version: NODE_PROTOCOL_VERSION, package: packageVersion() };
+  const hello = { op: 'hello', ...version, address: proof.address, value: proof.words[0] };
   try {
     let { message } = connection.request(hello, -1, GREETING_NS);
     if (message['access'] !== true) {

@@ -21,6 +21,7 @@ import { HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
 import { UnauthenticatedPeers } from '../../ucs/datastruct/unauthenticated-peers.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { packageVersion } from '../../ucs/sys/package.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
 import { checkOptions, checkString } from '../../ucs/type/check-options.ts';
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';
@@ -31,6 +32,8 @@ import { DeviceService } from '../devices/device-service.ts';
 import { FolderMount } from '../devices/folder-mount.ts';
 import { EmulatedNode } from '../node.ts';
 import { IoctlTracer } from '../trace/ioctl-tracer.ts';
+import type { ServerIdentity } from './any-version.ts';
+import { NODE_PROTOCOL_VERSION } from './mailbox/layout.ts';
 import type { CardStatus, NodeStatus } from './node-status.ts';
 import { ServedClient } from './served-client.ts';
 import type { ServedFile } from './served-file.ts';
@@ -230,6 +233,7 @@ export class NodeServer {
             : undefined,
         devices: this.#devices,
         status: () => this.status(),
+        identity: () => this.#identity(),
         shutdown: () => setImmediate(() => this.close()),
         onFiles: () => this.#listFiles(),
         onGreeted: (greeted) => this.#unauthenticatedPeers.delete(greeted),
@@ -290,6 +294,16 @@ export class NodeServer {
 
   #setSleeping(sleeping: boolean): void {
     for (const file of this.#files) file.setSleeping(sleeping);
+  }
+
+  #identity(): ServerIdentity {
+    return {
+      pid: process.pid,
+      socket: this.socketPath,
+      package: packageVersion(),
+      protocol: NODE_PROTOCOL_VERSION,
+      upSeconds: (this.#clock.nowNs() - this.#startNs) / NS_PER_S,
+    };
   }
 
   #cardStatus(minor: number): CardStatus {

@@ -42,6 +42,7 @@ import {
 } from '../driver/base/ioctl-request.ts';
 import { readFault } from '../faults/read-fault.ts';
 import type { EmulatedNode } from '../node.ts';
+import { otherVersionText, type ServerIdentity } from './any-version.ts';
 import { ATTACHMENTS_MAX } from './dmabuf/attachment-page.ts';
 import { ServedDmabufs } from './dmabuf/served-dmabufs.ts';
 import { BLOCK_WORDS_MAX, NODE_PROTOCOL_VERSION } from './mailbox/layout.ts';
@@ -91,6 +92,7 @@ export interface ClientHost {
   /** Device nodes for programs that open cards by their paths. */
   readonly devices: DeviceService;
   readonly status: () => NodeStatus;
+  readonly identity: () => ServerIdentity;
   readonly shutdown: () => void;
   readonly onFiles: () => void;
   readonly onGone: (client: ServedClient) => void;
@@ -249,6 +251,8 @@ export class ServedClient {
   #answer(message: Message, fd: number): Answer {
     const op = textField(message, 'op', NAME_MAX);
     if (op === 'hello') return this.#hello(message);
+    if (op === 'who') return { fields: { who: this.#host.identity() } };
+    if (op === 'shutdown') return { fields: {}, sent: this.#host.shutdown };
     if (!this.#greeted) throw new ProtocolError(`${op} before hello`);
     const { node } = this.#host;
     switch (op) {
@@ -294,8 +298,6 @@ export class ServedClient {
       case 'fault':
         node.inject(minorOf(message), readFault(message['fault']));
         return { fields: {} };
-      case 'shutdown':
-        return { fields: {}, sent: this.#host.shutdown };
       default:
         throw new ProtocolError(`request ${op}`);
     }
@@ -304,7 +306,8 @@ export class ServedClient {
   #hello(message: Message): Answer {
     const version = integerField(message, 'version', UINT32_MAX);
     if (version !== NODE_PROTOCOL_VERSION) {
-      throw refused(`the server speaks version ${NODE_PROTOCOL_VERSION}, the client ${version}`);
+      const { package: other = 'of an unknown version' } = message;
+      throw refused(otherVersionText(this.#host.identity(), `${other}`.slice(0, NAME_MAX), version));
     }
     const refusal = this.#greeted ? undefined : this.#host.refusal();
     if (refusal !== undefined) throw refused(refusal);

@@ -3,7 +3,6 @@
 import { cardsOf } from '../../assembly/allowed-cards.ts';
 import { components } from '../../assembly/context.ts';
 import { openNode } from '../../assembly/open-node.ts';
-import { packageVersion } from '../../assembly/program/package.ts';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
 import { readTopology, type Topology } from '../../assembly/topology.ts';
 import { findUcxLibrary, type UcxLibrary } from '../../assembly/ucx-library.ts';
@@ -11,6 +10,7 @@ import type { DriverNode } from '../../driver/port.ts';
 import { UCP_CONFIG_TABLE } from '../../ucp/resources/config.ts';
 import { ResourceFilter } from '../../ucp/resources/resource-filter.ts';
 import { type ConfigPrintOptions, printConfig } from '../../ucs/config/print.ts';
+import { packageVersion } from '../../ucs/sys/package.ts';
 import { addressOfPath, printPciAddress } from '../../ucs/sys/topology.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import type { IfaceResource } from '../../uct/api/iface.ts';

@@ -7,6 +7,10 @@ import { Command } from 'commander';
 import { cardsOf } from '../../assembly/allowed-cards.ts';
 import {
   connectNodeServer,
+  endServer,
+  identifyServer,
+  identityText,
+  isOtherVersion,
   type NodeServer,
   type NodeStatus,
   nodeSocketPath,
@@ -70,19 +74,23 @@ export function nodeCommand(): Command {
     .option('--json', 'as JSON')
     .option(SOCKET, SOCKET_HELP)
     .action((options: SocketOption & { readonly json?: boolean }) => {
+      const print = (value: object, text: string): void => {
+        process.stdout.write(`${options.json === true ? JSON.stringify(value, undefined, 2) : text}\n`);
+      };
+      const identity = identifyServer(socketOf(options));
+      if (isOtherVersion(identity)) {
+        print(identity, identityText(identity));
+        return;
+      }
       const status = withServer(options, (server) => withoutSelf(server.status()));
-      process.stdout.write(`${options.json === true ? JSON.stringify(status, undefined, 2) : describe(status)}\n`);
+      print(status, describe(status));
     });
   node
     .command('down')
     .description('end the node server; its clients lose their cards')
     .option(SOCKET, SOCKET_HELP)
     .action((options: SocketOption) => {
-      const pid = withServer(options, (server) => {
-        server.shutdown();
-        return server.serverPid;
-      });
-      process.stdout.write(`node server ${pid} has ended\n`);
+      process.stdout.write(`node server ${endServer(socketOf(options))} has ended\n`);
     });
   node
     .command('fault')

@@ -3,11 +3,11 @@
 import { Command, Option } from 'commander';
 import { cardsOf } from '../../assembly/allowed-cards.ts';
 import { openNode } from '../../assembly/open-node.ts';
-import { packageVersion } from '../../assembly/program/package.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import { GaudiErrorCode, gaudiError } from '../../hlthunk/index.ts';
 import { wallClockMs } from '../../ucs/sys/clock.ts';
+import { packageVersion } from '../../ucs/sys/package.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { readArguments } from '../base/command-line.ts';
 import { pause } from '../base/pause.ts';

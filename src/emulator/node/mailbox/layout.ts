@@ -19,8 +19,8 @@
 
 import { argumentWords } from '../../driver/base/ioctl-request.ts';
 
-/** Version of this layout and of the messages; both sides must have the same. */
-export const NODE_PROTOCOL_VERSION = 7;
+/** Version of this layout and of the messages; both sides must have the same, but for those of any-version.ts. */
+export const NODE_PROTOCOL_VERSION = 8;
 
 /** Maximum number of transferred words of an argument block: an ioctl has at most 16383 bytes. */
 export const BLOCK_WORDS_MAX = 4096;

@@ -2,7 +2,7 @@
 
 import { closeSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, hostname } from 'node:os';
-import { packageVersion } from '../../../assembly/program/package.ts';
+import { packageVersion } from '../../../ucs/sys/package.ts';
 import { asError, invalidParam } from '../../../ucs/type/error.ts';
 import type { Measurement } from '../measure/meter.ts';
 import type { TestSpec } from '../options/spec.ts';

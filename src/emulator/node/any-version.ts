@@ -1,0 +1,87 @@
+/**
+ * What every version of a node server answers, without a greeting: who it is, and to end. The other messages, and the memory that both sides share, are those of
+ * one version of the protocol: a server and its clients have the same.
+ */
+
+import { Errno, isSyscallError } from '../../sys/index.ts';
+import { packageVersion } from '../../ucs/sys/package.ts';
+import { type Connection, connectUngreeted, GREETING_NS } from './connection.ts';
+import { NODE_PROTOCOL_VERSION } from './mailbox/layout.ts';
+import type { Message } from './message.ts';
+
+/** Who a server is. Later versions may add fields; none goes. */
+export interface ServerIdentity {
+  /** Process id of the server. */
+  readonly pid: number;
+  /** Path of its socket. */
+  readonly socket: string;
+  /** Version of its package, such as `0.1.0`; undefined for one from before protocol 8, which does not tell. */
+  readonly package?: string;
+  /** Version of its protocol; undefined likewise. */
+  readonly protocol?: number;
+  /** Seconds since its start; undefined likewise. */
+  readonly upSeconds?: number;
+}
+
+/**
+ * Asks a server of any version who it is.
+ * @throws UcxError ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED
+ */
+export function identifyServer(socketPath: string): ServerIdentity {
+  const connection = connectUngreeted(socketPath);
+  try {
+    const known = { pid: connection.serverPid, socket: socketPath };
+    return { ...known, ...(ask(connection, 'who')?.['who'] as Partial<ServerIdentity> | undefined) };
+  } finally {
+    connection.close();
+  }
+}
+
+/**
+ * Ends a server of any version, and waits until it has ended: all its clients lose their cards. One from before protocol 8 gets SIGTERM.
+ * @returns its process id
+ * @throws UcxError ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED, also if it does not end in time
+ */
+export function endServer(socketPath: string): number {
+  const connection = connectUngreeted(socketPath);
+  const { serverPid } = connection;
+  try {
+    if (ask(connection, 'shutdown') !== undefined) connection.awaitEnd();
+    else {
+      // The connection above has ended: the next one ends with the process.
+      const watch = connectUngreeted(socketPath);
+      process.kill(serverPid, 'SIGTERM');
+      watch.awaitEnd();
+    }
+    return serverPid;
+  } finally {
+    connection.close();
+  }
+}
+
+/** Why a client of another version is refused, and what helps. @param other package of the client @param protocol of the client */
+export function otherVersionText(server: ServerIdentity, other: string, protocol: number): string {
+  const { pid, socket, package: own, protocol: spoken } = server;
+  return `the node server ${pid} at ${socket} is gaudi-ucx ${own}, protocol ${spoken}, and this client is gaudi-ucx ${other}, protocol ${protocol}: use one version, or end the server by gaudi-ucx node down`;
+}
+
+/** How a server of another version is shown. */
+export function identityText({ pid, socket, package: other, protocol }: ServerIdentity): string {
+  const version = other === undefined ? 'an older gaudi-ucx' : `gaudi-ucx ${other}, protocol ${protocol}`;
+  return `node server ${pid} at ${socket} is ${version}; this is gaudi-ucx ${packageVersion()}, protocol ${NODE_PROTOCOL_VERSION}, which can only end it: gaudi-ucx node down`;
+}
+
+/** Whether a client of this version cannot use the server. */
+export function isOtherVersion({ protocol }: ServerIdentity): boolean {
+  return protocol !== NODE_PROTOCOL_VERSION;
+}
+
+/** The reply; undefined if the server does not know the question, and ends the connection. */
+function ask(connection: Connection, op: string): Message | undefined {
+  try {
+    return connection.request({ op }, -1, GREETING_NS).message;
+  } catch (error) {
+    if (isSyscallError(error, Errno.ENODEV)) return undefined;
+    throw error;
+  }
+}
