@@ -190,6 +190,14 @@ export class EmulatedNode implements DriverNode {
     else card.faults.add(fault);
   }
 
+  /**
+   * Loads what the cards need later: their engine threads, whose modules are read at the first transfer otherwise. For a process that outlives the files of its
+   * package.
+   */
+  prepare(): Promise<void> {
+    return this.#engines.prepare();
+  }
+
   /** Resumes streams that wait for an engine that has finished, earlier than its event does. For a server, between two ioctls. */
   pump(): void {
     for (const card of this.#cards) if (card.device.processor.hasBlocked) card.progress();

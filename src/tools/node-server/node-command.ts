@@ -164,6 +164,8 @@ async function serve(options: UpOptions, command: Command): Promise<void> {
   const ended = new AbortController();
   void server.closed.then(() => ended.abort());
   const page = port === undefined ? undefined : await openPage(program, server, socket, port);
+  // The package may be replaced while the server runs.
+  await server.node.prepare();
   announce(server, page?.server.url);
   await page?.run(WEB_INTERVAL_NS, ended.signal);
   await server.closed;

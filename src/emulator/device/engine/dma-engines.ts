@@ -165,6 +165,8 @@ class Engine {
   readonly words: Int32Array;
   readonly #region: SharedArrayBuffer = new SharedArrayBuffer(REGION_BYTES);
   readonly #channels: DmaChannel[] = [];
+  /** Resolves when the thread has loaded its modules, or has ended. */
+  loaded: Promise<unknown> = Promise.resolve();
   #next = 0;
 
   constructor() {
@@ -177,6 +179,11 @@ class Engine {
     worker.on('error', (error) => {
       this.markEnded();
       onError(error);
+    });
+    // The only message of the thread.
+    this.loaded = new Promise((resolve) => {
+      worker.once('message', resolve);
+      worker.once('exit', resolve);
     });
     worker.unref();
     // Node interrupts running threads when the process exits, and an interrupt while a thread loads or calls koffi aborts
@@ -269,6 +276,13 @@ export class DmaEngines {
   channel(): DmaChannel {
     if (this.#engines.length === 0) this.#start();
     return this.#engines[this.#nextEngine++ % this.#engines.length]!.channel();
+  }
+
+  /** Starts the threads, which otherwise start with the first channel, and resolves when they have loaded their modules. */
+  async prepare(): Promise<void> {
+    if (this.#engines.length === 0) this.#start();
+    if (this.#programs.length > 0) return;
+    await Promise.all(this.#engines.map((engine) => engine.loaded));
   }
 
   /** True if no descriptor waits or runs. */

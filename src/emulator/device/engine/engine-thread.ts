@@ -2,7 +2,7 @@
  * Body of one engine thread: serves every channel, spins while there is work, sleeps when there is none. A thread entry, not for import.
  */
 
-import { workerData } from 'node:worker_threads';
+import { parentPort, workerData } from 'node:worker_threads';
 import { addressOf, EventFd, gettid, schedYield } from '../../../sys/index.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import {
@@ -88,6 +88,8 @@ const data = workerData as EngineThreadData;
 const words = new Int32Array(data.region);
 Atomics.store(words, CONTROL_THREAD, gettid());
 Atomics.store(words, CONTROL_STATE, EngineState.RUNNING);
+Atomics.notify(words, CONTROL_STATE);
+parentPort!.postMessage('loaded');
 try {
   run(data, words);
 } finally {
