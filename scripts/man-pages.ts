@@ -2,9 +2,9 @@
 
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { packageVersion } from '../src/ucs/sys/package.ts';
 import { loadProgram } from '../src/tools/commands.ts';
 import { tableOf } from '../src/tools/completion/table.ts';
+import { packageVersion } from '../src/ucs/sys/package.ts';
 import { manPages } from './man-page.ts';
 
 const FOLDER = 'dist/man';

@@ -32,7 +32,10 @@ const LAST_LINES: Readonly<Record<string, RegExp>> = {
 /** An example as in a page: with the name of the package, and without its file comment. */
 function asShown(file: string): string {
   const text = readFileSync(join(EXAMPLES, file), 'utf8');
-  return text.replace(/^\/\*\*[\s\S]*?\*\/\n\n/, '').replaceAll("'../src/index.ts'", "'gaudi-ucx'");
+  return text
+    .replace(/^\/\*\*[\s\S]*?\*\/\n\n/, '')
+    .replace(/'(?:\.\.\/)+src\/index\.ts'/g, "'gaudi-ucx'")
+    .replace(/'(?:\.\.\/)+src\/(\w+)\/index\.ts'/g, "'gaudi-ucx/$1'");
 }
 
 /** A page without the padding of table columns. */
@@ -40,16 +43,20 @@ function unpadded(page: string): string {
   return page.replace(/^\|.*$/gm, (row) => row.replace(/ +/g, ' ').replace(/\| ?-+(?= ?\|)/g, '| -'));
 }
 
+/** The examples that a page shows: their files, and the texts. */
+function shownIn(page: string): readonly (readonly [file: string, shown: string])[] {
+  const blocks = page.matchAll(/<!-- example: examples\/(\S+) -->\n```ts\n([\s\S]*?)```\n<!-- example: end -->/g);
+  return [...blocks].map(([, file, shown]) => [file!, shown!] as const);
+}
+
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8');
 
 describe('README.md', () => {
-  const blocks = [
-    ...README.matchAll(/<!-- example: examples\/(\S+) -->\n```ts\n([\s\S]*?)```\n<!-- example: end -->/g),
-  ];
+  const blocks = shownIn(README);
 
   it('shows the examples as they are', () => {
-    expect(blocks.map(([, file]) => file)).toEqual(['put-get.ts']);
-    for (const [, file, shown] of blocks) expect(shown).toBe(asShown(file!));
+    expect(blocks.map(([file]) => file)).toEqual(['put-get.ts']);
+    for (const [file, shown] of blocks) expect(shown).toBe(asShown(file));
   });
 
   it('fits on two screens', () => {
@@ -67,7 +74,17 @@ describe('README.md', () => {
   });
 
   it('keeps them short', () => {
-    for (const [, , shown] of blocks) expect(shown!.split('\n').length - 1).toBeLessThanOrEqual(LINES_MAX);
+    for (const [, shown] of blocks) expect(shown.split('\n').length - 1).toBeLessThanOrEqual(LINES_MAX);
+  });
+});
+
+describe('guides', () => {
+  const folder = join(ROOT, 'docs/guide');
+  const blocks = readdirSync(folder).flatMap((page) => shownIn(readFileSync(join(folder, page), 'utf8')));
+
+  it('show the examples as they are', () => {
+    expect(blocks.length).toBeGreaterThan(0);
+    for (const [file, shown] of blocks) expect(shown).toBe(asShown(file));
   });
 });
 

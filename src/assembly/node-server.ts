@@ -19,8 +19,16 @@ import { nodeOptions } from './open-node.ts';
 import { GAUDI_CONFIG_TABLE } from './program/config.ts';
 import type { Program } from './program/program.ts';
 
-export type { CardStatus, ClientStatus, Fault, NodeServer, NodeStatus, RemoteNode } from '../emulator/index.ts';
-export { diffTraces, endServer, identifyServer, identityText, isOtherVersion, readFault } from '../emulator/index.ts';
+export type {
+  CardStatus,
+  ClientStatus,
+  Fault,
+  NodeServer,
+  NodeStatus,
+  RemoteNode,
+  ServerIdentity,
+} from '../emulator/index.ts';
+export { diffTraces, endServer, identifyServer, readFault } from '../emulator/index.ts';
 
 /** Options of a node as texts, from the command line or a file. */
 export interface NodeDescription {

@@ -20,13 +20,7 @@ export type {
   PlannedFault,
 } from './faults/fault-plan.ts';
 export { readFault } from './faults/read-fault.ts';
-export {
-  endServer,
-  identifyServer,
-  identityText,
-  isOtherVersion,
-  type ServerIdentity,
-} from './node/any-version.ts';
+export { endServer, identifyServer, type ServerIdentity } from './node/any-version.ts';
 export { NodeServer, type NodeServerOptions } from './node/node-server.ts';
 export type { CardStatus, ClientStatus, NodeStatus } from './node/node-status.ts';
 export { connectEmulatedNode, findEmulatedNode, RemoteNode } from './node/remote-node.ts';

@@ -38,13 +38,14 @@ describe('a node server of another version', { timeout: 120_000 }, () => {
     const pid = start(copy);
     const about = `node server ${pid} at ${cli.socket} is gaudi-ucx 9.9.9, protocol 99`;
     const shown = await cli.outputHere(['node', 'status']);
-    expect(shown).toBe(`${about}; this is ${OWN}, which can only end it: gaudi-ucx node down\n`);
+    expect(shown).toBe(`${about}; this is gaudi-ucx ${packageVersion()}, which can only end it: gaudi-ucx node down\n`);
     expect(JSON.parse(await cli.outputHere(['node', 'status', '--json']))).toEqual({
       pid,
       socket: cli.socket,
       package: '9.9.9',
       protocol: 99,
       upSeconds: expect.any(Number),
+      usable: false,
     });
     const refused = await cli.runHere(['smi']);
     expect([refused.code, refused.out]).toEqual([1, '']);

@@ -4,7 +4,6 @@
  */
 
 import { Errno, isSyscallError } from '../../sys/index.ts';
-import { packageVersion } from '../../ucs/sys/package.ts';
 import { type Connection, connectUngreeted, GREETING_NS } from './connection.ts';
 import { NODE_PROTOCOL_VERSION } from './mailbox/layout.ts';
 import type { Message } from './message.ts';
@@ -21,6 +20,8 @@ export interface ServerIdentity {
   readonly protocol?: number;
   /** Seconds since its start; undefined likewise. */
   readonly upSeconds?: number;
+  /** Whether a client of this version can use it; else it can only end it. */
+  readonly usable?: boolean;
 }
 
 /**
@@ -30,8 +31,9 @@ export interface ServerIdentity {
 export function identifyServer(socketPath: string): ServerIdentity {
   const connection = connectUngreeted(socketPath);
   try {
-    const known = { pid: connection.serverPid, socket: socketPath };
-    return { ...known, ...(ask(connection, 'who')?.['who'] as Partial<ServerIdentity> | undefined) };
+    const told = ask(connection, 'who')?.['who'] as Partial<ServerIdentity> | undefined;
+    const usable = told?.protocol === NODE_PROTOCOL_VERSION;
+    return { pid: connection.serverPid, socket: socketPath, ...told, usable };
   } finally {
     connection.close();
   }
@@ -63,17 +65,6 @@ export function endServer(socketPath: string): number {
 export function otherVersionText(server: ServerIdentity, other: string, protocol: number): string {
   const { pid, socket, package: own, protocol: spoken } = server;
   return `the node server ${pid} at ${socket} is gaudi-ucx ${own}, protocol ${spoken}, and this client is gaudi-ucx ${other}, protocol ${protocol}: use one version, or end the server by gaudi-ucx node down`;
-}
-
-/** How a server of another version is shown. */
-export function identityText({ pid, socket, package: other, protocol }: ServerIdentity): string {
-  const version = other === undefined ? 'an older gaudi-ucx' : `gaudi-ucx ${other}, protocol ${protocol}`;
-  return `node server ${pid} at ${socket} is ${version}; this is gaudi-ucx ${packageVersion()}, protocol ${NODE_PROTOCOL_VERSION}, which can only end it: gaudi-ucx node down`;
-}
-
-/** Whether a client of this version cannot use the server. */
-export function isOtherVersion({ protocol }: ServerIdentity): boolean {
-  return protocol !== NODE_PROTOCOL_VERSION;
 }
 
 /** The reply; undefined if the server does not know the question, and ends the connection. */

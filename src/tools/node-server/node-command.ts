@@ -9,16 +9,16 @@ import {
   connectNodeServer,
   endServer,
   identifyServer,
-  identityText,
-  isOtherVersion,
   type NodeServer,
   type NodeStatus,
   nodeSocketPath,
   prepareNodeFolder,
   type RemoteNode,
+  type ServerIdentity,
   startNodeServer,
 } from '../../assembly/node-server.ts';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
+import { packageVersion } from '../../ucs/sys/package.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { EXIT_USAGE, readArguments } from '../base/command-line.ts';
@@ -78,8 +78,8 @@ export function nodeCommand(): Command {
         process.stdout.write(`${options.json === true ? JSON.stringify(value, undefined, 2) : text}\n`);
       };
       const identity = identifyServer(socketOf(options));
-      if (isOtherVersion(identity)) {
-        print(identity, identityText(identity));
+      if (identity.usable !== true) {
+        print(identity, describeOther(identity));
         return;
       }
       const status = withServer(options, (server) => withoutSelf(server.status()));
@@ -257,6 +257,12 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
 /** Removes this process from the clients. */
 function withoutSelf(status: NodeStatus): NodeStatus {
   return { ...status, clients: status.clients.filter(({ pid }) => pid !== process.pid) };
+}
+
+/** A server of another version. */
+function describeOther({ pid, socket, package: other, protocol }: ServerIdentity): string {
+  const version = other === undefined ? 'an older gaudi-ucx' : `gaudi-ucx ${other}, protocol ${protocol}`;
+  return `node server ${pid} at ${socket} is ${version}; this is gaudi-ucx ${packageVersion()}, which can only end it: gaudi-ucx node down`;
 }
 
 function describe(status: NodeStatus): string {
