@@ -68,7 +68,31 @@ describe('UCX_TLS', () => {
     expect([...endpoint.transports].sort()).toEqual([...transports].sort());
   });
 
-  it.each(['rc', 'ib', 'cuda_copy'])('%s is in the UCX library only, as the error says', async (TLS) => {
+  it.each(['ib', 'rc'])('%s needs an RDMA device, and the error says how to get one', async (TLS) => {
+    fixture.allow(/^transport '\w+' is not available/);
+    const node = fixture.node();
+    const error = await failureOf(() => Context.create(fixture.quiet({ node, config: { TLS } })));
+    expect(error).toMatchObject({ code: 'ERR_NO_TRANSPORT', status: Status.NO_DEVICE });
+    expect(error.message).toContain(`'${TLS}' needs an RDMA device: UCX_GAUDI_EMULATOR_NICS=1 gives an emulated one`);
+  });
+
+  it('ib,rc,gaudi_gdr: messages in HBM go from card to card by RDMA, which registers it by its dma-buf', async () => {
+    const TLS = 'ib,rc,gaudi_gdr';
+    const { context, worker, endpoint } = await fixture.open({
+      node: { cards: 1, nics: 1 },
+      context: { config: { TLS } },
+    });
+    expect([...endpoint.transports].sort()).toEqual(['gaudi_cpy/gaudi0', 'rc/hca0:1']);
+    const [source, target] = [1, 2].map(() => context.memMap({ allocate: 1 << 20, memoryType: MemoryType.GAUDI }));
+    const bytes = Uint8Array.from({ length: 1 << 20 }, (_, i) => (i * 31) >> 3);
+    await source!.write(bytes);
+    await Promise.all([worker.tagRecv(target!, { tag: 7n }), endpoint.tagSend(source!, { tag: 7n })]);
+    const read = new Uint8Array(1 << 20);
+    await target!.read(read);
+    expect(read).toEqual(bytes);
+  });
+
+  it.each(['dc', 'cuda_copy'])('%s is in the UCX library only, as the error says', async (TLS) => {
     fixture.allow(/^transport '\w+' is not available/);
     const node = fixture.node();
     const error = await failureOf(() => Context.create(fixture.quiet({ node, config: { TLS } })));

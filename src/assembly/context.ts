@@ -48,7 +48,7 @@ import { distancesOf } from './topology.ts';
 
 /** Names of the components of this library. */
 const OWN_COMPONENTS: readonly string[] = ['self', 'posix', 'cma', 'tcp', 'ib', 'gaudi_copy', 'gaudi_ipc'];
-const CARD_TRANSPORTS: readonly string[] = ['gaudi', 'gaudi_copy', 'gaudi_cpy', 'gaudi_ipc'];
+const CARD_TRANSPORTS: readonly string[] = ['gaudi', 'gaudi_copy', 'gaudi_cpy', 'gaudi_gdr', 'gaudi_ipc'];
 
 /** Options of a context. */
 export interface ContextOptions extends ProgramOptions {
@@ -78,8 +78,8 @@ export interface ContextOptions extends ProgramOptions {
 const CONTEXT_OPTIONS = [...PROGRAM_OPTIONS, 'engine', 'features', 'driver', 'node', 'devices', 'components'] as const;
 
 /** The transport components of this library on a node. */
-export function components(node: DriverNode, { env, config }: Pick<Program, 'env' | 'config'>): Component[] {
-  return componentsOn(new GaudiResources({ node, ...cardChoiceOf(env) }), openVerbs(node, config));
+export function components(node: DriverNode, program: Pick<Program, 'env' | 'config' | 'log'>): Component[] {
+  return componentsOn(new GaudiResources({ node, ...cardChoiceOf(program.env) }), openVerbs(node, program));
 }
 
 /** @param verbs RDMA devices; undefined for none @param isBesideLibucp without the transports that libucp replaces */
@@ -160,10 +160,7 @@ async function openNative(
     context = new NativeContext({
       ...program,
       engine,
-      components: [
-        ...componentsOn(gaudi, openVerbs(node, program.config), isBesideLibucp),
-        ...(options.components ?? []),
-      ],
+      components: [...componentsOn(gaudi, openVerbs(node, program), isBesideLibucp), ...(options.components ?? [])],
       distanceOf: distancesOf(gaudi, { node, config: program.config }),
       deviceOf: (index) => deviceOf(gaudi, index),
       emulated: node.emulated,

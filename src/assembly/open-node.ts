@@ -6,6 +6,7 @@ import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
 import { KernelNode } from '../driver/kernel/kernel-node.ts';
+import { rdmaDeviceNames } from '../driver/kernel/network-devices.ts';
 import type { DriverNode } from '../driver/port.ts';
 import {
   type CardIdentity,
@@ -59,11 +60,27 @@ export function openNode(options: OpenNodeOptions): DriverNode {
 }
 
 /**
- * The RDMA devices that go with a node, by UCX_IB_DRIVER; undefined for none.
- * @throws UcxError ERR_LIBRARY_NOT_FOUND, ERR_LIBRARY_UNUSABLE, ERR_LIBRARY_SYMBOL of libibverbs
+ * The RDMA devices that go with a node, by UCX_IB_DRIVER; undefined for none. A node has emulated ones only if it was given some, so `auto` prefers those.
+ * @param sysRoot mount point of sysfs
+ * @throws UcxError ERR_LIBRARY_NOT_FOUND, ERR_LIBRARY_UNUSABLE, ERR_LIBRARY_SYMBOL of libibverbs, unless `auto` looks for it
  */
-export function openVerbs(node: DriverNode, config: ConfigValues): VerbsPort | undefined {
-  return config.get(IB_CONFIG_TABLE).DRIVER === 'verbs' ? new Libibverbs(loadLibibverbs()) : node.verbs;
+export function openVerbs(
+  { verbs }: Pick<DriverNode, 'verbs'>,
+  { config, log }: Pick<OpenNodeOptions, 'config' | 'log'>,
+  sysRoot = '/sys',
+): VerbsPort | undefined {
+  const { DRIVER } = config.get(IB_CONFIG_TABLE);
+  if (DRIVER === 'verbs') return new Libibverbs(loadLibibverbs());
+  if (DRIVER === 'emulator' || verbs !== undefined) return verbs;
+  const names = rdmaDeviceNames(sysRoot);
+  if (names.length === 0) return undefined;
+  try {
+    return new Libibverbs(loadLibibverbs());
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    log.info(`the RDMA devices of this machine (${names.join(', ')}) are not used: ${error.message}`);
+    return undefined;
+  }
 }
 
 /** Data of the thread, which the threads that it starts later inherit. */

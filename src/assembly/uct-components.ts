@@ -98,7 +98,7 @@ export function ibComponent(...given: readonly [verbs?: VerbsPort | undefined]):
       const { services, env } = openingOf(component, options);
       const node = openNode({ ...services, env });
       try {
-        return ib.ibComponent(openVerbs(node, services.config), () => node.close()).openMd(services);
+        return ib.ibComponent(openVerbs(node, services), () => node.close()).openMd(services);
       } catch (error) {
         node.close();
         throw error;

@@ -35,6 +35,16 @@ export function discoverNetworkDevices(sysRoot: string, calls: SystemCalls = lin
   return found.sort((left, right) => order(left) - order(right) || byName(left, right));
 }
 
+/** Names of the RDMA devices that libibverbs may find: soft ones are among them, the ports of Gaudi cards are not. */
+export function rdmaDeviceNames(sysRoot: string, calls: SystemCalls = linuxSystemCalls): string[] {
+  const folder = `${sysRoot}/class/infiniband`;
+  return calls.namesIn(folder).filter((name) => !isHabana(calls, `${folder}/${name}`));
+}
+
+function isHabana(calls: SystemCalls, folder: string): boolean {
+  return readText(calls, `${folder}/device/vendor`).text === HABANA;
+}
+
 function rdmaDevice(calls: SystemCalls, sysRoot: string, name: string): NetworkDevice | undefined {
   const folder = `${sysRoot}/class/infiniband/${name}`;
   const place = placeOf(calls, folder);
@@ -72,7 +82,7 @@ function netDevice(calls: SystemCalls, sysRoot: string, name: string): NetworkDe
 /** Location of the device behind a class folder; undefined if there is none, and for a Gaudi card. */
 function placeOf(calls: SystemCalls, folder: string): Pick<SystemDevice, 'pciPath' | 'numaNode'> | undefined {
   const device = calls.realPath(`${folder}/device`);
-  if (device === undefined || readText(calls, `${folder}/device/vendor`).text === HABANA) return undefined;
+  if (device === undefined || isHabana(calls, folder)) return undefined;
   const numaNode = Number(readText(calls, `${folder}/device/numa_node`).text ?? '-1');
   return { pciPath: pciPathOf(device), numaNode: Number.isInteger(numaNode) ? numaNode : -1 };
 }

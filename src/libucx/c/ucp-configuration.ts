@@ -17,7 +17,7 @@ import type { HiddenTransport } from './worker-address.ts';
 
 const PREFIX = 'UCX_';
 /** Names in UCX_TLS of transports of this library only, and names of cards in UCX_ACC_DEVICES: libucp would warn about them. */
-const OWN_TRANSPORT = /^\\?gaudi(_copy|_cpy|_ipc|_?\*)?$/;
+const OWN_TRANSPORT = /^\\?gaudi(_copy|_cpy|_gdr|_ipc|_?\*)?$/;
 const OWN_DEVICE = /^gaudi/;
 /** Variables for which libucp requires a value per memory type, such as `host:512k`; this library also accepts a single one for host memory. */
 const BY_MEMORY_TYPE: readonly string[] = ['RNDV_FRAG_SIZE', 'RNDV_FRAG_ALLOC_COUNT'];

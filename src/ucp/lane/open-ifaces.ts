@@ -5,8 +5,8 @@ import { isUcxError } from '../../ucs/type/error.ts';
 import type { OpenMd } from '../resources/resources.ts';
 import type { OpenIface } from './lanes.ts';
 
-/** Errors of a directory that has become full, read-only or inaccessible since the context was made. */
-const NO_PLACE: readonly string[] = ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'ENOENT'].map(
+/** Errors of a directory that has become full, read-only or inaccessible since the context was made, and of a limit of locked memory (`ulimit -l`). */
+const NO_PLACE: readonly string[] = ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'ENOENT', 'ENOMEM'].map(
   (name) => `ERR_SYSCALL_${name}`,
 );
 
@@ -14,7 +14,7 @@ const NO_PLACE: readonly string[] = ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'ENO
 const told = new WeakSet<OpenMd>();
 
 /**
- * Opens an interface for every resource. One that finds no place for its files is left out with a warning, as long as there are others.
+ * Opens an interface for every resource. One that finds no place for its files or buffers is left out with a warning, as long as there are others.
  * @throws the error of opening an interface; no interface is left open
  */
 export function openIfaces(mds: readonly OpenMd[], log: Log): readonly OpenIface[] {

@@ -45,7 +45,7 @@ describe('UCX_TLS', () => {
     const choice = 'cma, gaudi, gaudi_copy, gaudi_cpy, gaudi_ipc, mm, posix, self, shm, sm';
     expect(filter.unavailable()).toEqual([
       `transport 'gaudi_cpyy' is not available (maybe: gaudi_cpy?), please use one or more of: ${choice}`,
-      `transport 'rc' is not available, please use one or more of: ${choice}; 'rc' is a transport of the UCX library: set UCX_ENGINE=libucx if that of this machine has it (ucx_info -d lists them)`,
+      `transport 'rc' is not available, please use one or more of: ${choice}; 'rc' needs an RDMA device: UCX_GAUDI_EMULATOR_NICS=1 gives an emulated one, and UCX_IB_DRIVER selects those of this machine`,
       String.raw`transport '\mm' is not available (maybe: mm?), please use one or more of: ` + choice,
     ]);
   });

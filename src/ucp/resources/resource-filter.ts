@@ -100,7 +100,7 @@ export class ResourceFilter {
     return excludedBy(DEVICE_VARIABLES[deviceType], this.#devices[deviceType]);
   }
 
-  /** For each transport in UCX_TLS that only the UCX library has, a sentence that names what would provide it. */
+  /** For each transport in UCX_TLS that only the UCX library or a machine with RDMA devices has, a sentence that names what would provide it. */
   hints(): string[] {
     if (!this.namesTransports) return [];
     if (this.#transports.items.length === 0) return ['UCX_TLS is empty: unset it for all transports'];
@@ -152,8 +152,14 @@ function excludedBy(variable: string, { mode, items }: AllowList): string {
 const LIBRARY_TRANSPORTS =
   /^((ib|rc|dc|ud|srd|gga)(_v|_x|_verbs|_mlx5)?|cuda(_copy|_ipc)?|gdr_copy|rocm(_copy|_ipc|_gdr)?|ze(_copy|_ipc|_gdr)?|sysv|xpmem|knem|ugni)$/;
 
+/** Names of transports that exist here as well, where there is an RDMA device. */
+const RDMA_TRANSPORTS: readonly string[] = ['ib', 'rc', 'rc_v', 'rc_verbs'];
+
 function hintOf(item: string): string | undefined {
   const name = item.replace(STRICT, '');
+  if (RDMA_TRANSPORTS.includes(name)) {
+    return `'${name}' needs an RDMA device: UCX_GAUDI_EMULATOR_NICS=1 gives an emulated one, and UCX_IB_DRIVER selects those of this machine`;
+  }
   if (!LIBRARY_TRANSPORTS.test(name)) return undefined;
   return `'${name}' is a transport of the UCX library: set UCX_ENGINE=libucx if that of this machine has it (ucx_info -d lists them)`;
 }

@@ -6,9 +6,12 @@ import { BlockMemory, type CardMemory, GaudiMemory } from '../base/memory/gaudi-
 
 /** Name of component and memory domain. */
 export const GAUDI_COPY_NAME = 'gaudi_copy';
-/** Name of the transport, and the other names that UCX_TLS accepts for it. */
+/**
+ * Name of the transport, and the other names that UCX_TLS accepts for it. `gaudi_gdr` is what UCX 1.20 and later call memory of cards that RDMA devices
+ * register by its dma-buf: here the memory domain of this transport does that.
+ */
 export const GAUDI_COPY_TRANSPORT = 'gaudi_cpy';
-export const GAUDI_COPY_ALIASES: readonly string[] = ['gaudi_copy', 'gaudi'];
+export const GAUDI_COPY_ALIASES: readonly string[] = ['gaudi_copy', 'gaudi_gdr', 'gaudi'];
 
 /** A remote key of the gaudi_copy domain. */
 export class CopyKey implements RemoteKey {

@@ -15,7 +15,7 @@ import { RCACHE_CONFIG_TABLE, type RcacheConfig } from '../../../ucs/rcache/conf
 
 /** The values of the table. */
 export interface IbConfig extends RcacheConfig {
-  readonly DRIVER: 'emulator' | 'verbs';
+  readonly DRIVER: 'auto' | 'emulator' | 'verbs';
   readonly SEG_SIZE: number;
   readonly GID_INDEX: number | 'auto';
   readonly SL: number;
@@ -32,9 +32,9 @@ export const IB_CONFIG_TABLE: ConfigTable<IbConfig> = {
   fields: [
     {
       name: 'DRIVER',
-      type: enumType(['emulator', 'verbs'] as const),
-      default: 'emulator',
-      doc: 'RDMA devices to use. emulator: those of the emulated node, whose number is UCX_GAUDI_EMULATOR_NICS; verbs: those of this machine, through libibverbs, tried on soft RoCE (rdma_rxe).',
+      type: enumType(['auto', 'emulator', 'verbs'] as const),
+      default: 'auto',
+      doc: 'RDMA devices to use. emulator: those of the emulated node, whose number is UCX_GAUDI_EMULATOR_NICS; verbs: those of this machine, through libibverbs, tried on soft RoCE (rdma_rxe); auto: those of the emulated node where it was given any, otherwise those of this machine.',
     },
     {
       name: 'SEG_SIZE',
