@@ -55,7 +55,7 @@ export async function benchDeviceMemory(scale = 1): Promise<Result[]> {
 /** Both ends take a processor: their cards copy on it too. */
 async function againstHost({ transports, bytes, iterations, target }: StagedCase, scale: number): Promise<Result> {
   const env = { UCX_TLS: transports, UCX_GAUDI_DRIVER: 'emulator' };
-  const args = ['-t', 'tag_bw', '-s', String(bytes), '-n', String(Math.ceil(iterations * scale)), '-w', '4'];
+  const args = ['-t', 'tag_bw', '-s', String(bytes), '-n', String(Math.ceil(iterations * scale))];
   const [device, host]: [number[], number[]] = [[], []];
   for (let round = 0; round < ROUNDS; round++) {
     host.push((await runPair(OURS, [...args, '-m', 'host'], env))[OVERALL_BANDWIDTH]!);

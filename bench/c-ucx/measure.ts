@@ -48,22 +48,15 @@ export async function compare(
   const { transports, test, bytes } = each;
   const iterations = Math.max(2, Math.ceil(iterationsOf(each) * scale));
   const warmUp = Math.max(1, Math.floor(iterations / 10));
-  const argsOf = (name: string): string[] => [
-    '-t',
-    name,
-    '-s',
-    String(bytes),
-    '-n',
-    String(iterations),
-    '-w',
-    String(warmUp),
-  ];
+  const argsOf = (name: string): string[] => ['-t', name, '-s', String(bytes), '-n', String(iterations)];
   const env = { UCX_TLS: transports.tls };
   const measure = measureOf(test);
   const column = measure === 'latency' ? OVERALL_LATENCY : OVERALL_RATE;
   const [ours, theirs]: [number[], number[]] = [[], []];
   for (let round = 0; round < rounds; round++) {
-    theirs.push((await runPair(reference.tool, argsOf(reference.test ?? test), env, placement))[column]!);
+    const theirArgs = [...argsOf(reference.test ?? test), '-w', String(warmUp)];
+    theirs.push((await runPair(reference.tool, theirArgs, env, placement))[column]!);
+    // Without -w: the code is compiled during the warm-up.
     ours.push((await runPair(OURS, [...argsOf(test), ...more], env, placement))[column]!);
   }
   const [own, other] = [median(ours), median(theirs)];

@@ -22,6 +22,7 @@ describe('specOf', () => {
       sizes: [8],
       iterations: 1_000_000,
       warmUp: 10_000,
+      steady: true,
       window: 32,
       sendMemory: 'host',
       recvMemory: 'host',
@@ -73,6 +74,11 @@ describe('specOf', () => {
   it('checks data with one message at a time', () => {
     expect(specOf({ t: 'tag_bw', V: true }).window).toBe(1);
     expect(failure(() => specOf({ t: 'tag_bw', V: true, O: '2' })).message).toMatch(/-O must be 1/);
+  });
+
+  it('warms up exactly as long as the user says', () => {
+    expect(specOf({ t: 'tag_lat', w: '10000' }).steady).toBe(false);
+    expect(unpackSpec(packSpec(specOf({ t: 'tag_lat', w: '5' })))).toMatchObject({ warmUp: 5, steady: false });
   });
 
   it('warms up for a tenth of the run at most', () => {

@@ -61,7 +61,7 @@ export function declareTestOptions(command: Command): Command {
     .option('-n <iterations>', `iterations to run (${DEFAULT_ITERATIONS})`)
     .option(
       '-w <iterations>',
-      `iterations to warm up, at most a tenth of -n, for at least 0.2 s unless it is 0 (${DEFAULT_WARM_UP})`,
+      'iterations to warm up, at most a tenth of -n (by default until the rate is steady, 0.2 s to 2 s)',
     )
     .option('-O <count>', 'operations outstanding at most (by the test: 1 or 32)')
     .option('-i <bytes>', 'distance between the parts of a message (0: one behind the other)')
@@ -114,6 +114,7 @@ export function specOf(options: TestOptions): TestSpec {
     sizes: (options.s ?? String(DEFAULT_BYTES)).split(',').flatMap((text) => piecesOf(text, takesPieces(options))),
     iterations: numberOf('-n', options.n, DEFAULT_ITERATIONS),
     warmUp: numberOf('-w', options.w, DEFAULT_WARM_UP),
+    steady: options.w === undefined,
     window: numberOf('-O', options.O, isVerified ? 1 : kind.window),
     stride: numberOf('-i', options.i, 0),
     sendMemory,

@@ -38,6 +38,8 @@ export interface TestSpec {
   readonly sizes: readonly number[];
   readonly iterations: number;
   readonly warmUp: number;
+  /** The warm-up goes on until the rate is steady: unless the user gave its iterations, which are then those of ucx_perftest. */
+  readonly steady: boolean;
   /** Operations outstanding at most. */
   readonly window: number;
   /** Bytes from part to part; 0 for one behind the other. */
@@ -158,6 +160,7 @@ function checkFields(spec: UncheckedSpec): TestSpec {
     wait: oneOf('-E', spec.wait, WAIT_MODES),
     transport: textOf('transport', spec.transport),
     device: textOf('device', spec.device),
+    steady: flagOf('steady', spec.steady),
     passive: flagOf('passive', spec.passive),
     verify: flagOf('verify', spec.verify),
     wildcard: flagOf('wildcard', spec.wildcard),

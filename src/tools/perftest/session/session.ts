@@ -106,18 +106,19 @@ class Session {
   }
 
   /**
-   * Runs until the rate is steady, in rounds of a length that the side with the results chooses: the first one has as many iterations as the warm-up of
-   * ucx_perftest, the others take {@link ROUND_NS}. What is measured after it is compiled code.
+   * Runs as many iterations as the warm-up of ucx_perftest, and unless the user gave their number, further rounds until the rate is steady:
+   * what is measured after them is compiled code. The side with the results chooses.
    */
   async #warmUp(iterations: number): Promise<void> {
-    const { channel, role } = this.#options;
+    const { channel, role, spec } = this.#options;
     const steadiness = new Steadiness();
     for (let next = iterations; next > 0; ) {
       const meter = await this.#runOnce(next, false);
       if (role === 'server') {
         next = countOf(await channel.receive('warm-up'));
       } else {
-        next = steadiness.nextRound(meter.result().overallNs * this.#messagesPerIteration, next);
+        const iterationNs = meter.result().overallNs * this.#messagesPerIteration;
+        next = spec.steady ? steadiness.nextRound(iterationNs, next) : 0;
         channel?.send({ type: 'warm-up', iterations: next });
       }
     }
