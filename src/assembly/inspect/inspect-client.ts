@@ -136,7 +136,9 @@ function readSnapshot(fd: number): ProcessSnapshot {
     throw new SnapshotError(`the snapshot is malformed: ${asError(error).message}`);
   }
   if (snapshot?.format !== SNAPSHOT_FORMAT) {
-    throw new SnapshotError(`the process has version ${snapshot?.version} of gaudi-ucx, whose format is another one`);
+    throw new SnapshotError(
+      `the process has ${snapshot?.version ?? 'an unknown version'} of gaudi-ucx, whose format is another one`,
+    );
   }
   return snapshot as ProcessSnapshot;
 }

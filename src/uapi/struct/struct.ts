@@ -238,7 +238,9 @@ function checkScalar(cName: string, codec: FieldCodec, value: number | bigint): 
     const low = signed ? -span / 2 : 0;
     if (value >= low && value < low + span) return;
   }
-  throw new RangeError(`${cName}.${codec.name} is ${codec.kind}, got ${typeof value} ${value}`);
+  throw new RangeError(
+    `${cName}.${codec.name} is ${codec.kind}, got ${value === undefined ? 'nothing' : `${typeof value} ${value}`}`,
+  );
 }
 
 function writeField(codec: FieldCodec, value: FieldValue, view: DataView, at: number): void {

@@ -40,7 +40,7 @@ describe('invalidParam', () => {
     [17, 'got 17'],
     ['x y', 'got "x y"'],
     [255n, 'got 255 (0xff)'],
-    [undefined, 'got undefined'],
+    [undefined, 'got nothing'],
     [new Uint8Array(2), 'got Uint8Array of 2 bytes'],
     [Object.create(null), 'got object'],
   ])('names argument, rule and value: %s', (value, text) => {

@@ -134,6 +134,7 @@ export function describeValue(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(clip(value, TEXT_COLUMNS));
   if (typeof value === 'bigint') return `${value} (0x${value.toString(16)})`;
   if (typeof value === 'function') return 'a function';
+  if (value === undefined) return 'nothing';
   if (ArrayBuffer.isView(value)) return `${value.constructor?.name ?? 'view'} of ${value.byteLength} bytes`;
   if (typeof value === 'object' && value !== null) return String(value.constructor?.name ?? 'object');
   return String(value);

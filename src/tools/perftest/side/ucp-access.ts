@@ -196,7 +196,7 @@ export class AtomicTraffic extends AccessTraffic {
 
   protected override onSent(request: Request, status: Status): void {
     super.onSent(request, status);
-    this.#carrier ??= this.libraryCarrier ?? `${request.transport}/${request.device} ${request.protocol}`;
+    this.#carrier ??= this.libraryCarrier ?? carrierOf(request);
     if (!this.verifies || !this.#fetches || status < 0) return;
     const expected = this.#wrap(this.#fetched);
     this.#fetched += 1;
@@ -207,4 +207,9 @@ export class AtomicTraffic extends AccessTraffic {
   #wrap(value: number): number {
     return this.byteLength === 4 ? value >>> 0 : value;
   }
+}
+
+/** Undefined for a request that has failed before it had a lane. */
+function carrierOf({ transport, device, protocol }: Request): string | undefined {
+  return transport === undefined ? undefined : `${transport}/${device} ${protocol}`;
 }
