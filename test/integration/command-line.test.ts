@@ -121,9 +121,9 @@ describe('info', { timeout: 60_000 }, () => {
     const text = await outputHere(['info', '-u', 'tm', '-p', '-w', '-e', '-m', '64k'], { UCX_TLS: 'self,gaudi' });
     expect(text).toMatch(/^# {6}memory types: host, gaudi$/m);
     expect(text).toMatch(/^# {10}not used: posix.*: excluded by UCX_TLS$/m);
-    expect(text).toMatch(/^# {11}address: \d+ bytes$/m);
-    expect(text).toMatch(/^# {11}lane\[0\]: self\/memory$/m);
-    expect(text).toMatch(/^# {9}allocated: 64K of host memory at 0x[0-9a-f]+$/m);
+    expect(text).toMatch(/^# {17}address: \d+ bytes$/m);
+    expect(text).toMatch(/^# {17}lane\[0\]: {2}0:self\/memory\.0 /m);
+    expect(text).toMatch(/^# {2}allocated 64K of host memory at address 0x[0-9a-f]+$/m);
   });
 
   it('-T prints distances, -M the bandwidth of copies', async () => {
@@ -140,9 +140,11 @@ describe('info', { timeout: 60_000 }, () => {
   });
 
   it.each([
-    [['info'], /argument option must be one at least/],
+    [['info'], /argument options must have one at least/],
+    [['info', '-u', 't'], /argument -u must be given with -p, -w, -e or -m, got "t"/],
+    [['info', '-d', '-t', 'bogus'], /argument -t must be one of self, posix, .*, got "bogus"/],
     [['info', '-t', 'tcp'], /argument -t must be given with -d/],
-    [['info', '-w'], /argument -u must be given with -p, -w, -e and -m/],
+    [['info', '-w'], /argument -u must be given with -p, -w, -e and -m, got nothing/],
     [['info', '-u', 'r', '-m', '100t'], /argument -m must be a size of at most 4g, such as 1m, got "100t"/],
     [['info', '-w', '-u', 'x'], /argument -u must have the letters a, r, t, s, m, w, e only/],
     [['info', '-b'], /-b of ucx_info: .*-v tells/],

@@ -76,6 +76,7 @@ export interface LibucpFunctions {
 
   readonly ucp_worker_create: (context: Pointer, params: Pointer, worker: Pointer) => StatusNumber;
   readonly ucp_worker_destroy: (worker: Pointer) => void;
+  readonly ucp_worker_print_info: (worker: Pointer, stream: Pointer) => void;
   readonly ucp_worker_query: (worker: Pointer, attr: Pointer) => StatusNumber;
   readonly ucp_worker_release_address: (worker: Pointer, address: Pointer) => void;
   readonly ucp_worker_progress: (worker: Pointer) => number;
@@ -93,6 +94,7 @@ export interface LibucpFunctions {
   readonly ucp_ep_create: (worker: Pointer, params: Pointer, ep: Pointer) => StatusNumber;
   readonly ucp_ep_close_nbx: (ep: Pointer, param: Pointer) => StatusPointer;
   readonly ucp_ep_flush_nbx: (ep: Pointer, param: Pointer) => StatusPointer;
+  readonly ucp_ep_print_info: (ep: Pointer, stream: Pointer) => void;
   readonly ucp_ep_query: (ep: Pointer, attr: Pointer) => StatusNumber;
 
   readonly ucp_mem_map: (context: Pointer, params: Pointer, memh: Pointer) => StatusNumber;
@@ -192,6 +194,7 @@ export const FUNCTIONS: { readonly [Name in keyof LibucpFunctions]: Declaration 
 
   ucp_worker_create: declare(STATUS, [POINTER, POINTER, POINTER]),
   ucp_worker_destroy: declare(VOID, [POINTER]),
+  ucp_worker_print_info: declare(VOID, [POINTER, POINTER]),
   ucp_worker_query: declare(STATUS, [POINTER, POINTER]),
   ucp_worker_release_address: declare(VOID, [POINTER, POINTER]),
   ucp_worker_progress: declare(U32, [POINTER]),
@@ -209,6 +212,7 @@ export const FUNCTIONS: { readonly [Name in keyof LibucpFunctions]: Declaration 
   ucp_ep_create: declare(STATUS, [POINTER, POINTER, POINTER]),
   ucp_ep_close_nbx: declare(STATUS_POINTER, [POINTER, POINTER]),
   ucp_ep_flush_nbx: declare(STATUS_POINTER, [POINTER, POINTER]),
+  ucp_ep_print_info: declare(VOID, [POINTER, POINTER]),
   ucp_ep_query: declare(STATUS, [POINTER, POINTER]),
 
   ucp_mem_map: declare(STATUS, [POINTER, POINTER, POINTER]),

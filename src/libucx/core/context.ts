@@ -3,6 +3,7 @@
  * Communication is in the workers.
  */
 
+import { textWrittenBy } from '../../sys/index.ts';
 import { ClosableContext } from '../../ucp/api/awaited/closable-context.ts';
 import type { Context as ApiContext, ContextAttributes } from '../../ucp/api/context.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
@@ -184,6 +185,11 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     // Interfaces of the node are shown in the workers that use them.
     const parts = this.node.stats().children.filter(({ className }) => className !== WORKER_CLASS);
     return statsNode('ucp_context', '', {}, [...parts, ...this.workerStats()]);
+  }
+
+  printInfo(): string {
+    this.checkOpen();
+    return textWrittenBy((stream) => this.libucp.functions.ucp_context_print_info(this.handle, stream));
   }
 
   /** Contains the properties that libucp discloses, and the transports of the node. */

@@ -1,6 +1,6 @@
 /** A worker over libucp: progress, events, tag matching, and services for endpoints. It also makes progress on the worker of the node's transports. */
 
-import { allocateScratch, EventAlarm, EventFd, type ScratchBlock } from '../../sys/index.ts';
+import { allocateScratch, EventAlarm, EventFd, type ScratchBlock, textWrittenBy } from '../../sys/index.ts';
 import { AM_HEADER_BYTES_MAX, type AmCallback, type MessageQueue } from '../../ucp/api/active-message.ts';
 import { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
 import { MessageQueues } from '../../ucp/api/awaited/message-queue.ts';
@@ -161,6 +161,11 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     if (this.isNodeBusy) count += this.node.progress();
     if (this.devices.isDue) count += this.devices.progress();
     return count;
+  }
+
+  printInfo(): string {
+    this.checkOpen();
+    return textWrittenBy((stream) => this.functions.ucp_worker_print_info(this.handle, stream));
   }
 
   snapshot(): WorkerSnapshot {

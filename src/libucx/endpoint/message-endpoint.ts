@@ -1,7 +1,9 @@
 /** The messages and streams of an endpoint over libucp: sending, and the stream that it receives. It moves no memory of the peer. */
 
+import { textWrittenBy } from '../../sys/index.ts';
 import { checkAmHeader } from '../../ucp/api/active-message.ts';
 import { ClosableEndpoint } from '../../ucp/api/awaited/closable-endpoint.ts';
+import type { EndpointAttributes } from '../../ucp/api/endpoint.ts';
 import { PARAM_FIELDS } from '../../ucp/api/operation/check-params.ts';
 import type { AmSendParams, Request, RequestParams, StreamRecvParams } from '../../ucp/api/operation/request.ts';
 import { type Tag, tagLow } from '../../ucp/api/operation/tag.ts';
@@ -42,6 +44,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   abstract readonly isBorrowed: boolean;
   abstract readonly cause: unknown;
   abstract dropHandle(): boolean;
+  abstract query(): EndpointAttributes;
 
   /** Fails an endpoint whose handle libucp has freed: called before each use of the handle. */
   protected abstract checkHandle(): void;
@@ -51,6 +54,12 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
 
   get status(): Status {
     return this.failure;
+  }
+
+  printInfo(): string {
+    // Throws without a handle.
+    this.query();
+    return textWrittenBy((stream) => this.functions.ucp_ep_print_info(this.handle, stream));
   }
 
   tagSendNbx(

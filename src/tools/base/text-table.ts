@@ -3,6 +3,9 @@
 /** Line below figures that were measured on emulated cards. */
 export const EMULATED_NOTE = 'emulated: the figures are those of memory copies here, not those of cards.';
 
+/** What ucx_info and ucx_perftest call a megabyte (UCS_MBYTE). */
+export const MEGABYTE: number = 2 ** 20;
+
 const KIB = 1024;
 
 /** Formats a byte count, such as `92.1 MiB`. */

@@ -61,7 +61,7 @@ export function infoCommand(): Command {
     .description('show version, cards, memory domains, transports and configuration, as ucx_info does')
     .option('-v, --version', 'library version')
     .option('-d, --devices', 'memory domains, transports and devices')
-    .option('-t <transport>', 'with -d: only this transport')
+    .option('-t <transport>', 'with -d: only this transport, by its name, an alias or its memory domain')
     .option('-c, --config', 'configuration')
     .option('-f, --full-config', 'configuration with meaning, syntax, default and source')
     .option('-a, --all', 'configuration with hidden and deprecated variables; with --blocks: also registers that are 0')
@@ -87,7 +87,8 @@ export function infoCommand(): Command {
 
 async function run(options: Options, command: Command): Promise<void> {
   const request = readArguments(command, () => requestOf(options));
-  const { report, text } = request.info === undefined ? { report: {}, text: '' } : readInfo(request.info);
+  const { info } = request;
+  const { report, text } = info === undefined ? { report: {}, text: '' } : readArguments(command, () => readInfo(info));
   const ucp = request.ucp === undefined ? undefined : await readUcp(request.ucp);
   const memcpy = request.memcpy ? measureMemcpy() : undefined;
   const { blocks: wanted } = request;
@@ -117,7 +118,8 @@ function requestOf(options: Options): Request {
   const config = options.config ?? options.fullConfig ?? (blocks === undefined ? options.all : undefined);
   const isInfo = [version, devices, system, T, config].includes(true);
   if (!isInfo && ucp === undefined && M !== true && blocks === undefined) {
-    throw invalidParam('option', 'must be one at least, such as -v, -d, -c or -s', 'none');
+    if (options.u !== undefined) throw invalidParam('-u', 'must be given with -p, -w, -e or -m', options.u);
+    throw invalidParam('options', 'must have one at least, such as -v, -d, -c or -s', undefined);
   }
   return {
     info: isInfo ? infoOf(options, config === true) : undefined,

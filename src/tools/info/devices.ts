@@ -4,8 +4,8 @@ import { memorySizeType } from '../../ucs/config/value.ts';
 import { memoryTypeBit, memoryTypeName, memoryTypesOfMask } from '../../ucs/memory/memory-type.ts';
 import { type IfaceAttributes, IfaceFlag, type RmaLimits } from '../../uct/api/iface.ts';
 import { type LeftOut, type MdAttributes, MdFlag } from '../../uct/api/memory-domain.ts';
+import { MEGABYTE } from '../base/text-table.ts';
 
-const MEGABYTE = 1e6;
 /** Columns of the names before the colon, as in ucx_info. */
 const RESOURCE_WIDTH = 17;
 const CAPABILITY_WIDTH = 23;

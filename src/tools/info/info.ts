@@ -8,12 +8,13 @@ import { readTopology, type Topology } from '../../assembly/topology.ts';
 import { findUcxLibrary, type UcxLibrary } from '../../assembly/ucx-library.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import { UCP_CONFIG_TABLE } from '../../ucp/resources/config.ts';
-import { ResourceFilter } from '../../ucp/resources/resource-filter.ts';
+import { type NamedTransport, ResourceFilter } from '../../ucp/resources/resource-filter.ts';
 import { type ConfigPrintOptions, printConfig } from '../../ucs/config/print.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
 import { addressOfPath, printPciAddress } from '../../ucs/sys/topology.ts';
-import { isUcxError } from '../../ucs/type/error.ts';
+import { invalidParam, isUcxError } from '../../ucs/type/error.ts';
 import type { IfaceResource } from '../../uct/api/iface.ts';
+import type { Component } from '../../uct/api/memory-domain.ts';
 import { type DomainReport, domainText } from './devices.ts';
 import { distanceLines, networkLines, readSystem, type SystemReport, systemText } from './system.ts';
 
@@ -92,11 +93,11 @@ function readMachine(
 function readDevices(program: Program, node: DriverNode, transport: string | undefined): DomainReport[] {
   const filter = new ResourceFilter(program.config.get(UCP_CONFIG_TABLE));
   const placeOf = placesIn(readTopology({ node, config: program.config, cards: cardsOf(node, program) }));
-  const reports = components(node, program).map((component): DomainReport => {
+  return chosenComponents(components(node, program), transport).map(({ component, names }): DomainReport => {
     try {
       const md = component.openMd({ ...program, log: program.log.child(component.name) });
       try {
-        const resources = md.resources.filter(({ transport: name }) => transport === undefined || name === transport);
+        const resources = md.resources.filter(({ transport: name }) => names.includes(name));
         const devices = resources.map((resource) => {
           const iface = md.openIface(resource);
           const { attributes } = iface;
@@ -112,9 +113,28 @@ function readDevices(program: Program, node: DriverNode, transport: string | und
       return { component: component.name, reason: error.message };
     }
   });
-  return transport === undefined
-    ? reports
-    : reports.filter((report) => report.md !== undefined && report.devices.length > 0);
+}
+
+/** A component, and the names of its transports that are shown. */
+interface ChosenComponent {
+  readonly component: Component;
+  readonly names: readonly string[];
+}
+
+/**
+ * The components with a transport of this name, alias or memory domain; all if it is undefined.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+function chosenComponents(all: readonly Component[], wanted: string | undefined): ChosenComponent[] {
+  const chosen = all.map((component): ChosenComponent => {
+    const isMeant = ({ name, aliases }: NamedTransport): boolean =>
+      wanted === undefined || [component.name, name, ...aliases].includes(wanted);
+    return { component, names: component.transports.filter(isMeant).map(({ name }) => name) };
+  });
+  const found = chosen.filter(({ names }) => names.length > 0);
+  if (found.length > 0) return found;
+  const known = all.flatMap(({ transports }) => transports.map(({ name }) => name));
+  throw invalidParam('-t', `must be one of ${known.join(', ')}; ucx_info lists those of the UCX library`, wanted);
 }
 
 /** Finds the PCI address of the device of a resource: a card, a network device, or a port of one. */

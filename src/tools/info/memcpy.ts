@@ -2,28 +2,37 @@
 
 import { allocateScratch, memcpy } from '../../sys/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
+import { MEGABYTE } from '../base/text-table.ts';
 
 const BYTES_MIN = 4096;
 const BYTES_MAX = 64 * 2 ** 20;
 /** Duration of the measurement of one size. */
 const MEASURE_NS = 20e6;
-const MEGABYTE = 1e6;
+/** Copies of the smallest size, after which V8 has compiled the call. */
+const WARM_UP_COPIES = 50_000;
 
 /** Bytes per second for sizes in bytes: powers of two. */
 export function measureMemcpy(): { readonly byteLength: number; readonly bytesPerSecond: number }[] {
   const [source, target] = [allocateScratch(BYTES_MAX), allocateScratch(BYTES_MAX)];
+  /** Time of a number of copies. */
+  const timeNs = (byteLength: number, copies: number): number => {
+    const startNs = systemClock.nowNs();
+    for (let copy = 0; copy < copies; copy++) memcpy(target.address, source.address, byteLength);
+    return systemClock.nowNs() - startNs;
+  };
   try {
+    // Touches the pages.
+    timeNs(BYTES_MAX, 1);
+    timeNs(BYTES_MIN, WARM_UP_COPIES);
     const results: { readonly byteLength: number; readonly bytesPerSecond: number }[] = [];
     for (let byteLength = BYTES_MIN; byteLength <= BYTES_MAX; byteLength *= 2) {
-      // The first copy touches the pages.
-      memcpy(target.address, source.address, byteLength);
-      const startNs = systemClock.nowNs();
-      let copied = 0;
-      while (systemClock.nowNs() - startNs < MEASURE_NS) {
-        memcpy(target.address, source.address, byteLength);
-        copied += byteLength;
+      let copies = 1;
+      let elapsedNs = timeNs(byteLength, copies);
+      while (elapsedNs < MEASURE_NS) {
+        copies *= 2;
+        elapsedNs = timeNs(byteLength, copies);
       }
-      results.push({ byteLength, bytesPerSecond: (copied * 1e9) / (systemClock.nowNs() - startNs) });
+      results.push({ byteLength, bytesPerSecond: (copies * byteLength * 1e9) / elapsedNs });
     }
     return results;
   } finally {

@@ -1,10 +1,13 @@
 /** `info -p`, `-w`, `-e` and `-m`: data of a context, a worker, an endpoint and an allocation of UCP in this process. */
 
+import { readdirSync } from 'node:fs';
 import { type Context, Context as ContextFactory } from '../../assembly/context.ts';
 import type { Feature } from '../../ucp/api/features.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
+import { MEGABYTE } from '../base/text-table.ts';
 
 /** The letters of -u; `w` and `e`, the modifiers of ucx_info, are always on here. */
 const FEATURE_LETTERS: Readonly<Record<string, readonly Feature[]>> = {
@@ -27,16 +30,24 @@ export interface UcpInfoOptions {
   readonly memoryBytes: number | undefined;
 }
 
-/** The data; parts that were not requested are undefined. */
+/** What making an object has cost this process. */
+interface Cost {
+  readonly createMs: number;
+  readonly memoryBytes: number;
+  readonly descriptors: number;
+}
+
+/** The data; parts that were not requested are undefined. `text` is that of printInfo(). */
 export interface UcpReport {
-  readonly context?: {
+  readonly context?: Cost & {
+    readonly text: string;
     readonly engine: string;
     readonly memoryTypes: readonly string[];
     readonly unavailable: readonly { readonly name: string; readonly reason: string }[];
   };
-  readonly worker?: { readonly addressBytes: number };
-  /** Transports and devices of an endpoint to the worker itself. */
-  readonly endpoint?: { readonly transports: readonly string[] };
+  readonly worker?: Cost & { readonly text: string; readonly addressBytes: number };
+  /** Text, transports and devices of an endpoint to the worker itself. */
+  readonly endpoint?: { readonly text: string; readonly transports: readonly string[] };
   readonly memory?: { readonly byteLength: number; readonly address: bigint; readonly memoryType: string };
 }
 
@@ -57,21 +68,33 @@ export function featuresOf(letters: string): readonly Feature[] {
 
 /** Opens a context and reads its data. Throws the errors of Context.create and memMap. */
 export async function readUcp(options: UcpInfoOptions): Promise<UcpReport> {
+  const opening = new CostMeter();
   await using context: Context = await ContextFactory.create({ features: options.features });
+  const contextCost = opening.read();
   const { memoryTypes, unavailable } = context.query();
+  const making = new CostMeter();
   const worker = context.worker();
+  const addressBytes = worker.address().byteLength;
+  const workerCost = making.read();
   return {
     ...(options.context && {
       context: {
+        ...contextCost,
+        text: context.printInfo(),
         engine: `${context.engine.name} ${context.engine.version}`,
         memoryTypes: memoryTypes.map(memoryTypeName),
         unavailable,
       },
     }),
-    ...(options.worker && { worker: { addressBytes: worker.address().byteLength } }),
-    ...(options.endpoint && { endpoint: { transports: worker.endpoint(worker.address()).transports } }),
+    ...(options.worker && { worker: { ...workerCost, text: worker.printInfo(), addressBytes } }),
+    ...(options.endpoint && { endpoint: endpointOf(worker) }),
     ...(options.memoryBytes !== undefined && { memory: allocated(context, options.memoryBytes) }),
   };
+}
+
+function endpointOf(worker: ReturnType<Context['worker']>): NonNullable<UcpReport['endpoint']> {
+  const endpoint = worker.endpoint(worker.address());
+  return { text: endpoint.printInfo(), transports: endpoint.transports };
 }
 
 function allocated(context: Context, bytes: number): NonNullable<UcpReport['memory']> {
@@ -79,42 +102,55 @@ function allocated(context: Context, bytes: number): NonNullable<UcpReport['memo
   return { byteLength, address, memoryType: memoryTypeName(memoryType) };
 }
 
+/** Measures what an object costs, from its own creation to `read()`. */
+class CostMeter {
+  readonly #startNs: number = systemClock.nowNs();
+  readonly #rss: number = process.memoryUsage.rss();
+  readonly #descriptors: number = openDescriptors();
+
+  read(): Cost {
+    return {
+      createMs: (systemClock.nowNs() - this.#startNs) / 1e6,
+      memoryBytes: Math.max(0, process.memoryUsage.rss() - this.#rss),
+      descriptors: openDescriptors() - this.#descriptors,
+    };
+  }
+}
+
+function openDescriptors(): number {
+  return readdirSync('/proc/self/fd').length;
+}
+
 /** The text of a report. */
 export function ucpText({ context, worker, endpoint, memory }: UcpReport): string {
   return [
+    ...(memory === undefined ? [] : memoryLines(memory)),
     ...(context === undefined
       ? []
       : [
-          '#',
-          '# UCP context',
-          '#',
-          `#            engine: ${context.engine}`,
+          context.text.trimEnd(),
           `#      memory types: ${context.memoryTypes.join(', ')}`,
           ...context.unavailable.map(({ name, reason }) => `#          not used: ${name}: ${reason}`),
           '#',
+          ...costLines(context),
         ]),
-    ...(worker === undefined
-      ? []
-      : ['#', '# UCP worker', '#', `#           address: ${worker.addressBytes} bytes`, '#']),
-    ...(endpoint === undefined
-      ? []
-      : [
-          '#',
-          '# UCP endpoint',
-          '#',
-          '#              peer: the same worker (gaudi-ucx explain --peer process: another process)',
-          ...endpoint.transports.map((name, index) => `#           lane[${index}]: ${name}`),
-          '#    protocols, from: gaudi-ucx explain',
-          '#',
-        ]),
-    ...(memory === undefined
-      ? []
-      : [
-          '#',
-          '# UCP memory',
-          '#',
-          `#         allocated: ${memorySizeType.print(memory.byteLength)} of ${memory.memoryType} memory at 0x${memory.address.toString(16)}`,
-          '#',
-        ]),
+    ...(worker === undefined ? [] : [worker.text.trimEnd(), ...costLines(worker)]),
+    ...(endpoint === undefined ? [] : [endpoint.text.trimEnd()]),
   ].join('\n');
+}
+
+function memoryLines({ byteLength, address, memoryType }: NonNullable<UcpReport['memory']>): string[] {
+  const size = memorySizeType.print(byteLength);
+  const what = `#  allocated ${size} of ${memoryType} memory at address 0x${address.toString(16)}`;
+  return ['#', '# UCP memory allocation', '#', what, '#'];
+}
+
+/** As ucx_info ends a context and a worker. */
+function costLines({ createMs, memoryBytes, descriptors }: Cost): string[] {
+  const megabytes = (memoryBytes / MEGABYTE).toFixed(2);
+  return [
+    `# memory: ${megabytes}MB, file descriptors: ${descriptors}`,
+    `# create time: ${createMs.toFixed(3)} ms`,
+    '#',
+  ];
 }

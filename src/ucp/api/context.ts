@@ -130,6 +130,12 @@ export interface Context<Device = unknown> extends AsyncDisposable {
   snapshot(): ContextSnapshot;
 
   /**
+   * Memory domains, transports and devices, as text in the layout of `ucx_info -p` (ucp_context_print_info). Over libucp that of libucp.
+   * @throws UcxError ERR_CLOSED
+   */
+  printInfo(): string;
+
+  /**
    * Adds the metrics of this context to a registry of prom-client, which the program has: operations, bytes, protocols, caches, failures, and from now on
    * histograms of latency, for which every operation has a request and reads the clock. Contexts of one registry have the label `context`. Ends with the context.
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED; the error of the registry for a name that it has

@@ -177,6 +177,12 @@ export interface Endpoint extends AsyncDisposable {
   query(): EndpointAttributes;
 
   /**
+   * The lanes with the roles that they can have, and the protocols of messages from host memory, as text in the layout of `ucx_info -e` (ucp_ep_print_info). Over libucp that of libucp.
+   * @throws UcxError ERR_CLOSED; the failure of an endpoint that has failed, over libucp
+   */
+  printInfo(): string;
+
+  /**
    * Writes local bytes to remote memory (ucp_put_nbx). Local completion: OK or the end of the request means that the local memory can be
    * reused; flush waits for remote completion.
    * @param local host bytes, mapped memory, or a list of pieces (UCP_DATATYPE_IOV) whose bytes are one range of remote memory in order; must not be changed,

@@ -92,6 +92,12 @@ export interface Worker extends AsyncDisposable {
   address(): Uint8Array;
 
   /**
+   * The length of the address and the transports with atomic operations, as text in the layout of `ucx_info -w` (ucp_worker_print_info). Over libucp that of libucp.
+   * @throws UcxError ERR_CLOSED
+   */
+  printInfo(): string;
+
+  /**
    * Connects to a worker, also to itself. The call does not wait for the peer: operations that need it are queued.
    * @param address from Worker.address of the peer, or with `rawAddress` from another program
    * @throws UcxError ERR_ADDRESS_MALFORMED; ERR_UNREACHABLE with the reason of every transport; ERR_CLOSED; ERR_UNSUPPORTED for `rawAddress` if the

@@ -53,6 +53,7 @@ import { unpackRkey } from '../mem/rkey-bytes.ts';
 import type { ProtocolInfoMode } from '../proto/protocol-info.ts';
 import { type RendezvousScheme, UCP_CONFIG_TABLE } from '../resources/config.ts';
 import { type OpenMd, Resources } from '../resources/resources.ts';
+import { contextInfo } from './print-info.ts';
 import { Worker, type WorkerContext } from './worker.ts';
 
 /** The parts of a context. */
@@ -284,6 +285,11 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   stats(): StatsNode {
     const mds = this.resources.mds.map(({ md }) => md.stats());
     return statsNode('ucp_context', '', {}, [...mds, this.#hostDmabufs.stats(), ...this.workerStats()]);
+  }
+
+  printInfo(): string {
+    this.checkOpen();
+    return contextInfo(this.engine, this.mds);
   }
 
   snapshot(): ContextSnapshot {

@@ -46,6 +46,7 @@ import { type ExplainContext, explainTransfer } from '../rma/explain-transfer.ts
 import { enqueueFlush, fenceConnection } from '../rma/flush.ts';
 import type { Connections } from '../wireup/connections.ts';
 import type { Protocols } from './dispatch.ts';
+import { endpointInfo } from './print-info.ts';
 
 /** The list of a notification alone. */
 const NO_ENTRIES: readonly TransferEntry[] = [];
@@ -91,6 +92,11 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
   query(): EndpointAttributes {
     this.checkOpen();
     return attributesOf(this.#connection);
+  }
+
+  printInfo(): string {
+    this.checkOpen();
+    return endpointInfo(this.#worker.context, this.#connection);
   }
 
   /** Sets what happens when the peer is gone; for the worker. */

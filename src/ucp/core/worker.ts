@@ -52,6 +52,7 @@ import type { PendingConnections } from '../wireup/pending-connections.ts';
 import { SocketConnections, type SocketOwner } from '../wireup/socket-connections.ts';
 import { Protocols } from './dispatch.ts';
 import type { Endpoint, EndpointWorker } from './endpoint.ts';
+import { workerInfo } from './print-info.ts';
 import { TransportSleep } from './sleep.ts';
 import { WorkerEndpoints } from './worker-endpoints.ts';
 import { workerSnapshot } from './worker-snapshot.ts';
@@ -223,6 +224,10 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
       unexp_granted: this.budget.grantedBytes,
     };
     return this.counters.node(levels, [...this.ifaces, ...this.sockets.managers]);
+  }
+
+  printInfo(): string {
+    return workerInfo(this.context.mds, this.ifaces, this.address().byteLength);
   }
 
   snapshot(): WorkerSnapshot {

@@ -9,7 +9,15 @@ import { boolType } from '../../ucs/config/value.ts';
 import type { OperationEnd } from '../../ucs/debug/diagnostics.ts';
 import { type Log, LogLevel } from '../../ucs/debug/log.ts';
 import type { ExplainedChoice } from '../api/explanation.ts';
-import { describeOperation, describeProtocol, protocolTable, sizeRange, type TableRow } from './protocol-table.ts';
+import {
+  choiceTable,
+  choiceTitle,
+  describeOperation,
+  describeProtocol,
+  protocolTable,
+  sizeRange,
+  type TableRow,
+} from './protocol-table.ts';
 
 /** The printed tables: none, all, those of used protocols, those whose title matches, or all if debug messages are logged. */
 export type ProtocolInfoMode = 'no' | 'yes' | 'used' | 'auto' | { readonly glob: string };
@@ -68,14 +76,10 @@ export class ProtocolInfo {
     if (this.#uses !== undefined) return;
     const key = lanes.join(',');
     if (!this.#configs.includes(key)) this.#configs.push(key);
-    const { operation, local, remote, chosen } = makeExplanation();
-    const title = `${describeOperation(operation)} ${memoriesOf(operation, local, remote)}`;
+    const choice = makeExplanation();
+    const title = choiceTitle(choice);
     if (this.#glob !== undefined && !matchesItem(this.#glob, title)) return;
-    const rows = chosen.map(({ bytesMin, bytesMax, protocol, transport, note }): TableRow => {
-      const config = note === undefined ? transport : `${transport}, ${note}`;
-      return [sizeRange(bytesMin, bytesMax), describeProtocol(protocol), config];
-    });
-    this.#print(`ucp_worker ep_cfg[${this.#configs.indexOf(key)}]`, title, rows);
+    this.#print(choiceTable(`ucp_worker ep_cfg[${this.#configs.indexOf(key)}]`, choice));
   }
 
   /** Counts an operation that has ended. */
@@ -105,21 +109,15 @@ export class ProtocolInfo {
         .map(({ protocol, transport, count, bytesMin, bytesMax }): TableRow => {
           return [String(count), sizeRange(bytesMin, bytesMax), describeProtocol(protocol), transport];
         });
-      this.#print('ucp_worker', describeOperation(operation), rows);
+      this.#print(protocolTable('ucp_worker', describeOperation(operation), rows));
     }
     this.#uses.clear();
   }
 
-  #print(heading: string, title: string, rows: readonly TableRow[]): void {
-    const lines = protocolTable(heading, title, rows.length > 0 ? rows : [['', 'no transport can do it', '']]);
+  #print(lines: readonly string[]): void {
     const text = lines.join('\n');
     if (this.#printed.has(text)) return;
     this.#printed.add(text);
     for (const line of lines) this.#log.print(line);
   }
-}
-
-function memoriesOf(operation: string, local: string, remote: string): string {
-  if (operation === 'get') return `into ${local} memory from ${remote}`;
-  return operation === 'put' ? `from ${local} memory to ${remote}` : `from ${local} memory`;
 }

@@ -1,5 +1,7 @@
 /** Protocol tables as UCX prints them (UCX_PROTO_INFO): boxes of text, nothing else. */
 
+import type { ExplainedChoice } from '../api/explanation.ts';
+
 /** Descriptions of protocols in the words of UCX, by their name, or by their name without the operation. */
 const DESCRIPTIONS: Readonly<Record<string, string>> = {
   short: 'short',
@@ -66,4 +68,30 @@ export function protocolTable(heading: string, title: string, rows: readonly Tab
       `| ${row.map((cell, column) => (column === 0 ? cell.padStart(widths[0]!) : cell.padEnd(widths[column]!))).join(' | ')} |`,
   );
   return [edge, `| ${heading.padEnd(widths[0]!)} | ${title.padEnd(rest)} |`, rule, ...lines, rule];
+}
+
+/** The title of the table of a choice: `tagged message by ucp_tag_send* from host memory`. */
+export function choiceTitle({
+  operation,
+  local,
+  remote,
+}: Pick<ExplainedChoice, 'operation' | 'local' | 'remote'>): string {
+  return `${describeOperation(operation)} ${memoriesOf(operation, local, remote)}`;
+}
+
+/** The lines of the table of a choice: ranges of sizes, protocols, lanes. */
+export function choiceTable(
+  heading: string,
+  choice: Pick<ExplainedChoice, 'operation' | 'local' | 'remote' | 'chosen'>,
+): string[] {
+  const rows = choice.chosen.map(({ bytesMin, bytesMax, protocol, transport, note }): TableRow => {
+    const config = note === undefined ? transport : `${transport}, ${note}`;
+    return [sizeRange(bytesMin, bytesMax), describeProtocol(protocol), config];
+  });
+  return protocolTable(heading, choiceTitle(choice), rows.length > 0 ? rows : [['', 'no transport can do it', '']]);
+}
+
+function memoriesOf(operation: string, local: string, remote: string): string {
+  if (operation === 'get') return `into ${local} memory from ${remote}`;
+  return operation === 'put' ? `from ${local} memory to ${remote}` : `from ${local} memory`;
 }

@@ -77,24 +77,30 @@ export function explainTransfer(
 /** Reports to UCX_PROTO_INFO how a new connection carries messages and streams from host memory that is not mapped. */
 export function tellMessageProtocols(context: ExplainContext, connection: PeerConnection, info: ProtocolInfo): void {
   if (connection.am === undefined) return;
-  const lanes = connection.lanes.map(({ iface: { attributes } }) => ({ attributes, hasRemoteKey: true }));
+  const names = connection.lanes.map(({ iface }) => nameOf(iface.attributes));
+  for (const operation of HOST_MESSAGES) info.chosen(names, () => explainHostMessages(context, connection, operation));
+}
+
+/** Operations that carry messages and streams. */
+export const HOST_MESSAGES = ['tag', 'am', 'stream'] as const;
+
+/** Explains messages or streams from host memory that is not mapped. */
+export function explainHostMessages(
+  context: ExplainContext,
+  connection: PeerConnection,
+  operation: (typeof HOST_MESSAGES)[number],
+): ExplainedChoice {
   const host = memoryTypeName(MemoryType.HOST);
-  for (const operation of ['tag', 'am', 'stream'] as const) {
-    info.chosen(
-      connection.lanes.map(({ iface }) => nameOf(iface.attributes)),
-      () =>
-        explainMessages(operation, {
-          title: { operation, local: host, remote: host },
-          lanes,
-          messageLane: connection.lanes.findIndex(({ endpoint }) => endpoint === connection.am),
-          rendezvousThreshold: connection.rendezvousThreshold,
-          bcopyThreshold: context.thresholds.bcopy,
-          isHost: true,
-          data: rendezvousOfHost(context, connection),
-          unavailable: [],
-        }),
-    );
-  }
+  return explainMessages(operation, {
+    title: { operation, local: host, remote: host },
+    lanes: connection.lanes.map(({ iface: { attributes } }) => ({ attributes, hasRemoteKey: true })),
+    messageLane: connection.lanes.findIndex(({ endpoint }) => endpoint === connection.am),
+    rendezvousThreshold: connection.rendezvousThreshold,
+    bcopyThreshold: context.thresholds.bcopy,
+    isHost: true,
+    data: rendezvousOfHost(context, connection),
+    unavailable: [],
+  });
 }
 
 function explainRma(
