@@ -8,6 +8,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CONFIG_TABLES } from '../src/assembly/program/config-tables.ts';
 import { type FieldUse, fieldUseOf } from '../src/libucx/c/field-use.ts';
+import { UCX_VARIABLE_GROUPS } from '../src/libucx/c/ucx-variables.ts';
 import { type AnyConfigTable, type ConfigEntry, loadConfig } from '../src/ucs/config/config.ts';
 
 const ROOT = join(import.meta.dirname, '..');
@@ -21,6 +22,8 @@ const USES: Readonly<Record<FieldUse, string>> = {
   refused: 'refused',
 };
 const END = '<!-- variables: end -->';
+const UCX_BEGIN = '<!-- variables of C UCX: begin, made by scripts/config-doc.ts -->';
+const UCX_END = '<!-- variables of C UCX: end -->';
 
 /** The page with new tables. */
 export function configPage(): string {
@@ -28,7 +31,21 @@ export function configPage(): string {
   const begin = page.indexOf(BEGIN);
   const end = page.indexOf(END);
   if (begin < 0 || end < begin) throw new Error(`docs/CONFIG.md has no ${BEGIN} ... ${END}`);
-  return `${page.slice(0, begin + BEGIN.length)}\n\n${CONFIG_TABLES.map(tableText).join('\n')}\n${page.slice(end)}`;
+  return `${page.slice(0, begin + BEGIN.length)}\n\n${CONFIG_TABLES.map(tableText).join('\n')}\n${withUcxVariables(page.slice(end))}`;
+}
+
+/** The rest of the page with a new table of the variables of C UCX that no field reads. */
+function withUcxVariables(rest: string): string {
+  const begin = rest.indexOf(UCX_BEGIN);
+  const end = rest.indexOf(UCX_END);
+  if (begin < 0 || end < begin) throw new Error(`docs/CONFIG.md has no ${UCX_BEGIN} ... ${UCX_END}`);
+  const rows = UCX_VARIABLE_GROUPS.map(({ use, reason, harmless = [], names }) => {
+    const values = harmless.filter((value) => value !== '').map((value) => `\`${value}\``);
+    const unless = use === 'none' || values.length === 0 ? '' : `; unless ${values.join(', ')}`;
+    return `| ${use === 'none' ? 'no meaning' : 'refused'}${unless} | ${reason} | ${names.map((name) => `\`UCX_${name}\``).join(' ')} |`;
+  });
+  const table = ['| Use | Why | Variables |', '| --- | --- | --- |', ...rows].join('\n');
+  return `${rest.slice(0, begin + UCX_BEGIN.length)}\n\n${table}\n\n${rest.slice(end)}`;
 }
 
 function tableText(table: AnyConfigTable): string {
@@ -39,7 +56,10 @@ function tableText(table: AnyConfigTable): string {
 function rowOf({ name, field, inherits }: ConfigEntry): string {
   const value = field.default === '' ? '(empty)' : `\`${field.default}\``;
   const meaning = field.doc.replaceAll('|', '\\|').replaceAll('<', '\\<');
-  return `| \`${name}\` | ${value} | ${meaning}${aliasNotes(field.deprecatedAliases)}${note('Inherits', inherits)} | ${USES[fieldUseOf(name.replace('UCX_', ''))!]} |`;
+  return `| \`${name}\` | ${value} | ${meaning}${note(
+    'Also',
+    field.aliases?.map((alias) => `UCX_${alias}`),
+  )}${aliasNotes(field.deprecatedAliases)}${note('Inherits', inherits)} | ${USES[fieldUseOf(name.replace('UCX_', ''))!]} |`;
 }
 
 function aliasNotes(names: readonly string[] = []): string {

@@ -5,6 +5,7 @@
 import type { DriverNode } from '../driver/port.ts';
 import type { Device } from '../hlthunk/index.ts';
 import type { Libucp } from '../libucx/c/library.ts';
+import { refuseUnignorable } from '../libucx/c/ucx-variables.ts';
 import type { Context as LibucxContext } from '../libucx/core/context.ts';
 import { EventFd, releaseAbandonedMappings, Udmabuf } from '../sys/index.ts';
 import type { Context as ApiContext } from '../ucp/api/context.ts';
@@ -106,6 +107,7 @@ async function create(options: ContextOptions = {}): Promise<Context> {
   const added = checkComponents(options.components);
   const { engine, libucp } = chooseEngine(program, options.engine, added.length > 0);
   if (libucp === undefined) {
+    refuseUnignorable(program.config);
     warnOfUnused(program);
     return openNative(program, options, engine);
   }
@@ -114,6 +116,7 @@ async function create(options: ContextOptions = {}): Promise<Context> {
   } catch (error) {
     const instead = isUcxError(error) ? engineInstead(program, options.engine, error) : undefined;
     if (instead === undefined) throw error;
+    refuseUnignorable(program.config);
     warnOfUnused(program);
     return openNative(program, options, instead);
   }

@@ -75,6 +75,7 @@ export interface PortAttributes {
   /** Active MTU (enum ibv_mtu). */
   readonly activeMtu: number;
   readonly gidTableLength: number;
+  readonly pkeyTableLength: number;
   readonly maxMessageBytes: number;
   readonly lid: number;
   /** One of LinkLayer. */
@@ -112,6 +113,8 @@ export interface VerbsContext extends VerbsObject {
   queryPort(port: number): PortAttributes;
   /** The valid entries of the GID table. */
   gids(port: number): readonly GidEntry[];
+  /** The partition keys of the port, by index: 15 bits, and the highest bit for full membership; 0 for an entry that is not valid. @throws SyscallError */
+  pkeys(port: number): readonly number[];
   /** @throws SyscallError ENOMEM */
   allocPd(): ProtectionDomain;
   /** @throws SyscallError EMFILE, ENOMEM */

@@ -197,7 +197,7 @@ describe('info', { timeout: 60_000 }, () => {
       const [name] = line.split('=');
       const block = decorated.split('\n\n').find((part) => part.includes(`\n${name}=`));
       expect(block, name).toMatch(
-        /^#\n# .+\.?\n#\n# syntax: {4}.+\n# default:.*\n# source: {4}.+\n(# inherits: .+\n)?#\nUCX_/,
+        /^#\n# .+\.?\n#\n# syntax: {4}.+\n# default:.*\n# source: {4}.+\n(# inherits: .+\n)?(# alias: {5}.+\n)?#\nUCX_/,
       );
     }
     expect(decorated).toMatch(/# source: {4}environment\n#\nUCX_TLS=\^self\n/);
@@ -214,7 +214,7 @@ describe('info', { timeout: 60_000 }, () => {
   });
 
   it('-C comments defaults out, -F filters by name', async () => {
-    const lines = await outputHere(['info', '-c', '-C', '-F', '_TLS'], GIVEN);
+    const lines = await outputHere(['info', '-c', '-C', '-F', 'X_TLS'], GIVEN);
     expect(lines).toBe('UCX_TLS=^self\n');
     expect(await outputHere(['info', '-c', '-C', '-F', 'PROGRESS_SPIN'], GIVEN)).toMatch(/^# UCX_PROGRESS_SPIN=.+\n$/);
     expect(assignments(await outputHere(['info', '-c', '-C'], GIVEN)).sort()).toEqual(

@@ -18,6 +18,7 @@ const LATER = [
   'UCX_SINGLE_NET_DEVICE',
   'UCX_TCP_BRIDGE_ENABLE',
   'UCX_TCP_EP_BIND_SRC_ADDR',
+  'UCX_PROTO_EMULATION_ENABLE',
 ];
 
 function configOf(env: Readonly<Record<string, string>>): Config {

@@ -185,7 +185,8 @@ function load({ env, files, envPrefix }: Layers, overrides: Readonly<Record<stri
 
 /** Every name under which a field can be set, its own first. */
 function namesOf({ name, inherits, field }: ConfigEntry): string[] {
-  return [name, ...inherits, ...(field.deprecatedAliases ?? [])];
+  const aliases = (field.aliases ?? []).map((alias) => `UCX_${alias}`);
+  return [...aliases, name, ...inherits, ...(field.deprecatedAliases ?? [])];
 }
 
 function answers(entry: ConfigEntry, variable: string): boolean {

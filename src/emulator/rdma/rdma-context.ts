@@ -27,6 +27,8 @@ import type { EventSink, RdmaDevice } from './rdma-device.ts';
 
 /** Maximum number of unread asynchronous events; beyond it the oldest is lost. */
 const EVENTS_MAX = 256;
+/** That of a fabric without partitions, with full membership. */
+const DEFAULT_PKEY = 0xffff;
 const PAGE_BYTES = 4096;
 
 /** An open device. */
@@ -62,6 +64,10 @@ export class RdmaContext implements VerbsContext, EventSink, ObjectCounter {
 
   gids(): readonly GidEntry[] {
     return [{ index: 0, gid: this.device.gid, type: 'roce_v2' }];
+  }
+
+  pkeys(): readonly number[] {
+    return [DEFAULT_PKEY];
   }
 
   allocPd(): ProtectionDomain {

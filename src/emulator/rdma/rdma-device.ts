@@ -37,6 +37,7 @@ const INLINE_BYTES_MAX = 828;
 const PORT: Omit<PortAttributes, 'state'> = {
   activeMtu: 5,
   gidTableLength: 1,
+  pkeyTableLength: 1,
   maxMessageBytes: 2 ** 30,
   lid: 0,
   linkLayer: LinkLayer.ETHERNET,

@@ -13,6 +13,7 @@ import { fieldUseOf } from './field-use.ts';
 import { OutValue } from './fields.ts';
 import type { LibucpFunctions } from './functions.ts';
 import type { Libucp } from './library.ts';
+import { ucxVariableNamed } from './ucx-variables.ts';
 import type { HiddenTransport } from './worker-address.ts';
 
 const PREFIX = 'UCX_';
@@ -159,7 +160,10 @@ export function warnOfUnused({ variables, version }: Libucp, config: Config, log
   }
   for (const { variable, warningBeside } of config.unused) {
     const name = ucpName(variable);
-    if (name === undefined || (theirs !== undefined && !theirs.has(name))) log.warn(warningBeside(theirs ?? []));
+    if (name !== undefined && (theirs === undefined || readsVariable(theirs, name))) continue;
+    // A name that another version of UCX has is not a typo.
+    if (ucxVariableNamed(variable) === undefined) log.warn(warningBeside(theirs ?? []));
+    else log.warn(`UCX ${version} has no ${name}: it has no effect over libucp`);
   }
 }
 

@@ -125,13 +125,14 @@ export function tcpConnect(fd: number, address: InetAddress): boolean {
 /**
  * Makes a listening socket. Of IPv6 sockets, that of all addresses (`::`) accepts IPv4, too.
  * @param address port 0 for any free port
+ * @param reuse whether connections of an earlier socket that still end do not prevent the use of its port
  * @throws SyscallError EADDRINUSE, EADDRNOTAVAIL, EACCES, EMFILE; UcxError ERR_INVALID_PARAM
  */
-export function tcpListen(address: InetAddress, backlog: number): number {
+export function tcpListen(address: InetAddress, backlog: number, reuse = true): number {
   const family = familyOf(address.address) ?? AddressFamily.INET;
   const fd = tcpSocket(family);
   try {
-    setSocketOption(fd, SocketOption.REUSEADDR, 1);
+    setSocketOption(fd, SocketOption.REUSEADDR, reuse ? 1 : 0);
     if (family === AddressFamily.INET6)
       setSocketOption(fd, SocketOption.V6ONLY, isUnspecified(address.address) ? 0 : 1);
     tcpBind(fd, address);

@@ -17,6 +17,7 @@ import type { IfaceResource } from '../../uct/api/iface.ts';
 import type { Component } from '../../uct/api/memory-domain.ts';
 import { type DomainReport, domainText } from './devices.ts';
 import { distanceLines, networkLines, readSystem, type SystemReport, systemText } from './system.ts';
+import { ucxVariablesText } from './ucx-variables.ts';
 
 /** The requested parts. */
 export interface InfoOptions {
@@ -47,7 +48,7 @@ export function readInfo(options: InfoOptions): { readonly report: InfoReport; r
   const program = startProgram();
   const library = options.version || options.devices ? findUcxLibrary(program) : undefined;
   const { system, devices, hasScaleOut } = readMachine(program, options);
-  const { entries } = program.config;
+  const { entries, unused } = program.config;
   const report: InfoReport = {
     version: options.version ? packageVersion() : undefined,
     library,
@@ -66,6 +67,7 @@ export function readInfo(options: InfoOptions): { readonly report: InfoReport; r
       ? []
       : [describeLibrary(library)]),
     ...(options.config === undefined ? [] : [printConfig(entries, options.config).trimEnd()]),
+    ...(options.config?.hidden === true ? [ucxVariablesText(unused, options.config.filter)] : []),
   ];
   return { report, text: parts.join('\n') };
 }

@@ -63,6 +63,7 @@ export class PeerConnection implements Connection {
   readonly amBcopyMax: number;
   readonly rendezvousThreshold: number;
   readonly zcopyThreshold: number | undefined;
+  readonly isEmulating: boolean;
   readonly waiting: Map<number, Request> = new Map();
   /** Messages of the peer that the program has kept, and whose data it has not received, by the number of the request of the peer. */
   readonly offers: Map<number, { isWithdrawn: boolean }> = new Map();
@@ -76,6 +77,8 @@ export class PeerConnection implements Connection {
   sources: readonly string[] = [];
   /** Id of the worker that it leads to, a character for each byte: for snapshots. */
   peerWorkerId = '';
+  /** Its name, if its address has one (UCX_ADDRESS_DEBUG_INFO). */
+  peerName: string | undefined = undefined;
   /** The entry of {@link sources} that the last message came from. */
   #source: string | undefined = undefined;
   /** True for a connection of a worker to itself: both its ends are this one. */
@@ -115,11 +118,12 @@ export class PeerConnection implements Connection {
     this.unreachable = unreachable;
     this.amLane = am;
     this.am = am?.endpoint;
-    const { bcopy, zcopy, rendezvousIntra, rendezvousInter } = owner.context.thresholds;
+    const { bcopy, zcopy, isEmulating, rendezvousIntra, rendezvousInter } = owner.context.thresholds;
     this.amShortMax = Math.min(am?.iface.attributes.am.shortBytesMax ?? 0, bcopy + TAG_BYTES - 1);
     this.amBcopyMax = am?.iface.attributes.am.bcopyBytesMax ?? 0;
     this.rendezvousThreshold = isIntraNode ? rendezvousIntra : rendezvousInter;
     this.zcopyThreshold = zcopy;
+    this.isEmulating = isEmulating;
     const teller = new CreditTeller(this, owner);
     this.inbound = new InboundWindow(owner.budget, () => teller.tell(this.inbound));
   }

@@ -102,6 +102,8 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   readonly rmaRails: RailLimits;
   readonly unexpectedBytesMax: number;
   readonly protocolInfoMode: ProtocolInfoMode;
+  /** Addresses of workers have their names. */
+  readonly tellsNames: boolean;
   /** Copies the memory of this context, for its handles. */
   readonly copier: MemoryCopier = new MemoryCopier(this);
   readonly #newSignal: () => SignalFd;
@@ -126,6 +128,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     const config = params.config.get(UCP_CONFIG_TABLE);
     this.progressSpinNs = config.PROGRESS_SPIN;
     this.requestsMax = config.REQUESTS_MAX;
+    this.tellsNames = config.ADDRESS_DEBUG_INFO;
     this.keepaliveNs = config.KEEPALIVE_INTERVAL;
     this.thresholds = thresholdsOf(config);
     this.distanceOf = params.distanceOf;

@@ -40,11 +40,16 @@ export function contextInfo(engine: Engine, mds: readonly OpenMd[]): string {
   ]);
 }
 
+/** Name of the workers of this process for people. */
+export function workerName(): string {
+  return `${hostname()}:${process.pid}`;
+}
+
 /** The length of the address, and the transports with atomic operations. */
 export function workerInfo(mds: readonly OpenMd[], ifaces: readonly Iface[], addressBytes: number): string {
   const able = ifaces.filter(({ attributes }) => (attributes.flags & ATOMICS) !== 0);
   const atomics = able.map(({ attributes }) => `${numberOf(mds, attributes.resource)}:${nameOf(attributes)}`);
-  return section(`UCP worker '${hostname()}:${process.pid}'`, [
+  return section(`UCP worker '${workerName()}'`, [
     [
       line(WORKER_WIDTH, 'address', `${addressBytes} bytes`),
       line(WORKER_WIDTH, 'atomics', atomics.join(', ') || 'none'),
@@ -58,9 +63,9 @@ export function endpointInfo(
   connection: PeerConnection,
 ): string {
   const { mds } = context;
-  const { lanes, amLane, socketAddresses } = connection;
+  const { lanes, amLane, socketAddresses, peerName } = connection;
   const remote = socketAddresses?.remote;
-  const peer = remote === undefined ? '<no debug data>' : `${remote.address}:${remote.port}`;
+  const peer = peerName ?? (remote === undefined ? '<no debug data>' : `${remote.address}:${remote.port}`);
   const tables = HOST_MESSAGES.flatMap((operation) =>
     choiceTable('endpoint', explainHostMessages(context, connection, operation)).map((text) => `# ${text}`),
   );

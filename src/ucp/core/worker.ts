@@ -52,7 +52,7 @@ import type { PendingConnections } from '../wireup/pending-connections.ts';
 import { SocketConnections, type SocketOwner } from '../wireup/socket-connections.ts';
 import { Protocols } from './dispatch.ts';
 import type { Endpoint, EndpointWorker } from './endpoint.ts';
-import { workerInfo } from './print-info.ts';
+import { workerInfo, workerName } from './print-info.ts';
 import { TransportSleep } from './sleep.ts';
 import { WorkerEndpoints } from './worker-endpoints.ts';
 import { workerSnapshot } from './worker-snapshot.ts';
@@ -71,6 +71,8 @@ export interface WorkerContext extends ProtocolContext, WorkerServices {
   /** See UCX_UNEXP_MAX_BYTES. */
   readonly unexpectedBytesMax: number;
   readonly protocolInfoMode: ProtocolInfoMode;
+  /** See UCX_ADDRESS_DEBUG_INFO. */
+  readonly tellsNames: boolean;
   /** See UCX_RNDV_THRESH, UCX_BCOPY_THRESH and UCX_ZCOPY_THRESH. */
   readonly thresholds: Thresholds;
   newSignal(): SignalFd;
@@ -160,7 +162,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
 
   /** Made at its first use: transports start to listen then. */
   get packedAddress(): Uint8Array {
-    this.#address ??= addressOfWorker(this.workerId, this.ifaces);
+    this.#address ??= addressOfWorker(this.workerId, this.ifaces, this.context.tellsNames ? workerName() : undefined);
     return this.#address;
   }
 

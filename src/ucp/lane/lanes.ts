@@ -136,10 +136,10 @@ function messageLane(lanes: readonly Lane[]): Lane | undefined {
   })[0];
 }
 
-/** The address of the worker with these interfaces. */
-export function addressOfWorker(id: Uint8Array, ifaces: readonly Iface[]): Uint8Array {
+/** The address of the worker with these interfaces, and with its name if it has to tell that. */
+export function addressOfWorker(id: Uint8Array, ifaces: readonly Iface[], name?: string): Uint8Array {
   const entries = ifaces.map(({ address, attributes: { resource } }) => ({ ...resource, address }));
-  return packWorkerAddress({ id, entries });
+  return packWorkerAddress({ id, entries, name });
 }
 
 /** Name of an interface, such as `gaudi_cpy/gaudi0`. */

@@ -20,10 +20,17 @@ export interface Thresholds {
   readonly bcopy: number;
   /** Puts and gets of at least this length use zero copy, shorter ones do not, if there is a choice; undefined if the estimates decide. */
   readonly zcopy: number | undefined;
+  /** Puts and gets that no lane can move are moved by the workers of both ends. */
+  readonly isEmulating: boolean;
 }
 
 /** The thresholds of a configuration. */
-export function thresholdsOf({ RNDV_THRESH, BCOPY_THRESH, ZCOPY_THRESH }: UcpConfig): Thresholds {
+export function thresholdsOf({
+  RNDV_THRESH,
+  BCOPY_THRESH,
+  ZCOPY_THRESH,
+  PROTO_EMULATION_ENABLE,
+}: UcpConfig): Thresholds {
   const orFrame = (bytes: number | 'auto' | undefined): number =>
     bytes === undefined || bytes === 'auto' ? Number.POSITIVE_INFINITY : bytes;
   return {
@@ -31,6 +38,7 @@ export function thresholdsOf({ RNDV_THRESH, BCOPY_THRESH, ZCOPY_THRESH }: UcpCon
     rendezvousInter: orFrame(RNDV_THRESH.inter ?? RNDV_THRESH.default),
     bcopy: orFrame(BCOPY_THRESH),
     zcopy: ZCOPY_THRESH === 'auto' ? undefined : ZCOPY_THRESH,
+    isEmulating: PROTO_EMULATION_ENABLE,
   };
 }
 

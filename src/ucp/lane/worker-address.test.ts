@@ -19,6 +19,11 @@ const address = fc.record({
     maxLength: 10,
   }),
 });
+/** Some with a name. */
+const addresses = fc.oneof(
+  address,
+  fc.tuple(address, name).map(([fields, ofWorker]) => ({ ...fields, name: ofWorker })),
+);
 
 /** Writes the checksum of changed bytes. */
 function sealed(bytes: Uint8Array): Uint8Array {
@@ -35,7 +40,7 @@ function changed(change: (bytes: Uint8Array) => void): Uint8Array {
 describe('a worker address', () => {
   it('comes back as it was written', async () => {
     await fc.assert(
-      fc.asyncProperty(address, async (fields) => {
+      fc.asyncProperty(addresses, async (fields) => {
         const packed = packWorkerAddress(fields);
         expect(unpackWorkerAddress(packed)).toEqual(fields);
         // Anywhere in memory.

@@ -2,8 +2,8 @@
  * The wire form of a worker address: the id of the worker and the addresses of its interfaces. Bytes only: which of them are used is
  * decided in lanes.ts.
  *
- * Layout, little-endian: u32 magic, u8 version, u8 entry count, u16 0, 16 bytes worker id; per entry u8 length and bytes of each of transport,
- * device and address; u32 CRC-32 of everything before.
+ * Layout, little-endian: u32 magic, u8 version, u8 entry count, u16 flags, 16 bytes worker id; per entry u8 length and bytes of each of transport,
+ * device and address; with flag 1 u8 length and bytes of a name; u32 CRC-32 of everything before.
  */
 
 import { crc32 } from 'node:zlib';
@@ -15,7 +15,12 @@ const MAGIC = 0x41504355;
 const VERSION = 3;
 const HEADER_BYTES = 24;
 const CHECKSUM_BYTES = 4;
+const AT_FLAGS = 6;
 const AT_ID = 8;
+/** A name follows the entries. */
+const HAS_NAME = 1;
+/** Longest name: its length is a byte. */
+const NAME_BYTES_MAX = 255;
 /** Bytes of the id of a worker. */
 export const WORKER_ID_BYTES = 16;
 /** Longest worker address that is read. */
@@ -34,15 +39,18 @@ export interface WorkerAddress {
   /** Unique among all workers at all times. */
   readonly id: Uint8Array;
   readonly entries: readonly AddressEntry[];
+  /** Name for people (UCX_ADDRESS_DEBUG_INFO). */
+  readonly name?: string | undefined;
 }
 
 /** Writes a worker address. */
-export function packWorkerAddress({ id, entries }: WorkerAddress): Uint8Array {
-  const fields = entries.flatMap(({ transport, device, address }) => [
+export function packWorkerAddress({ id, entries, name }: WorkerAddress): Uint8Array {
+  const fields: Uint8Array[] = entries.flatMap(({ transport, device, address }) => [
     Buffer.from(transport, 'ascii'),
     Buffer.from(device, 'ascii'),
     address,
   ]);
+  if (name !== undefined) fields.push(Buffer.from(name).subarray(0, NAME_BYTES_MAX));
   const byteLength = fields.reduce((sum, field) => sum + 1 + field.byteLength, HEADER_BYTES + CHECKSUM_BYTES);
   if (entries.length > ENTRIES_MAX || byteLength > WORKER_ADDRESS_BYTES_MAX) {
     throw new UcxError({
@@ -56,6 +64,7 @@ export function packWorkerAddress({ id, entries }: WorkerAddress): Uint8Array {
   view.setUint32(0, MAGIC, true);
   view.setUint8(4, VERSION);
   view.setUint8(5, entries.length);
+  view.setUint16(AT_FLAGS, name === undefined ? 0 : HAS_NAME, true);
   packed.set(id, AT_ID);
   let at = HEADER_BYTES;
   for (const field of fields) {
@@ -81,10 +90,11 @@ export function unpackWorkerAddress(packed: Uint8Array): WorkerAddress {
   if (view.getUint32(0, true) !== MAGIC) throw malformed('does not begin as one');
   if (view.getUint8(4) !== VERSION) throw malformed(`has version ${view.getUint8(4)}, this library reads ${VERSION}`);
   if (view.getUint32(end, true) !== crc32(packed.subarray(0, end))) throw malformed('has a wrong checksum');
-  return { id: packed.slice(AT_ID, AT_ID + WORKER_ID_BYTES), entries: readEntries(packed, view.getUint8(5), end) };
+  const hasName = view.getUint16(AT_FLAGS, true) === HAS_NAME;
+  return { id: packed.slice(AT_ID, AT_ID + WORKER_ID_BYTES), ...readFields(packed, view.getUint8(5), hasName, end) };
 }
 
-function readEntries(packed: Uint8Array, count: number, end: number): AddressEntry[] {
+function readFields(packed: Uint8Array, count: number, hasName: boolean, end: number): Omit<WorkerAddress, 'id'> {
   const entries: AddressEntry[] = [];
   let at = HEADER_BYTES;
   const take = (): Uint8Array => {
@@ -99,8 +109,9 @@ function readEntries(packed: Uint8Array, count: number, end: number): AddressEnt
     const device = Buffer.from(take()).toString('ascii');
     entries.push({ transport, device, address: take() });
   }
+  const name = hasName ? Buffer.from(take()).toString() : undefined;
   if (at !== end) throw malformed('has bytes behind its end');
-  return entries;
+  return name === undefined ? { entries } : { entries, name };
 }
 
 function malformed(rule: string): UcxError {

@@ -1,7 +1,15 @@
 /** The configuration of ucp: the fields of UCX's protocol layer that are honoured here. */
 
 import type { ConfigTable } from '../../ucs/config/config.ts';
-import { type AllowList, allowListType, DEFAULT_KEY, type KeyValues, keyValueType } from '../../ucs/config/list.ts';
+import {
+  type AllowList,
+  allowListType,
+  DEFAULT_KEY,
+  isItem,
+  type KeyValues,
+  keyValueType,
+  listType,
+} from '../../ucs/config/list.ts';
 import {
   boolType,
   type ConfigType,
@@ -9,6 +17,7 @@ import {
   memorySizeType,
   memoryUnitsType,
   restricted,
+  stringType,
   type Ternary,
   ternaryType,
   timeType,
@@ -57,6 +66,9 @@ export interface UcpConfig {
   readonly RCACHE_ENABLE: Ternary;
   readonly MEMTYPE_CACHE: Ternary;
   readonly PROTO_INFO: ProtocolInfoMode;
+  readonly SOCKADDR_TLS_PRIORITY: readonly string[];
+  readonly PROTO_EMULATION_ENABLE: boolean;
+  readonly ADDRESS_DEBUG_INFO: boolean;
 }
 
 const fragmentBytesType = restricted(
@@ -79,6 +91,9 @@ function ofHostMemory(type: ConfigType<number>): ConfigType<number> {
     print: type.print,
   };
 }
+
+/** Names with * and ?, in order. */
+const managersType = listType(restricted(stringType, 'a name, or * for all', (name) => name !== '' && isItem(name)));
 
 /** The configuration table: `UCX_TLS` and the other fields. */
 export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
@@ -164,6 +179,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
     },
     {
       name: 'MAX_RNDV_RAILS',
+      aliases: ['MAX_RNDV_LANES'],
       type: restricted(uintType, 'an unsigned integer, 1 to 8', (count) => count >= 1 && count <= 8),
       default: '2',
       doc: 'Maximum number of network devices among which a rendezvous divides a message, 1 to 8.',
@@ -176,6 +192,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
     },
     {
       name: 'MAX_RMA_RAILS',
+      aliases: ['MAX_RMA_LANES'],
       type: restricted(uintType, 'an unsigned integer, 1 to 8', (count) => count >= 1 && count <= 8),
       default: '2',
       doc: 'Maximum number of network devices among which a put or get is divided, 1 to 8. The default of UCX is 1.',
@@ -233,6 +250,24 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       type: protocolInfoType,
       default: 'auto',
       doc: 'Print tables of protocols: y: those that are chosen; used: those that were used and how often, when a worker closes; a glob: those whose title matches; auto: as y if debug messages are logged.',
+    },
+    {
+      name: 'SOCKADDR_TLS_PRIORITY',
+      type: managersType,
+      default: 'rdmacm,tcp,sockcm',
+      doc: 'Connection managers for listeners and for endpoints by socket address, in the order in which they are tried; * for all. This library has tcp.',
+    },
+    {
+      name: 'PROTO_EMULATION_ENABLE',
+      type: boolType,
+      default: 'y',
+      doc: 'Let the worker of the peer execute puts and gets between memories that no lane connects. n: such operations fail with ERR_UNREACHABLE.',
+    },
+    {
+      name: 'ADDRESS_DEBUG_INFO',
+      type: boolType,
+      default: 'n',
+      doc: 'Add host and process to worker addresses: printInfo() of an endpoint names its peer by them.',
     },
   ],
 };

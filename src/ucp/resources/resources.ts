@@ -4,6 +4,7 @@
  */
 
 import type { Config } from '../../ucs/config/config.ts';
+import { matchesItem } from '../../ucs/config/list.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import { type MemoryType, memoryTypeBit, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import type { MemoryTypeCache } from '../../ucs/memory/memory-type-cache.ts';
@@ -52,7 +53,9 @@ export interface ResourcesOptions {
 export class Resources {
   readonly mds: readonly OpenMd[];
   readonly #notOpened: readonly Rejection[];
-  readonly #managers: readonly (() => ConnectionManager)[];
+  readonly #managers: readonly { readonly name: string; readonly open: () => ConnectionManager }[];
+  /** Names of connection managers, the first one first. */
+  readonly #priority: readonly string[];
 
   /**
    * Opens the memory domains of all components that UCX_TLS and UCX_*_DEVICES allow.
@@ -78,8 +81,10 @@ export class Resources {
     this.#notOpened = [...filter.rejections, ...absences];
     this.#managers = options.components.flatMap((component) => {
       const open = component.openConnectionManager?.bind(component);
-      return open === undefined ? [] : [() => open(servicesOf(component, options, filter))];
+      if (open === undefined) return [];
+      return [{ name: component.name, open: () => open(servicesOf(component, options, filter)) }];
     });
+    this.#priority = config.SOCKADDR_TLS_PRIORITY;
   }
 
   /** What the context does not use, with the reason; devices that were lost since it was opened among it. */
@@ -90,16 +95,18 @@ export class Resources {
   }
 
   /**
-   * Opens the connection manager: that of the first component that has one, whether or not its transports are in use.
-   * @throws UcxError ERR_UNSUPPORTED where no component has one; SyscallError
+   * Opens the connection manager: that which UCX_SOCKADDR_TLS_PRIORITY names first, whether or not its transports are in use.
+   * @throws UcxError ERR_UNSUPPORTED where no component has one, or none that is named; SyscallError
    */
   openConnectionManager(): ConnectionManager {
-    const [open] = this.#managers;
-    if (open !== undefined) return open();
+    const [manager] = this.#priority.flatMap((item) => this.#managers.filter(({ name }) => matchesItem(item, name)));
+    if (manager !== undefined) return manager.open();
+    const names = this.#managers.map(({ name }) => name).join(', ');
+    const why = names === '' ? '' : `: UCX_SOCKADDR_TLS_PRIORITY=${this.#priority.join(',')} does not name ${names}`;
     throw new UcxError({
       code: 'ERR_UNSUPPORTED',
       status: Status.UNSUPPORTED,
-      message: 'no component of this context connects by socket addresses',
+      message: `no component of this context connects by socket addresses${why}`,
     });
   }
 

@@ -50,7 +50,8 @@ export function explainTransfer(
   const title = { operation, local: memoryTypeName(localType), remote: memoryTypeName(rkey.memoryType) };
   const moves = explainRma(context, connection, Operation.PUT, local, rkey);
   // Memory that no put can move, no message can move either.
-  if (moves.chosen.length === 0) return explanationOf(title, { candidates: [], steps: [], rejected: moves.rejected });
+  if (moves.chosen.length === 0 && connection.isEmulating)
+    return explanationOf(title, { candidates: [], steps: [], rejected: moves.rejected });
   const lanes = connection.lanes.map(({ iface, md }) => {
     return { attributes: iface.attributes, hasRemoteKey: rkey.parts[md.index] !== undefined };
   });

@@ -65,7 +65,9 @@ function makePlan(
   const isMovable = local instanceof Uint8Array || local.limitation === undefined;
   const isAsked = rkey.memoryKey !== undefined && isMovable;
   const messages = isAsked ? messageLane(connection, operation, place, rkey) : undefined;
-  const plan = selectProtocols(operation, place, rkey, capabilities, messages, connection.zcopyThreshold);
+  const used = connection.isEmulating ? messages : undefined;
+  const selected = selectProtocols(operation, place, rkey, capabilities, used, connection.zcopyThreshold);
+  const plan = messages === used ? selected : withoutEmulation(selected, messages!.lane);
   rkey.keepPlan(operation, placeIndex, plan);
   connection.protocolInfo?.chosen(
     lanes.map(({ iface }) => nameOf(iface.attributes)),
@@ -106,6 +108,12 @@ function keepShortPath(
   }
   if (endsInCall || !isMapped) rkey.shortPut = path;
   if (endsInCall || isMapped) rkey.shortPutMapped = path;
+}
+
+/** A plan from which UCX_PROTO_EMULATION_ENABLE excludes messages. */
+function withoutEmulation(plan: Plan, lane: number): Plan {
+  const reason = 'software emulation is excluded by UCX_PROTO_EMULATION_ENABLE';
+  return { ...plan, rejected: [...plan.rejected, { lane, protocol: Protocol.SOFTWARE, reason }] };
 }
 
 /** The path from an interface to the memory of its part of a key, if the interface describes it. */

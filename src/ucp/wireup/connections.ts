@@ -406,6 +406,7 @@ export class Connections {
     const connection = new PeerConnection(this.#owner, (this.#generation << SLOT_BITS) | slot, lanes);
     connection.sources = identitiesOf(openIfaces, address.entries);
     connection.peerWorkerId = Buffer.from(address.id).toString('latin1');
+    connection.peerName = address.name;
     this.#slots[slot] = connection;
     if (endpointConnect.hasSubscribers && this.#owner.observation.isTold)
       endpointConnect.publish(changeOf(connection, Status.OK));

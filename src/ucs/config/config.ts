@@ -24,6 +24,8 @@ export interface ConfigField<N extends string, T> {
   readonly default: string;
   /** What the field does, in sentences, with units. */
   readonly doc: string;
+  /** Names without `UCX_` that C UCX has for the field too; they override the field's own, of which they are a special case: `RC_VERBS_TIMEOUT`. */
+  readonly aliases?: readonly string[];
   /** Whole names of variables that set the field too: those of UCT_ with a note, others with a warning. */
   readonly deprecatedAliases?: readonly string[];
   /** True for fields that `info -c` shows only on request. */
@@ -284,9 +286,14 @@ class Loader {
         this.#known.add(variable);
         setting = this.#given.get(variable) ?? setting;
       }
+      for (const alias of field.aliases ?? []) {
+        this.#known.add(`${envPrefix}${alias}`);
+        setting = this.#given.get(`${envPrefix}${alias}`) ?? setting;
+      }
     }
     setting = this.#deprecatedSetting(this.#options, deprecated, name) ?? setting;
-    for (const prefix of prefixes) setting = this.#options.get(`UCX_${prefix}${field.name}`) ?? setting;
+    const names = [...prefixes.map((prefix) => `${prefix}${field.name}`), ...(field.aliases ?? [])];
+    for (const each of names) setting = this.#options.get(`UCX_${each}`) ?? setting;
     return setting;
   }
 

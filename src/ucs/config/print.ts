@@ -40,6 +40,7 @@ function decoration({ field, source, name, setBy, inherits }: ConfigEntry): stri
     ['default', field.default],
     ['source', `${source}${by}`],
     ...(inherits.length === 0 ? [] : [['inherits', inherits.join(', ')]]),
+    ...(field.aliases === undefined ? [] : [['alias', field.aliases.map((alias) => `UCX_${alias}`).join(', ')]]),
   ];
   return [
     '#',

@@ -197,6 +197,17 @@ describe('IbIface', () => {
     vi.restoreAllMocks();
   });
 
+  it.each(['IB_PATH_MTU', 'RC_PATH_MTU', 'RC_VERBS_PATH_MTU'])('sends packets of at most %s', async (name) => {
+    close();
+    open({ [name]: '512' });
+    expect(unpackIbAddress(far.address)!.mtu).toBe(2);
+    const endpoint = near.connect(far.address);
+    await until(() => send(endpoint) === Status.OK);
+    if (!(endpoint instanceof IbEndpoint)) return expect.fail('an endpoint of ib');
+    expect(endpoint.connection.qp).toMatchObject({ mtu: 512 });
+    endpoint.close();
+  });
+
   it('fails its connections when the device reports that it has failed, even if it says nothing else', async () => {
     log.allow(/^hca0: local catastrophic error$/);
     const failed: Status[] = [];

@@ -149,7 +149,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
       );
       this.self = {
         linkLayer: attributes.linkLayer,
-        mtu: attributes.activeMtu,
+        mtu: Math.min(attributes.activeMtu, this.ib.PATH_MTU),
         deviceIndex: device.index,
         lid: attributes.lid,
         qpNum: this.datagrams.qpNum,

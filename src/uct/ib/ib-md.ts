@@ -337,7 +337,9 @@ function openDevices(
   readonly leftOut: LeftOut[];
   readonly excluded: string[];
 } {
-  const { GID_INDEX } = config.get(IB_CONFIG_TABLE);
+  const { GID_INDEX, PKEY } = config.get(IB_CONFIG_TABLE);
+  const gidIndex = GID_INDEX === 'auto' ? undefined : GID_INDEX;
+  const pkey = PKEY === 'auto' ? undefined : PKEY;
   const devices: IbDevice[] = [];
   const ports: IbPort[] = [];
   const leftOut: LeftOut[] = [];
@@ -352,7 +354,7 @@ function openDevices(
           excluded.push(`${name}:${number}`);
           continue;
         }
-        const port = device.port(number, GID_INDEX === 'auto' ? undefined : GID_INDEX);
+        const port = device.port(number, gidIndex, pkey);
         if (typeof port === 'string') leftOut.push({ name: `${name}:${number}`, reason: port });
         else usable.push(port);
       }

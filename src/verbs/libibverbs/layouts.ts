@@ -45,6 +45,7 @@ export const PortAttrLayout = {
   ACTIVE_MTU: 8,
   GID_TBL_LEN: 12,
   MAX_MSG_SZ: 20,
+  PKEY_TBL_LEN: 32,
   LID: 34,
   ACTIVE_WIDTH: 43,
   ACTIVE_SPEED: 44,

@@ -80,6 +80,16 @@ export class LibibverbsContext implements VerbsContext {
     return entries.filter((entry) => entry.port === port).map(({ index, gid, type }) => ({ index, gid, type }));
   }
 
+  pkeys(port: number): readonly number[] {
+    const { functions, context, scratch } = this.#device;
+    return Array.from({ length: this.queryPort(port).pkeyTableLength }, (_, index) => {
+      const what = `index ${index} of port ${port} of ${this.name}`;
+      check(functions.queryPkey(context, port, index, scratch.address), 'ibv_query_pkey', what);
+      // In network byte order.
+      return scratch.view.getUint16(0, false);
+    });
+  }
+
   allocPd(): ProtectionDomain {
     const { functions, context } = this.#device;
     return new Pd(this.#device, pointerOf(functions.allocPd(context), 'ibv_alloc_pd', this.name));

@@ -16,6 +16,7 @@ export interface LibibverbsFunctions {
   readonly closeDevice: Call;
   readonly queryDevice: Call;
   readonly queryPort: Call;
+  readonly queryPkey: Call;
   /** From rdma-core v32. */
   readonly queryGidTable: Call;
   readonly allocPd: Call;
@@ -57,6 +58,7 @@ export function loadLibibverbs(names: readonly string[] = LIBIBVERBS_NAMES): Lib
     closeDevice: library.function('ibv_close_device', 'int', [...one]),
     queryDevice: library.function('ibv_query_device', 'int', [pointer, pointer]),
     queryPort: library.function('ibv_query_port', 'int', [pointer, 'uint32_t', pointer]),
+    queryPkey: library.function('ibv_query_pkey', 'int', [pointer, 'uint32_t', 'int', pointer]),
     queryGidTable: library.function('_ibv_query_gid_table', pointer, [pointer, pointer, pointer, 'uint32_t', pointer]),
     allocPd: library.function('ibv_alloc_pd', pointer, [...one]),
     deallocPd: library.function('ibv_dealloc_pd', 'int', [...one]),

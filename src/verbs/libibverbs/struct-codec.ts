@@ -67,6 +67,7 @@ export function readPortAttributes({ view }: ScratchBlock): PortAttributes {
     state: view.getInt32(PortAttrLayout.STATE, true),
     activeMtu: view.getInt32(PortAttrLayout.ACTIVE_MTU, true),
     gidTableLength: view.getInt32(PortAttrLayout.GID_TBL_LEN, true),
+    pkeyTableLength: view.getUint16(PortAttrLayout.PKEY_TBL_LEN, true),
     maxMessageBytes: view.getUint32(PortAttrLayout.MAX_MSG_SZ, true),
     lid: view.getUint16(PortAttrLayout.LID, true),
     linkLayer: view.getUint8(PortAttrLayout.LINK_LAYER),

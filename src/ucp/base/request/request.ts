@@ -90,6 +90,8 @@ export interface Connection {
   readonly rendezvousThreshold: number;
   /** See UCX_ZCOPY_THRESH; undefined where the estimates decide. */
   readonly zcopyThreshold: number | undefined;
+  /** See UCX_PROTO_EMULATION_ENABLE. */
+  readonly isEmulating: boolean;
   /** Requests that wait for the peer, by the number that the peer knows. */
   readonly waiting: ReadonlyMap<number, Request>;
   /** Whether one more offer may be sent that the peer has to keep. */

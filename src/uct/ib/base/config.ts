@@ -1,7 +1,8 @@
 /** The configuration of ib: `UCX_IB_*` and `UCX_RC_*`, with the names of UCX. */
 
-import type { ConfigTable } from '../../../ucs/config/config.ts';
+import type { ConfigFieldOf, ConfigTable } from '../../../ucs/config/config.ts';
 import {
+  type ConfigType,
   enumType,
   memorySizeType,
   orAuto,
@@ -21,8 +22,28 @@ export interface IbConfig extends RcacheConfig {
   readonly SL: number;
   readonly TRAFFIC_CLASS: number;
   readonly HOP_LIMIT: number;
+  readonly PATH_MTU: number;
+  readonly PKEY: number | 'auto';
   readonly RCACHE: Ternary;
 }
+
+/** Names under which C UCX sets a field of InfiniBand for one transport. */
+function ofTransport(name: string): readonly string[] {
+  return [`RC_${name}`, `RC_VERBS_${name}`];
+}
+
+const MTUS = [256, 512, 1024, 2048, 4096];
+/** The value is that of enum ibv_mtu, from 1. */
+const mtuType: ConfigType<number> = {
+  syntax: `default, ${MTUS.join(', ')}`,
+  parse(text) {
+    const word = text.trim().toLowerCase();
+    if (word === 'default') return MTUS.length;
+    const code = MTUS.indexOf(Number(word)) + 1;
+    return code === 0 ? undefined : code;
+  },
+  print: (code) => (code === MTUS.length ? 'default' : String(MTUS[code - 1])),
+};
 
 const byteType = restricted(uintType, 'an unsigned integer, 0 to 255', (value) => value <= 255);
 
@@ -38,6 +59,7 @@ export const IB_CONFIG_TABLE: ConfigTable<IbConfig> = {
     },
     {
       name: 'SEG_SIZE',
+      aliases: ofTransport('SEG_SIZE'),
       type: restricted(
         memorySizeType,
         'a size from 1k to 64k, a multiple of 64',
@@ -54,12 +76,39 @@ export const IB_CONFIG_TABLE: ConfigTable<IbConfig> = {
     },
     {
       name: 'SL',
+      aliases: ofTransport('SL'),
       type: restricted(uintType, 'an unsigned integer, 0 to 15', (value) => value <= 15),
       default: '0',
       doc: 'Service level, 0 to 15.',
     },
-    { name: 'TRAFFIC_CLASS', type: byteType, default: '0', doc: 'Traffic class of the global route header, 0 to 255.' },
-    { name: 'HOP_LIMIT', type: byteType, default: '255', doc: 'Hop limit of the global route header, 0 to 255.' },
+    {
+      name: 'TRAFFIC_CLASS',
+      aliases: ofTransport('TRAFFIC_CLASS'),
+      type: byteType,
+      default: '0',
+      doc: 'Traffic class of the global route header, 0 to 255.',
+    },
+    {
+      name: 'HOP_LIMIT',
+      aliases: ofTransport('HOP_LIMIT'),
+      type: byteType,
+      default: '255',
+      doc: 'Hop limit of the global route header, 0 to 255.',
+    },
+    {
+      name: 'PATH_MTU',
+      aliases: ofTransport('PATH_MTU'),
+      type: mtuType,
+      default: 'default',
+      doc: 'Longest packet of a connection in bytes: 256, 512, 1024, 2048, 4096, or default; bounded by the active MTU of the ports of both ends.',
+    },
+    {
+      name: 'PKEY',
+      aliases: ofTransport('PKEY'),
+      type: orAuto(restricted(uintType, 'a partition key, 0 to 0x7fff', (pkey) => pkey <= 0x7fff)),
+      default: 'auto',
+      doc: 'Partition key, 0 to 0x7fff: ports without it are not used. auto: the first in the table of the port, one with full membership first.',
+    },
     {
       name: 'RCACHE',
       type: ternaryAutoType,
@@ -85,12 +134,17 @@ export interface RcConfig {
   readonly CONNECT_TIMEOUT: number;
 }
 
+/** C UCX names the fields after its transport over libibverbs, too. */
+function alsoForVerbs<V>(fields: readonly ConfigFieldOf<V>[]): readonly ConfigFieldOf<V>[] {
+  return fields.map((field) => ({ ...field, aliases: [`RC_VERBS_${field.name}`] }));
+}
+
 const retryType = restricted(uintType, 'an unsigned integer, 0 to 7', (count) => count <= 7);
 
 /** `UCX_RC_*`. */
 export const RC_CONFIG_TABLE: ConfigTable<RcConfig> = {
   prefix: 'RC_',
-  fields: [
+  fields: alsoForVerbs<RcConfig>([
     {
       name: 'TX_QUEUE_LEN',
       type: restricted(uintType, 'an unsigned integer, 32 to 4096', (length) => length >= 32 && length <= 4096),
@@ -147,5 +201,5 @@ export const RC_CONFIG_TABLE: ConfigTable<RcConfig> = {
       default: '10s',
       doc: 'Time in which a connection must be established, 1ms to 60m.',
     },
-  ],
+  ]),
 };

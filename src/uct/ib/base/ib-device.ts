@@ -23,6 +23,7 @@ export interface IbPort {
   readonly number: number;
   readonly attributes: PortAttributes;
   readonly gid: GidEntry;
+  readonly pkeyIndex: number;
   readonly resource: IfaceResource;
 }
 
@@ -54,8 +55,9 @@ export class IbDevice {
   /**
    * The port with a number, or the reason why it cannot be used.
    * @param gidIndex index of its GID; undefined to choose
+   * @param pkey partition key without the bit of membership; undefined to choose
    */
-  port(number: number, gidIndex: number | undefined): IbPort | string {
+  port(number: number, gidIndex: number | undefined, pkey: number | undefined): IbPort | string {
     const attributes = this.context.queryPort(number);
     if (attributes.state !== PortState.ACTIVE) return `port ${number} is not active (state ${attributes.state})`;
     for (const name of ['maxQpWr', 'maxCqe', 'maxSge', 'maxSrqWr'] as const) {
@@ -71,6 +73,13 @@ export class IbDevice {
         ? 'it has no GID'
         : `it has no GID of index ${gidIndex} (UCX_IB_GID_INDEX); valid are: ${indices}`;
     }
+    const pkeys = this.context.pkeys(number);
+    const pkeyIndex = pkeyIndexIn(pkeys, pkey);
+    if (pkeyIndex < 0) {
+      const valid = pkeys.filter((each) => each !== 0).map(hexOf);
+      const wanted = pkey === undefined ? 'partition key' : `partition key ${hexOf(pkey)} (UCX_IB_PKEY)`;
+      return `it has no ${wanted}; valid are: ${valid.join(', ') || 'none'}`;
+    }
     const resource: IfaceResource = {
       transport: RC_NAME,
       aliases: ['rc_verbs', 'rc_v', 'ib'],
@@ -78,7 +87,7 @@ export class IbDevice {
       deviceType: DeviceType.NET,
       sysDevice: undefined,
     };
-    return { device: this, number, attributes, gid, resource };
+    return { device: this, number, attributes, gid, pkeyIndex, resource };
   }
 
   close(): void {
@@ -96,4 +105,17 @@ function chooseGid(gids: readonly GidEntry[], linkLayer: number): GidEntry | und
 
 function isIpv4(gid: Uint8Array): boolean {
   return gid.subarray(0, 10).every((byte) => byte === 0) && gid[10] === 0xff && gid[11] === 0xff;
+}
+
+const PKEY_MASK = 0x7fff;
+
+/** The entry with a partition key, or the first valid one; one with full membership first. -1 for none. */
+function pkeyIndexIn(pkeys: readonly number[], wanted: number | undefined): number {
+  const isWanted = (pkey: number): boolean => pkey !== 0 && (wanted === undefined || (pkey & PKEY_MASK) === wanted);
+  const full = pkeys.findIndex((pkey) => isWanted(pkey) && pkey > PKEY_MASK);
+  return full < 0 ? pkeys.findIndex(isWanted) : full;
+}
+
+function hexOf(pkey: number): string {
+  return `0x${pkey.toString(16)}`;
 }

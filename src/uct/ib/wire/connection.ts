@@ -129,7 +129,7 @@ export class Connection {
     this.#entries = new Array<TxEntry | undefined>(this.#length).fill(undefined);
     const accessFlags = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC;
     try {
-      this.qp.modify({ state: QpState.INIT, port: port.number, pkeyIndex: 0, accessFlags });
+      this.qp.modify({ state: QpState.INIT, port: port.number, pkeyIndex: port.pkeyIndex, accessFlags });
     } catch (error) {
       this.destroy();
       throw error;
@@ -165,7 +165,7 @@ export class Connection {
     const { attributes } = port.device;
     this.qp.modify({
       state: QpState.RTR,
-      pathMtu: Math.min(mtu, port.attributes.activeMtu),
+      pathMtu: Math.min(mtu, port.attributes.activeMtu, ib.PATH_MTU),
       destQpNum: qpNum,
       rqPsn: psn,
       maxDestRdAtomic: Math.min(rc.MAX_RD_ATOMIC, attributes.maxQpRdAtom),

@@ -103,7 +103,7 @@ export class Datagrams {
         }),
       );
       this.qpNum = this.#qp.qpNum;
-      this.#qp.modify({ state: QpState.INIT, port: port.number, pkeyIndex: 0, qkey: this.qkey });
+      this.#qp.modify({ state: QpState.INIT, port: port.number, pkeyIndex: port.pkeyIndex, qkey: this.qkey });
       this.#qp.modify({ state: QpState.RTR });
       this.#qp.modify({ state: QpState.RTS, sqPsn: 0 });
     } catch (error) {

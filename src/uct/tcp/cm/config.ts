@@ -1,7 +1,7 @@
 /** The configuration of the connection manager over TCP: `UCX_TCP_CM_*`. */
 
 import type { ConfigTable } from '../../../ucs/config/config.ts';
-import { type ConfigType, restricted, timeType, uintType } from '../../../ucs/config/value.ts';
+import { boolType, type ConfigType, restricted, timeType, uintType } from '../../../ucs/config/value.ts';
 
 /** The values of the table. */
 export interface TcpCmConfig {
@@ -9,6 +9,7 @@ export interface TcpCmConfig {
   readonly ANSWER_TIMEOUT: number;
   readonly MAX_CLIENTS: number;
   readonly MAX_REQUESTS: number;
+  readonly REUSEADDR: boolean;
 }
 
 const positiveTimeType = restricted(timeType, 'a time above 0', (ns) => ns > 0);
@@ -44,6 +45,12 @@ export const TCP_CM_CONFIG_TABLE: ConfigTable<TcpCmConfig> = {
       type: countType(65_536),
       default: '1024',
       doc: 'Maximum number of connection requests that wait for an answer of the program, 1 to 65536; more are rejected with BUSY.',
+    },
+    {
+      name: 'REUSEADDR',
+      type: boolType,
+      default: 'y',
+      doc: 'Let a listener have a port of which connections of an earlier listener still end (SO_REUSEADDR). The default of UCX is n.',
     },
   ],
 };

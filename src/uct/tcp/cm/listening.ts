@@ -70,7 +70,7 @@ export class Listening implements SocketListener, Watched {
       if (this.#closed) request.reject(Status.REJECTED, 'the listener has closed');
       else onRequest(request);
     };
-    this.#fd = tcpListen(address, backlog);
+    this.#fd = tcpListen(address, backlog, owner.config.REUSEADDR);
     let reserve: ReserveDescriptor | undefined;
     try {
       this.address = tcpLocalAddress(this.#fd);

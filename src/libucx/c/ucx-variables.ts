@@ -1,0 +1,194 @@
+/**
+ * The variables of C UCX that no field of this library reads, as data: those without meaning here, and those that must not be ignored.
+ *
+ * Names are those of UCX 1.22, as its ucx_info prints them (-c -a, with the components for CUDA). InfiniBand tables are those that UCX 1.23, which is built with
+ * them, prints; dc, gga and rdmacm those of UCX 1.13. The components for ROCm and Level Zero are known by their prefix only. test/fixtures/ucx-variables.txt has
+ * the names.
+ */
+
+import type { Config } from '../../ucs/config/config.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+
+const PREFIX = 'UCX_';
+
+/** What happens to a variable that no field reads. */
+export interface UcxVariable {
+  /** `none`: silent, as it has no meaning here; `refused`: ignoring it would be wrong. */
+  readonly use: 'none' | 'refused';
+  /** Why; for `refused` what would happen, and what to do. */
+  readonly reason: string;
+  /** Values of a refused variable that change nothing: its defaults. In lower case. */
+  readonly harmless?: readonly string[];
+}
+
+/** Variables with one reason. */
+export interface UcxVariableGroup extends UcxVariable {
+  /** Names without `UCX_`, or prefixes that end with `*`. */
+  readonly names: readonly string[];
+}
+
+/** Transports whose tables begin with the same fields of every interface of C UCX. */
+const INTERFACES = ['CMA', 'POSIX', 'SELF', 'TCP', 'RC_VERBS', 'RC', 'IB'] as const;
+/** Tables of interfaces of RDMA devices: each inherits the fields of those before. */
+const RDMA = ['IB', 'RC', 'RC_VERBS'] as const;
+
+function none(reason: string, names: string): UcxVariableGroup {
+  return { use: 'none', reason, names: names.trim().split(/\s+/) };
+}
+
+function refused(reason: string, harmless: readonly string[], names: string): UcxVariableGroup {
+  return { use: 'refused', reason, harmless, names: names.trim().split(/\s+/) };
+}
+
+/** Every name with every prefix. */
+function each(prefixes: readonly string[], names: string): string {
+  const fields = names.trim().split(/\s+/);
+  return prefixes.flatMap((prefix) => fields.map((name) => `${prefix}_${name}`)).join(' ');
+}
+
+/** The groups; a name is in one of them. */
+export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
+  refused(
+    'atomic operations use the device or the processor, as the lane has them, and words that both change would not be consistent: choose the transports by UCX_TLS',
+    ['guess', ''],
+    'ATOMIC_MODE',
+  ),
+  refused(
+    'ports of other subnets would be used: name the ports in UCX_NET_DEVICES',
+    ['', 'n', 'no', 'off', '0', 'all'],
+    `IB_SUBNET_PREFIX ${each(RDMA, 'ROCE_LOCAL_SUBNET ROCE_SUBNETS')}`,
+  ),
+  refused(
+    'memory of cards would be registered with RDMA devices all the same: use UCX_GAUDI_COPY_DMABUF=n',
+    ['', 'try', 'y', 'yes', 'on', '1'],
+    'IB_GPU_DIRECT_RDMA',
+  ),
+  refused(
+    'the memory of this library would have no such limit: limit the process, by ulimit or a cgroup',
+    ['', 'inf'],
+    'MEMTRACK_LIMIT',
+  ),
+  none(
+    'belongs to hardware or kernel modules that no transport here uses',
+    'CUDA_* GDR_COPY_* ROCM_* ZE_* KNEM_* XPMEM_* UGNI_* GDP_ENABLE',
+  ),
+  none(
+    'belongs to a transport of C UCX that the native engine lacks',
+    'SYSV_* DC_* UD_* SRD_* GGA_* RC_MLX5_* RC_GDA_* IB_MLX5_* IB_GDA_* RDMA_CM_* GAUDI_GDR_*',
+  ),
+  none('hooks of memory allocation: this library learns of freed memory by other means', 'MEM_*'),
+  none(
+    'sizes of buffers and pools that C UCX grows at run time',
+    `
+    ${each(INTERFACES, 'TX_BUFS_GROW TX_GROW_FACTOR TX_MAX_BUFS TX_MAX_CHUNK_SIZE RX_BUFS_GROW RX_GROW_FACTOR RX_MAX_BUFS RX_MAX_CHUNK_SIZE')}
+    RX_MPOOL_SIZES RKEY_MPOOL_MAX_MD SEG_SIZE SELF_SEG_SIZE CMA_SEG_SIZE TCP_CM_PRIV_DATA_LEN RKEY_PTR_SEG_SIZE MEM_ALLOC_ALIGN`,
+  ),
+  none(
+    'limits and costs of an interface, which here are facts of the transport',
+    `
+    ${each(INTERFACES, 'ALLOC FAILURE MAX_BCOPY MAX_SHORT MAX_NUM_EPS MAX_IOV')}
+    ALLOC_PRIO CMA_TX_QUOTA CMA_MEMORY_INVALIDATE POSIX_SEND_OVERHEAD POSIX_RECV_OVERHEAD SELF_NUM_DEVICES TCP_SENDV_THRESH TCP_PUT_ENABLE TCP_PREFER_DEFAULT
+    TCP_CM_FAILURE BCOPY_BW DISTANCE_BW DISTANCE_LAT PROTO_OVERHEAD`,
+  ),
+  none(
+    'details of shared memory, whose queues this library sizes itself',
+    `
+    POSIX_FIFO_HUGETLB POSIX_HUGETLB_MODE POSIX_FIFO_MAX_POLL POSIX_FIFO_RELEASE_FACTOR POSIX_SHM_MIN_SIZE POSIX_ERROR_HANDLING`,
+  ),
+  none(
+    'details of TCP connections, which this library leaves to the kernel',
+    `
+    TCP_CONN_NB TCP_MAX_CONN_RETRIES TCP_SYN_CNT TCP_USER_TIMEOUT TCP_CM_SNDBUF TCP_CM_RCVBUF TCP_CM_SYN_CNT TCP_CM_USER_TIMEOUT LISTENER_BACKLOG`,
+  ),
+  none(
+    'details of work queues of InfiniBand',
+    `
+    ${each(
+      RDMA,
+      `ADDR_TYPE COUNTER_SET_ID ECE FLID_ROUTE IS_GLOBAL LID_PATH_BITS NUM_PATHS REVERSE_SL ROCE_PATH_FACTOR ROCE_REACHABILITY_MODE ROCE_SUBNET_PREFIX_LEN
+    RX_INLINE RX_MAX_BATCH RX_MAX_POLL RX_QUEUE_LEN_INIT SEND_OVERHEAD TX_INLINE_RESP TX_MAX_BATCH TX_MAX_POLL TX_MIN_SGE TX_CQ_LEN TX_MAX_WR TX_NUM_GET_BYTES
+    TX_NUM_GET_OPS TX_POLL_ALWAYS FC_ENABLE FC_HARD_THRESH FC_SOFT_THRESH FENCE FLUSH_MODE MAX_AM_HDR MAX_GET_ZCOPY`,
+    )}
+    IB_AH_CACHE_TTL IB_ASYNC_EVENTS IB_DEVICE_SPECS IB_DIRECT_NIC IB_ETH_PAUSE_ON IB_FORK_INIT IB_INDIRECT_ATOMIC IB_MAX_IDLE_RKEY_COUNT IB_MEM_REG_GROWTH
+    IB_MEM_REG_OVERHEAD IB_ODP_MEM_TYPES IB_ODP_MAX_SIZE IB_ODP_NUMA_POLICY IB_ODP_PREFETCH IB_PCI_BW IB_PCI_RELAXED_ORDERING IB_PREFER_NEAREST_DEVICE IB_REG_METHODS
+    IB_REG_MT_BIND IB_REG_MT_CHUNK IB_REG_MT_THRESH IB_REG_RETRY_CNT IB_SMKEY_BLOCK_SIZE IB_XGVMI_UMR_ENABLE IB_RCACHE_ADDR_ALIGN MAX_HCA_PER_GPU
+    CM_USE_ALL_DEVICES TM_FORCE_THRESH TM_MAX_BB_SIZE TM_SW_RNDV TM_THRESH PREFER_OFFLOAD`,
+  ),
+  none(
+    'debugging of C code: Node.js handles fatal signals (--report-on-fatalerror), and gaudi-ucx inspect shows a running process',
+    `
+    HANDLE_ERRORS ERROR_SIGNALS ERROR_MAIL_TO ERROR_MAIL_FOOTER GDB_COMMAND VFS_ENABLE VFS_SOCK_PATH VFS_THREAD_AFFINITY MEMTRACK_DEST PROTO_INFO_DIR`,
+  ),
+  none(
+    'details of the log of C UCX; LOG_PRINT_ENABLE is for its developers',
+    `
+    LOG_BUFFER LOG_DATA_SIZE LOG_FILE_FILTER LOG_LEVEL_TRIGGER LOG_PRINT_ENABLE MODULE_LOG_LEVEL`,
+  ),
+  none(
+    'threads, signals and modules of C UCX',
+    `
+    ASYNC_MAX_EVENTS ASYNC_SIGNO USE_MT_MUTEX MODULES MODULE_DIR PLUGIN_PATH ADAPTIVE_PROGRESS BUILTIN_MEMCPY_MIN BUILTIN_MEMCPY_MAX NT_BUFFER_TRANSFER_MIN TOPO_PRIO`,
+  ),
+  none(
+    'registration of memory in C UCX',
+    `
+    GVA_ENABLE GVA_MLOCK GVA_PREFETCH RCACHE_CHECK_PFN RCACHE_MEM_PRIO RCACHE_PURGE_ON_FORK RCACHE_STAT_MIN RCACHE_STAT_MAX IB_RCACHE_MEM_PRIO
+    IB_RCACHE_PURGE_ON_FORK REG_NONBLOCK_FALLBACK REG_NONBLOCK_MEM_TYPES MEMTYPE_COPY_ENABLE MEMTYPE_REG_WHOLE_ALLOC_TYPES`,
+  ),
+  none(
+    'the layout of addresses and connections of C UCX: the native engine has its own, connects all lanes at once, and sizes nothing by the number of peers',
+    `
+    ADDRESS_VERSION SA_DATA_VERSION UNIFIED_MODE CONNECT_ALL_TO_ALL RESOLVE_REMOTE_EP_ID PROTO_INDIRECT_ID WIREUP_VIA_AM_LANE SOCKADDR_AUX_TLS MAX_WORKER_NAME
+    MAX_WORKER_ADDRESS_NAME MAX_COMPONENT_MDS NUM_EPS NUM_PPN NODE_LOCAL_ID KEEPALIVE_NUM_EPS SELECT_DISTANCE_MD`,
+  ),
+  none(
+    'moves busy endpoints to other transports while they are in use: here every operation chooses among all lanes',
+    `
+    DYNAMIC_TL_SWITCH_INTERVAL DYNAMIC_TL_PROGRESS_FACTOR MAX_PRIORITY_EPS RECOVERY_RETRIES`,
+  ),
+  none(
+    'the choice of protocols in C UCX: the native engine chooses by its own estimates, sends an eager message over one lane, and has fragments of host memory only',
+    `
+    PROTO_ENABLE MAX_EAGER_RAILS MAX_EAGER_LANES MULTI_PATH_RATIO PROTOS PROTO_REQUEST_RESET EXTRA_OP_ATTR_FLAGS FENCE_MODE FLUSH_WORKER_EPS RMA_PPLN_ENABLE RMA_ZCOPY_MAX_SEG_SIZE
+    RNDV_ALIGN_THRESH RNDV_FRAG_MEM_TYPE RNDV_FRAG_MEM_TYPES RNDV_MEMTYPE_DIRECT_SIZE RNDV_PERF_DIFF RNDV_PIPELINE_ERROR_HANDLING RNDV_PIPELINE_SEND_THRESH
+    RNDV_PIPELINE_SHM_ENABLE RNDV_PIPELINE_SHM_CUDA_STAGING_FORCE RNDV_PUT_FORCE_FLUSH RNDV_SEND_NBR_THRESH RNDV_THRESH_FALLBACK`,
+  ),
+];
+
+const BY_NAME: ReadonlyMap<string, UcxVariableGroup> = new Map(
+  UCX_VARIABLE_GROUPS.flatMap((group) => group.names.map((name) => [name, group] as const)),
+);
+const BY_PREFIX: readonly (readonly [prefix: string, group: UcxVariableGroup])[] = [...BY_NAME].flatMap(
+  ([name, group]) => (name.endsWith('*') ? [[name.slice(0, -1), group] as const] : []),
+);
+
+/** What happens to a variable of C UCX that no field reads, by its name without `UCX_`; undefined for a name that C UCX does not have either. */
+export function ucxVariable(name: string): UcxVariable | undefined {
+  return BY_NAME.get(name) ?? BY_PREFIX.find(([prefix]) => name.startsWith(prefix) && name !== prefix)?.[1];
+}
+
+/** The same by the name of a variable, before whose `UCX_` a prefix of the program may stand. */
+export function ucxVariableNamed(variable: string): UcxVariable | undefined {
+  const at = variable.indexOf(PREFIX);
+  return at < 0 ? undefined : ucxVariable(variable.slice(at + PREFIX.length));
+}
+
+/** The settings of variables that must not be ignored, with the reason, as sentences. */
+export function unignorableSettings({ unused }: Pick<Config, 'unused'>): string[] {
+  return unused.flatMap(({ variable, text }) => {
+    const found = ucxVariableNamed(variable);
+    if (found?.use !== 'refused' || found.harmless?.includes(text.trim().toLowerCase()) === true) return [];
+    return [`${variable}=${text} cannot be ignored: ${found.reason}; UCX_ENGINE=libucx honours it`];
+  });
+}
+
+/**
+ * Refuses variables that the native engine must not ignore.
+ * @throws UcxError ERR_UNSUPPORTED
+ */
+export function refuseUnignorable(config: Pick<Config, 'unused'>): void {
+  const [refusal] = unignorableSettings(config);
+  if (refusal === undefined) return;
+  throw new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message: refusal });
+}
