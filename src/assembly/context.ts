@@ -160,10 +160,12 @@ async function openNative(
   let instrumentation: Instrumentation | undefined;
   try {
     const gaudi = new GaudiResources({ node, ...cardChoiceOf(program.env), devices });
+    // libucp has the RDMA devices of the machine.
+    const verbs = isBesideLibucp ? node.verbs : openVerbs(node, program);
     context = new NativeContext({
       ...program,
       engine,
-      components: [...componentsOn(gaudi, openVerbs(node, program), isBesideLibucp), ...(options.components ?? [])],
+      components: [...componentsOn(gaudi, verbs, isBesideLibucp), ...(options.components ?? [])],
       distanceOf: distancesOf(gaudi, { node, config: program.config }),
       deviceOf: (index) => deviceOf(gaudi, index),
       emulated: node.emulated,

@@ -11,14 +11,25 @@ const MEASURE_NS = 20e6;
 /** Copies of the smallest size, after which V8 has compiled the call. */
 const WARM_UP_COPIES = 50_000;
 
+/** What is measured, and the clock. */
+export interface MeasuredCopies {
+  readonly copy: (target: number, source: number, byteLength: number) => void;
+  readonly nowNs: () => number;
+}
+
+const MEMCPY: MeasuredCopies = { copy: memcpy, nowNs: () => systemClock.nowNs() };
+
 /** Bytes per second for sizes in bytes: powers of two. */
-export function measureMemcpy(): { readonly byteLength: number; readonly bytesPerSecond: number }[] {
+export function measureMemcpy({
+  copy,
+  nowNs,
+}: MeasuredCopies = MEMCPY): { readonly byteLength: number; readonly bytesPerSecond: number }[] {
   const [source, target] = [allocateScratch(BYTES_MAX), allocateScratch(BYTES_MAX)];
   /** Time of a number of copies. */
   const timeNs = (byteLength: number, copies: number): number => {
-    const startNs = systemClock.nowNs();
-    for (let copy = 0; copy < copies; copy++) memcpy(target.address, source.address, byteLength);
-    return systemClock.nowNs() - startNs;
+    const startNs = nowNs();
+    for (let count = 0; count < copies; count++) copy(target.address, source.address, byteLength);
+    return nowNs() - startNs;
   };
   try {
     // Touches the pages.
