@@ -8,7 +8,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CONFIG_TABLES } from '../src/assembly/program/config-tables.ts';
 import { type FieldUse, fieldUseOf } from '../src/libucx/c/field-use.ts';
-import { UCX_VARIABLE_GROUPS } from '../src/libucx/c/ucx-variables.ts';
+import { UCX_VARIABLE_GROUPS, UCX_VARIABLES_VERSION } from '../src/libucx/c/ucx-variables.ts';
 import { type AnyConfigTable, type ConfigEntry, loadConfig } from '../src/ucs/config/config.ts';
 
 const ROOT = join(import.meta.dirname, '..');
@@ -44,7 +44,9 @@ function withUcxVariables(rest: string): string {
     const unless = use === 'none' || values.length === 0 ? '' : `; unless ${values.join(', ')}`;
     return `| ${use === 'none' ? 'no meaning' : 'refused'}${unless} | ${reason} | ${names.map((name) => `\`UCX_${name}\``).join(' ')} |`;
   });
-  const table = ['| Use | Why | Variables |', '| --- | --- | --- |', ...rows].join('\n');
+  const table = [`| Use | Why | Variables of UCX ${UCX_VARIABLES_VERSION} |`, '| --- | --- | --- |', ...rows].join(
+    '\n',
+  );
   return `${rest.slice(0, begin + UCX_BEGIN.length)}\n\n${table}\n\n${rest.slice(end)}`;
 }
 

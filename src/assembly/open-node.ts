@@ -75,7 +75,7 @@ export function openVerbs(
   const names = rdmaDeviceNames(sysRoot);
   if (names.length === 0) return undefined;
   try {
-    return new Libibverbs(loadLibibverbs());
+    return new Libibverbs(loadLibibverbs(), names);
   } catch (error) {
     if (!isUcxError(error)) throw error;
     log.info(`the RDMA devices of this machine (${names.join(', ')}) are not used: ${error.message}`);

@@ -109,7 +109,7 @@ describe.skipIf(libucp === undefined)('a program over libucp (needs libucp)', { 
 
   it('gets no warning of libucp about names of this library', () => {
     const { code, out, err } = run(['explain', '--size', '8', '--engine', 'libucx'], {
-      UCX_TLS: 'tcp,self,gaudi_copy,gaudi_ipc',
+      UCX_TLS: 'tcp,self,gaudi_copy,gaudi_gdr,gaudi_ipc',
       UCX_NET_DEVICES: 'lo',
       UCX_ACC_DEVICES: 'gaudi0',
       UCX_GAUDI_COPY_RCACHE: 'y',

@@ -10,6 +10,9 @@ import type { Config } from '../../ucs/config/config.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
+/** The version of C UCX whose variables these are. */
+export const UCX_VARIABLES_VERSION = '1.22';
+
 const PREFIX = 'UCX_';
 
 /** What happens to a variable that no field reads. */
@@ -116,7 +119,7 @@ export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
     CM_USE_ALL_DEVICES TM_FORCE_THRESH TM_MAX_BB_SIZE TM_SW_RNDV TM_THRESH PREFER_OFFLOAD`,
   ),
   none(
-    'debugging of C code: Node.js handles fatal signals (--report-on-fatalerror), and gaudi-ucx inspect shows a running process',
+    'debugging of C code by handlers of fatal signals, which JavaScript cannot have: node --report-on-fatalerror writes a report, and gaudi-ucx inspect shows a running process',
     `
     HANDLE_ERRORS ERROR_SIGNALS ERROR_MAIL_TO ERROR_MAIL_FOOTER GDB_COMMAND VFS_ENABLE VFS_SOCK_PATH VFS_THREAD_AFFINITY MEMTRACK_DEST PROTO_INFO_DIR`,
   ),

@@ -1,6 +1,6 @@
 /** `info -c -a`: the variables of C UCX that no field reads, in groups with the reason. Comments: the output reads back as a configuration. */
 
-import { UCX_VARIABLE_GROUPS, type UcxVariableGroup } from '../../libucx/c/ucx-variables.ts';
+import { UCX_VARIABLE_GROUPS, UCX_VARIABLES_VERSION, type UcxVariableGroup } from '../../libucx/c/ucx-variables.ts';
 import type { UnusedVariable } from '../../ucs/config/config.ts';
 
 const TITLES: Readonly<Record<UcxVariableGroup['use'], string>> = {
@@ -16,7 +16,9 @@ export function ucxVariablesText(unused: readonly UnusedVariable[], filter = '')
       .map((name) => `UCX_${name}`)
       .filter((name) => name.includes(filter))
       .map((name) => `# ${name}${values.has(name) ? `=${values.get(name)}` : ''}`);
-    return lines.length === 0 ? [] : ['#', `# variables of C UCX ${TITLES[use]}: ${reason}`, ...lines];
+    return lines.length === 0
+      ? []
+      : ['#', `# variables of C UCX ${UCX_VARIABLES_VERSION} ${TITLES[use]}: ${reason}`, ...lines];
   });
   return parts.join('\n');
 }

@@ -11,15 +11,19 @@ const POINTER_BYTES = 8;
 export class Libibverbs implements VerbsPort {
   readonly emulated = false;
   readonly #functions: LibibverbsFunctions;
+  readonly #names: readonly string[] | undefined;
   #why = 'libibverbs finds no RDMA device';
 
-  constructor(functions: LibibverbsFunctions) {
+  /** @param names only these devices; undefined for all */
+  constructor(functions: LibibverbsFunctions, names?: readonly string[]) {
     this.#functions = functions;
+    this.#names = names;
   }
 
   devices(): readonly VerbsDeviceEntry[] {
     return this.#withList((pointers) => {
-      const names = pointers.map((pointer) => this.#functions.getDeviceName(pointer));
+      const found = pointers.map((pointer) => this.#functions.getDeviceName(pointer));
+      const names = found.filter((name) => this.#names?.includes(name) !== false);
       return names.map((name) => ({ name, pciPath: undefined, numaNode: -1 }));
     });
   }
