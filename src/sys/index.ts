@@ -113,6 +113,7 @@ export {
 export { mapLarge, mapSharedWindow, type SharedWindow, unmapLarge } from './memory/shared-window.ts';
 export { getEnvironment, setEnvironment, withEnvironmentLock } from './process/environment.ts';
 export { execute } from './process/execute.ts';
+export { waitAtSignals } from './process/fatal-signals.ts';
 export {
   bootId,
   deviceOfPath,

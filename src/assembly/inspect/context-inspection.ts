@@ -1,6 +1,8 @@
 /** Makes a new context visible: its thread serves the inspect socket, logs the snapshot at a signal, and prints the table of transports. Composition only. */
 
+import { constants } from 'node:os';
 import { isMainThread } from 'node:worker_threads';
+import { waitAtSignals } from '../../sys/index.ts';
 import { LogLevel } from '../../ucs/debug/log.ts';
 import { acquireLatencies, releaseLatencies } from '../../ucs/stats/latency-histograms.ts';
 import { STATS_CONFIG_TABLE } from '../../ucs/stats/stats-config.ts';
@@ -20,7 +22,9 @@ const dumping = new Map<NodeJS.Signals, ListedContext[]>();
  * @throws SyscallError, UcxError if UCX_INSPECT=y and the socket cannot be made
  */
 export function inspectContext({ config, clock, log, env }: Program, context: ListedContext): () => void {
-  const { INSPECT, DEBUG_SIGNO, PRINT_TRANSPORT_TABLES } = config.get(INSPECT_CONFIG_TABLE);
+  const { INSPECT, DEBUG_SIGNO, PRINT_TRANSPORT_TABLES, HANDLE_ERRORS, ERROR_SIGNALS } =
+    config.get(INSPECT_CONFIG_TABLE);
+  if (HANDLE_ERRORS.includes('freeze')) waitAtSignals(ERROR_SIGNALS.map((name) => constants.signals[name]));
   const { STATS_LATENCY } = config.get(STATS_CONFIG_TABLE);
   const isServed = acquireServer({ mode: INSPECT, runtimeDirectory: env['XDG_RUNTIME_DIR'], clock, log });
   listContext(context, isServed);

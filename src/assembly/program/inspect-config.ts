@@ -1,7 +1,8 @@
 /** The fields for the inspection of a process: its inspect socket, the dump at a signal, the table of transports at the start. */
 
 import type { ConfigTable } from '../../ucs/config/config.ts';
-import { type ConfigType, type Ternary, ternaryAutoType, ternaryType } from '../../ucs/config/value.ts';
+import { listType } from '../../ucs/config/list.ts';
+import { type ConfigType, enumType, type Ternary, ternaryAutoType, ternaryType } from '../../ucs/config/value.ts';
 import { signalNumber } from '../../ucs/stats/stats-trigger.ts';
 
 /** A signal, or none. */
@@ -11,11 +12,23 @@ export type DebugSignal = NodeJS.Signals | 'none';
 export interface InspectConfig {
   readonly INSPECT: Ternary;
   readonly DEBUG_SIGNO: DebugSignal;
+  readonly HANDLE_ERRORS: readonly ErrorHandling[];
+  readonly ERROR_SIGNALS: readonly NodeJS.Signals[];
   /** `try` prints it from level info on. */
   readonly PRINT_TRANSPORT_TABLES: Ternary;
 }
 
+/** What C UCX does at a fatal signal; only `freeze` can be done here. */
+const ERROR_HANDLINGS = ['none', 'bt', 'freeze', 'debug'] as const;
+export type ErrorHandling = (typeof ERROR_HANDLINGS)[number];
+
 const NONE = '0';
+
+const fatalSignalType: ConfigType<NodeJS.Signals> = {
+  syntax: 'the name or number of a signal other than SIGKILL and SIGSTOP',
+  parse: signalNumber,
+  print: (value) => value.replace(/^SIG/, ''),
+};
 
 const signalType: ConfigType<DebugSignal> = {
   syntax: '0 for none, or the name or number of a signal other than SIGKILL and SIGSTOP',
@@ -41,6 +54,18 @@ export const INSPECT_CONFIG_TABLE: ConfigTable<InspectConfig> = {
       type: signalType,
       default: NONE,
       doc: 'Signal at which the process logs the same, when its event loop runs; 0 for none. The signal then no longer ends the process. It works for contexts of the main thread only; others warn.',
+    },
+    {
+      name: 'HANDLE_ERRORS',
+      type: listType(enumType(ERROR_HANDLINGS)),
+      default: 'none',
+      doc: 'What happens at a signal of UCX_ERROR_SIGNALS, from the first context on. freeze: the thread waits for a debugger, where the process would end; none, bt, debug: the process ends, as JavaScript can print no backtrace then (node --report-on-fatalerror).',
+    },
+    {
+      name: 'ERROR_SIGNALS',
+      type: listType(fatalSignalType),
+      default: 'ILL,SEGV,BUS,FPE',
+      doc: 'Signals at which UCX_HANDLE_ERRORS acts.',
     },
     {
       name: 'PRINT_TRANSPORT_TABLES',

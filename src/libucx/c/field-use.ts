@@ -25,6 +25,8 @@ const READ: readonly string[] = [
   'PROFILE_LOG_SIZE',
   'INSPECT',
   'DEBUG_SIGNO',
+  'HANDLE_ERRORS',
+  'ERROR_SIGNALS',
   'PRINT_TRANSPORT_TABLES',
   'ENGINE',
   'LIBUCP_PATH',

@@ -119,9 +119,9 @@ export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
     CM_USE_ALL_DEVICES TM_FORCE_THRESH TM_MAX_BB_SIZE TM_SW_RNDV TM_THRESH PREFER_OFFLOAD`,
   ),
   none(
-    'debugging of C code by handlers of fatal signals, which JavaScript cannot have: node --report-on-fatalerror writes a report, and gaudi-ucx inspect shows a running process',
+    'debugging of C code: gaudi-ucx inspect shows a running process, and UCX_HANDLE_ERRORS=freeze lets one wait for a debugger',
     `
-    HANDLE_ERRORS ERROR_SIGNALS ERROR_MAIL_TO ERROR_MAIL_FOOTER GDB_COMMAND VFS_ENABLE VFS_SOCK_PATH VFS_THREAD_AFFINITY MEMTRACK_DEST PROTO_INFO_DIR`,
+    ERROR_MAIL_TO ERROR_MAIL_FOOTER GDB_COMMAND VFS_ENABLE VFS_SOCK_PATH VFS_THREAD_AFFINITY MEMTRACK_DEST PROTO_INFO_DIR`,
   ),
   none(
     'details of the log of C UCX; LOG_PRINT_ENABLE is for its developers',

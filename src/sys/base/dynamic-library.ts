@@ -7,6 +7,7 @@ import './platform.ts';
 import koffi from 'koffi';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { dlsym } from './libc.ts';
 import { allocateScratch } from './scratch.ts';
 
 /** Parameter and result types of bound functions. Pointers are `int64_t` or `uint64_t`, passed and returned as Numbers. */
@@ -19,7 +20,6 @@ const DL_INFO_BYTES = 32;
 // The process itself: dlopen is in libc.so.6 only since glibc 2.34, before that in libdl.so.2, which Node.js has loaded.
 const self = koffi.load(null);
 const dlopen: (path: string, flags: number) => number = self.func('dlopen', 'int64_t', ['str', 'int']);
-const dlsym: (library: number, name: string) => number = self.func('dlsym', 'int64_t', ['int64_t', 'str']);
 const dladdr: (address: number, info: number) => number = self.func('dladdr', 'int', ['int64_t', 'uint64_t']);
 const dlerror: () => string = self.func('dlerror', 'str', []);
 

@@ -323,3 +323,7 @@ export const seccompCall: (number: number, operation: number, flags: number, add
   'int64_t',
   ['int64_t', 'uint32_t', 'uint32_t', POINTER],
 );
+/** Address of a function that the process has loaded, with library 0; 0 for none. From the process: it is in libc.so.6 only since glibc 2.34. */
+export const dlsym: (library: number, name: string) => number = koffi
+  .load(null)
+  .func('dlsym', 'int64_t', ['int64_t', 'str']);

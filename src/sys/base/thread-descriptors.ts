@@ -8,6 +8,7 @@
 
 import { isMainThread } from 'node:worker_threads';
 import koffi from 'koffi';
+import { dlsym } from './libc.ts';
 
 const POINTER = 'uint64_t';
 const program = koffi.load(null);
@@ -17,7 +18,6 @@ const addHook: (env: typeof koffi.node.env, call: number, argument: number) => n
   [POINTER, POINTER, POINTER],
 );
 const removeHook: typeof addHook = program.func('napi_remove_env_cleanup_hook', 'int', [POINTER, POINTER, POINTER]);
-const dlsym: (library: number, name: string) => number = program.func('dlsym', 'int64_t', ['int64_t', 'str']);
 
 /** The address of close(2). */
 const closeAddress: number = isMainThread ? 0 : dlsym(0, 'close');
