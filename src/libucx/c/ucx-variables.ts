@@ -1,9 +1,9 @@
 /**
  * The variables of C UCX that no field of this library reads, as data: those without meaning here, and those that must not be ignored.
  *
- * Names are those of UCX 1.22, as its ucx_info prints them (-c -a, with the components for CUDA). InfiniBand tables are those that UCX 1.23, which is built with
- * them, prints; dc, gga and rdmacm those of UCX 1.13. The components for ROCm and Level Zero are known by their prefix only. test/fixtures/ucx-variables.txt has
- * the names.
+ * Names are those of UCX 1.22, as its ucx_info prints them (-c -a, with the components for CUDA), which was built without InfiniBand. Those tables are from a
+ * build of UCX 1.23; dc and rdmacm from UCX 1.13. Components that none of the three has (ROCm, Level Zero, gdr_copy, gga, xpmem, knem, ugni, gaudi_gdr) are known
+ * by their prefix only. test/fixtures/ucx-variables.txt has the names with their sources.
  */
 
 import type { Config } from '../../ucs/config/config.ts';
