@@ -26,6 +26,7 @@ const EXEMPT = {
   'EmulatedNode.openFor': SERVER,
   'EmulatedNode.openMapped': SERVER,
   'EmulatedNode.dmabufForDevice': SERVER,
+  '.endServer': 'it ends the server, and checks its argument as identifyServer does',
   '.enterPrivateTree': 'it replaces the mount namespace of the thread',
 };
 
@@ -70,6 +71,7 @@ function callsOf(): Readonly<Record<string, Calls>> {
       readFault: { args: () => [{ kind: 'recover' }] },
       connectEmulatedNode: { args: () => [server.socketPath], undo: close },
       findEmulatedNode: { args: () => [server.socketPath], undo: close },
+      identifyServer: { args: () => [server.socketPath] },
       defaultSocketPath: { args: () => [undefined] },
       prepareFolder: { args: () => [path] },
       createEmulatedNode: { args: () => [SMALL], undo: close },

@@ -24,6 +24,7 @@ import {
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
+import { checkString } from '../../ucs/type/check-options.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { NODE_PROTOCOL_VERSION } from './mailbox/layout.ts';
@@ -288,6 +289,7 @@ function connectInTime(path: string): UnixSocket {
  * @throws UcxError ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED
  */
 export function connectUngreeted(path: string): Connection {
+  checkString('socketPath', path);
   try {
     checkFolder(path);
     return connectionOver(connectInTime(path), path);
