@@ -71,6 +71,7 @@ describe('gaudi-ucx smi', { timeout: 60_000 }, () => {
     [['-Q', 'index', '-f', 'json'], /-f must be csv/],
     [['-f', 'bogus'], /-f must be given with -Q/],
     [['-i', '0000:19:00.0', 'topo'], /topo takes only -c and -N/],
+    [['dmon'], /unknown command 'dmon': there is topo, and gaudi-ucx top shows the cards live/],
   ])('refuses %j', async (args, message) => {
     const { code, out, err } = await refusal(['smi', ...args]);
     expect({ code, out }).toEqual({ code: 2, out: '' });

@@ -72,6 +72,7 @@ export function smiCommand(): Command {
     .addOption(new Option('--json', 'as JSON: all values, undefined ones left out'))
     .option('--fw-versions', 'the firmware of the cards')
     .version(packageVersion(), '-v, --version', 'the version of this package')
+    .allowExcessArguments()
     .action(run);
   smi
     .command('topo')
@@ -99,6 +100,10 @@ function checkAlone(options: Options): void {
 }
 
 async function run(options: Options, command: Command): Promise<void> {
+  const [unknown] = command.args;
+  if (unknown !== undefined) {
+    command.error(`unknown command '${unknown}': there is topo, and gaudi-ucx top shows the cards live`);
+  }
   const { print, seconds } = readArguments(command, () => ({
     print: printerOf(options),
     seconds: secondsOf(options.loop),
