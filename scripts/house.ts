@@ -1,0 +1,120 @@
+/**
+ * The size of the house: files, classes, parameter lists, interfaces and rows of the law, as figures that must not grow. `npm run house` prints them.
+ *
+ * What cannot be seen in one file is counted by name: two interfaces of one name have the implementers of both.
+ */
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { argv } from 'node:process';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+
+/** What is reached: a figure above its limit fails; one that has become smaller lowers it here. */
+export const LIMITS = {
+  'source files': 1000,
+  'lines of the largest file': 500,
+  'members of the largest class': 85,
+  'functions with more than four parameters': 300,
+  'interfaces with methods and at most one implementer': 180,
+  'rows of the law': 170,
+} as const;
+
+type Figure = keyof typeof LIMITS;
+
+/** The figures, and the largest things behind them. */
+export interface House {
+  readonly figures: Readonly<Record<Figure, number>>;
+  readonly medianLines: number;
+  readonly lines: number;
+  readonly largestFiles: readonly string[];
+  readonly largestClasses: readonly string[];
+}
+
+/** STYLE.md: a function takes at most four. */
+const PARAMETERS_MAX = 4;
+const SHOWN = 8;
+
+/** Measures the sources of a repository, without their tests. */
+export function measure(root: string): House {
+  const files = sourcesOf(join(root, 'src')).map((path) => {
+    const text = readFileSync(path, 'utf8');
+    return { name: relative(root, path), lines: text.split('\n').length - 1, text };
+  });
+  const classes: { readonly name: string; readonly members: number }[] = [];
+  const interfaces: string[] = [];
+  const implementers = new Map<string, number>();
+  let wide = 0;
+  for (const { name, text } of files) {
+    const visit = (node: ts.Node): void => {
+      if (ts.isFunctionLike(node) && 'body' in node && parametersOf(node) > PARAMETERS_MAX) wide += 1;
+      if (ts.isClassLike(node)) {
+        classes.push({ name: `${node.name?.text ?? 'class'} (${name})`, members: node.members.length });
+        for (const implemented of implementedBy(node)) {
+          implementers.set(implemented, (implementers.get(implemented) ?? 0) + 1);
+        }
+      }
+      if (ts.isInterfaceDeclaration(node) && node.members.some(ts.isMethodSignature)) interfaces.push(node.name.text);
+      ts.forEachChild(node, visit);
+    };
+    visit(ts.createSourceFile(name, text, ts.ScriptTarget.Latest, true));
+  }
+  const byLines = files.toSorted((left, right) => right.lines - left.lines);
+  const byMembers = classes.toSorted((left, right) => right.members - left.members);
+  return {
+    figures: {
+      'source files': files.length,
+      'lines of the largest file': byLines[0]?.lines ?? 0,
+      'members of the largest class': byMembers[0]?.members ?? 0,
+      'functions with more than four parameters': wide,
+      'interfaces with methods and at most one implementer': interfaces.filter(
+        (name) => (implementers.get(name) ?? 0) <= 1,
+      ).length,
+      'rows of the law': lawRows(readFileSync(join(root, 'docs/ARCHITECTURE.md'), 'utf8')),
+    },
+    medianLines: byLines[byLines.length >> 1]?.lines ?? 0,
+    lines: files.reduce((sum, { lines }) => sum + lines, 0),
+    largestFiles: byLines.slice(0, SHOWN).map(({ name, lines }) => `${lines} ${name}`),
+    largestClasses: byMembers.slice(0, SHOWN).map(({ name, members }) => `${members} ${name}`),
+  };
+}
+
+/** The figures that have grown beyond what was reached. */
+export function grown({ figures }: House, limits: Readonly<Record<Figure, number>> = LIMITS): readonly string[] {
+  return (Object.keys(limits) as Figure[])
+    .filter((figure) => figures[figure] > limits[figure])
+    .map((figure) => `${figure}: ${figures[figure]}, at most ${limits[figure]}`);
+}
+
+function sourcesOf(folder: string): readonly string[] {
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
+    .map((name) => join(folder, name));
+}
+
+/** Number of parameters; a `this` that only types the function is none. */
+function parametersOf({ parameters }: ts.SignatureDeclaration): number {
+  return parameters.filter(({ name }) => name.getText() !== 'this').length;
+}
+
+function implementedBy(node: ts.ClassLikeDeclaration): readonly string[] {
+  const clauses = node.heritageClauses?.filter(({ token }) => token === ts.SyntaxKind.ImplementsKeyword) ?? [];
+  return clauses.flatMap(({ types }) => types.map(({ expression }) => expression.getText()));
+}
+
+/** The rows of the table of folders. */
+function lawRows(page: string): number {
+  return page.match(/^\| `[\w./*-]+` \|/gm)?.length ?? 0;
+}
+
+if (argv[1] === fileURLToPath(import.meta.url)) {
+  const house = measure(join(import.meta.dirname, argv[1].endsWith('.js') ? '../..' : '..'));
+  for (const [figure, value] of Object.entries(house.figures)) {
+    console.log(`${String(value).padStart(7)} of ${String(LIMITS[figure as Figure]).padEnd(5)} ${figure}`);
+  }
+  console.log(`${String(house.lines).padStart(7)} lines, the median file has ${house.medianLines}`);
+  console.log(`largest files:\n  ${house.largestFiles.join('\n  ')}`);
+  console.log(`largest classes, by members:\n  ${house.largestClasses.join('\n  ')}`);
+  for (const finding of grown(house)) console.error(`grown: ${finding}`);
+  process.exitCode = grown(house).length === 0 ? 0 : 1;
+}

@@ -1,0 +1,41 @@
+/** The size of the house does not grow beyond what was reached, and each figure sees what it counts. */
+
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { grown, measure } from '../scripts/house.ts';
+import { ROOT } from './fixtures/built.ts';
+
+it('the house does not grow', () => {
+  expect(grown(measure(ROOT))).toEqual([]);
+});
+
+it('each figure sees what it counts', () => {
+  const root = mkdtempSync(join(tmpdir(), 'house-'));
+  for (const folder of ['src', 'docs']) mkdirSync(join(root, folder));
+  writeFileSync(join(root, 'docs/ARCHITECTURE.md'), '| Folder | Is |\n| --- | --- |\n| `a` | one |\n| `b/*` | two |\n');
+  const big = `interface Port { open(): void }
+interface Used { open(): void }
+interface Data { readonly open: number }
+class One implements Used { open(): void {} close(): void {} }
+class Two implements Used { open(): void {} }
+function four(this: One, a: number, b: number, c: number, d: number): void {}
+const five = (a: number, b: number, c: number, d: number, e: number): void => {};
+`;
+  writeFileSync(join(root, 'src/big.ts'), big);
+  writeFileSync(join(root, 'src/small.ts'), 'export {};\n');
+  writeFileSync(join(root, 'src/big.test.ts'), 'not counted\n'.repeat(100));
+  const house = measure(root);
+  rmSync(root, { recursive: true });
+  expect(house.figures).toEqual({
+    'source files': 2,
+    'lines of the largest file': 7,
+    'members of the largest class': 2,
+    'functions with more than four parameters': 1,
+    'interfaces with methods and at most one implementer': 1,
+    'rows of the law': 2,
+  });
+  const limits = { ...house.figures, 'source files': 1 };
+  expect(grown(house, limits)).toEqual(['source files: 2, at most 1']);
+});
