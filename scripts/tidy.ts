@@ -4,7 +4,7 @@
  */
 
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import ts from 'typescript';
 
 /** One violation of a rule. */
@@ -71,7 +71,9 @@ export function tidy(root: string): Finding[] {
   const findings = files.flatMap((file) => [...checkText(file), ...checkLinks(file, root)]);
   const sources = files.filter(({ file }) => isProduct(file));
   const table = files.find(({ file }) => file === ERRORS)?.text ?? '';
-  return [...findings, ...sources.flatMap(checkSource), ...checkErrorCodes(sources, table)];
+  const names = new Set(files.map((each) => basename(each.file)));
+  const named = files.flatMap((each) => checkNames(each, names));
+  return [...findings, ...named, ...sources.flatMap(checkSource), ...checkErrorCodes(sources, table)];
 }
 
 /** The text files below `root`, without dependencies and output. */
@@ -115,6 +117,27 @@ export function checkText({ file, text }: SourceText): Finding[] {
     });
   }
   return findings;
+}
+
+/** Names of files that stand for a kind. */
+const EXAMPLE_NAMES: ReadonlySet<string> = new Set(['kebab-case.ts', 'made-up.ts']);
+/** A file of TypeScript in a sentence; with a hyphen before it, the end of a kind of names. */
+const FILE_NAME = /(?<![\w$@<>'*./{-])((?:[\w.-]+\/)*\w[\w.-]*\.ts)\b/g;
+
+/** Files that comments and pages name exist. NEWS tells of files that have gone. @param names of the files of the repository, without folders */
+export function checkNames({ file, text }: SourceText, names: ReadonlySet<string>): Finding[] {
+  if (file === 'NEWS.md' || file === 'test/tidy.test.ts' || file.startsWith('docs/api/')) return [];
+  const isSource = file.endsWith('.ts');
+  if (!isSource && !PAGE.test(file)) return [];
+  return text.split('\n').flatMap((line, index) => {
+    const [, comment = ''] = isSource ? (/(?:^\s*(?:\/\*)?\*|\/\/)(.*)$/.exec(line) ?? []) : ['', line];
+    const missing = [...comment.matchAll(FILE_NAME)]
+      .map(([, name]) => basename(name!))
+      .filter((name) => !names.has(name));
+    return missing
+      .filter((name) => !EXAMPLE_NAMES.has(name))
+      .map((name) => ({ rule: 'named-file', file, line: index + 1, what: `there is no ${name}` }));
+  });
 }
 
 /** Rules for the files of the package: header and banned calls. */

@@ -2,7 +2,15 @@
 
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { checkErrorCodes, checkLinks, checkSource, checkText, type Finding, tidy } from '../scripts/tidy.ts';
+import {
+  checkErrorCodes,
+  checkLinks,
+  checkNames,
+  checkSource,
+  checkText,
+  type Finding,
+  tidy,
+} from '../scripts/tidy.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const HEADER = '/** A file. Not another one. */\n\n';
@@ -52,6 +60,18 @@ describe('checkText', () => {
     expect(text('x\n'.repeat(501))).toEqual(['file-length:500']);
     expect(text('x\n'.repeat(500))).toEqual([]);
     expect(text('x\n'.repeat(501), 'package-lock.json')).toEqual([]);
+  });
+});
+
+describe('checkNames', () => {
+  const names = new Set(['worker.ts']);
+  const found = (text: string, file = 'src/ucp/core/worker.ts') => rulesOf(checkNames({ file, text }, names));
+
+  it('finds files that do not exist, in comments and pages', () => {
+    expect(found('// See gone.ts and worker.ts.')).toEqual(['named-file:1']);
+    expect(found(' * in `ucp/core/gone.ts`', 'docs/ARCHITECTURE.md')).toEqual(['named-file:1']);
+    expect(found("import { a } from './gone.ts'; // of worker.ts")).toEqual([]);
+    expect(found('/** the `*-thread.ts` of a program */')).toEqual([]);
   });
 });
 

@@ -1,6 +1,6 @@
 /**
- * Encoding of the words of an atomic operation for libucp: the operand, and the reply buffer, which is input and output. Starting the operation is in atomic-
- * start.ts.
+ * Encoding of the words of an atomic operation for libucp: the operand, and the reply buffer, which is input and output. The operation is started in
+ * atomic-start.ts.
  */
 
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
