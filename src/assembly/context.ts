@@ -109,7 +109,7 @@ async function create(options: ContextOptions = {}): Promise<Context> {
   if (libucp === undefined) {
     refuseUnignorable(program.config);
     warnOfUnused(program);
-    return openNative(program, options, engine);
+    return await openNative(program, options, engine);
   }
   try {
     return await openLibucx(program, { ...options, features }, engine, libucp);
@@ -118,7 +118,7 @@ async function create(options: ContextOptions = {}): Promise<Context> {
     if (instead === undefined) throw error;
     refuseUnignorable(program.config);
     warnOfUnused(program);
-    return openNative(program, options, instead);
+    return await openNative(program, options, instead);
   }
 }
 

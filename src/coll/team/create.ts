@@ -9,7 +9,7 @@ import type { Worker } from '../../ucp/api/worker.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
-import { closedError, invalidParam, statusError } from '../../ucs/type/error.ts';
+import { awaitedHere, closedError, invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { DEFAULT_BETWEEN, DEFAULT_WITHIN, type LinkCost } from '../choice/cost.ts';
 import type { Exchange } from '../exchange/exchange.ts';
@@ -69,7 +69,7 @@ export async function createTeamAt(worker: Worker, options: TeamOptions, clock: 
   let team: Team | undefined;
   try {
     const own = introduce(worker, context, local, options);
-    const all = readHellos(await inProgress(worker, () => exchange(packHello(own))), own);
+    const all = readHellos(await awaitedHere(inProgress(worker, () => exchange(packHello(own)))), own);
     const addresses = all.map(({ address }) => address);
     const members: Members = new Members(Links.of(worker), addresses, rank, (...greeting) => core.greet(...greeting));
     const places = { rank, size, nodes: nodesOf(all) };
@@ -143,7 +143,7 @@ async function inProgress<T>(worker: Worker, run: () => Promise<T>): Promise<T> 
 
 /** What a function returns, or throws, as a promise. */
 async function startOf<T>(run: () => Promise<T>): Promise<T> {
-  return run();
+  return await run();
 }
 
 function introduce(

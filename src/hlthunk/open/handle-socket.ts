@@ -23,7 +23,7 @@ import {
   type UnixSocket,
 } from '../../sys/index.ts';
 import { effectiveUserId } from '../../ucs/sys/user-id.ts';
-import { AbortError, asError, throwIfAborted, type UcxError } from '../../ucs/type/error.ts';
+import { AbortError, asError, awaitedHere, throwIfAborted, type UcxError } from '../../ucs/type/error.ts';
 import { checkObject, invalidArgument } from '../base/argument-error.ts';
 import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
 import { checkFd } from '../memory/dmabuf.ts';
@@ -187,7 +187,7 @@ class Receiver {
 
 /** Calls `step` now and whenever the descriptor becomes readable, until it returns a value or throws, or the signal fires. */
 function until<T>(fd: number, signal: AbortSignal | undefined, step: () => T | undefined): Promise<T> {
-  return new Promise((resolve, reject) => {
+  const ended = new Promise<T>((resolve, reject) => {
     throwIfAborted(signal);
     const end = (settle: () => void): void => {
       subscription.close();
@@ -205,6 +205,7 @@ function until<T>(fd: number, signal: AbortSignal | undefined, step: () => T | u
     });
     signal?.addEventListener('abort', onAbort);
   });
+  return awaitedHere(ended);
 }
 
 function listen(path: string): UnixListener {

@@ -2,7 +2,7 @@
 
 import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
-import { AbortError, invalidParam, statusError } from '../../ucs/type/error.ts';
+import { AbortError, awaitedHere, invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { SocketAddress } from '../../uct/api/connection-manager.ts';
 import { addAbortListener } from './abort-listeners.ts';
@@ -55,7 +55,7 @@ export async function addressesOf(host: string, signal: AbortSignal | undefined)
       throw statusError(Status.UNREACHABLE, `look up host ${host}`, error);
     },
   );
-  return signal === undefined ? found : untilAborted(found, signal);
+  return await awaitedHere(signal === undefined ? found : untilAborted(found, signal));
 }
 
 /** Resolves like the promise, or rejects when the signal fires: name resolution may be slow. */

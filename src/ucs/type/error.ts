@@ -3,6 +3,7 @@
  * Not for the data path, which returns {@link Status} integers.
  */
 
+import { startAtCaller } from './caller-stack.ts';
 import { clip } from './clip.ts';
 import { Status, statusName, statusOf, statusString } from './status.ts';
 
@@ -41,6 +42,7 @@ export class UcxError extends Error {
     this.code = init.code;
     this.status = init.status;
     this.details = init.details ?? {};
+    startAtCaller(this, new.target);
   }
 }
 
@@ -109,6 +111,17 @@ export class AbortError extends Error {
     const isTimeout = (signal.reason as Partial<Error> | undefined)?.name === TIMEOUT_NAME;
     super(isTimeout ? 'the operation has timed out' : 'the operation was aborted', { cause: signal.reason });
     this.name = isTimeout ? TIMEOUT_NAME : 'AbortError';
+    startAtCaller(this, new.target);
+  }
+}
+
+/** Settles like a promise that a timer, an event or a signal may reject: the error gets the stack of the call that awaits it. */
+export async function awaitedHere<T>(promise: Promise<T>): Promise<T> {
+  try {
+    return await promise;
+  } catch (error) {
+    if (error instanceof UcxError || error instanceof AbortError) startAtCaller(error);
+    throw error;
   }
 }
 

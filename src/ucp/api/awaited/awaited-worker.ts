@@ -160,7 +160,7 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
 
   async connect(options: ConnectOptions): Promise<Endpoint> {
     this.checkOpen();
-    return connectToFirst(options, (address) => this.#connectTo({ ...options, ...address }, options.signal));
+    return await connectToFirst(options, (address) => this.#connectTo({ ...options, ...address }, options.signal));
   }
 
   notifications(options: { readonly signal?: AbortSignal } = {}): AsyncGenerator<Notification, void, void> {

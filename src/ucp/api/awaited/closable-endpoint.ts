@@ -70,9 +70,9 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, range);
     const entries = entriesOf(local, localOffset, byteLength, rkey, remoteOffset);
     const aborted = signal === undefined ? {} : { signal };
-    if (name === 'get') return this.getList(entries, aborted);
+    if (name === 'get') return await this.getList(entries, aborted);
     const told = { ...(notify !== undefined && { notify }), ...(notifyId !== undefined && { notifyId }) };
-    return this.putList(entries, { ...aborted, ...told });
+    return await this.putList(entries, { ...aborted, ...told });
   }
 
   close(options: CloseOptions = {}): Promise<void> {
