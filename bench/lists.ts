@@ -62,7 +62,7 @@ async function benchCase({
   const rkey = endpoint.unpackRkey(peer.packRkey(remote));
   // In reverse order, so that no two blocks are one.
   const entries = Array.from({ length: blocks }, (_, i) => {
-    return { local, localOffset: i * byteLength, rkey, remoteOffset: (blocks - 1 - i) * byteLength, byteLength };
+    return { local, offset: i * byteLength, rkey, remoteOffset: (blocks - 1 - i) * byteLength, byteLength };
   });
   const list = endpoint.prepareList('put', entries);
   const end = (started: Status | Request): void => drive([one, two], started);

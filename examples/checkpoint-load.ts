@@ -128,7 +128,7 @@ for (const [
       await Promise.all(
         placed.slice(have, 2 * have).map(({ card, offset }) =>
           endpoint.put(cards[card - have]!.memory, cards[card]!.rkey, {
-            localOffset: placed[card - have]!.offset,
+            offset: placed[card - have]!.offset,
             remoteOffset: offset,
             byteLength,
           }),

@@ -46,12 +46,12 @@ async function prefill(address: string, port: number): Promise<void> {
   const layers = Array.from({ length: LAYERS }, (_, layer) => {
     const pages = pool.freePages.map((target, page) => ({
       local: cache,
-      localOffset: layer * LAYER_BYTES + page * PAGE_BYTES,
+      offset: layer * LAYER_BYTES + page * PAGE_BYTES,
       rkey,
       remoteOffset: layer * LAYER_BYTES + target * PAGE_BYTES,
       byteLength: PAGE_BYTES,
     }));
-    const digests = pages.map(({ localOffset }) => digestOf(bytes.subarray(localOffset, localOffset + PAGE_BYTES)));
+    const digests = pages.map(({ offset }) => digestOf(bytes.subarray(offset, offset + PAGE_BYTES)));
     return endpoint.putList(pages, { notify: json({ layer, digests }) });
   });
   const [first] = await Promise.all(layers);

@@ -54,26 +54,26 @@ const CARD_TRANSPORTS: readonly string[] = ['gaudi', 'gaudi_copy', 'gaudi_cpy', 
 /** Options of a context. */
 export interface ContextOptions extends ProgramOptions {
   /** The engine that runs the operations; overrides UCX_ENGINE. */
-  readonly engine?: EngineChoice;
+  readonly engine?: EngineChoice | undefined;
   /**
    * Features that the program uses; operations of other features are rejected (ERR_FEATURE_MISSING). Default: all. Over shared memory UCX requires the same
    * features at both ends: to communicate with a program that requests only some, name those. The native engine omits and rejects nothing.
    */
-  readonly features?: readonly Feature[];
+  readonly features?: readonly Feature[] | undefined;
   /** Source of the cards; overrides UCX_GAUDI_DRIVER, with the same values. Not together with `node` and `devices`. */
-  readonly driver?: 'auto' | 'kernel' | 'emulator' | `emulator:${string}`;
+  readonly driver?: 'auto' | 'kernel' | 'emulator' | `emulator:${string}` | undefined;
   /** A node to use instead of the one chosen by UCX_GAUDI_DRIVER; the caller closes it. */
-  readonly node?: DriverNode;
+  readonly node?: DriverNode | undefined;
   /**
    * Open devices of `gaudi-ucx/hlthunk` to use instead of opening cards: their indices are their positions in the list, regardless of GAUDI_MAPPING_TABLE. The
    * caller closes them, after the context; closing the context waits for its own transfers on them.
    */
-  readonly devices?: readonly Device[];
+  readonly devices?: readonly Device[] | undefined;
   /**
    * Components of the program beside those of this library: memory experts, and transports. They take part in detection, registration, selection and staging
    * like the others; UCX_TLS names their transports. The native engine only. See docs/guide/extending.md.
    */
-  readonly components?: readonly Component[];
+  readonly components?: readonly Component[] | undefined;
 }
 
 const CONTEXT_OPTIONS = [...PROGRAM_OPTIONS, 'engine', 'features', 'driver', 'node', 'devices', 'components'] as const;
@@ -187,7 +187,7 @@ async function openNative(
 /** Opens a context over libucp, and a native one beside it for the cards of this node. */
 async function openLibucx(
   program: Program,
-  options: Pick<ContextOptions, 'node' | 'devices'> & Required<Pick<ContextOptions, 'features'>>,
+  options: Pick<ContextOptions, 'node' | 'devices'> & { readonly features: readonly Feature[] },
   engine: Engine,
   libucp: Libucp,
 ): Promise<Context> {

@@ -15,7 +15,7 @@ export interface OpenNodeOptions extends ProgramOptions {
    * `auto`, `kernel`, `emulator` or `emulator:<absolute path of the socket of a node server>`: overrides UCX_GAUDI_DRIVER. The name in a
    * configuration is `GAUDI_DRIVER`.
    */
-  readonly driver?: string;
+  readonly driver?: string | undefined;
 }
 
 const NODE_OPTIONS = [...PROGRAM_OPTIONS, 'driver'] as const;
@@ -23,9 +23,9 @@ const NODE_OPTIONS = [...PROGRAM_OPTIONS, 'driver'] as const;
 /** Selection of a card, and options for opening it. */
 export interface OpenDeviceOptions extends OpenNodeOptions, CardSelection {
   /** OCP module id, instead of the other ways to select a card. */
-  readonly moduleId?: number;
+  readonly moduleId?: number | undefined;
   /** Options of the device. */
-  readonly device?: Omit<DeviceOptions, 'ownsNode'>;
+  readonly device?: Omit<DeviceOptions, 'ownsNode'> | undefined;
 }
 
 /**

@@ -42,9 +42,11 @@ const piece = new Uint8Array(PIECE_BYTES);
 await inPieces('file to card 0', size, async (offset, length) => {
   const { bytesRead } = await source.read(piece, 0, length, offset);
   if (bytesRead < length) throw new Error(`${sourcePath} has changed while it was read`);
-  await first.write(piece.subarray(0, length), offset);
+  await first.write(piece.subarray(0, length), { offset });
 });
-await inPieces('card 0 to card 1', size, (offset, length) => first.copyTo(second, offset, { offset, length }));
+await inPieces('card 0 to card 1', size, (offset, byteLength) =>
+  first.copyTo(second, { offset, byteLength, targetOffset: offset }),
+);
 await inPieces('card 1 to file', size, async (offset, length) => {
   await target.write(await second.read(piece.subarray(0, length), { offset }), 0, length, offset);
 });

@@ -29,7 +29,7 @@ const BYTES = COUNT * STRIDE;
 
 /** Every second block of a memory, to the mirrored place of the other. */
 const PLACES = Array.from({ length: COUNT / 2 }, (_, i) => ({
-  localOffset: 2 * i * STRIDE + 3,
+  offset: 2 * i * STRIDE + 3,
   remoteOffset: (COUNT - 1 - 2 * i) * STRIDE + 5,
   byteLength: BLOCK + i,
 }));
@@ -80,9 +80,9 @@ export function listContract(kind: ConnectionKind): void {
         const rkey = keyFor(ab, two, remote);
         for (const place of PLACES) {
           list.push({ local, rkey, ...place });
-          const { localOffset, remoteOffset, byteLength } = place;
-          if (operation === 'put') there.set(here.subarray(localOffset, localOffset + byteLength), remoteOffset);
-          else here.set(there.subarray(remoteOffset, remoteOffset + byteLength), localOffset);
+          const { offset, remoteOffset, byteLength } = place;
+          if (operation === 'put') there.set(here.subarray(offset, offset + byteLength), remoteOffset);
+          else here.set(there.subarray(remoteOffset, remoteOffset + byteLength), offset);
         }
       }
       // Entries of all memories in turns.
@@ -207,7 +207,7 @@ export function listContract(kind: ConnectionKind): void {
         ['ERR_INVALID_PARAM', { local, rkey, byteLength: 8, count: 2, remoteStride: 249 }],
         ['ERR_INVALID_PARAM', { local, rkey, byteLength: -1 }],
         ['ERR_INVALID_PARAM', { local, rkey, byteLength: 8, count: 1.5 }],
-        ['ERR_INVALID_PARAM', { local, rkey, byteLength: 8, localOffset: -1 }],
+        ['ERR_INVALID_PARAM', { local, rkey, byteLength: 8, offset: -1 }],
         ['ERR_INVALID_PARAM', { local, rkey, byteLength: 0, count: 2 ** 20 }],
         ['ERR_INVALID_PARAM', { local, rkey: {} as never, byteLength: 8 }],
         ['ERR_INVALID_PARAM', { local: 7 as never, rkey, byteLength: 8 }],
@@ -243,7 +243,9 @@ export function listContract(kind: ConnectionKind): void {
       const views = [1, 0].map((at): TransferEntry => ({ local: local.subarray(at), rkey, byteLength: 8 }));
       expect(refusal(() => ab.getListNbx(views, { strict: true })).message).toMatch(/must not write bytes of entry/);
       expect(refusal(() => ab.putListNbx(7 as never)).code).toBe('ERR_INVALID_PARAM');
-      expect(refusal(() => ab.putListNbx([good], { notify: new Uint8Array(4097) })).message).toMatch(/4096 bytes/);
+      expect(refusal(() => ab.putListNbx([good], { notify: new Uint8Array(4097) })).message).toMatch(
+        /4097 bytes: at most 4096/,
+      );
       expect(refusal(() => ab.getListNbx([good], { notify: new Uint8Array(1) })).message).toMatch(/notify/);
       expect(refusal(() => ab.putListNbx([good], { blocks: [0] })).message).toMatch(/blocks/);
       expect(refusal(() => ab.prepareList('both' as never, [good])).message).toMatch(/operation/);

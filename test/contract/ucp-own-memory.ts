@@ -27,14 +27,14 @@ export function ownMemoryContract(engine: EngineName): void {
       const bytes = pattern(BYTES, 1);
       await memory.write(bytes);
       expectSame(await memory.read(), bytes);
-      await memory.write(Uint8Array.of(1, 2, 3), 1001);
+      await memory.write(Uint8Array.of(1, 2, 3), { offset: 1001 });
       bytes.set([1, 2, 3], 1001);
       const target = new Uint8Array(10).fill(9);
-      expect(await memory.read(target, { offset: 999, length: 6 })).toEqual(bytes.subarray(999, 1005));
+      expect(await memory.read(target, { offset: 999, byteLength: 6 })).toEqual(bytes.subarray(999, 1005));
       expect(target).toEqual(Uint8Array.from([...bytes.subarray(999, 1005), 9, 9, 9, 9]));
       expect(await memory.read(target, { offset: BYTES - 10 })).toBe(target);
       expectSame(target, bytes.subarray(BYTES - 10));
-      await memory.fill(0xab, { offset: 7, length: BYTES - 8 });
+      await memory.fill(0xab, { offset: 7, byteLength: BYTES - 8 });
       bytes.fill(0xab, 7, BYTES - 1);
       expectSame(await memory.read(), bytes);
       await memory.fill(0);
@@ -52,7 +52,7 @@ export function ownMemoryContract(engine: EngineName): void {
         await target.fill(5);
         await source.copyTo(target);
         expectSame(await target.read(), bytes);
-        await source.copyTo(target, 3, { offset: 1000, length: 500 });
+        await source.copyTo(target, { offset: 1000, byteLength: 500, targetOffset: 3 });
         bytes.copyWithin(3, 1000, 1500);
         expectSame(await target.read(), bytes);
         for (const memory of [source, target]) context.memUnmap(memory);
@@ -72,7 +72,7 @@ export function ownMemoryContract(engine: EngineName): void {
         const bytes = pattern(100, 4);
         await local.write(bytes);
         await local.copyTo(writeOnly);
-        await local.fill(9, { length: 50 });
+        await local.fill(9, { byteLength: 50 });
         expectSame(await local.read(), bytes.fill(9, 0, 50));
         await readOnly.copyTo(local);
         expectSame(await local.read(), await readOnly.read());
@@ -92,6 +92,25 @@ export function ownMemoryContract(engine: EngineName): void {
       },
     );
 
+    it.each(KINDS)('is not copied after a signal: %s', async (kind) => {
+      await open();
+      const [memory, other] = [map(kind), map(kind)];
+      await memory.fill(7);
+      const { signal } = new AbortController();
+      await memory.write(new Uint8Array(1), { signal });
+      const aborted = { signal: AbortSignal.abort() };
+      for (const refused of [
+        memory.write(new Uint8Array(8), aborted),
+        memory.read(undefined, aborted),
+        memory.fill(1, aborted),
+        other.copyTo(memory, aborted),
+      ]) {
+        await expect(refused).rejects.toMatchObject({ name: 'AbortError' });
+      }
+      expect((await memory.read()).subarray(0, 3)).toEqual(Uint8Array.of(0, 7, 7));
+      for (const each of [memory, other]) context.memUnmap(each);
+    });
+
     it('is refused out of bounds, after memUnmap, and with memory of other contexts', async () => {
       await open();
       await using other = await Context.create({ engine, config: { GAUDI_DRIVER: 'emulator' } });
@@ -100,12 +119,12 @@ export function ownMemoryContract(engine: EngineName): void {
         const memory = map(kind, 100);
         const refused = [
           memory.write(new Uint8Array(101)),
-          memory.write(new Uint8Array(1), 100),
+          memory.write(new Uint8Array(1), { offset: 100 }),
           memory.write('text' as never),
-          memory.write(new Uint8Array(1), -1),
-          memory.read(new Uint8Array(4), { length: 5 }),
-          memory.read(undefined, { offset: 1, length: 100 }),
-          memory.read(undefined, { lenght: 1 } as never),
+          memory.write(new Uint8Array(1), { offset: -1 }),
+          memory.read(new Uint8Array(4), { byteLength: 5 }),
+          memory.read(undefined, { offset: 1, byteLength: 100 }),
+          memory.read(undefined, { byteLenght: 1 } as never),
           memory.fill(256),
           memory.fill(1, { offset: 101 }),
           memory.copyTo(foreign),

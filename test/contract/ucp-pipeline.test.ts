@@ -130,7 +130,7 @@ describe('a pipeline over a network', () => {
     await fill(one, here, pattern(BYTES, 1));
     await fill(two, there, new Uint8Array(BYTES));
     const put = await serving(pair, () =>
-      ab.put(here, rkey, { localOffset: 3, remoteOffset: 9, byteLength: 4 * FRAGMENT + 1 }),
+      ab.put(here, rkey, { offset: 3, remoteOffset: 9, byteLength: 4 * FRAGMENT + 1 }),
     );
     expect(put).toMatchObject({ transport: 'fake_net', protocol: 'put/am' });
     const expected = new Uint8Array(BYTES);

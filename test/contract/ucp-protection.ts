@@ -65,7 +65,7 @@ function forged({ engine }: ConnectionKind, packed: Uint8Array): Uint8Array {
     const { ucx, own } = unpackEnvelope(packed, 'remote key');
     const fields = own.slice();
     fields[1] = 0;
-    return packEnvelope({ ucx, own: fields });
+    return packEnvelope({ ucx, own: fields }, 'remote key');
   }
   const copy = packed.slice();
   copy[7] = 0;

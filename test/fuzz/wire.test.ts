@@ -126,7 +126,7 @@ describe('fuzzed', () => {
           if (rkey === undefined) continue;
           const byteLength = Math.min(64, rkey.byteLength);
           const get: Get = (target, localOffset, length) =>
-            ab.get(target, rkey, { localOffset, byteLength: length, remoteOffset: 0 });
+            ab.get(target, rkey, { offset: localOffset, byteLength: length, remoteOffset: 0 });
           await expectOnlyTarget(get, byteLength, bytes);
           rkey.release();
         }

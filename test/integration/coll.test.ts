@@ -43,9 +43,9 @@ describe('a team', () => {
         : context.memMap({ allocate: count * 4 + 4, memoryType: MemoryType.GAUDI }),
     );
     await Promise.all(
-      memories.map((memory, rank) => memory.write(floats({ length: count, 0: rank, [count - 1]: 5 }), 4)),
+      memories.map((memory, rank) => memory.write(floats({ length: count, 0: rank, [count - 1]: 5 }), { offset: 4 })),
     );
-    await Promise.all(memories.map((memory, rank) => memory.fill(rank, { offset: 4, length: count * 4 })));
+    await Promise.all(memories.map((memory, rank) => memory.fill(rank, { offset: 4, byteLength: count * 4 })));
     const options = { dtype: 'int32', op: 'max', count, sendOffset: 4, recvOffset: 4 } as const;
     await onAll(ranks, ({ team }, rank) => team.allReduce(memories[rank]!, memories[rank]!, options));
     for (const memory of memories) {
@@ -59,7 +59,9 @@ describe('a team', () => {
     const ranks = await openTeam(fixture, 3);
     const block = 100_000;
     const memories = ranks.map(({ context }) => context.memMap({ allocate: 3 * block, memoryType: MemoryType.GAUDI }));
-    await Promise.all(memories.map((memory, rank) => memory.fill(rank + 1, { offset: rank * block, length: block })));
+    await Promise.all(
+      memories.map((memory, rank) => memory.fill(rank + 1, { offset: rank * block, byteLength: block })),
+    );
     await onAll(ranks, ({ team }, rank) =>
       team.allGather(memories[rank]!, memories[rank]!, { count: block, sendOffset: rank * block }),
     );

@@ -64,9 +64,8 @@ describe.each(ENGINES)('over %s', (engine) => {
       ['local', () => ab.explain('put', forged, rkey)],
     ];
     for (const [argument, run] of calls) await expectRefused(argument, run);
-    const malformed = { name: 'UcxError', code: expect.stringMatching(/MALFORMED/) };
-    await expect((async () => ab.unpackRkey(forged))()).rejects.toMatchObject(malformed);
-    await expect((async () => worker.endpoint(forged))()).rejects.toMatchObject(malformed);
+    await expectRefused('packed', () => ab.unpackRkey(forged));
+    await expectRefused('address', () => worker.endpoint(forged));
     rkey.release();
     two.context.memUnmap(memory);
   });
@@ -82,12 +81,12 @@ describe.each(ENGINES)('over %s', (engine) => {
     const wrong = value as unknown as number;
     await expectRefused('byteLength', () => ab.putNbx(bytes, 0, wrong, rkey, 0));
     await expectRefused('remoteOffset', () => ab.putNbx(bytes, 0, 8, rkey, wrong));
-    await expectRefused('localOffset', () => ab.put(bytes, rkey, { localOffset: wrong }));
+    await expectRefused('offset', () => ab.put(bytes, rkey, { offset: wrong }));
     await expectRefused('byteLength', () => ab.put(bytes, rkey, { byteLength: wrong }));
     const pieces = [{ memory: bytes }];
-    await expectRefused('localOffset', () => ab.putNbx(pieces, wrong, 0, rkey, 0));
+    await expectRefused('offset', () => ab.putNbx(pieces, wrong, 0, rkey, 0));
     await expectRefused('remoteOffset', () => ab.putNbx(pieces, 0, 0, rkey, wrong));
-    await expectRefused('localOffset', () => ab.put(pieces, rkey, { localOffset: wrong }));
+    await expectRefused('offset', () => ab.put(pieces, rkey, { offset: wrong }));
     await expectRefused('remoteOffset', () => ab.put(pieces, rkey, { remoteOffset: wrong }));
     await expectRefused('byteLength', () => ab.put([{ memory: bytes, byteLength: wrong }], rkey));
     await expectRefused('byteLength', () => ab.tagSend([{ memory: bytes, byteLength: wrong }]));
@@ -99,14 +98,14 @@ describe.each(ENGINES)('over %s', (engine) => {
     const { two, ab } = await open();
     const memory = mappedOf(two, 'allocated', BYTES);
     const rkey = keyFor(ab, two, memory);
-    await expectRefused('localOffset', () => ab.put([{ memory: new Uint8Array(8) }], rkey, { localOffset: 4 }));
+    await expectRefused('offset', () => ab.put([{ memory: new Uint8Array(8) }], rkey, { offset: 4 }));
     rkey.release();
     two.context.memUnmap(memory);
   });
 
   it('bytes that are too long are told their length', async () => {
     const { ab } = await open();
-    const tooLong = { code: 'ERR_INVALID_PARAM', message: expect.stringMatching(/at most 4096 bytes, got 4097/) };
+    const tooLong = { code: 'ERR_INVALID_PARAM', message: expect.stringMatching(/of 4097 bytes: at most 4096$/) };
     const refusal = (run: () => unknown): unknown => {
       try {
         return run();

@@ -31,13 +31,13 @@ async function move(
   const rkey = operation === 'get' ? keyFor(ba, one, source) : keyFor(ab, two, target);
   switch (operation) {
     case 'put':
-      await ab.put(source, rkey, { localOffset: from, byteLength, remoteOffset: to });
+      await ab.put(source, rkey, { offset: from, byteLength, remoteOffset: to });
       break;
     case 'get':
-      await ba.get(target, rkey, { localOffset: to, byteLength, remoteOffset: from });
+      await ba.get(target, rkey, { offset: to, byteLength, remoteOffset: from });
       break;
     case 'list':
-      await ab.putList([{ local: source, localOffset: from, rkey, remoteOffset: to, byteLength }]);
+      await ab.putList([{ local: source, offset: from, rkey, remoteOffset: to, byteLength }]);
       break;
     case 'tag':
       await Promise.all([ab.tagSend(sent, { tag: 7 }), two.worker.tagRecv(received, { tag: 7 })]);
@@ -54,7 +54,7 @@ async function move(
 }
 
 const windowOf = (memory: MemoryHandle, offset: number): Promise<Uint8Array> =>
-  memory.read(undefined, { offset, length: WINDOW });
+  memory.read(undefined, { offset, byteLength: WINDOW });
 
 describe.each(KINDS)('over $name', (kind) => {
   const fixture = usePairs(kind);
@@ -69,8 +69,8 @@ describe.each(KINDS)('over $name', (kind) => {
         const sent = pattern(WINDOW, seed);
         const what = `${operation} from ${from} to ${to}`;
         seed += 1;
-        await source.write(sent, from);
-        await target.fill(0, { offset: to, length: WINDOW });
+        await source.write(sent, { offset: from });
+        await target.fill(0, { offset: to, byteLength: WINDOW });
         await serving(pair, () => move(pair, operation, [source, from], [target, to], WINDOW));
         expectSame(await windowOf(target, to), sent, what);
         // Where an offset of 32 bits would have written.
@@ -90,7 +90,8 @@ describe.each(KINDS)('over $name', (kind) => {
     const [source, target] = [mappedOf(pair.one, 'gaudi', BYTES), mappedOf(pair.two, 'gaudi', BYTES)];
     const windows = [0, LIMIT / 2, ...PLACES];
     for (const [index, operation] of (['put', 'get', 'tag'] as const).entries()) {
-      for (const [place, offset] of windows.entries()) await source.write(pattern(WINDOW, 100 * index + place), offset);
+      for (const [place, offset] of windows.entries())
+        await source.write(pattern(WINDOW, 100 * index + place), { offset });
       const sent = await Promise.all(windows.map((offset) => windowOf(source, offset)));
       await serving(pair, () => move(pair, operation, [source, 0], [target, 0], BYTES));
       for (const [place, offset] of windows.entries()) {

@@ -64,7 +64,7 @@ function messageOf(side: Side, shape: Shape): Message {
 
 function store({ memory, pieces }: Message, bytes: Uint8Array): void {
   let at = 0;
-  for (const { offset, byteLength } of pieces) {
+  for (const { offset, byteLength = 0 } of pieces) {
     memory.bytes!.set(bytes.subarray(at, at + byteLength), offset);
     at += byteLength;
   }

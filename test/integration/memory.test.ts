@@ -306,7 +306,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       for (const handle of [device(stack, 100), context.memMap({ buffer: new Uint8Array(100) })]) {
         for (const [call, name] of [
           [() => context.memAdvise(handle, 'often' as never), 'advice'],
-          [() => context.memAdvise(handle, 'will-need', { offset: 1, byteLength: 100 }), 'byteLength'],
+          [() => context.memAdvise(handle, 'will-need', { offset: 1, byteLength: 100 }), '100 bytes at offset 1'],
           [() => context.memAdvise(handle, 'will-need', { offset: -1 }), 'argument offset'],
           [() => context.memAdvise(handle, 'will-need', { byteLength: 0 }), 'byteLength'],
           [() => context.memAdvise({} as never, 'normal'), 'handle'],

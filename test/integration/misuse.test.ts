@@ -108,13 +108,13 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
       [(options) => endpoint.prepareList('put', [], options), 'strickt', 'strict'],
       [
         (options) => endpoint.putList([{ local: bytes, rkey, byteLength: 1, ...(options as object) }]),
-        'localOfset',
-        'localOffset',
+        'ofset',
+        'offset',
       ],
       [(options) => endpoint.notify(bytes, options), 'singal', 'signal'],
       [(options) => worker.notifications(options), 'signals', 'signal'],
       [(options) => endpoint.flush(options), 'signall', 'signal'],
-      [(options) => memory.read(undefined, options), 'lenght', 'length'],
+      [(options) => memory.read(undefined, options), 'byteLenght', 'byteLength'],
     ];
     for (const [call, given, meant] of calls) {
       const refusal = expect.objectContaining({
@@ -135,12 +135,12 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
     const offset = [{ memory: bytes, offset: 8n }] as never;
     const byteLength = [{ memory: bytes, byteLength: 8n }] as never;
     const calls: readonly (readonly [() => unknown, string])[] = [
-      [() => endpoint.put(bytes, rkey, { localOffset: 8n as never }), 'localOffset'],
-      [() => endpoint.put(offset, rkey), 'localOffset'],
+      [() => endpoint.put(bytes, rkey, { offset: 8n as never }), 'offset'],
+      [() => endpoint.put(offset, rkey), 'offset'],
       [() => endpoint.put(byteLength, rkey), 'byteLength'],
-      [() => endpoint.getNbx(offset, 0, 0, rkey, 0), 'localOffset'],
+      [() => endpoint.getNbx(offset, 0, 0, rkey, 0), 'offset'],
       [() => endpoint.putNbx(byteLength, 0, 0, rkey, 0), 'byteLength'],
-      [() => endpoint.tagSend(offset), 'iov'],
+      [() => endpoint.tagSend(offset), 'local[0].offset'],
       [() => endpoint.tagSend(byteLength), 'byteLength'],
       [() => context.memAdvise(host, 'will-need', { offset: 8n as never }), 'offset'],
     ];

@@ -116,6 +116,32 @@ console.log(components.map(({ name }) => name).join(' '));
   ],
 };
 
+const WITH_UNDEFINED = `import { Context, type ContextOptions, type Endpoint, type MemoryHandle, type RemoteKey } from 'gaudi-ucx';
+import { createTeam, localExchange } from 'gaudi-ucx/coll';
+import { createEmulatedNode } from 'gaudi-ucx/emulator';
+import { openDevice } from 'gaudi-ucx/hlthunk';
+export async function run(given: { signal: AbortSignal | undefined; offset: number | undefined; tag: bigint | undefined }): Promise<void> {
+  const options: ContextOptions = { engine: undefined, driver: undefined, config: undefined, features: undefined };
+  const context = await Context.create(options);
+  const worker = context.worker({ clientId: undefined });
+  const { signal, offset, tag } = given;
+  const endpoint: Endpoint = await worker.connect({ host: 'localhost', address: undefined, port: 1, signal, onError: undefined });
+  const memory: MemoryHandle = context.memMap({ allocate: 8, sysDevice: offset, memoryType: undefined, protection: undefined });
+  const rkey: RemoteKey = endpoint.unpackRkey(context.packRkey(memory), { raw: undefined });
+  const bytes = new Uint8Array(8);
+  await endpoint.put(bytes, rkey, { offset, byteLength: undefined, remoteOffset: offset, notify: undefined, signal });
+  await endpoint.putList([{ local: bytes, offset, rkey, remoteOffset: offset, byteLength: 8, count: undefined }], { signal });
+  await endpoint.tagSend([{ memory: bytes, offset, byteLength: undefined }], { tag, signal });
+  await worker.tagRecv(bytes, { tag, mask: undefined, signal });
+  await memory.write(bytes, { offset, byteLength: undefined, signal });
+  await memory.copyTo(memory, { offset, targetOffset: offset, signal });
+  worker.listener({ address: undefined, port: undefined, onConnection: undefined });
+  await createTeam(worker, { rank: 0, size: 1, exchange: localExchange(1), amId: undefined, timeoutMs: undefined });
+  createEmulatedNode({ cards: undefined, asic: undefined });
+  openDevice({ minor: undefined, driver: undefined, device: undefined });
+}
+`;
+
 describe('the package', { timeout: 60_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-package-'));
   const modules = join(folder, 'node_modules');
@@ -237,6 +263,15 @@ describe('the package', { timeout: 60_000 }, () => {
     const { code, said } = compile();
     expect(code).not.toBe(0);
     expect(said).toMatch(/wrong\.ts.*error TS2322.*'string' is not assignable to type 'number'/);
+  });
+
+  it('has options that may be undefined, for programs with exactOptionalPropertyTypes', () => {
+    const project = join(folder, 'exact');
+    mkdirSync(project);
+    const compilerOptions = { ...OPTIONS, exactOptionalPropertyTypes: true, noEmit: true };
+    writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));
+    writeFileSync(join(project, 'exact.ts'), WITH_UNDEFINED);
+    expect(compile(project)).toEqual({ code: 0, said: '' });
   });
 
   it('has types without what the engines keep in a message', () => {

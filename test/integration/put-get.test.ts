@@ -88,7 +88,7 @@ describe.each([
         const there = pattern(byteLength + MARGIN, byteLength + 1);
         await fill(stack, local, here);
         await fill(stack, remote, there);
-        const options = { localOffset: LOCAL_OFFSET, remoteOffset: REMOTE_OFFSET, byteLength };
+        const options = { offset: LOCAL_OFFSET, remoteOffset: REMOTE_OFFSET, byteLength };
         const plan = stack.endpoint.explain('put', local, rkey);
         const put = await stack.endpoint.put(local, rkey, options);
         const row = plan.chosen.find(({ bytesMin, bytesMax }) => bytesMin <= byteLength && byteLength <= bytesMax)!;

@@ -59,7 +59,8 @@ describe('worker addresses', () => {
       expect(() => one.worker.endpoint(changed), `byte ${at}`).toThrow(malformed);
     }
     for (const value of [undefined, null, 'address', 5, [...address], address.buffer]) {
-      expect(() => one.worker.endpoint(value as unknown as Uint8Array)).toThrow(malformed);
+      const refusal = expect.objectContaining({ code: 'ERR_INVALID_PARAM', status: Status.INVALID_PARAM });
+      expect(() => one.worker.endpoint(value as unknown as Uint8Array)).toThrow(refusal);
     }
     expect(() => one.worker.endpoint(Buffer.concat([address, address]))).toThrow(malformed);
     // It belongs to the caller.

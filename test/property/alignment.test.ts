@@ -63,13 +63,13 @@ async function move(
   switch (operation) {
     case 'put': {
       const rkey = keyFor(ab, two, target.memory as never);
-      await ab.put(source.memory, rkey, { localOffset: source.offset, byteLength, remoteOffset: target.offset });
+      await ab.put(source.memory, rkey, { offset: source.offset, byteLength, remoteOffset: target.offset });
       rkey.release();
       break;
     }
     case 'get': {
       const rkey = keyFor(ba, pair.one, source.memory as never);
-      await ba.get(target.memory, rkey, { localOffset: target.offset, byteLength, remoteOffset: source.offset });
+      await ba.get(target.memory, rkey, { offset: target.offset, byteLength, remoteOffset: source.offset });
       rkey.release();
       break;
     }

@@ -152,7 +152,7 @@ class TransferCommand implements Command {
     const local: LocalMemory = here?.handle ?? plain;
     const mirror = here?.bytes ?? plain.slice();
     const [byteLength, localOffset, remoteOffset] = rangeOf(mirror.byteLength, there.bytes.byteLength, this.range);
-    await endpoint[this.operation](local, there.rkey, { byteLength, localOffset, remoteOffset });
+    await endpoint[this.operation](local, there.rkey, { byteLength, offset: localOffset, remoteOffset });
     if (this.operation === 'put') {
       there.bytes.set(mirror.subarray(localOffset, localOffset + byteLength), remoteOffset);
     } else {

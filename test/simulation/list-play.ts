@@ -61,7 +61,7 @@ export class ListPlay {
     if (notifies) this.#notices.set(id, notice);
     const list = written.map(({ rkey, offset, byteLength }, i) => {
       const { single, offset: localOffset } = spaces[i]!;
-      return { local: single, localOffset, rkey, remoteOffset: offset, byteLength };
+      return { local: single, offset: localOffset, rkey, remoteOffset: offset, byteLength };
     });
     const onEnd = (status: Status): void => {
       if (status !== Status.OK) for (const cell of written) cell.spoil();

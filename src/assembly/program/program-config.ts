@@ -26,11 +26,11 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 /** Sources of a configuration; everything has a default. */
 export interface ConfigReadOptions {
   /** Environment to read. Default: process.env. */
-  readonly env?: Environment;
+  readonly env?: Environment | undefined;
   /** Layered prefix: `MPI` makes `MPI_UCX_TLS` override `UCX_TLS`. */
-  readonly envPrefix?: string;
+  readonly envPrefix?: string | undefined;
   /** Folders with `ucx.conf` files, the strongest last. Default: those of UCX. */
-  readonly configDirectories?: readonly string[];
+  readonly configDirectories?: readonly string[] | undefined;
 }
 
 /** The options of {@link ConfigReadOptions}. */

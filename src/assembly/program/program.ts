@@ -21,10 +21,10 @@ export interface ProgramOptions extends ConfigReadOptions {
    * Options by variable name, with or without `UCX_`: `{ TLS: 'gaudi_cpy' }`; they override environment and files. Or a configuration that was read before:
    * then it has its own `env`, `envPrefix` and `configDirectories`.
    */
-  readonly config?: Readonly<Record<string, string>> | ProgramConfig;
+  readonly config?: Readonly<Record<string, string>> | ProgramConfig | undefined;
   /** Destination of log records. Default: according to UCX_LOG_FILE. */
-  readonly logSink?: LogSink;
-  readonly clock?: Clock;
+  readonly logSink?: LogSink | undefined;
+  readonly clock?: Clock | undefined;
 }
 
 /** The options of {@link ProgramOptions}. */

@@ -23,7 +23,7 @@ export interface ListenerExchangeOptions {
   /** Port, 1 to 65535. */
   readonly port: number;
   /** Time in milliseconds until all ranks must be there. Default 60000. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
 }
 
 /** Rank, size and exchange, as options of a team. */

@@ -34,14 +34,14 @@ export interface TeamOptions {
   /** The exchange by which the ranks find each other; called once. */
   readonly exchange: Exchange;
   /** Ranks with the same name, of at most 1024 characters, are on one node. Default: the name of the host. */
-  readonly node?: string;
+  readonly node?: string | undefined;
   /** Id of the active messages of teams, equal on all ranks; the program must not use it otherwise. Default 65000. */
-  readonly amId?: number;
+  readonly amId?: number | undefined;
   /**
    * Time in milliseconds after which an operation that waits for ranks fails with ERR_COLL_TIMED_OUT. It ends when ranks that may still write to its memory have
    * answered, or are lost. Default 0, no limit: then only the loss of a rank ends such an operation, within UCX_KEEPALIVE_INTERVAL.
    */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
 }
 
 const NAMES = ['rank', 'size', 'exchange', 'node', 'amId', 'timeoutMs'] as const;

@@ -20,48 +20,48 @@ export const NICS_MAX = 8;
 /** Options of an emulated node; every one has a default. */
 export interface EmulatedNodeOptions {
   /** Generation of all cards. Default `gaudi2`. */
-  readonly asic?: AsicName;
+  readonly asic?: AsicName | undefined;
   /** Number of cards, 1 to 8. Default 8. */
-  readonly cards?: number;
+  readonly cards?: number | undefined;
   /**
    * Physical HBM of a card in bytes: a multiple of the DRAM page, at least the reserved part and four pages.
    * Default: the true size (gaudi 32 GiB, gaudi2 96 GiB, gaudi3 128 GiB). Sparse: untouched pages cost nothing.
    */
-  readonly hbmBytes?: number;
+  readonly hbmBytes?: number | undefined;
   /** Number of RDMA devices, 0 to 8, named hca0, hca1 and so on. Default 0. */
-  readonly nics?: number;
+  readonly nics?: number | undefined;
   /** Whether the RDMA devices register dma-bufs; otherwise they refuse them (EOPNOTSUPP), as rdma_rxe does. Default true. */
-  readonly nicDmabufs?: boolean;
+  readonly nicDmabufs?: boolean | undefined;
   /** Whether the RDMA devices also reach devices of other processes of this machine and user, over sockets; else only those of this thread. Default false. */
-  readonly nicSockets?: boolean;
+  readonly nicSockets?: boolean | undefined;
   /** Threads that run the DMA engines, 0 to 8; 0 runs them inside ioctl calls, reproducibly. Default 1, or 0 if this package was bundled into a program without the module of the thread. */
-  readonly dmaThreads?: number;
+  readonly dmaThreads?: number | undefined;
   /** Idle time in nanoseconds before a DMA thread sleeps. Default 100 us. */
-  readonly dmaSpinNs?: number;
+  readonly dmaSpinNs?: number | undefined;
   /** Transfers up to this many bytes run at submission when their queue is idle, 0 to 1 GiB. Default 4096. */
-  readonly inlineBytesMax?: number;
+  readonly inlineBytesMax?: number | undefined;
   /** Whether MEMORY REG_DMABUF_FD exists: the vendor's driver has it, upstream does not. Default true. */
-  readonly importDmabuf?: boolean;
+  readonly importDmabuf?: boolean | undefined;
   /**
    * Whether HW_IP_INFO reports the masks of the NIC ports, as the vendor's newest driver does; upstream kernels report none. Default true.
    */
-  readonly reportNicPorts?: boolean;
+  readonly reportNicPorts?: boolean | undefined;
   /** Preferred ioctl family of the files; both are accepted. Default `drm`. */
-  readonly ioctlFamily?: 'habanalabs' | 'drm';
+  readonly ioctlFamily?: 'habanalabs' | 'drm' | undefined;
   /** Pairs of cards, by minor, without a scale-up link between them. Default none: all cards are linked. */
-  readonly absentLinks?: readonly CardPair[];
+  readonly absentLinks?: readonly CardPair[] | undefined;
   /** Bus ids, module ids and NUMA nodes of some of the cards; default: those of an HLS-2 class server. {@link placesOf} assigns them to cards. */
-  readonly identities?: readonly CardIdentity[];
+  readonly identities?: readonly CardIdentity[] | undefined;
   /** Seconds after which a submission times out; default: that of the driver of the ASIC (gaudi 600, else 30). */
-  readonly csTimeoutSeconds?: number;
+  readonly csTimeoutSeconds?: number | undefined;
   /** Source of time. Default: the monotonic clock of the system. */
-  readonly clock?: Clock;
+  readonly clock?: Clock | undefined;
   /** Receives log messages. Default: warnings to standard error. */
-  readonly log?: Log;
+  readonly log?: Log | undefined;
   /** Source of scheduling choices if `dmaThreads` is 0. */
-  readonly random?: Random;
+  readonly random?: Random | undefined;
   /** Called after each allocation of device memory by a program. */
-  readonly onAllocation?: () => void;
+  readonly onAllocation?: (() => void) | undefined;
 }
 
 /** The options with their defaults, checked. */

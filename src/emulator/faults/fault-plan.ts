@@ -17,7 +17,7 @@ export interface IoctlFault {
   /** Kind of the ioctl. */
   readonly ioctl: IoctlName;
   /** 1 is the next one. Default 1. */
-  readonly nth?: number;
+  readonly nth?: number | undefined;
   /** Positive error number. */
   readonly errno: number;
 }
@@ -26,7 +26,7 @@ export interface IoctlFault {
 export interface OpenFault {
   readonly kind: 'open';
   /** 1 is the next one. Default 1. */
-  readonly nth?: number;
+  readonly nth?: number | undefined;
   /** Positive error number. */
   readonly errno: number;
 }
@@ -35,18 +35,18 @@ export interface OpenFault {
 export interface CompletionFault {
   readonly kind: 'completion';
   /** 1 is the next one. Default 1. */
-  readonly nth?: number;
+  readonly nth?: number | undefined;
   /** Nanoseconds until the completion is visible; undefined drops it. */
-  readonly delayNs?: number;
+  readonly delayNs?: number | undefined;
 }
 
 /** The nth accepted submission hangs its engines: neither it nor later work on its queues runs, for a time or for ever. */
 export interface HangFault {
   readonly kind: 'hang';
   /** 1 is the next one. Default 1. */
-  readonly nth?: number;
+  readonly nth?: number | undefined;
   /** Nanoseconds until the engines continue; undefined for never. */
-  readonly delayNs?: number;
+  readonly delayNs?: number | undefined;
 }
 
 /** The nth request for a resource fails as if none were left. */
@@ -55,7 +55,7 @@ export interface ExhaustionFault {
   /** The exhausted resource: device memory, device addresses, or file descriptors. */
   readonly resource: ExhaustibleResource;
   /** 1 is the next one. Default 1. */
-  readonly nth?: number;
+  readonly nth?: number | undefined;
 }
 
 /** A fault that is planned for a later call. */
@@ -92,9 +92,9 @@ interface LinkUp extends FaultyLinks {
 }
 
 interface FaultyLinks {
-  readonly port?: number;
+  readonly port?: number | undefined;
   /** Minor of the card at the far end. */
-  readonly peer?: number;
+  readonly peer?: number | undefined;
 }
 
 /** All faults that can be injected. */

@@ -55,13 +55,13 @@ const INLINE_BYTES_MAX: number = 256 * 2 ** 10;
 /** Options of a server. */
 export interface NodeServerOptions {
   /** Options of the node that is served. */
-  readonly node?: EmulatedNodeOptions;
+  readonly node?: EmulatedNodeOptions | undefined;
   /** Path of the socket; its folder is created if it does not exist. */
   readonly socketPath: string;
   /** An existing folder on which the device nodes of the node are mounted, as `dev` and `sys`, until the server ends. Needs CAP_SYS_ADMIN. Default none. */
-  readonly devices?: string;
+  readonly devices?: string | undefined;
   /** File for the trace of all ioctls, or `-` for readable lines on standard output. Default none. */
-  readonly trace?: string;
+  readonly trace?: string | undefined;
 }
 
 /** A running server. */

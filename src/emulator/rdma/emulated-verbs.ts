@@ -22,9 +22,9 @@ export interface EmulatedVerbsOptions {
   /** Finds the memory of dma-bufs. */
   readonly dmabufs: DmabufAccess;
   /** Wire between the devices. Default: the wire of this thread. */
-  readonly wire?: RdmaWire;
+  readonly wire?: RdmaWire | undefined;
   /** Whether the devices also reach devices of other processes and threads, over sockets; ignored if `wire` is given. Default: false. */
-  readonly sockets?: boolean;
+  readonly sockets?: boolean | undefined;
 }
 
 /** The devices. */

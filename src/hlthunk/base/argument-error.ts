@@ -1,18 +1,24 @@
 /** Argument checks shared by the calls of hl-thunk. Each failure is ERR_GAUDI_INVALID_PARAMS and names the argument, the rule and the value. */
 
-import { missingMethod, nullOption, unknownOption } from '../../ucs/type/check-options.ts';
-import { describeValue, type UcxError } from '../../ucs/type/error.ts';
+import { isOptions, missingMethod, nullOption, unknownOption } from '../../ucs/type/check-options.ts';
+import { describeValue, outsideText, type SizedRange, type UcxError } from '../../ucs/type/error.ts';
 import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
 
 /** The error for an invalid argument of the Gaudi layer. Code ERR_GAUDI_INVALID_PARAMS. */
 export function invalidArgument(argument: string, rule: string, value: unknown): UcxError {
   const shown =
     typeof value === 'bigint' ? `0x${value.toString(16)}` : typeof value === 'string' ? value : describeValue(value);
-  return gaudiError(GaudiErrorCode.INVALID_PARAMS, `argument ${argument} ${rule}, got ${shown}`, {
-    argument,
-    rule,
-    value: shown,
-  });
+  return badArgument(argument, rule, shown, `argument ${argument} ${rule}, got ${shown}`);
+}
+
+/** The error for a range outside of its memory; see `outsideOf`. */
+export function outsideArgument(memory: string, argument: string, range: SizedRange): UcxError {
+  const text = outsideText(memory, range);
+  return badArgument(argument, text, `${range.byteLength}`, text);
+}
+
+function badArgument(argument: string, rule: string, value: string, message: string): UcxError {
+  return gaudiError(GaudiErrorCode.INVALID_PARAMS, message, { argument, rule, value });
 }
 
 /** End of user addresses of x86-64. */
@@ -59,8 +65,10 @@ export function checkInteger(argument: string, value: number, least = 0): void {
 export function checkObject(argument: string, value: object, names?: readonly string[]): void {
   if (typeof value !== 'object' || value === null) throw invalidArgument(argument, 'must be an object', value);
   if (names === undefined) return;
+  if (!isOptions(value)) throw invalidArgument(argument, `must be an object with ${names.join(', ')}`, value);
   const unknown = unknownOption(value, names);
-  if (unknown !== undefined) throw invalidArgument(argument, unknown.rule, unknown.name);
+  if (unknown !== undefined)
+    throw badArgument(argument, unknown.rule, unknown.name, `argument ${argument} ${unknown.rule}`);
   const isNull = nullOption(value);
   if (isNull !== undefined) throw invalidArgument(isNull, 'must be left out for its default', null);
 }

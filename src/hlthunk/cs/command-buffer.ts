@@ -11,7 +11,7 @@ import { type CardFile, type CardTarget, cardOf } from '../base/card-file.ts';
 /** Options of a command buffer. */
 export interface CommandBufferOptions {
   /** Map it to a device address; gaudi rejects this with ERR_GAUDI_OUT_OF_MEMORY. Default false. */
-  readonly mapped?: boolean;
+  readonly mapped?: boolean | undefined;
 }
 
 /** A command buffer. Made by {@link requestCommandBuffer}. */

@@ -29,15 +29,15 @@ export interface CommandChunk {
   /** Bytes of packets. */
   readonly cbSize: number;
   /** Bits of HL_CS_CHUNK_FLAGS. Default 0. */
-  readonly flags?: number;
+  readonly flags?: number | undefined;
 }
 
 /** Options of every submission. */
 export interface JobOptions {
   /** Bits of HL_CS_FLAGS. */
-  readonly flags?: number;
+  readonly flags?: number | undefined;
   /** Seconds after which the driver times the submission out; sets CUSTOM_TIMEOUT. Default: the driver's. */
-  readonly timeoutSeconds?: number;
+  readonly timeoutSeconds?: number | undefined;
 }
 
 /** Flags of the first member of a staged submission. */
@@ -46,14 +46,14 @@ const STAGED_FIRST: number = HL_CS_FLAGS.STAGED_SUBMISSION | HL_CS_FLAGS.STAGED_
 /** Parts of a submission besides its chunks. */
 export interface SubmissionOptions extends JobOptions {
   /** Chunks that are executed first, with FORCE_RESTORE. */
-  readonly restore?: readonly CommandChunk[];
+  readonly restore?: readonly CommandChunk[] | undefined;
   /** Sequence number of the first member of a staged submission. */
-  readonly stagedSeq?: bigint;
+  readonly stagedSeq?: bigint | undefined;
   /**
    * Signals of reserveEncapsSignals that the packets raise; then waitForReservedEncapsSignals can wait for them. The submission consumes the reservation.
    * Only for the first member of a staged submission (flags STAGED_SUBMISSION and STAGED_SUBMISSION_FIRST): elsewhere the driver ignores the reservation.
    */
-  readonly encapsSignals?: EncapsSignals;
+  readonly encapsSignals?: EncapsSignals | undefined;
 }
 
 /** The result of a wait. */

@@ -12,7 +12,7 @@ import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { isStatus, Status } from '../../ucs/type/status.ts';
-import { invalidArgument } from '../base/argument-error.ts';
+import { checkInteger, invalidArgument, outsideArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
 import { highAt, lowAt } from '../base/device-address.ts';
 import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
@@ -40,13 +40,13 @@ const RETRY_NS = 1e6;
 /** Options of the DMA of a device; tests use small values. */
 export interface DeviceDmaOptions {
   /** Maximum number of batches in flight of each queue, a power of two up to 1024. Default 32. */
-  readonly slots?: number;
+  readonly slots?: number | undefined;
   /** Largest transfer of one packet in bytes. Default and maximum: just below 4 GiB. */
-  readonly packetBytesMax?: number;
+  readonly packetBytesMax?: number | undefined;
   /** Number of submissions that DMA leaves free for commandSubmission, out of the driver's limit of 64 on gaudi2. Default 8. */
-  readonly submissionsReserved?: number;
+  readonly submissionsReserved?: number | undefined;
   /** Clock for {@link DeviceDma.wait}. Default: the system clock. */
-  readonly clock?: Clock;
+  readonly clock?: Clock | undefined;
 }
 
 /** Parts of the DMA of a device. */
@@ -437,7 +437,8 @@ function checkBytes(bytes: Uint8Array, offset: number, byteLength: number): void
   if (!Number.isInteger(byteLength) || byteLength <= 0 || byteLength > DMA_SHORT_BYTES_MAX) {
     throw invalidArgument('byteLength', `must be an integer from 1 to ${DMA_SHORT_BYTES_MAX}`, byteLength);
   }
-  if (!Number.isSafeInteger(offset) || offset < 0 || byteLength > bytes.byteLength - offset) {
-    throw invalidArgument('offset', `plus byteLength ${byteLength} must stay within ${bytes.byteLength} bytes`, offset);
+  checkInteger('offset', offset);
+  if (byteLength > bytes.byteLength - offset) {
+    throw outsideArgument('bytes', 'offset', { offset, byteLength, size: bytes.byteLength });
   }
 }

@@ -6,7 +6,7 @@
 import { close as closeFd, dup, isSyscallError, noteDescriptor } from '../../sys/index.ts';
 import { RangeAllocator } from '../../ucs/datastruct/range-allocator.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
-import { checkInteger, checkLength, invalidArgument } from '../base/argument-error.ts';
+import { checkInteger, checkLength, invalidArgument, outsideArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
 import type { ArenaMemory } from './arena-source.ts';
 import { DmaMemory, nextGeneration } from './dma-memory.ts';
@@ -80,11 +80,7 @@ export class DeviceBlock extends DmaMemory implements Disposable {
     checkInteger('offset', offset);
     checkLength('byteLength', byteLength);
     if (byteLength > this.byteLength - offset) {
-      throw invalidArgument(
-        'offset',
-        `plus byteLength ${byteLength} must stay within ${this.byteLength} bytes`,
-        offset,
-      );
+      throw outsideArgument('block', 'offset', { offset, byteLength, size: this.byteLength });
     }
     const part = new DevicePart(this, offset, byteLength);
     this.#parts.add(part);

@@ -34,9 +34,9 @@ export const ARENA_MAP_CELLS: number = 128;
 /** Options of a block. */
 export interface BlockOptions {
   /** Alignment of the device address: a power of two up to 1 GiB. Default and minimum 256. */
-  readonly alignment?: number;
+  readonly alignment?: number | undefined;
   /** Use a separate arena: an importer of its dma-buf has access to nothing else. Costs whole pages. Default false. */
-  readonly dedicated?: boolean;
+  readonly dedicated?: boolean | undefined;
 }
 
 /** Statistics of arenas and blocks. */

@@ -20,11 +20,11 @@ import { type CardTarget, cardOf } from '../base/card-file.ts';
 /** Options of a device memory allocation. */
 export interface DeviceMemoryAllocOptions {
   /** Bytes of a page, one of getDevMemAllocPageOrders; 0 for the default. */
-  readonly pageSize?: number;
+  readonly pageSize?: number | undefined;
   /** Whether it has to be one physically contiguous run. */
-  readonly contiguous?: boolean;
+  readonly contiguous?: boolean | undefined;
   /** Whether other contexts of the card may map it. */
-  readonly shared?: boolean;
+  readonly shared?: boolean | undefined;
 }
 
 /**

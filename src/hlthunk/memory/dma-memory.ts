@@ -4,7 +4,7 @@
  */
 
 import { joinBig } from '../../ucs/type/int64.ts';
-import { invalidArgument } from '../base/argument-error.ts';
+import { checkInteger, invalidArgument, outsideArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
 
@@ -98,9 +98,9 @@ export function checkDmaRange(
     throw invalidArgument(name, `must be memory of ${card.name}`, foreignName(memory));
   }
   if (!memory.live) throw invalidArgument(name, 'must be live', 'memory that was given back');
-  if (!Number.isSafeInteger(offset) || offset < 0 || byteLength > memory.byteLength - offset) {
-    const rule = `plus byteLength ${byteLength} must stay within ${memory.byteLength} bytes`;
-    throw invalidArgument(`${name}Offset`, rule, offset);
+  checkInteger(`${name}Offset`, offset);
+  if (byteLength > memory.byteLength - offset) {
+    throw outsideArgument(`${name} memory`, `${name}Offset`, { offset, byteLength, size: memory.byteLength });
   }
 }
 

@@ -24,9 +24,9 @@ export function isPinned(address: number, byteLength: number): boolean {
 /** Options of a mapping. */
 export interface HostMapOptions {
   /** Preferred device address; ignored if it is in use or not aligned, unless `forceHint`. */
-  readonly hint?: bigint;
+  readonly hint?: bigint | undefined;
   /** Fail with ERR_GAUDI_OUT_OF_MEMORY if the hint is not available. */
-  readonly forceHint?: boolean;
+  readonly forceHint?: boolean | undefined;
 }
 
 /** Pinned host memory with a device address. Made by {@link HostMemory.map}. */

@@ -18,15 +18,15 @@ const SLOTS_MAX = 1024;
 /** Options of a device; every one has a default. */
 export interface DeviceOptions {
   /** Log of the device. Default: warnings to standard error. */
-  readonly log?: Log;
+  readonly log?: Log | undefined;
   /** Options of its DMA. */
-  readonly dma?: DeviceDmaOptions;
+  readonly dma?: DeviceDmaOptions | undefined;
   /** Minimum size of an arena in bytes, rounded up to pages of the card. Default 512 MiB. */
-  readonly arenaBytes?: number;
+  readonly arenaBytes?: number | undefined;
   /** Whether the node is closed with the device. If the device cannot be opened, the node stays open. Default false. */
-  readonly ownsNode?: boolean;
+  readonly ownsNode?: boolean | undefined;
   /** Logical index of the card in messages. Default: its place among the cards of the node, also removed ones, in the order of their bus ids. */
-  readonly index?: number;
+  readonly index?: number | undefined;
 }
 
 /**

@@ -53,7 +53,7 @@ export interface ReceivedHandle extends HandleMessage {
 /** Options of {@link sendHandle} and {@link receiveHandle}. */
 export interface HandleTransferOptions {
   /** Ends the wait, for example `AbortSignal.timeout(5000)`: the promise rejects with an AbortError, whose name is then that of the reason, TimeoutError. Default: no limit. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**

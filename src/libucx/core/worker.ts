@@ -127,7 +127,10 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
 
   address(): Uint8Array {
     this.checkOpen();
-    this.#address ??= packEnvelope({ ucx: workerAddress(this.functions, this.handle), own: this.node.address() });
+    this.#address ??= packEnvelope(
+      { ucx: workerAddress(this.functions, this.handle), own: this.node.address() },
+      'worker address',
+    );
     return this.#address.slice();
   }
 

@@ -4,12 +4,12 @@
  */
 
 import { crc32 } from 'node:zlib';
-import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { checkPackedAddress, checkPackedKey } from '../../ucp/api/memory/raw-bytes.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
-/** `gUCX`, little-endian: the last four bytes. */
-const MAGIC = 0x5843_5567;
+/** The last four bytes, little-endian: `gUCX` and `gUCK`. libucp aborts the process if it reads a key as an address. */
+const MAGICS: Readonly<Record<EnvelopeKind, number>> = { 'worker address': 0x5843_5567, 'remote key': 0x4b43_5567 };
 const VERSION = 2;
 /** After the two parts: their lengths, the version, a checksum over all previous bytes, the magic. */
 const TAIL_BYTES = 20;
@@ -34,7 +34,7 @@ const RAW_OPTION: Readonly<Record<EnvelopeKind, string>> = {
 };
 
 /** Packs both parts. */
-export function packEnvelope({ ucx, own }: Envelope): Uint8Array {
+export function packEnvelope({ ucx, own }: Envelope, kind: EnvelopeKind): Uint8Array {
   const at = ucx.byteLength + own.byteLength;
   const packed = new Uint8Array(at + TAIL_BYTES);
   const view = new DataView(packed.buffer);
@@ -44,7 +44,7 @@ export function packEnvelope({ ucx, own }: Envelope): Uint8Array {
   view.setUint32(at + 4, own.byteLength, true);
   view.setUint32(at + 8, VERSION, true);
   view.setUint32(at + 12, crc32(packed.subarray(0, at + 12)), true);
-  view.setUint32(at + 16, MAGIC, true);
+  view.setUint32(at + 16, MAGICS[kind], true);
   return packed;
 }
 
@@ -57,8 +57,12 @@ export function unpackEnvelope(packed: Uint8Array, kind: EnvelopeKind): Envelope
   if (byteLength < TAIL_BYTES) throw malformed(kind, `has only ${byteLength} bytes`);
   const view = new DataView(packed.buffer, packed.byteOffset, byteLength);
   const at = byteLength - TAIL_BYTES;
-  if (view.getUint32(at + 16, true) !== MAGIC)
+  const magic = view.getUint32(at + 16, true);
+  if (magic !== MAGICS[kind]) {
+    const other = kind === 'remote key' ? 'worker address' : 'remote key';
+    if (magic === MAGICS[other]) throw malformed(kind, `is a ${other}`);
     throw malformed(kind, `does not end as one of the engine libucx (of another UCX program: ${RAW_OPTION[kind]})`);
+  }
   const version = view.getUint32(at + 8, true);
   if (version !== VERSION) throw malformed(kind, `has version ${version}, this library reads ${VERSION}`);
   if (view.getUint32(at + 12, true) !== crc32(packed.subarray(0, at + 12))) {
@@ -79,7 +83,8 @@ export function rawBytes(packed: Uint8Array, kind: EnvelopeKind): Envelope {
 }
 
 function checkBytes(packed: Uint8Array, kind: EnvelopeKind): Uint8Array {
-  if (!isBytes(packed)) throw malformed(kind, 'is no Uint8Array');
+  if (kind === 'worker address') checkPackedAddress(packed);
+  else checkPackedKey(packed);
   const { byteLength } = packed;
   if (byteLength > BYTES_MAX) throw malformed(kind, `has ${byteLength} bytes`);
   return packed;

@@ -134,10 +134,7 @@ export class MemoryMap {
 
   /** Returns the handle of this context, also if its card has lost the memory. */
   #own(handle: MemoryHandle): UcpMemory {
-    if (!(OwnedMemory.isGenuine(handle) && handle instanceof UcpMemory) || handle.owner !== this.#owner) {
-      throw invalidParam('handle', 'must be memory that this context has mapped', handle);
-    }
-    if (!this.#handles.has(handle)) throw invalidParam('handle', 'must be mapped', handle.address);
+    if (!(handle instanceof UcpMemory) || !this.#handles.has(handle)) OwnedMemory.refuse(this.#owner, handle);
     return handle;
   }
 

@@ -50,7 +50,8 @@ export function packRemoteKey(
   view.setBigUint64(16, BigInt(memory.byteLength), true);
   view.setBigUint64(24, BigInt(memory.exportId), true);
   own.set(nodeKey, FIELDS_BYTES);
-  return packEnvelope({ ucx: memory.memh !== 0 ? packUcx(functions, context, memory.memh) : new Uint8Array(0), own });
+  const ucx = memory.memh !== 0 ? packUcx(functions, context, memory.memh) : new Uint8Array(0);
+  return packEnvelope({ ucx, own }, 'remote key');
 }
 
 /** The remote key of libucp for a memory handle. Throws UcxError of ucp_rkey_pack. */

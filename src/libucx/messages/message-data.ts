@@ -4,7 +4,7 @@ import { lengthOf } from '../../ucp/api/awaited/awaited-options.ts';
 import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import { isList } from '../../ucp/api/memory/local-bytes.ts';
 import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
-import { invalidParam } from '../../ucs/type/error.ts';
+import { invalidParam, outsideOf } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
@@ -27,8 +27,9 @@ export function receiveMessageData(
 ): Status | Request {
   const { arrivals, buffers, devices, functions, handle, requests } = worker;
   const room = isList(local) ? lengthOf(local) : byteLength;
-  if (!Number.isSafeInteger(room) || room < message.byteLength) {
-    throw invalidParam('byteLength', `must be at least the ${message.byteLength} bytes of the message`, room);
+  if (!Number.isSafeInteger(room)) throw invalidParam('byteLength', 'must be an integer of 0 or more', room);
+  if (room < message.byteLength) {
+    throw outsideOf('local memory', 'byteLength', { offset: 0, byteLength: message.byteLength, size: room });
   }
   const { waiting } = message;
   if (waiting === undefined) return devices.copyOut(message, local, localOffset, params, access);

@@ -213,8 +213,8 @@ export function addressIn(local: LocalMemory, offset: number): number {
 /** A list cut to the length of the message. */
 export function cutList(list: readonly PieceOf<LocalMemory>[], byteLength: number): readonly PieceOf<LocalMemory>[] {
   let start = 0;
-  const pieces = list.map((piece) => {
-    checkPieceFields(piece);
+  const pieces = list.map((piece, index) => {
+    checkPieceFields(piece, index);
     const { memory, offset = 0 } = piece;
     const bytes = piece.byteLength ?? memory.byteLength - offset;
     const placed = { memory, offset, byteLength: bytes, start };

@@ -196,8 +196,8 @@ export class CardHolder {
 }
 
 /** Range of a slice, which is the same in the HBM of every card. */
-function rangeOf({ offset, byteLength }: FileSlice): { localOffset: number; remoteOffset: number; byteLength: number } {
-  return { localOffset: offset, remoteOffset: offset, byteLength };
+function rangeOf({ offset, byteLength }: FileSlice): { offset: number; remoteOffset: number; byteLength: number } {
+  return { offset: offset, remoteOffset: offset, byteLength };
 }
 
 /** The slice of a card. Lengths differ by one byte at most; a file with fewer bytes than cards has empty ones. */

@@ -135,27 +135,27 @@ export const LoadAndExeCfg = {
 /** The barriers that a packet waits for. */
 export interface PacketBarriers {
   /** Wait until the engine is idle. */
-  readonly engBarrier?: boolean;
+  readonly engBarrier?: boolean | undefined;
   /** Wait for earlier register writes; the switch bit on gaudi2. */
-  readonly regBarrier?: boolean;
+  readonly regBarrier?: boolean | undefined;
   /** Wait for earlier messages. */
-  readonly msgBarrier?: boolean;
+  readonly msgBarrier?: boolean | undefined;
 }
 
 /** Options of a LIN_DMA packet besides copying. */
 export interface LinDmaOptions extends PacketBarriers {
   /** The source address field holds a 64-bit pattern that fills the destination. */
-  readonly memset?: boolean;
+  readonly memset?: boolean | undefined;
   /** Write the completion message of the engine. */
-  readonly wrComp?: boolean;
+  readonly wrComp?: boolean | undefined;
   /** Reverse the bytes of every element of 2, 4 or 8 bytes; gaudi2 only. */
-  readonly swapBytes?: 2 | 4 | 8;
+  readonly swapBytes?: 2 | 4 | 8 | undefined;
 }
 
 /** What a MSG_LONG or MSG_SHORT packet sends. */
 export interface MsgOptions extends PacketBarriers {
   /** Send a timestamp instead of the value. */
-  readonly timestamp?: boolean;
+  readonly timestamp?: boolean | undefined;
 }
 
 /** A control word with opcode and barriers, unsigned. */

@@ -2,7 +2,7 @@
  * Active messages: sending them, and the handlers that receive them. The data of a long message stays at the sender until the handler fetches it.
  */
 
-import { invalidParam } from '../../ucs/type/error.ts';
+import { invalidParam, outsideOf } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
@@ -273,7 +273,7 @@ export class ActiveMessages {
   ): Status | Request {
     const pieces = piecesOf(this.#host.context, local, localOffset, byteLength, MemAccess.LOCAL_WRITE);
     if (bytesOf(pieces) < message.byteLength) {
-      throw invalidParam('local', `must have room for the ${message.byteLength} bytes of the message`, bytesOf(pieces));
+      throw outsideOf('local memory', 'local', { offset: 0, byteLength: message.byteLength, size: bytesOf(pieces) });
     }
     const request = this.#host.requests.take(this.#host.requests.receives);
     if (request === undefined) return Status.NO_RESOURCE;

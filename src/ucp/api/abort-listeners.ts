@@ -3,6 +3,13 @@
  * more than ten.
  */
 
+import { invalidParam } from '../../ucs/type/error.ts';
+
+/** @throws UcxError ERR_INVALID_PARAM for a value that is not an AbortSignal */
+export function checkSignal(signal: AbortSignal): void {
+  if (!(signal instanceof AbortSignal)) throw invalidParam('signal', 'must be an AbortSignal', signal);
+}
+
 const CALLBACKS: WeakMap<AbortSignal, Set<() => void>> = new WeakMap();
 
 function onAbort({ target }: Event): void {

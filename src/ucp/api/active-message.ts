@@ -1,7 +1,7 @@
 /** The interface of active messages: ids, headers, eager messages and rendezvous messages. Types and checks only. */
 
 import { isBytes } from '../../ucs/memory/is-bytes.ts';
-import { invalidParam } from '../../ucs/type/error.ts';
+import { invalidParam, tooLong } from '../../ucs/type/error.ts';
 import type { Status } from '../../ucs/type/status.ts';
 import type { Endpoint } from './endpoint.ts';
 import type { LocalBuffer } from './operation/memory.ts';
@@ -24,13 +24,13 @@ export const AM_HEADER_BYTES_MAX = 4096;
 export function checkAmHeader(header: Uint8Array): void {
   if (!isBytes(header)) throw invalidParam('header', 'must be a Uint8Array', header);
   if (header.byteLength <= AM_HEADER_BYTES_MAX) return;
-  throw invalidParam('header', `must have at most ${AM_HEADER_BYTES_MAX} bytes`, header.byteLength);
+  throw tooLong('header', 'header', header.byteLength, AM_HEADER_BYTES_MAX);
 }
 
 /** Options of receiving the data of a message. */
 export interface MessageDataOptions {
   /** Cancels the receive: its promise rejects with an AbortError. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -70,7 +70,7 @@ export interface AmMessageBase {
    * The form of {@link into} without a promise (ucp_am_recv_data_nbx).
    * @throws UcxError ERR_INVALID_PARAM for memory that is too short, or the second time
    */
-  receiveNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request;
+  receiveNbx(local: LocalBuffer, offset: number, byteLength: number, params?: RequestParams): Status | Request;
 
   /** Keeps the message beyond its handler (UCP_AM_FLAG_PERSISTENT_DATA): a copy that belongs to the caller. */
   retain(): AmMessage;

@@ -23,12 +23,12 @@ export interface EndpointOptions {
    * (UCX_KEEPALIVE_INTERVAL) or the transport does (UCX_TCP_PEER_TIMEOUT of silence; UCX_RC_RETRY_COUNT repetitions after UCX_RC_TIMEOUT each), and calls
    * `onError`; with `none` the peer is not monitored, and its failure is not reported.
    */
-  readonly errorHandling?: 'peer' | 'none';
+  readonly errorHandling?: 'peer' | 'none' | undefined;
   /**
    * Called once when the connection has ended without being closed here: CONNECTION_RESET or ENDPOINT_TIMEOUT. {@link Endpoint.closedByPeer} tells whether the
    * peer has closed it or is gone.
    */
-  readonly onError?: (endpoint: Endpoint, status: Status) => void;
+  readonly onError?: ((endpoint: Endpoint, status: Status) => void) | undefined;
 }
 
 /** Options of an endpoint to a worker address. */
@@ -37,7 +37,7 @@ export interface AddressEndpointOptions extends EndpointOptions {
    * The address is that of a program that does not use this library, in C, Python or Java: the bytes of ucp_worker_get_address or ucp_worker_query. They
    * cannot be checked, not even by libucp: invalid bytes end this process. With the engine `libucx` only. Default false.
    */
-  readonly rawAddress?: boolean;
+  readonly rawAddress?: boolean | undefined;
 }
 
 /** Address and length of the memory behind a remote key of another program, which libucp does not know. */
@@ -54,7 +54,7 @@ export interface RkeyOptions {
    * The key is that of a program that does not use this library: the bytes of ucp_rkey_pack. They cannot be checked, not even by libucp: invalid bytes may
    * end this process. With the engine `libucx` only.
    */
-  readonly raw?: RawRemoteMemory;
+  readonly raw?: RawRemoteMemory | undefined;
 }
 
 /** Attributes of an endpoint (ucp_ep_attr_t). */
@@ -72,7 +72,7 @@ export interface EndpointAttributes {
 /** Options of closing an endpoint. */
 export interface CloseOptions {
   /** Ends operations that wait for the peer with CANCELED instead of waiting for it. */
-  readonly force?: boolean;
+  readonly force?: boolean | undefined;
 }
 
 /** The operations that explain() supports. */
@@ -83,61 +83,61 @@ export type ExplainedOperation = (typeof EXPLAINED_OPERATIONS)[number];
 /** Options of an awaited put or get. */
 export interface TransferOptions {
   /** Byte of the local memory to start at. Default 0. */
-  readonly localOffset?: number;
-  /** Bytes to move. Default: what the local memory has from `localOffset` on. */
-  readonly byteLength?: number;
+  readonly offset?: number | undefined;
+  /** Bytes to move. Default: what the local memory has from `offset` on. */
+  readonly byteLength?: number | undefined;
   /** Byte of the remote memory to start at. Default 0. */
-  readonly remoteOffset?: number;
+  readonly remoteOffset?: number | undefined;
   /** An address inside the remote memory, instead of `remoteOffset`. */
-  readonly remoteAddress?: bigint;
+  readonly remoteAddress?: bigint | undefined;
   /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Options of an awaited put. */
 export interface PutOptions extends TransferOptions {
   /** See PutParams. */
-  readonly notify?: Uint8Array;
+  readonly notify?: Uint8Array | undefined;
   /** See PutParams. */
-  readonly notifyId?: number;
+  readonly notifyId?: number | undefined;
 }
 
 /** Options of an awaited message. */
 export interface SendOptions {
   /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Options of an awaited tagged message. */
 export interface TagSendOptions extends SendOptions {
   /** Tag, 0 to 2^64 - 1. Default 0. */
-  readonly tag?: Tag;
+  readonly tag?: Tag | undefined;
 }
 
 /** Options of an awaited active message. */
 export interface AmSendOptions extends SendOptions {
   /** At most 4096 bytes. */
-  readonly header?: Uint8Array;
+  readonly header?: Uint8Array | undefined;
   /** See AmSendParams. */
-  readonly protocol?: 'eager' | 'rendezvous';
+  readonly protocol?: 'eager' | 'rendezvous' | undefined;
 }
 
 /** Options of an awaited receive of a stream. */
 export interface StreamRecvOptions extends SendOptions {
   /** See StreamRecvParams: `signal` cancels it only until its first byte has arrived. */
-  readonly waitAll?: boolean;
+  readonly waitAll?: boolean | undefined;
 }
 
 /** Options of an awaited atomic operation. */
 export interface AtomicOptions {
   /** Byte of the remote memory, a multiple of the word. Default 0. */
-  readonly remoteOffset?: number;
+  readonly remoteOffset?: number | undefined;
   /** Bits of the word. Default 64. */
-  readonly bits?: 32 | 64;
+  readonly bits?: 32 | 64 | undefined;
   /** For cswap: the expected value of the word. */
-  readonly compare?: number | bigint;
+  readonly compare?: number | bigint | undefined;
   /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** The result of an awaited transfer. */
@@ -186,7 +186,7 @@ export interface Endpoint extends AsyncDisposable {
    * Writes local bytes to remote memory (ucp_put_nbx). Local completion: OK or the end of the request means that the local memory can be
    * reused; flush waits for remote completion.
    * @param local host bytes, mapped memory, or a list of pieces (UCP_DATATYPE_IOV) whose bytes are one range of remote memory in order; must not be changed,
-   *   detached or transferred until the request has ended. `localOffset` and `byteLength` are 0 with a list of pieces
+   *   detached or transferred until the request has ended. `offset` and `byteLength` are 0 with a list of pieces
    * @param byteLength bytes; 0 moves nothing
    * @param remoteOffset byte of the memory behind `rkey`
    * @returns OK, a request in progress, the failure of a connection that has ended, or NO_RESOURCE if all requests of the worker
@@ -195,7 +195,7 @@ export interface Endpoint extends AsyncDisposable {
    */
   putNbx(
     local: LocalBuffer,
-    localOffset: number,
+    offset: number,
     byteLength: number,
     rkey: RemoteKey,
     remoteOffset: number,
@@ -205,7 +205,7 @@ export interface Endpoint extends AsyncDisposable {
   /** Reads remote memory into local memory (ucp_get_nbx): the bytes have arrived when OK is returned or the request has ended. See {@link putNbx}. */
   getNbx(
     local: LocalBuffer,
-    localOffset: number,
+    offset: number,
     byteLength: number,
     rkey: RemoteKey,
     remoteOffset: number,
@@ -254,12 +254,12 @@ export interface Endpoint extends AsyncDisposable {
 
   /**
    * Sends a tagged message (ucp_tag_send_nbx). Its end means that the local memory can be reused.
-   * @param local bytes, mapped memory of any type, or a list of pieces; `localOffset` and `byteLength` are 0 with a list
+   * @param local bytes, mapped memory of any type, or a list of pieces; `offset` and `byteLength` are 0 with a list
    * @param tag 0 to 2^64 - 1
    */
   tagSendNbx(
     local: LocalBuffer,
-    localOffset: number,
+    offset: number,
     byteLength: number,
     tag: Tag,
     params?: RequestParams,
@@ -268,7 +268,7 @@ export interface Endpoint extends AsyncDisposable {
   /** Like {@link tagSendNbx}, but ends only when a receive has matched the message (ucp_tag_send_sync_nbx). */
   tagSendSyncNbx(
     local: LocalBuffer,
-    localOffset: number,
+    offset: number,
     byteLength: number,
     tag: Tag,
     params?: RequestParams,
@@ -283,21 +283,16 @@ export interface Endpoint extends AsyncDisposable {
     id: number,
     header: Uint8Array | undefined,
     local: LocalBuffer,
-    localOffset: number,
+    offset: number,
     byteLength: number,
     params?: AmSendParams,
   ): Status | Request;
 
   /** Sends bytes of the stream (ucp_stream_send_nbx). */
-  streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request;
+  streamSendNbx(local: LocalBuffer, offset: number, byteLength: number, params?: RequestParams): Status | Request;
 
   /** Receives bytes of the stream (ucp_stream_recv_nbx): the available ones, at least one, or all of the memory with `waitAll`. */
-  streamRecvNbx(
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
-    params?: StreamRecvParams,
-  ): Status | Request;
+  streamRecvNbx(local: LocalBuffer, offset: number, byteLength: number, params?: StreamRecvParams): Status | Request;
 
   /**
    * Returns received bytes of the stream, without a copy if the engine supports it (ucp_stream_recv_data_nb); undefined if there are none. The program may

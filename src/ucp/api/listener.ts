@@ -19,15 +19,15 @@ const BACKLOG_MAX = 65_535;
 /** Options of a listener. */
 export interface ListenerOptions {
   /** Numeric address. Default `127.0.0.1`; `0.0.0.0` for every device, `::` for both families (over libucp, IPv6 only). */
-  readonly address?: string;
+  readonly address?: string | undefined;
   /** Default 0: a free port. */
-  readonly port?: number;
+  readonly port?: number | undefined;
   /** Length of the queue of the socket for connections that are not accepted yet; the kernel may keep a few more. Default 128. */
-  readonly backlog?: number;
+  readonly backlog?: number | undefined;
   /** Called with each request, inside progress. Without it, {@link Listener.next} or `for await` returns the requests. */
-  readonly onConnection?: (request: ConnectionRequest) => void;
+  readonly onConnection?: ((request: ConnectionRequest) => void) | undefined;
   /** Closes the listener when it fires. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Attributes of a listener (ucp_listener_attr_t). */
@@ -138,7 +138,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
    * `worker.serve`, this keeps the process alive.
    * @throws UcxError ERR_INVALID_PARAM for a listener with a callback; AbortError if `signal`, or that of the listener, has fired
    */
-  async next(options: { readonly signal?: AbortSignal } = {}): Promise<ConnectionRequest | undefined> {
+  async next(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<ConnectionRequest | undefined> {
     checkOptions(options, 'options', ['signal']);
     const { signal } = options;
     if (this.#options.onConnection !== undefined) {

@@ -49,6 +49,7 @@ export async function addressesOf(host: string, signal: AbortSignal | undefined)
     throw invalidParam('host', `must be a name of 1 to ${HOST_LENGTH_MAX} characters`, host);
   }
   if (isIP(host) !== 0) return [host];
+  if (/^[^:]*:\d*$/.test(host)) throw invalidParam('host', 'must be a name without the port, which is an option', host);
   const found = lookup(host, { all: true }).then(
     (addresses) => addresses.map(({ address }) => address),
     (error: unknown) => {

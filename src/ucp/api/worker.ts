@@ -13,7 +13,7 @@ import type { Tag } from './operation/tag.ts';
 /** Options of a worker (ucp_worker_params_t). */
 export interface WorkerOptions {
   /** Client id, by which listeners identify this worker if it connects with `sendClientId`: 0 to 2^64 - 1. Default: a random number, which over libucp is always sent. */
-  readonly clientId?: bigint | number;
+  readonly clientId?: bigint | number | undefined;
 }
 
 /** A message that a probe has found. */
@@ -27,11 +27,11 @@ export interface TagMessage {
 /** Options of an awaited receive. */
 export interface TagRecvOptions {
   /** Tag to receive. Default 0. */
-  readonly tag?: Tag;
+  readonly tag?: Tag | undefined;
   /** Significant bits of the tag. Default all. */
-  readonly mask?: Tag;
+  readonly mask?: Tag | undefined;
   /** Cancels the receive: its promise rejects with an AbortError. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** The result of an awaited receive. */
@@ -45,7 +45,7 @@ export interface TagRecvResult {
 /** Address of a listener, and options of the endpoint to its worker. */
 export interface ConnectNbxOptions extends SocketAddress, EndpointOptions {
   /** Sends the client id of this worker to the listener (UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID). Default false. */
-  readonly sendClientId?: boolean;
+  readonly sendClientId?: boolean | undefined;
   /** Called with the endpoint, inside progress, just before the request ends with OK. */
   readonly onConnected: (endpoint: Endpoint) => void;
 }
@@ -53,15 +53,15 @@ export interface ConnectNbxOptions extends SocketAddress, EndpointOptions {
 /** Options of the awaited connect: those of {@link ConnectNbxOptions}, with either `address` or `host`. */
 export interface ConnectOptions extends EndpointOptions {
   /** Numeric address of the listener. */
-  readonly address?: string;
+  readonly address?: string | undefined;
   /** Name of the machine: its addresses are tried in turn. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /** Port of the listener, 1 to 65535. */
   readonly port: number;
   /** Sends the client id of the worker to the listener. Default false. */
-  readonly sendClientId?: boolean;
+  readonly sendClientId?: boolean | undefined;
   /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A notification of a peer. */
@@ -138,7 +138,7 @@ export interface Worker extends AsyncDisposable {
    * Resolves when there may be progress to make: an operation has ended, a message has arrived (ucp_worker_wait).
    * @throws AbortError if `signal` fires
    */
-  wait(options?: { readonly signal?: AbortSignal }): Promise<void>;
+  wait(options?: { readonly signal?: AbortSignal | undefined }): Promise<void>;
 
   /**
    * Makes {@link eventFd} unreadable, and readable at the next event (ucp_worker_arm). An event that has already occurred counts: the descriptor is then readable
@@ -164,7 +164,7 @@ export interface Worker extends AsyncDisposable {
   /**
    * Receives a tagged message (ucp_tag_recv_nbx).
    * @param local destination: bytes, mapped memory of any type, or a list of pieces
-   * @param localOffset byte to start at; with a list 0
+   * @param offset byte to start at; with a list 0
    * @param byteLength capacity; a longer message ends the request with MESSAGE_TRUNCATED
    * @param mask significant bits of the tag; undefined for all
    * @returns OK, a request in progress, whose senderTag and receivedBytes describe the message, or NO_RESOURCE
@@ -172,7 +172,7 @@ export interface Worker extends AsyncDisposable {
    */
   tagRecvNbx(
     local: LocalBuffer,
-    localOffset: number,
+    offset: number,
     byteLength: number,
     tag: Tag,
     mask?: Tag,
@@ -188,7 +188,7 @@ export interface Worker extends AsyncDisposable {
   /** Receives a message that a probe has removed (ucp_tag_msg_recv_nbx). See {@link tagRecvNbx}. */
   tagMessageRecvNbx(
     local: LocalBuffer,
-    localOffset: number,
+    offset: number,
     byteLength: number,
     message: TagMessage,
     params?: RequestParams,
@@ -208,14 +208,14 @@ export interface Worker extends AsyncDisposable {
    * (AbortError). Progress is driven while the loop waits; messages that arrive while it is busy are queued.
    * @throws UcxError ERR_INVALID_PARAM if the id has a handler
    */
-  messages(id: number, options?: { readonly signal?: AbortSignal }): MessageQueue;
+  messages(id: number, options?: { readonly signal?: AbortSignal | undefined }): MessageQueue;
 
   /**
    * The notifications of all peers, each once and in the order of its endpoint, for `for await`: when one comes, every byte of its put or list is visible here.
    * They are kept from their arrival on; their memory is bounded by that for unexpected messages, and senders wait then. Ends when the worker is closed.
    * @throws AbortError if `signal` fires
    */
-  notifications(options?: { readonly signal?: AbortSignal }): AsyncGenerator<Notification, void, void>;
+  notifications(options?: { readonly signal?: AbortSignal | undefined }): AsyncGenerator<Notification, void, void>;
 
   /** Handles notifications inside `progress()`, first those that have arrived before; undefined keeps them again. Without loops of {@link notifications}. */
   setNotificationHandler(handler: NotificationHandler | undefined): void;
@@ -224,7 +224,7 @@ export interface Worker extends AsyncDisposable {
   flushNbx(params?: RequestParams): Status | Request;
 
   /** The awaited form of {@link flushNbx}. */
-  flush(options?: { readonly signal?: AbortSignal }): Promise<void>;
+  flush(options?: { readonly signal?: AbortSignal | undefined }): Promise<void>;
 
   /** Orders earlier puts, gets and atomic operations on every endpoint before later ones (ucp_worker_fence). */
   fence(): void;

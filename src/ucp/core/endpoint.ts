@@ -23,7 +23,7 @@ import { explainedBy } from '../api/explanation.ts';
 import { checkListOptions, checkListParams, checkNotification } from '../api/list/check-list.ts';
 import { entriesOf } from '../api/list/entries.ts';
 import { isList } from '../api/memory/local-bytes.ts';
-import { checkRawMemory, otherPrograms } from '../api/memory/raw-bytes.ts';
+import { checkPackedKey, checkRawMemory, otherPrograms } from '../api/memory/raw-bytes.ts';
 import { PARAM_FIELDS } from '../api/operation/check-params.ts';
 import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../api/operation/list.ts';
 import type {
@@ -250,6 +250,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
   unpackRkey(packed: Uint8Array, options: RkeyOptions = {}): RemoteKey {
     this.checkOpen();
     if (checkRawMemory(options) !== undefined) throw otherPrograms('remote key');
+    checkPackedKey(packed);
     return this.#worker.context.unpackRkey(packed, this.#connection);
   }
 

@@ -111,12 +111,12 @@ describe('requests', () => {
     const source = new Uint8Array(40 * 65536);
     for (let i = 0; i < source.length; i++) source[i] = (i * 31 + (i >> 12)) & 255;
     const puts = Array.from({ length: 40 }, (_, i) =>
-      stack.endpoint.put(source, rkey, { localOffset: i * 65536, remoteOffset: i * 65536, byteLength: 65536 }),
+      stack.endpoint.put(source, rkey, { offset: i * 65536, remoteOffset: i * 65536, byteLength: 65536 }),
     );
     await Promise.all(puts);
     const target = new Uint8Array(source.length);
     const gets = Array.from({ length: 40 }, (_, i) =>
-      stack.endpoint.get(target, rkey, { localOffset: i * 65536, remoteOffset: i * 65536, byteLength: 65536 }),
+      stack.endpoint.get(target, rkey, { offset: i * 65536, remoteOffset: i * 65536, byteLength: 65536 }),
     );
     await Promise.all(gets);
     expect(Buffer.compare(source, target)).toBe(0);
@@ -196,7 +196,7 @@ describe.each([0, 1])('thousands of operations with %s engine threads', (dmaThre
     let settled = 0;
     const promises = Array.from({ length: PUTS }, async (_, i) => {
       const at = i * 8;
-      await stack.endpoint.put(source, rkey, { localOffset: at, remoteOffset: at, byteLength: 8 });
+      await stack.endpoint.put(source, rkey, { offset: at, remoteOffset: at, byteLength: 8 });
       settled += 1;
     });
     await Promise.all(promises);
@@ -215,7 +215,7 @@ describe.each([0, 1])('thousands of operations with %s engine threads', (dmaThre
     const puts = Array.from({ length: 80 }, (_, i) => {
       const at = (i >> 1) * 4096;
       // Those of no bytes end without a request.
-      return endpoint.put(source, rkey, { localOffset: at, remoteOffset: at, byteLength: i % 2 === 0 ? 0 : 4096 });
+      return endpoint.put(source, rkey, { offset: at, remoteOffset: at, byteLength: i % 2 === 0 ? 0 : 4096 });
     });
     await Promise.all(puts);
     const target = new Uint8Array(source.length);
@@ -414,8 +414,12 @@ describe('several workers', () => {
     const other = stack.context.worker();
     const address = other.address();
     expect(address).not.toEqual(stack.worker.address());
-    for (const bad of [new Uint8Array(0), new Uint8Array(16), address.subarray(1), undefined, 'address', {}]) {
-      const error = await failureOf(() => stack.worker.endpoint(bad as Uint8Array));
+    for (const bad of [undefined, 'address', {}]) {
+      const error = await failureOf(() => stack.worker.endpoint(bad as never));
+      expect(error).toMatchObject({ code: 'ERR_INVALID_PARAM', details: { argument: 'address' } });
+    }
+    for (const bad of [new Uint8Array(0), new Uint8Array(16), address.subarray(1)]) {
+      const error = await failureOf(() => stack.worker.endpoint(bad));
       expect(error, String(bad)).toMatchObject({ code: 'ERR_ADDRESS_MALFORMED', status: Status.INVALID_PARAM });
     }
     // An address is a copy: writing to it changes nothing.

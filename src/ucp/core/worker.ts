@@ -21,7 +21,7 @@ import type { AddressEndpointOptions } from '../api/endpoint.ts';
 import type { Engine } from '../api/engine.ts';
 import { checkErrorHandling } from '../api/error-handling.ts';
 import type { Listener, ListenerOptions } from '../api/listener.ts';
-import { checkRawAddress, otherPrograms } from '../api/memory/raw-bytes.ts';
+import { checkPackedAddress, checkRawAddress, otherPrograms } from '../api/memory/raw-bytes.ts';
 import type { Request as ApiRequest, RequestParams } from '../api/operation/request.ts';
 import type { Tag } from '../api/operation/tag.ts';
 import { CoarseClock } from '../api/snapshot/coarse-clock.ts';
@@ -180,6 +180,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     this.checkOpen();
     checkErrorHandling(options, ['rawAddress']);
     if (checkRawAddress(options)) throw otherPrograms('worker address');
+    checkPackedAddress(address);
     return this.endpoints.adopt(this.connections.connect(address), options);
   }
 

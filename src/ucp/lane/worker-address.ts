@@ -87,7 +87,7 @@ export function unpackWorkerAddress(packed: Uint8Array): WorkerAddress {
   if (byteLength > WORKER_ADDRESS_BYTES_MAX) throw malformed(`has ${byteLength} bytes`);
   const view = new DataView(packed.buffer, packed.byteOffset, byteLength);
   const end = byteLength - CHECKSUM_BYTES;
-  if (view.getUint32(0, true) !== MAGIC) throw malformed('does not begin as one');
+  if (view.getUint32(0, true) !== MAGIC) throw malformed('does not begin as one from worker.address()');
   if (view.getUint8(4) !== VERSION) throw malformed(`has version ${view.getUint8(4)}, this library reads ${VERSION}`);
   if (view.getUint32(end, true) !== crc32(packed.subarray(0, end))) throw malformed('has a wrong checksum');
   const hasName = view.getUint16(AT_FLAGS, true) === HAS_NAME;

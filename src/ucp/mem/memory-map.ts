@@ -8,7 +8,7 @@ import type { Log } from '../../ucs/debug/log.ts';
 import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
-import { checkOptions } from '../../ucs/type/check-options.ts';
+import { checkOptions, isOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { isLackOfResources, Status } from '../../ucs/type/status.ts';
 import type { DmabufMemory, HostDmabufs } from '../../uct/api/host-dmabufs.ts';
@@ -23,7 +23,7 @@ import {
   type MemoryDomain,
   type RegistrationSource,
 } from '../../uct/api/memory-domain.ts';
-import type { MemoryOwner } from '../api/memory/owned-memory.ts';
+import { type MemoryOwner, OwnedMemory } from '../api/memory/owned-memory.ts';
 import { accessOf, noRemoteAccess, REMOTE_ACCESS } from '../api/memory/protection.ts';
 import type { AdviseOptions, MapParams, MemoryInfo } from '../api/operation/memory.ts';
 import type { OpenMd, Resources } from '../resources/resources.ts';
@@ -90,7 +90,7 @@ export class MemoryMap {
 
   /** See Context.memMap. */
   map(params: MapParams): MemoryHandle {
-    const isObject = typeof params === 'object' && params !== null;
+    const isObject = typeof params === 'object' && params !== null && isOptions(params);
     if (!isObject || !('buffer' in params || 'allocate' in params || 'address' in params || 'dmabuf' in params)) {
       throw invalidParam('params', 'must be { buffer }, { address, byteLength }, { dmabuf } or { allocate }', params);
     }
@@ -440,7 +440,7 @@ export class MemoryMap {
   }
 
   #check(handle: MemoryHandle): void {
-    if (!this.#handles.has(handle)) throw invalidParam('handle', 'must be mapped by this context', handle?.address);
+    if (!this.#handles.has(handle)) OwnedMemory.refuse(this.#options.owner, handle);
   }
 }
 

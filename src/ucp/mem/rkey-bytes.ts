@@ -74,7 +74,7 @@ export function unpackRkey(packed: Uint8Array): RkeyFields {
   if (packed.byteLength < HEADER_BYTES + CHECKSUM_BYTES) throw malformed(`has only ${packed.byteLength} bytes`);
   const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
   const end = packed.byteLength - CHECKSUM_BYTES;
-  if (view.getUint32(0, true) !== MAGIC) throw malformed('does not begin as one');
+  if (view.getUint32(0, true) !== MAGIC) throw malformed('does not begin as one from packRkey');
   if (view.getUint8(4) !== VERSION) throw malformed(`has version ${view.getUint8(4)}, this library reads ${VERSION}`);
   if (view.getUint32(end, true) !== crc32(packed.subarray(0, end))) throw malformed('has a wrong checksum');
   const memoryType = memoryTypeAt(view.getUint8(5));

@@ -27,9 +27,9 @@ export interface ConfigField<N extends string, T> {
   /** Names without `UCX_` that C UCX has for the field too; they override the field's own, of which they are a special case: `RC_VERBS_TIMEOUT`. */
   readonly aliases?: readonly string[];
   /** Whole names of variables that set the field too: those of UCT_ with a note, others with a warning. */
-  readonly deprecatedAliases?: readonly string[];
+  readonly deprecatedAliases?: readonly string[] | undefined;
   /** True for fields that `info -c` shows only on request. */
-  readonly hidden?: boolean;
+  readonly hidden?: boolean | undefined;
 }
 
 /** The fields that a table may have when its values are `V`. */
@@ -45,14 +45,14 @@ export interface ConfigTable<V> {
   readonly prefix: string;
   readonly fields: readonly ConfigFieldOf<V>[];
   /** Tables whose fields belong to this one too: `ConfigTable<W>` where `V` extends `W`. */
-  readonly subTables?: readonly ConfigSubTable<V>[];
+  readonly subTables?: readonly ConfigSubTable<V>[] | undefined;
 }
 
 /** A table with fields for some of the properties of `V`. Its own sub-tables are checked against its own type. */
 export interface ConfigSubTable<V> {
   readonly prefix: string;
   readonly fields: readonly ConfigFieldOf<V>[];
-  readonly subTables?: readonly AnyConfigTable[];
+  readonly subTables?: readonly AnyConfigTable[] | undefined;
 }
 
 /** A field of any table. */
@@ -62,7 +62,7 @@ export type AnyConfigField = ConfigField<string, unknown>;
 export interface AnyConfigTable {
   readonly prefix: string;
   readonly fields: readonly AnyConfigField[];
-  readonly subTables?: readonly AnyConfigTable[];
+  readonly subTables?: readonly AnyConfigTable[] | undefined;
 }
 
 /** Where values come from. */

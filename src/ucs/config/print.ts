@@ -8,13 +8,13 @@ import type { ConfigEntry } from './config.ts';
 /** Options of printing. Everything is off by default: one line for each field that is not hidden. */
 export interface ConfigPrintOptions {
   /** Prints above each field its meaning, its syntax, its default, and the source of its value. */
-  readonly decorated?: boolean;
+  readonly decorated?: boolean | undefined;
   /** Includes hidden fields and deprecated names. */
-  readonly hidden?: boolean;
+  readonly hidden?: boolean | undefined;
   /** Puts # before fields that have their default. */
-  readonly commentDefaults?: boolean;
+  readonly commentDefaults?: boolean | undefined;
   /** Prints only variables whose name contains this. */
-  readonly filter?: string;
+  readonly filter?: string | undefined;
 }
 
 const FILE_HEADER = '# UCX configuration of gaudi-ucx';

@@ -1,6 +1,6 @@
 /** Checks option objects, implementations of interfaces, and simple values. */
 
-import { invalidParam } from './error.ts';
+import { argumentError, invalidParam } from './error.ts';
 import { nearestName } from './nearest-name.ts';
 
 /**
@@ -11,8 +11,12 @@ import { nearestName } from './nearest-name.ts';
  */
 export function checkOptions(options: object, argument = 'options', names?: readonly string[]): void {
   if (typeof options !== 'object' || options === null) throw invalidParam(argument, 'must be an object', options);
-  const unknown = names === undefined ? undefined : unknownOption(options, names);
-  if (unknown !== undefined) throw invalidParam(argument, unknown.rule, unknown.name);
+  if (names === undefined) return;
+  if (!isOptions(options)) throw invalidParam(argument, `must be an object with ${names.join(', ')}`, options);
+  const unknown = unknownOption(options, names);
+  if (unknown !== undefined) {
+    throw argumentError(argument, unknown.rule, unknown.name, `argument ${argument} ${unknown.rule}`);
+  }
 }
 
 /** Checks that options are left out rather than null, which is no default. @throws UcxError ERR_INVALID_PARAM */
@@ -41,6 +45,11 @@ export function checkPositive(argument: string, value: number): void {
   if (!Number.isSafeInteger(value) || value < 1) throw invalidParam(argument, 'must be an integer of 1 or more', value);
 }
 
+/** Whether an object may have options: bytes, lists and signals are common mistakes, whose own fields would be named. */
+export function isOptions(value: object): boolean {
+  return !(ArrayBuffer.isView(value) || Array.isArray(value) || value instanceof AbortSignal);
+}
+
 /** The first option that is not among the names, and the rule that it breaks: with the nearest name that exists, or all of them. */
 export function unknownOption(
   options: object,
@@ -49,8 +58,8 @@ export function unknownOption(
   for (const name in options) {
     if (names.includes(name)) continue;
     const nearest = nearestName(name, names);
-    const known = nearest === undefined ? ` (${names.join(', ')})` : `; did you mean ${nearest}?`;
-    return { name, rule: `must have known options only${known}` };
+    const known = nearest === undefined ? `, only ${names.join(', ')}` : `; did you mean ${nearest}?`;
+    return { name, rule: `has no field ${name}${known}` };
   }
   return undefined;
 }

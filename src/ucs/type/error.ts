@@ -5,6 +5,7 @@
 
 import { startAtCaller } from './caller-stack.ts';
 import { clip } from './clip.ts';
+import { SHOWN_NAME } from './inspect.ts';
 import { Status, statusName, statusOf, statusString } from './status.ts';
 
 /** How much of a text an error shows. */
@@ -23,7 +24,7 @@ export interface UcxErrorInit {
   readonly status: Status;
   /** One sentence in lower case that names the argument, the rule and the value. */
   readonly message: string;
-  readonly details?: ErrorDetails;
+  readonly details?: ErrorDetails | undefined;
   readonly cause?: unknown;
 }
 
@@ -59,20 +60,58 @@ export function isUcxError(value: unknown): value is UcxError {
  * Code `ERR_INVALID_PARAM`, status INVALID_PARAM.
  */
 export function invalidParam(argument: string, rule: string, value: unknown): UcxError {
-  return new UcxError({
-    code: 'ERR_INVALID_PARAM',
-    status: Status.INVALID_PARAM,
-    message: `argument ${argument} ${rule}, got ${describeValue(value)}`,
-    details: { argument, rule, value: describeValue(value) },
-  });
+  return argumentError(
+    argument,
+    rule,
+    describeValue(value),
+    `argument ${argument} ${rule}, got ${describeValue(value)}`,
+  );
 }
 
-/** The error for the use of an object after its `close()`. Code `ERR_CLOSED`, status INVALID_PARAM. */
-export function closedError(object: string): UcxError {
+/** An error for a bad argument whose message does not have the form of {@link invalidParam}. */
+export function argumentError(argument: string, rule: string, value: string, message: string): UcxError {
+  const details = { argument, rule, value };
+  return new UcxError({ code: 'ERR_INVALID_PARAM', status: Status.INVALID_PARAM, message, details });
+}
+
+/**
+ * The error for more bytes than a message or a memory may have: `header of 5000 bytes: at most 4096`.
+ * @param what names the bytes
+ */
+export function tooLong(argument: string, what: string, byteLength: number, max: number): UcxError {
+  return argumentError(
+    argument,
+    `must have at most ${max} bytes`,
+    `${byteLength}`,
+    `${what} of ${byteLength} bytes: at most ${max}`,
+  );
+}
+
+/** A range of bytes, and the size of the memory that it is in. */
+export interface SizedRange {
+  readonly offset: number;
+  readonly byteLength: number;
+  readonly size: number;
+}
+
+/** The error for a range outside of its memory: `5000 bytes do not fit into remote memory of 4096 bytes`. */
+export function outsideOf(memory: string, argument: string, range: SizedRange): UcxError {
+  const text = outsideText(memory, range);
+  return argumentError(argument, text, `${range.byteLength}`, text);
+}
+
+/** The text of {@link outsideOf}. */
+export function outsideText(memory: string, { offset, byteLength, size }: SizedRange): string {
+  if (offset > size) return `offset ${offset} is beyond the end of ${memory} of ${size} bytes`;
+  return `${byteLength} bytes${offset === 0 ? '' : ` at offset ${offset}`} do not fit into ${memory} of ${size} bytes`;
+}
+
+/** The error for the use of an object after its `close()`. Code `ERR_CLOSED`, status INVALID_PARAM. @param state another word for it */
+export function closedError(object: string, state = 'closed'): UcxError {
   return new UcxError({
     code: 'ERR_CLOSED',
     status: Status.INVALID_PARAM,
-    message: `${object} is closed`,
+    message: `${object} is ${state}`,
     details: { object },
   });
 }
@@ -149,6 +188,16 @@ export function describeValue(value: unknown): string {
   if (typeof value === 'function') return 'a function';
   if (value === undefined) return 'nothing';
   if (ArrayBuffer.isView(value)) return `${value.constructor?.name ?? 'view'} of ${value.byteLength} bytes`;
-  if (typeof value === 'object' && value !== null) return String(value.constructor?.name ?? 'object');
+  if (typeof value === 'object' && value !== null) return describeObject(value);
   return String(value);
+}
+
+interface Shown {
+  readonly [SHOWN_NAME]?: string;
+}
+
+function describeObject(value: object): string {
+  const name = String((value as Shown)[SHOWN_NAME] ?? value.constructor?.name ?? 'object');
+  const keys = name === 'Object' ? Object.keys(value) : [];
+  return keys.length === 0 ? name : clip(`{ ${keys.join(', ')} }`, TEXT_COLUMNS);
 }

@@ -5,6 +5,9 @@
 /** The method that `util.inspect` of Node.js calls. */
 const INSPECT = Symbol.for('nodejs.util.inspect.custom');
 
+/** The property of an object with the name that it is shown by. */
+export const SHOWN_NAME: unique symbol = Symbol('shown name');
+
 /** The facts shown of an object; undefined ones are omitted. */
 export type InspectFacts = Readonly<Record<string, string | number | bigint | undefined>>;
 
@@ -21,6 +24,7 @@ export function showAs<T extends object>(
   const knownOf = (object: T): [string, string | number | bigint | undefined][] =>
     // The prototype has none of the fields.
     object === type.prototype ? [] : Object.entries(factsOf(object)).filter(([, value]) => value !== undefined);
+  Object.defineProperty(type.prototype, SHOWN_NAME, { value: name });
   Object.defineProperty(type.prototype, INSPECT, {
     value(this: T): string {
       const facts = knownOf(this).map(([fact, value]) => `${fact}: ${value}`);

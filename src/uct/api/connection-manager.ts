@@ -58,11 +58,11 @@ export interface ConnectAnswer {
   /** Private data of the server; empty for a failure. */
   readonly privateData: Uint8Array;
   /** Address of the client, if there was a connection. */
-  readonly clientAddress?: SocketAddress;
+  readonly clientAddress?: SocketAddress | undefined;
   /** Address of the server, if there was a connection. */
-  readonly serverAddress?: SocketAddress;
+  readonly serverAddress?: SocketAddress | undefined;
   /** The cause of a failure. */
-  readonly error?: UcxError;
+  readonly error?: UcxError | undefined;
 }
 
 /** An attempt to connect. */

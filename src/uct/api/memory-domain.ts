@@ -222,13 +222,13 @@ export interface DmabufRegion {
   /** The device that owns it or has to access it; the first suitable one if undefined. */
   readonly sysDevice: number | undefined;
   /** Bits of {@link MemAccess}. Default all. */
-  readonly access?: number;
+  readonly access?: number | undefined;
 }
 
 /** Options of a registration. */
 export interface RegisterOptions {
   /** Bits of {@link MemAccess}. Default all. */
-  readonly access?: number;
+  readonly access?: number | undefined;
 }
 
 /** Options of an allocation. */
@@ -236,9 +236,9 @@ export interface AllocateOptions extends RegisterOptions {
   /** Kind of memory to allocate. */
   readonly memoryType: MemoryType;
   /** System device for the allocation; the first suitable one if undefined. */
-  readonly sysDevice?: number;
+  readonly sysDevice?: number | undefined;
   /** Requests memory that can be exported without exposing other allocations. */
-  readonly shared?: boolean;
+  readonly shared?: boolean | undefined;
 }
 
 /** An open memory domain. Its calls belong to the control path and throw UcxError; transfers use none of them. */
@@ -272,7 +272,10 @@ export interface MemoryDomain {
    * @param options.invalidate the memory will be unmapped: no cached registration of it may remain, and no transfer may access it
    * @param options.force never returns BUSY: the transfers in flight keep their memory alive themselves
    */
-  memDereg(memory: MdMemory, options?: { readonly invalidate?: boolean; readonly force?: boolean }): void;
+  memDereg(
+    memory: MdMemory,
+    options?: { readonly invalidate?: boolean | undefined; readonly force?: boolean | undefined },
+  ): void;
   /**
    * Advises on the intended use of a range of registered or allocated memory.
    * @throws UcxError UNSUPPORTED without {@link MdFlag.ADVISE}; INVALID_PARAM for memory of another MD or a range outside it; errors of preparing the memory
@@ -335,11 +338,11 @@ export interface ComponentServices {
   /** The configuration of the program, from which the component reads its own table. */
   readonly config: ConfigValues;
   /** Whether the program selects a device: a component opens no others. Absent if all are selected. */
-  readonly isDeviceAllowed?: (type: DeviceType, device: string) => boolean;
+  readonly isDeviceAllowed?: ((type: DeviceType, device: string) => boolean) | undefined;
   /** Known memory other than host memory. Its allocator adds it before its address is used. */
-  readonly memoryTypes?: MemoryTypeCache;
+  readonly memoryTypes?: MemoryTypeCache | undefined;
   /** Called once for a device whose memory is lost while it is open, such as a card that is reset; uses of the memory fail from then on. */
-  readonly onDeviceLost?: (device: LostDevice) => void;
+  readonly onDeviceLost?: ((device: LostDevice) => void) | undefined;
 }
 
 /** A device whose memory is lost. */

@@ -21,16 +21,16 @@ export interface MdMemory {
   /** False after memDereg or memFree. */
   readonly live: boolean;
   /** False for memory that can only be the local side of transfers: `mkeyPack` rejects it. */
-  readonly packable?: boolean;
+  readonly packable?: boolean | undefined;
   /** The reason why transports cannot access it, not even those of its own device, as text for users; undefined or absent if they can. */
   readonly limitation?: string | undefined;
   /** Number of transfers of this process in flight, if the transport counts them. The memory cannot be released while there are any. */
-  readonly inFlight?: number;
+  readonly inFlight?: number | undefined;
   /**
    * The registration, if several memories of the same bytes can share it, with their number. {@link inFlight} then counts the transfers of all of them, and
    * prevents only the release of the last one.
    */
-  readonly region?: { readonly references: number };
+  readonly region?: { readonly references: number } | undefined;
 }
 
 /** An unpacked remote key: the data that an endpoint operation needs to access remote memory. */

@@ -5,7 +5,7 @@ import { GET_ACCESSES, PUT_ACCESSES } from '../../../ucp/api/memory/protection.t
 import type { LocalMemory } from '../../../ucp/api/operation/memory.ts';
 import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { checkNoNulls, checkOptions } from '../../../ucs/type/check-options.ts';
-import { invalidParam } from '../../../ucs/type/error.ts';
+import { invalidParam, outsideOf } from '../../../ucs/type/error.ts';
 import { ALGORITHMS } from '../../choice/algorithms.ts';
 import { checkAlgorithm, chooseAlgorithm } from '../../choice/choice.ts';
 import type { CostModel } from '../../choice/cost.ts';
@@ -19,15 +19,15 @@ import type { Mapper } from './scratch.ts';
 
 /** Options of all collective operations; not every operation has each of them. */
 export interface CallOptions {
-  readonly dtype?: Dtype;
-  readonly op?: ReduceOp;
-  readonly root?: number;
-  readonly count?: number;
-  readonly sendOffset?: number;
-  readonly recvOffset?: number;
-  readonly sendCounts?: readonly number[];
-  readonly recvCounts?: readonly number[];
-  readonly algorithm?: string;
+  readonly dtype?: Dtype | undefined;
+  readonly op?: ReduceOp | undefined;
+  readonly root?: number | undefined;
+  readonly count?: number | undefined;
+  readonly sendOffset?: number | undefined;
+  readonly recvOffset?: number | undefined;
+  readonly sendCounts?: readonly number[] | undefined;
+  readonly recvCounts?: readonly number[] | undefined;
+  readonly algorithm?: string | undefined;
 }
 
 /** The team of an operation. */
@@ -249,14 +249,14 @@ function bound(
 ): Bound {
   checkIsMemory(name, memory);
   if (OwnedMemory.isGenuine(memory)) {
-    if (!memory.mapped) throw memory.unmappedError(`memory handle ${name}`);
-    if (memory.owner !== owner) throw invalidParam(name, 'must be mapped by the context of the worker', memory.address);
+    if (!memory.mapped) throw memory.unmappedError(`memory ${name}`);
+    if (memory.owner !== owner)
+      throw invalidParam(name, 'must be mapped by the context of the worker, not by another one', memory);
     memory.requireAccess(access, name);
   }
   const start = offsetIn(`${name}Offset`, offset, memory);
   if (start + byteLength > memory.byteLength) {
-    const rule = `must have ${byteLength} bytes from byte ${start} on`;
-    throw invalidParam(name, rule, memory.byteLength - start);
+    throw outsideOf(name, name, { offset: start, byteLength, size: memory.byteLength });
   }
   return bind(memory, start, byteLength);
 }

@@ -51,7 +51,7 @@ export class RankMemory {
     const bytes = transferBytes(this.#shape);
     let wrong = 0;
     for (const sender of this.#senders) {
-      const found = Buffer.from(await target.read(undefined, { offset: this.offsetOf(sender), length: bytes }));
+      const found = Buffer.from(await target.read(undefined, { offset: this.offsetOf(sender), byteLength: bytes }));
       const sent = contentOf(sender, bytes);
       for (let block = 0; block < blocks; block++) {
         const [at, to] = [block * blockBytes, (blocks - 1 - block) * blockBytes];

@@ -124,8 +124,8 @@ function listsOf({ operation, endpoint, local, rkey, recvOffset }: TransferEnds,
     const entries = Array.from({ length: Math.min(batch, blocks - first) }, (_, index) => {
       const sendOffset = (first + index) * blockBytes;
       const target = recvOffset + transferBytes(shape) - sendOffset - blockBytes;
-      const [localOffset, remoteOffset] = operation === 'put' ? [sendOffset, target] : [target, sendOffset];
-      return { local, localOffset, rkey, remoteOffset, byteLength: blockBytes };
+      const [offset, remoteOffset] = operation === 'put' ? [sendOffset, target] : [target, sendOffset];
+      return { local, offset, rkey, remoteOffset, byteLength: blockBytes };
     });
     lists.push(endpoint.prepareList(operation, entries));
   }

@@ -8,7 +8,7 @@ import type { LocalBuffer, RemoteKey } from '../operation/memory.ts';
 import type { Tag } from '../operation/tag.ts';
 import type { Outcome } from './promise-tier.ts';
 
-const TRANSFER_OPTIONS = ['localOffset', 'byteLength', 'remoteOffset', 'remoteAddress', 'signal'];
+const TRANSFER_OPTIONS = ['offset', 'byteLength', 'remoteOffset', 'remoteAddress', 'signal'];
 
 /** Bytes of local memory that is not checked yet. */
 export function lengthOf(local: LocalBuffer): number {
@@ -25,7 +25,7 @@ export function lengthOf(local: LocalBuffer): number {
 }
 
 /** The tag of a message. Null is no default: its check refuses it, as everywhere. */
-export function tagOf({ tag = 0 }: { readonly tag?: Tag }): Tag {
+export function tagOf({ tag = 0 }: { readonly tag?: Tag | undefined }): Tag {
   return tag;
 }
 
@@ -44,7 +44,7 @@ export function resolveTransfer(
   options: TransferOptions,
 ): { readonly localOffset: number; readonly byteLength: number; readonly remoteOffset: number } {
   checkOptions(options, 'options', TRANSFER_OPTIONS);
-  const { localOffset = 0, byteLength, remoteOffset = 0, remoteAddress } = options;
+  const { offset: localOffset = 0, byteLength, remoteOffset = 0, remoteAddress } = options;
   if (remoteAddress !== undefined && typeof remoteAddress !== 'bigint') {
     throw invalidParam('remoteAddress', 'must be a bigint', remoteAddress);
   }

@@ -10,6 +10,7 @@ import { closedError, invalidParam, UcxError } from '../../../ucs/type/error.ts'
 import { showAs } from '../../../ucs/type/inspect.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
+import { checkSignal } from '../abort-listeners.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { checkParams } from '../operation/check-params.ts';
 import type { LocalBuffer } from '../operation/memory.ts';
@@ -29,7 +30,7 @@ import { lengthOf, tagOf } from './awaited-options.ts';
 import { connectToFirst } from './connect.ts';
 import type { Notifications } from './notifications.ts';
 import { ProgressDriver } from './progress-driver.ts';
-import { type CauseOf, checkSignal, PromiseTier, signalOf } from './promise-tier.ts';
+import { type CauseOf, PromiseTier, signalOf } from './promise-tier.ts';
 import type { MessageOwner, ReceivedMessage } from './received-message.ts';
 import { type SignalFd, WorkerEvent } from './worker-event.ts';
 

@@ -1,13 +1,14 @@
 /** Connecting to listeners: checking the options, and trying the addresses of a host in turn. The engine connects to a single address. */
 
+import { isIP } from 'node:net';
 import { invalidParam, isUcxError, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
+import { checkSignal } from '../abort-listeners.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { checkErrorHandling } from '../error-handling.ts';
 import { addressesOf, checkSocketAddress } from '../socket-address.ts';
 import type { ConnectNbxOptions, ConnectOptions } from '../worker.ts';
-import { checkSignal } from './promise-tier.ts';
 
 /** Failures after which the next address of the same host is tried. */
 const TRY_NEXT: readonly Status[] = [Status.UNREACHABLE, Status.TIMED_OUT, Status.CONNECTION_RESET];
@@ -36,12 +37,17 @@ export async function connectToFirst(
   options: ConnectOptions,
   connect: (address: SocketAddress) => Promise<Endpoint>,
 ): Promise<Endpoint> {
+  if (typeof options === 'string')
+    throw invalidParam('options', 'must be { host, port } or { address, port }', options);
   checkErrorHandling(options, CONNECT_OPTIONS);
   const { address, host, port, signal } = options;
   if ((address === undefined) === (host === undefined)) {
     throw invalidParam('address', 'must be given, or host instead of it', address);
   }
   if (signal !== undefined) checkSignal(signal);
+  if (typeof address === 'string' && isIP(address) === 0) {
+    throw invalidParam('address', 'must be a numeric IPv4 or IPv6 address (a name is the option host)', address);
+  }
   if (address !== undefined) checkSocketAddress({ address, port }, 1);
   const addresses = address === undefined ? await addressesOf(host!, signal) : [address];
   for (const [index, candidate] of addresses.entries()) {

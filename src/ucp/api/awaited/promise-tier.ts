@@ -1,9 +1,9 @@
 /** The awaited tier on top of the nbx tier: turns requests into promises. progress-driver.ts drives the progress meanwhile. */
 
 import { checkOptions } from '../../../ucs/type/check-options.ts';
-import { invalidParam, statusError, throwIfAborted } from '../../../ucs/type/error.ts';
+import { statusError, throwIfAborted } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { addAbortCallback, removeAbortCallback } from '../abort-listeners.ts';
+import { addAbortCallback, checkSignal, removeAbortCallback } from '../abort-listeners.ts';
 import type { Request, RequestParams } from '../operation/request.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 
@@ -234,13 +234,8 @@ function outcomeOf(request: Request): Outcome {
   return { protocol, transport, device, byteLength, receivedBytes, senderTag, atomicResult };
 }
 
-/** @throws UcxError ERR_INVALID_PARAM for a value that is not an AbortSignal */
-export function checkSignal(signal: AbortSignal): void {
-  if (!(signal instanceof AbortSignal)) throw invalidParam('signal', 'must be an AbortSignal', signal);
-}
-
 /** The signal of options that have only a signal. @throws UcxError ERR_INVALID_PARAM */
-export function signalOf(options: { readonly signal?: AbortSignal }): AbortSignal | undefined {
+export function signalOf(options: { readonly signal?: AbortSignal | undefined }): AbortSignal | undefined {
   checkOptions(options, 'options', ['signal']);
   if (options.signal !== undefined) checkSignal(options.signal);
   return options.signal;

@@ -9,13 +9,13 @@ const CHUNK_BYTES_MAX = 65_536;
 export interface StreamSource {
   readonly status: Status;
   readonly closedByPeer: boolean | undefined;
-  streamRecv(local: Uint8Array, options: { readonly signal?: AbortSignal }): Promise<number>;
+  streamRecv(local: Uint8Array, options: { readonly signal?: AbortSignal | undefined }): Promise<number>;
 }
 
 /** Yields received bytes until the peer closes. Throws the failure of a receive in all other cases. */
 export async function* streamChunks(
   source: StreamSource,
-  options: { readonly signal?: AbortSignal },
+  options: { readonly signal?: AbortSignal | undefined },
 ): AsyncGenerator<Uint8Array, void, void> {
   const room = new Uint8Array(CHUNK_BYTES_MAX);
   for (;;) {

@@ -2,7 +2,7 @@
 
 import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { checkOptions } from '../../../ucs/type/check-options.ts';
-import { invalidParam, isUcxError, UcxError } from '../../../ucs/type/error.ts';
+import { invalidParam, isUcxError, tooLong, UcxError } from '../../../ucs/type/error.ts';
 import { checkAmId } from '../active-message.ts';
 import { checkLocal, hostBytes } from '../memory/local-bytes.ts';
 import { checkRemote, type OwnedRemoteKey } from '../memory/owned-remote-key.ts';
@@ -17,16 +17,7 @@ import {
 } from '../operation/list.ts';
 import type { LocalMemory, RemoteKey } from '../operation/memory.ts';
 
-const ENTRY_FIELDS = [
-  'local',
-  'localOffset',
-  'rkey',
-  'remoteOffset',
-  'byteLength',
-  'count',
-  'localStride',
-  'remoteStride',
-];
+const ENTRY_FIELDS = ['local', 'offset', 'rkey', 'remoteOffset', 'byteLength', 'count', 'localStride', 'remoteStride'];
 
 /** One block. `entry` is the number of the entry that it belongs to; for a merged block, of the first one. */
 export interface ListBlock {
@@ -110,7 +101,7 @@ export function checkListParams(
 export function checkNotification(bytes: Uint8Array): void {
   if (isBytes(bytes) && bytes.byteLength <= NOTIFICATION_BYTES_MAX) return;
   if (!isBytes(bytes)) throw invalidParam('notify', 'must be a Uint8Array', bytes);
-  throw invalidParam('notify', `must have at most ${NOTIFICATION_BYTES_MAX} bytes`, bytes.byteLength);
+  throw tooLong('notify', 'notification', bytes.byteLength, NOTIFICATION_BYTES_MAX);
 }
 
 /** A copy of the notification, because the caller may change its bytes; undefined for none. */
@@ -130,7 +121,7 @@ function addBlocks(
   blocks: ListBlock[],
 ): number {
   checkOptions(given, 'entry', ENTRY_FIELDS);
-  const { local, localOffset = 0, rkey, remoteOffset = 0, byteLength, count = 1 } = given;
+  const { local, offset: localOffset = 0, rkey, remoteOffset = 0, byteLength, count = 1 } = given;
   const { localStride = byteLength, remoteStride = byteLength } = given;
   checkSize('byteLength', byteLength);
   checkSize('count', count);

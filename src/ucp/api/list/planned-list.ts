@@ -77,7 +77,7 @@ export class PlannedList<B extends ListBlock = ListBlock> implements PreparedLis
     for (const used of this.#memories) {
       const { local, entry } = used;
       if (OwnedMemory.isGenuine(local) && !local.mapped) {
-        throw entryError(entry, local.unmappedError('memory handle of the local side'));
+        throw entryError(entry, local.unmappedError('local memory'));
       }
       if (isIntact(used)) continue;
       const rule = 'must keep the length that it was prepared with: its ArrayBuffer was detached or shortened';

@@ -23,9 +23,9 @@ describe('a list of pieces', () => {
 
   it.each([
     [{ memory: BYTES, ofset: 8, byteLength: 8 }, /did you mean offset\?/],
-    [{ memory: BYTES, length: 8 }, /must have known options only/],
-    [{ buffer: BYTES }, /must have known options only/],
-    [null, /must hold pieces/],
+    [{ memory: BYTES, length: 8 }, /has no field/],
+    [{ buffer: BYTES }, /has no field/],
+    [null, /element 0 must be/],
   ])('is refused with %j: other bytes would be moved', (piece, message) => {
     expect(() => checkPieces(OWNER, [piece as never], 0)).toThrow(message);
   });

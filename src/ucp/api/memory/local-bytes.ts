@@ -3,8 +3,8 @@
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import { hasBytes } from '../../../ucs/memory/has-bytes.ts';
 import { isBytes } from '../../../ucs/memory/is-bytes.ts';
-import { checkOptions } from '../../../ucs/type/check-options.ts';
-import { invalidParam } from '../../../ucs/type/error.ts';
+import { checkOptions, isOptions } from '../../../ucs/type/check-options.ts';
+import { argumentError, describeValue, invalidParam, outsideOf } from '../../../ucs/type/error.ts';
 import { IOV_MAX, type IovPiece, type LocalMemory } from '../operation/memory.ts';
 import { OwnedMemory } from './owned-memory.ts';
 
@@ -72,17 +72,17 @@ export function checkLocal(
 function checkEach(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
   const isHandle = OwnedMemory.isGenuine(local);
   if (!isHandle && !isBytes(local)) throw invalidParam('local', 'must be a Uint8Array or a memory handle', local);
-  if (isHandle && !local.mapped) throw local.unmappedError('memory handle of the local side');
+  if (isHandle && !local.mapped) throw local.unmappedError('local memory');
   if (isHandle && local.owner !== owner)
-    throw invalidParam('local', 'must be mapped by the context of the endpoint', local.address);
+    throw invalidParam('local', 'must be mapped by the context of the endpoint, not by another one', local);
   const end = local.byteLength;
   if (!Number.isSafeInteger(offset) || offset < 0)
-    throw invalidParam('localOffset', 'must be an integer of 0 or more', offset);
+    throw invalidParam('offset', 'must be an integer of 0 or more', offset);
   if (!Number.isSafeInteger(byteLength) || byteLength < 0) {
     throw invalidParam('byteLength', 'must be an integer of 0 or more', byteLength);
   }
   if (offset + byteLength > end) {
-    throw invalidParam('byteLength', `must not reach beyond the local memory of ${end} bytes`, offset + byteLength);
+    throw outsideOf('local memory', 'byteLength', { offset, byteLength, size: end });
   }
   if (isHandle && local.bytes !== undefined && local.bytes.byteLength !== end) {
     throw invalidParam(
@@ -93,10 +93,13 @@ function checkEach(owner: object, local: LocalMemory, offset: number, byteLength
   }
 }
 
-/** Checks the fields of a piece: a misspelt offset would move other bytes. @throws UcxError ERR_INVALID_PARAM */
-export function checkPieceFields(piece: IovPiece): void {
-  if (typeof piece !== 'object' || piece === null) throw invalidParam('iov', 'must hold pieces', piece);
-  checkOptions(piece, 'iov', PIECE_FIELDS);
+/** Checks the fields of a piece of a list: a misspelt offset would move other bytes. @throws UcxError ERR_INVALID_PARAM */
+export function checkPieceFields(piece: IovPiece, index: number): void {
+  if (typeof piece !== 'object' || piece === null || !isOptions(piece) || OwnedMemory.isGenuine(piece)) {
+    const rule = `element ${index} must be { memory, offset, byteLength }`;
+    throw argumentError('local', rule, describeValue(piece), `${rule}, got ${describeValue(piece)}`);
+  }
+  checkOptions(piece, `local[${index}]`, PIECE_FIELDS);
 }
 
 /**
@@ -108,13 +111,13 @@ export function checkPieces<M extends LocalMemory>(
   iov: readonly PieceOf<M>[],
   access: number,
 ): Piece<M>[] {
-  if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} pieces`, iov.length);
+  if (iov.length > IOV_MAX) throw invalidParam('local', `must have at most ${IOV_MAX} elements`, iov.length);
   let start = 0;
-  return iov.map((given) => {
-    checkPieceFields(given);
+  return iov.map((given, index) => {
+    checkPieceFields(given, index);
     const { memory, offset = 0 } = given;
-    if (typeof offset !== 'number') throw invalidParam('iov', 'must have offsets that are numbers', offset);
-    const { byteLength = byteLengthOf(memory) - offset } = given;
+    if (typeof offset !== 'number') throw invalidParam(`local[${index}].offset`, 'must be a number', offset);
+    const { byteLength = Math.max(0, byteLengthOf(memory) - offset) } = given;
     checkLocal(owner, memory, offset, byteLength, access);
     const piece = { memory, offset, byteLength, start };
     start += byteLength;

@@ -6,10 +6,11 @@
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { checkOptions } from '../../../ucs/type/check-options.ts';
-import { closedError, invalidParam } from '../../../ucs/type/error.ts';
+import { closedError, invalidParam, outsideOf, type SizedRange, throwIfAborted } from '../../../ucs/type/error.ts';
+import { checkSignal } from '../abort-listeners.ts';
 import type { Context } from '../context.ts';
 import type { Endpoint, TransferOptions } from '../endpoint.ts';
-import type { LocalMemory, MemoryHandle, MemoryRange, RemoteKey } from '../operation/memory.ts';
+import type { CopyOptions, LocalMemory, MemoryHandle, MemoryRange, RemoteKey } from '../operation/memory.ts';
 
 /** Bytes of host memory from which device memory is filled. */
 const FILL_BYTES_MAX = 2 ** 20;
@@ -20,10 +21,13 @@ interface CopyingContext extends Pick<Context, 'worker'> {
   packOwnRkey(memory: MemoryHandle): Uint8Array;
 }
 
+const RANGE_OPTIONS = ['offset', 'byteLength', 'signal'];
+
 /** A checked range of memory. */
 interface Range {
   readonly offset: number;
   readonly byteLength: number;
+  readonly signal: AbortSignal | undefined;
 }
 
 /** The copies of one context. */
@@ -36,38 +40,31 @@ export class MemoryCopier {
   }
 
   /** See MemoryHandle.write. */
-  async write(memory: MemoryHandle, bytes: Uint8Array, start: number): Promise<void> {
+  async write(memory: MemoryHandle, bytes: Uint8Array, options: MemoryRange): Promise<void> {
     if (!isBytes(bytes)) throw invalidParam('bytes', 'must be a Uint8Array', bytes);
-    const { offset, byteLength } = rangeOf(memory, start, bytes.byteLength);
+    const { offset, byteLength, signal } = rangeOf(memory, options, bytes.byteLength);
+    if (byteLength > bytes.byteLength) throw outsideOf('the bytes', 'byteLength', within(bytes, byteLength));
     if (memory.bytes !== undefined) copyBytes(memory.bytes, offset, bytes, 0, byteLength);
-    else await this.#move('put', bytes, memory, { byteLength, remoteOffset: offset });
+    else await this.#move('put', bytes, memory, { byteLength, remoteOffset: offset, signal });
   }
 
   /** See MemoryHandle.read. */
   async read(memory: MemoryHandle, target: Uint8Array | undefined, options: MemoryRange): Promise<Uint8Array> {
-    checkOptions(options, 'options', ['offset', 'length']);
     if (target !== undefined && !isBytes(target)) {
       throw invalidParam('target', 'must be a Uint8Array', target);
     }
-    const { offset, byteLength } = rangeOf(
-      memory,
-      options.offset,
-      options.length === undefined ? target?.byteLength : options.length,
-    );
+    const { offset, byteLength, signal } = rangeOf(memory, options, target?.byteLength);
     const bytes = target ?? new Uint8Array(byteLength);
-    if (byteLength > bytes.byteLength) {
-      throw invalidParam('length', `must not be more than the ${bytes.byteLength} bytes of the target`, byteLength);
-    }
+    if (byteLength > bytes.byteLength) throw outsideOf('the target', 'byteLength', within(bytes, byteLength));
     if (memory.bytes !== undefined) copyBytes(bytes, 0, memory.bytes, offset, byteLength);
-    else await this.#move('get', bytes, memory, { byteLength, remoteOffset: offset });
+    else await this.#move('get', bytes, memory, { byteLength, remoteOffset: offset, signal });
     return bytes.byteLength === byteLength ? bytes : bytes.subarray(0, byteLength);
   }
 
   /** See MemoryHandle.fill. */
   async fill(memory: MemoryHandle, value: number, options: MemoryRange): Promise<void> {
-    checkOptions(options, 'options', ['offset', 'length']);
     if (!Number.isInteger(value) || value < 0 || value > 255) throw invalidParam('value', 'must be a byte', value);
-    const { offset, byteLength } = rangeOf(memory, options.offset, options.length);
+    const { offset, byteLength, signal } = rangeOf(memory, options);
     if (memory.bytes !== undefined) {
       memory.bytes.fill(value, offset, offset + byteLength);
       return;
@@ -75,21 +72,22 @@ export class MemoryCopier {
     const bytes = new Uint8Array(Math.min(byteLength, FILL_BYTES_MAX)).fill(value);
     for (let done = 0; done < byteLength; done += bytes.byteLength) {
       const part = Math.min(bytes.byteLength, byteLength - done);
-      await this.#move('put', bytes, memory, { byteLength: part, remoteOffset: offset + done });
+      await this.#move('put', bytes, memory, { byteLength: part, remoteOffset: offset + done, signal });
     }
   }
 
   /** See MemoryHandle.copyTo. */
-  async copy(memory: MemoryHandle, other: MemoryHandle, start: number, options: MemoryRange): Promise<void> {
-    checkOptions(options, 'options', ['offset', 'length']);
-    const { offset, byteLength } = rangeOf(memory, options.offset, options.length);
-    const target = rangeOf(other, start, byteLength, 'targetOffset');
+  async copy(memory: MemoryHandle, other: MemoryHandle, options: CopyOptions): Promise<void> {
+    checkOptions(options, 'options', [...RANGE_OPTIONS, 'targetOffset']);
+    const { targetOffset = 0, ...range } = options;
+    const { offset, byteLength, signal } = rangeOf(memory, range);
+    checkRange(other, targetOffset, byteLength, 'targetOffset');
     if (memory.bytes !== undefined && other.bytes !== undefined) {
-      copyBytes(other.bytes, target.offset, memory.bytes, offset, byteLength);
+      copyBytes(other.bytes, targetOffset, memory.bytes, offset, byteLength);
     } else if (other.bytes === undefined) {
-      await this.#move('put', memory, other, { localOffset: offset, byteLength, remoteOffset: target.offset });
+      await this.#move('put', memory, other, { offset, byteLength, remoteOffset: targetOffset, signal });
     } else {
-      await this.#move('get', other, memory, { localOffset: target.offset, byteLength, remoteOffset: offset });
+      await this.#move('get', other, memory, { offset: targetOffset, byteLength, remoteOffset: offset, signal });
     }
   }
 
@@ -114,22 +112,35 @@ export class MemoryCopier {
 }
 
 /**
- * A range of mapped memory.
+ * The range of mapped memory that options name.
  * @param length default: all from `offset` on
- * @throws UcxError ERR_INVALID_PARAM; ERR_CLOSED for unmapped memory
+ * @throws UcxError ERR_INVALID_PARAM; ERR_CLOSED for unmapped memory; AbortError
  */
-function rangeOf(memory: MemoryHandle, offset = 0, length?: number, name = 'offset'): Range {
-  if (!memory.mapped) throw closedError('memory handle');
-  const end = memory.byteLength;
-  if (!Number.isSafeInteger(offset) || offset < 0 || offset > end) {
-    throw invalidParam(name, `must be an integer from 0 to the ${end} bytes of the memory`, offset);
+function rangeOf(memory: MemoryHandle, options: MemoryRange, length?: number): Range {
+  checkOptions(options, 'options', RANGE_OPTIONS);
+  const { offset = 0, signal } = options;
+  const rest = typeof offset === 'number' ? Math.max(0, memory.byteLength - offset) : 0;
+  const { byteLength = length ?? rest } = options;
+  checkRange(memory, offset, byteLength, 'offset');
+  if (signal !== undefined) checkSignal(signal);
+  throwIfAborted(signal);
+  return { offset, byteLength, signal };
+}
+
+/** @param name of the offset */
+function checkRange(memory: MemoryHandle, offset: number, byteLength: number, name: string): void {
+  if (!memory.mapped) throw closedError('memory', 'unmapped');
+  const size = memory.byteLength;
+  if (!Number.isSafeInteger(offset) || offset < 0) throw invalidParam(name, 'must be an integer of 0 or more', offset);
+  if (!Number.isSafeInteger(byteLength) || byteLength < 0) {
+    throw invalidParam('byteLength', 'must be an integer of 0 or more', byteLength);
   }
-  const byteLength = length === undefined ? end - offset : length;
-  if (!Number.isSafeInteger(byteLength) || byteLength < 0 || offset + byteLength > end) {
-    throw invalidParam('length', `must be an integer of at most ${end - offset}, the bytes from there on`, byteLength);
+  if (offset + byteLength > size) throw outsideOf('memory', name, { offset, byteLength, size });
+  if (memory.bytes !== undefined && memory.bytes.byteLength !== size) {
+    throw invalidParam('memory', 'must keep the length it was mapped with: its ArrayBuffer was detached', size);
   }
-  if (memory.bytes !== undefined && memory.bytes.byteLength !== end) {
-    throw invalidParam('memory', 'must keep the length it was mapped with: its ArrayBuffer was detached', end);
-  }
-  return { offset, byteLength };
+}
+
+function within({ byteLength: size }: Uint8Array, byteLength: number): SizedRange {
+  return { offset: 0, byteLength, size };
 }

@@ -1,10 +1,10 @@
 /** Mapped memory, the part that all engines share: owner, address and length, and whether it is still mapped. Engines add their registrations. */
 
 import { type MemoryType, memoryTypeName } from '../../../ucs/memory/memory-type.ts';
-import { closedError, invalidParam, type UcxError } from '../../../ucs/type/error.ts';
+import { argumentError, closedError, invalidParam, type UcxError } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
 import { MemAccess } from '../../../uct/api/memory-domain.ts';
-import type { MemoryHandle, MemoryProtection, MemoryRange } from '../operation/memory.ts';
+import type { CopyOptions, MemoryHandle, MemoryProtection, MemoryRange } from '../operation/memory.ts';
 import type { MemoryCopier } from './memory-copier.ts';
 import { protectionOf, refusedAccess } from './protection.ts';
 
@@ -59,8 +59,19 @@ export abstract class OwnedMemory implements MemoryHandle {
   }
 
   /** The error for a use of memory that is not mapped. @param name of the handle in the message */
-  unmappedError(name = 'memory handle'): UcxError {
-    return this.#lost ?? closedError(name);
+  unmappedError(name = 'memory'): UcxError {
+    return this.#lost ?? closedError(name, 'unmapped');
+  }
+
+  /**
+   * Refuses a handle that is not among those that a context has mapped.
+   * @throws UcxError ERR_INVALID_PARAM that says why: not a handle, of another context, already unmapped
+   */
+  static refuse(owner: object, handle: unknown): never {
+    if (!OwnedMemory.isGenuine(handle)) throw invalidParam('handle', 'must be a memory handle from memMap', handle);
+    if (handle.owner !== owner)
+      throw invalidParam('handle', 'must be mapped by this context, not by another one', handle);
+    throw argumentError('handle', 'must be mapped', 'unmapped', 'the memory is already unmapped');
   }
 
   /** Marks the memory as lost, with the error for its uses; for the context. It can still be unmapped. */
@@ -77,8 +88,8 @@ export abstract class OwnedMemory implements MemoryHandle {
     return this.bytes;
   }
 
-  write(bytes: Uint8Array, offset = 0): Promise<void> {
-    return this.#copied(MemAccess.LOCAL_WRITE, (memory, copier) => copier.write(memory, bytes, offset));
+  write(bytes: Uint8Array, options: MemoryRange = {}): Promise<void> {
+    return this.#copied(MemAccess.LOCAL_WRITE, (memory, copier) => copier.write(memory, bytes, options));
   }
 
   read(target?: Uint8Array, options: MemoryRange = {}): Promise<Uint8Array> {
@@ -89,14 +100,13 @@ export abstract class OwnedMemory implements MemoryHandle {
     return this.#copied(MemAccess.LOCAL_WRITE, (memory, copier) => copier.fill(memory, value, options));
   }
 
-  copyTo(other: MemoryHandle, targetOffset = 0, options: MemoryRange = {}): Promise<void> {
+  copyTo(other: MemoryHandle, options: CopyOptions = {}): Promise<void> {
     return this.#copied(MemAccess.LOCAL_READ, (memory, copier) => {
-      if (!OwnedMemory.isGenuine(other) || other.owner !== this.owner) {
-        throw invalidParam('other', 'must be mapped by the same context', other);
-      }
+      if (!OwnedMemory.isGenuine(other)) throw invalidParam('other', 'must be a memory handle', other);
+      if (other.owner !== this.owner) throw invalidParam('other', 'must be mapped by the same context', other);
       if (!other.mapped) throw other.unmappedError();
       other.requireAccess(MemAccess.LOCAL_WRITE);
-      return copier.copy(memory, other.native, targetOffset, options);
+      return copier.copy(memory, other.native, options);
     });
   }
 

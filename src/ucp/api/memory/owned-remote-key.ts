@@ -1,7 +1,7 @@
 /** An unpacked remote key, the part that all engines share: owner, and address and length of the memory. Engines add their own keys. */
 
 import { type MemoryType, memoryTypeName } from '../../../ucs/memory/memory-type.ts';
-import { closedError, invalidParam } from '../../../ucs/type/error.ts';
+import { closedError, invalidParam, outsideOf } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import type { MemoryProtection, RemoteKey, RemoteKeyPart } from '../operation/memory.ts';
@@ -110,14 +110,13 @@ export function checkRemote<K extends OwnedRemoteKey>(
 /** Throws the error of {@link checkRemote}: apart from it, so that it is small enough to be compiled into its callers. */
 function refuseRemote(owner: object, rkey: RemoteKey, offset: number, byteLength: number, access: number): never {
   if (!OwnedRemoteKey.isGenuine(rkey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
-  if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked by this endpoint', rkey.address);
+  if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked by this endpoint, not by another one', rkey);
   if (rkey.released) throw closedError('remote key');
   if ((rkey.access & access) !== access) throw refusedAccess('rkey', access, rkey.access);
   if (!Number.isSafeInteger(offset) || offset < 0) {
     throw invalidParam('remoteOffset', 'must be an integer of 0 or more', offset);
   }
-  const rule = `must not reach beyond the remote memory of ${rkey.byteLength} bytes`;
-  throw invalidParam('remoteOffset', rule, offset + byteLength);
+  throw outsideOf('remote memory', 'remoteOffset', { offset, byteLength, size: rkey.byteLength });
 }
 
 /**

@@ -1,7 +1,8 @@
-/** Options for worker addresses and remote keys of programs that do not use this library. It does not check the bytes. */
+/** Options for worker addresses and remote keys of programs that do not use this library. It checks their types, not the bytes. */
 
+import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { checkOptions } from '../../../ucs/type/check-options.ts';
-import { invalidParam, UcxError } from '../../../ucs/type/error.ts';
+import { argumentError, describeValue, invalidParam, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { AddressEndpointOptions, RawRemoteMemory, RkeyOptions } from '../endpoint.ts';
 
@@ -12,6 +13,18 @@ const HOST_ADDRESSES_END = 2 ** 48;
 export function checkRawAddress({ rawAddress = false }: AddressEndpointOptions): boolean {
   if (typeof rawAddress !== 'boolean') throw invalidParam('rawAddress', 'must be true or false', rawAddress);
   return rawAddress;
+}
+
+/** Checks the type of a worker address. @throws UcxError ERR_INVALID_PARAM */
+export function checkPackedAddress(packed: Uint8Array): void {
+  if (isBytes(packed)) return;
+  const [rule, got] = ['must be a Uint8Array', describeValue(packed)];
+  throw argumentError('address', rule, got, `argument address ${rule}, got ${got}; use connect() for host and port`);
+}
+
+/** Checks the type of a packed remote key. @throws UcxError ERR_INVALID_PARAM */
+export function checkPackedKey(packed: Uint8Array): void {
+  if (!isBytes(packed)) throw invalidParam('packed', 'must be a Uint8Array from packRkey', packed);
 }
 
 /** The memory behind the key of another program; undefined for a key of this library. @throws UcxError ERR_INVALID_PARAM */

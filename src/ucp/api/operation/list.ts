@@ -8,19 +8,19 @@ export interface TransferEntry {
   /** Host bytes or mapped memory. */
   readonly local: LocalMemory;
   /** First byte in the local memory. Default 0. */
-  readonly localOffset?: number;
+  readonly offset?: number | undefined;
   /** Key of the remote memory, unpacked by the endpoint of the list. */
   readonly rkey: RemoteKey;
   /** First byte in the remote memory. Default 0. */
-  readonly remoteOffset?: number;
+  readonly remoteOffset?: number | undefined;
   /** Bytes of each block; a block of 0 bytes moves nothing. */
   readonly byteLength: number;
   /** Number of blocks. Default 1. */
-  readonly count?: number;
+  readonly count?: number | undefined;
   /** Bytes from the beginning of one local block to that of the next. Default `byteLength`. */
-  readonly localStride?: number;
+  readonly localStride?: number | undefined;
   /** The same in the remote memory. Default `byteLength`. */
-  readonly remoteStride?: number;
+  readonly remoteStride?: number | undefined;
 }
 
 /** Options of checking a list. */
@@ -28,21 +28,21 @@ export interface ListCheckOptions {
   /**
    * Refuses lists in which two blocks write the same byte. Without it, the order of such writes is undefined. Default false.
    */
-  readonly strict?: boolean;
+  readonly strict?: boolean | undefined;
 }
 
 /** Parameters of lists of the nbx tier. */
 export interface ListParams extends PutParams, ListCheckOptions {
   /** The request ends only when every byte is visible in remote memory; without it, when the local memory can be reused. Default false. */
-  readonly flush?: boolean;
+  readonly flush?: boolean | undefined;
   /** For a prepared list: the blocks to move, by their numbers. Default: all. */
-  readonly blocks?: ArrayLike<number>;
+  readonly blocks?: ArrayLike<number> | undefined;
 }
 
 /** Options of awaited lists. */
 export interface ListOptions extends Omit<ListParams, keyof RequestParams | 'flush'> {
   /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A list that was checked once, and can be moved many times. The mapped memory and keys that it names must be kept. */

@@ -18,7 +18,7 @@ export interface ProtectionOptions {
    * `remote-read` or `remote-write` the memory has no remote key. Messages move whatever peers may access. The loads and stores of this process are
    * not restricted.
    */
-  readonly protection?: readonly MemoryProtection[];
+  readonly protection?: readonly MemoryProtection[] | undefined;
 }
 
 /** Parameters of memMap. */
@@ -39,22 +39,22 @@ export type MemorySource =
       /** Length in bytes; of host memory at most 4 GiB. */
       readonly byteLength: number;
       /** Default: detected. */
-      readonly memoryType?: MemoryType | MemoryTypeName;
+      readonly memoryType?: MemoryType | MemoryTypeName | undefined;
       /** Logical index of the card that has the address; required if several cards have memory there. */
-      readonly sysDevice?: number;
+      readonly sysDevice?: number | undefined;
     }
   | {
       /** Bytes to allocate; of host memory at most 4 GiB. */
       readonly allocate: number;
       /** Default host. */
-      readonly memoryType?: MemoryType | MemoryTypeName;
+      readonly memoryType?: MemoryType | MemoryTypeName | undefined;
       /** Logical index of the card. Default: the first one. */
-      readonly sysDevice?: number;
+      readonly sysDevice?: number | undefined;
       /**
        * Allocates memory that can be exported as a dma-buf without exposing other memory: device memory in an allocation of its own, or host memory in a
        * memfd, which keeps a descriptor, and which peers do not map (posix) but access in other ways.
        */
-      readonly shared?: boolean;
+      readonly shared?: boolean | undefined;
     }
   | {
       /**
@@ -65,25 +65,33 @@ export type MemorySource =
         /** Descriptor of the dma-buf. */
         readonly fd: number;
         /** Offset of the first byte in the dma-buf. Default 0. */
-        readonly offset?: number;
+        readonly offset?: number | undefined;
         /** Length in bytes; of host memory at most 4 GiB. */
         readonly byteLength: number;
       };
       /** Type of the memory. Default host: memory that the processor maps. GAUDI is HBM, which a card imports if its driver supports that. */
-      readonly memoryType?: MemoryType | MemoryTypeName;
+      readonly memoryType?: MemoryType | MemoryTypeName | undefined;
       /** Logical index of the card that imports memory of type GAUDI. Default: the first one that can. */
-      readonly sysDevice?: number;
+      readonly sysDevice?: number | undefined;
     };
 
 /** MemMapParams with the memory type as a number. */
 export type MapParams = WithMemoryType<MemMapParams>;
 
-/** A range of mapped memory. */
+/** A range of mapped memory, and a signal that cancels the operation with it. */
 export interface MemoryRange {
   /** First byte. Default 0. */
-  readonly offset?: number;
+  readonly offset?: number | undefined;
   /** Bytes. Default: all from `offset` on. */
-  readonly length?: number;
+  readonly byteLength?: number | undefined;
+  /** Cancels the operation: its promise rejects with an AbortError. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of {@link MemoryHandle.copyTo}. */
+export interface CopyOptions extends MemoryRange {
+  /** First byte of the other memory. Default 0. */
+  readonly targetOffset?: number | undefined;
 }
 
 /** Mapped memory of a context: the result of memMap, usable as local memory of every operation and as the origin of remote keys. */
@@ -111,10 +119,10 @@ export interface MemoryHandle {
   /**
    * Writes bytes into memory of any type, and waits until they have arrived. Like the three methods below, it drives progress by itself and needs no
    * endpoint.
-   * @param offset first byte of the memory. Default 0
-   * @throws UcxError ERR_INVALID_PARAM for a range that is not inside the memory; ERR_CLOSED after memUnmap; the failure of the transfer
+   * @param options where to write; the length is by default that of `bytes`
+   * @throws UcxError ERR_INVALID_PARAM for a range that is not inside the memory; ERR_CLOSED after memUnmap; the failure of the transfer; AbortError
    */
-  write(bytes: Uint8Array, offset?: number): Promise<void>;
+  write(bytes: Uint8Array, options?: MemoryRange): Promise<void>;
 
   /**
    * Reads bytes of memory of any type.
@@ -135,11 +143,10 @@ export interface MemoryHandle {
   /**
    * Copies bytes to other memory of the same context: between host memory and cards, within a card, between cards. Ranges of one memory
    * must not overlap.
-   * @param targetOffset first byte of the other memory. Default 0
-   * @param options the range to copy
+   * @param options the range to copy, and where to
    * @throws UcxError see {@link write}
    */
-  copyTo(other: MemoryHandle, targetOffset?: number, options?: MemoryRange): Promise<void>;
+  copyTo(other: MemoryHandle, options?: CopyOptions): Promise<void>;
 }
 
 /**
@@ -156,9 +163,9 @@ export interface IovPiece {
   /** The memory of the piece. */
   readonly memory: LocalMemory;
   /** Default 0. */
-  readonly offset?: number;
+  readonly offset?: number | undefined;
   /** Default: all of the memory from `offset` on. */
-  readonly byteLength?: number;
+  readonly byteLength?: number | undefined;
 }
 
 /** Local memory of a message: one piece, or a list of pieces that form one message in order. */
@@ -205,9 +212,9 @@ export interface RemoteKeyPart {
 /** The range of mapped memory that advice applies to. */
 export interface AdviseOptions {
   /** First byte. Default 0. */
-  readonly offset?: number;
+  readonly offset?: number | undefined;
   /** Default: all from `offset` on. */
-  readonly byteLength?: number;
+  readonly byteLength?: number | undefined;
 }
 
 /** A range of addresses. */

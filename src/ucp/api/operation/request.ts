@@ -8,9 +8,9 @@ export type RequestCallback = (request: Request, status: Status) => void;
 /** Options of an nbx call (ucp_request_param_t). The object can be reused: the call keeps no reference to it. */
 export interface RequestParams {
   /** Returns a request even if the operation ended at once (UCP_OP_ATTR_FLAG_NO_IMM_CMPL). */
-  readonly noImmediateCompletion?: boolean;
+  readonly noImmediateCompletion?: boolean | undefined;
   /** Called when the request ends; not called if the operation ended at once. */
-  readonly callback?: RequestCallback;
+  readonly callback?: RequestCallback | undefined;
   /** Any value; returned as `userData` of the request. */
   readonly userData?: unknown;
 }
@@ -18,18 +18,18 @@ export interface RequestParams {
 /** Parameters of a put. */
 export interface PutParams extends RequestParams {
   /** Bytes that the peer gets as a notification once every byte of the put is visible in its memory; at most 4096. Copied. */
-  readonly notify?: Uint8Array;
+  readonly notify?: Uint8Array | undefined;
   /**
    * Id of active messages whose handler gets the notification, as a message that consists of its header: a channel of its own. Default: it is one of
    * `worker.notifications()`.
    */
-  readonly notifyId?: number;
+  readonly notifyId?: number | undefined;
 }
 
 /** Parameters of sending an active message. */
 export interface AmSendParams extends RequestParams {
   /** Sends it eagerly or by rendezvous; by default its length decides. If the receiver has no memory for it, it is sent by rendezvous in any case. */
-  readonly protocol?: 'eager' | 'rendezvous';
+  readonly protocol?: 'eager' | 'rendezvous' | undefined;
 }
 
 /** Names of the atomic operations. */
@@ -38,9 +38,9 @@ export type AtomicName = 'add' | 'and' | 'or' | 'xor' | 'swap' | 'cswap';
 /** An atomic operation on a word of remote memory. */
 export interface AtomicParams extends RequestParams {
   /** Bits of the word. Default 64. */
-  readonly bits?: 32 | 64;
+  readonly bits?: 32 | 64 | undefined;
   /** For cswap: the expected value of the word. */
-  readonly compare?: number | bigint;
+  readonly compare?: number | bigint | undefined;
 }
 
 /** Parameters of receiving from a stream. */
@@ -49,7 +49,7 @@ export interface StreamRecvParams extends RequestParams {
    * Ends only when all of the local memory is filled (UCP_STREAM_RECV_FLAG_WAITALL). Once it has received bytes it cannot be canceled: the stream would lose
    * them. It ends with the rest, or with the endpoint. libucp cancels no receive of a stream at all.
    */
-  readonly waitAll?: boolean;
+  readonly waitAll?: boolean | undefined;
 }
 
 /** A request. Pooled: after `free()` the object belongs to another operation. */

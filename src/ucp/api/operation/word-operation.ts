@@ -125,7 +125,8 @@ function word32(argument: string, value: number | bigint): number {
 /** An operand as an unsigned word; negative ones are taken as two's complement. */
 function word64(argument: string, value: number | bigint): bigint {
   if (typeof value === 'number') {
-    if (!Number.isSafeInteger(value)) throw invalidParam(argument, 'must be an integer of 64 bits', value);
+    if (!Number.isSafeInteger(value))
+      throw invalidParam(argument, 'must be an integer, as a bigint from 2^53 on', value);
     return SMALL_WORDS[value] ?? BigInt.asUintN(64, BigInt(value));
   }
   const isWord = typeof value === 'bigint' && value <= WORD64_MAX && value >= WORD64_MIN;

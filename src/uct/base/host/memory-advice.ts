@@ -1,7 +1,7 @@
 /** Advice about memory: checks for every memory domain, and backing the pages of host memory. */
 
 import { MadviseAdvice, madvise, PAGE_SIZE } from '../../../sys/index.ts';
-import { describeValue, invalidParam } from '../../../ucs/type/error.ts';
+import { invalidParam, outsideOf } from '../../../ucs/type/error.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import type { MemoryAdvice } from '../../api/memory-domain.ts';
 import { isInside } from '../range.ts';
@@ -12,11 +12,14 @@ export function checkAdvice(memory: MdMemory, advice: MemoryAdvice, offset: numb
     throw invalidParam('advice', "must be 'normal' or 'will-need'", advice);
   }
   if (!(isInside(offset, byteLength, memory.byteLength) && byteLength > 0)) {
-    throw invalidParam(
-      'byteLength',
-      `plus offset ${describeValue(offset)} must lie in the memory of ${memory.byteLength} bytes`,
-      byteLength,
-    );
+    if (!Number.isSafeInteger(offset) || offset < 0) {
+      throw invalidParam('offset', 'must be an integer of 0 or more', offset);
+    }
+    const isBeyond = offset > memory.byteLength;
+    if (!isBeyond && (!Number.isSafeInteger(byteLength) || byteLength < 1)) {
+      throw invalidParam('byteLength', 'must be an integer of 1 or more', byteLength);
+    }
+    throw outsideOf('memory', 'byteLength', { offset, byteLength, size: memory.byteLength });
   }
 }
 
