@@ -39,6 +39,7 @@ export type {
   EndpointAttributes,
   EndpointOptions,
   ExplainedOperation,
+  NotifyOptions,
   PutOptions,
   RawRemoteMemory,
   RkeyOptions,
@@ -88,6 +89,7 @@ export type {
   AmSendParams,
   AtomicName,
   AtomicParams,
+  NotifyParams,
   PutParams,
   Request,
   RequestCallback,
@@ -116,6 +118,7 @@ export type {
 export type {
   ConnectNbxOptions,
   ConnectOptions,
+  LoopOptions,
   Notification,
   NotificationHandler,
   TagMessage,

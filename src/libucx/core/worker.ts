@@ -3,9 +3,9 @@
 import { allocateScratch, EventAlarm, EventFd, type ScratchBlock, textWrittenBy } from '../../sys/index.ts';
 import { AM_HEADER_BYTES_MAX, type AmCallback, type MessageQueue } from '../../ucp/api/active-message.ts';
 import { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
+import { checkLoopOptions } from '../../ucp/api/awaited/loop-end.ts';
 import { MessageQueues } from '../../ucp/api/awaited/message-queue.ts';
 import { Notifications } from '../../ucp/api/awaited/notifications.ts';
-import { signalOf } from '../../ucp/api/awaited/promise-tier.ts';
 import type { MessageOwner, ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import type { AddressEndpointOptions } from '../../ucp/api/endpoint.ts';
 import { checkErrorHandling } from '../../ucp/api/error-handling.ts';
@@ -14,7 +14,13 @@ import { checkRawAddress } from '../../ucp/api/memory/raw-bytes.ts';
 import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import { TAG_MASK_FULL, type Tag } from '../../ucp/api/operation/tag.ts';
 import type { WorkerSnapshot } from '../../ucp/api/snapshot.ts';
-import type { Worker as ApiWorker, ConnectNbxOptions, TagMessage, WorkerOptions } from '../../ucp/api/worker.ts';
+import type {
+  Worker as ApiWorker,
+  ConnectNbxOptions,
+  LoopOptions,
+  TagMessage,
+  WorkerOptions,
+} from '../../ucp/api/worker.ts';
 import type { CopyingWorker } from '../../ucp/staging/device-copier.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { checkFlag } from '../../ucs/type/check-options.ts';
@@ -221,9 +227,9 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.arrivals.setHandler(id, handler);
   }
 
-  messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
+  messages(id: number, options: LoopOptions = {}): MessageQueue {
     this.#require(UCP_FEATURE.AM);
-    return this.#queues.open(id, signalOf(options));
+    return this.#queues.open(id, checkLoopOptions(options));
   }
 
   flushNbx(params?: RequestParams): Status | Request {

@@ -168,8 +168,8 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     return this.#lists.start('get', list, params);
   }
 
-  notifyNbx(bytes: Uint8Array, params?: RequestParams): Status | Request {
-    this.check(params);
+  notifyNbx(bytes: Uint8Array, params?: PutParams): Status | Request {
+    this.check(params, PARAM_FIELDS.notify);
     return this.#lists.notify(bytes, params);
   }
 

@@ -10,7 +10,7 @@ import {
 import { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
 import { PlannedList } from '../../ucp/api/list/planned-list.ts';
 import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/operation/list.ts';
-import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
+import type { NotifyParams, Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { requireFeature } from '../c/features.ts';
@@ -52,10 +52,9 @@ export class EndpointLists {
   }
 
   /** See Endpoint.notifyNbx. */
-  notify(bytes: Uint8Array, params: RequestParams | undefined): Status | Request {
-    requireFeature(this.#worker.context.features, UCP_FEATURE.AM);
+  notify(bytes: Uint8Array, params: NotifyParams | undefined): Status | Request {
     checkNotification(bytes);
-    return this.#move(this.#plan('put', [], false), { ...params, notify: bytes });
+    return this.start('put', [], { ...params, notify: bytes });
   }
 
   #plan(operation: 'put' | 'get', list: readonly TransferEntry[], strict: boolean): PlannedList {

@@ -9,6 +9,7 @@ import type {
   AmSendParams,
   AtomicName,
   AtomicParams,
+  NotifyParams,
   PutParams,
   Request,
   RequestParams,
@@ -106,6 +107,12 @@ export interface PutOptions extends TransferOptions {
 export interface SendOptions {
   /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
   readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of an awaited notification. */
+export interface NotifyOptions extends SendOptions {
+  /** See PutParams. */
+  readonly notifyId?: number | undefined;
 }
 
 /** Options of an awaited tagged message. */
@@ -235,7 +242,7 @@ export interface Endpoint extends AsyncDisposable {
    * @param bytes at most 4096; copied
    * @returns see {@link putNbx}
    */
-  notifyNbx(bytes: Uint8Array, params?: RequestParams): Status | Request;
+  notifyNbx(bytes: Uint8Array, params?: NotifyParams): Status | Request;
 
   /**
    * Changes a word of remote memory atomically (ucp_atomic_op_nbx). The request's `atomicResult` is the word before.
@@ -347,7 +354,7 @@ export interface Endpoint extends AsyncDisposable {
   getList(list: readonly TransferEntry[] | PreparedList, options?: ListOptions): Promise<TransferResult>;
 
   /** Sends a notification; resolves when it is on its way. See {@link notifyNbx}. */
-  notify(bytes: Uint8Array, options?: SendOptions): Promise<void>;
+  notify(bytes: Uint8Array, options?: NotifyOptions): Promise<void>;
 
   /** Changes a word of remote memory atomically; resolves with the word before. See {@link atomicNbx}. */
   atomic(operation: AtomicName, value: number | bigint, rkey: RemoteKey, options?: AtomicOptions): Promise<bigint>;

@@ -1,5 +1,5 @@
 /**
- * Error handling of an endpoint: the callback for a connection that ends without being closed here. It does not end requests; the connection does.
+ * Error handling of an endpoint: the callbacks for a connection that ends. It does not end requests; the connection does.
  */
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
@@ -27,6 +27,7 @@ export function checkErrorHandling(options: EndpointOptions, others: readonly st
 export class ErrorHandling {
   #options: EndpointOptions = {};
   #hasReported = false;
+  readonly #onEnded: Set<() => void> = new Set();
 
   /** True if the peer is monitored. */
   get watchesPeer(): boolean {
@@ -38,10 +39,22 @@ export class ErrorHandling {
     this.#options = { ...options };
   }
 
+  /** Calls back at the end of the connection. */
+  onEnded(callback: () => void): Disposable {
+    this.#onEnded.add(callback);
+    return { [Symbol.dispose]: () => this.#onEnded.delete(callback) };
+  }
+
+  /** The connection has ended, or its endpoint is being closed. */
+  end(): void {
+    for (const callback of this.#onEnded) callback();
+  }
+
   /** Calls the callback of the application, once. @param worker keeps an error of it */
   report(endpoint: Endpoint, status: Status, worker: { onThrown(error: unknown): void }): void {
     if (this.#hasReported) return;
     this.#hasReported = true;
+    this.end();
     if (!this.watchesPeer) return;
     try {
       this.#options.onError?.(endpoint, status);

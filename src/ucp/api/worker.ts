@@ -64,6 +64,17 @@ export interface ConnectOptions extends EndpointOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Options of a loop over what peers send. */
+export interface LoopOptions {
+  /** Ends the loop: it throws an AbortError. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * Ends the loop with the connection of this endpoint, behind everything that has arrived: it ends if either side closes the endpoint, and throws the failure
+   * of a connection that fails. Without it, a loop waits for the next peer.
+   */
+  readonly until?: Endpoint | undefined;
+}
+
 /** A notification of a peer. */
 export interface Notification {
   /** The bytes: in a handler, a view that is valid during the call; in a loop, a copy. */
@@ -204,18 +215,19 @@ export interface Worker extends AsyncDisposable {
   setAmHandler(id: number, handler: AmCallback | undefined): void;
 
   /**
-   * The active messages with an id that arrive from now on, for `for await`: until the loop ends, the worker closes, or `signal` fires
-   * (AbortError). Progress is driven while the loop waits; messages that arrive while it is busy are queued.
+   * The active messages with an id that arrive from now on, for `for await`: until the loop ends, the worker closes, the connection of
+   * `until` ends, or `signal` fires (AbortError). Progress is driven while the loop waits; messages that arrive while it is busy are queued.
    * @throws UcxError ERR_INVALID_PARAM if the id has a handler
    */
-  messages(id: number, options?: { readonly signal?: AbortSignal | undefined }): MessageQueue;
+  messages(id: number, options?: LoopOptions): MessageQueue;
 
   /**
    * The notifications of all peers, each once and in the order of its endpoint, for `for await`: when one comes, every byte of its put or list is visible here.
-   * They are kept from their arrival on; their memory is bounded by that for unexpected messages, and senders wait then. Ends when the worker is closed.
-   * @throws AbortError if `signal` fires
+   * They are kept from their arrival on; their memory is bounded by that for unexpected messages, and senders wait then. Ends when the worker is closed, or with
+   * the connection of `until`.
+   * @throws AbortError if `signal` fires; UcxError with the failure of that connection
    */
-  notifications(options?: { readonly signal?: AbortSignal | undefined }): AsyncGenerator<Notification, void, void>;
+  notifications(options?: LoopOptions): AsyncGenerator<Notification, void, void>;
 
   /** Handles notifications inside `progress()`, first those that have arrived before; undefined keeps them again. Without loops of {@link notifications}. */
   setNotificationHandler(handler: NotificationHandler | undefined): void;

@@ -30,6 +30,7 @@ import type {
   AmSendParams,
   AtomicName,
   AtomicParams,
+  NotifyParams,
   PutParams,
   RequestParams,
   StreamRecvParams,
@@ -160,10 +161,10 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     return this.#startList('get', list, params);
   }
 
-  notifyNbx(bytes: Uint8Array, params?: RequestParams): Status | Request {
-    this.check(params);
+  notifyNbx(bytes: Uint8Array, params?: NotifyParams): Status | Request {
+    this.check(params, PARAM_FIELDS.notify);
     checkNotification(bytes);
-    return this.#worker.protocols.lists.start(this.#connection, 'put', NO_ENTRIES, { ...params, notify: bytes });
+    return this.#startList('put', NO_ENTRIES, { ...params, notify: bytes });
   }
 
   atomicNbx(

@@ -13,9 +13,9 @@ import type { AmFrame, Iface } from '../../uct/api/iface.ts';
 import { NOTIFICATION_ID, type PeerMessage, type WaitingData } from '../am/active-message.ts';
 import { type AmCallback, checkAmId, type MessageQueue } from '../api/active-message.ts';
 import { AwaitedWorker, type WorkerServices } from '../api/awaited/awaited-worker.ts';
+import { checkLoopOptions } from '../api/awaited/loop-end.ts';
 import { MessageQueues } from '../api/awaited/message-queue.ts';
 import { Notifications } from '../api/awaited/notifications.ts';
-import { signalOf } from '../api/awaited/promise-tier.ts';
 import type { SignalFd } from '../api/awaited/worker-event.ts';
 import type { AddressEndpointOptions } from '../api/endpoint.ts';
 import type { Engine } from '../api/engine.ts';
@@ -26,7 +26,7 @@ import type { Request as ApiRequest, RequestParams } from '../api/operation/requ
 import type { Tag } from '../api/operation/tag.ts';
 import { CoarseClock } from '../api/snapshot/coarse-clock.ts';
 import type { WorkerSnapshot } from '../api/snapshot.ts';
-import type { ConnectNbxOptions, TagMessage, WorkerOptions } from '../api/worker.ts';
+import type { ConnectNbxOptions, LoopOptions, TagMessage, WorkerOptions } from '../api/worker.ts';
 import { Observation } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolContext } from '../base/protocol-host.ts';
@@ -272,9 +272,9 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     this.protocols.am.setHandler(id, handler);
   }
 
-  messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
+  messages(id: number, options: LoopOptions = {}): MessageQueue {
     this.checkOpen();
-    return this.#queues.open(id, signalOf(options));
+    return this.#queues.open(id, checkLoopOptions(options));
   }
 
   flushNbx(params?: RequestParams): Status | Request {

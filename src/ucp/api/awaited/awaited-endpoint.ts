@@ -11,6 +11,7 @@ import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import type {
   AmSendOptions,
   AtomicOptions,
+  NotifyOptions,
   SendOptions,
   StreamRecvOptions,
   TagSendOptions,
@@ -22,6 +23,7 @@ import type {
   AmSendParams,
   AtomicName,
   AtomicParams,
+  NotifyParams,
   Request,
   RequestParams,
   StreamRecvParams,
@@ -92,7 +94,7 @@ export abstract class AwaitedEndpoint {
   ): Status | Request;
   abstract putListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request;
   abstract getListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request;
-  abstract notifyNbx(bytes: Uint8Array, params?: RequestParams): Status | Request;
+  abstract notifyNbx(bytes: Uint8Array, params?: NotifyParams): Status | Request;
   abstract flushNbx(params?: RequestParams): Status | Request;
 
   async atomic(
@@ -117,9 +119,10 @@ export abstract class AwaitedEndpoint {
     return this.#moveList('get of a list', options, (params) => this.getListNbx(list, params));
   }
 
-  async notify(bytes: Uint8Array, options: SendOptions = {}): Promise<void> {
-    checkOptions(options, 'options', ['signal']);
-    await this.#await('notification', options.signal, (params) => this.notifyNbx(bytes, params));
+  async notify(bytes: Uint8Array, options: NotifyOptions = {}): Promise<void> {
+    checkOptions(options, 'options', ['notifyId', 'signal']);
+    const { notifyId, signal } = options;
+    await this.#await('notification', signal, (params) => this.notifyNbx(bytes, { ...params, notifyId }));
   }
 
   tagSend(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {

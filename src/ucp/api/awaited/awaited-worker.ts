@@ -20,6 +20,7 @@ import { printSocketAddress } from '../socket-address.ts';
 import type {
   ConnectNbxOptions,
   ConnectOptions,
+  LoopOptions,
   Notification,
   NotificationHandler,
   TagRecvOptions,
@@ -28,6 +29,7 @@ import type {
 } from '../worker.ts';
 import { lengthOf, tagOf } from './awaited-options.ts';
 import { connectToFirst } from './connect.ts';
+import { checkLoopOptions } from './loop-end.ts';
 import type { Notifications } from './notifications.ts';
 import { ProgressDriver } from './progress-driver.ts';
 import { type CauseOf, PromiseTier, signalOf } from './promise-tier.ts';
@@ -164,9 +166,9 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
     return await connectToFirst(options, (address) => this.#connectTo({ ...options, ...address }, options.signal));
   }
 
-  notifications(options: { readonly signal?: AbortSignal } = {}): AsyncGenerator<Notification, void, void> {
+  notifications(options: LoopOptions = {}): AsyncGenerator<Notification, void, void> {
     this.checkOpen();
-    return this.arrivedNotifications.loop(signalOf(options));
+    return this.arrivedNotifications.loop(checkLoopOptions(options));
   }
 
   setNotificationHandler(handler: NotificationHandler | undefined): void {

@@ -38,6 +38,16 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     options: TransferOptions,
   ): Promise<TransferResult>;
 
+  /** Whether a value is an endpoint, and not only an object with its prototype. */
+  static isGenuine(value: unknown): value is ClosableEndpoint {
+    return typeof value === 'object' && value !== null && #closing in value;
+  }
+
+  /** Calls back when its connection has ended, or when it is closed here. */
+  onEnded(callback: () => void): Disposable {
+    return this.errorHandling.onEnded(callback);
+  }
+
   /** Closes the endpoint, which accepts no more operations; called once. */
   protected abstract shutDown(): Promise<void>;
 
@@ -87,6 +97,7 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
       this.isForced = true;
       this.onForced();
     }
+    this.errorHandling.end();
     this.#closing ??= this.shutDown();
     return this.#closing;
   }

@@ -1,9 +1,10 @@
 /** Active messages as an async iterable: a handler that queues messages until the loop of the application takes them. */
 
-import { invalidParam, throwIfAborted } from '../../../ucs/type/error.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
-import { addAbortListener } from '../abort-listeners.ts';
 import { type AmMessage, checkAmId, type MessageQueue } from '../active-message.ts';
+import type { LoopOptions } from '../worker.ts';
+import { LoopEnd } from './loop-end.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 import type { ReceivedMessage } from './received-message.ts';
 
@@ -72,8 +73,7 @@ class KeptMessages implements MessageQueue {
   readonly thread: symbol = THREAD_BOUND;
   readonly #am: MessageHandlers;
   readonly #id: number;
-  readonly #signal: AbortSignal | undefined;
-  readonly #listener: Disposable | undefined;
+  readonly #end: LoopEnd;
   readonly #onClose: (queue: KeptMessages) => void;
   readonly #arrived: ArrivedMessages;
   #closed = false;
@@ -83,18 +83,21 @@ class KeptMessages implements MessageQueue {
     am: MessageHandlers,
     driver: ProgressDriver,
     id: number,
-    signal: AbortSignal | undefined,
+    options: LoopOptions,
     onClose: (queue: KeptMessages) => void,
   ) {
     checkAmId(id);
     if (am.handlerOf(id) !== undefined) throw invalidParam('id', 'must have no handler', id);
     this.#am = am;
     this.#id = id;
-    this.#signal = signal;
     this.#onClose = onClose;
     this.#arrived = new ArrivedMessages(driver);
     am.setHandler(id, (message) => this.#arrived.add(message));
-    if (signal !== undefined) this.#listener = addAbortListener(signal, () => this.close());
+    this.#end = new LoopEnd(
+      options,
+      () => this.#arrived.wake(),
+      () => this.close(),
+    );
   }
 
   [Symbol.asyncIterator](): this {
@@ -102,8 +105,11 @@ class KeptMessages implements MessageQueue {
   }
 
   async next(): Promise<IteratorResult<AmMessage, void>> {
-    while (this.#arrived.isEmpty && !this.#closed) await this.#arrived.arrival();
-    throwIfAborted(this.#signal);
+    while (this.#arrived.isEmpty && !this.#closed) {
+      if (this.#hasEnded()) break;
+      await this.#arrived.arrival();
+    }
+    this.#end.throwIfAborted();
     const value = this.#closed ? undefined : this.#arrived.take();
     return value === undefined ? { done: true, value: undefined } : { done: false, value };
   }
@@ -117,11 +123,23 @@ class KeptMessages implements MessageQueue {
     await this.return();
   }
 
+  /** Whether its connection has ended, which closes it. @throws UcxError */
+  #hasEnded(): boolean {
+    try {
+      if (!this.#end.hasEnded()) return false;
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+    this.close();
+    return true;
+  }
+
   /** Ends the loop. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#listener?.[Symbol.dispose]();
+    this.#end[Symbol.dispose]();
     this.#am.setHandler(this.#id, undefined);
     this.#arrived.clear();
     this.#arrived.wake();
@@ -141,8 +159,8 @@ export class MessageQueues {
   }
 
   /** See Worker.messages. */
-  open(id: number, signal: AbortSignal | undefined): MessageQueue {
-    const queue = new KeptMessages(this.#am, this.#driver, id, signal, (closed) => this.#open.delete(closed));
+  open(id: number, options: LoopOptions): MessageQueue {
+    const queue = new KeptMessages(this.#am, this.#driver, id, options, (closed) => this.#open.delete(closed));
     this.#open.add(queue);
     return queue;
   }

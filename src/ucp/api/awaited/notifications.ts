@@ -1,8 +1,8 @@
 /** The notifications of one worker: kept from their arrival until a loop or a handler takes them, the same for every engine. */
 
-import { invalidParam, throwIfAborted } from '../../../ucs/type/error.ts';
-import { addAbortListener } from '../abort-listeners.ts';
-import type { Notification, NotificationHandler } from '../worker.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
+import type { LoopOptions, Notification, NotificationHandler } from '../worker.ts';
+import { LoopEnd } from './loop-end.ts';
 import { ArrivedMessages, type MessageHandler } from './message-queue.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 import type { ReceivedMessage } from './received-message.ts';
@@ -43,14 +43,15 @@ export class Notifications {
   }
 
   /** See Worker.notifications. */
-  async *loop(signal: AbortSignal | undefined): AsyncGenerator<Notification, void, void> {
-    using _listener = signal === undefined ? undefined : addAbortListener(signal, () => this.#arrived.wake());
+  async *loop(options: LoopOptions): AsyncGenerator<Notification, void, void> {
+    using end = new LoopEnd(options, () => this.#arrived.wake());
     for (;;) {
-      throwIfAborted(signal);
+      end.throwIfAborted();
       if (this.#closed) return;
       const notification = this.#take();
-      if (notification === undefined) await this.#arrived.arrival();
-      else yield notification;
+      if (notification !== undefined) yield notification;
+      else if (end.hasEnded()) return;
+      else await this.#arrived.arrival();
     }
   }
 

@@ -32,8 +32,11 @@ const REQUEST_FIELDS = ['noImmediateCompletion', 'callback', 'userData'] as cons
 const PUT_FIELDS = [...REQUEST_FIELDS, 'notify', 'notifyId'] as const;
 
 /** The parameters of the operations that have more than a request has. */
-export const PARAM_FIELDS: Readonly<Record<'put' | 'list' | 'atomic' | 'am' | 'streamRecv', readonly string[]>> = {
+export const PARAM_FIELDS: Readonly<
+  Record<'put' | 'notify' | 'list' | 'atomic' | 'am' | 'streamRecv', readonly string[]>
+> = {
   put: PUT_FIELDS,
+  notify: [...REQUEST_FIELDS, 'notifyId'],
   list: [...PUT_FIELDS, 'strict', 'flush', 'blocks'],
   atomic: [...REQUEST_FIELDS, 'bits', 'compare'],
   am: [...REQUEST_FIELDS, 'protocol'],

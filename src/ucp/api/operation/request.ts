@@ -15,15 +15,19 @@ export interface RequestParams {
   readonly userData?: unknown;
 }
 
-/** Parameters of a put. */
-export interface PutParams extends RequestParams {
-  /** Bytes that the peer gets as a notification once every byte of the put is visible in its memory; at most 4096. Copied. */
-  readonly notify?: Uint8Array | undefined;
+/** Parameters of a notification. */
+export interface NotifyParams extends RequestParams {
   /**
    * Id of active messages whose handler gets the notification, as a message that consists of its header: a channel of its own. Default: it is one of
    * `worker.notifications()`.
    */
   readonly notifyId?: number | undefined;
+}
+
+/** Parameters of a put. */
+export interface PutParams extends NotifyParams {
+  /** Bytes that the peer gets as a notification once every byte of the put is visible in its memory; at most 4096. Copied. */
+  readonly notify?: Uint8Array | undefined;
 }
 
 /** Parameters of sending an active message. */
