@@ -94,10 +94,7 @@ function componentsOn(gaudi: GaudiResources, verbs: VerbsPort | undefined, isBes
   ];
 }
 
-/**
- * Opens a context: reads the configuration, selects engine and driver, opens every mapped card.
- * @throws UcxError with the cause: an invalid configuration value or mapping table, a card that cannot be opened, no transport, an engine that is not installed
- */
+/** See {@link Context}. */
 async function create(options: ContextOptions = {}): Promise<Context> {
   checkOptions(options, 'options', CONTEXT_OPTIONS);
   checkDriver(options);
@@ -256,7 +253,19 @@ function deviceOf({ cards }: GaudiResources, index: number): Device {
 
 /** A context: the start of every program. `await Context.create()` opens one. */
 export type Context = ApiContext<Device>;
-export const Context: { readonly create: typeof create } = { create };
+export const Context: {
+  /**
+   * Opens a context: reads the configuration, selects engine and driver, opens every card that it may use.
+   * @throws UcxError with the cause: an invalid configuration value or mapping table, a card that cannot be opened, no transport, an engine that is not installed
+   * @example
+   * ```ts
+   * const context = await Context.create(); // or with options: { driver: 'emulator', config: { TLS: 'self,tcp' } }
+   * const worker = context.worker();
+   * await context.close();
+   * ```
+   */
+  readonly create: typeof create;
+} = { create };
 
 /** UCX_TLS of the native context beside libucp, derived from the common one: what it says of the transports of cards. */
 function nodeTls(text: string): string {

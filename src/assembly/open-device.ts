@@ -43,6 +43,12 @@ export function openDriverNode(options: OpenNodeOptions = {}): DriverNode {
  * everything opened with it. Two calls open two nodes if those are emulated in this process: for several cards of one node, see
  * {@link openDriverNode}.
  * @throws UcxError like `openDriverNode` and `open`
+ * @example
+ * ```ts
+ * const device = openDevice({ driver: 'emulator' });
+ * console.log(getDeviceName(device));
+ * device.close();
+ * ```
  */
 export function openDevice(options: OpenDeviceOptions = {}): Device {
   checkOptions(options, 'options', [...NODE_OPTIONS, 'name', 'busId', 'minor', 'moduleId', 'device']);

@@ -95,6 +95,7 @@ export class EmulatedNode implements DriverNode {
   }
 
   /**
+   * @internal
    * Opens a card for another process: addresses in its ioctls are addresses of that process.
    * @throws SyscallError like {@link open} and {@link openControl}
    */
@@ -104,6 +105,7 @@ export class EmulatedNode implements DriverNode {
   }
 
   /**
+   * @internal
    * Opens the primary node of a card for a device node whose mappings the kernel makes.
    * @param mmapFile the file that it maps; the caller closes it after the returned file
    * @throws SyscallError like {@link open}
@@ -150,6 +152,7 @@ export class EmulatedNode implements DriverNode {
   }
 
   /**
+   * @internal
    * The dma-buf of a descriptor, for an RDMA device of another process that accesses a range of it.
    * @throws SyscallError EBADF; EINVAL for a foreign descriptor or a range that is not inside the dma-buf; ENODEV; EOPNOTSUPP
    */
@@ -253,6 +256,12 @@ export class EmulatedNode implements DriverNode {
 /**
  * Creates an emulated node. Nothing starts until a card is used.
  * @throws UcxError ERR_INVALID_PARAM for a bad option; SyscallError ENOMEM, EMFILE
+ * @example
+ * ```ts
+ * const node = createEmulatedNode({ asic: 'gaudi2', cards: 2 });
+ * node.inject(0, { kind: 'link-down', port: 0 });
+ * node.close(); // before that: Context.create({ node })
+ * ```
  */
 export function createEmulatedNode(options: EmulatedNodeOptions = {}): EmulatedNode {
   return new EmulatedNode(resolveNodeOptions(options, hasEngineThread() ? 1 : 0));

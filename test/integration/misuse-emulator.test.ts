@@ -16,16 +16,12 @@ const SMALL: emulator.EmulatedNodeOptions = { cards: 1, dmaThreads: 0, log: crea
 /** A descriptor that is not open: a server ends the connection of a client that sends it an open one of another kind. */
 const NO_FILE = 0x7fff_ffff;
 const LIBRARY = 'the library calls it';
-const SERVER = 'the node server calls it, for requests whose fields it has checked';
 
 /** Public calls without a case, with the reason. */
 const EXEMPT = {
   'typeof EmulatedNode.new': LIBRARY,
   'typeof RemoteNode.new': LIBRARY,
   'typeof EmulatedVerbs.new': LIBRARY,
-  'EmulatedNode.openFor': SERVER,
-  'EmulatedNode.openMapped': SERVER,
-  'EmulatedNode.dmabufForDevice': SERVER,
   '.endServer': 'it ends the server, and checks its argument as identifyServer does',
   '.enterPrivateTree': 'it replaces the mount namespace of the thread',
 };

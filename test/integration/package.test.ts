@@ -276,7 +276,11 @@ describe('the package', { timeout: 60_000 }, () => {
 
   it('has types without what the engines keep in a message', () => {
     const hidden = ['source', 'headerOffset', 'dataOffset', 'isTaken', 'isView', 'waiting'];
-    const program = `import type { AmMessage } from 'gaudi-ucx';
+    const program = `import type { AmMessage, ConnectionRequest, Listener } from 'gaudi-ucx';
+import type { EmulatedNode } from 'gaudi-ucx/emulator';
+import type { Device } from 'gaudi-ucx/hlthunk';
+export type Engines = Extract<keyof Listener | keyof ConnectionRequest | keyof Device | keyof EmulatedNode, 'thread' | 'requested' | 'answered' | 'openFor' | 'openMapped' | 'dmabufForDevice'>;
+export const members: [Engines] extends [never] ? 'none' : 'some' = 'none';
 export type Hidden = Extract<keyof AmMessage, ${hidden.map((name) => `'${name}'`).join(' | ')}>;
 export const none: [Hidden] extends [never] ? 'none' : 'some' = 'none';
 export const dataOf = (message: AmMessage): Uint8Array => message.data;

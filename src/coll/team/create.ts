@@ -53,6 +53,13 @@ const NODE_MAX = 1024;
  * Creates a team; all ranks call it. It connects to all other ranks and waits until they have created it too.
  * @param worker one for each rank; it can be used for other things meanwhile
  * @throws UcxError ERR_INVALID_PARAM for options, duplicate ranks, or sizes that differ; ERR_CLOSED if the worker is closed meanwhile; errors of the exchange, of connecting, and of the first operation
+ * @example
+ * ```ts
+ * const exchange = localExchange(2); // ranks of one process; see listenerExchange and launchedRank
+ * const workers = [context.worker(), context.worker()];
+ * const teams = await Promise.all(workers.map((worker, rank) => createTeam(worker, { rank, size: 2, exchange })));
+ * await Promise.all(teams.map((team) => team.barrier()));
+ * ```
  */
 export function createTeam(worker: Worker, options: TeamOptions): Promise<Team> {
   return createTeamAt(worker, options, systemClock);

@@ -37,7 +37,17 @@ export function deviceMemoryRange(device: Device, address: bigint, byteLength: n
   return device.deviceMemoryRange(address, byteLength);
 }
 
-/** Starts a copy of host memory to device memory: see DeviceDma. Undefined is NO_RESOURCE. */
+/**
+ * Starts a copy of host memory to device memory: see DeviceDma. Undefined is NO_RESOURCE.
+ * @example
+ * ```ts
+ * const from = hostMemoryMap(device, malloc(4096).address, 4096);
+ * const block = device.memory.allocate(4096);
+ * const request = dmaHostToDeviceAsync(device, from, 0, block, 0, 4096)!;
+ * while (dmaPoll(device, request) === Status.INPROGRESS);
+ * dmaRequestFree(device, request);
+ * ```
+ */
 export function dmaHostToDeviceAsync(
   device: Device,
   mapping: HostMapping,

@@ -36,7 +36,7 @@ export interface DeviceInfo extends HwIpInfo {
 
 /** An open card. Made by `open` and `openByModuleId`. */
 export class Device implements CardTarget, Disposable {
-  /** Marks the object as bound to the thread that made it. */
+  /** @internal Marks the object as bound to the thread that made it. */
   readonly thread: symbol = THREAD_BOUND;
   /** The node of the card. */
   readonly node: DriverNode;

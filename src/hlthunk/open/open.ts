@@ -35,6 +35,14 @@ export interface CardSelection {
  * Opens the primary node of the first matching card (hlthunk_open).
  * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND if none matches; otherwise the last error: ERR_GAUDI_DEVICE_BUSY if the card is
  * in use or in reset, ERR_GAUDI_PERMISSION_DENIED
+ * @example
+ * ```ts
+ * const node = openDriverNode();
+ * const device = open(node, { name: 'gaudi2' });
+ * console.log(getPciBusId(device));
+ * device.close();
+ * node.close();
+ * ```
  */
 export function open(node: DriverNode, selection: CardSelection = {}, options: DeviceOptions = {}): Device {
   checkDeviceOptions(options);

@@ -29,7 +29,7 @@ export type AskingClient = Pick<ClientRequest, 'clientAddress' | 'serverAddress'
 
 /** A request. It is answered once, by accept or reject; one without an answer is rejected when the listener closes. */
 export class ConnectionRequest {
-  /** Marks the object as bound to the thread that made it. */
+  /** @internal Marks the object as bound to the thread that made it. */
   readonly thread: symbol = THREAD_BOUND;
   readonly #listener: RequestListener;
   readonly #request: AskingClient;

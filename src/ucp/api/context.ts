@@ -55,10 +55,18 @@ export interface Context<Device = unknown> extends AsyncDisposable {
    */
   device(index: number): Device;
 
-  /** Creates a worker. @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED */
+  /**
+   * Creates a worker. @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
+   * @example
+   * ```ts
+   * const worker = context.worker();
+   * const endpoint = worker.endpoint(worker.address()); // to itself
+   * ```
+   */
   worker(options?: WorkerOptions): Worker;
 
   /**
+   * Maps memory for transfers, and for keys that peers use: new memory of the host or of a card, or a buffer of the program.
    * Allocates memory, or registers a host buffer, foreign memory by its address, or a dma-buf (ucp_mem_map). The owner of host memory that is mapped by
    * its address calls {@link memoryUnmapped} before unmapping it. Device memory of hl-thunk needs no such call: when it is freed, transfers with its
    * registrations fail with INVALID_ADDR. `protection` says what the memory may be used for. Memory behind a dma-buf stays as long as it is mapped, unless
@@ -66,6 +74,13 @@ export interface Context<Device = unknown> extends AsyncDisposable {
    * @throws UcxError ERR_INVALID_PARAM that names the argument and its rule; ERR_INVALID_ADDR for addresses that are not mapped in this
    *   process; NO_MEMORY; ERR_UNSUPPORTED with the reason if no transport supports the memory type, for dma-bufs if the driver of no card imports
    *   them, and over libucp for those of host memory without pages that the kernel can pin; ERR_GAUDI_DEVICE_NOT_FOUND for a dma-buf of a card to which no link leads
+   * @example
+   * ```ts
+   * const hbm = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI, sysDevice: 0 });
+   * const host = context.memMap({ buffer: new Uint8Array(2 ** 20) });
+   * await host.copyTo(hbm);
+   * context.memUnmap(hbm);
+   * ```
    */
   memMap(params: MemMapParams): MemoryHandle;
 
@@ -117,6 +132,11 @@ export interface Context<Device = unknown> extends AsyncDisposable {
    * The remote key of mapped memory: bytes to be sent to a peer (ucp_rkey_pack). Over libucp those of host memory begin with the key of libucp: a program
    * that uses libucp directly can pass them to ucp_ep_rkey_unpack unchanged, if it knows the address of the memory too.
    * @throws UcxError ERR_INVALID_PARAM for a handle that is unmapped or of another context, and for memory whose protection permits peers nothing
+   * @example
+   * ```ts
+   * const memory = context.memMap({ allocate: 4096 });
+   * await endpoint.amSend(1, context.packRkey(memory)); // the peer calls endpoint.unpackRkey
+   * ```
    */
   packRkey(handle: MemoryHandle): Uint8Array;
 

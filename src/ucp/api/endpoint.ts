@@ -338,46 +338,105 @@ export interface Endpoint extends AsyncDisposable {
    * Writes local bytes to remote memory and waits until they have arrived.
    * @throws UcxError as {@link putNbx}, and for a failed transfer; AbortError if `signal` fires: a transfer that a transport has started is not
    *   cancelled, and the promise settles when it no longer uses the local memory
+   * @example
+   * ```ts
+   * const { transport, byteLength } = await endpoint.put(new Uint8Array(4096).fill(42), rkey, { remoteOffset: 4096 });
+   * console.log(`${byteLength} bytes by ${transport}`);
+   * ```
    */
   put(local: LocalBuffer, rkey: RemoteKey, options?: PutOptions): Promise<TransferResult>;
 
-  /** Reads remote memory into local memory. See {@link put}. */
+  /**
+   * Reads remote memory into local memory. See {@link put}.
+   * @example
+   * ```ts
+   * const target = new Uint8Array(4096);
+   * await endpoint.get(target, rkey, { offset: 1024, byteLength: 512 });
+   * ```
+   */
   get(local: LocalBuffer, rkey: RemoteKey, options?: TransferOptions): Promise<TransferResult>;
 
   /**
    * Writes a list of blocks and waits until all have arrived. See {@link putListNbx}.
    * @throws UcxError whose details, or those of its cause, name the entry that failed; AbortError
+   * @example
+   * ```ts
+   * const pages = [3, 17, 4].map((page, i) => ({ local: memory, offset: page * 4096, rkey, remoteOffset: i * 4096, byteLength: 4096 }));
+   * await endpoint.putList(pages, { notify: Buffer.from('layer 0') });
+   * ```
    */
   putList(list: readonly TransferEntry[] | PreparedList, options?: ListOptions): Promise<TransferResult>;
 
   /** Reads a list of blocks. See {@link putList}. */
   getList(list: readonly TransferEntry[] | PreparedList, options?: ListOptions): Promise<TransferResult>;
 
-  /** Sends a notification; resolves when it is on its way. See {@link notifyNbx}. */
+  /**
+   * Sends a notification; resolves when it is on its way. See {@link notifyNbx}.
+   * @example
+   * ```ts
+   * await endpoint.notify(Buffer.from('done')); // the peer takes it from worker.notifications()
+   * ```
+   */
   notify(bytes: Uint8Array, options?: NotifyOptions): Promise<void>;
 
-  /** Changes a word of remote memory atomically; resolves with the word before. See {@link atomicNbx}. */
+  /**
+   * Changes a word of remote memory atomically; resolves with the word before. See {@link atomicNbx}.
+   * @example
+   * ```ts
+   * const before = await endpoint.atomic('add', 1, rkey, { remoteOffset: 8 });
+   * ```
+   */
   atomic(operation: AtomicName, value: number | bigint, rkey: RemoteKey, options?: AtomicOptions): Promise<bigint>;
 
-  /** Sends a tagged message; resolves when the local memory can be reused. */
+  /**
+   * Sends a tagged message; resolves when the local memory can be reused.
+   * @example
+   * ```ts
+   * await endpoint.tagSend(Buffer.from('hello'), { tag: 1 }); // the peer: await worker.tagRecv(buffer, { tag: 1 })
+   * ```
+   */
   tagSend(local: LocalBuffer, options?: TagSendOptions): Promise<TransferResult>;
 
   /** Sends a tagged message; resolves when a receive has matched it. */
   tagSendSync(local: LocalBuffer, options?: TagSendOptions): Promise<TransferResult>;
 
-  /** Sends an active message; resolves when the local memory can be reused. */
+  /**
+   * Sends an active message; resolves when the local memory can be reused.
+   * @example
+   * ```ts
+   * await endpoint.amSend(7, Buffer.from('the data'), { header: Buffer.from('a header') });
+   * ```
+   */
   amSend(id: number, local: LocalBuffer, options?: AmSendOptions): Promise<TransferResult>;
 
   /**
    * Sends bytes of the stream; resolves when the local memory can be reused. If it ends with INVALID_ADDR, because its memory was lost meanwhile, or with
    * IO_ERROR, because a card could not read it, a part of it may have been sent, and the stream goes on with the next send: close the endpoint then.
+   * @example
+   * ```ts
+   * await endpoint.streamSend(Buffer.from('some bytes'));
+   * ```
    */
   streamSend(local: LocalBuffer, options?: SendOptions): Promise<TransferResult>;
 
-  /** Receives bytes of the stream; resolves with their number. */
+  /**
+   * Receives bytes of the stream; resolves with their number.
+   * @example
+   * ```ts
+   * const buffer = new Uint8Array(4096);
+   * const received = await endpoint.streamRecv(buffer); // at least one byte
+   * await endpoint.streamRecv(buffer.subarray(received), { waitAll: true });
+   * ```
+   */
   streamRecv(local: LocalBuffer, options?: StreamRecvOptions): Promise<number>;
 
-  /** The bytes of the stream as they arrive, until the peer closes or the loop ends. */
+  /**
+   * The bytes of the stream as they arrive, until the peer closes or the loop ends.
+   * @example
+   * ```ts
+   * for await (const chunk of endpoint.stream()) process.stdout.write(chunk);
+   * ```
+   */
   stream(options?: SendOptions): AsyncGenerator<Uint8Array, void, void>;
 
   /** Waits until all earlier operations have reached remote memory. */

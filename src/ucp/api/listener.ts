@@ -81,7 +81,7 @@ export interface Driver {
 
 /** A listener. */
 export class Listener implements AsyncIterable<ConnectionRequest, void, void>, AsyncDisposable {
-  /** Marks the object as bound to the thread that made it. */
+  /** @internal Marks the object as bound to the thread that made it. */
   readonly thread: symbol = THREAD_BOUND;
   readonly #options: CheckedListenerOptions;
   readonly #socket: SocketListener;
@@ -173,7 +173,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
 
   // Callbacks for the worker and the requests.
 
-  /** A request has arrived. */
+  /** @internal A request has arrived. */
   requested(request: ConnectionRequest): void {
     this.#forgetGone();
     this.#unanswered.add(request);
@@ -190,7 +190,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     for (const wake of this.#waiting) wake();
   }
 
-  /** For the engine: a request was accepted or rejected. */
+  /** @internal A request was accepted or rejected. */
   answered(request: ConnectionRequest): void {
     this.#unanswered.delete(request);
   }

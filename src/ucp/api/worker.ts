@@ -113,6 +113,11 @@ export interface Worker extends AsyncDisposable {
    * @param address from Worker.address of the peer, or with `rawAddress` from another program
    * @throws UcxError ERR_ADDRESS_MALFORMED; ERR_UNREACHABLE with the reason of every transport; ERR_CLOSED; ERR_UNSUPPORTED for `rawAddress` if the
    *   engine is not libucx
+   * @example
+   * ```ts
+   * const endpoint = worker.endpoint(peerAddress, { onError: (_, status) => console.log(`lost: ${status}`) });
+   * await endpoint.tagSend(Buffer.from('hello'), { tag: 1 });
+   * ```
    */
   endpoint(address: Uint8Array, options?: AddressEndpointOptions): Endpoint;
 
@@ -121,6 +126,14 @@ export interface Worker extends AsyncDisposable {
    * send to it: listen on devices other than loopback only if that is intended.
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED; ERR_UNSUPPORTED without a connection manager; SyscallError EADDRINUSE, EADDRNOTAVAIL, EACCES,
    * EMFILE
+   * @example
+   * ```ts
+   * const listener = worker.listener({ address: '127.0.0.1', port: 7471 });
+   * for await (const request of listener) {
+   *   const client = request.accept();
+   *   await client.tagSend(Buffer.from('welcome'), { tag: 1 });
+   * }
+   * ```
    */
   listener(options?: ListenerOptions): Listener;
 
@@ -134,6 +147,11 @@ export interface Worker extends AsyncDisposable {
   /**
    * Connects to a listener and waits for the endpoint. See {@link connectNbx}.
    * @throws UcxError with the failure of the request and its reason as cause; AbortError if `signal` fires
+   * @example
+   * ```ts
+   * const endpoint = await worker.connect({ host: 'localhost', port: 7471, signal: AbortSignal.timeout(5000) });
+   * await endpoint.close();
+   * ```
    */
   connect(options: ConnectOptions): Promise<Endpoint>;
 
@@ -208,16 +226,34 @@ export interface Worker extends AsyncDisposable {
   /**
    * Receives a tagged message and waits for it.
    * @throws UcxError ERR_MESSAGE_TRUNCATED for a message longer than the memory; AbortError if `signal` fires before it has arrived
+   * @example
+   * ```ts
+   * const buffer = new Uint8Array(4096);
+   * const { byteLength } = await worker.tagRecv(buffer, { tag: 1 });
+   * console.log(Buffer.from(buffer.subarray(0, byteLength)).toString());
+   * ```
    */
   tagRecv(local: LocalBuffer, options?: TagRecvOptions): Promise<TagRecvResult>;
 
-  /** Sets the handler of active messages with an id, 0 to 65535 (ucp_worker_set_am_recv_handler); undefined removes it, and drops later messages. Dropping those of an id that has never had one is a warning. */
+  /**
+   * Sets the handler of active messages with an id, 0 to 65535 (ucp_worker_set_am_recv_handler); undefined removes it, and drops later messages. Dropping those of an id that has never had one is a warning.
+   * @example
+   * ```ts
+   * worker.setAmHandler(7, (message) => {
+   *   void message.text().then((text) => console.log(text));
+   * });
+   * ```
+   */
   setAmHandler(id: number, handler: AmCallback | undefined): void;
 
   /**
    * The active messages with an id that arrive from now on, for `for await`: until the loop ends, the worker closes, the connection of
    * `until` ends, or `signal` fires (AbortError). Progress is driven while the loop waits; messages that arrive while it is busy are queued.
    * @throws UcxError ERR_INVALID_PARAM if the id has a handler
+   * @example
+   * ```ts
+   * for await (const message of worker.messages(7, { until: endpoint })) console.log(await message.text());
+   * ```
    */
   messages(id: number, options?: LoopOptions): MessageQueue;
 
@@ -226,6 +262,10 @@ export interface Worker extends AsyncDisposable {
    * They are kept from their arrival on; their memory is bounded by that for unexpected messages, and senders wait then. Ends when the worker is closed, or with
    * the connection of `until`.
    * @throws AbortError if `signal` fires; UcxError with the failure of that connection
+   * @example
+   * ```ts
+   * for await (const { bytes } of worker.notifications({ until: endpoint })) console.log(Buffer.from(bytes).toString());
+   * ```
    */
   notifications(options?: LoopOptions): AsyncGenerator<Notification, void, void>;
 
