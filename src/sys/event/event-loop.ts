@@ -52,9 +52,15 @@ const polls = new Map<number, { readonly handle: PollHandle; readonly callback: 
 const loop: (number | bigint)[] = [0];
 eventLoopOf(koffi.node.env, loop);
 
+const continuePromises = (): void => {};
+
 /** `uv_poll_cb` */
 const onReadable = koffi.register(
-  (handle: number) => polls.get(handle)?.callback(),
+  (handle: number) => {
+    polls.get(handle)?.callback();
+    // From Node.js 26 on, the promises that a native callback has settled do not continue when it returns: this makes them continue before the loop sleeps.
+    setImmediate(continuePromises);
+  },
   koffi.pointer(koffi.proto('void', [POINTER, 'int', 'int'])),
 );
 

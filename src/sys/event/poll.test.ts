@@ -39,6 +39,20 @@ describe('pollReadable', () => {
     expect(openFileDescriptors()).toBe(before);
   });
 
+  it('continues the promises of a callback before the loop sleeps', () => {
+    // Only the subscription keeps the process alive: without it, the loop would wait for the timer, which ends the process first.
+    const { stdout } = run(`
+      const [reader, writer] = sys.pipe2();
+      setTimeout(() => { console.log('the loop slept'); process.exit(); }, 5000);
+      const subscription = sys.pollReadable(reader, () => {
+        sys.read(reader, new Uint8Array(1));
+        void Promise.resolve().then(() => { console.log('continued'); process.exit(); });
+      });
+      setImmediate(() => sys.write(writer, new Uint8Array(1)));
+    `);
+    expect(stdout).toBe('continued\n');
+  });
+
   it('survives garbage collection and the closing of the original descriptor', async () => {
     const [reader, writer] = pipe2();
     const copy = open(`/proc/self/fd/${reader}`, OpenFlag.RDONLY | OpenFlag.NONBLOCK);
