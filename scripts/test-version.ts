@@ -4,6 +4,7 @@
  */
 
 import { spawnSync } from 'node:child_process';
+import { NODE_RELEASES, nodePackage } from './node-releases.ts';
 
 /** What can be tried: the package of a release, and the tests that depend on it; all unless it says. */
 interface Tool {
@@ -14,9 +15,8 @@ interface Tool {
 
 const TOOLS: Readonly<Record<string, Tool>> = {
   node: {
-    // `engines` of package.json promises these versions; the oldest of each line come first.
-    releases: { '20.19': '20.19.0', 20: '20.20.2', '22.12': '22.12.0', 22: '22.23.3', 24: '24.21.0', 26: '26.12.1' },
-    packageOf: (release) => `node-linux-${process.arch}@${release}`,
+    releases: NODE_RELEASES,
+    packageOf: nodePackage,
     tests: [],
   },
   typescript: {

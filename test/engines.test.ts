@@ -60,6 +60,8 @@ const NATIVE_ONLY: Readonly<Record<string, string>> = {
   'integration/own-device-memory.test.ts': CARDS,
   'integration/package.test.ts': TOOL,
   'integration/peer-failure.test.ts': 'see libucx-departed-peers.test.ts',
+  'integration/other-node.test.ts':
+    'a sample of the package; the engine libucx waits for descriptors by the same callbacks',
   'integration/protocol-names.test.ts': MESSAGES,
   'integration/protocol-settings.test.ts': MESSAGES,
   'integration/put-get.test.ts': 'see ucp-put-get.test.ts',

@@ -82,11 +82,13 @@ describe.each(DTYPES)('%s', (dtype) => {
       const overSecond = other.slice();
       reduceBytes(dtype, op, overSecond, overSecond, into);
       reduceBytes(dtype, op, into, other);
-      expect([elsewhere, overSecond].map((bytes) => Buffer.compare(bytes, into))).toEqual([0, 0]);
       const after = new DataView(into.slice().buffer);
+      const [third, fourth] = [elsewhere, overSecond].map((bytes) => new DataView(bytes.slice().buffer));
       for (let index = 0; index < COUNT; index++) {
         const wanted = rounded(reference(op, read(before, dtype, index), read(operand, dtype, index)), dtype);
         const found = read(after, dtype, index);
+        // As values: the language does not define the bits of a NaN, and V8 14 makes others in optimized code.
+        for (const view of [third!, fourth!]) expect(read(view, dtype, index)).toBe(found);
         if (!Object.is(found, wanted)) {
           expect.fail(`${op} of ${read(before, dtype, index)} and ${read(operand, dtype, index)}: ${found}`);
         }

@@ -36,11 +36,14 @@ export function checkHostBuffer(argument: string, buffer: unknown): asserts buff
   }
 }
 
+/** Bytes of the pool, before a program changes `Buffer.poolSize`: Node.js 26 adds some to that. */
+const POOL_BYTES = Buffer.allocUnsafe(1).buffer.byteLength;
+
 /** Whether a Buffer is a slice of the pool from which Node allocates small Buffers. */
 function isPooled(buffer: Uint8Array): boolean {
   return (
     Buffer.isBuffer(buffer) &&
-    buffer.buffer.byteLength === Buffer.poolSize &&
+    (buffer.buffer.byteLength === POOL_BYTES || buffer.buffer.byteLength === Buffer.poolSize) &&
     buffer.byteLength < buffer.buffer.byteLength
   );
 }
