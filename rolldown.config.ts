@@ -5,6 +5,7 @@
  */
 
 import { defineConfig, type OutputOptions, type RolldownOptions } from 'rolldown';
+import { dts } from 'rolldown-plugin-dts';
 import { type Bundle, bundlesOf } from './scripts/bundles.ts';
 
 type Groups = NonNullable<Exclude<OutputOptions['codeSplitting'], boolean | undefined>['groups']>;
@@ -49,9 +50,24 @@ function bundle({ folder, entries }: Bundle, options: RolldownOptions): Rolldown
   };
 }
 
-const options: RolldownOptions[] = defineConfig(
+/** The declarations that the compiler has made: a file for each entry, and what they share, without those that no entry reaches. */
+const DECLARATIONS: RolldownOptions = {
+  input: {
+    index: 'dist/src/index.d.ts',
+    uct: 'dist/src/uct.d.ts',
+    hlthunk: 'dist/src/hlthunk.d.ts',
+    emulator: 'dist/src/emulator/index.d.ts',
+    coll: 'dist/src/coll/index.d.ts',
+  },
+  plugins: [dts({ dtsInput: true })],
+  external: ['koffi', 'commander', 'prom-client'],
+  output: { dir: 'dist/types', cleanDir: true, chunkFileNames: 'shared/[name].d.ts' },
+};
+
+const options: RolldownOptions[] = defineConfig([
   // No other package may come into a bundle; see test/fixtures/built.test.ts.
-  bundlesOf('.').map((one) => bundle(one, { external: ['koffi', 'commander', 'prom-client', 'vitest'] })),
-);
+  ...bundlesOf('.').map((one) => bundle(one, { external: ['koffi', 'commander', 'prom-client', 'vitest'] })),
+  DECLARATIONS,
+]);
 
 export default options;

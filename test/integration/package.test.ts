@@ -178,6 +178,20 @@ describe('the package', { timeout: 60_000 }, () => {
     for (const address of [repository.url, homepage, bugs]) expect(address).toContain('github.com/gaudi-ucx/gaudi-ucx');
   });
 
+  it('has the declarations that its entries reach in few files, and nothing of its tests', () => {
+    const home = join(modules, 'gaudi-ucx');
+    const files = readdirSync(home, { recursive: true, encoding: 'utf8' });
+    const declarations = files.filter((file) => file.endsWith('.d.ts'));
+    expect(declarations.length).toBeLessThan(30);
+    expect(declarations.filter((file) => !file.startsWith('dist/types/'))).toEqual([]);
+    const text = declarations.map((file) => readFileSync(join(home, file), 'utf8')).join('');
+    for (const internal of ['class PerftestSide', 'class RdmaEngine', 'class ProgressDriver', 'vitest']) {
+      expect(text).not.toContain(internal);
+    }
+    expect(text).toContain('Writes local bytes to remote memory and waits until they have arrived.');
+    expect(files.filter((file) => /^(test|dist\/(programs|test|src|bench))\b/.test(file))).toEqual([]);
+  });
+
   it('has source maps with the sources, so that a stack names files and lines of src', () => {
     // An error of the package begins at the program; one of the program, at a getter, has the frames of the package.
     const program = `import { Context } from 'gaudi-ucx';

@@ -40,7 +40,7 @@ export class Team implements AsyncDisposable {
   readonly #call: CallTeam;
   #closing: Promise<void> | undefined;
 
-  /** Made by createTeam and {@link split}. */
+  /** @internal Made by createTeam and {@link split}. */
   constructor(core: TeamCore, call: CallTeam) {
     this.#core = core;
     this.#call = call;

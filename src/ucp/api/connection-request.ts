@@ -36,7 +36,7 @@ export class ConnectionRequest {
   /** Client id of the client's worker: see Worker.clientId. Undefined if the client did not send it. It is not verified. */
   readonly clientId: bigint | undefined;
 
-  /** Created by listeners. */
+  /** @internal Created by listeners. */
   constructor(listener: RequestListener, request: AskingClient, clientId: bigint | undefined) {
     this.#listener = listener;
     this.#request = request;

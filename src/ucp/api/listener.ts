@@ -96,7 +96,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
   readonly #waiting: Set<() => void> = new Set();
   #closed = false;
 
-  /** Made by Worker.listener. @param listen opens the socket */
+  /** @internal Made by Worker.listener, whose parameter `listen` opens the socket. */
   constructor(
     options: CheckedListenerOptions,
     driver: Driver,
