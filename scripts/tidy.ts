@@ -250,19 +250,23 @@ function codesIn(file: string, text: string): { code: string; line: number }[] {
   return found;
 }
 
-/** The anchors of a page as GitHub generates them. */
+/** The anchors of a page as GitHub generates them: those of a repeated heading have a number. */
 function headings(path: string): Set<string> {
   if (!path.endsWith('.md') || !statSync(path).isFile()) return new Set();
   const lines = withoutCode(readFileSync(path, 'utf8')).split('\n');
   const titles = lines.filter((line) => /^#+ /.test(line)).map((line) => line.replace(/^#+ /, ''));
-  return new Set(
-    titles.map((title) =>
-      title
-        .toLowerCase()
-        .replace(/[^\w\- ]/g, '')
-        .replaceAll(' ', '-'),
-    ),
-  );
+  const anchors = new Set(lines.flatMap((line) => [...line.matchAll(/<a id="([^"]+)">/g)].map(([, id]) => id!)));
+  const times = new Map<string, number>();
+  for (const title of titles) {
+    const anchor = title
+      .toLowerCase()
+      .replace(/[^\w\- ]/g, '')
+      .replaceAll(' ', '-');
+    const before = times.get(anchor) ?? 0;
+    times.set(anchor, before + 1);
+    anchors.add(before === 0 ? anchor : `${anchor}-${before}`);
+  }
+  return anchors;
 }
 
 /** The text with empty code blocks, so that line numbers stay. */
