@@ -2,9 +2,9 @@
 
 import { Context, MemoryType } from '../src/index.ts';
 
-await using context = await Context.create();
+const context = await Context.create();
 const worker = context.worker();
-await using endpoint = worker.endpoint(worker.address()); // to the worker itself
+const endpoint = worker.endpoint(worker.address()); // to the worker itself
 
 // 1 MiB of HBM on the first card; its remote key is what a peer needs to reach it.
 const hbm = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI, sysDevice: 0 });
@@ -18,4 +18,4 @@ const target = new Uint8Array(2 ** 20);
 await endpoint.get(target, rkey);
 console.log(Buffer.compare(source, target) === 0 ? 'the same bytes came back' : 'the bytes differ');
 
-context.memUnmap(hbm);
+await context.close(); // with its worker, its endpoint and its memory

@@ -178,6 +178,18 @@ describe('the package', { timeout: 60_000 }, () => {
     for (const address of [repository.url, homepage, bugs]) expect(address).toContain('github.com/gaudi-ucx/gaudi-ucx');
   });
 
+  it('runs the example of its README as JavaScript, without a compiler', () => {
+    const readme = readFileSync(join(modules, 'gaudi-ucx/README.md'), 'utf8');
+    const [, program] = /```js\n([\s\S]*?)```/.exec(readme)!;
+    writeFileSync(join(folder, 'readme.mjs'), program!);
+    const env = { ...process.env, UCX_GAUDI_DRIVER: 'emulator' };
+    const { stdout, stderr } = spawnSync(process.execPath, ['readme.mjs'], { cwd: folder, encoding: 'utf8', env });
+    expect({ last: stdout.trimEnd().split('\n').at(-1), stderr }).toEqual({
+      last: 'the same bytes came back',
+      stderr: '',
+    });
+  });
+
   it('has the declarations that its entries reach in few files, and nothing of its tests', () => {
     const home = join(modules, 'gaudi-ucx');
     const files = readdirSync(home, { recursive: true, encoding: 'utf8' });
