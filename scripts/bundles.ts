@@ -47,7 +47,9 @@ function modulesOf(root: string, folder: string): readonly string[] {
  */
 export function bundlesOf(root: string): readonly Bundle[] {
   const programs = modulesOf(root, 'test').filter((file) => PROGRAM.test(file));
-  const modules = [...programs, ...modulesOf(root, 'examples')].map((file) => [basename(file, '.ts'), file] as const);
+  // Those of test runners load modules as they do.
+  const examples = modulesOf(root, 'examples').filter((file) => !file.startsWith('examples/testing/'));
+  const modules = [...programs, ...examples].map((file) => [basename(file, '.ts'), file] as const);
   const entries = { sys: 'src/sys/index.ts', ...ENGINE_THREAD, ...Object.fromEntries(modules) };
   return [PACKAGE, { folder: 'dist/programs', entries }];
 }

@@ -45,7 +45,9 @@ function unpadded(page: string): string {
 
 /** The examples that a page shows: their files, and the texts. */
 function shownIn(page: string): readonly (readonly [file: string, shown: string])[] {
-  const blocks = page.matchAll(/<!-- example: examples\/(\S+) -->\n```(?:js|ts)\n([\s\S]*?)```\n<!-- example: end -->/g);
+  const blocks = page.matchAll(
+    /<!-- example: examples\/(\S+) -->\n```(?:js|ts)\n([\s\S]*?)```\n<!-- example: end -->/g,
+  );
   return [...blocks].map(([, file, shown]) => [file!, shown!] as const);
 }
 
