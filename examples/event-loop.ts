@@ -1,12 +1,12 @@
 /**
- * Who drives the progress of a worker: Node.js in the background, a loop of the program that sleeps, one that polls, or a loop of another thread, which
- * watches the event descriptor of the worker by poll(2). Each receives a message from a client.
+ * Who drives the progress of a worker: the worker itself, whenever the event loop runs; or the program, in a loop that sleeps, in one that polls, or
+ * with a loop of another thread, which watches the event descriptor of the worker by poll(2). Each receives a message from a client.
  */
 
 import { once } from 'node:events';
 import { isMainThread, parentPort, Worker as Thread, workerData } from 'node:worker_threads';
 import koffi from 'koffi';
-import { Context } from '../src/index.ts';
+import { Context, type Worker } from '../src/index.ts';
 
 /** Id of the active messages. */
 const LINE = 1;
@@ -24,30 +24,34 @@ function foreignLoop(fd: number): void {
 
 async function main(): Promise<void> {
   await using context = await Context.create();
-  const worker = context.worker();
   const client = context.worker();
-  const endpoint = client.endpoint(worker.address());
-  const send = (line: string): Promise<unknown> =>
-    endpoint.amSend(LINE, new Uint8Array(0), { header: Buffer.from(line) });
-
   const lines: string[] = [];
   const stop = new AbortController();
-  worker.setAmHandler(LINE, ({ header }) => {
-    lines.push(Buffer.from(header).toString());
-    stop.abort();
-  });
+  const senderTo = (receiver: Worker): ((line: string) => Promise<unknown>) => {
+    receiver.setAmHandler(LINE, ({ header }) => {
+      lines.push(Buffer.from(header).toString());
+      stop.abort();
+    });
+    const endpoint = client.endpoint(receiver.address());
+    return (line) => endpoint.amSend(LINE, new Uint8Array(0), { header: Buffer.from(line) });
+  };
 
-  // Node.js drives: handlers run in the background until the signal fires.
-  void send('served');
-  await worker.serve(stop.signal);
+  // The worker drives itself. The process ends when nothing else keeps it alive: here serve does, until the signal fires.
+  const server = context.worker();
+  void senderTo(server)('served');
+  await server.serve(stop.signal);
 
-  // The program drives, and sleeps in the event loop of Node.js.
+  // The program drives this one.
+  const worker = context.worker({ progress: 'manual' });
+  const send = senderTo(worker);
+
+  // It sleeps in the event loop of Node.js.
   void send('waited');
   while (!lines.includes('waited')) {
     if (worker.progress() === 0) await worker.wait();
   }
 
-  // The program drives, and never sleeps. Nothing else of this thread runs meanwhile: no timer, no promise.
+  // It never sleeps. Nothing else of this thread runs meanwhile: no timer, no promise.
   void send('polled');
   while (!lines.includes('polled')) {
     client.progress();

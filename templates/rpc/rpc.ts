@@ -77,7 +77,7 @@ const [mode, address = '127.0.0.1', port = '0', procedure = '', ...args] = proce
 await using context = await Context.create();
 const worker = context.worker();
 if (mode === 'call') {
-  // Progress of the worker, until the program aborts it or the server is gone.
+  // The answer comes by a handler, which does not keep the process alive; this does.
   const done = new AbortController();
   const served = worker.serve(done.signal);
   await using server = await worker.connect({

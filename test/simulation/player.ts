@@ -111,7 +111,7 @@ export class Player {
   constructor(id: number, host: Host, isServed: boolean) {
     this.id = id;
     this.host = host;
-    this.worker = host.context.worker();
+    this.worker = host.context.worker({ progress: 'manual' });
     if (!isServed) return;
     this.serving = new AbortController();
     void this.worker.serve(this.serving.signal);

@@ -72,7 +72,7 @@ export async function probeOn(
   node: Context,
   probe: (memory: ProbedMemory) => Promise<string | undefined>,
 ): Promise<string | undefined> {
-  const worker = node.worker();
+  const worker = node.worker({ progress: 'manual' });
   try {
     const hbm = node.memMap({ allocate: PROBE_BYTES, memoryType: MemoryType.GAUDI });
     try {

@@ -102,11 +102,17 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     // After the checks of options: if they failed, the block would leak.
     this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
     this.streams = new StreamReceives();
-    this.node = context.node.worker();
+    // Progress of this worker drives it.
+    this.node = context.node.worker({ progress: 'manual' });
     this.node.observation.isTold = false;
     this.requests = new Requests(this.functions, this.handle, context, {
       onFreed: () => this.promises.requestFreed(),
       onDue: () => this.signal(),
+      onStarted: () => {
+        this.attend();
+        // A sleep that began earlier does not watch the transports of the node.
+        this.driver.automatic.look();
+      },
     });
     this.endpoints = new EndpointTable(this);
     this.unproven = new UnprovenPeers(this.functions, this.requests.plainParam, context.clock, () => this.signal());
@@ -133,6 +139,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
 
   address(): Uint8Array {
     this.checkOpen();
+    this.attend();
     this.#address ??= packEnvelope(
       { ucx: workerAddress(this.functions, this.handle), own: this.node.address() },
       'worker address',
@@ -143,6 +150,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   endpoint(address: Uint8Array, options: AddressEndpointOptions = {}): EngineEndpoint {
     this.checkOpen();
     checkErrorHandling(options, ['rawAddress']);
+    this.attend();
     if (checkRawAddress(options)) return connectToForeign(this, rawBytes(address, 'worker address').ucx, options);
     const { ucx, own } = unpackEnvelope(address, 'worker address');
     return connectToAddress(this, ucx, own, options);
@@ -150,6 +158,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
 
   listener(options: ListenerOptions = {}): Listener {
     this.checkOpen();
+    this.attend();
     return this.#sockets.listen(options);
   }
 
@@ -225,10 +234,12 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   setAmHandler(id: number, handler: AmCallback | undefined): void {
     this.#require(UCP_FEATURE.AM);
     this.arrivals.setHandler(id, handler);
+    this.attend();
   }
 
   messages(id: number, options: LoopOptions = {}): MessageQueue {
     this.#require(UCP_FEATURE.AM);
+    this.attend();
     return this.#queues.open(id, checkLoopOptions(options));
   }
 

@@ -1,9 +1,9 @@
 /**
- * Background progress of a worker with endpoints by socket addresses: libucp answers a peer that connects or closes only during progress. It sleeps on the
+ * Background progress of a manual worker with endpoints by socket addresses: libucp answers a peer that connects or closes only during progress. It sleeps on the
  * events of libucp, and does not keep the process alive.
  */
 
-import { type Progressable, progressInBackground } from '../../ucp/api/awaited/progress-driver.ts';
+import { type Progressable, progressInBackground } from '../../ucp/api/progress/progressable.ts';
 
 /** Maximum number of progress calls before the event loop runs. */
 const CALLS_MAX = 64;

@@ -12,11 +12,11 @@ import {
   SyscallError,
 } from '../../sys/index.ts';
 import { checkConnectOptions } from '../../ucp/api/awaited/connect.ts';
-import type { Progressable } from '../../ucp/api/awaited/progress-driver.ts';
 import { ConnectionRequest } from '../../ucp/api/connection-request.ts';
 import type { EndpointOptions } from '../../ucp/api/endpoint.ts';
 import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../../ucp/api/listener.ts';
 import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
+import type { Progressable } from '../../ucp/api/progress/progressable.ts';
 import { printSocketAddress } from '../../ucp/api/socket-address.ts';
 import type { ConnectNbxOptions } from '../../ucp/api/worker.ts';
 import type { Timer } from '../../ucs/sys/clock.ts';
@@ -76,9 +76,15 @@ class UcpListener implements SocketListener {
   }
 }
 
+/** The worker of the listeners and attempts. */
+interface SocketsWorker extends EndpointWorker, Progressable {
+  /** Whether only the program makes progress. */
+  readonly isManual: boolean;
+}
+
 /** The listeners and connection attempts of one worker. */
 export class SocketEndpoints {
-  readonly #worker: EndpointWorker;
+  readonly #worker: SocketsWorker;
   readonly #driver: Driver;
   readonly #callback: NativeCallback;
   readonly #listeners: Map<number, { readonly shown: Listener; readonly socket: UcpListener }> = new Map();
@@ -92,7 +98,7 @@ export class SocketEndpoints {
   #nextIndex = 1;
   #closed = false;
 
-  constructor(worker: EndpointWorker & Progressable, driver: Driver) {
+  constructor(worker: SocketsWorker, driver: Driver) {
     this.#worker = worker;
     this.#backgroundProgress = new BackgroundProgress(worker);
     this.#driver = driver;
@@ -234,7 +240,7 @@ export class SocketEndpoints {
 
   /** Starts background progress: the other end connects and closes by messages that libucp exchanges during progress. */
   #keepProgressing(endpoint: EngineEndpoint): void {
-    this.#backgroundProgress.keepProgressing(endpoint);
+    if (this.#worker.isManual) this.#backgroundProgress.keepProgressing(endpoint);
     endpoint.onceDropped = () => this.#worker.teardown.dropLanes();
   }
 

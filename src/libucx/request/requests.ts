@@ -47,7 +47,7 @@ export class Requests extends OperationParameters implements RequestOwner {
   readonly coarse: CoarseClock;
   /** Requests in use at most. */
   readonly max: number;
-  readonly #onFreed: () => void;
+  readonly #events: Readonly<Record<'onFreed' | 'onDue' | 'onStarted', () => void>>;
   readonly overdue: OverdueRequests;
   /** The handle of libucp's worker. */
   readonly #worker: number;
@@ -73,23 +73,23 @@ export class Requests extends OperationParameters implements RequestOwner {
   /**
    * @param worker the handle of libucp
    * @param services the clock; the log for a trace; the maximum number of requests in use, beyond which operations return NO_RESOURCE: see UCX_REQUESTS_MAX
-   * @param onFreed called when a request was freed
-   * @param onDue called when there is work for {@link progress} that libucp does not report
+   * @param events onFreed: a request was freed; onDue: there is work for {@link progress} that libucp does not report; onStarted: an operation goes on
+   * after its call
    */
   constructor(
     functions: LibucpFunctions,
     worker: number,
     { clock, log, requestsMax }: { readonly clock: Clock; readonly log: Log; readonly requestsMax: number },
-    { onFreed, onDue }: { readonly onFreed: () => void; readonly onDue: () => void },
+    events: Readonly<Record<'onFreed' | 'onDue' | 'onStarted', () => void>>,
   ) {
     super();
     this.operations = new OperationCounters(clock, log);
     this.coarse = new CoarseClock(clock);
     this.max = requestsMax;
     this.#worker = worker;
-    this.#onFreed = onFreed;
+    this.#events = events;
     this.#functions = functions;
-    this.overdue = new OverdueRequests(functions, this.#all, clock, onDue);
+    this.overdue = new OverdueRequests(functions, this.#all, clock, events.onDue);
     this.#pool = new ObjectPool(requestsMax, () => {
       const index = this.#freeIndices.pop() ?? this.#all.length;
       const request = new UcpRequest(this, index);
@@ -247,6 +247,7 @@ export class Requests extends OperationParameters implements RequestOwner {
   /** Returns a continuing operation to the application. */
   adopt(request: UcpRequest, params: RequestParams | undefined): Request {
     request.startMs = this.coarse.nowMs;
+    this.#events.onStarted();
     if (!request.isInner) this.operations.countRequest();
     if (params !== undefined) {
       request.callback = params.callback;
@@ -458,7 +459,7 @@ export class Requests extends OperationParameters implements RequestOwner {
     if (request.state === RequestState.FREE) throw invalidParam('request', 'must not be freed twice', request.protocol);
     if (!request.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
     this.#recycle(request);
-    this.#onFreed();
+    this.#events.onFreed();
   }
 
   /** Releases a request that was never started. */

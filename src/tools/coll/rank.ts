@@ -21,7 +21,7 @@ export async function runRank(
   report: (result: CollResult) => void,
 ): Promise<void> {
   await using context = await Context.create();
-  const worker = context.worker();
+  const worker = context.worker({ progress: 'manual' });
   await using team = await createTeam(worker, launched);
   if (team.rank === 0) {
     const explanation = spec.explains ? team.explain(spec.collective).toString() : undefined;

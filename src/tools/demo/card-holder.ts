@@ -43,8 +43,6 @@ export class CardHolder {
   readonly #slice: FileSlice;
   /** Peers by index, including this process. */
   #cards: readonly Neighbour[] = [];
-  readonly #ending: AbortController = new AbortController();
-  readonly #served: Promise<void>;
 
   private constructor(assignment: Assignment, context: Context) {
     const { index, count, byteLength, spareBytes } = assignment;
@@ -57,8 +55,6 @@ export class CardHolder {
     this.#host = new Uint8Array(byteLength);
     this.#slice = sliceOf(index, count, byteLength);
     this.contact = { address: this.#worker.address(), key: context.packRkey(this.#hbm) };
-    // Other processes may need progress of this one while it waits for its next command.
-    this.#served = this.#worker.serve(this.#ending.signal);
   }
 
   /** Opens the card of this process and allocates its HBM. Throws the errors of Context.create and memMap. */
@@ -136,8 +132,6 @@ export class CardHolder {
 
   /** Closes everything. */
   async close(): Promise<void> {
-    this.#ending.abort();
-    await this.#served;
     await this.#context.close();
   }
 

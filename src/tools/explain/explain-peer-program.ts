@@ -18,7 +18,9 @@ async function share({ memoryType, sysDevice, byteLength, ...options }: PeerMemo
       memoryType,
       ...(sysDevice === undefined ? {} : { sysDevice }),
     });
-    reply = { address: context.worker().address(), key: context.packRkey(memory) };
+    // Nothing is sent to it; a worker with progress would answer an endpoint that is closed already.
+    const worker = context.worker({ progress: 'manual' });
+    reply = { address: worker.address(), key: context.packRkey(memory) };
   } catch (error) {
     if (!isUcxError(error)) throw error;
     reply = { failure: `${error.message} (${error.code})` };

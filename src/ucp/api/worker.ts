@@ -14,6 +14,11 @@ import type { Tag } from './operation/tag.ts';
 export interface WorkerOptions {
   /** Client id, by which listeners identify this worker if it connects with `sendClientId`: 0 to 2^64 - 1. Default: a random number, which over libucp is always sent. */
   readonly clientId?: bigint | number | undefined;
+  /**
+   * Who makes progress. With `'auto'`, the default, the worker does, whenever the event loop runs: from its first address, handler, listener, endpoint or
+   * pending request on, without keeping the process alive. With `'manual'`, only the program does, by `progress()`, `serve()`, or awaited operations.
+   */
+  readonly progress?: 'auto' | 'manual' | undefined;
 }
 
 /** A message that a probe has found. */
@@ -86,7 +91,15 @@ export interface Notification {
 /** Handles notifications, inside `progress()`. See {@link Worker.progress} for an error of it. */
 export type NotificationHandler = (notification: Notification) => void;
 
-/** A worker. */
+/**
+ * A worker: it communicates. It makes progress by itself whenever the event loop runs, and does not keep the process alive: awaited operations and
+ * {@link serve} do. See {@link WorkerOptions.progress} for a program that polls.
+ * @example
+ * const worker = context.worker();
+ * worker.setAmHandler(1, (message) => console.log(message.header));
+ * const endpoint = worker.endpoint(addressOfPeer);
+ * await endpoint.amSend(1, bytes);
+ */
 export interface Worker extends AsyncDisposable {
   /** True after `close()`. */
   readonly closed: boolean;
@@ -156,15 +169,16 @@ export interface Worker extends AsyncDisposable {
   connect(options: ConnectOptions): Promise<Endpoint>;
 
   /**
-   * Drives all outstanding operations (ucp_worker_progress). Callbacks run inside it, and must not call it.
+   * Drives all outstanding operations (ucp_worker_progress), now: for a program that polls, because the worker does it by itself whenever the event loop
+   * runs. Callbacks run inside it, and must not call it.
    * @returns number of operations that ended or started, and messages that arrived
    * @throws UcxError ERR_BUSY in a callback of the same worker. The error that a callback has thrown, after all work is done: one in each call; those that are
-   * left when the running job of the event loop ends become uncaught exceptions
+   * left when the running job of the event loop ends become uncaught exceptions, as do those in progress that the worker makes by itself
    */
   progress(): number;
 
   /**
-   * Resolves when there may be progress to make: an operation has ended, a message has arrived (ucp_worker_wait).
+   * Resolves when there may be progress to make, or the worker has made some by itself: an operation has ended, a message has arrived (ucp_worker_wait).
    * @throws AbortError if `signal` fires
    */
   wait(options?: { readonly signal?: AbortSignal | undefined }): Promise<void>;
@@ -187,7 +201,7 @@ export interface Worker extends AsyncDisposable {
   /** Statistics of the worker and its interfaces, as a tree of counters. Not for hot paths. */
   stats(): StatsNode;
 
-  /** Drives progress until the signal fires or the worker closes: for a process that only serves its peers. */
+  /** Keeps the process alive, and drives progress, until the signal fires or the worker closes: for a process that only serves its peers. */
   serve(signal: AbortSignal): Promise<void>;
 
   /**

@@ -21,7 +21,6 @@ import type {
   RegistrationCache,
 } from '../../uct/api/memory-domain.ts';
 import { ClosableContext } from '../api/awaited/closable-context.ts';
-import type { SignalFd } from '../api/awaited/worker-event.ts';
 import type { Context as ApiContext, ContextAttributes } from '../api/context.ts';
 import type { Engine } from '../api/engine.ts';
 import { MemoryCopier } from '../api/memory/memory-copier.ts';
@@ -33,6 +32,7 @@ import type {
   MemoryInfo,
   MemoryTypeEvent,
 } from '../api/operation/memory.ts';
+import type { SignalFd } from '../api/progress/worker-event.ts';
 import { cardSummary } from '../api/snapshot/card-summary.ts';
 import { dmabufSummary } from '../api/snapshot/dmabuf-summary.ts';
 import { cacheSummary, memorySummary } from '../api/snapshot/memory-summary.ts';

@@ -15,7 +15,7 @@ it.each([
 ])('a transport whose wait %s is looked at again after a pause, with a bounded number of warnings', async (_, wait) => {
   const clock = new ManualClock(1e9);
   const log = createTestLog();
-  const worker = { ifaces: [sleepless(wait)], sockets: { outstanding: 0, wait }, hasPending: false };
+  const worker = { ifaces: [sleepless(wait)], sockets: { outstanding: 0, wait }, hasPending: false, requestsInUse: 0 };
   const sleep = new TransportSleep(worker, clock, log.log);
   let wakes = 0;
   for (let turn = 1; turn <= 100; turn++) {

@@ -6,9 +6,9 @@ import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
-import { SLEEP_NS_MAX } from '../api/awaited/progress-driver.ts';
+import { SLEEP_NS_MAX } from '../api/progress/progress-driver.ts';
 
-/** Pause if no transport can wake the worker: the application must free requests. */
+/** Pause if no transport can wake the worker in spite of requests in use: the application must free them. */
 const PAUSE_NS = 1e6;
 /** Interval of checking requests that wait for resources, in case no event of a transport reports the resources. */
 const PENDING_NS = 50e6;
@@ -25,6 +25,7 @@ export interface SleptOn {
   readonly sockets: Sleepable & { readonly outstanding: number };
   /** Whether requests wait for resources. */
   readonly hasPending: boolean;
+  readonly requestsInUse: number;
 }
 
 /**
@@ -48,11 +49,11 @@ export class TransportSleep {
   }
 
   /**
-   * Calls `wake` when there may be something to do: an operation has ended, or a message has arrived.
+   * Calls `wake` when there may be something to do: an operation has ended, or a message has arrived. Does not keep the process alive.
    * @param wake kept once, however often it is passed: a sleeper always passes the same function
    */
   on(wake: () => void): void {
-    const { ifaces, sockets, hasPending } = this.#worker;
+    const { ifaces, sockets, hasPending, requestsInUse } = this.#worker;
     this.#wakers.add(wake);
     let isSleeping = false;
     for (const [index, iface] of ifaces.entries()) {
@@ -65,7 +66,7 @@ export class TransportSleep {
       isSleeping = true;
       this.#join(ifaces.length, sockets);
     }
-    if (!isSleeping) this.#wakeAfter(PAUSE_NS);
+    if (!isSleeping && requestsInUse > 0) this.#wakeAfter(PAUSE_NS);
     else if (hasPending) this.#wakeAfter(PENDING_NS);
   }
 
@@ -100,7 +101,6 @@ export class TransportSleep {
     this.#timer?.cancel();
     this.#timerNs = delayNs;
     this.#timer = this.#clock.setTimer(delayNs, () => this.#wake());
-    this.#timer.ref();
   }
 
   #wake(): void {

@@ -16,7 +16,6 @@ import { AwaitedWorker, type WorkerServices } from '../api/awaited/awaited-worke
 import { checkLoopOptions } from '../api/awaited/loop-end.ts';
 import { MessageQueues } from '../api/awaited/message-queue.ts';
 import { Notifications } from '../api/awaited/notifications.ts';
-import type { SignalFd } from '../api/awaited/worker-event.ts';
 import type { AddressEndpointOptions } from '../api/endpoint.ts';
 import type { Engine } from '../api/engine.ts';
 import { checkErrorHandling } from '../api/error-handling.ts';
@@ -24,6 +23,7 @@ import type { Listener, ListenerOptions } from '../api/listener.ts';
 import { checkPackedAddress, checkRawAddress, otherPrograms } from '../api/memory/raw-bytes.ts';
 import type { Request as ApiRequest, RequestParams } from '../api/operation/request.ts';
 import type { Tag } from '../api/operation/tag.ts';
+import type { SignalFd } from '../api/progress/worker-event.ts';
 import { CoarseClock } from '../api/snapshot/coarse-clock.ts';
 import type { WorkerSnapshot } from '../api/snapshot.ts';
 import type { ConnectNbxOptions, LoopOptions, TagMessage, WorkerOptions } from '../api/worker.ts';
@@ -173,6 +173,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
 
   address(): Uint8Array {
     this.checkOpen();
+    this.attend();
     return this.packedAddress.slice();
   }
 
@@ -181,12 +182,14 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     checkErrorHandling(options, ['rawAddress']);
     if (checkRawAddress(options)) throw otherPrograms('worker address');
     checkPackedAddress(address);
+    this.attend();
     return this.endpoints.adopt(this.connections.connect(address), options);
   }
 
   listener(options: ListenerOptions = {}): Listener {
     this.checkOpen();
     const listener = this.sockets.listen(options);
+    this.attend();
     // A sleep that began earlier does not watch its socket.
     this.signal();
     return listener;
@@ -270,10 +273,12 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     this.checkOpen();
     checkAmId(id);
     this.protocols.am.setHandler(id, handler);
+    this.attend();
   }
 
   messages(id: number, options: LoopOptions = {}): MessageQueue {
     this.checkOpen();
+    this.attend();
     return this.#queues.open(id, checkLoopOptions(options));
   }
 
@@ -363,6 +368,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     if (typeof started === 'number') return started;
     started.startMs = this.coarse.nowMs;
     this.event.started();
+    this.attend();
     this.driver.wake();
     return started;
   }

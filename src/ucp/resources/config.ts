@@ -139,7 +139,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'PROGRESS_SPIN',
       type: timeType,
       default: '20us',
-      doc: 'Time for which an awaited operation polls before it sleeps until an event of its transport.',
+      doc: 'Time for which a worker polls after its last progress, and while operations are awaited, before it sleeps until an event of its transports.',
     },
     {
       name: 'RNDV_THRESH',

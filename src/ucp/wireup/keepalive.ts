@@ -6,7 +6,7 @@
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Iface, UctEndpoint } from '../../uct/api/iface.ts';
-import { progressInBackground } from '../api/awaited/progress-driver.ts';
+import { progressInBackground } from '../api/progress/progressable.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 
 /** The connections that are checked, and the handler of failures. */

@@ -56,7 +56,7 @@ export async function runPatternRank(
   report: (result: PatternResult) => void,
 ): Promise<void> {
   await using context = await Context.create();
-  const worker = context.worker();
+  const worker = context.worker({ progress: 'manual' });
   await using team = await createTeam(worker, launched);
   const hasCards = spec.sendMemory === 'gaudi' || spec.recvMemory === 'gaudi';
   if (team.rank === 0) report({ kind: 'begin', emulated: hasCards && context.emulated });

@@ -26,7 +26,7 @@ export class UcpSide {
     this.#opened = opened;
     this.source = opened.source;
     this.target = opened.target;
-    this.worker = opened.context.worker();
+    this.worker = opened.context.worker({ progress: 'manual' });
   }
 
   /** Opens a side. @throws UcxError: see TestContext.open */

@@ -16,6 +16,8 @@ import { checkParams } from '../operation/check-params.ts';
 import type { LocalBuffer } from '../operation/memory.ts';
 import type { Request, RequestParams } from '../operation/request.ts';
 import type { Tag } from '../operation/tag.ts';
+import { ProgressDriver } from '../progress/progress-driver.ts';
+import { type SignalFd, WorkerEvent } from '../progress/worker-event.ts';
 import { printSocketAddress } from '../socket-address.ts';
 import type {
   ConnectNbxOptions,
@@ -31,12 +33,12 @@ import { lengthOf, tagOf } from './awaited-options.ts';
 import { connectToFirst } from './connect.ts';
 import { checkLoopOptions } from './loop-end.ts';
 import type { Notifications } from './notifications.ts';
-import { ProgressDriver } from './progress-driver.ts';
 import { type CauseOf, PromiseTier, signalOf } from './promise-tier.ts';
 import type { MessageOwner, ReceivedMessage } from './received-message.ts';
-import { type SignalFd, WorkerEvent } from './worker-event.ts';
 
 const CLIENT_ID_MAX = 0xffff_ffff_ffff_ffffn;
+/** Keeps the number of calls a small integer of V8. */
+const PROGRESS_CALLS_MASK = 0x3fff_ffff;
 
 /** Services that a worker receives from its context. */
 export interface WorkerServices {
@@ -54,10 +56,16 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
   readonly clientId: bigint;
   /** Awaited operations of this worker. */
   readonly promises: PromiseTier;
+  /** Whether only the program makes progress. */
+  readonly isManual: boolean;
+  /** Number of calls of progress, which wraps. */
+  progressCalls = 0;
   protected readonly driver: ProgressDriver;
   protected readonly event: WorkerEvent;
   /** Set by {@link shutDown} when operations can no longer be started. */
   protected isClosed = false;
+  /** Whether automatic progress has begun, or never will. */
+  #isAttended: boolean;
   #closing: Promise<void> | undefined = undefined;
   #isInProgress = false;
 
@@ -68,7 +76,10 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
     newSignal: () => SignalFd,
     causeOf: CauseOf,
   ) {
+    checkOptions(options, 'options', ['clientId', 'progress']);
     this.clientId = clientIdOf(options);
+    this.isManual = isManual(options);
+    this.#isAttended = this.isManual;
     this.driver = new ProgressDriver(this, clock, progressSpinNs);
     this.promises = new PromiseTier(this.driver, causeOf);
     this.event = new WorkerEvent(this, clock, newSignal);
@@ -119,6 +130,7 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
     // A transport is in the middle of delivering what the callback is called for.
     if (this.#isInProgress) throw nestedProgress();
     this.#isInProgress = true;
+    this.progressCalls = (this.progressCalls + 1) & PROGRESS_CALLS_MASK;
     let count: number;
     try {
       count = this.advance();
@@ -127,6 +139,13 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
     }
     this.driver.throwKept();
     return count;
+  }
+
+  /** Peers, or operations of this worker, may need progress from now on: the worker makes it by itself, unless the program wants to. */
+  attend(): void {
+    if (this.#isAttended) return;
+    this.#isAttended = true;
+    this.driver.automatic.begin();
   }
 
   /** See ProgressDriver.onThrown. */
@@ -168,11 +187,13 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
 
   notifications(options: LoopOptions = {}): AsyncGenerator<Notification, void, void> {
     this.checkOpen();
+    this.attend();
     return this.arrivedNotifications.loop(checkLoopOptions(options));
   }
 
   setNotificationHandler(handler: NotificationHandler | undefined): void {
     this.checkOpen();
+    this.attend();
     this.arrivedNotifications.setHandler(handler);
   }
 
@@ -205,6 +226,8 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
   }
 
   close(): Promise<void> {
+    // Closing makes progress itself.
+    this.driver.automatic.close();
     this.#closing ??= this.shutDown();
     return this.#closing;
   }
@@ -247,12 +270,19 @@ function nestedProgress(): UcxError {
   return new UcxError({ code: 'ERR_BUSY', status: Status.BUSY, message });
 }
 
+/** @throws UcxError ERR_INVALID_PARAM */
+function isManual({ progress = 'auto' }: WorkerOptions): boolean {
+  if (progress !== 'auto' && progress !== 'manual') {
+    throw invalidParam('progress', "must be 'auto' or 'manual'", progress);
+  }
+  return progress === 'manual';
+}
+
 /**
  * The client id of a worker with these options.
  * @throws UcxError ERR_INVALID_PARAM
  */
 function clientIdOf(options: WorkerOptions): bigint {
-  checkOptions(options, 'options', ['clientId']);
   const { clientId } = options;
   if (clientId === undefined) return new DataView(systemRandomBytes(8).buffer).getBigUint64(0, true);
   const isNumber = typeof clientId === 'number' && Number.isSafeInteger(clientId) && clientId >= 0;

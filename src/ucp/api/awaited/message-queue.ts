@@ -3,9 +3,9 @@
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import { type AmMessage, checkAmId, type MessageQueue } from '../active-message.ts';
+import type { ProgressDriver } from '../progress/progress-driver.ts';
 import type { LoopOptions } from '../worker.ts';
 import { LoopEnd } from './loop-end.ts';
-import type { ProgressDriver } from './progress-driver.ts';
 import type { ReceivedMessage } from './received-message.ts';
 
 /** A handler as engines call it; an AmCallback is one. */

@@ -1,10 +1,10 @@
 /** The notifications of one worker: kept from their arrival until a loop or a handler takes them, the same for every engine. */
 
 import { invalidParam } from '../../../ucs/type/error.ts';
+import type { ProgressDriver } from '../progress/progress-driver.ts';
 import type { LoopOptions, Notification, NotificationHandler } from '../worker.ts';
 import { LoopEnd } from './loop-end.ts';
 import { ArrivedMessages, type MessageHandler } from './message-queue.ts';
-import type { ProgressDriver } from './progress-driver.ts';
 import type { ReceivedMessage } from './received-message.ts';
 
 /** The notifications. */

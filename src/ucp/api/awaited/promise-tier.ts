@@ -5,7 +5,7 @@ import { statusError, throwIfAborted } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { addAbortCallback, checkSignal, removeAbortCallback } from '../abort-listeners.ts';
 import type { Request, RequestParams } from '../operation/request.ts';
-import type { ProgressDriver } from './progress-driver.ts';
+import type { ProgressDriver } from '../progress/progress-driver.ts';
 
 /** The result of an operation: its carrier (undefined if no bytes moved), and the received message. */
 export interface Outcome {

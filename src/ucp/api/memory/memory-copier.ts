@@ -104,7 +104,8 @@ export class MemoryCopier {
   /** Created at the first use, and closed with the context. */
   #toItself(): Endpoint {
     if (this.#endpoint === undefined) {
-      const worker = this.#context.worker();
+      // Its operations are awaited, and it has no peers.
+      const worker = this.#context.worker({ progress: 'manual' });
       this.#endpoint = worker.endpoint(worker.address());
     }
     return this.#endpoint;

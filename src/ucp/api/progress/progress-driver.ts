@@ -1,12 +1,14 @@
 /**
  * Drives the progress of a worker while its operations are awaited: polls for a short time, then sleeps until an event of the
- * transports. It does not depend on requests; a worker without awaited operations is not polled and uses no CPU.
+ * transports. It does not depend on requests. Without awaited operations the program drives the worker, or automatic-progress.ts.
  */
 
 import { setImmediate as nextEventLoopTurn } from 'node:timers/promises';
 import { throwLater } from '../../../ucs/debug/uncaught.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { addAbortListener } from '../abort-listeners.ts';
+import { AutomaticProgress, type AutomaticWorker } from './automatic-progress.ts';
+import { progressInBackground } from './progressable.ts';
 
 /** The most polls of one step, for clocks that stand still. */
 const POLLS_MAX = 10_000;
@@ -16,38 +18,11 @@ const YIELD_INTERVAL_NS = 1e6;
 /** Longest sleep: bounds the delay if an event is lost. */
 export const SLEEP_NS_MAX = 1e9;
 
-/** An object with events. */
-export interface Sleeper {
-  /**
-   * Calls `wake`, once or more often, when there may be something to do: an operation has ended, or a message has arrived.
-   * @param wake kept until then; passing the same function again has no further effect
-   */
-  sleepOn(wake: () => void): void;
-}
-
-/** An object with progress. */
-export interface Progressable extends Sleeper {
-  /** True in callbacks, in which progress is refused. */
-  readonly isInProgress: boolean;
-  progress(): number;
-}
-
-/**
- * Makes progress outside of the calls of the application: an error that a callback of it has thrown becomes an uncaught exception.
- * @returns like `progress`
- */
-export function progressInBackground(worker: Pick<Progressable, 'progress'>): number {
-  try {
-    return worker.progress();
-  } catch (error) {
-    throwLater(error);
-    return 1;
-  }
-}
-
 /** The driver of one worker. */
 export class ProgressDriver {
-  readonly #worker: Progressable;
+  /** Progress without awaited operations. */
+  readonly automatic: AutomaticProgress;
+  readonly #worker: AutomaticWorker;
   readonly #clock: Clock;
   readonly #spinNs: number;
   /** Awaited operations. */
@@ -64,7 +39,8 @@ export class ProgressDriver {
   readonly #serving: Set<() => void> = new Set();
 
   /** @param spinNs time to poll before sleeping */
-  constructor(worker: Progressable, clock: Clock, spinNs: number) {
+  constructor(worker: AutomaticWorker, clock: Clock, spinNs: number) {
+    this.automatic = new AutomaticProgress(worker, clock, spinNs, () => this.#driving);
     this.#worker = worker;
     this.#clock = clock;
     this.#spinNs = spinNs;
@@ -125,6 +101,7 @@ export class ProgressDriver {
 
   /** Ends pending sleeps: because of work that no transport signals, or of a transport that is not slept on. */
   wake(): void {
+    this.automatic.look();
     if (this.#wakers.size === 0) return;
     for (const wake of [...this.#wakers]) wake();
   }
@@ -164,6 +141,7 @@ export class ProgressDriver {
     this.#driving = true;
     while (this.#awaited > 0) await this.step();
     this.#driving = false;
+    this.automatic.look();
   }
 
   /** Polls until there is progress or the spin time is over; true for progress. */

@@ -4,7 +4,8 @@ import type { Clock } from '../../../ucs/sys/clock.ts';
 import { throwIfAborted } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { addAbortListener } from '../abort-listeners.ts';
-import { SLEEP_NS_MAX, type Sleeper } from './progress-driver.ts';
+import { SLEEP_NS_MAX } from './progress-driver.ts';
+import type { Sleeper } from './progressable.ts';
 
 /** A kernel counter with a descriptor: an eventfd. A parameter, because protocols make no system calls. */
 export interface SignalFd {
