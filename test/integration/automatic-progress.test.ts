@@ -143,6 +143,43 @@ describe.each(ENGINES)('over %s, a worker that nobody drives', (title, isSkipped
   });
 });
 
+describe('an operation that waits for a worker without progress', () => {
+  /** Sends to a worker until the log says why nothing comes back. */
+  const expectWarning = async (one: Worker, address: Uint8Array, pattern: RegExp): Promise<void> => {
+    contexts.allow(pattern);
+    const endpoint = one.endpoint(address);
+    const stop = new AbortController();
+    const sent = failureOf(() => endpoint.tagSendSync(new Uint8Array(8), { signal: stop.signal }));
+    while (!contexts.records.some(({ message }) => pattern.test(message))) await new Promise(setImmediate);
+    stop.abort();
+    await endpoint.close({ force: true });
+    expect(await sent).toMatchObject({ name: 'AbortError' });
+    expect(contexts.records.filter(({ message }) => pattern.test(message)).length).toBe(1);
+  };
+
+  it.each(ENGINES.filter(([, isSkipped]) => !isSkipped))('says that it is of this process, over %s', async (title) => {
+    const engine = title === 'native' ? 'native' : 'libucx';
+    const { context } = await contexts.openOn(contexts.node(), { engine });
+    const idle = context.worker({ progress: 'manual' });
+    await expectWarning(context.worker(), idle.address(), /waits for worker \S+ \(this process\), .*call progress\(\)/);
+  });
+
+  it.each(['posix', 'tcp'])('says which process or address, over %s', async (transport) => {
+    const child = spawn(process.execPath, [PROGRAM, 'native', 'idle'], { stdio: ['ignore', 'pipe', 'inherit'] });
+    try {
+      const [line] = await once(child.stdout, 'data');
+      const config = { TLS: `${transport},self`, ...(transport === 'tcp' ? { NET_DEVICES: 'lo' } : {}) };
+      const { context } = await contexts.openOn(contexts.node(), { engine: 'native', config });
+      const place = transport === 'posix' ? `process ${child.pid}` : '[\\d.]+:\\d+';
+      const address = new Uint8Array(Buffer.from(String(line), 'base64'));
+      await expectWarning(context.worker(), address, new RegExp(`waits for worker \\w+ \\(${place}\\)`));
+    } finally {
+      child.kill();
+      await once(child, 'close');
+    }
+  });
+});
+
 describe('the option progress', () => {
   it.each(['never', null, true, 1])('is auto or manual: %s is refused', async (progress) => {
     const { context } = await contexts.openOn(contexts.node());

@@ -77,12 +77,13 @@ describe('worker addresses', () => {
       for (let at = 0; at < Math.min(16, address.byteLength); at++) address[at]! ^= 0xa5;
       return { ...entry, address };
     });
-    const foreign = packWorkerAddress({ id: fields.id.map((byte) => byte ^ 0xff), entries });
+    const foreign = packWorkerAddress({ ...fields, id: fields.id.map((byte) => byte ^ 0xff), entries });
     const failure = await failureOf(() => one.worker.endpoint(foreign));
     expect(failure).toMatchObject({ code: 'ERR_UNREACHABLE', status: Status.UNREACHABLE });
     for (const transport of ['posix', 'cma', 'gaudi_ipc']) expect(failure.message).toContain(transport);
     const unknown = packWorkerAddress({
       id: fields.id.map((byte) => byte ^ 0xff),
+      isManual: false,
       entries: [{ transport: 'rc_mlx5', device: 'mlx5_0:1', address: new Uint8Array(12) }],
     });
     expect(await failureOf(() => one.worker.endpoint(unknown))).toMatchObject({ code: 'ERR_UNREACHABLE' });

@@ -24,15 +24,15 @@ interface SnapshotEndpoint {
 
 /** The properties of a worker that are read. */
 export interface SnapshotWorker {
-  /** Number of the worker within the process. */
-  readonly handle: number;
+  /** Name of the worker within the process. */
+  readonly shownId: string;
   readonly clientId: bigint;
   readonly requests: Requests;
   readonly endpoints: readonly SnapshotEndpoint[];
 }
 
 /** Reads a worker. */
-export function workerSnapshot({ handle, clientId, requests, endpoints }: SnapshotWorker): WorkerSnapshot {
+export function workerSnapshot({ shownId, clientId, requests, endpoints }: SnapshotWorker): WorkerSnapshot {
   const pending = new PendingRequests<UcpRequest>(({ request, protocol, byteLength, ageMs, reason }) => ({
     protocol,
     byteLength,
@@ -60,7 +60,7 @@ export function workerSnapshot({ handle, clientId, requests, endpoints }: Snapsh
     }
   }
   return {
-    id: `libucp:${handle.toString(16)}`,
+    id: shownId,
     clientId: `0x${clientId.toString(16)}`,
     transports: [],
     endpointCount: endpoints.length,

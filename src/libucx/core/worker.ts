@@ -13,6 +13,7 @@ import type { Listener, ListenerOptions } from '../../ucp/api/listener.ts';
 import { checkRawAddress } from '../../ucp/api/memory/raw-bytes.ts';
 import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import { TAG_MASK_FULL, type Tag } from '../../ucp/api/operation/tag.ts';
+import { IdlePeers } from '../../ucp/api/progress/idle-peers.ts';
 import type { WorkerSnapshot } from '../../ucp/api/snapshot.ts';
 import type {
   Worker as ApiWorker,
@@ -48,8 +49,12 @@ import { Arrivals, type Descriptor, NOTIFICATION_AM_ID } from '../request/arriva
 import { Buffers } from '../request/buffers.ts';
 import { ALONE, RequestKind } from '../request/request.ts';
 import { Requests } from '../request/requests.ts';
+import { awaitedPeers } from './awaited-peers.ts';
 import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
 import { workerSnapshot } from './worker-snapshot.ts';
+
+/** Mask for the number of progress calls: at every 256th one, peers without progress are looked for. */
+const LOOK_CALLS_MASK = 255;
 
 /** Class of workers in the tree of counters. */
 export const WORKER_CLASS = 'ucp_worker';
@@ -78,6 +83,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   protected readonly arrivedNotifications: Notifications;
   readonly #sockets: SocketEndpoints;
   readonly #alarm: EventAlarm;
+  readonly #idlePeers: IdlePeers;
   /** Called when libucp or the node has a new event. */
   readonly #sleepers: Set<() => void> = new Set();
   #isNodeAsleep = false;
@@ -127,10 +133,19 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     );
     this.#sockets = new SocketEndpoints(this, this.driver);
     this.#alarm = new EventAlarm(workerEventFd(this.functions, this.handle), () => this.#wakeSleepers());
+    this.#idlePeers = new IdlePeers(
+      this,
+      () => awaitedPeers(this.requests),
+      (message) => context.log.warn(message),
+    );
   }
 
   get tellsEnds(): boolean {
     return (this.context.features & UCP_FEATURE.AM) !== 0;
+  }
+
+  get shownId(): string {
+    return `libucp:${this.handle.toString(16)}`;
   }
 
   get requestsInUse(): number {
@@ -140,10 +155,11 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   address(): Uint8Array {
     this.checkOpen();
     this.attend();
-    this.#address ??= packEnvelope(
-      { ucx: workerAddress(this.functions, this.handle), own: this.node.address() },
-      'worker address',
-    );
+    if (this.#address === undefined) {
+      const own = this.node.address();
+      this.#address = packEnvelope({ ucx: workerAddress(this.functions, this.handle), own }, 'worker address');
+      this.#idlePeers.announce(Buffer.from(own).toString('latin1'));
+    }
     return this.#address.slice();
   }
 
@@ -171,6 +187,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.checkOpen();
     const events = this.#isAbandoned ? 0 : this.functions.ucp_worker_progress(this.handle);
     this.#progressCalls += 1;
+    if ((this.#progressCalls & LOOK_CALLS_MASK) === 0) this.#idlePeers.look(this.requests.coarse.nowMs);
     let count = events + this.requests.progress(events) + this.streams.progress(events);
     if (this.arrivals.hasWaiting) count += this.arrivals.dispatch();
     if (this.endpoints.isDue) count += this.endpoints.progress();
@@ -187,8 +204,8 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   }
 
   snapshot(): WorkerSnapshot {
-    const { handle, clientId, requests } = this;
-    return workerSnapshot({ handle, clientId, requests, endpoints: this.endpoints.all });
+    const { shownId, clientId, requests } = this;
+    return workerSnapshot({ shownId, clientId, requests, endpoints: this.endpoints.all });
   }
 
   stats(): StatsNode {
@@ -304,6 +321,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   // Services for sleeping.
 
   sleepOn(wake: () => void): void {
+    this.#idlePeers.look(this.requests.coarse.nowMs);
     this.requests.coarse.expire();
     const { functions } = this;
     this.#sleepers.add(wake);
@@ -384,6 +402,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.isClosed = true;
     this.promises.wake();
     this.event.close();
+    this.#idlePeers.close();
     this.arrivals.drop();
     this.#alarm.close();
     this.unproven.close();

@@ -62,7 +62,6 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   readonly #keys: Set<RemoteKey> = new Set();
   readonly #lists: EndpointLists;
   /** The worker address of the peer for the transports of the node; empty if unknown. */
-  readonly #nodeAddress: Uint8Array;
   #nodeEndpoint: ApiEndpoint | undefined;
   /** Whether libucp has peer error handling for it, and can drop it by force. */
   readonly #isWatched: boolean;
@@ -87,8 +86,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     nodeAddress: Uint8Array,
     { options, isWatched, isBorrowed }: EndpointHandling,
   ) {
-    super(worker, handle);
-    this.#nodeAddress = nodeAddress;
+    super(worker, handle, nodeAddress);
     this.#isOfEngine = nodeAddress.byteLength > 0;
     this.errorHandling.set(options);
     this.#isWatched = isWatched;
@@ -111,7 +109,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   /** The endpoint to the same peer over the transports of the node; undefined if they do not reach it. */
   get nodeEndpoint(): ApiEndpoint | undefined {
-    if (this.#nodeAddress.byteLength > 0) this.#nodeEndpoint ??= this.#connectNode();
+    if (this.nodeAddress.byteLength > 0) this.#nodeEndpoint ??= this.#connectNode();
     return this.#nodeEndpoint;
   }
 
@@ -252,7 +250,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   #connectNode(): ApiEndpoint | undefined {
     try {
-      return this.worker.node.endpoint(this.#nodeAddress, { errorHandling: 'none' });
+      return this.worker.node.endpoint(this.nodeAddress, { errorHandling: 'none' });
     } catch (error) {
       if (isUcxError(error) && error.status === Status.UNREACHABLE) return undefined;
       throw error;
@@ -445,7 +443,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   /** Whether it was made by a socket address: the peer then makes progress by itself. */
   get #isBySocket(): boolean {
-    return this.#isOfEngine && this.#nodeAddress.byteLength === 0;
+    return this.#isOfEngine && this.nodeAddress.byteLength === 0;
   }
 
   /** Whether both ends send each other a close message. Other programs are notified by libucp, without a reason. */

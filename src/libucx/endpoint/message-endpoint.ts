@@ -27,14 +27,17 @@ const NO_DATA: LocalRange = { memory: new Uint8Array(0), offset: 0, byteLength: 
 export abstract class MessageEndpoint extends ClosableEndpoint implements RequestEndpoint {
   /** The handle of libucp. */
   readonly handle: number;
+  /** The address of the peer for the transports of the node; empty if it is unknown. */
+  protected readonly nodeAddress: Uint8Array;
   protected readonly worker: EndpointWorker;
   protected readonly functions: LibucpFunctions;
   protected readonly receivedStream: EndpointStream;
   /** Status with which it has failed. */
   protected failure: Status = Status.OK;
 
-  constructor(worker: EndpointWorker, handle: number) {
+  constructor(worker: EndpointWorker, handle: number, nodeAddress: Uint8Array) {
     super(worker.promises);
+    this.nodeAddress = nodeAddress;
     this.worker = worker;
     this.functions = worker.functions;
     this.handle = handle;
@@ -60,6 +63,10 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     // Throws without a handle.
     this.query();
     return textWrittenBy((stream) => this.functions.ucp_ep_print_info(this.handle, stream));
+  }
+
+  get peerId(): string {
+    return Buffer.from(this.nodeAddress).toString('latin1');
   }
 
   tagSendNbx(

@@ -66,6 +66,8 @@ export interface RequestEndpoint {
   readonly status: Status;
   /** What is known about its failure, for the errors of its requests. */
   readonly cause: unknown;
+  /** What identifies the worker of the peer: its address for the transports of the node, a character for each byte. Empty if it is unknown. */
+  readonly peerId: string;
   /** Whether libucp has made it for a peer, and frees it without a report. */
   readonly isBorrowed: boolean;
   /** Closes its handle of libucp by force, which ends its operations. @returns false if that is not possible, or has been done */

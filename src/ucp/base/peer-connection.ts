@@ -75,10 +75,12 @@ export class PeerConnection implements Connection {
   remoteId: number = NO_ENDPOINT;
   /** Identities of the interfaces of the peer, which are the sources of its messages. */
   sources: readonly string[] = [];
-  /** Id of the worker that it leads to, a character for each byte: for snapshots. */
+  /** Id of the worker that it leads to, a character for each byte: for snapshots and warnings. */
   peerWorkerId = '';
   /** Its name, if its address has one (UCX_ADDRESS_DEBUG_INFO). */
   peerName: string | undefined = undefined;
+  /** Whether only the program of that worker makes its progress, as its address says. */
+  isPeerManual = false;
   /** The entry of {@link sources} that the last message came from. */
   #source: string | undefined = undefined;
   /** True for a connection of a worker to itself: both its ends are this one. */

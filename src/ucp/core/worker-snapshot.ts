@@ -26,7 +26,7 @@ const SLOT_MASK = 0xffff;
 
 /** The properties of a worker that are read. */
 export interface SnapshotWorker {
-  readonly workerId: Uint8Array;
+  readonly shownId: string;
   readonly clientId: bigint;
   readonly ifaces: readonly Iface[];
   readonly coarse: CoarseClock;
@@ -79,7 +79,7 @@ export function workerSnapshot(
   const load = (connection: PeerConnection): number => (queued.get(connection) ?? 0) + connection.waiting.size;
   const shown = [...connections].sort((left, right) => load(right) - load(left)).slice(0, SNAPSHOT_ENDPOINTS_MAX);
   return {
-    id: Buffer.from(worker.workerId).toString('hex'),
+    id: worker.shownId,
     clientId: `0x${worker.clientId.toString(16)}`,
     transports: worker.ifaces.map(({ attributes }) => nameOf(attributes)),
     endpointCount: connections.length,

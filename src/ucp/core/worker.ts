@@ -23,6 +23,7 @@ import type { Listener, ListenerOptions } from '../api/listener.ts';
 import { checkPackedAddress, checkRawAddress, otherPrograms } from '../api/memory/raw-bytes.ts';
 import type { Request as ApiRequest, RequestParams } from '../api/operation/request.ts';
 import type { Tag } from '../api/operation/tag.ts';
+import { IdlePeers } from '../api/progress/idle-peers.ts';
 import type { SignalFd } from '../api/progress/worker-event.ts';
 import { CoarseClock } from '../api/snapshot/coarse-clock.ts';
 import type { WorkerSnapshot } from '../api/snapshot.ts';
@@ -50,6 +51,7 @@ import type { DeviceCopier } from '../staging/device-copier.ts';
 import { Connections } from '../wireup/connections.ts';
 import type { PendingConnections } from '../wireup/pending-connections.ts';
 import { SocketConnections, type SocketOwner } from '../wireup/socket-connections.ts';
+import { awaitedPeers } from './awaited-peers.ts';
 import { Protocols } from './dispatch.ts';
 import type { Endpoint, EndpointWorker } from './endpoint.ts';
 import { workerInfo, workerName } from './print-info.ts';
@@ -102,6 +104,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
   readonly #queues: MessageQueues;
   protected readonly arrivedNotifications: Notifications;
   readonly #sleep: TransportSleep;
+  readonly idlePeers: IdlePeers;
   internalTransfers = 0;
   readonly frameBytesMax: number;
   readonly activity: Activity;
@@ -149,11 +152,21 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     );
     this.sockets = new SocketConnections(this, this.driver);
     this.#sleep = new TransportSleep(this, context.clock, context.log);
+    this.idlePeers = new IdlePeers(
+      this,
+      () => awaitedPeers(this),
+      (message) => this.warnings.warn(message),
+    );
+    this.idlePeers.announce(Buffer.from(this.workerId).toString('latin1'));
   }
 
   /** True while some request waits for resources. */
   get hasPending(): boolean {
     return this.#pending.size > 0 || this.connections.hasPending;
+  }
+
+  get shownId(): string {
+    return Buffer.from(this.workerId).toString('hex');
   }
 
   get requestsInUse(): number {
@@ -162,7 +175,8 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
 
   /** Made at its first use: transports start to listen then. */
   get packedAddress(): Uint8Array {
-    this.#address ??= addressOfWorker(this.workerId, this.ifaces, this.context.tellsNames ? workerName() : undefined);
+    const name = this.context.tellsNames ? workerName() : undefined;
+    this.#address ??= addressOfWorker(this, name);
     return this.#address;
   }
 
@@ -204,7 +218,10 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     let count = 0;
     for (let i = 0; i < this.#listening.length; i++) count += this.#listening[i]!.progress();
     this.#progressCalls = (this.#progressCalls + 1) & QUIET_CALLS_MASK;
-    if (this.#progressCalls === 0) this.coarse.look();
+    if (this.#progressCalls === 0) {
+      this.coarse.look();
+      this.idlePeers.look(this.coarse.nowMs);
+    }
     if (this.activity.busy || this.#progressCalls === 0) count += this.#quiet.progress(this.#progressCalls === 0);
     if (this.sockets.isDue || this.#progressCalls === 0) count += this.sockets.progress();
     if (this.#pending.size > 0) count += this.#pending.restart();
@@ -395,6 +412,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     this.isClosed = true;
     this.endpoints.closeKeepalive();
     this.event.close();
+    this.idlePeers.close();
     this.observation.close();
     for (const connection of this.connections.all) this.connections.close(connection);
     // Peers that have not answered are not waited for any more.
@@ -412,6 +430,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
   }
 
   sleepOn(wake: () => void): void {
+    this.idlePeers.look(this.coarse.nowMs);
     this.coarse.expire();
     this.#sleep.on(wake);
   }

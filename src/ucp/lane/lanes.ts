@@ -136,10 +136,20 @@ function messageLane(lanes: readonly Lane[]): Lane | undefined {
   })[0];
 }
 
-/** The address of the worker with these interfaces, and with its name if it has to tell that. */
-export function addressOfWorker(id: Uint8Array, ifaces: readonly Iface[], name?: string): Uint8Array {
+/** A worker, for its address. */
+interface AddressedWorker {
+  readonly workerId: Uint8Array;
+  readonly isManual: boolean;
+  readonly ifaces: readonly Iface[];
+}
+
+/** The address of a worker with its interfaces, and with its name if it has to tell that. */
+export function addressOfWorker(
+  { workerId: id, isManual, ifaces }: AddressedWorker,
+  name: string | undefined,
+): Uint8Array {
   const entries = ifaces.map(({ address, attributes: { resource } }) => ({ ...resource, address }));
-  return packWorkerAddress({ id, entries, name });
+  return packWorkerAddress({ id, isManual, entries, name });
 }
 
 /** Name of an interface, such as `gaudi_cpy/gaudi0`. */

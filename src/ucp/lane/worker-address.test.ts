@@ -15,6 +15,7 @@ const ENTRIES = [
 const name = fc.string({ unit: fc.constantFrom(...'abcz_019'), maxLength: 255 });
 const address = fc.record({
   id: fc.uint8Array({ minLength: WORKER_ID_BYTES, maxLength: WORKER_ID_BYTES }),
+  isManual: fc.boolean(),
   entries: fc.array(fc.record({ transport: name, device: name, address: fc.uint8Array({ maxLength: 255 }) }), {
     maxLength: 10,
   }),
@@ -32,7 +33,7 @@ function sealed(bytes: Uint8Array): Uint8Array {
 }
 
 function changed(change: (bytes: Uint8Array) => void): Uint8Array {
-  const bytes = packWorkerAddress({ id: ID, entries: ENTRIES });
+  const bytes = packWorkerAddress({ id: ID, isManual: false, entries: ENTRIES });
   change(bytes);
   return sealed(bytes);
 }
@@ -53,9 +54,11 @@ describe('a worker address', () => {
   });
 
   it('has the documented layout', () => {
-    const packed = packWorkerAddress({ id: ID, entries: ENTRIES });
+    const packed = packWorkerAddress({ id: ID, isManual: false, entries: ENTRIES });
     const text = Buffer.from(packed.subarray(0, -4)).toString('latin1');
     expect(text.slice(0, 8)).toBe('UCPA\x03\x02\0\0');
+    const manual = packWorkerAddress({ id: ID, isManual: true, entries: ENTRIES });
+    expect(Buffer.from(manual.subarray(0, 8)).toString('latin1')).toBe('UCPA\x03\x02\x02\0');
     expect(packed.subarray(8, 24)).toEqual(ID);
     expect(text.slice(24)).toBe('\x05posix\x06memory\x03\x01\x02\x03\x09gaudi_ipc\x06gaudi0\0');
   });
@@ -66,7 +69,7 @@ describe('a worker address', () => {
     ['one entry too many', changed((bytes) => bytes.fill(3, 5, 6)), /cut off/],
     ['one entry too few', changed((bytes) => bytes.fill(1, 5, 6)), /behind its end/],
     ['a length beyond the end', changed((bytes) => bytes.fill(255, 24, 25)), /cut off/],
-    ['checksum', packWorkerAddress({ id: ID, entries: [] }).fill(9, 24), /checksum/],
+    ['checksum', packWorkerAddress({ id: ID, isManual: false, entries: [] }).fill(9, 24), /checksum/],
     ['27 bytes', new Uint8Array(27), /27 bytes/],
     ['too many bytes', new Uint8Array(WORKER_ADDRESS_BYTES_MAX + 1), /8193 bytes/],
     ['an array', [1, 2, 3] as unknown as Uint8Array, /no Uint8Array/],
@@ -82,12 +85,14 @@ describe('a worker address', () => {
 
   it('is not written when it would be too long', () => {
     const entry = { transport: 'a'.repeat(255), device: 'b'.repeat(255), address: new Uint8Array(255) };
-    expect(packWorkerAddress({ id: ID, entries: new Array(10).fill(entry) }).byteLength).toBe(28 + 10 * 768);
+    expect(packWorkerAddress({ id: ID, isManual: false, entries: new Array(10).fill(entry) }).byteLength).toBe(
+      28 + 10 * 768,
+    );
     for (const entries of [
       new Array(11).fill(entry),
       new Array(256).fill({ ...ENTRIES[1]!, transport: '', device: '' }),
     ]) {
-      expect(() => packWorkerAddress({ id: ID, entries })).toThrow(
+      expect(() => packWorkerAddress({ id: ID, isManual: false, entries })).toThrow(
         expect.objectContaining({ code: 'ERR_ADDRESS_TOO_LONG', status: Status.EXCEEDS_LIMIT }),
       );
     }

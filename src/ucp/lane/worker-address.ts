@@ -21,6 +21,8 @@ const AT_ID = 8;
 const HAS_NAME = 1;
 /** Longest name: its length is a byte. */
 const NAME_BYTES_MAX = 255;
+/** The program of the worker makes its progress. */
+const IS_MANUAL = 2;
 /** Bytes of the id of a worker. */
 export const WORKER_ID_BYTES = 16;
 /** Longest worker address that is read. */
@@ -38,13 +40,15 @@ export interface AddressEntry {
 export interface WorkerAddress {
   /** Unique among all workers at all times. */
   readonly id: Uint8Array;
+  /** Whether only the program of the worker makes progress. */
+  readonly isManual: boolean;
   readonly entries: readonly AddressEntry[];
   /** Name for people (UCX_ADDRESS_DEBUG_INFO). */
   readonly name?: string | undefined;
 }
 
 /** Writes a worker address. */
-export function packWorkerAddress({ id, entries, name }: WorkerAddress): Uint8Array {
+export function packWorkerAddress({ id, isManual, entries, name }: WorkerAddress): Uint8Array {
   const fields: Uint8Array[] = entries.flatMap(({ transport, device, address }) => [
     Buffer.from(transport, 'ascii'),
     Buffer.from(device, 'ascii'),
@@ -64,7 +68,7 @@ export function packWorkerAddress({ id, entries, name }: WorkerAddress): Uint8Ar
   view.setUint32(0, MAGIC, true);
   view.setUint8(4, VERSION);
   view.setUint8(5, entries.length);
-  view.setUint16(AT_FLAGS, name === undefined ? 0 : HAS_NAME, true);
+  view.setUint16(AT_FLAGS, (name === undefined ? 0 : HAS_NAME) | (isManual ? IS_MANUAL : 0), true);
   packed.set(id, AT_ID);
   let at = HEADER_BYTES;
   for (const field of fields) {
@@ -90,11 +94,20 @@ export function unpackWorkerAddress(packed: Uint8Array): WorkerAddress {
   if (view.getUint32(0, true) !== MAGIC) throw malformed('does not begin as one from worker.address()');
   if (view.getUint8(4) !== VERSION) throw malformed(`has version ${view.getUint8(4)}, this library reads ${VERSION}`);
   if (view.getUint32(end, true) !== crc32(packed.subarray(0, end))) throw malformed('has a wrong checksum');
-  const hasName = view.getUint16(AT_FLAGS, true) === HAS_NAME;
-  return { id: packed.slice(AT_ID, AT_ID + WORKER_ID_BYTES), ...readFields(packed, view.getUint8(5), hasName, end) };
+  const flags = view.getUint16(AT_FLAGS, true);
+  return {
+    id: packed.slice(AT_ID, AT_ID + WORKER_ID_BYTES),
+    isManual: (flags & IS_MANUAL) !== 0,
+    ...readFields(packed, view.getUint8(5), (flags & HAS_NAME) !== 0, end),
+  };
 }
 
-function readFields(packed: Uint8Array, count: number, hasName: boolean, end: number): Omit<WorkerAddress, 'id'> {
+function readFields(
+  packed: Uint8Array,
+  count: number,
+  hasName: boolean,
+  end: number,
+): Pick<WorkerAddress, 'entries' | 'name'> {
   const entries: AddressEntry[] = [];
   let at = HEADER_BYTES;
   const take = (): Uint8Array => {

@@ -407,6 +407,7 @@ export class Connections {
     connection.sources = identitiesOf(openIfaces, address.entries);
     connection.peerWorkerId = Buffer.from(address.id).toString('latin1');
     connection.peerName = address.name;
+    connection.isPeerManual = address.isManual;
     this.#slots[slot] = connection;
     if (endpointConnect.hasSubscribers && this.#owner.observation.isTold)
       endpointConnect.publish(changeOf(connection, Status.OK));

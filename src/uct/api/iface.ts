@@ -352,6 +352,8 @@ export interface UctEndpoint {
     iov: readonly IovEntry[],
     completion: Completion,
   ): Status;
+  /** Where the peer is, in words for users: its process, or its address. Absent if the transport does not know it. */
+  readonly peerPlace?: string | undefined;
   /**
    * Number of puts that were started on the connection of this endpoint, counted in the units of the transport: it changes if and only if a put starts.
    * Absent where messages may arrive before earlier puts.

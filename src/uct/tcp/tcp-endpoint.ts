@@ -63,6 +63,10 @@ export class TcpEndpoint implements UctEndpoint {
     link.users += 1;
   }
 
+  get peerPlace(): string {
+    return this.link.name;
+  }
+
   putShort(
     source: Uint8Array,
     sourceOffset: number,

@@ -2,6 +2,7 @@
 
 import { getpid, isSyscallError } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
+import { ownIdentity, unpackIdentity } from '../../base/key/process-identity.ts';
 import { Segment, segmentError } from '../../base/key/segment.ts';
 import { hasMakerEnded, type SharedFile } from '../../base/key/segment-name.ts';
 import {
@@ -59,6 +60,14 @@ export class Peer {
     const isRefused = this.#slot >= 0 && this.#words[slotAt(this.#slot) + SlotWord.STATE] === SlotState.REFUSED;
     if (isRefused || this.#words[DirectoryWord.ATTENTION] === Attention.CLOSED) return Status.CONNECTION_RESET;
     return this.#line.alive ? Status.OK : Status.ENDPOINT_TIMEOUT;
+  }
+
+  /** The process, in words for users. */
+  get place(): string {
+    const { pid, pidNamespace } = unpackIdentity(this.#directory.packedName, 0);
+    const own = ownIdentity();
+    const isOwn = pid === own.pid && pidNamespace === own.pidNamespace;
+    return isOwn ? 'another thread of this process' : `process ${pid}`;
   }
 
   /** Whether the thread of the interface was terminated, while its process goes on. */

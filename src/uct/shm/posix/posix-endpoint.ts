@@ -58,6 +58,10 @@ export class PosixEndpoint implements UctEndpoint {
     this.#messageBytesMax = messageBytesMax(owner.geometry);
   }
 
+  get peerPlace(): string {
+    return this.#peer.place;
+  }
+
   putShort(source: Uint8Array, sourceOffset: number, byteLength: number, remoteOffset: number, key: PosixKey): Status {
     if (!isInBytes(sourceOffset, byteLength, source)) return Status.INVALID_PARAM;
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
