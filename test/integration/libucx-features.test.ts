@@ -163,7 +163,7 @@ describe.skipIf(skipReason !== undefined)('bytes of other programs (needs libucp
     expect(rkey).toMatchObject({ ...raw, memoryType: memory.memoryType });
     await endpoint.put(Uint8Array.of(1, 2), rkey, { remoteOffset: 3 });
     expect([...memory.bytes!.slice(2, 6)]).toEqual([9, 1, 2, 9]);
-    expect(() => endpoint.putNbx(new Uint8Array(2), 0, 2, rkey, BYTES - 1)).toThrow(/remoteOffset/);
+    expect(() => endpoint.putNbx(new Uint8Array(2), 0, 2, rkey, BYTES - 1)).toThrow(/2 bytes .*do not fit/);
     // Any part of the memory, also with a Number as address.
     const part = endpoint.unpackRkey(context.packRkey(memory), {
       raw: { address: Number(memory.address) + 4, byteLength: 1 },
@@ -185,11 +185,15 @@ describe.skipIf(skipReason !== undefined)('bytes of other programs (needs libucp
   it('are refused if they are evidently invalid', async () => {
     const { worker, endpoint } = await open();
     const raw = { address: 4096, byteLength: 8 };
-    for (const bytes of [new Uint8Array(0), new Uint8Array(65_537), 'text' as unknown as Uint8Array]) {
-      expect(await failureOf(() => worker.endpoint(bytes, { rawAddress: true }))).toMatchObject({
-        code: 'ERR_ADDRESS_MALFORMED',
-      });
-      expect(await failureOf(() => endpoint.unpackRkey(bytes, { raw }))).toMatchObject({ code: 'ERR_RKEY_MALFORMED' });
+    const connect = (bytes: Uint8Array) => failureOf(() => worker.endpoint(bytes, { rawAddress: true }));
+    const unpack = (bytes: Uint8Array) => failureOf(() => endpoint.unpackRkey(bytes, { raw }));
+    for (const bytes of [new Uint8Array(0), new Uint8Array(65_537)]) {
+      expect(await connect(bytes)).toMatchObject({ code: 'ERR_ADDRESS_MALFORMED' });
+      expect(await unpack(bytes)).toMatchObject({ code: 'ERR_RKEY_MALFORMED' });
+    }
+    const text = 'text' as unknown as Uint8Array;
+    for (const refused of [connect(text), unpack(text)]) {
+      expect(await refused).toMatchObject({ code: 'ERR_INVALID_PARAM', message: expect.stringMatching(/Uint8Array/) });
     }
   });
 });

@@ -62,7 +62,7 @@ describe.skipIf(libucp === undefined)('the snapshot over libucp (needs libucp)',
     const waits = new Map(requests.oldest.map(({ byteLength, waitsFor }) => [byteLength, waitsFor]));
     expect(waits).toEqual(
       new Map([
-        [100, 'a message that matches'],
+        [100, 'a message with tag 0x5'],
         [4 * MIB, 'libucp'],
         [8, 'bytes of the stream'],
       ]),

@@ -94,14 +94,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
 
   /** Created by Context.worker. */
   constructor(context: EngineContext, options: WorkerOptions) {
-    super(
-      options,
-      context,
-      () => new EventFd(),
-      // Only the transports of cards report causes: libucp does not.
-      (status, request) =>
-        request?.protocol?.endsWith(ALONE) === true ? undefined : this.node.causeOf(status, undefined),
-    );
+    super(options, context, () => new EventFd());
     this.context = context;
     this.functions = context.libucp.functions;
     this.handle = createWorker(context, this.clientId);
@@ -150,6 +143,11 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
 
   get requestsInUse(): number {
     return this.requests.inUse;
+  }
+
+  /** See Worker.causeOf. Only the transports of cards report causes: libucp does not. */
+  causeOf(status: Status, request?: Request): unknown {
+    return request?.protocol?.endsWith(ALONE) === true ? undefined : this.node.causeOf(status);
   }
 
   address(): Uint8Array {

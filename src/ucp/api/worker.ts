@@ -178,6 +178,13 @@ export interface Worker extends AsyncDisposable {
   progress(): number;
 
   /**
+   * Why an operation has ended with this status in its call, where it has no request whose {@link Request.error} could say so: what a transport of the worker
+   * knows, such as a card that has failed, or a node server that is gone. UCX has only the status.
+   * @returns undefined for what no transport knows
+   */
+  causeOf(status: Status): unknown;
+
+  /**
    * Resolves when there may be progress to make, or the worker has made some by itself: an operation has ended, a message has arrived (ucp_worker_wait).
    * @throws AbortError if `signal` fires
    */

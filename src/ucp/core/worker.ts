@@ -117,12 +117,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
 
   /** Made by Context.worker. */
   constructor(context: WorkerContext, options: WorkerOptions = {}) {
-    super(
-      options,
-      context,
-      () => context.newSignal(),
-      (status, request) => this.causeOf(status, request),
-    );
+    super(options, context, () => context.newSignal());
     this.context = context;
     this.warnings = new LimitedLog(context.log, context.clock);
     this.requests = new RequestPool(this, context, context.requestsMax);
@@ -435,8 +430,8 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     this.#sleep.on(wake);
   }
 
-  /** The cause of a failure, as a transport knows it. */
-  causeOf(status: Status, request: ApiRequest | undefined): unknown {
+  /** See Worker.causeOf; of a request, as its transport knows it. */
+  causeOf(status: Status, request?: ApiRequest): unknown {
     if (status === Status.INVALID_ADDR) return staleKeyError();
     // A flush covers all transports, and messages of device memory are staged by a card: they may have failed on any of them.
     const isOfCard = status === Status.NO_DEVICE || status === Status.IO_ERROR || status === Status.BUSY;

@@ -3,7 +3,6 @@
 import type { Status } from '../../ucs/type/status.ts';
 import type { Context } from '../api/context.ts';
 import type { LocalMemory, MemoryHandle } from '../api/operation/memory.ts';
-import type { Request } from '../api/operation/request.ts';
 import type { Worker, WorkerOptions } from '../api/worker.ts';
 
 /** Called at the end of a copy; `error` says more of a failure if something is known. */
@@ -33,8 +32,6 @@ export interface DeviceCopier {
 /** A worker that copies. */
 export interface CopyingWorker extends Worker {
   readonly copier: DeviceCopier;
-  /** The cause of a failure, as a transport knows it. */
-  causeOf(status: Status, request: Request | undefined): unknown;
   /** Reports of its operations to observers; none once `isTold` is false. */
   readonly observation: { isTold: boolean };
 }

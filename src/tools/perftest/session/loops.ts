@@ -101,7 +101,7 @@ export abstract class Loop {
       status = traffic.send(sequence);
     }
     this.#spin.renew();
-    if (status < 0) throw statusError(status, 'send a message of the test');
+    if (status < 0) throw statusError(status, 'send a message of the test', this.traffic.causeOf(status));
     return true;
   }
 
@@ -112,7 +112,7 @@ export abstract class Loop {
       if (!this.wait()) return false;
       status = this.traffic.expect();
     }
-    if (status < 0) throw statusError(status, 'receive a message of the test');
+    if (status < 0) throw statusError(status, 'receive a message of the test', this.traffic.causeOf(status));
     return true;
   }
 
@@ -249,7 +249,7 @@ export class ReceiverLoop extends Loop {
     while (!this.#hasAcknowledged) {
       const status = traffic.acknowledge();
       if (status !== Status.OK && status !== Status.INPROGRESS && status !== Status.NO_RESOURCE) {
-        throw statusError(status, 'acknowledge the messages of the test');
+        throw statusError(status, 'acknowledge the messages of the test', this.traffic.causeOf(status));
       }
       this.#hasAcknowledged = status !== Status.NO_RESOURCE;
       if (this.#hasAcknowledged) break;

@@ -47,6 +47,9 @@ export abstract class Traffic {
     return false;
   }
 
+  /** Why an operation has ended with this status in its call, as far as it is known. */
+  abstract causeOf(status: Status): unknown;
+
   /** Prepares for a run. Neither side may have operations in flight. */
   reset(): void {
     this.received = 0;

@@ -57,6 +57,10 @@ export abstract class UcpTraffic extends Traffic {
     return this.worker.progress();
   }
 
+  override causeOf(status: Status): unknown {
+    return this.worker.causeOf(status);
+  }
+
   override sleep(signal: AbortSignal): Promise<void> {
     return this.worker.wait({ signal });
   }

@@ -71,6 +71,10 @@ abstract class UctTraffic extends Traffic {
     return ended;
   }
 
+  override causeOf(status: Status): unknown {
+    return this.side.iface.errorOf(status);
+  }
+
   override flush(): boolean {
     const status = this.endpoint.flush(undefined);
     if (status < 0 && status !== Status.NO_RESOURCE) this.error ??= statusError(status, 'flush');

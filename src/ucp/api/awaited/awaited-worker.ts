@@ -33,7 +33,7 @@ import { lengthOf, tagOf } from './awaited-options.ts';
 import { connectToFirst } from './connect.ts';
 import { checkLoopOptions } from './loop-end.ts';
 import type { Notifications } from './notifications.ts';
-import { type CauseOf, PromiseTier, signalOf } from './promise-tier.ts';
+import { PromiseTier, signalOf } from './promise-tier.ts';
 import type { MessageOwner, ReceivedMessage } from './received-message.ts';
 
 const CLIENT_ID_MAX = 0xffff_ffff_ffff_ffffn;
@@ -70,22 +70,18 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
   #isInProgress = false;
 
   /** @throws UcxError ERR_INVALID_PARAM */
-  constructor(
-    options: WorkerOptions,
-    { clock, progressSpinNs }: WorkerServices,
-    newSignal: () => SignalFd,
-    causeOf: CauseOf,
-  ) {
+  constructor(options: WorkerOptions, { clock, progressSpinNs }: WorkerServices, newSignal: () => SignalFd) {
     checkOptions(options, 'options', ['clientId', 'progress']);
     this.clientId = clientIdOf(options);
     this.isManual = isManual(options);
     this.#isAttended = this.isManual;
     this.driver = new ProgressDriver(this, clock, progressSpinNs);
-    this.promises = new PromiseTier(this.driver, causeOf);
+    this.promises = new PromiseTier(this.driver, (status, request) => this.causeOf(status, request));
     this.event = new WorkerEvent(this, clock, newSignal);
   }
 
   abstract address(): Uint8Array;
+  abstract causeOf(status: Status, request?: Request): unknown;
   abstract sleepOn(wake: () => void): void;
   abstract connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request;
   abstract flushNbx(params?: RequestParams): Status | Request;
