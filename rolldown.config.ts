@@ -22,7 +22,7 @@ const GROUPS: Groups = [
     priority: 2,
   },
   // All that `gaudi-ucx --version` needs.
-  { name: 'package', test: /src\/ucs\/sys\/package\.ts$/, priority: 2 },
+  { name: 'package', test: /src\/ucs\/sys\/package\.ts$/, priority: 3 },
 ];
 /** One part for what many entries share: a program that imports the package opens 13 files instead of 30, which takes 12 ms less of 90. */
 const SHARED: Groups = [{ name: 'shared', test: /src\/(?!tools\/)/, minShareCount: 13, priority: 1 }];

@@ -1,36 +1,14 @@
 /** The package as users get it: its tarball in an empty folder, with its templates and programs that import every entry, type-checked strictly and run. */
 
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { build } from 'rolldown';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { ROOT } from '../fixtures/built.ts';
+import { installPackage } from '../fixtures/installed-package.ts';
 
-/** The dependencies of the package, and the types of Node.js, which its declarations name. */
-const INSTALLED = [
-  'koffi',
-  '@koromix',
-  'commander',
-  'prom-client',
-  '@opentelemetry',
-  'tdigest',
-  'bintrees',
-  '@types/node',
-  'undici-types',
-];
 /** The version of TypeScript that `npm run test:typescript` brings, if it runs the tests. */
 const RELEASE = process.env['GAUDI_UCX_TEST_TYPESCRIPT'];
 const TSC: readonly [string, ...string[]] =
@@ -154,14 +132,7 @@ describe('the package', { timeout: 60_000 }, () => {
   }
 
   beforeAll(() => {
-    // No scripts: the tests use the existing build.
-    const packed = ['pack', '--ignore-scripts', '--json', '--pack-destination', folder];
-    const [made] = JSON.parse(execFileSync('npm', packed, { cwd: ROOT, encoding: 'utf8', stdio: 'pipe' }));
-    mkdirSync(join(modules, '@types'), { recursive: true });
-    execFileSync('tar', ['-xzf', join(folder, (made as { filename: string }).filename), '-C', modules]);
-    renameSync(join(modules, 'package'), join(modules, 'gaudi-ucx'));
-    for (const name of INSTALLED) symlinkSync(join(ROOT, 'node_modules', name), join(modules, name));
-    writeFileSync(join(folder, 'package.json'), '{ "type": "module" }');
+    installPackage(folder);
     writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions: OPTIONS, include: ['*.ts'] }));
     for (const [entry, [text]] of Object.entries(PROGRAMS)) writeFileSync(join(folder, `${fileOf(entry)}.ts`), text);
   }, 120_000);

@@ -3,10 +3,9 @@
  * sys itself calls are in libc.ts. Arguments are not checked: a wrong declaration is a SIGSEGV.
  */
 
-import './platform.ts';
-import koffi from 'koffi';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { koffi } from './koffi.ts';
 import { dlsym } from './libc.ts';
 import { allocateScratch } from './scratch.ts';
 

@@ -3,10 +3,9 @@
  * what the thread had open, such as descriptors that the addon polls: where only worker threads use the FFI, the end of one would end the process.
  */
 
-import './platform.ts';
 import { readFileSync } from 'node:fs';
 import { isMainThread } from 'node:worker_threads';
-import koffi from 'koffi';
+import { koffi } from './koffi.ts';
 
 const ADDON = /\/.*\/koffi\.node$/gm;
 const RTLD_NOW = 2;

@@ -8,10 +8,9 @@
  * Binding is eager: 13 us per function, less than a millisecond for all, compared to 12 ms for loading koffi itself.
  */
 
-import './platform.ts';
 import './ffi.ts';
-import koffi from 'koffi';
 import { Errno } from './errno.ts';
+import { koffi } from './koffi.ts';
 
 const library = koffi.load('libc.so.6');
 

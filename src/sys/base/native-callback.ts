@@ -3,11 +3,10 @@
  * threads: each waits for the event loop (30 us).
  */
 
-import './platform.ts';
-import koffi from 'koffi';
 import { throwLater } from '../../ucs/debug/uncaught.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { NativeType } from './dynamic-library.ts';
+import { koffi } from './koffi.ts';
 
 /** Maximum number of parameters. */
 const PARAMETERS_MAX = 6;

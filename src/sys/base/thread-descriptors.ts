@@ -7,7 +7,7 @@
  */
 
 import { isMainThread } from 'node:worker_threads';
-import koffi from 'koffi';
+import { koffi } from './koffi.ts';
 import { dlsym } from './libc.ts';
 
 const POINTER = 'uint64_t';

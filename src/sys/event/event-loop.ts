@@ -6,9 +6,8 @@
  * terminated from outside, when no JavaScript can run, and koffi 3.3.4 then ends the process. A callback registered with koffi does nothing then.
  */
 
-import '../base/platform.ts';
-import koffi from 'koffi';
 import { Errno } from '../base/errno.ts';
+import { koffi } from '../base/koffi.ts';
 import { SyscallError } from '../base/syscall-error.ts';
 
 const POINTER = 'uint64_t';

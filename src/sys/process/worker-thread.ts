@@ -53,9 +53,12 @@ function leaveDeletedFolder(): (() => void) | undefined {
   };
 }
 
-/** Whether the module that {@link startWorker} would run exists: it does not beside a bundle that a program has made of itself and this package. */
-export function hasWorker(moduleUrl: string, name: string): boolean {
-  return existsSync(workerUrl(moduleUrl, name));
+/**
+ * Whether the module that {@link startWorker} would run exists: it does not beside a bundle that a program has made of itself and this package.
+ * @param moduleUrl `import.meta.url` of the caller; bundles of CommonJS have none
+ */
+export function hasWorker(moduleUrl: string | undefined, name: string): boolean {
+  return moduleUrl !== undefined && existsSync(workerUrl(moduleUrl, name));
 }
 
 function makeWorker(moduleUrl: string, name: string, options: WorkerOptions): Worker {

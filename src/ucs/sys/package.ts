@@ -1,14 +1,54 @@
-/** The installed package: its folder and its version. */
+/** The installed package: its folder, its version and its dependencies. */
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname } from 'node:path';
+import { UcxError } from '../type/error.ts';
+import { Status } from '../type/status.ts';
 
-/** The manifest, located by the package's own name: the same file from the sources and from the compiled modules. */
-const MANIFEST: string = createRequire(import.meta.url).resolve('gaudi-ucx/package.json');
+/** This module. Bundlers that write CommonJS leave `import.meta` empty, but CommonJS has `__filename`. */
+const HERE: string = (import.meta.url as string | undefined) ?? __filename;
+
+/** The manifest, located by the package's own name: the same file from the sources, from the compiled modules and from a bundle of a program. */
+const MANIFEST: string = findManifest(HERE);
+
+/**
+ * Locates the manifest of the package.
+ * @param from a module of the package, or the bundle that it is in
+ * @throws UcxError ERR_NOT_INSTALLED
+ */
+export function findManifest(from: string): string {
+  try {
+    return createRequire(from).resolve('gaudi-ucx/package.json');
+  } catch (cause) {
+    throw new UcxError({
+      code: 'ERR_NOT_INSTALLED',
+      status: Status.UNSUPPORTED,
+      message: `gaudi-ucx is not installed where ${from} can find it, and a bundle cannot replace it, because it has native code: install it there, and leave it out of the bundle (external: ['gaudi-ucx'])`,
+      cause,
+    });
+  }
+}
 
 /** The folder of the package. */
 export const PACKAGE_FOLDER: string = dirname(MANIFEST);
+
+/**
+ * Loads a dependency of the package, also for a bundle that cannot find it itself. Bundlers do not follow this call as they follow an import.
+ * @throws UcxError ERR_NOT_INSTALLED
+ */
+export function requireDependency(name: string): unknown {
+  try {
+    return createRequire(MANIFEST)(name);
+  } catch (cause) {
+    throw new UcxError({
+      code: 'ERR_NOT_INSTALLED',
+      status: Status.UNSUPPORTED,
+      message: `${name}, a dependency of gaudi-ucx, cannot be loaded: ${cause instanceof Error ? cause.message : cause}: install gaudi-ucx with its optional dependencies (npm install without --omit=optional)`,
+      cause,
+    });
+  }
+}
 
 let version: string | undefined;
 

@@ -1,0 +1,71 @@
+/** docs/guide/service.md on bundling: the package in bundles of esbuild, in both formats, and outside of them. */
+
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { build, type Format } from 'esbuild';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { withoutSettings } from '../fixtures/command-line.ts';
+import { installPackage } from '../fixtures/installed-package.ts';
+
+const PROGRAM = `import { Context, MemoryType } from 'gaudi-ucx';
+async function main() {
+  const context = await Context.create();
+  const worker = context.worker();
+  const endpoint = worker.endpoint(worker.address());
+  const hbm = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI, sysDevice: 0 });
+  const rkey = endpoint.unpackRkey(context.packRkey(hbm));
+  const source = new Uint8Array(2 ** 20).fill(42);
+  await endpoint.put(source, rkey);
+  const target = new Uint8Array(2 ** 20);
+  await endpoint.get(target, rkey);
+  console.log(Buffer.compare(source, target) === 0 ? 'the same bytes came back' : 'the bytes differ');
+  await context.close();
+}
+void main();
+`;
+const EXTENSIONS = { cjs: 'cjs', esm: 'mjs' } as const;
+const FORMATS = ['esm', 'cjs'] as const;
+
+describe('a bundle of esbuild', { timeout: 60_000 }, () => {
+  const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-bundling-'));
+  const elsewhere = mkdtempSync(join(tmpdir(), 'gaudi-ucx-elsewhere-'));
+  afterAll(() => {
+    for (const each of [folder, elsewhere]) rmSync(each, { recursive: true });
+  });
+  beforeAll(() => {
+    installPackage(folder);
+    writeFileSync(join(folder, 'program.mjs'), PROGRAM);
+  }, 120_000);
+
+  /** Bundles the program, and runs the bundle. */
+  async function run(format: Format & keyof typeof EXTENSIONS, external: readonly string[], place = folder) {
+    const outfile = join(place, `bundle.${EXTENSIONS[format]}`);
+    await build({
+      entryPoints: [join(folder, 'program.mjs')],
+      outfile,
+      format,
+      external: [...external],
+      bundle: true,
+      platform: 'node',
+      logLevel: 'silent',
+    });
+    const env = { ...withoutSettings(), UCX_GAUDI_DRIVER: 'emulator' };
+    const { status, stdout, stderr } = spawnSync(process.execPath, [outfile], { cwd: place, encoding: 'utf8', env });
+    return { status, stdout, stderr };
+  }
+
+  describe.each(FORMATS)('in the format %s', (format) => {
+    it.each([[['gaudi-ucx']], [['koffi']], [[]]])('runs, with %j left out', async (external) => {
+      expect(await run(format, external)).toEqual({ status: 0, stdout: 'the same bytes came back\n', stderr: '' });
+    });
+
+    it('says what to do where the package is not installed', async () => {
+      const { status, stderr } = await run(format, [], elsewhere);
+      expect(status).toBe(1);
+      expect(stderr).toMatch(/UcxError: gaudi-ucx is not installed where \S+ can find it, .*external: \['gaudi-ucx'\]/);
+      expect(stderr).toContain("code: 'ERR_NOT_INSTALLED'");
+    });
+  });
+});
