@@ -66,7 +66,9 @@ const DECLARATIONS: RolldownOptions = {
 
 const options: RolldownOptions[] = defineConfig([
   // No other package may come into a bundle; see test/fixtures/built.test.ts.
-  ...bundlesOf('.').map((one) => bundle(one, { external: ['koffi', 'commander', 'prom-client', 'vitest'] })),
+  ...bundlesOf('.').map((one) =>
+    bundle(one, { external: ['koffi', 'commander', 'prom-client', 'vitest', 'fastify', '@opentelemetry/api'] }),
+  ),
   DECLARATIONS,
 ]);
 

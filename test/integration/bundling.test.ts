@@ -1,11 +1,12 @@
 /** docs/guide/service.md on bundling: the package in bundles of esbuild, in both formats, and outside of them. */
 
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { build, type Format } from 'esbuild';
+import { type BuildOptions, build, type Format } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ROOT } from '../fixtures/built.ts';
 import { withoutSettings } from '../fixtures/command-line.ts';
 import { installPackage } from '../fixtures/installed-package.ts';
 
@@ -26,6 +27,7 @@ async function main() {
 void main();
 `;
 const EXTENSIONS = { cjs: 'cjs', esm: 'mjs' } as const;
+const PAGE = readFileSync(join(ROOT, 'docs/guide/service.md'), 'utf8');
 const FORMATS = ['esm', 'cjs'] as const;
 
 describe('a bundle of esbuild', { timeout: 60_000 }, () => {
@@ -57,8 +59,14 @@ describe('a bundle of esbuild', { timeout: 60_000 }, () => {
   }
 
   describe.each(FORMATS)('in the format %s', (format) => {
-    it.each([[['gaudi-ucx']], [['koffi']], [[]]])('runs, with %j left out', async (external) => {
+    it.each([[['koffi']], [[]]])('runs, with %j left out', async (external) => {
       expect(await run(format, external)).toEqual({ status: 0, stdout: 'the same bytes came back\n', stderr: '' });
+    });
+
+    it('runs with the options of the page', async () => {
+      const options = JSON.parse(PAGE.match(/^```json\n(\{ "bundle".*)\n```$/m)![1]!) as BuildOptions;
+      expect(await run(format, options.external!)).toMatchObject({ status: 0, stdout: 'the same bytes came back\n' });
+      expect({ ...options, external: [] }).toEqual({ bundle: true, platform: 'node', format: 'cjs', external: [] });
     });
 
     it('says what to do where the package is not installed', async () => {

@@ -1,6 +1,6 @@
 /** The package as users get it: its tarball in an empty folder, with its templates and programs that import every entry, type-checked strictly and run. */
 
-import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,6 +8,7 @@ import { build } from 'rolldown';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { ROOT } from '../fixtures/built.ts';
 import { installPackage } from '../fixtures/installed-package.ts';
+import { Started } from '../fixtures/started.ts';
 
 /** The version of TypeScript that `npm run test:typescript` brings, if it runs the tests. */
 const RELEASE = process.env['GAUDI_UCX_TEST_TYPESCRIPT'];
@@ -290,21 +291,21 @@ export const dataOf = (message: AmMessage): Uint8Array => message.data;
   });
 
   describe('has templates', () => {
-    const children: ChildProcess[] = [];
+    const programs: Started[] = [];
     beforeAll(() => cpSync(join(modules, 'gaudi-ucx/templates'), join(folder, 'templates'), { recursive: true }));
     afterEach(() => {
-      for (const child of children.splice(0)) child.kill('SIGKILL');
+      for (const { child } of programs.splice(0)) child.kill('SIGKILL');
     });
 
     /** Starts the program of a template. */
     function start(name: string, ...args: readonly string[]): Started {
       const program = join(folder, 'templates', name, 'dist', `${name}.js`);
-      const child = spawn(process.execPath, [program, ...args], {
+      const started = new Started(program, args, {
         cwd: folder,
         env: { ...process.env, UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '2', UCX_TLS: 'all' },
       });
-      children.push(child);
-      return new Started(child);
+      programs.push(started);
+      return started;
     }
 
     it.each(readdirSync(join(ROOT, 'templates')))('of which %s type-checks as it is', (name) => {
@@ -367,37 +368,3 @@ export const dataOf = (message: AmMessage): Uint8Array => message.data;
     });
   });
 });
-
-/** A program that runs, and what it has printed until now. */
-class Started {
-  readonly child: ChildProcess;
-  /** The exit code. */
-  readonly ended: Promise<number | null>;
-  printed = '';
-  #changed: () => void = () => {};
-
-  constructor(child: ChildProcess) {
-    this.child = child;
-    for (const stream of [child.stdout!, child.stderr!]) {
-      stream.setEncoding('utf8').on('data', (text: string) => {
-        this.printed += text;
-        this.#changed();
-      });
-    }
-    this.ended = new Promise((resolve) => child.once('close', (code) => resolve(code)));
-    void this.ended.then(() => this.#changed());
-  }
-
-  /** Waits until it has printed something. */
-  async saw(pattern: RegExp): Promise<RegExpMatchArray> {
-    let match = this.printed.match(pattern);
-    while (match === null) {
-      if (this.child.exitCode !== null) expect.fail(`the program has ended and printed ${this.printed}`);
-      await new Promise<void>((resolve) => {
-        this.#changed = resolve;
-      });
-      match = this.printed.match(pattern);
-    }
-    return match;
-  }
-}
