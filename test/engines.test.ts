@@ -30,6 +30,7 @@ const NATIVE_ONLY: Readonly<Record<string, string>> = {
   'fuzz/hostile-frames.test.ts': MESSAGES,
   'fuzz/messages.test.ts': MESSAGES,
   'fuzz/wire.test.ts': MESSAGES,
+  'integration/bundling.test.ts': TOOL,
   'integration/chaos.test.ts':
     'failures inside libucp have no rule that could excuse or accuse them; see libucx-departed-peers.test.ts',
   'integration/coll-connections.test.ts': TEAM,
@@ -62,6 +63,7 @@ const NATIVE_ONLY: Readonly<Record<string, string>> = {
   'integration/peer-failure.test.ts': 'see libucx-departed-peers.test.ts',
   'integration/other-node.test.ts':
     'a sample of the package; the engine libucx waits for descriptors by the same callbacks',
+  'integration/pnpm.test.ts': TOOL,
   'integration/protocol-names.test.ts': MESSAGES,
   'integration/protocol-settings.test.ts': MESSAGES,
   'integration/put-get.test.ts': 'see ucp-put-get.test.ts',
@@ -70,6 +72,7 @@ const NATIVE_ONLY: Readonly<Record<string, string>> = {
   'integration/rdma.test.ts': TRANSPORT,
   'integration/rejected-peers.test.ts': 'UCX_TCP_SECURITY, which libucx refuses (libucx-settings.test.ts)',
   'integration/resource-choice.test.ts': 'see libucx-exclusions.test.ts',
+  'integration/service-guide.test.ts': 'programs of a page; see libucx-departed-peers.test.ts',
   'integration/smi-command.test.ts': TOOL,
   'integration/tcp-failures.test.ts': TRANSPORT,
   'integration/threads.test.ts': 'see libucx-threads.test.ts',
