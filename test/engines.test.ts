@@ -72,7 +72,6 @@ const NATIVE_ONLY: Readonly<Record<string, string>> = {
   'integration/rdma.test.ts': TRANSPORT,
   'integration/rejected-peers.test.ts': 'UCX_TCP_SECURITY, which libucx refuses (libucx-settings.test.ts)',
   'integration/resource-choice.test.ts': 'see libucx-exclusions.test.ts',
-  'integration/service-guide.test.ts': 'programs of a page; see libucx-departed-peers.test.ts',
   'integration/smi-command.test.ts': TOOL,
   'integration/tcp-failures.test.ts': TRANSPORT,
   'integration/threads.test.ts': 'see libucx-threads.test.ts',

@@ -11,6 +11,7 @@ import { withoutSettings } from '../fixtures/command-line.ts';
 import { useContexts } from '../fixtures/contexts.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
+import { ENGINES } from '../fixtures/pair.ts';
 import { Started } from '../fixtures/started.ts';
 
 const FOLDER = join(ROOT, 'examples/service');
@@ -35,13 +36,15 @@ describe('the programs', { timeout: 60_000 }, () => {
   expectNoLeaks(SEGMENT_PROBES);
   const fixture = useContexts();
   const programs: Started[] = [];
+  let engine: (typeof ENGINES)[number] = 'native';
   afterEach(async () => {
     for (const { child } of programs) child.kill('SIGKILL');
     for (const { ended } of programs.splice(0)) await ended;
+    engine = 'native';
   });
 
   function start(file: string, ...args: readonly string[]): Started {
-    const env = { ...withoutSettings(), UCX_GAUDI_DRIVER: 'emulator' };
+    const env = { ...withoutSettings(), UCX_GAUDI_DRIVER: 'emulator', UCX_ENGINE: engine, UCX_TCP_CM_REUSEADDR: 'y' };
     const started = new Started(built(join(FOLDER, file)), args, { env });
     programs.push(started);
     return started;
@@ -65,7 +68,7 @@ describe('the programs', { timeout: 60_000 }, () => {
 
   /** A client in this process. */
   async function clientOf(port: string): Promise<StoreClient> {
-    const { worker } = await fixture.open({ context: { config: { TLS: 'self,posix,cma,tcp' } } });
+    const { worker } = await fixture.open({ context: { engine, config: { TLS: 'self,posix,cma,tcp' } } });
     return new StoreClient(worker, Number(port));
   }
 
@@ -78,7 +81,9 @@ describe('the programs', { timeout: 60_000 }, () => {
     expect(program.printed.trimEnd().split('\n').at(-1)).toBe(last);
   });
 
-  it.each(['SIGKILL', 'SIGTERM'] as const)('of the store are found again after %s', async (signal) => {
+  const ends = ENGINES.flatMap((each) => [[each, 'SIGKILL'] as const, [each, 'SIGTERM'] as const]);
+  it.each(ends)('of the store over %s are found again after %s', async (each, signal) => {
+    engine = each;
     const [store, port] = await startStore();
     const client = await clientOf(port);
     const target = new Uint8Array(BLOCK_BYTES);
