@@ -66,6 +66,17 @@ export function streamContract(kind: ConnectionKind): void {
       }
     });
 
+    it('receive no bytes at once, in their turn', async () => {
+      const pair = await fixture.pair(kind);
+      const { ab, ba } = pair;
+      const none = new Uint8Array(0);
+      for (const waitAll of [true, false]) expect(await ba.streamRecv(none, { waitAll })).toBe(0);
+      const [byte, rest] = [new Uint8Array(1), new Uint8Array(2)];
+      const receives = Promise.all([ba.streamRecv(byte), ba.streamRecv(none), ba.streamRecv(rest, { waitAll: true })]);
+      await ab.streamSend(Uint8Array.of(1, 2, 3));
+      expect([await receives, byte[0], ...rest]).toEqual([[1, 0, 2], 1, 2, 3]);
+    });
+
     it('keep the order of bytes for any pieces of both ends', async () => {
       const pair = await fixture.pair(kind);
       const { one, two, ab, ba } = pair;

@@ -3,8 +3,8 @@
  */
 
 import { readdirSync, realpathSync } from 'node:fs';
-import { setImmediate } from 'node:timers/promises';
 import { close, ioctl, ioctlAsync, mapFile, open, read, schedYield } from '../../sys/index.ts';
+import { nextTurn } from '../../ucs/sys/next-turn.ts';
 import type { DriverMapping } from '../port.ts';
 
 /** The system calls that discovery and open files use. */
@@ -59,5 +59,5 @@ export const linuxSystemCalls: SystemCalls = {
   ioctlAsync,
   mapFile,
   schedYield,
-  yieldToEventLoop: () => setImmediate(),
+  yieldToEventLoop: nextTurn,
 };

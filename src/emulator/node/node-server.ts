@@ -21,6 +21,7 @@ import { HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
 import { UnauthenticatedPeers } from '../../ucs/datastruct/unauthenticated-peers.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { inNextTurn } from '../../ucs/sys/next-turn.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
 import { checkOptions, checkString } from '../../ucs/type/check-options.ts';
@@ -234,7 +235,7 @@ export class NodeServer {
         devices: this.#devices,
         status: () => this.status(),
         identity: () => this.#identity(),
-        shutdown: () => setImmediate(() => this.close()),
+        shutdown: () => inNextTurn(() => this.close()),
         onFiles: () => this.#listFiles(),
         onGreeted: (greeted) => this.#unauthenticatedPeers.delete(greeted),
         onGone: (gone) => {
@@ -255,7 +256,7 @@ export class NodeServer {
   /** Ends the server in a later iteration of the event loop if it is no longer used: the last mount may end within a poll. */
   #endIfUnused(): void {
     if (!this.#endsUnused || this.#clients.size > 0 || this.#devices.isUsed) return;
-    setImmediate(() => this.close());
+    inNextTurn(() => this.close());
   }
 
   /** Evicts the oldest connections without a hello until there is room for one more of this process. */

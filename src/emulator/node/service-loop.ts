@@ -5,6 +5,7 @@
 
 import { schedYield } from '../../sys/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { inNextTurn } from '../../ucs/sys/next-turn.ts';
 
 /** Time that the loop spins without work before it sleeps: a client that runs one ioctl after the other never has to wake it. */
 const IDLE_NS = 200_000;
@@ -47,7 +48,7 @@ export class ServiceLoop {
     if (this.#awake || this.#closed) return;
     this.#awake = true;
     this.#mailboxes.setSleeping(false);
-    setImmediate(this.#poll);
+    inNextTurn(this.#poll);
   }
 
   /** Lets the event loop run next. */
@@ -81,7 +82,7 @@ export class ServiceLoop {
       if (this.#isYielding || nowNs - beginNs > POLL_NS) break;
     }
     this.#isYielding = false;
-    setImmediate(this.#poll);
+    inNextTurn(this.#poll);
   }
 
   /** Sleeps unless work arrived in between: clients that post afterwards see the flag. */

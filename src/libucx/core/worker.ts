@@ -24,6 +24,7 @@ import type {
 } from '../../ucp/api/worker.ts';
 import type { CopyingWorker } from '../../ucp/staging/device-copier.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
+import { inNextTurn, nextTurn } from '../../ucs/sys/next-turn.ts';
 import { checkFlag } from '../../ucs/type/check-options.ts';
 import { checkStatus, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -328,7 +329,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     const isNew = this.requests.checkEnded() || hasArrived || this.endpoints.isDue || this.unproven.isDue;
     const isDue = isNew || this.#sockets.isDue || this.devices.isDue;
     // Armed or not: events since the last progress are handled first.
-    if (isDue || functions.ucp_worker_arm(this.handle) !== Status.OK) setImmediate(() => this.#wakeSleepers());
+    if (isDue || functions.ucp_worker_arm(this.handle) !== Status.OK) inNextTurn(() => this.#wakeSleepers());
     else this.#alarm.arm();
   }
 
@@ -382,7 +383,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
       this.requests.progress(0);
       this.node.progress();
       this.devices.progress();
-      await new Promise(setImmediate);
+      await nextTurn();
     }
   }
 

@@ -182,8 +182,14 @@ export class EndpointStream {
   /** Passes arrived bytes to the receives, in order. @returns number of receives that have ended */
   serve(): number {
     let count = 0;
-    while (!this.#isCopying && this.#receives.length > 0 && this.hasBytes) {
+    while (!this.#isCopying && this.#receives.length > 0) {
       const receive = this.#receives[0]!;
+      if (receive.request.byteLength === 0) {
+        this.#endFirst(Status.OK);
+        count += 1;
+        continue;
+      }
+      if (!this.hasBytes) break;
       const bytes = Math.min(this.#chunks[0]!.byteLength - this.#chunkUsed, receive.request.byteLength - receive.done);
       const isDone = receive.pieces.every(({ memory }) => isHost(memory))
         ? this.#copyToHost(receive, bytes)

@@ -6,6 +6,7 @@
  * terminated from outside, when no JavaScript can run, and koffi 3.3.4 then ends the process. A callback registered with koffi does nothing then.
  */
 
+import { inNextTurn } from '../../ucs/sys/next-turn.ts';
 import { Errno } from '../base/errno.ts';
 import { koffi } from '../base/koffi.ts';
 import { SyscallError } from '../base/syscall-error.ts';
@@ -58,7 +59,7 @@ const onReadable = koffi.register(
   (handle: number) => {
     polls.get(handle)?.callback();
     // From Node.js 26 on, the promises that a native callback has settled do not continue when it returns: this makes them continue before the loop sleeps.
-    setImmediate(continuePromises);
+    inNextTurn(continuePromises);
   },
   koffi.pointer(koffi.proto('void', [POINTER, 'int', 'int'])),
 );

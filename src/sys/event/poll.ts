@@ -2,6 +2,7 @@
  * Event loop callbacks for descriptors that become readable. For everything that Linux can poll, which excludes plain files.
  */
 
+import { inNextTurn } from '../../ucs/sys/next-turn.ts';
 import { closeDescriptor } from '../base/descriptor.ts';
 import { epollControl, epollCreate, errno } from '../base/libc.ts';
 import { allocateScratch } from '../base/scratch.ts';
@@ -32,7 +33,7 @@ export class PollSubscription implements Disposable {
         callback();
       } catch (error) {
         // The FFI would discard it; here it becomes an uncaught exception, as from every other callback.
-        setImmediate(() => {
+        inNextTurn(() => {
           throw error;
         });
       }

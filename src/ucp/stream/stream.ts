@@ -277,14 +277,16 @@ export class Streams {
 
   /** Passes the bytes that have arrived to the receives, in order. */
   #serve(state: StreamState, connection: Connection): void {
-    while (!state.busy && state.chunks.length > 0 && state.receives.length > 0) {
+    while (!state.busy && state.receives.length > 0) {
       const request = state.receives[0]!;
+      // A receive of no bytes waits for none.
+      if (state.chunks.length === 0 && request.byteLength > 0) break;
       if (!request.isMapped) {
         dropFirst(state.receives);
         request.end(Status.INVALID_ADDR);
         continue;
       }
-      if (request.isHost) this.#fill(state, request, connection);
+      if (request.isHost || request.byteLength === 0) this.#fill(state, request, connection);
       else if (!this.#stage(state, request, connection)) return;
       this.#endFirst(state, request);
     }

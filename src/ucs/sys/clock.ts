@@ -28,6 +28,8 @@ export interface Clock {
   setTimer(delayNs: number, callback: () => void): Timer;
 }
 
+/** Those of Node.js: a test runner that fakes timers later must not stop sleeps that keep the process alive. */
+const { setTimeout, clearTimeout } = globalThis;
 const NS_PER_MS = 1e6;
 /** The longest delay of setTimeout (Node: larger values become 1 ms). */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;

@@ -5,6 +5,7 @@
 
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import type { Clock } from '../../../ucs/sys/clock.ts';
+import { cancelTurn, inNextTurn } from '../../../ucs/sys/next-turn.ts';
 import { type Progressable, progressInBackground } from './progressable.ts';
 
 /** The longest time of one turn, after which the event loop runs. */
@@ -59,7 +60,7 @@ export class AutomaticProgress {
     if (!this.#begun || this.#isScheduled) return;
     this.#isScheduled = true;
     // An immediate that does not keep the process alive would not run while the event loop waits for something else.
-    if (this.#turns < KEPT_TURNS_MAX) this.#turn = setImmediate(this.#onTurn);
+    if (this.#turns < KEPT_TURNS_MAX) this.#turn = inNextTurn(this.#onTurn);
     else this.#freePort().postMessage(undefined);
   }
 
@@ -67,7 +68,7 @@ export class AutomaticProgress {
   close(): void {
     this.#closed = true;
     this.#begun = false;
-    clearImmediate(this.#turn);
+    cancelTurn(this.#turn);
     this.#channel?.port1.close();
     this.#channel = undefined;
   }

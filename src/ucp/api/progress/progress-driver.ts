@@ -3,9 +3,9 @@
  * transports. It does not depend on requests. Without awaited operations the program drives the worker, or automatic-progress.ts.
  */
 
-import { setImmediate as nextEventLoopTurn } from 'node:timers/promises';
 import { throwLater } from '../../../ucs/debug/uncaught.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
+import { nextTurn } from '../../../ucs/sys/next-turn.ts';
 import { addAbortListener } from '../abort-listeners.ts';
 import { AutomaticProgress, type AutomaticWorker } from './automatic-progress.ts';
 import { progressInBackground } from './progressable.ts';
@@ -117,7 +117,7 @@ export class ProgressDriver {
   /** Lets other promises run, and periodically the event loop. */
   async yieldIfDue(): Promise<void> {
     if (this.#clock.nowNs() - this.#lastYieldNs < YIELD_INTERVAL_NS) return;
-    await nextEventLoopTurn();
+    await nextTurn();
     this.#lastYieldNs = this.#clock.nowNs();
   }
 
