@@ -36,4 +36,39 @@ describe.each([
     expect(inspect(rkey)).toContain('state: released');
     expect(inspect(Object.getPrototypeOf(memory))).toBeTypeOf('string');
   });
+
+  it.skipIf(!isThere)('shows what arrives, in one line and in JSON (needs libucp)', async () => {
+    const context = await Context.create({ engine, env: { ...process.env, ...ENV } });
+    const worker = context.worker();
+    const listener = worker.listener({ address: '127.0.0.1' });
+    const requests: string[][] = [];
+    const accepting = (async () => {
+      for await (const request of listener) {
+        requests.push([inspect(request), JSON.stringify(request)]);
+        request.accept();
+        break;
+      }
+    })();
+    expect(inspect(listener)).toBe(`Listener { address: 127.0.0.1, port: ${listener.port} }`);
+    const client = context.worker();
+    const endpoint = await client.connect({ host: '127.0.0.1', port: listener.port });
+    await accepting;
+    expect(requests).toEqual([
+      [
+        expect.stringMatching(
+          /^ConnectionRequest \{ clientAddress: 127\.0\.0\.1:\d+, (?:clientId: \d+, )?live: yes \}$/,
+        ),
+        expect.stringMatching(/^\{"clientAddress":"127\.0\.0\.1:\d+",(?:"clientId":"\d+",)?"live":"yes"\}$/),
+      ],
+    ]);
+    const shown = new Promise<string[]>((resolve) => {
+      worker.setAmHandler(3, (message) => resolve([inspect(message), JSON.stringify(message)]));
+    });
+    await endpoint.amSend(3, new Uint8Array(8));
+    expect(await shown).toEqual([
+      'AmMessage { id: 3, headerBytes: 0, byteLength: 8 }',
+      '{"id":3,"headerBytes":0,"byteLength":8}',
+    ]);
+    await context.close();
+  });
 });

@@ -140,7 +140,8 @@ export class Connection {
       }
       if (reply !== undefined) throw this.#broken('a reply to nothing');
       if (!this.#alive) throw gone(this.path);
-      if (systemClock.nowNs() >= deadlineNs) throw this.#broken('no reply');
+      if (systemClock.nowNs() >= deadlineNs)
+        throw this.#broken(`no reply: process ${this.serverPid} is stopped or busy`);
       pollFor(this.#socket.fd, PollEvent.IN, SLICE_MS);
     }
   }

@@ -1,11 +1,13 @@
 /** The connection request of a client, until the application accepts or rejects it (ucp_conn_request_h). */
 
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { showAs } from '../../ucs/type/inspect.ts';
 import { isFailure, Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { ClientRequest, SocketAddress } from '../../uct/api/connection-manager.ts';
 import type { Endpoint, EndpointOptions } from './endpoint.ts';
 import { checkErrorHandling } from './error-handling.ts';
+import { printSocketAddress } from './socket-address.ts';
 
 /** Attributes of a request (ucp_conn_request_attr_t). */
 export interface ConnectionRequestAttributes {
@@ -90,3 +92,9 @@ export class ConnectionRequest {
     this.#listener.answered(this);
   }
 }
+
+showAs(ConnectionRequest, 'ConnectionRequest', ({ clientAddress, clientId, live }) => ({
+  clientAddress: printSocketAddress(clientAddress),
+  clientId,
+  live: live ? 'yes' : 'no',
+}));

@@ -5,6 +5,7 @@
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, throwIfAborted } from '../../ucs/type/error.ts';
+import { showAs } from '../../ucs/type/inspect.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { SocketAddress, SocketListener } from '../../uct/api/connection-manager.ts';
@@ -234,3 +235,5 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     listener?.[Symbol.dispose]();
   }
 }
+
+showAs(Listener, 'Listener', ({ address, port, closed }) => ({ address, port, closed: closed ? 'yes' : undefined }));

@@ -4,6 +4,7 @@
  */
 
 import { invalidParam, statusError, type UcxError } from '../../../ucs/type/error.ts';
+import { showAs } from '../../../ucs/type/inspect.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { MessageDataOptions } from '../active-message.ts';
 import type { Endpoint } from '../endpoint.ts';
@@ -203,3 +204,8 @@ function roomFor(byteLength: number): Uint8Array {
     throw statusError(Status.NO_MEMORY, `receive a message of ${byteLength} bytes`, cause);
   }
 }
+
+showAs(ReceivedMessage, 'AmMessage', ({ id, isOver, headerLength, byteLength, isRendezvous }) =>
+  // After its handler the object belongs to the next message.
+  isOver ? {} : { id, headerBytes: headerLength, byteLength, isRendezvous: isRendezvous ? 'yes' : undefined },
+);
