@@ -162,7 +162,7 @@ export interface TransferResult {
 /**
  * An endpoint. Bytes that an operation has accepted (it returned OK, or its request has ended) leave this process with the next progress of its
  * worker, and at the latest when the running job of the event loop, or the process, ends: make progress before a call that blocks the thread
- * (Atomics.wait, spawnSync). Only a flush confirms that they have arrived.
+ * (Atomics.wait, spawnSync). Only a flush confirms that puts have arrived; of messages it says that they have left: an answer of the peer, or {@link tagSendSync}, says more.
  */
 export interface Endpoint extends AsyncDisposable {
   /** True after `close()`. */

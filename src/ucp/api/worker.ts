@@ -257,7 +257,8 @@ export interface Worker extends AsyncDisposable {
   tagRecv(local: LocalBuffer, options?: TagRecvOptions): Promise<TagRecvResult>;
 
   /**
-   * Sets the handler of active messages with an id, 0 to 65535 (ucp_worker_set_am_recv_handler); undefined removes it, and drops later messages. Dropping those of an id that has never had one is a warning.
+   * Sets the handler of active messages with an id, 0 to 65535 (ucp_worker_set_am_recv_handler); undefined removes it, and drops later messages. Dropping
+   * those of an id that has never had one is a warning. A handler does not keep the process alive: {@link serve} does.
    * @example
    * ```ts
    * worker.setAmHandler(7, (message) => {
