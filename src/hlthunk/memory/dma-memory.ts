@@ -98,7 +98,8 @@ export function checkDmaRange(
     throw invalidArgument(name, `must be memory of ${card.name}`, foreignName(memory));
   }
   if (!memory.live) throw invalidArgument(name, 'must be live', 'memory that was given back');
-  checkInteger(`${name}Offset`, offset);
+  // The name is made only for an error: this runs for each transfer.
+  if (!Number.isSafeInteger(offset) || offset < 0) checkInteger(`${name}Offset`, offset);
   if (byteLength > memory.byteLength - offset) {
     throw outsideArgument(`${name} memory`, `${name}Offset`, { offset, byteLength, size: memory.byteLength });
   }
