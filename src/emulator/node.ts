@@ -6,7 +6,8 @@ import type { AbsentCard, CardEntry, DriverFile, DriverNode, NodeTransfers, Port
 import { Errno, SyscallError } from '../sys/index.ts';
 import { HL_DEVICE_STATUS } from '../uapi/index.ts';
 import { systemRandomBytes } from '../ucs/sys/random.ts';
-import { closedError } from '../ucs/type/error.ts';
+import { closedError, UcxError } from '../ucs/type/error.ts';
+import { Status } from '../ucs/type/status.ts';
 import { placesOf } from './config/card-places.ts';
 import { LinkTable } from './config/link-table.ts';
 import { type EmulatedNodeOptions, type NodeConfig, resolveNodeOptions } from './config/node-config.ts';
@@ -188,9 +189,17 @@ export class EmulatedNode implements DriverNode {
     else if (fault.kind === 'malfunction') card.setStatus(HL_DEVICE_STATUS.MALFUNCTION);
     else if (fault.kind === 'status') card.setStatus(fault.status);
     else if (fault.kind === 'engine-failure') this.#engines.crash();
-    else if (fault.kind === 'recover') card.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
+    else if (fault.kind === 'recover') this.#recover(card);
     else if (fault.kind === 'link-down' || fault.kind === 'link-up') card.setLink(fault, fault.kind === 'link-up');
     else card.faults.add(fault);
+  }
+
+  #recover(card: Card): void {
+    if (this.#engines.failed) {
+      const message = 'the DMA engines of this node have ended, and no card works without them: start another node';
+      throw new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message });
+    }
+    card.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
   }
 
   /**

@@ -28,8 +28,6 @@ export interface Clock {
   setTimer(delayNs: number, callback: () => void): Timer;
 }
 
-/** Those of Node.js: a test runner that fakes timers later must not stop sleeps that keep the process alive. */
-const { setTimeout, clearTimeout } = globalThis;
 const NS_PER_MS = 1e6;
 /** The longest delay of setTimeout (Node: larger values become 1 ms). */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
@@ -71,14 +69,22 @@ function systemNowNs(): number {
   return Math.round(ORIGIN_NS + performance.now() * NS_PER_MS);
 }
 
+/** The timers of an event loop. */
+type EventLoop = Pick<typeof globalThis, 'setTimeout' | 'clearTimeout'>;
+
+/** Those of Node.js, as they are when this module is loaded: a test runner that fakes timers later must not stop sleeps that keep the process alive. */
+const NODE: EventLoop = { setTimeout: globalThis.setTimeout, clearTimeout: globalThis.clearTimeout };
+
 /** A timer of the event loop that never fires early and has no maximum delay. */
-class SystemTimer implements Timer {
+export class SystemTimer implements Timer {
+  readonly #eventLoop: EventLoop;
   readonly #deadlineNs: number;
   readonly #callback: () => void;
   #handle: NodeJS.Timeout | undefined;
   #referenced = false;
 
-  constructor(delayNs: number, callback: () => void) {
+  constructor(delayNs: number, callback: () => void, eventLoop: EventLoop = NODE) {
+    this.#eventLoop = eventLoop;
     this.#deadlineNs = systemNowNs() + delayNs;
     this.#callback = callback;
     this.#handle = undefined;
@@ -86,7 +92,7 @@ class SystemTimer implements Timer {
   }
 
   cancel(): void {
-    clearTimeout(this.#handle);
+    this.#eventLoop.clearTimeout(this.#handle);
     this.#handle = undefined;
   }
 
@@ -101,7 +107,8 @@ class SystemTimer implements Timer {
   }
 
   #arm(delayNs: number): void {
-    this.#handle = setTimeout(() => this.#expire(), Math.min(Math.ceil(delayNs / NS_PER_MS), MAX_TIMEOUT_MS));
+    const delayMs = Math.min(Math.ceil(delayNs / NS_PER_MS), MAX_TIMEOUT_MS);
+    this.#handle = this.#eventLoop.setTimeout(() => this.#expire(), delayMs);
     if (!this.#referenced) this.#handle.unref();
   }
 
