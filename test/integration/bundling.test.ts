@@ -8,21 +8,11 @@ import { type BuildOptions, build, type Format } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ROOT } from '../fixtures/built.ts';
 import { withoutSettings } from '../fixtures/command-line.ts';
-import { installPackage } from '../fixtures/installed-package.ts';
+import { installPackage, ROUND_TRIP } from '../fixtures/installed-package.ts';
 
 const PROGRAM = `import { Context, MemoryType } from 'gaudi-ucx';
 async function main() {
-  const context = await Context.create();
-  const worker = context.worker();
-  const endpoint = worker.endpoint(worker.address());
-  const hbm = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI, sysDevice: 0 });
-  const rkey = endpoint.unpackRkey(context.packRkey(hbm));
-  const source = new Uint8Array(2 ** 20).fill(42);
-  await endpoint.put(source, rkey);
-  const target = new Uint8Array(2 ** 20);
-  await endpoint.get(target, rkey);
-  console.log(Buffer.compare(source, target) === 0 ? 'the same bytes came back' : 'the bytes differ');
-  await context.close();
+${ROUND_TRIP}
 }
 void main();
 `;

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { build } from 'rolldown';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { ROOT } from '../fixtures/built.ts';
-import { installPackage } from '../fixtures/installed-package.ts';
+import { installPackage, ROUND_TRIP } from '../fixtures/installed-package.ts';
 import { Started } from '../fixtures/started.ts';
 
 /** The version of TypeScript that `npm run test:typescript` brings, if it runs the tests. */
@@ -37,17 +37,7 @@ import os from 'node:os';
 import { Context, MemoryType } from 'gaudi-ucx';
 os.availableParallelism = () => 8;
 syncBuiltinESMExports();
-const context = await Context.create();
-const worker = context.worker();
-const endpoint = worker.endpoint(worker.address());
-const hbm = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI, sysDevice: 0 });
-const rkey = endpoint.unpackRkey(context.packRkey(hbm));
-const source = new Uint8Array(2 ** 20).fill(42);
-await endpoint.put(source, rkey);
-const target = new Uint8Array(2 ** 20);
-await endpoint.get(target, rkey);
-console.log(Buffer.compare(source, target) === 0 ? 'the same bytes came back' : 'the bytes differ');
-await context.close();`;
+${ROUND_TRIP}`;
 
 /** A program for each entry, and the last line of its output. */
 const PROGRAMS: Readonly<Record<string, readonly [string, string]>> = {
