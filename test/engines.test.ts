@@ -30,7 +30,6 @@ const NATIVE_ONLY: Readonly<Record<string, string>> = {
   'fuzz/hostile-frames.test.ts': MESSAGES,
   'fuzz/messages.test.ts': MESSAGES,
   'fuzz/wire.test.ts': MESSAGES,
-  'integration/bundling.test.ts': TOOL,
   'integration/chaos.test.ts':
     'failures inside libucp have no rule that could excuse or accuse them; see libucx-departed-peers.test.ts',
   'integration/coll-connections.test.ts': TEAM,
