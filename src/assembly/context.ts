@@ -13,6 +13,7 @@ import type { Engine } from '../ucp/api/engine.ts';
 import { checkFeatures, type Feature } from '../ucp/api/features.ts';
 import { Context as NativeContext } from '../ucp/core/context.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
+import type { OpenMd } from '../ucp/resources/resources.ts';
 import type { StatsNode } from '../ucs/stats/stats-node.ts';
 import { checkOptions } from '../ucs/type/check-options.ts';
 import { invalidParam, isUcxError } from '../ucs/type/error.ts';
@@ -24,6 +25,7 @@ import { checkDevices, GaudiResources } from '../uct/gaudi/base/gaudi-resources.
 import { cardAt } from '../uct/gaudi/base/memory/device-parts.ts';
 import { gaudiCopyComponent } from '../uct/gaudi/copy/component.ts';
 import { gaudiIpcComponent } from '../uct/gaudi/ipc/component.ts';
+import { RC_NAME } from '../uct/ib/base/ib-memory.ts';
 import { ibComponent } from '../uct/ib/component.ts';
 import { selfComponent } from '../uct/self/component.ts';
 import { cmaComponent } from '../uct/shm/cma/component.ts';
@@ -104,7 +106,7 @@ async function create(options: ContextOptions = {}): Promise<Context> {
   const added = checkComponents(options.components);
   const { engine, libucp } = chooseEngine(program, options.engine, added.length > 0);
   if (libucp === undefined) {
-    refuseUnignorable(program.config);
+    refuseUnignorable(program.config, false);
     warnOfUnused(program);
     return await openNative(program, options, engine);
   }
@@ -113,7 +115,7 @@ async function create(options: ContextOptions = {}): Promise<Context> {
   } catch (error) {
     const instead = isUcxError(error) ? engineInstead(program, options.engine, error) : undefined;
     if (instead === undefined) throw error;
-    refuseUnignorable(program.config);
+    refuseUnignorable(program.config, false);
     warnOfUnused(program);
     return await openNative(program, options, instead);
   }
@@ -172,6 +174,7 @@ async function openNative(
       onClosing: () => instrumentation?.close(),
       onClose: release,
     });
+    if (!isBesideLibucp) refuseUnignorable(program.config, context.mds.some(isRdma));
     instrumentation = isBesideLibucp ? openInstrumentation(program, context) : observeContext(program, context);
     return context;
   } catch (error) {
@@ -179,6 +182,10 @@ async function openNative(
     else await context.close();
     throw error;
   }
+}
+
+function isRdma({ resources }: OpenMd): boolean {
+  return resources.some(({ transport }) => transport === RC_NAME);
 }
 
 /** Opens a context over libucp, and a native one beside it for the cards of this node. */

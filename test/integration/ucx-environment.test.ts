@@ -31,7 +31,9 @@ describe('variables of C UCX', () => {
   it('without meaning here are silent, a misspelt name is not', async () => {
     expect(await runHere(['info', '-v'], RECIPE)).toMatchObject({ code: 0, err: '' });
     const { err } = await runHere(['info', '-v'], { ...RECIPE, UCX_UNIFIED_MOED: 'y' });
-    expect(err).toMatch(/unused environment variable: UCX_UNIFIED_MOED/);
+    expect(err).toMatch(/unused environment variable: UCX_UNIFIED_MOED \(maybe: UCX_UNIFIED_MODE\?\)/);
+    expect((await runHere(['info', '-v'], { UCX_PROTO_ENABEL: 'y' })).err).toContain('(maybe: UCX_PROTO_ENABLE?)');
+    expect((await runHere(['info', '-v'], { UCX_SYVS_FIFO_SIZE: '4' })).err).toContain('(maybe: UCX_SYSV_FIFO_SIZE?)');
   });
 
   it('are listed by info -c -a with the reason, and with their values', async () => {
@@ -46,13 +48,34 @@ describe('variables of C UCX', () => {
   });
 
   it('that must not be ignored fail a context with the reason', async () => {
-    const env = { UCX_GAUDI_DRIVER: 'emulator', UCX_ATOMIC_MODE: 'device' };
+    const env = {
+      UCX_GAUDI_DRIVER: 'emulator',
+      UCX_GAUDI_EMULATOR_NICS: '1',
+      UCX_IB_DRIVER: 'emulator',
+      UCX_ATOMIC_MODE: 'device',
+    };
     const error = await failureOf(() => Context.create({ env, configDirectories: [] }));
     expect(error).toMatchObject({ code: 'ERR_UNSUPPORTED' });
     expect(error.message).toMatch(
       /^UCX_ATOMIC_MODE=device cannot be ignored: .*UCX_TLS; UCX_ENGINE=libucx honours it$/,
     );
     await (await Context.create({ env: { ...env, UCX_ATOMIC_MODE: 'guess' }, configDirectories: [] })).close();
+  });
+
+  it('that matter to RDMA devices only do not fail a context without any', async () => {
+    const rdma = { UCX_ATOMIC_MODE: 'device', UCX_IB_ROCE_LOCAL_SUBNET: 'y', UCX_IB_GPU_DIRECT_RDMA: 'n' };
+    const env = { ...rdma, UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_NICS: '1', UCX_IB_DRIVER: 'emulator' };
+    await (await Context.create({ env: { ...env, UCX_TLS: '^rc' }, configDirectories: [] })).close();
+    const error = await failureOf(() => Context.create({ env: { ...env, UCX_TLS: 'rc' }, configDirectories: [] }));
+    expect(error.message).toMatch(/^3 problems: UCX_ATOMIC_MODE=.*; UCX_IB_ROCE_LOCAL_SUBNET=.*; UCX_IB_GPU_DIRECT/);
+  });
+
+  it('and options that are invalid are told in one error', async () => {
+    const env = { UCX_RNDV_THRESH: 'often', UCX_KEEPALIVE_INTERVAL: 'never', UCX_TLS: 'all,tcpp' };
+    const error = await failureOf(() => Context.create({ env, config: { TSL: 'tcp' }, configDirectories: [] }));
+    expect(error).toMatchObject({ code: 'ERR_CONFIG_VALUE' });
+    expect(error.message).toMatch(/^4 problems: /);
+    for (const name of [...Object.keys(env), 'option UCX_TSL']) expect(error.message).toContain(name);
   });
 });
 

@@ -2,7 +2,7 @@
  * Start of every program of this library: the configuration from environment and files, and its log.
  */
 
-import { ucxVariableNamed, unignorableSettings } from '../../libucx/c/ucx-variables.ts';
+import { ucxVariableNamed, ucxVariableNames, unignorableSettings } from '../../libucx/c/ucx-variables.ts';
 import type { Config } from '../../ucs/config/config.ts';
 import { GLOBAL_CONFIG_TABLE } from '../../ucs/debug/global-config.ts';
 import { createLog, type Log, type LogSink } from '../../ucs/debug/log.ts';
@@ -73,14 +73,14 @@ export function readProgram(options: ProgramOptions = {}): Program {
 
 /**
  * Warns about unused variables, unless UCX_WARN_UNUSED_ENV_VARS disables it. Those of C UCX that have no meaning here are silent; those that must not be ignored
- * fail a context, and are warnings of what opens none.
+ * fail a context, and are warnings of what opens none, unless they matter to RDMA devices only.
  */
 export function warnOfUnused({ config, log }: Program): void {
   if (!config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
-  for (const refusal of unignorableSettings(config)) log.warn(refusal);
-  for (const { variable, warning } of config.unused) {
+  for (const refusal of unignorableSettings(config, false)) log.warn(refusal);
+  for (const { variable, warningBeside } of config.unused) {
     const known = ucxVariableNamed(variable);
-    if (known === undefined) log.warn(warning);
+    if (known === undefined) log.warn(warningBeside(ucxVariableNames()));
     else if (known.use === 'none') log.debug(`${variable} has no meaning here: ${known.reason}`);
   }
 }

@@ -7,13 +7,13 @@ import { getEnvironment, setEnvironment, withEnvironmentLock } from '../../sys/i
 import type { Config } from '../../ucs/config/config.ts';
 import { GLOBAL_CONFIG_TABLE } from '../../ucs/debug/global-config.ts';
 import type { Log } from '../../ucs/debug/log.ts';
-import { statusError, UcxError } from '../../ucs/type/error.ts';
+import { joinedError, statusError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { fieldUseOf } from './field-use.ts';
 import { OutValue } from './fields.ts';
 import type { LibucpFunctions } from './functions.ts';
 import type { Libucp } from './library.ts';
-import { ucxVariableNamed } from './ucx-variables.ts';
+import { ucxVariableNamed, ucxVariableNames } from './ucx-variables.ts';
 import type { HiddenTransport } from './worker-address.ts';
 
 const PREFIX = 'UCX_';
@@ -88,18 +88,19 @@ export class UcpConfiguration {
     }
   }
 
-  /** Finds the value that libucp rejects: each is tried alone. */
+  /** Finds the values that libucp rejects: each is tried alone. */
   #refusal(status: number): UcxError {
-    for (const [name, value] of this.#settings) {
-      if (this.#accepts(name, value)) continue;
+    const refused = [...this.#settings].filter(([name, value]) => !this.#accepts(name, value));
+    const errors = refused.map(([name, value]) => {
+      const message = `libucp refuses ${name}=${value}`;
       return new UcxError({
         code: 'ERR_CONFIG_VALUE',
         status: Status.INVALID_PARAM,
-        message: `libucp refuses ${name}=${value}`,
+        message,
         details: { name, value },
       });
-    }
-    return statusError(status, 'read the configuration of libucp');
+    });
+    return joinedError(errors) ?? statusError(status, 'read the configuration of libucp');
   }
 
   #accepts(name: string, value: string): boolean {
@@ -162,20 +163,23 @@ export function warnOfUnused({ variables, version }: Libucp, config: Config, log
     const name = ucpName(variable);
     if (name !== undefined && (theirs === undefined || readsVariable(theirs, name))) continue;
     // A name that another version of UCX has is not a typo.
-    if (ucxVariableNamed(variable) === undefined) log.warn(warningBeside(theirs ?? []));
+    if (ucxVariableNamed(variable) === undefined) log.warn(warningBeside(theirs ?? ucxVariableNames()));
     else log.warn(`UCX ${version} has no ${name}: it has no effect over libucp`);
   }
 }
 
-/** Prefixes of tables of libucp whose fields several transports inherit. */
-const INHERITED = /^UCX_(IB|RC)_/;
+/** Prefixes of tables of libucp whose fields several transports inherit, and a transport that does; without a prefix all do. */
+const INHERITED = /^UCX_(?:(IB|RC|MM|SM|SCOPY)_|(?=(?:ALLOC|FAILURE|MAX_NUM_EPS)$))/;
+const HEIRS: Readonly<Record<string, string>> = { IB: 'RC_', RC: 'RC_', MM: 'POSIX_', SM: 'POSIX_', SCOPY: 'CMA_' };
 
 /** Whether libucp reads a variable, also by a transport that inherits it: UCX_RC_TIMEOUT sets UCX_RC_VERBS_TIMEOUT. */
 export function readsVariable(theirs: ReadonlySet<string>, name: string): boolean {
   if (theirs.has(name)) return true;
-  if (!INHERITED.test(name)) return false;
-  const field = name.replace(INHERITED, '_');
-  return [...theirs].some((variable) => variable.startsWith('UCX_RC_') && variable.endsWith(field));
+  const match = INHERITED.exec(name);
+  if (match === null) return false;
+  const field = `_${name.slice(match[0].length)}`;
+  const heirs = `UCX_${HEIRS[match[1] ?? ''] ?? ''}`;
+  return [...theirs].some((variable) => variable.startsWith(heirs) && variable.endsWith(field));
 }
 
 /** The name of a variable as a field of this library. */

@@ -10,7 +10,13 @@ import { type Config, loadConfig } from '../../ucs/config/config.ts';
 import { LogLevel } from '../../ucs/debug/log.ts';
 import type { Libucp } from './library.ts';
 import { warnOfUnused } from './ucp-configuration.ts';
-import { refuseUnignorable, UCX_VARIABLE_GROUPS, ucxVariable, ucxVariableNamed } from './ucx-variables.ts';
+import {
+  refuseUnignorable,
+  UCX_VARIABLE_GROUPS,
+  ucxVariable,
+  ucxVariableNamed,
+  ucxVariableNames,
+} from './ucx-variables.ts';
 
 /** Names that ucx_info of UCX prints. */
 const NAMES = readFileSync(join(ROOT, 'test/fixtures/ucx-variables.txt'), 'utf8')
@@ -62,7 +68,7 @@ describe('the variables of C UCX', () => {
     ['UCX_IB_GPU_DIRECT_RDMA', 'n', 'try'],
     ['UCX_MEMTRACK_LIMIT', '1g', 'inf'],
   ])('%s=%s is refused with the reason, %j is not', (name, value, harmless) => {
-    expect(() => refuseUnignorable(read({ [name]: value }))).toThrow(
+    expect(() => refuseUnignorable(read({ [name]: value }), true)).toThrow(
       expect.objectContaining({
         code: 'ERR_UNSUPPORTED',
         message: expect.stringMatching(
@@ -70,7 +76,48 @@ describe('the variables of C UCX', () => {
         ),
       }),
     );
-    refuseUnignorable(read({ [name]: harmless }));
+    refuseUnignorable(read({ [name]: harmless }), true);
+  });
+
+  it('are refused in one error, and those of RDMA devices only where such devices are used', () => {
+    const both = read({ UCX_RC_ROCE_LOCAL_SUBNET: 'y', UCX_MEMTRACK_LIMIT: '1g' });
+    const refusal = (usesRdma: boolean): unknown => {
+      return expect.objectContaining({
+        code: 'ERR_UNSUPPORTED',
+        message: expect.stringMatching(
+          usesRdma
+            ? /^2 problems: UCX_RC_ROCE_LOCAL_SUBNET=y cannot .*; UCX_MEMTRACK_LIMIT=1g/
+            : /^UCX_MEMTRACK_LIMIT=1g/,
+        ),
+      });
+    };
+    for (const usesRdma of [true, false]) expect(() => refuseUnignorable(both, usesRdma)).toThrow(refusal(usesRdma));
+    refuseUnignorable(read({ UCX_IB_ROCE_LOCAL_SUBNET: 'y', UCX_ATOMIC_MODE: 'device' }), false);
+  });
+
+  it('are all names that a hint may have', () => {
+    const { entries } = read({});
+    const hinted = new Set([
+      ...ucxVariableNames(),
+      ...entries.flatMap(({ name, inherits, field }) => [
+        name,
+        ...inherits,
+        ...(field.aliases ?? []).map((each) => `UCX_${each}`),
+      ]),
+    ]);
+    expect(NAMES.filter((name) => !hinted.has(name))).toEqual([]);
+  });
+
+  it.each([
+    ['UCX_MM_FIFO_SIZE', 'UCX_POSIX_FIFO_SIZE', '512'],
+    ['UCX_SM_BW', 'UCX_CMA_BW', '1GBs'],
+    ['UCX_SCOPY_BW', 'UCX_CMA_BW', '1GBs'],
+    ['UCX_CM_REUSEADDR', 'UCX_TCP_CM_REUSEADDR', 'n'],
+    ['UCX_IB_TX_QUEUE_LEN', 'UCX_RC_TX_QUEUE_LEN', '64'],
+  ])('%s sets %s', (name, field, value) => {
+    const { entries, unused } = read({ [name]: value });
+    expect(entries.find((entry) => entry.name === field)).toMatchObject({ setBy: name });
+    expect(unused).toEqual([]);
   });
 
   it.each(['UCX_RC_VERBS_TIMEOUT', 'UCX_RC_TIMEOUT'])('%s sets the field', (name) => {

@@ -7,7 +7,7 @@
  */
 
 import type { Config } from '../../ucs/config/config.ts';
-import { UcxError } from '../../ucs/type/error.ts';
+import { joinedError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
 /** The version of C UCX whose variables these are. */
@@ -23,6 +23,8 @@ export interface UcxVariable {
   readonly reason: string;
   /** Values of a refused variable that change nothing: its defaults. In lower case. */
   readonly harmless?: readonly string[];
+  /** True for a refused variable that matters only to a context that uses RDMA devices. */
+  readonly isRdma?: boolean;
 }
 
 /** Variables with one reason. */
@@ -32,7 +34,7 @@ export interface UcxVariableGroup extends UcxVariable {
 }
 
 /** Transports whose tables begin with the same fields of every interface of C UCX. */
-const INTERFACES = ['CMA', 'POSIX', 'SELF', 'TCP', 'RC_VERBS', 'RC', 'IB'] as const;
+const INTERFACES = ['CMA', 'SCOPY', 'POSIX', 'MM', 'SM', 'SELF', 'TCP', 'RC_VERBS', 'RC', 'IB'] as const;
 /** Tables of interfaces of RDMA devices: each inherits the fields of those before. */
 const RDMA = ['IB', 'RC', 'RC_VERBS'] as const;
 
@@ -40,8 +42,8 @@ function none(reason: string, names: string): UcxVariableGroup {
   return { use: 'none', reason, names: names.trim().split(/\s+/) };
 }
 
-function refused(reason: string, harmless: readonly string[], names: string): UcxVariableGroup {
-  return { use: 'refused', reason, harmless, names: names.trim().split(/\s+/) };
+function refused(reason: string, harmless: readonly string[], names: string, isRdma: boolean): UcxVariableGroup {
+  return { use: 'refused', reason, harmless, isRdma, names: names.trim().split(/\s+/) };
 }
 
 /** Every name with every prefix. */
@@ -56,21 +58,25 @@ export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
     'atomic operations use the device or the processor, as the lane has them, and words that both change would not be consistent: choose the transports by UCX_TLS',
     ['guess', ''],
     'ATOMIC_MODE',
+    true,
   ),
   refused(
     'ports of other subnets would be used: name the ports in UCX_NET_DEVICES',
     ['', 'n', 'no', 'off', '0', 'all'],
     `IB_SUBNET_PREFIX ${each(RDMA, 'ROCE_LOCAL_SUBNET ROCE_SUBNETS')}`,
+    true,
   ),
   refused(
     'memory of cards would be registered with RDMA devices all the same: use UCX_GAUDI_COPY_DMABUF=n',
     ['', 'try', 'y', 'yes', 'on', '1'],
     'IB_GPU_DIRECT_RDMA',
+    true,
   ),
   refused(
     'the memory of this library would have no such limit: limit the process, by ulimit or a cgroup',
     ['', 'inf'],
     'MEMTRACK_LIMIT',
+    false,
   ),
   none(
     'belongs to hardware or kernel modules that no transport here uses',
@@ -85,19 +91,19 @@ export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
     'sizes of buffers and pools that C UCX grows at run time',
     `
     ${each(INTERFACES, 'TX_BUFS_GROW TX_GROW_FACTOR TX_MAX_BUFS TX_MAX_CHUNK_SIZE RX_BUFS_GROW RX_GROW_FACTOR RX_MAX_BUFS RX_MAX_CHUNK_SIZE')}
-    RX_MPOOL_SIZES RKEY_MPOOL_MAX_MD SEG_SIZE SELF_SEG_SIZE CMA_SEG_SIZE TCP_CM_PRIV_DATA_LEN RKEY_PTR_SEG_SIZE MEM_ALLOC_ALIGN`,
+    RX_MPOOL_SIZES RKEY_MPOOL_MAX_MD SEG_SIZE SELF_SEG_SIZE CMA_SEG_SIZE SCOPY_SEG_SIZE TCP_CM_PRIV_DATA_LEN RKEY_PTR_SEG_SIZE MEM_ALLOC_ALIGN`,
   ),
   none(
     'limits and costs of an interface, which here are facts of the transport',
     `
-    ${each(INTERFACES, 'ALLOC FAILURE MAX_BCOPY MAX_SHORT MAX_NUM_EPS MAX_IOV')}
+    ${each(INTERFACES, 'ALLOC FAILURE MAX_BCOPY MAX_SHORT MAX_NUM_EPS MAX_IOV')} ALLOC FAILURE MAX_NUM_EPS CM_FAILURE SCOPY_TX_QUOTA
     ALLOC_PRIO CMA_TX_QUOTA CMA_MEMORY_INVALIDATE POSIX_SEND_OVERHEAD POSIX_RECV_OVERHEAD SELF_NUM_DEVICES TCP_SENDV_THRESH TCP_PUT_ENABLE TCP_PREFER_DEFAULT
     TCP_CM_FAILURE BCOPY_BW DISTANCE_BW DISTANCE_LAT PROTO_OVERHEAD`,
   ),
   none(
     'details of shared memory, whose queues this library sizes itself',
     `
-    POSIX_FIFO_HUGETLB POSIX_HUGETLB_MODE POSIX_FIFO_MAX_POLL POSIX_FIFO_RELEASE_FACTOR POSIX_SHM_MIN_SIZE POSIX_ERROR_HANDLING`,
+    ${each(['POSIX', 'MM'], 'FIFO_HUGETLB HUGETLB_MODE FIFO_MAX_POLL FIFO_RELEASE_FACTOR ERROR_HANDLING')} POSIX_SHM_MIN_SIZE`,
   ),
   none(
     'details of TCP connections, which this library leaves to the kernel',
@@ -116,6 +122,8 @@ export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
     IB_AH_CACHE_TTL IB_ASYNC_EVENTS IB_DEVICE_SPECS IB_DIRECT_NIC IB_ETH_PAUSE_ON IB_FORK_INIT IB_INDIRECT_ATOMIC IB_MAX_IDLE_RKEY_COUNT IB_MEM_REG_GROWTH
     IB_MEM_REG_OVERHEAD IB_ODP_MEM_TYPES IB_ODP_MAX_SIZE IB_ODP_NUMA_POLICY IB_ODP_PREFETCH IB_PCI_BW IB_PCI_RELAXED_ORDERING IB_PREFER_NEAREST_DEVICE IB_REG_METHODS
     IB_REG_MT_BIND IB_REG_MT_CHUNK IB_REG_MT_THRESH IB_REG_RETRY_CNT IB_SMKEY_BLOCK_SIZE IB_XGVMI_UMR_ENABLE IB_RCACHE_ADDR_ALIGN MAX_HCA_PER_GPU
+    ${each(['IB', 'RC'], 'AR_ENABLE CQE_ZIPPING_ENABLE DM_COUNT DM_SIZE MMIO_MODE')}
+    ${each(['RC'], 'EXP_BACKOFF LOG_ACK_REQ_FREQ SRQ_TOPO TM_ENABLE TM_LIST_SIZE TM_MP_NUM_STRIDES TM_MP_SRQ_ENABLE TM_SEG_SIZE TX_MAX_BB')}
     CM_USE_ALL_DEVICES TM_FORCE_THRESH TM_MAX_BB_SIZE TM_SW_RNDV TM_THRESH PREFER_OFFLOAD`,
   ),
   none(
@@ -136,7 +144,7 @@ export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
   none(
     'registration of memory in C UCX',
     `
-    GVA_ENABLE GVA_MLOCK GVA_PREFETCH RCACHE_CHECK_PFN RCACHE_MEM_PRIO RCACHE_PURGE_ON_FORK RCACHE_STAT_MIN RCACHE_STAT_MAX IB_RCACHE_MEM_PRIO
+    GVA_ENABLE GVA_MLOCK GVA_PREFETCH RCACHE_ADDR_ALIGN RCACHE_CHECK_PFN RCACHE_MEM_PRIO RCACHE_PURGE_ON_FORK RCACHE_STAT_MIN RCACHE_STAT_MAX IB_RCACHE_MEM_PRIO
     IB_RCACHE_PURGE_ON_FORK REG_NONBLOCK_FALLBACK REG_NONBLOCK_MEM_TYPES MEMTYPE_COPY_ENABLE MEMTYPE_REG_WHOLE_ALLOC_TYPES`,
   ),
   none(
@@ -166,6 +174,51 @@ const BY_PREFIX: readonly (readonly [prefix: string, group: UcxVariableGroup])[]
   ([name, group]) => (name.endsWith('*') ? [[name.slice(0, -1), group] as const] : []),
 );
 
+/** Transports of C UCX with the fields of InfiniBand, and those of them with the fields of reliable connections of mlx5, and of datagrams. */
+const IB_FAMILIES = ['RC_GDA', 'RC_MLX5', 'SRD', 'UD_MLX5', 'UD_VERBS', 'DC_MLX5'] as const;
+const RC_FAMILIES = ['RC_GDA', 'RC_MLX5', 'DC_MLX5'] as const;
+const UD_FAMILIES = ['UD_MLX5', 'UD_VERBS'] as const;
+
+/** Names that a group knows by their prefix only: hints may name them. */
+const FAMILY_NAMES = `
+  ${each(['CUDA_COPY', 'CUDA_IPC', 'SYSV', ...IB_FAMILIES], 'ALLOC FAILURE MAX_BCOPY MAX_NUM_EPS MAX_SHORT')}
+  ${each(['CUDA_COPY', 'CUDA_IPC'], 'BW MAX_EVENTS MAX_POLL')} ${each(['SYSV', ...IB_FAMILIES], 'RX_BUFS_GROW RX_MAX_BUFS SEG_SIZE RX_GROW_FACTOR RX_MAX_CHUNK_SIZE SEND_OVERHEAD')}
+  ${each(['CUDA_COPY'], 'ASYNC_MEM_TYPE DMABUF ENABLE_FABRIC MAX_REG_RATIO PREF_LOC REG_WHOLE_ALLOC RETAIN_PRIMARY_CTX')}
+  ${each(['CUDA_IPC'], 'CACHE CACHE_MAX_REGIONS CACHE_MAX_SIZE ENABLE_GET_ZCOPY ENABLE_MNNVL LAT MAX_STREAMS OVERHEAD ENABLE_SAME_PROCESS')}
+  ${each(
+    ['MEM'],
+    `ALLOC_ALIGN BISTRO_FORCE_FAR_JUMP BISTRO_GRACE_DURATION CUDA_HOOK_MODE CUDA_RELOC DLOPEN_PROCESS_RPATH DYNAMIC_MMAP_THRESH EVENTS LOG_LEVEL
+    MALLOC_HOOKS MALLOC_RELOC MMAP_HOOK_MODE MODULE_UNLOAD_PREVENT_MODE`,
+  )}
+  ${each(['SYSV'], 'BW ERROR_HANDLING FIFO_ELEM_SIZE FIFO_HUGETLB FIFO_MAX_POLL FIFO_RELEASE_FACTOR FIFO_SIZE HUGETLB_MODE RECV_OVERHEAD')}
+  ${each(['IB_GDA'], 'DMABUF_ENABLE MAX_HCA_PER_GPU RETAIN_INACTIVE_CTX')} ${each(['IB_MLX5'], 'DEVX DEVX_OBJECTS DV')}
+  ${each(
+    IB_FAMILIES,
+    `ADDR_TYPE HOP_LIMIT IS_GLOBAL LID_PATH_BITS NUM_PATHS PATH_MTU PKEY ROCE_LOCAL_SUBNET ROCE_PATH_FACTOR ROCE_SUBNET_PREFIX_LEN RX_INLINE RX_MAX_BATCH
+    RX_MAX_POLL RX_QUEUE_LEN SL TRAFFIC_CLASS TX_BUFS_GROW TX_INLINE_RESP TX_MAX_BATCH TX_MAX_BUFS TX_MAX_POLL TX_MIN_INLINE TX_MIN_SGE TX_QUEUE_LEN COUNTER_SET_ID
+    FLID_ROUTE REVERSE_SL ROCE_REACHABILITY_MODE ROCE_SUBNETS TX_GROW_FACTOR TX_MAX_CHUNK_SIZE`,
+  )}
+  ${each([...RC_FAMILIES, 'UD_MLX5'], 'AR_ENABLE DM_COUNT DM_SIZE MMIO_MODE CQE_ZIPPING_ENABLE RX_CQE_ZIP_ENABLE TX_CQE_ZIP_ENABLE')}
+  ${each([...RC_FAMILIES, ...UD_FAMILIES], 'TIMEOUT')} ${each(['RC_GDA', 'RC_MLX5'], 'DDP_ENABLE ECE')} ${each(['RC_GDA'], 'EP_ALLOC_MODE NUM_CHANNELS NUM_PRE_ALLOC_EPS')}
+  ${each(
+    RC_FAMILIES,
+    `EXP_BACKOFF FC_ENABLE FC_HARD_THRESH FC_WND_SIZE FENCE LOG_ACK_REQ_FREQ MAX_GET_ZCOPY MAX_RD_ATOMIC RETRY_COUNT RNR_RETRY_COUNT RNR_TIMEOUT SRQ_TOPO
+    TM_ENABLE TM_LIST_SIZE TM_MAX_BCOPY TM_MP_NUM_STRIDES TM_MP_SRQ_ENABLE TM_SEG_SIZE TX_MAX_BB TX_NUM_GET_BYTES TX_NUM_GET_OPS TX_POLL_ALWAYS`,
+  )}
+  ${each(['RC_MLX5'], 'FC_SOFT_THRESH TX_CQ_LEN TX_CQ_MODERATION')} ${each(['SRD', ...UD_FAMILIES, 'DC_MLX5'], 'RX_QUEUE_LEN_INIT')}
+  ${each(UD_FAMILIES, 'ASYNC_TIMER_TICK ETH_DGID_CHECK LINGER_TIMEOUT MAX_WINDOW MIN_POKE_TIME RX_ASYNC_MAX_POLL TIMER_BACKOFF TIMER_TICK COMPACT_AV')}
+  ${each(
+    ['DC_MLX5'],
+    'COMPACT_AV DCI_FULL_HANDSHAKE DCI_KA_FULL_HANDSHAKE DCT_FULL_HANDSHAKE FC_HARD_REQ_TIMEOUT NUM_DCI QUOTA RAND_DCI_SEED TX_POLICY',
+  )}
+  ${each(['RDMA_CM'], 'FAILURE RESERVED_QPN REUSEADDR SOURCE_ADDRESS TIMEOUT')}`;
+
+/** Names of variables of C UCX that no field reads: hints may name them. */
+export function ucxVariableNames(): string[] {
+  const names = [...BY_NAME.keys()].filter((name) => !name.endsWith('*'));
+  return [...names, ...FAMILY_NAMES.trim().split(/\s+/)].map((name) => `${PREFIX}${name}`);
+}
+
 /** What happens to a variable of C UCX that no field reads, by its name without `UCX_`; undefined for a name that C UCX does not have either. */
 export function ucxVariable(name: string): UcxVariable | undefined {
   return BY_NAME.get(name) ?? BY_PREFIX.find(([prefix]) => name.startsWith(prefix) && name !== prefix)?.[1];
@@ -177,21 +230,25 @@ export function ucxVariableNamed(variable: string): UcxVariable | undefined {
   return at < 0 ? undefined : ucxVariable(variable.slice(at + PREFIX.length));
 }
 
-/** The settings of variables that must not be ignored, with the reason, as sentences. */
-export function unignorableSettings({ unused }: Pick<Config, 'unused'>): string[] {
+/** The settings of variables that must not be ignored, with the reason, as sentences. @param usesRdma whether the context uses RDMA devices */
+export function unignorableSettings({ unused }: Pick<Config, 'unused'>, usesRdma: boolean): string[] {
   return unused.flatMap(({ variable, text }) => {
     const found = ucxVariableNamed(variable);
-    if (found?.use !== 'refused' || found.harmless?.includes(text.trim().toLowerCase()) === true) return [];
+    if (found?.use !== 'refused' || (found.isRdma === true && !usesRdma)) return [];
+    if (found.harmless?.includes(text.trim().toLowerCase()) === true) return [];
     return [`${variable}=${text} cannot be ignored: ${found.reason}; UCX_ENGINE=libucx honours it`];
   });
 }
 
 /**
- * Refuses variables that the native engine must not ignore.
+ * Refuses variables that the native engine must not ignore, all in one error.
+ * @param usesRdma whether the context uses RDMA devices
  * @throws UcxError ERR_UNSUPPORTED
  */
-export function refuseUnignorable(config: Pick<Config, 'unused'>): void {
-  const [refusal] = unignorableSettings(config);
-  if (refusal === undefined) return;
-  throw new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message: refusal });
+export function refuseUnignorable(config: Pick<Config, 'unused'>, usesRdma: boolean): void {
+  const refusals = unignorableSettings(config, usesRdma);
+  const error = joinedError(
+    refusals.map((message) => new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message })),
+  );
+  if (error !== undefined) throw error;
 }

@@ -9,7 +9,7 @@
  */
 
 import { checkString } from '../type/check-options.ts';
-import { describeValue, invalidParam, UcxError } from '../type/error.ts';
+import { describeValue, invalidParam, joinedError, UcxError } from '../type/error.ts';
 import { nearestName } from '../type/nearest-name.ts';
 import { Status } from '../type/status.ts';
 import { beforeComment, type ConfigFile } from './file.ts';
@@ -122,9 +122,7 @@ export interface UnusedVariable {
   /** With its prefix: `UCX_TSL`. */
   readonly variable: string;
   readonly text: string;
-  /** The warning for the log. */
-  readonly warning: string;
-  /** The warning if another library reads variables too: a hint may name those as well. */
+  /** The warning for the log. @param others further names that its hint may have, such as those of another library */
   warningBeside(others: Iterable<string>): string;
 }
 
@@ -134,7 +132,7 @@ const OLDER_PREFIX = 'UCT_';
 const READ_ELSEWHERE = ['UCX_CONFIG_DIR'];
 
 /**
- * Computes the values of all fields of `tables`.
+ * Computes the values of all fields of `tables`. One error has all that is wrong: its code and details are those of the first problem.
  * @throws UcxError ERR_CONFIG_VALUE for a value that its field does not accept (variable, rule, value and source in the details);
  *   ERR_CONFIG_UNKNOWN for an override that names no field; ERR_INVALID_PARAM for two tables that define one variable
  */
@@ -202,6 +200,7 @@ class Loader {
   readonly #warnings: string[] = [];
   readonly #notes: string[] = [];
   readonly #skipped: string[] = [];
+  readonly #problems: UcxError[] = [];
 
   constructor(tables: readonly AnyConfigTable[], sources: ConfigSources) {
     this.#tables = tables;
@@ -225,6 +224,8 @@ class Loader {
       values.set(table, Object.freeze(record));
     }
     this.#checkOverrides();
+    const problem = joinedError(this.#problems);
+    if (problem !== undefined) throw problem;
     return {
       get<V>(table: ConfigTable<V>): Readonly<V> {
         const record = values.get(table);
@@ -262,7 +263,10 @@ class Loader {
     const source = setting?.source ?? 'default';
     const text = setting?.text ?? field.default;
     const value = fitsLine(text.trim()) ? field.type.parse(text) : undefined;
-    if (value === undefined) throw badValue(setting?.variable ?? name, ruleOf(field, text.trim()), text, source);
+    if (value === undefined) {
+      this.#problems.push(badValue(setting?.variable ?? name, ruleOf(field, text.trim()), text, source));
+      return undefined;
+    }
     const inherits = prefixes.slice(0, -1).map((prefix) => `UCX_${prefix}${field.name}`);
     this.#entries.push({
       name,
@@ -316,7 +320,7 @@ class Loader {
 
   #checkOverrides(): void {
     for (const { variable } of this.#options.values()) {
-      if (!this.#answers(variable)) throw unknownOption(variable, this.#known, this.#deprecated);
+      if (!this.#answers(variable)) this.#problems.push(unknownOption(variable, this.#known, this.#deprecated));
     }
   }
 
@@ -336,11 +340,12 @@ class Loader {
       if (source === 'environment' && !this.#isOurs(variable)) continue;
       const what = source === 'environment' ? 'environment variable' : `variable in ${source}`;
       const warningBeside = (others: Iterable<string>): string => {
-        const nearest = nearestOf(variable, [...this.#known, ...others], this.#deprecated);
+        const theirs = this.#envPrefixes.flatMap((prefix) => [...others].map((name) => name.replace(/^UCX_/, prefix)));
+        const nearest = nearestOf(variable, [...this.#known, ...theirs], this.#deprecated);
         const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
         return `unused ${what}: ${variable}${hint} (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)`;
       };
-      unused.push({ variable, text, warning: warningBeside([]), warningBeside });
+      unused.push({ variable, text, warningBeside });
     }
     return unused;
   }

@@ -42,16 +42,17 @@ export function listType<T>(item: ConfigType<T>): ConfigType<readonly T[]> {
 /** `all`, names, or `^` and the excluded names. */
 export const allowListType: ConfigType<AllowList> = {
   syntax:
-    'all, or a list of names, globs (*, ?) and ranges ([0-3]) separated by commas, with a leading ^ to exclude them, ' +
+    'all alone, or a list of names, globs (*, ?) and ranges ([0-3]) separated by commas, with a leading ^ to exclude them, ' +
     `each of at most ${ITEM_LENGTH_MAX} characters`,
   parse(text) {
     const trimmed = text.trim();
     const deny = trimmed.startsWith('^');
     const items = splitList(deny ? trimmed.slice(1) : trimmed);
     if (items.some((item) => /[\s^]/.test(item) || !isItem(item))) return undefined;
-    // `^all` excludes every name, which is never intended.
-    if (deny) return items.includes('all') ? undefined : { mode: 'deny', items };
-    return items.includes('all') ? { mode: 'all', items: [] } : { mode: 'allow', items };
+    // `^all` excludes every name and `^` none, which is never intended; beside `all` a name would have no effect. UCX refuses all three for UCX_TLS.
+    if (items.includes('all')) return deny || items.length > 1 ? undefined : { mode: 'all', items: [] };
+    if (deny) return items.length === 0 ? undefined : { mode: 'deny', items };
+    return { mode: 'allow', items };
   },
   print(value) {
     if (value.mode === 'all') return 'all';

@@ -106,6 +106,15 @@ export function outsideText(memory: string, { offset, byteLength, size }: SizedR
   return `${byteLength} bytes${offset === 0 ? '' : ` at offset ${offset}`} do not fit into ${memory} of ${size} bytes`;
 }
 
+/** One error for several, with the code and the details of the first, and each message once; undefined for none. */
+export function joinedError(errors: readonly UcxError[]): UcxError | undefined {
+  const [first] = errors;
+  const messages = [...new Set(errors.map(({ message }) => message))];
+  if (first === undefined || messages.length === 1) return first;
+  const { code, status, details } = first;
+  return new UcxError({ code, status, details, message: `${messages.length} problems: ${messages.join('; ')}` });
+}
+
 /** The error for the use of an object after its `close()`. Code `ERR_CLOSED`, status INVALID_PARAM. @param state another word for it */
 export function closedError(object: string, state = 'closed'): UcxError {
   return new UcxError({

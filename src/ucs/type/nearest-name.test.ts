@@ -31,6 +31,10 @@ describe('nearestName', () => {
     expect(nearestName('UCX_TLA', ['UCX_TLZ', 'UCX_TLA'])).toBe('UCX_TLA');
   });
 
+  it('finds the one with the same words among equals', () => {
+    expect(nearestName('UCX_MN_FIFO_SIZE', ['UCX_LOG_FILE_SIZE', 'UCX_POSIX_FIFO_SIZE'])).toBe('UCX_POSIX_FIFO_SIZE');
+  });
+
   it('finds a name in other case', () => {
     expect(nearestName('ucx_net_devices', ['UCX_ACC_DEVICES', 'UCX_NET_DEVICES'])).toBe('UCX_NET_DEVICES');
   });

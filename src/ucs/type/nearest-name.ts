@@ -1,19 +1,26 @@
 /** Finds the known name nearest to a misspelt one. */
 
 /**
- * The candidate with the smallest edit distance to `name`, regardless of case, the alphabetically first among equals; undefined if the distance of all
- * exceeds a third of the length of the name.
+ * The candidate with the smallest edit distance to `name`, regardless of case; among equals the one with most words of the name, then the alphabetically first;
+ * undefined if the distance of all exceeds a third of the length of the name.
  */
 export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
   let best: string | undefined;
   let bestDistance = Math.max(1, Math.floor(name.length / 3));
+  let bestWords = 0;
+  const given = name.toUpperCase();
+  const words = new Set(given.split('_'));
   for (const candidate of candidates) {
     if (Math.abs(candidate.length - name.length) > bestDistance) continue;
-    const distance = editDistance(name.toUpperCase(), candidate.toUpperCase());
-    if (distance < bestDistance || (distance === bestDistance && (best === undefined || candidate < best))) {
-      best = candidate;
-      bestDistance = distance;
-    }
+    const other = candidate.toUpperCase();
+    const distance = editDistance(given, other);
+    if (distance > bestDistance) continue;
+    const shared = other.split('_').filter((word) => words.has(word)).length;
+    const isBetter = distance < bestDistance || best === undefined || shared > bestWords;
+    if (!isBetter && (shared < bestWords || candidate >= best!)) continue;
+    best = candidate;
+    bestDistance = distance;
+    bestWords = shared;
   }
   return best;
 }

@@ -146,28 +146,10 @@ export const RC_CONFIG_TABLE: ConfigTable<RcConfig> = {
   prefix: 'RC_',
   fields: alsoForVerbs<RcConfig>([
     {
-      name: 'TX_QUEUE_LEN',
-      type: restricted(uintType, 'an unsigned integer, 32 to 4096', (length) => length >= 32 && length <= 4096),
-      default: '256',
-      doc: 'Length of the send queue of a connection, 32 to 4096; bounded by the device.',
-    },
-    {
-      name: 'TX_MIN_INLINE',
-      type: restricted(memorySizeType, 'a size up to 512, a multiple of 8', (bytes) => bytes <= 512 && bytes % 8 === 0),
-      default: '64',
-      doc: 'Bytes that are sent inside a work request: up to 512, a multiple of 8; bounded by the device.',
-    },
-    {
       name: 'TX_CQ_MODERATION',
       type: restricted(uintType, 'an unsigned integer, at least 1', (count) => count >= 1),
       default: '64',
       doc: 'Work requests without a completion of their own for each one that has one; at most a quarter of the send queue.',
-    },
-    {
-      name: 'RX_QUEUE_LEN',
-      type: restricted(uintType, 'an unsigned integer, 64 to 8192', (length) => length >= 64 && length <= 8192),
-      default: '512',
-      doc: 'Length of the receive queue that the connections of an interface share, 64 to 8192; bounded by the device.',
     },
     {
       name: 'FC_WND_SIZE',
@@ -202,4 +184,34 @@ export const RC_CONFIG_TABLE: ConfigTable<RcConfig> = {
       doc: 'Time in which a connection must be established, 1ms to 60m.',
     },
   ]),
+  // As in UCX: UCX_IB_X < UCX_RC_X < UCX_RC_VERBS_X.
+  subTables: [
+    {
+      prefix: 'IB_',
+      fields: alsoForVerbs<RcConfig>([
+        {
+          name: 'TX_QUEUE_LEN',
+          type: restricted(uintType, 'an unsigned integer, 32 to 4096', (length) => length >= 32 && length <= 4096),
+          default: '256',
+          doc: 'Length of the send queue of a connection, 32 to 4096; bounded by the device.',
+        },
+        {
+          name: 'TX_MIN_INLINE',
+          type: restricted(
+            memorySizeType,
+            'a size up to 512, a multiple of 8',
+            (bytes) => bytes <= 512 && bytes % 8 === 0,
+          ),
+          default: '64',
+          doc: 'Bytes that are sent inside a work request: up to 512, a multiple of 8; bounded by the device.',
+        },
+        {
+          name: 'RX_QUEUE_LEN',
+          type: restricted(uintType, 'an unsigned integer, 64 to 8192', (length) => length >= 64 && length <= 8192),
+          default: '512',
+          doc: 'Length of the receive queue that the connections of an interface share, 64 to 8192; bounded by the device.',
+        },
+      ]),
+    },
+  ],
 };

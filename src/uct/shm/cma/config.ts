@@ -15,12 +15,6 @@ export const CMA_CONFIG_TABLE: ConfigTable<CmaConfig> = {
   prefix: 'CMA_',
   fields: [
     {
-      name: 'BW',
-      type: bandwidthType,
-      default: '11145MBs',
-      doc: 'Estimated bandwidth of a copy, for the choice of protocols.',
-    },
-    {
       name: 'LATENCY',
       type: timeType,
       default: '80ns',
@@ -31,6 +25,26 @@ export const CMA_CONFIG_TABLE: ConfigTable<CmaConfig> = {
       type: timeType,
       default: '400ns',
       doc: 'Estimated time of the system call.',
+    },
+  ],
+  // As in UCX: UCX_SM_BW < UCX_SCOPY_BW < UCX_CMA_BW.
+  subTables: [
+    {
+      prefix: 'SCOPY_',
+      fields: [],
+      subTables: [
+        {
+          prefix: 'SM_',
+          fields: [
+            {
+              name: 'BW',
+              type: bandwidthType,
+              default: '11145MBs',
+              doc: 'Estimated bandwidth of a copy, for the choice of protocols.',
+            },
+          ],
+        },
+      ],
     },
   ],
 };

@@ -59,34 +59,10 @@ export const POSIX_CONFIG_TABLE: ConfigTable<PosixConfig> = {
       doc: 'Whether peers open shared memory by the descriptor of its owner (/proc/PID/fd/N): the kernel then releases it however the owner ends. With n, by its path in UCX_POSIX_DIR, as processes of different pid namespaces (containers) need, all with the same value; killed processes then leave files, which the next process removes.',
     },
     {
-      name: 'FIFO_SIZE',
-      type: powerOfTwo(2, 65_536),
-      default: '256',
-      doc: 'Maximum number of messages in flight from one sender to one receiver: a power of two, 2 to 65536.',
-    },
-    {
-      name: 'FIFO_ELEM_SIZE',
-      type: lines(4096),
-      default: '128',
-      doc: 'Size of a ring element, 16 bytes of which are its header; a longer message uses a segment. A multiple of 64, 64 to 4096.',
-    },
-    {
-      name: 'SEG_SIZE',
-      type: lines(2 ** 20),
-      default: '8256',
-      doc: 'Bytes of a segment: a multiple of 64, 64 to 1048576. The longest message takes an eighth of the segments, at least one; longer ones go by rendezvous.',
-    },
-    {
       name: 'SEG_COUNT',
       type: powerOfTwo(1, 65_536),
       default: '64',
       doc: 'Number of segments for longer messages from one sender to one receiver: a power of two, 1 to FIFO_SIZE.',
-    },
-    {
-      name: 'BW',
-      type: bandwidthType,
-      default: '12179MBs',
-      doc: 'Estimated bandwidth of a copy, for the choice of protocols.',
     },
     {
       name: 'LATENCY',
@@ -99,6 +75,45 @@ export const POSIX_CONFIG_TABLE: ConfigTable<PosixConfig> = {
       type: timeType,
       default: '10ns',
       doc: 'Estimated time of starting an operation.',
+    },
+  ],
+  // As in UCX: UCX_MM_X < UCX_POSIX_X, and UCX_SM_BW below both.
+  subTables: [
+    {
+      prefix: 'MM_',
+      fields: [
+        {
+          name: 'FIFO_SIZE',
+          type: powerOfTwo(2, 65_536),
+          default: '256',
+          doc: 'Maximum number of messages in flight from one sender to one receiver: a power of two, 2 to 65536.',
+        },
+        {
+          name: 'FIFO_ELEM_SIZE',
+          type: lines(4096),
+          default: '128',
+          doc: 'Size of a ring element, 16 bytes of which are its header; a longer message uses a segment. A multiple of 64, 64 to 4096.',
+        },
+        {
+          name: 'SEG_SIZE',
+          type: lines(2 ** 20),
+          default: '8256',
+          doc: 'Bytes of a segment: a multiple of 64, 64 to 1048576. The longest message takes an eighth of the segments, at least one; longer ones go by rendezvous.',
+        },
+      ],
+      subTables: [
+        {
+          prefix: 'SM_',
+          fields: [
+            {
+              name: 'BW',
+              type: bandwidthType,
+              default: '12179MBs',
+              doc: 'Estimated bandwidth of a copy, for the choice of protocols.',
+            },
+          ],
+        },
+      ],
     },
   ],
 };

@@ -46,11 +46,19 @@ export const TCP_CM_CONFIG_TABLE: ConfigTable<TcpCmConfig> = {
       default: '1024',
       doc: 'Maximum number of connection requests that wait for an answer of the program, 1 to 65536; more are rejected with BUSY.',
     },
+  ],
+  // As in UCX: UCX_CM_REUSEADDR < UCX_TCP_CM_REUSEADDR.
+  subTables: [
     {
-      name: 'REUSEADDR',
-      type: boolType,
-      default: 'y',
-      doc: 'Let a listener have a port of which connections of an earlier listener still end (SO_REUSEADDR). The default of UCX is n.',
+      prefix: 'CM_',
+      fields: [
+        {
+          name: 'REUSEADDR',
+          type: boolType,
+          default: 'y',
+          doc: 'Let a listener have a port of which connections of an earlier listener still end (SO_REUSEADDR). The default of UCX is n.',
+        },
+      ],
     },
   ],
 };
