@@ -4,12 +4,16 @@
  */
 
 import { crc32 } from 'node:zlib';
-import { checkPackedAddress, checkPackedKey } from '../../ucp/api/memory/raw-bytes.ts';
-import { UcxError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
+import {
+  checkPackedAddress,
+  checkPackedKey,
+  malformed,
+  PACKED_MARKS,
+  type PackedKind,
+} from '../../ucp/api/memory/raw-bytes.ts';
 
-/** The last four bytes, little-endian: `gUCX` and `gUCK`. libucp aborts the process if it reads a key as an address. */
-const MAGICS: Readonly<Record<EnvelopeKind, number>> = { 'worker address': 0x5843_5567, 'remote key': 0x4b43_5567 };
+/** The last four bytes, little-endian. */
+const MAGICS = PACKED_MARKS.libucx;
 const VERSION = 2;
 /** After the two parts: their lengths, the version, a checksum over all previous bytes, the magic. */
 const TAIL_BYTES = 20;
@@ -24,17 +28,14 @@ export interface Envelope {
   readonly own: Uint8Array;
 }
 
-/** Kind of the bytes, for errors. */
-export type EnvelopeKind = 'worker address' | 'remote key';
-
 /** Options which declare that the bytes are from a program that does not use this library. */
-const RAW_OPTION: Readonly<Record<EnvelopeKind, string>> = {
+const RAW_OPTION: Readonly<Record<PackedKind, string>> = {
   'worker address': 'option rawAddress',
   'remote key': 'option raw',
 };
 
 /** Packs both parts. */
-export function packEnvelope({ ucx, own }: Envelope, kind: EnvelopeKind): Uint8Array {
+export function packEnvelope({ ucx, own }: Envelope, kind: PackedKind): Uint8Array {
   const at = ucx.byteLength + own.byteLength;
   const packed = new Uint8Array(at + TAIL_BYTES);
   const view = new DataView(packed.buffer);
@@ -52,15 +53,12 @@ export function packEnvelope({ ucx, own }: Envelope, kind: EnvelopeKind): Uint8A
  * Unpacks both parts.
  * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED with the violated rule
  */
-export function unpackEnvelope(packed: Uint8Array, kind: EnvelopeKind): Envelope {
+export function unpackEnvelope(packed: Uint8Array, kind: PackedKind): Envelope {
   const { byteLength } = checkBytes(packed, kind);
   if (byteLength < TAIL_BYTES) throw malformed(kind, `has only ${byteLength} bytes`);
   const view = new DataView(packed.buffer, packed.byteOffset, byteLength);
   const at = byteLength - TAIL_BYTES;
-  const magic = view.getUint32(at + 16, true);
-  if (magic !== MAGICS[kind]) {
-    const other = kind === 'remote key' ? 'worker address' : 'remote key';
-    if (magic === MAGICS[other]) throw malformed(kind, `is a ${other}`);
+  if (view.getUint32(at + 16, true) !== MAGICS[kind]) {
     throw malformed(kind, `does not end as one of the engine libucx (of another UCX program: ${RAW_OPTION[kind]})`);
   }
   const version = view.getUint32(at + 8, true);
@@ -77,25 +75,15 @@ export function unpackEnvelope(packed: Uint8Array, kind: EnvelopeKind): Envelope
  * Checks bytes of libucp from another program.
  * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED for invalid bytes
  */
-export function rawBytes(packed: Uint8Array, kind: EnvelopeKind): Envelope {
+export function rawBytes(packed: Uint8Array, kind: PackedKind): Envelope {
   if (checkBytes(packed, kind).byteLength === 0) throw malformed(kind, 'is empty');
   return { ucx: packed, own: new Uint8Array(0) };
 }
 
-function checkBytes(packed: Uint8Array, kind: EnvelopeKind): Uint8Array {
-  if (kind === 'worker address') checkPackedAddress(packed);
-  else checkPackedKey(packed);
+function checkBytes(packed: Uint8Array, kind: PackedKind): Uint8Array {
+  if (kind === 'worker address') checkPackedAddress(packed, 'libucx');
+  else checkPackedKey(packed, 'libucx');
   const { byteLength } = packed;
   if (byteLength > BYTES_MAX) throw malformed(kind, `has ${byteLength} bytes`);
   return packed;
-}
-
-/** The error for bytes that are not an address or a key. */
-export function malformed(kind: EnvelopeKind, rule: string): UcxError {
-  return new UcxError({
-    code: kind === 'remote key' ? 'ERR_RKEY_MALFORMED' : 'ERR_ADDRESS_MALFORMED',
-    status: Status.INVALID_PARAM,
-    message: `${kind} ${rule}`,
-    details: { rule },
-  });
 }

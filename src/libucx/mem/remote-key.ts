@@ -9,12 +9,13 @@ import type { RawRemoteMemory } from '../../ucp/api/endpoint.ts';
 import { checkLocal } from '../../ucp/api/memory/local-bytes.ts';
 import { checkRemote, OwnedRemoteKey } from '../../ucp/api/memory/owned-remote-key.ts';
 import { type Accesses, accessWithout, deniedOf, REMOTE_ACCESS } from '../../ucp/api/memory/protection.ts';
+import { malformed } from '../../ucp/api/memory/raw-bytes.ts';
 import type { RemoteKey, RemoteKeyPart } from '../../ucp/api/operation/memory.ts';
 import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { checkStatus } from '../../ucs/type/error.ts';
 import { OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import { malformed, packEnvelope, rawBytes, unpackEnvelope } from './envelope.ts';
+import { packEnvelope, rawBytes, unpackEnvelope } from './envelope.ts';
 import type { LocalMemory, UcpMemory } from './memory-handle.ts';
 
 /** u8 memory type, u8 denied accesses, 6 bytes of zeros, u64 address, u64 length, u64 export id of device memory; then the key of the node, which host memory has if there are cards. */

@@ -251,7 +251,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
   unpackRkey(packed: Uint8Array, options: RkeyOptions = {}): RemoteKey {
     this.checkOpen();
     if (checkRawMemory(options) !== undefined) throw otherPrograms('remote key');
-    checkPackedKey(packed);
+    checkPackedKey(packed, 'native');
     return this.#worker.context.unpackRkey(packed, this.#connection);
   }
 

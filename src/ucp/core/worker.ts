@@ -190,7 +190,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     this.checkOpen();
     checkErrorHandling(options, ['rawAddress']);
     if (checkRawAddress(options)) throw otherPrograms('worker address');
-    checkPackedAddress(address);
+    checkPackedAddress(address, 'native');
     this.attend();
     return this.endpoints.adopt(this.connections.connect(address), options);
   }

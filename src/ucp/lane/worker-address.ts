@@ -10,8 +10,9 @@ import { crc32 } from 'node:zlib';
 import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { malformed as malformedBytes, PACKED_MARKS } from '../api/memory/raw-bytes.ts';
 
-const MAGIC = 0x41504355;
+const MAGIC = PACKED_MARKS.native['worker address'];
 const VERSION = 3;
 const HEADER_BYTES = 24;
 const CHECKSUM_BYTES = 4;
@@ -128,10 +129,5 @@ function readFields(
 }
 
 function malformed(rule: string): UcxError {
-  return new UcxError({
-    code: 'ERR_ADDRESS_MALFORMED',
-    status: Status.INVALID_PARAM,
-    message: `worker address ${rule}`,
-    details: { rule },
-  });
+  return malformedBytes('worker address', rule);
 }

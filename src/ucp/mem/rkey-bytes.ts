@@ -9,11 +9,11 @@
 import { crc32 } from 'node:zlib';
 import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { type MemoryType, memoryTypeAt } from '../../ucs/memory/memory-type.ts';
-import { UcxError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
+import type { UcxError } from '../../ucs/type/error.ts';
 import { accessWithout, deniedOf } from '../api/memory/protection.ts';
+import { malformed as malformedBytes, PACKED_MARKS } from '../api/memory/raw-bytes.ts';
 
-const MAGIC = 0x59454b52;
+const MAGIC = PACKED_MARKS.native['remote key'];
 const VERSION = 1;
 const HEADER_BYTES = 32;
 const CHECKSUM_BYTES = 4;
@@ -110,10 +110,5 @@ function readParts(packed: Uint8Array, count: number, end: number): RkeyPart[] {
 }
 
 function malformed(rule: string): UcxError {
-  return new UcxError({
-    code: 'ERR_RKEY_MALFORMED',
-    status: Status.INVALID_PARAM,
-    message: `remote key ${rule}`,
-    details: { rule },
-  });
+  return malformedBytes('remote key', rule);
 }
