@@ -80,9 +80,15 @@ export interface ContextOptions extends ProgramOptions {
 
 const CONTEXT_OPTIONS = [...PROGRAM_OPTIONS, 'engine', 'features', 'driver', 'node', 'devices', 'components'] as const;
 
-/** The transport components of this library on a node. */
-export function components(node: DriverNode, program: Pick<Program, 'env' | 'config' | 'log'>): Component[] {
-  return componentsOn(new GaudiResources({ node, ...cardChoiceOf(program.env) }), openVerbs(node, program));
+/** The transport components of this library on a node. @param withAbsent also that of RDMA devices where there are none */
+export function components(
+  node: DriverNode,
+  program: Pick<Program, 'env' | 'config' | 'log'>,
+  withAbsent = false,
+): Component[] {
+  const verbs = openVerbs(node, program);
+  const found = componentsOn(new GaudiResources({ node, ...cardChoiceOf(program.env) }), verbs);
+  return verbs === undefined && withAbsent ? [...found, ibComponent(undefined)] : found;
 }
 
 /** @param verbs RDMA devices; undefined for none @param isBesideLibucp without the transports that libucp replaces */

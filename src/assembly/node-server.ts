@@ -14,8 +14,8 @@ import {
 import type { AsicName } from '../uapi/index.ts';
 import { memorySizeType } from '../ucs/config/value.ts';
 import { readText } from '../ucs/sys/read-text.ts';
-import { invalidParam } from '../ucs/type/error.ts';
-import { nodeOptions } from './open-node.ts';
+import { invalidParam, withArgumentNames } from '../ucs/type/error.ts';
+import { HBM_VARIABLE, nodeOptions } from './open-node.ts';
 import { GAUDI_CONFIG_TABLE } from './program/config.ts';
 import type { Program } from './program/program.ts';
 
@@ -102,12 +102,9 @@ export function startNodeServer(
     ...(dmaThreads === undefined ? {} : { dmaThreads: Number(dmaThreads) }),
     ...(nics === undefined ? {} : { nics: Number(nics) }),
   };
-  return new NodeServer({
-    node,
-    socketPath,
-    ...(devices === undefined ? {} : { devices }),
-    ...(trace === undefined ? {} : { trace }),
-  });
+  const names = { hbmBytes: hbm === undefined ? HBM_VARIABLE : 'hbm', absentLinks: 'links' };
+  const files = { ...(devices === undefined ? {} : { devices }), ...(trace === undefined ? {} : { trace }) };
+  return withArgumentNames(names, () => new NodeServer({ node, socketPath, ...files }));
 }
 
 /** Creates the folder of the socket of a node server, for this user only. Throws SyscallError. */

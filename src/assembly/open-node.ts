@@ -20,7 +20,7 @@ import {
 import type { ConfigValues } from '../ucs/config/config.ts';
 import type { Log } from '../ucs/debug/log.ts';
 import type { Clock } from '../ucs/sys/clock.ts';
-import { isUcxError } from '../ucs/type/error.ts';
+import { isUcxError, withArgumentNames } from '../ucs/type/error.ts';
 import { cardsInTable } from '../uct/gaudi/base/card/mapping-table.ts';
 import { IB_CONFIG_TABLE } from '../uct/ib/base/config.ts';
 import { Libibverbs } from '../verbs/libibverbs/libibverbs.ts';
@@ -102,14 +102,18 @@ function warnOfEmulation(log: Log, kernel: KernelNode): void {
 /** Number of processors from which on a thread for the DMA engines saves time: a polling program, its peer and the thread occupy one each. */
 const PROCESSORS_FOR_ENGINES = 3;
 
+/** The variable of the option hbmBytes of an emulated node. */
+export const HBM_VARIABLE = 'UCX_GAUDI_EMULATOR_HBM';
+
 /** An emulated node in this process, whose engines share its processors. */
 function createOwnNode(options: OpenNodeOptions, onAllocation?: () => void): DriverNode {
   const processors = availableParallelism();
-  const node = createEmulatedNode({
+  const given: EmulatedNodeOptions = {
     ...(processors < PROCESSORS_FOR_ENGINES ? { dmaThreads: 0 } : {}),
     ...nodeOptions(options),
     ...(onAllocation === undefined ? {} : { onAllocation }),
-  });
+  };
+  const node = withArgumentNames({ hbmBytes: HBM_VARIABLE }, () => createEmulatedNode(given));
   const { dmaThreads } = node.config;
   const where = dmaThreads === 0 ? 'inside the calls' : `in ${dmaThreads} thread(s)`;
   options.log.info(`the DMA engines of the emulated cards run ${where}; this process has ${processors} processor(s)`);

@@ -372,10 +372,10 @@ describe('the command', { timeout: 60_000 }, () => {
     [['nothing'], 'gaudi-ucx', "unknown command 'nothing'"],
     [['info', '--nothing'], 'gaudi-ucx info', "unknown option '--nothing'"],
     [['demo', 'one', 'two'], 'gaudi-ucx demo', 'too many arguments for .*'],
-    [['demo', '--cards', '1'], 'gaudi-ucx demo', 'argument cards must be .* \\(ERR_INVALID_PARAM\\)'],
+    [['demo', '--cards', '1'], 'gaudi-ucx demo', 'argument --cards must be .* \\(ERR_INVALID_PARAM\\)'],
     [['node', 'fault', '0', 'nothing'], 'gaudi-ucx node fault', 'argument kind must be .* \\(ERR_INVALID_PARAM\\)'],
-    [['explain', '--op', 'steal'], 'gaudi-ucx explain', 'argument op must be .* \\(ERR_INVALID_PARAM\\)'],
-    [['top', '--interval', 'soon'], 'gaudi-ucx top', 'argument interval must be .* \\(ERR_INVALID_PARAM\\)'],
+    [['explain', '--op', 'steal'], 'gaudi-ucx explain', 'argument --op must be .* \\(ERR_INVALID_PARAM\\)'],
+    [['top', '--interval', 'soon'], 'gaudi-ucx top', 'argument --interval must be .* \\(ERR_INVALID_PARAM\\)'],
     [['perftest', '-l', '-t', 'nothing'], 'gaudi-ucx perftest', 'argument -t must be .* \\(ERR_INVALID_PARAM\\)'],
     [
       ['perftest', '-l', '-t', 'tag_lat', '-c', '5000'],

@@ -58,6 +58,6 @@ describe('explain --peer', { timeout: 60_000 }, () => {
     const { code, err } = cli.run(['explain', '--peer', places[0]!]);
     expect({ code, reason: /connection refused.*ERR_UNREACHABLE/.test(err) }).toEqual({ code: 1, reason: true });
     const wrong = cli.run(['explain', '--serve', '127.0.0.1:99999']);
-    expect({ code: wrong.code, named: wrong.err.includes('argument serve') }).toEqual({ code: 2, named: true });
+    expect({ code: wrong.code, named: wrong.err.includes('argument --serve') }).toEqual({ code: 2, named: true });
   });
 });

@@ -86,8 +86,8 @@ describe('info --blocks', { timeout: 120_000 }, () => {
   it.each([
     [{ UCX_GAUDI_COPY_HW_BLOCK_ACCESS: 'n' }, [], 1, /UCX_GAUDI_COPY_HW_BLOCK_ACCESS=n/],
     [{}, ['NOTHING'], 2, /argument name must be a register block of gaudi2/],
-    [{}, ['--card', '9'], 2, /argument card must be the index/],
-    [{}, ['--card', 'x'], 2, /argument card must be the index/],
+    [{}, ['--card', '9'], 2, /argument --card must be the index/],
+    [{}, ['--card', 'x'], 2, /argument --card must be the index/],
     [{ UCX_GAUDI_DRIVER: 'kernel' }, [], 2, /argument card must be the index/],
   ])('with %o %o is refused with exit code %i', async (env, args, expected, message) => {
     const { code, out, err } = await cli.runHere(['info', '--blocks', ...args], env as Record<string, string>);
@@ -155,15 +155,15 @@ describe('explain', { timeout: 120_000 }, () => {
     expect(text).toMatch(/^1\.0 MiB {2}put\/zcopy {2}gaudi_ipc\/gaudi0 .*\n {4}3 of 3 links up$/m);
     const refused = cli.run(['explain', '--peer', 'process', '--local', 'gaudi:1', '--remote', 'gaudi:1']);
     expect(refused.code).toBe(2);
-    expect(refused.err).toMatch(/argument local must be another card/);
+    expect(refused.err).toMatch(/argument --local must be another card/);
     const none = cli.run(['explain', '--peer', 'process', '--remote', 'gaudi:7']);
     expect(none.err).toMatch(/needs a card; those that may be used are gaudi0, gaudi1, got "gaudi:7"/);
   });
 
   it.each([
-    [['--op', 'move'], /argument op must be/],
-    [['--size', '8..4'], /argument size must be/],
-    [['--remote', 'moon'], /argument remote must be/],
+    [['--op', 'move'], /argument --op must be/],
+    [['--size', '8..4'], /argument --size must be/],
+    [['--remote', 'moon'], /argument --remote must be/],
   ])('with %o is refused with its usage', async (args, message) => {
     const { code, out, err } = await refusal(['explain', ...args]);
     expect({ code, out }).toEqual({ code: 2, out: '' });
@@ -376,6 +376,6 @@ describe('top', { timeout: 120_000 }, () => {
   it.each(['0', '1ns', 'soon', '2h'])('refuses interval %s with its usage', async (interval) => {
     const { code, err } = await refusal(['top', '--once', '--interval', interval]);
     expect(code).toBe(2);
-    expect(err).toMatch(/^Try 'gaudi-ucx top --help'\.\ngaudi-ucx: argument interval must be a time.*\n$/);
+    expect(err).toMatch(/^Try 'gaudi-ucx top --help'\.\ngaudi-ucx: argument --interval must be a time.*\n$/);
   });
 });

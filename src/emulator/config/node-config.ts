@@ -3,6 +3,7 @@
  */
 
 import { type AsicName, type AsicProfile, GAUDI_PROFILE, GAUDI2_PROFILE, GAUDI3_PROFILE } from '../../uapi/index.ts';
+import { memorySizeType } from '../../ucs/config/value.ts';
 import { createLog, type Log, LogLevel, standardErrorSink } from '../../ucs/debug/log.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { createRandom, type Random } from '../../ucs/sys/random.ts';
@@ -195,6 +196,8 @@ function checkCollaborators({ ioctlFamily, clock, random, onAllocation }: Emulat
   }
 }
 
+const HBM_BYTES_MAX = 2 ** 40;
+
 const FLAGS = ['nicDmabufs', 'nicSockets', 'importDmabuf', 'reportNicPorts'] as const;
 
 function checkInteger(argument: string, value: number, min: number, max: number): void {
@@ -203,10 +206,31 @@ function checkInteger(argument: string, value: number, min: number, max: number)
   }
 }
 
+/** A size as options and variables take it. */
+function sizeText(bytes: number): string {
+  return memorySizeType.print(bytes);
+}
+
+/** The valid sizes below and above one. */
+function nearestSizes(bytes: number, min: number, page: number): string[] {
+  const max = HBM_BYTES_MAX - (HBM_BYTES_MAX % page);
+  const below = Math.floor(bytes / page) * page;
+  const sizes = [below, below + page].map((size) => Math.min(Math.max(size, min), max));
+  return [...new Set(sizes)].map(sizeText);
+}
+
 function checkHbm({ profile, hbmBytes }: NodeConfig): void {
   const { pageSize, reservedSize } = profile.dram;
   const min = Number(reservedSize + pageSize * BigInt(USER_PAGES_MIN));
-  if (!Number.isSafeInteger(hbmBytes) || hbmBytes < min || hbmBytes > 2 ** 40 || hbmBytes % Number(pageSize) !== 0) {
-    throw invalidParam('hbmBytes', `must be a multiple of the DRAM page ${pageSize}, from ${min} to 2^40`, hbmBytes);
+  if (
+    !Number.isSafeInteger(hbmBytes) ||
+    hbmBytes < min ||
+    hbmBytes > HBM_BYTES_MAX ||
+    hbmBytes % Number(pageSize) !== 0
+  ) {
+    const page = Number(pageSize);
+    const nearest = Number.isFinite(hbmBytes) ? `, such as ${nearestSizes(hbmBytes, min, page).join(' or ')}` : '';
+    const rule = `must be a multiple of the DRAM page of ${sizeText(page)}, from ${sizeText(min)} to ${sizeText(HBM_BYTES_MAX)}${nearest}`;
+    throw invalidParam('hbmBytes', rule, hbmBytes);
   }
 }

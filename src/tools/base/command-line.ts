@@ -10,7 +10,7 @@
  */
 
 import { type Command, CommanderError } from 'commander';
-import { isUcxError } from '../../ucs/type/error.ts';
+import { invalidParam, isUcxError, type UcxError } from '../../ucs/type/error.ts';
 
 export const EXIT_FAILURE = 1;
 export const EXIT_USAGE = 2;
@@ -28,8 +28,17 @@ export function readArguments<T>(command: Command, read: () => T): T {
     return read();
   } catch (error) {
     if (!isUcxError(error) || !USAGE_CODES.has(error.code)) throw error;
-    return command.error(errorText(error));
+    return command.error(errorText(namingOption(command, error)));
   }
+}
+
+/** The error in terms of the option from which a wrong argument came: what users typed, not what functions call it. */
+function namingOption(command: Command, error: UcxError): UcxError {
+  const { argument, rule } = error.details;
+  const option = command.options.find((each) => each.attributeName() === argument);
+  const isGiven = option !== undefined && command.getOptionValueSource(option.attributeName()) === 'cli';
+  if (!isGiven || option.long === undefined || option.long === null || rule === undefined) return error;
+  return invalidParam(option.long, String(rule), command.getOptionValue(option.attributeName()));
 }
 
 const USAGE_CODES: ReadonlySet<string> = new Set(['ERR_INVALID_PARAM', 'ERR_GAUDI_INVALID_PARAMS', 'ERR_UNSUPPORTED']);

@@ -72,7 +72,7 @@ function size(bytes: number, protocol: string, losers: SizeExplanation['losers']
     transport: 'gaudi_ipc/gaudi0',
     protocol,
     estimatedNs: bytes,
-    bandwidth: 1e9,
+    bandwidth: 1000 * 2 ** 20,
     note: '2 of 3 links up',
   };
   return { bytes, winner, losers };

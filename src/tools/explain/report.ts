@@ -2,11 +2,10 @@
 
 import type { Engine } from '../../ucp/api/engine.ts';
 import type { SizeExplanation, SizeLoser } from '../../ucp/api/explanation.ts';
-import { formatBytes, formatTime } from '../base/text-table.ts';
+import { formatBytes, formatTime, MEGABYTE } from '../base/text-table.ts';
 
 /** Maximum length of a line. */
 export const REPORT_COLUMNS = 100;
-const MEGABYTE = 1e6;
 const INDENT = '    ';
 
 /** Data of a report. */
@@ -57,7 +56,7 @@ function protocolOf({ winner }: SizeExplanation): string {
   return winner === undefined ? '' : `${winner.protocol} ${winner.transport} ${winner.note ?? ''}`;
 }
 
-/** `4.0 KiB .. 1.0 GiB  put/zcopy  gaudi_cpy/gaudi1  2.5 us .. 43 ms  1638 .. 24998 MB/s`. */
+/** `4.0 KiB .. 1.0 GiB  put/zcopy  gaudi_cpy/gaudi1  2.5 us .. 43 ms  1562 .. 23840 MB/s`. */
 function winnerLine({ first, last }: Group): string {
   const ends = first === last ? [first] : [first, last];
   const sizes = ends.map(({ bytes }) => formatBytes(bytes)).join(' .. ');

@@ -95,7 +95,9 @@ function readMachine(
 function readDevices(program: Program, node: DriverNode, transport: string | undefined): DomainReport[] {
   const filter = new ResourceFilter(program.config.get(UCP_CONFIG_TABLE));
   const placeOf = placesIn(readTopology({ node, config: program.config, cards: cardsOf(node, program) }));
-  return chosenComponents(components(node, program), transport).map(({ component, names }): DomainReport => {
+  // The transports of RDMA devices are known without a device: asked for one, the list has the reason.
+  const all = components(node, program, transport !== undefined);
+  return chosenComponents(all, transport).map(({ component, names }): DomainReport => {
     try {
       const md = component.openMd({ ...program, log: program.log.child(component.name) });
       try {

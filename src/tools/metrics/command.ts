@@ -28,6 +28,7 @@ interface Options {
   readonly address: string;
   readonly timeout: string;
   readonly once?: boolean;
+  readonly openmetrics?: boolean;
 }
 
 /** The command. */
@@ -41,22 +42,25 @@ export function metricsCommand(): Command {
       '127.0.0.1',
     )
     .option('--timeout <time>', 'time that a process may take to answer a scrape', '1s')
-    .option('--once', 'print the metrics once instead, in the OpenMetrics format')
+    .option('--once', 'print the metrics once instead, in the text format of Prometheus')
+    .option('--openmetrics', 'with --once: in the OpenMetrics format')
     .action(run);
 }
 
 async function run(options: Options, command: Command): Promise<void> {
-  const { port, timeoutNs } = readArguments(command, () => ({
-    port: portOf(options.port),
-    timeoutNs: timeoutOf(options.timeout),
-  }));
+  const { port, timeoutNs } = readArguments(command, () => {
+    if (options.openmetrics === true && options.once !== true) {
+      throw invalidParam('--openmetrics', 'must be given with --once: clients of the server ask for a format', true);
+    }
+    return { port: portOf(options.port), timeoutNs: timeoutOf(options.timeout) };
+  });
   const program = startProgram();
   const read = (format: MetricsFormat): Promise<string> => {
     const { env, clock } = program;
     return scrape(program, { runtimeDirectory: env['XDG_RUNTIME_DIR'], clock, timeoutNs }, format);
   };
   if (options.once === true) {
-    process.stdout.write(await read(OPENMETRICS));
+    process.stdout.write(await read(options.openmetrics === true ? OPENMETRICS : PROMETHEUS));
     return;
   }
   await serve(program, read, port, options.address);
@@ -129,9 +133,22 @@ async function answer(
   response: ServerResponse,
   read: (format: MetricsFormat) => Promise<string>,
 ): Promise<void> {
-  const format = headers.accept?.includes('application/openmetrics-text') === true ? OPENMETRICS : PROMETHEUS;
+  const format = formatFor(headers.accept ?? '');
   const text = await read(format);
   response.writeHead(200, { 'content-type': format }).end(method === 'HEAD' ? undefined : text);
+}
+
+/** The format that a client prefers by the header Accept; OpenMetrics only where it is named, as clients of Prometheus expect. */
+export function formatFor(accept: string): MetricsFormat {
+  const quality = { 'application/openmetrics-text': 0, 'text/plain': 0 };
+  for (const range of accept.toLowerCase().split(',')) {
+    const [type = '', ...parameters] = range.split(';').map((part) => part.trim());
+    if (!Object.hasOwn(quality, type)) continue;
+    const q = parameters.find((parameter) => parameter.startsWith('q='));
+    quality[type as keyof typeof quality] = q === undefined ? 1 : Number(q.slice(2)) || 0;
+  }
+  const open = quality['application/openmetrics-text'];
+  return open > 0 && open >= quality['text/plain'] ? OPENMETRICS : PROMETHEUS;
 }
 
 function urlOf(server: Server): string {

@@ -59,7 +59,10 @@ interface CommandOptions extends PatternOptions {
 /** The command. */
 export function perftestCommand(): Command {
   const command = new Command('perftest')
-    .description('measure latency and bandwidth between two processes, as ucx_perftest does')
+    .description(
+      'measure latency and bandwidth between two processes, as ucx_perftest does; both are gaudi-ucx perftest: the protocol is not that of ucx_perftest ' +
+        '(the engine libucx communicates with C programs)',
+    )
     .argument('[host]', 'where the server is: a host, or the path of its socket; without it this is the server');
   declareTestOptions(command)
     .option('-c <cpus>', 'run on these processors only, with commas between them')
@@ -144,6 +147,8 @@ async function runRanks(host: string | undefined, options: CommandOptions, comma
 /** Throws ERR_INVALID_PARAM or ERR_UNSUPPORTED for options that no side supports, before the connection is made. */
 function checkArguments(host: string | undefined, options: CommandOptions): void {
   const isLoopback = options.l === true;
+  const [, name, port] = /^(?:([^:/]+)|\[(.*)\]):(\d+)$/.exec(host ?? '')?.filter((part) => part !== undefined) ?? [];
+  if (port !== undefined) throw invalidParam('host', `must not have the port: give it as ${name} -p ${port}`, host);
   if (isLoopback && host !== undefined) {
     throw invalidParam('host', 'must not be given with loopback (-l)', host);
   }

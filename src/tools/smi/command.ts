@@ -8,7 +8,8 @@ import type { DriverNode } from '../../driver/port.ts';
 import { GaudiErrorCode, gaudiError } from '../../hlthunk/index.ts';
 import { wallClockMs } from '../../ucs/sys/clock.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
-import { invalidParam } from '../../ucs/type/error.ts';
+import { invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { readArguments } from '../base/command-line.ts';
 import { pause } from '../base/pause.ts';
 import { suggestingOption } from '../base/suggesting-option.ts';
@@ -26,7 +27,7 @@ const NS_PER_S = 1e9;
 interface Options {
   readonly listAips?: boolean;
   readonly query?: boolean;
-  readonly display?: string;
+  readonly display?: string | true;
   readonly queryAip?: string;
   readonly format?: string;
   readonly n?: string;
@@ -35,6 +36,8 @@ interface Options {
   readonly loop?: string | true;
   readonly json?: boolean;
   readonly fwVersions?: boolean;
+  readonly reset?: string | true;
+  readonly xml?: string | true;
 }
 
 /** Makes the text of one reading. */
@@ -47,7 +50,7 @@ export function smiCommand(): Command {
     .option('-L, --list-aips', 'list the cards')
     .option('-q, --query', 'all details of the cards')
     .addOption(
-      suggestingOption('-d, --display <section>', `one section of -q: ${SECTION_NAMES.join(', ')}`, SECTION_NAMES),
+      suggestingOption('-d, --display [section]', `one section of -q: ${SECTION_NAMES.join(', ')}`, SECTION_NAMES),
     )
     .addOption(
       suggestingOption(
@@ -71,6 +74,8 @@ export function smiCommand(): Command {
     .option('-l, --loop [seconds]', `again after so many seconds (${LOOP_SECONDS_DEFAULT}), until it is interrupted`)
     .addOption(new Option('--json', 'as JSON: all values, undefined ones left out'))
     .option('--fw-versions', 'the firmware of the cards')
+    .addOption(new Option('-r, --reset [card]').hideHelp())
+    .addOption(new Option('-x, --xml [format]').hideHelp())
     .version(packageVersion(), '-v, --version', 'the version of this package')
     .allowExcessArguments()
     .action(run);
@@ -114,6 +119,10 @@ async function run(options: Options, command: Command): Promise<void> {
 /** Reads the options. @throws UcxError ERR_INVALID_PARAM */
 function printerOf(options: Options): Printer {
   const { listAips, query, display, queryAip, format, n, P, json, fwVersions } = options;
+  if (options.reset !== undefined) {
+    throw unsupported('-r: smi resets no card; gaudi-ucx node fault CARD hard-reset does, for a card of a node server');
+  }
+  if (options.xml !== undefined) throw unsupported('-x: smi prints no XML; --json prints all values');
   const isDetailed = query === true || display !== undefined;
   const asked = [listAips, isDetailed, queryAip !== undefined, n !== undefined, json, fwVersions].filter(
     (each) => each,
@@ -135,14 +144,19 @@ function printerOf(options: Options): Printer {
     return (cards) => queryLines(cards, names, form, timeText()).join('\n');
   }
   if (isDetailed) {
-    const name = display?.toUpperCase();
+    const name = display === true ? '' : display?.toUpperCase();
     if (name !== undefined && !SECTION_NAMES.includes(name)) {
-      throw invalidParam('-d', `must be one of ${SECTION_NAMES.join(', ')}`, display);
+      const given = display === true ? undefined : display;
+      throw invalidParam('-d', `must be one of ${SECTION_NAMES.join(', ')}`, given);
     }
     return (cards) => detailLines(cards, name === undefined ? SECTION_NAMES : [name], timeText()).join('\n');
   }
   return (cards, { driverVersion, emulated }) =>
     smiTable(cards, { version: packageVersion(), driverVersion, emulated });
+}
+
+function unsupported(message: string): UcxError {
+  return new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message });
 }
 
 function secondsOf(loop: string | true | undefined): number | undefined {

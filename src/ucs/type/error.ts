@@ -68,6 +68,19 @@ export function invalidParam(argument: string, rule: string, value: unknown): Uc
   );
 }
 
+/** Runs code whose errors for bad arguments shall have the names under which the user gave them: of a variable, of an option. */
+export function withArgumentNames<T>(names: Readonly<Record<string, string>>, run: () => T): T {
+  try {
+    return run();
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    const { argument, rule, value } = error.details;
+    const name = names[String(argument)];
+    if (name === undefined || rule === undefined || value === undefined) throw error;
+    throw argumentError(name, String(rule), String(value), `argument ${name} ${String(rule)}, got ${String(value)}`);
+  }
+}
+
 /** An error for a bad argument whose message does not have the form of {@link invalidParam}. */
 export function argumentError(argument: string, rule: string, value: string, message: string): UcxError {
   const details = { argument, rule, value };

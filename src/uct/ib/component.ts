@@ -22,7 +22,9 @@ export function ibComponent(verbs: VerbsPort | undefined, onClose?: () => void):
     openMd: (services) => {
       checkServices(services);
       if (verbs === undefined)
-        throw noDevice('the node has no RDMA device; UCX_IB_DRIVER and UCX_GAUDI_EMULATOR_NICS select them');
+        throw noDevice(
+          'there is no RDMA device: UCX_GAUDI_EMULATOR_NICS=1 gives an emulated one, and UCX_IB_DRIVER selects those of this machine',
+        );
       return new IbMd(verbs, services, onClose);
     },
   };
