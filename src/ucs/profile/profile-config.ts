@@ -30,7 +30,7 @@ export const PROFILE_CONFIG_TABLE: ConfigTable<ProfileConfig> = {
       name: 'PROFILE_FILE',
       type: stringType,
       default: 'ucx_%h_%p.prof',
-      doc: `File of the profile, in the JSON of Chrome traces, which Perfetto and chrome://tracing show. Substitutions in its name: ${FILE_NAME_SYNTAX}.`,
+      doc: `File of the profile, in the JSON of Chrome traces, which Perfetto, chrome://tracing and gaudi-ucx profile show, and ucx_read_profile does not. Substitutions in its name: ${FILE_NAME_SYNTAX}.`,
     },
     {
       name: 'PROFILE_LOG_SIZE',
