@@ -106,6 +106,17 @@ describe('UCX_*_DEVICES', () => {
     ]);
   });
 
+  it.each([
+    ['^cuda,rc', undefined],
+    ['^tcpp', "transport 'tcpp' is not available, "],
+    ['self,cuda_cpy', "transport 'cuda_cpy' is not available (maybe: cuda_copy?), "],
+    ['self,gaudi_cpx', "transport 'gaudi_cpx' is not available (maybe: gaudi_cpy?), "],
+  ])('%s warns only about names that UCX does not have either, or of which something is wanted', (TLS, warning) => {
+    const filter = filterOf({ TLS });
+    for (const transport of TRANSPORTS) filter.admitsTransport(transport);
+    expect(filter.unavailable()).toEqual(warning === undefined ? [] : [expect.stringContaining(warning)]);
+  });
+
   it('says nothing about devices of transports that are not used', () => {
     const filter = filterOf({ TLS: 'self', ACC_DEVICES: 'gaudi0' });
     for (const transport of TRANSPORTS) filter.admitsTransport(transport);

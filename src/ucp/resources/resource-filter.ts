@@ -110,7 +110,10 @@ export class ResourceFilter {
   /** Names in the lists that no resource has: sentences to be logged as warnings, after all resources were asked about. */
   unavailable(): string[] {
     const known = [...this.#knownTransports.values()];
-    const unknown = this.#transports.items.filter((item) => !known.some((each) => namesTransport(item, each)));
+    const { mode, items } = this.#transports;
+    // Excluding a transport of UCX that this library lacks, as `^cuda` does, is no mistake.
+    const isVain = (item: string): boolean => mode === 'deny' && hintOf(item) !== undefined;
+    const unknown = items.filter((item) => !known.some((each) => namesTransport(item, each)) && !isVain(item));
     const names = new Set(known.flatMap(({ name, aliases }) => [name, ...aliases]));
     return [
       ...notAvailable('transport', unknown, [...names]),
@@ -152,6 +155,20 @@ function excludedBy(variable: string, { mode, items }: AllowList): string {
 const LIBRARY_TRANSPORTS =
   /^((ib|rc|dc|ud|srd|gga)(_v|_x|_verbs|_mlx5)?|cuda(_copy|_ipc)?|gdr_copy|rocm(_copy|_ipc|_gdr)?|ze(_copy|_ipc|_gdr)?|sysv|xpmem|knem|ugni)$/;
 
+/** The longer ones among them, for hints. */
+const LIBRARY_NAMES = [
+  'cuda_copy',
+  'cuda_ipc',
+  'gdr_copy',
+  'rocm_copy',
+  'rocm_ipc',
+  'rc_mlx5',
+  'rc_verbs',
+  'dc_mlx5',
+  'ud_mlx5',
+  'ud_verbs',
+];
+
 /** Names of transports that exist here as well, where there is an RDMA device. */
 const RDMA_TRANSPORTS: readonly string[] = ['ib', 'rc', 'rc_v', 'rc_verbs'];
 
@@ -173,7 +190,8 @@ function namesTransport(item: string, { name, aliases }: NamedTransport): boolea
 /** The warning of UCX, with the nearest name of each. */
 function notAvailable(what: string, items: readonly string[], known: readonly string[]): string[] {
   return items.map((item) => {
-    const nearest = nearestName(item.replace(STRICT, ''), known);
+    const name = item.replace(STRICT, '');
+    const nearest = nearestName(name, known) ?? (what === 'transport' ? nearestName(name, LIBRARY_NAMES) : undefined);
     const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
     const choice = known.length === 0 ? 'there are none' : `please use one or more of: ${[...known].sort().join(', ')}`;
     const source = hintOf(item);
