@@ -24,7 +24,7 @@ import { DmabufCounts } from '../../ucs/stats/dmabuf-counts.ts';
 import { closedError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { invalidArgument } from './argument-error.ts';
-import { GaudiErrorCode, gaudiError, ioctlError, MALFUNCTION_TEXT } from './gaudi-error.ts';
+import { errnoMeaning, GaudiErrorCode, gaudiError, ioctlError, MALFUNCTION_TEXT } from './gaudi-error.ts';
 
 /** Field values of the MEMORY ioctl. */
 export type MemoryInput = Parameters<typeof HL_MEM_ARGS.in.encode>[0];
@@ -141,15 +141,40 @@ export class CardFile {
   }
 
   /**
-   * Why the driver answers EBUSY: a card that has failed returns it like one in reset, for good. undefined while the card works or is in reset.
+   * The reason if the driver has given the card up, which it then answers with EBUSY for good; undefined while the card works or is in reset.
    * Asks the driver (DEVICE_STATUS works in every state of a card).
    */
   malfunction(): string | undefined {
+    return this.#deviceStatus() === HL_DEVICE_STATUS.MALFUNCTION ? MALFUNCTION_TEXT : undefined;
+  }
+
+  /** Why the driver has answered EBUSY to this file: the card has failed, is in reset, or works again and has dropped the work of this file. Asks the driver. */
+  whyBusy(): string {
+    const status = this.#deviceStatus();
+    if (status === HL_DEVICE_STATUS.MALFUNCTION) return MALFUNCTION_TEXT;
+    if (status !== HL_DEVICE_STATUS.OPERATIONAL) return 'the card is in reset';
+    return 'the card works again, but has been reset or has failed since it was opened here';
+  }
+
+  /**
+   * Why the card cannot be used through this file: its loss, its removal or its failure; undefined while it works, and while a reset lasts of which the driver
+   * has not told. Asks the driver.
+   */
+  unusableReason(): string | undefined {
+    const { lostReason } = this;
+    if (lostReason !== undefined || this.#closed) return lostReason;
+    const status = this.#deviceStatus();
+    if (status === -Errno.ENODEV) return this.lostReason ?? errnoMeaning(Errno.ENODEV);
+    return status === HL_DEVICE_STATUS.MALFUNCTION ? MALFUNCTION_TEXT : undefined;
+  }
+
+  /** A value of HL_DEVICE_STATUS, or a negative errno. */
+  #deviceStatus(): number {
+    if (this.#closed) return -Errno.EBADF;
     const answer = allocateScratch(HL_INFO_DEVICE_STATUS.size);
     try {
-      if (this.#closed || this.tryInfo(HL_INFO_OP.DEVICE_STATUS, answer) < 0) return undefined;
-      const { status } = HL_INFO_DEVICE_STATUS.decode(answer.view);
-      return status === HL_DEVICE_STATUS.MALFUNCTION ? MALFUNCTION_TEXT : undefined;
+      const result = this.tryInfo(HL_INFO_OP.DEVICE_STATUS, answer);
+      return result < 0 ? result : HL_INFO_DEVICE_STATUS.decode(answer.view).status;
     } finally {
       answer.free();
     }

@@ -147,6 +147,11 @@ export class DeviceDma implements DmaQueueDevice {
     return Status.OK;
   }
 
+  /** Whether a queue has failed, or the driver has rejected its last submission: {@link errorOf} knows the reason. */
+  get hasFailed(): boolean {
+    return this.#queues.some(({ failure, failureErrno }) => failure !== Status.OK || failureErrno !== 0);
+  }
+
   /** Command submissions in flight, and their maximum. */
   get submissions(): { readonly inFlight: number; readonly max: number } {
     return { inFlight: this.#submissions, max: this.#submissionsMax };
@@ -268,7 +273,8 @@ export class DeviceDma implements DmaQueueDevice {
     if (!isStatus(status)) throw invalidArgument('status', 'must be a value of Status', status);
     const failed = this.#queues.find(({ failureErrno }) => failureErrno !== 0);
     const fault = this.#events.lastFault?.events.join(', ');
-    return dmaError(this.#card, { status, errno: failed?.failureErrno ?? 0, fault });
+    const isLost = failed !== undefined && failed.failure !== Status.OK;
+    return dmaError(this.#card, { status, errno: failed?.failureErrno ?? 0, isLost, fault });
   }
 
   /** Holds back the transfers that are started until {@link uncork}, so that as many as possible are one submission. */

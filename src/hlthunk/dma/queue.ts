@@ -19,7 +19,7 @@ import { DmaActivity, type DmaCounts } from './activity.ts';
 import { BatchIoctls } from './batch-ioctls.ts';
 import { CommandRing, type RingDevice, SLOT_DATA_BYTES } from './command-ring.ts';
 import { CompletionWait } from './completion-wait.ts';
-import { isTransient, Refusals } from './refusals.ts';
+import { isLoss, isTransient, Refusals } from './refusals.ts';
 import { DmaRequest } from './request.ts';
 
 /** Maximum number of requests of one queue, queued or in flight; beyond it `NO_RESOURCE`. */
@@ -87,7 +87,7 @@ export class DmaQueue {
   readonly #activity: DmaActivity;
   /** The failure that ended this queue, or OK: every later request fails with it. */
   failure: Status = Status.OK;
-  /** The errno with which the driver failed the queue; 0 for none. */
+  /** The errno with which the driver failed the queue, or has rejected its last submission; 0 for none. */
   failureErrno = 0;
 
   constructor(options: DmaQueueOptions) {
@@ -332,11 +332,14 @@ export class DmaQueue {
     word = writeMsgLong(ring.words, word, this.#messageCtl, batch, ring.completionLow, ring.completionHigh);
     const result = this.#ioctls.submit(slot, area, (word - first) * 4);
     if (result !== 0) {
-      if (isTransient(result)) this.#refusals.add(result, partial > 0 ? complete + 1 : complete, this.busy);
-      else this.#fail(result);
+      const requests = partial > 0 ? complete + 1 : complete;
+      if (isTransient(result)) this.#refusals.add(result, requests, this.busy);
+      else if (isLoss(result) || this.device.file.lostReason !== undefined) this.#fail(result);
+      else this.#rejectBatch(requests, result);
       return false;
     }
     this.#refusals.clear();
+    this.failureErrno = 0;
     this.#submitted = batch;
     ring.useArea(area, batch);
     this.#activity.submitted(slot);
@@ -430,6 +433,18 @@ export class DmaQueue {
     // A callback may start transfers, and those must not submit the failed requests.
     for (const request of given) this.#end(request, status);
     return given.length;
+  }
+
+  /**
+   * Fails the requests of a batch that the driver has rejected; the queue continues, because nothing of it was accepted. They end behind the batches in flight,
+   * which may have packets of the first of them.
+   */
+  #rejectBatch(requests: number, result: number): void {
+    this.failureErrno = -result;
+    this.#refusals.clear();
+    for (let i = 0; i < requests; i++) this.#waiting.at(i)!.outcome = Status.IO_ERROR;
+    this.#launch(requests, 0, this.#submitted);
+    if (!this.busy) this.#endUpTo(this.#submitted);
   }
 
   /** Fails the queue permanently: a time-out, a reset, a lost device. */

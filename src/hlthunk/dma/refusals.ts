@@ -6,9 +6,14 @@ import { Status } from '../../ucs/type/status.ts';
 /** Maximum number of transient rejections of a batch while no batch is in flight whose completion could free resources; then its requests fail. */
 export const REFUSALS_MAX = 1024;
 
-/** Whether a rejection is transient: a full queue, a signal, lack of memory. All others are permanent. */
+/** Whether a rejection is transient: a full queue, a signal, lack of memory. All others fail the batch. */
 export function isTransient(result: number): boolean {
   return result === -Errno.EAGAIN || result === -Errno.EINTR || result === -Errno.ENOMEM;
+}
+
+/** Whether a rejection means that the open file is lost: the card is not operational (EBUSY), went into reset (EPERM) or was removed (ENODEV). Others reject one submission. */
+export function isLoss(result: number): boolean {
+  return result === -Errno.EBUSY || result === -Errno.EPERM || result === -Errno.ENODEV;
 }
 
 /** The transient rejections of one queue. */

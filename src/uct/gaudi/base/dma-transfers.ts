@@ -88,8 +88,7 @@ export class DmaTransfers {
   /** See Iface.errorOf: the failure of the card; undefined if it has reported none. */
   errorOf(status: Status): UcxError | undefined {
     const { events } = this.card.device;
-    const hasFailed =
-      events.lastFault !== undefined || this.dma.failure !== Status.OK || this.dma.file.lostReason !== undefined;
+    const hasFailed = events.lastFault !== undefined || this.dma.hasFailed || this.dma.file.lostReason !== undefined;
     return hasFailed ? this.dma.errorOf(status) : undefined;
   }
 
