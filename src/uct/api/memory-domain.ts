@@ -318,7 +318,7 @@ export interface MemoryDomain {
   deviceMemoryMaps?(): ReadonlyMap<string, DeviceMemoryMaps>;
   /** The channels between cards; absent if it has none. */
   readonly channels?: readonly ChannelTraffic[];
-  /** Devices of the MD that could not be opened, such as cards in use by others; absent if it has no devices. */
+  /** Devices of the MD that could not be opened, such as cards in use by others, or have become unusable since; absent if it has no devices. */
   readonly leftOut?: readonly LeftOut[];
   /**
    * Resolves, and never rejects, once no transfer of this memory domain is in flight that {@link close} would not end by itself. Called before

@@ -46,7 +46,7 @@ export interface GaudiResourcesOptions extends CardChoice {
 /** Open cards and the registrations of host memory in them. */
 export interface OpenGaudi {
   readonly cards: readonly GaudiCard[];
-  /** Cards that were skipped, for example because other processes have them open. */
+  /** Cards that were skipped, for example because other processes have them open, and cards that have become unusable since. Asks the driver. */
   readonly leftOut: readonly LeftOut[];
   readonly rcache: Rcache<HostPages>;
   /** Registries of host memory, one for each memory domain. */
@@ -164,7 +164,16 @@ export class GaudiResources {
       detectScaleOut(cards, this.node, values.NIC_SCALE_OUT, log);
       const rcache = openCache(cards.length, values, services);
       const unwatch = watchAll(cards, services, leftOut);
-      return { cards, rcache, leftOut, registries: [], caching: values.RCACHE !== 'no', unwatch };
+      return {
+        cards,
+        rcache,
+        get leftOut() {
+          return [...leftOut, ...unusable(cards, leftOut)];
+        },
+        registries: [],
+        caching: values.RCACHE !== 'no',
+        unwatch,
+      };
     } catch (error) {
       closeGaudiCards(cards);
       throw error;
@@ -210,6 +219,17 @@ function watchAll(cards: readonly GaudiCard[], { onDeviceLost }: ComponentServic
   return () => {
     for (const unwatch of watches) unwatch();
   };
+}
+
+/** The opened cards that have failed or were removed, or whose transfers all fail, except those that are left out already. */
+function unusable(cards: readonly GaudiCard[], leftOut: readonly LeftOut[]): LeftOut[] {
+  return cards.flatMap(({ index, device: { card, dma } }) => {
+    const name = cardName(index);
+    if (leftOut.some((each) => each.name === name)) return [];
+    const reason = card.unusableReason();
+    if (reason !== undefined) return [{ name, reason: `${card.name}: ${reason}` }];
+    return dma.failure === Status.OK ? [] : [{ name, reason: dma.errorOf(dma.failure).message }];
+  });
 }
 
 /** Creates the cache of registrations in this number of cards. */
