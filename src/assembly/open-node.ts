@@ -41,6 +41,23 @@ export interface OpenNodeOptions {
  * @throws UcxError ERR_INVALID_PARAM for an invalid emulated node; ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED from the node server
  */
 export function openNode(options: OpenNodeOptions): DriverNode {
+  return chooseNode(options, (socket) => {
+    options.log.warn(`the node server at ${socket} is gone: this process emulates a node of its own`);
+    return undefined;
+  });
+}
+
+/**
+ * Opens the node for a command that shows it. Where {@link openNode} emulates a node because the node server was killed, this refuses: its cards would be taken
+ * for those of the server.
+ * @throws UcxError as {@link openNode}
+ */
+export function openShownNode(options: OpenNodeOptions): DriverNode {
+  return chooseNode(options, connectEmulatedNode);
+}
+
+/** @param onKilled called with the socket of a node server that does not listen any more: returns a node to use, or nothing for an emulated one of this process */
+function chooseNode(options: OpenNodeOptions, onKilled: (socket: string) => DriverNode | undefined): DriverNode {
   const { config, log, clock, env } = options;
   const values = config.get(GAUDI_CONFIG_TABLE);
   if (typeof values.DRIVER === 'object') return connectEmulatedNode(values.DRIVER.socket);
@@ -54,8 +71,10 @@ export function openNode(options: OpenNodeOptions): DriverNode {
     log.info(`no card of the habanalabs driver on this machine: using the node server at ${socket}`);
     return server;
   }
-  if (existsSync(socket)) log.warn(`the node server at ${socket} is gone: this process emulates a node of its own`);
-  else log.info('no card of the habanalabs driver on this machine: using an emulated node of this process');
+  if (existsSync(socket)) {
+    const started = onKilled(socket);
+    if (started !== undefined) return started;
+  } else log.info('no card of the habanalabs driver on this machine: using an emulated node of this process');
   return createOwnNode(options, () => warnOfEmulation(log, kernel));
 }
 

@@ -88,17 +88,6 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(err).toMatch(/has not started: a node server runs at \S+ already \(ERR_NODE_RUNNING\)\n$/);
   });
 
-  it('replaces the socket of a server that was killed', async () => {
-    expect(cli.run(['node', 'up', '--cards', '1']).code).toBe(0);
-    process.kill((await status()).pid, 'SIGKILL');
-    expect(existsSync(socket)).toBe(true);
-    // Clients without a running server use a node of their own instead, and say so.
-    const { out, err } = await cli.runHere(['info', '-s'], { UCX_GAUDI_EMULATOR_CARDS: '5' });
-    expect(out).toMatch(/5 Gaudi cards/);
-    expect(err).toMatch(/WARN {2}the node server at \S+node\.sock is gone: this process emulates a node of its own\n$/);
-    expect(cli.run(['node', 'up', '--cards', '2']).out).toMatch(/2 x gaudi2/);
-  });
-
   it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)(
     'in the foreground ends at %s and leaves no socket',
     async (signal) => {

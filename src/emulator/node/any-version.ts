@@ -4,9 +4,11 @@
  */
 
 import { Errno, isSyscallError } from '../../sys/index.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
 import { type Connection, connectUngreeted, GREETING_NS } from './connection.ts';
 import { NODE_PROTOCOL_VERSION } from './mailbox/layout.ts';
 import type { Message } from './message.ts';
+import { removeLeftSocket } from './socket-path.ts';
 
 /** Who a server is. Later versions may add fields; none goes. */
 export interface ServerIdentity {
@@ -41,23 +43,36 @@ export function identifyServer(socketPath: string): ServerIdentity {
 
 /**
  * Ends a server of any version, and waits until it has ended: all its clients lose their cards. One from before protocol 8 gets SIGTERM.
- * @returns its process id
+ * @returns its process id; undefined if it was killed before and has left its socket, which is then removed
  * @throws UcxError ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED, also if it does not end in time
  */
-export function endServer(socketPath: string): number {
-  const connection = connectUngreeted(socketPath);
+export function endServer(socketPath: string): number | undefined {
+  const connection = connectToEnd(socketPath);
+  if (connection === undefined) return undefined;
   const { serverPid } = connection;
   try {
     if (ask(connection, 'shutdown') !== undefined) connection.awaitEnd();
     else {
-      // The connection above has ended: the next one ends with the process.
-      const watch = connectUngreeted(socketPath);
+      // The connection above has ended: the next one ends with the process, unless that has just been killed.
+      const watch = connectToEnd(socketPath);
+      if (watch === undefined) return serverPid;
       process.kill(serverPid, 'SIGTERM');
       watch.awaitEnd();
     }
     return serverPid;
   } finally {
     connection.close();
+  }
+}
+
+/** Connects; if the server has left its socket without listening, removes the socket and returns undefined. */
+function connectToEnd(socketPath: string): Connection | undefined {
+  try {
+    return connectUngreeted(socketPath);
+  } catch (error) {
+    if (!isUcxError(error) || error.details['errno'] !== Errno.ECONNREFUSED) throw error;
+    removeLeftSocket(socketPath);
+    return undefined;
   }
 }
 

@@ -335,9 +335,17 @@ function greet(socket: UnixSocket, path: string): Connection {
   }
 }
 
+/** What helps if no server listens, by the errno of connect. */
+const REMEDIES: ReadonlyMap<number, string> = new Map([
+  [Errno.ENOENT, ' (ENOENT): gaudi-ucx node up starts one'],
+  [
+    Errno.ECONNREFUSED,
+    ' (ECONNREFUSED): it was killed and has left its socket; gaudi-ucx node up starts one again, gaudi-ucx node down removes the socket',
+  ],
+]);
+
 function unreachable(path: string, cause: SyscallError): UcxError {
-  const isAbsent = cause.errno === Errno.ENOENT || cause.errno === Errno.ECONNREFUSED;
-  const reason = isAbsent ? ` (${cause.errnoName}): gaudi-ucx node up starts one` : `: ${cause.message}`;
+  const reason = REMEDIES.get(cause.errno) ?? `: ${cause.message}`;
   return new UcxError({
     code: 'ERR_NODE_UNREACHABLE',
     status: Status.UNREACHABLE,

@@ -3,7 +3,7 @@
  * runs their ioctls, all in the thread that created it. The node itself is the same as in process.
  */
 
-import { closeSync, lstatSync, openSync, rmSync } from 'node:fs';
+import { closeSync, lstatSync, rmSync } from 'node:fs';
 import {
   allocateScratch,
   dup,
@@ -13,7 +13,6 @@ import {
   pollReadable,
   type ScratchBlock,
   SocketType,
-  tryLockFile,
   type UnixListener,
   type UnixSocket,
 } from '../../sys/index.ts';
@@ -25,8 +24,7 @@ import { inNextTurn } from '../../ucs/sys/next-turn.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
 import { checkOptions, checkString } from '../../ucs/type/check-options.ts';
-import { invalidParam, UcxError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import { printLinks } from '../config/links.ts';
 import { type EmulatedNodeOptions, resolveNodeOptions } from '../config/node-config.ts';
 import { DeviceService } from '../devices/device-service.ts';
@@ -39,7 +37,7 @@ import type { CardStatus, NodeStatus } from './node-status.ts';
 import { ServedClient } from './served-client.ts';
 import type { ServedFile } from './served-file.ts';
 import { ServiceLoop } from './service-loop.ts';
-import { prepareFolder } from './socket-path.ts';
+import { lockSocket, prepareFolder } from './socket-path.ts';
 
 /** Maximum number of clients; a further one is rejected with ERR_NODE_REFUSED. */
 export const CLIENTS_MAX = 64;
@@ -322,19 +320,6 @@ export class NodeServer {
       portsDown: card.links.down(minor),
     };
   }
-}
-
-/** Takes the lock beside the socket, which is released when this process ends, for any reason. */
-function lockSocket(path: string): number {
-  const fd = openSync(`${path}.lock`, 'a', 0o600);
-  if (tryLockFile(fd)) return fd;
-  closeSync(fd);
-  throw new UcxError({
-    code: 'ERR_NODE_RUNNING',
-    status: Status.ALREADY_EXISTS,
-    message: `a node server runs at ${path} already`,
-    details: { path },
-  });
 }
 
 /** Listens, for this user only. An existing socket belongs to a server that has ended: its lock was free. Other files are of the user, and stay. */

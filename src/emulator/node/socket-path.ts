@@ -1,12 +1,14 @@
 /**
- * Socket path of node servers: the default path and its folder, which no other user may enter. It opens no socket.
+ * Socket path of node servers: the default path, its folder, which no other user may enter, and the lock of the server that has it. It opens no socket.
  */
 
-import { existsSync, lstatSync, mkdirSync, type Stats } from 'node:fs';
+import { closeSync, existsSync, lstatSync, mkdirSync, openSync, rmSync, type Stats } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
-import { Errno, errnoOf, PATH_BYTES_MAX, SyscallError } from '../../sys/index.ts';
+import { Errno, errnoOf, PATH_BYTES_MAX, SyscallError, tryLockFile } from '../../sys/index.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
 import { checkString } from '../../ucs/type/check-options.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 
 const FOLDER = 'gaudi-ucx';
 const SOCKET = 'node.sock';
@@ -67,4 +69,28 @@ export function checkFolder(socketPath: string): void {
   if (!status.isDirectory() || status.uid !== userId() || (status.mode & OTHERS) !== 0) {
     throw new SyscallError('open', Errno.EPERM, `${folder} must be a folder of this user with mode 0700`);
   }
+}
+
+/**
+ * Takes the lock beside the socket, which is released when this process ends, for any reason.
+ * @returns its descriptor
+ * @throws UcxError ERR_NODE_RUNNING
+ */
+export function lockSocket(path: string): number {
+  const fd = openSync(`${path}.lock`, 'a', 0o600);
+  if (tryLockFile(fd)) return fd;
+  closeSync(fd);
+  throw new UcxError({
+    code: 'ERR_NODE_RUNNING',
+    status: Status.ALREADY_EXISTS,
+    message: `a node server runs at ${path} already`,
+    details: { path },
+  });
+}
+
+/** Removes the socket that a server has left which was killed. @throws UcxError ERR_NODE_RUNNING if one has started meanwhile */
+export function removeLeftSocket(path: string): void {
+  const fd = lockSocket(path);
+  if (lstatSync(path, { throwIfNoEntry: false })?.isSocket() === true) rmSync(path, { force: true });
+  closeSync(fd);
 }

@@ -6,7 +6,7 @@ import { dirname } from 'node:path';
 import { cardLabel, cardsOf } from '../../assembly/allowed-cards.ts';
 import { inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
 import { inspectSockets, ownSocketPath } from '../../assembly/inspect/inspect-sockets.ts';
-import { openNode } from '../../assembly/open-node.ts';
+import { openShownNode } from '../../assembly/open-node.ts';
 import { TCP_CONFIG_TABLE } from '../../assembly/program/config-tables.ts';
 import type { Program } from '../../assembly/program/program.ts';
 import { type SharedMemorySpace, sharedMemorySpace } from '../../assembly/program/shared-memory.ts';
@@ -187,7 +187,7 @@ function socketFolder(runtimeDirectory: string | undefined): Facts['sockets'] {
 
 function nodeFacts(program: Program): NodeFacts {
   try {
-    const node = openNode(program);
+    const node = openShownNode(program);
     try {
       let abi: IoctlFamily | undefined;
       const cards = cardsOf(node, program).map((card): CardFacts => {

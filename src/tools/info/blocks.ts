@@ -1,7 +1,7 @@
 /** `info --blocks`: register blocks that the driver of a card maps for users, and the registers of one block. Read only. */
 
 import { cardsOf } from '../../assembly/allowed-cards.ts';
-import { openNode } from '../../assembly/open-node.ts';
+import { openShownNode } from '../../assembly/open-node.ts';
 import type { Program } from '../../assembly/program/program.ts';
 import { cardLabel, open, type RegisterValue } from '../../hlthunk/index.ts';
 import { type RegisterBlock, RegisterBlocks } from '../../uct/index.ts';
@@ -37,7 +37,7 @@ export function blocksOptions(blocks: string | true, card: string): BlocksOption
  * @throws UcxError ERR_GAUDI_DEVICE_BUSY; ERR_GAUDI_PERMISSION_DENIED if UCX_GAUDI_COPY_HW_BLOCK_ACCESS forbids it; ERR_INVALID_PARAM
  */
 export function readBlocks(program: Program, { block, card: name }: BlocksOptions): BlocksReport {
-  const node = openNode(program);
+  const node = openShownNode(program);
   try {
     const { index, busId } = cardNamed(cardsOf(node, program), 'card', name);
     using device = open(node, { busId }, { ...(index !== undefined && { index }), log: program.log.child('info') });

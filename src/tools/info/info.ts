@@ -2,7 +2,7 @@
 
 import { cardsOf } from '../../assembly/allowed-cards.ts';
 import { components } from '../../assembly/context.ts';
-import { openNode } from '../../assembly/open-node.ts';
+import { openShownNode } from '../../assembly/open-node.ts';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
 import { readTopology, type Topology } from '../../assembly/topology.ts';
 import { findUcxLibrary, type UcxLibrary } from '../../assembly/ucx-library.ts';
@@ -78,7 +78,7 @@ function readMachine(
 ): Pick<InfoReport, 'system' | 'devices'> & { readonly hasScaleOut: boolean } {
   const wantsSystem = options.system || options.topology;
   if (!wantsSystem && !options.devices) return { system: undefined, devices: undefined, hasScaleOut: false };
-  const node = openNode(program);
+  const node = openShownNode(program);
   try {
     const cards = cardsOf(node, program);
     const topology = wantsSystem ? readTopology({ node, config: program.config, cards }) : undefined;

@@ -3,7 +3,7 @@
 import { type OpenMetricsContentType, type PrometheusContentType, Registry } from 'prom-client';
 import { cardsOf } from '../../assembly/allowed-cards.ts';
 import { type InspectAnswer, type InspectQuery, inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
-import { openNode } from '../../assembly/open-node.ts';
+import { openShownNode } from '../../assembly/open-node.ts';
 import type { Program } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import { type MetricFamily, metricFamilies } from '../../ucp/api/snapshot/metrics.ts';
@@ -69,7 +69,7 @@ function processFamilies(answers: readonly InspectAnswer[]): MetricFamily[] {
 function readCards(program: Program): MetricFamily[] {
   let node: DriverNode | undefined;
   try {
-    node = openNode(program);
+    node = openShownNode(program);
     const isOwn = node.emulated && node.kind === 'emulator' && node.serverPid === undefined;
     return isOwn ? cardFamilies(undefined) : cardFamilies(node, cardsOf(node, program));
   } catch (error) {

@@ -90,7 +90,10 @@ export function nodeCommand(): Command {
     .description('end the node server; its clients lose their cards')
     .option(SOCKET, SOCKET_HELP)
     .action((options: SocketOption) => {
-      process.stdout.write(`node server ${endServer(socketOf(options))} has ended\n`);
+      const socket = socketOf(options);
+      const pid = endServer(socket);
+      const left = `the node server at ${socket} was killed before: its socket is removed`;
+      process.stdout.write(`${pid === undefined ? left : `node server ${pid} has ended`}\n`);
     });
   node
     .command('fault')

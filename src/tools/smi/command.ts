@@ -2,7 +2,7 @@
 
 import { Command, Option } from 'commander';
 import { cardsOf } from '../../assembly/allowed-cards.ts';
-import { openNode } from '../../assembly/open-node.ts';
+import { openShownNode } from '../../assembly/open-node.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import { GaudiErrorCode, gaudiError } from '../../hlthunk/index.ts';
@@ -170,7 +170,7 @@ function secondsOf(loop: string | true | undefined): number | undefined {
 /** Prints once, or repeatedly until a signal. */
 async function show(print: Printer, device: string | undefined, seconds: number | undefined): Promise<void> {
   const program = startProgram();
-  const node = openNode(program);
+  const node = openShownNode(program);
   const end = new AbortController();
   const stop = (): void => end.abort();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, stop);

@@ -2,7 +2,7 @@
 
 import { Command } from 'commander';
 import { cardsOf } from '../../assembly/allowed-cards.ts';
-import { openNode } from '../../assembly/open-node.ts';
+import { openShownNode } from '../../assembly/open-node.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import { timeType } from '../../ucs/config/value.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
@@ -37,7 +37,7 @@ export function topCommand(): Command {
 async function run(options: Options, command: Command): Promise<void> {
   const intervalNs = readArguments(command, () => intervalOf(options.interval));
   const program = startProgram();
-  const node = openNode(program);
+  const node = openShownNode(program);
   const sampler = new TopSampler(
     node,
     () => program.clock.nowNs(),
