@@ -1,6 +1,6 @@
 /** The cards of a node: their names for all tools, and those that the configuration allows a program to use. It opens none: only opening a card shows whether it is free. */
 
-import { cardLabel, type NamedCard, namedCards } from '../driver/card-names.ts';
+import { type NamedCard, namedCards } from '../driver/card-names.ts';
 import type { CardEntry, DriverNode } from '../driver/port.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
 import { ResourceFilter } from '../ucp/resources/resource-filter.ts';
@@ -11,6 +11,7 @@ import type { MappedCard } from '../uct/gaudi/base/card/mapping-table.ts';
 import type { Program } from './program/program.ts';
 
 export { cardLabel } from '../driver/card-names.ts';
+export { BUSY_ADVICE, cardLines } from '../uct/gaudi/base/card/gaudi-cards.ts';
 
 /** A card that may be used. */
 export interface AllowedCard {
@@ -41,11 +42,9 @@ export function cardSettings({
   return { UCX_ACC_DEVICES: name, GAUDI_MAPPING_TABLE: JSON.stringify([entry]) };
 }
 
-/** The cards that a program could use if they were not removed, each with its state, as text. Throws like {@link allowedCards}. */
-export function removedCards(program: Program, node: DriverNode): string[] {
-  return admittedCards(program, node).flatMap((card) =>
-    card.absence === undefined ? [] : [`${cardLabel(card)}: ${card.absence}`],
-  );
+/** The cards that a program could use if they were not removed. Throws like {@link allowedCards}. */
+export function removedCards(program: Program, node: DriverNode): NamedCard[] {
+  return admittedCards(program, node).filter(({ absence }) => absence !== undefined);
 }
 
 function admittedCards({ config, env }: Program, node: DriverNode): MappedCard[] {

@@ -244,9 +244,9 @@ function openFile(node: DriverNode, entry: CardEntry, openNode: () => DriverFile
     const { minor, busId, path } = entry;
     const code = gaudiErrorOfErrno(error.errno);
     // The driver returns EPERM for a card in a bad state, the file system EACCES for the user.
-    const hint = openHint(node, minor, error.errno);
-    const what = `open of ${cardLabel({ index: index ?? indexOf(node, entry), minor, busId })} at ${path}: ${error.errnoName}${hint}`;
-    throw gaudiError(code, what, { minor, busId, path, errno: error.errnoName }, error);
+    const reason = `${error.errnoName}${openHint(node, minor, error.errno)}`;
+    const what = `open of ${cardLabel({ index: index ?? indexOf(node, entry), minor, busId })} at ${path}: ${reason}`;
+    throw gaudiError(code, what, { minor, busId, path, errno: error.errnoName, reason }, error);
   }
 }
 

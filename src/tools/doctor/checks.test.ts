@@ -4,14 +4,22 @@ import { describe, expect, it } from 'vitest';
 import { runChecks } from './checks.ts';
 import type { Facts, NodeFacts } from './facts.ts';
 
-const card = { name: 'card 0 (accel0, 0000:19:00.0)', state: 'operational', reason: undefined, owner: undefined };
+const card = {
+  index: 0,
+  minor: 0,
+  busId: '0000:19:00.0',
+  state: 'operational',
+  reason: undefined,
+  owner: undefined,
+};
+const second = { ...card, index: 1, minor: 1, busId: '0000:1a:00.0' };
 const node: Extract<NodeFacts, { readonly cards: unknown }> = {
   kind: 'kernel',
   emulated: false,
   isOwn: false,
   driverVersion: '1.20',
   abi: 'drm',
-  cards: [card, { ...card, name: 'card 1 (accel1, 0000:1a:00.0)' }],
+  cards: [card, second],
   whyNoCards: undefined,
 };
 /** A machine without a problem. */
@@ -116,15 +124,28 @@ describe('the doctor', () => {
   });
 
   it('names the process that uses a card', () => {
-    const cards = [
-      { ...card, owner: '4711 (python3)' },
-      { ...card, minor: 1 },
-    ];
+    const cards = [{ ...card, owner: '4711 (python3)' }, second];
     const found = runChecks({ ...GOOD, node: { ...node, cards } }).find(({ name }) => name === 'cards');
     expect(found).toEqual({
       name: 'cards',
       state: 'ok',
-      found: 'card 0 (accel0, 0000:19:00.0) is used by process 4711 (python3)',
+      found: 'card 0 (accel0, 0000:19:00.0): used by process 4711 (python3)',
     });
+  });
+
+  it('has one line for cards of which the same is true', () => {
+    const others = [2, 3, 5, 6].map((index) => ({ ...card, index, minor: index, busId: `0000:3${index}:00.0` }));
+    const cards = [
+      { ...card, owner: '7 (x)' },
+      { ...second, owner: '7 (x)' },
+      ...others.map((each) => ({ ...each, state: 'removed', owner: undefined })),
+      { ...card, index: 7, minor: 7, busId: '0000:b4:00.0', state: 'in reset', reason: 'EAGAIN' },
+    ];
+    const found = runChecks({ ...GOOD, node: { ...node, cards } }).find(({ name }) => name === 'cards')?.found;
+    expect(found?.split('\n')).toEqual([
+      'cards 2-3, 5-6: removed',
+      'card 7 (accel7, 0000:b4:00.0): in reset (EAGAIN)',
+      'cards 0-1: used by process 7 (x)',
+    ]);
   });
 });

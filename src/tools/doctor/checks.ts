@@ -1,5 +1,6 @@
 /** Checks of `gaudi-ucx doctor` for frequent errors of deployments, each with its remedy. They evaluate the facts that facts.ts has read. */
 
+import { cardLines } from '../../assembly/allowed-cards.ts';
 import { formatBytes } from '../base/text-table.ts';
 import type { Facts, IoctlFamily } from './facts.ts';
 
@@ -10,7 +11,7 @@ export type CheckState = 'ok' | 'note' | 'warning' | 'failure';
 export interface Check {
   readonly name: string;
   readonly state: CheckState;
-  /** Finding. */
+  /** Finding: one line, or one for each group of equal cards. */
   readonly found: string;
   /** Remedy; undefined if none is needed. */
   readonly remedy?: string | undefined;
@@ -177,14 +178,14 @@ function cards({ node }: Facts): Check {
   const broken = node.cards.filter(({ state }) => state !== OPERATIONAL);
   const busy = node.cards.filter(({ owner }) => owner !== undefined);
   const found = [
-    ...broken.map(({ name: card, state, reason }) => `${card} is ${state}${reason === undefined ? '' : `: ${reason}`}`),
-    ...busy.map(({ name: card, owner }) => `${card} is used by process ${owner}`),
+    ...cardLines(broken, ({ state, reason }) => (reason === undefined ? state : `${state} (${reason})`)),
+    ...cardLines(busy, ({ owner }) => `used by process ${owner}`),
   ];
   if (broken.length > 0) {
     return {
       name,
       state: 'failure',
-      found: found.join('; '),
+      found: found.join('\n'),
       remedy: 'a card in reset comes back by itself; others need the administrator: dmesg names the reason',
     };
   }
@@ -192,7 +193,7 @@ function cards({ node }: Facts): Check {
     return {
       name,
       state: 'warning',
-      found: found.join('; '),
+      found: found.join('\n'),
       remedy:
         'no card is free: wait, or end those processes; a program that opens all cards leaves none: UCX_ACC_DEVICES',
     };
@@ -200,7 +201,7 @@ function cards({ node }: Facts): Check {
   return {
     name,
     state: 'ok',
-    found: found.length === 0 ? `${node.cards.length} operational, none in use` : found.join('; '),
+    found: found.length === 0 ? `${node.cards.length} operational, none in use` : found.join('\n'),
   };
 }
 

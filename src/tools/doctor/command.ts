@@ -30,6 +30,6 @@ async function run({ json }: { readonly json?: boolean }): Promise<void> {
 }
 
 function lineOf({ name, state, found, remedy }: Check): string {
-  const line = `${state.padEnd(STATE_COLUMNS)}${name.padEnd(NAME_COLUMNS)}${found}`;
-  return remedy === undefined ? line : `${line}\n${' '.repeat(STATE_COLUMNS + NAME_COLUMNS)}${remedy}`;
+  const lines = [...found.split('\n'), ...(remedy === undefined ? [] : [remedy])];
+  return `${state.padEnd(STATE_COLUMNS)}${name.padEnd(NAME_COLUMNS)}${lines.join(`\n${' '.repeat(STATE_COLUMNS + NAME_COLUMNS)}`)}`;
 }

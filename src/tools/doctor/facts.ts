@@ -3,7 +3,7 @@
 import { lstatSync, readFileSync, readlinkSync, statfsSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { dirname } from 'node:path';
-import { cardLabel, cardsOf } from '../../assembly/allowed-cards.ts';
+import { cardsOf } from '../../assembly/allowed-cards.ts';
 import { inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
 import { inspectSockets, ownSocketPath } from '../../assembly/inspect/inspect-sockets.ts';
 import { openShownNode } from '../../assembly/open-node.ts';
@@ -29,8 +29,9 @@ const TIMEOUT_NS = 500e6;
 
 /** A card of the node. */
 export interface CardFacts {
-  /** `card 0 (accel2, 0000:33:00.0)`. */
-  readonly name: string;
+  readonly index: number | undefined;
+  readonly minor: number | undefined;
+  readonly busId: string;
   readonly state: string;
   /** Reason why the card does not answer. */
   readonly reason: string | undefined;
@@ -191,15 +192,18 @@ function nodeFacts(program: Program): NodeFacts {
     try {
       let abi: IoctlFamily | undefined;
       const cards = cardsOf(node, program).map((card): CardFacts => {
-        const { entry, absence = 'removed' } = card;
-        const name = cardLabel(card);
-        if (entry === undefined) return { name, state: absence, reason: undefined, owner: undefined };
-        const { minor } = entry;
-        const pid = node.ownerOf?.(minor);
-        const { state, reason, card: numbers } = askCard(node, minor, (control) => control.card.file.numbers.INFO);
+        const { entry, index, minor, busId, absence = 'removed' } = card;
+        const name = { index, minor, busId };
+        if (entry === undefined) return { ...name, state: absence, reason: undefined, owner: undefined };
+        const pid = node.ownerOf?.(entry.minor);
+        const {
+          state,
+          reason,
+          card: numbers,
+        } = askCard(node, entry.minor, (control) => control.card.file.numbers.INFO);
         if (numbers !== undefined) abi = ioctlType(numbers) === DRM_IOCTL_TYPE ? 'drm' : 'habanalabs';
         const owner = pid === undefined ? undefined : `${pid} (${processCommand(pid, COMMAND_LENGTH_MAX) ?? 'ended'})`;
-        return { name, state, reason, owner };
+        return { ...name, state, reason, owner };
       });
       return {
         kind: node.kind,

@@ -44,6 +44,6 @@ export function askCard<T>(node: DriverNode, minor: number, ask: (control: Contr
     return { state: stateOf(control), card: ask(control) };
   } catch (error) {
     if (!isUcxError(error)) throw error;
-    return { state: stateOfRefusal(node, minor, error), reason: error.message };
+    return { state: stateOfRefusal(node, minor, error), reason: String(error.details['reason'] ?? error.message) };
   }
 }

@@ -3,7 +3,14 @@
  * node. UCX_TLS chooses the transports.
  */
 
-import { type AllowedCard, allowedCards, cardSettings, removedCards } from '../../../assembly/allowed-cards.ts';
+import {
+  type AllowedCard,
+  allowedCards,
+  BUSY_ADVICE,
+  cardLines,
+  cardSettings,
+  removedCards,
+} from '../../../assembly/allowed-cards.ts';
 import { Context, type ContextOptions } from '../../../assembly/context.ts';
 import { openNode } from '../../../assembly/open-node.ts';
 import { startProgram } from '../../../assembly/program/program.ts';
@@ -98,13 +105,13 @@ async function openWithCard(
 ): Promise<{ readonly context: Context; readonly node: DriverNode | undefined }> {
   const program = startProgram();
   const node = openNode(program);
-  // One that holds for every card is named once.
-  const reasons = new Set<string>();
+  const refused: RefusedCard[] = [];
   try {
-    for (const reason of removedCards(program, node)) reasons.add(reason);
+    for (const card of removedCards(program, node))
+      refused.push({ ...card, reason: card.absence ?? 'removed', isBusy: false });
     const isPreferred = ({ name }: AllowedCard): number => (name === preferred ? 0 : 1);
     for (const card of allowedCards(program, node).sort((one, other) => isPreferred(one) - isPreferred(other))) {
-      const context = await openCard(node, card, reasons);
+      const context = await openCard(node, card, refused);
       if (context !== undefined) return { context, node };
     }
   } catch (error) {
@@ -112,7 +119,9 @@ async function openWithCard(
     throw error;
   }
   node.close();
-  throw unsupported('gaudi memory', reasons.size > 0 ? [...reasons].join('; ') : 'there is no card');
+  const lines = cardLines(refused, ({ reason }) => reason);
+  if (refused.some(({ isBusy }) => isBusy)) lines.push(BUSY_ADVICE);
+  throw unsupported('gaudi memory', lines.length > 0 ? lines.join('; ') : 'there is no card');
 }
 
 /** Errors of opening a card that another process has, or that does not work. */
@@ -122,19 +131,36 @@ const CARD_CODES: ReadonlySet<string> = new Set([
   'ERR_GAUDI_DEVICE_NOT_FOUND',
 ]);
 
-/** A context with one card; undefined, with the reason added to `reasons`, if the card cannot be opened. */
-async function openCard(node: DriverNode, card: AllowedCard, reasons: Set<string>): Promise<Context | undefined> {
+/** A card that cannot be opened. */
+interface RefusedCard {
+  readonly index: number | undefined;
+  readonly minor: number | undefined;
+  readonly busId: string;
+  readonly reason: string;
+  readonly isBusy: boolean;
+}
+
+/** A context with one card; undefined, with the card added to `refused`, if it cannot be opened. */
+async function openCard(node: DriverNode, card: AllowedCard, refused: RefusedCard[]): Promise<Context | undefined> {
+  const {
+    index,
+    card: { minor, busId },
+  } = card;
   try {
     const context = await Context.create({ node, env: { ...process.env, ...cardSettings(card) } });
     const { memoryTypes, unavailable } = context.query();
     if (memoryTypes.includes(MemoryType.GAUDI)) return context;
-    const refused = unavailable.filter(({ name }) => name.startsWith('gaudi'));
-    for (const { name, reason } of refused) reasons.add(`${name}: ${reason}`);
+    // Both transports of the card have the same reason.
+    const { name, reason = 'not used' } = unavailable.find((each) => each.name.startsWith('gaudi')) ?? {
+      name: 'gaudi',
+    };
+    refused.push({ index, minor, busId, reason: `${name}: ${reason}`, isBusy: false });
     await context.close();
   } catch (error) {
     // Another process has the card, or it does not work; errors that are not about the card are thrown.
     if (!isUcxError(error) || !CARD_CODES.has(error.code)) throw error;
-    reasons.add(error.message);
+    const reason = String(error.details['reason'] ?? error.message);
+    refused.push({ index, minor, busId, reason, isBusy: error.code === 'ERR_GAUDI_DEVICE_BUSY' });
   }
   return undefined;
 }

@@ -43,6 +43,18 @@ export interface GaudiCardsOptions {
   readonly isWanted?: ((name: string) => boolean) | undefined;
 }
 
+/** What helps if other programs have the cards. */
+export const BUSY_ADVICE = 'choose others by UCX_ACC_DEVICES or GAUDI_MAPPING_TABLE';
+
+/** A card that could not be opened. */
+interface Refusal {
+  readonly card: MappedCard;
+  readonly error: UcxError;
+}
+
+/** What the name of a card needs. */
+type Labelled = Parameters<typeof cardLabel>[0];
+
 /** The device name of a card for users. */
 export function cardName(index: number): string {
   return `gaudi${index}`;
@@ -62,7 +74,7 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
   const all = chosenCards(choice, node);
   const mapped = isWanted === undefined ? all : all.filter(({ index }) => isWanted(cardName(index)));
   const opened: GaudiCard[] = [];
-  let refusal: UcxError | undefined;
+  const refusals: Refusal[] = [];
   for (const card of mapped) {
     try {
       opened.push(openCard(node, card, log, clock));
@@ -72,7 +84,7 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
         closeGaudiCards(opened);
         throw error.code === GaudiErrorCode.DEVICE_BUSY ? withAdvice(error) : error;
       }
-      refusal = error;
+      refusals.push({ card, error });
       onLeftOut(cardName(card.index), error);
     }
   }
@@ -82,6 +94,7 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
   const why = isEmpty
     ? `has no cards${reason}`
     : `has no cards but those that ${missing === undefined ? 'the configuration' : `the environment (${missing})`} excludes`;
+  const refusal = allRefused(refusals);
   if (refusal?.code === GaudiErrorCode.DEVICE_BUSY) throw withAdvice(refusal);
   throw refusal ?? gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `the ${node.kind} node ${why}`);
 }
@@ -119,16 +132,26 @@ export function watchResets({ device }: GaudiCard, onLost: (error: UcxError) => 
   return () => subscription.close();
 }
 
+/** The one error for cards of which none could be opened: that of a busy one, if there is one, with the reasons of all; undefined without refusals. */
+function allRefused(refusals: readonly Refusal[]): UcxError | undefined {
+  const shown = refusals.find(({ error }) => error.code === GaudiErrorCode.DEVICE_BUSY) ?? refusals.at(-1);
+  if (shown === undefined || refusals.length === 1) return shown?.error;
+  const { code, details } = shown.error;
+  const reasons = new Map(refusals.map(({ card, error }) => [card, String(error.details['reason'] ?? error.message)]));
+  const cards = refusals.map(({ card }) => card);
+  const lines = cardLines(cards, (card) => reasons.get(card)!);
+  return gaudiError(code as GaudiErrorCode, `open of ${lines.join('; ')}`, details, shown.error.cause);
+}
+
 /** The error of a card that another program has open, with advice for the user. */
 function withAdvice({ code, status, message, details, cause }: UcxError): UcxError {
-  const advice = 'choose others by UCX_ACC_DEVICES or GAUDI_MAPPING_TABLE';
-  return new UcxError({ code, status, message: `${message}; ${advice}`, details, cause });
+  return new UcxError({ code, status, message: `${message}; ${BUSY_ADVICE}`, details, cause });
 }
 
 function openCard(node: DriverNode, card: MappedCard, log: Log, clock: Clock): GaudiCard {
   const { index, busId, entry, absence } = card;
   if (absence !== undefined) {
-    const details = { minor: card.minor, busId };
+    const details = { minor: card.minor, busId, reason: absence };
     throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `${cardLabel(card)}: ${absence}`, details);
   }
   const device = open(node, { busId }, { index, log: log.child(cardName(index)), dma: { clock } });
@@ -138,4 +161,33 @@ function openCard(node: DriverNode, card: MappedCard, log: Log, clock: Clock): G
 
 function gaudiCard(index: number, device: Device, isOwned: boolean): GaudiCard {
   return { index, device, landings: new Landings(device), isOwned, inFlight: 0 };
+}
+
+/**
+ * Lines about cards. Cards with the same text share a line that has their indices: `cards 0-2, 5: in reset`; a single one has its full name.
+ */
+export function cardLines<T extends Labelled>(cards: readonly T[], textOf: (card: T) => string): string[] {
+  const groups = new Map<string, T[]>();
+  for (const card of cards) {
+    const text = textOf(card);
+    groups.set(text, [...(groups.get(text) ?? []), card]);
+  }
+  return [...groups].map(([text, group]) => `${groupLabel(group)}: ${text}`);
+}
+
+function groupLabel(group: readonly Labelled[]): string {
+  const indices = group.flatMap(({ index }) => index ?? []);
+  if (group.length === 1 || indices.length < group.length) return group.map(cardLabel).join(', ');
+  return `cards ${rangesOf(indices)}`;
+}
+
+/** `0-2, 5`. */
+function rangesOf(numbers: readonly number[]): string {
+  const runs: { first: number; last: number }[] = [];
+  for (const number of [...numbers].sort((one, other) => one - other)) {
+    const run = runs.at(-1);
+    if (run !== undefined && number === run.last + 1) run.last = number;
+    else runs.push({ first: number, last: number });
+  }
+  return runs.map(({ first, last }) => (first === last ? String(first) : `${first}-${last}`)).join(', ');
 }
