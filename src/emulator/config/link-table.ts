@@ -89,7 +89,8 @@ export class LinkTable {
    */
   set(minor: number, { port, peer }: LinkChoice, up: boolean): number[] {
     if ((port === undefined) === (peer === undefined)) {
-      throw invalidParam('link', 'must be named by its port or by the card at the far end', { port, peer });
+      const given = port === undefined ? undefined : `port ${port} and peer ${peer}`;
+      throw invalidParam('link', 'must be named by its port, or by the peer for all links to that card', given);
     }
     const chosen = this.#ports[minor]!.filter((link) => {
       if (this.#isRemoved(link.card) || this.#isRemoved(link.far?.card)) return false;

@@ -12,6 +12,7 @@ const IOCTLS = ['INFO', 'CB', 'CS', 'WAIT_CS', 'MEMORY', 'DEBUG'] as const;
 const RESOURCES = ['hbm', 'va', 'fd'] as const;
 /** Faults without parameters. */
 const PLAIN = ['engine-failure', 'hard-reset', 'unplug', 'malfunction', 'recover'] as const;
+const STATUS_RULE: string = `must be one of ${Object.keys(HL_DEVICE_STATUS).join(', ')}`;
 /** Names of all faults. */
 export const FAULT_KINDS: readonly string[] = [
   'ioctl',
@@ -60,7 +61,7 @@ function faultOf(fields: Fields): Fault {
       return { kind, resource: oneOf(fields, 'resource', RESOURCES), ...nth };
     case 'status': {
       const status = Object.values(HL_DEVICE_STATUS).find((known) => known === fields['status']);
-      if (status === undefined) throw invalidParam('status', 'must be a device status', fields['status']);
+      if (status === undefined) throw invalidParam('status', STATUS_RULE, fields['status']);
       return { kind, status };
     }
     case 'link-down':

@@ -34,13 +34,13 @@ export interface FaultArguments {
  */
 export function faultOf(kind: string, given: FaultArguments): Fault {
   const { nth, errno, ioctl, resource, delay, status, port, peer } = given;
-  const fields: Record<string, unknown> = { kind };
+  const fields: Record<string, unknown> = { kind: kind.toLowerCase().replaceAll('_', '-') };
   if (nth !== undefined) fields['nth'] = integerOf('nth', nth);
   if (errno !== undefined) fields['errno'] = errnoOf(errno);
   if (ioctl !== undefined) fields['ioctl'] = ioctl.toUpperCase();
   if (resource !== undefined) fields['resource'] = resource;
   if (delay !== undefined) fields['delayNs'] = delayOf(delay);
-  if (status !== undefined) fields['status'] = STATUSES[status.toUpperCase()];
+  if (status !== undefined) fields['status'] = STATUSES[status.toUpperCase()] ?? status;
   if (port !== undefined) fields['port'] = integerOf('port', port);
   if (peer !== undefined) fields['peer'] = integerOf('peer', peer);
   return readFault(fields);
@@ -107,7 +107,9 @@ export function integerOf(name: string, text: string): number {
 
 function errnoOf(text: string): number {
   const named = ERRNOS[text.toUpperCase()];
-  return named ?? integerOf('errno', text);
+  if (named === undefined && !/^\d+$/.test(text))
+    throw invalidParam('errno', 'must be a name such as EIO, or a number', text);
+  return named ?? Number(text);
 }
 
 function delayOf(text: string): number {
