@@ -24,7 +24,7 @@ export {
   openNativeCallbacks,
 } from './base/native-callback.ts';
 export { allocateScratch, ScratchBlock, type ScratchStatistics, scratchStatistics } from './base/scratch.ts';
-export { isSyscallError, SyscallError, statusOfErrno } from './base/syscall-error.ts';
+export { errnoReason, isSyscallError, SyscallError, statusOfErrno } from './base/syscall-error.ts';
 export { forgetDescriptor, noteDescriptor } from './base/thread-descriptors.ts';
 export { isThreadAlive, releaseAbandonedMappings } from './base/thread-mappings.ts';
 export { EventAlarm } from './event/event-alarm.ts';

@@ -32,6 +32,17 @@ describe('ulimit -n 64', () => {
   });
 });
 
+it.each(ENGINES)('the limit is in the error of what exceeds it over %s', (engine) => {
+  const program = `const { Context } = await import(${builtSpecifier(join(ROOT, 'src/index.ts'))});
+  try {
+    const context = await Context.create();
+    for (;;) context.worker().address();
+  } catch ({ code, message }) { console.log(code, message); process.exit(); }`;
+  const { status, stdout } = underLimit('-n 100', program, engine);
+  expect(status).toBe(0);
+  expect(stdout).toMatch(/^ERR_SYSCALL_EMFILE .*EMFILE \(too many open files, ulimit -n is 100\)/m);
+});
+
 it('a limit of address space that the HBM of emulated cards exceeds is reported with the settings that make it less', () => {
   const program = `import { createEmulatedNode } from ${builtSpecifier(join(ROOT, 'src/emulator/index.ts'))};
   try { createEmulatedNode(); } catch ({ code, message }) { console.log(code, message); }`;

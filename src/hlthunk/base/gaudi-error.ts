@@ -2,7 +2,7 @@
  * The eight error codes of the Gaudi layer: their text, their status, and the mapping from errno values of the driver.
  */
 
-import { Errno, errnoName, errnoText } from '../../sys/index.ts';
+import { Errno, errnoName, errnoReason } from '../../sys/index.ts';
 import { checkOptions, checkString } from '../../ucs/type/check-options.ts';
 import { type ErrorDetails, invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -156,7 +156,7 @@ export function gaudiError(
 
 /** The meaning of a positive errno of the driver: the text of the errno, except where the driver uses it differently. */
 export function errnoMeaning(errno: number): string {
-  return errno === Errno.ENODEV ? 'the card was removed, or its driver is gone' : errnoText(errno);
+  return errno === Errno.ENODEV ? 'the card was removed, or its driver is gone' : errnoReason(errno);
 }
 
 /** Builds the error for a negative errno that an ioctl returned. */

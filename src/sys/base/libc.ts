@@ -257,6 +257,7 @@ export const ifIndexToName: (index: number, target: number) => number = declare(
   POINTER,
 ]);
 
+export const sysconf: (name: number) => number = declare('sysconf', 'int64_t', ['int']);
 export const prctl: (option: number, argument: number) => number = declare('prctl', 'int', ['int', 'uint64_t']);
 export const gettidCall: () => number = declare('gettid', 'int', []);
 export const schedYieldCall: () => number = declare('sched_yield', 'int', []);

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -17,6 +18,13 @@ describe('SyscallError', () => {
       syscall: 'mmap',
     });
     expect(isUcxError(error)).toBe(true);
+  });
+
+  it('has the limit of open files if the process has reached it', () => {
+    const limit = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1'))![1];
+    expect(new SyscallError('open', Errno.EMFILE, '/dev/null').message).toBe(
+      `open: EMFILE (too many open files, ulimit -n is ${limit}): /dev/null`,
+    );
   });
 
   it('is recognised by its number', () => {

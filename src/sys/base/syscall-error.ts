@@ -6,6 +6,10 @@
 import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { Errno, errnoName, errnoText } from './errno.ts';
+import { sysconf } from './libc.ts';
+
+/** Number of sysconf for the soft limit of open files. */
+const SC_OPEN_MAX = 4;
 
 const STATUS_OF_ERRNO = new Map<number, Status>([
   [Errno.ENOENT, Status.NO_ELEM],
@@ -53,6 +57,12 @@ export function statusOfErrno(errno: number): Status {
   return errno === 0 ? Status.OK : (STATUS_OF_ERRNO.get(errno) ?? Status.IO_ERROR);
 }
 
+/** The text of a positive error number, with the present limit if it says that the process has reached one: `too many open files, ulimit -n is 64`. */
+export function errnoReason(errno: number): string {
+  const text = errnoText(errno);
+  return errno === Errno.EMFILE ? `${text}, ulimit -n is ${sysconf(SC_OPEN_MAX)}` : text;
+}
+
 /**
  * A system call that failed. Code `ERR_SYSCALL_<errno name>`, status by {@link statusOfErrno},
  * message such as `mmap: ENOMEM (cannot allocate memory): 4096 bytes of fd 7 at 0`.
@@ -75,7 +85,7 @@ export class SyscallError extends UcxError {
     super({
       code: `ERR_SYSCALL_${name}`,
       status: statusOfErrno(errno),
-      message: `${syscall}: ${name} (${errnoText(errno)}): ${summary}`,
+      message: `${syscall}: ${name} (${errnoReason(errno)}): ${summary}`,
       details: { syscall, errno, errnoName: name },
       cause,
     });

@@ -84,8 +84,11 @@ function isAboutOption(error: unknown): boolean {
 /** Message of an error; undefined for a defect of this program. */
 function lineOf(error: unknown): string | undefined {
   if (isUcxError(error)) return errorText(error);
-  // Errors of node:fs and node:net name the call and the path.
-  if (error instanceof Error && 'syscall' in error) return error.message;
+  // Errors of node:fs, node:net and node:dns name the call and the path, and have the code of Node.js.
+  if (error instanceof Error && 'syscall' in error && 'code' in error) {
+    const code = error.syscall === 'getaddrinfo' ? 'ERR_UNREACHABLE' : `ERR_SYSCALL_${String(error.code)}`;
+    return errorText({ message: error.message, code });
+  }
   return undefined;
 }
 

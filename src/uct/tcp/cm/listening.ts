@@ -5,7 +5,7 @@
 
 import {
   Errno,
-  errnoText,
+  errnoReason,
   isSyscallError,
   printAddress,
   ReadyFor,
@@ -154,10 +154,10 @@ export class Listening implements SocketListener, Watched {
     if (NO_CLIENT.includes(-left)) return false;
     if (left >= 0) {
       counters.count(CmCounter.CLIENTS_SENT_AWAY);
-      log.warn(`a client of ${printAddress(this.address)} was sent away: ${errnoText(code)}`);
+      log.warn(`a client of ${printAddress(this.address)} was sent away: ${errnoReason(code)}`);
       return true;
     }
-    log.warn(`${printAddress(this.address)} takes no clients for a moment: ${errnoText(code)}`);
+    log.warn(`${printAddress(this.address)} takes no clients for a moment: ${errnoReason(code)}`);
     // Without this, readiness would be reported continuously.
     watch.modify(this.#fd, 0, this.#token);
     this.deadlineNs = clock.nowNs() + PAUSE_NS;
