@@ -40,18 +40,26 @@ it.each(ENGINES)('is named by worker.causeOf over %s', async (engine) => {
   await context.close();
 });
 
-it('is named by perftest', async () => {
-  const server = await TestNodeServer.start({ cards: 1 });
-  const args = ['perftest', '-l', '-t', 'ucp_put_bw', '-m', 'gaudi', '-s', '65536', '-n', '1000000000'];
-  const env = environment({ UCX_GAUDI_DRIVER: `emulator:${server.socketPath}` });
-  const child = spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', 'pipe', 'pipe'], env });
-  let said = '';
-  child.stderr.on('data', (text) => {
-    said += String(text);
-  });
-  // The first line of figures: it measures.
-  await once(child.stdout, 'data');
-  await server.kill();
-  const [exit] = await once(child, 'close');
-  expect([exit, said]).toEqual([1, expect.stringContaining(`${server.socketPath} is gone`)]);
-}, 60_000);
+// One that also reads the memory between its puts, to see them arrive.
+it.each([
+  ['ucp_put_bw', '65536'],
+  ['ucp_put_lat', '8'],
+])(
+  'is named by perftest -t %s',
+  async (test, size) => {
+    const server = await TestNodeServer.start({ cards: 1 });
+    const args = ['perftest', '-l', '-t', test, '-m', 'gaudi', '-s', size, '-n', '1000000000'];
+    const env = environment({ UCX_GAUDI_DRIVER: `emulator:${server.socketPath}` });
+    const child = spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', 'pipe', 'pipe'], env });
+    let said = '';
+    child.stderr.on('data', (text) => {
+      said += String(text);
+    });
+    // The first line of figures: it measures.
+    await once(child.stdout, 'data');
+    await server.kill();
+    const [exit] = await once(child, 'close');
+    expect([exit, said]).toEqual([1, expect.stringContaining(`${server.socketPath} is gone`)]);
+  },
+  60_000,
+);

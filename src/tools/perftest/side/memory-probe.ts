@@ -9,7 +9,7 @@ import type { MemoryHandle, RemoteKey } from '../../../ucp/api/operation/memory.
 import type { Request } from '../../../ucp/api/operation/request.ts';
 import type { Worker } from '../../../ucp/api/worker.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
-import { statusError } from '../../../ucs/type/error.ts';
+import { statusError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 
 /** Time in which a card must have copied a few bytes. */
@@ -61,14 +61,14 @@ export class MemoryProbe {
       const started = endpoint.getNbx(this.#byte, 0, 1, rkey, offset);
       if (started === Status.OK) return this.#byte[0];
       if (started === Status.NO_RESOURCE) return undefined;
-      if (typeof started === 'number') throw statusError(started, 'read a sequence number');
+      if (typeof started === 'number') throw this.#failure(started, 'read a sequence number');
       this.#reading = started;
     }
     if (!this.#reading.isCompleted) return undefined;
     const { status } = this.#reading;
     this.#reading.free();
     this.#reading = undefined;
-    if (status < 0) throw statusError(status, 'read a sequence number');
+    if (status < 0) throw this.#failure(status, 'read a sequence number');
     return this.#byte[0];
   }
 
@@ -90,9 +90,13 @@ export class MemoryProbe {
     return this.#access;
   }
 
+  #failure(status: Status, what: string): UcxError {
+    return statusError(status, what, this.#worker.causeOf(status));
+  }
+
   #finish(started: Status | Request): void {
     if (typeof started === 'number') {
-      if (started < 0) throw statusError(started, 'access memory of the test');
+      if (started < 0) throw this.#failure(started, 'access memory of the test');
       return;
     }
     const deadline = systemClock.nowNs() + ACCESS_NS_MAX;
@@ -104,6 +108,6 @@ export class MemoryProbe {
     }
     const { status } = started;
     started.free();
-    if (status < 0) throw statusError(status, 'access memory of the test');
+    if (status < 0) throw this.#failure(status, 'access memory of the test');
   }
 }

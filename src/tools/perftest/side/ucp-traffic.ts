@@ -110,6 +110,6 @@ export abstract class UcpTraffic extends Traffic {
   }
 
   protected checkStatus(status: Status): void {
-    if (status < 0) this.error ??= statusError(status, `operation of ${this.spec.kind.name}`);
+    if (status < 0) this.error ??= statusError(status, `operation of ${this.spec.kind.name}`, this.causeOf(status));
   }
 }

@@ -67,7 +67,8 @@ abstract class UctTraffic extends Traffic {
     const ended = this.side.iface.progress();
     const { count, failure } = this.completion;
     this.outstanding = count - 1;
-    if (failure !== Status.OK) this.error ??= statusError(failure, `operation of ${this.spec.kind.name}`);
+    if (failure !== Status.OK)
+      this.error ??= statusError(failure, `operation of ${this.spec.kind.name}`, this.causeOf(failure));
     return ended;
   }
 
@@ -77,7 +78,7 @@ abstract class UctTraffic extends Traffic {
 
   override flush(): boolean {
     const status = this.endpoint.flush(undefined);
-    if (status < 0 && status !== Status.NO_RESOURCE) this.error ??= statusError(status, 'flush');
+    if (status < 0 && status !== Status.NO_RESOURCE) this.error ??= statusError(status, 'flush', this.causeOf(status));
     return status === Status.OK || this.error !== undefined;
   }
 
