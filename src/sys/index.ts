@@ -128,6 +128,7 @@ export {
   getpid,
   gettid,
   isProcessAlive,
+  isProcessStopped,
   pidfdGetfd,
   pidfdOpen,
   processCommand,

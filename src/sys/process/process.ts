@@ -143,6 +143,16 @@ export function isProcessAlive(pid: number, startTime?: number): boolean {
   }
 }
 
+/** True while a process is stopped by a signal (SIGSTOP, SIGTSTP); false if that cannot be determined. */
+export function isProcessStopped(pid: number): boolean {
+  try {
+    return statField(pid, 3) === 'T';
+  } catch (error) {
+    if (isSyscallError(error)) return false;
+    throw error;
+  }
+}
+
 /**
  * A descriptor of a process: readable once it has ended, even if its pid is reused. Close-on-exec.
  * @returns the fd, which the caller owns

@@ -67,6 +67,7 @@ export class PeerConnection implements Connection {
   readonly waiting: Map<number, Request> = new Map();
   /** Messages of the peer that the program has kept, and whose data it has not received, by the number of the request of the peer. */
   readonly offers: Map<number, { isWithdrawn: boolean }> = new Map();
+  readonly takenBack: Set<number> = new Set();
   readonly rkeys: RkeyCache = new RkeyCache();
   readonly messageKeys: MessageKeys = new MessageKeys();
   readonly notifications: NotifyOrder = new NotifyOrder();
@@ -144,6 +145,10 @@ export class PeerConnection implements Connection {
 
   get hasPending(): boolean {
     return !this.#pending.isEmpty || this.#hellos > 0;
+  }
+
+  get isPeerStopped(): boolean {
+    return this.lanes.some(({ endpoint }) => endpoint.isPeerStopped?.() === true);
   }
 
   /** True when nothing is left that this end could send. */
@@ -253,6 +258,13 @@ export class PeerConnection implements Connection {
     if (this.#remoteOperations === 0) return;
     flush.count += 1;
     this.#flushes.push(flush);
+  }
+
+  stopAwaiting(flush: FlushRequest): boolean {
+    const at = this.#flushes.indexOf(flush);
+    if (at < 0 || flush.count > 1) return false;
+    this.#flushes.splice(at, 1);
+    return true;
   }
 
   /**

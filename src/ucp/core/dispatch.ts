@@ -124,6 +124,7 @@ export class Protocols {
     const { request: asked, status, low, high, carrier } = readReply(frame);
     const connection = this.#host.connectionOf(frame);
     const request = connection?.waiting.get(asked);
+    connection?.takenBack.delete(asked);
     if (connection === undefined || request?.replyHandler === undefined || request.queued) return;
     if (carrier !== undefined) readCarrier(request, carrier);
     connection.forget(request);

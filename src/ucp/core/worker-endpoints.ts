@@ -8,6 +8,8 @@ import { Status } from '../../ucs/type/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
 import type { EndpointOptions } from '../api/endpoint.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Connection, Request } from '../base/request/request.ts';
+import { endWithoutPeer } from '../rndv/stopped-peer.ts';
 import type { ConnectionEvents } from '../wireup/connections.ts';
 import { Keepalive, type KeepaliveOwner } from '../wireup/keepalive.ts';
 import { PendingConnections } from '../wireup/pending-connections.ts';
@@ -30,6 +32,8 @@ export class WorkerEndpoints implements ConnectionEvents, EndpointMaker, Keepali
   readonly #worker: EndpointsOwner;
   readonly #endpoints: Map<PeerConnection, Endpoint> = new Map();
   readonly #keepalive: Keepalive;
+  /** Requests that were cancelled and go on: the objects may belong to other operations by now. */
+  readonly #cancelled: Set<Request> = new Set();
 
   constructor(worker: EndpointsOwner) {
     const { context, ifaces } = worker;
@@ -89,6 +93,27 @@ export class WorkerEndpoints implements ConnectionEvents, EndpointMaker, Keepali
       if (!isWanted || connection.isLoopback) return false;
       return connection.failure === Status.OK || connections.leaves(connection);
     });
+  }
+
+  /** Called for a request that cannot be withdrawn: ends it if its peer is stopped and cannot reach its memory. @returns whether it has ended */
+  awaitCancelled(request: Request): boolean {
+    const { connection } = request;
+    if (connection === undefined) return false;
+    if (connection.isPeerStopped && endWithoutPeer(request, connection)) return true;
+    request.isCancelled = true;
+    this.#cancelled.add(request);
+    return false;
+  }
+
+  heldUp(): ReadonlySet<Connection> {
+    const held: Set<Connection> = new Set();
+    for (const request of this.#cancelled) {
+      const { connection, isCompleted, isCancelled } = request;
+      const goesOn = isCancelled && !isCompleted && connection !== undefined;
+      if (!goesOn) this.#cancelled.delete(request);
+      else if (connection.isPeerStopped && !endWithoutPeer(request, connection)) held.add(connection);
+    }
+    return held;
   }
 
   onAccepted(): void {

@@ -353,9 +353,12 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
   }
 
   cancelRequest(request: Request): boolean {
-    if (request.isCompleted || !this.#withdraw(request)) return false;
-    request.end(Status.CANCELED);
-    return true;
+    if (request.isCompleted) return false;
+    if (this.#withdraw(request)) {
+      request.end(Status.CANCELED);
+      return true;
+    }
+    return this.endpoints.awaitCancelled(request);
   }
 
   /** Withdraws a request; false when it is too late: those that a transport or a peer works on end by themselves. */

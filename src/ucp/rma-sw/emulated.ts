@@ -120,6 +120,9 @@ export class EmulatedRma {
     const { request: asked, peerRequest, status } = readGetReady(frame);
     const connection = this.#host.connectionOf(frame);
     const request = connection?.waiting.get(asked);
+    // It was cancelled while the peer was stopped: the peer must not wait for it.
+    if (connection !== undefined && request === undefined && status === Status.OK)
+      postReply(connection, peerRequest, Status.CANCELED);
     if (connection === undefined || !(request instanceof RmaRequest) || request.queued || !request.isAsking) return;
     request.isAsking = false;
     if (status !== Status.OK) request.end(status);

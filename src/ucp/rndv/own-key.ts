@@ -23,6 +23,8 @@ export interface OwnKey {
   readonly offset: number;
   /** Undoes the registration. */
   release(): void;
+  /** Takes the key back from the peer, before the registration is undone; false if it cannot be, because other messages or registrations use it. */
+  revoke(): boolean;
 }
 
 /** What one memory domain registered. */
@@ -92,7 +94,8 @@ export function keyOfPieces(
     throw error;
   }
   const ranges = keys.map(({ packed, offset }, i) => ({ packed, offset, byteLength: parts[i]!.byteLength }));
-  return { packed: packKeyList(ranges), offset: KEY_LIST, release };
+  const revoke = (): boolean => keys.every((key) => key.revoke());
+  return { packed: packKeyList(ranges), offset: KEY_LIST, release, revoke };
 }
 
 /** The key of mapped memory that the connection keeps. */
@@ -103,7 +106,12 @@ function mappedKey(context: ProtocolContext, connection: Connection, handle: Mem
     if (!isReleased) key.uses -= 1;
     isReleased = true;
   };
-  return { packed: key.packed, offset, release };
+  const revoke = (): boolean => {
+    if (key.uses > 1) return false;
+    key.revoke();
+    return true;
+  };
+  return { packed: key.packed, offset, release, revoke };
 }
 
 /** Whether the key of mapped memory has a part for a lane of the connection. */
@@ -141,7 +149,12 @@ function transientKey(
   }
   const { address } = registered[0]!.memory;
   const packed = packRkey({ ...HOST_PLACE, address, byteLength: buffer.byteLength, access, parts });
-  return { packed, offset: bytes.byteOffset + offset, release };
+  const revoke = (): boolean => {
+    if (registered.some(({ md }) => md.attributes.cacheMemoryTypes !== 0)) return false;
+    release();
+    return true;
+  };
+  return { packed, offset: bytes.byteOffset + offset, release, revoke };
 }
 
 function registerFor(

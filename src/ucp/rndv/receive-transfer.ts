@@ -109,6 +109,13 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
     this.#pipeline.advance();
   }
 
+  /** Ends the receive, of whose sender nothing more is awaited. False if the sender has a key of the memory: it may be writing there. */
+  stop(status: Status): boolean {
+    if (this.#key !== undefined) return false;
+    this.#close(status, ReceiveState.FINISHED);
+    return true;
+  }
+
   onReply(status: Status): void {
     this.#close(status, ReceiveState.ANSWERED);
   }

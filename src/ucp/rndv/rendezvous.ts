@@ -123,6 +123,7 @@ export class Rendezvous {
   onRtr(frame: AmFrame): void {
     const { request: asked, peerRequest, from, byteLength, targetBytes, targetOffset, keys } = readRtr(frame);
     const connection = this.#host.connectionOf(frame);
+    if (connection?.takenBack.delete(asked) === true) postReply(connection, peerRequest, Status.CANCELED);
     const request = connection?.waiting.get(asked);
     const transfer = request?.transfer;
     if (connection === undefined || request === undefined || request.queued) return;

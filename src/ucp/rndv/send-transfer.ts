@@ -107,6 +107,18 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
     this.complete(status);
   }
 
+  /**
+   * Takes the message back from a peer that cannot answer: the request ends, and the peer cannot read its memory any more. False if the peer has asked for
+   * bytes, or the key cannot be taken back.
+   */
+  takeBack({ takenBack }: Connection): boolean {
+    const { request } = this;
+    if (!this.isUnanswered || this.key?.revoke() === false) return false;
+    takenBack.add(request.requestId);
+    request.end(Status.CANCELED);
+    return true;
+  }
+
   /** A window has ended. */
   unstage(window: WindowPipeline<MemoryHandle>): void {
     const at = this.staged.indexOf(window);

@@ -28,6 +28,7 @@ function check(callsToEnd: number, handler = (): void => {}): { calls: number; g
     {
       ifaces: [],
       watched: () => (seen.calls < callsToEnd ? [connection] : []),
+      heldUp: () => new Set(),
       progress: () => {
         seen.calls += 1;
         handler();

@@ -8,12 +8,15 @@ import { Status } from '../../ucs/type/status.ts';
 import type { Iface, UctEndpoint } from '../../uct/api/iface.ts';
 import { progressInBackground } from '../api/progress/progressable.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Connection } from '../base/request/request.ts';
 
 /** The connections that are checked, and the handler of failures. */
 export interface KeepaliveOwner {
   readonly ifaces: readonly Iface[];
   /** The connections that are to be watched. */
   watched(): readonly PeerConnection[];
+  /** Connections with cancelled requests that stopped peers hold up. */
+  heldUp(): ReadonlySet<Connection>;
   /** Takes messages that have arrived, some of each peer; returns how many. */
   progress(): number;
   onPeerGone(connection: PeerConnection, status: Status): void;
@@ -29,6 +32,8 @@ export class Keepalive {
   readonly #intervalNs: number;
   #timer: Timer | undefined;
   #closed = false;
+  /** As the last check has found them: a peer that is still stopped at the next one has failed. */
+  #heldUp: ReadonlySet<Connection> = new Set();
 
   /** @param intervalNs time between two checks; Infinity for never */
   constructor(owner: KeepaliveOwner, clock: Clock, intervalNs: number) {
@@ -62,6 +67,11 @@ export class Keepalive {
   #check(): void {
     const watched = this.#owner.watched();
     if (watched.length > 0) this.start();
+    const heldBefore = this.#heldUp;
+    this.#heldUp = this.#owner.heldUp();
+    const isLost = (connection: PeerConnection): boolean => heldBefore.has(connection) && this.#heldUp.has(connection);
+    const failureOf = (connection: PeerConnection): Status =>
+      isLost(connection) ? Status.ENDPOINT_TIMEOUT : laneFailureOf(connection);
     const lost = watched.filter((connection) => failureOf(connection) !== Status.OK);
     if (lost.length === 0) return;
     // A peer that has closed has said so before it went, behind its other messages. The limit is for peers that never cease to send.
@@ -74,7 +84,7 @@ export class Keepalive {
 }
 
 /** The first failure that a lane of a connection reports; OK for none. */
-function failureOf({ lanes }: PeerConnection): Status {
+function laneFailureOf({ lanes }: PeerConnection): Status {
   for (const { endpoint } of lanes) {
     const status = endpoint.check();
     if (status !== Status.OK) return status;

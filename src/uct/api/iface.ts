@@ -387,6 +387,8 @@ export interface UctEndpoint {
   cancel?(): void;
   /** Whether the peer runs, as far as the transport can detect: OK; ENDPOINT_TIMEOUT if it has ended, CONNECTION_RESET if it has closed (uct_ep_check). */
   check(): Status;
+  /** Whether the process of the peer is stopped by a signal (SIGSTOP) now; absent if the transport detects that by {@link check}, or not at all. */
+  isPeerStopped?(): boolean;
   /** Closes the endpoint. Idempotent; never fails. */
   close(): void;
 }

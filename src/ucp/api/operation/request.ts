@@ -90,7 +90,9 @@ export interface Request {
   /**
    * Ends the operation with CANCELED if no transport has started it yet (ucp_request_cancel). A long or synchronous message whose receiver has not taken it is
    * withdrawn: the peer is asked to forget it, and the request ends with CANCELED when its worker has, in its progress. The receiver does not find a withdrawn
-   * tagged message any more; receiving the data of an active message that it has kept fails with ERR_CANCELED. libucp withdraws no messages.
+   * tagged message any more; receiving the data of an active message that it has kept fails with ERR_CANCELED. libucp withdraws no messages. An
+   * operation that waits for a stopped process (SIGSTOP) of this host ends at once if that process cannot reach its memory any more, otherwise with its
+   * endpoint, which fails with ENDPOINT_TIMEOUT if the process is stopped at two checks of UCX_KEEPALIVE_INTERVAL.
    * @returns false if the request ends by itself: it is too late, or the message is being withdrawn
    */
   cancel(): boolean;

@@ -132,6 +132,12 @@ export interface Connection {
   takeFailure(): Status;
   /** Adds one count to `flush` if operations are in flight that only the peer can end. */
   awaitRemote(flush: FlushRequest): void;
+  /** Undoes {@link awaitRemote}; false if the flush waits for something else too. */
+  stopAwaiting(flush: FlushRequest): boolean;
+  /** Whether the process of the peer is stopped by a signal now. */
+  readonly isPeerStopped: boolean;
+  /** Numbers of messages that were taken back while the peer could not answer: it learns so when it asks for them. */
+  readonly takenBack: Set<number>;
 }
 
 /** A request: the base of its kinds. It counts the operations of transports that it consists of. */
@@ -167,6 +173,8 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
   isRemote = false;
   /** Whether it was abandoned while transports used its memory: it ends when they no longer do. */
   isAbandoned = false;
+  /** Whether the program has cancelled it, in vain so far. */
+  isCancelled = false;
   /** Its side of a rendezvous: see {@link joinRendezvous}. */
   transfer: RequestTransfer | undefined = undefined;
 
@@ -270,6 +278,7 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
     this.requestId = 0;
     this.isRemote = false;
     this.isAbandoned = false;
+    this.isCancelled = false;
     this.byteLength = 0;
     this.done = 0;
     this.protocolName = '';

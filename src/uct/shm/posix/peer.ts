@@ -1,6 +1,6 @@
 /** A sender's side of the directory of an interface: announces rings, wakes the receiver, and checks whether the receiver exists. */
 
-import { getpid, isSyscallError } from '../../../sys/index.ts';
+import { getpid, isProcessStopped, isSyscallError } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { ownIdentity, unpackIdentity } from '../../base/key/process-identity.ts';
 import { Segment, segmentError } from '../../base/key/segment.ts';
@@ -60,6 +60,12 @@ export class Peer {
     const isRefused = this.#slot >= 0 && this.#words[slotAt(this.#slot) + SlotWord.STATE] === SlotState.REFUSED;
     if (isRefused || this.#words[DirectoryWord.ATTENTION] === Attention.CLOSED) return Status.CONNECTION_RESET;
     return this.#line.alive ? Status.OK : Status.ENDPOINT_TIMEOUT;
+  }
+
+  /** Whether the process is stopped by a signal; false for one of another pid namespace, whose state is unknown. */
+  get isStopped(): boolean {
+    const identity = unpackIdentity(this.#directory.packedName, 0);
+    return identity.pidNamespace === ownIdentity().pidNamespace && isProcessStopped(identity.pid);
   }
 
   /** The process, in words for users. */

@@ -165,6 +165,10 @@ export class PosixEndpoint implements UctEndpoint {
     return this.#failure;
   }
 
+  isPeerStopped(): boolean {
+    return this.#peer.isStopped;
+  }
+
   /**
    * Requests that the receiver wake this process when there is room.
    * @returns `room` if the next message has room or fails, `asked` if the receiver will notify this process, `unknown` if it will not
