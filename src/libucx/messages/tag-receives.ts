@@ -3,6 +3,7 @@
 import { allocateScratch } from '../../sys/index.ts';
 import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
 import { TAG_MASK_FULL, type Tag, tagLow } from '../../ucp/api/operation/tag.ts';
+import { TagInfo } from '../../ucp/api/operation/tag-info.ts';
 import type { TagMessage } from '../../ucp/api/worker.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -13,15 +14,12 @@ import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { RequestKind, type UcpRequest } from '../request/request.ts';
 
 /** A message that a probe has removed from matching. */
-class TakenMessage implements TagMessage {
-  readonly senderTag: bigint;
-  readonly byteLength: number;
+class TakenMessage extends TagInfo implements TagMessage {
   /** Handle of libucp; 0 once it was received, and for one that was only probed. */
   handle: number;
 
   constructor(senderTag: bigint, byteLength: number, handle: number) {
-    this.senderTag = senderTag;
-    this.byteLength = byteLength;
+    super(senderTag, byteLength);
     this.handle = handle;
   }
 }

@@ -1,7 +1,7 @@
 /** The connection request of a client, until the application accepts or rejects it (ucp_conn_request_h). */
 
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
-import { showAs } from '../../ucs/type/inspect.ts';
+import { inJson, showAs } from '../../ucs/type/inspect.ts';
 import { isFailure, Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { ClientRequest, SocketAddress } from '../../uct/api/connection-manager.ts';
@@ -58,7 +58,7 @@ export class ConnectionRequest {
   /** Attributes of the request (ucp_conn_request_query). */
   query(): ConnectionRequestAttributes {
     const { clientAddress, serverAddress } = this.#request;
-    return { clientAddress, serverAddress, clientId: this.clientId };
+    return inJson({ clientAddress, serverAddress, clientId: this.clientId });
   }
 
   /**

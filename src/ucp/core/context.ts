@@ -8,6 +8,7 @@ import { hasMemoryType, MemoryType, withMemoryType } from '../../ucs/memory/memo
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
+import { inJson } from '../../ucs/type/inspect.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
@@ -221,7 +222,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   }
 
   memQuery(memory: AddressedMemory): MemoryInfo {
-    return this.#memoryTypes.query(memory);
+    return inJson(this.#memoryTypes.query(memory));
   }
 
   exportDmabuf(memory: AddressedMemory): DmabufExport {

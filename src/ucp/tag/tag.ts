@@ -20,6 +20,7 @@ import {
 } from '../api/memory/local-bytes.ts';
 import type { RequestParams } from '../api/operation/request.ts';
 import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/operation/tag.ts';
+import { TagInfo } from '../api/operation/tag-info.ts';
 import type { TagMessage } from '../api/worker.ts';
 import { lacksCredit } from '../base/credit-messages.ts';
 import { sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
@@ -62,15 +63,12 @@ interface RendezvousContent {
 type Content = EagerContent | RendezvousContent;
 
 /** A probed message that was removed from the matching: only tagMessageRecvNbx can receive it. */
-class TakenMessage implements TagMessage {
-  readonly senderTag: bigint;
-  readonly byteLength: number;
+class TakenMessage extends TagInfo implements TagMessage {
   message: UnexpectedMessage<Content> | undefined;
 
   constructor(message: UnexpectedMessage<Content>, isTaken: boolean) {
     const { tagLow: low, tagHigh: high, byteLength } = message;
-    this.senderTag = joinBig(low, high);
-    this.byteLength = byteLength;
+    super(joinBig(low, high), byteLength);
     this.message = isTaken ? message : undefined;
   }
 }

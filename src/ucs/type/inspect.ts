@@ -11,6 +11,18 @@ export const SHOWN_NAME: unique symbol = Symbol('shown name');
 /** The facts shown of an object; undefined ones are omitted. */
 export type InspectFacts = Readonly<Record<string, string | number | bigint | undefined>>;
 
+/** Gives an object of facts a JSON in which a bigint is text, as JSON has none. */
+export function inJson<T extends object>(facts: T): T {
+  const toJSON = (): object =>
+    Object.fromEntries(
+      Object.entries(facts).map(([fact, value]: [string, unknown]) => [
+        fact,
+        typeof value === 'bigint' ? String(value) : value,
+      ]),
+    );
+  return Object.defineProperty(facts, 'toJSON', { value: toJSON });
+}
+
 /**
  * Makes `util.inspect` show the instances of a class as `Context { engine: native 0.1.0, cards: emulated }`, and JSON as an object of these facts, in
  * which a bigint is text.

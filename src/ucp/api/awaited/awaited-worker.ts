@@ -16,6 +16,7 @@ import { checkParams } from '../operation/check-params.ts';
 import type { LocalBuffer } from '../operation/memory.ts';
 import type { Request, RequestParams } from '../operation/request.ts';
 import type { Tag } from '../operation/tag.ts';
+import { TagInfo } from '../operation/tag-info.ts';
 import { ProgressDriver } from '../progress/progress-driver.ts';
 import { type SignalFd, WorkerEvent } from '../progress/worker-event.ts';
 import { printSocketAddress } from '../socket-address.ts';
@@ -199,7 +200,7 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
     const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
       this.tagRecvNbx(local, 0, byteLength, tagOf(options), options.mask, params),
     );
-    return { senderTag, byteLength: receivedBytes };
+    return new TagInfo(senderTag, receivedBytes);
   }
 
   /** Receives the data of an active message; see ReceivedMessage. */
