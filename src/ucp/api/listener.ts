@@ -27,7 +27,10 @@ export interface ListenerOptions {
   readonly backlog?: number | undefined;
   /** Called with each request, inside progress. Without it, {@link Listener.next} or `for await` returns the requests. */
   readonly onConnection?: ((request: ConnectionRequest) => void) | undefined;
-  /** Closes the listener when it fires. */
+  /**
+   * Closes the listener when it fires, as the `signal` of `net.Server.listen` does: a `for await` over it ends, without an error. A signal that has fired
+   * already is an AbortError of `worker.listener`.
+   */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -137,7 +140,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
   /**
    * The next request, in order of arrival; undefined when the listener has closed. Progress is driven while it is awaited: like
    * `worker.serve`, this keeps the process alive.
-   * @throws UcxError ERR_INVALID_PARAM for a listener with a callback; AbortError if `signal`, or that of the listener, has fired
+   * @throws UcxError ERR_INVALID_PARAM for a listener with a callback; AbortError if `signal` has fired: that of the listener closes it
    */
   async next(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<ConnectionRequest | undefined> {
     checkOptions(options, 'options', ['signal']);
@@ -150,14 +153,14 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     }
     for (;;) {
       throwIfAborted(signal);
-      if (this.#closed) return this.#ended();
+      if (this.#closed) return undefined;
       const request = this.#queue.shift();
       if (request === undefined) await this.#arrival(signal);
       else if (request.live) return request;
     }
   }
 
-  /** The requests until the listener closes. Ending the loop does not close the listener. */
+  /** The requests until the listener closes, by its signal too. Ending the loop does not close the listener. */
   async *[Symbol.asyncIterator](): AsyncGenerator<ConnectionRequest, void, void> {
     for (let request = await this.next(); request !== undefined; request = await this.next()) yield request;
   }
@@ -205,12 +208,6 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     this.#queue = [];
     for (const wake of this.#waiting) wake();
     this.#onClose(this);
-  }
-
-  #ended(): undefined {
-    const { signal } = this.#options;
-    throwIfAborted(signal);
-    return undefined;
   }
 
   /** Removes requests of disconnected clients, which would otherwise accumulate. */
