@@ -82,6 +82,7 @@ export {
   type MemoryProtection,
   type MemoryRange,
   type MemoryTypeEvent,
+  type MessageBuffer,
   type RemoteKey,
   type RemoteKeyPart,
 } from './ucp/api/operation/memory.ts';

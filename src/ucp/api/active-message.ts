@@ -4,7 +4,7 @@ import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { invalidParam, tooLong } from '../../ucs/type/error.ts';
 import type { Status } from '../../ucs/type/status.ts';
 import type { Endpoint } from './endpoint.ts';
-import type { LocalBuffer } from './operation/memory.ts';
+import type { LocalBuffer, MessageBuffer } from './operation/memory.ts';
 import type { Request, RequestParams } from './operation/request.ts';
 
 /** Number of handler ids: valid ids are below it. */
@@ -64,7 +64,7 @@ export interface AmMessageBase {
    * @returns the bytes received
    * @throws UcxError ERR_INVALID_PARAM for memory that is too short; see {@link bytes}
    */
-  into(local: LocalBuffer, options?: MessageDataOptions): Promise<number>;
+  into(local: MessageBuffer, options?: MessageDataOptions): Promise<number>;
 
   /**
    * The form of {@link into} without a promise (ucp_am_recv_data_nbx).

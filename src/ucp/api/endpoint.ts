@@ -4,7 +4,7 @@ import type { Status } from '../../ucs/type/status.ts';
 import type { SocketAddress } from '../../uct/api/connection-manager.ts';
 import type { Explanation } from './explanation.ts';
 import type { ListCheckOptions, ListOptions, ListParams, PreparedList, TransferEntry } from './operation/list.ts';
-import type { LocalBuffer, LocalMemory, RemoteKey } from './operation/memory.ts';
+import type { LocalBuffer, LocalMemory, MessageBuffer, RemoteKey } from './operation/memory.ts';
 import type {
   AmSendParams,
   AtomicName,
@@ -395,10 +395,10 @@ export interface Endpoint extends AsyncDisposable {
    * await endpoint.tagSend(Buffer.from('hello'), { tag: 1 }); // the peer: await worker.tagRecv(buffer, { tag: 1 })
    * ```
    */
-  tagSend(local: LocalBuffer, options?: TagSendOptions): Promise<TransferResult>;
+  tagSend(local: MessageBuffer, options?: TagSendOptions): Promise<TransferResult>;
 
   /** Sends a tagged message; resolves when a receive has matched it. */
-  tagSendSync(local: LocalBuffer, options?: TagSendOptions): Promise<TransferResult>;
+  tagSendSync(local: MessageBuffer, options?: TagSendOptions): Promise<TransferResult>;
 
   /**
    * Sends an active message; resolves when the local memory can be reused.
@@ -407,7 +407,7 @@ export interface Endpoint extends AsyncDisposable {
    * await endpoint.amSend(7, Buffer.from('the data'), { header: Buffer.from('a header') });
    * ```
    */
-  amSend(id: number, local: LocalBuffer, options?: AmSendOptions): Promise<TransferResult>;
+  amSend(id: number, local: MessageBuffer, options?: AmSendOptions): Promise<TransferResult>;
 
   /**
    * Sends bytes of the stream; resolves when the local memory can be reused. If it ends with INVALID_ADDR, because its memory was lost meanwhile, or with
@@ -417,7 +417,7 @@ export interface Endpoint extends AsyncDisposable {
    * await endpoint.streamSend(Buffer.from('some bytes'));
    * ```
    */
-  streamSend(local: LocalBuffer, options?: SendOptions): Promise<TransferResult>;
+  streamSend(local: MessageBuffer, options?: SendOptions): Promise<TransferResult>;
 
   /**
    * Receives bytes of the stream; resolves with their number.
@@ -428,7 +428,7 @@ export interface Endpoint extends AsyncDisposable {
    * await endpoint.streamRecv(buffer.subarray(received), { waitAll: true });
    * ```
    */
-  streamRecv(local: LocalBuffer, options?: StreamRecvOptions): Promise<number>;
+  streamRecv(local: MessageBuffer, options?: StreamRecvOptions): Promise<number>;
 
   /**
    * The bytes of the stream as they arrive, until the peer closes or the loop ends.

@@ -6,7 +6,7 @@ import type { SocketAddress } from '../../uct/api/connection-manager.ts';
 import type { AmCallback, MessageQueue } from './active-message.ts';
 import type { AddressEndpointOptions, Endpoint, EndpointOptions } from './endpoint.ts';
 import type { Listener, ListenerOptions } from './listener.ts';
-import type { LocalBuffer } from './operation/memory.ts';
+import type { LocalBuffer, MessageBuffer } from './operation/memory.ts';
 import type { Request, RequestParams } from './operation/request.ts';
 import type { Tag } from './operation/tag.ts';
 
@@ -254,7 +254,7 @@ export interface Worker extends AsyncDisposable {
    * console.log(Buffer.from(buffer.subarray(0, byteLength)).toString());
    * ```
    */
-  tagRecv(local: LocalBuffer, options?: TagRecvOptions): Promise<TagRecvResult>;
+  tagRecv(local: MessageBuffer, options?: TagRecvOptions): Promise<TagRecvResult>;
 
   /**
    * Sets the handler of active messages with an id, 0 to 65535 (ucp_worker_set_am_recv_handler); undefined removes it, and drops later messages. Dropping

@@ -18,7 +18,7 @@ import type {
   TransferResult,
 } from '../endpoint.ts';
 import type { ListOptions, ListParams, PreparedList, TransferEntry } from '../operation/list.ts';
-import type { LocalBuffer, RemoteKey } from '../operation/memory.ts';
+import type { LocalBuffer, MessageBuffer, RemoteKey } from '../operation/memory.ts';
 import type {
   AmSendParams,
   AtomicName,
@@ -29,7 +29,7 @@ import type {
   StreamRecvParams,
 } from '../operation/request.ts';
 import type { Tag } from '../operation/tag.ts';
-import { lengthOf, resultOf, tagOf } from './awaited-options.ts';
+import { rangeOf, resultOf, tagOf } from './awaited-options.ts';
 import { type Outcome, type PromiseTier, type StartOperation, signalOf } from './promise-tier.ts';
 import { streamChunks } from './stream-chunks.ts';
 
@@ -125,38 +125,39 @@ export abstract class AwaitedEndpoint {
     await this.#await('notification', signal, (params) => this.notifyNbx(bytes, { ...params, notifyId }));
   }
 
-  tagSend(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
-    return this.#send('tag send', local, [options, TAG_OPTIONS], (length, params) =>
-      this.tagSendNbx(local, 0, length, tagOf(options), params),
+  tagSend(local: MessageBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
+    return this.#send('tag send', local, [options, TAG_OPTIONS], (memory, offset, length, params) =>
+      this.tagSendNbx(memory, offset, length, tagOf(options), params),
     );
   }
 
-  tagSendSync(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
-    return this.#send('synchronous tag send', local, [options, TAG_OPTIONS], (length, params) =>
-      this.tagSendSyncNbx(local, 0, length, tagOf(options), params),
+  tagSendSync(local: MessageBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
+    return this.#send('synchronous tag send', local, [options, TAG_OPTIONS], (memory, offset, length, params) =>
+      this.tagSendSyncNbx(memory, offset, length, tagOf(options), params),
     );
   }
 
-  amSend(id: number, local: LocalBuffer, options: AmSendOptions = {}): Promise<TransferResult> {
-    return this.#send('active message', local, [options, AM_OPTIONS], (length, params) => {
+  amSend(id: number, local: MessageBuffer, options: AmSendOptions = {}): Promise<TransferResult> {
+    return this.#send('active message', local, [options, AM_OPTIONS], (memory, offset, length, params) => {
       const { header, signal: _, ...how } = options;
-      return this.amSendNbx(id, header, local, 0, length, { ...params, ...how });
+      return this.amSendNbx(id, header, memory, offset, length, { ...params, ...how });
     });
   }
 
-  streamSend(local: LocalBuffer, options: SendOptions = {}): Promise<TransferResult> {
-    return this.#send('stream send', local, [options, ['signal']], (length, params) =>
-      this.streamSendNbx(local, 0, length, params),
+  streamSend(local: MessageBuffer, options: SendOptions = {}): Promise<TransferResult> {
+    return this.#send('stream send', local, [options, ['signal']], (memory, offset, length, params) =>
+      this.streamSendNbx(memory, offset, length, params),
     );
   }
 
-  async streamRecv(local: LocalBuffer, options: StreamRecvOptions = {}): Promise<number> {
+  async streamRecv(local: MessageBuffer, options: StreamRecvOptions = {}): Promise<number> {
     checkOptions(options, 'options', ['waitAll', 'signal']);
     const { waitAll = false } = options;
+    const [memory, offset, byteLength] = rangeOf(local);
     const { receivedBytes } = await this.#await(
       'stream receive',
       options.signal,
-      (params) => this.streamRecvNbx(local, 0, lengthOf(local), { ...params, waitAll }),
+      (params) => this.streamRecvNbx(memory, offset, byteLength, { ...params, waitAll }),
       true,
     );
     return receivedBytes;
@@ -207,13 +208,14 @@ export abstract class AwaitedEndpoint {
 
   async #send(
     what: string,
-    local: LocalBuffer,
+    local: MessageBuffer,
     [options, names]: readonly [SendOptions, readonly string[]],
-    startSend: (byteLength: number, params: RequestParams) => Status | Request,
+    startSend: (memory: LocalBuffer, offset: number, byteLength: number, params: RequestParams) => Status | Request,
   ): Promise<TransferResult> {
     checkOptions(options, 'options', names);
-    const length = lengthOf(local);
-    return resultOf(await this.#await(what, options.signal, (params) => startSend(length, params)), length);
+    const [memory, offset, length] = rangeOf(local);
+    const start: StartOperation = (params) => startSend(memory, offset, length, params);
+    return resultOf(await this.#await(what, options.signal, start), length);
   }
 
   #await(

@@ -3,8 +3,8 @@
 import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import type { TransferOptions, TransferResult } from '../endpoint.ts';
-import { byteLengthOf, bytesFrom, isList } from '../memory/local-bytes.ts';
-import type { LocalBuffer, RemoteKey } from '../operation/memory.ts';
+import { byteLengthOf, bytesFrom, isList, isPiece, rangeOfPiece } from '../memory/local-bytes.ts';
+import type { LocalBuffer, MessageBuffer, RemoteKey } from '../operation/memory.ts';
 import type { Tag } from '../operation/tag.ts';
 import type { Outcome } from './promise-tier.ts';
 
@@ -22,6 +22,11 @@ export function lengthOf(local: LocalBuffer): number {
     const bytes = byteLength === undefined ? bytesFrom(byteLengthOf(memory), offset) : byteLength;
     return typeof bytes === 'number' ? sum + bytes : sum;
   }, 0);
+}
+
+/** The memory of an awaited message, and the range of it that is moved. @throws UcxError ERR_INVALID_PARAM */
+export function rangeOf(local: MessageBuffer): readonly [local: LocalBuffer, offset: number, byteLength: number] {
+  return isPiece(local) ? rangeOfPiece(local) : [local, 0, lengthOf(local)];
 }
 
 /** The tag of a message. Null is no default: its check refuses it, as everywhere. */

@@ -13,7 +13,7 @@ import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
 import { checkSignal } from '../abort-listeners.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { checkParams } from '../operation/check-params.ts';
-import type { LocalBuffer } from '../operation/memory.ts';
+import type { LocalBuffer, MessageBuffer } from '../operation/memory.ts';
 import type { Request, RequestParams } from '../operation/request.ts';
 import type { Tag } from '../operation/tag.ts';
 import { TagInfo } from '../operation/tag-info.ts';
@@ -30,7 +30,7 @@ import type {
   TagRecvResult,
   WorkerOptions,
 } from '../worker.ts';
-import { lengthOf, tagOf } from './awaited-options.ts';
+import { rangeOf, tagOf } from './awaited-options.ts';
 import { connectToFirst } from './connect.ts';
 import { checkLoopOptions } from './loop-end.ts';
 import type { Notifications } from './notifications.ts';
@@ -194,11 +194,11 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
     this.arrivedNotifications.setHandler(handler);
   }
 
-  async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
+  async tagRecv(local: MessageBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
     checkOptions(options, 'options', ['tag', 'mask', 'signal']);
-    const byteLength = lengthOf(local);
+    const [memory, offset, byteLength] = rangeOf(local);
     const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
-      this.tagRecvNbx(local, 0, byteLength, tagOf(options), options.mask, params),
+      this.tagRecvNbx(memory, offset, byteLength, tagOf(options), options.mask, params),
     );
     return new TagInfo(senderTag, receivedBytes);
   }
@@ -206,13 +206,13 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
   /** Receives the data of an active message; see ReceivedMessage. */
   async awaitData(
     message: ReceivedMessage<S, W>,
-    local: LocalBuffer,
+    local: MessageBuffer,
     signal: AbortSignal | undefined,
   ): Promise<number> {
-    const byteLength = lengthOf(local);
+    const [memory, offset, byteLength] = rangeOf(local);
     const what = 'receive of an active message';
     const { receivedBytes } = await this.promises.receive(what, signal, (params) =>
-      this.receiveData(message, local, 0, byteLength, params),
+      this.receiveData(message, memory, offset, byteLength, params),
     );
     return receivedBytes;
   }

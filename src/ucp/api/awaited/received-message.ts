@@ -9,7 +9,7 @@ import { Status } from '../../../ucs/type/status.ts';
 import type { MessageDataOptions } from '../active-message.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { checkParams } from '../operation/check-params.ts';
-import type { LocalBuffer } from '../operation/memory.ts';
+import type { LocalBuffer, MessageBuffer } from '../operation/memory.ts';
 import type { Request, RequestParams } from '../operation/request.ts';
 import { signalOf } from './promise-tier.ts';
 
@@ -30,7 +30,7 @@ export interface MessageOwner<S extends object = object, W extends object = obje
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request;
-  awaitData(message: ReceivedMessage<S, W>, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number>;
+  awaitData(message: ReceivedMessage<S, W>, local: MessageBuffer, signal: AbortSignal | undefined): Promise<number>;
 }
 
 /**
@@ -159,7 +159,7 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
   }
 
   /** The awaited form of {@link receiveNbx}; resolves with the bytes received. */
-  async into(local: LocalBuffer, options: MessageDataOptions = {}): Promise<number> {
+  async into(local: MessageBuffer, options: MessageDataOptions = {}): Promise<number> {
     const signal = signalOf(options);
     this.#checkFirst();
     // The operation may have to wait, and this object may be reused by then.

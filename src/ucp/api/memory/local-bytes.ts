@@ -5,7 +5,7 @@ import { hasBytes } from '../../../ucs/memory/has-bytes.ts';
 import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { checkOptions, isOptions } from '../../../ucs/type/check-options.ts';
 import { argumentError, describeValue, invalidParam, outsideOf } from '../../../ucs/type/error.ts';
-import { IOV_MAX, type IovPiece, type LocalMemory } from '../operation/memory.ts';
+import { IOV_MAX, type IovPiece, type LocalMemory, type MessageBuffer } from '../operation/memory.ts';
 import { OwnedMemory } from './owned-memory.ts';
 
 const PIECE_FIELDS: readonly string[] = ['memory', 'offset', 'byteLength'];
@@ -100,6 +100,22 @@ export function checkPieceFields(piece: IovPiece, index: number): void {
     throw argumentError('local', rule, describeValue(piece), `${rule}, got ${describeValue(piece)}`);
   }
   checkOptions(piece, `local[${index}]`, PIECE_FIELDS);
+}
+
+/** Whether a value that is not checked yet is one piece, and not memory or a list. */
+export function isPiece(local: MessageBuffer): local is IovPiece {
+  if (typeof local !== 'object' || local === null || isBytes(local) || Array.isArray(local)) return false;
+  return !OwnedMemory.isGenuine(local) && 'memory' in local;
+}
+
+/** The range of one piece; the rest is checked when the operation starts. @throws UcxError ERR_INVALID_PARAM */
+export function rangeOfPiece(piece: IovPiece): readonly [memory: LocalMemory, offset: number, byteLength: number] {
+  checkOptions(piece, 'local', PIECE_FIELDS);
+  const { memory, offset = 0 } = piece;
+  if (!isBytes(memory) && !OwnedMemory.isGenuine(memory))
+    throw invalidParam('local.memory', 'must be a Uint8Array or a memory handle', memory);
+  if (typeof offset !== 'number') throw invalidParam('local.offset', 'must be a number', offset);
+  return [memory, offset, piece.byteLength ?? Math.max(0, byteLengthOf(memory) - offset)];
 }
 
 /**

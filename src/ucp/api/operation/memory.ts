@@ -171,6 +171,9 @@ export interface IovPiece {
 /** Local memory of a message: one piece, or a list of pieces that form one message in order. */
 export type LocalBuffer = LocalMemory | readonly IovPiece[];
 
+/** Local memory of an awaited message: all of it, a range `{ memory, offset, byteLength }` of it, or a list of ranges that form one message in order. */
+export type MessageBuffer = LocalBuffer | IovPiece;
+
 /** An unpacked remote key. */
 export interface RemoteKey {
   /** Kind of the memory. */
