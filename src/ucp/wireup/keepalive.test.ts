@@ -64,3 +64,34 @@ it('reports a lost peer though the handler of its messages throws', async () => 
   await new Promise(setImmediate);
   expect(uncaught).toEqual([error]);
 });
+
+/** What is reported of a running lane while a cancelled request is held up at the checks that say so. */
+function heldUpAt(...checks: readonly boolean[]): Status[][] {
+  const connection = { lanes: [{ endpoint: { check: () => Status.OK } }] } as unknown as PeerConnection;
+  const clock = new ManualClock();
+  const gone: Status[] = [];
+  let isHeldUp = false;
+  const keepalive = new Keepalive(
+    {
+      ifaces: [],
+      watched: () => [connection],
+      heldUp: () => new Set(isHeldUp ? [connection] : []),
+      progress: () => 0,
+      onPeerGone: (_, status) => gone.push(status),
+    },
+    clock,
+    INTERVAL_NS,
+  );
+  keepalive.start();
+  const reports = checks.map((now) => {
+    isHeldUp = now;
+    clock.advance(INTERVAL_NS);
+    return gone.splice(0);
+  });
+  keepalive.close();
+  return reports;
+}
+
+it('reports a peer that holds up a cancelled request at two checks in a row', () => {
+  expect(heldUpAt(true, false, true, true)).toEqual([[], [], [], [Status.ENDPOINT_TIMEOUT]]);
+});
