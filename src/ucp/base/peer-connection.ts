@@ -140,7 +140,7 @@ export class PeerConnection implements Connection {
   }
 
   get canOffer(): boolean {
-    return this.waiting.size < OFFERS_MAX;
+    return this.waiting.size + this.takenBack.size < OFFERS_MAX;
   }
 
   get hasPending(): boolean {

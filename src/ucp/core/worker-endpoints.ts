@@ -99,7 +99,7 @@ export class WorkerEndpoints implements ConnectionEvents, EndpointMaker, Keepali
   awaitCancelled(request: Request): boolean {
     const { connection } = request;
     if (connection === undefined) return false;
-    if (connection.isPeerStopped && endWithoutPeer(request, connection)) return true;
+    if (connection.isPeerStopped && endWithoutPeer(request, connection)) return request.isCompleted;
     request.isCancelled = true;
     this.#cancelled.add(request);
     return false;

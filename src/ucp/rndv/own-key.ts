@@ -107,7 +107,11 @@ function mappedKey(context: ProtocolContext, connection: Connection, handle: Mem
     isReleased = true;
   };
   const revoke = (): boolean => {
-    if (key.uses > 1) return false;
+    // The key of a network device stays valid until the memory is unmapped.
+    const isKept = connection.lanes.some(
+      ({ md: { md, index } }) => hasKeyPart(handle, index) && (md.attributes.flags & MdFlag.PUBLISHES_KEYS) === 0,
+    );
+    if (key.uses > 1 || isKept) return false;
     key.revoke();
     return true;
   };

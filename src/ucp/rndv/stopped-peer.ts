@@ -11,8 +11,9 @@ import { ReceiveTransfer } from './receive-transfer.ts';
 import { SendTransfer } from './send-transfer.ts';
 
 /**
- * Ends a request with CANCELED if it only waits: for an answer, for operations before it, or for a message of which the peer has no key.
- * @returns false if it goes on: the peer may write to its memory, or has received a part of its message
+ * Ends a request with CANCELED if it only waits: for an answer, for operations before it, or for a message of which the peer has no key. A receive ends when its
+ * writes to device memory have ended.
+ * @returns false if it still needs the peer, which may write to its memory, or has received a part of its message
  */
 export function endWithoutPeer(request: Request, connection: Connection): boolean {
   const { transfer } = request;
