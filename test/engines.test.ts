@@ -72,6 +72,7 @@ const NATIVE_ONLY: Readonly<Record<string, string>> = {
   'integration/rejected-peers.test.ts': 'UCX_TCP_SECURITY, which libucx refuses (libucx-settings.test.ts)',
   'integration/resource-choice.test.ts': 'see libucx-exclusions.test.ts',
   'integration/smi-command.test.ts': TOOL,
+  'integration/stopped-peers.test.ts': 'libucp 1.13 cannot withdraw a message (docs/guide/libucx.md)',
   'integration/tcp-failures.test.ts': TRANSPORT,
   'integration/threads.test.ts': 'see libucx-threads.test.ts',
   'integration/two-nodes.test.ts': TRANSPORT,
